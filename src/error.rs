@@ -1,0 +1,95 @@
+//! The one error type of everything off the packet path.
+//!
+//! What enters: the cause of a failure, and where it was met. What leaves: one line that says what failed, where (file
+//! and offset) and what to do. On the packet path there are no errors, only reasons that are counted
+//! (see [`parse::Unusable`](crate::parse::Unusable)).
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The result of everything off the packet path.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failure: what happened, in which file, at which byte, and why.
+///
+/// `Display` prints one line: `FILE: at byte N: what: cause`.
+#[derive(Debug)]
+pub struct Error {
+    what: String,
+    path: Option<PathBuf>,
+    offset: Option<u64>,
+    cause: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// A failure described by `what`, which tells the user what is wrong and, where it helps, what to do.
+    pub fn new(what: impl Into<String>) -> Self {
+        Error { what: what.into(), path: None, offset: None, cause: None }
+    }
+
+    /// The same failure, in this file.
+    #[must_use]
+    pub fn in_file(mut self, path: impl AsRef<Path>) -> Self {
+        self.path = Some(path.as_ref().to_path_buf());
+        self
+    }
+
+    /// The same failure, at this byte of the (decompressed) input.
+    #[must_use]
+    pub fn at(mut self, offset: u64) -> Self {
+        self.offset = Some(offset);
+        self
+    }
+
+    /// The same failure, brought about by `cause`.
+    #[must_use]
+    pub fn because(mut self, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.cause = Some(cause.into());
+        self
+    }
+
+    /// The byte of the (decompressed) input at which it happened.
+    #[must_use]
+    pub fn offset(&self) -> Option<u64> {
+        self.offset
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.path {
+            // A path comes from the user, but its bytes may still hold control characters.
+            write!(f, "{}: ", path.display().to_string().escape_debug())?;
+        }
+        if let Some(offset) = self.offset {
+            write!(f, "at byte {offset}: ")?;
+        }
+        f.write_str(&self.what)?;
+        match &self.cause {
+            Some(cause) => write!(f, ": {cause}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.as_ref().map(|cause| &**cause as &(dyn std::error::Error + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_says_where_what_and_why() {
+        let error = Error::new("can not open it").in_file("a.pcap").at(24).because("no such file");
+        assert_eq!(error.to_string(), "a.pcap: at byte 24: can not open it: no such file");
+    }
+
+    #[test]
+    fn a_hostile_name_is_escaped() {
+        assert_eq!(Error::new("no").in_file("a\x1b[2J\nb").to_string(), "a\\u{1b}[2J\\nb: no");
+    }
+}

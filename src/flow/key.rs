@@ -1,0 +1,279 @@
+//! Flow keys: the client's address and port, the server's, and up to two VLAN tags, as big-endian words.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The address family of a connection. The two are kept in tables of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Family {
+    /// IPv4: 16-byte keys.
+    V4,
+    /// IPv6: 40-byte keys.
+    V6,
+}
+
+/// One of the two ends of a connection, in the order in which a key names them.
+///
+/// In an oriented key [`Side::First`] is the client; in a canonical key it is the smaller endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The end that the key names first.
+    First,
+    /// The end that the key names second.
+    Second,
+}
+
+impl Side {
+    /// The other end.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Side::First => Side::Second,
+            Side::Second => Side::First,
+        }
+    }
+}
+
+/// Up to two VLAN identifiers (12 bits each), outermost first.
+///
+/// Deeper tags are not part of a key. The packed form is what a key holds: the number of tags in the top byte, then
+/// 12 bits a tag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VlanTags(u32);
+
+impl VlanTags {
+    /// No tag.
+    pub const NONE: Self = VlanTags(0);
+
+    /// These tags and one more inside them; a third tag and any after it change nothing.
+    #[must_use]
+    #[inline]
+    pub fn with(self, tag: u16) -> Self {
+        let tag = u32::from(tag & 0x0fff);
+        match self.0 >> 24 {
+            0 => VlanTags(1 << 24 | tag << 12),
+            1 => VlanTags(2 << 24 | (self.0 & 0x00ff_f000) | tag),
+            _ => self,
+        }
+    }
+
+    /// The tags, outermost first.
+    pub fn iter(self) -> impl Iterator<Item = u16> {
+        let count = (self.0 >> 24).min(2) as usize;
+        [(self.0 >> 12 & 0x0fff) as u16, (self.0 & 0x0fff) as u16].into_iter().take(count)
+    }
+
+    /// The packed form, as it stands in the last four bytes of a key.
+    #[must_use]
+    #[inline]
+    pub fn packed(self) -> u32 {
+        self.0
+    }
+}
+
+/// A connection's key: fixed-size words that order, sum and hash alike on every machine.
+///
+/// The words are the big-endian reading of: first address, first port, second address, second port, VLAN tags. Comparing
+/// words therefore orders keys by client address, client port, server address, server port, VLAN.
+pub trait FlowKey: Copy + Eq + Ord + std::hash::Hash + fmt::Debug + Send + Sync + 'static {
+    /// The number of 64-bit words of a key.
+    const WORD_COUNT: usize;
+    /// The family whose keys these are.
+    const FAMILY: Family;
+
+    /// The words, most significant first; as many as [`Self::WORD_COUNT`].
+    fn words(&self) -> &[u64];
+    /// The key of these words. Words past [`Self::WORD_COUNT`] are not read, missing ones are taken as zero.
+    fn from_words(words: &[u64]) -> Self;
+    /// The same connection named from the other end.
+    #[must_use]
+    fn reversed(&self) -> Self;
+    /// Address and port of the end named first.
+    fn first(&self) -> SocketAddr;
+    /// Address and port of the end named second.
+    fn second(&self) -> SocketAddr;
+    /// The VLAN tags; none unless they were asked to be part of the key.
+    fn vlan(&self) -> VlanTags;
+
+    /// The one of `self` and `self.reversed()` that is the same for both directions, and which of its ends `self`
+    /// names first.
+    #[must_use]
+    #[inline]
+    fn canonical(&self) -> (Self, Side) {
+        let reversed = self.reversed();
+        if *self <= reversed { (*self, Side::First) } else { (reversed, Side::Second) }
+    }
+}
+
+/// The key of an IPv4 connection: 16 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyV4([u64; 2]);
+
+impl KeyV4 {
+    /// The key with `first` and `second` as its ends; addresses in host order.
+    #[must_use]
+    #[inline]
+    pub fn new(first: (u32, u16), second: (u32, u16), vlan: VlanTags) -> Self {
+        KeyV4([
+            u64::from(first.0) << 32 | u64::from(first.1) << 16 | u64::from(second.0 >> 16),
+            u64::from(second.0 & 0xffff) << 48 | u64::from(second.1) << 32 | u64::from(vlan.0),
+        ])
+    }
+
+    #[inline]
+    fn parts(&self) -> ((u32, u16), (u32, u16)) {
+        let [high, low] = self.0;
+        (((high >> 32) as u32, (high >> 16) as u16), ((high << 16) as u32 | (low >> 48) as u32, (low >> 32) as u16))
+    }
+}
+
+impl FlowKey for KeyV4 {
+    const WORD_COUNT: usize = 2;
+    const FAMILY: Family = Family::V4;
+
+    #[inline]
+    fn words(&self) -> &[u64] {
+        &self.0
+    }
+
+    #[inline]
+    fn from_words(words: &[u64]) -> Self {
+        KeyV4(std::array::from_fn(|at| words.get(at).copied().unwrap_or(0)))
+    }
+
+    #[inline]
+    fn reversed(&self) -> Self {
+        let (first, second) = self.parts();
+        KeyV4::new(second, first, self.vlan())
+    }
+
+    fn first(&self) -> SocketAddr {
+        let (addr, port) = self.parts().0;
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::from_bits(addr)), port)
+    }
+
+    fn second(&self) -> SocketAddr {
+        let (addr, port) = self.parts().1;
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::from_bits(addr)), port)
+    }
+
+    #[inline]
+    fn vlan(&self) -> VlanTags {
+        VlanTags(self.0[1] as u32)
+    }
+}
+
+/// The key of an IPv6 connection: 40 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyV6([u64; 5]);
+
+impl KeyV6 {
+    /// The key with `first` and `second` as its ends; addresses as the number their 16 bytes read big-endian.
+    #[must_use]
+    #[inline]
+    pub fn new(first: (u128, u16), second: (u128, u16), vlan: VlanTags) -> Self {
+        KeyV6([
+            (first.0 >> 64) as u64,
+            first.0 as u64,
+            u64::from(first.1) << 48 | (second.0 >> 80) as u64,
+            (second.0 >> 16) as u64,
+            (second.0 as u64) << 48 | u64::from(second.1) << 32 | u64::from(vlan.0),
+        ])
+    }
+
+    #[inline]
+    fn parts(&self) -> ((u128, u16), (u128, u16)) {
+        let [a, b, c, d, e] = self.0;
+        let first = (u128::from(a) << 64 | u128::from(b), (c >> 48) as u16);
+        let second =
+            (u128::from(c & 0xffff_ffff_ffff) << 80 | u128::from(d) << 16 | u128::from(e >> 48), (e >> 32) as u16);
+        (first, second)
+    }
+}
+
+impl FlowKey for KeyV6 {
+    const WORD_COUNT: usize = 5;
+    const FAMILY: Family = Family::V6;
+
+    #[inline]
+    fn words(&self) -> &[u64] {
+        &self.0
+    }
+
+    #[inline]
+    fn from_words(words: &[u64]) -> Self {
+        KeyV6(std::array::from_fn(|at| words.get(at).copied().unwrap_or(0)))
+    }
+
+    #[inline]
+    fn reversed(&self) -> Self {
+        let (first, second) = self.parts();
+        KeyV6::new(second, first, self.vlan())
+    }
+
+    fn first(&self) -> SocketAddr {
+        let (addr, port) = self.parts().0;
+        SocketAddr::new(IpAddr::V6(Ipv6Addr::from_bits(addr)), port)
+    }
+
+    fn second(&self) -> SocketAddr {
+        let (addr, port) = self.parts().1;
+        SocketAddr::new(IpAddr::V6(Ipv6Addr::from_bits(addr)), port)
+    }
+
+    #[inline]
+    fn vlan(&self) -> VlanTags {
+        VlanTags(self.0[4] as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn v4() -> impl Strategy<Value = ((u32, u16), (u32, u16), Vec<u16>)> {
+        (any::<(u32, u16)>(), any::<(u32, u16)>(), prop::collection::vec(0u16..4096, 0..4))
+    }
+
+    fn tags(list: &[u16]) -> VlanTags {
+        list.iter().fold(VlanTags::NONE, |tags, &tag| tags.with(tag))
+    }
+
+    proptest! {
+        #[test]
+        fn ipv4_parts_come_back((first, second, list) in v4()) {
+            let key = KeyV4::new(first, second, tags(&list));
+            prop_assert_eq!(key.parts(), (first, second));
+            prop_assert_eq!(key.vlan().iter().collect::<Vec<_>>(), list.iter().copied().take(2).collect::<Vec<_>>());
+            prop_assert_eq!(KeyV4::from_words(key.words()), key);
+            prop_assert_eq!(key.reversed().reversed(), key);
+        }
+
+        #[test]
+        fn ipv6_parts_come_back(first in any::<(u128, u16)>(), second in any::<(u128, u16)>(), list in prop::collection::vec(0u16..4096, 0..4)) {
+            let key = KeyV6::new(first, second, tags(&list));
+            prop_assert_eq!(key.parts(), (first, second));
+            prop_assert_eq!(key.vlan(), tags(&list));
+            prop_assert_eq!(KeyV6::from_words(key.words()), key);
+            prop_assert_eq!(key.reversed().reversed(), key);
+        }
+
+        #[test]
+        fn both_directions_have_one_canonical_key((first, second, list) in v4()) {
+            let key = KeyV4::new(first, second, tags(&list));
+            let (there, side) = key.canonical();
+            let (back, other) = key.reversed().canonical();
+            prop_assert_eq!(there, back);
+            if first != second {
+                prop_assert_eq!(side, other.other());
+            }
+        }
+
+        #[test]
+        fn keys_order_by_client_then_server(a in v4(), b in v4()) {
+            let key = |(first, second, _): &((u32, u16), (u32, u16), Vec<u16>)| KeyV4::new(*first, *second, VlanTags::NONE);
+            prop_assert_eq!(key(&a).cmp(&key(&b)), (a.0, a.1).cmp(&(b.0, b.1)));
+        }
+    }
+}

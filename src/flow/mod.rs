@@ -1,0 +1,8 @@
+//! What a connection is called: its two endpoints, oriented from client to server, and the VLAN tags where they count.
+//!
+//! What enters: addresses and ports as they stand in packets. What leaves: fixed-size keys that can be summed, compared
+//! and printed. Nothing here knows how packets are parsed or where keys are kept.
+
+mod key;
+
+pub use key::{Family, FlowKey, KeyV4, KeyV6, Side, VlanTags};

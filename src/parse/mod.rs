@@ -1,0 +1,49 @@
+//! Frame -> TCP header.
+//!
+//! What enters: the bytes of one captured frame and its link type. What leaves: the innermost TCP header's addresses,
+//! ports, VLAN tags, flags and numbers, or the [`Unusable`] reason under which the frame is counted. Parsing is total: it
+//! reads no byte that it has not checked and can not panic, whatever the frame holds.
+
+mod link;
+
+pub use link::LinkType;
+
+use crate::flow::VlanTags;
+
+/// The addresses of the IP header that directly carries TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Addresses {
+    /// IPv4, in host order.
+    V4 {
+        /// The sender.
+        src: u32,
+        /// The receiver.
+        dst: u32,
+    },
+    /// IPv6, the 16 bytes read big-endian.
+    V6 {
+        /// The sender.
+        src: u128,
+        /// The receiver.
+        dst: u128,
+    },
+}
+
+/// What flowpeel reads of a TCP header and of the headers around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpSegment {
+    /// The addresses of the innermost IP header.
+    pub addresses: Addresses,
+    /// The sender's port.
+    pub src_port: u16,
+    /// The receiver's port.
+    pub dst_port: u16,
+    /// The first two VLAN tags on the way to the TCP header.
+    pub vlan: VlanTags,
+    /// The flag byte of the TCP header (CWR ECE URG ACK PSH RST SYN FIN).
+    pub flags: u8,
+    /// The sequence number.
+    pub seq: u32,
+    /// The acknowledgement number; meaningless without the ACK flag.
+    pub ack: u32,
+}
