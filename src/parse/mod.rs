@@ -1,12 +1,25 @@
 //! Frame -> TCP header.
 //!
 //! What enters: the bytes of one captured frame and its link type. What leaves: the innermost TCP header's addresses,
-//! ports, VLAN tags, flags and numbers, or the [`Unusable`] reason under which the frame is counted. Parsing is total: it
-//! reads no byte that it has not checked and can not panic, whatever the frame holds.
+//! ports, VLAN tags, flags and numbers, or the [`Unusable`] reason under which the frame is counted. Parsing is total:
+//! it reads no byte that it has not checked and can not panic, whatever the frame holds.
 
+mod ethernet;
+mod fast;
+mod ip;
 mod link;
+mod mpls;
+mod ppp;
+mod tcp;
+#[cfg(test)]
+mod tests;
+mod tunnel;
+mod unread;
+mod unusable;
+mod walk;
 
 pub use link::LinkType;
+pub use unusable::Unusable;
 
 use crate::flow::VlanTags;
 
@@ -46,4 +59,19 @@ pub struct TcpSegment {
     pub seq: u32,
     /// The acknowledgement number; meaningless without the ACK flag.
     pub ack: u32,
+}
+
+/// Reads one captured frame down to its innermost TCP header.
+///
+/// # Errors
+/// The reason why the frame has no TCP header that could be read. A frame cut short gives what the whole frame would
+/// give, or [`Unusable::CutShort`]; never anything else.
+#[inline]
+pub fn parse_frame(link: LinkType, frame: &[u8]) -> Result<TcpSegment, Unusable> {
+    if link == LinkType::ETHERNET
+        && let Some(segment) = fast::plain_ethernet(frame)
+    {
+        return Ok(segment);
+    }
+    walk::walk(link, frame)
 }

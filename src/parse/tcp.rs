@@ -1,0 +1,61 @@
+//! The TCP header: ports, numbers, flags.
+
+use super::unread::Unread;
+use super::{Addresses, TcpSegment, Unusable};
+use crate::flow::VlanTags;
+
+/// What is read of a TCP header: ports, sequence and acknowledgement number, data offset, flags.
+pub(super) const READ_SIZE: usize = 14;
+
+/// The smallest data offset, in words of four bytes: a header without options.
+pub(super) const DATA_OFFSET_MIN: usize = 5;
+
+impl TcpSegment {
+    /// The sender has no more data.
+    pub const FIN: u8 = 0x01;
+    /// The sender opens a connection.
+    pub const SYN: u8 = 0x02;
+    /// The connection is aborted.
+    pub const RST: u8 = 0x04;
+    /// The receiver is asked to pass on what it has.
+    pub const PSH: u8 = 0x08;
+    /// The acknowledgement number counts.
+    pub const ACK: u8 = 0x10;
+    /// The urgent pointer counts.
+    pub const URG: u8 = 0x20;
+    /// The network met congestion.
+    pub const ECE: u8 = 0x40;
+    /// The sender has slowed down.
+    pub const CWR: u8 = 0x80;
+
+    /// The segment whose header begins with these bytes.
+    #[inline]
+    pub(super) fn from_header(header: &[u8; READ_SIZE], addresses: Addresses, vlan: VlanTags) -> Self {
+        let [s0, s1, d0, d1, q0, q1, q2, q3, a0, a1, a2, a3, _, flags] = *header;
+        TcpSegment {
+            addresses,
+            src_port: u16::from_be_bytes([s0, s1]),
+            dst_port: u16::from_be_bytes([d0, d1]),
+            vlan,
+            flags,
+            seq: u32::from_be_bytes([q0, q1, q2, q3]),
+            ack: u32::from_be_bytes([a0, a1, a2, a3]),
+        }
+    }
+}
+
+/// The header's size in bytes by its data offset; `None` when the offset points into the fixed part.
+#[inline]
+pub(super) fn header_size(header: &[u8; READ_SIZE]) -> Option<usize> {
+    let offset = usize::from(header[12] >> 4);
+    (offset >= DATA_OFFSET_MIN).then_some(offset * 4)
+}
+
+/// Reads the header. The options need not have been captured, but they must fit in the packet.
+pub(super) fn segment(addresses: Addresses, vlan: VlanTags, unread: &mut Unread<'_>) -> Result<TcpSegment, Unusable> {
+    let header = unread.peek::<READ_SIZE>(Unusable::MalformedTcp)?;
+    match header_size(header) {
+        Some(size) if size <= unread.declared_size() => Ok(TcpSegment::from_header(header, addresses, vlan)),
+        _ => Err(Unusable::MalformedTcp),
+    }
+}

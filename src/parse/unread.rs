@@ -1,0 +1,103 @@
+//! The part of a frame that has not been read, and how long the headers so far say that it is.
+//!
+//! Every read goes through here, so that no byte is read unchecked and the two ways to run out of bytes are told apart:
+//! a frame that was captured short, and a packet that ends where its own headers say so.
+
+use super::Unusable;
+
+/// The bytes after the headers that have been read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unread<'a> {
+    /// What there is of them; never longer than `declared_size`.
+    bytes: &'a [u8],
+    /// How many there should be; `usize::MAX` while no header has said.
+    declared_size: usize,
+}
+
+impl<'a> Unread<'a> {
+    /// A whole frame. Its end declares nothing: it may be padded, and it may be cut by the snapshot length.
+    pub(super) fn new(frame: &'a [u8]) -> Self {
+        Unread { bytes: frame, declared_size: usize::MAX }
+    }
+
+    /// How many bytes the headers so far say there are, whether captured or not.
+    pub(super) fn declared_size(&self) -> usize {
+        self.declared_size
+    }
+
+    /// The next `N` bytes.
+    ///
+    /// # Errors
+    /// `beyond` when the packet ends before them by its own account, else [`Unusable::CutShort`] when the frame does.
+    pub(super) fn take<const N: usize>(&mut self, beyond: Unusable) -> Result<&'a [u8; N], Unusable> {
+        let Some((head, rest)) = self.bytes.split_first_chunk::<N>() else {
+            return Err(self.missing(N, beyond));
+        };
+        self.bytes = rest;
+        self.declare_taken(N);
+        Ok(head)
+    }
+
+    /// The next `N` bytes, which stay unread. Errors as for [`Self::take`].
+    pub(super) fn peek<const N: usize>(&self, beyond: Unusable) -> Result<&'a [u8; N], Unusable> {
+        self.bytes.first_chunk::<N>().ok_or(self.missing(N, beyond))
+    }
+
+    /// Passes over the next `size` bytes. Errors as for [`Self::take`].
+    pub(super) fn skip(&mut self, size: usize, beyond: Unusable) -> Result<(), Unusable> {
+        let Some(rest) = self.bytes.get(size..) else {
+            return Err(self.missing(size, beyond));
+        };
+        self.bytes = rest;
+        self.declare_taken(size);
+        Ok(())
+    }
+
+    /// A header says that `size` bytes follow: what stands behind them is padding. A length beyond what an outer
+    /// header has declared changes nothing.
+    pub(super) fn limit(&mut self, size: usize) {
+        self.declared_size = self.declared_size.min(size);
+        self.bytes = self.bytes.get(..size).unwrap_or(self.bytes);
+    }
+
+    /// What follows goes on in another packet, so running out of bytes is no contradiction.
+    pub(super) fn goes_on_elsewhere(&mut self) {
+        self.declared_size = usize::MAX;
+    }
+
+    fn declare_taken(&mut self, size: usize) {
+        if self.declared_size != usize::MAX {
+            self.declared_size = self.declared_size.saturating_sub(size);
+        }
+    }
+
+    fn missing(&self, size: usize, beyond: Unusable) -> Unusable {
+        if size > self.declared_size { beyond } else { Unusable::CutShort }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_ends_where_the_capture_does_and_a_packet_where_it_says() {
+        let beyond = Unusable::MalformedTcp;
+        let mut unread = Unread::new(&[1, 2, 3, 4, 5, 6]);
+        assert_eq!(unread.take::<2>(beyond), Ok(&[1, 2]));
+        assert_eq!(unread.take::<5>(beyond), Err(Unusable::CutShort));
+        unread.limit(9);
+        assert_eq!(unread.take::<9>(beyond), Err(Unusable::CutShort));
+        assert_eq!(unread.take::<10>(beyond), Err(beyond));
+        unread.limit(3);
+        assert_eq!(unread.peek::<3>(beyond), Ok(&[3, 4, 5]));
+        assert_eq!(unread.skip(4, beyond), Err(beyond));
+        assert_eq!(unread.skip(1, beyond), Ok(()));
+        assert_eq!(unread.declared_size(), 2);
+        unread.limit(8);
+        assert_eq!(unread.declared_size(), 2);
+        unread.goes_on_elsewhere();
+        assert_eq!(unread.take::<3>(beyond), Err(Unusable::CutShort));
+        assert_eq!(unread.take::<2>(beyond), Ok(&[4, 5]));
+    }
+}
