@@ -1,1 +1,97 @@
 //! Every limit, with its name and its reason; relations between limits are asserted at compile time.
+
+/// A packet this much older than the newest starts a new time base: no network delays packets for so long, so the clock
+/// was set, or another capture begins.
+pub const CLOCK_STEP_BACK_MAX_NS: i64 = 60_000_000_000;
+
+/// A packet this much newer than the one before starts a new time base, in which only so much time has passed: longer
+/// than every timeout, and short enough that ticks never wrap within the life of an entry.
+pub const CLOCK_LEAP_MAX_NS: i64 = 30 * 86_400_000_000_000;
+
+/// How long the client's answer to a SYN-ACK is waited for at the capture: as long as a half-open connection is kept.
+pub const HANDSHAKE_TIMEOUT_NS: i64 = 60_000_000_000;
+
+/// While a handshake may have been lost, one in so many of the other TCP packets is looked at: a tenth of what looking at
+/// all would cost, and an ordinary connection is found within its next few packets.
+pub const SAMPLE_INTERVAL_PACKETS: u32 = 16;
+
+/// The longest `--syn-timeout`, in ticks of 100 ms: ten minutes, far beyond the last repeat of any SYN.
+pub const SYN_TIMEOUT_MAX_TICKS: u64 = 6_000;
+
+/// The state is split into so many partitions by the key's hash, whatever the number of shards: lists and counts are then
+/// the same with one shard and with eight.
+pub const PARTITION_COUNT: usize = 1 << PARTITION_BITS;
+
+/// The longest time that one delta may span, in ticks: half of what the start time in a value can tell, the other half
+/// being for connections that were half-open when the delta began.
+pub const DELTA_SPAN_MAX_TICKS: u64 = 1 << (TICK_BITS - 1);
+
+const _: () = assert!(DELTA_SPAN_MAX_TICKS + 2 * SYN_TIMEOUT_MAX_TICKS < 1 << TICK_BITS);
+const _: () = assert!(HANDSHAKE_TIMEOUT_NS < CLOCK_LEAP_MAX_NS);
+
+/// Time bases whose wall time is remembered: each is a step of the capture's clock, and a clock that steps more often than
+/// this within the life of a connection tells no time anyway.
+pub const TIME_BASES_MAX: usize = 64;
+
+/// Openings and closings against the list that are remembered in each partition and family: a hundred times as many as
+/// filter errors are to be expected in a billion packets.
+pub const EXTRANEOUS_MAX: usize = 1_024;
+
+/// Passes over the list to recover one delta: differences that overlap take one pass each, and more than a few never do.
+pub const RECOVERY_PASSES_MAX: usize = 16;
+
+/// Bits of a connection's hash that choose its partition.
+pub const PARTITION_BITS: u32 = 3;
+
+/// Bits of a connection's hash that tell it from the others in its buckets of the filter: a connection that is not there is
+/// taken for another about once in 10^8 look-ups.
+pub const FINGERPRINT_BITS: u32 = 30;
+
+/// Bits of the start time that the filter keeps, in ticks: they wrap after 29 hours, and who reads them knows the time to
+/// within that.
+pub const TICK_BITS: u32 = 20;
+
+/// How long a closed connection lingers, in ticks of 100 ms: late packets and repeats come within seconds.
+pub const LINGER_TICKS: u32 = 100;
+
+const _: () = assert!((LINGER_TICKS as u64) < SYN_TIMEOUT_MAX_TICKS);
+
+/// Bytes asked of the input at once: large enough that the system call costs nothing beside the copy, small enough to
+/// stay in the cache while the packets are parsed.
+pub const CAPTURE_READ_SIZE: usize = 1 << 20;
+
+/// The longest packet a capture file may hold, in bytes: what libpcap and Wireshark accept too. A longer one means that
+/// the file is damaged.
+pub const PACKET_SIZE_MAX: usize = 256 << 10;
+
+/// The longest pcapng block that is held whole, in bytes: the longest packet and several options of the longest kind.
+/// Only packets and interface descriptions are; other blocks may have any length, because they are skipped as they come.
+pub const BLOCK_SIZE_MAX: usize = 512 << 10;
+
+/// The longest option of a pcapng block, in bytes: its length is a 16-bit number.
+const BLOCK_OPTION_SIZE_MAX: usize = (1 << 16) + 4;
+const _: () = assert!(BLOCK_SIZE_MAX >= PACKET_SIZE_MAX + 3 * BLOCK_OPTION_SIZE_MAX);
+
+/// The capture buffer, in bytes: a whole read behind the beginning of the longest block that was cut by the read before.
+pub const CAPTURE_BUFFER_SIZE: usize = CAPTURE_READ_SIZE + BLOCK_SIZE_MAX;
+
+/// Bytes of compressed input held at once: little, since a decoder that meets damage loses what it made of them.
+pub const COMPRESSED_READ_SIZE: usize = 64 << 10;
+
+/// The largest window a zstd file may ask for, as a power of two: 128 MiB, which is what `zstd -d` accepts. Memory for
+/// it is taken at the file's word, so this is the most that a hostile one gets.
+pub const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+
+/// Interfaces that one section of a pcapng file may declare: as many as the 16-bit number in its oldest packet block
+/// can name.
+pub const CAPTURE_INTERFACE_COUNT_MAX: usize = 1 << 16;
+
+/// Unreadable link types of one capture whose packets are counted apart; more than this are counted together.
+pub const SKIPPED_LINK_TYPE_COUNT_MAX: usize = 16;
+
+/// How many steps from layer to layer the parser follows in one frame. A step reads a header, a tag, a label or an
+/// extension header, or decides by a field of one what comes next.
+///
+/// Plain TCP takes 5, a mirrored frame that holds a VXLAN tunnel 16, a tagged pseudowire around the same about 24: twice
+/// that is reached only by frames made to waste time.
+pub const LAYER_COUNT_MAX: usize = 48;

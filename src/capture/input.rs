@@ -1,0 +1,129 @@
+//! The one buffer that packets are slices of.
+//!
+//! What enters: a stream of plain bytes. What leaves: its bytes in order, as many in a row as a reader asks for, and the
+//! place where they stand in the stream. The rest of a read that does not hold a whole record is moved to the front
+//! before the next one; nothing else is copied or allocated.
+
+use std::io::Read;
+use std::ops::Range;
+
+use super::decompress::Plain;
+use crate::config::{CAPTURE_BUFFER_SIZE, CAPTURE_READ_SIZE};
+use crate::error::Error;
+use crate::parse::LinkType;
+
+/// A result on the packet path: the failure is boxed, so that what is returned for every packet stays in registers.
+pub(super) type Result<T> = std::result::Result<T, Box<Error>>;
+
+/// Where a packet lies in the buffer: it becomes a [`Packet`](super::Packet) when nothing more can move it.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) time_ns: i64,
+    pub(super) link: LinkType,
+    pub(super) range: Range<usize>,
+}
+
+/// The buffer over a stream.
+pub(super) struct Input {
+    stream: Plain,
+    buffer: Box<[u8]>,
+    /// The bytes of the buffer that were read and not consumed: `start <= end <= buffer.len()`.
+    start: usize,
+    end: usize,
+    /// The place of the buffer's first byte in the stream.
+    buffer_offset: u64,
+    stream_ended: bool,
+}
+
+impl Input {
+    /// An empty buffer over this stream.
+    pub(super) fn new(stream: Plain) -> Self {
+        let buffer = vec![0; CAPTURE_BUFFER_SIZE].into_boxed_slice();
+        Input { stream, buffer, start: 0, end: 0, buffer_offset: 0, stream_ended: false }
+    }
+
+    /// The place in the stream of the next byte.
+    pub(super) fn offset(&self) -> u64 {
+        self.buffer_offset + self.start as u64
+    }
+
+    /// How many of the stored (compressed) bytes were read.
+    pub(super) fn read_size(&self) -> u64 {
+        self.stream.read_size()
+    }
+
+    /// The bytes that come next: at least `size`, which is at most [`CAPTURE_BUFFER_SIZE`], or fewer if the stream ends.
+    ///
+    /// # Errors
+    ///
+    /// The stream can not be read on; the error says where.
+    #[inline]
+    pub(super) fn peek(&mut self, size: usize) -> Result<&[u8]> {
+        if self.end - self.start < size {
+            self.fill(size)?;
+        }
+        Ok(&self.buffer[self.start..self.end])
+    }
+
+    /// Passes over `size` bytes that were peeked, and tells where in the buffer they are until the next peek.
+    #[inline]
+    pub(super) fn consume(&mut self, size: usize) -> Range<usize> {
+        let start = self.start;
+        self.start = (start + size).min(self.end);
+        start..self.start
+    }
+
+    /// The bytes at a place in the buffer.
+    #[inline]
+    pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self.buffer[range]
+    }
+
+    /// Passes over `size` bytes, of which the buffer need not hold all at once; whether there were as many.
+    ///
+    /// # Errors
+    ///
+    /// As [`Input::peek`].
+    pub(super) fn skip(&mut self, mut size: u64) -> Result<bool> {
+        while size > 0 {
+            let unread_size = self.peek(1)?.len();
+            if unread_size == 0 {
+                return Ok(false);
+            }
+            let step_size = usize::try_from(size).map_or(unread_size, |size| size.min(unread_size));
+            self.consume(step_size);
+            size -= step_size as u64;
+        }
+        Ok(true)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fill(&mut self, size: usize) -> Result<()> {
+        debug_assert!(size <= self.buffer.len());
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.buffer_offset += self.start as u64;
+        self.end -= self.start;
+        self.start = 0;
+        while self.end < size && !self.stream_ended {
+            let room_end = (self.end + CAPTURE_READ_SIZE).min(self.buffer.len());
+            match self.stream.read(&mut self.buffer[self.end..room_end]) {
+                Ok(0) => self.stream_ended = true,
+                Ok(read_size) => self.end += read_size,
+                Err(error) => {
+                    self.stream_ended = true;
+                    let offset = self.buffer_offset + self.end as u64;
+                    return Err(Box::new(self.stream.explain(error).at(offset)));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The failure of an input that ends inside `what`, which begins at `offset`.
+#[cold]
+pub(super) fn cut_short(what: &str, offset: u64, present_size: usize, whole_size: usize) -> Box<Error> {
+    let what = format!("the file is cut short inside {what} ({present_size} of {whole_size} bytes are there)");
+    Box::new(Error::new(what).at(offset))
+}

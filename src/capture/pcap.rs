@@ -1,0 +1,148 @@
+//! The pcap format: a file header, then records.
+//!
+//! What enters: an [`Input`] at the beginning of a file. What leaves: its records in order. Four kinds are read, each in
+//! both byte orders: times in microseconds, in nanoseconds, and the modified kind of old Linux kernels, whose records
+//! carry eight bytes more. Files older than version 2.4 may give a record's two lengths the other way round.
+
+use super::byte_order::ByteOrder;
+use super::input::{Input, Record, Result, cut_short};
+use crate::config::{CAPTURE_BUFFER_SIZE, PACKET_SIZE_MAX};
+use crate::error::Error;
+use crate::parse::LinkType;
+
+const MICROSECOND_MAGIC: u32 = 0xa1b2_c3d4;
+const NANOSECOND_MAGIC: u32 = 0xa1b2_3c4d;
+const MODIFIED_MAGIC: u32 = 0xa1b2_cd34;
+
+const FILE_HEADER_SIZE: usize = 24;
+const RECORD_HEADER_SIZE: usize = 16;
+const MODIFIED_RECORD_HEADER_SIZE: usize = 24;
+const _: () = assert!(CAPTURE_BUFFER_SIZE >= MODIFIED_RECORD_HEADER_SIZE + PACKET_SIZE_MAX);
+
+/// The field that names the link type also tells the length of a frame check sequence, in its upper half.
+const LINK_TYPE_MASK: u32 = 0xffff;
+
+/// Which of a record's two lengths is the captured one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CapturedLength {
+    /// The first, as the format has it.
+    First,
+    /// The second, in old files.
+    Second,
+    /// The smaller one: files of version 2.3 have it either way.
+    Smaller,
+}
+
+/// What the magic number says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    order: ByteOrder,
+    /// What the fraction of a time counts, in nanoseconds.
+    fraction_ns: i64,
+    record_header_size: usize,
+}
+
+impl Kind {
+    /// The kind of pcap file that begins so, if any does.
+    pub(super) fn recognise(magic: [u8; 4]) -> Option<Self> {
+        let kinds = [
+            (MICROSECOND_MAGIC, 1000, RECORD_HEADER_SIZE),
+            (NANOSECOND_MAGIC, 1, RECORD_HEADER_SIZE),
+            (MODIFIED_MAGIC, 1000, MODIFIED_RECORD_HEADER_SIZE),
+        ];
+        kinds.into_iter().find_map(|(number, fraction_ns, record_header_size)| {
+            let order = ByteOrder::recognise(magic, number)?;
+            Some(Kind { order, fraction_ns, record_header_size })
+        })
+    }
+}
+
+/// The reader of one pcap file.
+pub(super) struct PcapReader {
+    kind: Kind,
+    captured_length: CapturedLength,
+    link: LinkType,
+}
+
+impl PcapReader {
+    /// Reads the file header.
+    ///
+    /// # Errors
+    ///
+    /// The header is cut short, of an unknown version, or of a link type that flowpeel can not read.
+    pub(super) fn new(kind: Kind, input: &mut Input) -> Result<Self> {
+        let offset = input.offset();
+        let unread = input.peek(FILE_HEADER_SIZE)?;
+        let ([_magic, version, _zone, _accuracy, _snapshot_length, network, ..], _) = unread.as_chunks::<4>() else {
+            return Err(cut_short("the pcap file header", offset, unread.len(), FILE_HEADER_SIZE));
+        };
+        let captured_length = match kind.order.u16_pair(*version) {
+            // HP-UX wrote 543.0 for 2.0.
+            (2, 0..=2) | (543, 0) => CapturedLength::Second,
+            (2, 3) => CapturedLength::Smaller,
+            (2, _) => CapturedLength::First,
+            (major, minor) => {
+                let what = format!("pcap version {major}.{minor} is not known (2.4 is)");
+                return Err(Error::new(what).at(offset).into());
+            }
+        };
+        let link = LinkType(kind.order.u32(*network) & LINK_TYPE_MASK);
+        if !link.is_supported() {
+            return Err(Error::new(format!("link type {link} can not be read")).at(offset).into());
+        }
+        input.consume(FILE_HEADER_SIZE);
+        Ok(PcapReader { kind, captured_length, link })
+    }
+
+    /// The next record, or `None` where the file ends between records.
+    ///
+    /// # Errors
+    ///
+    /// The input can not be read, is cut short inside a record, or the record is longer than any packet.
+    #[inline]
+    pub(super) fn next_record(&mut self, input: &mut Input) -> Result<Option<Record>> {
+        let Kind { order, fraction_ns, record_header_size } = self.kind;
+        let unread = input.peek(record_header_size)?;
+        let (words, _) = unread.as_chunks::<4>();
+        let [seconds, fraction, first_length, second_length, ..] = words else {
+            return end_of_file(input, record_header_size);
+        };
+        // Seconds are unsigned and 32 bits wide, so this can not overflow. A fraction of a second or more is real: it
+        // is carried over.
+        let time_ns = i64::from(order.u32(*seconds)) * 1_000_000_000 + i64::from(order.u32(*fraction)) * fraction_ns;
+        let first_length = order.u32(*first_length);
+        let second_length = order.u32(*second_length);
+        let captured_size = match self.captured_length {
+            CapturedLength::First => first_length,
+            CapturedLength::Second => second_length,
+            CapturedLength::Smaller => first_length.min(second_length),
+        } as usize;
+        if captured_size > PACKET_SIZE_MAX {
+            return Err(too_long(captured_size, input.offset()));
+        }
+        let record_size = record_header_size + captured_size;
+        if input.peek(record_size)?.len() < record_size {
+            return end_of_file(input, record_size);
+        }
+        let record = input.consume(record_size);
+        Ok(Some(Record { time_ns, link: self.link, range: record.start + record_header_size..record.end }))
+    }
+}
+
+#[cold]
+fn end_of_file(input: &mut Input, record_size: usize) -> Result<Option<Record>> {
+    let offset = input.offset();
+    match input.peek(0)?.len() {
+        0 => Ok(None),
+        present_size => Err(cut_short("a packet record", offset, present_size, record_size)),
+    }
+}
+
+/// The failure of a packet that can not have been captured.
+#[cold]
+pub(super) fn too_long(captured_size: usize, offset: u64) -> Box<Error> {
+    let what = format!(
+        "the file is damaged: a packet of {captured_size} bytes, where {PACKET_SIZE_MAX} is the longest possible"
+    );
+    Box::new(Error::new(what).at(offset))
+}

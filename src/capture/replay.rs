@@ -1,0 +1,170 @@
+//! Replay: a capture file, or standard input, as a source of packets.
+//!
+//! What enters: a path. What leaves: the packets of the file in file order, then what there is to say of the file. The
+//! format is told by the content, never by the name.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use super::decompress::Plain;
+use super::input::{self, Input, Record};
+use super::pcap::{Kind, PcapReader};
+use super::pcapng::{PcapngReader, is_section_header};
+use super::skipped::SkippedPackets;
+use super::{Packet, PacketSource, Progress};
+use crate::error::{Error, Result};
+
+/// The first bytes by which every format can be told.
+const MAGIC_SIZE_MAX: usize = 12;
+
+/// Compressions that are recognised, but only to say what to do.
+const OTHER_COMPRESSIONS: [(&[u8], &str); 3] = [(b"\xfd7zXZ\0", "xz"), (b"BZh", "bzip2"), (b"\x04\x22\x4d\x18", "lz4")];
+
+/// One capture being replayed: pcap or pcapng, plain or compressed with gzip or zstd.
+pub struct Replay {
+    /// What errors call the input.
+    name: PathBuf,
+    input: Input,
+    input_size: Option<u64>,
+    format: Format,
+    packet_count: u64,
+    finished: bool,
+}
+
+enum Format {
+    Pcap(PcapReader),
+    Pcapng(PcapngReader),
+}
+
+impl Replay {
+    /// Opens a file, a FIFO or, as `-`, standard input, and tells its format by its first bytes.
+    ///
+    /// # Errors
+    ///
+    /// It can not be opened or read, is empty, is no capture, or is a pcap file of a link type that flowpeel can not
+    /// read.
+    pub fn open(path: &Path) -> Result<Self> {
+        if path == Path::new("-") {
+            return Replay::from_reader(io::stdin(), Path::new("standard input"));
+        }
+        let (file, input_size) = open_file(path).map_err(|error| error.in_file(path))?;
+        let mut replay = Replay::from_reader(file, path)?;
+        replay.input_size = input_size;
+        Ok(replay)
+    }
+
+    /// Replays what a reader yields; `name` is what errors call it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Replay::open`].
+    pub fn from_reader(reader: impl Read + Send + 'static, name: &Path) -> Result<Self> {
+        let (input, format) = recognise(Box::new(reader)).map_err(|error| error.in_file(name))?;
+        Ok(Replay { name: name.to_path_buf(), input, input_size: None, format, packet_count: 0, finished: false })
+    }
+
+    /// The packets yielded so far.
+    pub fn packet_count(&self) -> u64 {
+        self.packet_count
+    }
+
+    /// The packets passed over so far because of their link type, if the format can have such.
+    pub fn skipped(&self) -> Option<&SkippedPackets> {
+        match &self.format {
+            Format::Pcap(_) => None,
+            Format::Pcapng(reader) => Some(reader.skipped()),
+        }
+    }
+
+    #[inline]
+    fn next_record(&mut self) -> input::Result<Option<Record>> {
+        match &mut self.format {
+            Format::Pcap(reader) => reader.next_record(&mut self.input),
+            Format::Pcapng(reader) => reader.next_record(&mut self.input),
+        }
+    }
+
+    /// The end of the input: a failure if all that it held could not be read.
+    #[cold]
+    fn finish(&mut self) -> Result<()> {
+        self.finished = true;
+        let Some(skipped) = self.skipped().filter(|skipped| skipped.total_count() > 0) else {
+            return Ok(());
+        };
+        if self.packet_count > 0 {
+            return Ok(());
+        }
+        let links: Vec<String> = skipped.by_link().iter().map(|(link, _)| link.to_string()).collect();
+        let others = if skipped.other_count() > 0 { " and others" } else { "" };
+        let what = format!("link type {}{others} can not be read, and it has no other packets", links.join(", "));
+        Err(Error::new(what).in_file(&self.name))
+    }
+}
+
+impl PacketSource for Replay {
+    #[inline]
+    fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
+        if self.finished {
+            return Ok(None);
+        }
+        match self.next_record() {
+            Ok(Some(Record { time_ns, link, range })) => {
+                self.packet_count += 1;
+                Ok(Some(Packet { time_ns, link, bytes: self.input.bytes(range) }))
+            }
+            Ok(None) => self.finish().map(|()| None),
+            Err(error) => {
+                self.finished = true;
+                Err(error.in_file(&self.name))
+            }
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    fn progress(&self) -> Progress {
+        Progress { read_size: self.input.read_size(), input_size: self.input_size }
+    }
+}
+
+fn open_file(path: &Path) -> Result<(File, Option<u64>)> {
+    let cannot_open = |error: io::Error| Error::new("can not open it").because(error);
+    let file = File::open(path).map_err(cannot_open)?;
+    let metadata = file.metadata().map_err(cannot_open)?;
+    if metadata.is_dir() {
+        return Err(Error::new("it is a directory: name a capture file"));
+    }
+    // Pipes and devices have a size that says nothing.
+    Ok((file, metadata.is_file().then_some(metadata.len())))
+}
+
+fn recognise(reader: Box<dyn Read + Send>) -> input::Result<(Input, Format)> {
+    let stream = Plain::new(reader).map_err(|error| Error::new("can not read it").because(error))?;
+    let mut input = Input::new(stream);
+    let magic = input.peek(MAGIC_SIZE_MAX)?;
+    if is_section_header(magic) {
+        return Ok((input, Format::Pcapng(PcapngReader::new())));
+    }
+    match magic.first_chunk().and_then(|magic| Kind::recognise(*magic)) {
+        Some(kind) => {
+            let reader = PcapReader::new(kind, &mut input)?;
+            Ok((input, Format::Pcap(reader)))
+        }
+        None => Err(not_a_capture(magic).into()),
+    }
+}
+
+fn not_a_capture(magic: &[u8]) -> Error {
+    if magic.is_empty() {
+        return Error::new("it is empty: not a capture");
+    }
+    match OTHER_COMPRESSIONS.iter().find(|(start, _)| magic.starts_with(start)) {
+        Some((_, name)) => Error::new(format!("it is compressed with {name}: decompress it first")).at(0),
+        None => {
+            Error::new("it is not a capture: pcap and pcapng are read, plain or compressed with gzip or zstd").at(0)
+        }
+    }
+}

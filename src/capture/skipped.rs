@@ -1,0 +1,55 @@
+//! The packets that a file holds and flowpeel can not read, counted by link type.
+
+use crate::config::SKIPPED_LINK_TYPE_COUNT_MAX;
+use crate::parse::LinkType;
+
+/// Packets that were passed over because their interface has a link type that flowpeel can not read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SkippedPackets {
+    by_link: Vec<(LinkType, u64)>,
+    other_count: u64,
+}
+
+impl SkippedPackets {
+    /// The link types in order of their first packet, each with how many packets it had.
+    pub fn by_link(&self) -> &[(LinkType, u64)] {
+        &self.by_link
+    }
+
+    /// Packets of further link types, beyond the [limit](crate::config::SKIPPED_LINK_TYPE_COUNT_MAX) of those counted apart.
+    pub fn other_count(&self) -> u64 {
+        self.other_count
+    }
+
+    /// All packets that were passed over.
+    pub fn total_count(&self) -> u64 {
+        self.by_link.iter().map(|&(_, count)| count).sum::<u64>() + self.other_count
+    }
+
+    pub(super) fn add(&mut self, link: LinkType) {
+        if let Some((_, count)) = self.by_link.iter_mut().find(|(seen, _)| *seen == link) {
+            *count += 1;
+        } else if self.by_link.len() < SKIPPED_LINK_TYPE_COUNT_MAX {
+            self.by_link.push((link, 1));
+        } else {
+            self.other_count += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_a_bounded_number_of_link_types_apart() {
+        let mut skipped = SkippedPackets::default();
+        for number in (0..20).chain(0..20) {
+            skipped.add(LinkType(number));
+        }
+        assert_eq!(skipped.by_link().len(), SKIPPED_LINK_TYPE_COUNT_MAX);
+        assert!(skipped.by_link().iter().all(|&(_, count)| count == 2));
+        assert_eq!(skipped.other_count(), 8);
+        assert_eq!(skipped.total_count(), 40);
+    }
+}
