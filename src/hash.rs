@@ -1,0 +1,202 @@
+//! The keyed pseudo-random functions that place connections, tell them apart and check them.
+//!
+//! What enters: a secret and flow keys. What leaves: 128 bits a key, the same on every machine, that nobody without the
+//! secret can aim. AES-128 in CBC-MAC mode is a pseudo-random function on inputs of one length, so each use and each
+//! address family has a cipher key of its own, derived from the secret. Keys are hashed in groups of eight because the
+//! hardware works on eight blocks in the time of little more than one.
+
+use crate::flow::{Family, FlowKey};
+use aes::Aes128;
+use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
+use std::marker::PhantomData;
+
+/// How many keys are hashed together.
+pub const HASH_GROUP_COUNT: usize = 8;
+
+/// The size of a secret.
+pub const SECRET_SIZE: usize = 16;
+
+/// What the hashes of one site depend on. Whoever decodes a table needs the secret of whoever filled it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret([u8; SECRET_SIZE]);
+
+impl Secret {
+    /// The secret of replays that name none: equal captures then give equal bytes everywhere. It protects nothing.
+    pub const REPLAY: Self = Secret(*b"flowpeel replay\0");
+
+    /// The secret with these bytes.
+    #[must_use]
+    pub fn new(bytes: [u8; SECRET_SIZE]) -> Self {
+        Secret(bytes)
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// What a hash is for. Hashes for different purposes are independent of each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Finding the entry of a connection by its canonical key: partition, handshake cache, connection filter.
+    Connection = 1,
+    /// Placing an oriented key in an IBLT, and checking it there.
+    Placement = 2,
+    /// Checking a value that stands beside a key in an IBLT.
+    Value = 3,
+}
+
+/// A keyed function from the keys of one family to 128 bits.
+///
+/// ```
+/// use flowpeel::flow::{KeyV4, VlanTags};
+/// use flowpeel::hash::{KeyedHash, Purpose, Secret};
+///
+/// let hash = KeyedHash::<KeyV4>::new(&Secret::REPLAY, Purpose::Placement);
+/// let key = KeyV4::new((0x0a000001, 40000), (0x0a000002, 443), VlanTags::NONE);
+/// assert_eq!(hash.of(&key), hash.of(&key));
+/// ```
+#[derive(Clone)]
+pub struct KeyedHash<K> {
+    cipher: Aes128,
+    family: PhantomData<fn(K)>,
+}
+
+impl<K: FlowKey> KeyedHash<K> {
+    /// The function for this purpose under this secret.
+    #[must_use]
+    pub fn new(secret: &Secret, purpose: Purpose) -> Self {
+        let family = match K::FAMILY {
+            Family::V4 => 4,
+            Family::V6 => 6,
+        };
+        let mut subkey = Array::from([0u8; 16]);
+        subkey[0] = purpose as u8;
+        subkey[1] = family;
+        Aes128::new(&Array::from(secret.0)).encrypt_block(&mut subkey);
+        KeyedHash { cipher: Aes128::new(&subkey), family: PhantomData }
+    }
+
+    /// The hash of one key.
+    #[must_use]
+    #[inline]
+    pub fn of(&self, key: &K) -> u128 {
+        let mut hashes = [0];
+        self.of_group(std::slice::from_ref(key), &mut hashes);
+        hashes[0]
+    }
+
+    /// The hashes of up to [`HASH_GROUP_COUNT`] keys; `hashes` is as long as `keys`, what is longer is left alone.
+    #[inline]
+    pub fn of_group(&self, keys: &[K], hashes: &mut [u128]) {
+        let count = keys.len().min(hashes.len()).min(HASH_GROUP_COUNT);
+        let mut blocks = [Array::from([0u8; 16]); HASH_GROUP_COUNT];
+        for at in (0..K::WORD_COUNT).step_by(2) {
+            for (block, key) in blocks.iter_mut().zip(&keys[..count]) {
+                let words = key.words();
+                let low = words.get(at + 1).copied().unwrap_or(0);
+                let mixed = u128::from_be_bytes(block.0) ^ (u128::from(words[at]) << 64 | u128::from(low));
+                block.0 = mixed.to_be_bytes();
+            }
+            self.cipher.encrypt_blocks(&mut blocks[..count]);
+        }
+        for (hash, block) in hashes.iter_mut().zip(&blocks[..count]) {
+            *hash = u128::from_be_bytes(block.0);
+        }
+    }
+
+    /// Runs `visit` over `keys` in order, each with its hash, hashing them in groups.
+    pub fn for_each(&self, keys: impl IntoIterator<Item = K>, mut visit: impl FnMut(K, u128)) {
+        let mut keys = keys.into_iter().peekable();
+        let mut hashes = [0; HASH_GROUP_COUNT];
+        while let Some(&first) = keys.peek() {
+            let mut group = [first; HASH_GROUP_COUNT];
+            let mut count = 0;
+            for (slot, key) in group.iter_mut().zip(keys.by_ref().take(HASH_GROUP_COUNT)) {
+                *slot = key;
+                count += 1;
+            }
+            self.of_group(&group[..count], &mut hashes);
+            group[..count].iter().zip(&hashes).for_each(|(key, hash)| visit(*key, *hash));
+        }
+    }
+
+    /// The pseudo-random image of a block that is a hash already, mixed with what else it is to depend on.
+    #[must_use]
+    #[inline]
+    pub fn of_block(&self, block: u128) -> u128 {
+        let mut block = Array::from(block.to_be_bytes());
+        self.cipher.encrypt_block(&mut block);
+        u128::from_be_bytes(block.0)
+    }
+
+    /// [`Self::of_block`] for up to [`HASH_GROUP_COUNT`] blocks, in place.
+    #[inline]
+    pub fn of_blocks(&self, blocks: &mut [u128]) {
+        let mut arrays = [Array::from([0u8; 16]); HASH_GROUP_COUNT];
+        let count = blocks.len().min(HASH_GROUP_COUNT);
+        for (array, block) in arrays.iter_mut().zip(blocks.iter()) {
+            array.0 = block.to_be_bytes();
+        }
+        self.cipher.encrypt_blocks(&mut arrays[..count]);
+        for (array, block) in arrays.iter().zip(blocks.iter_mut()) {
+            *block = u128::from_be_bytes(array.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::{KeyV4, KeyV6, VlanTags};
+    use proptest::prelude::*;
+
+    fn v4(seed: u64) -> KeyV4 {
+        KeyV4::from_words(&[seed, seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)])
+    }
+
+    #[test]
+    fn one_block_is_plain_aes_under_the_derived_key() {
+        // Computed with OpenSSL: the subkey is AES-128 of 02 04 00.. under the secret 00..0f, the hash is AES-128 of the
+        // key's 16 bytes under the subkey.
+        let secret = Secret::new(std::array::from_fn(|at| at as u8));
+        let key = KeyV4::new((0x0a00_0001, 40000), (0x0a00_0002, 443), VlanTags::NONE);
+        let hash = KeyedHash::<KeyV4>::new(&secret, Purpose::Placement).of(&key);
+        assert_eq!(format!("{hash:032x}"), "2672c46b65cf9f424dc89b9f3cd13998");
+    }
+
+    #[test]
+    fn purposes_families_and_secrets_are_independent() {
+        let key = v4(7);
+        let hash = |secret: &Secret, purpose| KeyedHash::<KeyV4>::new(secret, purpose).of(&key);
+        let base = hash(&Secret::REPLAY, Purpose::Placement);
+        assert_ne!(base, hash(&Secret::REPLAY, Purpose::Connection));
+        assert_ne!(base, hash(&Secret::REPLAY, Purpose::Value));
+        assert_ne!(base, hash(&Secret::new([1; 16]), Purpose::Placement));
+    }
+
+    #[test]
+    fn a_secret_is_not_printed() {
+        assert_eq!(format!("{:?}", Secret::new([65; 16])), "Secret(..)");
+    }
+
+    proptest! {
+        #[test]
+        fn a_group_hashes_like_its_keys(words in prop::collection::vec(any::<[u64; 5]>(), 1..=HASH_GROUP_COUNT)) {
+            let keys: Vec<KeyV6> = words.iter().map(|words| KeyV6::from_words(words)).collect();
+            let hash = KeyedHash::<KeyV6>::new(&Secret::REPLAY, Purpose::Connection);
+            let mut hashes = vec![0; keys.len()];
+            hash.of_group(&keys, &mut hashes);
+            for (key, together) in keys.iter().zip(&hashes) {
+                prop_assert_eq!(hash.of(key), *together);
+            }
+            let mut blocks = hashes.clone();
+            hash.of_blocks(&mut blocks);
+            for (hashed, block) in hashes.iter().zip(&blocks) {
+                prop_assert_eq!(hash.of_block(*hashed), *block);
+            }
+        }
+    }
+}
