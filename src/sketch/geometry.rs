@@ -1,0 +1,95 @@
+//! How large a table is, and which of its cells a key is summed into.
+
+/// The number of cells that every key is summed into (the paper's k), one in each subtable.
+///
+/// Four: three cells a key list with fewer cells, but two keys on the same three cells are common in small tables, and
+/// a stuck pair costs an interval.
+pub const HASH_COUNT: usize = 4;
+
+/// Bits of the hash that choose the cell of one subtable. Four times 24 and a check of 32 are just the 128 there are;
+/// the parts are independent, as listing needs (multiples of one another make pairs of keys share all their cells).
+const PLACE_BITS: u32 = 24;
+
+const _: () = assert!(HASH_COUNT as u32 * PLACE_BITS + u32::BITS == u128::BITS);
+
+/// The shape of a table: `k` subtables of equally many cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    subtable_cell_count: u32,
+}
+
+impl Geometry {
+    /// The shape with this many cells in each subtable (at least 1, at most 2^24).
+    #[must_use]
+    pub fn new(subtable_cell_count: u32) -> Self {
+        Geometry { subtable_cell_count: subtable_cell_count.clamp(1, 1 << PLACE_BITS) }
+    }
+
+    /// The shape that lists `item_count` items in all but about one of a thousand tries.
+    ///
+    /// For four subtables 1.295 cells an item are the threshold of large tables; small ones scatter by the square root
+    /// of their size, and the smallest fail by items that share all their cells.
+    #[must_use]
+    pub fn for_items(item_count: u64) -> Self {
+        let cell_count = item_count + item_count * 31 / 100 + 3 * item_count.isqrt() + 64;
+        Geometry::new(u32::try_from(cell_count.div_ceil(HASH_COUNT as u64)).unwrap_or(u32::MAX))
+    }
+
+    /// How many items it plainly lists, in all but about one of a thousand tries: the reverse of [`Self::for_items`].
+    #[must_use]
+    pub fn items(self) -> u64 {
+        let (mut low, mut high) = (0, self.cell_count() as u64);
+        while low < high {
+            let middle = (low + high).div_ceil(2);
+            if Geometry::for_items(middle).cell_count() <= self.cell_count() { low = middle } else { high = middle - 1 }
+        }
+        low
+    }
+
+    /// The number of cells of the whole table.
+    #[must_use]
+    pub fn cell_count(self) -> usize {
+        self.subtable_cell_count as usize * HASH_COUNT
+    }
+
+    /// The cells of the key with this placement hash, one in each subtable.
+    #[must_use]
+    #[inline]
+    pub fn places(self, hash: u128) -> [usize; HASH_COUNT] {
+        std::array::from_fn(|subtable| {
+            let part = (hash >> (PLACE_BITS * subtable as u32)) as u32 & ((1 << PLACE_BITS) - 1);
+            let within = u64::from(part) * u64::from(self.subtable_cell_count) >> PLACE_BITS;
+            subtable * self.subtable_cell_count as usize + within as usize
+        })
+    }
+}
+
+/// The check that stands beside the key with this placement hash: 32 bits of their own.
+#[must_use]
+#[inline]
+pub fn check_of(hash: u128) -> u32 {
+    (hash >> (PLACE_BITS * HASH_COUNT as u32)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_stay_in_their_subtables() {
+        let geometry = Geometry::new(1000);
+        for hash in [0, u128::MAX, 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef] {
+            for (subtable, place) in geometry.places(hash).into_iter().enumerate() {
+                assert!((subtable * 1000..(subtable + 1) * 1000).contains(&place));
+            }
+        }
+    }
+
+    #[test]
+    fn items_is_the_reverse_of_for_items() {
+        for items in [0, 1, 10, 100, 12_500, 1_000_000] {
+            let back = Geometry::for_items(items).items();
+            assert!((items..items + 4).contains(&back), "{items} came back as {back}");
+        }
+    }
+}

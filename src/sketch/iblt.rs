@@ -1,0 +1,168 @@
+//! The table: cells in `k` subtables, updated blindly.
+
+use crate::prefetch::prefetch;
+use crate::sketch::{Cell, Geometry, TableKey, check_of};
+
+/// One update: a key, its placement hash, how often it is added (negative: removed), and the sum of values that goes
+/// with all of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change<K> {
+    /// The key.
+    pub key: K,
+    /// Its placement hash.
+    pub hash: u128,
+    /// How many times the key is added.
+    pub count: i32,
+    /// What is added to the value sum; for a removal the negated value.
+    pub value: u64,
+}
+
+impl<K: TableKey> Change<K> {
+    /// An insertion of the pair (section 2 of the paper).
+    #[must_use]
+    pub fn insert(key: K, hash: u128, value: u64) -> Self {
+        Change { key, hash, count: 1, value }
+    }
+
+    /// The removal of a pair that was inserted with this very value.
+    #[must_use]
+    pub fn remove(key: K, hash: u128, value: u64) -> Self {
+        Change { key, hash, count: -1, value: value.wrapping_neg() }
+    }
+
+    /// The change that undoes this one.
+    #[must_use]
+    pub fn undone(&self) -> Self {
+        Change { count: self.count.wrapping_neg(), value: self.value.wrapping_neg(), ..*self }
+    }
+
+    #[inline]
+    fn cell(&self) -> K::Cell {
+        K::Cell::of(&self.key, check_of(self.hash), self.count, self.value)
+    }
+}
+
+/// An invertible Bloom lookup table for keys of one size.
+///
+/// Updates cost `k` additions at random places whatever the table holds; nothing is looked up and nothing branches.
+/// Memory is fixed when it is made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Iblt<K: TableKey> {
+    geometry: Geometry,
+    cells: Vec<K::Cell>,
+}
+
+impl<K: TableKey> Iblt<K> {
+    /// An empty table of this shape.
+    #[must_use]
+    pub fn new(geometry: Geometry) -> Self {
+        Iblt { geometry, cells: vec![K::Cell::default(); geometry.cell_count()] }
+    }
+
+    /// Its shape.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// The size of its cells in bytes.
+    #[must_use]
+    pub fn size(geometry: Geometry) -> usize {
+        geometry.cell_count() * size_of::<K::Cell>()
+    }
+
+    /// Its cells, subtable after subtable.
+    #[must_use]
+    pub fn cells(&self) -> &[K::Cell] {
+        &self.cells
+    }
+
+    /// Makes the changes, all cells of which are asked for before the first is touched.
+    #[inline]
+    pub fn apply(&mut self, changes: &[Change<K>]) {
+        for change in changes {
+            for place in self.geometry.places(change.hash) {
+                prefetch(&self.cells[place]);
+            }
+        }
+        for change in changes {
+            self.apply_one(change);
+        }
+    }
+
+    /// Makes one change.
+    #[inline]
+    pub fn apply_one(&mut self, change: &Change<K>) {
+        let cell = change.cell();
+        for place in self.geometry.places(change.hash) {
+            self.cells[place].add(&cell);
+        }
+    }
+
+    /// Adds all that another table holds (a whole network out of its routers). Tables of different shapes do not add:
+    /// then nothing changes and the answer is false.
+    #[must_use]
+    pub fn add(&mut self, other: &Self) -> bool {
+        let fits = self.geometry == other.geometry;
+        if fits {
+            self.cells.iter_mut().zip(&other.cells).for_each(|(cell, other)| cell.add(other));
+        }
+        fits
+    }
+
+    /// Takes away all that another table holds (what differs between two). Tables of different shapes do not subtract:
+    /// then nothing changes and the answer is false.
+    #[must_use]
+    pub fn subtract(&mut self, other: &Self) -> bool {
+        let fits = self.geometry == other.geometry;
+        if fits {
+            self.cells.iter_mut().zip(&other.cells).for_each(|(cell, other)| cell.subtract(other));
+        }
+        fits
+    }
+
+    /// Takes `value` from the value sums of all cells of the key with this placement hash.
+    pub fn subtract_value(&mut self, hash: u128, value: u64) {
+        for place in self.geometry.places(hash) {
+            let cell = &mut self.cells[place];
+            cell.set_value(cell.value().wrapping_sub(value));
+        }
+    }
+
+    /// Forgets the value sums of cells that hold no key; how many there were.
+    pub fn clear_values(&mut self) -> usize {
+        let noisy = self.cells.iter_mut().filter(|cell| cell.value() != 0 && cell.is_key_free());
+        noisy.map(|cell| cell.set_value(0)).count()
+    }
+
+    /// Makes it empty.
+    pub fn clear(&mut self) {
+        self.cells.fill(K::Cell::default());
+    }
+
+    /// Whether nothing is left in it.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        self.cells.iter().all(Cell::is_zero)
+    }
+
+    /// Whether no key is left in it, whatever the value sums.
+    #[must_use]
+    pub fn is_key_free(&self) -> bool {
+        self.cells.iter().all(Cell::is_key_free)
+    }
+
+    /// About how many keys are in it, by the share of cells that hold none: `-(m / k) ln(free cells / m)`.
+    ///
+    /// A table without a free cell holds at least as many as the answer for half a free cell, which is what it gives.
+    #[must_use]
+    pub fn estimated_count(&self) -> u64 {
+        let free = self.cells.iter().filter(|cell| cell.is_key_free()).count();
+        if free == self.cells.len() {
+            return 0;
+        }
+        let cells = self.cells.len() as f64;
+        let share = (free as f64).max(0.5) / cells;
+        (-(cells / crate::sketch::HASH_COUNT as f64) * share.ln()).round().max(1.0) as u64
+    }
+}

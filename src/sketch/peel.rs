@@ -1,0 +1,248 @@
+//! Listing (section 2.2 of the paper, with the checks of section 3): take out a key that stands alone in a cell, subtract
+//! it from its other cells, and go on with those.
+//!
+//! A cell is taken for a lone key only when the key's check agrees and the key maps to this very cell. Work is bounded
+//! whatever the table holds: no more keys are taken out than there are cells, which is as many as an honest table gives.
+
+use crate::hash::{HASH_GROUP_COUNT, KeyedHash};
+use crate::prefetch::prefetch;
+use crate::sketch::{Cell, Change, HASH_COUNT, Iblt, TableKey, check_of};
+
+/// How many candidate cells are looked at together: enough to hide the memory's latency behind each other.
+const BATCH_COUNT: usize = 32;
+
+const _: () = assert!(BATCH_COUNT.is_multiple_of(HASH_GROUP_COUNT));
+
+/// The largest count that is taken for one key that was added several times. Errors make twos, seldom more, and every
+/// factor of two in a count multiplies the keys that have to be tried.
+const AGGREGATE_COUNT_MAX: u32 = 3;
+
+/// Whoever is given what is peeled: it knows which values are genuine.
+pub trait Recipient<K> {
+    /// Whether `value` is one that the key with this placement hash can have.
+    fn belongs(&self, placement: u128, value: u64) -> bool;
+
+    /// What a key's contribution to the value sum must be, where no cell shows it unspoilt.
+    fn expected(&self, _key: &K, _placement: u128, _count: i32) -> Option<u64> {
+        None
+    }
+
+    /// Takes what was peeled. It is no longer in the table.
+    fn take(&mut self, peeled: Peeled<K>);
+}
+
+/// One key that was peeled out of a table, as the change that is no longer in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peeled<K> {
+    /// The key with its count. Its value is what was subtracted from the value sums: the signed value when
+    /// `value_known`, else zero, and then the value is still in the sums.
+    pub change: Change<K>,
+    /// Whether a value was found that belongs to the key.
+    pub value_known: bool,
+}
+
+/// Peels tables of one size; it holds the work list, so that peeling allocates nothing.
+pub struct Peeler<K: TableKey> {
+    hash: KeyedHash<K>,
+    work: Vec<u32>,
+    overflowed: bool,
+}
+
+impl<K: TableKey> Peeler<K> {
+    /// A peeler for tables with up to `cell_count` cells, filled by whoever places keys by `hash`.
+    #[must_use]
+    pub fn new(hash: KeyedHash<K>, cell_count: usize) -> Self {
+        Peeler { hash, work: Vec::with_capacity(cell_count / 2 + BATCH_COUNT * HASH_COUNT), overflowed: false }
+    }
+
+    /// The function by which keys are placed.
+    #[must_use]
+    pub fn hash(&self) -> &KeyedHash<K> {
+        &self.hash
+    }
+
+    /// Takes out of `table` every key that can be told, giving each to `recipient`. What could not be told stays in the
+    /// table. The number of keys taken out.
+    ///
+    /// Complexity: a pass over the cells, then `k` random accesses a key.
+    pub fn peel(&mut self, table: &mut Iblt<K>, recipient: &mut impl Recipient<K>) -> usize {
+        let mut budget = table.geometry().cell_count();
+        let whole = budget;
+        loop {
+            let before = budget;
+            self.scan(table, recipient, 1, &mut budget);
+            if !self.overflowed {
+                // Only a table that is stuck is searched for keys that are in it several times.
+                let stuck = !table.is_key_free();
+                if stuck {
+                    self.scan(table, recipient, AGGREGATE_COUNT_MAX, &mut budget);
+                }
+                if !stuck || budget == before {
+                    return whole - budget;
+                }
+            }
+            if budget == 0 {
+                return whole;
+            }
+        }
+    }
+
+    /// One pass over the cells in order, following every key taken out to its other cells before going on.
+    fn scan(&mut self, table: &mut Iblt<K>, recipient: &mut impl Recipient<K>, count_max: u32, budget: &mut usize) {
+        self.work.clear();
+        self.overflowed = false;
+        let mut next = 0;
+        let mut batch = [0u32; BATCH_COUNT];
+        loop {
+            let mut count = 0;
+            while count < BATCH_COUNT {
+                if let Some(place) = self.work.pop() {
+                    prefetch(&table.cells()[place as usize]);
+                    batch[count] = place;
+                    count += 1;
+                } else if let Some(cell) = table.cells().get(next) {
+                    if (1..=count_max).contains(&cell.count().unsigned_abs()) {
+                        batch[count] = next as u32;
+                        count += 1;
+                    }
+                    next += 1;
+                } else {
+                    break;
+                }
+            }
+            if count == 0 || *budget == 0 {
+                return;
+            }
+            self.peel_batch(table, recipient, &batch[..count], budget);
+        }
+    }
+
+    fn peel_batch(
+        &mut self,
+        table: &mut Iblt<K>,
+        recipient: &mut impl Recipient<K>,
+        batch: &[u32],
+        budget: &mut usize,
+    ) {
+        for places in batch.chunks(HASH_GROUP_COUNT) {
+            let mut keys = [K::from_words(&[]); HASH_GROUP_COUNT];
+            let mut hashes = [0; HASH_GROUP_COUNT];
+            for (key, &place) in keys.iter_mut().zip(places) {
+                *key = Self::lone_key(&table.cells()[place as usize]);
+            }
+            self.hash.of_group(&keys[..places.len()], &mut hashes);
+            for (at, &place) in places.iter().enumerate() {
+                for other in table.geometry().places(hashes[at]) {
+                    prefetch(&table.cells()[other]);
+                }
+                let cell = &table.cells()[place as usize];
+                // An earlier key of this batch may have left the cell, so it is read again, not remembered.
+                let found = if cell.count().unsigned_abs() != 1 {
+                    self.aggregate(cell)
+                } else if Self::lone_key(cell) == keys[at] && Self::is_lone(cell, hashes[at]) {
+                    Some((keys[at], hashes[at]))
+                } else {
+                    None
+                };
+                let Some((key, hash)) = found else { continue };
+                if *budget > 0 && table.geometry().places(hash).contains(&(place as usize)) {
+                    *budget -= 1;
+                    let peeled = self.remove(table, recipient, key, hash, place as usize);
+                    recipient.take(peeled);
+                }
+            }
+        }
+    }
+
+    /// The key of a cell that holds one key once, added or removed; of any other cell, something that does not verify.
+    #[must_use]
+    #[inline]
+    pub fn lone_key(cell: &K::Cell) -> K {
+        let sign = cell.count().signum() as i64 as u64;
+        let mut words = [0; 8];
+        for (word, sum) in words.iter_mut().zip(cell.key_words()) {
+            *word = sum.wrapping_mul(sign);
+        }
+        K::from_words(&words)
+    }
+
+    /// Whether the check sum is that of the key with this placement hash alone, as often as the cell counts.
+    #[must_use]
+    #[inline]
+    pub fn is_lone(cell: &K::Cell, hash: u128) -> bool {
+        cell.check() == check_of(hash).wrapping_mul(cell.count() as u32)
+    }
+
+    /// The key that stands in this cell alone but several times, when there is one.
+    fn aggregate(&self, cell: &K::Cell) -> Option<(K, u128)> {
+        let count = cell.count();
+        if !(2..=AGGREGATE_COUNT_MAX).contains(&count.unsigned_abs()) {
+            return None;
+        }
+        let twos = count.trailing_zeros();
+        let inverse = odd_inverse((count >> twos) as i64 as u64);
+        // A word times an even count has lost its top bits: all of them are tried.
+        for lost in 0..1u64 << (twos as usize * K::WORD_COUNT) {
+            let mut words = [0; 8];
+            for (at, (word, &sum)) in words.iter_mut().zip(cell.key_words()).enumerate() {
+                if sum & ((1 << twos) - 1) != 0 {
+                    return None;
+                }
+                let top = lost >> (at as u32 * twos) & ((1 << twos) - 1);
+                let low = (sum >> twos).wrapping_mul(inverse) << twos >> twos;
+                *word = if twos == 0 { sum.wrapping_mul(inverse) } else { low | top << (u64::BITS - twos) };
+            }
+            let key = K::from_words(&words);
+            let hash = self.hash.of(&key);
+            if Self::is_lone(cell, hash) {
+                return Some((key, hash));
+            }
+        }
+        None
+    }
+
+    /// Subtracts the key that stands alone at `place` from all its cells and puts these on the work list.
+    fn remove(
+        &mut self,
+        table: &mut Iblt<K>,
+        recipient: &impl Recipient<K>,
+        key: K,
+        hash: u128,
+        place: usize,
+    ) -> Peeled<K> {
+        let places = table.geometry().places(hash);
+        let cell = table.cells()[place];
+        let count = cell.count();
+        // Noise of another key may lie on the value here and not elsewhere: any cell that holds this key alone may tell.
+        let lone = std::iter::once(place).chain(places);
+        let lone =
+            lone.map(|at| table.cells()[at]).filter(|at| at.count() == count && at.key_words() == cell.key_words());
+        let known = lone.map(|at| at.value()).find(|&value| match count {
+            1 => recipient.belongs(hash, value),
+            -1 => recipient.belongs(hash, value.wrapping_neg()),
+            _ => false,
+        });
+        let known = known.or_else(|| recipient.expected(&key, hash, count));
+        let change = Change { key, hash, count, value: known.unwrap_or(0) };
+        table.apply_one(&change.undone());
+        for at in places {
+            if table.cells()[at].count().unsigned_abs() == 1 {
+                if self.work.len() < self.work.capacity() {
+                    self.work.push(at as u32);
+                } else {
+                    self.overflowed = true;
+                }
+            }
+        }
+        Peeled { change, value_known: known.is_some() }
+    }
+}
+
+/// The inverse of an odd number modulo 2^64, by Newton's iteration: each step doubles the bits that are right.
+fn odd_inverse(odd: u64) -> u64 {
+    let mut inverse = odd;
+    for _ in 0..5 {
+        inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));
+    }
+    inverse
+}
