@@ -1,0 +1,175 @@
+//! The clock that timeouts and ages run on: it adds up what the capture's clock steps forward, and never steps back.
+//!
+//! A capture's clock is not to be trusted: it may stand, jitter, step back or leap decades. Time here is counted in ticks,
+//! and moves only when a packet is later than all before it. A step back of more than a minute, or a leap forward of
+//! more than a month, starts a new time base: ticks go on, and the base says which wall time they mean.
+
+use crate::config::{CLOCK_LEAP_MAX_NS, CLOCK_STEP_BACK_MAX_NS};
+
+/// The length of a tick: 100 ms. Start times and timeouts are kept no finer.
+pub const TICK_NS: i64 = 100_000_000;
+
+/// The tick at which every clock starts, so that what lies a timeout before the first packet is still a time.
+const FIRST_TICK: u64 = 1 << 20;
+
+/// What wall time the ticks of a stretch of the capture mean: wall time in ns is `tick * TICK_NS + offset_ns`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeBase {
+    /// The first tick it holds for.
+    pub first_tick: u64,
+    /// Wall time of tick zero, a multiple of a tick; 128 bits because leaps add up.
+    pub offset_ns: i128,
+}
+
+impl TimeBase {
+    /// The wall time, in ns since 1970, at which this tick began.
+    #[must_use]
+    pub fn wall_ns(self, tick: u64) -> i64 {
+        let wall = i128::from(tick) * i128::from(TICK_NS) + self.offset_ns;
+        wall.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+    }
+
+    /// The tick at this wall time.
+    #[must_use]
+    pub fn tick(self, wall_ns: i64) -> u64 {
+        let ticks = (i128::from(wall_ns) - self.offset_ns).div_euclid(i128::from(TICK_NS));
+        u64::try_from(ticks.max(0)).unwrap_or(u64::MAX)
+    }
+}
+
+/// What a packet's time did to the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Time went on, or stands.
+    Forward,
+    /// A new time base begins with this packet.
+    NewBase,
+}
+
+/// Wall times in, ticks out.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    base: TimeBase,
+    highest_ns: i64,
+    tick: u64,
+}
+
+impl Clock {
+    /// A clock that starts with a packet of this time.
+    #[must_use]
+    pub fn new(wall_ns: i64) -> Self {
+        Clock { base: Clock::base(wall_ns, FIRST_TICK), highest_ns: wall_ns, tick: FIRST_TICK }
+    }
+
+    /// The base in which this wall time lies in the tick `tick`.
+    fn base(wall_ns: i64, tick: u64) -> TimeBase {
+        let began = i128::from(wall_ns).div_euclid(i128::from(TICK_NS)) * i128::from(TICK_NS);
+        TimeBase { first_tick: tick, offset_ns: began - i128::from(tick) * i128::from(TICK_NS) }
+    }
+
+    /// What [`Self::advance`] would answer for a packet of this time.
+    #[must_use]
+    #[inline]
+    pub fn step(&self, wall_ns: i64) -> Step {
+        let forward = i128::from(wall_ns) - i128::from(self.highest_ns);
+        if forward < -i128::from(CLOCK_STEP_BACK_MAX_NS) || forward > i128::from(CLOCK_LEAP_MAX_NS) {
+            Step::NewBase
+        } else {
+            Step::Forward
+        }
+    }
+
+    /// Moves on to a packet of this time.
+    #[inline]
+    pub fn advance(&mut self, wall_ns: i64) -> Step {
+        let step = self.step(wall_ns);
+        if step == Step::NewBase {
+            // A leap counts as the longest step there is; of a step back only the passage to the next tick is kept, so
+            // that no two bases share a tick.
+            let leaped = if wall_ns > self.highest_ns { CLOCK_LEAP_MAX_NS / TICK_NS } else { 1 };
+            self.tick += leaped as u64;
+            self.base = Clock::base(wall_ns, self.tick);
+            self.highest_ns = wall_ns;
+        } else if wall_ns > self.highest_ns {
+            self.highest_ns = wall_ns;
+            self.tick = self.base.tick(wall_ns);
+        }
+        step
+    }
+
+    /// Now, in ticks.
+    #[must_use]
+    #[inline]
+    pub fn tick(&self) -> u64 {
+        self.tick
+    }
+
+    /// The highest time seen in the present base, in ns since 1970.
+    #[must_use]
+    #[inline]
+    pub fn highest_ns(&self) -> i64 {
+        self.highest_ns
+    }
+
+    /// What wall time the present ticks mean.
+    #[must_use]
+    #[inline]
+    pub fn time_base(&self) -> TimeBase {
+        self.base
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECOND_NS: i64 = 1_000_000_000;
+
+    #[test]
+    fn ticks_follow_the_wall_clock() {
+        let mut clock = Clock::new(1_000 * SECOND_NS + 250_000_000);
+        let first = clock.tick();
+        clock.advance(1_000 * SECOND_NS + 299_999_999);
+        assert_eq!(clock.tick(), first);
+        clock.advance(1_000 * SECOND_NS + 300_000_000);
+        assert_eq!(clock.tick(), first + 1);
+        assert_eq!(clock.time_base().wall_ns(first), 1_000 * SECOND_NS + 200_000_000);
+    }
+
+    #[test]
+    fn jitter_does_not_make_time_run_faster() {
+        let mut clock = Clock::new(0);
+        let first = clock.tick();
+        for _ in 0..10_000 {
+            assert_eq!(clock.advance(10 * SECOND_NS), Step::Forward);
+            assert_eq!(clock.advance(0), Step::Forward);
+        }
+        assert_eq!(clock.tick() - first, 100);
+    }
+
+    #[test]
+    fn a_step_back_starts_a_new_base_and_time_goes_on() {
+        let mut clock = Clock::new(1_000_000 * SECOND_NS);
+        let before = clock.tick();
+        assert_eq!(clock.advance(100 * SECOND_NS), Step::NewBase);
+        assert_eq!(clock.tick(), before + 1);
+        assert_eq!(clock.time_base().wall_ns(clock.tick()), 100 * SECOND_NS);
+        clock.advance(101 * SECOND_NS);
+        assert_eq!(clock.tick(), before + 11);
+    }
+
+    proptest! {
+        #[test]
+        fn no_clock_breaks_it(times in prop::collection::vec(any::<i64>(), 1..200)) {
+            let mut clock = Clock::new(times[0]);
+            let mut before = clock.tick();
+            for time in times {
+                clock.advance(time);
+                prop_assert!(clock.tick() >= before);
+                prop_assert!(clock.tick() - before <= (CLOCK_LEAP_MAX_NS / TICK_NS) as u64);
+                before = clock.tick();
+            }
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! TCP header -> signal: the few packets that can change what is known of a connection.
+//!
+//! What enters: parsed TCP segments and their times. What leaves: signals of 64 bytes, hashed and ready for the
+//! connection filter: every SYN, SYN-ACK, FIN and RST, the client's packet that completes a handshake, and a sample of the
+//! others while that packet may have been missed. The time that signals carry is a clock that never steps back.
+
+mod clock;
+mod handshake;
+mod signaller;
+
+pub use clock::{Clock, Step, TICK_NS, TimeBase};
+pub use handshake::HandshakeCache;
+pub use signaller::{SignalCounts, Signaller, SignallerConfig};
+
+use crate::config::{FINGERPRINT_BITS, PARTITION_BITS};
+use crate::flow::{Family, FlowKey, KeyV4, KeyV6, Side};
+use crate::parse::TcpSegment;
+
+/// What a packet says about its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// SYN without ACK: the sender wants to open.
+    Syn,
+    /// SYN with ACK: the sender answers.
+    SynAck,
+    /// None of SYN, FIN and RST: the sender is at it.
+    Ack,
+    /// FIN: the sender has no more to say.
+    Fin,
+    /// RST: the connection is no more.
+    Rst,
+}
+
+impl Kind {
+    const ALL: [Self; 5] = [Kind::Syn, Kind::SynAck, Kind::Ack, Kind::Fin, Kind::Rst];
+
+    /// The kind of a packet with these TCP flags. Contradictory flags count by the strongest: RST, SYN, FIN.
+    #[must_use]
+    #[inline]
+    pub fn of_flags(flags: u8) -> Self {
+        const SYN: u8 = TcpSegment::SYN;
+        const ACK: u8 = TcpSegment::ACK;
+        const FIN: u8 = TcpSegment::FIN;
+        const RST: u8 = TcpSegment::RST;
+        if flags & (SYN | FIN | RST) == 0 {
+            Kind::Ack
+        } else if flags & RST != 0 {
+            Kind::Rst
+        } else if flags & SYN != 0 {
+            if flags & ACK != 0 { Kind::SynAck } else { Kind::Syn }
+        } else {
+            Kind::Fin
+        }
+    }
+}
+
+/// The hash of a connection's canonical key, cut into the parts that each user has for itself.
+///
+/// Bits 0-2 choose the partition, 3-32 are the fingerprint, 33-63 and 64-95 choose the two buckets of the connection
+/// filter, 96-127 the set of the handshake cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionHash(u128);
+
+impl ConnectionHash {
+    /// The parts of this hash.
+    #[must_use]
+    #[inline]
+    pub fn new(hash: u128) -> Self {
+        ConnectionHash(hash)
+    }
+
+    /// Which of the 2^[`PARTITION_BITS`] partitions the connection belongs to.
+    #[must_use]
+    #[inline]
+    pub fn partition(self) -> usize {
+        (self.0 & ((1 << PARTITION_BITS) - 1)) as usize
+    }
+
+    /// What tells it from others in its buckets, [`FINGERPRINT_BITS`] wide.
+    #[must_use]
+    #[inline]
+    pub fn fingerprint(self) -> u32 {
+        (self.0 >> PARTITION_BITS) as u32 & ((1 << FINGERPRINT_BITS) - 1)
+    }
+
+    /// Its two buckets out of `bucket_count`. They may be the same.
+    #[must_use]
+    #[inline]
+    pub fn buckets(self, bucket_count: u32) -> [usize; 2] {
+        let first = (self.0 >> 32) as u32 | 1;
+        let second = (self.0 >> 64) as u32;
+        [first, second].map(|part| (u64::from(part) * u64::from(bucket_count) >> 32) as usize)
+    }
+
+    /// Its set out of `set_count` of the handshake cache.
+    #[must_use]
+    #[inline]
+    pub fn set(self, set_count: u32) -> usize {
+        ((self.0 >> 96) as u64 * u64::from(set_count) >> 32) as usize
+    }
+
+    /// What tells it from others in its set of the handshake cache, 43 bits. It shares bits with the fingerprint: the
+    /// cache only forwards packets, and the filter has the last word.
+    #[must_use]
+    #[inline]
+    pub fn tag(self) -> u64 {
+        (self.0 >> PARTITION_BITS) as u64 & ((1 << 43) - 1)
+    }
+}
+
+/// One packet that may change what is known of its connection: a cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub struct Signal {
+    key: [u64; 5],
+    hash: [u32; 3],
+    number: u32,
+    /// Tick in the upper 48 bits, then a byte for the kind and one for family and side.
+    time_and_kind: u64,
+}
+
+const _: () = assert!(size_of::<Signal>() == 64);
+
+/// What of a signal is the same for both families.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignalParts {
+    /// When, in ticks of the [`Clock`].
+    pub tick: u64,
+    /// What the packet says.
+    pub kind: Kind,
+    /// Which end of the canonical key sent it.
+    pub sender: Side,
+    /// The client's initial sequence number, in a SYN and in a SYN-ACK.
+    pub number: u32,
+}
+
+impl Signal {
+    /// No signal in particular, to fill places with.
+    pub const EMPTY: Self = Signal { key: [0; 5], hash: [0; 3], number: 0, time_and_kind: 0 };
+
+    /// The signal of a packet of the connection with this canonical key.
+    #[must_use]
+    #[inline]
+    pub fn new<K: FlowKey>(canonical: &K, hash: ConnectionHash, parts: SignalParts) -> Self {
+        let mut key = [0; 5];
+        key[..K::WORD_COUNT].copy_from_slice(canonical.words());
+        let bits = u64::from(K::FAMILY == Family::V6) | u64::from(parts.sender == Side::Second) << 1;
+        Signal {
+            key,
+            hash: [hash.0 as u32, (hash.0 >> 32) as u32, (hash.0 >> 64) as u32],
+            number: parts.number,
+            time_and_kind: parts.tick << 16 | (parts.kind as u64) << 8 | bits,
+        }
+    }
+
+    /// The hash, without the part of the handshake cache.
+    #[must_use]
+    #[inline]
+    pub fn hash(&self) -> ConnectionHash {
+        let [low, middle, high] = self.hash.map(u128::from);
+        ConnectionHash(low | middle << 32 | high << 64)
+    }
+
+    /// Everything but key and hash.
+    #[must_use]
+    #[inline]
+    pub fn parts(&self) -> SignalParts {
+        let kind = Kind::ALL[((self.time_and_kind >> 8 & 0xff) as usize).min(Kind::ALL.len() - 1)];
+        let sender = if self.time_and_kind & 2 == 0 { Side::First } else { Side::Second };
+        SignalParts { tick: self.time_and_kind >> 16, kind, sender, number: self.number }
+    }
+
+    /// The canonical key.
+    #[must_use]
+    #[inline]
+    pub fn key(&self) -> AnyKey {
+        if self.time_and_kind & 1 == 0 {
+            AnyKey::V4(KeyV4::from_words(&self.key))
+        } else {
+            AnyKey::V6(KeyV6::from_words(&self.key))
+        }
+    }
+}
+
+/// A key of either family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AnyKey {
+    /// An IPv4 connection.
+    V4(KeyV4),
+    /// An IPv6 connection.
+    V6(KeyV6),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::VlanTags;
+
+    #[test]
+    fn strongest_flag_wins() {
+        for (flags, kind) in [
+            (0x02, Kind::Syn),
+            (0x12, Kind::SynAck),
+            (0x10, Kind::Ack),
+            (0x00, Kind::Ack),
+            (0x18, Kind::Ack),
+            (0x11, Kind::Fin),
+            (0x04, Kind::Rst),
+            (0x07, Kind::Rst),
+            (0x03, Kind::Syn),
+            (0x13, Kind::SynAck),
+        ] {
+            assert_eq!(Kind::of_flags(flags), kind, "{flags:#x}");
+        }
+    }
+
+    #[test]
+    fn a_signal_keeps_its_parts() {
+        let hash = ConnectionHash::new(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
+        let key = KeyV6::new((1 << 127 | 5, 443), (7, 65535), VlanTags::NONE.with(12));
+        for kind in Kind::ALL {
+            for sender in [Side::First, Side::Second] {
+                let parts = SignalParts { tick: (1 << 48) - 1, kind, sender, number: u32::MAX };
+                let signal = Signal::new(&key, hash, parts);
+                assert_eq!(signal.parts(), parts);
+                assert_eq!(signal.key(), AnyKey::V6(key));
+                assert_eq!(signal.hash().fingerprint(), hash.fingerprint());
+                assert_eq!(signal.hash().buckets(1000), hash.buckets(1000));
+                assert_eq!(signal.hash().partition(), hash.partition());
+            }
+        }
+    }
+
+    #[test]
+    fn buckets_and_sets_stay_in_range() {
+        for hash in [0, u128::MAX] {
+            let hash = ConnectionHash::new(hash);
+            assert!(hash.buckets(7).iter().all(|&bucket| bucket < 7));
+            assert!(hash.set(3) < 3);
+        }
+    }
+}

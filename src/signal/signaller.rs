@@ -1,0 +1,300 @@
+//! The capture side's last step: segments in, signals out.
+//!
+//! Segments wait in a small stage until there are enough of them to hash in groups and to ask for the cache lines of all
+//! before the first is looked up.
+
+use crate::config::{HANDSHAKE_TIMEOUT_NS, SAMPLE_INTERVAL_PACKETS};
+use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
+use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
+use crate::parse::{Addresses, TcpSegment};
+use crate::signal::{AnyKey, ConnectionHash, HandshakeCache, Kind, Signal, SignalParts};
+use std::sync::Arc;
+
+/// Segments that are hashed and looked up together.
+const STAGE_COUNT: usize = 32;
+
+const _: () = assert!(STAGE_COUNT.is_multiple_of(HASH_GROUP_COUNT));
+
+/// What a [`Signaller`] is told once.
+#[derive(Clone, Debug)]
+pub struct SignallerConfig {
+    /// The secret under which connections are placed.
+    pub secret: Secret,
+    /// Whether VLAN tags are part of a connection's key.
+    pub vlan_key: bool,
+    /// Whether connections of which only one side is seen are to open: then the answer to a SYN is waited for too, and the
+    /// server's packets after a SYN-ACK.
+    pub one_way: bool,
+}
+
+/// What a [`Signaller`] counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SignalCounts {
+    /// Signals handed on.
+    pub signals: u64,
+    /// Those of them that are samples of other packets.
+    pub sampled: u64,
+    /// Handshakes that were pushed out of the cache before their answer came.
+    pub handshakes_lost: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Staged {
+    key: AnyKey,
+    kind: Kind,
+    sender: Side,
+    number: u32,
+    tick: u64,
+    now_ns: i64,
+}
+
+/// Turns segments into signals; one for each capture thread.
+pub struct Signaller {
+    config: SignallerConfig,
+    cache: Arc<HandshakeCache>,
+    hash_v4: KeyedHash<KeyV4>,
+    hash_v6: KeyedHash<KeyV6>,
+    stage: Vec<Staged>,
+    sample_until_ns: Option<i64>,
+    unsampled: u32,
+    counts: SignalCounts,
+}
+
+impl Signaller {
+    /// A signaller that shares this cache with the other capture threads.
+    #[must_use]
+    pub fn new(config: SignallerConfig, cache: Arc<HandshakeCache>) -> Self {
+        Signaller {
+            cache,
+            hash_v4: KeyedHash::new(&config.secret, Purpose::Connection),
+            hash_v6: KeyedHash::new(&config.secret, Purpose::Connection),
+            stage: Vec::with_capacity(STAGE_COUNT),
+            sample_until_ns: None,
+            unsampled: 0,
+            counts: SignalCounts::default(),
+            config,
+        }
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counts(&self) -> SignalCounts {
+        self.counts
+    }
+
+    /// Takes in one segment, seen at `tick` and at the wall time `now_ns`. Signals come out when the stage is full.
+    #[inline]
+    pub fn push(&mut self, segment: &TcpSegment, tick: u64, now_ns: i64, out: impl FnMut(Signal)) {
+        let vlan = if self.config.vlan_key { segment.vlan } else { VlanTags::NONE };
+        let (key, sender) = match segment.addresses {
+            Addresses::V4 { src, dst } => {
+                let (key, side) = KeyV4::new((src, segment.src_port), (dst, segment.dst_port), vlan).canonical();
+                (AnyKey::V4(key), side)
+            }
+            Addresses::V6 { src, dst } => {
+                let (key, side) = KeyV6::new((src, segment.src_port), (dst, segment.dst_port), vlan).canonical();
+                (AnyKey::V6(key), side)
+            }
+        };
+        let kind = Kind::of_flags(segment.flags);
+        let number = match kind {
+            Kind::Syn => segment.seq,
+            Kind::SynAck => segment.ack.wrapping_sub(1),
+            _ => 0,
+        };
+        self.stage.push(Staged { key, kind, sender, number, tick, now_ns });
+        if self.stage.len() == STAGE_COUNT {
+            self.flush(out);
+        }
+    }
+
+    /// Lets out what is waiting in the stage.
+    pub fn flush(&mut self, mut out: impl FnMut(Signal)) {
+        let mut hashes = [ConnectionHash::new(0); STAGE_COUNT];
+        self.hash_stage(&mut hashes);
+        for hash in &hashes[..self.stage.len()] {
+            self.cache.prefetch(*hash);
+        }
+        for at in 0..self.stage.len() {
+            let staged = self.stage[at];
+            if self.is_signal(&staged, hashes[at]) {
+                let Staged { kind, sender, number, tick, .. } = staged;
+                let parts = SignalParts { tick, kind, sender, number };
+                self.counts.signals += 1;
+                out(match &staged.key {
+                    AnyKey::V4(key) => Signal::new(key, hashes[at], parts),
+                    AnyKey::V6(key) => Signal::new(key, hashes[at], parts),
+                });
+            }
+        }
+        self.stage.clear();
+    }
+
+    /// Hashes the stage in groups, each family with its own function.
+    fn hash_stage(&self, hashes: &mut [ConnectionHash; STAGE_COUNT]) {
+        let keys = self.stage.iter().enumerate();
+        let v4 = keys
+            .clone()
+            .filter_map(|(at, staged)| if let AnyKey::V4(key) = staged.key { Some((at, key)) } else { None });
+        hash_family(&self.hash_v4, v4, hashes);
+        let v6 = keys.filter_map(|(at, staged)| if let AnyKey::V6(key) = staged.key { Some((at, key)) } else { None });
+        hash_family(&self.hash_v6, v6, hashes);
+    }
+
+    /// Whether this packet is to be handed on.
+    #[inline]
+    fn is_signal(&mut self, staged: &Staged, hash: ConnectionHash) -> bool {
+        match staged.kind {
+            Kind::Ack => self.cache.take(hash, staged.sender, staged.now_ns) || self.is_sample(staged.now_ns),
+            Kind::SynAck => {
+                self.await_answer(hash, staged.sender.other(), staged.now_ns);
+                if self.config.one_way {
+                    self.await_answer(hash, staged.sender, staged.now_ns);
+                }
+                true
+            }
+            Kind::Syn => {
+                if self.config.one_way {
+                    self.await_answer(hash, staged.sender, staged.now_ns);
+                }
+                true
+            }
+            Kind::Fin | Kind::Rst => true,
+        }
+    }
+
+    fn await_answer(&mut self, hash: ConnectionHash, from: Side, now_ns: i64) {
+        if self.cache.put(hash, from, now_ns) {
+            self.counts.handshakes_lost += 1;
+            self.sample_until_ns = Some(now_ns.saturating_add(HANDSHAKE_TIMEOUT_NS));
+        }
+    }
+
+    /// Whether a packet that no handshake waits for is handed on all the same: one in a few, for as long as a handshake
+    /// that was lost may still be completed by any later packet of its client.
+    #[inline]
+    fn is_sample(&mut self, now_ns: i64) -> bool {
+        let Some(until_ns) = self.sample_until_ns else { return false };
+        if now_ns > until_ns {
+            self.sample_until_ns = None;
+            return false;
+        }
+        self.unsampled += 1;
+        let due = self.unsampled == SAMPLE_INTERVAL_PACKETS;
+        if due {
+            self.unsampled = 0;
+            self.counts.sampled += 1;
+        }
+        due
+    }
+}
+
+fn hash_family<K: FlowKey>(
+    hash: &KeyedHash<K>,
+    keys: impl Iterator<Item = (usize, K)>,
+    hashes: &mut [ConnectionHash; STAGE_COUNT],
+) {
+    let mut group = [K::from_words(&[]); STAGE_COUNT];
+    let mut indices = [0; STAGE_COUNT];
+    let mut count = 0;
+    for (at, key) in keys {
+        group[count] = key;
+        indices[count] = at;
+        count += 1;
+    }
+    let mut group_hashes = [0; HASH_GROUP_COUNT];
+    for (keys, indices) in group[..count].chunks(HASH_GROUP_COUNT).zip(indices.chunks(HASH_GROUP_COUNT)) {
+        hash.of_group(keys, &mut group_hashes);
+        for (&at, &hash) in indices[..keys.len()].iter().zip(&group_hashes) {
+            hashes[at] = ConnectionHash::new(hash);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    const ACK: u8 = TcpSegment::ACK;
+    const FIN: u8 = TcpSegment::FIN;
+    const SYN: u8 = TcpSegment::SYN;
+
+    fn segment(from: (u32, u16), to: (u32, u16), flags: u8) -> TcpSegment {
+        TcpSegment {
+            addresses: Addresses::V4 { src: from.0, dst: to.0 },
+            src_port: from.1,
+            dst_port: to.1,
+            vlan: VlanTags::NONE.with(7),
+            flags,
+            seq: 100,
+            ack: 200,
+        }
+    }
+
+    fn signaller(one_way: bool, handshake_count: usize) -> Signaller {
+        let config = SignallerConfig { secret: Secret::REPLAY, vlan_key: false, one_way };
+        Signaller::new(config, Arc::new(HandshakeCache::new(handshake_count)))
+    }
+
+    fn kinds(signaller: &mut Signaller, segments: &[TcpSegment]) -> Vec<Kind> {
+        let mut kinds = Vec::new();
+        for segment in segments {
+            signaller.push(segment, 1, 0, |signal| kinds.push(signal.parts().kind));
+        }
+        signaller.flush(|signal| kinds.push(signal.parts().kind));
+        kinds
+    }
+
+    const CLIENT: (u32, u16) = (9, 40000);
+    const SERVER: (u32, u16) = (5, 80);
+
+    #[test]
+    fn of_the_packets_without_a_flag_only_the_answer_goes_on() {
+        let (there, back) = (|flags| segment(CLIENT, SERVER, flags), |flags| segment(SERVER, CLIENT, flags));
+        let packets = [
+            there(ACK),
+            there(SYN),
+            there(ACK),
+            back(SYN | ACK),
+            back(ACK),
+            there(ACK),
+            there(ACK),
+            back(ACK),
+            there(FIN | ACK),
+        ];
+        let kinds = kinds(&mut signaller(false, 1024), &packets);
+        assert_eq!(kinds, [Kind::Syn, Kind::SynAck, Kind::Ack, Kind::Fin]);
+    }
+
+    #[test]
+    fn one_way_waits_for_the_client_after_its_syn() {
+        let packets = [segment(CLIENT, SERVER, SYN), segment(CLIENT, SERVER, ACK), segment(CLIENT, SERVER, ACK)];
+        assert_eq!(kinds(&mut signaller(true, 1024), &packets), [Kind::Syn, Kind::Ack]);
+        assert_eq!(kinds(&mut signaller(false, 1024), &packets), [Kind::Syn]);
+    }
+
+    #[test]
+    fn a_lost_handshake_makes_samples_of_the_others() {
+        let mut signaller = signaller(false, 8);
+        let flood: Vec<_> = (0..100).map(|port| segment(SERVER, (77, port), SYN | ACK)).collect();
+        assert_eq!(kinds(&mut signaller, &flood).len(), 100);
+        assert!(signaller.counts().handshakes_lost > 0);
+        let others: Vec<_> = (0..160).map(|port| segment((1, port), (2, 2), ACK)).collect();
+        assert_eq!(kinds(&mut signaller, &others).len(), 160 / SAMPLE_INTERVAL_PACKETS as usize);
+    }
+
+    #[test]
+    fn both_directions_have_one_key_without_tags_unless_asked() {
+        let mut signals = Vec::new();
+        let mut signaller = signaller(false, 64);
+        for segment in [segment(CLIENT, SERVER, SYN), segment(SERVER, CLIENT, SYN | ACK)] {
+            signaller.push(&segment, 1, 0, |signal| signals.push(signal));
+        }
+        signaller.flush(|signal| signals.push(signal));
+        assert_eq!(signals[0].key(), signals[1].key());
+        assert_eq!(signals[0].hash(), signals[1].hash());
+        assert_eq!(signals[0].parts().sender, signals[1].parts().sender.other());
+        assert_eq!((signals[0].parts().number, signals[1].parts().number), (100, 199));
+        let AnyKey::V4(key) = signals[0].key() else { panic!("an IPv4 key") };
+        assert_eq!(key.vlan(), VlanTags::NONE);
+    }
+}
