@@ -1,0 +1,191 @@
+//! The connection filter: entries without keys, in buckets of one cache line, each connection in one of two buckets.
+
+use crate::config::FINGERPRINT_BITS;
+use crate::connection::entry::{fingerprint_of, state_of};
+use crate::connection::{Entry, State};
+use crate::prefetch::prefetch;
+use crate::signal::ConnectionHash;
+
+/// Entries in a bucket. Seven words of 64 bits, and an eighth that holds a byte more for each of them.
+pub const SLOT_COUNT: usize = 7;
+
+/// A bucket with this many places taken sends the next connection to the other of its two buckets when that is emptier.
+/// Below it the second bucket need not be read at all; at it, buckets fill evenly enough for 95 % of all places.
+const CROWDED_COUNT: usize = 4;
+
+/// The byte of the eighth word that no entry uses: set once a connection went to its second bucket because of this one.
+const OVERFLOWED: u64 = 1 << 56;
+
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Bucket {
+    words: [u64; SLOT_COUNT],
+    extensions: u64,
+}
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+/// The place of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    bucket: usize,
+    index: usize,
+}
+
+/// What it took to place an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placed {
+    /// There was a free place.
+    Free,
+    /// An entry in this state had to go.
+    Evicted(State),
+    /// Both buckets are full of established connections: it was not placed.
+    Full,
+}
+
+/// The entries of one partition. Memory is fixed when it is made.
+///
+/// A look-up that meets another connection's fingerprint is answered wrongly: with 30 bits and two buckets of seven this
+/// happens about once in 10^8 look-ups of connections that are not there.
+pub struct Filter {
+    buckets: Box<[Bucket]>,
+    fingerprint_mask: u32,
+    linger_ticks: u32,
+}
+
+impl Filter {
+    /// A filter with at least this many places, in which closed entries linger for so many ticks.
+    ///
+    /// `fingerprint_bits` is [`FINGERPRINT_BITS`], or less to see what too few do.
+    #[must_use]
+    pub fn new(place_count: usize, linger_ticks: u32, fingerprint_bits: u32) -> Self {
+        let bucket = Bucket { words: [0; SLOT_COUNT], extensions: 0 };
+        Filter {
+            buckets: vec![bucket; place_count.div_ceil(SLOT_COUNT).max(1)].into_boxed_slice(),
+            fingerprint_mask: (1 << fingerprint_bits.min(FINGERPRINT_BITS)) - 1,
+            linger_ticks,
+        }
+    }
+
+    /// The memory of a filter with this many places, in bytes.
+    #[must_use]
+    pub fn size(place_count: usize) -> usize {
+        place_count.div_ceil(SLOT_COUNT).max(1) * size_of::<Bucket>()
+    }
+
+    #[inline]
+    fn bucket_indices(&self, hash: ConnectionHash) -> [usize; 2] {
+        hash.buckets(self.buckets.len() as u32)
+    }
+
+    /// The fingerprint by which the connection with this hash is kept.
+    #[must_use]
+    #[inline]
+    pub fn fingerprint(&self, hash: ConnectionHash) -> u32 {
+        hash.fingerprint() & self.fingerprint_mask
+    }
+
+    /// Asks for both buckets of a connection.
+    #[inline]
+    pub fn prefetch(&self, hash: ConnectionHash) {
+        for bucket in self.bucket_indices(hash) {
+            prefetch(&self.buckets[bucket]);
+        }
+    }
+
+    /// The entry of a connection, with its place. What has been closed for longer than it lingers is no entry.
+    #[must_use]
+    #[inline]
+    pub fn find(&self, hash: ConnectionHash, now: u64) -> Option<(Slot, Entry)> {
+        let fingerprint = self.fingerprint(hash);
+        let [first, second] = self.bucket_indices(hash);
+        self.find_in(first, fingerprint, now).or_else(|| {
+            if self.buckets[first].extensions & OVERFLOWED == 0 {
+                return None;
+            }
+            self.find_in(second, fingerprint, now)
+        })
+    }
+
+    #[inline]
+    fn find_in(&self, bucket: usize, fingerprint: u32, now: u64) -> Option<(Slot, Entry)> {
+        for (index, &word) in self.buckets[bucket].words.iter().enumerate() {
+            if fingerprint_of(word) == fingerprint && !self.is_free(word, now) {
+                let slot = Slot { bucket, index };
+                return Some((slot, self.get(slot)));
+            }
+        }
+        None
+    }
+
+    /// Whether this word's place can be used again without losing anything.
+    #[inline]
+    fn is_free(&self, word: u64, now: u64) -> bool {
+        match state_of(word) {
+            State::Empty | State::Removed => true,
+            State::Closed => Entry::unpack(word, 0).age(now) > self.linger_ticks,
+            _ => false,
+        }
+    }
+
+    /// The entry at a place.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, slot: Slot) -> Entry {
+        let bucket = &self.buckets[slot.bucket];
+        Entry::unpack(bucket.words[slot.index], (bucket.extensions >> (8 * slot.index)) as u8)
+    }
+
+    /// Puts an entry in the place of another.
+    #[inline]
+    pub fn set(&mut self, slot: Slot, entry: &Entry) {
+        let (word, extension) = entry.pack();
+        let bucket = &mut self.buckets[slot.bucket];
+        bucket.words[slot.index] = word;
+        let shift = 8 * slot.index;
+        bucket.extensions = bucket.extensions & !(0xff << shift) | u64::from(extension) << shift;
+    }
+
+    /// Leaves nothing at a place.
+    #[inline]
+    pub fn remove(&mut self, slot: Slot) {
+        let entry = Entry { fingerprint: 0, state: State::Removed, ..self.get(slot) };
+        self.set(slot, &entry);
+    }
+
+    /// Places the entry of a connection that has none. When both its buckets are full the oldest closed entry goes, then
+    /// the oldest that was only asked for, then the oldest that was answered; established ones stay.
+    pub fn insert(&mut self, hash: ConnectionHash, entry: &Entry, now: u64) -> Placed {
+        let [first, second] = self.bucket_indices(hash);
+        let free = |bucket: usize| self.buckets[bucket].words.iter().position(|&word| self.is_free(word, now));
+        let crowd = |bucket: usize| self.buckets[bucket].words.iter().filter(|&&word| !self.is_free(word, now)).count();
+        let in_first = crowd(first);
+        let bucket = if in_first >= CROWDED_COUNT && crowd(second) < in_first { second } else { first };
+        let (slot, placed) = match free(bucket) {
+            Some(index) => (Slot { bucket, index }, Placed::Free),
+            None => match self.weakest([first, second], now) {
+                Some((slot, state)) => (slot, Placed::Evicted(state)),
+                None => return Placed::Full,
+            },
+        };
+        if slot.bucket != first {
+            self.buckets[first].extensions |= OVERFLOWED;
+        }
+        self.set(slot, entry);
+        placed
+    }
+
+    /// The entry that a new connection may push out: by state first, then by age.
+    fn weakest(&self, buckets: [usize; 2], now: u64) -> Option<(Slot, State)> {
+        let slots = buckets.into_iter().flat_map(|bucket| (0..SLOT_COUNT).map(move |index| Slot { bucket, index }));
+        let weakness = |entry: &Entry| match entry.state {
+            State::Closed => 3,
+            State::SynSent => 2,
+            state if state.is_answered() => 1,
+            _ => 0,
+        };
+        let entries = slots.map(|slot| (slot, self.get(slot))).filter(|(_, entry)| weakness(entry) > 0);
+        let weakest = entries.max_by_key(|(_, entry)| (weakness(entry), entry.age(now)));
+        weakest.map(|(slot, entry)| (slot, entry.state))
+    }
+}
