@@ -1,7 +1,17 @@
 //! flowpeel tells which TCP connections are open through a software router, from the packets that pass.
 #![warn(missing_docs)]
 
+pub mod capture;
 pub mod config;
+pub mod connection;
 pub mod error;
 pub mod flow;
+pub mod flow_list;
+pub mod generate;
+pub mod hash;
 pub mod parse;
+pub mod prefetch;
+pub mod shard;
+pub mod signal;
+pub mod sketch;
+pub mod snapshot;

@@ -1,0 +1,256 @@
+//! One family of one partition: the exact list, and what could not be decoded yet.
+//!
+//! A delta is peeled by itself first; what comes out opens and closes connections of the list. What does not come out, and
+//! what the list can not take, is added to the residue, which is then peeled as a whole. Peeling the residue alone would let
+//! each interval's churn pile onto it.
+
+use crate::config::{EXTRANEOUS_MAX, RECOVERY_PASSES_MAX, TICK_BITS};
+use crate::hash::{KeyedHash, Purpose, Secret};
+use crate::sketch::{Change, Geometry, Iblt, Peeled, Peeler, Recipient, TableKey, ValueCode};
+use std::collections::hash_map::Entry;
+
+/// Maps of connections. Keys come from the wire, so the hash is seeded at random; nothing depends on its order.
+pub(super) type Map<K, V> = std::collections::HashMap<K, V, ahash::RandomState>;
+
+/// What reconciling did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Deltas that did not empty when peeled by themselves.
+    pub deltas_left: u64,
+    /// Closings found with the help of the list.
+    pub unstuck: u64,
+    /// Connections that closed and opened again within a delta, whose start was corrected.
+    pub restarted: u64,
+    /// Connections whose start is not known.
+    pub starts_lost: u64,
+    /// Openings and closings that contradicted the list and were set aside.
+    pub set_aside: u64,
+}
+
+impl Outcome {
+    pub(super) fn plus(self, other: Self) -> Self {
+        Outcome {
+            deltas_left: self.deltas_left + other.deltas_left,
+            unstuck: self.unstuck + other.unstuck,
+            restarted: self.restarted + other.restarted,
+            starts_lost: self.starts_lost + other.starts_lost,
+            set_aside: self.set_aside + other.set_aside,
+        }
+    }
+}
+
+/// When a listed connection started: a tick, or nothing yet when its value could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Start(pub(super) u64);
+
+impl Start {
+    /// The value is still in the residue. The tick is the latest it can have been.
+    pub(super) const UNKNOWN: u64 = 1 << 63;
+
+    pub(super) fn is_known(self) -> bool {
+        self.0 & Self::UNKNOWN == 0
+    }
+
+    pub(super) fn tick(self) -> u64 {
+        self.0 & !Self::UNKNOWN
+    }
+
+    /// The start that a value tells, in a delta handed over at the tick `cut`.
+    pub(super) fn of_payload(payload: u32, cut: u64) -> Self {
+        let ago = (cut as u32).wrapping_sub(payload) & ((1 << TICK_BITS) - 1);
+        Start(cut.saturating_sub(u64::from(ago)))
+    }
+
+    /// The value that stands in the tables for a connection with this start.
+    pub(super) fn value<K: TableKey>(self, code: &ValueCode<K>, placement: u128) -> u64 {
+        if self.is_known() { code.encode(placement, self.tick() as u32 & ((1 << TICK_BITS) - 1)) } else { 0 }
+    }
+}
+
+/// What is listed and what contradicts it: everything of a family but its residue.
+pub(super) struct Ledger<K: TableKey> {
+    pub(super) code: ValueCode<K>,
+    pub(super) listed: Map<K, Start>,
+    /// Verified openings of listed keys and closings of unlisted ones, by how often: an error of the filter.
+    pub(super) set_aside: Map<K, i32>,
+    pub(super) returned: Vec<Change<K>>,
+    pub(super) outcome: Outcome,
+    listed_max: usize,
+    cut: u64,
+    /// Whether what contradicts the list is set aside (from the residue) or goes back (from a delta).
+    sets_aside: bool,
+}
+
+impl<K: TableKey> Recipient<K> for Ledger<K> {
+    fn belongs(&self, placement: u128, value: u64) -> bool {
+        self.code.belongs(placement, value)
+    }
+
+    /// A listed connection closes with the very value that it opened with.
+    fn expected(&self, key: &K, placement: u128, count: i32) -> Option<u64> {
+        let start = self.listed.get(key).filter(|_| count == -1)?;
+        Some(start.value(&self.code, placement).wrapping_neg())
+    }
+
+    fn take(&mut self, peeled: Peeled<K>) {
+        let Change { key, count, .. } = peeled.change;
+        let contradicts =
+            if let Some(waiting) = self.set_aside.get_mut(&key).filter(|waiting| **waiting > 0 || count > 0) {
+                *waiting += count;
+                if *waiting == 0 {
+                    self.set_aside.remove(&key);
+                }
+                false
+            } else {
+                match count {
+                    1 => !self.open(&peeled),
+                    -1 => self.listed.remove(&key).is_none(),
+                    _ => true,
+                }
+            };
+        if contradicts {
+            self.contradict(peeled.change);
+        }
+    }
+}
+
+impl<K: TableKey> Ledger<K> {
+    /// Lists what was opened, unless it is listed already or the list is full.
+    fn open(&mut self, peeled: &Peeled<K>) -> bool {
+        let start = if peeled.value_known {
+            Start::of_payload(ValueCode::<K>::payload(peeled.change.value), self.cut)
+        } else {
+            Start(self.cut | Start::UNKNOWN)
+        };
+        let is_full = self.listed.len() >= self.listed_max;
+        match self.listed.entry(peeled.change.key) {
+            Entry::Vacant(vacant) if !is_full => {
+                vacant.insert(start);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The tick of the delta that is being applied.
+    pub(super) fn cut(&self) -> u64 {
+        self.cut
+    }
+
+    fn contradict(&mut self, change: Change<K>) {
+        if self.sets_aside && self.set_aside.len() < EXTRANEOUS_MAX {
+            *self.set_aside.entry(change.key).or_insert(0) += change.count;
+            self.outcome.set_aside += 1;
+        } else {
+            self.returned.push(change);
+        }
+    }
+}
+
+/// The list of one family of one partition, with its residue.
+pub struct FamilyList<K: TableKey> {
+    pub(super) ledger: Ledger<K>,
+    pub(super) residue: Iblt<K>,
+    pub(super) peeler: Peeler<K>,
+    residue_is_zero: bool,
+}
+
+impl<K: TableKey> FamilyList<K> {
+    /// An empty list for deltas of this shape, of at most `listed_max` connections.
+    #[must_use]
+    pub fn new(secret: &Secret, geometry: Geometry, listed_max: u64) -> Self {
+        FamilyList {
+            ledger: Ledger {
+                code: ValueCode::new(KeyedHash::new(secret, Purpose::Value)),
+                listed: Map::default(),
+                set_aside: Map::default(),
+                returned: Vec::new(),
+                outcome: Outcome::default(),
+                listed_max: usize::try_from(listed_max).unwrap_or(usize::MAX),
+                cut: 0,
+                sets_aside: false,
+            },
+            residue: Iblt::new(geometry),
+            peeler: Peeler::new(KeyedHash::new(secret, Purpose::Placement), geometry.cell_count()),
+            residue_is_zero: true,
+        }
+    }
+
+    /// Applies a delta that was handed over at the tick `cut`; it is empty afterwards. Deltas come in order.
+    pub fn apply(&mut self, delta: &mut Iblt<K>, cut: u64) {
+        self.ledger.cut = cut;
+        self.ledger.sets_aside = false;
+        self.peeler.peel(delta, &mut self.ledger);
+        let is_left = self.put_back(delta) || !delta.is_zero();
+        if is_left {
+            self.ledger.outcome.deltas_left += 1;
+            let added = self.residue.add(delta);
+            debug_assert!(added, "all deltas have the shape of the residue");
+            delta.clear();
+            self.residue_is_zero = false;
+        }
+        if !self.residue_is_zero {
+            self.settle();
+            self.residue_is_zero = self.residue.is_zero();
+        }
+    }
+
+    /// Peels the residue, with the help of the list where it is stuck.
+    fn settle(&mut self) {
+        self.ledger.sets_aside = true;
+        for _ in 0..RECOVERY_PASSES_MAX {
+            self.peeler.peel(&mut self.residue, &mut self.ledger);
+            if self.residue.is_key_free() || self.unstick() == 0 {
+                break;
+            }
+        }
+        for change in self.ledger.returned.drain(..) {
+            self.residue.apply_one(&change);
+        }
+        self.correct_starts();
+    }
+
+    /// Puts what the list could not take back into the table; whether there was any.
+    fn put_back(&mut self, table: &mut Iblt<K>) -> bool {
+        let any = !self.ledger.returned.is_empty();
+        for change in self.ledger.returned.drain(..) {
+            table.apply_one(&change);
+        }
+        any
+    }
+
+    /// The connections, each with the tick at which it started, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (K, u64)> {
+        self.ledger.listed.iter().map(|(key, start)| (*key, start.tick()))
+    }
+
+    /// How many connections are listed.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ledger.listed.len()
+    }
+
+    /// Whether no connection is listed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ledger.listed.is_empty()
+    }
+
+    /// About how many openings and closings are not in the list yet; 0 only when there are none.
+    #[must_use]
+    pub fn missing(&self) -> u64 {
+        if self.residue_is_zero { 0 } else { self.residue.estimated_count() }
+    }
+
+    /// How many connections are opened or closed against the list, and wait for the opposite.
+    #[must_use]
+    pub fn extraneous(&self) -> u64 {
+        self.ledger.set_aside.len() as u64
+    }
+
+    /// What reconciling did since the start.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.ledger.outcome
+    }
+}

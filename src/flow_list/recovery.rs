@@ -1,0 +1,90 @@
+//! What the list is good for when the residue is stuck.
+//!
+//! A decoder that knows what may have been removed decodes below the threshold of plain peeling: adding a listed connection
+//! back to a stuck cell may leave a cell that holds one other key, and then that connection has closed. And a connection that
+//! closed and opened again within one delta leaves no key at all, only the difference of its two values in all its cells: the
+//! listed connection whose old value plus that difference is a value of its own is the one.
+
+use crate::config::RECOVERY_PASSES_MAX;
+use crate::flow_list::FamilyList;
+use crate::flow_list::difference::Start;
+use crate::sketch::{Cell, Change, Peeler, TableKey, ValueCode, check_of};
+
+impl<K: TableKey> FamilyList<K> {
+    /// Closes listed connections that stand in the way (one added back to a cell, the papers' t = 1); how many.
+    ///
+    /// Complexity: a pass over the list.
+    pub(super) fn unstick(&mut self) -> usize {
+        let mut closed: Vec<(K, u128)> = Vec::new();
+        let hash = self.peeler.hash();
+        hash.for_each(self.ledger.listed.keys().copied(), |key, placement| {
+            let places = self.residue.geometry().places(placement);
+            if places.iter().any(|&place| self.is_freed_by(&key, placement, place)) {
+                closed.push((key, placement));
+            }
+        });
+        closed.retain(|(key, placement)| {
+            let Some(start) = self.ledger.listed.remove(key) else { return false };
+            // The list loses it, so the residue gains it: together they stay what they were.
+            self.residue.apply_one(&Change::insert(*key, *placement, start.value(&self.ledger.code, *placement)));
+            true
+        });
+        self.ledger.outcome.unstuck += closed.len() as u64;
+        closed.len()
+    }
+
+    /// Whether adding this key back to the cell at `place` leaves one other key alone in it.
+    fn is_freed_by(&self, key: &K, placement: u128, place: usize) -> bool {
+        let mut cell = self.residue.cells()[place];
+        if !matches!(cell.count(), 0 | -2) || cell.is_key_free() {
+            return false;
+        }
+        cell.add(&K::Cell::of(key, check_of(placement), 1, 0));
+        let other = Peeler::<K>::lone_key(&cell);
+        let other_placement = self.peeler.hash().of(&other);
+        Peeler::<K>::is_lone(&cell, other_placement)
+            && other != *key
+            && self.residue.geometry().places(other_placement).contains(&place)
+    }
+
+    /// Finds whose value differences are left, and corrects their starts. What belongs to nobody is forgotten once no key is
+    /// left that it could belong to.
+    pub(super) fn correct_starts(&mut self) {
+        let is_noisy = |cell: &K::Cell| cell.value() != 0 && cell.is_key_free();
+        for _ in 0..RECOVERY_PASSES_MAX {
+            if !self.residue.cells().iter().any(is_noisy) {
+                break;
+            }
+            let mut corrected: Vec<(K, u128, u64)> = Vec::new();
+            self.peeler.hash().for_each(self.ledger.listed.keys().copied(), |key, placement| {
+                let places = self.residue.geometry().places(placement);
+                if places.iter().all(|&place| self.residue.cells()[place].value() != 0) {
+                    corrected.extend(self.difference_of(&key, placement).map(|value| (key, placement, value)));
+                }
+            });
+            let cut = self.ledger.cut();
+            for (key, placement, difference) in &corrected {
+                self.residue.subtract_value(*placement, *difference);
+                if let Some(start) = self.ledger.listed.get_mut(key) {
+                    let value = start.value(&self.ledger.code, *placement).wrapping_add(*difference);
+                    *start = Start::of_payload(ValueCode::<K>::payload(value), cut);
+                }
+            }
+            self.ledger.outcome.restarted += corrected.len() as u64;
+            if corrected.is_empty() {
+                break;
+            }
+        }
+        if self.residue.is_key_free() {
+            self.ledger.outcome.starts_lost += u64::from(self.residue.clear_values() > 0);
+        }
+    }
+
+    /// The difference that lies on this listed connection's cells, if it is its own.
+    fn difference_of(&self, key: &K, placement: u128) -> Option<u64> {
+        let old = self.ledger.listed.get(key)?.value(&self.ledger.code, placement);
+        let cells = self.residue.geometry().places(placement).map(|place| self.residue.cells()[place]);
+        let differences = cells.iter().filter(|cell| cell.is_key_free()).map(|cell| cell.value());
+        differences.into_iter().find(|difference| self.ledger.code.belongs(placement, old.wrapping_add(*difference)))
+    }
+}

@@ -1,0 +1,176 @@
+//! The list as exporters see it: a header and sorted rows.
+
+use crate::connection::{HalfOpen, HalfOpenRing};
+use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
+use crate::flow_list::FamilyList;
+use crate::flow_list::time_bases::TimeBases;
+use crate::signal::{AnyKey, TICK_NS};
+use crate::sketch::TableKey;
+use crate::snapshot::Marker;
+use std::net::SocketAddr;
+
+/// What a list says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// The number of the list, from 1.
+    pub interval: u64,
+    /// When the interval began, in ns since 1970.
+    pub start_ns: i64,
+    /// When it ended: the list is what was open then.
+    pub end_ns: i64,
+    /// Whether every connection that is known to be open is listed, and none that has closed.
+    pub complete: bool,
+    /// Established connections listed.
+    pub flows: u64,
+    /// About how many differences between the list and the truth are known to exist; 0 only when complete.
+    pub missing: u64,
+    /// Connections established in the interval.
+    pub opened: u64,
+    /// Connections that ended in the interval.
+    pub closed: u64,
+    /// Half-open connections listed.
+    pub half_open: u64,
+    /// Connections that could not be tracked, in the interval.
+    pub untracked: u64,
+    /// Half-open connections that made room for newer ones, in the interval.
+    pub recycled: u64,
+    /// Listed connections that were evicted, in the interval.
+    pub evicted: u64,
+    /// Packets that the capture lost in the interval.
+    pub dropped: u64,
+    /// Openings or closings that contradict the list and wait for their opposite.
+    pub extraneous: u64,
+}
+
+/// How far a listed connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RowState {
+    /// The handshake is complete and not both sides have closed.
+    Established,
+    /// The client's SYN was seen.
+    SynSent,
+    /// The server's answer was seen.
+    SynRecv,
+}
+
+impl RowState {
+    /// The name that lists use.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            RowState::Established => "established",
+            RowState::SynSent => "syn_sent",
+            RowState::SynRecv => "syn_recv",
+        }
+    }
+}
+
+/// One listed connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The client's address and port.
+    pub client: SocketAddr,
+    /// The server's address and port.
+    pub server: SocketAddr,
+    /// The VLAN tags, where they are part of the key.
+    pub vlan: VlanTags,
+    /// When it started, in ns since 1970, to 100 ms.
+    pub start_ns: i64,
+    /// How long ago that was at the list's end, in ns, by the clock that never steps back.
+    pub age_ns: i64,
+    /// How far it has come.
+    pub state: RowState,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Listed<K> {
+    key: K,
+    state: RowState,
+    start_tick: u64,
+}
+
+/// The rows of one list after another, in memory that is kept from one to the next.
+#[derive(Default)]
+pub(super) struct Rows {
+    v4: Vec<Listed<KeyV4>>,
+    v6: Vec<Listed<KeyV6>>,
+}
+
+impl Rows {
+    /// Gathers and sorts what is listed. A connection that is listed twice (it may be, half-open, within one tick) counts
+    /// once, established before half-open.
+    pub(super) fn collect<'a>(
+        &mut self,
+        v4: impl Iterator<Item = &'a FamilyList<KeyV4>>,
+        v6: impl Iterator<Item = &'a FamilyList<KeyV6>>,
+        rings: impl Iterator<Item = &'a HalfOpenRing>,
+        end_tick: u64,
+    ) {
+        gather(&mut self.v4, v4);
+        gather(&mut self.v6, v6);
+        for half_open in rings.flat_map(|ring| ring.iter(end_tick)) {
+            let HalfOpen { key, start_tick, answered, .. } = half_open;
+            let state = if answered { RowState::SynRecv } else { RowState::SynSent };
+            match key {
+                AnyKey::V4(key) => self.v4.push(Listed { key, state, start_tick }),
+                AnyKey::V6(key) => self.v6.push(Listed { key, state, start_tick }),
+            }
+        }
+        sort(&mut self.v4);
+        sort(&mut self.v6);
+    }
+
+    /// The list of these rows.
+    pub(super) fn list<'a>(&'a self, mut header: Header, marker: &Marker, bases: &'a TimeBases) -> List<'a> {
+        let states = self.v4.iter().map(|row| row.state).chain(self.v6.iter().map(|row| row.state));
+        for state in states {
+            *(if state == RowState::Established { &mut header.flows } else { &mut header.half_open }) += 1;
+        }
+        List { header, rows: self, bases, end_ns: marker.end_ns, end_tick: marker.end_tick }
+    }
+}
+
+fn gather<'a, K: TableKey>(rows: &mut Vec<Listed<K>>, lists: impl Iterator<Item = &'a FamilyList<K>>) {
+    rows.clear();
+    for list in lists {
+        rows.extend(list.iter().map(|(key, start_tick)| Listed { key, state: RowState::Established, start_tick }));
+    }
+}
+
+fn sort<K: FlowKey>(rows: &mut Vec<Listed<K>>) {
+    rows.sort_unstable();
+    rows.dedup_by_key(|row| row.key);
+}
+
+/// A finished list, for an exporter to write.
+pub struct List<'a> {
+    /// What the list says of itself.
+    pub header: Header,
+    rows: &'a Rows,
+    bases: &'a TimeBases,
+    end_ns: i64,
+    end_tick: u64,
+}
+
+impl List<'_> {
+    /// The connections by client address, client port, server address, server port, VLAN; IPv4 before IPv6.
+    pub fn rows(&self) -> impl Iterator<Item = Row> {
+        let v4 = self.rows.v4.iter().map(|listed| self.row(listed));
+        v4.chain(self.rows.v6.iter().map(|listed| self.row(listed)))
+    }
+
+    fn row<K: FlowKey>(&self, listed: &Listed<K>) -> Row {
+        // The end lies within its tick, so the age has the end's full resolution.
+        let within_ns = self.end_ns - self.bases.wall_ns(self.end_tick);
+        let ticks = self.end_tick.saturating_sub(listed.start_tick);
+        let age_ns = i64::try_from(ticks).unwrap_or(i64::MAX).saturating_mul(TICK_NS).saturating_add(within_ns.max(0));
+        Row {
+            client: listed.key.first(),
+            server: listed.key.second(),
+            vlan: listed.key.vlan(),
+            start_ns: self.bases.wall_ns(listed.start_tick),
+            age_ns,
+            state: listed.state,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Ticks -> wall time, for connections that may have started in an earlier time base.
+
+use crate::config::TIME_BASES_MAX;
+use crate::signal::TimeBase;
+
+/// The latest time bases, oldest first. When there are too many the oldest is forgotten, and what started in it is told in
+/// the time of the next.
+pub(super) struct TimeBases {
+    bases: Vec<TimeBase>,
+}
+
+impl TimeBases {
+    pub(super) fn new() -> Self {
+        TimeBases { bases: Vec::with_capacity(TIME_BASES_MAX) }
+    }
+
+    /// Takes note of a base. Partitions tell of each in turn, so most are known.
+    pub(super) fn learn(&mut self, base: TimeBase) {
+        let at = self.bases.partition_point(|known| known.first_tick < base.first_tick);
+        if self.bases.get(at).is_some_and(|known| known.first_tick == base.first_tick) {
+            return;
+        }
+        if self.bases.len() == TIME_BASES_MAX {
+            if at == 0 {
+                return;
+            }
+            self.bases.remove(0);
+            self.bases.insert(at - 1, base);
+        } else {
+            self.bases.insert(at, base);
+        }
+    }
+
+    /// The wall time, in ns since 1970, at which this tick began.
+    pub(super) fn wall_ns(&self, tick: u64) -> i64 {
+        let after = self.bases.partition_point(|base| base.first_tick <= tick);
+        self.bases.get(after.saturating_sub(1)).map_or(0, |base| base.wall_ns(tick))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signal::TICK_NS;
+
+    fn base(first_tick: u64) -> TimeBase {
+        TimeBase { first_tick, offset_ns: i128::from(first_tick) * 1_000_000_000 }
+    }
+
+    #[test]
+    fn a_tick_is_told_in_its_own_base() {
+        let mut bases = TimeBases::new();
+        for first in [100, 50, 100, 200] {
+            bases.learn(base(first));
+        }
+        assert_eq!(bases.wall_ns(60), 60 * TICK_NS + 50_000_000_000);
+        assert_eq!(bases.wall_ns(100), 100 * TICK_NS + 100_000_000_000);
+        assert_eq!(bases.wall_ns(250), 250 * TICK_NS + 200_000_000_000);
+        assert_eq!(bases.wall_ns(10), 10 * TICK_NS + 50_000_000_000);
+    }
+
+    #[test]
+    fn there_are_never_too_many() {
+        let mut bases = TimeBases::new();
+        for first in 0..3 * TIME_BASES_MAX as u64 {
+            bases.learn(base(first));
+        }
+        assert_eq!(bases.bases.len(), TIME_BASES_MAX);
+        let last = 3 * TIME_BASES_MAX as u64 - 1;
+        assert_eq!(bases.wall_ns(last), base(last).wall_ns(last));
+    }
+}

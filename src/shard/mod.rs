@@ -1,0 +1,86 @@
+//! Signals -> deltas: the connection filter's events summed into tables, one partition at a time.
+//!
+//! What enters: blocks of signals, and between them the marks that end intervals or start a new time base. What leaves:
+//! hand-overs of deltas. A shard owns its partitions and shares them with nobody; how the empty deltas come and the full ones
+//! go is its [`Exchange`]'s business.
+
+mod partition;
+
+pub use partition::{Partition, PartitionConfig};
+
+use crate::config::PARTITION_COUNT;
+use crate::connection::{Counts, HalfOpenRing};
+use crate::signal::{Signal, TimeBase};
+use crate::snapshot::{Delta, HandOver, Marker};
+
+/// How far ahead of a signal its buckets are asked for.
+const PREFETCH_COUNT: usize = 12;
+
+/// Where full deltas go and empty ones come from.
+pub trait Exchange {
+    /// An empty delta of this partition's, as soon as there is one; none when there is none and the shard is not to wait.
+    fn spare(&mut self, partition: usize) -> Option<Box<Delta>>;
+    /// The empty ring of this partition, on the same terms.
+    fn spare_ring(&mut self, partition: usize) -> Option<Box<HalfOpenRing>>;
+    /// Takes what a partition hands over.
+    fn hand_over(&mut self, hand_over: HandOver);
+}
+
+/// One worker's partitions.
+pub struct Shard {
+    partitions: Vec<Partition>,
+    /// Where each partition stands in `partitions`.
+    positions: [usize; PARTITION_COUNT],
+}
+
+impl Shard {
+    /// A shard with these partitions.
+    #[must_use]
+    pub fn new(partitions: Vec<Partition>) -> Self {
+        let mut positions = [usize::MAX; PARTITION_COUNT];
+        for (position, partition) in partitions.iter().enumerate() {
+            positions[partition.index()] = position;
+        }
+        Shard { partitions, positions }
+    }
+
+    /// Does what the signals say, in order. Signals of partitions that it does not own are not for it and change nothing.
+    pub fn handle(&mut self, signals: &[Signal], exchange: &mut impl Exchange) {
+        for signal in signals.iter().take(PREFETCH_COUNT) {
+            self.prefetch(signal);
+        }
+        for (at, signal) in signals.iter().enumerate() {
+            if let Some(ahead) = signals.get(at + PREFETCH_COUNT) {
+                self.prefetch(ahead);
+            }
+            if let Some(partition) = self.partitions.get_mut(self.positions[signal.hash().partition()]) {
+                partition.handle(signal, exchange);
+            }
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, signal: &Signal) {
+        if let Some(partition) = self.partitions.get(self.positions[signal.hash().partition()]) {
+            partition.prefetch(signal);
+        }
+    }
+
+    /// A new time base begins: what was summed before is handed over under the old one.
+    pub fn start_base(&mut self, base: TimeBase, exchange: &mut impl Exchange) {
+        self.partitions.iter_mut().for_each(|partition| partition.start_base(base, exchange));
+    }
+
+    /// An interval ends here.
+    pub fn end_interval(&mut self, marker: &Marker, exchange: &mut impl Exchange) {
+        self.partitions.iter_mut().for_each(|partition| partition.end_interval(marker, exchange));
+    }
+
+    /// What its partitions counted, each with its index.
+    pub fn counts(&self) -> impl Iterator<Item = (usize, Counts)> {
+        self.partitions.iter().map(|partition| (partition.index(), partition.counts()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! One partition: its connections and the delta that their events are summed into.
+
+use crate::config::DELTA_SPAN_MAX_TICKS;
+use crate::connection::{Counts, Event, Tracker, TrackerConfig};
+use crate::flow::{KeyV4, KeyV6};
+use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
+use crate::shard::Exchange;
+use crate::signal::{AnyKey, Signal, TimeBase};
+use crate::sketch::{Change, Iblt, TableKey, ValueCode};
+use crate::snapshot::{Delta, DeltaGeometry, HandOver, IntervalEnd, Marker};
+
+/// Changes that are hashed, prefetched and summed together.
+const BATCH_COUNT: usize = 32;
+
+const _: () = assert!(BATCH_COUNT.is_multiple_of(HASH_GROUP_COUNT));
+
+/// What a [`Partition`] is told once.
+#[derive(Clone, Debug)]
+pub struct PartitionConfig {
+    /// Its connections.
+    pub tracker: TrackerConfig,
+    /// The shape of its deltas.
+    pub geometry: DeltaGeometry,
+}
+
+/// Events that wait to be summed into the table of one family.
+struct Pending<K> {
+    placement: KeyedHash<K>,
+    code: ValueCode<K>,
+    events: Vec<(K, u32, bool)>,
+    /// The changes after which the table is handed over: nine tenths of what it lists, so that it all but always does.
+    updates_max: u64,
+}
+
+impl<K: TableKey> Pending<K> {
+    fn new(secret: &Secret, items: u64) -> Self {
+        Pending {
+            placement: KeyedHash::new(secret, Purpose::Placement),
+            code: ValueCode::new(KeyedHash::new(secret, Purpose::Value)),
+            events: Vec::with_capacity(BATCH_COUNT),
+            updates_max: (items * 9 / 10).max(1),
+        }
+    }
+
+    /// Sums what waits into `table`; how much it was.
+    fn flush(&mut self, table: &mut Iblt<K>) -> u64 {
+        for events in self.events.chunks(HASH_GROUP_COUNT) {
+            let mut keys = [K::from_words(&[]); HASH_GROUP_COUNT];
+            let mut hashes = [0; HASH_GROUP_COUNT];
+            keys.iter_mut().zip(events).for_each(|(key, event)| *key = event.0);
+            self.placement.of_group(&keys[..events.len()], &mut hashes);
+            let mut changes = [Change::insert(keys[0], 0, 0); HASH_GROUP_COUNT];
+            for ((change, &(key, payload, is_open)), &hash) in changes.iter_mut().zip(events).zip(&hashes) {
+                let value = self.code.encode(hash, payload);
+                *change = if is_open { Change::insert(key, hash, value) } else { Change::remove(key, hash, value) };
+            }
+            table.apply(&changes[..events.len()]);
+        }
+        let count = self.events.len() as u64;
+        self.events.clear();
+        count
+    }
+}
+
+/// The connections of one partition and their delta. All memory is taken when it is made.
+pub struct Partition {
+    index: usize,
+    tracker: Tracker,
+    delta: Box<Delta>,
+    v4: Pending<KeyV4>,
+    v6: Pending<KeyV6>,
+    base: TimeBase,
+    now: u64,
+    /// The tick at which the present delta began.
+    began: u64,
+}
+
+impl Partition {
+    /// The partition of this index, with no connection.
+    #[must_use]
+    pub fn new(index: usize, config: &PartitionConfig) -> Self {
+        let secret = &config.tracker.secret;
+        Partition {
+            index,
+            tracker: Tracker::new(config.tracker.clone()),
+            delta: Box::new(Delta::new(config.geometry)),
+            v4: Pending::new(secret, config.geometry.v4.items()),
+            v6: Pending::new(secret, config.geometry.v6.items()),
+            base: TimeBase { first_tick: 0, offset_ns: 0 },
+            now: 0,
+            began: 0,
+        }
+    }
+
+    /// Its index.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.tracker.counts()
+    }
+
+    /// Asks for what [`Self::handle`] will read for this signal.
+    #[inline]
+    pub fn prefetch(&self, signal: &Signal) {
+        self.tracker.prefetch(signal);
+    }
+
+    /// Does what a signal says.
+    #[inline]
+    pub fn handle(&mut self, signal: &Signal, exchange: &mut impl Exchange) {
+        let tick = signal.parts().tick;
+        if tick > self.now {
+            self.advance(tick, exchange);
+        }
+        match self.tracker.handle(signal) {
+            None => {}
+            Some(Event::Open(AnyKey::V4(key), payload)) => self.change_v4((key, payload, true), exchange),
+            Some(Event::Close(AnyKey::V4(key), payload)) => self.change_v4((key, payload, false), exchange),
+            Some(Event::Open(AnyKey::V6(key), payload)) => self.change_v6((key, payload, true), exchange),
+            Some(Event::Close(AnyKey::V6(key), payload)) => self.change_v6((key, payload, false), exchange),
+        }
+    }
+
+    /// Moves time on. Values tell the low bits of a tick only, so no delta spans more than these can tell.
+    fn advance(&mut self, tick: u64, exchange: &mut impl Exchange) {
+        if tick - self.began > DELTA_SPAN_MAX_TICKS {
+            self.flush();
+            if !self.delta.is_untouched() {
+                self.hand_over(None, exchange);
+            }
+            self.began = tick;
+        }
+        self.now = tick;
+    }
+
+    fn change_v4(&mut self, event: (KeyV4, u32, bool), exchange: &mut impl Exchange) {
+        self.v4.events.push(event);
+        if self.v4.events.len() == BATCH_COUNT {
+            self.delta.updates_v4 += self.v4.flush(&mut self.delta.v4);
+            if self.delta.updates_v4 + BATCH_COUNT as u64 > self.v4.updates_max {
+                self.hand_over(None, exchange);
+            }
+        }
+    }
+
+    fn change_v6(&mut self, event: (KeyV6, u32, bool), exchange: &mut impl Exchange) {
+        self.v6.events.push(event);
+        if self.v6.events.len() == BATCH_COUNT {
+            self.delta.updates_v6 += self.v6.flush(&mut self.delta.v6);
+            if self.delta.updates_v6 + BATCH_COUNT as u64 > self.v6.updates_max {
+                self.hand_over(None, exchange);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        self.delta.updates_v4 += self.v4.flush(&mut self.delta.v4);
+        self.delta.updates_v6 += self.v6.flush(&mut self.delta.v6);
+    }
+
+    /// A new time base begins.
+    pub fn start_base(&mut self, base: TimeBase, exchange: &mut impl Exchange) {
+        self.flush();
+        if !self.delta.is_untouched() {
+            self.hand_over(None, exchange);
+        }
+        self.base = base;
+    }
+
+    /// An interval ends: what is half-open is told, and the delta handed over.
+    pub fn end_interval(&mut self, marker: &Marker, exchange: &mut impl Exchange) {
+        self.now = self.now.max(marker.end_tick);
+        self.tracker.advance(self.now);
+        self.flush();
+        let half_open = exchange.spare_ring(self.index).map(|mut ring| {
+            self.tracker.copy_half_open(&mut ring);
+            ring
+        });
+        let end = IntervalEnd { marker: *marker, half_open, counts: self.tracker.counts() };
+        self.hand_over(Some(end), exchange);
+    }
+
+    /// Hands over the delta and goes on with an empty one. Where there is none the delta stays and goes on growing.
+    fn hand_over(&mut self, end: Option<IntervalEnd>, exchange: &mut impl Exchange) {
+        let delta = if self.delta.is_untouched() {
+            None
+        } else {
+            exchange.spare(self.index).map(|spare| std::mem::replace(&mut self.delta, spare))
+        };
+        let is_held_back = delta.is_none() && !self.delta.is_untouched();
+        if !is_held_back {
+            self.began = self.now;
+        }
+        if delta.is_some() || end.is_some() {
+            exchange.hand_over(HandOver {
+                partition: self.index,
+                delta,
+                is_held_back,
+                tick: self.now,
+                base: self.base,
+                end,
+            });
+        }
+    }
+}

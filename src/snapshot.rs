@@ -1,0 +1,93 @@
+//! What shards hand to the exporter: the changes of an interval, or of a part of one, as tables.
+//!
+//! A delta is swapped out whole and an empty one swapped in: nothing is copied and nobody waits. Deltas are linear: those
+//! of an interval's parts add up to the interval's.
+
+use crate::connection::{Counts, HalfOpenRing};
+use crate::flow::{KeyV4, KeyV6};
+use crate::signal::TimeBase;
+use crate::sketch::{Geometry, Iblt};
+
+/// The shapes of a delta's two tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeltaGeometry {
+    /// That of the IPv4 table.
+    pub v4: Geometry,
+    /// That of the IPv6 table.
+    pub v6: Geometry,
+}
+
+impl DeltaGeometry {
+    /// The size of the tables in bytes.
+    #[must_use]
+    pub fn size(self) -> usize {
+        Iblt::<KeyV4>::size(self.v4) + Iblt::<KeyV6>::size(self.v6)
+    }
+}
+
+/// What opened and closed in one partition since the last hand-over.
+pub struct Delta {
+    /// IPv4 connections.
+    pub v4: Iblt<KeyV4>,
+    /// IPv6 connections.
+    pub v6: Iblt<KeyV6>,
+    /// Changes made to the IPv4 table.
+    pub updates_v4: u64,
+    /// Changes made to the IPv6 table.
+    pub updates_v6: u64,
+}
+
+impl Delta {
+    /// An empty delta.
+    #[must_use]
+    pub fn new(geometry: DeltaGeometry) -> Self {
+        Delta { v4: Iblt::new(geometry.v4), v6: Iblt::new(geometry.v6), updates_v4: 0, updates_v6: 0 }
+    }
+
+    /// Whether no change was made.
+    #[must_use]
+    pub fn is_untouched(&self) -> bool {
+        self.updates_v4 == 0 && self.updates_v6 == 0
+    }
+}
+
+/// One interval of the capture, as its end is marked in the stream of signals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marker {
+    /// When the interval began, in ns since 1970.
+    pub start_ns: i64,
+    /// When it ended.
+    pub end_ns: i64,
+    /// The tick at its end.
+    pub end_tick: u64,
+    /// Packets that the capture lost since the marker before.
+    pub dropped: u64,
+    /// Whether it is the last.
+    pub is_last: bool,
+}
+
+/// What one partition hands over.
+pub struct HandOver {
+    /// Which partition it is.
+    pub partition: usize,
+    /// The changes since the last hand-over. None when nothing changed, or when there was no empty delta to go on with.
+    pub delta: Option<Box<Delta>>,
+    /// Whether there was none to go on with, so that the changes are still in the shard.
+    pub is_held_back: bool,
+    /// The tick of the hand-over.
+    pub tick: u64,
+    /// What the ticks mean.
+    pub base: TimeBase,
+    /// The interval that ends with it, if one does.
+    pub end: Option<IntervalEnd>,
+}
+
+/// What a partition tells at the end of an interval beside its changes.
+pub struct IntervalEnd {
+    /// The interval.
+    pub marker: Marker,
+    /// The half-open connections.
+    pub half_open: Option<Box<HalfOpenRing>>,
+    /// What was counted since the start.
+    pub counts: Counts,
+}
