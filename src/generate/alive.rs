@@ -1,0 +1,105 @@
+//! Everything that will send something later, in the order in which it is due.
+//!
+//! What enters: connections and delayed copies of packets, each with a time. What leaves: whatever is due first. The
+//! places of what has ended are used again, so that the memory is that of the most that were ever alive at once.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::connection::Connection;
+use super::packet::Packet;
+use super::random::Random;
+
+/// What waits for its time.
+#[derive(Clone, Debug)]
+pub(super) enum Waiting {
+    /// A connection, for its next packet.
+    Connection(Connection),
+    /// A packet that is captured a second time.
+    Copy(Packet),
+}
+
+/// When something is due, and where it is. What was put in first comes first among equals.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Due {
+    time_us: u64,
+    order: u64,
+    place: usize,
+}
+
+// What the documentation of this module's parent promises for each thing that is alive.
+const _: () = assert!(size_of::<Option<Waiting>>() + size_of::<Reverse<Due>>() + size_of::<usize>() <= 200);
+
+/// All that is alive.
+#[derive(Default)]
+pub(super) struct Alive {
+    due: BinaryHeap<Reverse<Due>>,
+    places: Vec<Option<Waiting>>,
+    free: Vec<usize>,
+    order: u64,
+}
+
+impl Alive {
+    /// When the first thing is due.
+    pub(super) fn next_us(&self) -> Option<u64> {
+        self.due.peek().map(|Reverse(due)| due.time_us)
+    }
+
+    /// How many things are alive.
+    pub(super) fn count(&self) -> usize {
+        self.due.len()
+    }
+
+    /// Puts something in, due at `time_us`.
+    pub(super) fn insert(&mut self, waiting: Waiting, time_us: u64) {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() - 1
+        });
+        self.places[place] = Some(waiting);
+        self.push(place, time_us);
+    }
+
+    /// What is due first: its time and its place. It must be put back by [`push`](Self::push) or taken out by
+    /// [`remove`](Self::remove).
+    pub(super) fn pop(&mut self) -> Option<(u64, usize)> {
+        self.due.pop().map(|Reverse(due)| (due.time_us, due.place))
+    }
+
+    /// What is at `place`.
+    pub(super) fn at(&mut self, place: usize) -> Option<&mut Waiting> {
+        self.places.get_mut(place)?.as_mut()
+    }
+
+    /// Makes what is at `place` due again.
+    pub(super) fn push(&mut self, place: usize, time_us: u64) {
+        self.due.push(Reverse(Due { time_us, order: self.order, place }));
+        self.order += 1;
+    }
+
+    /// Takes out what is at `place`.
+    pub(super) fn remove(&mut self, place: usize) -> Option<Waiting> {
+        self.free.push(place);
+        self.places.get_mut(place)?.take()
+    }
+
+    /// A connection for which `wanted` holds, if `try_count` draws meet one.
+    pub(super) fn draw(
+        &mut self,
+        try_count: usize,
+        random: &mut Random,
+        wanted: impl Fn(&Connection) -> bool,
+    ) -> Option<&mut Connection> {
+        let place = (0..try_count).find_map(|_| {
+            let place = random.below(self.places.len() as u64) as usize;
+            match self.places.get(place) {
+                Some(Some(Waiting::Connection(connection))) if wanted(connection) => Some(place),
+                _ => None,
+            }
+        })?;
+        match self.at(place) {
+            Some(Waiting::Connection(connection)) => Some(connection),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Whether a [`TrafficConfig`] can be followed.
+//!
+//! What enters: a configuration. What leaves: nothing, or an error that names the value that can not be used and says
+//! what it may be.
+
+use std::ops::RangeInclusive;
+
+use super::addresses::CONNECTION_COUNT_MAX;
+use super::config::{Arrivals, TrafficConfig};
+use super::packet::HEADERS_SIZE_MAX;
+use crate::error::{Error, Result};
+
+/// A capture's times are 32-bit seconds.
+const TIME_US_MAX: u64 = (u32::MAX as u64) * 1_000_000;
+/// A day: times up to it add up without overflow, and longer ones are a mistake.
+const STEP_US_MAX: u64 = 86_400_000_000;
+const PACKET_COUNT_MAX: u64 = 1 << 40;
+const CAPTURED_SIZE_MAX: usize = 65_535;
+
+/// Checks everything before anything is made.
+pub(super) fn check(config: &TrafficConfig) -> Result<()> {
+    shares(config)?;
+    let (name, count) = match config.arrivals {
+        Arrivals::Spread { connection_count } => ("connections", connection_count),
+        Arrivals::Population { client_count } => ("clients", client_count),
+    };
+    require(count <= CONNECTION_COUNT_MAX, || format!("the number of {name} may be at most {CONNECTION_COUNT_MAX}"))?;
+    range("the round trip", &config.round_trip_us, STEP_US_MAX)?;
+    range("the lifetime", &config.lifetime_us, STEP_US_MAX)?;
+    range("the number of data packets", &config.data_packets, PACKET_COUNT_MAX)?;
+    require(config.repeats.duplicate_delay_us_max <= STEP_US_MAX, || {
+        "a duplicate may come a day later at most".into()
+    })?;
+    require((HEADERS_SIZE_MAX..=CAPTURED_SIZE_MAX).contains(&config.captured_size_max), || {
+        format!("{HEADERS_SIZE_MAX} to {CAPTURED_SIZE_MAX} bytes of a frame may be captured")
+    })?;
+    let end = config.start_us.checked_add(config.duration_us);
+    require(config.duration_us > 0 && end.is_some_and(|end| end <= TIME_US_MAX), || {
+        "the capture must last for some time and end before the year 2106".into()
+    })?;
+    flood(config)
+}
+
+fn flood(config: &TrafficConfig) -> Result<()> {
+    let Some(flood) = &config.flood else { return Ok(()) };
+    require(flood.rate_per_s > 0 && flood.packet_count <= PACKET_COUNT_MAX, || {
+        format!("a flood must have a rate and at most {PACKET_COUNT_MAX} packets")
+    })?;
+    let end =
+        flood.begin_us.checked_add(flood.length_us()).and_then(|end| end.checked_add(super::flood::ANSWER_DELAY_US));
+    require(end.is_some_and(|end| end <= config.duration_us), || {
+        "the flood must end before the capture does: give a longer duration or a higher rate".into()
+    })
+}
+
+fn shares(config: &TrafficConfig) -> Result<()> {
+    let (opens, ends, again, reuse) = (&config.handshakes, &config.endings, &config.repeats, &config.reuse);
+    sum("IPv6", &[config.ipv6_share])?;
+    sum("failing handshakes", &[opens.refused, opens.unanswered, opens.unacknowledged])?;
+    sum("endings", &[ends.reset, ends.fin_then_reset, ends.never_closed, ends.half_closed])?;
+    sum("repeated SYNs", &[again.syn])?;
+    sum("repeated SYN-ACKs", &[again.syn_ack])?;
+    sum("repeated FINs", &[again.fin])?;
+    sum("late FINs and RSTs", &[again.late_fin, again.late_reset])?;
+    sum("duplicates", &[again.duplicate])?;
+    sum("reused ports", &[reuse.closed, reuse.open])?;
+    match &config.flood {
+        Some(flood) => sum("the flood's IPv6", &[flood.ipv6_share]).and(sum("the flood's data", &[flood.data_share])),
+        None => Ok(()),
+    }
+}
+
+/// Shares that exclude each other: each at least 0, together at most 1. A little more is a sum's rounding.
+fn sum(name: &str, shares: &[f64]) -> Result<()> {
+    let good = shares.iter().all(|share| (0.0..=1.0).contains(share)) && shares.iter().sum::<f64>() <= 1.000_001;
+    require(good, || format!("the shares of {name} must be between 0 and 1, and their sum too"))
+}
+
+fn range(name: &str, range: &RangeInclusive<u64>, max: u64) -> Result<()> {
+    require(!range.is_empty() && *range.end() <= max, || format!("{name} must be a range that ends at {max} at most"))
+}
+
+fn require(holds: bool, what: impl FnOnce() -> String) -> Result<()> {
+    if holds { Ok(()) } else { Err(Error::new(what())) }
+}

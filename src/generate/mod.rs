@@ -1,0 +1,39 @@
+//! Synthetic traffic: captures of any length whose every byte follows from a seed.
+//!
+//! What enters: a [`TrafficConfig`] that says how many connections, how they open and end, and what is flooded. What
+//! leaves: Ethernet frames in the order of their time, one by one, or a pcap file. Real captures that are long, busy or
+//! hostile enough can not be handed around; a seed can, and equal seeds give equal bytes on every machine.
+//!
+//! Frames are made as they are asked for. What is held grows with the connections alive at once (about 200 bytes each),
+//! not with the length of the capture; a flood holds nothing at all, because each of its packets is a function of its number.
+//!
+//! Who is who can be told by address: see [`is_client`] and [`is_server`]; all other addresses are a flood's.
+//!
+//! ```
+//! use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};
+//!
+//! let mut traffic = Traffic::new(TrafficConfig::mixed(7, 1_000))?;
+//! let mut capture = Vec::new();
+//! let counts = write_pcap(&mut traffic, &mut capture)?;
+//! assert_eq!(counts.connection_count, 1_000);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod addresses;
+mod alive;
+mod arrivals;
+mod check;
+mod config;
+mod connection;
+mod flood;
+mod packet;
+mod pcap;
+mod random;
+mod traffic;
+
+pub use addresses::{ATTACKED_V4, ATTACKED_V6, is_client, is_server};
+pub use config::{
+    Arrivals, EndingShares, Flood, FloodConfig, HandshakeShares, RepeatShares, ReuseShares, TrafficConfig,
+};
+pub use pcap::write_pcap;
+pub use traffic::{Frame, Traffic, TrafficCounts};
