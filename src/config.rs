@@ -95,3 +95,62 @@ pub const SKIPPED_LINK_TYPE_COUNT_MAX: usize = 16;
 /// Plain TCP takes 5, a mirrored frame that holds a VXLAN tunnel 16, a tagged pseudowire around the same about 24: twice
 /// that is reached only by frames made to waste time.
 pub const LAYER_COUNT_MAX: usize = 48;
+
+/// Signals in a block: enough that the queue costs little a signal, few enough that a block stays in the first-level cache.
+pub const BLOCK_SIGNAL_COUNT: usize = 64;
+
+/// Blocks that wait in a queue at most: what a shard does in some milliseconds, the time it may be away.
+pub const QUEUE_BLOCKS_MAX: usize = 256;
+
+/// Blocks at which a sleeping shard is woken: a wake-up costs as much as working one off.
+pub const QUEUE_WAKE_BLOCKS: usize = 16;
+
+const _: () = assert!(QUEUE_WAKE_BLOCKS < QUEUE_BLOCKS_MAX / 2);
+
+/// The most shards: there are no more partitions to work on.
+pub const SHARDS_MAX: usize = PARTITION_COUNT;
+
+/// The fewest connections that can be asked for: fewer would save nothing.
+pub const CONNECTIONS_MIN: u64 = 1_000;
+
+/// The most connections that can be asked for: a table's places are chosen by 24 bits of a hash, and more in one table
+/// would crowd together.
+pub const CONNECTIONS_MAX: u64 = 100_000_000;
+
+/// The least churn that tables are made for: smaller tables fail by chance.
+pub const CHURN_MIN: u64 = 1_000;
+
+/// Half-open connections are kept for half as many as there may be connections, but no fewer than this, which a busy server's
+/// legitimate ones need,
+pub const HALF_OPEN_MIN: u64 = 1 << 14;
+
+/// and no more than this: at a million attempts a second the oldest is then a quarter of a second old when it has to go,
+/// longer than a round trip to anywhere.
+pub const HALF_OPEN_MAX: u64 = 1 << 18;
+
+const _: () = assert!(HALF_OPEN_MIN <= HALF_OPEN_MAX);
+
+/// How full the filter may become with everything it is made for, in percent. Two choices of seven places fill further,
+/// and this leaves room for partitions that get more than their share.
+pub const FILTER_LOAD_PERCENT: u64 = 90;
+
+/// What one listed connection takes at most, in bytes: 49 in a map that has just doubled (16/7 of it) and 56 as a row of
+/// the sorted list. That is for IPv6; an IPv4 connection takes half.
+pub const LIST_ENTRY_SIZE: u64 = 49 * 16 / 7 + 56;
+
+/// The connections that are tracked unless something else is asked for.
+pub const CONNECTIONS_DEFAULT: u64 = 500_000;
+
+/// The openings and closings an interval that tables are made for unless something else is asked for.
+pub const CHURN_DEFAULT: u64 = 100_000;
+
+/// The memory that may be taken unless something else is allowed: what a router can spare.
+pub const MEMORY_DEFAULT_SIZE: u64 = 256 << 20;
+
+/// How long a half-open connection is kept unless something else is asked for: longer than a client waits.
+pub const SYN_TIMEOUT_DEFAULT_S: u64 = 60;
+
+const _: () = assert!(SYN_TIMEOUT_DEFAULT_S * 10 <= SYN_TIMEOUT_MAX_TICKS);
+
+/// Packets between two looks at whether to stop and how far the input is: some milliseconds.
+pub const OBSERVE_INTERVAL_PACKETS: u64 = 1 << 14;

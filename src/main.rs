@@ -1,2 +1,7 @@
-//! The command line.
-fn main() {}
+//! The `flowpeel` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    flowpeel::cli::main().into()
+}

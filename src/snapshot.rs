@@ -60,6 +60,8 @@ pub struct Marker {
     pub end_ns: i64,
     /// The tick at its end.
     pub end_tick: u64,
+    /// How far into that tick the end is.
+    pub within_tick_ns: i64,
     /// Packets that the capture lost since the marker before.
     pub dropped: u64,
     /// Whether it is the last.

@@ -116,12 +116,17 @@ impl HalfOpenRing {
         (self.head < self.tail).then(|| self.read(self.head, now))
     }
 
-    /// Takes off the oldest connection.
+    /// Takes off the oldest connections, which are these.
     #[inline]
-    pub fn pop(&mut self, now: u64) -> Option<HalfOpen> {
-        let oldest = self.oldest(now)?;
-        self.head += oldest.word_count() as u64;
-        Some(oldest)
+    pub fn skip<'a>(&mut self, oldest: impl Iterator<Item = &'a HalfOpen>) {
+        self.head += oldest.map(|record| record.word_count() as u64).sum::<u64>();
+    }
+
+    /// Whether nothing is in it.
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.head == self.tail
     }
 
     /// All that was written and not taken off, oldest first, as seen at the tick `now`.

@@ -110,7 +110,10 @@ pub enum Event {
 /// The connections of one partition. All memory is taken when it is made.
 pub struct Tracker {
     filter: Filter,
-    ring: HalfOpenRing,
+    /// The half-open connections as they come. Most are established or refused before they reach the end of it;
+    young: HalfOpenRing,
+    /// the others move over, so that those that last are not pushed out by those that do not.
+    old: HalfOpenRing,
     hash_v4: KeyedHash<KeyV4>,
     hash_v6: KeyedHash<KeyV6>,
     config: TrackerConfig,
@@ -128,7 +131,8 @@ impl Tracker {
     pub fn new(config: TrackerConfig) -> Self {
         Tracker {
             filter: Filter::new(config.place_count, config.linger_ticks, config.fingerprint_bits),
-            ring: HalfOpenRing::new(config.half_open_count),
+            young: HalfOpenRing::new(config.half_open_count / 2),
+            old: HalfOpenRing::new(config.half_open_count - config.half_open_count / 2),
             hash_v4: KeyedHash::new(&config.secret, Purpose::Connection),
             hash_v6: KeyedHash::new(&config.secret, Purpose::Connection),
             config,
@@ -334,8 +338,8 @@ impl Tracker {
 
     /// Writes a half-open connection, in the place it has or in a new one, and in the ring.
     fn begin(&mut self, signal: &Signal, hash: ConnectionHash, slot: Option<Slot>, entry: Entry) {
-        while !self.ring.has_room() {
-            self.take_off(|_, _| true, |counts| &mut counts.recycled);
+        while !self.young.has_room() {
+            self.move_over();
         }
         match slot {
             Some(slot) => self.filter.set(slot, &entry),
@@ -349,7 +353,7 @@ impl Tracker {
                 }
             },
         }
-        self.ring.push(&HalfOpen {
+        self.young.push(&HalfOpen {
             key: oriented(signal, entry.client),
             start_tick: self.now - u64::from(entry.age(self.now)),
             since_tick: self.now,
@@ -392,43 +396,74 @@ impl Tracker {
     }
 
     fn expire(&mut self) {
-        let timeout = self.config.syn_timeout_ticks;
-        let expired = |record: &HalfOpen, now: u64| now.saturating_sub(record.since_tick) > timeout;
-        while self.ring.oldest(self.now).is_some_and(|oldest| expired(&oldest, self.now)) {
-            self.take_off(expired, |counts| &mut counts.expired);
+        // Everything in the old ring is older than everything in the young one.
+        while let Some(group) = self.expired(&self.old) {
+            self.old.skip(group.iter().flatten());
+            self.take_off(&group, |counts| &mut counts.expired);
+        }
+        while self.old.is_empty()
+            && let Some(group) = self.expired(&self.young)
+        {
+            self.young.skip(group.iter().flatten());
+            self.take_off(&group, |counts| &mut counts.expired);
         }
     }
 
-    /// Takes up to a group of records off the ring, for as long as `due` says so, and their entries out of the filter.
-    fn take_off(&mut self, due: impl Fn(&HalfOpen, u64) -> bool, count: impl Fn(&mut Counts) -> &mut u64) {
-        let mut group = [None; HASH_GROUP_COUNT];
-        for place in &mut group {
-            *place = match self.ring.oldest(self.now) {
-                Some(oldest) if due(&oldest, self.now) => self.ring.pop(self.now),
-                _ => None,
-            };
+    /// The oldest of a ring's records that have been half-open for too long, if there are any.
+    #[inline]
+    fn expired(&self, ring: &HalfOpenRing) -> Option<Group> {
+        let timeout = self.config.syn_timeout_ticks;
+        let is_due = |record: &HalfOpen| self.now.saturating_sub(record.since_tick) > timeout;
+        ring.oldest(self.now).filter(is_due)?;
+        Some(group(ring.iter(self.now).take_while(is_due)))
+    }
+
+    /// Makes room in the young ring: what is half-open still moves over to the old one, where it pushes out the oldest.
+    fn move_over(&mut self) {
+        let leaving = group(self.young.iter(self.now));
+        self.young.skip(leaving.iter().flatten());
+        for record in self.current_of(&leaving).into_iter().flatten() {
+            while !self.old.has_room() {
+                let oldest = group(self.old.iter(self.now));
+                self.old.skip(oldest.iter().flatten());
+                self.take_off(&oldest, |counts| &mut counts.recycled);
+            }
+            self.old.push(&record.0);
         }
-        let group = group.map(|record| record.map(|record| (record, self.hash_of(&record.key))));
-        for (_, hash) in group.iter().flatten() {
-            self.filter.prefetch(*hash);
-        }
-        for (record, hash) in group.iter().flatten() {
-            if let Some((slot, _)) = self.current(record, *hash) {
+    }
+
+    /// Takes the connections of these records out of the filter, as far as they are half-open still.
+    fn take_off(&mut self, records: &Group, count: impl Fn(&mut Counts) -> &mut u64) {
+        for (_, slot) in self.current_of(records).into_iter().flatten() {
+            // A connection that was written twice within a tick is there only once.
+            if self.filter.get(slot).state.is_half_open() {
                 self.filter.remove(slot);
                 *count(&mut self.counts) += 1;
             }
         }
     }
 
+    /// Which of these records are half-open still, and where their entries are.
+    fn current_of(&self, records: &Group) -> [Option<(HalfOpen, Slot)>; HASH_GROUP_COUNT] {
+        let hashes = records.map(|record| record.map(|record| (record, self.hash_of(&record.key))));
+        for (_, hash) in hashes.iter().flatten() {
+            self.filter.prefetch(*hash);
+        }
+        hashes.map(|hashed| {
+            let (record, hash) = hashed?;
+            Some((record, self.current(&record, hash)?.0))
+        })
+    }
+
     /// The half-open connections, oldest first; one that was written twice in a tick may be given twice.
     pub fn half_open(&self) -> impl Iterator<Item = HalfOpen> {
-        self.ring.iter(self.now).filter_map(|record| {
+        self.old.iter(self.now).chain(self.young.iter(self.now)).filter_map(|record| {
             let (_, entry) = self.current(&record, self.hash_of(&record.key))?;
             Some(HalfOpen { answered: entry.state.is_answered(), ..record })
         })
     }
 
-    /// Writes the half-open connections into an empty ring of the same size.
+    /// Writes the half-open connections into an empty ring with room for as many.
     pub fn copy_half_open(&self, ring: &mut HalfOpenRing) {
         for record in self.half_open() {
             ring.push(&record);
@@ -445,6 +480,15 @@ impl Tracker {
             AnyKey::V6(key) => self.hash_v6.of(&key.canonical().0),
         })
     }
+}
+
+/// Records that are looked up together.
+type Group = [Option<HalfOpen>; HASH_GROUP_COUNT];
+
+fn group(records: impl Iterator<Item = HalfOpen>) -> Group {
+    let mut group = [None; HASH_GROUP_COUNT];
+    group.iter_mut().zip(records).for_each(|(place, record)| *place = Some(record));
+    group
 }
 
 /// The signal's key with the client first.

@@ -126,7 +126,7 @@ impl Rows {
         for state in states {
             *(if state == RowState::Established { &mut header.flows } else { &mut header.half_open }) += 1;
         }
-        List { header, rows: self, bases, end_ns: marker.end_ns, end_tick: marker.end_tick }
+        List { header, rows: self, bases, within_tick_ns: marker.within_tick_ns, end_tick: marker.end_tick }
     }
 }
 
@@ -148,7 +148,7 @@ pub struct List<'a> {
     pub header: Header,
     rows: &'a Rows,
     bases: &'a TimeBases,
-    end_ns: i64,
+    within_tick_ns: i64,
     end_tick: u64,
 }
 
@@ -161,9 +161,9 @@ impl List<'_> {
 
     fn row<K: FlowKey>(&self, listed: &Listed<K>) -> Row {
         // The end lies within its tick, so the age has the end's full resolution.
-        let within_ns = self.end_ns - self.bases.wall_ns(self.end_tick);
         let ticks = self.end_tick.saturating_sub(listed.start_tick);
-        let age_ns = i64::try_from(ticks).unwrap_or(i64::MAX).saturating_mul(TICK_NS).saturating_add(within_ns.max(0));
+        let age_ns =
+            i64::try_from(ticks).unwrap_or(i64::MAX).saturating_mul(TICK_NS).saturating_add(self.within_tick_ns);
         Row {
             client: listed.key.first(),
             server: listed.key.second(),

@@ -108,8 +108,8 @@ impl Oracle {
         lists
     }
 
-    /// Takes a frame in. When it is the first of a later interval, gives the list of everything before it, as things
-    /// stood at the highest time before it, with the end of the interval that held the last frames.
+    /// Takes a frame in. When it is the first of a later interval, gives the list of everything before it as
+    /// things stood at the end of the interval that held the last frames.
     pub(crate) fn frame(&mut self, time_us: u64, bytes: &[u8]) -> Option<List> {
         let end_us = self.interval_end_us();
         let list = end_us.filter(|end_us| time_us >= *end_us).map(|end_us| self.list(end_us));
@@ -140,7 +140,7 @@ impl Oracle {
     }
 
     fn list(&mut self, end_us: u64) -> List {
-        let now = self.now_tick();
+        let now = end_us / TICK_US;
         let present = self.entries.values().filter(|entry| !is_absent(entry, now, &self.rules));
         let mut lines: Vec<Line> = present.filter_map(line).collect();
         lines.sort();

@@ -1,0 +1,139 @@
+//! `flowpeel generate`: synthetic captures, to try things on.
+
+use crate::cli::Status;
+use crate::cli::report::{self, Voice, grouped};
+use crate::cli::values;
+use crate::error::{Error, Result};
+use crate::generate::{Arrivals, Flood, FloodConfig, Traffic, TrafficConfig, TrafficCounts, write_pcap};
+use clap::{Args, ValueEnum};
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Write};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Bytes gathered before they are written.
+const BUFFER_SIZE: usize = 1 << 20;
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FloodKind {
+    /// SYNs that nobody answers
+    Unanswered,
+    /// SYNs that the attacked server answers
+    Answered,
+    /// ACKs of connections that do not exist
+    Acks,
+}
+
+/// Makes a capture of synthetic traffic, the same for the same seed
+///
+/// Connections open, end and fail in every way: by FIN, by RST, not at all, repeated, late, twice, on ports that are still
+/// in use. With --flood, a server is attacked while 1000 clients go on connecting to others.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  flowpeel generate --connections 400k --out mixed.pcap\n  \
+    flowpeel generate --flood answered | flowpeel replay --every 1s -")]
+pub(super) struct Arguments {
+    /// Where everything follows from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Connections in all, or, under a flood, clients that always have one
+    #[arg(long, value_name = "N", value_parser = values::count)]
+    connections: Option<u64>,
+
+    /// How long the capture lasts [default: 120s, or as long as the flood and 20s]
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    duration: Option<Duration>,
+
+    /// Packets of each connection between its handshake and its end
+    #[arg(long, value_name = "MIN-MAX", value_parser = values::count_range)]
+    data_packets: Option<RangeInclusive<u64>>,
+
+    /// The part of the connections that is over IPv6
+    #[arg(long, value_name = "SHARE", value_parser = values::share)]
+    ipv6: Option<f64>,
+
+    /// Attack a server
+    #[arg(long, value_name = "KIND")]
+    flood: Option<FloodKind>,
+
+    /// Packets of the flood, without answers
+    #[arg(long, value_name = "N", default_value = "5M", value_parser = values::count, requires = "flood")]
+    flood_packets: u64,
+
+    /// Packets of the flood in a second, without answers
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = values::count, requires = "flood")]
+    flood_rate: u64,
+
+    /// The file to write; - for standard output
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    out: PathBuf,
+}
+
+impl Arguments {
+    fn config(&self) -> TrafficConfig {
+        let mut config = match self.flood {
+            None => TrafficConfig::mixed(self.seed, self.connections.unwrap_or(10_000)),
+            Some(kind) => {
+                let mut flood = FloodConfig::new(match kind {
+                    FloodKind::Unanswered => Flood::Unanswered,
+                    FloodKind::Answered => Flood::Answered,
+                    FloodKind::Acks => Flood::Acks,
+                });
+                flood.packet_count = self.flood_packets;
+                flood.rate_per_s = self.flood_rate;
+                let mut config = TrafficConfig::flooded(self.seed, flood);
+                if let Some(client_count) = self.connections {
+                    config.arrivals = Arrivals::Population { client_count };
+                }
+                config
+            }
+        };
+        if let Some(duration) = self.duration {
+            config.duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        }
+        if let Some(data_packets) = &self.data_packets {
+            config.data_packets = data_packets.clone();
+        }
+        config.ipv6_share = self.ipv6.unwrap_or(config.ipv6_share);
+        config
+    }
+
+    fn write(&self, traffic: &mut Traffic) -> Result<TrafficCounts> {
+        let cannot = |error: std::io::Error| Error::new("can not write the capture").in_file(&self.out).because(error);
+        let out: Box<dyn Write> = if self.out.as_os_str() == "-" {
+            let stdout = std::io::stdout();
+            if stdout.is_terminal() {
+                return Err(Error::new("a capture is not for a terminal: name a file with --out, or use a pipe"));
+            }
+            Box::new(stdout)
+        } else {
+            Box::new(File::create(&self.out).map_err(cannot)?)
+        };
+        write_pcap(traffic, &mut BufWriter::with_capacity(BUFFER_SIZE, out)).map_err(cannot)
+    }
+}
+
+/// Makes what the arguments ask for.
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
+    let mut traffic = match Traffic::new(arguments.config()) {
+        Ok(traffic) => traffic,
+        Err(error) => {
+            report::error(&error, "");
+            return Status::WrongUsage;
+        }
+    };
+    match arguments.write(&mut traffic) {
+        Ok(counts) => {
+            if voice > Voice::Quiet {
+                let (frames, connections) = (grouped(counts.frame_count), grouped(counts.connection_count));
+                anstream::eprintln!("{frames} packets of {connections} connections");
+            }
+            Status::Done
+        }
+        Err(error) => {
+            report::error(&error, "");
+            Status::Failed
+        }
+    }
+}

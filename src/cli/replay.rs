@@ -1,0 +1,142 @@
+//! `flowpeel replay`: captures in, lists out.
+
+use crate::cli::Status;
+use crate::cli::report::{self, Voice};
+use crate::cli::values;
+use crate::cli::watch::Watch;
+use crate::error::Result;
+use crate::export::{Directory, Exporter, Ndjson};
+use crate::hash::Secret;
+use crate::pipeline::{self, Config, Plan, Summary};
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Lists the TCP connections that are open in captures
+///
+/// Reads pcap and pcapng, plain or compressed with gzip or zstd, and writes the list of open connections at the end, or
+/// at the end of each interval of capture time. Several captures are read in turn, as one.
+///
+/// Exit status: 0 when everything was done, 1 when something failed (what could be read is listed all the same), 2 when
+/// the command line is wrong.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  flowpeel replay capture.pcap\n  flowpeel replay --every 10s --out lists/ day.pcap.zst\n  \
+    tcpdump -w - | flowpeel replay --every 10s -"
+)]
+pub(super) struct Arguments {
+    /// Captures, in the order of their packets; - for standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Write a list for every such interval of capture time, at its multiples [default: one list at the end]
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    every: Option<Duration>,
+
+    /// Write each list to a file in this directory; - for standard output
+    #[arg(long, value_name = "DIR", default_value = "-")]
+    out: PathBuf,
+
+    /// Threads that track connections; lists do not depend on it [default: the cores but one]
+    #[arg(long, value_name = "N")]
+    shards: Option<usize>,
+
+    /// Connections that can be open at once
+    #[arg(long, value_name = "N", default_value = "500k", value_parser = values::count)]
+    connections: u64,
+
+    /// Openings and closings in an interval that tables are made for
+    #[arg(long, value_name = "N", default_value = "100k", value_parser = values::count)]
+    churn: u64,
+
+    /// Memory that may be taken; what does not fit is refused at the start
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = values::size)]
+    memory: u64,
+
+    /// How long a half-open connection is kept
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::duration)]
+    syn_timeout: Duration,
+
+    /// List connections of which the capture shows one side only
+    #[arg(long)]
+    one_way: bool,
+
+    /// Tell connections on different VLANs apart, and list the tags
+    #[arg(long)]
+    vlan_key: bool,
+
+    /// A file with 32 hexadecimal digits that place connections in the tables [default: the same for every replay]
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn config(&self) -> Result<Config> {
+        let secret = self.secret_file.as_deref().map_or(Ok(Secret::REPLAY), values::secret)?;
+        let default = Config::default();
+        Ok(Config {
+            every: self.every,
+            shards: self.shards.unwrap_or(default.shards),
+            connections_max: self.connections,
+            churn: self.churn,
+            memory_max_size: self.memory,
+            syn_timeout: self.syn_timeout,
+            one_way: self.one_way,
+            vlan_key: self.vlan_key,
+            secret,
+            ..default
+        })
+    }
+
+    fn exporter(&self) -> Result<Box<dyn Exporter>> {
+        if self.out.as_os_str() == "-" {
+            return Ok(Box::new(Ndjson::new(std::io::stdout(), "standard output", self.vlan_key)));
+        }
+        Ok(Box::new(Directory::new(&self.out, self.vlan_key)?))
+    }
+}
+
+/// Replays what the arguments name.
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
+    let prepared = arguments.config().and_then(|config| Ok((Plan::new(&config)?, config)));
+    let (plan, config) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            report::error(&error, "");
+            return Status::WrongUsage;
+        }
+    };
+    if voice > Voice::Quiet {
+        report::memory(&plan.memory(), &config);
+    }
+    let watched = arguments.exporter().and_then(|exporter| Ok((exporter, Watch::new(voice)?)));
+    let (mut exporter, mut watch) = match watched {
+        Ok(watched) => watched,
+        Err(error) => {
+            report::error(&error, "");
+            return Status::Failed;
+        }
+    };
+    let summary = pipeline::replay(&arguments.files, &config, &mut *exporter, &mut watch);
+    watch.finish();
+    conclude(summary, &watch, voice)
+}
+
+fn conclude(summary: Result<Summary>, watch: &Watch, voice: Voice) -> Status {
+    match summary {
+        Ok(summary) => {
+            // Where nothing could be read the error has said so, and there is nothing to sum up.
+            if voice > Voice::Quiet && summary.lists > 0 {
+                report::summary(&summary, voice);
+            }
+            if watch.is_interrupted() {
+                report::warning("interrupted: what was read before is listed");
+            }
+            if summary.errors.is_empty() && !watch.is_interrupted() { Status::Done } else { Status::Failed }
+        }
+        Err(error) => {
+            report::error(&error, "; the lists before it are whole");
+            Status::Failed
+        }
+    }
+}

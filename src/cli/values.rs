@@ -1,0 +1,136 @@
+//! Values as people write them: counts (500k), sizes (256MiB), durations (10s), ranges and secrets.
+
+use crate::error::{Error, Result};
+use crate::hash::{SECRET_SIZE, Secret};
+use jiff::SignedDuration;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::time::Duration;
+
+/// A secret file holds this many bytes and a line end; whatever is longer is something else.
+const SECRET_FILE_SIZE_MAX: u64 = 2 * SECRET_SIZE as u64 + 2;
+
+/// A count: `1000`, `500k`, `2M`, `1G`, by thousands.
+pub(super) fn count(text: &str) -> std::result::Result<u64, String> {
+    let factors = [("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
+    scaled(text, &factors).ok_or_else(|| "a count is a whole number, with k, M or G for thousands: 500k".to_owned())
+}
+
+/// A size in bytes: `256MiB`, `1G`, by 1024.
+pub(super) fn size(text: &str) -> std::result::Result<u64, String> {
+    let plain = text.strip_suffix("iB").or_else(|| text.strip_suffix('B')).unwrap_or(text);
+    let factors = [("k", 1 << 10), ("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30)];
+    scaled(plain, &factors).ok_or_else(|| "a size is a whole number, with KiB, MiB or GiB: 256MiB".to_owned())
+}
+
+fn scaled(text: &str, factors: &[(&str, u64)]) -> Option<u64> {
+    let factor = factors.iter().find_map(|(suffix, factor)| Some((text.strip_suffix(suffix)?, *factor)));
+    let (digits, factor) = factor.unwrap_or((text, 1));
+    if !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// A duration: `10s`, `500ms`, `1h 30m`.
+pub(super) fn duration(text: &str) -> std::result::Result<Duration, String> {
+    let parsed: Option<SignedDuration> = text.parse().ok();
+    parsed
+        .filter(|duration| duration.is_positive())
+        .map(|duration| duration.unsigned_abs())
+        .ok_or_else(|| "a duration is a number with its unit: 10s, 500ms, 1m".to_owned())
+}
+
+/// A range of counts, both ends included: `0-20`, or a single count.
+pub(super) fn count_range(text: &str) -> std::result::Result<RangeInclusive<u64>, String> {
+    let (low, high) = text.split_once('-').unwrap_or((text, text));
+    match (count(low)?, count(high)?) {
+        (low, high) if low <= high => Ok(low..=high),
+        _ => Err("a range goes from the lesser to the greater: 0-20".to_owned()),
+    }
+}
+
+/// A part of a whole, from 0 to 1.
+pub(super) fn share(text: &str) -> std::result::Result<f64, String> {
+    let parsed: Option<f64> = text.parse().ok();
+    parsed.filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| "a share is from 0 to 1: 0.2".to_owned())
+}
+
+/// The secret in a file: 32 hexadecimal digits, which nobody but the owner may read.
+pub(super) fn secret(path: &Path) -> Result<Secret> {
+    let cannot = |error: std::io::Error| Error::new("can not read the secret").in_file(path).because(error);
+    let metadata = std::fs::metadata(path).map_err(cannot)?;
+    #[cfg(unix)]
+    if std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o077 != 0 {
+        return Err(Error::new("others may read this secret: chmod 600 it").in_file(path));
+    }
+    let malformed = || Error::new("a secret is 32 hexadecimal digits").in_file(path);
+    if !metadata.is_file() || metadata.len() > SECRET_FILE_SIZE_MAX {
+        return Err(malformed());
+    }
+    let text = std::fs::read_to_string(path).map_err(cannot)?;
+    let digits = text.trim_end().as_bytes();
+    let mut bytes = [0; SECRET_SIZE];
+    if digits.len() != 2 * SECRET_SIZE {
+        return Err(malformed());
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
+        let digit = |at: usize| char::from(pair[at]).to_digit(16).ok_or_else(malformed);
+        *byte = (digit(0)? << 4 | digit(1)?) as u8;
+    }
+    Ok(Secret::new(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn counts_and_sizes_have_their_own_units() {
+        assert_eq!(count("500k"), Ok(500_000));
+        assert_eq!(count("17"), Ok(17));
+        assert_eq!(size("256MiB"), Ok(256 << 20));
+        assert_eq!(size("1G"), Ok(1 << 30));
+        assert_eq!(size("64KiB"), Ok(64 << 10));
+        assert_eq!(size("10B"), Ok(10));
+        for wrong in ["", "k", "-1", "+1", "1.5M", "99999999999G", "1 k", "1x"] {
+            assert!(count(wrong).is_err(), "{wrong}");
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn durations_need_a_unit_and_are_positive() {
+        assert_eq!(duration("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(duration("1h 30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        for wrong in ["", "10", "-5s", "0s", "ten seconds"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ranges_and_shares() {
+        assert_eq!(count_range("0-2k"), Ok(0..=2_000));
+        assert_eq!(count_range("5"), Ok(5..=5));
+        assert!(count_range("5-1").is_err());
+        assert_eq!(share("0.2"), Ok(0.2));
+        assert!(share("1.1").is_err() && share("NaN").is_err());
+    }
+
+    #[test]
+    fn a_secret_is_private_and_whole() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"000102030405060708090a0b0c0d0e0f\n").unwrap();
+        assert_eq!(secret(file.path()).unwrap(), Secret::new(std::array::from_fn(|at| at as u8)));
+        file.write_all(b"00").unwrap();
+        assert!(secret(file.path()).unwrap_err().to_string().contains("32 hexadecimal digits"));
+        #[cfg(unix)]
+        {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+            std::fs::set_permissions(file.path(), mode).unwrap();
+            assert!(secret(file.path()).unwrap_err().to_string().contains("chmod 600"));
+        }
+    }
+}

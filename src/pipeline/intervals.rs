@@ -1,0 +1,151 @@
+//! Where intervals end: the clock of the capture, cut at multiples of the interval.
+//!
+//! What enters: the time of each packet. What leaves: the marks that belong before it. An interval without packets has no
+//! list; the next list covers it. A step back of the clock ends the interval and starts another under a new time base.
+
+use crate::signal::{Clock, Step, TICK_NS, TimeBase};
+use crate::snapshot::Marker;
+
+/// What has to be said before a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Marks {
+    pub(super) end: Option<Marker>,
+    pub(super) base: Option<TimeBase>,
+}
+
+/// The intervals of one capture.
+pub(super) struct Intervals {
+    every_ns: Option<i64>,
+    clock: Option<Clock>,
+    start_ns: i64,
+    /// Where the interval ends; without intervals, never.
+    end_ns: i64,
+    /// The highest time of all bases, for the one list of a capture without intervals.
+    highest_ns: i64,
+}
+
+impl Intervals {
+    pub(super) fn new(every_ns: Option<i64>) -> Self {
+        Intervals { every_ns, clock: None, start_ns: 0, end_ns: i64::MAX, highest_ns: i64::MIN }
+    }
+
+    /// Moves on to a packet of this time; what has to be said before it.
+    #[inline]
+    pub(super) fn packet(&mut self, time_ns: i64) -> Marks {
+        match &mut self.clock {
+            Some(clock) if time_ns < self.end_ns && clock.step(time_ns) == Step::Forward => {
+                clock.advance(time_ns);
+                Marks::default()
+            }
+            _ => self.turn(time_ns),
+        }
+    }
+
+    /// The tick of the last packet.
+    #[inline]
+    pub(super) fn tick(&self) -> u64 {
+        self.clock.as_ref().map_or(0, Clock::tick)
+    }
+
+    /// The highest time seen in the present base.
+    #[inline]
+    pub(super) fn now_ns(&self) -> i64 {
+        self.clock.as_ref().map_or(0, Clock::highest_ns)
+    }
+
+    /// The first packet, the first after an interval's end, or the first of a new base.
+    #[cold]
+    fn turn(&mut self, time_ns: i64) -> Marks {
+        let Some(clock) = &mut self.clock else {
+            let clock = self.clock.insert(Clock::new(time_ns));
+            let base = clock.time_base();
+            self.begin(time_ns, time_ns);
+            return Marks { end: None, base: Some(base) };
+        };
+        let (before_ns, before_tick, before_base) = (clock.highest_ns(), clock.tick(), clock.time_base());
+        self.highest_ns = self.highest_ns.max(before_ns);
+        let step = clock.advance(time_ns);
+        let base = (step == Step::NewBase).then(|| clock.time_base());
+        let stepped_back = time_ns < before_ns && base.is_some();
+        let is_over = self.every_ns.is_some() && (stepped_back || time_ns >= self.end_ns);
+        let mut marks = Marks { end: None, base };
+        if is_over {
+            // After a step back the interval ends with its last packet, else where it was to end.
+            let end_ns = if stepped_back { before_ns } else { self.end_ns };
+            let end_tick = if stepped_back { before_tick } else { before_base.tick(end_ns) };
+            marks.end = Some(self.marker(end_ns, end_tick, before_base, false));
+            self.begin(if base.is_some() { time_ns } else { end_ns }, time_ns);
+        }
+        marks
+    }
+
+    /// An interval that covers everything since `start_ns` and ends behind `time_ns`.
+    fn begin(&mut self, start_ns: i64, time_ns: i64) {
+        self.start_ns = start_ns;
+        if let Some(every_ns) = self.every_ns {
+            self.end_ns = time_ns.div_euclid(every_ns).saturating_add(1).saturating_mul(every_ns);
+        }
+    }
+
+    fn marker(&self, end_ns: i64, end_tick: u64, base: TimeBase, is_last: bool) -> Marker {
+        let within_tick_ns = end_ns.saturating_sub(base.wall_ns(end_tick)).clamp(0, TICK_NS);
+        Marker { start_ns: self.start_ns, end_ns, end_tick, within_tick_ns, dropped: 0, is_last }
+    }
+
+    /// The end of the capture: the last interval ends with the highest time seen.
+    pub(super) fn finish(&self) -> Marker {
+        let Some(clock) = &self.clock else {
+            return Marker { start_ns: 0, end_ns: 0, end_tick: 0, within_tick_ns: 0, dropped: 0, is_last: true };
+        };
+        let mut marker = self.marker(clock.highest_ns(), clock.tick(), clock.time_base(), true);
+        if self.every_ns.is_none() {
+            marker.end_ns = marker.end_ns.max(self.highest_ns);
+        }
+        marker
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: i64 = 1_000_000_000;
+
+    fn ends(every_s: Option<i64>, times: &[i64]) -> Vec<(i64, i64)> {
+        let mut intervals = Intervals::new(every_s.map(|every_s| every_s * S));
+        let mut ends: Vec<_> = times.iter().filter_map(|time| intervals.packet(*time).end).collect();
+        ends.push(intervals.finish());
+        ends.iter().map(|end| (end.start_ns, end.end_ns)).collect()
+    }
+
+    #[test]
+    fn intervals_end_at_multiples_and_empty_ones_are_covered() {
+        let times = [12 * S, 19 * S, 20 * S, 57 * S, 58 * S];
+        let expected = [(12 * S, 20 * S), (20 * S, 30 * S), (30 * S, 58 * S)];
+        assert_eq!(ends(Some(10), &times), expected);
+    }
+
+    #[test]
+    fn without_intervals_there_is_one_end() {
+        assert_eq!(ends(None, &[5 * S, 500 * S, 100 * S]), [(5 * S, 500 * S)]);
+        assert_eq!(ends(None, &[]), [(0, 0)]);
+    }
+
+    #[test]
+    fn a_step_back_ends_the_interval_with_its_last_packet() {
+        let times = [1_003 * S, 1_005 * S, 3 * S, 8 * S, 12 * S];
+        assert_eq!(ends(Some(10), &times), [(1_003 * S, 1_005 * S), (3 * S, 10 * S), (10 * S, 12 * S)]);
+    }
+
+    #[test]
+    fn jitter_over_an_end_ends_nothing_twice() {
+        assert_eq!(ends(Some(10), &[9 * S, 11 * S, 9 * S, 12 * S]), [(9 * S, 10 * S), (10 * S, 12 * S)]);
+    }
+
+    #[test]
+    fn no_clock_makes_more_ends_than_packets() {
+        let times = [i64::MIN, i64::MAX, 0, i64::MAX, i64::MIN, -1, 1];
+        assert!(ends(Some(1), &times).len() <= times.len());
+        assert_eq!(ends(None, &times).len(), 1);
+    }
+}

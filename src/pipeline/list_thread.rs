@@ -1,0 +1,119 @@
+//! The list on its thread: hand-overs in, lists out to the exporter.
+
+use crate::config::PARTITION_COUNT;
+use crate::connection::Counts;
+use crate::error::Result;
+use crate::export::Exporter;
+use crate::flow_list::{FlowList, Header, Outcome};
+use crate::pipeline::shard_thread::Returns;
+use crate::pipeline::{Latencies, Plan};
+use crate::snapshot::HandOver;
+use crossbeam::channel::Receiver;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// What the list thread has to tell at the end.
+pub(super) struct Told {
+    pub(super) counts: Counts,
+    pub(super) outcome: Outcome,
+    pub(super) latencies: Latencies,
+    pub(super) lists: u64,
+    pub(super) incomplete: u64,
+    pub(super) last: Option<Header>,
+}
+
+/// Makes the lists.
+pub(super) struct ListThread<'a> {
+    list: FlowList,
+    /// Hand-overs of partitions that are an interval ahead.
+    early: Vec<VecDeque<HandOver>>,
+    returns: Returns,
+    exporter: &'a mut dyn Exporter,
+    error: Option<crate::error::Error>,
+    told: Told,
+}
+
+impl<'a> ListThread<'a> {
+    pub(super) fn new(plan: &Plan, exporter: &'a mut dyn Exporter, returns: Returns) -> Self {
+        ListThread {
+            list: FlowList::new(&plan.list),
+            early: (0..PARTITION_COUNT).map(|_| VecDeque::with_capacity(2)).collect(),
+            returns,
+            exporter,
+            error: None,
+            told: Told {
+                counts: Counts::default(),
+                outcome: Outcome::default(),
+                latencies: Latencies::new(),
+                lists: 0,
+                incomplete: 0,
+                last: None,
+            },
+        }
+    }
+
+    /// Takes hand-overs until all shards have ended. When a list can not be written, `has_failed` is set, and what comes
+    /// after is taken but not written: the shards must be able to end.
+    pub(super) fn run(mut self, hand_overs: &Receiver<HandOver>, has_failed: &AtomicBool) -> Result<Told> {
+        for hand_over in hand_overs {
+            let partition = hand_over.partition;
+            if self.list.has_ended(partition) {
+                self.early[partition].push_back(hand_over);
+                continue;
+            }
+            self.apply(hand_over);
+            while self.list.is_due() {
+                self.write(has_failed);
+                self.catch_up();
+            }
+        }
+        self.told.counts = self.list.counts();
+        self.told.outcome = self.list.outcome();
+        match self.error {
+            Some(error) => Err(error),
+            None => Ok(self.told),
+        }
+    }
+
+    fn apply(&mut self, hand_over: HandOver) {
+        let partition = hand_over.partition;
+        let began = Instant::now();
+        if let Some(delta) = self.list.apply(hand_over) {
+            self.told.latencies.peel(began.elapsed());
+            self.returns.delta(partition, delta);
+        }
+    }
+
+    /// Applies what was early, up to the end of the interval that is now the present one.
+    fn catch_up(&mut self) {
+        for partition in 0..PARTITION_COUNT {
+            while !self.list.has_ended(partition)
+                && let Some(hand_over) = self.early[partition].pop_front()
+            {
+                self.apply(hand_over);
+            }
+        }
+    }
+
+    fn write(&mut self, has_failed: &AtomicBool) {
+        let began = Instant::now();
+        let Self { list, exporter, error, returns, .. } = self;
+        let write = |list: &crate::flow_list::List| {
+            if error.is_none() {
+                *error = exporter.write(list).err();
+            }
+            list.header
+        };
+        let written = list.list(write, |partition, ring| returns.ring(partition, ring));
+        if let Some(header) = written {
+            self.told.latencies.list(began.elapsed());
+            self.told.lists += 1;
+            self.told.incomplete += u64::from(!header.complete);
+            self.told.last = Some(header);
+        }
+        if self.error.is_some() {
+            has_failed.store(true, Ordering::Relaxed);
+        }
+    }
+}

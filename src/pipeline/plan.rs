@@ -1,0 +1,178 @@
+//! What a configuration takes: the size of every part, and of all together.
+
+use crate::config::{
+    CAPTURE_BUFFER_SIZE, CHURN_MIN, CONNECTIONS_MAX, CONNECTIONS_MIN, FILTER_LOAD_PERCENT, HALF_OPEN_MAX,
+    HALF_OPEN_MIN, LINGER_TICKS, LIST_ENTRY_SIZE, PARTITION_COUNT, SHARDS_MAX, SYN_TIMEOUT_MAX_TICKS,
+};
+use crate::connection::{Filter, HalfOpenRing, TrackerConfig};
+use crate::error::{Error, Result};
+use crate::flow_list::FlowListConfig;
+use crate::pipeline::Config;
+use crate::queue;
+use crate::shard::PartitionConfig;
+use crate::signal::{HandshakeCache, TICK_NS};
+use crate::sketch::Geometry;
+use crate::snapshot::DeltaGeometry;
+
+/// The sizes that follow from a [`Config`], in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// The connection filters.
+    pub filter_size: u64,
+    /// The half-open rings, with the copies of them that lists carry, and the cache of waiting handshakes.
+    pub rings_size: u64,
+    /// The deltas, those in use and the empty ones, and the residues.
+    pub tables_size: u64,
+    /// The queues and the capture buffer.
+    pub queues_size: u64,
+    /// The list of open connections at most: it grows to this only when so many are open.
+    pub list_size_max: u64,
+}
+
+impl Memory {
+    /// All together.
+    #[must_use]
+    pub fn total_size(&self) -> u64 {
+        self.filter_size + self.rings_size + self.tables_size + self.queues_size + self.list_size_max
+    }
+}
+
+/// Everything that follows from a [`Config`], checked.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub(super) partition: PartitionConfig,
+    pub(super) list: FlowListConfig,
+    pub(super) handshake_count: usize,
+    pub(super) shard_count: usize,
+    pub(super) every_ns: Option<i64>,
+    memory: Memory,
+}
+
+impl Plan {
+    /// The plan for a configuration.
+    ///
+    /// # Errors
+    ///
+    /// A value is out of its range, or all together take more than the configuration allows.
+    pub fn new(config: &Config) -> Result<Self> {
+        check(config)?;
+        // Partitions do not share evenly: six standard deviations are more than chance brings.
+        let share = |count: u64| count / PARTITION_COUNT as u64 + 6 * (count / PARTITION_COUNT as u64).isqrt() + 16;
+        let connections_max = share(config.connections_max);
+        let half_open_count = (config.connections_max / 2).clamp(HALF_OPEN_MIN, HALF_OPEN_MAX);
+        let half_open_share = half_open_count / PARTITION_COUNT as u64;
+        let churn = share(config.churn.max(CHURN_MIN));
+        let place_count = (connections_max + half_open_share + churn) * 100 / FILTER_LOAD_PERCENT;
+        // A table is handed over before it is full, so IPv6, mostly the lesser part, may do with half as many cells.
+        let geometry =
+            DeltaGeometry { v4: Geometry::for_items(churn * 10 / 9), v6: Geometry::for_items(churn * 10 / 9 / 2) };
+        let tracker = TrackerConfig {
+            secret: config.secret.clone(),
+            place_count: place_count as usize,
+            half_open_count: half_open_share as usize,
+            connections_max,
+            syn_timeout_ticks: config.syn_timeout.as_nanos() as u64 / TICK_NS as u64,
+            linger_ticks: LINGER_TICKS,
+            one_way_max: if config.one_way { place_count / 8 } else { 0 },
+            fingerprint_bits: config.fingerprint_bits,
+        };
+        let shard_count = config.shards.clamp(1, SHARDS_MAX);
+        let partitions = PARTITION_COUNT as u64;
+        let memory = Memory {
+            filter_size: partitions * Filter::size(place_count as usize) as u64,
+            rings_size: partitions * 2 * HalfOpenRing::size(half_open_share as usize) as u64
+                + HandshakeCache::size(half_open_count as usize) as u64,
+            tables_size: partitions * 3 * geometry.size() as u64,
+            queues_size: (shard_count * queue::size() + CAPTURE_BUFFER_SIZE) as u64,
+            list_size_max: (connections_max * partitions + half_open_count) * LIST_ENTRY_SIZE,
+        };
+        let plan = Plan {
+            list: FlowListConfig {
+                secret: config.secret.clone(),
+                geometry,
+                partition_connections_max: connections_max,
+            },
+            partition: PartitionConfig { tracker, geometry },
+            handshake_count: half_open_count as usize,
+            shard_count,
+            every_ns: config.every.map(|every| every.as_nanos() as i64),
+            memory,
+        };
+        if memory.total_size() > config.memory_max_size {
+            let (needed, allowed) = (memory.total_size().div_ceil(1 << 20), config.memory_max_size >> 20);
+            let what = format!(
+                "{} connections and a churn of {} take {needed} MiB, and {allowed} MiB are allowed: \
+                 raise --memory, or lower --connections or --churn",
+                config.connections_max, config.churn
+            );
+            return Err(Error::new(what));
+        }
+        Ok(plan)
+    }
+
+    /// What it takes.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    /// The threads that work on partitions.
+    #[must_use]
+    pub fn shard_count(&self) -> usize {
+        self.shard_count
+    }
+}
+
+fn check(config: &Config) -> Result<()> {
+    if !(CONNECTIONS_MIN..=CONNECTIONS_MAX).contains(&config.connections_max) {
+        return Err(Error::new(format!("--connections must be from {CONNECTIONS_MIN} to {CONNECTIONS_MAX}")));
+    }
+    if config.churn > CONNECTIONS_MAX {
+        return Err(Error::new(format!("--churn must be at most {CONNECTIONS_MAX}")));
+    }
+    if !(1..=SHARDS_MAX).contains(&config.shards) {
+        return Err(Error::new(format!("--shards must be from 1 to {SHARDS_MAX}")));
+    }
+    let syn_timeout_ticks = config.syn_timeout.as_nanos() / TICK_NS as u128;
+    if !(1..=u128::from(SYN_TIMEOUT_MAX_TICKS)).contains(&syn_timeout_ticks) {
+        let most_s = SYN_TIMEOUT_MAX_TICKS * TICK_NS as u64 / 1_000_000_000;
+        return Err(Error::new(format!("--syn-timeout must be from 100ms to {most_s}s")));
+    }
+    if config.every.is_some_and(|every| every.as_nanos() < TICK_NS as u128 || every.as_secs() > 366 * 86_400) {
+        return Err(Error::new("--every must be from 100ms to 366 days"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_defaults_fit_their_own_limit() {
+        let plan = Plan::new(&Config::default()).unwrap();
+        assert!(plan.memory().total_size() <= Config::default().memory_max_size);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_both_figures() {
+        let config = Config { connections_max: 100_000_000, ..Config::default() };
+        let message = Plan::new(&config).unwrap_err().to_string();
+        assert!(message.contains("256 MiB are allowed") && message.contains("--memory"), "{message}");
+    }
+
+    #[test]
+    fn values_out_of_range_are_named() {
+        for (config, name) in [
+            (Config { shards: 0, ..Config::default() }, "--shards"),
+            (Config { shards: 9, ..Config::default() }, "--shards"),
+            (Config { connections_max: 1, ..Config::default() }, "--connections"),
+            (Config { churn: u64::MAX, ..Config::default() }, "--churn"),
+            (Config { syn_timeout: Duration::from_secs(601), ..Config::default() }, "--syn-timeout"),
+            (Config { every: Some(Duration::ZERO), ..Config::default() }, "--every"),
+        ] {
+            assert!(Plan::new(&config).unwrap_err().to_string().contains(name));
+        }
+    }
+}

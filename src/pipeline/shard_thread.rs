@@ -1,0 +1,84 @@
+//! A shard on its thread, and the way its deltas go to the list and come back.
+
+use crate::config::PARTITION_COUNT;
+use crate::connection::HalfOpenRing;
+use crate::pipeline::Plan;
+use crate::queue::{Message, Reader};
+use crate::shard::{Exchange, Shard};
+use crate::snapshot::{Delta, HandOver};
+use crossbeam::channel::{Receiver, Sender, bounded};
+
+/// The empty deltas and rings of each partition, for its shard to take.
+#[derive(Clone)]
+pub(super) struct Pool {
+    deltas: Vec<Receiver<Box<Delta>>>,
+    rings: Vec<Receiver<Box<HalfOpenRing>>>,
+}
+
+/// The other end, for the list to give them back.
+pub(super) struct Returns {
+    deltas: Vec<Sender<Box<Delta>>>,
+    rings: Vec<Sender<Box<HalfOpenRing>>>,
+}
+
+impl Returns {
+    /// Gives back an empty delta.
+    pub(super) fn delta(&self, partition: usize, delta: Box<Delta>) {
+        // Every delta in circulation has its place here, and when the shard has ended nobody needs it.
+        drop(self.deltas[partition].try_send(delta));
+    }
+
+    /// Gives back an empty ring.
+    pub(super) fn ring(&self, partition: usize, ring: Box<HalfOpenRing>) {
+        drop(self.rings[partition].try_send(ring));
+    }
+}
+
+/// A pool with one delta and one ring for each partition. Each has its own: a partition that runs ahead of the list can
+/// then never take what another needs to catch up.
+pub(super) fn pool(plan: &Plan) -> (Pool, Returns) {
+    let (delta_senders, delta_receivers) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
+    let (ring_senders, ring_receivers) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
+    let returns = Returns { deltas: delta_senders, rings: ring_senders };
+    for partition in 0..PARTITION_COUNT {
+        returns.delta(partition, Box::new(Delta::new(plan.partition.geometry)));
+        returns.ring(partition, Box::new(HalfOpenRing::new(plan.partition.tracker.half_open_count)));
+    }
+    (Pool { deltas: delta_receivers, rings: ring_receivers }, returns)
+}
+
+struct Channels {
+    pool: Pool,
+    hand_overs: Sender<HandOver>,
+}
+
+/// A replay waits for the list: nothing is lost when it is slower than the capture.
+impl Exchange for Channels {
+    fn spare(&mut self, partition: usize) -> Option<Box<Delta>> {
+        self.pool.deltas[partition].recv().ok()
+    }
+
+    fn spare_ring(&mut self, partition: usize) -> Option<Box<HalfOpenRing>> {
+        self.pool.rings[partition].recv().ok()
+    }
+
+    fn hand_over(&mut self, hand_over: HandOver) {
+        // The list thread takes everything until the last shard has ended, whatever happens to its output.
+        drop(self.hand_overs.send(hand_over));
+    }
+}
+
+/// Works off a queue to its end.
+pub(super) fn run(mut shard: Shard, mut queue: Reader, pool: Pool, hand_overs: Sender<HandOver>) {
+    let mut channels = Channels { pool, hand_overs };
+    while let Some(message) = queue.next() {
+        match message {
+            Message::Signals(block) => {
+                shard.handle(block.signals(), &mut channels);
+                queue.recycle(block);
+            }
+            Message::Base(base) => shard.start_base(base, &mut channels),
+            Message::Marker(marker) => shard.end_interval(&marker, &mut channels),
+        }
+    }
+}

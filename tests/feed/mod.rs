@@ -1,0 +1,67 @@
+//! Feeding traffic to the whole pipeline without a file between, and keeping its lists for comparison.
+
+// Each test program compiles this module for itself and uses a part of it.
+#![allow(dead_code)]
+
+use flowpeel::capture::{Packet, PacketSource, Progress};
+use flowpeel::error::Result;
+use flowpeel::flow_list::{Header, List, Row};
+use flowpeel::generate::{Traffic, TrafficConfig};
+use flowpeel::parse::LinkType;
+use flowpeel::pipeline::{Config, Plan, Summary, run};
+
+/// Generated traffic as a source of packets.
+pub(crate) struct Generated {
+    traffic: Traffic,
+    is_finished: bool,
+}
+
+impl Generated {
+    pub(crate) fn new(config: TrafficConfig) -> Self {
+        Generated { traffic: Traffic::new(config).unwrap(), is_finished: false }
+    }
+}
+
+impl PacketSource for Generated {
+    fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
+        let frame = self.traffic.next_frame();
+        self.is_finished = frame.is_none();
+        Ok(frame.map(|frame| Packet {
+            time_ns: frame.time_us as i64 * 1_000,
+            link: LinkType::ETHERNET,
+            bytes: frame.bytes,
+        }))
+    }
+
+    fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+}
+
+/// A list that was given out.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Kept {
+    pub(crate) header: Header,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// Runs the pipeline over generated traffic.
+pub(crate) fn lists(traffic: TrafficConfig, config: &Config) -> (Vec<Kept>, Summary) {
+    let mut lists = Vec::new();
+    let summary = visit(traffic, config, |list| lists.push(Kept { header: list.header, rows: list.rows().collect() }));
+    (lists, summary)
+}
+
+/// Runs the pipeline over generated traffic and shows each list to `visit`.
+pub(crate) fn visit(traffic: TrafficConfig, config: &Config, mut visit: impl FnMut(&List) + Send) -> Summary {
+    let mut exporter = |list: &List| {
+        visit(list);
+        Ok(())
+    };
+    let inputs = std::iter::once(Ok(Generated::new(traffic)));
+    run(&Plan::new(config).unwrap(), config, inputs, &mut exporter, &mut ()).unwrap()
+}
