@@ -154,3 +154,13 @@ const _: () = assert!(SYN_TIMEOUT_DEFAULT_S * 10 <= SYN_TIMEOUT_MAX_TICKS);
 
 /// Packets between two looks at whether to stop and how far the input is: some milliseconds.
 pub const OBSERVE_INTERVAL_PACKETS: u64 = 1 << 14;
+
+/// Intervals for which a residue may stay before the partition is asked about it: what an interval or two of ordinary churn
+/// settle needs no help.
+pub const RESIDUE_INTERVALS_MAX: u32 = 3;
+
+/// Listed connections that a partition is asked about at the end of one interval: some milliseconds of its time.
+pub const INQUIRY_MAX: usize = 1 << 15;
+
+/// Open connections that a partition announces at the end of one interval.
+pub const ANNOUNCEMENTS_MAX: usize = 1 << 15;

@@ -5,7 +5,7 @@
 
 use crate::connection::{Counts, HalfOpenRing};
 use crate::flow::{KeyV4, KeyV6};
-use crate::signal::TimeBase;
+use crate::signal::{AnyKey, TimeBase};
 use crate::sketch::{Geometry, Iblt};
 
 /// The shapes of a delta's two tables.
@@ -82,6 +82,26 @@ pub struct HandOver {
     pub base: TimeBase,
     /// The interval that ends with it, if one does.
     pub end: Option<IntervalEnd>,
+    /// The answer to an inquiry, true at the very place of the hand-over.
+    pub findings: Option<Findings>,
+}
+
+/// What the list asks a partition when it can not decode what it was given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inquiry {
+    /// Connections that are listed, each with the payload it opened with.
+    pub listed: Vec<(AnyKey, u32)>,
+    /// How many connections the partition is to announce, of those that packets show to be open.
+    pub announcements_max: usize,
+}
+
+/// What the partition answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Those of the listed connections that are not open.
+    pub gone: Vec<(AnyKey, u32)>,
+    /// Connections that are open, each with the payload it opened with.
+    pub open: Vec<(AnyKey, u32)>,
 }
 
 /// What a partition tells at the end of an interval beside its changes.

@@ -455,6 +455,24 @@ impl Tracker {
         })
     }
 
+    /// Whether the connection with this key, client first, is established and opened with this payload.
+    #[must_use]
+    pub fn is_open(&self, key: &AnyKey, payload: u32) -> bool {
+        let client = match key {
+            AnyKey::V4(key) => key.canonical().1,
+            AnyKey::V6(key) => key.canonical().1,
+        };
+        let found = self.filter.find(self.hash_of(key), self.now);
+        found.is_some_and(|(_, entry)| entry.state.is_established() && entry.client == client && entry.tick == payload)
+    }
+
+    /// The established connection that this signal belongs to, client first, with the payload it opened with.
+    #[must_use]
+    pub fn established(&self, signal: &Signal) -> Option<(AnyKey, u32)> {
+        let (_, entry) = self.filter.find(signal.hash(), self.now)?;
+        entry.state.is_established().then(|| (oriented(signal, entry.client), entry.tick))
+    }
+
     /// The half-open connections, oldest first; one that was written twice in a tick may be given twice.
     pub fn half_open(&self) -> impl Iterator<Item = HalfOpen> {
         self.old.iter(self.now).chain(self.young.iter(self.now)).filter_map(|record| {

@@ -5,8 +5,10 @@
 //! each interval's churn pile onto it.
 
 use crate::config::{EXTRANEOUS_MAX, RECOVERY_PASSES_MAX, TICK_BITS};
+use crate::flow_list::resync::Resync;
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::sketch::{Change, Geometry, Iblt, Peeled, Peeler, Recipient, TableKey, ValueCode};
+use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 
 /// Maps of connections. Keys come from the wire, so the hash is seeded at random; nothing depends on its order.
@@ -61,9 +63,14 @@ impl Start {
         Start(cut.saturating_sub(u64::from(ago)))
     }
 
+    /// What the partition calls this start.
+    pub(super) fn payload(self) -> u32 {
+        self.tick() as u32 & ((1 << TICK_BITS) - 1)
+    }
+
     /// The value that stands in the tables for a connection with this start.
     pub(super) fn value<K: TableKey>(self, code: &ValueCode<K>, placement: u128) -> u64 {
-        if self.is_known() { code.encode(placement, self.tick() as u32 & ((1 << TICK_BITS) - 1)) } else { 0 }
+        if self.is_known() { code.encode(placement, self.payload()) } else { 0 }
     }
 }
 
@@ -73,6 +80,8 @@ pub(super) struct Ledger<K: TableKey> {
     pub(super) listed: Map<K, Start>,
     /// Verified openings of listed keys and closings of unlisted ones, by how often: an error of the filter.
     pub(super) set_aside: Map<K, i32>,
+    /// The keys of those in the order in which they came: when there are too many the oldest is given up.
+    set_aside_order: VecDeque<K>,
     pub(super) returned: Vec<Change<K>>,
     pub(super) outcome: Outcome,
     listed_max: usize,
@@ -138,11 +147,17 @@ impl<K: TableKey> Ledger<K> {
     }
 
     fn contradict(&mut self, change: Change<K>) {
-        if self.sets_aside && self.set_aside.len() < EXTRANEOUS_MAX {
-            *self.set_aside.entry(change.key).or_insert(0) += change.count;
-            self.outcome.set_aside += 1;
-        } else {
+        if !self.sets_aside {
             self.returned.push(change);
+            return;
+        }
+        self.outcome.set_aside += 1;
+        *self.set_aside.entry(change.key).or_insert(0) += change.count;
+        self.set_aside_order.push_back(change.key);
+        if self.set_aside_order.len() > EXTRANEOUS_MAX
+            && let Some(oldest) = self.set_aside_order.pop_front()
+        {
+            self.set_aside.remove(&oldest);
         }
     }
 }
@@ -152,6 +167,7 @@ pub struct FamilyList<K: TableKey> {
     pub(super) ledger: Ledger<K>,
     pub(super) residue: Iblt<K>,
     pub(super) peeler: Peeler<K>,
+    pub(super) resync: Resync<K>,
     residue_is_zero: bool,
 }
 
@@ -164,6 +180,7 @@ impl<K: TableKey> FamilyList<K> {
                 code: ValueCode::new(KeyedHash::new(secret, Purpose::Value)),
                 listed: Map::default(),
                 set_aside: Map::default(),
+                set_aside_order: VecDeque::new(),
                 returned: Vec::new(),
                 outcome: Outcome::default(),
                 listed_max: usize::try_from(listed_max).unwrap_or(usize::MAX),
@@ -172,6 +189,7 @@ impl<K: TableKey> FamilyList<K> {
             },
             residue: Iblt::new(geometry),
             peeler: Peeler::new(KeyedHash::new(secret, Purpose::Placement), geometry.cell_count()),
+            resync: Resync::new(),
             residue_is_zero: true,
         }
     }
@@ -190,13 +208,12 @@ impl<K: TableKey> FamilyList<K> {
             self.residue_is_zero = false;
         }
         if !self.residue_is_zero {
-            self.settle();
-            self.residue_is_zero = self.residue.is_zero();
+            self.reconcile();
         }
     }
 
     /// Peels the residue, with the help of the list where it is stuck.
-    fn settle(&mut self) {
+    pub(super) fn reconcile(&mut self) {
         self.ledger.sets_aside = true;
         for _ in 0..RECOVERY_PASSES_MAX {
             self.peeler.peel(&mut self.residue, &mut self.ledger);
@@ -208,6 +225,7 @@ impl<K: TableKey> FamilyList<K> {
             self.residue.apply_one(&change);
         }
         self.correct_starts();
+        self.residue_is_zero = self.residue.is_zero();
     }
 
     /// Puts what the list could not take back into the table; whether there was any.

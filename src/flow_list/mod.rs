@@ -6,17 +6,19 @@
 
 mod difference;
 mod recovery;
+mod resync;
 mod rows;
 mod time_bases;
 
 pub use difference::{FamilyList, Outcome};
 pub use rows::{Header, List, Row, RowState};
 
-use crate::config::PARTITION_COUNT;
+use crate::config::{ANNOUNCEMENTS_MAX, INQUIRY_MAX, PARTITION_COUNT};
 use crate::connection::{Counts, HalfOpenRing};
 use crate::flow::{KeyV4, KeyV6};
 use crate::hash::Secret;
-use crate::snapshot::{Delta, DeltaGeometry, HandOver, IntervalEnd, Marker};
+use crate::signal::AnyKey;
+use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, Inquiry, IntervalEnd, Marker};
 use rows::Rows;
 use time_bases::TimeBases;
 
@@ -102,7 +104,7 @@ impl FlowList {
 
     /// Applies what a partition hands over; the delta comes back empty.
     pub fn apply(&mut self, hand_over: HandOver) -> Option<Box<Delta>> {
-        let HandOver { partition, delta, is_held_back, tick, base, end } = hand_over;
+        let HandOver { partition, delta, is_held_back, tick, base, end, findings } = hand_over;
         self.bases.learn(base);
         let list = self.partitions.get_mut(partition)?;
         let delta = delta.map(|mut delta| {
@@ -115,6 +117,11 @@ impl FlowList {
             (delta.updates_v4, delta.updates_v6) = (0, 0);
             delta
         });
+        if let Some(Findings { gone, open }) = findings {
+            let (gone, open) = (by_family(&gone), by_family(&open));
+            list.v4.settle_findings(&gone.0, &open.0, tick);
+            list.v6.settle_findings(&gone.1, &open.1, tick);
+        }
         if let Some(IntervalEnd { marker, half_open, counts }) = end {
             list.counts = counts;
             list.half_open = half_open;
@@ -155,6 +162,8 @@ impl FlowList {
             );
             for partition in &mut self.partitions {
                 partition.listed_counts = partition.counts;
+                partition.v4.end_interval();
+                partition.v6.end_interval();
             }
             Some(write(&self.rows.list(header, &marker, &self.bases)))
         };
@@ -166,6 +175,20 @@ impl FlowList {
             }
         }
         written
+    }
+
+    /// What to ask a partition whose residue does not settle by itself. The answer comes with its next hand-over.
+    pub fn inquiry(&mut self, partition: usize) -> Option<Inquiry> {
+        let list = self.partitions.get_mut(partition)?;
+        let mut listed = Vec::new();
+        if list.v4.needs_answers() {
+            listed.extend(list.v4.questions(INQUIRY_MAX).into_iter().map(|(key, payload)| (AnyKey::V4(key), payload)));
+        }
+        if list.v6.needs_answers() {
+            listed.extend(list.v6.questions(INQUIRY_MAX).into_iter().map(|(key, payload)| (AnyKey::V6(key), payload)));
+        }
+        let asks = list.v4.needs_answers() || list.v6.needs_answers();
+        asks.then_some(Inquiry { listed, announcements_max: ANNOUNCEMENTS_MAX })
     }
 
     fn header(&self, marker: &Marker) -> Header {
@@ -201,6 +224,20 @@ impl FlowList {
         let families = self.partitions.iter().flat_map(|partition| [partition.v4.outcome(), partition.v6.outcome()]);
         families.fold(Outcome::default(), Outcome::plus)
     }
+}
+
+/// Connections with what goes with each, family by family.
+type ByFamily = (Vec<(KeyV4, u32)>, Vec<(KeyV6, u32)>);
+
+fn by_family(keys: &[(AnyKey, u32)]) -> ByFamily {
+    let mut families = ByFamily::default();
+    for (key, payload) in keys {
+        match key {
+            AnyKey::V4(key) => families.0.push((*key, *payload)),
+            AnyKey::V6(key) => families.1.push((*key, *payload)),
+        }
+    }
+    families
 }
 
 #[cfg(test)]

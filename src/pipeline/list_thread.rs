@@ -112,6 +112,11 @@ impl<'a> ListThread<'a> {
             self.told.incomplete += u64::from(!header.complete);
             self.told.last = Some(header);
         }
+        for partition in 0..PARTITION_COUNT {
+            if let Some(inquiry) = self.list.inquiry(partition) {
+                self.returns.ask(partition, inquiry);
+            }
+        }
         if self.error.is_some() {
             has_failed.store(true, Ordering::Relaxed);
         }

@@ -5,7 +5,7 @@ use crate::connection::HalfOpenRing;
 use crate::pipeline::Plan;
 use crate::queue::{Message, Reader};
 use crate::shard::{Exchange, Shard};
-use crate::snapshot::{Delta, HandOver};
+use crate::snapshot::{Delta, HandOver, Inquiry};
 use crossbeam::channel::{Receiver, Sender, bounded};
 
 /// The empty deltas and rings of each partition, for its shard to take.
@@ -13,12 +13,14 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 pub(super) struct Pool {
     deltas: Vec<Receiver<Box<Delta>>>,
     rings: Vec<Receiver<Box<HalfOpenRing>>>,
+    inquiries: Vec<Receiver<Inquiry>>,
 }
 
 /// The other end, for the list to give them back.
 pub(super) struct Returns {
     deltas: Vec<Sender<Box<Delta>>>,
     rings: Vec<Sender<Box<HalfOpenRing>>>,
+    inquiries: Vec<Sender<Inquiry>>,
 }
 
 impl Returns {
@@ -26,6 +28,11 @@ impl Returns {
     pub(super) fn delta(&self, partition: usize, delta: Box<Delta>) {
         // Every delta in circulation has its place here, and when the shard has ended nobody needs it.
         drop(self.deltas[partition].try_send(delta));
+    }
+
+    /// Asks a partition, unless it has not answered yet.
+    pub(super) fn ask(&self, partition: usize, inquiry: Inquiry) {
+        drop(self.inquiries[partition].try_send(inquiry));
     }
 
     /// Gives back an empty ring.
@@ -39,12 +46,13 @@ impl Returns {
 pub(super) fn pool(plan: &Plan) -> (Pool, Returns) {
     let (delta_senders, delta_receivers) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
     let (ring_senders, ring_receivers) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
-    let returns = Returns { deltas: delta_senders, rings: ring_senders };
+    let (inquiry_senders, inquiries) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
+    let returns = Returns { deltas: delta_senders, rings: ring_senders, inquiries: inquiry_senders };
     for partition in 0..PARTITION_COUNT {
         returns.delta(partition, Box::new(Delta::new(plan.partition.geometry)));
         returns.ring(partition, Box::new(HalfOpenRing::new(plan.partition.tracker.half_open_count)));
     }
-    (Pool { deltas: delta_receivers, rings: ring_receivers }, returns)
+    (Pool { deltas: delta_receivers, rings: ring_receivers, inquiries }, returns)
 }
 
 struct Channels {
@@ -60,6 +68,10 @@ impl Exchange for Channels {
 
     fn spare_ring(&mut self, partition: usize) -> Option<Box<HalfOpenRing>> {
         self.pool.rings[partition].recv().ok()
+    }
+
+    fn inquiry(&mut self, partition: usize) -> Option<Inquiry> {
+        self.pool.inquiries[partition].try_recv().ok()
     }
 
     fn hand_over(&mut self, hand_over: HandOver) {

@@ -11,7 +11,7 @@ pub use partition::{Partition, PartitionConfig};
 use crate::config::PARTITION_COUNT;
 use crate::connection::{Counts, HalfOpenRing};
 use crate::signal::{Signal, TimeBase};
-use crate::snapshot::{Delta, HandOver, Marker};
+use crate::snapshot::{Delta, HandOver, Inquiry, Marker};
 
 /// How far ahead of a signal its buckets are asked for.
 const PREFETCH_COUNT: usize = 12;
@@ -22,6 +22,8 @@ pub trait Exchange {
     fn spare(&mut self, partition: usize) -> Option<Box<Delta>>;
     /// The empty ring of this partition, on the same terms.
     fn spare_ring(&mut self, partition: usize) -> Option<Box<HalfOpenRing>>;
+    /// What the list asks this partition, if it asks anything.
+    fn inquiry(&mut self, partition: usize) -> Option<Inquiry>;
     /// Takes what a partition hands over.
     fn hand_over(&mut self, hand_over: HandOver);
 }

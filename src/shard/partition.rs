@@ -1,13 +1,13 @@
 //! One partition: its connections and the delta that their events are summed into.
 
-use crate::config::DELTA_SPAN_MAX_TICKS;
+use crate::config::{ANNOUNCEMENTS_MAX, DELTA_SPAN_MAX_TICKS};
 use crate::connection::{Counts, Event, Tracker, TrackerConfig};
 use crate::flow::{KeyV4, KeyV6};
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
 use crate::shard::Exchange;
 use crate::signal::{AnyKey, Signal, TimeBase};
 use crate::sketch::{Change, Iblt, TableKey, ValueCode};
-use crate::snapshot::{Delta, DeltaGeometry, HandOver, IntervalEnd, Marker};
+use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, IntervalEnd, Marker};
 
 /// Changes that are hashed, prefetched and summed together.
 const BATCH_COUNT: usize = 32;
@@ -73,6 +73,9 @@ pub struct Partition {
     now: u64,
     /// The tick at which the present delta began.
     began: u64,
+    /// Open connections that packets showed, for the list's next answer, and how many it wants.
+    announced: Vec<(AnyKey, u32)>,
+    announcements_max: usize,
 }
 
 impl Partition {
@@ -89,6 +92,8 @@ impl Partition {
             base: TimeBase { first_tick: 0, offset_ns: 0 },
             now: 0,
             began: 0,
+            announced: Vec::new(),
+            announcements_max: 0,
         }
     }
 
@@ -117,7 +122,11 @@ impl Partition {
         if tick > self.now {
             self.advance(tick, exchange);
         }
-        match self.tracker.handle(signal) {
+        let event = self.tracker.handle(signal);
+        if self.announced.len() < self.announcements_max {
+            self.announced.extend(self.tracker.established(signal));
+        }
+        match event {
             None => {}
             Some(Event::Open(AnyKey::V4(key), payload)) => self.change_v4((key, payload, true), exchange),
             Some(Event::Close(AnyKey::V4(key), payload)) => self.change_v4((key, payload, false), exchange),
@@ -185,6 +194,21 @@ impl Partition {
         self.hand_over(Some(end), exchange);
     }
 
+    /// Answers what the list asks. Everything is looked up here and now, so that the answer is true at the hand-over.
+    fn findings(&mut self, exchange: &mut impl Exchange) -> Option<Findings> {
+        let Some(inquiry) = exchange.inquiry(self.index) else {
+            self.announcements_max = 0;
+            self.announced = Vec::new();
+            return None;
+        };
+        self.announcements_max = inquiry.announcements_max.min(ANNOUNCEMENTS_MAX);
+        let mut open = std::mem::take(&mut self.announced);
+        open.retain(|(key, payload)| self.tracker.is_open(key, *payload));
+        let mut gone = inquiry.listed;
+        gone.retain(|(key, payload)| !self.tracker.is_open(key, *payload));
+        Some(Findings { gone, open })
+    }
+
     /// Hands over the delta and goes on with an empty one. Where there is none the delta stays and goes on growing.
     fn hand_over(&mut self, end: Option<IntervalEnd>, exchange: &mut impl Exchange) {
         let delta = if self.delta.is_untouched() {
@@ -197,6 +221,8 @@ impl Partition {
             self.began = self.now;
         }
         if delta.is_some() || end.is_some() {
+            // Changes that are held back are changes that the list does not know: it could make nothing of an answer.
+            let findings = if end.is_some() && !is_held_back { self.findings(exchange) } else { None };
             exchange.hand_over(HandOver {
                 partition: self.index,
                 delta,
@@ -204,6 +230,7 @@ impl Partition {
                 tick: self.now,
                 base: self.base,
                 end,
+                findings,
             });
         }
     }

@@ -1,7 +1,7 @@
 //! The table: cells in `k` subtables, updated blindly.
 
 use crate::prefetch::prefetch;
-use crate::sketch::{Cell, Geometry, TableKey, check_of};
+use crate::sketch::{Cell, Geometry, HASH_COUNT, TableKey, check_of};
 
 /// One update: a key, its placement hash, how often it is added (negative: removed), and the sum of values that goes
 /// with all of these.
@@ -152,17 +152,24 @@ impl<K: TableKey> Iblt<K> {
         self.cells.iter().all(Cell::is_key_free)
     }
 
-    /// About how many keys are in it, by the share of cells that hold none: `-(m / k) ln(free cells / m)`.
+    /// About how many keys are in it, added or removed; 0 only when there are none.
     ///
-    /// A table without a free cell holds at least as many as the answer for half a free cell, which is what it gives.
+    /// Keys fall on the cells of a subtable at random, so the squares of the counts add up to the number of keys and what
+    /// the surplus of additions over removals does to every cell. That holds at any load, to within the square root of 2 / cells
+    /// of a subtable; the share of free cells, the usual measure, tells nothing of a table that has none.
     #[must_use]
     pub fn estimated_count(&self) -> u64 {
-        let free = self.cells.iter().filter(|cell| cell.is_key_free()).count();
-        if free == self.cells.len() {
+        if self.is_key_free() {
             return 0;
         }
-        let cells = self.cells.len() as f64;
-        let share = (free as f64).max(0.5) / cells;
-        (-(cells / crate::sketch::HASH_COUNT as f64) * share.ln()).round().max(1.0) as u64
+        let cells = self.cells.len() / HASH_COUNT;
+        let estimates = self.cells.chunks(cells).map(|subtable| {
+            let counts = || subtable.iter().map(|cell| f64::from(cell.count()));
+            let (sum, squares): (f64, f64) = (counts().sum(), counts().map(|count| count * count).sum());
+            squares - sum * sum / cells as f64
+        });
+        // What a single cell's worth of surplus hides is added back by the last factor.
+        let mean = estimates.sum::<f64>() / HASH_COUNT as f64 * cells as f64 / (cells as f64 - 1.0).max(1.0);
+        mean.round().max(1.0) as u64
     }
 }
