@@ -1,5 +1,40 @@
-//! flowpeel tells which TCP connections are open through a software router, from the packets that pass.
-#![warn(missing_docs)]
+//! flowpeel tells which TCP connections are open through a software router, from the packets that pass, in a memory that no
+//! traffic can make grow.
+//!
+//! A capture thread turns TCP's SYN, FIN and RST into signals; lock-free queues carry them to shards; each shard keeps the
+//! open connections as sums in invertible Bloom lookup tables of fixed size; an exporter peels the tables at every interval
+//! and has the exact list.
+//!
+//! # Example
+//!
+//! The connections that are open at the end of a capture:
+//!
+//! ```
+//! use flowpeel::flow_list::List;
+//! use flowpeel::pipeline::{Config, replay};
+//!
+//! let mut open = Vec::new();
+//! let mut exporter = |list: &List| {
+//!     assert!(list.header.complete);
+//!     open.extend(list.rows().map(|row| (row.client, row.server, row.state.name())));
+//!     Ok(())
+//! };
+//! let summary = replay(&["pcaps/ssh.pcap"], &Config::default(), &mut exporter, &mut ())?;
+//! assert!(summary.errors.is_empty());
+//! assert_eq!(open.len(), 1);
+//! assert_eq!((open[0].1.port(), open[0].2), (2222, "established"));
+//! # Ok::<(), flowpeel::error::Error>(())
+//! ```
+//!
+//! # The way of a packet
+//!
+//! [`capture`] reads it, [`parse`] finds its TCP header, [`signal`] decides whether it can matter, a [`queue`] carries it to
+//! its [`shard`], where the [`connection`] filter turns it into an opening or a closing that is summed into a
+//! [`sketch`]; a [`snapshot`] of the sums goes to the [`flow_list`], and an [`export`]er writes that down. [`pipeline`] puts
+//! these on threads, and [`cli`] on a command line. [`generate`] makes traffic to try it all on.
+//!
+//! Modules import only what stands further down in this list: `cli`; `pipeline`; `export`, `flow_list`, `capture`, `generate`;
+//! `shard`, `snapshot`, `queue`; `connection`, `signal`; `parse`, `sketch`; `flow`, `hash`, `config`, `error`, `prefetch`.
 
 pub mod capture;
 pub mod cli;

@@ -5,6 +5,7 @@
 mod community_id;
 mod directory;
 mod ndjson;
+mod timestamp;
 
 pub use community_id::community_id;
 pub use directory::Directory;

@@ -1,10 +1,9 @@
 //! NDJSON: a header line, then a line for each connection, with the names of Suricata's EVE where it has one.
 
 use crate::error::{Error, Result};
+use crate::export::timestamp::Clockface;
 use crate::export::{Exporter, community_id};
 use crate::flow_list::{List, Row};
-use jiff::Timestamp;
-use jiff::fmt::strtime;
 use serde::Serialize;
 use std::io::{BufWriter, Write};
 use std::net::IpAddr;
@@ -64,12 +63,18 @@ pub struct Ndjson<W: Write + Send> {
     out: BufWriter<W>,
     name: String,
     vlan_key: bool,
+    clockface: Clockface,
 }
 
 impl<W: Write + Send> Ndjson<W> {
     /// An exporter to this stream, which errors call `name`. With `vlan_key`, lines name the VLAN tags.
     pub fn new(out: W, name: impl Into<String>, vlan_key: bool) -> Self {
-        Ndjson { out: BufWriter::with_capacity(BUFFER_SIZE, out), name: name.into(), vlan_key }
+        Ndjson {
+            out: BufWriter::with_capacity(BUFFER_SIZE, out),
+            name: name.into(),
+            vlan_key,
+            clockface: Clockface::default(),
+        }
     }
 
     /// The stream, with everything written to it.
@@ -83,11 +88,12 @@ impl<W: Write + Send> Ndjson<W> {
 
     fn write_lines(&mut self, list: &List) -> std::io::Result<()> {
         let header = &list.header;
-        let (start, end) = (rfc3339(header.start_ns), rfc3339(header.end_ns));
+        let (start, end) = (self.clockface.rfc3339(header.start_ns), self.clockface.rfc3339(header.end_ns));
+        let (start, end) = (start.as_str(), end.as_str());
         let fields = ListFields {
             interval: header.interval,
-            start: &start,
-            end: &end,
+            start,
+            end,
             complete: header.complete,
             flows: header.flows,
             missing: header.missing,
@@ -100,9 +106,9 @@ impl<W: Write + Send> Ndjson<W> {
             dropped: header.dropped,
             extraneous: header.extraneous,
         };
-        self.line(&ListLine { timestamp: &end, event_type: "flow_list", flow_list: fields })?;
+        self.line(&ListLine { timestamp: end, event_type: "flow_list", flow_list: fields })?;
         for row in list.rows() {
-            self.flow(&end, &row)?;
+            self.flow(end, &row)?;
         }
         self.out.flush()
     }
@@ -114,6 +120,7 @@ impl<W: Write + Send> Ndjson<W> {
             *place = tag;
             count += 1;
         }
+        let start = self.clockface.rfc3339(row.start_ns);
         self.line(&FlowLine {
             timestamp,
             event_type: "flow",
@@ -124,11 +131,7 @@ impl<W: Write + Send> Ndjson<W> {
             vlan: self.vlan_key.then_some(&tags[..count]),
             proto: "TCP",
             community_id: community_id(row.client, row.server).as_str(),
-            flow: FlowFields {
-                start: &rfc3339(row.start_ns),
-                age: (row.age_ns / 1_000) as f64 / 1e6,
-                state: row.state.name(),
-            },
+            flow: FlowFields { start: start.as_str(), age: (row.age_ns / 1_000) as f64 / 1e6, state: row.state.name() },
         })
     }
 
@@ -141,27 +144,5 @@ impl<W: Write + Send> Ndjson<W> {
 impl<W: Write + Send> Exporter for Ndjson<W> {
     fn write(&mut self, list: &List) -> Result<()> {
         self.write_lines(list).map_err(|error| Error::new("can not write the list").in_file(&self.name).because(error))
-    }
-}
-
-/// A time in ns since 1970 as RFC 3339 in UTC, to the microsecond.
-#[must_use]
-fn rfc3339(time_ns: i64) -> String {
-    // Every i64 of nanoseconds is a time that the calendar knows (1677 to 2262).
-    let time = Timestamp::from_nanosecond(i128::from(time_ns)).unwrap_or(Timestamp::UNIX_EPOCH);
-    strtime::format("%Y-%m-%dT%H:%M:%S.%6fZ", time).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_utc_to_the_microsecond() {
-        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000000Z");
-        assert_eq!(rfc3339(1_767_225_610_123_456_789), "2026-01-01T00:00:10.123456Z");
-        assert_eq!(rfc3339(i64::MAX), "2262-04-11T23:47:16.854775Z");
-        assert_eq!(rfc3339(-1_000), "1969-12-31T23:59:59.999999Z");
-        assert_eq!(rfc3339(i64::MIN).len(), 27);
     }
 }

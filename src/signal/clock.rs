@@ -52,13 +52,16 @@ pub struct Clock {
     base: TimeBase,
     highest_ns: i64,
     tick: u64,
+    /// Where the present tick ends: most packets are before it, and need no division.
+    tick_ends_ns: i64,
 }
 
 impl Clock {
     /// A clock that starts with a packet of this time.
     #[must_use]
     pub fn new(wall_ns: i64) -> Self {
-        Clock { base: Clock::base(wall_ns, FIRST_TICK), highest_ns: wall_ns, tick: FIRST_TICK }
+        let base = Clock::base(wall_ns, FIRST_TICK);
+        Clock { base, highest_ns: wall_ns, tick: FIRST_TICK, tick_ends_ns: base.wall_ns(FIRST_TICK + 1) }
     }
 
     /// The base in which this wall time lies in the tick `tick`.
@@ -71,12 +74,9 @@ impl Clock {
     #[must_use]
     #[inline]
     pub fn step(&self, wall_ns: i64) -> Step {
-        let forward = i128::from(wall_ns) - i128::from(self.highest_ns);
-        if forward < -i128::from(CLOCK_STEP_BACK_MAX_NS) || forward > i128::from(CLOCK_LEAP_MAX_NS) {
-            Step::NewBase
-        } else {
-            Step::Forward
-        }
+        // Two times that are further apart than 64 bits can say are out of bounds as well.
+        let forward_ns = wall_ns.saturating_sub(self.highest_ns);
+        if (-CLOCK_STEP_BACK_MAX_NS..=CLOCK_LEAP_MAX_NS).contains(&forward_ns) { Step::Forward } else { Step::NewBase }
     }
 
     /// Moves on to a packet of this time.
@@ -90,9 +90,13 @@ impl Clock {
             self.tick += leaped as u64;
             self.base = Clock::base(wall_ns, self.tick);
             self.highest_ns = wall_ns;
+            self.tick_ends_ns = self.base.wall_ns(self.tick + 1);
         } else if wall_ns > self.highest_ns {
             self.highest_ns = wall_ns;
-            self.tick = self.base.tick(wall_ns);
+            if wall_ns >= self.tick_ends_ns {
+                self.tick = self.base.tick(wall_ns);
+                self.tick_ends_ns = self.base.wall_ns(self.tick + 1);
+            }
         }
         step
     }
