@@ -29,6 +29,7 @@ use shard_thread::Pool;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 /// How flowpeel is to run.
@@ -133,15 +134,15 @@ pub fn run<S: PacketSource>(
     let has_failed = AtomicBool::new(false);
     let (hand_overs, lists) = crossbeam::channel::bounded(2 * PARTITION_COUNT);
     std::thread::scope(|scope| {
-        for (shard, reader) in readers.into_iter().enumerate() {
-            let partitions = (shard..PARTITION_COUNT).step_by(plan.shard_count());
+        for (index, reader) in readers.into_iter().enumerate() {
+            let partitions = (index..PARTITION_COUNT).step_by(plan.shard_count());
             let shard = Shard::new(partitions.map(|index| Partition::new(index, &plan.partition)).collect());
             let pool: Pool = pool.clone();
             let hand_overs = hand_overs.clone();
-            scope.spawn(move || shard_thread::run(shard, reader, pool, hand_overs));
+            spawn(scope, format!("shard-{index}"), move || shard_thread::run(shard, reader, pool, hand_overs))?;
         }
         drop(hand_overs);
-        let lists = scope.spawn(|| list_thread.run(&lists, &has_failed));
+        let lists = spawn(scope, "lists".to_owned(), || list_thread.run(&lists, &has_failed))?;
         let mut errors = Vec::new();
         for input in inputs {
             let packets_before = feeder.packets();
@@ -160,6 +161,18 @@ pub fn run<S: PacketSource>(
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
+}
+
+/// Starts a thread whose name tells an operator what it is busy with.
+fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: String,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>> {
+    Builder::new()
+        .name(name)
+        .spawn_scoped(scope, work)
+        .map_err(|error| Error::new("can not start a thread").because(error))
 }
 
 /// Feeds a source to its end, or to where it breaks off.
