@@ -47,6 +47,10 @@ pub fn community_id(one: SocketAddr, other: SocketAddr) -> CommunityId {
 pub struct CommunityId([u8; TEXT_SIZE]);
 
 impl CommunityId {
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {

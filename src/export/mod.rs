@@ -4,6 +4,7 @@
 
 mod community_id;
 mod directory;
+mod flow_line;
 mod ndjson;
 mod timestamp;
 

@@ -2,11 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::export::timestamp::Clockface;
-use crate::export::{Exporter, community_id};
-use crate::flow_list::{List, Row};
+use crate::export::{Exporter, flow_line};
+use crate::flow_list::List;
 use serde::Serialize;
 use std::io::{BufWriter, Write};
-use std::net::IpAddr;
 
 /// Bytes gathered before they are written.
 const BUFFER_SIZE: usize = 1 << 16;
@@ -36,34 +35,13 @@ struct ListFields<'a> {
     extraneous: u64,
 }
 
-#[derive(Serialize)]
-struct FlowLine<'a> {
-    timestamp: &'a str,
-    event_type: &'static str,
-    src_ip: IpAddr,
-    src_port: u16,
-    dest_ip: IpAddr,
-    dest_port: u16,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    vlan: Option<&'a [u16]>,
-    proto: &'static str,
-    community_id: &'a str,
-    flow: FlowFields<'a>,
-}
-
-#[derive(Serialize)]
-struct FlowFields<'a> {
-    start: &'a str,
-    age: f64,
-    state: &'static str,
-}
-
 /// Writes lists to a stream, each whole before the next.
 pub struct Ndjson<W: Write + Send> {
     out: BufWriter<W>,
     name: String,
     vlan_key: bool,
     clockface: Clockface,
+    line: Vec<u8>,
 }
 
 impl<W: Write + Send> Ndjson<W> {
@@ -74,6 +52,7 @@ impl<W: Write + Send> Ndjson<W> {
             name: name.into(),
             vlan_key,
             clockface: Clockface::default(),
+            line: Vec::new(),
         }
     }
 
@@ -106,38 +85,15 @@ impl<W: Write + Send> Ndjson<W> {
             dropped: header.dropped,
             extraneous: header.extraneous,
         };
-        self.line(&ListLine { timestamp: end, event_type: "flow_list", flow_list: fields })?;
+        let header = ListLine { timestamp: end, event_type: "flow_list", flow_list: fields };
+        serde_json::to_writer(&mut self.out, &header)?;
+        self.out.write_all(b"\n")?;
         for row in list.rows() {
-            self.flow(end, &row)?;
+            self.line.clear();
+            flow_line::append(&mut self.line, &mut self.clockface, end, &row, self.vlan_key);
+            self.out.write_all(&self.line)?;
         }
         self.out.flush()
-    }
-
-    fn flow(&mut self, timestamp: &str, row: &Row) -> std::io::Result<()> {
-        let mut tags = [0; 2];
-        let mut count = 0;
-        for (place, tag) in tags.iter_mut().zip(row.vlan.iter()) {
-            *place = tag;
-            count += 1;
-        }
-        let start = self.clockface.rfc3339(row.start_ns);
-        self.line(&FlowLine {
-            timestamp,
-            event_type: "flow",
-            src_ip: row.client.ip(),
-            src_port: row.client.port(),
-            dest_ip: row.server.ip(),
-            dest_port: row.server.port(),
-            vlan: self.vlan_key.then_some(&tags[..count]),
-            proto: "TCP",
-            community_id: community_id(row.client, row.server).as_str(),
-            flow: FlowFields { start: start.as_str(), age: (row.age_ns / 1_000) as f64 / 1e6, state: row.state.name() },
-        })
-    }
-
-    fn line(&mut self, line: &impl Serialize) -> std::io::Result<()> {
-        serde_json::to_writer(&mut self.out, line)?;
-        self.out.write_all(b"\n")
     }
 }
 

@@ -18,6 +18,10 @@ impl Text {
     pub(super) fn as_str(&self) -> &str {
         str::from_utf8(&self.0).unwrap_or_default()
     }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// Formats times; it remembers the day of the last.
