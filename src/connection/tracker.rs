@@ -443,15 +443,42 @@ impl Tracker {
         }
     }
 
-    /// Which of these records are half-open still, and where their entries are.
+    /// Which of these records are half-open still, and where their entries are. The entries of all are asked for before the
+    /// first is read.
     fn current_of(&self, records: &Group) -> [Option<(HalfOpen, Slot)>; HASH_GROUP_COUNT] {
-        let hashes = records.map(|record| record.map(|record| (record, self.hash_of(&record.key))));
-        for (_, hash) in hashes.iter().flatten() {
+        let hashes = self.hashes_of(records);
+        for (_, hash) in records.iter().zip(&hashes).filter(|(record, _)| record.is_some()) {
             self.filter.prefetch(*hash);
         }
-        hashes.map(|hashed| {
-            let (record, hash) = hashed?;
-            Some((record, self.current(&record, hash)?.0))
+        std::array::from_fn(|at| {
+            let record = records[at]?;
+            let (slot, entry) = self.filter.find(hashes[at], self.now).filter(|(_, entry)| record.is_current(entry))?;
+            Some((HalfOpen { answered: entry.state.is_answered(), ..record }, slot))
+        })
+    }
+
+    /// The hashes of these records' connections, hashed together family by family.
+    fn hashes_of(&self, records: &Group) -> [ConnectionHash; HASH_GROUP_COUNT] {
+        let mut v4 = [KeyV4::default(); HASH_GROUP_COUNT];
+        let mut v6 = [KeyV6::default(); HASH_GROUP_COUNT];
+        let (mut is_v4, mut is_v6) = (false, false);
+        for (at, record) in records.iter().enumerate() {
+            match record.map(|record| record.key) {
+                Some(AnyKey::V4(key)) => (v4[at], is_v4) = (key.canonical().0, true),
+                Some(AnyKey::V6(key)) => (v6[at], is_v6) = (key.canonical().0, true),
+                None => {}
+            }
+        }
+        let (mut hashes_v4, mut hashes_v6) = ([0; HASH_GROUP_COUNT], [0; HASH_GROUP_COUNT]);
+        if is_v4 {
+            self.hash_v4.of_group(&v4, &mut hashes_v4);
+        }
+        if is_v6 {
+            self.hash_v6.of_group(&v6, &mut hashes_v6);
+        }
+        std::array::from_fn(|at| {
+            let is_v4 = records[at].is_some_and(|record| matches!(record.key, AnyKey::V4(_)));
+            ConnectionHash::new(if is_v4 { hashes_v4[at] } else { hashes_v6[at] })
         })
     }
 
@@ -475,10 +502,9 @@ impl Tracker {
 
     /// The half-open connections, oldest first; one that was written twice in a tick may be given twice.
     pub fn half_open(&self) -> impl Iterator<Item = HalfOpen> {
-        self.old.iter(self.now).chain(self.young.iter(self.now)).filter_map(|record| {
-            let (_, entry) = self.current(&record, self.hash_of(&record.key))?;
-            Some(HalfOpen { answered: entry.state.is_answered(), ..record })
-        })
+        let mut records = self.old.iter(self.now).chain(self.young.iter(self.now));
+        let groups = std::iter::from_fn(move || Some(group(&mut records)).filter(|group| group[0].is_some()));
+        groups.flat_map(|group| self.current_of(&group)).flatten().map(|(record, _)| record)
     }
 
     /// Writes the half-open connections into an empty ring with room for as many.
@@ -486,10 +512,6 @@ impl Tracker {
         for record in self.half_open() {
             ring.push(&record);
         }
-    }
-
-    fn current(&self, record: &HalfOpen, hash: ConnectionHash) -> Option<(Slot, Entry)> {
-        self.filter.find(hash, self.now).filter(|(_, entry)| record.is_current(entry))
     }
 
     fn hash_of(&self, key: &AnyKey) -> ConnectionHash {
@@ -503,6 +525,7 @@ impl Tracker {
 /// Records that are looked up together.
 type Group = [Option<HalfOpen>; HASH_GROUP_COUNT];
 
+/// The next records, as many as there are.
 fn group(records: impl Iterator<Item = HalfOpen>) -> Group {
     let mut group = [None; HASH_GROUP_COUNT];
     group.iter_mut().zip(records).for_each(|(place, record)| *place = Some(record));
