@@ -40,12 +40,14 @@ impl std::fmt::Debug for Secret {
 /// What a hash is for. Hashes for different purposes are independent of each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Finding the entry of a connection by its canonical key: partition, handshake cache, connection filter.
+    /// Finding the entry of a connection by its canonical key: partition and connection filter.
     Connection = 1,
     /// Placing an oriented key in an IBLT, and checking it there.
     Placement = 2,
     /// Checking a value that stands beside a key in an IBLT.
     Value = 3,
+    /// Finding a handshake that waits for its answer.
+    Handshake = 4,
 }
 
 /// A keyed function from the keys of one family to 128 bits.
@@ -147,6 +149,45 @@ impl<K: FlowKey> KeyedHash<K> {
     }
 }
 
+/// A keyed hash for the one place where every packet is hashed and a collision costs next to nothing: the handshake cache.
+///
+/// Words are mixed with secret ones and multiplied, and the halves of the product folded together; that takes a tenth of the
+/// time of a block cipher. Without the secret nobody can aim; with it, it is the same on every machine.
+#[derive(Clone)]
+pub struct QuickHash {
+    secret: [u64; 2],
+}
+
+impl QuickHash {
+    /// The function under this secret.
+    #[must_use]
+    pub fn new(secret: &Secret) -> Self {
+        let mut block = Array::from([0u8; 16]);
+        block[0] = Purpose::Handshake as u8;
+        Aes128::new(&Array::from(secret.0)).encrypt_block(&mut block);
+        let words = u128::from_be_bytes(block.0);
+        QuickHash { secret: [(words >> 64) as u64, words as u64] }
+    }
+
+    /// The hash of a key.
+    #[must_use]
+    #[inline]
+    pub fn of<K: FlowKey>(&self, key: &K) -> u64 {
+        let mut hash = self.secret[0];
+        for pair in key.words().chunks(2) {
+            hash = fold(pair[0] ^ hash, pair.get(1).copied().unwrap_or(0) ^ self.secret[1]);
+        }
+        fold(hash, self.secret[0])
+    }
+}
+
+/// The product's halves on top of each other.
+#[inline]
+fn fold(one: u64, other: u64) -> u64 {
+    let product = u128::from(one) * u128::from(other);
+    (product >> 64) as u64 ^ product as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,6 +216,22 @@ mod tests {
         assert_ne!(base, hash(&Secret::REPLAY, Purpose::Connection));
         assert_ne!(base, hash(&Secret::REPLAY, Purpose::Value));
         assert_ne!(base, hash(&Secret::new([1; 16]), Purpose::Placement));
+    }
+
+    #[test]
+    fn the_quick_hash_spreads_near_keys_and_depends_on_the_secret() {
+        let quick = QuickHash::new(&Secret::REPLAY);
+        let key = |client: u32, port: u16| KeyV4::new((client, port), (0x0a00_0001, 443), VlanTags::NONE);
+        let keys = (0..256).flat_map(|client| (0..256).map(move |port| key(client, port)));
+        let mut tops = vec![0u32; 4_096];
+        let mut hashes: Vec<u64> = keys.map(|key| quick.of(&key)).collect();
+        hashes.iter().for_each(|hash| tops[(hash >> 52) as usize] += 1);
+        // 65,536 keys over 4,096 places: 16 each, and seldom more than six standard deviations above.
+        assert!(tops.iter().all(|&count| count < 40), "{:?}", tops.iter().max());
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(hashes.len(), 1 << 16);
+        assert_ne!(quick.of(&key(1, 1)), QuickHash::new(&Secret::new([1; 16])).of(&key(1, 1)));
     }
 
     #[test]

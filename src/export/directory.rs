@@ -59,7 +59,7 @@ impl Directory {
         let file = builder.tempfile_in(&self.path).map_err(cannot)?;
         let mut lines = Ndjson::new(file, path.display().to_string(), self.vlan_key);
         lines.write(list)?;
-        let file = lines.into_inner().map_err(cannot)?;
+        let file = lines.into_inner();
         file.as_file().sync_all().map_err(cannot)?;
         file.persist(path).map_err(|error| cannot(error.error))?;
         // The name is on the disk only when the directory is.

@@ -5,7 +5,7 @@ use crate::export::timestamp::Clockface;
 use crate::export::{Exporter, flow_line};
 use crate::flow_list::List;
 use serde::Serialize;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 
 /// Bytes gathered before they are written.
 const BUFFER_SIZE: usize = 1 << 16;
@@ -37,32 +37,29 @@ struct ListFields<'a> {
 
 /// Writes lists to a stream, each whole before the next.
 pub struct Ndjson<W: Write + Send> {
-    out: BufWriter<W>,
+    out: W,
     name: String,
     vlan_key: bool,
     clockface: Clockface,
-    line: Vec<u8>,
+    /// Lines that are not written yet.
+    lines: Vec<u8>,
 }
 
 impl<W: Write + Send> Ndjson<W> {
     /// An exporter to this stream, which errors call `name`. With `vlan_key`, lines name the VLAN tags.
     pub fn new(out: W, name: impl Into<String>, vlan_key: bool) -> Self {
         Ndjson {
-            out: BufWriter::with_capacity(BUFFER_SIZE, out),
+            out,
             name: name.into(),
             vlan_key,
             clockface: Clockface::default(),
-            line: Vec::new(),
+            lines: Vec::with_capacity(2 * BUFFER_SIZE),
         }
     }
 
     /// The stream, with everything written to it.
-    ///
-    /// # Errors
-    ///
-    /// What was gathered could not be written.
-    pub fn into_inner(self) -> std::io::Result<W> {
-        self.out.into_inner().map_err(std::io::IntoInnerError::into_error)
+    pub fn into_inner(self) -> W {
+        self.out
     }
 
     fn write_lines(&mut self, list: &List) -> std::io::Result<()> {
@@ -86,13 +83,18 @@ impl<W: Write + Send> Ndjson<W> {
             extraneous: header.extraneous,
         };
         let header = ListLine { timestamp: end, event_type: "flow_list", flow_list: fields };
-        serde_json::to_writer(&mut self.out, &header)?;
-        self.out.write_all(b"\n")?;
+        self.lines.clear();
+        serde_json::to_writer(&mut self.lines, &header)?;
+        self.lines.push(b'\n');
         for row in list.rows() {
-            self.line.clear();
-            flow_line::append(&mut self.line, &mut self.clockface, end, &row, self.vlan_key);
-            self.out.write_all(&self.line)?;
+            flow_line::append(&mut self.lines, &mut self.clockface, end, &row, self.vlan_key);
+            if self.lines.len() >= BUFFER_SIZE {
+                self.out.write_all(&self.lines)?;
+                self.lines.clear();
+            }
         }
+        self.out.write_all(&self.lines)?;
+        self.lines.clear();
         self.out.flush()
     }
 }

@@ -10,7 +10,6 @@
 use crate::config::HANDSHAKE_TIMEOUT_NS;
 use crate::flow::Side;
 use crate::prefetch::prefetch;
-use crate::signal::ConnectionHash;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// Tags in a set: a cache line of them.
@@ -50,21 +49,27 @@ impl HandshakeCache {
         handshake_count.div_ceil(WAY_COUNT).max(1) * (size_of::<Set>() + 1)
     }
 
-    fn set_index(&self, hash: ConnectionHash) -> usize {
-        hash.set(self.sets.len() as u32)
+    fn set_index(&self, hash: u64) -> usize {
+        ((hash >> 32) * self.sets.len() as u64 >> 32) as usize
     }
 
-    /// Asks for what a look-up reads first.
+    /// Asks for what [`Self::take`] reads first.
     #[inline]
-    pub fn prefetch(&self, hash: ConnectionHash) {
+    pub fn prefetch_taken(&self, hash: u64) {
         prefetch(&self.taken[self.set_index(hash)]);
     }
 
-    /// A tag with its stamp; never zero, because the lowest bit is set.
+    /// Asks for what [`Self::put`] reads.
     #[inline]
-    fn tag(hash: ConnectionHash, waits_for: Side, now_ns: i64) -> u64 {
+    pub fn prefetch_set(&self, hash: u64) {
+        prefetch(&self.sets[self.set_index(hash)]);
+    }
+
+    /// The low 42 bits of the hash, a stamp, and the side; never zero, because the lowest bit is set.
+    #[inline]
+    fn tag(hash: u64, waits_for: Side, now_ns: i64) -> u64 {
         let stamp = (now_ns >> STAMP_SHIFT) as u64 & STAMP_MASK;
-        hash.tag() >> 1 << (STAMP_BITS + 2) | stamp << 2 | u64::from(waits_for == Side::Second) << 1 | 1
+        hash << (STAMP_BITS + 2) | stamp << 2 | u64::from(waits_for == Side::Second) << 1 | 1
     }
 
     #[inline]
@@ -80,7 +85,7 @@ impl HandshakeCache {
 
     /// Remembers that this connection's handshake waits for a packet of `waits_for`. The answer is true when another
     /// handshake that was still waiting had to go for it.
-    pub fn put(&self, hash: ConnectionHash, waits_for: Side, now_ns: i64) -> bool {
+    pub fn put(&self, hash: u64, waits_for: Side, now_ns: i64) -> bool {
         let index = self.set_index(hash);
         let tag = Self::tag(hash, waits_for, now_ns);
         let mut place = (0, 0);
@@ -103,7 +108,7 @@ impl HandshakeCache {
 
     /// Whether this connection's handshake was waiting for a packet of `sender`; it no longer is.
     #[inline]
-    pub fn take(&self, hash: ConnectionHash, sender: Side, now_ns: i64) -> bool {
+    pub fn take(&self, hash: u64, sender: Side, now_ns: i64) -> bool {
         let index = self.set_index(hash);
         if self.taken[index].load(Relaxed) == 0 {
             return false;
@@ -131,8 +136,8 @@ impl HandshakeCache {
 mod tests {
     use super::*;
 
-    fn hash(seed: u128) -> ConnectionHash {
-        ConnectionHash::new((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+    fn hash(seed: u64) -> u64 {
+        (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
     #[test]
@@ -149,12 +154,12 @@ mod tests {
     #[test]
     fn a_flood_pushes_out_the_oldest_and_says_so() {
         let cache = HandshakeCache::new(WAY_COUNT);
-        for seed in 0..WAY_COUNT as u128 {
+        for seed in 0..WAY_COUNT as u64 {
             assert!(!cache.put(hash(seed), Side::First, (seed as i64) << STAMP_SHIFT));
         }
         assert!(cache.put(hash(100), Side::First, 100 << STAMP_SHIFT));
         assert!(!cache.take(hash(0), Side::First, 100 << STAMP_SHIFT));
-        for seed in (1..WAY_COUNT as u128).chain([100]) {
+        for seed in (1..WAY_COUNT as u64).chain([100]) {
             assert!(cache.take(hash(seed), Side::First, 100 << STAMP_SHIFT), "{seed}");
         }
     }
@@ -162,7 +167,7 @@ mod tests {
     #[test]
     fn what_waited_too_long_makes_room_without_a_loss() {
         let cache = HandshakeCache::new(WAY_COUNT);
-        for seed in 0..WAY_COUNT as u128 {
+        for seed in 0..WAY_COUNT as u64 {
             cache.put(hash(seed), Side::First, 0);
         }
         let later = HANDSHAKE_TIMEOUT_NS + (2 << STAMP_SHIFT);

@@ -58,7 +58,7 @@ impl Kind {
 /// The hash of a connection's canonical key, cut into the parts that each user has for itself.
 ///
 /// Bits 0-2 choose the partition, 3-32 are the fingerprint, 33-63 and 64-95 choose the two buckets of the connection
-/// filter, 96-127 the set of the handshake cache.
+/// filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionHash(u128);
 
@@ -67,7 +67,7 @@ impl ConnectionHash {
     #[must_use]
     #[inline]
     pub fn new(hash: u128) -> Self {
-        ConnectionHash(hash)
+        ConnectionHash(hash & ((1 << 96) - 1))
     }
 
     /// Which of the 2^[`PARTITION_BITS`] partitions the connection belongs to.
@@ -91,21 +91,6 @@ impl ConnectionHash {
         let first = (self.0 >> 32) as u32 | 1;
         let second = (self.0 >> 64) as u32;
         [first, second].map(|part| (u64::from(part) * u64::from(bucket_count) >> 32) as usize)
-    }
-
-    /// Its set out of `set_count` of the handshake cache.
-    #[must_use]
-    #[inline]
-    pub fn set(self, set_count: u32) -> usize {
-        ((self.0 >> 96) as u64 * u64::from(set_count) >> 32) as usize
-    }
-
-    /// What tells it from others in its set of the handshake cache, 43 bits. It shares bits with the fingerprint: the
-    /// cache only forwards packets, and the filter has the last word.
-    #[must_use]
-    #[inline]
-    pub fn tag(self) -> u64 {
-        (self.0 >> PARTITION_BITS) as u64 & ((1 << 43) - 1)
     }
 }
 
@@ -154,7 +139,7 @@ impl Signal {
         }
     }
 
-    /// The hash, without the part of the handshake cache.
+    /// The hash of its connection.
     #[must_use]
     #[inline]
     pub fn hash(&self) -> ConnectionHash {
@@ -233,11 +218,10 @@ mod tests {
     }
 
     #[test]
-    fn buckets_and_sets_stay_in_range() {
+    fn buckets_stay_in_range() {
         for hash in [0, u128::MAX] {
             let hash = ConnectionHash::new(hash);
             assert!(hash.buckets(7).iter().all(|&bucket| bucket < 7));
-            assert!(hash.set(3) < 3);
         }
     }
 }

@@ -1,19 +1,17 @@
 //! The capture side's last step: segments in, signals out.
 //!
-//! Segments wait in a small stage until there are enough of them to hash in groups and to ask for the cache lines of all
-//! before the first is looked up.
+//! Segments wait in a small stage, so that the cache lines of all are asked for before the first is looked up. What is to be
+//! handed on waits in another, so that connections are hashed in groups: most packets are never hashed but quickly.
 
 use crate::config::{HANDSHAKE_TIMEOUT_NS, SAMPLE_INTERVAL_PACKETS};
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
-use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
+use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, QuickHash, Secret};
 use crate::parse::{Addresses, TcpSegment};
 use crate::signal::{AnyKey, ConnectionHash, HandshakeCache, Kind, Signal, SignalParts};
 use std::sync::Arc;
 
-/// Segments that are hashed and looked up together.
+/// Segments that are looked up together.
 const STAGE_COUNT: usize = 32;
-
-const _: () = assert!(STAGE_COUNT.is_multiple_of(HASH_GROUP_COUNT));
 
 /// What a [`Signaller`] is told once.
 #[derive(Clone, Debug)]
@@ -46,12 +44,14 @@ struct Staged {
     number: u32,
     tick: u64,
     now_ns: i64,
+    quick: u64,
 }
 
 /// Turns segments into signals; one for each capture thread.
 pub struct Signaller {
     config: SignallerConfig,
     cache: Arc<HandshakeCache>,
+    quick: QuickHash,
     hash_v4: KeyedHash<KeyV4>,
     hash_v6: KeyedHash<KeyV6>,
     stage: Vec<Staged>,
@@ -66,6 +66,7 @@ impl Signaller {
     pub fn new(config: SignallerConfig, cache: Arc<HandshakeCache>) -> Self {
         Signaller {
             cache,
+            quick: QuickHash::new(&config.secret),
             hash_v4: KeyedHash::new(&config.secret, Purpose::Connection),
             hash_v6: KeyedHash::new(&config.secret, Purpose::Connection),
             stage: Vec::with_capacity(STAGE_COUNT),
@@ -86,14 +87,14 @@ impl Signaller {
     #[inline]
     pub fn push(&mut self, segment: &TcpSegment, tick: u64, now_ns: i64, out: impl FnMut(Signal)) {
         let vlan = if self.config.vlan_key { segment.vlan } else { VlanTags::NONE };
-        let (key, sender) = match segment.addresses {
+        let (key, sender, quick) = match segment.addresses {
             Addresses::V4 { src, dst } => {
                 let (key, side) = KeyV4::new((src, segment.src_port), (dst, segment.dst_port), vlan).canonical();
-                (AnyKey::V4(key), side)
+                (AnyKey::V4(key), side, self.quick.of(&key))
             }
             Addresses::V6 { src, dst } => {
                 let (key, side) = KeyV6::new((src, segment.src_port), (dst, segment.dst_port), vlan).canonical();
-                (AnyKey::V6(key), side)
+                (AnyKey::V6(key), side, self.quick.of(&key))
             }
         };
         let kind = Kind::of_flags(segment.flags);
@@ -102,7 +103,12 @@ impl Signaller {
             Kind::SynAck => segment.ack.wrapping_sub(1),
             _ => 0,
         };
-        self.stage.push(Staged { key, kind, sender, number, tick, now_ns });
+        match kind {
+            Kind::Ack => self.cache.prefetch_taken(quick),
+            Kind::SynAck => self.cache.prefetch_set(quick),
+            _ => {}
+        }
+        self.stage.push(Staged { key, kind, sender, number, tick, now_ns, quick });
         if self.stage.len() == STAGE_COUNT {
             self.flush(out);
         }
@@ -110,29 +116,33 @@ impl Signaller {
 
     /// Lets out what is waiting in the stage.
     pub fn flush(&mut self, mut out: impl FnMut(Signal)) {
-        let mut hashes = [ConnectionHash::new(0); STAGE_COUNT];
-        self.hash_stage(&mut hashes);
-        for hash in &hashes[..self.stage.len()] {
-            self.cache.prefetch(*hash);
-        }
+        let mut kept = 0;
         for at in 0..self.stage.len() {
             let staged = self.stage[at];
-            if self.is_signal(&staged, hashes[at]) {
-                let Staged { kind, sender, number, tick, .. } = staged;
+            if self.is_signal(&staged) {
+                self.stage[kept] = staged;
+                kept += 1;
+            }
+        }
+        self.counts.signals += kept as u64;
+        for staged in self.stage[..kept].chunks(HASH_GROUP_COUNT) {
+            let mut hashes = [ConnectionHash::new(0); HASH_GROUP_COUNT];
+            self.hash(staged, &mut hashes);
+            for (staged, hash) in staged.iter().zip(hashes) {
+                let Staged { kind, sender, number, tick, .. } = *staged;
                 let parts = SignalParts { tick, kind, sender, number };
-                self.counts.signals += 1;
                 out(match &staged.key {
-                    AnyKey::V4(key) => Signal::new(key, hashes[at], parts),
-                    AnyKey::V6(key) => Signal::new(key, hashes[at], parts),
+                    AnyKey::V4(key) => Signal::new(key, hash, parts),
+                    AnyKey::V6(key) => Signal::new(key, hash, parts),
                 });
             }
         }
         self.stage.clear();
     }
 
-    /// Hashes the stage in groups, each family with its own function.
-    fn hash_stage(&self, hashes: &mut [ConnectionHash; STAGE_COUNT]) {
-        let keys = self.stage.iter().enumerate();
+    /// Hashes a group of connections, each family with its own function.
+    fn hash(&self, staged: &[Staged], hashes: &mut [ConnectionHash; HASH_GROUP_COUNT]) {
+        let keys = staged.iter().enumerate();
         let v4 = keys
             .clone()
             .filter_map(|(at, staged)| if let AnyKey::V4(key) = staged.key { Some((at, key)) } else { None });
@@ -143,7 +153,8 @@ impl Signaller {
 
     /// Whether this packet is to be handed on.
     #[inline]
-    fn is_signal(&mut self, staged: &Staged, hash: ConnectionHash) -> bool {
+    fn is_signal(&mut self, staged: &Staged) -> bool {
+        let hash = staged.quick;
         match staged.kind {
             Kind::Ack => self.cache.take(hash, staged.sender, staged.now_ns) || self.is_sample(staged.now_ns),
             Kind::SynAck => {
@@ -163,7 +174,7 @@ impl Signaller {
         }
     }
 
-    fn await_answer(&mut self, hash: ConnectionHash, from: Side, now_ns: i64) {
+    fn await_answer(&mut self, hash: u64, from: Side, now_ns: i64) {
         if self.cache.put(hash, from, now_ns) {
             self.counts.handshakes_lost += 1;
             self.sample_until_ns = Some(now_ns.saturating_add(HANDSHAKE_TIMEOUT_NS));
@@ -192,20 +203,19 @@ impl Signaller {
 fn hash_family<K: FlowKey>(
     hash: &KeyedHash<K>,
     keys: impl Iterator<Item = (usize, K)>,
-    hashes: &mut [ConnectionHash; STAGE_COUNT],
+    hashes: &mut [ConnectionHash; HASH_GROUP_COUNT],
 ) {
-    let mut group = [K::from_words(&[]); STAGE_COUNT];
-    let mut indices = [0; STAGE_COUNT];
+    let mut group = [K::from_words(&[]); HASH_GROUP_COUNT];
+    let mut indices = [0; HASH_GROUP_COUNT];
     let mut count = 0;
     for (at, key) in keys {
-        group[count] = key;
-        indices[count] = at;
+        (group[count], indices[count]) = (key, at);
         count += 1;
     }
-    let mut group_hashes = [0; HASH_GROUP_COUNT];
-    for (keys, indices) in group[..count].chunks(HASH_GROUP_COUNT).zip(indices.chunks(HASH_GROUP_COUNT)) {
-        hash.of_group(keys, &mut group_hashes);
-        for (&at, &hash) in indices[..keys.len()].iter().zip(&group_hashes) {
+    if count > 0 {
+        let mut group_hashes = [0; HASH_GROUP_COUNT];
+        hash.of_group(&group[..count], &mut group_hashes);
+        for (&at, &hash) in indices[..count].iter().zip(&group_hashes) {
             hashes[at] = ConnectionHash::new(hash);
         }
     }
