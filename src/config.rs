@@ -1,5 +1,8 @@
 //! Every limit, with its name and its reason; relations between limits are asserted at compile time.
 
+/// The length of a tick: 100 ms. Start times and timeouts are kept no finer.
+pub const TICK_NS: i64 = 100_000_000;
+
 /// A packet this much older than the newest starts a new time base: no network delays packets for so long, so the clock
 /// was set, or another capture begins.
 pub const CLOCK_STEP_BACK_MAX_NS: i64 = 60_000_000_000;
@@ -7,9 +10,6 @@ pub const CLOCK_STEP_BACK_MAX_NS: i64 = 60_000_000_000;
 /// A packet this much newer than the one before starts a new time base, in which only so much time has passed: longer
 /// than every timeout, and short enough that ticks never wrap within the life of an entry.
 pub const CLOCK_LEAP_MAX_NS: i64 = 30 * 86_400_000_000_000;
-
-/// How long the client's answer to a SYN-ACK is waited for at the capture: as long as a half-open connection is kept.
-pub const HANDSHAKE_TIMEOUT_NS: i64 = 60_000_000_000;
 
 /// While a handshake may have been lost, one in so many of the other TCP packets is looked at: a tenth of what looking at
 /// all would cost, and an ordinary connection is found within its next few packets.
@@ -27,7 +27,7 @@ pub const PARTITION_COUNT: usize = 1 << PARTITION_BITS;
 pub const DELTA_SPAN_MAX_TICKS: u64 = 1 << (TICK_BITS - 1);
 
 const _: () = assert!(DELTA_SPAN_MAX_TICKS + 2 * SYN_TIMEOUT_MAX_TICKS < 1 << TICK_BITS);
-const _: () = assert!(HANDSHAKE_TIMEOUT_NS < CLOCK_LEAP_MAX_NS);
+const _: () = assert!(SYN_TIMEOUT_MAX_TICKS < (CLOCK_LEAP_MAX_NS / TICK_NS) as u64);
 
 /// Time bases whose wall time is remembered: each is a step of the capture's clock, and a clock that steps more often than
 /// this within the life of a connection tells no time anyway.

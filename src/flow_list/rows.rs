@@ -1,10 +1,11 @@
 //! The list as exporters see it: a header and sorted rows.
 
+use crate::config::TICK_NS;
 use crate::connection::{HalfOpen, HalfOpenRing};
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::flow_list::FamilyList;
 use crate::flow_list::time_bases::TimeBases;
-use crate::signal::{AnyKey, TICK_NS};
+use crate::signal::AnyKey;
 use crate::sketch::TableKey;
 use crate::snapshot::Marker;
 use std::net::SocketAddr;

@@ -41,7 +41,7 @@ impl TimeBases {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::signal::TICK_NS;
+    use crate::config::TICK_NS;
 
     fn base(first_tick: u64) -> TimeBase {
         TimeBase { first_tick, offset_ns: i128::from(first_tick) * 1_000_000_000 }

@@ -3,7 +3,8 @@
 //! What enters: the time of each packet. What leaves: the marks that belong before it. An interval without packets has no
 //! list; the next list covers it. A step back of the clock ends the interval and starts another under a new time base.
 
-use crate::signal::{Clock, Step, TICK_NS, TimeBase};
+use crate::config::TICK_NS;
+use crate::signal::{Clock, Step, TimeBase};
 use crate::snapshot::Marker;
 
 /// What has to be said before a packet.

@@ -126,9 +126,16 @@ pub fn run<S: PacketSource>(
 ) -> Result<Summary> {
     let (pool, returns) = shard_thread::pool(plan);
     let (writers, readers): (Vec<_>, Vec<_>) = (0..plan.shard_count()).map(|_| queue::queue()).unzip();
-    let signaller_config =
-        SignallerConfig { secret: config.secret.clone(), vlan_key: config.vlan_key, one_way: config.one_way };
-    let signaller = Signaller::new(signaller_config, Arc::new(HandshakeCache::new(plan.handshake_count)));
+    // The plan has checked that it is no more than minutes.
+    let syn_timeout_ns = config.syn_timeout.as_nanos() as i64;
+    let signaller_config = SignallerConfig {
+        secret: config.secret.clone(),
+        vlan_key: config.vlan_key,
+        one_way: config.one_way,
+        syn_timeout_ns,
+    };
+    let cache = Arc::new(HandshakeCache::new(plan.handshake_count, syn_timeout_ns));
+    let signaller = Signaller::new(signaller_config, cache);
     let mut feeder = Feeder::new(writers, signaller, plan.every_ns);
     let list_thread = ListThread::new(plan, exporter, returns);
     let has_failed = AtomicBool::new(false);

@@ -2,7 +2,7 @@
 
 use crate::config::{
     CAPTURE_BUFFER_SIZE, CHURN_MIN, CONNECTIONS_MAX, CONNECTIONS_MIN, FILTER_LOAD_PERCENT, HALF_OPEN_MAX,
-    HALF_OPEN_MIN, LINGER_TICKS, LIST_ENTRY_SIZE, PARTITION_COUNT, SHARDS_MAX, SYN_TIMEOUT_MAX_TICKS,
+    HALF_OPEN_MIN, LINGER_TICKS, LIST_ENTRY_SIZE, PARTITION_COUNT, SHARDS_MAX, SYN_TIMEOUT_MAX_TICKS, TICK_NS,
 };
 use crate::connection::{Filter, HalfOpenRing, TrackerConfig};
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ use crate::flow_list::FlowListConfig;
 use crate::pipeline::Config;
 use crate::queue;
 use crate::shard::PartitionConfig;
-use crate::signal::{HandshakeCache, TICK_NS};
+use crate::signal::HandshakeCache;
 use crate::sketch::Geometry;
 use crate::snapshot::DeltaGeometry;
 

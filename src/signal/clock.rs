@@ -4,10 +4,7 @@
 //! and moves only when a packet is later than all before it. A step back of more than a minute, or a leap forward of
 //! more than a month, starts a new time base: ticks go on, and the base says which wall time they mean.
 
-use crate::config::{CLOCK_LEAP_MAX_NS, CLOCK_STEP_BACK_MAX_NS};
-
-/// The length of a tick: 100 ms. Start times and timeouts are kept no finer.
-pub const TICK_NS: i64 = 100_000_000;
+use crate::config::{CLOCK_LEAP_MAX_NS, CLOCK_STEP_BACK_MAX_NS, TICK_NS};
 
 /// The tick at which every clock starts, so that what lies a timeout before the first packet is still a time.
 const FIRST_TICK: u64 = 1 << 20;

@@ -7,7 +7,7 @@
 //! The cache may lose a handshake (a flood of answered SYNs pushes the oldest out; so may two threads that write one set
 //! at the same moment). Losses it sees are counted, and the caller then samples other packets until they are made good.
 
-use crate::config::HANDSHAKE_TIMEOUT_NS;
+use crate::config::{SYN_TIMEOUT_MAX_TICKS, TICK_NS};
 use crate::flow::Side;
 use crate::prefetch::prefetch;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -20,8 +20,10 @@ const STAMP_BITS: u32 = 20;
 const STAMP_SHIFT: u32 = 22;
 const STAMP_MASK: u64 = (1 << STAMP_BITS) - 1;
 
-const _: () =
-    assert!((HANDSHAKE_TIMEOUT_NS as u64) >> STAMP_SHIFT < STAMP_MASK / 2, "a stamp must not wrap in its life");
+const _: () = assert!(
+    (SYN_TIMEOUT_MAX_TICKS * TICK_NS as u64) >> STAMP_SHIFT < STAMP_MASK / 2,
+    "a stamp must not wrap in its life"
+);
 
 #[repr(align(64))]
 struct Set([AtomicU64; WAY_COUNT]);
@@ -30,16 +32,19 @@ struct Set([AtomicU64; WAY_COUNT]);
 pub struct HandshakeCache {
     sets: Box<[Set]>,
     taken: Box<[AtomicU8]>,
+    /// How long a handshake waits, in stamps.
+    timeout: u64,
 }
 
 impl HandshakeCache {
-    /// A cache for at least this many handshakes.
+    /// A cache for at least this many handshakes, each of which waits for at most `timeout_ns`.
     #[must_use]
-    pub fn new(handshake_count: usize) -> Self {
+    pub fn new(handshake_count: usize, timeout_ns: i64) -> Self {
         let set_count = handshake_count.div_ceil(WAY_COUNT).max(1);
         HandshakeCache {
             sets: (0..set_count).map(|_| Set(Default::default())).collect(),
             taken: (0..set_count).map(|_| AtomicU8::new(0)).collect(),
+            timeout: timeout_ns.max(0) as u64 >> STAMP_SHIFT,
         }
     }
 
@@ -103,7 +108,7 @@ impl HandshakeCache {
         let (way, age) = place;
         self.sets[index].0[way].store(tag, Relaxed);
         self.taken[index].fetch_or(1 << way, Relaxed);
-        age != 0 && age - 1 <= HANDSHAKE_TIMEOUT_NS as u64 >> STAMP_SHIFT
+        age != 0 && age - 1 <= self.timeout
     }
 
     /// Whether this connection's handshake was waiting for a packet of `sender`; it no longer is.
@@ -122,7 +127,7 @@ impl HandshakeCache {
             let there = slot.load(Relaxed);
             let same = there != 0 && Self::same(there, tag);
             // What has waited too long is cleared in passing: after a flood the sets become empty again.
-            if there != 0 && (same || Self::age(there, tag) > HANDSHAKE_TIMEOUT_NS as u64 >> STAMP_SHIFT) {
+            if there != 0 && (same || Self::age(there, tag) > self.timeout) {
                 slot.store(0, Relaxed);
                 self.taken[index].fetch_and(!(1 << way), Relaxed);
             }
@@ -136,13 +141,15 @@ impl HandshakeCache {
 mod tests {
     use super::*;
 
+    const TIMEOUT_NS: i64 = 60_000_000_000;
+
     fn hash(seed: u64) -> u64 {
         (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
     #[test]
     fn the_first_packet_of_the_client_is_told_once() {
-        let cache = HandshakeCache::new(1024);
+        let cache = HandshakeCache::new(1024, TIMEOUT_NS);
         assert!(!cache.take(hash(1), Side::First, 0));
         assert!(!cache.put(hash(1), Side::First, 0));
         assert!(!cache.take(hash(1), Side::Second, 0));
@@ -153,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_flood_pushes_out_the_oldest_and_says_so() {
-        let cache = HandshakeCache::new(WAY_COUNT);
+        let cache = HandshakeCache::new(WAY_COUNT, TIMEOUT_NS);
         for seed in 0..WAY_COUNT as u64 {
             assert!(!cache.put(hash(seed), Side::First, (seed as i64) << STAMP_SHIFT));
         }
@@ -166,11 +173,11 @@ mod tests {
 
     #[test]
     fn what_waited_too_long_makes_room_without_a_loss() {
-        let cache = HandshakeCache::new(WAY_COUNT);
+        let cache = HandshakeCache::new(WAY_COUNT, TIMEOUT_NS);
         for seed in 0..WAY_COUNT as u64 {
             cache.put(hash(seed), Side::First, 0);
         }
-        let later = HANDSHAKE_TIMEOUT_NS + (2 << STAMP_SHIFT);
+        let later = TIMEOUT_NS + (2 << STAMP_SHIFT);
         assert!(!cache.put(hash(50), Side::Second, later));
         assert!(cache.take(hash(50), Side::Second, later));
         assert!(!cache.take(hash(7), Side::First, later));

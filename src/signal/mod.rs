@@ -8,7 +8,7 @@ mod clock;
 mod handshake;
 mod signaller;
 
-pub use clock::{Clock, Step, TICK_NS, TimeBase};
+pub use clock::{Clock, Step, TimeBase};
 pub use handshake::HandshakeCache;
 pub use signaller::{SignalCounts, Signaller, SignallerConfig};
 

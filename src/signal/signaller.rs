@@ -3,7 +3,7 @@
 //! Segments wait in a small stage, so that the cache lines of all are asked for before the first is looked up. What is to be
 //! handed on waits in another, so that connections are hashed in groups: most packets are never hashed but quickly.
 
-use crate::config::{HANDSHAKE_TIMEOUT_NS, SAMPLE_INTERVAL_PACKETS};
+use crate::config::SAMPLE_INTERVAL_PACKETS;
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, QuickHash, Secret};
 use crate::parse::{Addresses, TcpSegment};
@@ -23,6 +23,8 @@ pub struct SignallerConfig {
     /// Whether connections of which only one side is seen are to open: then the answer to a SYN is waited for too, and the
     /// server's packets after a SYN-ACK.
     pub one_way: bool,
+    /// How long a handshake may take.
+    pub syn_timeout_ns: i64,
 }
 
 /// What a [`Signaller`] counted.
@@ -177,7 +179,7 @@ impl Signaller {
     fn await_answer(&mut self, hash: u64, from: Side, now_ns: i64) {
         if self.cache.put(hash, from, now_ns) {
             self.counts.handshakes_lost += 1;
-            self.sample_until_ns = Some(now_ns.saturating_add(HANDSHAKE_TIMEOUT_NS));
+            self.sample_until_ns = Some(now_ns.saturating_add(self.config.syn_timeout_ns));
         }
     }
 
@@ -241,8 +243,9 @@ mod tests {
     }
 
     fn signaller(one_way: bool, handshake_count: usize) -> Signaller {
-        let config = SignallerConfig { secret: Secret::REPLAY, vlan_key: false, one_way };
-        Signaller::new(config, Arc::new(HandshakeCache::new(handshake_count)))
+        let config =
+            SignallerConfig { secret: Secret::REPLAY, vlan_key: false, one_way, syn_timeout_ns: 60_000_000_000 };
+        Signaller::new(config, Arc::new(HandshakeCache::new(handshake_count, 60_000_000_000)))
     }
 
     fn kinds(signaller: &mut Signaller, segments: &[TcpSegment]) -> Vec<Kind> {
