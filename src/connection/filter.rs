@@ -10,7 +10,7 @@ use crate::signal::ConnectionHash;
 pub const SLOT_COUNT: usize = 7;
 
 /// A bucket with this many places taken sends the next connection to the other of its two buckets when that is emptier.
-/// Below it the second bucket need not be read at all; at it, buckets fill evenly enough for 95 % of all places.
+/// Below it the second bucket need not be read at all; at it, buckets fill almost as evenly as if both were always compared.
 const CROWDED_COUNT: usize = 4;
 
 /// The byte of the eighth word that no entry uses: set once a connection went to its second bucket because of this one.
@@ -73,9 +73,20 @@ impl Filter {
         place_count.div_ceil(SLOT_COUNT).max(1) * size_of::<Bucket>()
     }
 
+    /// The first bucket of a connection, and the second.
     #[inline]
     fn bucket_indices(&self, hash: ConnectionHash) -> [usize; 2] {
-        hash.buckets(self.buckets.len() as u32)
+        let first = hash.bucket(self.buckets.len() as u32);
+        [first, self.other_bucket(first, self.fingerprint(hash))]
+    }
+
+    /// The other of an entry's two buckets. The two add up to a number that follows from the fingerprint, so each is found
+    /// from the other, and an entry can be moved without its key.
+    #[inline]
+    fn other_bucket(&self, bucket: usize, fingerprint: u32) -> usize {
+        let count = self.buckets.len();
+        let sum = (u64::from(fingerprint.wrapping_mul(0x9e37_79b1)) * count as u64 >> 32) as usize;
+        if sum >= bucket { sum - bucket } else { sum + count - bucket }
     }
 
     /// The fingerprint by which the connection with this hash is kept.
@@ -153,18 +164,17 @@ impl Filter {
         self.set(slot, &entry);
     }
 
-    /// Places the entry of a connection that has none. When both its buckets are full the oldest closed entry goes, then
-    /// the oldest that was only asked for, then the oldest that was answered; established ones stay.
+    /// Places the entry of a connection that has none. When both its buckets are full the oldest closed entry goes; else an
+    /// entry moves to its other bucket, if there is room; else the oldest goes that was only asked for, then the oldest
+    /// that was answered. Established ones stay.
     pub fn insert(&mut self, hash: ConnectionHash, entry: &Entry, now: u64) -> Placed {
         let [first, second] = self.bucket_indices(hash);
-        let free = |bucket: usize| self.buckets[bucket].words.iter().position(|&word| self.is_free(word, now));
-        let crowd = |bucket: usize| self.buckets[bucket].words.iter().filter(|&&word| !self.is_free(word, now)).count();
-        let in_first = crowd(first);
-        let bucket = if in_first >= CROWDED_COUNT && crowd(second) < in_first { second } else { first };
-        let (slot, placed) = match free(bucket) {
-            Some(index) => (Slot { bucket, index }, Placed::Free),
-            None => match self.weakest([first, second], now) {
-                Some((slot, state)) => (slot, Placed::Evicted(state)),
+        let in_first = self.crowd(first, now);
+        let bucket = if in_first >= CROWDED_COUNT && self.crowd(second, now) < in_first { second } else { first };
+        let (slot, placed) = match self.free(bucket, now) {
+            Some(slot) => (slot, Placed::Free),
+            None => match self.make_room([first, second], now) {
+                Some(made) => made,
                 None => return Placed::Full,
             },
         };
@@ -175,16 +185,53 @@ impl Filter {
         placed
     }
 
+    /// How many places of a bucket are taken.
+    #[inline]
+    fn crowd(&self, bucket: usize, now: u64) -> usize {
+        self.buckets[bucket].words.iter().filter(|&&word| !self.is_free(word, now)).count()
+    }
+
+    /// A free place of a bucket.
+    #[inline]
+    fn free(&self, bucket: usize, now: u64) -> Option<Slot> {
+        let index = self.buckets[bucket].words.iter().position(|&word| self.is_free(word, now))?;
+        Some(Slot { bucket, index })
+    }
+
+    /// Makes room in one of two full buckets, and tells what it took.
+    fn make_room(&mut self, buckets: [usize; 2], now: u64) -> Option<(Slot, Placed)> {
+        let weakest = self.weakest(buckets, now);
+        if let Some((slot, State::Closed)) = weakest {
+            return Some((slot, Placed::Evicted(State::Closed)));
+        }
+        let moved = self.move_one(buckets, now).map(|slot| (slot, Placed::Free));
+        moved.or(weakest.map(|(slot, state)| (slot, Placed::Evicted(state))))
+    }
+
+    fn slots(buckets: [usize; 2]) -> impl Iterator<Item = Slot> {
+        buckets.into_iter().flat_map(|bucket| (0..SLOT_COUNT).map(move |index| Slot { bucket, index }))
+    }
+
+    /// Moves one entry of two full buckets to its other bucket; the place that it leaves.
+    fn move_one(&mut self, buckets: [usize; 2], now: u64) -> Option<Slot> {
+        let (from, to) = Self::slots(buckets).find_map(|from| {
+            let other = self.other_bucket(from.bucket, self.get(from).fingerprint);
+            Some((from, self.free(other, now)?))
+        })?;
+        self.set(to, &self.get(from));
+        self.buckets[from.bucket].extensions |= OVERFLOWED;
+        Some(from)
+    }
+
     /// The entry that a new connection may push out: by state first, then by age.
     fn weakest(&self, buckets: [usize; 2], now: u64) -> Option<(Slot, State)> {
-        let slots = buckets.into_iter().flat_map(|bucket| (0..SLOT_COUNT).map(move |index| Slot { bucket, index }));
         let weakness = |entry: &Entry| match entry.state {
             State::Closed => 3,
             State::SynSent => 2,
             state if state.is_answered() => 1,
             _ => 0,
         };
-        let entries = slots.map(|slot| (slot, self.get(slot))).filter(|(_, entry)| weakness(entry) > 0);
+        let entries = Self::slots(buckets).map(|slot| (slot, self.get(slot))).filter(|(_, entry)| weakness(entry) > 0);
         let weakest = entries.max_by_key(|(_, entry)| (weakness(entry), entry.age(now)));
         weakest.map(|(slot, entry)| (slot, entry.state))
     }

@@ -5,7 +5,7 @@
 
 use crate::config::SYN_TIMEOUT_MAX_TICKS;
 use crate::connection::{Entry, INITIAL_NUMBER_BITS};
-use crate::flow::{Family, FlowKey, KeyV4, KeyV6};
+use crate::flow::{Family, FlowKey, KeyV4, KeyV6, Side};
 use crate::signal::AnyKey;
 
 /// Bits of the ticks between the start of a connection and the packet by which it was written.
@@ -37,7 +37,12 @@ impl HalfOpen {
     #[must_use]
     #[inline]
     pub fn is_current(&self, entry: &Entry) -> bool {
+        let names_client_first = match self.key {
+            AnyKey::V4(key) => names_first(&key, entry.client),
+            AnyKey::V6(key) => names_first(&key, entry.client),
+        };
         entry.state.is_half_open()
+            && names_client_first
             && entry.state.is_answered_late() == (self.since_tick != self.start_tick)
             && entry.tick == Entry::tick_of(self.start_tick)
             && entry.number == self.number
@@ -48,6 +53,15 @@ impl HalfOpen {
             AnyKey::V4(_) => KeyV4::WORD_COUNT,
             AnyKey::V6(_) => KeyV6::WORD_COUNT,
         }
+    }
+}
+
+/// Whether the key names this end of its canonical form first. A key whose ends are the same names both.
+#[inline]
+fn names_first<K: FlowKey>(key: &K, side: Side) -> bool {
+    match side {
+        Side::First => *key <= key.reversed(),
+        Side::Second => *key >= key.reversed(),
     }
 }
 

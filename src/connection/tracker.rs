@@ -256,6 +256,14 @@ impl Tracker {
             state if state.is_answered() && from_client => State::EstablishedServerFin,
             State::SynSent if from_client && one_way_allowed => State::OneWayClient,
             State::AnsweredUnseen if !from_client && one_way_allowed => State::OneWayServer,
+            State::OneWayClient | State::OneWayServer => {
+                // The other side is there after all: from now on both have to end it.
+                if from_client == (entry.state == State::OneWayServer) {
+                    self.one_way -= 1;
+                    self.filter.set(slot, &Entry { state: State::Established, ..entry });
+                }
+                return None;
+            }
             _ => return None,
         };
         self.open(signal, slot, Entry { state, ..entry })
@@ -338,12 +346,15 @@ impl Tracker {
 
     /// Writes a half-open connection, in the place it has or in a new one, and in the ring.
     fn begin(&mut self, signal: &Signal, hash: ConnectionHash, slot: Option<Slot>, entry: Entry) {
+        // Written before room is made: what the rings hold of it is then out of date and does not take it off.
+        if let Some(slot) = slot {
+            self.filter.set(slot, &entry);
+        }
         while !self.young.has_room() {
             self.move_over();
         }
-        match slot {
-            Some(slot) => self.filter.set(slot, &entry),
-            None => match self.filter.insert(hash, &entry, self.now) {
+        if slot.is_none() {
+            match self.filter.insert(hash, &entry, self.now) {
                 Placed::Free => {}
                 Placed::Evicted(State::Closed) => self.counts.forgotten += 1,
                 Placed::Evicted(_) => self.counts.recycled += 1,
@@ -351,7 +362,7 @@ impl Tracker {
                     self.counts.unplaced += 1;
                     return;
                 }
-            },
+            }
         }
         self.young.push(&HalfOpen {
             key: oriented(signal, entry.client),
@@ -366,7 +377,8 @@ impl Tracker {
     fn open(&mut self, signal: &Signal, slot: Slot, entry: Entry) -> Option<Event> {
         if self.established >= self.config.connections_max {
             self.counts.refused_open += 1;
-            self.untracked_ends += 2;
+            let has_fin = matches!(entry.state, State::EstablishedClientFin | State::EstablishedServerFin);
+            self.untracked_ends += if has_fin { 1 } else { 2 };
             self.filter.remove(slot);
             return None;
         }

@@ -138,10 +138,7 @@ impl Partition {
     /// Moves time on. Values tell the low bits of a tick only, so no delta spans more than these can tell.
     fn advance(&mut self, tick: u64, exchange: &mut impl Exchange) {
         if tick - self.began > DELTA_SPAN_MAX_TICKS {
-            self.flush();
-            if !self.delta.is_untouched() {
-                self.hand_over(None, exchange);
-            }
+            self.hand_over(None, exchange);
             self.began = tick;
         }
         self.now = tick;
@@ -174,18 +171,14 @@ impl Partition {
 
     /// A new time base begins.
     pub fn start_base(&mut self, base: TimeBase, exchange: &mut impl Exchange) {
-        self.flush();
-        if !self.delta.is_untouched() {
-            self.hand_over(None, exchange);
-        }
+        self.hand_over(None, exchange);
         self.base = base;
     }
 
     /// An interval ends: what is half-open is told, and the delta handed over.
     pub fn end_interval(&mut self, marker: &Marker, exchange: &mut impl Exchange) {
-        self.now = self.now.max(marker.end_tick);
+        self.advance(self.now.max(marker.end_tick), exchange);
         self.tracker.advance(self.now);
-        self.flush();
         let half_open = exchange.spare_ring(self.index).map(|mut ring| {
             self.tracker.copy_half_open(&mut ring);
             ring
@@ -211,6 +204,8 @@ impl Partition {
 
     /// Hands over the delta and goes on with an empty one. Where there is none the delta stays and goes on growing.
     fn hand_over(&mut self, end: Option<IntervalEnd>, exchange: &mut impl Exchange) {
+        // What waits in either family goes with it: a busy family must not leave the other's events for later deltas.
+        self.flush();
         let delta = if self.delta.is_untouched() {
             None
         } else {

@@ -57,17 +57,21 @@ impl Kind {
 
 /// The hash of a connection's canonical key, cut into the parts that each user has for itself.
 ///
-/// Bits 0-2 choose the partition, 3-32 are the fingerprint, 33-63 and 64-95 choose the two buckets of the connection
-/// filter.
+/// Bits 0-2 choose the partition, 3-32 are the fingerprint, 33-63 choose the first of the connection filter's two buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConnectionHash(u128);
+pub struct ConnectionHash(u64);
+
+const _: () = assert!(PARTITION_BITS + FINGERPRINT_BITS + BUCKET_BITS == u64::BITS);
+
+/// Bits of the hash that choose a bucket.
+const BUCKET_BITS: u32 = 31;
 
 impl ConnectionHash {
     /// The parts of this hash.
     #[must_use]
     #[inline]
     pub fn new(hash: u128) -> Self {
-        ConnectionHash(hash & ((1 << 96) - 1))
+        ConnectionHash(hash as u64)
     }
 
     /// Which of the 2^[`PARTITION_BITS`] partitions the connection belongs to.
@@ -84,13 +88,11 @@ impl ConnectionHash {
         (self.0 >> PARTITION_BITS) as u32 & ((1 << FINGERPRINT_BITS) - 1)
     }
 
-    /// Its two buckets out of `bucket_count`. They may be the same.
+    /// Its first bucket out of `bucket_count`.
     #[must_use]
     #[inline]
-    pub fn buckets(self, bucket_count: u32) -> [usize; 2] {
-        let first = (self.0 >> 32) as u32 | 1;
-        let second = (self.0 >> 64) as u32;
-        [first, second].map(|part| (u64::from(part) * u64::from(bucket_count) >> 32) as usize)
+    pub fn bucket(self, bucket_count: u32) -> usize {
+        ((self.0 >> (u64::BITS - BUCKET_BITS)) * u64::from(bucket_count) >> BUCKET_BITS) as usize
     }
 }
 
@@ -99,10 +101,10 @@ impl ConnectionHash {
 #[repr(C, align(64))]
 pub struct Signal {
     key: [u64; 5],
-    hash: [u32; 3],
-    number: u32,
+    hash: u64,
     /// Tick in the upper 48 bits, then a byte for the kind and one for family and side.
     time_and_kind: u64,
+    number: u32,
 }
 
 const _: () = assert!(size_of::<Signal>() == 64);
@@ -122,7 +124,7 @@ pub struct SignalParts {
 
 impl Signal {
     /// No signal in particular, to fill places with.
-    pub const EMPTY: Self = Signal { key: [0; 5], hash: [0; 3], number: 0, time_and_kind: 0 };
+    pub const EMPTY: Self = Signal { key: [0; 5], hash: 0, time_and_kind: 0, number: 0 };
 
     /// The signal of a packet of the connection with this canonical key.
     #[must_use]
@@ -133,9 +135,9 @@ impl Signal {
         let bits = u64::from(K::FAMILY == Family::V6) | u64::from(parts.sender == Side::Second) << 1;
         Signal {
             key,
-            hash: [hash.0 as u32, (hash.0 >> 32) as u32, (hash.0 >> 64) as u32],
-            number: parts.number,
+            hash: hash.0,
             time_and_kind: parts.tick << 16 | (parts.kind as u64) << 8 | bits,
+            number: parts.number,
         }
     }
 
@@ -143,8 +145,7 @@ impl Signal {
     #[must_use]
     #[inline]
     pub fn hash(&self) -> ConnectionHash {
-        let [low, middle, high] = self.hash.map(u128::from);
-        ConnectionHash(low | middle << 32 | high << 64)
+        ConnectionHash(self.hash)
     }
 
     /// Everything but key and hash.
@@ -210,9 +211,7 @@ mod tests {
                 let signal = Signal::new(&key, hash, parts);
                 assert_eq!(signal.parts(), parts);
                 assert_eq!(signal.key(), AnyKey::V6(key));
-                assert_eq!(signal.hash().fingerprint(), hash.fingerprint());
-                assert_eq!(signal.hash().buckets(1000), hash.buckets(1000));
-                assert_eq!(signal.hash().partition(), hash.partition());
+                assert_eq!(signal.hash(), hash);
             }
         }
     }
@@ -220,8 +219,7 @@ mod tests {
     #[test]
     fn buckets_stay_in_range() {
         for hash in [0, u128::MAX] {
-            let hash = ConnectionHash::new(hash);
-            assert!(hash.buckets(7).iter().all(|&bucket| bucket < 7));
+            assert!(ConnectionHash::new(hash).bucket(7) < 7);
         }
     }
 }

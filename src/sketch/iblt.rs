@@ -152,7 +152,8 @@ impl<K: TableKey> Iblt<K> {
         self.cells.iter().all(Cell::is_key_free)
     }
 
-    /// About how many keys are in it, added or removed; 0 only when there are none.
+    /// About how many keys are in it, added or removed; 0 only when there are none. A key that is in it several times weighs
+    /// the square of that.
     ///
     /// Keys fall on the cells of a subtable at random, so the squares of the counts add up to the number of keys and what
     /// the surplus of additions over removals does to every cell. That holds at any load, to within the square root of 2 / cells

@@ -1,0 +1,190 @@
+//! The filter against a map, how full it becomes, what it gives up, and how often it is wrong.
+
+use super::super::{Filter, Placed, SLOT_COUNT, State};
+use super::*;
+use crate::flow::Side;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// A well-mixed hash for every number (the finaliser of SplitMix64, twice).
+fn hash(number: u64) -> ConnectionHash {
+    let mixed = |seed: u64| {
+        let mut word = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ word >> 31
+    };
+    ConnectionHash::new(u128::from(mixed(2 * number)) << 64 | u128::from(mixed(2 * number + 1)))
+}
+
+fn entry(filter: &Filter, number: u64, state: State, tick: u64) -> Entry {
+    let client = if number & 1 == 0 { Side::First } else { Side::Second };
+    let fingerprint = filter.fingerprint(hash(number));
+    Entry { fingerprint, state, client, tick: Entry::tick_of(tick), number: Entry::number_of(number as u32) }
+}
+
+const NOW: u64 = 5 << 20;
+
+/// A filter with established connections in `percent` of its places, the map of what is in it, and how many found none.
+fn filled(bucket_count: usize, percent: usize, fingerprint_bits: u32) -> (Filter, BTreeMap<u64, Entry>, usize) {
+    let mut filter = Filter::new(bucket_count * SLOT_COUNT, LINGER_TICKS, fingerprint_bits);
+    let mut map = BTreeMap::new();
+    let mut full = 0;
+    for number in 0..(bucket_count * SLOT_COUNT * percent / 100) as u64 {
+        let entry = entry(&filter, number, State::Established, NOW - number);
+        match filter.insert(hash(number), &entry, NOW) {
+            Placed::Free => drop(map.insert(number, entry)),
+            Placed::Full => full += 1,
+            Placed::Evicted(state) => panic!("{state:?} had to go, but all are established"),
+        }
+    }
+    (filter, map, full)
+}
+
+fn is_as(filter: &Filter, map: &BTreeMap<u64, Entry>, numbers: u64) {
+    for number in 0..numbers {
+        let found = filter.find(hash(number), NOW).map(|(_, entry)| entry);
+        assert_eq!(found, map.get(&number).copied(), "{number}");
+    }
+}
+
+#[test]
+fn it_fills_to_nine_tenths_and_finds_everything() {
+    for (percent, full_max_permille) in [(50, 0), (75, 0), (90, 0), (95, 2), (100, 20)] {
+        let (filter, map, full) = filled(4_096, percent, FINGERPRINT_BITS);
+        let asked = map.len() + full;
+        println!("{percent} %: {full} of {asked} found no place");
+        assert!(full * 1_000 <= asked * full_max_permille, "{percent} %: {full} of {asked}");
+        is_as(&filter, &map, 2 * asked as u64);
+    }
+}
+
+#[test]
+fn it_stays_a_map_under_churn() {
+    for percent in [50, 90, 95] {
+        let (mut filter, mut map, _) = filled(512, percent, FINGERPRINT_BITS);
+        let capacity = 512 * SLOT_COUNT * percent / 100;
+        let mut next = map.len() as u64 * 2;
+        for round in 0..40 {
+            let leaving: Vec<u64> = map.keys().copied().filter(|number| (number * 31 + round) % 10 == 0).collect();
+            for number in &leaving {
+                let (slot, found) = filter.find(hash(*number), NOW).expect("it is in the map");
+                assert_eq!(Some(found), map.remove(number));
+                filter.remove(slot);
+                assert_eq!(filter.find(hash(*number), NOW), None);
+            }
+            // Who found no place does not come again, but others do.
+            for _ in 0..capacity - map.len() {
+                let entry = entry(&filter, next, State::Established, NOW);
+                if filter.insert(hash(next), &entry, NOW) == Placed::Free {
+                    map.insert(next, entry);
+                }
+                next += 1;
+            }
+        }
+        is_as(&filter, &map, next);
+        println!("{percent} % under churn: {} of {capacity} placed", map.len());
+        assert!(map.len() * 100 >= capacity * 95);
+    }
+}
+
+#[test]
+fn short_fingerprints_are_wrong_as_often_as_they_must_be() {
+    for percent in [50usize, 90] {
+        let (filter, map, _) = filled(4_096, percent, 12);
+        let absent = 1_000_000..1_400_000u64;
+        let asked = (absent.end - absent.start) as f64;
+        let rate = absent.filter(|number| filter.find(hash(*number), NOW).is_some()).count() as f64 / asked;
+        // One bucket is looked at, or two when the first has overflowed: so many of their places are taken.
+        let in_bucket = map.len() as f64 / 4_096.0;
+        let (low, high) = (in_bucket / 4_096.0, 2.0 * in_bucket / 4_096.0);
+        println!("{percent} %: wrong once in {:.0} look-ups, {:.2} buckets each", 1.0 / rate, rate / low);
+        assert!((0.95 * low..1.05 * high).contains(&rate), "{percent} %: {rate}, not {low}..{high}");
+    }
+}
+
+#[test]
+fn long_fingerprints_are_not_wrong_in_a_million() {
+    let (filter, ..) = filled(4_096, 90, FINGERPRINT_BITS);
+    assert!((1_000_000..2_000_000).all(|number| filter.find(hash(number), NOW).is_none()));
+}
+
+#[test]
+fn closed_entries_linger_just_so_long() {
+    for start in [NOW, (6 << 20) - 2] {
+        let mut filter = Filter::new(70, LINGER_TICKS, FINGERPRINT_BITS);
+        let closed = entry(&filter, 1, State::Closed, start);
+        assert_eq!(filter.insert(hash(1), &closed, start), Placed::Free);
+        for age in 0..=u64::from(LINGER_TICKS) {
+            assert_eq!(filter.find(hash(1), start + age).map(|(_, entry)| entry), Some(closed), "{age}");
+        }
+        assert_eq!(filter.find(hash(1), start + u64::from(LINGER_TICKS) + 1), None);
+    }
+}
+
+const STATES: [State; 13] = [
+    State::Removed,
+    State::Closed,
+    State::SynSent,
+    State::SynRecv,
+    State::SynRecvServerFin,
+    State::SynRecvLate,
+    State::SynRecvLateServerFin,
+    State::AnsweredUnseen,
+    State::AnsweredUnseenServerFin,
+    State::Established,
+    State::EstablishedClientFin,
+    State::OneWayClient,
+    State::OneWayServer,
+];
+
+/// Which of two goes first: the closed, then those only asked for, then the answered, and of equals the older. None when it
+/// has to stay.
+fn rank(state: State, age: u64) -> Option<(u8, u64)> {
+    match state {
+        State::Closed => Some((3, age)),
+        State::SynSent => Some((2, age)),
+        state if state.is_answered() => Some((1, age)),
+        _ => None,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn the_weakest_and_oldest_goes(held in prop::collection::vec((0..STATES.len(), 0u64..10), SLOT_COUNT)) {
+        let mut filter = Filter::new(SLOT_COUNT, LINGER_TICKS, FINGERPRINT_BITS);
+        // Placed as established, so that none pushes out another, and given their states afterwards.
+        for number in 0..SLOT_COUNT as u64 {
+            let placeholder = entry(&filter, number, State::Established, NOW);
+            prop_assert_eq!(filter.insert(hash(number), &placeholder, NOW), Placed::Free);
+        }
+        for (number, &(state, age)) in held.iter().enumerate() {
+            let (slot, _) = filter.find(hash(number as u64), NOW).expect("it was placed");
+            filter.set(slot, &entry(&filter, number as u64, STATES[state], NOW - age));
+        }
+        let is_gone = |state: State, age: u64| {
+            state == State::Removed || state == State::Closed && age > u64::from(LINGER_TICKS)
+        };
+        let held: Vec<(State, u64)> = held.into_iter().map(|(state, age)| (STATES[state], age)).collect();
+        let new = entry(&filter, 99, State::SynSent, NOW);
+        let placed = filter.insert(hash(99), &new, NOW);
+        let kept = |number: usize| filter.find(hash(number as u64), NOW).is_some();
+        let lost: Vec<_> = (0..SLOT_COUNT).filter(|&at| !is_gone(held[at].0, held[at].1) && !kept(at)).collect();
+        if held.iter().any(|&(state, age)| is_gone(state, age)) {
+            prop_assert_eq!(placed, Placed::Free);
+            prop_assert!(lost.is_empty());
+        } else if let Some(weakest) = held.iter().filter_map(|&(state, age)| rank(state, age)).max() {
+            prop_assert_eq!(lost.len(), 1);
+            let (state, age) = held[lost[0]];
+            prop_assert_eq!(rank(state, age), Some(weakest));
+            prop_assert_eq!(placed, Placed::Evicted(state));
+        } else {
+            prop_assert_eq!(placed, Placed::Full);
+            prop_assert!(lost.is_empty());
+        }
+        let found = filter.find(hash(99), NOW).map(|(_, entry)| entry);
+        prop_assert_eq!(found, (placed != Placed::Full).then_some(new));
+    }
+}
