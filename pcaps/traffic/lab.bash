@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # make-pcaps sets what is not set here
 # lab.bash: network namespaces, the programs in them, and the recording of what passes between them. Sourced by
 # scripts/make-pcaps, which sets $scripts, $traffic, $work (a temporary directory) and $output.
 
@@ -11,7 +11,7 @@ die() {
     exit 1
 }
 
-# ---- namespaces and the programs in them ----------------------------------------------------------------------------------
+# ---- namespaces and the programs in them -----------------------------------------------------------------------------
 
 # Every process of a namespace of ours was started here, or by a program that was.
 remove_namespaces() {
@@ -87,6 +87,7 @@ add_namespaces() {
     for name in "$@"; do
         namespaces+=("$name")
         ip netns add "$prefix-$name"
+        # shellcheck disable=SC2016 # the shell in the namespace expands it
         on "$name" bash -c 'for c in all default; do echo 0 >/proc/sys/net/ipv6/conf/$c/accept_dad; done
             echo 0 >/proc/sys/net/ipv4/ip_early_demux; ip link set lo up
             ip rule add pref 1000 lookup local; ip rule del pref 0'
@@ -107,11 +108,11 @@ bring_up() {
     ip -n "$prefix-$1" link set "$2" up
 }
 
-# A filter that drops without a word, needing neither nftables nor iptables: packets that a rule sends into a black hole.
+# A filter that drops without a word and needs neither nftables nor iptables: a rule sends packets into a black hole.
 drop() { ip -n "$prefix-$1" rule add pref "$2" ipproto tcp "${@:3}" blackhole; }
 let_pass() { ip -n "$prefix-$1" rule del pref "$2"; }
 
-# ---- recording ------------------------------------------------------------------------------------------------------------
+# ---- recording -------------------------------------------------------------------------------------------------------
 
 # record NAMESPACE INTERFACE [TCPDUMP ARGUMENTS]
 record() {

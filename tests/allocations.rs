@@ -1,0 +1,163 @@
+//! From the first packet on nothing is allocated but the rows of lists: every allocation of the process is counted while the
+//! whole path runs on its threads over floods. It is the only test of its program, since others would be counted with it.
+
+// An allocator can not be written without.
+#![allow(unsafe_code)]
+
+use flowpeel::capture::{Packet, PacketSource, Progress};
+use flowpeel::error::Result;
+use flowpeel::flow_list::List;
+use flowpeel::generate::{Arrivals, Flood, FloodConfig, Traffic, TrafficConfig};
+use flowpeel::parse::LinkType;
+use flowpeel::pipeline::{Config, Plan, run};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+/// What it takes that threads wait for each other, once each: a thread that waits on a channel for the first time makes 48
+/// bytes to be found by, and each end of a channel that is waited on makes room for four such threads in 96 bytes. There
+/// are 17 channels and at most 10 threads.
+const WAITING_SIZE_MAX: usize = 17 * 2 * 96 + 10 * 48;
+
+/// Attempts in a second that fill the rings within two.
+const RATE_PER_S: u64 = 150_000;
+
+/// The system's allocator, which counts when it is told to.
+struct Counting;
+
+static IS_COUNTING: AtomicBool = AtomicBool::new(false);
+static ALLOCATION_COUNT: AtomicUsize = AtomicUsize::new(0);
+static ALLOCATED_SIZE: AtomicUsize = AtomicUsize::new(0);
+
+fn count(size: usize) {
+    if IS_COUNTING.load(SeqCst) {
+        ALLOCATION_COUNT.fetch_add(1, SeqCst);
+        ALLOCATED_SIZE.fetch_add(size, SeqCst);
+    }
+}
+
+// SAFETY: every call goes to the system's allocator with the arguments it came with, and its answer comes back unchanged;
+// counting touches nothing but atomic numbers.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: the caller keeps what `alloc` asks of it.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size());
+        // SAFETY: the caller keeps what `alloc_zeroed` asks of it.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        count(new_size.saturating_sub(layout.size()));
+        // SAFETY: the caller keeps what `realloc` asks of it, and all memory comes from the system's allocator.
+        unsafe { System.realloc(pointer, layout, new_size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps what `dealloc` asks of it, and all memory comes from the system's allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Packets that were made before anything is counted; counting begins with the first and stops behind the last.
+struct Recorded {
+    bytes: Vec<u8>,
+    /// The time of each packet, and where it ends.
+    packets: Vec<(u64, usize)>,
+    next: usize,
+}
+
+impl Recorded {
+    /// A flood and nothing else: without connections there is nothing to list but half-open ones.
+    fn flood(flood: FloodConfig) -> Self {
+        let arrivals = Arrivals::Population { client_count: 0 };
+        let config = TrafficConfig { arrivals, ..TrafficConfig::flooded(3, flood) };
+        let mut traffic = Traffic::new(config).unwrap();
+        let mut recorded = Recorded { bytes: Vec::new(), packets: Vec::new(), next: 0 };
+        while let Some(frame) = traffic.next_frame() {
+            recorded.bytes.extend_from_slice(frame.bytes);
+            recorded.packets.push((frame.time_us, recorded.bytes.len()));
+        }
+        recorded
+    }
+}
+
+impl PacketSource for Recorded {
+    fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
+        let Some((time_us, end)) = self.packets.get(self.next) else {
+            IS_COUNTING.store(false, SeqCst);
+            return Ok(None);
+        };
+        let begin = self.next.checked_sub(1).map_or(0, |before| self.packets[before].1);
+        if self.next == 0 {
+            IS_COUNTING.store(true, SeqCst);
+        }
+        self.next += 1;
+        let time_ns = *time_us as i64 * 1_000;
+        Ok(Some(Packet { time_ns, link: LinkType::ETHERNET, bytes: &self.bytes[begin..*end] }))
+    }
+
+    fn is_finished(&self) -> bool {
+        self.next > self.packets.len()
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+}
+
+/// The bytes that are allocated between the first packet and the end of the input.
+fn allocated(flood: FloodConfig, config: &Config) -> usize {
+    let attempts = if flood.flood == Flood::Acks { 0 } else { flood.packet_count };
+    let kind = flood.flood;
+    let inputs = std::iter::once(Ok(Recorded::flood(flood)));
+    let plan = Plan::new(config).unwrap();
+    let mut listed = 0;
+    let mut exporter = |list: &List| {
+        listed = list.rows().count();
+        Ok(())
+    };
+    ALLOCATION_COUNT.store(0, SeqCst);
+    ALLOCATED_SIZE.store(0, SeqCst);
+    let summary = run(&plan, config, inputs, &mut exporter, &mut ()).unwrap();
+    let counts = summary.counts;
+    assert!(!IS_COUNTING.load(SeqCst) && listed as u64 == summary.last.unwrap().half_open);
+    assert_eq!(counts.recycled + counts.expired + listed as u64, attempts);
+    let (count, size) = (ALLOCATION_COUNT.load(SeqCst), ALLOCATED_SIZE.load(SeqCst));
+    let flooded = format!("{kind:?}, {} shards: {} packets, ", config.shards, summary.packets);
+    let figures = format!("{} lists, {count} allocations of {size} bytes", summary.lists);
+    // Past the test harness, which shows what passing tests print to nobody.
+    std::io::stderr().write_all(format!("allocations: {flooded}{figures}\n").as_bytes()).unwrap();
+    size
+}
+
+#[test]
+fn nothing_is_allocated_after_the_first_packet_but_the_rows_of_lists() {
+    for kind in [Flood::Unanswered, Flood::Answered, Flood::Acks] {
+        for shards in [1, 2] {
+            let config = Config { shards, ..Config::default() };
+            let size = allocated(FloodConfig { packet_count: 1_000_000, ..FloodConfig::new(kind) }, &config);
+            assert!(size <= WAITING_SIZE_MAX, "{kind:?} with {shards} shards: {size} bytes");
+
+            // With lists the rows of the first full one are all there ever is. It is the second, and in time for either flood.
+            let config = Config { every: Some(Duration::from_secs(1)), ..config };
+            let flood_of = |seconds| FloodConfig {
+                packet_count: seconds * RATE_PER_S,
+                rate_per_s: RATE_PER_S,
+                ..FloodConfig::new(kind)
+            };
+            let (short, long) = (allocated(flood_of(4), &config), allocated(flood_of(8), &config));
+            let list_size_max = Plan::new(&config).unwrap().memory().list_size_max as usize;
+            assert!(short <= list_size_max, "{kind:?} with {shards} shards: {short} bytes of a list");
+            assert!(long <= short + WAITING_SIZE_MAX, "{kind:?} with {shards} shards: {long} bytes, not {short}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The order that the source keeps: imports point down only, and what every file has to look like.
+
+#[path = "layers/source.rs"]
+mod source;
+
+use source::{Source, all_sources};
+
+/// The modules from top to bottom. A module may import those of lower layers; of its own layer only what [`BESIDE`] says.
+const LAYERS: [&[&str]; 7] = [
+    &["main", "cli"],
+    &["pipeline"],
+    &["export", "flow_list", "capture"],
+    &["generate", "shard", "queue", "snapshot"],
+    &["connection", "signal"],
+    &["parse", "sketch"],
+    &["flow", "hash", "config", "error", "prefetch"],
+];
+
+/// Who may import whom within a layer: no circle can come of it, because each layer lists importers before the imported.
+const BESIDE: [(&str, &str); 6] = [
+    ("main", "cli"),
+    ("export", "flow_list"),
+    ("shard", "snapshot"),
+    ("queue", "snapshot"),
+    ("connection", "signal"),
+    // A hash of a flow key reads it as the words that it is made of.
+    ("hash", "flow"),
+];
+
+/// Modules that import less than their layer would allow, with all that they do import.
+const ALONE: [(&str, &[&str]); 3] = [
+    // Pure algorithm: it knows keys and how to hash them, and no packet.
+    ("sketch", &["flow", "hash", "prefetch", "config"]),
+    // Traffic is held against what the rest makes of it, so it must share nothing with it.
+    ("generate", &["error", "config"]),
+    // Packets as they come: what is in them is for the layers above to say.
+    ("capture", &["parse", "error", "config"]),
+];
+
+/// What an algorithm does not need: of `std`, and of other crates.
+const NOT_IN_SKETCH: [(&str, &[&str]); 3] = [
+    ("std::", &["thread", "sync", "fs", "net", "io", "path", "process", "env", "time", "os"]),
+    ("crossbeam::", &[]),
+    ("parking_lot::", &[]),
+];
+
+/// The only file with unsafe code: a prefetch can fault nothing, and there is no safe one.
+const UNSAFE: [&str; 1] = ["prefetch.rs"];
+
+const LINES_MAX: usize = 400;
+
+/// Longer files, each with the reason.
+const LONG: [(&str, &str); 1] = [("connection/tracker.rs", "the state table: to be read as one")];
+
+/// Names that say nothing.
+const EMPTY_NAMES: [&str; 8] = ["util", "utils", "common", "helper", "helpers", "manager", "misc", "tools"];
+
+fn layer_of(module: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&module))
+}
+
+/// Why `importer` may not import `imported`, if so.
+fn objection(importer: &str, imported: &str) -> Option<String> {
+    let (Some(from), Some(to)) = (layer_of(importer), layer_of(imported)) else {
+        return Some("one of them has no layer".to_owned());
+    };
+    if let Some((_, allowed)) = ALONE.iter().find(|(module, _)| *module == importer)
+        && !allowed.contains(&imported)
+    {
+        return Some(format!("{importer} imports {allowed:?} and nothing else"));
+    }
+    if from > to {
+        return Some("that is a layer above".to_owned());
+    }
+    let is_beside = from == to && !BESIDE.contains(&(importer, imported));
+    is_beside.then(|| "that is in the same layer".to_owned())
+}
+
+/// What is wrong with the imports of a source.
+fn import_violations(source: &Source) -> Vec<String> {
+    let mut violations = Vec::new();
+    let importer = source.module();
+    for (line, imported) in source.own_modules() {
+        if imported != importer
+            && let Some(reason) = objection(importer, &imported)
+        {
+            violations.push(format!("src/{}:{line}: {importer} imports {imported}: {reason}", source.path));
+        }
+    }
+    if importer == "sketch" {
+        for (root, denied) in NOT_IN_SKETCH {
+            let heads = source.heads_below(root).into_iter();
+            for (line, head) in heads.filter(|(_, head)| denied.is_empty() || denied.contains(&head.as_str())) {
+                violations.push(format!("src/{}:{line}: {root}{head} in a pure algorithm", source.path));
+            }
+        }
+    }
+    violations
+}
+
+/// What is wrong with a source as a file, tests included.
+fn file_violations(source: &Source) -> Vec<String> {
+    let mut violations = Vec::new();
+    let mut say = |what: &str| violations.push(format!("src/{}: {what}", source.path));
+    if !source.text.starts_with("//! ") {
+        say("does not open with a //! comment that says what it is");
+    }
+    if !UNSAFE.contains(&source.path.as_str()) && source.words().any(|word| word == "unsafe" || word == "unsafe_code") {
+        say("has unsafe code");
+    }
+    let is_long = source.text.lines().count() > LINES_MAX;
+    if is_long != LONG.iter().any(|(path, _)| *path == source.path) {
+        say(if is_long { "has over 400 lines" } else { "is no longer long: strike it off the exceptions" });
+    }
+    if source.path.trim_end_matches(".rs").split('/').any(|name| EMPTY_NAMES.contains(&name)) {
+        say("has a name that says nothing");
+    }
+    if source.words_without_tests().is_some_and(|mut words| words.any(|word| word == "tests")) {
+        say("has tests that are not under #[cfg(test)]");
+    }
+    violations
+}
+
+fn assert_none(violations: &[String]) {
+    assert!(violations.is_empty(), "\n{}", violations.join("\n"));
+}
+
+#[test]
+fn imports_point_down() {
+    let violations: Vec<String> = all_sources().iter().flat_map(import_violations).collect();
+    assert_none(&violations);
+}
+
+#[test]
+fn files_are_as_they_should_be() {
+    let sources = all_sources();
+    assert!(sources.len() > 50);
+    let violations: Vec<String> = sources.iter().flat_map(file_violations).collect();
+    assert_none(&violations);
+}
+
+#[test]
+fn every_module_has_its_layer_and_every_layer_its_modules() {
+    let mut modules: Vec<String> = all_sources().iter().map(|source| source.module().to_owned()).collect();
+    modules.retain(|module| module != "lib");
+    modules.sort();
+    modules.dedup();
+    let mut layered = LAYERS.concat();
+    layered.sort_unstable();
+    assert_eq!(modules, layered);
+    for (importer, imported) in BESIDE {
+        let layer = layer_of(importer).filter(|layer| layer_of(imported) == Some(*layer)).unwrap();
+        let place = |module| LAYERS[layer].iter().position(|name| *name == module);
+        // The bottom layer is in no order of its own.
+        assert!(place(importer) < place(imported) || layer == LAYERS.len() - 1, "{importer} before {imported}");
+    }
+}
+
+fn violations_of(path: &str, text: &str) -> Vec<String> {
+    import_violations(&Source::new(path, text))
+}
+
+#[test]
+fn an_import_that_points_up_is_found_however_it_is_written() {
+    for (path, text) in [
+        ("parse/tcp.rs", "use crate::signal::Signal;"),
+        ("parse/tcp.rs", "use crate::{config::LIMIT, signal::{self, Signal}};"),
+        ("parse/tcp.rs", "fn f() -> crate :: signal :: Signal { }"),
+        ("parse/tcp.rs", "use super::super::signal::Signal;"),
+        ("parse/mod.rs", "pub(crate) use super::{config, signal};"),
+        ("parse/tcp.rs", "use flowpeel::signal::Signal;"),
+        ("parse/tcp.rs", "use crate::*;"),
+        ("parse/tcp.rs", "#[cfg(test)] mod tests { use crate::flow::X; } use crate::signal::Signal;"),
+        ("parse/tcp.rs", "#[cfg(test)] mod tests; use crate::signal::Signal;"),
+        ("parse/tcp.rs", "#[cfg(not(test))] use crate::signal::Signal;"),
+        ("parse/tcp.rs", "const A: &str = \"//\"; use crate::signal::Signal;"),
+        ("parse/tcp.rs", "const A: char = '\"'; fn f<'a>() {} use crate::signal::Signal; const B: char = '\"';"),
+        ("export/mod.rs", "use crate::capture::Replay;"),
+        ("flow_list/mod.rs", "use crate::export::Ndjson;"),
+        ("queue.rs", "use crate::shard::Shard;"),
+        ("error.rs", "use crate::config::LIMIT;"),
+        ("cli/mod.rs", "use crate::unheard_of::X;"),
+        ("generate/mod.rs", "use crate::parse::LinkType;"),
+        ("sketch/peel.rs", "use crate::parse::LinkType;"),
+        ("sketch/peel.rs", "use std::{collections::HashMap, thread};"),
+        ("sketch/peel.rs", "let now = std::time::Instant::now();"),
+        ("sketch/peel.rs", "use crossbeam::channel;"),
+    ] {
+        assert_eq!(violations_of(path, text).len(), 1, "{path}: {text}");
+    }
+}
+
+#[test]
+fn an_import_that_points_down_is_let_pass() {
+    for (path, text) in [
+        ("signal/mod.rs", "use crate::parse::TcpSegment; use crate::{flow::Side, config};"),
+        ("signal/mod.rs", "use super::parse::TcpSegment;"),
+        ("signal/clock.rs", "use super::Signal; use crate::signal::Signal;"),
+        ("queue.rs", "use crate::snapshot::Marker;"),
+        ("main.rs", "fn main() { flowpeel::cli::main(); }"),
+        ("error.rs", "//! See [`Unusable`](crate::parse::Unusable).\n/* crate::cli /* crate::cli */ crate::cli */"),
+        ("error.rs", "const A: &str = \"crate::cli\"; const B: &str = r#\"crate::cli\" crate::cli\"#;"),
+        ("error.rs", "#[cfg(test)]\n#[allow(x)]\nmod tests { fn f() { { use crate::cli::X; } } }"),
+        ("error.rs", "#[cfg(test)] use crate::cli::X;"),
+        ("parse/tests.rs", "use crate::cli::X;"),
+        ("parse/tests/frames.rs", "use crate::cli::X;"),
+        ("sketch/cell.rs", "use std::{fmt, mem}; use std::marker::PhantomData;"),
+    ] {
+        assert_eq!(violations_of(path, text), Vec::<String>::new(), "{path}: {text}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_as_it_should_be_is_found() {
+    let long = format!("//! A.\n{}", "\n".repeat(LINES_MAX));
+    for (path, text) in [
+        ("flow/key.rs", ""),
+        ("flow/key.rs", "// A.\n"),
+        ("flow/key.rs", "//! A.\nunsafe { f() }"),
+        ("flow/key.rs", "//! A.\n#[cfg(test)]\nmod tests { #![allow(unsafe_code)] }"),
+        ("flow/key.rs", long.as_str()),
+        ("flow/utils.rs", "//! A.\n"),
+        ("helpers/mod.rs", "//! A.\n"),
+        ("flow/key.rs", "//! A.\nmod tests;"),
+        ("connection/tracker.rs", "//! A.\n"),
+    ] {
+        assert_eq!(file_violations(&Source::new(path, text)).len(), 1, "{path}: {text}");
+    }
+    for (path, text) in [
+        ("flow/key.rs", "//! A: nothing unsafe.\nfn f() { \"unsafe\"; }\n#[cfg(test)]\nmod tests;"),
+        ("prefetch.rs", "//! A.\n#![allow(unsafe_code)]\nunsafe { f() }"),
+    ] {
+        assert_eq!(file_violations(&Source::new(path, text)), Vec::<String>::new(), "{path}: {text}");
+    }
+}

@@ -1,0 +1,64 @@
+//! Every crate that flowpeel is built from may be used by whoever may use flowpeel: cargo says under which licences they are.
+
+use serde_json::Value;
+use std::process::Command;
+
+/// Licences that ask for no more than that their text and the names of the authors are kept.
+const PERMISSIVE: [&str; 9] =
+    ["MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "Zlib", "Unicode-3.0", "Unlicense", "0BSD"];
+
+/// Whether an SPDX expression leaves a choice of permissive licences. Parentheses bind a choice within a conjunction; older
+/// manifests write `/` for OR.
+fn is_permissive(expression: &str) -> bool {
+    let expression = expression.replace('/', " OR ");
+    // Within parentheses stand only choices, so a conjunction can be cut at every AND outside of them.
+    let (mut depth, mut terms) = (0, vec![String::new()]);
+    for word in expression.replace('(', " ( ").replace(')', " ) ").split_whitespace() {
+        match (word, depth) {
+            ("(", _) => depth += 1,
+            (")", _) => depth -= 1,
+            ("AND", 0) => terms.push(String::new()),
+            _ => *terms.last_mut().unwrap() += &format!("{word} "),
+        }
+    }
+    let is_choice = |term: &String| {
+        let mut choices = term.split(" OR ").map(|choice| choice.split(" WITH ").next().unwrap().trim());
+        choices.any(|choice| PERMISSIVE.contains(&choice))
+    };
+    terms.iter().all(is_choice)
+}
+
+/// The platform that cargo builds for here: what others would need may not have been downloaded.
+fn platform() -> String {
+    let output = Command::new("rustc").arg("-vV").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().find_map(|line| line.strip_prefix("host: ")).unwrap().to_owned()
+}
+
+#[test]
+fn every_dependency_is_under_a_permissive_licence() {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--locked", "--format-version", "1", "--filter-platform", &platform(), "--manifest-path"])
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    assert!(packages.len() > 20);
+    for package in packages {
+        let licence = package["license"].as_str().unwrap_or("none");
+        assert!(is_permissive(licence), "{} is under {licence}", package["name"]);
+    }
+}
+
+#[test]
+fn expressions_are_read() {
+    for permissive in ["MIT", "MIT/Apache-2.0", "GPL-3.0 OR MIT", "(MIT OR Apache-2.0) AND Unicode-3.0"] {
+        assert!(is_permissive(permissive), "{permissive}");
+    }
+    assert!(is_permissive("Apache-2.0 WITH LLVM-exception"));
+    for other in ["none", "GPL-3.0", "MIT AND GPL-3.0", "(GPL-3.0 OR AGPL-3.0) AND MIT", ""] {
+        assert!(!is_permissive(other), "{other}");
+    }
+}
