@@ -4,7 +4,7 @@
 //! and offset) and what to do. On the packet path there are no errors, only reasons that are counted
 //! (see [`parse::Unusable`](crate::parse::Unusable)).
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// The result of everything off the packet path.
@@ -58,8 +58,14 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(path) = &self.path {
-            // A path comes from the user, but its bytes may still hold control characters.
-            write!(f, "{}: ", path.display().to_string().escape_debug())?;
+            // A path comes from the user, but it may still hold what moves a terminal's cursor.
+            for letter in path.display().to_string().chars() {
+                match letter {
+                    letter if letter.is_control() => write!(f, "{}", letter.escape_debug())?,
+                    letter => f.write_char(letter)?,
+                }
+            }
+            f.write_str(": ")?;
         }
         if let Some(offset) = self.offset {
             write!(f, "at byte {offset}: ")?;
@@ -89,7 +95,8 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_name_is_escaped() {
+    fn a_hostile_name_is_escaped_and_no_other() {
         assert_eq!(Error::new("no").in_file("a\x1b[2J\nb").to_string(), "a\\u{1b}[2J\\nb: no");
+        assert_eq!(Error::new("no").in_file("it's.pcap").to_string(), "it's.pcap: no");
     }
 }

@@ -181,6 +181,13 @@ impl QuickHash {
     }
 }
 
+/// One of `count` places (at most 2^32), chosen by 32 bits of a hash: neighbouring parts choose neighbouring places.
+#[must_use]
+#[inline]
+pub fn place_of(part: u32, count: usize) -> usize {
+    ((u64::from(part) * count as u64) >> u32::BITS) as usize
+}
+
 /// The product's halves on top of each other.
 #[inline]
 fn fold(one: u64, other: u64) -> u64 {

@@ -17,6 +17,9 @@ use std::time::Duration;
 /// How long either side sleeps without looking for itself.
 const SLEEP: Duration = Duration::from_millis(1);
 
+/// Blocks beside the writer's own: those in the queue, the one that the reader works off, and the writer's next.
+const SPARE_BLOCKS_MAX: usize = QUEUE_BLOCKS_MAX + 2;
+
 /// Signals on their way.
 pub struct Block {
     signals: [Signal; BLOCK_SIGNAL_COUNT],
@@ -74,7 +77,7 @@ pub struct Reader {
 pub fn queue() -> (Writer, Reader) {
     let shared = Arc::new(Shared {
         full: ArrayQueue::new(QUEUE_BLOCKS_MAX),
-        empty: ArrayQueue::new(QUEUE_BLOCKS_MAX),
+        empty: ArrayQueue::new(SPARE_BLOCKS_MAX),
         reader_sleeps: AtomicBool::new(false),
         writer_sleeps: AtomicBool::new(false),
         writer_is_gone: AtomicBool::new(false),
@@ -92,7 +95,9 @@ pub fn queue() -> (Writer, Reader) {
 /// The memory of a queue in bytes.
 #[must_use]
 pub const fn size() -> usize {
-    (QUEUE_BLOCKS_MAX + 1) * size_of::<Block>() + 2 * QUEUE_BLOCKS_MAX * size_of::<Message>()
+    (SPARE_BLOCKS_MAX + 1) * size_of::<Block>()
+        + QUEUE_BLOCKS_MAX * size_of::<Message>()
+        + SPARE_BLOCKS_MAX * size_of::<Box<Block>>()
 }
 
 impl Writer {
@@ -111,7 +116,7 @@ impl Writer {
         if self.block.count == 0 {
             return;
         }
-        // There are as many blocks as places in the queue and one more, so a block is free whenever a place is.
+        // With every place of the queue taken, one block in the reader's hands and this one, another is still free.
         let mut next = self.shared.empty.pop().unwrap_or_else(Block::new);
         next.count = 0;
         let block = std::mem::replace(&mut self.block, next);
@@ -158,7 +163,7 @@ impl Drop for Writer {
 
 impl Reader {
     /// The next message; waits for one, and answers none when there will be no more.
-    pub fn next(&mut self) -> Option<Message> {
+    pub fn receive(&mut self) -> Option<Message> {
         loop {
             // Read before the queue is looked at: what was pushed before the writer went is then not missed.
             let is_last = self.shared.writer_is_gone.load(Ordering::Acquire);
@@ -215,7 +220,7 @@ mod tests {
             }
         });
         let (mut next, mut marks) = (0, 0);
-        while let Some(message) = reader.next() {
+        while let Some(message) = reader.receive() {
             match message {
                 Message::Signals(block) => {
                     for signal in block.signals() {

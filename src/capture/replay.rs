@@ -4,7 +4,7 @@
 //! format is told by the content, never by the name.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use super::decompress::Plain;
@@ -42,11 +42,15 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// It can not be opened or read, is empty, is no capture, or is a pcap file of a link type that flowpeel can not
-    /// read.
+    /// It can not be opened or read, is a terminal or empty, is no capture, or is a pcap file of a link type that
+    /// flowpeel can not read.
     pub fn open(path: &Path) -> Result<Self> {
         if path == Path::new("-") {
-            return Replay::from_reader(io::stdin(), Path::new("standard input"));
+            let name = Path::new("standard input");
+            if io::stdin().is_terminal() {
+                return Err(Error::new("it is a terminal: name a capture file, or pipe one in").in_file(name));
+            }
+            return Replay::from_reader(io::stdin(), name);
         }
         let (file, input_size) = open_file(path).map_err(|error| error.in_file(path))?;
         let mut replay = Replay::from_reader(file, path)?;

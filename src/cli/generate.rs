@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Bytes gathered before they are written.
@@ -30,11 +30,14 @@ enum FloodKind {
 /// Connections open, end and fail in every way: by FIN, by RST, not at all, repeated, late, twice, on ports that are still
 /// in use. With --flood, a server is attacked while 1000 clients go on connecting to others.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  flowpeel generate --connections 400k --out mixed.pcap\n  \
-    flowpeel generate --flood answered | flowpeel replay --every 1s -")]
+#[command(
+    display_name = "flowpeel generate",
+    after_help = "Examples:\n  flowpeel generate --connections 400k --out mixed.pcap\n  \
+    flowpeel generate --flood answered | flowpeel replay --every 1s -"
+)]
 pub(super) struct Arguments {
     /// Where everything follows from
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = values::number)]
     seed: u64,
 
     /// Connections in all, or, under a flood, clients that always have one
@@ -100,8 +103,10 @@ impl Arguments {
     }
 
     fn write(&self, traffic: &mut Traffic) -> Result<TrafficCounts> {
-        let cannot = |error: std::io::Error| Error::new("can not write the capture").in_file(&self.out).because(error);
-        let out: Box<dyn Write> = if self.out.as_os_str() == "-" {
+        let is_stdout = self.out.as_os_str() == "-";
+        let name = if is_stdout { Path::new("standard output") } else { &self.out };
+        let cannot = |error: std::io::Error| Error::new("can not write the capture").in_file(name).because(error);
+        let out: Box<dyn Write> = if is_stdout {
             let stdout = std::io::stdout();
             if stdout.is_terminal() {
                 return Err(Error::new("a capture is not for a terminal: name a file with --out, or use a pipe"));
@@ -127,7 +132,7 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
         Ok(counts) => {
             if voice > Voice::Quiet {
                 let (frames, connections) = (grouped(counts.frame_count), grouped(counts.connection_count));
-                anstream::eprintln!("{frames} packets of {connections} connections");
+                report::line(format_args!("{frames} packets of {connections} connections"));
             }
             Status::Done
         }

@@ -8,6 +8,7 @@ mod watch;
 
 use crate::cli::report::Voice;
 use clap::{Parser, Subcommand};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// What a process ends with.
@@ -31,6 +32,9 @@ impl From<Status> for ExitCode {
     }
 }
 
+/// Where help shows the options of every command: after the command's own, before `--help`.
+const LAST: usize = 900;
+
 /// Tells which TCP connections are open, from the packets that pass.
 ///
 /// Lists go to standard output or to files; everything for people goes to standard error.
@@ -41,11 +45,11 @@ struct Cli {
     command: Command,
 
     /// Say nothing but errors
-    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    #[arg(long, short, global = true, conflicts_with = "verbose", display_order = LAST)]
     quiet: bool,
 
     /// Say more: how decoding went and how long it took
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, display_order = LAST)]
     verbose: bool,
 }
 
@@ -61,6 +65,7 @@ pub fn main() -> Status {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
+            let error = Cli::try_parse_from(std::env::args_os().map(escaped)).err().unwrap_or(error);
             // Asking for help or the version is no mistake. If it can not be printed there is nobody to tell.
             drop(error.print());
             return if error.use_stderr() { Status::WrongUsage } else { Status::Done };
@@ -77,10 +82,21 @@ pub fn main() -> Status {
     }
 }
 
+/// An argument without control characters, for a message about it: it may be a hostile file name.
+fn escaped(argument: OsString) -> String {
+    let text = argument.to_string_lossy();
+    text.chars().map(|c| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn messages_about_hostile_arguments_are_escaped() {
+        assert_eq!(escaped("a\x1b[2J\nb c.pcap".into()), "a\\u{1b}[2J\\nb c.pcap");
+    }
 
     #[test]
     fn the_definition_holds_together() {

@@ -1,13 +1,15 @@
 //! `flowpeel replay`: captures in, lists out.
 
+use crate::capture::Replay;
 use crate::cli::Status;
-use crate::cli::report::{self, Voice};
+use crate::cli::report::{self, Voice, grouped};
 use crate::cli::values;
 use crate::cli::watch::Watch;
 use crate::error::Result;
 use crate::export::{Directory, Exporter, Ndjson};
+use crate::flow_list::List;
 use crate::hash::Secret;
-use crate::pipeline::{self, Config, Plan, Summary};
+use crate::pipeline::{self, Config, Plan};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,6 +23,7 @@ use std::time::Duration;
 /// the command line is wrong.
 #[derive(Args)]
 #[command(
+    display_name = "flowpeel replay",
     after_help = "Examples:\n  flowpeel replay capture.pcap\n  flowpeel replay --every 10s --out lists/ day.pcap.zst\n  \
     tcpdump -w - | flowpeel replay --every 10s -"
 )]
@@ -38,7 +41,7 @@ pub(super) struct Arguments {
     out: PathBuf,
 
     /// Threads that track connections; lists do not depend on it [default: the cores but one]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::shards)]
     shards: Option<usize>,
 
     /// Connections that can be open at once
@@ -96,6 +99,31 @@ impl Arguments {
     }
 }
 
+/// An exporter that knows how many lists it wrote.
+struct Counted {
+    exporter: Box<dyn Exporter>,
+    written: u64,
+}
+
+impl Exporter for Counted {
+    fn write(&mut self, list: &List) -> Result<()> {
+        self.exporter.write(list)?;
+        self.written += 1;
+        Ok(())
+    }
+}
+
+impl Counted {
+    /// What there is when a list could not be written.
+    fn aftermath(&self) -> String {
+        match self.written {
+            0 => "; no list was written".to_owned(),
+            1 => "; the list before it is whole".to_owned(),
+            written => format!("; the {} lists before it are whole", grouped(written)),
+        }
+    }
+}
+
 /// Replays what the arguments name.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
     let prepared = arguments.config().and_then(|config| Ok((Plan::new(&config)?, config)));
@@ -106,36 +134,39 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
             return Status::WrongUsage;
         }
     };
-    if voice > Voice::Quiet {
+    if voice == Voice::Verbose {
         report::memory(&plan.memory(), &config);
     }
-    let watched = arguments.exporter().and_then(|exporter| Ok((exporter, Watch::new(voice)?)));
-    let (mut exporter, mut watch) = match watched {
+    let watched = arguments.exporter().and_then(|exporter| Ok((exporter, Watch::new(voice, &arguments.files)?)));
+    let (exporter, mut watch) = match watched {
         Ok(watched) => watched,
         Err(error) => {
             report::error(&error, "");
             return Status::Failed;
         }
     };
-    let summary = pipeline::replay(&arguments.files, &config, &mut *exporter, &mut watch);
+    let mut exporter = Counted { exporter, written: 0 };
+    let present = watch.present_input();
+    let inputs = arguments.files.iter().enumerate().map(|(index, path)| {
+        present.set(index);
+        Replay::open(path)
+    });
+    let summary = pipeline::run(&plan, &config, inputs, &mut exporter, &mut watch);
     watch.finish();
-    conclude(summary, &watch, voice)
-}
-
-fn conclude(summary: Result<Summary>, watch: &Watch, voice: Voice) -> Status {
     match summary {
         Ok(summary) => {
             // Where nothing could be read the error has said so, and there is nothing to sum up.
             if voice > Voice::Quiet && summary.lists > 0 {
-                report::summary(&summary, voice);
+                report::summary(&summary, &plan.memory(), voice);
             }
             if watch.is_interrupted() {
-                report::warning("interrupted: what was read before is listed");
+                let listed = if summary.lists > 0 { "what was read before is listed" } else { "nothing was read" };
+                report::warning(&format!("interrupted: {listed}"));
             }
             if summary.errors.is_empty() && !watch.is_interrupted() { Status::Done } else { Status::Failed }
         }
         Err(error) => {
-            report::error(&error, "; the lists before it are whole");
+            report::error(&error, &exporter.aftermath());
             Status::Failed
         }
     }

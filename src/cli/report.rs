@@ -2,9 +2,9 @@
 
 use crate::error::Error;
 use crate::pipeline::{Config, Memory, Summary};
-use anstream::{eprint, eprintln};
 use anstyle::{AnsiColor, Style};
-use hdrhistogram::Histogram;
+use std::fmt;
+use std::io::{IsTerminal, Write};
 
 /// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,13 +20,26 @@ pub(super) enum Voice {
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
-/// Says what failed, and what was done all the same.
-pub(super) fn error(error: &Error, aftermath: &str) {
-    eprintln!("{ERROR}error:{ERROR:#} {error}{aftermath}");
+/// Says a line. Where standard error is closed or full there is nobody to tell, and the work goes on.
+pub(super) fn line(text: fmt::Arguments) {
+    drop(writeln!(anstream::stderr(), "{text}"));
 }
 
+/// Leaves a line of the terminal on which something else stands, as `^C` does.
+pub(super) fn leave_line() {
+    if std::io::stderr().is_terminal() {
+        line(format_args!(""));
+    }
+}
+
+/// Says what failed, and what was done all the same.
+pub(super) fn error(error: &Error, aftermath: &str) {
+    line(format_args!("{ERROR}error:{ERROR:#} {error}{aftermath}"));
+}
+
+/// Says what is doubtful.
 pub(super) fn warning(text: &str) {
-    eprintln!("{WARNING}warning:{WARNING:#} {text}");
+    line(format_args!("{WARNING}warning:{WARNING:#} {text}"));
 }
 
 /// A count with its thousands set apart.
@@ -46,56 +59,70 @@ fn mib(size: u64) -> String {
     format!("{:.1}", size as f64 / f64::from(1 << 20))
 }
 
-/// What the run takes.
+/// What the run takes, part by part.
 pub(super) fn memory(memory: &Memory, config: &Config) {
-    eprintln!(
-        "room for {} connections and {} changes an interval: {} MiB at most \
-         (filter {}, half-open {}, tables {}, queues {}, list up to {})",
+    line(format_args!(
+        "room for {} connections and {} changes an interval",
         grouped(config.connections_max),
-        grouped(config.churn),
+        grouped(config.churn)
+    ));
+    line(format_args!(
+        "MiB at most: {} (filter {}, half-open {}, tables {}, queues {}, list up to {})",
         mib(memory.total_size()),
         mib(memory.filter_size),
         mib(memory.rings_size),
         mib(memory.tables_size),
         mib(memory.queues_size),
         mib(memory.list_size_max),
-    );
+    ));
 }
 
 /// What came of it.
-pub(super) fn summary(summary: &Summary, voice: Voice) {
+pub(super) fn summary(summary: &Summary, memory: &Memory, voice: Voice) {
     let counts = &summary.counts;
     let (open, half_open) = summary.last.map_or((0, 0), |last| (last.flows, last.half_open));
     let usable = summary.packets - summary.unusable.iter().map(|(_, count)| count).sum::<u64>();
-    let lines = [
-        ("packets", summary.packets, String::new()),
-        ("  TCP", usable, String::new()),
+    let mut rows = vec![("packets", summary.packets, String::new()), ("  TCP", usable, String::new())];
+    let unused = summary.unusable.iter().map(|(reason, count)| (reason.describe(), *count));
+    let unused: Vec<_> = unused.map(|(reason, count)| (format!("  {reason}"), count)).collect();
+    rows.extend(unused.iter().map(|(reason, count)| (reason.as_str(), *count, String::new())));
+    rows.extend([
         ("signals", summary.signals.signals, sampled(summary)),
         ("opened", counts.opened, String::new()),
         ("closed", counts.closed, String::new()),
         ("open", open, String::new()),
-        ("half-open", half_open, format!("{} refused, {} timed out", grouped(counts.refused), grouped(counts.expired))),
+        ("half-open", half_open, parts(&[("refused", counts.refused), ("timed out", counts.expired)])),
         ("repeats ignored", counts.repeats + counts.late, String::new()),
         (
             "unmatched closes",
             counts.unmatched_fins + counts.unmatched_resets,
-            format!("{} FIN, {} RST", grouped(counts.unmatched_fins), grouped(counts.unmatched_resets)),
+            parts(&[("FIN", counts.unmatched_fins), ("RST", counts.unmatched_resets)]),
         ),
-        ("untracked", counts.untracked(), untracked(summary)),
-    ];
-    for (name, count, note) in lines {
-        let gap = if note.is_empty() { "" } else { "  " };
-        eprintln!("{name:<18}{:>14}{gap}{note}", grouped(count));
-    }
-    if !summary.unusable.is_empty() {
-        eprintln!("not used:");
-        for (reason, count) in &summary.unusable {
-            eprintln!("  {:<16}{:>14}", reason.describe(), grouped(*count));
-        }
-    }
+        (
+            "untracked",
+            counts.untracked(),
+            parts(&[
+                ("half-open recycled", counts.recycled),
+                ("over --connections", counts.refused_open),
+                ("without a place", counts.unplaced),
+            ]),
+        ),
+    ]);
+    table(&rows);
+    line(format_args!("in {} MiB at most", mib(memory.total_size())));
     warnings(summary);
     if voice == Voice::Verbose {
         decoding(summary);
+    }
+}
+
+/// A name, a count and a note in each row.
+fn table(rows: &[(&str, u64, String)]) {
+    let name_width = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
+    let count_width = rows.iter().map(|(_, count, _)| grouped(*count).len()).max().unwrap_or(0);
+    for (name, count, note) in rows {
+        let text = format!("{name:<name_width$}  {:>count_width$}  {note}", grouped(*count));
+        line(format_args!("{}", text.trim_end()));
     }
 }
 
@@ -110,19 +137,11 @@ fn sampled(summary: &Summary) -> String {
     }
 }
 
-fn untracked(summary: &Summary) -> String {
-    let counts = &summary.counts;
-    let parts = [
-        ("half-open recycled", counts.recycled),
-        ("over --connections", counts.refused_open),
-        ("without a place", counts.unplaced),
-    ];
-    let parts: Vec<String> = parts
-        .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(name, count)| format!("{} {name}", grouped(*count)))
-        .collect();
-    parts.join(", ")
+/// What a count is made of, as far as there is any of it.
+fn parts(parts: &[(&str, u64)]) -> String {
+    let some = parts.iter().filter(|(_, count)| *count > 0);
+    let texts: Vec<String> = some.map(|(name, count)| format!("{} {name}", grouped(*count))).collect();
+    texts.join(", ")
 }
 
 fn warnings(summary: &Summary) {
@@ -150,28 +169,23 @@ fn warnings(summary: &Summary) {
 
 fn decoding(summary: &Summary) {
     let (outcome, latencies) = (&summary.outcome, &summary.latencies);
-    eprintln!(
-        "decoding: {} deltas left something, {} closings found by the list, {} starts corrected, {} lost, {} set aside",
-        grouped(outcome.deltas_left),
-        grouped(outcome.unstuck),
-        grouped(outcome.restarted),
-        grouped(outcome.starts_lost),
-        grouped(outcome.set_aside)
-    );
+    table(&[
+        ("deltas that left something", outcome.deltas_left, String::new()),
+        ("closings found by the list", outcome.unstuck, String::new()),
+        ("starts corrected", outcome.restarted, String::new()),
+        ("starts lost", outcome.starts_lost, String::new()),
+        ("set aside", outcome.set_aside, String::new()),
+    ]);
     for (name, histogram) in [("peel a delta", &latencies.peel_ns), ("write a list", &latencies.list_ns)] {
-        eprint!("{name}: {} times", grouped(histogram.len()));
-        quantiles(histogram);
+        let us = |ns: u64| grouped(ns / 1_000);
+        line(format_args!(
+            "{name}: {} times, median {} us, 99 % {} us, longest {} us",
+            grouped(histogram.len()),
+            us(histogram.value_at_quantile(0.5)),
+            us(histogram.value_at_quantile(0.99)),
+            us(histogram.max())
+        ));
     }
-}
-
-fn quantiles(histogram: &Histogram<u64>) {
-    let us = |ns: u64| grouped(ns / 1_000);
-    eprintln!(
-        ", median {} us, 99 % {} us, longest {} us",
-        us(histogram.value_at_quantile(0.5)),
-        us(histogram.value_at_quantile(0.99)),
-        us(histogram.max())
-    );
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Values as people write them: counts (500k), sizes (256MiB), durations (10s), ranges and secrets.
 
+use crate::config::SHARDS_MAX;
 use crate::error::{Error, Result};
 use crate::hash::{SECRET_SIZE, Secret};
 use jiff::SignedDuration;
@@ -14,6 +15,19 @@ const SECRET_FILE_SIZE_MAX: u64 = 2 * SECRET_SIZE as u64 + 2;
 pub(super) fn count(text: &str) -> std::result::Result<u64, String> {
     let factors = [("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
     scaled(text, &factors).ok_or_else(|| "a count is a whole number, with k, M or G for thousands: 500k".to_owned())
+}
+
+/// A whole number as it is.
+pub(super) fn number(text: &str) -> std::result::Result<u64, String> {
+    scaled(text, &[]).ok_or_else(|| format!("a whole number from 0 to {}", u64::MAX))
+}
+
+/// A number of threads.
+pub(super) fn shards(text: &str) -> std::result::Result<usize, String> {
+    let parsed = scaled(text, &[]).and_then(|shards| usize::try_from(shards).ok());
+    parsed
+        .filter(|shards| (1..=SHARDS_MAX).contains(shards))
+        .ok_or_else(|| format!("a whole number from 1 to {SHARDS_MAX}"))
 }
 
 /// A size in bytes: `256MiB`, `1G`, by 1024.
@@ -38,7 +52,7 @@ pub(super) fn duration(text: &str) -> std::result::Result<Duration, String> {
     parsed
         .filter(|duration| duration.is_positive())
         .map(|duration| duration.unsigned_abs())
-        .ok_or_else(|| "a duration is a number with its unit: 10s, 500ms, 1m".to_owned())
+        .ok_or_else(|| "a duration is a number above 0 with its unit: 10s, 500ms, 1m".to_owned())
 }
 
 /// A range of counts, both ends included: `0-20`, or a single count.
@@ -98,6 +112,16 @@ mod tests {
             assert!(count(wrong).is_err(), "{wrong}");
             assert!(size(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn numbers_say_what_is_possible() {
+        assert_eq!(number("18446744073709551615"), Ok(u64::MAX));
+        assert_eq!((shards("1"), shards("8")), (Ok(1), Ok(8)));
+        for wrong in ["", "0", "9", "-1", "many", "1k"] {
+            assert!(shards(wrong).unwrap_err().contains("from 1 to 8"), "{wrong}");
+        }
+        assert!(number("18446744073709551616").is_err() && number("0x1").is_err());
     }
 
     #[test]

@@ -5,81 +5,168 @@ use crate::cli::report::{self, Voice, grouped};
 use crate::error::{Error, Result};
 use crate::pipeline::Observer;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Drawn so often at most: more is not read.
 const DRAWS_PER_S: u8 = 10;
 
+/// A run that has not stopped for so long after Ctrl-C waits for its input, and says so.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Watches a replay.
 pub(super) struct Watch {
-    bar: ProgressBar,
-    /// Input read in the inputs before the present one, and its size.
-    read_before: u64,
-    last: Progress,
-    packets: u64,
-    stop: Arc<AtomicBool>,
+    voice: Voice,
+    extent: Extent,
+    present_input: Rc<Cell<usize>>,
+    /// There from the first reading on: a run that ends before draws nothing.
+    bar: Option<ProgressBar>,
+    state: Arc<State>,
+}
+
+/// What the run and Ctrl-C tell each other.
+#[derive(Default)]
+struct State {
+    is_stopped: AtomicBool,
+    has_bar: AtomicBool,
+    is_finished: AtomicBool,
 }
 
 impl Watch {
-    /// A watch that shows a bar when standard error is a terminal, unless it is to be quiet.
+    /// A watch over inputs that are read in this order. It shows a bar when standard error is a terminal, unless it is to
+    /// be quiet.
     ///
     /// # Errors
     ///
     /// Ctrl-C can not be caught.
-    pub(super) fn new(voice: Voice) -> Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&stop);
-        ctrlc::set_handler(move || {
-            if seen.swap(true, Ordering::Relaxed) {
-                std::process::exit(130);
-            }
+    pub(super) fn new(voice: Voice, inputs: &[PathBuf]) -> Result<Self> {
+        let state = Arc::new(State::default());
+        catch_interrupts(Arc::clone(&state))?;
+        Ok(Watch {
+            voice,
+            extent: Extent::new(inputs.iter().map(|path| stored_size(path))),
+            present_input: Rc::default(),
+            bar: None,
+            state,
         })
-        .map_err(|error| Error::new("can not catch Ctrl-C").because(error))?;
-        let target = match voice {
-            Voice::Quiet => ProgressDrawTarget::hidden(),
-            _ => ProgressDrawTarget::stderr_with_hz(DRAWS_PER_S),
-        };
-        let bar = ProgressBar::with_draw_target(None, target);
-        Ok(Watch { bar, read_before: 0, last: Progress::default(), packets: 0, stop })
+    }
+
+    /// Where to tell which input is being read.
+    pub(super) fn present_input(&self) -> Rc<Cell<usize>> {
+        Rc::clone(&self.present_input)
     }
 
     /// Whether Ctrl-C was pressed.
     pub(super) fn is_interrupted(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.state.is_stopped.load(Ordering::Relaxed)
     }
 
     /// Takes the bar off the terminal.
     pub(super) fn finish(&self) {
-        self.bar.finish_and_clear();
+        self.state.is_finished.store(true, Ordering::Relaxed);
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn bar(&mut self) -> &ProgressBar {
+        self.bar.get_or_insert_with(|| {
+            let target = match self.voice {
+                Voice::Quiet => ProgressDrawTarget::hidden(),
+                _ => ProgressDrawTarget::stderr_with_hz(DRAWS_PER_S),
+            };
+            let bar = ProgressBar::with_draw_target(self.extent.total_size, target);
+            bar.set_style(style(self.extent.total_size.is_some()));
+            self.state.has_bar.store(!bar.is_hidden(), Ordering::Relaxed);
+            bar
+        })
+    }
+}
+
+/// Stops the run at the first Ctrl-C, and ends the process at the second.
+fn catch_interrupts(state: Arc<State>) -> Result<()> {
+    let interrupted = move || {
+        if state.is_stopped.swap(true, Ordering::Relaxed) {
+            report::leave_line();
+            std::process::exit(130);
+        }
+        // The bar is drawn over what the terminal shows for Ctrl-C.
+        let has_bar = state.has_bar.load(Ordering::Relaxed);
+        if !has_bar {
+            report::leave_line();
+        }
+        // A thread of its own, because this one has the second Ctrl-C to wait for.
+        let state = Arc::clone(&state);
+        std::thread::spawn(move || {
+            std::thread::sleep(STOP_PATIENCE);
+            if !state.is_finished.load(Ordering::Relaxed) {
+                if has_bar {
+                    report::leave_line();
+                }
+                report::warning("stopping when more input comes; Ctrl-C ends it now, without the last list");
+            }
+        });
+    };
+    ctrlc::set_handler(interrupted).map_err(|error| Error::new("can not catch Ctrl-C").because(error))
+}
+
+/// The bytes of an input as it is stored: none where there is no file, and unknown where it is a pipe.
+fn stored_size(path: &Path) -> Option<u64> {
+    if path == Path::new("-") {
+        return None;
+    }
+    std::fs::metadata(path).map_or(Some(0), |metadata| metadata.is_file().then_some(metadata.len()))
+}
+
+/// How long the inputs are, together and one by one.
+#[derive(Debug, PartialEq, Eq)]
+struct Extent {
+    /// Where among the bytes of all inputs each begins, as far as that is known.
+    starts: Vec<u64>,
+    /// Unknown when the size of any is.
+    total_size: Option<u64>,
+}
+
+impl Extent {
+    fn new(sizes: impl Iterator<Item = Option<u64>>) -> Self {
+        let mut extent = Extent { starts: Vec::new(), total_size: Some(0) };
+        let mut end = 0_u64;
+        for size in sizes {
+            extent.starts.push(end);
+            end = end.saturating_add(size.unwrap_or(0));
+            extent.total_size = size.and(extent.total_size).map(|_| end);
+        }
+        extent
+    }
+
+    /// The place among the bytes of all inputs.
+    fn position(&self, input: usize, read_size: u64) -> u64 {
+        let position = self.starts.get(input).copied().unwrap_or(0).saturating_add(read_size);
+        // A file may have grown since it was looked at.
+        position.min(self.total_size.unwrap_or(u64::MAX))
     }
 }
 
 fn style(is_sized: bool) -> ProgressStyle {
     let template = if is_sized {
-        "{bar:24} {percent:>3} %  {bytes}  {binary_bytes_per_sec}  {msg} packets  {eta} left"
+        "{bar:24} {percent:>3} %  {bytes:>10}  {binary_bytes_per_sec:>12}  {msg} packets  {eta} left"
     } else {
-        "{spinner} {bytes}  {binary_bytes_per_sec}  {msg} packets"
+        "{bytes:>10}  {binary_bytes_per_sec:>12}  {msg} packets"
     };
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
 impl Observer for Watch {
     fn progress(&mut self, progress: Progress, packets: u64) {
-        // A reading that goes back is another input's.
-        if progress.read_size < self.last.read_size || progress.input_size != self.last.input_size {
-            self.read_before += self.last.read_size;
-            self.bar.set_style(style(progress.input_size.is_some()));
-        }
-        match progress.input_size {
-            Some(size) => self.bar.set_length(self.read_before + size),
-            None => self.bar.unset_length(),
-        }
-        self.last = progress;
-        self.packets = packets;
-        self.bar.set_position(self.read_before + progress.read_size);
-        if !self.bar.is_hidden() {
-            self.bar.set_message(grouped(packets));
+        let position = self.extent.position(self.present_input.get(), progress.read_size);
+        let bar = self.bar();
+        if !bar.is_hidden() {
+            bar.set_message(grouped(packets));
+            bar.set_position(position);
         }
     }
 
@@ -89,10 +176,34 @@ impl Observer for Watch {
             1 => "; the packet before it is listed".to_owned(),
             packets => format!("; the {} packets before it are listed", grouped(packets)),
         };
-        self.bar.suspend(|| report::error(error, &aftermath));
+        match &self.bar {
+            Some(bar) => bar.suspend(|| report::error(error, &aftermath)),
+            None => report::error(error, &aftermath),
+        }
     }
 
     fn is_stopped(&self) -> bool {
         self.is_interrupted()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_run_on_over_all_inputs() {
+        let extent = Extent::new([Some(100), Some(0), Some(100)].into_iter());
+        assert_eq!(extent, Extent { starts: vec![0, 100, 100], total_size: Some(200) });
+        assert_eq!([extent.position(0, 40), extent.position(2, 40), extent.position(2, 900)], [40, 140, 200]);
+    }
+
+    #[test]
+    fn with_a_pipe_among_them_there_is_no_total() {
+        let extent = Extent::new([Some(100), None, Some(50)].into_iter());
+        assert_eq!(extent.total_size, None);
+        assert_eq!(extent.position(2, 7), 107);
+        assert_eq!(stored_size(Path::new("-")), None);
+        assert_eq!(stored_size(Path::new("/nonexistent/file")), Some(0));
     }
 }

@@ -3,6 +3,7 @@
 use crate::config::FINGERPRINT_BITS;
 use crate::connection::entry::{fingerprint_of, state_of};
 use crate::connection::{Entry, State};
+use crate::hash::place_of;
 use crate::prefetch::prefetch;
 use crate::signal::ConnectionHash;
 
@@ -76,7 +77,7 @@ impl Filter {
     /// The first bucket of a connection, and the second.
     #[inline]
     fn bucket_indices(&self, hash: ConnectionHash) -> [usize; 2] {
-        let first = hash.bucket(self.buckets.len() as u32);
+        let first = hash.bucket(self.buckets.len());
         [first, self.other_bucket(first, self.fingerprint(hash))]
     }
 
@@ -85,7 +86,7 @@ impl Filter {
     #[inline]
     fn other_bucket(&self, bucket: usize, fingerprint: u32) -> usize {
         let count = self.buckets.len();
-        let sum = (u64::from(fingerprint.wrapping_mul(0x9e37_79b1)) * count as u64 >> 32) as usize;
+        let sum = place_of(fingerprint.wrapping_mul(0x9e37_79b1), count);
         if sum >= bucket { sum - bucket } else { sum + count - bucket }
     }
 

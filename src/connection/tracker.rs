@@ -30,7 +30,7 @@ pub struct TrackerConfig {
     pub linger_ticks: u32,
     /// The most connections that may be open by the packets of one side alone; zero: none.
     pub one_way_max: u64,
-    /// The width of the filter's fingerprints: [`FINGERPRINT_BITS`](crate::signal::FINGERPRINT_BITS), or less in a test.
+    /// The width of the filter's fingerprints: [`FINGERPRINT_BITS`](crate::config::FINGERPRINT_BITS), or less in a test.
     pub fingerprint_bits: u32,
 }
 

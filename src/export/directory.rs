@@ -5,9 +5,10 @@ use crate::export::{Exporter, Ndjson};
 use crate::flow_list::List;
 use jiff::Timestamp;
 use jiff::fmt::strtime;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use tempfile::{Builder, NamedTempFile};
 
 /// Who may read lists: they tell who talks to whom.
 const LIST_MODE: u32 = 0o640;
@@ -30,10 +31,13 @@ impl Directory {
     /// The directory can not be made or written to.
     pub fn new(path: impl Into<PathBuf>, vlan_key: bool) -> Result<Self> {
         let path = path.into();
+        if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_dir()) {
+            return Err(Error::new("it is not a directory: lists are written to files in one").in_file(&path));
+        }
         let cannot = |error: io::Error| Error::new("can not write lists here").in_file(&path).because(error);
         fs::create_dir_all(&path).map_err(cannot)?;
         // Trying now tells the user at the start, not after the first interval.
-        tempfile::Builder::new().prefix(".flows-").tempfile_in(&path).map_err(cannot)?;
+        new_file(&path).map_err(cannot)?;
         Ok(Directory { path, vlan_key, latest_s: None, numbered: 1 })
     }
 
@@ -52,21 +56,26 @@ impl Directory {
 
     fn write_to(&self, path: &Path, list: &List) -> Result<()> {
         let cannot = |error: io::Error| Error::new("can not write the list").in_file(path).because(error);
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".flows-").suffix(".tmp");
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(LIST_MODE));
-        let file = builder.tempfile_in(&self.path).map_err(cannot)?;
-        let mut lines = Ndjson::new(file, path.display().to_string(), self.vlan_key);
+        // It is removed when it is dropped, unless it was renamed before.
+        let file = new_file(&self.path).map_err(cannot)?;
+        let mut lines = Ndjson::new(file.as_file(), path.display().to_string(), self.vlan_key);
         lines.write(list)?;
-        let file = lines.into_inner();
-        file.as_file().sync_all().map_err(cannot)?;
+        lines.into_inner().sync_all().map_err(cannot)?;
         file.persist(path).map_err(|error| cannot(error.error))?;
         // The name is on the disk only when the directory is.
         #[cfg(unix)]
         File::open(&self.path).and_then(|directory| directory.sync_all()).map_err(cannot)?;
         Ok(())
     }
+}
+
+/// A new file in this directory under a name that no list has, for the owner and the group.
+fn new_file(directory: &Path) -> io::Result<NamedTempFile> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, LIST_MODE);
+    Builder::new().prefix(".flows-").suffix(".tmp").make_in(directory, |path| options.open(path))
 }
 
 impl Exporter for Directory {
@@ -95,6 +104,6 @@ mod tests {
     fn a_file_in_the_way_is_named() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let error = Directory::new(file.path(), false).err().unwrap();
-        assert!(error.to_string().contains("can not write lists here"), "{error}");
+        assert!(error.to_string().contains("it is not a directory"), "{error}");
     }
 }

@@ -83,7 +83,7 @@ impl Exchange for Channels {
 /// Works off a queue to its end.
 pub(super) fn run(mut shard: Shard, mut queue: Reader, pool: Pool, hand_overs: Sender<HandOver>) {
     let mut channels = Channels { pool, hand_overs };
-    while let Some(message) = queue.next() {
+    while let Some(message) = queue.receive() {
         match message {
             Message::Signals(block) => {
                 shard.handle(block.signals(), &mut channels);

@@ -9,6 +9,7 @@
 
 use crate::config::{SYN_TIMEOUT_MAX_TICKS, TICK_NS};
 use crate::flow::Side;
+use crate::hash::place_of;
 use crate::prefetch::prefetch;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
@@ -55,7 +56,7 @@ impl HandshakeCache {
     }
 
     fn set_index(&self, hash: u64) -> usize {
-        ((hash >> 32) * self.sets.len() as u64 >> 32) as usize
+        place_of((hash >> u32::BITS) as u32, self.sets.len())
     }
 
     /// Asks for what [`Self::take`] reads first.

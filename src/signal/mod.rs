@@ -14,6 +14,7 @@ pub use signaller::{SignalCounts, Signaller, SignallerConfig};
 
 use crate::config::{FINGERPRINT_BITS, PARTITION_BITS};
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6, Side};
+use crate::hash::place_of;
 use crate::parse::TcpSegment;
 
 /// What a packet says about its connection.
@@ -91,8 +92,9 @@ impl ConnectionHash {
     /// Its first bucket out of `bucket_count`.
     #[must_use]
     #[inline]
-    pub fn bucket(self, bucket_count: u32) -> usize {
-        ((self.0 >> (u64::BITS - BUCKET_BITS)) * u64::from(bucket_count) >> BUCKET_BITS) as usize
+    pub fn bucket(self, bucket_count: usize) -> usize {
+        let part = (self.0 >> (u64::BITS - BUCKET_BITS)) << (u32::BITS - BUCKET_BITS);
+        place_of(part as u32, bucket_count)
     }
 }
 

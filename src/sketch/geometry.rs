@@ -1,5 +1,7 @@
 //! How large a table is, and which of its cells a key is summed into.
 
+use crate::hash::place_of;
+
 /// The number of cells that every key is summed into (the paper's k), one in each subtable.
 ///
 /// Four: three cells a key list with fewer cells, but two keys on the same three cells are common in small tables, and
@@ -57,9 +59,10 @@ impl Geometry {
     #[inline]
     pub fn places(self, hash: u128) -> [usize; HASH_COUNT] {
         std::array::from_fn(|subtable| {
-            let part = (hash >> (PLACE_BITS * subtable as u32)) as u32 & ((1 << PLACE_BITS) - 1);
-            let within = u64::from(part) * u64::from(self.subtable_cell_count) >> PLACE_BITS;
-            subtable * self.subtable_cell_count as usize + within as usize
+            // The upper bits of 32, so that a part chooses a place like any other part of a hash.
+            let part = ((hash >> (PLACE_BITS * subtable as u32)) as u32) << (u32::BITS - PLACE_BITS);
+            let count = self.subtable_cell_count as usize;
+            subtable * count + place_of(part, count)
         })
     }
 }

@@ -1,0 +1,57 @@
+//! Ctrl-C: the first ends the run with a list of what was read, the second ends it at once.
+
+use crate::captures::{opening, pcap};
+use crate::command::{FLOWPEEL, Running, command};
+use std::io::Write;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+/// Presses Ctrl-C for one process, and gives it the time to notice.
+fn interrupt(child: &Child) {
+    let status = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+    std::thread::sleep(Duration::from_millis(300));
+}
+
+#[test]
+fn the_first_lists_what_was_read() {
+    let mut command = command(FLOWPEEL, ["replay", "-"]);
+    command.stdin(Stdio::piped());
+    let mut running = Running::start(command);
+    let mut pipe = running.child.stdin.take().unwrap();
+    let frames: Vec<_> = (1..10_000).flat_map(opening).collect();
+    let bytes = pcap(&frames);
+    let (before, after) = bytes.split_at(bytes.len() / 2);
+    pipe.write_all(before).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    interrupt(&running.child);
+    // The pipe may be closed at any time from now on, and the capture goes on without an end.
+    while pipe.write_all(after).is_ok() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let ended = running.wait();
+    assert_eq!(ended.status, Some(1), "{}", ended.stderr);
+    assert!(ended.errors().is_empty(), "{}", ended.stderr);
+    assert!(ended.stderr.contains("warning: interrupted: what was read before is listed"), "{}", ended.stderr);
+    let lists = ended.lists();
+    assert_eq!(lists.len(), 1);
+    assert!(lists[0].count("flows") > 4_000, "{}", lists[0].header);
+}
+
+#[test]
+fn the_second_ends_at_once() {
+    let mut command = command(FLOWPEEL, ["replay", "-"]);
+    command.stdin(Stdio::piped());
+    let mut running = Running::start(command);
+    let pipe = running.child.stdin.take();
+    std::thread::sleep(Duration::from_millis(300));
+    interrupt(&running.child);
+    std::thread::sleep(Duration::from_millis(1_200));
+    assert!(running.child.try_wait().unwrap().is_none(), "it waits for its input");
+    interrupt(&running.child);
+    let ended = running.wait();
+    drop(pipe);
+    assert_eq!(ended.status, Some(130));
+    assert!(ended.stdout.is_empty());
+    assert!(ended.stderr.contains("warning: stopping when more input comes"), "{}", ended.stderr);
+}

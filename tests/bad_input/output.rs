@@ -1,0 +1,200 @@
+//! Output that can not be written: full disks, closed pipes, names in the way, and a run that is killed.
+
+use crate::captures::{frames, opening, pcap};
+use crate::command::{FLOWPEEL, Running, command, lists, replay};
+use crate::file;
+use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};
+use std::fs::{self, File};
+use std::io::{BufWriter, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// A list of every second of this lasts longer than it takes to kill, and is longer than any pipe or buffer.
+fn busy() -> (TempDir, PathBuf) {
+    let (directory, path) = file("busy.pcap", b"");
+    let config = TrafficConfig { data_packets: 0..=0, ..TrafficConfig::mixed(5, 40_000) };
+    let mut out = BufWriter::new(File::create(&path).unwrap());
+    write_pcap(&mut Traffic::new(config).unwrap(), &mut out).unwrap();
+    (directory, path)
+}
+
+/// The names in a directory.
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Every list in a directory is whole; how many there are.
+fn whole_lists(directory: &Path) -> usize {
+    let names = names(directory);
+    let kept = names.iter().filter(|name| name.starts_with("flows-") && name.ends_with(".ndjson"));
+    kept.map(|name| assert_eq!(lists(&fs::read(directory.join(name)).unwrap()).len(), 1, "{name}")).count()
+}
+
+#[test]
+fn a_full_disk_behind_standard_output() {
+    let (_directory, path) = file("good.pcap", &pcap(&frames()));
+    let mut command = command(FLOWPEEL, ["replay".as_ref(), path.as_os_str()]);
+    command.stdout(File::options().write(true).open("/dev/full").unwrap());
+    let ended = Running::start(command).wait();
+    ended.assert_failed(&["error: standard output: can not write the list: No space left", "; no list was written"]);
+    ended.assert_nothing();
+}
+
+#[test]
+fn a_full_disk_under_the_directory() {
+    let (directory, path) = busy();
+    let disk = directory.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    // A disk of 2 MiB that nobody else sees and that goes with the process; its contents are shown at the end.
+    let script = r#"mount -t tmpfs -o size=2m none "$1" || exit 77
+        "$2" replay -q --every 1s --out "$1/lists" "$3"; status=$?
+        tar -C "$1/lists" -cf - . ; exit $status"#;
+    let mut command = command("unshare", ["-m", "sh", "-c", script, "sh"]);
+    command.args([disk.as_os_str(), FLOWPEEL.as_ref(), path.as_os_str()]);
+    if command.output().is_ok_and(|output| matches!(output.status.code(), Some(77 | 1)) && output.stdout.is_empty()) {
+        println!("skipped: no disk can be mounted here");
+        return;
+    }
+    let ended = Running::start(command).wait();
+    let disk = disk.join("lists/flows-20260101T0000");
+    ended.assert_failed(&[
+        disk.to_str().unwrap(),
+        "can not write the list: No space left",
+        " lists before it are whole",
+    ]);
+    let copy = tempfile::tempdir().unwrap();
+    let mut tar = std::process::Command::new("tar")
+        .args(["-C".as_ref(), copy.path().as_os_str(), "-xf".as_ref(), "-".as_ref()])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    tar.stdin.take().unwrap().write_all(&ended.stdout).unwrap();
+    assert!(tar.wait().unwrap().success());
+    assert!(names(copy.path()).iter().all(|name| name.starts_with("flows-")), "{:?}", names(copy.path()));
+    let said = format!("; the {} lists before it are whole", whole_lists(copy.path()));
+    ended.assert_failed(&[&said]);
+}
+
+#[test]
+fn a_closed_pipe_ends_the_run() {
+    let (_directory, path) = busy();
+    for before in [0, 100] {
+        let mut command = command(FLOWPEEL, ["replay", "--every", "1s"]);
+        command.arg(&path);
+        let mut child = command.spawn().unwrap();
+        let mut pipe = child.stdout.take().unwrap();
+        pipe.read_exact(&mut vec![0; before]).unwrap();
+        drop(pipe);
+        child.stdout = None;
+        let ended = Running::of(child).wait();
+        ended.assert_failed(&["error: standard output: can not write the list: Broken pipe", " list"]);
+        assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn nobody_to_tell_is_no_reason_to_panic() {
+    let (_directory, path) = file("good.pcap", &pcap(&frames()));
+    let (_text, text) = file("text.pcap", b"hello, I am no capture\n");
+    for (inputs, status) in [(vec![&path], 0), (vec![&text], 1), (vec![&path, &text], 1)] {
+        let mut command = command(FLOWPEEL, ["replay", "-v"]);
+        command.args(&inputs).stderr(File::options().write(true).open("/dev/full").unwrap());
+        let ended = Running::start(command).wait();
+        assert_eq!(ended.status, Some(status));
+        assert_eq!(ended.lists().len(), usize::from(inputs.contains(&&path)));
+    }
+}
+
+#[test]
+fn a_file_is_no_directory_for_lists() {
+    let (_directory, path) = file("good.pcap", &pcap(&frames()));
+    let ended = replay(["--out".as_ref(), path.as_os_str(), path.as_os_str()]);
+    ended.assert_failed(&[path.to_str().unwrap(), "it is not a directory: lists are written to files in one"]);
+    ended.assert_nothing();
+    assert_eq!(fs::read(&path).unwrap(), pcap(&frames()), "it is as it was");
+}
+
+#[test]
+fn lists_are_private_and_come_with_nothing_beside_them() {
+    let (directory, path) = file("good.pcap", &pcap(&frames()));
+    let out = directory.path().join("a/b/lists");
+    let arguments = ["-q", "--every", "5s", "--out", out.to_str().unwrap(), path.to_str().unwrap()];
+    assert_eq!(replay(arguments).status, Some(0));
+    let expected = ["flows-20260101T000005Z.ndjson", "flows-20260101T000010Z.ndjson", "flows-20260101T000011Z.ndjson"];
+    assert_eq!(names(&out), expected);
+    assert_eq!(whole_lists(&out), 3);
+    for name in expected {
+        assert_eq!(fs::metadata(out.join(name)).unwrap().permissions().mode() & 0o7777, 0o640);
+    }
+    // Another run over the same packets puts equal lists in the place of these.
+    let before: Vec<_> = expected.iter().map(|name| fs::read(out.join(name)).unwrap()).collect();
+    assert_eq!(replay(arguments).status, Some(0));
+    assert_eq!(names(&out), expected);
+    assert_eq!(before, expected.map(|name| fs::read(out.join(name)).unwrap()));
+}
+
+#[test]
+fn a_list_that_can_not_take_its_name_leaves_nothing() {
+    let (directory, path) = file("good.pcap", &pcap(&frames()));
+    let out = directory.path().join("lists");
+    let taken = out.join("flows-20260101T000010Z.ndjson");
+    fs::create_dir_all(&taken).unwrap();
+    let ended = replay(["--every", "5s", "--out", out.to_str().unwrap(), path.to_str().unwrap()]);
+    ended.assert_failed(&[taken.to_str().unwrap(), "can not write the list", "; the list before it is whole"]);
+    assert_eq!(names(&out), ["flows-20260101T000005Z.ndjson", "flows-20260101T000010Z.ndjson"]);
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_no_half_list() {
+    let (directory, path) = busy();
+    let mut lists_count = 0;
+    let mut cut_count = 0;
+    for round in 0..12_u64 {
+        let out = directory.path().join(format!("lists-{round}"));
+        let mut command = command(FLOWPEEL, ["replay", "-q", "--every", "100ms", "--out"]);
+        command.args([&out, &path]);
+        let mut running = Running::start(command);
+        std::thread::sleep(Duration::from_millis(150 + 37 * round));
+        running.child.kill().unwrap();
+        assert_eq!(running.wait().status, None, "it was still at it");
+        lists_count += whole_lists(&out);
+        cut_count += names(&out).iter().filter(|name| name.ends_with(".tmp")).count();
+    }
+    assert!(lists_count > 0, "none was written");
+    println!("{lists_count} lists whole, {cut_count} cut under a temporary name");
+}
+
+#[test]
+fn generate_tells_what_it_can_not_write() {
+    let (_directory, path) = file("taken", b"");
+    let below = path.join("below");
+    for (out, name) in [(Path::new("/dev/full"), "/dev/full"), (&below, below.to_str().unwrap())] {
+        let mut command = command(FLOWPEEL, ["generate", "--connections", "1k", "--out"]);
+        command.arg(out);
+        let ended = Running::start(command).wait();
+        ended.assert_failed(&[name, "can not write the capture"]);
+        ended.assert_nothing();
+    }
+    let mut command = command(FLOWPEEL, ["generate", "--connections", "1k"]);
+    command.stdout(File::options().write(true).open("/dev/full").unwrap());
+    Running::start(command).wait().assert_failed(&["standard output: can not write the capture: No space left"]);
+}
+
+#[test]
+fn a_long_list_reaches_a_slow_reader_whole() {
+    let frames: Vec<_> = (1..5_000).flat_map(opening).collect();
+    let (_directory, path) = file("long.pcap", &pcap(&frames));
+    let mut child = command(FLOWPEEL, ["replay".as_ref(), "-q".as_ref(), path.as_os_str()]).spawn().unwrap();
+    let mut pipe = child.stdout.take().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let mut bytes = Vec::new();
+    pipe.read_to_end(&mut bytes).unwrap();
+    assert_eq!(Running::of(child).wait().status, Some(0));
+    assert_eq!(lists(&bytes)[0].count("flows"), 4_999);
+}

@@ -1,0 +1,86 @@
+//! Clocks that run backwards, leap and stand: no more lists than packets, and an end.
+
+use crate::captures::{START_S, opening, pcap_at, pcapng_at};
+use crate::command::replay;
+use crate::cuts::{in_time, listed};
+use crate::file;
+use std::time::Duration;
+
+const CONNECTIONS: u16 = 300;
+const PACKETS: u64 = 3 * CONNECTIONS as u64;
+
+/// The second of each packet.
+type Clock = fn(u32) -> u32;
+
+fn frames() -> Vec<Vec<u8>> {
+    (0..CONNECTIONS).flat_map(|index| opening(40_000 + index)).collect()
+}
+
+/// Replays a capture with and without intervals.
+fn assert_bounded(name: &str, bytes: &[u8]) {
+    for every in [None, Some(100), Some(3_600_000)] {
+        let every = every.map(Duration::from_millis);
+        let (lists, summary) = listed(bytes, every);
+        assert_eq!(summary.packets, PACKETS, "{name}");
+        assert!(summary.errors.is_empty(), "{name}");
+        let most = if every.is_some() { PACKETS as usize + 1 } else { 1 };
+        assert!((1..=most).contains(&lists.len()), "{name}: {} lists", lists.len());
+        for (at, (header, rows)) in lists.iter().enumerate() {
+            assert!(header.complete, "{name}: {header:?}");
+            assert_eq!(header.interval, at as u64 + 1, "{name}");
+            assert!(header.start_ns <= header.end_ns, "{name}: {header:?}");
+            assert!(rows.len() <= usize::from(CONNECTIONS), "{name}: {header:?}");
+            assert!(rows.iter().all(|row| row.age_ns >= 0), "{name}: {header:?}");
+        }
+        // Every handshake is complete within three packets, however long they say that took: at most a timeout.
+        let opened: u64 = lists.iter().map(|(header, _)| header.opened).sum();
+        assert!(opened <= u64::from(CONNECTIONS), "{name}");
+        assert_eq!(lists.last().unwrap().0.flows, opened, "{name}");
+    }
+}
+
+#[test]
+fn clocks_in_seconds() {
+    in_time(|| {
+        let clocks: [(&str, Clock); 7] = [
+            ("stands", |_| START_S),
+            ("stands at nought", |_| 0),
+            ("a second back at every packet", |at| START_S - at),
+            ("two minutes back at every packet", |at| START_S - 120 * at),
+            ("decades to and fro", |at| if at % 2 == 0 { 0 } else { u32::MAX }),
+            ("decades to and fro at every third", |at| if at % 3 == 0 { START_S } else { START_S ^ 0x4000_0000 }),
+            ("leaps on by two months", |at| (at / 3).wrapping_mul(5_000_000)),
+        ];
+        for (name, clock) in clocks {
+            let timed: Vec<_> = (0..).map(clock).zip(frames()).collect();
+            assert_bounded(name, &pcap_at(&timed));
+        }
+    });
+}
+
+#[test]
+fn clocks_at_the_ends_of_time() {
+    in_time(|| {
+        // Ticks of a second, and an offset: none, and the lowest there is.
+        let seconds = [9, 0, 1, 0, 0, 0, 0, 0];
+        let lowest = [14, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0x80];
+        let ends = |at: u64| if at.is_multiple_of(2) { 0 } else { u64::MAX };
+        for options in [seconds.to_vec(), [&seconds[..], &lowest].concat()] {
+            let to_and_fro: Vec<_> = (0..).map(ends).zip(frames()).collect();
+            assert_bounded("the ends of time in turn", &pcapng_at(&options, &to_and_fro));
+            let backwards: Vec<_> = (0..).map(|at| u64::MAX - (at << 54)).zip(frames()).collect();
+            assert_bounded("centuries back", &pcapng_at(&options, &backwards));
+        }
+    });
+}
+
+#[test]
+fn the_command_lists_what_a_backward_clock_tells() {
+    let timed: Vec<_> = (0..).map(|at| START_S - 120 * at).zip(frames()).collect();
+    let (_directory, path) = file("backwards.pcap", &pcap_at(&timed));
+    let ended = replay(["-q", "--every", "10s", path.to_str().unwrap()]);
+    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    let lists = ended.lists();
+    assert_eq!(lists.len() as u64, PACKETS, "each packet begins a time of its own");
+    assert_eq!(lists.last().unwrap().count("flows"), u64::from(CONNECTIONS));
+}
