@@ -152,8 +152,13 @@ pub const SYN_TIMEOUT_DEFAULT_S: u64 = 60;
 
 const _: () = assert!(SYN_TIMEOUT_DEFAULT_S * 10 <= SYN_TIMEOUT_MAX_TICKS);
 
-/// Packets between two looks at whether to stop and how far the input is: some milliseconds.
+/// Packets between two looks at whether to stop: even a slow pipe gives so many in a moment.
+pub const STOP_INTERVAL_PACKETS: u64 = 1 << 6;
+
+/// Packets between two tellings of how far the input is: some milliseconds.
 pub const OBSERVE_INTERVAL_PACKETS: u64 = 1 << 14;
+
+const _: () = assert!(OBSERVE_INTERVAL_PACKETS.is_multiple_of(STOP_INTERVAL_PACKETS));
 
 /// Intervals for which a residue may stay before the partition is asked about it: what an interval or two of ordinary churn
 /// settle needs no help.

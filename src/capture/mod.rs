@@ -53,6 +53,11 @@ pub trait PacketSource {
 
     /// How far it has come.
     fn progress(&self) -> Progress;
+
+    /// The packets passed over so far because of their link type, if there are any.
+    fn skipped(&self) -> Option<&SkippedPackets> {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -73,14 +73,6 @@ impl Replay {
         self.packet_count
     }
 
-    /// The packets passed over so far because of their link type, if the format can have such.
-    pub fn skipped(&self) -> Option<&SkippedPackets> {
-        match &self.format {
-            Format::Pcap(_) => None,
-            Format::Pcapng(reader) => Some(reader.skipped()),
-        }
-    }
-
     #[inline]
     fn next_record(&mut self) -> input::Result<Option<Record>> {
         match &mut self.format {
@@ -93,15 +85,13 @@ impl Replay {
     #[cold]
     fn finish(&mut self) -> Result<()> {
         self.finished = true;
-        let Some(skipped) = self.skipped().filter(|skipped| skipped.total_count() > 0) else {
+        let Some(skipped) = self.skipped() else {
             return Ok(());
         };
         if self.packet_count > 0 {
             return Ok(());
         }
-        let links: Vec<String> = skipped.by_link().iter().map(|(link, _)| link.to_string()).collect();
-        let others = if skipped.other_count() > 0 { " and others" } else { "" };
-        let what = format!("link type {}{others} can not be read, and it has no other packets", links.join(", "));
+        let what = format!("link type {skipped} can not be read, and it has no other packets");
         Err(Error::new(what).in_file(&self.name))
     }
 }
@@ -127,6 +117,13 @@ impl PacketSource for Replay {
 
     fn is_finished(&self) -> bool {
         self.finished
+    }
+
+    fn skipped(&self) -> Option<&SkippedPackets> {
+        match &self.format {
+            Format::Pcap(_) => None,
+            Format::Pcapng(reader) => Some(reader.skipped()).filter(|skipped| skipped.total_count() > 0),
+        }
     }
 
     fn progress(&self) -> Progress {

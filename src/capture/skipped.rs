@@ -2,6 +2,7 @@
 
 use crate::config::SKIPPED_LINK_TYPE_COUNT_MAX;
 use crate::parse::LinkType;
+use std::fmt;
 
 /// Packets that were passed over because their interface has a link type that flowpeel can not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +38,16 @@ impl SkippedPackets {
     }
 }
 
+/// The link types by name and number.
+impl fmt::Display for SkippedPackets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (link, _)) in self.by_link.iter().enumerate() {
+            write!(f, "{}{link}", if at > 0 { ", " } else { "" })?;
+        }
+        f.write_str(if self.other_count > 0 { " and others" } else { "" })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,5 +62,6 @@ mod tests {
         assert!(skipped.by_link().iter().all(|&(_, count)| count == 2));
         assert_eq!(skipped.other_count(), 8);
         assert_eq!(skipped.total_count(), 40);
+        assert!(skipped.to_string().ends_with(" and others"));
     }
 }

@@ -134,9 +134,6 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
             return Status::WrongUsage;
         }
     };
-    if voice == Voice::Verbose {
-        report::memory(&plan.memory(), &config);
-    }
     let watched = arguments.exporter().and_then(|exporter| Ok((exporter, Watch::new(voice, &arguments.files)?)));
     let (exporter, mut watch) = match watched {
         Ok(watched) => watched,
@@ -147,9 +144,15 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
     };
     let mut exporter = Counted { exporter, written: 0 };
     let present = watch.present_input();
+    let mut announces = voice > Voice::Quiet;
     let inputs = arguments.files.iter().enumerate().map(|(index, path)| {
         present.set(index);
-        Replay::open(path)
+        let input = Replay::open(path)?;
+        // What a run takes is of interest once it is sure that there is one.
+        if std::mem::take(&mut announces) {
+            report::memory(&plan.memory(), &config);
+        }
+        Ok(input)
     });
     let summary = pipeline::run(&plan, &config, inputs, &mut exporter, &mut watch);
     watch.finish();
@@ -157,7 +160,7 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
         Ok(summary) => {
             // Where nothing could be read the error has said so, and there is nothing to sum up.
             if voice > Voice::Quiet && summary.lists > 0 {
-                report::summary(&summary, &plan.memory(), voice);
+                report::summary(&summary, voice);
             }
             if watch.is_interrupted() {
                 let listed = if summary.lists > 0 { "what was read before is listed" } else { "nothing was read" };

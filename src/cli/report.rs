@@ -62,12 +62,10 @@ fn mib(size: u64) -> String {
 /// What the run takes, part by part.
 pub(super) fn memory(memory: &Memory, config: &Config) {
     line(format_args!(
-        "room for {} connections and {} changes an interval",
+        "room for {} connections and {} changes an interval: {} MiB at most \
+         (filter {}, half-open {}, tables {}, queues {}, list up to {})",
         grouped(config.connections_max),
-        grouped(config.churn)
-    ));
-    line(format_args!(
-        "MiB at most: {} (filter {}, half-open {}, tables {}, queues {}, list up to {})",
+        grouped(config.churn),
         mib(memory.total_size()),
         mib(memory.filter_size),
         mib(memory.rings_size),
@@ -78,7 +76,7 @@ pub(super) fn memory(memory: &Memory, config: &Config) {
 }
 
 /// What came of it.
-pub(super) fn summary(summary: &Summary, memory: &Memory, voice: Voice) {
+pub(super) fn summary(summary: &Summary, voice: Voice) {
     let counts = &summary.counts;
     let (open, half_open) = summary.last.map_or((0, 0), |last| (last.flows, last.half_open));
     let usable = summary.packets - summary.unusable.iter().map(|(_, count)| count).sum::<u64>();
@@ -109,7 +107,6 @@ pub(super) fn summary(summary: &Summary, memory: &Memory, voice: Voice) {
         ),
     ]);
     table(&rows);
-    line(format_args!("in {} MiB at most", mib(memory.total_size())));
     warnings(summary);
     if voice == Voice::Verbose {
         decoding(summary);

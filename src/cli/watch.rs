@@ -1,6 +1,6 @@
 //! A run as it is watched from a terminal: a progress bar, errors as they come, and Ctrl-C.
 
-use crate::capture::Progress;
+use crate::capture::{Progress, SkippedPackets};
 use crate::cli::report::{self, Voice, grouped};
 use crate::error::{Error, Result};
 use crate::pipeline::Observer;
@@ -70,6 +70,14 @@ impl Watch {
         self.state.is_finished.store(true, Ordering::Relaxed);
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
+        }
+    }
+
+    /// Says something above the bar, if there is one.
+    fn say(&self, say: impl FnOnce()) {
+        match &self.bar {
+            Some(bar) => bar.suspend(say),
+            None => say(),
         }
     }
 
@@ -176,9 +184,13 @@ impl Observer for Watch {
             1 => "; the packet before it is listed".to_owned(),
             packets => format!("; the {} packets before it are listed", grouped(packets)),
         };
-        match &self.bar {
-            Some(bar) => bar.suspend(|| report::error(error, &aftermath)),
-            None => report::error(error, &aftermath),
+        self.say(|| report::error(error, &aftermath));
+    }
+
+    fn skipped(&mut self, packets: &SkippedPackets) {
+        if self.voice > Voice::Quiet {
+            let text = format!("{} packets of link type {packets} can not be read", grouped(packets.total_count()));
+            self.say(|| report::warning(&text));
         }
     }
 

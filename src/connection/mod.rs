@@ -5,15 +5,17 @@
 //! machine (Bonomi et al., "Beyond Bloom Filters") in a fixed memory: a filter of 9-byte entries without keys, and a ring
 //! with the keys of the connections that are not established yet.
 
+mod counts;
 mod entry;
 mod filter;
 mod half_open;
 mod tracker;
 
+pub use counts::Counts;
 pub use entry::{Entry, INITIAL_NUMBER_BITS, State};
 pub use filter::{Filter, Placed, SLOT_COUNT, Slot};
 pub use half_open::{HalfOpen, HalfOpenRing};
-pub use tracker::{Counts, Event, Tracker, TrackerConfig};
+pub use tracker::{Event, Tracker, TrackerConfig};
 
 #[cfg(test)]
 mod tests;

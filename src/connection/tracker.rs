@@ -8,9 +8,11 @@
 //! | FIN | unmatched | removed | mark its side, open when the client's | mark its side; both: close | late |
 //! | RST | unmatched | removed | removed | close | late |
 
-use crate::connection::{Entry, Filter, HalfOpen, HalfOpenRing, Placed, Slot, State};
+mod rings;
+
+use crate::connection::{Counts, Entry, Filter, HalfOpen, HalfOpenRing, Placed, Slot, State};
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side};
-use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
+use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
 
 /// What a [`Tracker`] is told once.
@@ -32,69 +34,6 @@ pub struct TrackerConfig {
     pub one_way_max: u64,
     /// The width of the filter's fingerprints: [`FINGERPRINT_BITS`](crate::config::FINGERPRINT_BITS), or less in a test.
     pub fingerprint_bits: u32,
-}
-
-/// What happened to the connections of a tracker since it began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Connections established.
-    pub opened: u64,
-    /// Established connections that ended.
-    pub closed: u64,
-    /// Half-open connections that were reset or given up by a FIN.
-    pub refused: u64,
-    /// Half-open connections that timed out.
-    pub expired: u64,
-    /// Half-open connections that had to make room for newer ones, in the ring or in the filter.
-    pub recycled: u64,
-    /// Packets seen again: repeated SYNs and SYN-ACKs.
-    pub repeats: u64,
-    /// FINs and RSTs of connections that had closed a short while before.
-    pub late: u64,
-    /// FINs of connections that are not known.
-    pub unmatched_fins: u64,
-    /// RSTs of connections that are not known.
-    pub unmatched_resets: u64,
-    /// Closed connections that had to go before they had lingered.
-    pub forgotten: u64,
-    /// Connections that were established but could not be tracked: no place, or too many.
-    pub refused_open: u64,
-    /// About how many of those are open still: what ends without being known takes from it, half a connection a FIN.
-    pub untracked_open: u64,
-    /// Attempts that found no place at all.
-    pub unplaced: u64,
-    /// Half-open connections that one side ended without the other ever being seen.
-    pub one_sided: u64,
-}
-
-impl Counts {
-    /// The sum of both.
-    #[must_use]
-    pub fn plus(&self, other: &Self) -> Self {
-        Counts {
-            opened: self.opened + other.opened,
-            closed: self.closed + other.closed,
-            refused: self.refused + other.refused,
-            expired: self.expired + other.expired,
-            recycled: self.recycled + other.recycled,
-            repeats: self.repeats + other.repeats,
-            late: self.late + other.late,
-            unmatched_fins: self.unmatched_fins + other.unmatched_fins,
-            unmatched_resets: self.unmatched_resets + other.unmatched_resets,
-            forgotten: self.forgotten + other.forgotten,
-            refused_open: self.refused_open + other.refused_open,
-            untracked_open: self.untracked_open + other.untracked_open,
-            unplaced: self.unplaced + other.unplaced,
-            one_sided: self.one_sided + other.one_sided,
-        }
-    }
-
-    /// Connections that could not be tracked: established ones beyond the limit, attempts without a place, and half-open
-    /// ones that made room for others.
-    #[must_use]
-    pub fn untracked(&self) -> u64 {
-        self.refused_open + self.unplaced + self.recycled
-    }
 }
 
 /// What a signal did to the set of open connections. The payload is what goes with the key: it is the same at the close
@@ -407,93 +346,6 @@ impl Tracker {
         self.filter.remove(slot);
     }
 
-    fn expire(&mut self) {
-        // Everything in the old ring is older than everything in the young one.
-        while let Some(group) = self.expired(&self.old) {
-            self.old.skip(group.iter().flatten());
-            self.take_off(&group, |counts| &mut counts.expired);
-        }
-        while self.old.is_empty()
-            && let Some(group) = self.expired(&self.young)
-        {
-            self.young.skip(group.iter().flatten());
-            self.take_off(&group, |counts| &mut counts.expired);
-        }
-    }
-
-    /// The oldest of a ring's records that have been half-open for too long, if there are any.
-    #[inline]
-    fn expired(&self, ring: &HalfOpenRing) -> Option<Group> {
-        let timeout = self.config.syn_timeout_ticks;
-        let is_due = |record: &HalfOpen| self.now.saturating_sub(record.since_tick) > timeout;
-        ring.oldest(self.now).filter(is_due)?;
-        Some(group(ring.iter(self.now).take_while(is_due)))
-    }
-
-    /// Makes room in the young ring: what is half-open still moves over to the old one, where it pushes out the oldest.
-    fn move_over(&mut self) {
-        let leaving = group(self.young.iter(self.now));
-        self.young.skip(leaving.iter().flatten());
-        for record in self.current_of(&leaving).into_iter().flatten() {
-            while !self.old.has_room() {
-                let oldest = group(self.old.iter(self.now));
-                self.old.skip(oldest.iter().flatten());
-                self.take_off(&oldest, |counts| &mut counts.recycled);
-            }
-            self.old.push(&record.0);
-        }
-    }
-
-    /// Takes the connections of these records out of the filter, as far as they are half-open still.
-    fn take_off(&mut self, records: &Group, count: impl Fn(&mut Counts) -> &mut u64) {
-        for (_, slot) in self.current_of(records).into_iter().flatten() {
-            // A connection that was written twice within a tick is there only once.
-            if self.filter.get(slot).state.is_half_open() {
-                self.filter.remove(slot);
-                *count(&mut self.counts) += 1;
-            }
-        }
-    }
-
-    /// Which of these records are half-open still, and where their entries are. The entries of all are asked for before the
-    /// first is read.
-    fn current_of(&self, records: &Group) -> [Option<(HalfOpen, Slot)>; HASH_GROUP_COUNT] {
-        let hashes = self.hashes_of(records);
-        for (_, hash) in records.iter().zip(&hashes).filter(|(record, _)| record.is_some()) {
-            self.filter.prefetch(*hash);
-        }
-        std::array::from_fn(|at| {
-            let record = records[at]?;
-            let (slot, entry) = self.filter.find(hashes[at], self.now).filter(|(_, entry)| record.is_current(entry))?;
-            Some((HalfOpen { answered: entry.state.is_answered(), ..record }, slot))
-        })
-    }
-
-    /// The hashes of these records' connections, hashed together family by family.
-    fn hashes_of(&self, records: &Group) -> [ConnectionHash; HASH_GROUP_COUNT] {
-        let mut v4 = [KeyV4::default(); HASH_GROUP_COUNT];
-        let mut v6 = [KeyV6::default(); HASH_GROUP_COUNT];
-        let (mut is_v4, mut is_v6) = (false, false);
-        for (at, record) in records.iter().enumerate() {
-            match record.map(|record| record.key) {
-                Some(AnyKey::V4(key)) => (v4[at], is_v4) = (key.canonical().0, true),
-                Some(AnyKey::V6(key)) => (v6[at], is_v6) = (key.canonical().0, true),
-                None => {}
-            }
-        }
-        let (mut hashes_v4, mut hashes_v6) = ([0; HASH_GROUP_COUNT], [0; HASH_GROUP_COUNT]);
-        if is_v4 {
-            self.hash_v4.of_group(&v4, &mut hashes_v4);
-        }
-        if is_v6 {
-            self.hash_v6.of_group(&v6, &mut hashes_v6);
-        }
-        std::array::from_fn(|at| {
-            let is_v4 = records[at].is_some_and(|record| matches!(record.key, AnyKey::V4(_)));
-            ConnectionHash::new(if is_v4 { hashes_v4[at] } else { hashes_v6[at] })
-        })
-    }
-
     /// Whether the connection with this key, client first, is established and opened with this payload.
     #[must_use]
     pub fn is_open(&self, key: &AnyKey, payload: u32) -> bool {
@@ -512,36 +364,12 @@ impl Tracker {
         entry.state.is_established().then(|| (oriented(signal, entry.client), entry.tick))
     }
 
-    /// The half-open connections, oldest first; one that was written twice in a tick may be given twice.
-    pub fn half_open(&self) -> impl Iterator<Item = HalfOpen> {
-        let mut records = self.old.iter(self.now).chain(self.young.iter(self.now));
-        let groups = std::iter::from_fn(move || Some(group(&mut records)).filter(|group| group[0].is_some()));
-        groups.flat_map(|group| self.current_of(&group)).flatten().map(|(record, _)| record)
-    }
-
-    /// Writes the half-open connections into an empty ring with room for as many.
-    pub fn copy_half_open(&self, ring: &mut HalfOpenRing) {
-        for record in self.half_open() {
-            ring.push(&record);
-        }
-    }
-
     fn hash_of(&self, key: &AnyKey) -> ConnectionHash {
         ConnectionHash::new(match key {
             AnyKey::V4(key) => self.hash_v4.of(&key.canonical().0),
             AnyKey::V6(key) => self.hash_v6.of(&key.canonical().0),
         })
     }
-}
-
-/// Records that are looked up together.
-type Group = [Option<HalfOpen>; HASH_GROUP_COUNT];
-
-/// The next records, as many as there are.
-fn group(records: impl Iterator<Item = HalfOpen>) -> Group {
-    let mut group = [None; HASH_GROUP_COUNT];
-    group.iter_mut().zip(records).for_each(|(place, record)| *place = Some(record));
-    group
 }
 
 /// The signal's key with the client first.

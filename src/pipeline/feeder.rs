@@ -60,6 +60,12 @@ impl Feeder {
         }
     }
 
+    /// Counts packets that were passed over because of their link type.
+    pub(super) fn skip(&mut self, count: u64) {
+        self.packets += count;
+        self.unusable[Unusable::UnsupportedLink.index()] += count;
+    }
+
     /// Says what has to be said between two packets, to all shards.
     fn mark(&mut self, marks: Marks) {
         let writers = &mut self.writers;

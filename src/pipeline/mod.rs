@@ -12,10 +12,10 @@ mod summary;
 pub use plan::{Memory, Plan};
 pub use summary::{Latencies, Summary};
 
-use crate::capture::{PacketSource, Progress, Replay};
+use crate::capture::{PacketSource, Progress, Replay, SkippedPackets};
 use crate::config::{
     CHURN_DEFAULT, CONNECTIONS_DEFAULT, FINGERPRINT_BITS, MEMORY_DEFAULT_SIZE, OBSERVE_INTERVAL_PACKETS,
-    PARTITION_COUNT, SHARDS_MAX, SYN_TIMEOUT_DEFAULT_S,
+    PARTITION_COUNT, SHARDS_MAX, STOP_INTERVAL_PACKETS, SYN_TIMEOUT_DEFAULT_S,
 };
 use crate::error::{Error, Result};
 use crate::export::Exporter;
@@ -83,6 +83,9 @@ pub trait Observer {
 
     /// An input could not be read, or not to its end. The packets it gave before count, and the next input follows.
     fn failed(&mut self, _error: &Error, _packets: u64) {}
+
+    /// An input held packets of link types that can not be read, beside others that could. They are counted as unusable.
+    fn skipped(&mut self, _packets: &SkippedPackets) {}
 
     /// Whether to stop here: the list of what was read is then the last.
     fn is_stopped(&self) -> bool {
@@ -189,16 +192,33 @@ fn feed(
     observer: &mut impl Observer,
     has_failed: &AtomicBool,
 ) -> Result<()> {
-    loop {
-        for _ in 0..OBSERVE_INTERVAL_PACKETS {
-            match source.next_packet()? {
-                Some(packet) => feeder.packet(&packet),
-                None => return Ok(()),
-            }
-        }
-        observer.progress(source.progress(), feeder.packets());
-        if observer.is_stopped() || has_failed.load(Ordering::Relaxed) {
-            return Ok(());
+    let mut read = Ok(true);
+    let mut fed = 0;
+    while let Ok(true) = read
+        && !observer.is_stopped()
+        && !has_failed.load(Ordering::Relaxed)
+    {
+        read = feed_some(feeder, source);
+        fed += STOP_INTERVAL_PACKETS;
+        if fed.is_multiple_of(OBSERVE_INTERVAL_PACKETS) {
+            observer.progress(source.progress(), feeder.packets());
         }
     }
+    if let Some(skipped) = source.skipped().filter(|_| read.is_ok()) {
+        feeder.skip(skipped.total_count());
+        observer.skipped(skipped);
+    }
+    read.map(|_| ())
+}
+
+/// Feeds a few packets; whether there are more.
+#[inline]
+fn feed_some(feeder: &mut Feeder, source: &mut impl PacketSource) -> Result<bool> {
+    for _ in 0..STOP_INTERVAL_PACKETS {
+        match source.next_packet()? {
+            Some(packet) => feeder.packet(&packet),
+            None => return Ok(false),
+        }
+    }
+    Ok(true)
 }

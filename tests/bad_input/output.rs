@@ -94,7 +94,7 @@ fn a_closed_pipe_ends_the_run() {
         child.stdout = None;
         let ended = Running::of(child).wait();
         ended.assert_failed(&["error: standard output: can not write the list: Broken pipe", " list"]);
-        assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+        ended.assert_one_line();
     }
 }
 

@@ -1,0 +1,66 @@
+//! What is counted of connections.
+//!
+//! What enters: one occurrence after another. What leaves: the sums that list headers and summaries are made of.
+
+/// What happened to the connections of a tracker since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections established.
+    pub opened: u64,
+    /// Established connections that ended.
+    pub closed: u64,
+    /// Half-open connections that were reset or given up by a FIN.
+    pub refused: u64,
+    /// Half-open connections that timed out.
+    pub expired: u64,
+    /// Half-open connections that had to make room for newer ones, in the ring or in the filter.
+    pub recycled: u64,
+    /// Packets seen again: repeated SYNs and SYN-ACKs.
+    pub repeats: u64,
+    /// FINs and RSTs of connections that had closed a short while before.
+    pub late: u64,
+    /// FINs of connections that are not known.
+    pub unmatched_fins: u64,
+    /// RSTs of connections that are not known.
+    pub unmatched_resets: u64,
+    /// Closed connections that had to go before they had lingered.
+    pub forgotten: u64,
+    /// Connections that were established but could not be tracked: no place, or too many.
+    pub refused_open: u64,
+    /// About how many of those are open still: what ends without being known takes from it, half a connection a FIN.
+    pub untracked_open: u64,
+    /// Attempts that found no place at all.
+    pub unplaced: u64,
+    /// Half-open connections that one side ended without the other ever being seen.
+    pub one_sided: u64,
+}
+
+impl Counts {
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Counts {
+            opened: self.opened + other.opened,
+            closed: self.closed + other.closed,
+            refused: self.refused + other.refused,
+            expired: self.expired + other.expired,
+            recycled: self.recycled + other.recycled,
+            repeats: self.repeats + other.repeats,
+            late: self.late + other.late,
+            unmatched_fins: self.unmatched_fins + other.unmatched_fins,
+            unmatched_resets: self.unmatched_resets + other.unmatched_resets,
+            forgotten: self.forgotten + other.forgotten,
+            refused_open: self.refused_open + other.refused_open,
+            untracked_open: self.untracked_open + other.untracked_open,
+            unplaced: self.unplaced + other.unplaced,
+            one_sided: self.one_sided + other.one_sided,
+        }
+    }
+
+    /// Connections that could not be tracked: established ones beyond the limit, attempts without a place, and half-open
+    /// ones that made room for others.
+    #[must_use]
+    pub fn untracked(&self) -> u64 {
+        self.refused_open + self.unplaced + self.recycled
+    }
+}
