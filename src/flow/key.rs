@@ -120,6 +120,17 @@ impl KeyV4 {
         ])
     }
 
+    /// The canonical key of a packet between these ends, and which of its ends is the first of these.
+    #[must_use]
+    #[inline]
+    pub fn canonical_of(sender: (u32, u16), receiver: (u32, u16), vlan: VlanTags) -> (Self, Side) {
+        if sender <= receiver {
+            (KeyV4::new(sender, receiver, vlan), Side::First)
+        } else {
+            (KeyV4::new(receiver, sender, vlan), Side::Second)
+        }
+    }
+
     #[inline]
     fn parts(&self) -> ((u32, u16), (u32, u16)) {
         let [high, low] = self.0;
@@ -179,6 +190,17 @@ impl KeyV6 {
             (second.0 >> 16) as u64,
             (second.0 as u64) << 48 | u64::from(second.1) << 32 | u64::from(vlan.0),
         ])
+    }
+
+    /// The canonical key of a packet between these ends, and which of its ends is the first of these.
+    #[must_use]
+    #[inline]
+    pub fn canonical_of(sender: (u128, u16), receiver: (u128, u16), vlan: VlanTags) -> (Self, Side) {
+        if sender <= receiver {
+            (KeyV6::new(sender, receiver, vlan), Side::First)
+        } else {
+            (KeyV6::new(receiver, sender, vlan), Side::Second)
+        }
     }
 
     #[inline]
@@ -268,6 +290,14 @@ mod tests {
             if first != second {
                 prop_assert_eq!(side, other.other());
             }
+            prop_assert_eq!(KeyV4::canonical_of(first, second, tags(&list)), (there, side));
+        }
+
+        #[test]
+        fn both_directions_have_one_canonical_ipv6_key(first in any::<(u128, u16)>(), second in any::<(u128, u16)>()) {
+            let key = KeyV6::new(first, second, VlanTags::NONE);
+            prop_assert_eq!(KeyV6::canonical_of(first, second, VlanTags::NONE), key.canonical());
+            prop_assert_eq!(key.canonical().0, key.reversed().canonical().0);
         }
 
         #[test]

@@ -59,13 +59,14 @@ impl HandshakeCache {
         place_of((hash >> u32::BITS) as u32, self.sets.len())
     }
 
-    /// Asks for what [`Self::take`] reads first.
+    /// Whether no handshake waits in this connection's set, as in most: then [`Self::take`] would find nothing.
+    #[must_use]
     #[inline]
-    pub fn prefetch_taken(&self, hash: u64) {
-        prefetch(&self.taken[self.set_index(hash)]);
+    pub fn is_idle(&self, hash: u64) -> bool {
+        self.taken[self.set_index(hash)].load(Relaxed) == 0
     }
 
-    /// Asks for what [`Self::put`] reads.
+    /// Asks for what [`Self::put`] and [`Self::take`] read.
     #[inline]
     pub fn prefetch_set(&self, hash: u64) {
         prefetch(&self.sets[self.set_index(hash)]);
@@ -116,13 +117,7 @@ impl HandshakeCache {
     #[inline]
     pub fn take(&self, hash: u64, sender: Side, now_ns: i64) -> bool {
         let index = self.set_index(hash);
-        if self.taken[index].load(Relaxed) == 0 {
-            return false;
-        }
-        self.take_from(index, Self::tag(hash, sender, now_ns))
-    }
-
-    fn take_from(&self, index: usize, tag: u64) -> bool {
+        let tag = Self::tag(hash, sender, now_ns);
         let mut found = false;
         for (way, slot) in self.sets[index].0.iter().enumerate() {
             let there = slot.load(Relaxed);

@@ -1,7 +1,8 @@
 //! The capture side's last step: segments in, signals out.
 //!
-//! Segments wait in a small stage, so that the cache lines of all are asked for before the first is looked up. What is to be
-//! handed on waits in another, so that connections are hashed in groups: most packets are never hashed but quickly.
+//! Most packets carry no flag and belong to no handshake: one byte of the handshake cache says so, and they go no further. The
+//! others wait in a small stage, so that the cache lines of all are asked for before the first is looked up, and signals are
+//! hashed in groups.
 
 use crate::config::SAMPLE_INTERVAL_PACKETS;
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
@@ -47,6 +48,7 @@ struct Staged {
     tick: u64,
     now_ns: i64,
     quick: u64,
+    is_sample: bool,
 }
 
 /// Turns segments into signals; one for each capture thread.
@@ -57,6 +59,8 @@ pub struct Signaller {
     hash_v4: KeyedHash<KeyV4>,
     hash_v6: KeyedHash<KeyV6>,
     stage: Vec<Staged>,
+    /// Of the connections in the stage whose handshake may come to wait, one bit each: the cache does not know of them yet.
+    awaited: u64,
     sample_until_ns: Option<i64>,
     unsampled: u32,
     counts: SignalCounts,
@@ -72,6 +76,7 @@ impl Signaller {
             hash_v4: KeyedHash::new(&config.secret, Purpose::Connection),
             hash_v6: KeyedHash::new(&config.secret, Purpose::Connection),
             stage: Vec::with_capacity(STAGE_COUNT),
+            awaited: 0,
             sample_until_ns: None,
             unsampled: 0,
             counts: SignalCounts::default(),
@@ -89,28 +94,40 @@ impl Signaller {
     #[inline]
     pub fn push(&mut self, segment: &TcpSegment, tick: u64, now_ns: i64, out: impl FnMut(Signal)) {
         let vlan = if self.config.vlan_key { segment.vlan } else { VlanTags::NONE };
+        let kind = Kind::of_flags(segment.flags);
         let (key, sender, quick) = match segment.addresses {
             Addresses::V4 { src, dst } => {
-                let (key, side) = KeyV4::new((src, segment.src_port), (dst, segment.dst_port), vlan).canonical();
-                (AnyKey::V4(key), side, self.quick.of(&key))
+                let (key, sender) = KeyV4::canonical_of((src, segment.src_port), (dst, segment.dst_port), vlan);
+                (AnyKey::V4(key), sender, self.quick.of(&key))
             }
             Addresses::V6 { src, dst } => {
-                let (key, side) = KeyV6::new((src, segment.src_port), (dst, segment.dst_port), vlan).canonical();
-                (AnyKey::V6(key), side, self.quick.of(&key))
+                let (key, sender) = KeyV6::canonical_of((src, segment.src_port), (dst, segment.dst_port), vlan);
+                (AnyKey::V6(key), sender, self.quick.of(&key))
             }
         };
-        let kind = Kind::of_flags(segment.flags);
+        if kind == Kind::Ack && self.cache.is_idle(quick) && self.awaited & awaited_bit(quick) == 0 {
+            if self.sample_until_ns.is_none() || !self.is_sample(now_ns) {
+                return;
+            }
+            self.stage(Staged { key, kind, sender, number: 0, tick, now_ns, quick, is_sample: true }, out);
+            return;
+        }
         let number = match kind {
             Kind::Syn => segment.seq,
             Kind::SynAck => segment.ack.wrapping_sub(1),
             _ => 0,
         };
-        match kind {
-            Kind::Ack => self.cache.prefetch_taken(quick),
-            Kind::SynAck => self.cache.prefetch_set(quick),
-            _ => {}
+        self.stage(Staged { key, kind, sender, number, tick, now_ns, quick, is_sample: false }, out);
+    }
+
+    fn stage(&mut self, staged: Staged, out: impl FnMut(Signal)) {
+        if matches!(staged.kind, Kind::Ack | Kind::SynAck) || self.config.one_way {
+            self.cache.prefetch_set(staged.quick);
         }
-        self.stage.push(Staged { key, kind, sender, number, tick, now_ns, quick });
+        if staged.kind == Kind::SynAck || self.config.one_way {
+            self.awaited |= awaited_bit(staged.quick);
+        }
+        self.stage.push(staged);
         if self.stage.len() == STAGE_COUNT {
             self.flush(out);
         }
@@ -118,16 +135,10 @@ impl Signaller {
 
     /// Lets out what is waiting in the stage.
     pub fn flush(&mut self, mut out: impl FnMut(Signal)) {
-        let mut kept = 0;
-        for at in 0..self.stage.len() {
-            let staged = self.stage[at];
-            if self.is_signal(&staged) {
-                self.stage[kept] = staged;
-                kept += 1;
-            }
-        }
-        self.counts.signals += kept as u64;
-        for staged in self.stage[..kept].chunks(HASH_GROUP_COUNT) {
+        let mut stage = std::mem::take(&mut self.stage);
+        stage.retain(|staged| self.is_signal(staged));
+        self.counts.signals += stage.len() as u64;
+        for staged in stage.chunks(HASH_GROUP_COUNT) {
             let mut hashes = [ConnectionHash::new(0); HASH_GROUP_COUNT];
             self.hash(staged, &mut hashes);
             for (staged, hash) in staged.iter().zip(hashes) {
@@ -139,7 +150,9 @@ impl Signaller {
                 });
             }
         }
-        self.stage.clear();
+        stage.clear();
+        self.stage = stage;
+        self.awaited = 0;
     }
 
     /// Hashes a group of connections, each family with its own function.
@@ -158,7 +171,9 @@ impl Signaller {
     fn is_signal(&mut self, staged: &Staged) -> bool {
         let hash = staged.quick;
         match staged.kind {
-            Kind::Ack => self.cache.take(hash, staged.sender, staged.now_ns) || self.is_sample(staged.now_ns),
+            Kind::Ack => {
+                staged.is_sample || self.cache.take(hash, staged.sender, staged.now_ns) || self.is_sample(staged.now_ns)
+            }
             Kind::SynAck => {
                 self.await_answer(hash, staged.sender.other(), staged.now_ns);
                 if self.config.one_way {
@@ -200,6 +215,12 @@ impl Signaller {
         }
         due
     }
+}
+
+/// The bit of a connection among 64.
+#[inline]
+fn awaited_bit(quick: u64) -> u64 {
+    1 << (quick & 63)
 }
 
 fn hash_family<K: FlowKey>(
