@@ -1,60 +1,6 @@
 //! Every limit, with its name and its reason; relations between limits are asserted at compile time.
 
-/// The length of a tick: 100 ms. Start times and timeouts are kept no finer.
-pub const TICK_NS: i64 = 100_000_000;
-
-/// A packet this much older than the newest starts a new time base: no network delays packets for so long, so the clock
-/// was set, or another capture begins.
-pub const CLOCK_STEP_BACK_MAX_NS: i64 = 60_000_000_000;
-
-/// A packet this much newer than the one before starts a new time base, in which only so much time has passed: longer
-/// than every timeout, and short enough that ticks never wrap within the life of an entry.
-pub const CLOCK_LEAP_MAX_NS: i64 = 30 * 86_400_000_000_000;
-
-/// While a handshake may have been lost, one in so many of the other TCP packets is looked at: a tenth of what looking at
-/// all would cost, and an ordinary connection is found within its next few packets.
-pub const SAMPLE_INTERVAL_PACKETS: u32 = 16;
-
-/// The longest `--syn-timeout`, in ticks of 100 ms: ten minutes, far beyond the last repeat of any SYN.
-pub const SYN_TIMEOUT_MAX_TICKS: u64 = 6_000;
-
-/// The state is split into so many partitions by the key's hash, whatever the number of shards: lists and counts are then
-/// the same with one shard and with eight.
-pub const PARTITION_COUNT: usize = 1 << PARTITION_BITS;
-
-/// The longest time that one delta may span, in ticks: half of what the start time in a value can tell, the other half
-/// being for connections that were half-open when the delta began.
-pub const DELTA_SPAN_MAX_TICKS: u64 = 1 << (TICK_BITS - 1);
-
-const _: () = assert!(DELTA_SPAN_MAX_TICKS + 2 * SYN_TIMEOUT_MAX_TICKS < 1 << TICK_BITS);
-const _: () = assert!(SYN_TIMEOUT_MAX_TICKS < (CLOCK_LEAP_MAX_NS / TICK_NS) as u64);
-
-/// Time bases whose wall time is remembered: each is a step of the capture's clock, and a clock that steps more often than
-/// this within the life of a connection tells no time anyway.
-pub const TIME_BASES_MAX: usize = 64;
-
-/// Openings and closings against the list that are remembered in each partition and family: a hundred times as many as
-/// filter errors are to be expected in a billion packets.
-pub const EXTRANEOUS_MAX: usize = 1_024;
-
-/// Passes over the list to recover one delta: differences that overlap take one pass each, and more than a few never do.
-pub const RECOVERY_PASSES_MAX: usize = 16;
-
-/// Bits of a connection's hash that choose its partition.
-pub const PARTITION_BITS: u32 = 3;
-
-/// Bits of a connection's hash that tell it from the others in its buckets of the filter: a connection that is not there is
-/// taken for another about once in 10^8 look-ups.
-pub const FINGERPRINT_BITS: u32 = 30;
-
-/// Bits of the start time that the filter keeps, in ticks: they wrap after 29 hours, and who reads them knows the time to
-/// within that.
-pub const TICK_BITS: u32 = 20;
-
-/// How long a closed connection lingers, in ticks of 100 ms: late packets and repeats come within seconds.
-pub const LINGER_TICKS: u32 = 100;
-
-const _: () = assert!((LINGER_TICKS as u64) < SYN_TIMEOUT_MAX_TICKS);
+// Capture: what a file may ask for.
 
 /// Bytes asked of the input at once: large enough that the system call costs nothing beside the copy, small enough to
 /// stay in the cache while the packets are parsed.
@@ -89,12 +35,41 @@ pub const CAPTURE_INTERFACE_COUNT_MAX: usize = 1 << 16;
 /// Unreadable link types of one capture whose packets are counted apart; more than this are counted together.
 pub const SKIPPED_LINK_TYPE_COUNT_MAX: usize = 16;
 
+// Parse.
+
 /// How many steps from layer to layer the parser follows in one frame. A step reads a header, a tag, a label or an
 /// extension header, or decides by a field of one what comes next.
 ///
 /// Plain TCP takes 5, a mirrored frame that holds a VXLAN tunnel 16, a tagged pseudowire around the same about 24: twice
 /// that is reached only by frames made to waste time.
 pub const LAYER_COUNT_MAX: usize = 48;
+
+// Time.
+
+/// The length of a tick: 100 ms. Start times and timeouts are kept no finer.
+pub const TICK_NS: i64 = 100_000_000;
+
+/// Bits of the start time that the filter keeps, in ticks: they wrap after 29 hours, and who reads them knows the time to
+/// within that.
+pub const TICK_BITS: u32 = 20;
+
+/// A packet this much older than the newest starts a new time base: no network delays packets for so long, so the clock
+/// was set, or another capture begins.
+pub const CLOCK_STEP_BACK_MAX_NS: i64 = 60_000_000_000;
+
+/// A packet this much newer than the one before starts a new time base, in which only so much time has passed: longer
+/// than every timeout, and short enough that ticks never wrap within the life of an entry.
+pub const CLOCK_LEAP_MAX_NS: i64 = 30 * 86_400_000_000_000;
+
+/// Time bases whose wall time is remembered: each is a step of the capture's clock, and a clock that steps more often than
+/// this within the life of a connection tells no time anyway.
+pub const TIME_BASES_MAX: usize = 64;
+
+// Signals and queues.
+
+/// While a handshake may have been lost, one in so many of the other TCP packets is looked at: a tenth of what looking at
+/// all would cost, and an ordinary connection is found within its next few packets.
+pub const SAMPLE_INTERVAL_PACKETS: u32 = 16;
 
 /// Signals in a block: enough that the queue costs little a signal, few enough that a block stays in the first-level cache.
 pub const BLOCK_SIGNAL_COUNT: usize = 64;
@@ -107,8 +82,37 @@ pub const QUEUE_WAKE_BLOCKS: usize = 16;
 
 const _: () = assert!(QUEUE_WAKE_BLOCKS < QUEUE_BLOCKS_MAX / 2);
 
+// Connections.
+
+/// Bits of a connection's hash that choose its partition.
+pub const PARTITION_BITS: u32 = 3;
+
+/// The state is split into so many partitions by the key's hash, whatever the number of shards: lists and counts are then
+/// the same with one shard and with eight.
+pub const PARTITION_COUNT: usize = 1 << PARTITION_BITS;
+
 /// The most shards: there are no more partitions to work on.
 pub const SHARDS_MAX: usize = PARTITION_COUNT;
+
+/// Bits of a connection's hash that tell it from the others in its buckets of the filter: a connection that is not there is
+/// taken for another about once in 10^8 look-ups.
+pub const FINGERPRINT_BITS: u32 = 30;
+
+/// How full the filter may become with everything it is made for, in percent: so far every connection finds a place, and
+/// at 95 still all but one in a thousand.
+pub const FILTER_LOAD_PERCENT: u64 = 90;
+
+/// How long a closed connection lingers, in ticks of 100 ms: late packets and repeats come within seconds.
+pub const LINGER_TICKS: u32 = 100;
+
+/// How long a half-open connection is kept unless something else is asked for: longer than a client waits.
+pub const SYN_TIMEOUT_DEFAULT_S: u64 = 60;
+
+/// The longest `--syn-timeout`, in ticks of 100 ms: ten minutes, far beyond the last repeat of any SYN.
+pub const SYN_TIMEOUT_MAX_TICKS: u64 = 6_000;
+
+/// The connections that are tracked unless something else is asked for.
+pub const CONNECTIONS_DEFAULT: u64 = 500_000;
 
 /// The fewest connections that can be asked for: fewer would save nothing.
 pub const CONNECTIONS_MIN: u64 = 1_000;
@@ -117,48 +121,41 @@ pub const CONNECTIONS_MIN: u64 = 1_000;
 /// would crowd together.
 pub const CONNECTIONS_MAX: u64 = 100_000_000;
 
-/// The least churn that tables are made for: smaller tables fail by chance.
-pub const CHURN_MIN: u64 = 1_000;
-
-/// Half-open connections are kept for half as many as there may be connections, but no fewer than this, which a busy server's
-/// legitimate ones need,
+/// Half-open connections are kept for half as many as there may be connections, and for no fewer than this: a busy server's
+/// legitimate ones need as much.
 pub const HALF_OPEN_MIN: u64 = 1 << 14;
 
-/// and no more than this: at a million attempts a second the oldest is then a quarter of a second old when it has to go,
+/// They are kept for no more than this: at a million attempts a second the oldest is then a quarter of a second old when it has to go,
 /// longer than a round trip to anywhere.
 pub const HALF_OPEN_MAX: u64 = 1 << 18;
 
+const _: () = assert!(SYN_TIMEOUT_MAX_TICKS < (CLOCK_LEAP_MAX_NS / TICK_NS) as u64);
+const _: () = assert!((LINGER_TICKS as u64) < SYN_TIMEOUT_MAX_TICKS);
 const _: () = assert!(HALF_OPEN_MIN <= HALF_OPEN_MAX);
+const _: () = assert!(SYN_TIMEOUT_DEFAULT_S * 10 <= SYN_TIMEOUT_MAX_TICKS);
 
-/// How full the filter may become with everything it is made for, in percent: so far every connection finds a place, and
-/// at 95 still all but one in a thousand.
-pub const FILTER_LOAD_PERCENT: u64 = 90;
+// Deltas and the list.
+
+/// The openings and closings an interval that tables are made for unless something else is asked for.
+pub const CHURN_DEFAULT: u64 = 100_000;
+
+/// The least churn that tables are made for: smaller tables fail by chance.
+pub const CHURN_MIN: u64 = 1_000;
+
+/// The longest time that one delta may span, in ticks: half of what the start time in a value can tell, the other half
+/// being for connections that were half-open when the delta began.
+pub const DELTA_SPAN_MAX_TICKS: u64 = 1 << (TICK_BITS - 1);
 
 /// What one listed connection takes at most, in bytes: 49 in a map that has just doubled (16/7 of it) and 56 as a row of
 /// the sorted list. That is for IPv6; an IPv4 connection takes half.
 pub const LIST_ENTRY_SIZE: u64 = 49 * 16 / 7 + 56;
 
-/// The connections that are tracked unless something else is asked for.
-pub const CONNECTIONS_DEFAULT: u64 = 500_000;
+/// Openings and closings against the list that are remembered in each partition and family: a hundred times as many as
+/// filter errors are to be expected in a billion packets.
+pub const EXTRANEOUS_MAX: usize = 1_024;
 
-/// The openings and closings an interval that tables are made for unless something else is asked for.
-pub const CHURN_DEFAULT: u64 = 100_000;
-
-/// The memory that may be taken unless something else is allowed: what a router can spare.
-pub const MEMORY_DEFAULT_SIZE: u64 = 256 << 20;
-
-/// How long a half-open connection is kept unless something else is asked for: longer than a client waits.
-pub const SYN_TIMEOUT_DEFAULT_S: u64 = 60;
-
-const _: () = assert!(SYN_TIMEOUT_DEFAULT_S * 10 <= SYN_TIMEOUT_MAX_TICKS);
-
-/// Packets between two looks at whether to stop: even a slow pipe gives so many in a moment.
-pub const STOP_INTERVAL_PACKETS: u64 = 1 << 6;
-
-/// Packets between two tellings of how far the input is: some milliseconds.
-pub const OBSERVE_INTERVAL_PACKETS: u64 = 1 << 14;
-
-const _: () = assert!(OBSERVE_INTERVAL_PACKETS.is_multiple_of(STOP_INTERVAL_PACKETS));
+/// Passes over the list to recover one delta: differences that overlap take one pass each, and more than a few never do.
+pub const RECOVERY_PASSES_MAX: usize = 16;
 
 /// Intervals for which a residue may stay before the partition is asked about it: what an interval or two of ordinary churn
 /// settle needs no help.
@@ -169,3 +166,18 @@ pub const INQUIRY_MAX: usize = 1 << 15;
 
 /// Open connections that a partition announces at the end of one interval.
 pub const ANNOUNCEMENTS_MAX: usize = 1 << 15;
+
+const _: () = assert!(DELTA_SPAN_MAX_TICKS + 2 * SYN_TIMEOUT_MAX_TICKS < 1 << TICK_BITS);
+
+// The run as a whole.
+
+/// The memory that may be taken unless something else is allowed: what a router can spare.
+pub const MEMORY_DEFAULT_SIZE: u64 = 256 << 20;
+
+/// Packets between two looks at whether to stop: even a slow pipe gives so many in a moment.
+pub const STOP_INTERVAL_PACKETS: u64 = 1 << 6;
+
+/// Packets between two tellings of how far the input is: some milliseconds.
+pub const OBSERVE_INTERVAL_PACKETS: u64 = 1 << 14;
+
+const _: () = assert!(OBSERVE_INTERVAL_PACKETS.is_multiple_of(STOP_INTERVAL_PACKETS));

@@ -102,14 +102,16 @@ impl Rows {
     /// once, established before half-open.
     pub(super) fn collect<'a>(
         &mut self,
-        v4: impl Iterator<Item = &'a FamilyList<KeyV4>>,
-        v6: impl Iterator<Item = &'a FamilyList<KeyV6>>,
-        rings: impl Iterator<Item = &'a HalfOpenRing>,
+        v4: impl Iterator<Item = &'a FamilyList<KeyV4>> + Clone,
+        v6: impl Iterator<Item = &'a FamilyList<KeyV6>> + Clone,
+        rings: impl Iterator<Item = &'a HalfOpenRing> + Clone,
         end_tick: u64,
     ) {
-        gather(&mut self.v4, v4);
-        gather(&mut self.v6, v6);
-        for half_open in rings.flat_map(|ring| ring.iter(end_tick)) {
+        let half_open = || rings.clone().flat_map(|ring| ring.iter(end_tick));
+        let half_open_v4 = half_open().filter(|half_open| matches!(half_open.key, AnyKey::V4(_))).count();
+        gather(&mut self.v4, v4, half_open_v4);
+        gather(&mut self.v6, v6, half_open().count() - half_open_v4);
+        for half_open in half_open() {
             let HalfOpen { key, start_tick, answered, .. } = half_open;
             let state = if answered { RowState::SynRecv } else { RowState::SynSent };
             match key {
@@ -131,8 +133,14 @@ impl Rows {
     }
 }
 
-fn gather<'a, K: TableKey>(rows: &mut Vec<Listed<K>>, lists: impl Iterator<Item = &'a FamilyList<K>>) {
+/// Gathers what is listed, in just the memory that it takes, with room for what comes after.
+fn gather<'a, K: TableKey>(
+    rows: &mut Vec<Listed<K>>,
+    lists: impl Iterator<Item = &'a FamilyList<K>> + Clone,
+    half_open_count: usize,
+) {
     rows.clear();
+    rows.reserve_exact(lists.clone().map(FamilyList::len).sum::<usize>() + half_open_count);
     for list in lists {
         rows.extend(list.iter().map(|(key, start_tick)| Listed { key, state: RowState::Established, start_tick }));
     }
