@@ -68,16 +68,16 @@ fn names_first<K: FlowKey>(key: &K, side: Side) -> bool {
 /// The ring: 24 bytes an IPv4 connection, 48 an IPv6 one.
 pub struct HalfOpenRing {
     words: Box<[u64]>,
-    /// Words written since the start, and words taken off again.
-    tail: u64,
-    head: u64,
+    /// Where the oldest record begins, and how many words of records follow from there, over the end to the start.
+    head: usize,
+    used: usize,
 }
 
 impl HalfOpenRing {
     /// A ring for this many IPv4 connections (half as many IPv6 ones).
     #[must_use]
     pub fn new(connection_count: usize) -> Self {
-        HalfOpenRing { words: vec![0; Self::word_count(connection_count)].into_boxed_slice(), tail: 0, head: 0 }
+        HalfOpenRing { words: vec![0; Self::word_count(connection_count)].into_boxed_slice(), head: 0, used: 0 }
     }
 
     fn word_count(connection_count: usize) -> usize {
@@ -94,18 +94,25 @@ impl HalfOpenRing {
     #[must_use]
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.words.len() as u64 - (self.tail - self.head) >= RECORD_WORD_COUNT_MAX as u64
+        self.words.len() - self.used >= RECORD_WORD_COUNT_MAX
     }
 
     /// Takes off everything.
     pub fn clear(&mut self) {
-        self.head = self.tail;
+        self.used = 0;
+    }
+
+    /// The word this far behind another. Both are less than the ring is long.
+    #[inline]
+    fn behind(&self, index: usize, distance: usize) -> usize {
+        let sum = index + distance;
+        if sum < self.words.len() { sum } else { sum - self.words.len() }
     }
 
     /// Writes a connection. There must be room.
     #[inline]
     pub fn push(&mut self, record: &HalfOpen) {
-        debug_assert!(self.tail - self.head + record.word_count() as u64 <= self.words.len() as u64);
+        debug_assert!(self.used + record.word_count() <= self.words.len());
         let delay = record.since_tick.saturating_sub(record.start_tick).min((1 << DELAY_BITS) - 1);
         let (family, words) = match &record.key {
             AnyKey::V4(key) => (Family::V4, key.words()),
@@ -116,46 +123,51 @@ impl HalfOpenRing {
             | u64::from(record.number) << 2
             | u64::from(record.answered) << 1
             | u64::from(family == Family::V6);
+        let mut at = self.behind(self.head, self.used);
         for word in std::iter::once(&header).chain(words) {
-            let at = (self.tail % self.words.len() as u64) as usize;
             self.words[at] = *word;
-            self.tail += 1;
+            at = self.behind(at, 1);
         }
+        self.used += 1 + words.len();
     }
 
     /// The oldest connection, as seen at the tick `now`.
     #[must_use]
     #[inline]
     pub fn oldest(&self, now: u64) -> Option<HalfOpen> {
-        (self.head < self.tail).then(|| self.read(self.head, now))
+        (self.used > 0).then(|| self.read(self.head, now))
     }
 
     /// Takes off the oldest connections, which are these.
     #[inline]
     pub fn skip<'a>(&mut self, oldest: impl Iterator<Item = &'a HalfOpen>) {
-        self.head += oldest.map(|record| record.word_count() as u64).sum::<u64>();
+        for record in oldest {
+            self.head = self.behind(self.head, record.word_count());
+            self.used -= record.word_count();
+        }
     }
 
     /// Whether nothing is in it.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.head == self.tail
+        self.used == 0
     }
 
     /// All that was written and not taken off, oldest first, as seen at the tick `now`.
     pub fn iter(&self, now: u64) -> impl Iterator<Item = HalfOpen> {
-        let mut at = self.head;
+        let (mut at, mut left) = (self.head, self.used);
         std::iter::from_fn(move || {
-            let record = (at < self.tail).then(|| self.read(at, now))?;
-            at += record.word_count() as u64;
+            let record = (left > 0).then(|| self.read(at, now))?;
+            at = self.behind(at, record.word_count());
+            left -= record.word_count();
             Some(record)
         })
     }
 
     #[inline]
-    fn read(&self, position: u64, now: u64) -> HalfOpen {
-        let word = |offset: u64| self.words[((position + offset) % self.words.len() as u64) as usize];
+    fn read(&self, index: usize, now: u64) -> HalfOpen {
+        let word = |distance: usize| self.words[self.behind(index, distance)];
         let header = word(0);
         let key = if header & 1 == 0 {
             AnyKey::V4(KeyV4::from_words(&[word(1), word(2)]))
