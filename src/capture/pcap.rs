@@ -120,6 +120,10 @@ impl PcapReader {
         if captured_size > PACKET_SIZE_MAX {
             return Err(too_long(captured_size, input.offset()));
         }
+        // No packet is empty, and none was captured in 2055.
+        if captured_size == 0 && Kind::recognise(*seconds).is_some() {
+            return Err(another_capture(input.offset()));
+        }
         let record_size = record_header_size + captured_size;
         if input.peek(record_size)?.len() < record_size {
             return end_of_file(input, record_size);
@@ -136,6 +140,12 @@ fn end_of_file(input: &mut Input, record_size: usize) -> Result<Option<Record>> 
         0 => Ok(None),
         present_size => Err(cut_short("a packet record", offset, present_size, record_size)),
     }
+}
+
+/// The failure of captures that were put into one file behind each other.
+#[cold]
+fn another_capture(offset: u64) -> Box<Error> {
+    Box::new(Error::new("another capture begins here: name captures one by one, do not put them together").at(offset))
 }
 
 /// The failure of a packet that can not have been captured.

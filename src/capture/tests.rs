@@ -89,6 +89,19 @@ fn the_longest_packet_is_read_and_a_longer_one_refused() {
 }
 
 #[test]
+fn captures_put_behind_each_other_are_told() {
+    for order in [Little, Big] {
+        let first = small_pcap(order, MICROSECONDS);
+        let both = [first.clone(), small_pcap(order, MICROSECONDS)].concat();
+        let (seen, error) = replay_bytes(&both);
+        assert_eq!(seen.len(), 3);
+        let error = error.expect("the second file header is no packet");
+        assert_eq!(error.offset(), Some(first.len() as u64));
+        assert!(error.to_string().contains("another capture begins here"), "{error}");
+    }
+}
+
+#[test]
 fn packets_across_the_end_of_a_read_are_whole() {
     let mut pcap = Pcap::new(Little, MICROSECONDS, 1);
     let sizes = (0_usize..).map(|index| (index * 7_919) % 66_000);

@@ -25,7 +25,7 @@ use std::time::Duration;
 #[command(
     display_name = "flowpeel replay",
     after_help = "Examples:\n  flowpeel replay capture.pcap\n  flowpeel replay --every 10s --out lists/ day.pcap.zst\n  \
-    tcpdump -w - | flowpeel replay --every 10s -"
+    tcpdump -U -w - | flowpeel replay --every 10s -"
 )]
 pub(super) struct Arguments {
     /// Captures, in the order of their packets; - for standard input
@@ -68,7 +68,8 @@ pub(super) struct Arguments {
     #[arg(long)]
     vlan_key: bool,
 
-    /// A file with 32 hexadecimal digits that place connections in the tables [default: the same for every replay]
+    /// A file with 32 hexadecimal digits, private to its owner, that place connections in the tables
+    /// [default: the same for every replay]
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
 }
@@ -117,7 +118,7 @@ impl Counted {
     /// What there is when a list could not be written.
     fn aftermath(&self) -> String {
         match self.written {
-            0 => "; no list was written".to_owned(),
+            0 => "; no list was written whole".to_owned(),
             1 => "; the list before it is whole".to_owned(),
             written => format!("; the {} lists before it are whole", grouped(written)),
         }

@@ -1,6 +1,7 @@
 //! What is said to people, on standard error.
 
 use crate::error::Error;
+use crate::parse::Unusable;
 use crate::pipeline::{Config, Memory, Summary};
 use anstyle::{AnsiColor, Style};
 use std::fmt;
@@ -143,6 +144,19 @@ fn parts(parts: &[(&str, u64)]) -> String {
 
 fn warnings(summary: &Summary) {
     let counts = &summary.counts;
+    let cut = summary.unusable.iter().find(|(reason, _)| *reason == Unusable::CutShort).map_or(0, |(_, count)| *count);
+    if summary.packets == 0 {
+        warning("there were no packets");
+    }
+    if cut > summary.packets / 2 {
+        warning("most packets were cut before their TCP flags: record more of each");
+    }
+    if summary.steps_back > 0 {
+        warning(&format!(
+            "the clock stepped back by more than a minute {} times: are the captures in the order of their packets?",
+            grouped(summary.steps_back)
+        ));
+    }
     if summary.incomplete > 0 {
         warning(&format!(
             "{} of {} lists are not complete: see `missing` in their headers",
@@ -156,7 +170,8 @@ fn warnings(summary: &Summary) {
             grouped(counts.refused_open)
         ));
     }
-    if counts.one_sided > 0 {
+    // A connection that was refused looks one-sided from then on.
+    if counts.one_sided > 0 && counts.refused_open == 0 {
         warning(&format!(
             "{} connections were seen from one side only and are not listed as established: see --one-way",
             grouped(counts.one_sided)

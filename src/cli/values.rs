@@ -34,7 +34,9 @@ pub(super) fn shards(text: &str) -> std::result::Result<usize, String> {
 pub(super) fn size(text: &str) -> std::result::Result<u64, String> {
     let plain = text.strip_suffix("iB").or_else(|| text.strip_suffix('B')).unwrap_or(text);
     let factors = [("k", 1 << 10), ("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30)];
-    scaled(plain, &factors).ok_or_else(|| "a size is a whole number, with KiB, MiB or GiB: 256MiB".to_owned())
+    // Whoever writes less forgot the unit.
+    let size = scaled(plain, &factors).filter(|size| *size >= 1 << 20);
+    size.ok_or_else(|| "a size is a whole number of KiB, MiB or GiB, at least 1MiB: 256MiB".to_owned())
 }
 
 fn scaled(text: &str, factors: &[(&str, u64)]) -> Option<u64> {
@@ -106,8 +108,9 @@ mod tests {
         assert_eq!(count("17"), Ok(17));
         assert_eq!(size("256MiB"), Ok(256 << 20));
         assert_eq!(size("1G"), Ok(1 << 30));
-        assert_eq!(size("64KiB"), Ok(64 << 10));
-        assert_eq!(size("10B"), Ok(10));
+        assert_eq!(size("2048KiB"), Ok(2 << 20));
+        assert_eq!(size("1048576B"), Ok(1 << 20));
+        assert!(size("256").is_err(), "the unit is missing");
         for wrong in ["", "k", "-1", "+1", "1.5M", "99999999999G", "1 k", "1x"] {
             assert!(count(wrong).is_err(), "{wrong}");
             assert!(size(wrong).is_err(), "{wrong}");

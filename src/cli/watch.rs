@@ -161,7 +161,7 @@ impl Extent {
 
 fn style(is_sized: bool) -> ProgressStyle {
     let template = if is_sized {
-        "{bar:24} {percent:>3} %  {bytes:>10}  {binary_bytes_per_sec:>12}  {msg} packets  {eta} left"
+        "{bar:16} {percent:>3} %  {bytes:>10} {binary_bytes_per_sec:>12}  {msg} packets {eta:>4}"
     } else {
         "{bytes:>10}  {binary_bytes_per_sec:>12}  {msg} packets"
     };

@@ -51,7 +51,7 @@ impl Directory {
             return format!("{name}.ndjson");
         }
         self.numbered += 1;
-        format!("{name}-{}.ndjson", self.numbered)
+        format!("{name}_{:03}.ndjson", self.numbered)
     }
 
     fn write_to(&self, path: &Path, list: &List) -> Result<()> {
@@ -94,9 +94,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut lists = Directory::new(directory.path(), false).unwrap();
         assert_eq!(lists.name(1_767_225_610_000_000_000), "flows-20260101T000010Z.ndjson");
-        assert_eq!(lists.name(1_767_225_610_400_000_000), "flows-20260101T000010Z-2.ndjson");
+        assert_eq!(lists.name(1_767_225_610_400_000_000), "flows-20260101T000010Z_002.ndjson");
         assert_eq!(lists.name(1_767_225_611_000_000_000), "flows-20260101T000011Z.ndjson");
-        assert_eq!(lists.name(1_767_225_610_000_000_000), "flows-20260101T000010Z-3.ndjson");
+        assert_eq!(lists.name(1_767_225_610_000_000_000), "flows-20260101T000010Z_003.ndjson");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 

@@ -12,6 +12,7 @@ pub(super) struct FeederCounts {
     pub(super) packets: u64,
     pub(super) unusable: [u64; Unusable::COUNT],
     pub(super) signals: SignalCounts,
+    pub(super) steps_back: u64,
 }
 
 /// Feeds the shards.
@@ -87,6 +88,11 @@ impl Feeder {
             let end = self.intervals.finish();
             self.mark(Marks { end: Some(end), base: None });
         }
-        FeederCounts { packets: self.packets, unusable: self.unusable, signals: self.signaller.counts() }
+        FeederCounts {
+            packets: self.packets,
+            unusable: self.unusable,
+            signals: self.signaller.counts(),
+            steps_back: self.intervals.steps_back(),
+        }
     }
 }

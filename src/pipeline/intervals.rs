@@ -21,13 +21,14 @@ pub(super) struct Intervals {
     start_ns: i64,
     /// Where the interval ends; without intervals, never.
     end_ns: i64,
+    steps_back: u64,
     /// The highest time of all bases, for the one list of a capture without intervals.
     highest_ns: i64,
 }
 
 impl Intervals {
     pub(super) fn new(every_ns: Option<i64>) -> Self {
-        Intervals { every_ns, clock: None, start_ns: 0, end_ns: i64::MAX, highest_ns: i64::MIN }
+        Intervals { every_ns, clock: None, start_ns: 0, end_ns: i64::MAX, steps_back: 0, highest_ns: i64::MIN }
     }
 
     /// Moves on to a packet of this time; what has to be said before it.
@@ -40,6 +41,11 @@ impl Intervals {
             }
             _ => self.turn(time_ns),
         }
+    }
+
+    /// How often the clock stepped back.
+    pub(super) fn steps_back(&self) -> u64 {
+        self.steps_back
     }
 
     /// The tick of the last packet.
@@ -68,6 +74,7 @@ impl Intervals {
         let step = clock.advance(time_ns);
         let base = (step == Step::NewBase).then(|| clock.time_base());
         let stepped_back = time_ns < before_ns && base.is_some();
+        self.steps_back += u64::from(stepped_back);
         let is_over = self.every_ns.is_some() && (stepped_back || time_ns >= self.end_ns);
         let mut marks = Marks { end: None, base };
         if is_over {

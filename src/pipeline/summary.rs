@@ -45,6 +45,8 @@ pub struct Summary {
     pub packets: u64,
     /// Those of them that could not be used, each with the reason; reasons that did not occur are left out.
     pub unusable: Vec<(Unusable, u64)>,
+    /// How often the clock stepped back by more than a minute.
+    pub steps_back: u64,
     /// What went to the shards.
     pub signals: SignalCounts,
     /// What happened to connections.
@@ -69,6 +71,7 @@ impl Summary {
         Summary {
             packets: fed.packets,
             unusable: unusable.filter(|(_, count)| *count > 0).collect(),
+            steps_back: fed.steps_back,
             signals: fed.signals,
             counts: told.counts,
             outcome: told.outcome,

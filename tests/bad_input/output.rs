@@ -42,7 +42,10 @@ fn a_full_disk_behind_standard_output() {
     let mut command = command(FLOWPEEL, ["replay".as_ref(), path.as_os_str()]);
     command.stdout(File::options().write(true).open("/dev/full").unwrap());
     let ended = Running::start(command).wait();
-    ended.assert_failed(&["error: standard output: can not write the list: No space left", "; no list was written"]);
+    ended.assert_failed(&[
+        "error: standard output: can not write the list: No space left",
+        "; no list was written whole",
+    ]);
     ended.assert_nothing();
 }
 
