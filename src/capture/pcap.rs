@@ -14,6 +14,8 @@ const MICROSECOND_MAGIC: u32 = 0xa1b2_c3d4;
 const NANOSECOND_MAGIC: u32 = 0xa1b2_3c4d;
 const MODIFIED_MAGIC: u32 = 0xa1b2_cd34;
 
+const SECOND_NS: i64 = 1_000_000_000;
+
 const FILE_HEADER_SIZE: usize = 24;
 const RECORD_HEADER_SIZE: usize = 16;
 const MODIFIED_RECORD_HEADER_SIZE: usize = 24;
@@ -107,9 +109,10 @@ impl PcapReader {
         let [seconds, fraction, first_length, second_length, ..] = words else {
             return end_of_file(input, record_header_size);
         };
-        // Seconds are unsigned and 32 bits wide, so this can not overflow. A fraction of a second or more is real: it
-        // is carried over.
-        let time_ns = i64::from(order.u32(*seconds)) * 1_000_000_000 + i64::from(order.u32(*fraction)) * fraction_ns;
+        // Seconds are unsigned and 32 bits wide, so this can not overflow. A fraction of a second or more is no time (files
+        // with a negative one exist): carried over it could be an hour, so such a packet comes at the end of its second.
+        let within_second_ns = (i64::from(order.u32(*fraction)) * fraction_ns).min(SECOND_NS - fraction_ns);
+        let time_ns = i64::from(order.u32(*seconds)) * SECOND_NS + within_second_ns;
         let first_length = order.u32(*first_length);
         let second_length = order.u32(*second_length);
         let captured_size = match self.captured_length {

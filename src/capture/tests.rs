@@ -42,10 +42,15 @@ fn every_kind_of_pcap_in_both_byte_orders() {
 }
 
 #[test]
-fn a_fraction_beyond_the_second_is_carried() {
-    let pcap = Pcap::new(Little, MICROSECONDS, 1).packet(1, u32::MAX, b"").packet(u32::MAX, u32::MAX, b"");
-    let times: Vec<i64> = packets(&pcap.bytes).iter().map(|seen| seen.0).collect();
-    assert_eq!(times, [1_000_000_000 + 4_294_967_295_000, 4_294_967_295_000_000_000 + 4_294_967_295_000]);
+fn a_fraction_beyond_the_second_ends_with_it() {
+    for (magic, last_ns) in [(MICROSECONDS, 999_999_000), (NANOSECONDS, 999_999_999)] {
+        let pcap = Pcap::new(Little, magic, 1)
+            .packet(1, 1_000_000_000, b"")
+            .packet(2, (-2_147_483_i32).cast_unsigned(), b"")
+            .packet(u32::MAX, u32::MAX, b"");
+        let times: Vec<i64> = packets(&pcap.bytes).iter().map(|seen| seen.0).collect();
+        assert_eq!(times, [1, 2, 4_294_967_295].map(|second| second * 1_000_000_000 + last_ns), "{magic:x}");
+    }
 }
 
 #[test]

@@ -53,9 +53,9 @@ impl Feeder {
         }
         match parse_frame(packet.link, packet.bytes) {
             Ok(segment) => {
-                let (tick, now_ns) = (self.intervals.tick(), self.intervals.now_ns());
+                let (tick, elapsed_ns) = (self.intervals.tick(), self.intervals.elapsed_ns());
                 let writers = &mut self.writers;
-                self.signaller.push(&segment, tick, now_ns, |signal| send(writers, &signal));
+                self.signaller.push(&segment, tick, elapsed_ns, |signal| send(writers, &signal));
             }
             Err(reason) => self.unusable[reason.index()] += 1,
         }

@@ -54,10 +54,10 @@ impl Intervals {
         self.clock.as_ref().map_or(0, Clock::tick)
     }
 
-    /// The highest time seen in the present base.
+    /// How long the clock has run; unlike wall time it never steps back.
     #[inline]
-    pub(super) fn now_ns(&self) -> i64 {
-        self.clock.as_ref().map_or(0, Clock::highest_ns)
+    pub(super) fn elapsed_ns(&self) -> i64 {
+        self.clock.as_ref().map_or(0, Clock::elapsed_ns)
     }
 
     /// The first packet, the first after an interval's end, or the first of a new base.

@@ -48,6 +48,7 @@ pub enum Step {
 pub struct Clock {
     base: TimeBase,
     highest_ns: i64,
+    elapsed_ns: i64,
     tick: u64,
     /// Where the present tick ends: most packets are before it, and need no division.
     tick_ends_ns: i64,
@@ -58,7 +59,7 @@ impl Clock {
     #[must_use]
     pub fn new(wall_ns: i64) -> Self {
         let base = Clock::base(wall_ns, FIRST_TICK);
-        Clock { base, highest_ns: wall_ns, tick: FIRST_TICK, tick_ends_ns: base.wall_ns(FIRST_TICK + 1) }
+        Clock { base, highest_ns: wall_ns, elapsed_ns: 0, tick: FIRST_TICK, tick_ends_ns: base.wall_ns(FIRST_TICK + 1) }
     }
 
     /// The base in which this wall time lies in the tick `tick`.
@@ -83,12 +84,14 @@ impl Clock {
         if step == Step::NewBase {
             // A leap counts as the longest step there is; of a step back only the passage to the next tick is kept, so
             // that no two bases share a tick.
-            let leaped = if wall_ns > self.highest_ns { CLOCK_LEAP_MAX_NS / TICK_NS } else { 1 };
-            self.tick += leaped as u64;
+            let leaped_ns = if wall_ns > self.highest_ns { CLOCK_LEAP_MAX_NS } else { TICK_NS };
+            self.tick += (leaped_ns / TICK_NS) as u64;
+            self.elapsed_ns = self.elapsed_ns.saturating_add(leaped_ns);
             self.base = Clock::base(wall_ns, self.tick);
             self.highest_ns = wall_ns;
             self.tick_ends_ns = self.base.wall_ns(self.tick + 1);
         } else if wall_ns > self.highest_ns {
+            self.elapsed_ns = self.elapsed_ns.saturating_add(wall_ns - self.highest_ns);
             self.highest_ns = wall_ns;
             if wall_ns >= self.tick_ends_ns {
                 self.tick = self.base.tick(wall_ns);
@@ -103,6 +106,13 @@ impl Clock {
     #[inline]
     pub fn tick(&self) -> u64 {
         self.tick
+    }
+
+    /// How long the clock has run, in ns: what ticks count, and finer. It never steps back, whatever wall time does.
+    #[must_use]
+    #[inline]
+    pub fn elapsed_ns(&self) -> i64 {
+        self.elapsed_ns
     }
 
     /// The highest time seen in the present base, in ns since 1970.
@@ -154,10 +164,10 @@ mod tests {
         let mut clock = Clock::new(1_000_000 * SECOND_NS);
         let before = clock.tick();
         assert_eq!(clock.advance(100 * SECOND_NS), Step::NewBase);
-        assert_eq!(clock.tick(), before + 1);
+        assert_eq!((clock.tick(), clock.elapsed_ns()), (before + 1, TICK_NS));
         assert_eq!(clock.time_base().wall_ns(clock.tick()), 100 * SECOND_NS);
         clock.advance(101 * SECOND_NS);
-        assert_eq!(clock.tick(), before + 11);
+        assert_eq!((clock.tick(), clock.elapsed_ns()), (before + 11, SECOND_NS + TICK_NS));
     }
 
     proptest! {
@@ -165,9 +175,12 @@ mod tests {
         fn no_clock_breaks_it(times in prop::collection::vec(any::<i64>(), 1..200)) {
             let mut clock = Clock::new(times[0]);
             let mut before = clock.tick();
+            let mut before_ns = clock.elapsed_ns();
             for time in times {
                 clock.advance(time);
                 prop_assert!(clock.tick() >= before);
+                prop_assert!((0..=CLOCK_LEAP_MAX_NS).contains(&(clock.elapsed_ns() - before_ns)));
+                before_ns = clock.elapsed_ns();
                 prop_assert!(clock.tick() - before <= (CLOCK_LEAP_MAX_NS / TICK_NS) as u64);
                 before = clock.tick();
             }

@@ -90,7 +90,8 @@ impl Signaller {
         self.counts
     }
 
-    /// Takes in one segment, seen at `tick` and at the wall time `now_ns`. Signals come out when the stage is full.
+    /// Takes in one segment, seen at `tick` and when the clock had run for `now_ns` (not at a wall time: a step back would age
+    /// the handshakes that wait). Signals come out when the stage is full.
     #[inline]
     pub fn push(&mut self, segment: &TcpSegment, tick: u64, now_ns: i64, out: impl FnMut(Signal)) {
         let vlan = if self.config.vlan_key { segment.vlan } else { VlanTags::NONE };

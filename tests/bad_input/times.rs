@@ -75,6 +75,21 @@ fn clocks_at_the_ends_of_time() {
 }
 
 #[test]
+fn a_step_back_ages_no_handshake_that_waits() {
+    in_time(|| {
+        let frames = frames();
+        let (answered, acknowledged): (Vec<_>, Vec<_>) = (0..).zip(frames).partition(|(at, _)| at % 3 < 2);
+        for back_s in [30, 90, 1_000_000] {
+            let before = answered.iter().map(|(_, frame)| (START_S, frame.clone()));
+            let after = acknowledged.iter().map(|(_, frame)| (START_S - back_s, frame.clone()));
+            let timed: Vec<_> = before.chain(after).collect();
+            let (lists, _) = listed(&pcap_at(&timed), None);
+            assert_eq!(lists[0].0.flows, u64::from(CONNECTIONS), "{back_s} s back");
+        }
+    });
+}
+
+#[test]
 fn the_command_lists_what_a_backward_clock_tells() {
     let timed: Vec<_> = (0..).map(|at| START_S - 120 * at).zip(frames()).collect();
     let (_directory, path) = file("backwards.pcap", &pcap_at(&timed));
