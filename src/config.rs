@@ -57,8 +57,8 @@ pub const TICK_BITS: u32 = 20;
 /// was set, or another capture begins.
 pub const CLOCK_STEP_BACK_MAX_NS: i64 = 60_000_000_000;
 
-/// A packet this much newer than the one before starts a new time base, in which only so much time has passed: longer
-/// than every timeout, and short enough that ticks never wrap within the life of an entry.
+/// A packet this much newer than the newest before it starts a new time base, and counts as this much later: longer
+/// than every timeout, and short enough for the 32 bits of a tick that half-open records keep.
 pub const CLOCK_LEAP_MAX_NS: i64 = 30 * 86_400_000_000_000;
 
 /// Time bases whose wall time is remembered: each is a step of the capture's clock, and a clock that steps more often than
@@ -102,6 +102,10 @@ pub const FINGERPRINT_BITS: u32 = 30;
 /// at 95 still all but one in a thousand.
 pub const FILTER_LOAD_PERCENT: u64 = 90;
 
+/// The part of the filter's places that connections seen from one side only may take, as one in so many: a flood can
+/// fake them, and must not fill it.
+pub const ONE_WAY_PLACES_DIVISOR: u64 = 8;
+
 /// How long a closed connection lingers, in ticks of 100 ms: late packets and repeats come within seconds.
 pub const LINGER_TICKS: u32 = 100;
 
@@ -117,16 +121,16 @@ pub const CONNECTIONS_DEFAULT: u64 = 500_000;
 /// The fewest connections that can be asked for: fewer would save nothing.
 pub const CONNECTIONS_MIN: u64 = 1_000;
 
-/// The most connections that can be asked for: a table's places are chosen by 24 bits of a hash, and more in one table
-/// would crowd together.
+/// The most connections, and the most openings and closings an interval, that can be asked for: a subtable's cells are
+/// chosen by 24 bits of a hash, and a partition's share of more would crowd together.
 pub const CONNECTIONS_MAX: u64 = 100_000_000;
 
 /// Half-open connections are kept for half as many as there may be connections, and for no fewer than this: a busy server's
 /// legitimate ones need as much.
 pub const HALF_OPEN_MIN: u64 = 1 << 14;
 
-/// They are kept for no more than this: at a million attempts a second the oldest is then a quarter of a second old when it has to go,
-/// longer than a round trip to anywhere.
+/// They are kept for no more than this: at a million attempts a second the oldest is then a quarter of a second old
+/// when it has to go, longer than most round trips.
 pub const HALF_OPEN_MAX: u64 = 1 << 18;
 
 const _: () = assert!(SYN_TIMEOUT_MAX_TICKS < (CLOCK_LEAP_MAX_NS / TICK_NS) as u64);
@@ -136,11 +140,17 @@ const _: () = assert!(SYN_TIMEOUT_DEFAULT_S * 10 <= SYN_TIMEOUT_MAX_TICKS);
 
 // Deltas and the list.
 
-/// The openings and closings an interval that tables are made for unless something else is asked for.
+/// The openings and closings in an interval that tables are made for unless something else is asked for.
 pub const CHURN_DEFAULT: u64 = 100_000;
 
 /// The least churn that tables are made for: smaller tables fail by chance.
 pub const CHURN_MIN: u64 = 1_000;
+
+/// How much of what it plainly lists a delta may hold before it is handed over, in percent: so it all but always lists.
+pub const DELTA_LOAD_PERCENT: u64 = 90;
+
+/// The longest `--every`, in days: whoever wants one list of more wants the list at the end.
+pub const EVERY_MAX_DAYS: u64 = 366;
 
 /// The longest time that one delta may span, in ticks: half of what the start time in a value can tell, the other half
 /// being for connections that were half-open when the delta began.
@@ -149,6 +159,10 @@ pub const DELTA_SPAN_MAX_TICKS: u64 = 1 << (TICK_BITS - 1);
 /// What one listed connection takes at most, in bytes: 49 in a map that has just doubled (16/7 of it) and 56 as a row of
 /// the sorted list. That is for IPv6; an IPv4 connection takes half.
 pub const LIST_ENTRY_SIZE: u64 = 49 * 16 / 7 + 56;
+
+/// The largest count in a cell that is taken for one key that was added several times. Errors make twos, seldom more,
+/// and every factor of two in a count multiplies the keys that have to be tried.
+pub const AGGREGATE_COUNT_MAX: u32 = 3;
 
 /// Openings and closings against the list that are remembered in each partition and family: a hundred times as many as
 /// filter errors are to be expected in a billion packets.
@@ -161,7 +175,8 @@ pub const RECOVERY_PASSES_MAX: usize = 16;
 /// settle needs no help.
 pub const RESIDUE_INTERVALS_MAX: u32 = 3;
 
-/// Listed connections that a partition is asked about at the end of one interval: some milliseconds of its time.
+/// Listed connections of each family that a partition is asked about at the end of one interval: some milliseconds of
+/// its time.
 pub const INQUIRY_MAX: usize = 1 << 15;
 
 /// Open connections that a partition announces at the end of one interval.
@@ -172,7 +187,7 @@ const _: () = assert!(DELTA_SPAN_MAX_TICKS + 2 * SYN_TIMEOUT_MAX_TICKS < 1 << TI
 // The run as a whole.
 
 /// The memory that may be taken unless something else is allowed: what a router can spare.
-pub const MEMORY_DEFAULT_SIZE: u64 = 256 << 20;
+pub const MEMORY_SIZE_DEFAULT: u64 = 256 << 20;
 
 /// Packets between two looks at whether to stop: even a slow pipe gives so many in a moment.
 pub const STOP_INTERVAL_PACKETS: u64 = 1 << 6;
@@ -181,3 +196,25 @@ pub const STOP_INTERVAL_PACKETS: u64 = 1 << 6;
 pub const OBSERVE_INTERVAL_PACKETS: u64 = 1 << 14;
 
 const _: () = assert!(OBSERVE_INTERVAL_PACKETS.is_multiple_of(STOP_INTERVAL_PACKETS));
+
+// Generated traffic.
+
+/// The end of generated time, in microseconds since 1970: seconds in a pcap file have 32 bits (the year 2106).
+pub const GENERATED_TIME_MAX_US: u64 = (u32::MAX as u64) * 1_000_000;
+
+/// The longest time from one packet of a connection to the next that can be asked for, in microseconds: a day. Times up
+/// to it add up without overflow, and longer ones are a mistake.
+pub const GENERATED_WAIT_MAX_US: u64 = 86_400_000_000;
+
+/// The most packets of a flood, and data packets of a connection, that can be asked for: so many at a packet a
+/// microsecond last for twelve days, and times computed from their number stay within 64 bits.
+pub const GENERATED_PACKETS_MAX: u64 = 1 << 40;
+
+/// The most bytes of a generated frame that can be captured: more than any of them has.
+pub const GENERATED_CAPTURED_SIZE_MAX: usize = 65_535;
+
+/// Closed connections whose ports are remembered for reuse: some seconds of a busy capture.
+pub const GENERATED_CLOSED_MAX: usize = 1_024;
+
+const _: () = assert!(GENERATED_PACKETS_MAX.checked_mul(1_000_000).is_some());
+const _: () = assert!(GENERATED_CAPTURED_SIZE_MAX <= PACKET_SIZE_MAX);

@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 /// How many keys are hashed together.
 pub const HASH_GROUP_COUNT: usize = 8;
 
-/// The size of a secret.
+/// The size of a secret, in bytes.
 pub const SECRET_SIZE: usize = 16;
 
 /// What the hashes of one site depend on. Whoever decodes a table needs the secret of whoever filled it.
@@ -90,7 +90,7 @@ impl<K: FlowKey> KeyedHash<K> {
         hashes[0]
     }
 
-    /// The hashes of up to [`HASH_GROUP_COUNT`] keys; `hashes` is as long as `keys`, what is longer is left alone.
+    /// The hashes of up to [`HASH_GROUP_COUNT`] keys. Keys beyond that, or beyond the length of `hashes`, are left out.
     #[inline]
     pub fn of_group(&self, keys: &[K], hashes: &mut [u128]) {
         let count = keys.len().min(hashes.len()).min(HASH_GROUP_COUNT);
@@ -125,27 +125,14 @@ impl<K: FlowKey> KeyedHash<K> {
         }
     }
 
-    /// The pseudo-random image of a block that is a hash already, mixed with what else it is to depend on.
+    /// The pseudo-random image of a block that is a hash already, mixed with what else it is to depend on. A function
+    /// that is used for this must not hash keys as well: one could give away the other.
     #[must_use]
     #[inline]
     pub fn of_block(&self, block: u128) -> u128 {
         let mut block = Array::from(block.to_be_bytes());
         self.cipher.encrypt_block(&mut block);
         u128::from_be_bytes(block.0)
-    }
-
-    /// [`Self::of_block`] for up to [`HASH_GROUP_COUNT`] blocks, in place.
-    #[inline]
-    pub fn of_blocks(&self, blocks: &mut [u128]) {
-        let mut arrays = [Array::from([0u8; 16]); HASH_GROUP_COUNT];
-        let count = blocks.len().min(HASH_GROUP_COUNT);
-        for (array, block) in arrays.iter_mut().zip(blocks.iter()) {
-            array.0 = block.to_be_bytes();
-        }
-        self.cipher.encrypt_blocks(&mut arrays[..count]);
-        for (array, block) in arrays.iter().zip(blocks.iter_mut()) {
-            *block = u128::from_be_bytes(array.0);
-        }
     }
 }
 
@@ -255,11 +242,6 @@ mod tests {
             hash.of_group(&keys, &mut hashes);
             for (key, together) in keys.iter().zip(&hashes) {
                 prop_assert_eq!(hash.of(key), *together);
-            }
-            let mut blocks = hashes.clone();
-            hash.of_blocks(&mut blocks);
-            for (hashed, block) in hashes.iter().zip(&blocks) {
-                prop_assert_eq!(hash.of_block(*hashed), *block);
             }
         }
     }

@@ -1,9 +1,9 @@
 //! flowpeel tells which TCP connections are open through a software router, from the packets that pass, in a memory that no
 //! traffic can make grow.
 //!
-//! A capture thread turns TCP's SYN, FIN and RST into signals; lock-free queues carry them to shards; each shard keeps the
-//! open connections as sums in invertible Bloom lookup tables of fixed size; an exporter peels the tables at every interval
-//! and has the exact list.
+//! A capture thread turns TCP's SYN, FIN and RST into signals; lock-free queues carry them to shards; each shard sums
+//! what opens and closes into invertible Bloom lookup tables of fixed size; at every interval the list peels the tables
+//! and is exact again.
 //!
 //! # Example
 //!
@@ -33,8 +33,10 @@
 //! [`sketch`]; a [`snapshot`] of the sums goes to the [`flow_list`], and an [`export`]er writes that down. [`pipeline`] puts
 //! these on threads, and [`cli`] on a command line. [`generate`] makes traffic to try it all on.
 //!
-//! Modules import only what stands further down in this list: `cli`; `pipeline`; `export`, `flow_list`, `capture`, `generate`;
-//! `shard`, `snapshot`, `queue`; `connection`, `signal`; `parse`, `sketch`; `flow`, `hash`, `config`, `error`, `prefetch`.
+//! Modules import only what stands further down in this list: `cli`; `pipeline`; `export`, `flow_list`, `capture`;
+//! `generate`, `shard`, `queue`, `snapshot`; `connection`, `signal`; `parse`, `sketch`; `flow`, `hash`, `config`,
+//! `error`, `prefetch`. (Within a layer, `export` imports `flow_list`, `shard` and `queue` import `snapshot`,
+//! `connection` imports `signal`, and `hash` imports `flow`.)
 
 pub mod capture;
 pub mod cli;

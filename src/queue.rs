@@ -101,7 +101,7 @@ pub const fn size() -> usize {
 }
 
 impl Writer {
-    /// Appends a signal; waits while the queue is full.
+    /// Appends a signal; waits while the queue is full. Once the reader is gone, what is appended is lost.
     #[inline]
     pub fn push(&mut self, signal: &Signal) {
         self.block.signals[self.block.count] = *signal;

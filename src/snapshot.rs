@@ -1,7 +1,8 @@
 //! What shards hand to the exporter: the changes of an interval, or of a part of one, as tables.
 //!
-//! A delta is swapped out whole and an empty one swapped in: nothing is copied and nobody waits. Deltas are linear: those
-//! of an interval's parts add up to the interval's.
+//! What enters: the sums of a shard. What leaves: the same, in the hands of the list, with what is needed to read them;
+//! and the list's questions the other way. A delta is swapped out whole and an empty one swapped in: nothing is copied.
+//! Deltas are linear: those of an interval's parts add up to the interval's.
 
 use crate::connection::{Counts, HalfOpenRing};
 use crate::flow::{KeyV4, KeyV6};
@@ -56,11 +57,11 @@ impl Delta {
 pub struct Marker {
     /// When the interval began, in ns since 1970.
     pub start_ns: i64,
-    /// When it ended.
+    /// When it ended, in ns since 1970.
     pub end_ns: i64,
     /// The tick at its end.
     pub end_tick: u64,
-    /// How far into that tick the end is.
+    /// How far into that tick the end is, in ns.
     pub within_tick_ns: i64,
     /// Packets that the capture lost since the marker before.
     pub dropped: u64,

@@ -1,4 +1,7 @@
 //! The packets that a file holds and flowpeel can not read, counted by link type.
+//!
+//! What enters: the link type of each such packet. What leaves: how many there were of each, for the user to be told. A
+//! file may name 2^16 link types, so only the first few are counted apart.
 
 use crate::config::SKIPPED_LINK_TYPE_COUNT_MAX;
 use crate::parse::LinkType;

@@ -1,4 +1,4 @@
-//! `flowpeel generate`: synthetic captures, to try things on.
+//! `flowpeel generate`: synthetic captures, to try things on: options in, a pcap file out.
 
 use crate::cli::Status;
 use crate::cli::report::{self, Voice, grouped};

@@ -1,4 +1,7 @@
 //! The command line: what can be asked for, and how it is answered on a terminal.
+//!
+//! What enters: the arguments of the process. What leaves: an exit status, lists on standard output or in files, and on
+//! standard error what people want to know. Everything else is the library's, so that it can be had without a terminal.
 
 mod generate;
 mod replay;

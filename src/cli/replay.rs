@@ -1,4 +1,4 @@
-//! `flowpeel replay`: captures in, lists out.
+//! `flowpeel replay`: captures in, lists out. Wrong options are refused before anything is read or written.
 
 use crate::capture::Replay;
 use crate::cli::Status;
@@ -40,7 +40,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "DIR", default_value = "-")]
     out: PathBuf,
 
-    /// Threads that track connections; lists do not depend on it [default: the cores but one]
+    /// Threads that track connections, 1 to 8; lists do not depend on it [default: the cores but one]
     #[arg(long, value_name = "N", value_parser = values::shards)]
     shards: Option<usize>,
 
@@ -83,7 +83,7 @@ impl Arguments {
             shards: self.shards.unwrap_or(default.shards),
             connections_max: self.connections,
             churn: self.churn,
-            memory_max_size: self.memory,
+            memory_size_max: self.memory,
             syn_timeout: self.syn_timeout,
             one_way: self.one_way,
             vlan_key: self.vlan_key,

@@ -1,4 +1,7 @@
 //! What is said to people, on standard error.
+//!
+//! What enters: errors, and the sizes and the summary of a run. What leaves: lines, coloured on a terminal. Standard
+//! output is for lists alone, so that it can always be piped on.
 
 use crate::error::Error;
 use crate::parse::Unusable;

@@ -1,4 +1,8 @@
 //! What the filter remembers of a connection: 72 bits.
+//!
+//! What enters: fingerprint, state, orientation, time and initial sequence number. What leaves: a word of 64 bits and a
+//! byte, and the same out of them again. Every bit is paid for once a connection, so each field has just the width that
+//! it needs.
 
 use crate::config::{FINGERPRINT_BITS, TICK_BITS};
 use crate::flow::Side;
@@ -75,13 +79,6 @@ impl State {
         State::OneWayServer,
         State::Removed,
     ];
-
-    /// Whether a place in this state holds nothing.
-    #[must_use]
-    #[inline]
-    pub fn is_vacant(self) -> bool {
-        matches!(self, State::Empty | State::Removed)
-    }
 
     /// Whether the connection was answered but its handshake is not complete.
     #[must_use]

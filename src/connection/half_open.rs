@@ -1,9 +1,12 @@
 //! The half-open connections with their keys, oldest first, in a ring of fixed size.
 //!
+//! What enters: connections as they begin. What leaves: the same, oldest first. The filter has no keys, so whatever a
+//! list is to show, or a timeout to take off, before the handshake is complete has to stand here.
+//!
 //! A connection is written when its SYN is seen, and again when its SYN-ACK is seen in a later tick, because the timeout
 //! counts from there; what was written before is then skipped, as is what is half-open no longer. A flood overwrites the oldest.
 
-use crate::config::SYN_TIMEOUT_MAX_TICKS;
+use crate::config::{CLOCK_LEAP_MAX_NS, SYN_TIMEOUT_MAX_TICKS, TICK_NS};
 use crate::connection::{Entry, INITIAL_NUMBER_BITS};
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6, Side};
 use crate::signal::AnyKey;
@@ -13,6 +16,8 @@ const DELAY_BITS: u32 = 13;
 
 const _: () = assert!(SYN_TIMEOUT_MAX_TICKS < 1 << DELAY_BITS);
 const _: () = assert!(32 + DELAY_BITS + INITIAL_NUMBER_BITS + 2 == u64::BITS);
+// A record's tick is found again from its low 32 bits, even after a leap.
+const _: () = assert!(SYN_TIMEOUT_MAX_TICKS + ((CLOCK_LEAP_MAX_NS / TICK_NS) as u64) < 1 << 31);
 
 /// Words of the largest record: a header and an IPv6 key.
 const RECORD_WORD_COUNT_MAX: usize = 1 + KeyV6::WORD_COUNT;

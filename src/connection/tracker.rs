@@ -1,5 +1,9 @@
 //! The state table: what each signal does to the connection it belongs to.
 //!
+//! What enters: the signals of one partition, in order. What leaves: openings and closings, exactly one of each a
+//! connection, whatever is repeated, late or forged; and counts of the rest. ("Answered" is `syn_recv` in lists; a
+//! number is the client's initial sequence number.)
+//!
 //! | signal | no entry | syn_sent | answered | established | closed (lingers) |
 //! |---|---|---|---|---|---|
 //! | SYN | syn_sent | same number: repeat; other: start over | repeat | ignored | same number: repeat; other: syn_sent |

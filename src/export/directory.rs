@@ -1,4 +1,7 @@
 //! One file a list, written whole or not at all.
+//!
+//! What enters: lists. What leaves: files named by the lists' ends, for programs that watch a directory: none of them
+//! may ever see half a list, not even after a crash.
 
 use crate::error::{Error, Result};
 use crate::export::{Exporter, Ndjson};
@@ -24,7 +27,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// An exporter to this directory, which is made if it is not there.
+    /// An exporter to this directory, which is made if it is not there. With `vlan_key`, lines name the VLAN tags.
     ///
     /// # Errors
     ///
@@ -41,9 +44,10 @@ impl Directory {
         Ok(Directory { path, vlan_key, latest_s: None, numbered: 1 })
     }
 
-    /// The name of the list that ends at this time. A run never takes a name twice, even when the clock stepped back;
-    /// another run over the same packets takes the same names.
+    /// The name of the list that ends at this time, to the second. A run never takes a name twice, even when the clock
+    /// stepped back; another run over the same packets takes the same names.
     fn name(&mut self, end_ns: i64) -> String {
+        // Neither default is ever taken: the calendar knows every i64 of nanoseconds, and can write it so.
         let time = Timestamp::from_nanosecond(i128::from(end_ns)).unwrap_or(Timestamp::UNIX_EPOCH);
         let name = strtime::format("flows-%Y%m%dT%H%M%SZ", time).unwrap_or_default();
         if self.latest_s.is_none_or(|latest_s| time.as_second() > latest_s) {

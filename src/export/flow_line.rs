@@ -1,5 +1,7 @@
 //! The line of one connection.
 //!
+//! What enters: a row. What leaves: its line, appended to a buffer.
+//!
 //! A list may have a million of these every ten seconds, and they are most of what an exporter does. Everything in them is
 //! digits, dots, colons and names of ours, so nothing needs escaping, and they are put together byte by byte: a general
 //! serializer took three times as long.

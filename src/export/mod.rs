@@ -15,7 +15,7 @@ pub use ndjson::Ndjson;
 use crate::error::Result;
 use crate::flow_list::List;
 
-/// Writes lists somewhere. Any function that takes a list is one.
+/// Writes lists somewhere. Any function that takes a list and can fail is one.
 pub trait Exporter: Send {
     /// Writes one list.
     ///

@@ -1,4 +1,7 @@
 //! NDJSON: a header line, then a line for each connection, with the names of Suricata's EVE where it has one.
+//!
+//! What enters: lists. What leaves: lines on a stream, in pieces of a bounded size, since lines take several times the
+//! memory of rows.
 
 use crate::error::{Error, Result};
 use crate::export::timestamp::Clockface;

@@ -36,8 +36,8 @@ impl Side {
 
 /// Up to two VLAN identifiers (12 bits each), outermost first.
 ///
-/// Deeper tags are not part of a key. The packed form is what a key holds: the number of tags in the top byte, then
-/// 12 bits a tag.
+/// Deeper tags are not part of a key. The number holds how many tags there are in the top byte, then 12 bits a tag, and
+/// stands so in the last four bytes of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VlanTags(u32);
 
@@ -61,13 +61,6 @@ impl VlanTags {
     pub fn iter(self) -> impl Iterator<Item = u16> {
         let count = (self.0 >> 24).min(2) as usize;
         [(self.0 >> 12 & 0x0fff) as u16, (self.0 & 0x0fff) as u16].into_iter().take(count)
-    }
-
-    /// The packed form, as it stands in the last four bytes of a key.
-    #[must_use]
-    #[inline]
-    pub fn packed(self) -> u32 {
-        self.0
     }
 }
 

@@ -1,8 +1,9 @@
 //! One family of one partition: the exact list, and what could not be decoded yet.
 //!
-//! A delta is peeled by itself first; what comes out opens and closes connections of the list. What does not come out, and
-//! what the list can not take, is added to the residue, which is then peeled as a whole. Peeling the residue alone would let
-//! each interval's churn pile onto it.
+//! What enters: deltas in order. What leaves: the connections that are open, and how much is missing. A delta is peeled
+//! by itself first; what comes out opens and closes connections of the list. What does not come out, and what the list
+//! can not take, is added to the residue, which is then peeled as a whole. Peeling the residue alone would let each
+//! interval's churn pile onto it.
 
 use crate::config::{EXTRANEOUS_MAX, RECOVERY_PASSES_MAX, TICK_BITS};
 use crate::flow_list::resync::Resync;
@@ -23,7 +24,7 @@ pub struct Outcome {
     pub unstuck: u64,
     /// Connections that closed and opened again within a delta, whose start was corrected.
     pub restarted: u64,
-    /// Connections whose start is not known.
+    /// Decodings after which starts were given up, because the values left belonged to no listed connection.
     pub starts_lost: u64,
     /// Openings and closings that contradicted the list and were set aside.
     pub set_aside: u64,
@@ -41,7 +42,8 @@ impl Outcome {
     }
 }
 
-/// When a listed connection started: a tick, or nothing yet when its value could not be read.
+/// When a listed connection started: a tick, and in the top bit whether it is only a bound because the value could not
+/// be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Start(pub(super) u64);
 
@@ -82,9 +84,11 @@ pub(super) struct Ledger<K: TableKey> {
     pub(super) set_aside: Map<K, i32>,
     /// The keys of those in the order in which they came: when there are too many the oldest is given up.
     set_aside_order: VecDeque<K>,
+    /// What the list could not take, to be put back into the table that it came from.
     pub(super) returned: Vec<Change<K>>,
     pub(super) outcome: Outcome,
     listed_max: usize,
+    /// The tick at which the delta that is being applied was handed over.
     cut: u64,
     /// Whether what contradicts the list is set aside (from the residue) or goes back (from a delta).
     sets_aside: bool,
@@ -141,7 +145,7 @@ impl<K: TableKey> Ledger<K> {
         }
     }
 
-    /// The tick of the delta that is being applied.
+    /// The tick at which the delta that is being applied was handed over.
     pub(super) fn cut(&self) -> u64 {
         self.cut
     }
@@ -163,7 +167,7 @@ impl<K: TableKey> Ledger<K> {
 }
 
 /// The list of one family of one partition, with its residue.
-pub struct FamilyList<K: TableKey> {
+pub(super) struct FamilyList<K: TableKey> {
     pub(super) ledger: Ledger<K>,
     pub(super) residue: Iblt<K>,
     pub(super) peeler: Peeler<K>,
@@ -173,8 +177,7 @@ pub struct FamilyList<K: TableKey> {
 
 impl<K: TableKey> FamilyList<K> {
     /// An empty list for deltas of this shape, of at most `listed_max` connections.
-    #[must_use]
-    pub fn new(secret: &Secret, geometry: Geometry, listed_max: u64) -> Self {
+    pub(super) fn new(secret: &Secret, geometry: Geometry, listed_max: u64) -> Self {
         FamilyList {
             ledger: Ledger {
                 code: ValueCode::new(KeyedHash::new(secret, Purpose::Value)),
@@ -195,7 +198,14 @@ impl<K: TableKey> FamilyList<K> {
     }
 
     /// Applies a delta that was handed over at the tick `cut`; it is empty afterwards. Deltas come in order.
-    pub fn apply(&mut self, delta: &mut Iblt<K>, cut: u64) {
+    ///
+    /// Complexity: a pass over the delta's cells; while there is a residue, one over its cells too, and some over the
+    /// list when it is stuck.
+    ///
+    /// # Panics
+    ///
+    /// The delta has not the shape that the list was made for: what it holds would be lost.
+    pub(super) fn apply(&mut self, delta: &mut Iblt<K>, cut: u64) {
         self.ledger.cut = cut;
         self.ledger.sets_aside = false;
         self.peeler.peel(delta, &mut self.ledger);
@@ -203,7 +213,7 @@ impl<K: TableKey> FamilyList<K> {
         if is_left {
             self.ledger.outcome.deltas_left += 1;
             let added = self.residue.add(delta);
-            debug_assert!(added, "all deltas have the shape of the residue");
+            assert!(added, "all deltas have the shape of the residue");
             delta.clear();
             self.residue_is_zero = false;
         }
@@ -243,32 +253,22 @@ impl<K: TableKey> FamilyList<K> {
     }
 
     /// How many connections are listed.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.ledger.listed.len()
     }
 
-    /// Whether no connection is listed.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.ledger.listed.is_empty()
-    }
-
     /// About how many openings and closings are not in the list yet; 0 only when there are none.
-    #[must_use]
-    pub fn missing(&self) -> u64 {
+    pub(super) fn missing(&self) -> u64 {
         if self.residue_is_zero { 0 } else { self.residue.estimated_count() }
     }
 
     /// How many connections are opened or closed against the list, and wait for the opposite.
-    #[must_use]
-    pub fn extraneous(&self) -> u64 {
+    pub(super) fn extraneous(&self) -> u64 {
         self.ledger.set_aside.len() as u64
     }
 
     /// What reconciling did since the start.
-    #[must_use]
-    pub fn outcome(&self) -> Outcome {
+    pub(super) fn outcome(&self) -> Outcome {
         self.ledger.outcome
     }
 }

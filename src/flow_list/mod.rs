@@ -10,7 +10,7 @@ mod resync;
 mod rows;
 mod time_bases;
 
-pub use difference::{FamilyList, Outcome};
+pub use difference::Outcome;
 pub use rows::{Header, List, Row, RowState};
 
 use crate::config::{ANNOUNCEMENTS_MAX, INQUIRY_MAX, PARTITION_COUNT};
@@ -19,6 +19,8 @@ use crate::flow::{KeyV4, KeyV6};
 use crate::hash::Secret;
 use crate::signal::AnyKey;
 use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, Inquiry, IntervalEnd, Marker};
+use difference::FamilyList;
+use resync::Settlement;
 use rows::Rows;
 use time_bases::TimeBases;
 
@@ -102,7 +104,12 @@ impl FlowList {
         self.merged
     }
 
-    /// Applies what a partition hands over; the delta comes back empty.
+    /// Applies what a partition hands over; the delta comes back empty. A partition that does not exist changes
+    /// nothing.
+    ///
+    /// # Panics
+    ///
+    /// The delta has not the configured shape.
     pub fn apply(&mut self, hand_over: HandOver) -> Option<Box<Delta>> {
         let HandOver { partition, delta, is_held_back, tick, base, end, findings } = hand_over;
         self.bases.learn(base);
@@ -118,9 +125,9 @@ impl FlowList {
             delta
         });
         if let Some(Findings { gone, open }) = findings {
-            let (gone, open) = (by_family(&gone), by_family(&open));
-            list.v4.settle_findings(&gone.0, &open.0, tick);
-            list.v6.settle_findings(&gone.1, &open.1, tick);
+            let ((gone_v4, gone_v6), (open_v4, open_v6)) = (by_family(&gone), by_family(&open));
+            list.v4.settle(&Settlement { gone: gone_v4, open: open_v4 }, tick);
+            list.v6.settle(&Settlement { gone: gone_v6, open: open_v6 }, tick);
         }
         if let Some(IntervalEnd { marker, half_open, counts }) = end {
             list.counts = counts;
@@ -177,7 +184,8 @@ impl FlowList {
         written
     }
 
-    /// What to ask a partition whose residue does not settle by itself. The answer comes with its next hand-over.
+    /// What to ask a partition whose residue does not settle by itself. The answer comes with the end of its next
+    /// interval.
     pub fn inquiry(&mut self, partition: usize) -> Option<Inquiry> {
         let list = self.partitions.get_mut(partition)?;
         let mut listed = Vec::new();

@@ -1,5 +1,8 @@
 //! What the list is good for when the residue is stuck.
 //!
+//! What enters: the list and a residue that does not peel. What leaves: closings and starts that peeling alone does not
+//! find.
+//!
 //! A decoder that knows what may have been removed decodes below the threshold of plain peeling: adding a listed connection
 //! back to a stuck cell may leave a cell that holds one other key, and then that connection has closed. And a connection that
 //! closed and opened again within one delta leaves no key at all, only the difference of its two values in all its cells: the
@@ -11,7 +14,7 @@ use crate::flow_list::difference::Start;
 use crate::sketch::{Cell, Change, Peeler, TableKey, ValueCode, check_of};
 
 impl<K: TableKey> FamilyList<K> {
-    /// Closes listed connections that stand in the way (one added back to a cell, the papers' t = 1); how many.
+    /// Closes listed connections that stand in the way (one at a time added back to a cell); how many.
     ///
     /// Complexity: a pass over the list.
     pub(super) fn unstick(&mut self) -> usize {

@@ -1,5 +1,8 @@
 //! How a list that lost track finds it again.
 //!
+//! What enters: the ends of intervals, and what a partition answers. What leaves: what to ask it, and a residue that
+//! shrinks.
+//!
 //! A residue that holds more than can be decoded does not shrink by itself: connections that have closed stay listed, and their
 //! closings stay in the residue. The partition knows better, but has no keys; the list has keys. So the list asks about what
 //! it lists, a part at a time, and the partition answers what is gone; and it announces what packets show to be open. Each
@@ -14,7 +17,16 @@ use std::collections::hash_map::Entry;
 /// How long a residue has stayed, and how far the questions have come.
 pub(super) struct Resync<K> {
     intervals: u32,
+    /// The last key that was asked about; none at the beginning of a round.
     asked: Option<K>,
+}
+
+/// What a partition answers of one family: each connection with the payload that it opened with.
+pub(super) struct Settlement<K> {
+    /// Connections that are listed and not open.
+    pub(super) gone: Vec<(K, u32)>,
+    /// Connections that are open.
+    pub(super) open: Vec<(K, u32)>,
 }
 
 impl<K> Resync<K> {
@@ -53,7 +65,7 @@ impl<K: TableKey> FamilyList<K> {
 
     /// Takes what the partition says is gone off the list, and lists what it says is open, as of a hand-over at the tick
     /// `cut` whose delta has been applied.
-    pub(super) fn settle_findings(&mut self, gone: &[(K, u32)], open: &[(K, u32)], cut: u64) {
+    pub(super) fn settle(&mut self, Settlement { gone, open }: &Settlement<K>, cut: u64) {
         for (key, payload) in gone {
             if let Entry::Occupied(listed) = self.ledger.listed.entry(*key)
                 && listed.get().payload() == *payload

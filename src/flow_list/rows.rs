@@ -1,4 +1,7 @@
 //! The list as exporters see it: a header and sorted rows.
+//!
+//! What enters: the connections of all partitions and families, in no order, and the half-open rings. What leaves: a
+//! [`List`], in the one order that makes equal lists equal bytes.
 
 use crate::config::TICK_NS;
 use crate::connection::{HalfOpen, HalfOpenRing};
@@ -23,7 +26,7 @@ pub struct Header {
     pub complete: bool,
     /// Established connections listed.
     pub flows: u64,
-    /// About how many differences between the list and the truth are known to exist; 0 only when complete.
+    /// About how many differences between the list and the truth are known to exist; 0 exactly when complete.
     pub missing: u64,
     /// Connections established in the interval.
     pub opened: u64,
@@ -35,7 +38,7 @@ pub struct Header {
     pub untracked: u64,
     /// Half-open connections that made room for newer ones, in the interval.
     pub recycled: u64,
-    /// Listed connections that were evicted, in the interval.
+    /// Connections taken off the list without having been seen to end, in the interval; a replay takes off none.
     pub evicted: u64,
     /// Packets that the capture lost in the interval.
     pub dropped: u64,

@@ -261,6 +261,7 @@ fn after_a_long_overload_too() {
         rig.churn(CHURN / 2, CHURN / 2);
         rig.everybody_talks();
     }
+    println!("interval {}: in sync", intervals + 1);
     rig.assert_exact();
 }
 

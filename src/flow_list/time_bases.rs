@@ -1,4 +1,7 @@
 //! Ticks -> wall time, for connections that may have started in an earlier time base.
+//!
+//! What enters: the time bases as hand-overs name them. What leaves: the wall time of any tick. Ticks go on where a
+//! capture's clock steps, so each has to be told in the base that it lies in.
 
 use crate::config::TIME_BASES_MAX;
 use crate::signal::TimeBase;

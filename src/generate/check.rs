@@ -8,14 +8,8 @@ use std::ops::RangeInclusive;
 use super::addresses::CONNECTION_COUNT_MAX;
 use super::config::{Arrivals, TrafficConfig};
 use super::packet::HEADERS_SIZE_MAX;
+use crate::config::{GENERATED_CAPTURED_SIZE_MAX, GENERATED_PACKETS_MAX, GENERATED_TIME_MAX_US, GENERATED_WAIT_MAX_US};
 use crate::error::{Error, Result};
-
-/// A capture's times are 32-bit seconds.
-const TIME_US_MAX: u64 = (u32::MAX as u64) * 1_000_000;
-/// A day: times up to it add up without overflow, and longer ones are a mistake.
-const STEP_US_MAX: u64 = 86_400_000_000;
-const PACKET_COUNT_MAX: u64 = 1 << 40;
-const CAPTURED_SIZE_MAX: usize = 65_535;
 
 /// Checks everything before anything is made.
 pub(super) fn check(config: &TrafficConfig) -> Result<()> {
@@ -25,17 +19,17 @@ pub(super) fn check(config: &TrafficConfig) -> Result<()> {
         Arrivals::Population { client_count } => ("clients", client_count),
     };
     require(count <= CONNECTION_COUNT_MAX, || format!("the number of {name} may be at most {CONNECTION_COUNT_MAX}"))?;
-    range("the round trip", &config.round_trip_us, STEP_US_MAX)?;
-    range("the lifetime", &config.lifetime_us, STEP_US_MAX)?;
-    range("the number of data packets", &config.data_packets, PACKET_COUNT_MAX)?;
-    require(config.repeats.duplicate_delay_us_max <= STEP_US_MAX, || {
+    range("the round trip", &config.round_trip_us, GENERATED_WAIT_MAX_US)?;
+    range("the lifetime", &config.lifetime_us, GENERATED_WAIT_MAX_US)?;
+    range("the number of data packets", &config.data_packets, GENERATED_PACKETS_MAX)?;
+    require(config.repeats.duplicate_delay_us_max <= GENERATED_WAIT_MAX_US, || {
         "a duplicate may come a day later at most".into()
     })?;
-    require((HEADERS_SIZE_MAX..=CAPTURED_SIZE_MAX).contains(&config.captured_size_max), || {
-        format!("{HEADERS_SIZE_MAX} to {CAPTURED_SIZE_MAX} bytes of a frame may be captured")
+    require((HEADERS_SIZE_MAX..=GENERATED_CAPTURED_SIZE_MAX).contains(&config.captured_size_max), || {
+        format!("{HEADERS_SIZE_MAX} to {GENERATED_CAPTURED_SIZE_MAX} bytes of a frame may be captured")
     })?;
     let end = config.start_us.checked_add(config.duration_us);
-    require(config.duration_us > 0 && end.is_some_and(|end| end <= TIME_US_MAX), || {
+    require(config.duration_us > 0 && end.is_some_and(|end| end <= GENERATED_TIME_MAX_US), || {
         "the capture must last for some time and end before the year 2106".into()
     })?;
     flood(config)
@@ -43,8 +37,8 @@ pub(super) fn check(config: &TrafficConfig) -> Result<()> {
 
 fn flood(config: &TrafficConfig) -> Result<()> {
     let Some(flood) = &config.flood else { return Ok(()) };
-    require(flood.rate_per_s > 0 && flood.packet_count <= PACKET_COUNT_MAX, || {
-        format!("a flood must have a rate and at most {PACKET_COUNT_MAX} packets")
+    require(flood.rate_per_s > 0 && flood.packet_count <= GENERATED_PACKETS_MAX, || {
+        format!("a flood must have a rate and at most {GENERATED_PACKETS_MAX} packets")
     })?;
     let end =
         flood.begin_us.checked_add(flood.length_us()).and_then(|end| end.checked_add(super::flood::ANSWER_DELAY_US));

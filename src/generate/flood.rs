@@ -4,7 +4,7 @@
 //! number, so answers need no memory of what they answer: they are the same numbers a little later.
 
 use super::addresses::flood_endpoints;
-use super::config::{Flood, FloodConfig};
+use super::config::{Flood, FloodConfig, TrafficConfig};
 use super::packet::{ACK, PAYLOAD_SIZE_MAX, PSH, Packet, SYN};
 use super::random::{number_at, scaled, within};
 
@@ -20,25 +20,24 @@ pub(super) struct FloodPackets {
     begin_us: u64,
     /// The SYNs or ACKs sent so far.
     sent_count: u64,
-    /// The answers so far.
+    /// The answers so far, and how many there are to be.
     answered_count: u64,
     answers_count: u64,
 }
 
 impl FloodPackets {
-    /// The flood of this configuration, in traffic that starts at `start_us`.
-    pub(super) fn new(config: FloodConfig, start_us: u64, seed: u64) -> Self {
-        let answers_count = if config.flood == Flood::Answered { config.packet_count } else { 0 };
-        // Far from the legitimate traffic's numbers, which start at the same seed.
-        let seed = number_at(seed, u64::MAX);
-        FloodPackets {
-            begin_us: start_us + config.begin_us,
-            seed,
+    /// The flood of this traffic, if it has one.
+    pub(super) fn of(traffic: &TrafficConfig) -> Option<Self> {
+        let config = traffic.flood.clone()?;
+        Some(FloodPackets {
+            begin_us: traffic.start_us + config.begin_us,
+            // Far from the legitimate traffic's numbers, which start at the same seed.
+            seed: number_at(traffic.seed, u64::MAX),
             sent_count: 0,
             answered_count: 0,
-            answers_count,
+            answers_count: if config.flood == Flood::Answered { config.packet_count } else { 0 },
             config,
-        }
+        })
     }
 
     /// When the next packet is due; none when the flood is over.
@@ -75,7 +74,7 @@ impl FloodPackets {
     }
 
     fn time_us(&self, index: u64) -> u64 {
-        // An index below 2^40 and a million stay within 64 bits.
+        // The configuration was checked: so many packets times a million stay within 64 bits.
         self.begin_us + index * 1_000_000 / self.config.rate_per_s
     }
 

@@ -15,6 +15,7 @@ const LINKTYPE_ETHERNET: u32 = 1;
 /// `out` is written to in small pieces: give it a buffer.
 ///
 /// # Errors
+///
 /// Whatever `out` fails with; the frame it failed on is lost.
 pub fn write_pcap(traffic: &mut Traffic, out: &mut impl Write) -> io::Result<TrafficCounts> {
     let mut header = Vec::with_capacity(24);

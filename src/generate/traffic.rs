@@ -13,6 +13,7 @@ use super::connection::Connection;
 use super::flood::FloodPackets;
 use super::packet::Packet;
 use super::random::{Random, within};
+use crate::config::GENERATED_CLOSED_MAX;
 use crate::error::Result;
 
 /// A port is reused over an open connection only when that began in the same interval of this length.
@@ -21,8 +22,6 @@ const REUSE_INTERVAL_US: u64 = 10_000_000;
 const REUSE_TRY_COUNT: usize = 256;
 /// Ports are reused at most this long after the last packet: about half of them while a closed connection may linger still.
 const REUSE_AFTER_US_MAX: u64 = 20_000_000;
-/// The closed connections whose ports are remembered at most.
-const CLOSED_COUNT_MAX: usize = 1024;
 /// A client of a population rests this long between two connections, so that time passes whatever they do.
 const PAUSE_US: u64 = 1_000;
 
@@ -86,11 +85,12 @@ impl Traffic {
     /// The traffic of this configuration.
     ///
     /// # Errors
+    ///
     /// When a share is not between 0 and 1, a range is empty or too large, or the flood does not fit into the duration.
     pub fn new(config: TrafficConfig) -> Result<Self> {
         super::check::check(&config)?;
         let mut random = Random::new(config.seed);
-        let flood = config.flood.clone().map(|flood| FloodPackets::new(flood, config.start_us, config.seed));
+        let flood = FloodPackets::of(&config);
         Ok(Traffic {
             arrivals: ArrivalTimes::new(&config, &mut random),
             random,
@@ -237,7 +237,7 @@ impl Traffic {
         if let Some(Waiting::Connection(connection)) = self.alive.remove(place) {
             // Several times what is reused, as not all connections close, and some ports wait too long.
             let sampled = connection.is_closed() && self.random.chance((4.0 * self.config.reuse.closed).min(1.0));
-            if sampled && self.closed.len() < CLOSED_COUNT_MAX {
+            if sampled && self.closed.len() < GENERATED_CLOSED_MAX {
                 self.closed.push_back((now_us, connection.endpoints()));
             }
         }

@@ -1,4 +1,6 @@
 //! The capture thread's work: packets in; signals and marks out to the shards' queues.
+//!
+//! Marks go to all queues behind the signals of every packet before them, so that all shards cut at the same packet.
 
 use crate::capture::Packet;
 use crate::parse::{Unusable, parse_frame};

@@ -1,4 +1,7 @@
 //! The list on its thread: hand-overs in, lists out to the exporter.
+//!
+//! Partitions end an interval at different moments. Hand-overs of one that is ahead wait until all have ended it; there
+//! are few, because a partition soon lacks the empty delta to go on with.
 
 use crate::config::PARTITION_COUNT;
 use crate::connection::Counts;

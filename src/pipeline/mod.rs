@@ -1,6 +1,8 @@
 //! The whole path on its threads: capture and parse on the caller's, one thread a shard, one for the lists.
 //!
 //! What enters: a configuration, captures and an exporter. What leaves: the lists, through the exporter, and a summary.
+//! Threads share nothing but the queues between them, and a full queue makes the one before it wait, so a replay loses
+//! nothing.
 
 mod feeder;
 mod intervals;
@@ -14,7 +16,7 @@ pub use summary::{Latencies, Summary};
 
 use crate::capture::{PacketSource, Progress, Replay, SkippedPackets};
 use crate::config::{
-    CHURN_DEFAULT, CONNECTIONS_DEFAULT, FINGERPRINT_BITS, MEMORY_DEFAULT_SIZE, OBSERVE_INTERVAL_PACKETS,
+    CHURN_DEFAULT, CONNECTIONS_DEFAULT, FINGERPRINT_BITS, MEMORY_SIZE_DEFAULT, OBSERVE_INTERVAL_PACKETS,
     PARTITION_COUNT, SHARDS_MAX, STOP_INTERVAL_PACKETS, SYN_TIMEOUT_DEFAULT_S,
 };
 use crate::error::{Error, Result};
@@ -35,17 +37,19 @@ use std::time::Duration;
 /// How flowpeel is to run.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The length of an interval of capture time; without one there is a single list at the end.
+    /// The length of an interval of capture time, from 100 ms to 366 days; without one there is a single list at the
+    /// end.
     pub every: Option<Duration>,
-    /// The threads that track connections. Lists do not depend on it.
+    /// The threads that track connections, from 1 to [`SHARDS_MAX`]. Lists do not depend on it.
     pub shards: usize,
-    /// The connections that can be open at once.
+    /// The connections that can be open at once, from [`CONNECTIONS_MIN`](crate::config::CONNECTIONS_MIN) to
+    /// [`CONNECTIONS_MAX`](crate::config::CONNECTIONS_MAX).
     pub connections_max: u64,
     /// The openings and closings of an interval that can be decoded at once. More are handed over in parts.
     pub churn: u64,
-    /// The memory that may be taken, in bytes.
-    pub memory_max_size: u64,
-    /// How long a half-open connection is kept.
+    /// The memory that may be taken, in bytes; see [`Memory`] for what is counted.
+    pub memory_size_max: u64,
+    /// How long a half-open connection is kept: from 100 ms to ten minutes, in steps of 100 ms.
     pub syn_timeout: Duration,
     /// Whether connections of which only one side is seen are to be listed.
     pub one_way: bool,
@@ -66,7 +70,7 @@ impl Default for Config {
             shards: cores.saturating_sub(1).clamp(1, SHARDS_MAX),
             connections_max: CONNECTIONS_DEFAULT,
             churn: CHURN_DEFAULT,
-            memory_max_size: MEMORY_DEFAULT_SIZE,
+            memory_size_max: MEMORY_SIZE_DEFAULT,
             syn_timeout: Duration::from_secs(SYN_TIMEOUT_DEFAULT_S),
             one_way: false,
             vlan_key: false,
@@ -103,7 +107,7 @@ impl Observer for () {}
 ///
 /// # Errors
 ///
-/// The configuration does not hold together, or a list could not be written.
+/// The configuration does not hold together, a list could not be written, or a thread not started.
 pub fn replay<P: AsRef<Path>>(
     paths: &[P],
     config: &Config,
@@ -115,11 +119,12 @@ pub fn replay<P: AsRef<Path>>(
     run(&plan, config, inputs, exporter, observer)
 }
 
-/// Replays captures that are already open. See [`replay`].
+/// Replays the captures that `inputs` gives, each opened when the one before has been read. `config` is what `plan` was
+/// made from. See [`replay`].
 ///
 /// # Errors
 ///
-/// A list could not be written.
+/// A list could not be written, or a thread not started.
 pub fn run<S: PacketSource>(
     plan: &Plan,
     config: &Config,
@@ -129,7 +134,7 @@ pub fn run<S: PacketSource>(
 ) -> Result<Summary> {
     let (pool, returns) = shard_thread::pool(plan);
     let (writers, readers): (Vec<_>, Vec<_>) = (0..plan.shard_count()).map(|_| queue::queue()).unzip();
-    // The plan has checked that it is no more than minutes.
+    // The plan has checked that it is minutes at most.
     let syn_timeout_ns = config.syn_timeout.as_nanos() as i64;
     let signaller_config = SignallerConfig {
         secret: config.secret.clone(),

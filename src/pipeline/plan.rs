@@ -1,8 +1,13 @@
 //! What a configuration takes: the size of every part, and of all together.
+//!
+//! What enters: a configuration as the user gave it. What leaves: the same, checked and turned into the sizes of all
+//! parts, or what is wrong with it. All of it is worked out before anything is taken, so that what does not fit fails
+//! at the start.
 
 use crate::config::{
-    CAPTURE_BUFFER_SIZE, CHURN_MIN, CONNECTIONS_MAX, CONNECTIONS_MIN, FILTER_LOAD_PERCENT, HALF_OPEN_MAX,
-    HALF_OPEN_MIN, LINGER_TICKS, LIST_ENTRY_SIZE, PARTITION_COUNT, SHARDS_MAX, SYN_TIMEOUT_MAX_TICKS, TICK_NS,
+    CAPTURE_BUFFER_SIZE, CHURN_MIN, CONNECTIONS_MAX, CONNECTIONS_MIN, DELTA_LOAD_PERCENT, EVERY_MAX_DAYS,
+    FILTER_LOAD_PERCENT, HALF_OPEN_MAX, HALF_OPEN_MIN, LINGER_TICKS, LIST_ENTRY_SIZE, ONE_WAY_PLACES_DIVISOR,
+    PARTITION_COUNT, SHARDS_MAX, SYN_TIMEOUT_MAX_TICKS, TICK_NS,
 };
 use crate::connection::{Filter, HalfOpenRing, TrackerConfig};
 use crate::error::{Error, Result};
@@ -13,6 +18,7 @@ use crate::shard::PartitionConfig;
 use crate::signal::HandshakeCache;
 use crate::sketch::Geometry;
 use crate::snapshot::DeltaGeometry;
+use std::time::Duration;
 
 /// The sizes that follow from a [`Config`], in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +70,8 @@ impl Plan {
         let churn = share(config.churn.max(CHURN_MIN));
         let place_count = (connections_max + half_open_share + churn) * 100 / FILTER_LOAD_PERCENT;
         // A table is handed over before it is full, so IPv6, mostly the lesser part, may do with half as many cells.
-        let geometry =
-            DeltaGeometry { v4: Geometry::for_items(churn * 10 / 9), v6: Geometry::for_items(churn * 10 / 9 / 2) };
+        let item_count = churn * 100 / DELTA_LOAD_PERCENT;
+        let geometry = DeltaGeometry { v4: Geometry::for_items(item_count), v6: Geometry::for_items(item_count / 2) };
         let tracker = TrackerConfig {
             secret: config.secret.clone(),
             place_count: place_count as usize,
@@ -73,7 +79,7 @@ impl Plan {
             connections_max,
             syn_timeout_ticks: config.syn_timeout.as_nanos() as u64 / TICK_NS as u64,
             linger_ticks: LINGER_TICKS,
-            one_way_max: if config.one_way { place_count / 8 } else { 0 },
+            one_way_max: if config.one_way { place_count / ONE_WAY_PLACES_DIVISOR } else { 0 },
             fingerprint_bits: config.fingerprint_bits,
         };
         let shard_count = config.shards.clamp(1, SHARDS_MAX);
@@ -98,8 +104,8 @@ impl Plan {
             every_ns: config.every.map(|every| every.as_nanos() as i64),
             memory,
         };
-        if memory.total_size() > config.memory_max_size {
-            let (needed, allowed) = (memory.total_size().div_ceil(1 << 20), config.memory_max_size >> 20);
+        if memory.total_size() > config.memory_size_max {
+            let (needed, allowed) = (memory.total_size().div_ceil(1 << 20), config.memory_size_max >> 20);
             let what = format!(
                 "{} connections and a churn of {} take {needed} MiB, and {allowed} MiB are allowed: \
                  raise --memory, or lower --connections or --churn",
@@ -138,8 +144,11 @@ fn check(config: &Config) -> Result<()> {
         let most_s = SYN_TIMEOUT_MAX_TICKS * TICK_NS as u64 / 1_000_000_000;
         return Err(Error::new(format!("--syn-timeout must be from 100ms to {most_s}s")));
     }
-    if config.every.is_some_and(|every| every.as_nanos() < TICK_NS as u128 || every.as_secs() > 366 * 86_400) {
-        return Err(Error::new("--every must be from 100ms to 366 days"));
+    let every_hours_max = EVERY_MAX_DAYS * 24;
+    let every = Duration::from_nanos(TICK_NS as u64)..=Duration::from_secs(every_hours_max * 3_600);
+    if config.every.is_some_and(|length| !every.contains(&length)) {
+        let what = format!("--every must be from 100ms to {EVERY_MAX_DAYS} days ({every_hours_max}h)");
+        return Err(Error::new(what));
     }
     Ok(())
 }
@@ -147,12 +156,24 @@ fn check(config: &Config) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn the_defaults_fit_their_own_limit() {
         let plan = Plan::new(&Config::default()).unwrap();
-        assert!(plan.memory().total_size() <= Config::default().memory_max_size);
+        assert!(plan.memory().total_size() <= Config::default().memory_size_max);
+    }
+
+    #[test]
+    fn the_largest_configuration_has_tables_for_its_churn() {
+        let config = Config {
+            connections_max: CONNECTIONS_MAX,
+            churn: CONNECTIONS_MAX,
+            memory_size_max: u64::MAX,
+            ..Config::default()
+        };
+        let plan = Plan::new(&config).unwrap();
+        let share = CONNECTIONS_MAX / PARTITION_COUNT as u64;
+        assert!(plan.partition.geometry.v4.item_count() * DELTA_LOAD_PERCENT / 100 >= share);
     }
 
     #[test]
@@ -171,6 +192,7 @@ mod tests {
             (Config { churn: u64::MAX, ..Config::default() }, "--churn"),
             (Config { syn_timeout: Duration::from_secs(601), ..Config::default() }, "--syn-timeout"),
             (Config { every: Some(Duration::ZERO), ..Config::default() }, "--every"),
+            (Config { every: Some(Duration::MAX), ..Config::default() }, "--every"),
         ] {
             assert!(Plan::new(&config).unwrap_err().to_string().contains(name));
         }

@@ -1,4 +1,7 @@
 //! A shard on its thread, and the way its deltas go to the list and come back.
+//!
+//! What enters: the messages of its queue. What leaves: hand-overs. Deltas and rings go round: the shard takes an empty
+//! one for each that it hands over, so there are never more than were made at the start.
 
 use crate::config::PARTITION_COUNT;
 use crate::connection::HalfOpenRing;

@@ -1,4 +1,6 @@
 //! What a run did, for people and for tests.
+//!
+//! What enters: what each thread counted. What leaves: one record of it all, when the run has ended.
 
 use crate::connection::Counts;
 use crate::error::Error;

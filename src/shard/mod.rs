@@ -13,7 +13,7 @@ use crate::connection::{Counts, HalfOpenRing};
 use crate::signal::{Signal, TimeBase};
 use crate::snapshot::{Delta, HandOver, Inquiry, Marker};
 
-/// How far ahead of a signal its buckets are asked for.
+/// How many signals ahead its buckets are asked for: about as long as memory takes to answer.
 const PREFETCH_COUNT: usize = 12;
 
 /// Where full deltas go and empty ones come from.
@@ -36,7 +36,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// A shard with these partitions.
+    /// A shard with these partitions, each of which is a different one.
     #[must_use]
     pub fn new(partitions: Vec<Partition>) -> Self {
         let mut positions = [usize::MAX; PARTITION_COUNT];

@@ -1,18 +1,23 @@
 //! One partition: its connections and the delta that their events are summed into.
+//!
+//! What enters: its signals, new time bases and interval ends, in order. What leaves: hand-overs, at the end of an
+//! interval and whenever the delta holds nearly all that it lists. Nothing in it depends on the thread that runs it, so
+//! neither do lists.
 
-use crate::config::{ANNOUNCEMENTS_MAX, DELTA_SPAN_MAX_TICKS};
+use crate::config::{ANNOUNCEMENTS_MAX, DELTA_LOAD_PERCENT, DELTA_SPAN_MAX_TICKS, TICK_BITS};
 use crate::connection::{Counts, Event, Tracker, TrackerConfig};
 use crate::flow::{KeyV4, KeyV6};
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
 use crate::shard::Exchange;
 use crate::signal::{AnyKey, Signal, TimeBase};
-use crate::sketch::{Change, Iblt, TableKey, ValueCode};
+use crate::sketch::{Change, Iblt, PAYLOAD_BITS, TableKey, ValueCode};
 use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, IntervalEnd, Marker};
 
-/// Changes that are hashed, prefetched and summed together.
+/// Events of one family that are hashed, prefetched and summed together: enough to hide the memory's latency.
 const BATCH_COUNT: usize = 32;
 
 const _: () = assert!(BATCH_COUNT.is_multiple_of(HASH_GROUP_COUNT));
+const _: () = assert!(TICK_BITS <= PAYLOAD_BITS, "a payload is the tick that the filter keeps");
 
 /// What a [`Partition`] is told once.
 #[derive(Clone, Debug)]
@@ -28,21 +33,21 @@ struct Pending<K> {
     placement: KeyedHash<K>,
     code: ValueCode<K>,
     events: Vec<(K, u32, bool)>,
-    /// The changes after which the table is handed over: nine tenths of what it lists, so that it all but always does.
+    /// The changes after which the table is handed over.
     updates_max: u64,
 }
 
 impl<K: TableKey> Pending<K> {
-    fn new(secret: &Secret, items: u64) -> Self {
+    fn new(secret: &Secret, item_count: u64) -> Self {
         Pending {
             placement: KeyedHash::new(secret, Purpose::Placement),
             code: ValueCode::new(KeyedHash::new(secret, Purpose::Value)),
             events: Vec::with_capacity(BATCH_COUNT),
-            updates_max: (items * 9 / 10).max(1),
+            updates_max: (item_count * DELTA_LOAD_PERCENT / 100).max(1),
         }
     }
 
-    /// Sums what waits into `table`; how much it was.
+    /// Sums what waits into `table`; how many events it was.
     fn flush(&mut self, table: &mut Iblt<K>) -> u64 {
         for events in self.events.chunks(HASH_GROUP_COUNT) {
             let mut keys = [K::from_words(&[]); HASH_GROUP_COUNT];
@@ -87,8 +92,8 @@ impl Partition {
             index,
             tracker: Tracker::new(config.tracker.clone()),
             delta: Box::new(Delta::new(config.geometry)),
-            v4: Pending::new(secret, config.geometry.v4.items()),
-            v6: Pending::new(secret, config.geometry.v6.items()),
+            v4: Pending::new(secret, config.geometry.v4.item_count()),
+            v6: Pending::new(secret, config.geometry.v6.item_count()),
             base: TimeBase { first_tick: 0, offset_ns: 0 },
             now: 0,
             began: 0,

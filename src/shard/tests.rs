@@ -1,7 +1,7 @@
 //! Every event ends in exactly one delta, whoever gives empty ones or does not.
 
 use super::*;
-use crate::config::{DELTA_SPAN_MAX_TICKS, FINGERPRINT_BITS};
+use crate::config::{DELTA_LOAD_PERCENT, DELTA_SPAN_MAX_TICKS, FINGERPRINT_BITS};
 use crate::connection::{Event, Tracker, TrackerConfig};
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
 use crate::hash::{KeyedHash, Purpose, Secret};
@@ -170,7 +170,8 @@ fn a_delta_is_handed_over_before_it_holds_too_much() {
     assert!(desk.handed.iter().all(|handed| handed.end.is_none() && handed.delta.is_some() && !handed.is_held_back));
     shard.end_interval(&marker(FIRST_TICK + 400), &mut desk);
     assert_eq!(desk.handed.len(), parts + PARTITION_COUNT);
-    let (v4_max, v6_max) = (geometry().v4.items() * 9 / 10, geometry().v6.items() * 9 / 10);
+    let (v4_max, v6_max) =
+        (geometry().v4.item_count() * DELTA_LOAD_PERCENT / 100, geometry().v6.item_count() * DELTA_LOAD_PERCENT / 100);
     assert!(desk.deltas().all(|delta| delta.updates_v4 <= v4_max && delta.updates_v6 <= v6_max));
     assert!(desk.deltas().any(|delta| delta.updates_v4 + 32 > v4_max), "not before it has to be");
     assert_same(&desk.sum(), &direct(&signals));

@@ -1,5 +1,7 @@
 //! Handshakes that wait for the client's answer, so that of all packets without a flag only that answer is forwarded.
 //!
+//! What enters: SYN-ACKs, and the packets that may be the answer. What leaves: whether a packet is one.
+//!
 //! A small set-associative cache of 8-byte tags, shared by the capture threads (a SYN-ACK and the ACK may come in on
 //! different interfaces). A SYN-ACK puts a tag in; the first packet of its client takes it out. One byte a set says
 //! which of its places are taken: most sets are empty, and the look-up ends there.
@@ -23,7 +25,7 @@ const STAMP_MASK: u64 = (1 << STAMP_BITS) - 1;
 
 const _: () = assert!(
     (SYN_TIMEOUT_MAX_TICKS * TICK_NS as u64) >> STAMP_SHIFT < STAMP_MASK / 2,
-    "a stamp must not wrap in its life"
+    "a stamp must not wrap while its handshake may wait"
 );
 
 #[repr(align(64))]
@@ -38,7 +40,8 @@ pub struct HandshakeCache {
 }
 
 impl HandshakeCache {
-    /// A cache for at least this many handshakes, each of which waits for at most `timeout_ns`.
+    /// A cache for at least this many handshakes, each of which waits for at most `timeout_ns`, to the length of a
+    /// stamp (4.2 ms).
     #[must_use]
     pub fn new(handshake_count: usize, timeout_ns: i64) -> Self {
         let set_count = handshake_count.div_ceil(WAY_COUNT).max(1);

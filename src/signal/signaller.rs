@@ -1,4 +1,5 @@
-//! The capture side's last step: segments in, signals out.
+//! The capture side's last step: segments in, signals out. It decides which few packets of a capture the shards get to
+//! see.
 //!
 //! Most packets carry no flag and belong to no handshake: one byte of the handshake cache says so, and they go no further. The
 //! others wait in a small stage, so that the cache lines of all are asked for before the first is looked up, and signals are
@@ -24,7 +25,7 @@ pub struct SignallerConfig {
     /// Whether connections of which only one side is seen are to open: then the answer to a SYN is waited for too, and the
     /// server's packets after a SYN-ACK.
     pub one_way: bool,
-    /// How long a handshake may take.
+    /// How long a handshake may take, in ns.
     pub syn_timeout_ns: i64,
 }
 
@@ -91,7 +92,9 @@ impl Signaller {
     }
 
     /// Takes in one segment, seen at `tick` and when the clock had run for `now_ns` (not at a wall time: a step back would age
-    /// the handshakes that wait). Signals come out when the stage is full.
+    /// the handshakes that wait). Signals come out when the stage is full, in the order of their segments.
+    ///
+    /// Complexity: a look at one byte for most packets; one hash and one cache set for the others.
     #[inline]
     pub fn push(&mut self, segment: &TcpSegment, tick: u64, now_ns: i64, out: impl FnMut(Signal)) {
         let vlan = if self.config.vlan_key { segment.vlan } else { VlanTags::NONE };
@@ -208,6 +211,8 @@ impl Signaller {
             self.sample_until_ns = None;
             return false;
         }
+        // The clock may have stepped back for years: that must not make the sampling last as long.
+        self.sample_until_ns = Some(until_ns.min(now_ns.saturating_add(self.config.syn_timeout_ns)));
         self.unsampled += 1;
         let due = self.unsampled == SAMPLE_INTERVAL_PACKETS;
         if due {
@@ -315,6 +320,26 @@ mod tests {
         assert!(signaller.counts().handshakes_lost > 0);
         let others: Vec<_> = (0..160).map(|port| segment((1, port), (2, 2), ACK)).collect();
         assert_eq!(kinds(&mut signaller, &others).len(), 160 / SAMPLE_INTERVAL_PACKETS as usize);
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_does_not_make_the_sampling_last() {
+        const TIMEOUT_NS: i64 = 60_000_000_000;
+        let mut signaller = signaller(false, 8);
+        for port in 0..100 {
+            signaller.push(&segment(SERVER, (77, port), SYN | ACK), 1, 1_000 * TIMEOUT_NS, |_| ());
+        }
+        signaller.flush(|_| ());
+        let mut samples = |now_ns| {
+            let mut count = 0;
+            for port in 0..160 {
+                signaller.push(&segment((1, port), (2, 2), ACK), 1, now_ns, |_| count += 1);
+            }
+            signaller.flush(|_| count += 1);
+            count
+        };
+        assert_eq!(samples(0), 160 / SAMPLE_INTERVAL_PACKETS, "a timeout from here on");
+        assert_eq!(samples(TIMEOUT_NS + 1), 0);
     }
 
     #[test]

@@ -1,4 +1,9 @@
 //! Cells: the sums that a table is made of, one layout for each key size.
+//!
+//! What enters: keys with their checks, counts and values. What leaves: their sums, and whether anything is in them.
+//! Fields are those of sections 2.2 and 3 of the paper: `count`, `keySum`, `valueSum`, and `hashkeySum` as the check. A
+//! check of the value sum stands in the values themselves. Sums, not XORs: a key that is in a cell twice must not
+//! vanish.
 
 use crate::flow::{FlowKey, KeyV4, KeyV6};
 

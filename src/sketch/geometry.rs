@@ -1,11 +1,15 @@
 //! How large a table is, and which of its cells a key is summed into.
+//!
+//! What enters: how many items a table is to list, and placement hashes. What leaves: numbers of cells, and places
+//! among them. The cells are split into subtables, one for each hash function, so that a key's places are distinct
+//! (section 2.2 of the paper).
 
 use crate::hash::place_of;
 
 /// The number of cells that every key is summed into (the paper's k), one in each subtable.
 ///
 /// Four: three cells a key list with fewer cells, but two keys on the same three cells are common in small tables, and
-/// a stuck pair costs an interval.
+/// a stuck pair costs an interval (two keys on the same `k` cells come with a probability of O(n^(2-k)), section 2.4).
 pub const HASH_COUNT: usize = 4;
 
 /// Bits of the hash that choose the cell of one subtable. Four times 24 and a check of 32 are just the 128 there are;
@@ -27,19 +31,23 @@ impl Geometry {
         Geometry { subtable_cell_count: subtable_cell_count.clamp(1, 1 << PLACE_BITS) }
     }
 
-    /// The shape that lists `item_count` items in all but about one of a thousand tries.
+    /// The shape that lists `item_count` items in all but about one of a thousand tries, or the largest there is.
     ///
-    /// For four subtables 1.295 cells an item are the threshold of large tables; small ones scatter by the square root
-    /// of their size, and the smallest fail by items that share all their cells.
+    /// For four subtables 1.295 cells an item are the threshold of large tables (the paper's `c_k`, Table 1); small
+    /// ones scatter by the square root of their size, and the smallest fail by items that share all their cells.
     #[must_use]
     pub fn for_items(item_count: u64) -> Self {
+        // So many are more than the largest table lists, and far from an overflow.
+        let item_count = item_count.min(1 << (PLACE_BITS + HASH_COUNT as u32));
         let cell_count = item_count + item_count * 31 / 100 + 3 * item_count.isqrt() + 64;
         Geometry::new(u32::try_from(cell_count.div_ceil(HASH_COUNT as u64)).unwrap_or(u32::MAX))
     }
 
     /// How many items it plainly lists, in all but about one of a thousand tries: the reverse of [`Self::for_items`].
+    ///
+    /// Complexity: a binary search over the number of cells.
     #[must_use]
-    pub fn items(self) -> u64 {
+    pub fn item_count(self) -> u64 {
         let (mut low, mut high) = (0, self.cell_count() as u64);
         while low < high {
             let middle = (low + high).div_ceil(2);
@@ -89,10 +97,11 @@ mod tests {
     }
 
     #[test]
-    fn items_is_the_reverse_of_for_items() {
+    fn item_count_is_the_reverse_of_for_items() {
         for items in [0, 1, 10, 100, 12_500, 1_000_000] {
-            let back = Geometry::for_items(items).items();
+            let back = Geometry::for_items(items).item_count();
             assert!((items..items + 4).contains(&back), "{items} came back as {back}");
         }
+        assert_eq!(Geometry::for_items(u64::MAX).cell_count(), HASH_COUNT << PLACE_BITS);
     }
 }

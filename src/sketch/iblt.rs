@@ -1,4 +1,8 @@
-//! The table: cells in `k` subtables, updated blindly.
+//! The table: cells in `k` subtables, updated blindly (section 2.2 of the paper).
+//!
+//! What enters: changes, each a key with its placement hash, and other tables. What leaves: the cells, for a peeler to
+//! list. There is no look-up of a single key (GET, section 2.3 of the paper): to succeed often it needs several times
+//! the cells.
 
 use crate::prefetch::prefetch;
 use crate::sketch::{Cell, Geometry, HASH_COUNT, TableKey, check_of};
@@ -18,13 +22,14 @@ pub struct Change<K> {
 }
 
 impl<K: TableKey> Change<K> {
-    /// An insertion of the pair (section 2 of the paper).
+    /// An insertion of the pair (INSERT, section 2.2 of the paper).
     #[must_use]
     pub fn insert(key: K, hash: u128, value: u64) -> Self {
         Change { key, hash, count: 1, value }
     }
 
-    /// The removal of a pair that was inserted with this very value.
+    /// The removal of a pair that was inserted with this very value (DELETE, section 2.2), or will be: the order does
+    /// not matter.
     #[must_use]
     pub fn remove(key: K, hash: u128, value: u64) -> Self {
         Change { key, hash, count: -1, value: value.wrapping_neg() }
@@ -65,7 +70,7 @@ impl<K: TableKey> Iblt<K> {
         self.geometry
     }
 
-    /// The size of its cells in bytes.
+    /// The size of the cells of a table of this shape, in bytes.
     #[must_use]
     pub fn size(geometry: Geometry) -> usize {
         geometry.cell_count() * size_of::<K::Cell>()
@@ -78,6 +83,8 @@ impl<K: TableKey> Iblt<K> {
     }
 
     /// Makes the changes, all cells of which are asked for before the first is touched.
+    ///
+    /// Complexity: `k` random accesses a change.
     #[inline]
     pub fn apply(&mut self, changes: &[Change<K>]) {
         for change in changes {
@@ -101,6 +108,8 @@ impl<K: TableKey> Iblt<K> {
 
     /// Adds all that another table holds (a whole network out of its routers). Tables of different shapes do not add:
     /// then nothing changes and the answer is false.
+    ///
+    /// Complexity: a pass over the cells.
     #[must_use]
     pub fn add(&mut self, other: &Self) -> bool {
         let fits = self.geometry == other.geometry;
@@ -112,6 +121,8 @@ impl<K: TableKey> Iblt<K> {
 
     /// Takes away all that another table holds (what differs between two). Tables of different shapes do not subtract:
     /// then nothing changes and the answer is false.
+    ///
+    /// Complexity: a pass over the cells.
     #[must_use]
     pub fn subtract(&mut self, other: &Self) -> bool {
         let fits = self.geometry == other.geometry;

@@ -1,5 +1,6 @@
-//! Invertible Bloom lookup tables (Goodrich and Mitzenmacher, "Invertible Bloom Lookup Tables"): fixed-size sums of
-//! key-value pairs that can be added, subtracted and, while they hold few enough, listed exactly.
+//! Invertible Bloom lookup tables (Goodrich and Mitzenmacher, "Invertible Bloom Lookup Tables", arXiv:1101.2245; "the
+//! paper" in this module): fixed-size sums of key-value pairs that can be added, subtracted and, while they hold few
+//! enough, listed exactly.
 //!
 //! What enters: keys with their hashes, values, and how often. What leaves: the same, peeled out of a table again, and
 //! the residue that could not be. Pure algorithm: nothing here knows a packet, a thread or a file.

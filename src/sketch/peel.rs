@@ -1,9 +1,14 @@
-//! Listing (section 2.2 of the paper, with the checks of section 3): take out a key that stands alone in a cell, subtract
-//! it from its other cells, and go on with those.
+//! Listing (LISTENTRIES, section 2.4 of the paper, with the checks of section 3): take out a key that stands alone in a
+//! cell, subtract it from its other cells, and go on with those.
+//!
+//! What enters: a table, and whoever is to be given what is in it. What leaves: keys with their counts and values, one
+//! by one, and the table without them. A key added or removed several times with different values is taken out as one
+//! sum, where the paper (sections 3 and 6) gives such keys up.
 //!
 //! A cell is taken for a lone key only when the key's check agrees and the key maps to this very cell. Work is bounded
 //! whatever the table holds: no more keys are taken out than there are cells, which is as many as an honest table gives.
 
+use crate::config::AGGREGATE_COUNT_MAX;
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash};
 use crate::prefetch::prefetch;
 use crate::sketch::{Cell, Change, HASH_COUNT, Iblt, TableKey, check_of};
@@ -12,10 +17,6 @@ use crate::sketch::{Cell, Change, HASH_COUNT, Iblt, TableKey, check_of};
 const BATCH_COUNT: usize = 32;
 
 const _: () = assert!(BATCH_COUNT.is_multiple_of(HASH_GROUP_COUNT));
-
-/// The largest count that is taken for one key that was added several times. Errors make twos, seldom more, and every
-/// factor of two in a count multiplies the keys that have to be tried.
-const AGGREGATE_COUNT_MAX: u32 = 3;
 
 /// Whoever is given what is peeled: it knows which values are genuine.
 pub trait Recipient<K> {

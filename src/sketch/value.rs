@@ -1,7 +1,10 @@
 //! Values that carry a check of their own, so that a value sum can be told from noise.
 //!
-//! The key's check covers the key alone: a key with several values still verifies. Which value is its own is told by the
-//! 40 bits that every value carries beside its payload, a keyed function of the key's placement hash and the payload.
+//! What enters: a payload of the caller's, and the placement hash of its key. What leaves: a 64-bit value, and whether
+//! one is genuine. It does the work of the paper's `hashvalueSum` (section 3) in the value sum itself: noise passes
+//! once in 2^40. The key's check covers the key alone: a key with several values still verifies. Which value is its own
+//! is told by the 40 bits that every value carries beside its payload, a keyed function of the key's placement hash and
+//! the payload.
 
 use crate::hash::KeyedHash;
 use crate::sketch::TableKey;

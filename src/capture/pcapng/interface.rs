@@ -1,4 +1,7 @@
 //! What a pcapng file says of an interface: its link type, its snapshot length and its clock.
+//!
+//! What enters: the body of an interface description. What leaves: how the interface's packets and their times are to
+//! be read.
 
 use crate::capture::byte_order::ByteOrder;
 use crate::error::{Error, Result};

@@ -1,4 +1,8 @@
 //! The half-open connections of a tracker in its two rings: who moves on, who is recycled, who times out.
+//!
+//! What enters: the passing of time, and newer connections that need room. What leaves: the entries of connections that
+//! are not to be tracked any longer, and the half-open ones for a list. A record stands in a ring until it is the
+//! oldest, so each is held against the filter's entry before anything is done about it.
 
 use crate::connection::{Counts, HalfOpen, HalfOpenRing, Slot, Tracker};
 use crate::flow::{FlowKey, KeyV4, KeyV6};

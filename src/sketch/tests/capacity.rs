@@ -58,7 +58,7 @@ fn what_a_table_is_made_for_lists_in_all_but_a_few_permille() {
 fn the_estimate_is_near_the_truth() {
     let site = Site::<KeyV4>::new();
     let geometry = Geometry::new(2_500);
-    let capacity = geometry.items();
+    let capacity = geometry.item_count();
     for tenths in [1, 2, 5, 8, 10, 13, 16, 20, 25, 30] {
         let count = capacity * tenths / 10;
         let mut table = Iblt::new(geometry);
