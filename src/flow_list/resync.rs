@@ -12,6 +12,7 @@ use crate::config::RESIDUE_INTERVALS_MAX;
 use crate::flow_list::FamilyList;
 use crate::flow_list::difference::Start;
 use crate::sketch::{Change, TableKey};
+use std::collections::BinaryHeap;
 use std::collections::hash_map::Entry;
 
 /// How long a residue has stayed, and how far the questions have come.
@@ -52,13 +53,18 @@ impl<K: TableKey> FamilyList<K> {
 
     /// The next listed connections to ask about, in the order of their keys, and after the last the first again.
     ///
-    /// Complexity: a pass over the list, and sorting what is left of it.
+    /// Complexity: a pass over the list; no more is held than is asked.
     pub(super) fn questions(&mut self, count_max: usize) -> Vec<(K, u32)> {
         let asked = self.resync.asked;
         let listed = self.ledger.listed.iter().filter(|(key, _)| asked.is_none_or(|asked| **key > asked));
-        let mut questions: Vec<(K, u32)> = listed.map(|(key, start)| (*key, start.payload())).collect();
-        questions.sort_unstable();
-        questions.truncate(count_max);
+        let mut first = BinaryHeap::with_capacity(count_max + 1);
+        for (key, start) in listed {
+            first.push((*key, start.payload()));
+            if first.len() > count_max {
+                first.pop();
+            }
+        }
+        let questions = first.into_sorted_vec();
         self.resync.asked = if questions.len() == count_max { questions.last().map(|last| last.0) } else { None };
         questions
     }
