@@ -101,6 +101,13 @@ impl State {
         self == State::SynSent || self.is_answered()
     }
 
+    /// Whether the connection is open by the packets of one side alone.
+    #[must_use]
+    #[inline]
+    pub fn is_one_way(self) -> bool {
+        matches!(self, State::OneWayClient | State::OneWayServer)
+    }
+
     /// Whether the connection is open, as the IBLT holds it.
     #[must_use]
     #[inline]

@@ -132,17 +132,16 @@ impl Tracker {
         found: Option<(Slot, Entry)>,
     ) -> Option<Event> {
         let number = Entry::number_of(parts.number);
-        match found {
-            None => self.begin(signal, hash, None, self.fresh(hash, State::SynSent, parts.sender, number)),
-            Some((slot, entry)) => match entry.state {
-                State::Closed if entry.number != number => {
-                    self.begin(signal, hash, Some(slot), self.fresh(hash, State::SynSent, parts.sender, number));
-                }
-                State::SynSent if entry.number != number && entry.client == parts.sender => {
-                    self.begin(signal, hash, Some(slot), self.fresh(hash, State::SynSent, parts.sender, number));
-                }
-                _ => self.counts.repeats += 1,
-            },
+        let begins = found.is_none_or(|(_, entry)| match entry.state {
+            State::Closed => entry.number != number,
+            State::SynSent => entry.number != number && entry.client == parts.sender,
+            _ => false,
+        });
+        if begins {
+            let asked = self.fresh(hash, State::SynSent, parts.sender, number);
+            self.begin(signal, hash, found.map(|(slot, _)| slot), asked);
+        } else {
+            self.counts.repeats += 1;
         }
         None
     }
@@ -260,7 +259,7 @@ impl Tracker {
             }
             _ => return None,
         };
-        self.one_way -= u64::from(matches!(entry.state, State::OneWayClient | State::OneWayServer));
+        self.one_way -= u64::from(entry.state.is_one_way());
         self.filter.set(slot, &Entry { state: marked, ..entry });
         None
     }
@@ -326,7 +325,7 @@ impl Tracker {
             return None;
         }
         self.established += 1;
-        self.one_way += u64::from(matches!(entry.state, State::OneWayClient | State::OneWayServer));
+        self.one_way += u64::from(entry.state.is_one_way());
         self.counts.opened += 1;
         self.filter.set(slot, &entry);
         Some(Event::Open(oriented(signal, entry.client), entry.tick))
@@ -334,7 +333,7 @@ impl Tracker {
 
     fn close(&mut self, signal: &Signal, entry: &Entry) -> Option<Event> {
         self.established -= 1;
-        self.one_way -= u64::from(matches!(entry.state, State::OneWayClient | State::OneWayServer));
+        self.one_way -= u64::from(entry.state.is_one_way());
         self.counts.closed += 1;
         Some(Event::Close(oriented(signal, entry.client), entry.tick))
     }
