@@ -77,10 +77,23 @@ pub const BLOCK_SIGNAL_COUNT: usize = 64;
 /// Blocks that wait in a queue at most: what a shard does in some milliseconds, the time it may be away.
 pub const QUEUE_BLOCKS_MAX: usize = 256;
 
+/// Marks that find room in a queue beside the blocks: an end of an interval and a new time base, of the few intervals that
+/// may be under way ([`PENDING_INTERVALS_MAX`]).
+pub const QUEUE_MARKS_MAX: usize = 16;
+
+/// How long a live capture waits for room in a full queue, in microseconds, before it drops a block of signals: the kernel's
+/// ring holds a good deal more than comes in meanwhile.
+pub const QUEUE_WAIT_MAX_US: u64 = 2_000;
+
+/// How long a shard waits for older signals of a capture thread that is silent, in nanoseconds: longer than the kernel keeps
+/// packets back before it shows a block of its ring that is not full.
+pub const MERGE_PATIENCE_NS: i64 = 15_000_000;
+
 /// Blocks at which a sleeping shard is woken: a wake-up costs as much as working one off.
 pub const QUEUE_WAKE_BLOCKS: usize = 16;
 
 const _: () = assert!(QUEUE_WAKE_BLOCKS < QUEUE_BLOCKS_MAX / 2);
+const _: () = assert!(QUEUE_MARKS_MAX >= 2 * (PENDING_INTERVALS_MAX + 1));
 
 // Connections.
 
@@ -185,6 +198,21 @@ pub const ANNOUNCEMENTS_MAX: usize = 1 << 15;
 const _: () = assert!(DELTA_SPAN_MAX_TICKS + 2 * SYN_TIMEOUT_MAX_TICKS < 1 << TICK_BITS);
 
 // The run as a whole.
+
+/// How long a capture thread that has nothing to read sleeps at most, in milliseconds: so long it may take to stop.
+pub const LIVE_WAIT_MAX_MS: u64 = 100;
+
+/// Intervals that have ended and whose list is not written yet, at most: beyond this the next end is passed over, and its
+/// interval becomes part of the one after it.
+pub const PENDING_INTERVALS_MAX: usize = 4;
+
+/// How much the wall clock may differ from what it was thought to be before a live capture takes the difference for a
+/// step, in nanoseconds: a tick, since times are told no finer.
+pub const WALL_STEP_MIN_NS: i64 = TICK_NS;
+
+/// How long a live capture waits for packets that came before the end of an interval and have not been shown yet, in
+/// nanoseconds: as long as shards do.
+pub const END_PATIENCE_NS: i64 = MERGE_PATIENCE_NS;
 
 /// The memory that may be taken unless something else is allowed: what a router can spare.
 pub const MEMORY_SIZE_DEFAULT: u64 = 256 << 20;

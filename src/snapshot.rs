@@ -53,7 +53,7 @@ impl Delta {
 }
 
 /// One interval of the capture, as its end is marked in the stream of signals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marker {
     /// When the interval began, in ns since 1970.
     pub start_ns: i64,
@@ -63,10 +63,45 @@ pub struct Marker {
     pub end_tick: u64,
     /// How far into that tick the end is, in ns.
     pub within_tick_ns: i64,
-    /// Packets that the capture lost since the marker before.
-    pub dropped: u64,
+    /// What the capture saw since the marker before.
+    pub seen: Seen,
+    /// Ends of intervals that were passed over since the marker before, because the lists were behind.
+    pub merged: u64,
     /// Whether it is the last.
     pub is_last: bool,
+}
+
+/// Packets of one interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Packets that the capture yielded.
+    pub packets: u64,
+    /// Packets that it lost: in the kernel, or before a queue that was full.
+    pub dropped: u64,
+    /// Packets that should have been TCP and could not be read as such: damaged, or cut too short.
+    pub unusable: u64,
+}
+
+impl Seen {
+    /// What two captures saw together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Seen {
+            packets: self.packets + other.packets,
+            dropped: self.dropped + other.dropped,
+            unusable: self.unusable + other.unusable,
+        }
+    }
+
+    /// What was seen since `earlier`.
+    #[must_use]
+    pub fn minus(self, earlier: Self) -> Self {
+        Seen {
+            packets: self.packets - earlier.packets,
+            dropped: self.dropped - earlier.dropped,
+            unusable: self.unusable - earlier.unusable,
+        }
+    }
 }
 
 /// What one partition hands over.

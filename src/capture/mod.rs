@@ -17,6 +17,7 @@ pub use skipped::SkippedPackets;
 
 use crate::error::Result;
 use crate::parse::LinkType;
+use std::time::Duration;
 
 /// One captured frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,15 @@ pub trait PacketSource {
     fn skipped(&self) -> Option<&SkippedPackets> {
         None
     }
+}
+
+/// A source whose packets come as they please.
+pub trait LiveSource: PacketSource {
+    /// Waits until there is a packet, but no longer than `time_max`.
+    fn wait(&mut self, time_max: Duration);
+
+    /// The packets that the kernel had no room for, so far.
+    fn lost(&mut self) -> u64;
 }
 
 #[cfg(test)]

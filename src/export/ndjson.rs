@@ -35,6 +35,7 @@ struct ListFields<'a> {
     recycled: u64,
     evicted: u64,
     dropped: u64,
+    unusable: u64,
     extraneous: u64,
 }
 
@@ -83,6 +84,7 @@ impl<W: Write + Send> Ndjson<W> {
             recycled: header.recycled,
             evicted: header.evicted,
             dropped: header.dropped,
+            unusable: header.unusable,
             extraneous: header.extraneous,
         };
         let header = ListLine { timestamp: end, event_type: "flow_list", flow_list: fields };

@@ -18,7 +18,7 @@ use crate::connection::{Counts, HalfOpenRing};
 use crate::flow::{KeyV4, KeyV6};
 use crate::hash::Secret;
 use crate::signal::AnyKey;
-use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, Inquiry, IntervalEnd, Marker};
+use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, Inquiry, IntervalEnd, Marker, Seen};
 use difference::FamilyList;
 use resync::Settlement;
 use rows::Rows;
@@ -55,7 +55,8 @@ pub struct FlowList {
     ending: Option<Marker>,
     /// The start of the interval, when intervals before it had to be merged into it.
     merged_start_ns: Option<i64>,
-    dropped: u64,
+    /// What the capture saw in the interval, those merged into it included.
+    seen: Seen,
     interval: u64,
     merged: u64,
 }
@@ -79,7 +80,7 @@ impl FlowList {
             rows: Rows::default(),
             ending: None,
             merged_start_ns: None,
-            dropped: 0,
+            seen: Seen::default(),
             interval: 0,
             merged: 0,
         }
@@ -135,7 +136,7 @@ impl FlowList {
             list.has_ended = true;
             list.held_back = is_held_back;
             if self.ending.is_none() {
-                self.dropped += marker.dropped;
+                self.seen = self.seen.plus(marker.seen);
                 self.ending = Some(marker);
             }
         }
@@ -159,7 +160,7 @@ impl FlowList {
             self.interval += 1;
             let header = self.header(&marker);
             self.merged_start_ns = None;
-            self.dropped = 0;
+            self.seen = Seen::default();
             let rings = self.partitions.iter().filter_map(|partition| partition.half_open.as_deref());
             self.rows.collect(
                 self.partitions.iter().map(|partition| &partition.v4),
@@ -204,7 +205,8 @@ impl FlowList {
             interval: self.interval,
             start_ns: self.merged_start_ns.unwrap_or(marker.start_ns),
             end_ns: marker.end_ns,
-            dropped: self.dropped,
+            dropped: self.seen.dropped,
+            unusable: self.seen.unusable,
             ..Header::default()
         };
         for partition in &self.partitions {

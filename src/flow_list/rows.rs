@@ -42,6 +42,8 @@ pub struct Header {
     pub evicted: u64,
     /// Packets that the capture lost in the interval.
     pub dropped: u64,
+    /// Packets in the interval that should have been TCP and could not be read as such.
+    pub unusable: u64,
     /// Openings or closings that contradict the list and wait for their opposite.
     pub extraneous: u64,
 }

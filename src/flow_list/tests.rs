@@ -155,8 +155,7 @@ impl Rig {
 
     /// Ends the interval; the list, unless it was merged into the next.
     fn end_interval(&mut self) -> Option<(Header, BTreeMap<KeyV4, u64>)> {
-        let marker =
-            Marker { start_ns: 0, end_ns: 0, end_tick: self.tick, within_tick_ns: 0, dropped: 0, is_last: false };
+        let marker = Marker { end_tick: self.tick, ..Marker::default() };
         self.shard.end_interval(&marker, &mut self.hands);
         self.apply();
         assert!(self.list.is_due());

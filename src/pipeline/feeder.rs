@@ -1,29 +1,84 @@
-//! The capture thread's work: packets in; signals and marks out to the shards' queues.
+//! A capture thread's work: packets in; signals and marks out to the shards' queues.
 //!
 //! Marks go to all queues behind the signals of every packet before them, so that all shards cut at the same packet.
 
 use crate::capture::Packet;
 use crate::parse::{Unusable, parse_frame};
-use crate::pipeline::intervals::{Intervals, Marks};
+use crate::pipeline::intervals::Intervals;
 use crate::queue::{Message, Writer};
-use crate::signal::{Signal, SignalCounts, Signaller};
+use crate::signal::{Signal, SignalCounts, Signaller, TimeBase};
+use crate::snapshot::{Marker, Seen};
 
-/// What the capture thread counted.
+/// What has to be said before a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct FeederCounts {
-    pub(super) packets: u64,
-    pub(super) unusable: [u64; Unusable::COUNT],
-    pub(super) signals: SignalCounts,
-    pub(super) steps_back: u64,
+pub(super) struct Marks {
+    pub(super) end: Option<Marker>,
+    pub(super) base: Option<TimeBase>,
+}
+
+/// Tells a capture thread the time, and where intervals end.
+pub(super) trait Timekeeper {
+    /// Moves on to a packet of this time; what has to be said before it. Called again with the same time, it says what is
+    /// to be said after that.
+    fn packet(&mut self, time_ns: i64) -> Marks;
+    /// The tick of the last packet.
+    fn tick(&self) -> u64;
+    /// How long the clock had run at the last packet; unlike wall time it never steps back.
+    fn elapsed_ns(&self) -> i64;
+}
+
+/// What a capture thread counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CaptureCounts {
+    /// Packets taken in.
+    pub packets: u64,
+    /// Packets that the kernel had no room for.
+    pub lost: u64,
+    /// Signals that a queue had no room for.
+    pub queue_full: u64,
+    /// Packets that could not be used, by [`Unusable::index`].
+    pub unusable: [u64; Unusable::COUNT],
+    /// What went to the shards.
+    pub signals: SignalCounts,
+    /// How often the clock stepped back by more than a minute.
+    pub steps_back: u64,
+}
+
+impl CaptureCounts {
+    /// What two threads counted together.
+    #[must_use]
+    pub fn plus(mut self, other: &Self) -> Self {
+        self.unusable.iter_mut().zip(other.unusable).for_each(|(sum, count)| *sum += count);
+        CaptureCounts {
+            packets: self.packets + other.packets,
+            lost: self.lost + other.lost,
+            queue_full: self.queue_full + other.queue_full,
+            unusable: self.unusable,
+            signals: self.signals.plus(other.signals),
+            steps_back: self.steps_back + other.steps_back,
+        }
+    }
+
+    fn seen(&self) -> Seen {
+        let damaged = Unusable::ALL.iter().filter(|reason| !reason.is_ordinary());
+        Seen {
+            packets: self.packets,
+            dropped: self.lost + self.queue_full,
+            unusable: damaged.map(|reason| self.unusable[reason.index()]).sum(),
+        }
+    }
 }
 
 /// Feeds the shards.
-pub(super) struct Feeder {
+pub(super) struct Feeder<T> {
     writers: Vec<Writer>,
     signaller: Signaller,
-    intervals: Intervals,
+    time: T,
     packets: u64,
+    lost: u64,
     unusable: [u64; Unusable::COUNT],
+    /// What was seen up to the last marker.
+    marked: Seen,
 }
 
 /// Sends a signal to the shard that owns its partition.
@@ -33,11 +88,19 @@ fn send(writers: &mut [Writer], signal: &Signal) {
     writers[shard].push(signal);
 }
 
-impl Feeder {
+impl<T: Timekeeper> Feeder<T> {
     /// A feeder of these queues, one for each shard; there is at least one.
-    pub(super) fn new(writers: Vec<Writer>, signaller: Signaller, every_ns: Option<i64>) -> Self {
+    pub(super) fn new(writers: Vec<Writer>, signaller: Signaller, time: T) -> Self {
         assert!(!writers.is_empty(), "signals need a shard to go to");
-        Feeder { writers, signaller, intervals: Intervals::new(every_ns), packets: 0, unusable: [0; Unusable::COUNT] }
+        Feeder {
+            writers,
+            signaller,
+            time,
+            packets: 0,
+            lost: 0,
+            unusable: [0; Unusable::COUNT],
+            marked: Seen::default(),
+        }
     }
 
     /// The packets so far.
@@ -45,17 +108,23 @@ impl Feeder {
         self.packets
     }
 
+    /// The clock that the packets are timed by.
+    pub(super) fn time(&mut self) -> &mut T {
+        &mut self.time
+    }
+
     /// Takes in one packet.
     #[inline]
     pub(super) fn packet(&mut self, packet: &Packet) {
-        self.packets += 1;
-        let marks = self.intervals.packet(packet.time_ns);
-        if marks != Marks::default() {
+        let mut marks = self.time.packet(packet.time_ns);
+        while marks != Marks::default() {
             self.mark(marks);
+            marks = self.time.packet(packet.time_ns);
         }
+        self.packets += 1;
         match parse_frame(packet.link, packet.bytes) {
             Ok(segment) => {
-                let (tick, elapsed_ns) = (self.intervals.tick(), self.intervals.elapsed_ns());
+                let (tick, elapsed_ns) = (self.time.tick(), self.time.elapsed_ns());
                 let writers = &mut self.writers;
                 self.signaller.push(&segment, tick, elapsed_ns, |signal| send(writers, &signal));
             }
@@ -69,10 +138,27 @@ impl Feeder {
         self.unusable[Unusable::UnsupportedLink.index()] += count;
     }
 
-    /// Says what has to be said between two packets, to all shards.
-    fn mark(&mut self, marks: Marks) {
+    /// Takes note of how many packets the kernel has lost so far.
+    pub(super) fn set_lost(&mut self, lost: u64) {
+        self.lost = lost;
+    }
+
+    /// Sends off all signals, because there may be no more packets for a while.
+    pub(super) fn flush(&mut self) {
         let writers = &mut self.writers;
         self.signaller.flush(|signal| send(writers, &signal));
+        writers.iter_mut().for_each(Writer::flush);
+    }
+
+    /// Says what has to be said between two packets, to all shards.
+    pub(super) fn mark(&mut self, mut marks: Marks) {
+        let writers = &mut self.writers;
+        self.signaller.flush(|signal| send(writers, &signal));
+        if let Some(end) = &mut marks.end {
+            let seen = self.counts().seen();
+            end.seen = seen.minus(self.marked);
+            self.marked = seen;
+        }
         for writer in &mut self.writers {
             if let Some(end) = marks.end {
                 writer.mark(Message::Marker(end));
@@ -83,18 +169,27 @@ impl Feeder {
         }
     }
 
-    /// Ends the last interval and the queues. There is no last list when there was no packet and `is_sound` says that there
-    /// should have been.
-    pub(super) fn finish(mut self, is_sound: bool) -> FeederCounts {
-        if self.packets > 0 || is_sound {
-            let end = self.intervals.finish();
-            self.mark(Marks { end: Some(end), base: None });
-        }
-        FeederCounts {
+    /// What was counted so far.
+    pub(super) fn counts(&self) -> CaptureCounts {
+        CaptureCounts {
             packets: self.packets,
+            lost: self.lost,
+            queue_full: self.writers.iter().map(Writer::dropped).sum(),
             unusable: self.unusable,
             signals: self.signaller.counts(),
-            steps_back: self.intervals.steps_back(),
+            steps_back: 0,
         }
+    }
+}
+
+impl Feeder<Intervals> {
+    /// Ends the last interval and the queues. There is no last list when there was no packet and `is_sound` says that there
+    /// should have been.
+    pub(super) fn finish(mut self, is_sound: bool) -> CaptureCounts {
+        if self.packets > 0 || is_sound {
+            let end = self.time.finish();
+            self.mark(Marks { end: Some(end), base: None });
+        }
+        CaptureCounts { steps_back: self.time.steps_back(), ..self.counts() }
     }
 }

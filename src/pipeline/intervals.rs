@@ -4,15 +4,9 @@
 //! list; the next list covers it. A step back of the clock ends the interval and starts another under a new time base.
 
 use crate::config::TICK_NS;
+use crate::pipeline::feeder::{Marks, Timekeeper};
 use crate::signal::{Clock, Step, TimeBase};
 use crate::snapshot::Marker;
-
-/// What has to be said before a packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Marks {
-    pub(super) end: Option<Marker>,
-    pub(super) base: Option<TimeBase>,
-}
 
 /// The intervals of one capture.
 pub(super) struct Intervals {
@@ -31,33 +25,9 @@ impl Intervals {
         Intervals { every_ns, clock: None, start_ns: 0, end_ns: i64::MAX, steps_back: 0, highest_ns: i64::MIN }
     }
 
-    /// Moves on to a packet of this time; what has to be said before it.
-    #[inline]
-    pub(super) fn packet(&mut self, time_ns: i64) -> Marks {
-        match &mut self.clock {
-            Some(clock) if time_ns < self.end_ns && clock.step(time_ns) == Step::Forward => {
-                clock.advance(time_ns);
-                Marks::default()
-            }
-            _ => self.turn(time_ns),
-        }
-    }
-
     /// How often the clock stepped back.
     pub(super) fn steps_back(&self) -> u64 {
         self.steps_back
-    }
-
-    /// The tick of the last packet.
-    #[inline]
-    pub(super) fn tick(&self) -> u64 {
-        self.clock.as_ref().map_or(0, Clock::tick)
-    }
-
-    /// How long the clock has run; unlike wall time it never steps back.
-    #[inline]
-    pub(super) fn elapsed_ns(&self) -> i64 {
-        self.clock.as_ref().map_or(0, Clock::elapsed_ns)
     }
 
     /// The first packet, the first after an interval's end, or the first of a new base.
@@ -75,7 +45,9 @@ impl Intervals {
         let base = (step == Step::NewBase).then(|| clock.time_base());
         let stepped_back = time_ns < before_ns && base.is_some();
         self.steps_back += u64::from(stepped_back);
-        let is_over = self.every_ns.is_some() && (stepped_back || time_ns >= self.end_ns);
+        // An end at the end of time is never reached, or it would be again and again.
+        let is_reached = time_ns >= self.end_ns && self.end_ns < i64::MAX;
+        let is_over = self.every_ns.is_some() && (stepped_back || is_reached);
         let mut marks = Marks { end: None, base };
         if is_over {
             // After a step back the interval ends with its last packet, else where it was to end.
@@ -97,19 +69,42 @@ impl Intervals {
 
     fn marker(&self, end_ns: i64, end_tick: u64, base: TimeBase, is_last: bool) -> Marker {
         let within_tick_ns = end_ns.saturating_sub(base.wall_ns(end_tick)).clamp(0, TICK_NS);
-        Marker { start_ns: self.start_ns, end_ns, end_tick, within_tick_ns, dropped: 0, is_last }
+        Marker { start_ns: self.start_ns, end_ns, end_tick, within_tick_ns, is_last, ..Marker::default() }
     }
 
     /// The end of the capture: the last interval ends with the highest time seen.
     pub(super) fn finish(&self) -> Marker {
         let Some(clock) = &self.clock else {
-            return Marker { start_ns: 0, end_ns: 0, end_tick: 0, within_tick_ns: 0, dropped: 0, is_last: true };
+            return Marker { is_last: true, ..Marker::default() };
         };
         let mut marker = self.marker(clock.highest_ns(), clock.tick(), clock.time_base(), true);
         if self.every_ns.is_none() {
             marker.end_ns = marker.end_ns.max(self.highest_ns);
         }
         marker
+    }
+}
+
+impl Timekeeper for Intervals {
+    #[inline]
+    fn packet(&mut self, time_ns: i64) -> Marks {
+        match &mut self.clock {
+            Some(clock) if time_ns < self.end_ns && clock.step(time_ns) == Step::Forward => {
+                clock.advance(time_ns);
+                Marks::default()
+            }
+            _ => self.turn(time_ns),
+        }
+    }
+
+    #[inline]
+    fn tick(&self) -> u64 {
+        self.clock.as_ref().map_or(0, Clock::tick)
+    }
+
+    #[inline]
+    fn elapsed_ns(&self) -> i64 {
+        self.clock.as_ref().map_or(0, Clock::elapsed_ns)
     }
 }
 
@@ -155,5 +150,9 @@ mod tests {
         let times = [i64::MIN, i64::MAX, 0, i64::MAX, i64::MIN, -1, 1];
         assert!(ends(Some(1), &times).len() <= times.len());
         assert_eq!(ends(None, &times).len(), 1);
+        let mut intervals = Intervals::new(Some(S));
+        for time in times {
+            while intervals.packet(time) != Marks::default() {}
+        }
     }
 }

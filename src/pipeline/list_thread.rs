@@ -26,6 +26,10 @@ pub(super) struct Told {
     pub(super) last: Option<Header>,
 }
 
+/// Is told of every interval that has been dealt with: its list's header, unless it was merged into the next, with the list
+/// and what was told so far.
+pub(super) type OnList<'a> = &'a (dyn Fn(Option<&Header>, &FlowList, &Told) + Sync);
+
 /// Makes the lists.
 pub(super) struct ListThread<'a> {
     list: FlowList,
@@ -33,17 +37,19 @@ pub(super) struct ListThread<'a> {
     early: Vec<VecDeque<HandOver>>,
     returns: Returns,
     exporter: &'a mut dyn Exporter,
+    on_list: OnList<'a>,
     error: Option<crate::error::Error>,
     told: Told,
 }
 
 impl<'a> ListThread<'a> {
-    pub(super) fn new(plan: &Plan, exporter: &'a mut dyn Exporter, returns: Returns) -> Self {
+    pub(super) fn new(plan: &Plan, exporter: &'a mut dyn Exporter, returns: Returns, on_list: OnList<'a>) -> Self {
         ListThread {
             list: FlowList::new(&plan.list),
             early: (0..PARTITION_COUNT).map(|_| VecDeque::with_capacity(2)).collect(),
             returns,
             exporter,
+            on_list,
             error: None,
             told: Told {
                 counts: Counts::default(),
@@ -108,13 +114,14 @@ impl<'a> ListThread<'a> {
             }
             list.header
         };
-        let written = list.list(write, |partition, ring| returns.ring(partition, ring));
-        if let Some(header) = written {
+        let listed = list.list(write, |partition, ring| returns.ring(partition, ring));
+        if let Some(header) = listed {
             self.told.latencies.list(began.elapsed());
             self.told.lists += 1;
             self.told.incomplete += u64::from(!header.complete);
             self.told.last = Some(header);
         }
+        (self.on_list)(listed.as_ref(), &self.list, &self.told);
         for partition in 0..PARTITION_COUNT {
             if let Some(inquiry) = self.list.inquiry(partition) {
                 self.returns.ask(partition, inquiry);

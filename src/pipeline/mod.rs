@@ -7,27 +7,32 @@
 mod feeder;
 mod intervals;
 mod list_thread;
+mod live;
 mod plan;
 mod shard_thread;
 mod summary;
 
-pub use plan::{Memory, Plan};
+pub use feeder::CaptureCounts;
+pub use live::{ListProgress, LiveObserver, Progress, live};
+pub use plan::{LiveInput, Memory, Plan};
 pub use summary::{Latencies, Summary};
 
-use crate::capture::{PacketSource, Progress, Replay, SkippedPackets};
+use crate::capture::{PacketSource, Progress as InputProgress, Replay, SkippedPackets};
 use crate::config::{
     CHURN_DEFAULT, CONNECTIONS_DEFAULT, FINGERPRINT_BITS, MEMORY_SIZE_DEFAULT, OBSERVE_INTERVAL_PACKETS,
-    PARTITION_COUNT, SHARDS_MAX, STOP_INTERVAL_PACKETS, SYN_TIMEOUT_DEFAULT_S,
+    PARTITION_COUNT, PENDING_INTERVALS_MAX, SHARDS_MAX, STOP_INTERVAL_PACKETS, SYN_TIMEOUT_DEFAULT_S,
 };
 use crate::error::{Error, Result};
 use crate::export::Exporter;
 use crate::hash::Secret;
-use crate::queue;
-use crate::shard::{Partition, Shard};
+use crate::queue::{self, Inbox, Writer};
 use crate::signal::{HandshakeCache, Signaller, SignallerConfig};
-use feeder::Feeder;
+use crate::snapshot::HandOver;
+use crossbeam::channel::{Receiver, Sender};
+use feeder::{Feeder, Timekeeper};
+use intervals::Intervals;
 use list_thread::ListThread;
-use shard_thread::Pool;
+use shard_thread::ShardThread;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,7 +88,7 @@ impl Default for Config {
 /// Watches a run: progress and troubles as they come, and a way to stop it.
 pub trait Observer {
     /// Called every so often: how far the present input has been read, and the packets of all inputs so far.
-    fn progress(&mut self, _progress: Progress, _packets: u64) {}
+    fn progress(&mut self, _progress: InputProgress, _packets: u64) {}
 
     /// An input could not be read, or not to its end. The packets it gave before count, and the next input follows.
     fn failed(&mut self, _error: &Error, _packets: u64) {}
@@ -133,28 +138,16 @@ pub fn run<S: PacketSource>(
     observer: &mut impl Observer,
 ) -> Result<Summary> {
     let (pool, returns) = shard_thread::pool(plan);
-    let (writers, readers): (Vec<_>, Vec<_>) = (0..plan.shard_count()).map(|_| queue::queue()).unzip();
-    // The plan has checked that it is minutes at most.
-    let syn_timeout_ns = config.syn_timeout.as_nanos() as i64;
-    let signaller_config = SignallerConfig {
-        secret: config.secret.clone(),
-        vlan_key: config.vlan_key,
-        one_way: config.one_way,
-        syn_timeout_ns,
-    };
-    let cache = Arc::new(HandshakeCache::new(plan.handshake_count, syn_timeout_ns));
-    let signaller = Signaller::new(signaller_config, cache);
-    let mut feeder = Feeder::new(writers, signaller, plan.every_ns);
-    let list_thread = ListThread::new(plan, exporter, returns);
+    let (mut writers, inboxes) = queues(plan);
+    let signaller = signallers(plan, config)();
+    let mut feeder = Feeder::new(writers.remove(0), signaller, Intervals::new(plan.every_ns));
+    let list_thread = ListThread::new(plan, exporter, returns, &|_, _, _| ());
     let has_failed = AtomicBool::new(false);
-    let (hand_overs, lists) = crossbeam::channel::bounded(2 * PARTITION_COUNT);
+    let (hand_overs, lists) = hand_overs();
     std::thread::scope(|scope| {
-        for (index, reader) in readers.into_iter().enumerate() {
-            let partitions = (index..PARTITION_COUNT).step_by(plan.shard_count());
-            let shard = Shard::new(partitions.map(|index| Partition::new(index, &plan.partition)).collect());
-            let pool: Pool = pool.clone();
-            let hand_overs = hand_overs.clone();
-            spawn(scope, format!("shard-{index}"), move || shard_thread::run(shard, reader, pool, hand_overs))?;
+        for (index, inbox) in inboxes.into_iter().enumerate() {
+            let shard = ShardThread::new(plan, index, inbox, pool.clone(), hand_overs.clone());
+            spawn(scope, format!("shard-{index}"), move || shard.run(()))?;
         }
         drop(hand_overs);
         let lists = spawn(scope, "lists".to_owned(), || list_thread.run(&lists, &has_failed))?;
@@ -178,6 +171,38 @@ pub fn run<S: PacketSource>(
     })
 }
 
+/// The queues from every capture thread to every shard: each capture thread's ends, and each shard's.
+fn queues(plan: &Plan) -> (Vec<Vec<Writer>>, Vec<Inbox>) {
+    let mut captures: Vec<Vec<Writer>> = (0..plan.capture_count).map(|_| Vec::new()).collect();
+    let inboxes = (0..plan.shard_count()).map(|_| {
+        let (writers, inbox) = queue::queues(plan.capture_count, plan.when_full);
+        captures.iter_mut().zip(writers).for_each(|(capture, writer)| capture.push(writer));
+        inbox
+    });
+    let inboxes = inboxes.collect();
+    (captures, inboxes)
+}
+
+/// What makes the signallers of all capture threads, which share one cache of handshakes.
+fn signallers(plan: &Plan, config: &Config) -> impl Fn() -> Signaller {
+    // The plan has checked that it is minutes at most.
+    let syn_timeout_ns = config.syn_timeout.as_nanos() as i64;
+    let cache = Arc::new(HandshakeCache::new(plan.handshake_count, syn_timeout_ns));
+    let config = SignallerConfig {
+        secret: config.secret.clone(),
+        vlan_key: config.vlan_key,
+        one_way: config.one_way,
+        syn_timeout_ns,
+    };
+    move || Signaller::new(config.clone(), Arc::clone(&cache))
+}
+
+/// The way from the shards to the list. There is room for the one delta of each partition that can be under way, and for the
+/// ends of all intervals that can be pending, so a shard of a live capture never waits here.
+fn hand_overs() -> (Sender<HandOver>, Receiver<HandOver>) {
+    crossbeam::channel::bounded((PENDING_INTERVALS_MAX + 3) * PARTITION_COUNT)
+}
+
 /// Starts a thread whose name tells an operator what it is busy with.
 fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
@@ -192,7 +217,7 @@ fn spawn<'scope, T: Send + 'scope>(
 
 /// Feeds a source to its end, or to where it breaks off.
 fn feed(
-    feeder: &mut Feeder,
+    feeder: &mut Feeder<Intervals>,
     source: &mut impl PacketSource,
     observer: &mut impl Observer,
     has_failed: &AtomicBool,
@@ -203,7 +228,7 @@ fn feed(
         && !observer.is_stopped()
         && !has_failed.load(Ordering::Relaxed)
     {
-        read = feed_some(feeder, source);
+        read = feed_some(feeder, source).map(|count| count == STOP_INTERVAL_PACKETS);
         fed += STOP_INTERVAL_PACKETS;
         if fed.is_multiple_of(OBSERVE_INTERVAL_PACKETS) {
             observer.progress(source.progress(), feeder.packets());
@@ -216,14 +241,14 @@ fn feed(
     read.map(|_| ())
 }
 
-/// Feeds a few packets; whether there are more.
+/// Feeds a few packets, or fewer when the source has no more for now; how many.
 #[inline]
-fn feed_some(feeder: &mut Feeder, source: &mut impl PacketSource) -> Result<bool> {
-    for _ in 0..STOP_INTERVAL_PACKETS {
+fn feed_some<T: Timekeeper>(feeder: &mut Feeder<T>, source: &mut impl PacketSource) -> Result<u64> {
+    for count in 0..STOP_INTERVAL_PACKETS {
         match source.next_packet()? {
             Some(packet) => feeder.packet(&packet),
-            None => return Ok(false),
+            None => return Ok(count),
         }
     }
-    Ok(true)
+    Ok(STOP_INTERVAL_PACKETS)
 }

@@ -13,7 +13,7 @@ use crate::connection::{Filter, HalfOpenRing, TrackerConfig};
 use crate::error::{Error, Result};
 use crate::flow_list::FlowListConfig;
 use crate::pipeline::Config;
-use crate::queue;
+use crate::queue::{self, WhenFull};
 use crate::shard::PartitionConfig;
 use crate::signal::HandshakeCache;
 use crate::sketch::Geometry;
@@ -29,7 +29,7 @@ pub struct Memory {
     pub rings_size: u64,
     /// The deltas, those in use and the empty ones, and the residues.
     pub tables_size: u64,
-    /// The queues and the capture buffer.
+    /// The queues, and the capture buffer or the rings that the kernel fills.
     pub queues_size: u64,
     /// The list of open connections at most: it grows to this only when so many are open.
     pub list_size_max: u64,
@@ -43,6 +43,15 @@ impl Memory {
     }
 }
 
+/// The sources of a live capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveInput {
+    /// How many there are; each gets a thread.
+    pub capture_count: usize,
+    /// The memory of their rings together, in bytes.
+    pub rings_size: u64,
+}
+
 /// Everything that follows from a [`Config`], checked.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -51,16 +60,35 @@ pub struct Plan {
     pub(super) handshake_count: usize,
     pub(super) shard_count: usize,
     pub(super) every_ns: Option<i64>,
+    /// What capture threads and shards do when the way on is blocked.
+    pub(super) when_full: WhenFull,
+    pub(super) capture_count: usize,
     memory: Memory,
 }
 
 impl Plan {
-    /// The plan for a configuration.
+    /// The plan for a replay with this configuration: everything waits for everything, and nothing is lost.
     ///
     /// # Errors
     ///
     /// A value is out of its range, or all together take more than the configuration allows.
     pub fn new(config: &Config) -> Result<Self> {
+        Plan::with(config, None)
+    }
+
+    /// The plan for a live capture: nothing waits, and what is lost is counted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Plan::new`]; and a live capture needs an interval.
+    pub fn live(config: &Config, input: LiveInput) -> Result<Self> {
+        if config.every.is_none() {
+            return Err(Error::new("a live capture needs the length of an interval: --every 10s"));
+        }
+        Plan::with(config, Some(input))
+    }
+
+    fn with(config: &Config, live: Option<LiveInput>) -> Result<Self> {
         check(config)?;
         // Partitions do not share evenly: six standard deviations are more than chance brings.
         let share = |count: u64| count / PARTITION_COUNT as u64 + 6 * (count / PARTITION_COUNT as u64).isqrt() + 16;
@@ -83,13 +111,17 @@ impl Plan {
             fingerprint_bits: config.fingerprint_bits,
         };
         let shard_count = config.shards.clamp(1, SHARDS_MAX);
+        let (when_full, capture_count, buffers_size) = match live {
+            None => (WhenFull::Wait, 1, CAPTURE_BUFFER_SIZE as u64),
+            Some(live) => (WhenFull::Drop, live.capture_count.max(1), live.rings_size),
+        };
         let partitions = PARTITION_COUNT as u64;
         let memory = Memory {
             filter_size: partitions * Filter::size(place_count as usize) as u64,
             rings_size: partitions * 2 * HalfOpenRing::size(half_open_share as usize) as u64
                 + HandshakeCache::size(half_open_count as usize) as u64,
             tables_size: partitions * 3 * geometry.size() as u64,
-            queues_size: (shard_count * queue::size() + CAPTURE_BUFFER_SIZE) as u64,
+            queues_size: (capture_count * shard_count * queue::size()) as u64 + buffers_size,
             list_size_max: (connections_max * partitions + half_open_count) * LIST_ENTRY_SIZE,
         };
         let plan = Plan {
@@ -102,6 +134,8 @@ impl Plan {
             handshake_count: half_open_count as usize,
             shard_count,
             every_ns: config.every.map(|every| every.as_nanos() as i64),
+            when_full,
+            capture_count,
             memory,
         };
         if memory.total_size() > config.memory_size_max {

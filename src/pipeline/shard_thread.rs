@@ -6,8 +6,9 @@
 use crate::config::PARTITION_COUNT;
 use crate::connection::HalfOpenRing;
 use crate::pipeline::Plan;
-use crate::queue::{Message, Reader};
-use crate::shard::{Exchange, Shard};
+use crate::queue::{Inbox, Message, WhenFull};
+use crate::shard::{Exchange, Partition, Shard};
+use crate::signal::Moment;
 use crate::snapshot::{Delta, HandOver, Inquiry};
 use crossbeam::channel::{Receiver, Sender, bounded};
 
@@ -61,16 +62,26 @@ pub(super) fn pool(plan: &Plan) -> (Pool, Returns) {
 struct Channels {
     pool: Pool,
     hand_overs: Sender<HandOver>,
+    when_full: WhenFull,
 }
 
-/// A replay waits for the list: nothing is lost when it is slower than the capture.
+impl Channels {
+    fn take<T>(&self, spares: &Receiver<T>) -> Option<T> {
+        match self.when_full {
+            // A replay waits for the list: nothing is lost when it is slower than the capture.
+            WhenFull::Wait => spares.recv().ok(),
+            WhenFull::Drop => spares.try_recv().ok(),
+        }
+    }
+}
+
 impl Exchange for Channels {
     fn spare(&mut self, partition: usize) -> Option<Box<Delta>> {
-        self.pool.deltas[partition].recv().ok()
+        self.take(&self.pool.deltas[partition])
     }
 
     fn spare_ring(&mut self, partition: usize) -> Option<Box<HalfOpenRing>> {
-        self.pool.rings[partition].recv().ok()
+        self.take(&self.pool.rings[partition])
     }
 
     fn inquiry(&mut self, partition: usize) -> Option<Inquiry> {
@@ -83,17 +94,59 @@ impl Exchange for Channels {
     }
 }
 
-/// Works off a queue to its end.
-pub(super) fn run(mut shard: Shard, mut queue: Reader, pool: Pool, hand_overs: Sender<HandOver>) {
-    let mut channels = Channels { pool, hand_overs };
-    while let Some(message) = queue.receive() {
-        match message {
-            Message::Signals(block) => {
-                shard.handle(block.signals(), &mut channels);
-                queue.recycle(block);
+/// A shard with what it reads from and writes to.
+pub(super) struct ShardThread {
+    shard: Shard,
+    inbox: Inbox,
+    channels: Channels,
+}
+
+/// What a thread tells of its work while it goes on; a replay tells nothing.
+pub(super) trait Timing {
+    /// The present moment, on the clock that signals carry.
+    fn moment(&self) -> Moment;
+    /// Signals have reached the tables whose first packet came at this moment.
+    fn handled(&mut self, first: Moment);
+    /// An interval has ended.
+    fn ended(&mut self);
+}
+
+/// Tells nothing.
+impl Timing for () {
+    fn moment(&self) -> Moment {
+        Moment::default()
+    }
+
+    fn handled(&mut self, _: Moment) {}
+
+    fn ended(&mut self) {}
+}
+
+impl ShardThread {
+    /// The shard of this index.
+    pub(super) fn new(plan: &Plan, index: usize, inbox: Inbox, pool: Pool, hand_overs: Sender<HandOver>) -> Self {
+        let partitions = (index..PARTITION_COUNT).step_by(plan.shard_count());
+        let shard = Shard::new(partitions.map(|index| Partition::new(index, &plan.partition)).collect());
+        ShardThread { shard, inbox, channels: Channels { pool, hand_overs, when_full: plan.when_full } }
+    }
+
+    /// Works off its queues to their end.
+    pub(super) fn run(mut self, mut timing: impl Timing) {
+        while let Some(message) = self.inbox.receive(|| timing.moment()) {
+            match message {
+                Message::Signals(block) => {
+                    self.shard.handle(block.signals(), &mut self.channels);
+                    if let Some(signal) = block.signals().first() {
+                        timing.handled(signal.moment());
+                    }
+                    self.inbox.recycle(block);
+                }
+                Message::Base(base) => self.shard.start_base(base, &mut self.channels),
+                Message::Marker(marker) => {
+                    self.shard.end_interval(&marker, &mut self.channels);
+                    timing.ended();
+                }
             }
-            Message::Base(base) => shard.start_base(base, &mut channels),
-            Message::Marker(marker) => shard.end_interval(&marker, &mut channels),
         }
     }
 }

@@ -6,15 +6,17 @@ use crate::connection::Counts;
 use crate::error::Error;
 use crate::flow_list::{Header, Outcome};
 use crate::parse::Unusable;
-use crate::pipeline::feeder::FeederCounts;
+use crate::pipeline::feeder::CaptureCounts;
 use crate::pipeline::list_thread::Told;
 use crate::signal::SignalCounts;
 use hdrhistogram::Histogram;
 use std::time::Duration;
 
-/// How long the list thread took, in nanoseconds.
+/// How long things took, in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Latencies {
+    /// From a packet to the tables, in a live capture.
+    pub signal_ns: Histogram<u64>,
     /// To decode one hand-over of one partition.
     pub peel_ns: Histogram<u64>,
     /// To sort and write one list.
@@ -23,12 +25,7 @@ pub struct Latencies {
 
 impl Latencies {
     pub(super) fn new() -> Self {
-        // Two digits tell what there is to tell; what takes longer than an hour counts as an hour.
-        let histogram = || match Histogram::new_with_bounds(1, 3_600_000_000_000, 2) {
-            Ok(histogram) => histogram,
-            Err(error) => unreachable!("the bounds are constants that fit: {error}"),
-        };
-        Latencies { peel_ns: histogram(), list_ns: histogram() }
+        Latencies { signal_ns: histogram(), peel_ns: histogram(), list_ns: histogram() }
     }
 
     pub(super) fn peel(&mut self, took: Duration) {
@@ -40,11 +37,23 @@ impl Latencies {
     }
 }
 
+/// An empty histogram: two digits tell what there is to tell, and what takes longer than an hour counts as an hour.
+pub(super) fn histogram() -> Histogram<u64> {
+    match Histogram::new_with_bounds(1, 3_600_000_000_000, 2) {
+        Ok(histogram) => histogram,
+        Err(error) => unreachable!("the bounds are constants that fit: {error}"),
+    }
+}
+
 /// What a run did.
 #[derive(Debug)]
 pub struct Summary {
     /// Packets read.
     pub packets: u64,
+    /// Packets that the kernel had no room for.
+    pub lost: u64,
+    /// Signals that a queue had no room for.
+    pub queue_full: u64,
     /// Those of them that could not be used, each with the reason; reasons that did not occur are left out.
     pub unusable: Vec<(Unusable, u64)>,
     /// How often the clock stepped back by more than a minute.
@@ -68,10 +77,12 @@ pub struct Summary {
 }
 
 impl Summary {
-    pub(super) fn new(fed: FeederCounts, told: Told, errors: Vec<Error>) -> Self {
+    pub(super) fn new(fed: CaptureCounts, told: Told, errors: Vec<Error>) -> Self {
         let unusable = Unusable::ALL.iter().map(|reason| (*reason, fed.unusable[reason.index()]));
         Summary {
             packets: fed.packets,
+            lost: fed.lost,
+            queue_full: fed.queue_full,
             unusable: unusable.filter(|(_, count)| *count > 0).collect(),
             steps_back: fed.steps_back,
             signals: fed.signals,

@@ -109,7 +109,7 @@ fn closing(number: u32, tick: u64) -> Signal {
 }
 
 fn marker(end_tick: u64) -> Marker {
-    Marker { start_ns: 0, end_ns: 0, end_tick, within_tick_ns: 0, dropped: 0, is_last: false }
+    Marker { end_tick, ..Marker::default() }
 }
 
 /// Sums an event straight into a table.

@@ -107,9 +107,31 @@ pub struct Signal {
     /// Tick in the upper 48 bits, then a byte for the kind and one for family and side.
     time_and_kind: u64,
     number: u32,
+    moment: Moment,
 }
 
 const _: () = assert!(size_of::<Signal>() == 64);
+
+/// When a packet came, in steps of about a microsecond that wrap after 73 minutes: what orders the signals of several
+/// capture threads, which are never more than seconds apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment(u32);
+
+impl Moment {
+    /// The moment at which the clock had run for `elapsed_ns`.
+    #[must_use]
+    #[inline]
+    pub fn of(elapsed_ns: i64) -> Self {
+        Moment((elapsed_ns >> 10) as u32)
+    }
+
+    /// How long this is after `earlier`, in ns; below zero if it is before.
+    #[must_use]
+    #[inline]
+    pub fn since_ns(self, earlier: Self) -> i64 {
+        i64::from(self.0.wrapping_sub(earlier.0) as i32) << 10
+    }
+}
 
 /// What of a signal is the same for both families.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +148,7 @@ pub struct SignalParts {
 
 impl Signal {
     /// No signal in particular, to fill places with.
-    pub const EMPTY: Self = Signal { key: [0; 5], hash: 0, time_and_kind: 0, number: 0 };
+    pub const EMPTY: Self = Signal { key: [0; 5], hash: 0, time_and_kind: 0, number: 0, moment: Moment(0) };
 
     /// The signal of a packet of the connection with this canonical key.
     #[must_use]
@@ -140,7 +162,22 @@ impl Signal {
             hash: hash.0,
             time_and_kind: parts.tick << 16 | (parts.kind as u64) << 8 | bits,
             number: parts.number,
+            moment: Moment(0),
         }
+    }
+
+    /// The same signal, of a packet that came at this moment.
+    #[must_use]
+    #[inline]
+    pub fn at(self, moment: Moment) -> Self {
+        Signal { moment, ..self }
+    }
+
+    /// When its packet came.
+    #[must_use]
+    #[inline]
+    pub fn moment(&self) -> Moment {
+        self.moment
     }
 
     /// The hash of its connection.
@@ -216,6 +253,13 @@ mod tests {
                 assert_eq!(signal.hash(), hash);
             }
         }
+    }
+
+    #[test]
+    fn moments_are_ordered_over_their_wrap() {
+        let wrap_ns = 1_i64 << 42;
+        let (before, after) = (Moment::of(wrap_ns - 2_048), Moment::of(wrap_ns + 2_048));
+        assert_eq!((after.since_ns(before), before.since_ns(after)), (4_096, -4_096));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::config::SAMPLE_INTERVAL_PACKETS;
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, QuickHash, Secret};
 use crate::parse::{Addresses, TcpSegment};
-use crate::signal::{AnyKey, ConnectionHash, HandshakeCache, Kind, Signal, SignalParts};
+use crate::signal::{AnyKey, ConnectionHash, HandshakeCache, Kind, Moment, Signal, SignalParts};
 use std::sync::Arc;
 
 /// Segments that are looked up together.
@@ -38,6 +38,18 @@ pub struct SignalCounts {
     pub sampled: u64,
     /// Handshakes that were pushed out of the cache before their answer came.
     pub handshakes_lost: u64,
+}
+
+impl SignalCounts {
+    /// What two signallers counted together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        SignalCounts {
+            signals: self.signals + other.signals,
+            sampled: self.sampled + other.sampled,
+            handshakes_lost: self.handshakes_lost + other.handshakes_lost,
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -146,12 +158,13 @@ impl Signaller {
             let mut hashes = [ConnectionHash::new(0); HASH_GROUP_COUNT];
             self.hash(staged, &mut hashes);
             for (staged, hash) in staged.iter().zip(hashes) {
-                let Staged { kind, sender, number, tick, .. } = *staged;
+                let Staged { kind, sender, number, tick, now_ns, .. } = *staged;
                 let parts = SignalParts { tick, kind, sender, number };
-                out(match &staged.key {
+                let signal = match &staged.key {
                     AnyKey::V4(key) => Signal::new(key, hash, parts),
                     AnyKey::V6(key) => Signal::new(key, hash, parts),
-                });
+                };
+                out(signal.at(Moment::of(now_ns)));
             }
         }
         stage.clear();

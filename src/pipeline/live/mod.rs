@@ -1,0 +1,177 @@
+//! A live capture on its threads: one for each source of packets, one a shard, one for the lists; the caller's watches.
+//!
+//! What enters: a plan, open sources and an exporter. What leaves: a list for every interval, until it is stopped, and a summary.
+//! No thread waits for one behind it: what a full queue or the kernel's ring can not take is lost and counted, and a
+//! list that takes too long has the next interval merged into the one after it.
+
+mod board;
+mod pace;
+mod pacer;
+
+pub use board::{ListProgress, Progress};
+
+use super::{Config, Plan, Summary, hand_overs, queues, shard_thread, signallers, spawn};
+use crate::capture::LiveSource;
+use crate::config::{LIVE_WAIT_MAX_MS, OBSERVE_INTERVAL_PACKETS};
+use crate::error::{Error, Result};
+use crate::export::Exporter;
+use crate::flow_list::{FlowList, Header};
+use crate::pipeline::feed_some;
+use crate::pipeline::feeder::{CaptureCounts, Feeder, Marks};
+use crate::pipeline::list_thread::ListThread;
+use crate::pipeline::shard_thread::ShardThread;
+use board::{Board, ShardTiming};
+use pace::Pace;
+use pacer::{Clocks, Pacer};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
+use std::time::Duration;
+
+/// How often the caller's thread looks around.
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Watches a live capture. Its methods are called from several threads.
+pub trait LiveObserver: Sync {
+    /// A list was written, or could not be.
+    fn listed(&self, _header: &Header) {}
+
+    /// Called every so often.
+    fn progress(&self, _progress: &Progress) {}
+
+    /// Whether to stop here: the list of what was seen so far is then the last.
+    fn is_stopped(&self) -> bool {
+        false
+    }
+}
+
+/// Captures from these sources until `observer` says stop, a source fails for good, or a list can not be written. `config` is
+/// what `plan` was made from, for as many sources.
+///
+/// # Errors
+///
+/// A list could not be written, or a thread not started. The failure of a source is in the summary.
+pub fn live<S: LiveSource + Send>(
+    plan: &Plan,
+    config: &Config,
+    sources: Vec<S>,
+    exporter: &mut dyn Exporter,
+    observer: &dyn LiveObserver,
+) -> Result<Summary> {
+    assert!(plan.capture_count == sources.len(), "the plan is for as many sources");
+    let (pool, returns) = shard_thread::pool(plan);
+    let (captures, inboxes) = queues(plan);
+    let signallers = signallers(plan, config);
+    let clocks = Clocks::start();
+    let pacer = Arc::new(Pacer::new(clocks, plan.every_ns.unwrap_or(i64::MAX)));
+    let board = Board::new(plan.capture_count);
+    let on_list = |header: Option<&Header>, list: &FlowList, told: &_| {
+        pacer.listed();
+        board.list(list, told);
+        header.iter().for_each(|header| observer.listed(header));
+    };
+    let list_thread = ListThread::new(plan, exporter, returns, &on_list);
+    let has_failed = AtomicBool::new(false);
+    let (hand_overs, lists) = hand_overs();
+    std::thread::scope(|scope| {
+        for (index, inbox) in inboxes.into_iter().enumerate() {
+            let shard = ShardThread::new(plan, index, inbox, pool.clone(), hand_overs.clone());
+            let timing = ShardTiming::new(clocks, &board);
+            spawn(scope, format!("shard-{index}"), move || shard.run(timing))?;
+        }
+        drop(hand_overs);
+        let lists = spawn(scope, "lists".to_owned(), || list_thread.run(&lists, &has_failed))?;
+        let mut threads = Vec::new();
+        for (index, (source, writers)) in sources.into_iter().zip(captures).enumerate() {
+            let feeder = Feeder::new(writers, signallers(), Pace::new(Arc::clone(&pacer)));
+            let capture = Capture { index, source, feeder, board: &board };
+            threads.push(spawn(scope, format!("capture-{index}"), move || capture.run())?);
+        }
+        while !observer.is_stopped()
+            && !has_failed.load(Ordering::Relaxed)
+            && !threads.iter().any(ScopedJoinHandle::is_finished)
+        {
+            observer.progress(&board.progress());
+            std::thread::park_timeout(WATCH_INTERVAL);
+        }
+        pacer.stop();
+        let mut counts = CaptureCounts::default();
+        let mut errors = Vec::new();
+        for thread in threads {
+            let (counted, error) = join(thread);
+            counts = counts.plus(&counted);
+            errors.extend(error);
+        }
+        Ok(Summary::new(counts, join(lists)?, errors))
+    })
+}
+
+/// What a thread came to; its panic becomes this thread's.
+fn join<T>(thread: ScopedJoinHandle<T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// One source on its thread.
+struct Capture<'a, S> {
+    index: usize,
+    source: S,
+    feeder: Feeder<Pace>,
+    board: &'a Board,
+}
+
+impl<S: LiveSource> Capture<'_, S> {
+    /// Captures until the end, and says all marks, the last included, whatever becomes of the source.
+    fn run(mut self) -> (CaptureCounts, Option<Error>) {
+        let error = self.capture().err();
+        if error.is_some() {
+            // The others end with this one, so that the failure is noticed.
+            self.feeder.time().stop();
+        }
+        self.show();
+        while let Some(marks) = self.feeder.time().finish() {
+            self.feeder.mark(marks);
+        }
+        (self.feeder.counts(), error)
+    }
+
+    fn capture(&mut self) -> Result<()> {
+        let mut fed = 0;
+        while !self.feeder.time().is_stopped() {
+            self.feeder.time().refresh();
+            let count = feed_some(&mut self.feeder, &mut self.source)?;
+            fed += count;
+            if count == 0 {
+                self.rest();
+            } else if fed >= OBSERVE_INTERVAL_PACKETS {
+                self.show();
+                fed = 0;
+            }
+        }
+        // What came before the stop belongs to the last list.
+        while self.feeder.time().is_before_stop() && feed_some(&mut self.feeder, &mut self.source)? > 0 {}
+        Ok(())
+    }
+
+    /// There is nothing to read: says what is due, and waits.
+    fn rest(&mut self) {
+        self.feeder.flush();
+        self.show();
+        loop {
+            let marks = self.feeder.time().rest();
+            if marks == Marks::default() {
+                break;
+            }
+            self.feeder.mark(marks);
+        }
+        let time_left = self.feeder.time().time_left();
+        self.source.wait(time_left.min(Duration::from_millis(LIVE_WAIT_MAX_MS)));
+    }
+
+    fn show(&mut self) {
+        self.feeder.set_lost(self.source.lost());
+        self.board.capture(self.index, self.feeder.counts());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! One capture thread's view of time.
+//!
+//! What enters: the times of its packets, by the wall clock of the kernel. What leaves: the same by the steady clock, and the
+//! marks that are due. A packet is never older than the one before it and never from the future, whatever its time says.
+
+use super::pacer::{Clocks, Now, Pacer};
+use crate::config::END_PATIENCE_NS;
+use crate::pipeline::feeder::{Marks, Timekeeper};
+use crate::signal::Clock;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Keeps a capture thread's time.
+pub(in crate::pipeline) struct Pace {
+    pacer: Arc<Pacer>,
+    clocks: Clocks,
+    /// The clocks as they were last read.
+    now: Now,
+    ticker: Clock,
+    has_begun: bool,
+    /// How many marks it has been given.
+    passed: u64,
+    /// When the next are due.
+    due_ns: i64,
+}
+
+impl Pace {
+    pub(in crate::pipeline) fn new(pacer: Arc<Pacer>) -> Self {
+        let clocks = *pacer.clocks();
+        Pace { now: clocks.now(), ticker: clocks.ticker(), clocks, pacer, has_begun: false, passed: 0, due_ns: 0 }
+    }
+
+    /// Reads the clocks again.
+    #[inline]
+    pub(in crate::pipeline) fn refresh(&mut self) {
+        self.now = self.clocks.now();
+    }
+
+    /// There are no packets now: the marks that are due all the same. To be called until there are none.
+    pub(in crate::pipeline) fn rest(&mut self) -> Marks {
+        self.refresh();
+        // Packets of the interval that has just ended may not have been shown yet.
+        let until_ns = self.now.elapsed_ns.saturating_sub(END_PATIENCE_NS);
+        let marks = if until_ns < self.due_ns { Marks::default() } else { self.turn(until_ns) };
+        self.advance(until_ns);
+        marks
+    }
+
+    /// How long it may take until the next marks are due.
+    pub(in crate::pipeline) fn time_left(&self) -> Duration {
+        let left_ns = self.due_ns.saturating_add(END_PATIENCE_NS).saturating_sub(self.now.elapsed_ns);
+        Duration::from_nanos(left_ns.max(0) as u64)
+    }
+
+    /// Whether the capture is to end.
+    pub(in crate::pipeline) fn is_stopped(&self) -> bool {
+        self.pacer.stopped_at_ns().is_some()
+    }
+
+    /// Whether its packets have not come yet to where the capture ends.
+    pub(in crate::pipeline) fn is_before_stop(&self) -> bool {
+        self.pacer.stopped_at_ns().is_none_or(|stopped_at_ns| self.elapsed_ns() < stopped_at_ns)
+    }
+
+    /// All capture threads are to end.
+    pub(in crate::pipeline) fn stop(&self) {
+        self.pacer.stop();
+    }
+
+    /// The remaining marks, the last of all included. To be called until there are none.
+    pub(in crate::pipeline) fn finish(&mut self) -> Option<Marks> {
+        self.refresh();
+        let marks = self.pacer.last_marks_after(self.passed, self.now)?;
+        self.passed += 1;
+        Some(marks)
+    }
+
+    #[cold]
+    fn turn(&mut self, elapsed_ns: i64) -> Marks {
+        if !self.has_begun {
+            self.has_begun = true;
+            return Marks { end: None, base: Some(self.pacer.first_base()) };
+        }
+        match self.pacer.marks_after(self.passed, elapsed_ns, self.now) {
+            Ok(marks) => {
+                self.passed += 1;
+                marks
+            }
+            Err(due_ns) => {
+                self.due_ns = due_ns;
+                Marks::default()
+            }
+        }
+    }
+
+    fn advance(&mut self, elapsed_ns: i64) {
+        self.ticker.advance(self.clocks.unset_wall_ns(elapsed_ns));
+    }
+}
+
+impl Timekeeper for Pace {
+    #[inline]
+    fn packet(&mut self, time_ns: i64) -> Marks {
+        let mut elapsed_ns = time_ns.saturating_sub(self.now.wall_ns).saturating_add(self.now.elapsed_ns);
+        if elapsed_ns > self.now.elapsed_ns {
+            self.refresh();
+            elapsed_ns = time_ns.saturating_sub(self.now.wall_ns).saturating_add(self.now.elapsed_ns);
+        }
+        let elapsed_ns = elapsed_ns.clamp(self.ticker.elapsed_ns().min(self.now.elapsed_ns), self.now.elapsed_ns);
+        if elapsed_ns >= self.due_ns {
+            let marks = self.turn(elapsed_ns);
+            if marks != Marks::default() {
+                return marks;
+            }
+        }
+        self.advance(elapsed_ns);
+        Marks::default()
+    }
+
+    #[inline]
+    fn tick(&self) -> u64 {
+        self.ticker.tick()
+    }
+
+    #[inline]
+    fn elapsed_ns(&self) -> i64 {
+        self.ticker.elapsed_ns()
+    }
+}

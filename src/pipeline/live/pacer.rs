@@ -1,0 +1,234 @@
+//! Where the intervals of a live capture end, for all its threads alike.
+//!
+//! What enters: the clocks, and how far the lists have come. What leaves: one sequence of ends and time bases, which every
+//! capture thread is given in turn. Ends follow the wall clock to its multiples; within an interval the steady clock
+//! counts, so a step of the wall clock makes one interval longer or shorter by at most half, and none is skipped or repeated.
+//! Where lists are behind, an end is passed over, and its interval becomes part of the next.
+
+use crate::config::{PENDING_INTERVALS_MAX, TICK_NS, WALL_STEP_MIN_NS};
+use crate::pipeline::feeder::Marks;
+use crate::signal::{Clock, Moment, TimeBase};
+use crate::snapshot::Marker;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// The two clocks of a live capture: one that only runs, and the wall's.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::pipeline) struct Clocks {
+    origin: Instant,
+    /// The wall time at the origin.
+    origin_wall_ns: i64,
+}
+
+/// Both clocks at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Now {
+    /// Since the origin, by the steady clock.
+    pub(super) elapsed_ns: i64,
+    /// Since 1970, by the wall clock.
+    pub(super) wall_ns: i64,
+}
+
+impl Clocks {
+    /// Clocks that begin now.
+    pub(in crate::pipeline) fn start() -> Self {
+        Clocks { origin: Instant::now(), origin_wall_ns: wall_ns() }
+    }
+
+    /// Reads both.
+    pub(super) fn now(&self) -> Now {
+        Now { elapsed_ns: self.elapsed_ns(), wall_ns: wall_ns() }
+    }
+
+    fn elapsed_ns(&self) -> i64 {
+        i64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(i64::MAX)
+    }
+
+    /// The present moment, as signals carry it.
+    pub(in crate::pipeline) fn moment(&self) -> Moment {
+        Moment::of(self.elapsed_ns())
+    }
+
+    /// The clock that ticks are counted by: it starts for every thread with the origin.
+    pub(super) fn ticker(&self) -> Clock {
+        Clock::new(self.origin_wall_ns)
+    }
+
+    /// The wall time that it would be, had the wall clock not been set since the origin.
+    pub(super) fn unset_wall_ns(&self, elapsed_ns: i64) -> i64 {
+        self.origin_wall_ns.saturating_add(elapsed_ns)
+    }
+}
+
+fn wall_ns() -> i64 {
+    // A clock before 1970 was never set: that counts as 1970.
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}
+
+/// The next end, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    elapsed_ns: i64,
+    wall_ns: i64,
+}
+
+struct State {
+    next: Planned,
+    /// How often the next end was put off because the lists were behind.
+    merged: u64,
+    /// What was marked and is not listed yet.
+    pending: VecDeque<Marks>,
+    /// How many marks have left `pending`.
+    listed: u64,
+    start_wall_ns: i64,
+    base: TimeBase,
+    is_over: bool,
+}
+
+/// Tells all capture threads where intervals end.
+pub(in crate::pipeline) struct Pacer {
+    clocks: Clocks,
+    every_ns: i64,
+    state: Mutex<State>,
+    /// When the capture was stopped, by the steady clock; [`NEVER`] until then.
+    stopped_at_ns: AtomicI64,
+}
+
+const NEVER: i64 = i64::MAX;
+
+impl Pacer {
+    /// A pacer of intervals of this length that begin now.
+    pub(in crate::pipeline) fn new(clocks: Clocks, every_ns: i64) -> Self {
+        let now = clocks.now();
+        let base = clocks.ticker().time_base();
+        let state = State {
+            next: plan(now, every_ns, 1),
+            merged: 0,
+            pending: VecDeque::with_capacity(PENDING_INTERVALS_MAX + 1),
+            listed: 0,
+            start_wall_ns: now.wall_ns,
+            base,
+            is_over: false,
+        };
+        Pacer { clocks, every_ns, state: Mutex::new(state), stopped_at_ns: AtomicI64::new(NEVER) }
+    }
+
+    /// The clocks it goes by.
+    pub(in crate::pipeline) fn clocks(&self) -> &Clocks {
+        &self.clocks
+    }
+
+    /// The time base that holds at the origin.
+    pub(super) fn first_base(&self) -> TimeBase {
+        self.clocks.ticker().time_base()
+    }
+
+    /// The list of one more interval has been dealt with.
+    pub(in crate::pipeline) fn listed(&self) {
+        let mut state = self.state.lock();
+        state.pending.pop_front();
+        state.listed += 1;
+    }
+
+    /// All capture threads are to come to an end, with the packets up to now.
+    pub(in crate::pipeline) fn stop(&self) {
+        self.stopped_at_ns.fetch_min(self.clocks.elapsed_ns(), Ordering::Relaxed);
+    }
+
+    /// When they were told to, by the steady clock, if they were.
+    pub(super) fn stopped_at_ns(&self) -> Option<i64> {
+        Some(self.stopped_at_ns.load(Ordering::Relaxed)).filter(|stopped_at_ns| *stopped_at_ns != NEVER)
+    }
+
+    /// The marks after the first `passed`, for a thread whose packets have come to `until_ns` by the steady clock; else when
+    /// the next are due.
+    pub(super) fn marks_after(&self, passed: u64, until_ns: i64, now: Now) -> std::result::Result<Marks, i64> {
+        let mut state = self.state.lock();
+        if let Some(marks) = state.marks(passed) {
+            return Ok(marks);
+        }
+        if state.is_over {
+            return Err(i64::MAX);
+        }
+        while until_ns >= state.next.elapsed_ns {
+            let end = state.next;
+            // The next interval begins where this one ends, however late that is noticed.
+            let set_ns = now.wall_ns.saturating_sub(now.elapsed_ns);
+            let began = Now { elapsed_ns: end.elapsed_ns, wall_ns: end.elapsed_ns.saturating_add(set_ns) };
+            state.next = plan(began, self.every_ns, self.every_ns / 2);
+            if state.pending.len() < PENDING_INTERVALS_MAX {
+                return Ok(self.end(&mut state, end, now, false));
+            }
+            state.merged += 1;
+        }
+        Err(state.next.elapsed_ns)
+    }
+
+    /// The last marks of a thread that has passed `passed`; one more call for each, until there is none.
+    pub(super) fn last_marks_after(&self, passed: u64, now: Now) -> Option<Marks> {
+        let mut state = self.state.lock();
+        if let Some(marks) = state.marks(passed) {
+            return Some(marks);
+        }
+        if state.is_over {
+            return None;
+        }
+        state.is_over = true;
+        Some(self.end(&mut state, Planned { elapsed_ns: now.elapsed_ns, wall_ns: now.wall_ns }, now, true))
+    }
+
+    fn end(&self, state: &mut State, end: Planned, now: Now, is_last: bool) -> Marks {
+        let offset_ns = now.wall_ns.saturating_sub(now.elapsed_ns);
+        let end_wall_ns = match end.elapsed_ns.saturating_add(offset_ns) {
+            set if (set - end.wall_ns).abs() >= WALL_STEP_MIN_NS => set,
+            _ => end.wall_ns,
+        };
+        let unset_ns = self.clocks.unset_wall_ns(end.elapsed_ns);
+        let end_tick = self.first_base().tick(unset_ns);
+        let marker = Marker {
+            start_ns: state.start_wall_ns,
+            end_ns: end_wall_ns,
+            end_tick,
+            within_tick_ns: (unset_ns - self.first_base().wall_ns(end_tick)).clamp(0, TICK_NS),
+            merged: std::mem::take(&mut state.merged),
+            is_last,
+            ..Marker::default()
+        };
+        state.start_wall_ns = end_wall_ns;
+        let marks = Marks { end: Some(marker), base: self.new_base(state, now, end_tick + 1) };
+        state.pending.push_back(marks);
+        marks
+    }
+
+    /// The base from `first_tick` on, if the wall clock is not where the present one says.
+    fn new_base(&self, state: &mut State, now: Now, first_tick: u64) -> Option<TimeBase> {
+        let set_ns = now.wall_ns.saturating_sub(self.clocks.unset_wall_ns(now.elapsed_ns));
+        let ticks = i128::from(set_ns).div_euclid(i128::from(TICK_NS));
+        let offset_ns = self.first_base().offset_ns + ticks * i128::from(TICK_NS);
+        // A difference that is just below a tick at one reading and just above at the next is no step.
+        if (offset_ns - state.base.offset_ns).abs() <= i128::from(WALL_STEP_MIN_NS) {
+            return None;
+        }
+        state.base = TimeBase { first_tick, offset_ns };
+        Some(state.base)
+    }
+}
+
+impl State {
+    fn marks(&self, passed: u64) -> Option<Marks> {
+        let index = usize::try_from(passed.checked_sub(self.listed)?).ok()?;
+        self.pending.get(index).copied()
+    }
+}
+
+/// The end of an interval that begins now: a multiple of its length by the wall clock, and no less than `least_ns` away.
+fn plan(now: Now, every_ns: i64, least_ns: i64) -> Planned {
+    let soonest_ns = now.wall_ns.saturating_add(least_ns);
+    let wall_ns = soonest_ns.saturating_sub(1).div_euclid(every_ns).saturating_add(1).saturating_mul(every_ns);
+    Planned { elapsed_ns: now.elapsed_ns.saturating_add(wall_ns.saturating_sub(now.wall_ns)), wall_ns }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! Sources that play what a test wrote, on the real threads: every interval once, every packet seen or counted.
+
+use super::*;
+use crate::capture::{Packet, PacketSource, Progress as InputProgress};
+use crate::flow_list::List;
+use crate::generate::{Traffic, TrafficConfig};
+use crate::parse::LinkType;
+use crate::pipeline::LiveInput;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicU64;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+const EVERY: Duration = Duration::from_millis(200);
+
+fn wall_ns() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64
+}
+
+/// Frames that come as fast as they are read, each with the time of its reading.
+struct Playing {
+    frames: VecDeque<Vec<u8>>,
+    present: Vec<u8>,
+    played: Arc<AtomicU64>,
+    lost: u64,
+}
+
+impl Playing {
+    fn new(frames: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        Playing { frames: frames.into_iter().collect(), present: Vec::new(), played: Arc::default(), lost: 0 }
+    }
+}
+
+impl PacketSource for Playing {
+    fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
+        let Some(frame) = self.frames.pop_front() else { return Ok(None) };
+        self.present = frame;
+        self.played.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(Packet { time_ns: wall_ns(), link: LinkType::ETHERNET, bytes: &self.present }))
+    }
+
+    fn is_finished(&self) -> bool {
+        false
+    }
+
+    fn progress(&self) -> InputProgress {
+        InputProgress::default()
+    }
+}
+
+impl LiveSource for Playing {
+    fn wait(&mut self, time_max: Duration) {
+        std::thread::sleep(time_max);
+    }
+
+    fn lost(&mut self) -> u64 {
+        self.lost
+    }
+}
+
+/// Stops after so long.
+struct StopAfter(Instant, Duration);
+
+impl LiveObserver for StopAfter {
+    fn is_stopped(&self) -> bool {
+        self.0.elapsed() > self.1
+    }
+}
+
+fn config() -> Config {
+    Config { every: Some(EVERY), shards: 2, connections_max: 20_000, churn: 20_000, ..Config::default() }
+}
+
+fn run_live(sources: Vec<Playing>, lasts: Duration, exporter: &mut dyn Exporter) -> Summary {
+    let config = config();
+    let plan = Plan::live(&config, LiveInput { capture_count: sources.len(), rings_size: 0 }).unwrap();
+    live(&plan, &config, sources, exporter, &StopAfter(Instant::now(), lasts)).unwrap()
+}
+
+/// Generated packets.
+fn frames(seed: u64) -> Vec<Vec<u8>> {
+    let mut traffic = Traffic::new(TrafficConfig::mixed(seed, 2_000)).unwrap();
+    std::iter::from_fn(|| traffic.next_frame().map(|frame| frame.bytes.to_vec())).collect()
+}
+
+#[test]
+fn every_interval_has_one_list_and_the_last_is_where_it_was_stopped() {
+    let mut headers = Vec::new();
+    let mut exporter = |list: &List| {
+        headers.push(list.header);
+        Ok(())
+    };
+    let summary = run_live(vec![Playing::new([])], 5 * EVERY, &mut exporter);
+    assert!(headers.len() >= 5, "{}", headers.len());
+    assert!(
+        headers.windows(2).all(|pair| pair[0].end_ns == pair[1].start_ns && pair[0].interval + 1 == pair[1].interval)
+    );
+    let every_ns = EVERY.as_nanos() as i64;
+    assert!(headers[..headers.len() - 1].iter().all(|header| header.end_ns % every_ns == 0));
+    assert_eq!((summary.lists, summary.incomplete), (headers.len() as u64, 0));
+}
+
+#[test]
+fn the_last_list_is_that_of_a_replay() {
+    let frames = frames(7);
+    let count = frames.len() as u64;
+    let mut listed = Vec::new();
+    let mut exporter = |list: &List| {
+        listed = list.rows().map(|row| (row.client, row.server, row.state)).collect();
+        Ok(())
+    };
+    let summary = run_live(vec![Playing::new(frames.clone())], 3 * EVERY, &mut exporter);
+    assert_eq!((summary.packets, summary.lost, summary.queue_full), (count, 0, 0));
+    // All came within the time that half-open connections are kept, so the replay has to keep its as long.
+    struct Still(Playing);
+    impl PacketSource for Still {
+        fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
+            let packet = self.0.next_packet()?;
+            Ok(packet.map(|packet| Packet { time_ns: 1_000_000_000, ..packet }))
+        }
+        fn is_finished(&self) -> bool {
+            false
+        }
+        fn progress(&self) -> InputProgress {
+            InputProgress::default()
+        }
+    }
+    let mut replayed = Vec::new();
+    let mut exporter = |list: &List| {
+        replayed = list.rows().map(|row| (row.client, row.server, row.state)).collect();
+        Ok(())
+    };
+    let config = Config { every: None, ..config() };
+    let input = Still(Playing::new(frames));
+    super::super::run(&Plan::new(&config).unwrap(), &config, std::iter::once(Ok(input)), &mut exporter, &mut ())
+        .unwrap();
+    assert!(replayed.len() > 50, "{}", replayed.len());
+    assert_eq!(listed, replayed);
+}
+
+#[test]
+fn what_the_kernel_lost_is_in_the_list_and_the_summary() {
+    let mut source = Playing::new(frames(1).into_iter().take(100));
+    source.lost = 17;
+    let dropped = Mutex::new(Vec::new());
+    let mut exporter = |list: &List| {
+        dropped.lock().push(list.header.dropped);
+        Ok(())
+    };
+    let summary = run_live(vec![source, Playing::new([])], 3 * EVERY, &mut exporter);
+    assert_eq!(summary.lost, 17);
+    assert_eq!(dropped.lock().iter().sum::<u64>(), 17, "once, in the list of one interval");
+}
+
+#[test]
+fn an_exporter_that_is_too_slow_has_intervals_merged_and_none_lost() {
+    let mut headers = Vec::new();
+    let mut exporter = |list: &List| {
+        headers.push(list.header);
+        std::thread::sleep(3 * EVERY);
+        Ok(())
+    };
+    let summary = run_live(vec![Playing::new(frames(2))], 20 * EVERY, &mut exporter);
+    assert!(headers.windows(2).all(|pair| pair[0].end_ns == pair[1].start_ns), "{headers:?}");
+    assert!(headers.len() < 20, "{}", headers.len());
+    assert_eq!(headers.iter().map(|header| header.opened).sum::<u64>(), summary.counts.opened);
+    assert!(summary.counts.opened > 1_000);
+}
+
+#[test]
+fn a_list_that_can_not_be_written_ends_the_capture() {
+    let mut exporter = |_: &List| Err(Error::new("no room"));
+    let config = config();
+    let plan = Plan::live(&config, LiveInput { capture_count: 1, rings_size: 0 }).unwrap();
+    struct Never;
+    impl LiveObserver for Never {}
+    let error = live(&plan, &config, vec![Playing::new([])], &mut exporter, &Never).unwrap_err();
+    assert!(error.to_string().contains("no room"));
+}

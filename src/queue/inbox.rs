@@ -1,0 +1,188 @@
+//! A shard's queues as one stream.
+//!
+//! What enters: the queues of all capture threads, each in the order of its packets. What leaves: their signals in the order in
+//! which the packets came, and each mark once all threads have sent it. So the two halves of a conversation may come in on two
+//! interfaces, and all shards still cut at the same packet.
+//!
+//! With a single capture thread blocks pass through untouched. With several, a signal goes on when every other thread has
+//! shown that it has nothing older: by a younger signal, by a mark, or by silence for [`MERGE_PATIENCE_NS`].
+
+use super::{Block, Message, Reader, SLEEP};
+use crate::config::{MERGE_PATIENCE_NS, QUEUE_BLOCKS_MAX};
+use crate::signal::Moment;
+use crate::snapshot::Seen;
+use crossbeam::sync::Parker;
+use std::time::Duration;
+
+/// How soon to look again at a thread whose silence is being waited out.
+const MERGE_SLEEP: Duration = Duration::from_millis(1);
+
+/// One capture thread's queue, and what of it was taken but not passed on.
+struct Source {
+    reader: Reader,
+    head: Option<Message>,
+    /// How many signals of the head block have been passed on.
+    taken: usize,
+    is_over: bool,
+}
+
+/// What stands at the front of a queue.
+enum Front {
+    Signal(Moment),
+    Mark,
+    Nothing,
+    Over,
+}
+
+/// The reading end of a shard's queues.
+pub struct Inbox {
+    sources: Vec<Source>,
+    parker: Parker,
+    /// Where the signals of several queues are gathered; lent out with each message.
+    gathered: Option<Box<Block>>,
+}
+
+impl Inbox {
+    pub(super) fn new(readers: Vec<Reader>, parker: Parker) -> Self {
+        let sources = readers.into_iter().map(|reader| Source { reader, head: None, taken: 0, is_over: false });
+        let sources: Vec<_> = sources.collect();
+        let gathered = (sources.len() > 1).then(Block::new);
+        Inbox { sources, parker, gathered }
+    }
+
+    /// The next message; waits for one, and answers none when there will be no more. `now` tells the present moment, on the
+    /// clock that signals carry.
+    pub fn receive(&mut self, now: impl Fn() -> Moment) -> Option<Message> {
+        loop {
+            let is_over = self.sources.iter().all(|source| source.reader.is_closed());
+            let message =
+                if self.sources.len() == 1 { self.sources[0].reader.try_receive() } else { self.merge(now()) };
+            if message.is_some() {
+                return message;
+            }
+            // Read before the queues were looked at: what was pushed before the writers went is then not missed.
+            if is_over && self.sources.iter().all(|source| source.head.is_none()) {
+                return None;
+            }
+            self.sleep();
+        }
+    }
+
+    fn sleep(&mut self) {
+        let readers = || self.sources.iter().map(|source| &source.reader);
+        readers().for_each(|reader| reader.shared.reader_sleeps.store(true, std::sync::atomic::Ordering::SeqCst));
+        // A writer may have sent something just before it could know that it is waited for.
+        let is_idle = self.sources.iter().all(|source| source.head.is_none());
+        let has_news = readers().any(|reader| reader.len() > 0);
+        if !has_news {
+            self.parker.park_timeout(if is_idle { SLEEP } else { MERGE_SLEEP });
+        } else if !is_idle {
+            // What waits can not go on yet, whatever else has come.
+            self.parker.park_timeout(MERGE_SLEEP);
+        }
+        readers().for_each(|reader| reader.shared.reader_sleeps.store(false, std::sync::atomic::Ordering::SeqCst));
+    }
+
+    /// Gives back the block of a message.
+    pub fn recycle(&mut self, block: Box<Block>) {
+        if self.sources.len() == 1 {
+            self.sources[0].reader.recycle(block);
+        } else {
+            self.gathered = Some(block);
+        }
+    }
+
+    /// The signals that can go on, in order; or the mark that all threads have sent.
+    pub(super) fn merge(&mut self, now: Moment) -> Option<Message> {
+        let mut gathered = self.gathered.take().unwrap_or_else(Block::new);
+        gathered.count = 0;
+        while !gathered.is_full()
+            && let Some(next) = self.next_source(now)
+        {
+            self.sources[next].pass_on(&mut gathered);
+        }
+        if gathered.count > 0 {
+            return Some(Message::Signals(gathered));
+        }
+        self.gathered = Some(gathered);
+        self.mark()
+    }
+
+    /// The queue whose front is the oldest signal, if that may go on.
+    fn next_source(&mut self, now: Moment) -> Option<usize> {
+        let mut oldest: Option<(usize, Moment)> = None;
+        let mut is_silent = false;
+        let mut is_crowded = false;
+        for (index, source) in self.sources.iter_mut().enumerate() {
+            match source.front() {
+                Front::Signal(moment) => {
+                    is_crowded |= source.reader.len() > QUEUE_BLOCKS_MAX / 2;
+                    if oldest.is_none_or(|(_, other)| moment.since_ns(other) < 0) {
+                        oldest = Some((index, moment));
+                    }
+                }
+                Front::Nothing => is_silent = true,
+                Front::Mark | Front::Over => {}
+            }
+        }
+        // A full queue loses signals, which is worse than passing some on out of order.
+        let may_go = |moment: &Moment| !is_silent || is_crowded || now.since_ns(*moment) > MERGE_PATIENCE_NS;
+        oldest.filter(|(_, moment)| may_go(moment)).map(|(index, _)| index)
+    }
+
+    /// The mark that stands at the front of every queue, what was seen before it summed over all.
+    fn mark(&mut self) -> Option<Message> {
+        let are_all_marks = self.sources.iter_mut().all(|source| matches!(source.front(), Front::Mark | Front::Over));
+        if !are_all_marks {
+            return None;
+        }
+        let mut seen = Seen::default();
+        let mut mark = None;
+        for source in &mut self.sources {
+            let head = source.head.take();
+            if let Some(Message::Marker(marker)) = &head {
+                seen = seen.plus(marker.seen);
+            }
+            mark = head.or(mark);
+            source.reader.wake_writer();
+        }
+        if let Some(Message::Marker(marker)) = &mut mark {
+            marker.seen = seen;
+        }
+        mark
+    }
+}
+
+impl Source {
+    /// What stands at the front; fetched from the queue if it has to be.
+    fn front(&mut self) -> Front {
+        if self.head.is_none() && !self.is_over {
+            let is_closed = self.reader.is_closed();
+            self.head = self.reader.try_receive();
+            self.taken = 0;
+            self.is_over = is_closed && self.head.is_none();
+        }
+        match &self.head {
+            Some(Message::Signals(block)) => {
+                Front::Signal(block.signals().get(self.taken).map_or_else(Moment::default, |signal| signal.moment()))
+            }
+            Some(Message::Base(_) | Message::Marker(_)) => Front::Mark,
+            None if self.is_over => Front::Over,
+            None => Front::Nothing,
+        }
+    }
+
+    /// Moves the signal at the front on.
+    fn pass_on(&mut self, gathered: &mut Block) {
+        let Some(Message::Signals(block)) = &self.head else { return };
+        if let Some(signal) = block.signals().get(self.taken) {
+            gathered.push(signal);
+        }
+        self.taken += 1;
+        if self.taken >= block.count
+            && let Some(Message::Signals(block)) = self.head.take()
+        {
+            self.reader.recycle(block);
+        }
+    }
+}
