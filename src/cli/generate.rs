@@ -52,6 +52,10 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "MIN-MAX", value_parser = values::count_range)]
     data_packets: Option<RangeInclusive<u64>>,
 
+    /// Bytes of each packet that are captured at most (the snap length)
+    #[arg(long, value_name = "N", default_value = "96", value_parser = values::number)]
+    snap_length: u64,
+
     /// The part of the connections that is over IPv6
     #[arg(long, value_name = "SHARE", value_parser = values::share)]
     ipv6: Option<f64>,
@@ -98,6 +102,7 @@ impl Arguments {
         if let Some(data_packets) = &self.data_packets {
             config.data_packets = data_packets.clone();
         }
+        config.captured_size_max = usize::try_from(self.snap_length).unwrap_or(usize::MAX);
         config.ipv6_share = self.ipv6.unwrap_or(config.ipv6_share);
         config
     }
