@@ -1,5 +1,7 @@
 //! Every limit, with its name and its reason; relations between limits are asserted at compile time.
 
+use std::time::Duration;
+
 // Capture: what a file may ask for.
 
 /// Bytes asked of the input at once: large enough that the system call costs nothing beside the copy, small enough to
@@ -224,6 +226,40 @@ pub const STOP_INTERVAL_PACKETS: u64 = 1 << 6;
 pub const OBSERVE_INTERVAL_PACKETS: u64 = 1 << 14;
 
 const _: () = assert!(OBSERVE_INTERVAL_PACKETS.is_multiple_of(STOP_INTERVAL_PACKETS));
+
+// Metrics and their server.
+
+/// The longest time that latencies tell apart, in ns: an hour. What takes longer is no latency any more.
+pub const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
+
+/// Quantiles cover between one and two of these: long enough for some scrapes, short enough that today's trouble shows.
+pub const LATENCY_WINDOW: Duration = Duration::from_secs(300);
+
+/// How late a list may come without being called late, in percent of its interval: decoding and writing take time.
+pub const HEALTH_GRACE_PERCENT: u32 = 50;
+
+/// It may come this late in any case: a second of load must not call anybody at night.
+pub const HEALTH_GRACE_MIN: Duration = Duration::from_secs(5);
+
+/// The longest request to the metrics server, in bytes: a browser with its cookies sends less.
+pub const REQUEST_SIZE_MAX: usize = 8 << 10;
+
+/// The most headers of a request to the metrics server.
+pub const REQUEST_HEADER_COUNT_MAX: usize = 64;
+
+/// Clients that the metrics server attends to at once; another one pushes out the oldest. A scrape lasts some
+/// milliseconds, so slow clients can not keep honest ones out, and hold a megabyte or two at most.
+pub const SERVE_CONNECTION_COUNT_MAX: usize = 32;
+
+/// How long a client of the metrics server may take for everything: as long as Prometheus waits by default.
+pub const SERVE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// What is read of a client after its request, in bytes, only so that it gets to read the answer: closing on unread bytes
+/// would reset the connection.
+pub const SERVE_DISCARD_SIZE_MAX: usize = 64 << 10;
+
+/// How long the metrics server waits when the system lets it take no more clients.
+pub const SERVE_RETRY: Duration = Duration::from_millis(100);
 
 // Generated traffic.
 

@@ -31,12 +31,13 @@
 //! [`capture`] reads it, [`parse`] finds its TCP header, [`signal`] decides whether it can matter, a [`queue`] carries it to
 //! its [`shard`], where the [`connection`] filter turns it into an opening or a closing that is summed into a
 //! [`sketch`]; a [`snapshot`] of the sums goes to the [`flow_list`], and an [`export`]er writes that down. [`pipeline`] puts
-//! these on threads, and [`cli`] on a command line. [`generate`] makes traffic to try it all on.
+//! these on threads, and [`cli`] on a command line. [`generate`] makes traffic to try it all on. What happens on the way is
+//! counted in [`metrics`], and [`serve`] tells it over HTTP.
 //!
-//! Modules import only what stands further down in this list: `cli`; `pipeline`; `export`, `flow_list`, `capture`;
+//! Modules import only what stands further down in this list: `cli`; `pipeline`; `export`, `flow_list`, `capture`, `serve`;
 //! `generate`, `shard`, `queue`, `snapshot`; `connection`, `signal`; `parse`, `sketch`; `flow`, `hash`, `config`,
-//! `error`, `prefetch`. (Within a layer, `export` imports `flow_list`, `shard` and `queue` import `snapshot`,
-//! `connection` imports `signal`, and `hash` imports `flow`.)
+//! `error`, `metrics`, `prefetch`. (Within a layer, `export` imports `flow_list`, `shard` and `queue` import `snapshot`,
+//! `connection` imports `signal`, `hash` imports `flow`, and `metrics` imports `config`.)
 
 pub mod capture;
 pub mod cli;
@@ -48,10 +49,12 @@ pub mod flow;
 pub mod flow_list;
 pub mod generate;
 pub mod hash;
+pub mod metrics;
 pub mod parse;
 pub mod pipeline;
 pub mod prefetch;
 pub mod queue;
+pub mod serve;
 pub mod shard;
 pub mod signal;
 pub mod sketch;

@@ -9,15 +9,15 @@ use source::{Source, all_sources};
 const LAYERS: [&[&str]; 7] = [
     &["main", "cli"],
     &["pipeline"],
-    &["export", "flow_list", "capture"],
+    &["export", "flow_list", "capture", "serve"],
     &["generate", "shard", "queue", "snapshot"],
     &["connection", "signal"],
     &["parse", "sketch"],
-    &["flow", "hash", "config", "error", "prefetch"],
+    &["flow", "hash", "config", "error", "metrics", "prefetch"],
 ];
 
 /// Who may import whom within a layer: no circle can come of it, because each layer lists importers before the imported.
-const BESIDE: [(&str, &str); 6] = [
+const BESIDE: [(&str, &str); 7] = [
     ("main", "cli"),
     ("export", "flow_list"),
     ("shard", "snapshot"),
@@ -25,16 +25,21 @@ const BESIDE: [(&str, &str); 6] = [
     ("connection", "signal"),
     // A hash of a flow key reads it as the words that it is made of.
     ("hash", "flow"),
+    ("metrics", "config"),
 ];
 
 /// Modules that import less than their layer would allow, with all that they do import.
-const ALONE: [(&str, &[&str]); 3] = [
+const ALONE: [(&str, &[&str]); 5] = [
     // Pure algorithm: it knows keys and how to hash them, and no packet.
     ("sketch", &["flow", "hash", "prefetch", "config"]),
     // Traffic is held against what the rest makes of it, so it must share nothing with it.
     ("generate", &["error", "config"]),
     // Packets as they come: what is in them is for the layers above to say.
     ("capture", &["parse", "error", "config"]),
+    // Whoever counts publishes here; it knows none of them.
+    ("metrics", &["config"]),
+    // What it tells is what the metrics tell: nothing that comes from packets can get into it.
+    ("serve", &["metrics", "error", "config"]),
 ];
 
 /// What an algorithm does not need: of `std`, and of other crates.

@@ -68,6 +68,9 @@ pub trait LiveSource: PacketSource {
 
     /// The packets that the kernel had no room for, so far.
     fn lost(&mut self) -> u64;
+
+    /// Whether packets can come at present: not while the interface is down or gone.
+    fn is_up(&self) -> bool;
 }
 
 #[cfg(test)]

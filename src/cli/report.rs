@@ -191,14 +191,14 @@ fn decoding(summary: &Summary) {
         ("starts lost", outcome.starts_lost, String::new()),
         ("set aside", outcome.set_aside, String::new()),
     ]);
-    for (name, histogram) in [("peel a delta", &latencies.peel_ns), ("write a list", &latencies.list_ns)] {
-        let us = |ns: u64| grouped(ns / 1_000);
+    for (name, took) in [("peel a delta", &latencies.peel), ("write a list", &latencies.list)] {
+        let us = |quantile| grouped(took.quantile(quantile).unwrap_or_default().as_micros() as u64);
         line(format_args!(
             "{name}: {} times, median {} us, 99 % {} us, longest {} us",
-            grouped(histogram.len()),
-            us(histogram.value_at_quantile(0.5)),
-            us(histogram.value_at_quantile(0.99)),
-            us(histogram.max())
+            grouped(took.count()),
+            us(0.5),
+            us(0.99),
+            us(1.0)
         ));
     }
 }

@@ -8,6 +8,7 @@ use crate::connection::Counts;
 use crate::error::Result;
 use crate::export::Exporter;
 use crate::flow_list::{FlowList, Header, Outcome};
+use crate::metrics::Load;
 use crate::pipeline::shard_thread::Returns;
 use crate::pipeline::{Latencies, Plan};
 use crate::snapshot::HandOver;
@@ -21,6 +22,14 @@ pub(super) struct Told {
     pub(super) counts: Counts,
     pub(super) outcome: Outcome,
     pub(super) latencies: Latencies,
+    /// Those since whoever is told of lists took them.
+    pub(super) recent: Latencies,
+    /// The fullest delta since then: the changes in it, and how many it plainly lists.
+    pub(super) fullest_delta: Load,
+    /// The places of all filters.
+    pub(super) filter_places: u64,
+    /// Whether a list could not be written.
+    pub(super) has_failed: bool,
     pub(super) lists: u64,
     pub(super) incomplete: u64,
     pub(super) last: Option<Header>,
@@ -28,7 +37,7 @@ pub(super) struct Told {
 
 /// Is told of every interval that has been dealt with: its list's header, unless it was merged into the next, with the list
 /// and what was told so far.
-pub(super) type OnList<'a> = &'a (dyn Fn(Option<&Header>, &FlowList, &Told) + Sync);
+pub(super) type OnList<'a> = &'a (dyn Fn(Option<&Header>, &FlowList, &mut Told) + Sync);
 
 /// Makes the lists.
 pub(super) struct ListThread<'a> {
@@ -54,7 +63,11 @@ impl<'a> ListThread<'a> {
             told: Told {
                 counts: Counts::default(),
                 outcome: Outcome::default(),
-                latencies: Latencies::new(),
+                latencies: Latencies::default(),
+                recent: Latencies::default(),
+                fullest_delta: Load::default(),
+                filter_places: (PARTITION_COUNT * plan.partition.tracker.place_count) as u64,
+                has_failed: false,
                 lists: 0,
                 incomplete: 0,
                 last: None,
@@ -87,9 +100,20 @@ impl<'a> ListThread<'a> {
 
     fn apply(&mut self, hand_over: HandOver) {
         let partition = hand_over.partition;
+        if let Some(delta) = &hand_over.delta {
+            let loads = [(delta.updates_v4, &delta.v4.geometry()), (delta.updates_v6, &delta.v6.geometry())];
+            for (used, geometry) in loads {
+                let load = Load { used, limit: geometry.item_count() };
+                if load.ratio() >= self.told.fullest_delta.ratio() {
+                    self.told.fullest_delta = load;
+                }
+            }
+        }
         let began = Instant::now();
         if let Some(delta) = self.list.apply(hand_over) {
-            self.told.latencies.peel(began.elapsed());
+            let took = began.elapsed();
+            self.told.latencies.peel.record(took);
+            self.told.recent.peel.record(took);
             self.returns.delta(partition, delta);
         }
     }
@@ -116,12 +140,16 @@ impl<'a> ListThread<'a> {
         };
         let listed = list.list(write, |partition, ring| returns.ring(partition, ring));
         if let Some(header) = listed {
-            self.told.latencies.list(began.elapsed());
+            let took = began.elapsed();
+            self.told.latencies.list.record(took);
+            self.told.recent.list.record(took);
             self.told.lists += 1;
             self.told.incomplete += u64::from(!header.complete);
             self.told.last = Some(header);
         }
-        (self.on_list)(listed.as_ref(), &self.list, &self.told);
+        self.told.has_failed = self.error.is_some();
+        (self.on_list)(listed.as_ref(), &self.list, &mut self.told);
+        self.told.fullest_delta = Load { used: 0, ..self.told.fullest_delta };
         for partition in 0..PARTITION_COUNT {
             if let Some(inquiry) = self.list.inquiry(partition) {
                 self.returns.ask(partition, inquiry);

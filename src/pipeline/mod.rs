@@ -13,11 +13,11 @@ mod shard_thread;
 mod summary;
 
 pub use feeder::CaptureCounts;
-pub use live::{ListProgress, LiveObserver, Progress, live};
+pub use live::{LiveObserver, live};
 pub use plan::{LiveInput, Memory, Plan};
 pub use summary::{Latencies, Summary};
 
-use crate::capture::{PacketSource, Progress as InputProgress, Replay, SkippedPackets};
+use crate::capture::{PacketSource, Progress, Replay, SkippedPackets};
 use crate::config::{
     CHURN_DEFAULT, CONNECTIONS_DEFAULT, FINGERPRINT_BITS, MEMORY_SIZE_DEFAULT, OBSERVE_INTERVAL_PACKETS,
     PARTITION_COUNT, PENDING_INTERVALS_MAX, SHARDS_MAX, STOP_INTERVAL_PACKETS, SYN_TIMEOUT_DEFAULT_S,
@@ -88,7 +88,7 @@ impl Default for Config {
 /// Watches a run: progress and troubles as they come, and a way to stop it.
 pub trait Observer {
     /// Called every so often: how far the present input has been read, and the packets of all inputs so far.
-    fn progress(&mut self, _progress: InputProgress, _packets: u64) {}
+    fn progress(&mut self, _progress: Progress, _packets: u64) {}
 
     /// An input could not be read, or not to its end. The packets it gave before count, and the next input follows.
     fn failed(&mut self, _error: &Error, _packets: u64) {}

@@ -5,44 +5,19 @@
 use crate::connection::Counts;
 use crate::error::Error;
 use crate::flow_list::{Header, Outcome};
+use crate::metrics::Durations;
 use crate::parse::Unusable;
 use crate::pipeline::feeder::CaptureCounts;
 use crate::pipeline::list_thread::Told;
 use crate::signal::SignalCounts;
-use hdrhistogram::Histogram;
-use std::time::Duration;
 
-/// How long things took, in nanoseconds.
-#[derive(Clone, Debug)]
+/// How long the list thread took.
+#[derive(Clone, Debug, Default)]
 pub struct Latencies {
-    /// From a packet to the tables, in a live capture.
-    pub signal_ns: Histogram<u64>,
     /// To decode one hand-over of one partition.
-    pub peel_ns: Histogram<u64>,
+    pub peel: Durations,
     /// To sort and write one list.
-    pub list_ns: Histogram<u64>,
-}
-
-impl Latencies {
-    pub(super) fn new() -> Self {
-        Latencies { signal_ns: histogram(), peel_ns: histogram(), list_ns: histogram() }
-    }
-
-    pub(super) fn peel(&mut self, took: Duration) {
-        self.peel_ns.saturating_record(took.as_nanos() as u64);
-    }
-
-    pub(super) fn list(&mut self, took: Duration) {
-        self.list_ns.saturating_record(took.as_nanos() as u64);
-    }
-}
-
-/// An empty histogram: two digits tell what there is to tell, and what takes longer than an hour counts as an hour.
-pub(super) fn histogram() -> Histogram<u64> {
-    match Histogram::new_with_bounds(1, 3_600_000_000_000, 2) {
-        Ok(histogram) => histogram,
-        Err(error) => unreachable!("the bounds are constants that fit: {error}"),
-    }
+    pub list: Durations,
 }
 
 /// What a run did.

@@ -4,11 +4,9 @@
 //! No thread waits for one behind it: what a full queue or the kernel's ring can not take is lost and counted, and a
 //! list that takes too long has the next interval merged into the one after it.
 
-mod board;
 mod pace;
 mod pacer;
-
-pub use board::{ListProgress, Progress};
+mod publish;
 
 use super::{Config, Plan, Summary, hand_overs, queues, shard_thread, signallers, spawn};
 use crate::capture::LiveSource;
@@ -16,13 +14,14 @@ use crate::config::{LIVE_WAIT_MAX_MS, OBSERVE_INTERVAL_PACKETS};
 use crate::error::{Error, Result};
 use crate::export::Exporter;
 use crate::flow_list::{FlowList, Header};
+use crate::metrics::{Latency, Metrics};
 use crate::pipeline::feed_some;
 use crate::pipeline::feeder::{CaptureCounts, Feeder, Marks};
-use crate::pipeline::list_thread::ListThread;
+use crate::pipeline::list_thread::{ListThread, Told};
 use crate::pipeline::shard_thread::ShardThread;
-use board::{Board, ShardTiming};
 use pace::Pace;
 use pacer::{Clocks, Pacer};
+use publish::ShardTiming;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
@@ -36,8 +35,8 @@ pub trait LiveObserver: Sync {
     /// A list was written, or could not be.
     fn listed(&self, _header: &Header) {}
 
-    /// Called every so often.
-    fn progress(&self, _progress: &Progress) {}
+    /// Called every so often, from the thread that runs the capture.
+    fn look(&self) {}
 
     /// Whether to stop here: the list of what was seen so far is then the last.
     fn is_stopped(&self) -> bool {
@@ -45,8 +44,8 @@ pub trait LiveObserver: Sync {
     }
 }
 
-/// Captures from these sources until `observer` says stop, a source fails for good, or a list can not be written. `config` is
-/// what `plan` was made from, for as many sources.
+/// Captures from these sources until `observer` says stop, a source fails for good, or a list can not be written, and publishes
+/// in `metrics`, which have a place for each source and one shard. `config` is what `plan` was made from, for as many sources.
 ///
 /// # Errors
 ///
@@ -56,6 +55,7 @@ pub fn live<S: LiveSource + Send>(
     config: &Config,
     sources: Vec<S>,
     exporter: &mut dyn Exporter,
+    metrics: &Metrics,
     observer: &dyn LiveObserver,
 ) -> Result<Summary> {
     assert!(plan.capture_count == sources.len(), "the plan is for as many sources");
@@ -64,10 +64,11 @@ pub fn live<S: LiveSource + Send>(
     let signallers = signallers(plan, config);
     let clocks = Clocks::start();
     let pacer = Arc::new(Pacer::new(clocks, plan.every_ns.unwrap_or(i64::MAX)));
-    let board = Board::new(plan.capture_count);
-    let on_list = |header: Option<&Header>, list: &FlowList, told: &_| {
+    let on_list = |header: Option<&Header>, list: &FlowList, told: &mut Told| {
         pacer.listed();
-        board.list(list, told);
+        metrics.merge(Latency::Peel, &mut told.recent.peel);
+        metrics.merge(Latency::List, &mut told.recent.list);
+        publish::list(metrics, header, list, told);
         header.iter().for_each(|header| observer.listed(header));
     };
     let list_thread = ListThread::new(plan, exporter, returns, &on_list);
@@ -76,7 +77,7 @@ pub fn live<S: LiveSource + Send>(
     std::thread::scope(|scope| {
         for (index, inbox) in inboxes.into_iter().enumerate() {
             let shard = ShardThread::new(plan, index, inbox, pool.clone(), hand_overs.clone());
-            let timing = ShardTiming::new(clocks, &board);
+            let timing = ShardTiming::new(clocks, metrics);
             spawn(scope, format!("shard-{index}"), move || shard.run(timing))?;
         }
         drop(hand_overs);
@@ -84,14 +85,14 @@ pub fn live<S: LiveSource + Send>(
         let mut threads = Vec::new();
         for (index, (source, writers)) in sources.into_iter().zip(captures).enumerate() {
             let feeder = Feeder::new(writers, signallers(), Pace::new(Arc::clone(&pacer)));
-            let capture = Capture { index, source, feeder, board: &board };
+            let capture = Capture { index, source, feeder, metrics };
             threads.push(spawn(scope, format!("capture-{index}"), move || capture.run())?);
         }
         while !observer.is_stopped()
             && !has_failed.load(Ordering::Relaxed)
             && !threads.iter().any(ScopedJoinHandle::is_finished)
         {
-            observer.progress(&board.progress());
+            observer.look();
             std::thread::park_timeout(WATCH_INTERVAL);
         }
         pacer.stop();
@@ -116,7 +117,7 @@ struct Capture<'a, S> {
     index: usize,
     source: S,
     feeder: Feeder<Pace>,
-    board: &'a Board,
+    metrics: &'a Metrics,
 }
 
 impl<S: LiveSource> Capture<'_, S> {
@@ -169,7 +170,8 @@ impl<S: LiveSource> Capture<'_, S> {
 
     fn show(&mut self) {
         self.feeder.set_lost(self.source.lost());
-        self.board.capture(self.index, self.feeder.counts());
+        self.metrics.capture(self.index).set_up(self.source.is_up());
+        publish::capture(self.metrics, self.index, &self.feeder.counts());
     }
 }
 

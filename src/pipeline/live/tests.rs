@@ -4,6 +4,7 @@ use super::*;
 use crate::capture::{Packet, PacketSource, Progress as InputProgress};
 use crate::flow_list::List;
 use crate::generate::{Traffic, TrafficConfig};
+use crate::metrics::Setup;
 use crate::parse::LinkType;
 use crate::pipeline::LiveInput;
 use parking_lot::Mutex;
@@ -56,6 +57,10 @@ impl LiveSource for Playing {
     fn lost(&mut self) -> u64 {
         self.lost
     }
+
+    fn is_up(&self) -> bool {
+        true
+    }
 }
 
 /// Stops after so long.
@@ -71,10 +76,16 @@ fn config() -> Config {
     Config { every: Some(EVERY), shards: 2, connections_max: 20_000, churn: 20_000, ..Config::default() }
 }
 
+fn metrics(capture_count: usize) -> Arc<Metrics> {
+    let interfaces = (0..capture_count).map(|index| format!("test{index}")).collect();
+    Metrics::new(Setup { interfaces, shard_count: 1, ..Setup::default() })
+}
+
 fn run_live(sources: Vec<Playing>, lasts: Duration, exporter: &mut dyn Exporter) -> Summary {
     let config = config();
     let plan = Plan::live(&config, LiveInput { capture_count: sources.len(), rings_size: 0 }).unwrap();
-    live(&plan, &config, sources, exporter, &StopAfter(Instant::now(), lasts)).unwrap()
+    let metrics = metrics(sources.len());
+    live(&plan, &config, sources, exporter, &metrics, &StopAfter(Instant::now(), lasts)).unwrap()
 }
 
 /// Generated packets.
@@ -174,6 +185,6 @@ fn a_list_that_can_not_be_written_ends_the_capture() {
     let plan = Plan::live(&config, LiveInput { capture_count: 1, rings_size: 0 }).unwrap();
     struct Never;
     impl LiveObserver for Never {}
-    let error = live(&plan, &config, vec![Playing::new([])], &mut exporter, &Never).unwrap_err();
+    let error = live(&plan, &config, vec![Playing::new([])], &mut exporter, &metrics(1), &Never).unwrap_err();
     assert!(error.to_string().contains("no room"));
 }

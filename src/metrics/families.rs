@@ -1,0 +1,259 @@
+//! Every metric that is served: its name, kind and help, and where its values come from.
+//!
+//! What enters: a reading. What leaves: the page. Names follow the conventions of Prometheus: base units, `_total` for what
+//! only grows. A name that was released stays: dashboards and alert rules read it.
+
+use crate::metrics::exposition::{Heading, Kind, Samples};
+use crate::metrics::{Latency, ListFigures, Load, Reading};
+use std::fmt::Display;
+use std::time::UNIX_EPOCH;
+
+type Write = fn(&Reading, &mut Samples);
+
+struct Family {
+    heading: Heading,
+    write: Write,
+}
+
+const fn counter(name: &'static str, help: &'static str, write: Write) -> Family {
+    Family { heading: Heading { name, kind: Kind::Counter, help }, write }
+}
+
+const fn gauge(name: &'static str, help: &'static str, write: Write) -> Family {
+    Family { heading: Heading { name, kind: Kind::Gauge, help }, write }
+}
+
+const fn summary(name: &'static str, help: &'static str, write: Write) -> Family {
+    Family { heading: Heading { name, kind: Kind::Summary, help }, write }
+}
+
+/// All metrics as text.
+pub(super) fn exposition(reading: &Reading) -> String {
+    let mut text = String::with_capacity(16 << 10);
+    for family in [RUN, CAPTURE, CONNECTIONS, LISTS].into_iter().flatten() {
+        (family.write)(reading, &mut Samples::new(&mut text, family.heading));
+    }
+    text
+}
+
+/// A value of the last list; none before the first.
+fn of_list<T: Display>(reading: &Reading, samples: &mut Samples, value: impl Fn(&ListFigures) -> T) {
+    if let Some(list) = &reading.list {
+        samples.value(value(list));
+    }
+}
+
+/// A total that the list thread counts: nothing before the first list.
+fn total_of_list(reading: &Reading, samples: &mut Samples, total: impl Fn(&ListFigures) -> u64) {
+    samples.value(reading.list.as_ref().map_or(0, total));
+}
+
+const RUN: &[Family] = &[
+    gauge("flowpeel_build_info", "Always 1; the label tells the version.", |_, samples| {
+        samples.labelled(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    }),
+    gauge("flowpeel_start_time_seconds", "When the run began, in seconds since 1970.", |reading, samples| {
+        let since_1970 = reading.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        samples.value(since_1970.as_secs_f64());
+    }),
+    gauge("flowpeel_memory_plan_bytes", "Memory that each part takes at most.", |reading, samples| {
+        for (part, size) in &reading.setup.memory {
+            samples.labelled(&[("part", part)], size);
+        }
+    }),
+    counter("flowpeel_http_responses_total", "Requests to this server that were answered.", |reading, samples| {
+        samples.value(reading.responses);
+    }),
+    counter(
+        "flowpeel_http_abandoned_total",
+        "Clients of this server that were not answered: too slow, gone, or too many at once.",
+        |reading, samples| samples.value(reading.abandoned),
+    ),
+];
+
+const CAPTURE: &[Family] = &[
+    gauge("flowpeel_interface_up", "Whether the interface delivers packets.", |reading, samples| {
+        for interface in &reading.interfaces {
+            samples.labelled(&[("interface", interface.name)], u8::from(interface.is_up));
+        }
+    }),
+    counter("flowpeel_packets_total", "Packets taken in.", |reading, samples| {
+        for interface in &reading.interfaces {
+            samples.labelled(&[("interface", interface.name)], interface.counts.packets);
+        }
+    }),
+    counter("flowpeel_dropped_packets_total", "Packets lost before they were taken in.", |reading, samples| {
+        for interface in &reading.interfaces {
+            let labels = [("interface", interface.name), ("cause", "kernel")];
+            samples.labelled(&labels, interface.counts.dropped_packets);
+        }
+    }),
+    counter("flowpeel_unusable_packets_total", "Packets without a readable TCP header.", |reading, samples| {
+        for (reason, count) in reading.setup.unusable_reasons.iter().zip(&reading.unusable) {
+            samples.labelled(&[("reason", reason)], count);
+        }
+    }),
+    counter("flowpeel_signals_total", "Signals that went to the shards.", |reading, samples| {
+        samples.value(reading.capture.signals);
+    }),
+    counter("flowpeel_sampled_signals_total", "Those of them that are samples of packets.", |reading, samples| {
+        samples.value(reading.capture.sampled);
+    }),
+    counter("flowpeel_dropped_signals_total", "Signals that did not reach their shard.", |reading, samples| {
+        samples.labelled(&[("cause", "queue_full")], reading.capture.dropped_signals);
+    }),
+    counter(
+        "flowpeel_handshakes_lost_total",
+        "Handshakes pushed out of the cache before their answer came.",
+        |reading, samples| samples.value(reading.capture.handshakes_lost),
+    ),
+    counter(
+        "flowpeel_clock_steps_back_total",
+        "How often the time of packets stepped back by more than a minute.",
+        |reading, samples| samples.value(reading.capture.steps_back),
+    ),
+    summary(
+        "flowpeel_signal_latency_seconds",
+        "Time from the capture of a packet until its signal is in the table.",
+        |reading, samples| samples.summary(&reading.latencies[Latency::Signal as usize]),
+    ),
+];
+
+const CONNECTIONS: &[Family] = &[
+    gauge("flowpeel_connections_open", "Established connections on the last list.", |reading, samples| {
+        of_list(reading, samples, |list| list.connections);
+    }),
+    gauge("flowpeel_connections_half_open", "Half-open connections on the last list.", |reading, samples| {
+        of_list(reading, samples, |list| list.half_open);
+    }),
+    gauge(
+        "flowpeel_connections_load_ratio",
+        "Established connections on the last list, against the most that are tracked.",
+        |reading, samples| {
+            let limit = reading.setup.connections_max;
+            of_list(reading, samples, |list| Load { used: list.connections, limit }.ratio());
+        },
+    ),
+    gauge("flowpeel_filter_load_ratio", "How full the connection filters are.", |reading, samples| {
+        let shards = &reading.shards;
+        samples.value(Load { used: shards.filter_used, limit: shards.filter_places }.ratio());
+    }),
+    counter("flowpeel_connections_opened_total", "Connections established.", |reading, samples| {
+        samples.value(reading.shards.opened);
+    }),
+    counter("flowpeel_connections_closed_total", "Established connections that ended.", |reading, samples| {
+        samples.value(reading.shards.closed);
+    }),
+    counter(
+        "flowpeel_connections_evicted_total",
+        "Established connections taken off without having been seen to end.",
+        |reading, samples| {
+            samples.labelled(&[("reason", "idle")], reading.shards.evicted_idle);
+            samples.labelled(&[("reason", "age")], reading.shards.evicted_aged);
+        },
+    ),
+    counter(
+        "flowpeel_connections_refused_total",
+        "Half-open connections that were reset or given up.",
+        |reading, samples| samples.value(reading.shards.refused),
+    ),
+    counter("flowpeel_connections_expired_total", "Half-open connections that timed out.", |reading, samples| {
+        samples.value(reading.shards.expired);
+    }),
+    counter(
+        "flowpeel_connections_recycled_total",
+        "Half-open connections that made room for newer ones.",
+        |reading, samples| samples.value(reading.shards.recycled),
+    ),
+    counter("flowpeel_connections_untracked_total", "Connections that could not be tracked.", |reading, samples| {
+        samples.labelled(&[("reason", "limit")], reading.shards.refused_open);
+        samples.labelled(&[("reason", "no_place")], reading.shards.unplaced);
+    }),
+    counter(
+        "flowpeel_connections_forgotten_total",
+        "Closed connections that went before they had lingered.",
+        |reading, samples| samples.value(reading.shards.forgotten),
+    ),
+    counter(
+        "flowpeel_connections_one_sided_total",
+        "Half-open connections ended by one side, of which the other was never seen.",
+        |reading, samples| samples.value(reading.shards.one_sided),
+    ),
+    counter("flowpeel_repeats_total", "Repeated SYNs and SYN-ACKs.", |reading, samples| {
+        samples.value(reading.shards.repeats);
+    }),
+    counter("flowpeel_late_closes_total", "FINs and RSTs of what had closed shortly before.", |reading, samples| {
+        samples.value(reading.shards.late);
+    }),
+    counter("flowpeel_unmatched_closes_total", "FINs and RSTs of unknown connections.", |reading, samples| {
+        samples.labelled(&[("flag", "fin")], reading.shards.unmatched_fins);
+        samples.labelled(&[("flag", "rst")], reading.shards.unmatched_resets);
+    }),
+];
+
+const LISTS: &[Family] = &[
+    gauge("flowpeel_list_complete", "Whether everything known is on the last list.", |reading, samples| {
+        of_list(reading, samples, |list| u8::from(list.complete));
+    }),
+    gauge(
+        "flowpeel_list_missing_connections",
+        "About how many connections the last list is wrong about.",
+        |reading, samples| of_list(reading, samples, |list| list.missing),
+    ),
+    gauge(
+        "flowpeel_list_extraneous_connections",
+        "Openings and closings at odds with the last list, set aside.",
+        |reading, samples| of_list(reading, samples, |list| list.extraneous),
+    ),
+    gauge(
+        "flowpeel_list_end_timestamp_seconds",
+        "The time that the last list is true of, in seconds since 1970.",
+        |reading, samples| of_list(reading, samples, |list| list.end_ns as f64 / 1e9),
+    ),
+    gauge("flowpeel_list_age_seconds", "Time since the last list, or since the start.", |reading, samples| {
+        samples.value(reading.list_age.as_secs_f64());
+    }),
+    gauge("flowpeel_list_interval_seconds", "Time from list to list, as configured.", |reading, samples| {
+        if let Some(interval) = reading.setup.interval {
+            samples.value(interval.as_secs_f64());
+        }
+    }),
+    counter("flowpeel_lists_total", "Lists written.", |reading, samples| samples.value(reading.lists_written)),
+    counter("flowpeel_incomplete_lists_total", "Lists that were not complete.", |reading, samples| {
+        samples.value(reading.lists_incomplete);
+    }),
+    counter("flowpeel_failed_lists_total", "Lists that could not be written.", |reading, samples| {
+        samples.value(reading.lists_failed);
+    }),
+    counter(
+        "flowpeel_merged_intervals_total",
+        "Intervals merged into the next because a shard held its changes back.",
+        |reading, samples| total_of_list(reading, samples, |list| list.merged_intervals),
+    ),
+    gauge(
+        "flowpeel_delta_load_ratio",
+        "Changes in the fullest delta before the last list, against what it lists.",
+        |reading, samples| of_list(reading, samples, |list| list.delta.ratio()),
+    ),
+    counter("flowpeel_list_deltas_left_total", "Deltas that did not empty by themselves.", |reading, samples| {
+        total_of_list(reading, samples, |list| list.deltas_left);
+    }),
+    counter("flowpeel_list_closings_found_total", "Closings found by the list.", |reading, samples| {
+        total_of_list(reading, samples, |list| list.closings_found);
+    }),
+    counter("flowpeel_list_starts_corrected_total", "Start times corrected.", |reading, samples| {
+        total_of_list(reading, samples, |list| list.starts_corrected);
+    }),
+    counter("flowpeel_list_starts_lost_total", "Decodings that gave up start times.", |reading, samples| {
+        total_of_list(reading, samples, |list| list.starts_lost);
+    }),
+    counter("flowpeel_list_set_aside_total", "Openings and closings set aside.", |reading, samples| {
+        total_of_list(reading, samples, |list| list.set_aside);
+    }),
+    summary("flowpeel_peel_duration_seconds", "Time to decode what a partition hands over.", |reading, samples| {
+        samples.summary(&reading.latencies[Latency::Peel as usize]);
+    }),
+    summary("flowpeel_list_duration_seconds", "Time to sort and write a list.", |reading, samples| {
+        samples.summary(&reading.latencies[Latency::List as usize]);
+    }),
+];

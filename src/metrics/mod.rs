@@ -1,0 +1,258 @@
+//! Metrics of a running flowpeel: what happens, how full things are, whether the list is complete and on time.
+//!
+//! What enters: totals and figures that threads publish at moments of rest, never per packet. What leaves: a page in
+//! Prometheus' text format, and one line that says what is wrong. No address or port is ever among them, and labels take
+//! their values from fixed sets and from the names of the interfaces.
+
+mod durations;
+mod exposition;
+mod families;
+mod figures;
+mod health;
+mod published;
+
+pub use durations::Durations;
+pub use figures::{ListFigures, Load};
+pub use published::{Capture, CaptureCell, CaptureCounts, ShardCell, ShardCounts};
+
+use durations::{LatencyReading, Window};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+/// What is known before the first packet.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// The interface of each capture thread. Threads on the same interface are told as one.
+    pub interfaces: Vec<String>,
+    /// The names of the reasons why packets are not used, in the order in which they are published.
+    pub unusable_reasons: Vec<&'static str>,
+    /// How many shards publish.
+    pub shard_count: usize,
+    /// The most connections that are tracked.
+    pub connections_max: u64,
+    /// The time from list to list; none when there is one at the end only.
+    pub interval: Option<Duration>,
+    /// The parts of the memory plan, in bytes.
+    pub memory: Vec<(&'static str, u64)>,
+}
+
+/// What takes time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Latency {
+    /// From the packet's capture until its signal is in the table.
+    Signal,
+    /// To decode one hand-over of one partition.
+    Peel,
+    /// To sort and write one list.
+    List,
+}
+
+impl Latency {
+    const COUNT: usize = Self::List as usize + 1;
+}
+
+/// What the list thread said last.
+#[derive(Debug, Default)]
+struct Lists {
+    last: Option<(ListFigures, Instant)>,
+    written: u64,
+    incomplete: u64,
+    failed: u64,
+    /// Whether the last attempt to write one failed.
+    has_failed: bool,
+}
+
+/// The metrics of one run, shared by those who publish and those who read.
+///
+/// # Examples
+///
+/// ```
+/// use flowpeel::metrics::{CaptureCounts, ListFigures, Metrics, Setup};
+/// use std::time::Instant;
+///
+/// let metrics = Metrics::new(Setup { interfaces: vec!["eth0".to_owned()], ..Setup::default() });
+/// metrics.capture(0).set_up(true);
+/// metrics.capture(0).publish(&CaptureCounts { packets: 12, ..CaptureCounts::default() }, &[]);
+/// metrics.list(&ListFigures { complete: true, ..ListFigures::default() }, Instant::now());
+/// assert!(metrics.exposition(Instant::now()).contains("\nflowpeel_packets_total{interface=\"eth0\"} 12\n"));
+/// assert_eq!(metrics.health(Instant::now()), None);
+/// ```
+#[derive(Debug)]
+pub struct Metrics {
+    setup: Setup,
+    started: Instant,
+    started_at: SystemTime,
+    captures: Vec<Capture>,
+    shards: Vec<ShardCell>,
+    lists: Mutex<Lists>,
+    latencies: [Mutex<Window>; Latency::COUNT],
+    responses: AtomicU64,
+    abandoned: AtomicU64,
+}
+
+/// One interface as it is read: the sum of its capture threads.
+struct InterfaceReading<'a> {
+    name: &'a str,
+    counts: CaptureCounts,
+    is_up: bool,
+}
+
+/// Everything at one moment.
+struct Reading<'a> {
+    setup: &'a Setup,
+    started_at: SystemTime,
+    /// Each name once, in the order given.
+    interfaces: Vec<InterfaceReading<'a>>,
+    /// The sum of all interfaces.
+    capture: CaptureCounts,
+    unusable: Vec<u64>,
+    shards: ShardCounts,
+    list: Option<ListFigures>,
+    /// The time since the last list, or since the start when there was none.
+    list_age: Duration,
+    lists_written: u64,
+    lists_incomplete: u64,
+    lists_failed: u64,
+    has_failed: bool,
+    latencies: [LatencyReading; Latency::COUNT],
+    responses: u64,
+    abandoned: u64,
+}
+
+impl Metrics {
+    /// Metrics of a run that begins now.
+    #[must_use]
+    pub fn new(setup: Setup) -> Arc<Self> {
+        let started = Instant::now();
+        let capture = |_| Capture::new(setup.unusable_reasons.len());
+        Arc::new(Metrics {
+            started,
+            started_at: SystemTime::now(),
+            captures: (0..setup.interfaces.len()).map(capture).collect(),
+            shards: (0..setup.shard_count).map(|_| ShardCell::default()).collect(),
+            lists: Mutex::new(Lists::default()),
+            latencies: std::array::from_fn(|_| Mutex::new(Window::new(started))),
+            responses: AtomicU64::new(0),
+            abandoned: AtomicU64::new(0),
+            setup,
+        })
+    }
+
+    /// Where the capture thread of this index publishes; wait-free.
+    ///
+    /// # Panics
+    ///
+    /// [`Setup::interfaces`] has no such place.
+    #[must_use]
+    pub fn capture(&self, index: usize) -> &Capture {
+        &self.captures[index]
+    }
+
+    /// Where the shard of this index publishes; wait-free.
+    ///
+    /// # Panics
+    ///
+    /// There are not so many shards.
+    #[must_use]
+    pub fn shard(&self, index: usize) -> &ShardCell {
+        &self.shards[index]
+    }
+
+    /// A list was written, just `now`.
+    pub fn list(&self, figures: &ListFigures, now: Instant) {
+        let mut lists = self.lists.lock();
+        lists.last = Some((*figures, now));
+        lists.written += 1;
+        lists.incomplete += u64::from(!figures.complete);
+        lists.has_failed = false;
+    }
+
+    /// A list could not be written.
+    pub fn list_failed(&self) {
+        let mut lists = self.lists.lock();
+        lists.failed += 1;
+        lists.has_failed = true;
+    }
+
+    /// Records how long something took. It takes a lock: not for the packet path, where a thread keeps [`Durations`] of its own
+    /// and [merges](Self::merge) them.
+    pub fn latency(&self, latency: Latency, took: Duration) {
+        self.latencies[latency as usize].lock().record(took, Instant::now());
+    }
+
+    /// Takes over what a thread recorded for itself, and leaves it empty.
+    pub fn merge(&self, latency: Latency, durations: &mut Durations) {
+        self.latencies[latency as usize].lock().merge(durations, Instant::now());
+    }
+
+    /// A request for these metrics was answered, whatever the answer.
+    pub fn responded(&self) {
+        self.responses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A client was not answered: it took too long, went away, or had to make room.
+    pub fn abandoned(&self) {
+        self.abandoned.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// All metrics in Prometheus' text format 0.0.4: some kilobytes, however much is tracked.
+    #[must_use]
+    pub fn exposition(&self, now: Instant) -> String {
+        families::exposition(&self.read(now))
+    }
+
+    /// What is wrong with the lists, in one line; none when they are complete, on time and of all packets. The first may take
+    /// its interval and a grace time to come.
+    #[must_use]
+    pub fn health(&self, now: Instant) -> Option<String> {
+        health::problems(&self.read(now))
+    }
+
+    fn read(&self, now: Instant) -> Reading<'_> {
+        let mut unusable = vec![0_u64; self.setup.unusable_reasons.len()];
+        for capture in &self.captures {
+            for (sum, count) in unusable.iter_mut().zip(capture.unusable()) {
+                *sum = sum.saturating_add(count);
+            }
+        }
+        let interfaces = self.interfaces();
+        let latencies = std::array::from_fn(|index| self.latencies[index].lock().read(now));
+        let lists = self.lists.lock();
+        let last_at = lists.last.map_or(self.started, |(_, at)| at);
+        Reading {
+            setup: &self.setup,
+            started_at: self.started_at,
+            capture: interfaces.iter().fold(CaptureCounts::default(), |sum, interface| sum.plus(interface.counts)),
+            interfaces,
+            unusable,
+            shards: self.shards.iter().fold(ShardCounts::default(), |sum, shard| sum.plus(shard.load())),
+            list: lists.last.map(|(figures, _)| figures),
+            list_age: now.saturating_duration_since(last_at),
+            lists_written: lists.written,
+            lists_incomplete: lists.incomplete,
+            lists_failed: lists.failed,
+            has_failed: lists.has_failed,
+            latencies,
+            responses: self.responses.load(Ordering::Relaxed),
+            abandoned: self.abandoned.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Every interface once: two samples under the same labels would make the whole page unreadable.
+    fn interfaces(&self) -> Vec<InterfaceReading<'_>> {
+        let mut interfaces: Vec<InterfaceReading> = Vec::with_capacity(self.captures.len());
+        for (name, capture) in self.setup.interfaces.iter().zip(&self.captures) {
+            let (counts, is_up) = (capture.counts(), capture.is_up());
+            match interfaces.iter_mut().find(|interface| interface.name == name) {
+                Some(interface) => {
+                    interface.counts = interface.counts.plus(counts);
+                    interface.is_up |= is_up;
+                }
+                None => interfaces.push(InterfaceReading { name, counts, is_up }),
+            }
+        }
+        interfaces
+    }
+}

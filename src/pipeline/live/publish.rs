@@ -1,0 +1,103 @@
+//! What the threads of a live capture publish of their work, at their rest points.
+//!
+//! What enters: each thread's own totals. What leaves: the metrics that are made of them. Nothing here is touched for a packet.
+
+use super::pacer::Clocks;
+use crate::flow_list::{FlowList, Header};
+use crate::metrics::{self, Durations, Latency, ListFigures, Metrics, ShardCounts};
+use crate::pipeline::CaptureCounts;
+use crate::pipeline::list_thread::Told;
+use crate::pipeline::shard_thread::Timing;
+use crate::signal::Moment;
+use std::time::{Duration, Instant};
+
+/// Publishes what a capture thread counted.
+pub(super) fn capture(metrics: &Metrics, index: usize, counts: &CaptureCounts) {
+    let published = metrics::CaptureCounts {
+        packets: counts.packets,
+        dropped_packets: counts.lost,
+        signals: counts.signals.signals,
+        sampled: counts.signals.sampled,
+        dropped_signals: counts.queue_full,
+        handshakes_lost: counts.signals.handshakes_lost,
+        steps_back: counts.steps_back,
+    };
+    metrics.capture(index).publish(&published, &counts.unusable);
+}
+
+/// Publishes what was counted of connections up to the last interval's end, and the list of it unless it was merged.
+pub(super) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, told: &Told) {
+    let counts = list.counts();
+    let open = counts.opened - counts.closed;
+    let filter_used = open + header.map_or(0, |header| header.half_open);
+    metrics.shard(0).publish(&ShardCounts {
+        opened: counts.opened,
+        closed: counts.closed,
+        evicted_idle: 0,
+        evicted_aged: 0,
+        refused: counts.refused,
+        expired: counts.expired,
+        recycled: counts.recycled,
+        repeats: counts.repeats,
+        late: counts.late,
+        unmatched_fins: counts.unmatched_fins,
+        unmatched_resets: counts.unmatched_resets,
+        forgotten: counts.forgotten,
+        refused_open: counts.refused_open,
+        unplaced: counts.unplaced,
+        one_sided: counts.one_sided,
+        filter_used,
+        filter_places: told.filter_places,
+    });
+    let Some(header) = header else { return };
+    let outcome = list.outcome();
+    let figures = ListFigures {
+        complete: header.complete,
+        missing: header.missing,
+        connections: header.flows,
+        half_open: header.half_open,
+        extraneous: header.extraneous,
+        dropped_packets: header.dropped,
+        end_ns: header.end_ns,
+        delta: told.fullest_delta,
+        merged_intervals: list.merged(),
+        deltas_left: outcome.deltas_left,
+        closings_found: outcome.unstuck,
+        starts_corrected: outcome.restarted,
+        starts_lost: outcome.starts_lost,
+        set_aside: outcome.set_aside,
+    };
+    if told.has_failed {
+        metrics.list_failed();
+    } else {
+        metrics.list(&figures, Instant::now());
+    }
+}
+
+/// How long a shard's signals took to reach its tables.
+pub(super) struct ShardTiming<'a> {
+    clocks: Clocks,
+    took: Durations,
+    metrics: &'a Metrics,
+}
+
+impl<'a> ShardTiming<'a> {
+    pub(super) fn new(clocks: Clocks, metrics: &'a Metrics) -> Self {
+        ShardTiming { clocks, took: Durations::new(), metrics }
+    }
+}
+
+impl Timing for ShardTiming<'_> {
+    fn moment(&self) -> Moment {
+        self.clocks.moment()
+    }
+
+    fn handled(&mut self, first: Moment) {
+        let took_ns = self.moment().since_ns(first).max(0) as u64;
+        self.took.record(Duration::from_nanos(took_ns));
+    }
+
+    fn ended(&mut self) {
+        self.metrics.merge(Latency::Signal, &mut self.took);
+    }
+}

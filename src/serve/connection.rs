@@ -1,0 +1,122 @@
+//! One client, from its first byte to the close.
+//!
+//! What enters: what its socket gives, when it is ready. What leaves: one response. Nothing here waits, and nothing is held
+//! beyond a request of limited size and the response to it.
+
+use crate::config::{REQUEST_SIZE_MAX, SERVE_DISCARD_SIZE_MAX, SERVE_TIME_MAX};
+use crate::serve::pages::Status;
+use crate::serve::request::{Request, read_request};
+use mio::net::TcpStream;
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::time::Instant;
+
+/// Bytes read at once: an ordinary request whole.
+const CHUNK_SIZE: usize = 1 << 10;
+
+enum State {
+    Reading(Vec<u8>),
+    Writing {
+        response: Vec<u8>,
+        written: usize,
+    },
+    /// The response is written, and the client's end is waited for: a close with unread bytes would reset the connection
+    /// before the response is read.
+    Draining {
+        discarded: usize,
+    },
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It waits for the client.
+    Waiting,
+    /// It is to be closed.
+    Over,
+}
+
+/// A connection to a client.
+pub(super) struct Connection {
+    pub(super) stream: TcpStream,
+    deadline: Instant,
+    state: State,
+}
+
+impl Connection {
+    pub(super) fn new(stream: TcpStream, now: Instant) -> Self {
+        Connection { stream, deadline: now + SERVE_TIME_MAX, state: State::Reading(Vec::new()) }
+    }
+
+    /// When it is closed at the latest.
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Whether the client was sent its response.
+    pub(super) fn is_answered(&self) -> bool {
+        matches!(self.state, State::Draining { .. })
+    }
+
+    /// Goes on as far as is possible without waiting.
+    pub(super) fn advance(&mut self, respond: impl Fn(Result<Request, Status>) -> Vec<u8>) -> Progress {
+        loop {
+            let step = match &mut self.state {
+                State::Reading(bytes) => read_some(&mut self.stream, bytes, &respond),
+                State::Writing { response, written } => write_some(&mut self.stream, response, written),
+                State::Draining { discarded } => discard_some(&mut self.stream, discarded),
+            };
+            match step {
+                Ok(Some(state)) => self.state = state,
+                Ok(None) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Progress::Waiting,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Progress::Over,
+            }
+        }
+    }
+}
+
+/// The state that follows, if another does; an error when the socket gives no more for now or for ever.
+type Step = std::io::Result<Option<State>>;
+
+fn ended() -> std::io::Error {
+    ErrorKind::UnexpectedEof.into()
+}
+
+fn read_some(
+    stream: &mut TcpStream,
+    bytes: &mut Vec<u8>,
+    respond: &impl Fn(Result<Request, Status>) -> Vec<u8>,
+) -> Step {
+    let mut chunk = [0; CHUNK_SIZE];
+    // Some room is left: a request that fills it without an end is refused.
+    let room = CHUNK_SIZE.min(REQUEST_SIZE_MAX.saturating_sub(bytes.len()));
+    let count = stream.read(&mut chunk[..room])?;
+    if count == 0 {
+        return Err(ended());
+    }
+    bytes.extend_from_slice(&chunk[..count]);
+    let request = read_request(bytes);
+    Ok(request.map(|request| State::Writing { response: respond(request), written: 0 }))
+}
+
+fn write_some(stream: &mut TcpStream, response: &[u8], written: &mut usize) -> Step {
+    let count = stream.write(&response[*written..])?;
+    if count == 0 {
+        return Err(ended());
+    }
+    *written += count;
+    if *written < response.len() {
+        return Ok(None);
+    }
+    // When the client has gone already there is nothing to shut down.
+    drop(stream.shutdown(Shutdown::Write));
+    Ok(Some(State::Draining { discarded: 0 }))
+}
+
+fn discard_some(stream: &mut TcpStream, discarded: &mut usize) -> Step {
+    let mut chunk = [0; CHUNK_SIZE];
+    *discarded += stream.read(&mut chunk).and_then(|count| if count == 0 { Err(ended()) } else { Ok(count) })?;
+    if *discarded >= SERVE_DISCARD_SIZE_MAX { Err(ended()) } else { Ok(None) }
+}
