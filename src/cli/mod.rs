@@ -3,15 +3,21 @@
 //! What enters: the arguments of the process. What leaves: an exit status, lists on standard output or in files, and on
 //! standard error what people want to know. Everything else is the library's, so that it can be had without a terminal.
 
+mod completions;
 mod generate;
+mod lists;
+mod log;
+mod manual;
 mod replay;
 mod report;
 mod values;
 mod watch;
 
+use crate::cli::log::LogFormat;
 use crate::cli::report::Voice;
+use crate::error::Error;
 use clap::{Parser, Subcommand};
-use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// What a process ends with.
@@ -54,12 +60,27 @@ struct Cli {
     /// Say more: how decoding went and how long it took
     #[arg(long, short, global = true, display_order = LAST)]
     verbose: bool,
+
+    /// Write what is said as log lines, with time and level, for a journal
+    #[arg(long, value_name = "FORMAT", global = true, display_order = LAST)]
+    log_format: Option<LogFormat>,
 }
 
 #[derive(Subcommand)]
 enum Command {
     Replay(replay::Arguments),
     Generate(generate::Arguments),
+    Completions(completions::Arguments),
+    Manual(manual::Arguments),
+}
+
+impl Command {
+    /// Whether it runs until it is stopped, unattended.
+    fn is_service(&self) -> bool {
+        match self {
+            Command::Replay(_) | Command::Generate(_) | Command::Completions(_) | Command::Manual(_) => false,
+        }
+    }
 }
 
 /// Does what the command line of this process asks for.
@@ -68,7 +89,9 @@ pub fn main() -> Status {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let error = Cli::try_parse_from(std::env::args_os().map(escaped)).err().unwrap_or(error);
+            // The message is about the arguments, and one may be a hostile file name.
+            let escaped = std::env::args_os().map(|argument| log::escaped(&argument.to_string_lossy()));
+            let error = Cli::try_parse_from(escaped).err().unwrap_or(error);
             // Asking for help or the version is no mistake. If it can not be printed there is nobody to tell.
             drop(error.print());
             return if error.use_stderr() { Status::WrongUsage } else { Status::Done };
@@ -79,16 +102,25 @@ pub fn main() -> Status {
         (_, true) => Voice::Verbose,
         _ => Voice::Normal,
     };
+    log::init(cli.log_format, cli.command.is_service());
     match cli.command {
         Command::Replay(arguments) => replay::run(&arguments, voice),
         Command::Generate(arguments) => generate::run(&arguments, voice),
+        Command::Completions(arguments) => completions::run(&arguments),
+        Command::Manual(arguments) => manual::run(&arguments),
     }
 }
 
-/// An argument without control characters, for a message about it: it may be a hostile file name.
-fn escaped(argument: OsString) -> String {
-    let text = argument.to_string_lossy();
-    text.chars().map(|c| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() }).collect()
+/// Prints what was made to standard output.
+fn print(bytes: &[u8]) -> Status {
+    let mut stdout = std::io::stdout();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Ok(()) => Status::Done,
+        Err(error) => {
+            report::error(&Error::new("can not write it").in_file("standard output").because(error), "");
+            Status::Failed
+        }
+    }
 }
 
 #[cfg(test)]
@@ -98,7 +130,7 @@ mod tests {
 
     #[test]
     fn messages_about_hostile_arguments_are_escaped() {
-        assert_eq!(escaped("a\x1b[2J\nb c.pcap".into()), "a\\u{1b}[2J\\nb c.pcap");
+        assert_eq!(log::escaped("a\x1b[2J\nb c.pcap\u{9b}"), "a\\u{1b}[2J\\nb c.pcap\\u{9b}");
     }
 
     #[test]

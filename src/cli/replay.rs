@@ -2,12 +2,11 @@
 
 use crate::capture::Replay;
 use crate::cli::Status;
-use crate::cli::report::{self, Voice, grouped};
+use crate::cli::lists::Lists;
+use crate::cli::report::{self, Voice};
 use crate::cli::values;
 use crate::cli::watch::Watch;
 use crate::error::Result;
-use crate::export::{Directory, Exporter, Ndjson};
-use crate::flow_list::List;
 use crate::hash::Secret;
 use crate::pipeline::{self, Config, Plan};
 use clap::Args;
@@ -36,9 +35,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     every: Option<Duration>,
 
-    /// Write each list to a file in this directory; - for standard output
-    #[arg(long, value_name = "DIR", default_value = "-")]
-    out: PathBuf,
+    #[command(flatten)]
+    lists: Lists,
 
     /// Threads that track connections, 1 to 8; lists do not depend on it [default: the cores but one]
     #[arg(long, value_name = "N", value_parser = values::shards)]
@@ -87,47 +85,17 @@ impl Arguments {
             syn_timeout: self.syn_timeout,
             one_way: self.one_way,
             vlan_key: self.vlan_key,
+            format: self.lists.format(),
             secret,
             ..default
         })
-    }
-
-    fn exporter(&self) -> Result<Box<dyn Exporter>> {
-        if self.out.as_os_str() == "-" {
-            return Ok(Box::new(Ndjson::new(std::io::stdout(), "standard output", self.vlan_key)));
-        }
-        Ok(Box::new(Directory::new(&self.out, self.vlan_key)?))
-    }
-}
-
-/// An exporter that knows how many lists it wrote.
-struct Counted {
-    exporter: Box<dyn Exporter>,
-    written: u64,
-}
-
-impl Exporter for Counted {
-    fn write(&mut self, list: &List) -> Result<()> {
-        self.exporter.write(list)?;
-        self.written += 1;
-        Ok(())
-    }
-}
-
-impl Counted {
-    /// What there is when a list could not be written.
-    fn aftermath(&self) -> String {
-        match self.written {
-            0 => "; no list was written whole".to_owned(),
-            1 => "; the list before it is whole".to_owned(),
-            written => format!("; the {} lists before it are whole", grouped(written)),
-        }
     }
 }
 
 /// Replays what the arguments name.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    let prepared = arguments.config().and_then(|config| Ok((Plan::new(&config)?, config)));
+    let config = arguments.lists.keep().and_then(|_| arguments.config());
+    let prepared = config.and_then(|config| Ok((Plan::new(&config)?, config)));
     let (plan, config) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
@@ -135,15 +103,17 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
             return Status::WrongUsage;
         }
     };
-    let watched = arguments.exporter().and_then(|exporter| Ok((exporter, Watch::new(voice, &arguments.files)?)));
-    let (exporter, mut watch) = match watched {
+    let watched = arguments
+        .lists
+        .exporter(arguments.vlan_key, voice)
+        .and_then(|exporter| Ok((exporter, Watch::new(voice, &arguments.files)?)));
+    let (mut exporter, mut watch) = match watched {
         Ok(watched) => watched,
         Err(error) => {
             report::error(&error, "");
             return Status::Failed;
         }
     };
-    let mut exporter = Counted { exporter, written: 0 };
     let present = watch.present_input();
     let mut announces = voice > Voice::Quiet;
     let inputs = arguments.files.iter().enumerate().map(|(index, path)| {

@@ -3,6 +3,7 @@
 //! What enters: errors, and the sizes and the summary of a run. What leaves: lines, coloured on a terminal. Standard
 //! output is for lists alone, so that it can always be piped on.
 
+use crate::cli::log;
 use crate::error::Error;
 use crate::parse::Unusable;
 use crate::pipeline::{Config, Memory, Summary};
@@ -26,24 +27,40 @@ const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
 /// Says a line. Where standard error is closed or full there is nobody to tell, and the work goes on.
 pub(super) fn line(text: fmt::Arguments) {
+    if log::is_on() {
+        log::info(&text.to_string());
+    } else {
+        show(text);
+    }
+}
+
+fn show(text: fmt::Arguments) {
     drop(writeln!(anstream::stderr(), "{text}"));
 }
 
 /// Leaves a line of the terminal on which something else stands, as `^C` does.
 pub(super) fn leave_line() {
-    if std::io::stderr().is_terminal() {
-        line(format_args!(""));
+    if std::io::stderr().is_terminal() && !log::is_on() {
+        show(format_args!(""));
     }
 }
 
 /// Says what failed, and what was done all the same.
 pub(super) fn error(error: &Error, aftermath: &str) {
-    line(format_args!("{ERROR}error:{ERROR:#} {error}{aftermath}"));
+    if log::is_on() {
+        log::error(&format!("{error}{aftermath}"));
+    } else {
+        show(format_args!("{ERROR}error:{ERROR:#} {error}{aftermath}"));
+    }
 }
 
 /// Says what is doubtful.
 pub(super) fn warning(text: &str) {
-    line(format_args!("{WARNING}warning:{WARNING:#} {text}"));
+    if log::is_on() {
+        log::warning(text);
+    } else {
+        show(format_args!("{WARNING}warning:{WARNING:#} {text}"));
+    }
 }
 
 /// A count with its thousands set apart.
@@ -81,10 +98,49 @@ pub(super) fn memory(memory: &Memory, config: &Config) {
 
 /// What came of it.
 pub(super) fn summary(summary: &Summary, voice: Voice) {
+    if log::is_on() {
+        logged_summary(summary);
+    } else {
+        shown_summary(summary);
+    }
+    warnings(summary);
+    if voice == Voice::Verbose {
+        decoding(summary);
+    }
+}
+
+/// The sums as the fields of one line, by the names that the table has for them.
+fn logged_summary(summary: &Summary) {
+    let counts = &summary.counts;
+    tracing::info!(
+        packets = summary.packets,
+        tcp = usable(summary),
+        signals = summary.signals.signals,
+        opened = counts.opened,
+        closed = counts.closed,
+        open = summary.last.map_or(0, |last| last.flows),
+        half_open = summary.last.map_or(0, |last| last.half_open),
+        repeats_ignored = counts.repeats + counts.late,
+        unmatched_closes = counts.unmatched_fins + counts.unmatched_resets,
+        untracked = counts.untracked(),
+        lists = summary.lists,
+        incomplete_lists = summary.incomplete,
+        "ended"
+    );
+    for (reason, count) in &summary.unusable {
+        tracing::info!(packets = count, reason = reason.describe(), "not used");
+    }
+}
+
+/// The packets that held TCP.
+fn usable(summary: &Summary) -> u64 {
+    summary.packets - summary.unusable.iter().map(|(_, count)| count).sum::<u64>()
+}
+
+fn shown_summary(summary: &Summary) {
     let counts = &summary.counts;
     let (open, half_open) = summary.last.map_or((0, 0), |last| (last.flows, last.half_open));
-    let usable = summary.packets - summary.unusable.iter().map(|(_, count)| count).sum::<u64>();
-    let mut rows = vec![("packets", summary.packets, String::new()), ("  TCP", usable, String::new())];
+    let mut rows = vec![("packets", summary.packets, String::new()), ("  TCP", usable(summary), String::new())];
     let unused = summary.unusable.iter().map(|(reason, count)| (reason.describe(), *count));
     let unused: Vec<_> = unused.map(|(reason, count)| (format!("  {reason}"), count)).collect();
     rows.extend(unused.iter().map(|(reason, count)| (reason.as_str(), *count, String::new())));
@@ -111,10 +167,6 @@ pub(super) fn summary(summary: &Summary, voice: Voice) {
         ),
     ]);
     table(&rows);
-    warnings(summary);
-    if voice == Voice::Verbose {
-        decoding(summary);
-    }
 }
 
 /// A name, a count and a note in each row.

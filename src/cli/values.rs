@@ -3,7 +3,7 @@
 use crate::config::SHARDS_MAX;
 use crate::error::{Error, Result};
 use crate::hash::{SECRET_SIZE, Secret};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Span, SpanRelativeTo};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
@@ -55,6 +55,26 @@ pub(super) fn duration(text: &str) -> std::result::Result<Duration, String> {
         .filter(|duration| duration.is_positive())
         .map(|duration| duration.unsigned_abs())
         .ok_or_else(|| "a duration is a number above 0 with its unit: 10s, 500ms, 1m".to_owned())
+}
+
+/// How much is kept: an age or a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeepLimit {
+    Age(Duration),
+    Size(u64),
+}
+
+/// How much is kept: `7d`, `36h`, `2GiB`.
+pub(super) fn keep(text: &str) -> std::result::Result<KeepLimit, String> {
+    if let Ok(size) = size(text) {
+        return Ok(KeepLimit::Size(size));
+    }
+    let span: Option<Span> = text.parse().ok();
+    // Days are wanted here, and months, whose length depends on where they begin, are not.
+    let age = span.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()).ok());
+    age.filter(SignedDuration::is_positive)
+        .map(|age| KeepLimit::Age(age.unsigned_abs()))
+        .ok_or_else(|| "what is kept is an age (7d, 36h) or a size of at least 1MiB (500MiB, 2GiB)".to_owned())
 }
 
 /// A range of counts, both ends included: `0-20`, or a single count.
@@ -134,6 +154,17 @@ mod tests {
         assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
         for wrong in ["", "10", "-5s", "0s", "ten seconds"] {
             assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_an_age_or_a_size() {
+        let days = |days: u64| Ok(KeepLimit::Age(Duration::from_secs(days * 86_400)));
+        assert_eq!([keep("7d"), keep("1d 24h"), keep("2w")], [days(7), days(2), days(14)]);
+        assert_eq!(keep("10m"), Ok(KeepLimit::Age(Duration::from_secs(600))));
+        assert_eq!([keep("10M"), keep("10MiB")], [Ok(KeepLimit::Size(10 << 20)), Ok(KeepLimit::Size(10 << 20))]);
+        for wrong in ["", "7", "0d", "-7d", "1mo", "1y", "1KiB", "7d 2GiB", "9999999999999w"] {
+            assert!(keep(wrong).unwrap_err().contains("an age (7d, 36h) or a size"), "{wrong}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! A run as it is watched from a terminal: a progress bar, errors as they come, and Ctrl-C.
 
 use crate::capture::{Progress, SkippedPackets};
+use crate::cli::log;
 use crate::cli::report::{self, Voice, grouped};
 use crate::error::{Error, Result};
 use crate::pipeline::Observer;
@@ -83,9 +84,10 @@ impl Watch {
 
     fn bar(&mut self) -> &ProgressBar {
         self.bar.get_or_insert_with(|| {
-            let target = match self.voice {
-                Voice::Quiet => ProgressDrawTarget::hidden(),
-                _ => ProgressDrawTarget::stderr_with_hz(DRAWS_PER_S),
+            let target = if self.voice == Voice::Quiet || log::is_on() {
+                ProgressDrawTarget::hidden()
+            } else {
+                ProgressDrawTarget::stderr_with_hz(DRAWS_PER_S)
             };
             let bar = ProgressBar::with_draw_target(self.extent.total_size, target);
             bar.set_style(style(self.extent.total_size.is_some()));

@@ -12,11 +12,33 @@ use crate::flow_list::Row;
 use std::io::Write;
 use std::net::IpAddr;
 
+/// How a line is written.
+#[derive(Clone, Copy)]
+pub(super) struct Style {
+    /// Whether it names the VLAN tags.
+    pub(super) vlan_key: bool,
+    /// What became of the connection since the list before, where that is told.
+    pub(super) mark: Option<Mark>,
+}
+
+/// What became of a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    Opened,
+    Closed,
+}
+
 /// Appends the line of a row, with its line end. `timestamp` is the list's end.
-pub(super) fn append(line: &mut Vec<u8>, clockface: &mut Clockface, timestamp: &str, row: &Row, vlan_key: bool) {
+pub(super) fn append(line: &mut Vec<u8>, clockface: &mut Clockface, timestamp: &str, row: &Row, style: Style) {
     line.extend_from_slice(b"{\"timestamp\":\"");
     line.extend_from_slice(timestamp.as_bytes());
-    line.extend_from_slice(b"\",\"event_type\":\"flow\",\"src_ip\":\"");
+    line.extend_from_slice(b"\",\"event_type\":\"flow\",");
+    line.extend_from_slice(match style.mark {
+        None => b"",
+        Some(Mark::Opened) => b"\"change\":\"opened\",",
+        Some(Mark::Closed) => b"\"change\":\"closed\",",
+    });
+    line.extend_from_slice(b"\"src_ip\":\"");
     address(line, row.client.ip());
     line.extend_from_slice(b"\",\"src_port\":");
     number(line, u64::from(row.client.port()));
@@ -24,7 +46,7 @@ pub(super) fn append(line: &mut Vec<u8>, clockface: &mut Clockface, timestamp: &
     address(line, row.server.ip());
     line.extend_from_slice(b"\",\"dest_port\":");
     number(line, u64::from(row.server.port()));
-    if vlan_key {
+    if style.vlan_key {
         line.extend_from_slice(b",\"vlan\":[");
         for (place, tag) in row.vlan.iter().enumerate() {
             if place > 0 {
@@ -41,7 +63,8 @@ pub(super) fn append(line: &mut Vec<u8>, clockface: &mut Clockface, timestamp: &
     line.extend_from_slice(b"\",\"age\":");
     seconds(line, row.age_ns);
     line.extend_from_slice(b",\"state\":\"");
-    line.extend_from_slice(row.state.name().as_bytes());
+    let state = if style.mark == Some(Mark::Closed) { "closed" } else { row.state.name() };
+    line.extend_from_slice(state.as_bytes());
     line.extend_from_slice(b"\"}}\n");
 }
 
@@ -103,7 +126,8 @@ mod tests {
 
     fn text(row: &Row, vlan_key: bool) -> String {
         let mut line = Vec::new();
-        append(&mut line, &mut Clockface::default(), "2026-01-01T00:00:10.000000Z", row, vlan_key);
+        let style = Style { vlan_key, mark: None };
+        append(&mut line, &mut Clockface::default(), "2026-01-01T00:00:10.000000Z", row, style);
         String::from_utf8(line).unwrap()
     }
 

@@ -1,18 +1,25 @@
 //! Lists -> the formats and places that users want them in.
 //!
-//! What enters: finished lists. What leaves: NDJSON on a stream, or one file a list. One small trait for all.
+//! What enters: finished lists. What leaves: NDJSON on a stream, or one file a list, whole lists or what changed between them,
+//! plain or compressed. One small trait for all.
 
 mod community_id;
 mod directory;
+mod file_name;
 mod flow_line;
-mod ndjson;
+mod lines;
+mod retention;
+mod series;
+mod stream;
 mod timestamp;
 
 pub use community_id::community_id;
 pub use directory::Directory;
-pub use ndjson::Ndjson;
+pub use retention::Keep;
+pub use series::Format;
+pub use stream::Stream;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::flow_list::List;
 
 /// Writes lists somewhere. Any function that takes a list and can fail is one.
@@ -23,6 +30,12 @@ pub trait Exporter: Send {
     ///
     /// The list could not be written; the caller stops.
     fn write(&mut self, list: &List) -> Result<()>;
+
+    /// What went wrong beside the lists, which are all whole, since this was last asked: something for an operator to see
+    /// to. What goes on failing is told seldom.
+    fn warning(&mut self) -> Option<Error> {
+        None
+    }
 }
 
 impl<F: FnMut(&List) -> Result<()> + Send> Exporter for F {

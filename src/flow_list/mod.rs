@@ -4,12 +4,14 @@
 //! that says whether it is complete and what is known to be missing. Whatever could not be decoded is kept as a residue,
 //! and the law is: what the shards know = the list + the residue.
 
+mod changes;
 mod difference;
 mod recovery;
 mod resync;
 mod rows;
 mod time_bases;
 
+pub use changes::{Change, EarlierList};
 pub use difference::Outcome;
 pub use rows::{Header, List, Row, RowState};
 

@@ -89,17 +89,17 @@ pub struct Row {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Listed<K> {
-    key: K,
-    state: RowState,
-    start_tick: u64,
+pub(super) struct Listed<K> {
+    pub(super) key: K,
+    pub(super) state: RowState,
+    pub(super) start_tick: u64,
 }
 
 /// The rows of one list after another, in memory that is kept from one to the next.
 #[derive(Default)]
 pub(super) struct Rows {
-    v4: Vec<Listed<KeyV4>>,
-    v6: Vec<Listed<KeyV6>>,
+    pub(super) v4: Vec<Listed<KeyV4>>,
+    pub(super) v6: Vec<Listed<KeyV6>>,
 }
 
 impl Rows {
@@ -134,7 +134,8 @@ impl Rows {
         for state in states {
             *(if state == RowState::Established { &mut header.flows } else { &mut header.half_open }) += 1;
         }
-        List { header, rows: self, bases, within_tick_ns: marker.within_tick_ns, end_tick: marker.end_tick }
+        let times = ListTimes { bases, within_tick_ns: marker.within_tick_ns, end_tick: marker.end_tick };
+        List { header, rows: self, times }
     }
 }
 
@@ -160,20 +161,28 @@ fn sort<K: FlowKey>(rows: &mut Vec<Listed<K>>) {
 pub struct List<'a> {
     /// What the list says of itself.
     pub header: Header,
-    rows: &'a Rows,
-    bases: &'a TimeBases,
-    within_tick_ns: i64,
-    end_tick: u64,
+    pub(super) rows: &'a Rows,
+    pub(super) times: ListTimes<'a>,
+}
+
+/// What turns the ticks of a list into its times.
+#[derive(Clone, Copy)]
+pub(super) struct ListTimes<'a> {
+    pub(super) bases: &'a TimeBases,
+    pub(super) within_tick_ns: i64,
+    pub(super) end_tick: u64,
 }
 
 impl List<'_> {
     /// The connections by client address, client port, server address, server port, VLAN; IPv4 before IPv6.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
-        let v4 = self.rows.v4.iter().map(|listed| self.row(listed));
-        v4.chain(self.rows.v6.iter().map(|listed| self.row(listed)))
+        let v4 = self.rows.v4.iter().map(|listed| self.times.row(listed));
+        v4.chain(self.rows.v6.iter().map(|listed| self.times.row(listed)))
     }
+}
 
-    fn row<K: FlowKey>(&self, listed: &Listed<K>) -> Row {
+impl ListTimes<'_> {
+    pub(super) fn row<K: FlowKey>(&self, listed: &Listed<K>) -> Row {
         // The end lies within its tick, so the age has the end's full resolution.
         let ticks = self.end_tick.saturating_sub(listed.start_tick);
         let age_ns =

@@ -8,6 +8,7 @@ use crate::signal::TimeBase;
 
 /// The latest time bases, oldest first. When there are too many the oldest is forgotten, and what started in it is told in
 /// the time of the next.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct TimeBases {
     bases: Vec<TimeBase>,
 }

@@ -23,7 +23,7 @@ use crate::config::{
     PARTITION_COUNT, PENDING_INTERVALS_MAX, SHARDS_MAX, STOP_INTERVAL_PACKETS, SYN_TIMEOUT_DEFAULT_S,
 };
 use crate::error::{Error, Result};
-use crate::export::Exporter;
+use crate::export::{Exporter, Format};
 use crate::hash::Secret;
 use crate::queue::{self, Inbox, Writer};
 use crate::signal::{HandshakeCache, Signaller, SignallerConfig};
@@ -60,6 +60,8 @@ pub struct Config {
     pub one_way: bool,
     /// Whether VLAN tags are part of a connection's key.
     pub vlan_key: bool,
+    /// How the exporter writes lists: what that takes is part of the memory.
+    pub format: Format,
     /// The secret under which tables are filled.
     pub secret: Secret,
     /// The width of the filter's fingerprints: the full 30 bits, or fewer to study what goes wrong then.
@@ -79,6 +81,7 @@ impl Default for Config {
             syn_timeout: Duration::from_secs(SYN_TIMEOUT_DEFAULT_S),
             one_way: false,
             vlan_key: false,
+            format: Format::default(),
             secret: Secret::REPLAY,
             fingerprint_bits: FINGERPRINT_BITS,
         }

@@ -31,7 +31,8 @@ pub struct Memory {
     pub tables_size: u64,
     /// The queues, and the capture buffer or the rings that the kernel fills.
     pub queues_size: u64,
-    /// The list of open connections at most: it grows to this only when so many are open.
+    /// The list of open connections, and what the exporter keeps of the one before, at most: they grow to this only when
+    /// so many are open.
     pub list_size_max: u64,
 }
 
@@ -116,13 +117,14 @@ impl Plan {
             Some(live) => (WhenFull::Drop, live.capture_count.max(1), live.rings_size),
         };
         let partitions = PARTITION_COUNT as u64;
+        let listed_max = connections_max * partitions;
         let memory = Memory {
             filter_size: partitions * Filter::size(place_count as usize) as u64,
             rings_size: partitions * 2 * HalfOpenRing::size(half_open_share as usize) as u64
                 + HandshakeCache::size(half_open_count as usize) as u64,
             tables_size: partitions * 3 * geometry.size() as u64,
             queues_size: (capture_count * shard_count * queue::size()) as u64 + buffers_size,
-            list_size_max: (connections_max * partitions + half_open_count) * LIST_ENTRY_SIZE,
+            list_size_max: (listed_max + half_open_count) * LIST_ENTRY_SIZE + config.format.memory_size(listed_max),
         };
         let plan = Plan {
             list: FlowListConfig {
@@ -178,6 +180,7 @@ fn check(config: &Config) -> Result<()> {
         let most_s = SYN_TIMEOUT_MAX_TICKS * TICK_NS as u64 / 1_000_000_000;
         return Err(Error::new(format!("--syn-timeout must be from 100ms to {most_s}s")));
     }
+    config.format.check()?;
     let every_hours_max = EVERY_MAX_DAYS * 24;
     let every = Duration::from_nanos(TICK_NS as u64)..=Duration::from_secs(every_hours_max * 3_600);
     if config.every.is_some_and(|length| !every.contains(&length)) {
@@ -190,6 +193,7 @@ fn check(config: &Config) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::export::Format;
 
     #[test]
     fn the_defaults_fit_their_own_limit() {
@@ -225,6 +229,7 @@ mod tests {
             (Config { connections_max: 1, ..Config::default() }, "--connections"),
             (Config { churn: u64::MAX, ..Config::default() }, "--churn"),
             (Config { syn_timeout: Duration::from_secs(601), ..Config::default() }, "--syn-timeout"),
+            (Config { format: Format { changes: Some(0), ..Format::default() }, ..Config::default() }, "--changes"),
             (Config { every: Some(Duration::ZERO), ..Config::default() }, "--every"),
             (Config { every: Some(Duration::MAX), ..Config::default() }, "--every"),
         ] {

@@ -1,0 +1,25 @@
+//! `flowpeel completions`: what shells need to complete its command line, made from the definition of that.
+
+use crate::cli::{Cli, Status, print};
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+/// Prints what a shell needs to complete flowpeel's command line
+#[derive(Args)]
+#[command(
+    display_name = "flowpeel completions",
+    after_help = "Examples:\n  flowpeel completions bash > ~/.local/share/bash-completion/completions/flowpeel\n  \
+    flowpeel completions zsh > /usr/local/share/zsh/site-functions/_flowpeel\n  \
+    flowpeel completions fish > ~/.config/fish/completions/flowpeel.fish"
+)]
+pub(super) struct Arguments {
+    /// The shell
+    shell: Shell,
+}
+
+/// Prints them.
+pub(super) fn run(arguments: &Arguments) -> Status {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Cli::command(), "flowpeel", &mut script);
+    print(&script)
+}

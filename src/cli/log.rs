@@ -1,0 +1,70 @@
+//! What is said to people, as log lines, for where nobody watches a terminal.
+//!
+//! What enters: the same words as on a terminal. What leaves: on standard error a line for each, with its time, level and
+//! fields, as text or JSON. Control characters are escaped here: the words may hold names from outside.
+
+use clap::ValueEnum;
+use std::io::IsTerminal;
+use std::sync::OnceLock;
+use tracing::Level;
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum LogFormat {
+    /// A time, a level and words
+    Text,
+    /// An object
+    Json,
+}
+
+/// Set once log lines are what is written.
+static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+
+/// Writes log lines from now on if a format was asked for, or, for a service, if standard error is no terminal: what reads
+/// them is a journal then. Other commands are waited for, and who sends their standard error to a file wants to find there
+/// what a terminal would have shown.
+pub(super) fn init(asked: Option<LogFormat>, is_service: bool) {
+    let is_journal = is_service && !std::io::stderr().is_terminal();
+    let Some(format) = asked.or_else(|| is_journal.then_some(LogFormat::Text)) else { return };
+    if FORMAT.set(format).is_err() {
+        return;
+    }
+    // Where standard error is closed or full there is nobody to tell, not even that.
+    let lines = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_target(false)
+        .log_internal_errors(false)
+        .with_max_level(Level::INFO);
+    let set = match format {
+        LogFormat::Text => tracing::subscriber::set_global_default(lines.finish()),
+        LogFormat::Json => tracing::subscriber::set_global_default(lines.json().flatten_event(true).finish()),
+    };
+    // It can only have been set before, and here is the one place that does.
+    debug_assert!(set.is_ok());
+}
+
+/// Whether log lines are written.
+pub(super) fn is_on() -> bool {
+    FORMAT.get().is_some()
+}
+
+/// Logs what may be of interest.
+pub(super) fn info(text: &str) {
+    tracing::info!("{}", escaped(text));
+}
+
+/// Logs what is doubtful.
+pub(super) fn warning(text: &str) {
+    tracing::warn!("{}", escaped(text));
+}
+
+/// Logs what failed.
+pub(super) fn error(text: &str) {
+    tracing::error!("{}", escaped(text));
+}
+
+/// A text without control characters.
+pub(super) fn escaped(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() }).collect()
+}

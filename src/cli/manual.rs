@@ -1,0 +1,76 @@
+//! `flowpeel manual`: the man pages, made from the definition of the command line.
+
+use crate::cli::report;
+use crate::cli::{Cli, Status, print};
+use crate::error::{Error, Result};
+use clap::{Args, CommandFactory};
+use clap_mangen::Man;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Prints the man pages, or writes them to files
+#[derive(Args)]
+#[command(
+    display_name = "flowpeel manual",
+    after_help = "Examples:\n  flowpeel manual | man -l -\n  flowpeel manual --out /usr/local/share/man/man1"
+)]
+pub(super) struct Arguments {
+    /// Write each page to a file in this directory: flowpeel.1, flowpeel-replay.1, ...
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// Prints or writes them.
+pub(super) fn run(arguments: &Arguments) -> Status {
+    let pages = match pages() {
+        Ok(pages) => pages,
+        Err(error) => {
+            report::error(&error, "");
+            return Status::Failed;
+        }
+    };
+    let Some(directory) = &arguments.out else {
+        return print(&pages.into_iter().flat_map(|page| page.text).collect::<Vec<u8>>());
+    };
+    match write(directory, &pages) {
+        Ok(()) => Status::Done,
+        Err(error) => {
+            report::error(&error, "");
+            Status::Failed
+        }
+    }
+}
+
+struct Page {
+    name: String,
+    text: Vec<u8>,
+}
+
+/// The page of flowpeel, then those of its commands.
+fn pages() -> Result<Vec<Page>> {
+    let mut root = Cli::command().disable_help_subcommand(true);
+    // What all commands have in common is in each only after this.
+    root.build();
+    let page = |name: String, command: clap::Command| {
+        let mut text = Vec::new();
+        let rendered = Man::new(command.clone().display_name(name.clone())).render(&mut text);
+        rendered.map_err(|error| Error::new("can not make a man page").because(error))?;
+        Ok(Page { name: format!("{name}.1"), text })
+    };
+    let commands = root.get_subcommands().map(|command| (format!("flowpeel-{}", command.get_name()), command.clone()));
+    std::iter::once(("flowpeel".to_owned(), root.clone()))
+        .chain(commands)
+        .map(|(name, command)| page(name, command))
+        .collect()
+}
+
+fn write(directory: &Path, pages: &[Page]) -> Result<()> {
+    let cannot =
+        |path: &Path, error: std::io::Error| Error::new("can not write the man page").in_file(path).because(error);
+    fs::create_dir_all(directory).map_err(|error| cannot(directory, error))?;
+    for page in pages {
+        let path = directory.join(&page.name);
+        fs::write(&path, &page.text).map_err(|error| cannot(&path, error))?;
+    }
+    Ok(())
+}

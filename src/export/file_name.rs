@@ -1,0 +1,106 @@
+//! The names of list files: what a file is, and when its list ends.
+//!
+//! What enters: a list's end, or a name found in a directory. What leaves: the name, or what it says; names that are not
+//! exactly ours say nothing, since what is ours may be removed.
+
+use crate::export::series::Kind;
+use jiff::Timestamp;
+use jiff::fmt::strtime;
+use jiff::tz::Offset;
+use std::fmt;
+
+const TIME: &str = "%Y%m%dT%H%M%SZ";
+
+/// What the name of a list file says. They order by time, then by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FileName {
+    /// The list's end, in whole seconds since 1970.
+    pub(super) end_s: i64,
+    /// 1, which is not written, or a number that tells lists apart which end in the same second.
+    pub(super) number: u64,
+    pub(super) kind: Kind,
+    pub(super) is_compressed: bool,
+}
+
+impl FileName {
+    /// What this name says, if it is one of ours.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        let (stem, is_compressed) = name.strip_suffix(".zst").map_or((name, false), |stem| (stem, true));
+        let stem = stem.strip_suffix(".ndjson")?;
+        let (kind, stem) = match stem.strip_prefix("flows-") {
+            Some(stem) => (Kind::Full, stem),
+            None => (Kind::Changes, stem.strip_prefix("changes-")?),
+        };
+        let (time, number) = stem.split_once('_').unwrap_or((stem, "1"));
+        let time = strtime::parse(TIME, time).ok()?.to_datetime().ok()?;
+        let end_s = Offset::UTC.to_timestamp(time).ok()?.as_second();
+        let parsed = FileName { end_s, number: number.parse().ok()?, kind, is_compressed };
+        // There are several ways to write a number and a time, and one that we do.
+        (parsed.to_string() == name).then_some(parsed)
+    }
+}
+
+impl fmt::Display for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.kind == Kind::Full { "flows-" } else { "changes-" })?;
+        // Neither default is ever taken: the calendar knows the seconds of every i64 of nanoseconds, and can write them so.
+        let time = Timestamp::from_second(self.end_s).unwrap_or(Timestamp::UNIX_EPOCH);
+        f.write_str(&strtime::format(TIME, time).unwrap_or_default())?;
+        if self.number > 1 {
+            write!(f, "_{:03}", self.number)?;
+        }
+        f.write_str(if self.is_compressed { ".ndjson.zst" } else { ".ndjson" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_name_that_is_not_exactly_ours_says_nothing() {
+        for name in [
+            "flows-20260101T000010Z.ndjson",
+            "changes-20260101T000010Z_002.ndjson.zst",
+            "flows-16770921T001243Z_1000.ndjson",
+        ] {
+            assert_eq!(FileName::parse(name).map(|name| name.to_string()).as_deref(), Some(name));
+        }
+        for name in [
+            "flows-.ndjson",
+            "flows-20260101T000010Z",
+            "flows-20260101T000010Z.ndjson.gz",
+            "flows-20260101T000010Z.ndjson.zst.zst",
+            "flows-20260101T000010Z.ndjson~",
+            "flows-20260101T000010Z_1.ndjson",
+            "flows-20260101T000010Z_001.ndjson",
+            "flows-20260101T000010Z_02.ndjson",
+            "flows-20260101T000010Z_+02.ndjson",
+            "flows-20260101T000010Z_.ndjson",
+            "flows-20261301T000010Z.ndjson",
+            "flows-20260101T000010.ndjson",
+            "flows- 2026101T000010Z.ndjson",
+            "flows-2026-01-01T000010Z.ndjson",
+            "my-flows-20260101T000010Z.ndjson",
+            ".flows-abcdef.tmp",
+            "Flows-20260101T000010Z.ndjson",
+        ] {
+            assert_eq!(FileName::parse(name), None, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_says_what_it_was_made_from(end_ns: i64, number in 1u64.., is_full: bool, is_compressed: bool) {
+            let kind = if is_full { Kind::Full } else { Kind::Changes };
+            let name = FileName { end_s: end_ns.div_euclid(1_000_000_000), number, kind, is_compressed };
+            prop_assert_eq!(FileName::parse(&name.to_string()), Some(name));
+        }
+
+        #[test]
+        fn any_other_text_is_refused_without_harm(text in ".{0,60}") {
+            prop_assert!(FileName::parse(&text).is_none_or(|name| name.to_string() == text));
+        }
+    }
+}

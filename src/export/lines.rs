@@ -1,0 +1,184 @@
+//! NDJSON: a header line, then a line for each connection, with the names of Suricata's EVE where it has one.
+//!
+//! What enters: lists, or what changed from one to the next. What leaves: lines on a stream, in pieces of a bounded size,
+//! since lines take several times the memory of rows.
+
+use crate::export::flow_line::{self, Mark, Style};
+use crate::export::timestamp::{Clockface, Text};
+use crate::flow_list::{Change, EarlierList, Header, List};
+use serde::{Serialize, Serializer};
+use std::io::{self, Write};
+
+/// Bytes gathered before they are written.
+const BUFFER_SIZE: usize = 1 << 16;
+
+#[derive(Serialize)]
+struct ListLine<'a> {
+    timestamp: &'a str,
+    event_type: &'static str,
+    flow_list: ListFields<'a>,
+}
+
+#[derive(Serialize)]
+struct ChangesLine<'a> {
+    timestamp: &'a str,
+    event_type: &'static str,
+    flow_changes: ChangesFields<'a>,
+}
+
+#[derive(Serialize)]
+struct ChangesFields<'a> {
+    #[serde(flatten)]
+    list: ListFields<'a>,
+    base: ListId,
+    full: ListId,
+    elapsed: f64,
+    listed: u64,
+    delisted: u64,
+}
+
+#[derive(Serialize)]
+struct ListFields<'a> {
+    interval: u64,
+    start: &'a str,
+    end: &'a str,
+    complete: bool,
+    flows: u64,
+    missing: u64,
+    opened: u64,
+    closed: u64,
+    half_open: u64,
+    untracked: u64,
+    recycled: u64,
+    evicted: u64,
+    dropped: u64,
+    unusable: u64,
+    extraneous: u64,
+}
+
+impl<'a> ListFields<'a> {
+    fn new(header: &Header, start: &'a str, end: &'a str) -> Self {
+        ListFields {
+            interval: header.interval,
+            start,
+            end,
+            complete: header.complete,
+            flows: header.flows,
+            missing: header.missing,
+            opened: header.opened,
+            closed: header.closed,
+            half_open: header.half_open,
+            untracked: header.untracked,
+            recycled: header.recycled,
+            evicted: header.evicted,
+            dropped: header.dropped,
+            unusable: header.unusable,
+            extraneous: header.extraneous,
+        }
+    }
+}
+
+/// What tells one list of a run from the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct ListId {
+    pub(super) interval: u64,
+    #[serde(serialize_with = "serialize_text")]
+    pub(super) end: Text,
+}
+
+fn serialize_text<S: Serializer>(text: &Text, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(text.as_str())
+}
+
+/// What a record of changes builds on.
+pub(super) struct Base<'a> {
+    /// The connections of the list before.
+    pub(super) earlier: &'a EarlierList,
+    /// Which list that was.
+    pub(super) id: ListId,
+    /// The last list that was written in full.
+    pub(super) full: ListId,
+}
+
+/// Writes lists as lines.
+pub(super) struct Lines {
+    vlan_key: bool,
+    clockface: Clockface,
+    /// Lines that are not written yet.
+    lines: Vec<u8>,
+}
+
+impl Lines {
+    /// With `vlan_key`, lines name the VLAN tags.
+    pub(super) fn new(vlan_key: bool) -> Self {
+        Lines { vlan_key, clockface: Clockface::default(), lines: Vec::with_capacity(2 * BUFFER_SIZE) }
+    }
+
+    pub(super) fn id(&mut self, header: &Header) -> ListId {
+        ListId { interval: header.interval, end: self.clockface.rfc3339(header.end_ns) }
+    }
+
+    /// Writes all of a list.
+    pub(super) fn list(&mut self, out: &mut dyn Write, list: &List) -> io::Result<()> {
+        let (start, end) = self.times(&list.header);
+        let fields = ListFields::new(&list.header, start.as_str(), end.as_str());
+        self.header(&ListLine { timestamp: end.as_str(), event_type: "flow_list", flow_list: fields })?;
+        let style = Style { vlan_key: self.vlan_key, mark: None };
+        for row in list.rows() {
+            flow_line::append(&mut self.lines, &mut self.clockface, end.as_str(), &row, style);
+            self.relieve(out)?;
+        }
+        self.end(out)
+    }
+
+    /// Writes what makes this list of its base.
+    pub(super) fn changes(&mut self, out: &mut dyn Write, list: &List, base: &Base) -> io::Result<()> {
+        let (start, end) = self.times(&list.header);
+        let (mut listed, mut delisted) = (0, 0);
+        for change in base.earlier.changes_to(list) {
+            *(if matches!(change, Change::Opened(_)) { &mut listed } else { &mut delisted }) += 1;
+        }
+        let fields = ChangesFields {
+            list: ListFields::new(&list.header, start.as_str(), end.as_str()),
+            base: base.id,
+            full: base.full,
+            elapsed: base.earlier.elapsed_us(list) as f64 / 1e6,
+            listed,
+            delisted,
+        };
+        self.header(&ChangesLine { timestamp: end.as_str(), event_type: "flow_changes", flow_changes: fields })?;
+        for change in base.earlier.changes_to(list) {
+            let (row, mark) = match &change {
+                Change::Opened(row) => (row, Mark::Opened),
+                Change::Closed(row) => (row, Mark::Closed),
+            };
+            let style = Style { vlan_key: self.vlan_key, mark: Some(mark) };
+            flow_line::append(&mut self.lines, &mut self.clockface, end.as_str(), row, style);
+            self.relieve(out)?;
+        }
+        self.end(out)
+    }
+
+    fn times(&mut self, header: &Header) -> (Text, Text) {
+        (self.clockface.rfc3339(header.start_ns), self.clockface.rfc3339(header.end_ns))
+    }
+
+    fn header(&mut self, header: &impl Serialize) -> io::Result<()> {
+        // What an attempt that failed may have left is not part of this.
+        self.lines.clear();
+        serde_json::to_writer(&mut self.lines, header)?;
+        self.lines.push(b'\n');
+        Ok(())
+    }
+
+    /// Writes what has been gathered, once it is enough.
+    fn relieve(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        if self.lines.len() >= BUFFER_SIZE { self.end(out) } else { Ok(()) }
+    }
+
+    fn end(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(&self.lines)?;
+        self.lines.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! Old list files -> gone, so that a disk holds what it is meant to hold for as long as flowpeel runs.
+//!
+//! What enters: the names and sizes of what is in a directory and of what is written to it. What leaves: the names of what
+//! is to be removed. Only files with exactly the names that flowpeel gives are counted or removed. A list in full and the
+//! changes that build on it are a group, and go together, because without it they say nothing.
+
+use crate::config::{CHANGES_FULL_LISTS_MAX, KEPT_FILES_CHECK_LISTS, KEPT_FILES_MAX};
+use crate::export::file_name::FileName;
+use crate::export::series::Kind;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How much of what was written is kept. What either of the two does not allow is removed, the oldest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// Lists that ended longer than this before the newest are removed.
+    pub age: Option<Duration>,
+    /// The oldest are removed while all together have more bytes than this.
+    pub size: Option<u64>,
+}
+
+impl Keep {
+    fn is_limited(&self) -> bool {
+        self.age.is_some() || self.size.is_some()
+    }
+}
+
+/// What could not be removed in one go.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) path: PathBuf,
+    pub(super) cause: io::Error,
+}
+
+/// What there is in a directory, as far as it has to be known to say what is to go.
+pub(super) struct Retention {
+    directory: PathBuf,
+    keep: Keep,
+    /// The oldest files and their sizes, at most [`KEPT_FILES_MAX`].
+    oldest: BTreeMap<FileName, u64>,
+    /// Whether there are newer ones that are not among them.
+    has_more: bool,
+    total_size: u64,
+    lists_since_look: u64,
+}
+
+impl Retention {
+    pub(super) fn new(directory: &Path, keep: Keep) -> Self {
+        Retention {
+            directory: directory.to_path_buf(),
+            keep,
+            oldest: BTreeMap::new(),
+            has_more: true,
+            total_size: 0,
+            lists_since_look: KEPT_FILES_CHECK_LISTS,
+        }
+    }
+
+    /// Takes note of a file that was written, and removes what is now too much. What could not be removed, one case of it,
+    /// is left alone until the directory is looked through again.
+    ///
+    /// Complexity: O(log n) a file that is removed; once in [`KEPT_FILES_CHECK_LISTS`] lists, a look at every name in the
+    /// directory.
+    pub(super) fn written(&mut self, name: FileName, size: u64, replaced_size: u64) -> Option<Failure> {
+        if !self.keep.is_limited() {
+            return None;
+        }
+        self.total_size = self.total_size.saturating_sub(replaced_size).saturating_add(size);
+        self.remember(name, size);
+        self.lists_since_look += 1;
+        let mut failure = None;
+        if self.lists_since_look > KEPT_FILES_CHECK_LISTS {
+            failure = self.look().err();
+        }
+        failure = self.remove_surplus(name).or(failure);
+        // What was remembered may be gone before what is too much is.
+        if self.has_more && self.oldest_group(name).is_none() {
+            failure = self.look().err().or(failure);
+            failure = self.remove_surplus(name).or(failure);
+        }
+        failure
+    }
+
+    fn remember(&mut self, name: FileName, size: u64) {
+        let is_beyond = self.oldest.last_key_value().is_none_or(|(last, _)| name > *last);
+        if self.has_more && is_beyond {
+            return;
+        }
+        self.oldest.insert(name, size);
+        if self.oldest.len() > KEPT_FILES_MAX {
+            self.oldest.pop_last();
+            self.has_more = true;
+        }
+    }
+
+    /// Looks through the directory. When it can not be read to its end, what was found counts.
+    fn look(&mut self) -> Result<(), Failure> {
+        self.lists_since_look = 0;
+        self.oldest.clear();
+        self.has_more = false;
+        self.total_size = 0;
+        let failure = |cause, directory: &Path| Failure { path: directory.to_path_buf(), cause };
+        for entry in fs::read_dir(&self.directory).map_err(|cause| failure(cause, &self.directory))? {
+            let entry = entry.map_err(|cause| failure(cause, &self.directory))?;
+            let Some(name) = entry.file_name().to_str().and_then(FileName::parse) else { continue };
+            // What went away in between is none, and neither is a directory or a link of such a name.
+            let Some(metadata) = entry.metadata().ok().filter(|metadata| metadata.is_file()) else { continue };
+            self.total_size = self.total_size.saturating_add(metadata.len());
+            self.remember(name, metadata.len());
+        }
+        Ok(())
+    }
+
+    fn remove_surplus(&mut self, newest: FileName) -> Option<Failure> {
+        let age_s = self.keep.age.map(|age| i64::try_from(age.as_secs()).unwrap_or(i64::MAX));
+        let oldest_s = age_s.map_or(i64::MIN, |age_s| newest.end_s.saturating_sub(age_s));
+        let mut failure = None;
+        while let Some(group) = self.oldest_group(newest) {
+            let is_old = group.last().is_some_and(|last| last.end_s < oldest_s);
+            let is_surplus = self.keep.size.is_some_and(|size| self.total_size > size);
+            if !is_old && !is_surplus {
+                break;
+            }
+            // Changes go before what they build on: whoever reads meanwhile finds no changes without it.
+            for name in group.into_iter().rev() {
+                let size = self.oldest.remove(&name).unwrap_or(0);
+                self.total_size = self.total_size.saturating_sub(size);
+                let path = self.directory.join(name.to_string());
+                match fs::remove_file(&path) {
+                    // What is not there was removed by somebody else.
+                    Err(cause) if cause.kind() != io::ErrorKind::NotFound => failure = Some(Failure { path, cause }),
+                    _ => {}
+                }
+            }
+        }
+        failure
+    }
+
+    /// The oldest list in full and what builds on it, unless that is the newest group, or that of the newest list.
+    fn oldest_group(&self, newest: FileName) -> Option<Vec<FileName>> {
+        let mut group = Vec::new();
+        for name in self.oldest.keys() {
+            if name.kind == Kind::Full && !group.is_empty() {
+                if !group.contains(&newest) {
+                    return Some(group);
+                }
+                group.clear();
+            }
+            group.push(*name);
+        }
+        // The last may go on beyond what is remembered. When it is longer than any that flowpeel writes, it is what
+        // somebody else left of several.
+        (self.has_more && group.len() as u64 > CHANGES_FULL_LISTS_MAX && !group.contains(&newest)).then_some(group)
+    }
+}
+
+#[cfg(test)]
+mod tests;

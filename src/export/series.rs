@@ -1,0 +1,121 @@
+//! One list after another: each in full, or as what changed since the one before; plain or compressed.
+//!
+//! What enters: lists. What leaves: each whole on a stream of its own or on the same one.
+
+use crate::config::{CHANGES_FULL_LISTS_MAX, COMPRESSION_LEVEL, COMPRESSION_SIZE};
+use crate::error::{Error, Result};
+use crate::export::lines::{Base, Lines, ListId};
+use crate::flow_list::{EarlierList, List};
+use std::io::{self, Write};
+use zstd::stream::write::Encoder;
+
+/// How lists are written, wherever they go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Format {
+    /// Whether each list is compressed, as a zstd frame of its own.
+    pub compress: bool,
+    /// With a number, one list in so many is written in full and of the others only what changed since the list before;
+    /// from 1 to [`CHANGES_FULL_LISTS_MAX`].
+    pub changes: Option<u64>,
+}
+
+impl Format {
+    /// What writing lists so takes, in bytes, when as many connections as this are listed.
+    #[must_use]
+    pub fn memory_size(&self, connections_max: u64) -> u64 {
+        let changes_size = self.changes.map_or(0, |_| connections_max.saturating_mul(EarlierList::ENTRY_SIZE as u64));
+        changes_size.saturating_add(if self.compress { COMPRESSION_SIZE } else { 0 })
+    }
+
+    /// Whether lists can be written so.
+    ///
+    /// # Errors
+    ///
+    /// The number of lists from one in full to the next is out of its range.
+    pub fn check(&self) -> Result<()> {
+        if self.changes.is_some_and(|full_every| !(1..=CHANGES_FULL_LISTS_MAX).contains(&full_every)) {
+            return Err(Error::new(format!("--changes must be from 1 to {CHANGES_FULL_LISTS_MAX}")));
+        }
+        Ok(())
+    }
+}
+
+/// How one list is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// All of it.
+    Full,
+    /// What changed since the list before.
+    Changes,
+}
+
+struct Changes {
+    full_every: u64,
+    /// Lists since the last full one, that one included; 0 when there was none.
+    list_count: u64,
+    earlier: EarlierList,
+    /// The list before, and the last full one.
+    ids: Option<(ListId, ListId)>,
+}
+
+/// Writes lists in one format.
+pub(super) struct Series {
+    lines: Lines,
+    compress: bool,
+    changes: Option<Changes>,
+}
+
+impl Series {
+    pub(super) fn new(vlan_key: bool, format: Format) -> Self {
+        let changes = |full_every| Changes { full_every, list_count: 0, earlier: EarlierList::default(), ids: None };
+        Series { lines: Lines::new(vlan_key), compress: format.compress, changes: format.changes.map(changes) }
+    }
+
+    /// How the next list is to be written.
+    pub(super) fn next_kind(&self) -> Kind {
+        match &self.changes {
+            Some(changes) if changes.ids.is_some() && changes.list_count < changes.full_every => Kind::Changes,
+            _ => Kind::Full,
+        }
+    }
+
+    /// Writes a list whole, and flushes it. Where there is none before it that it could build on it is written in full.
+    pub(super) fn write(&mut self, out: &mut impl Write, list: &List, kind: Kind) -> io::Result<()> {
+        if self.compress {
+            let mut encoder = Encoder::new(out, COMPRESSION_LEVEL)?;
+            // A list is kept for months: a reader should notice when the disk has changed it.
+            encoder.include_checksum(true)?;
+            self.write_lines(&mut encoder, list, kind)?;
+            encoder.finish()?.flush()
+        } else {
+            self.write_lines(out, list, kind)?;
+            out.flush()
+        }
+    }
+
+    fn write_lines(&mut self, out: &mut dyn Write, list: &List, kind: Kind) -> io::Result<()> {
+        match (&self.changes, kind) {
+            (Some(Changes { earlier, ids: Some((id, full)), .. }), Kind::Changes) => {
+                self.lines.changes(out, list, &Base { earlier, id: *id, full: *full })
+            }
+            _ => self.lines.list(out, list),
+        }
+    }
+
+    /// Takes note that this list is where it belongs: the next builds on it.
+    pub(super) fn written(&mut self, list: &List, kind: Kind) {
+        let Some(changes) = &mut self.changes else { return };
+        let id = self.lines.id(&list.header);
+        changes.earlier.replace(list);
+        match (kind, changes.ids) {
+            (Kind::Changes, Some((_, full))) => {
+                changes.ids = Some((id, full));
+                changes.list_count += 1;
+            }
+            _ => {
+                changes.ids = Some((id, id));
+                changes.list_count = 1;
+            }
+        }
+    }
+}

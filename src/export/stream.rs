@@ -1,0 +1,39 @@
+//! Lists on a stream, one behind the other.
+//!
+//! What enters: lists. What leaves: their lines, each list flushed when it is whole; compressed, each is a frame of its own,
+//! and frames behind one another are one zstd stream.
+
+use crate::error::{Error, Result};
+use crate::export::series::Series;
+use crate::export::{Exporter, Format};
+use crate::flow_list::List;
+use std::io::Write;
+
+/// Writes lists to a stream, each whole before the next.
+pub struct Stream<W: Write + Send> {
+    out: W,
+    name: String,
+    series: Series,
+}
+
+impl<W: Write + Send> Stream<W> {
+    /// An exporter to this stream, which errors call `name`. With `vlan_key`, lines name the VLAN tags.
+    pub fn new(out: W, name: impl Into<String>, vlan_key: bool, format: Format) -> Self {
+        Stream { out, name: name.into(), series: Series::new(vlan_key, format) }
+    }
+
+    /// The stream, with everything written to it.
+    pub fn into_inner(self) -> W {
+        self.out
+    }
+}
+
+impl<W: Write + Send> Exporter for Stream<W> {
+    fn write(&mut self, list: &List) -> Result<()> {
+        let kind = self.series.next_kind();
+        let cannot = |error: std::io::Error| Error::new("can not write the list").in_file(&self.name).because(error);
+        self.series.write(&mut self.out, list, kind).map_err(cannot)?;
+        self.series.written(list, kind);
+        Ok(())
+    }
+}

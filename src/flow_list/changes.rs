@@ -1,0 +1,137 @@
+//! What changed from one list to a later one.
+//!
+//! What enters: a list, and the established connections of an earlier one. What leaves: those that are listed in one of the two
+//! only. Half-open connections are left out: under a flood they are all new every time, and a list of their changes would
+//! be twice as long as the list.
+
+use crate::flow::{FlowKey, KeyV4, KeyV6};
+use crate::flow_list::rows::{List, ListTimes, Listed, Row, RowState};
+use crate::flow_list::time_bases::TimeBases;
+use std::cmp::Ordering;
+use std::iter::Peekable;
+
+/// The established connections of a list, kept to hold a later list against.
+#[derive(Default)]
+pub struct EarlierList {
+    v4: Vec<Listed<KeyV4>>,
+    v6: Vec<Listed<KeyV6>>,
+    bases: TimeBases,
+    within_tick_ns: i64,
+    end_tick: u64,
+}
+
+/// How a connection stands in two lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is listed now. A connection whose start is another now counts as one that closed and one that opened.
+    Opened(Row),
+    /// It was listed, as in this row, and is no more.
+    Closed(Row),
+}
+
+impl EarlierList {
+    /// What one connection takes, in bytes: that of IPv6, as an IPv4 connection takes half.
+    pub const ENTRY_SIZE: usize = size_of::<Listed<KeyV6>>();
+
+    /// Keeps this list in the place of the one before. It takes no more memory than its connections do, and gives back
+    /// what a much longer list took.
+    ///
+    /// Complexity: linear in the list.
+    pub fn replace(&mut self, list: &List) {
+        keep(&mut self.v4, &list.rows.v4);
+        keep(&mut self.v6, &list.rows.v6);
+        self.bases.clone_from(list.times.bases);
+        (self.within_tick_ns, self.end_tick) = (list.times.within_tick_ns, list.times.end_tick);
+    }
+
+    /// What has to be done to this list to get the established connections of `list`, in the order of lists; of equal
+    /// connections what closed comes first.
+    ///
+    /// Complexity: linear in both lists.
+    pub fn changes_to<'a>(&'a self, list: &'a List) -> impl Iterator<Item = Change> {
+        let before = ListTimes { bases: &self.bases, within_tick_ns: self.within_tick_ns, end_tick: self.end_tick };
+        let now = list.times;
+        // Only a forgotten time base makes the same tick another time, so it is looked at only if there is one.
+        let are_bases_equal = self.bases == *now.bases;
+        let is_same_time = move |tick| are_bases_equal || before.bases.wall_ns(tick) == now.bases.wall_ns(tick);
+        let v4 = Merge { before: self.v4.iter().peekable(), now: established(&list.rows.v4).peekable(), is_same_time };
+        let v6 = Merge { before: self.v6.iter().peekable(), now: established(&list.rows.v6).peekable(), is_same_time };
+        v4.map(move |side| side.change(&before, &now)).chain(v6.map(move |side| side.change(&before, &now)))
+    }
+
+    /// How much later `list` ends, in microseconds, by the clock that never steps back: so much every age has grown, each
+    /// rounded down to the microsecond.
+    #[must_use]
+    pub fn elapsed_us(&self, list: &List) -> i64 {
+        let within_us = |within_tick_ns: i64| within_tick_ns / 1_000;
+        let ticks = list.times.end_tick.saturating_sub(self.end_tick);
+        let whole_us = i64::try_from(ticks).unwrap_or(i64::MAX).saturating_mul(crate::config::TICK_NS / 1_000);
+        whole_us.saturating_add(within_us(list.times.within_tick_ns) - within_us(self.within_tick_ns))
+    }
+}
+
+fn established<K>(rows: &[Listed<K>]) -> impl Iterator<Item = &Listed<K>> {
+    rows.iter().filter(|listed| listed.state == RowState::Established)
+}
+
+fn keep<K: Copy>(kept: &mut Vec<Listed<K>>, rows: &[Listed<K>]) {
+    let count = established(rows).count();
+    kept.clear();
+    kept.shrink_to(count);
+    kept.reserve_exact(count);
+    kept.extend(established(rows));
+}
+
+/// A connection that is on one side only.
+enum Side<'a, K> {
+    Before(&'a Listed<K>),
+    Now(&'a Listed<K>),
+}
+
+impl<K: FlowKey> Side<'_, K> {
+    fn change(self, before: &ListTimes, now: &ListTimes) -> Change {
+        match self {
+            Side::Before(listed) => Change::Closed(before.row(listed)),
+            Side::Now(listed) => Change::Opened(now.row(listed)),
+        }
+    }
+}
+
+/// Two sorted lists side by side: what is in one of them only.
+struct Merge<'a, K: 'a, B: Iterator<Item = &'a Listed<K>>, N: Iterator<Item = &'a Listed<K>>, T> {
+    before: Peekable<B>,
+    now: Peekable<N>,
+    is_same_time: T,
+}
+
+impl<'a, K, B, N, T> Iterator for Merge<'a, K, B, N, T>
+where
+    K: FlowKey,
+    B: Iterator<Item = &'a Listed<K>>,
+    N: Iterator<Item = &'a Listed<K>>,
+    T: Fn(u64) -> bool,
+{
+    type Item = Side<'a, K>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let order = match (self.before.peek(), self.now.peek()) {
+                (None, None) => return None,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(before), Some(now)) if before == now && (self.is_same_time)(now.start_tick) => Ordering::Equal,
+                // Of two that differ in more than the key the earlier closed.
+                (Some(before), Some(now)) if before.key <= now.key => Ordering::Less,
+                (Some(_), Some(_)) => Ordering::Greater,
+            };
+            match order {
+                Ordering::Less => return self.before.next().map(Side::Before),
+                Ordering::Greater => return self.now.next().map(Side::Now),
+                Ordering::Equal => {
+                    self.before.next();
+                    self.now.next();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What it takes to run for months: files that are whole, compressed, kept within bounds or told as changes; log lines;
+//! and what comes with the command: completions, man pages and a systemd unit.
+
+#[path = "operation/changes.rs"]
+mod changes;
+#[path = "operation/files.rs"]
+mod files;
+#[path = "operation/log.rs"]
+mod log;
+#[path = "operation/packaging.rs"]
+mod packaging;
+
+use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const FLOWPEEL: &str = env!("CARGO_BIN_EXE_flowpeel");
+
+/// `flowpeel` with these arguments.
+fn flowpeel<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
+    Command::new(FLOWPEEL).args(arguments).output().unwrap()
+}
+
+/// `flowpeel replay` with these options, which does what it is asked for.
+fn replayed(options: &str, inputs: &[&Path]) -> Output {
+    let mut arguments: Vec<&OsStr> = vec!["replay".as_ref()];
+    arguments.extend(options.split_whitespace().map(OsStr::new));
+    arguments.extend(inputs.iter().map(|input| input.as_os_str()));
+    let output = flowpeel(arguments);
+    assert_eq!(output.status.code(), Some(0), "{options}: {}", stderr(&output));
+    output
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A capture of so many connections over two minutes, half of them over IPv6.
+fn capture(directory: &Path, name: &str, connection_count: u64) -> PathBuf {
+    let path = directory.join(name);
+    let config = TrafficConfig { data_packets: 0..=0, ipv6_share: 0.5, ..TrafficConfig::mixed(11, connection_count) };
+    let mut out = BufWriter::new(File::create(&path).unwrap());
+    write_pcap(&mut Traffic::new(config).unwrap(), &mut out).unwrap();
+    path
+}
+
+/// The files of a directory, by name.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn name(path: &Path) -> &str {
+    path.file_name().unwrap().to_str().unwrap()
+}
+
+/// Whether this program is here; a test that needs it says so where it is not.
+fn has(program: &str) -> bool {
+    let is_there = Command::new(program).arg("--version").output().is_ok();
+    if !is_there {
+        println!("skipped: there is no {program} here");
+    }
+    is_there
+}
