@@ -37,6 +37,64 @@ pub const CAPTURE_INTERFACE_COUNT_MAX: usize = 1 << 16;
 /// Unreadable link types of one capture whose packets are counted apart; more than this are counted together.
 pub const SKIPPED_LINK_TYPE_COUNT_MAX: usize = 16;
 
+// Live capture.
+
+/// Bytes of a packet that `--capture headers` and `--capture flags` take: 22 of Ethernet with two tags, 40 of IPv6, 60 of the
+/// longest TCP header, and 70 for extension headers or an MPLS stack between them.
+pub const LIVE_SNAP_SIZE: u32 = 192;
+
+/// Bytes of a packet that `--tunnels` takes: the headers above twice, with those of a tunnel or two between them.
+pub const LIVE_TUNNEL_SNAP_SIZE: u32 = 512;
+
+const _: () = assert!(LIVE_SNAP_SIZE >= 22 + 40 + 60 && LIVE_TUNNEL_SNAP_SIZE >= 2 * LIVE_SNAP_SIZE);
+
+/// VLAN tags in a frame that the in-kernel filter follows; the one that the kernel takes out of the frame is not counted.
+/// Frames with more of them pass, and the parser decides.
+pub const LIVE_FILTER_TAG_COUNT: u32 = 2;
+
+/// MPLS labels that the in-kernel filter follows; frames with more of them pass.
+pub const LIVE_FILTER_LABEL_COUNT: u32 = 3;
+
+/// Instructions of a `--bpf` program at most: what the kernel takes (BPF_MAXINSNS).
+pub const BPF_INSTRUCTION_COUNT_MAX: usize = 4096;
+
+/// The longest `--bpf` file, in bytes: so many instructions, each of the longest numbers.
+pub const BPF_FILE_SIZE_MAX: u64 = 32 * (BPF_INSTRUCTION_COUNT_MAX as u64 + 1);
+
+/// Bytes of a block of the ring. The kernel hands over whole blocks, and a packet lies in one of them: it holds twice the
+/// longest IP packet. Smaller ones would make a ring that nobody reads last longer, since slow traffic fills no block either.
+pub const RING_BLOCK_SIZE: u32 = 128 << 10;
+
+const _: () = assert!(RING_BLOCK_SIZE.is_power_of_two() && RING_BLOCK_SIZE as usize <= PACKET_SIZE_MAX);
+
+/// The size of the ring of each capture thread unless something else is asked for, in bytes: at a million packets a second,
+/// of which 250 bytes are kept each, what comes in a sixteenth of a second; at any lower rate, 128 blocks that are handed over
+/// every 10 ms, so more than a second.
+pub const RING_SIZE_DEFAULT: u64 = 16 << 20;
+
+/// The smallest ring, in bytes: while one block is read and one is filled, two are spare.
+pub const RING_SIZE_MIN: u64 = 4 * RING_BLOCK_SIZE as u64;
+
+/// The largest ring, in bytes: its memory can not be swapped out, and a reader that is a second late never catches up.
+pub const RING_SIZE_MAX: u64 = 1 << 30;
+
+const _: () = assert!(RING_SIZE_MIN <= RING_SIZE_DEFAULT && RING_SIZE_DEFAULT <= RING_SIZE_MAX);
+const _: () = assert!(RING_SIZE_MAX.is_multiple_of(RING_BLOCK_SIZE as u64));
+
+/// After so many milliseconds the kernel hands a block over even if it is not full: packets are seen that soon.
+pub const RING_RETIRE_MS: u32 = 10;
+
+/// Capture threads on one interface at most: the kernel shares packets out by a hash, and no router has more cores for it.
+pub const FANOUT_COUNT_MAX: usize = 64;
+
+/// The first pause before an interface that is away is looked for again, in milliseconds: a flapping one is back that soon.
+pub const INTERFACE_RETRY_MIN_MS: u64 = 50;
+
+/// The longest pause before it is looked for again, in milliseconds: pauses double up to it.
+pub const INTERFACE_RETRY_MAX_MS: u64 = 2_000;
+
+const _: () = assert!(INTERFACE_RETRY_MIN_MS <= INTERFACE_RETRY_MAX_MS);
+
 // Parse.
 
 /// How many steps from layer to layer the parser follows in one frame. A step reads a header, a tag, a label or an

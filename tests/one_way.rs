@@ -23,7 +23,7 @@ impl PacketSource for OneSide {
     fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
         let Some((time_us, bytes)) = self.frames.next() else { return Ok(None) };
         self.current = bytes;
-        Ok(Some(Packet { time_ns: time_us as i64 * 1_000, link: LinkType::ETHERNET, bytes: &self.current }))
+        Ok(Some(Packet { time_ns: time_us as i64 * 1_000, link: LinkType::ETHERNET, bytes: &self.current, vlan: None }))
     }
 
     fn is_finished(&self) -> bool {

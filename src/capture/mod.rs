@@ -1,12 +1,13 @@
 //! Where packets come from.
 //!
-//! What enters: a capture file, or standard input. What leaves: a stream of [`Packet`]s, each a time, a link type and the
-//! captured bytes, borrowed from the source's one buffer. A [`PacketSource`] hides where they come from, so that one
+//! What enters: a capture file, standard input, or what passes an interface. What leaves: a stream of [`Packet`]s, each a
+//! time, a link type and the captured bytes, borrowed from the source's one buffer. A [`PacketSource`] hides where they come from, so that one
 //! loop serves replay and live capture. All memory is bounded and taken at the start, whatever a file says of itself.
 
 mod byte_order;
 mod decompress;
 mod input;
+pub mod live;
 mod pcap;
 mod pcapng;
 mod replay;
@@ -17,6 +18,7 @@ pub use skipped::SkippedPackets;
 
 use crate::error::Result;
 use crate::parse::LinkType;
+use std::ops::AddAssign;
 use std::time::Duration;
 
 /// One captured frame.
@@ -28,6 +30,8 @@ pub struct Packet<'a> {
     pub link: LinkType,
     /// The captured bytes, which may be fewer than the frame had on the wire.
     pub bytes: &'a [u8],
+    /// The tag control information of the outermost VLAN tag, if the kernel has taken that out of the frame.
+    pub vlan: Option<u16>,
 }
 
 /// How far a source has come through its input.
@@ -63,14 +67,45 @@ pub trait PacketSource {
 
 /// A source whose packets come as they please.
 pub trait LiveSource: PacketSource {
-    /// Waits until there is a packet, but no longer than `time_max`.
-    fn wait(&mut self, time_max: Duration);
+    /// Sleeps until there are packets or `timeout` is over, and no longer than that; tells how the interface is if that has
+    /// changed. While it is away this looks for it, and it is back when this says so.
+    fn wait(&mut self, timeout: Duration) -> Option<Condition>;
 
-    /// The packets that the kernel had no room for, so far.
-    fn lost(&mut self) -> u64;
+    /// How the interface was when it was last looked at.
+    fn condition(&self) -> Condition;
 
-    /// Whether packets can come at present: not while the interface is down or gone.
-    fn is_up(&self) -> bool;
+    /// What has been received and lost since this source was opened, through all ups and downs.
+    fn losses(&mut self) -> Losses;
+}
+
+/// What a source has received, and what the kernel could not keep for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Packets that passed the filter and were kept, whether they have been read yet or not.
+    pub received: u64,
+    /// Packets that passed the filter and were dropped, because nobody had read those before.
+    pub dropped: u64,
+    /// How often the ring was found full.
+    pub freezes: u64,
+}
+
+impl AddAssign for Losses {
+    fn add_assign(&mut self, other: Self) {
+        self.received += other.received;
+        self.dropped += other.dropped;
+        self.freezes += other.freezes;
+    }
+}
+
+/// How an interface is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// It is up, and captured.
+    Up,
+    /// It is there, and down.
+    Down,
+    /// There is no interface of that name. It is captured when there is one again.
+    Gone,
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ impl PacketSource for Replay {
         match self.next_record() {
             Ok(Some(Record { time_ns, link, range })) => {
                 self.packet_count += 1;
-                Ok(Some(Packet { time_ns, link, bytes: self.input.bytes(range) }))
+                Ok(Some(Packet { time_ns, link, bytes: self.input.bytes(range), vlan: None }))
             }
             Ok(None) => self.finish().map(|()| None),
             Err(error) => {

@@ -5,11 +5,15 @@
 
 mod completions;
 mod generate;
+mod interfaces;
+mod interrupts;
 mod lists;
+mod live;
 mod log;
 mod manual;
 mod replay;
 mod report;
+mod tracking;
 mod values;
 mod watch;
 
@@ -70,6 +74,8 @@ struct Cli {
 enum Command {
     Replay(replay::Arguments),
     Generate(generate::Arguments),
+    Live(live::Arguments),
+    Interfaces(interfaces::Arguments),
     Completions(completions::Arguments),
     Manual(manual::Arguments),
 }
@@ -77,9 +83,7 @@ enum Command {
 impl Command {
     /// Whether it runs until it is stopped, unattended.
     fn is_service(&self) -> bool {
-        match self {
-            Command::Replay(_) | Command::Generate(_) | Command::Completions(_) | Command::Manual(_) => false,
-        }
+        matches!(self, Command::Live(_))
     }
 }
 
@@ -106,6 +110,8 @@ pub fn main() -> Status {
     match cli.command {
         Command::Replay(arguments) => replay::run(&arguments, voice),
         Command::Generate(arguments) => generate::run(&arguments, voice),
+        Command::Live(arguments) => live::run(&arguments, voice),
+        Command::Interfaces(arguments) => interfaces::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Manual(arguments) => manual::run(&arguments),
     }

@@ -4,11 +4,11 @@ use crate::capture::Replay;
 use crate::cli::Status;
 use crate::cli::lists::Lists;
 use crate::cli::report::{self, Voice};
+use crate::cli::tracking::Tracking;
 use crate::cli::values;
 use crate::cli::watch::Watch;
-use crate::error::Result;
 use crate::hash::Secret;
-use crate::pipeline::{self, Config, Plan};
+use crate::pipeline::{self, Plan};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -38,63 +38,15 @@ pub(super) struct Arguments {
     #[command(flatten)]
     lists: Lists,
 
-    /// Threads that track connections, 1 to 8; lists do not depend on it [default: the cores but one]
-    #[arg(long, value_name = "N", value_parser = values::shards)]
-    shards: Option<usize>,
-
-    /// Connections that can be open at once
-    #[arg(long, value_name = "N", default_value = "500k", value_parser = values::count)]
-    connections: u64,
-
-    /// Openings and closings in an interval that tables are made for
-    #[arg(long, value_name = "N", default_value = "100k", value_parser = values::count)]
-    churn: u64,
-
-    /// Memory that may be taken; what does not fit is refused at the start
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = values::size)]
-    memory: u64,
-
-    /// How long a half-open connection is kept
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::duration)]
-    syn_timeout: Duration,
-
-    /// List connections of which the capture shows one side only
-    #[arg(long)]
-    one_way: bool,
-
-    /// Tell connections on different VLANs apart, and list the tags
-    #[arg(long)]
-    vlan_key: bool,
-
-    /// A file with 32 hexadecimal digits, private to its owner, that place connections in the tables
-    /// [default: the same for every replay]
-    #[arg(long, value_name = "FILE")]
-    secret_file: Option<PathBuf>,
-}
-
-impl Arguments {
-    fn config(&self) -> Result<Config> {
-        let secret = self.secret_file.as_deref().map_or(Ok(Secret::REPLAY), values::secret)?;
-        let default = Config::default();
-        Ok(Config {
-            every: self.every,
-            shards: self.shards.unwrap_or(default.shards),
-            connections_max: self.connections,
-            churn: self.churn,
-            memory_size_max: self.memory,
-            syn_timeout: self.syn_timeout,
-            one_way: self.one_way,
-            vlan_key: self.vlan_key,
-            format: self.lists.format(),
-            secret,
-            ..default
-        })
-    }
+    #[command(flatten)]
+    tracking: Tracking,
 }
 
 /// Replays what the arguments name.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    let config = arguments.lists.keep().and_then(|_| arguments.config());
+    let tracking = &arguments.tracking;
+    let config = || tracking.config(arguments.every, &arguments.lists, || Ok(Secret::REPLAY));
+    let config = arguments.lists.keep().and_then(|_| config());
     let prepared = config.and_then(|config| Ok((Plan::new(&config)?, config)));
     let (plan, config) = match prepared {
         Ok(prepared) => prepared,
@@ -105,7 +57,7 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
     };
     let watched = arguments
         .lists
-        .exporter(arguments.vlan_key, voice)
+        .exporter(tracking.vlan_key, voice)
         .and_then(|exporter| Ok((exporter, Watch::new(voice, &arguments.files)?)));
     let (mut exporter, mut watch) = match watched {
         Ok(watched) => watched,

@@ -1,6 +1,6 @@
 //! Values as people write them: counts (500k), sizes (256MiB), durations (10s), ranges and secrets.
 
-use crate::config::SHARDS_MAX;
+use crate::config::{FANOUT_COUNT_MAX, SHARDS_MAX};
 use crate::error::{Error, Result};
 use crate::hash::{SECRET_SIZE, Secret};
 use jiff::{SignedDuration, Span, SpanRelativeTo};
@@ -28,6 +28,14 @@ pub(super) fn shards(text: &str) -> std::result::Result<usize, String> {
     parsed
         .filter(|shards| (1..=SHARDS_MAX).contains(shards))
         .ok_or_else(|| format!("a whole number from 1 to {SHARDS_MAX}"))
+}
+
+/// A number of capture threads on one interface.
+pub(super) fn fanout(text: &str) -> std::result::Result<usize, String> {
+    let parsed = scaled(text, &[]).and_then(|count| usize::try_from(count).ok());
+    parsed
+        .filter(|count| (1..=FANOUT_COUNT_MAX).contains(count))
+        .ok_or_else(|| format!("a whole number from 1 to {FANOUT_COUNT_MAX}"))
 }
 
 /// A size in bytes: `256MiB`, `1G`, by 1024.
@@ -114,6 +122,13 @@ pub(super) fn secret(path: &Path) -> Result<Secret> {
         let digit = |at: usize| char::from(pair[at]).to_digit(16).ok_or_else(malformed);
         *byte = (digit(0)? << 4 | digit(1)?) as u8;
     }
+    Ok(Secret::new(bytes))
+}
+
+/// A secret that nobody knows.
+pub(super) fn random_secret() -> Result<Secret> {
+    let mut bytes = [0; SECRET_SIZE];
+    getrandom::fill(&mut bytes).map_err(|error| Error::new("the system gives no random numbers").because(error))?;
     Ok(Secret::new(bytes))
 }
 

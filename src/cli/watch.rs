@@ -1,6 +1,7 @@
 //! A run as it is watched from a terminal: a progress bar, errors as they come, and Ctrl-C.
 
 use crate::capture::{Progress, SkippedPackets};
+use crate::cli::interrupts::Interrupts;
 use crate::cli::log;
 use crate::cli::report::{self, Voice, grouped};
 use crate::error::{Error, Result};
@@ -9,15 +10,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// Drawn so often at most: more is not read.
 const DRAWS_PER_S: u8 = 10;
 
-/// A run that has not stopped for so long after Ctrl-C waits for its input, and says so.
-const STOP_PATIENCE: Duration = Duration::from_secs(1);
+/// What a run says that waits for its input.
+const PATIENCE: &str = "stopping when more input comes; Ctrl-C ends it now, without the last list";
 
 /// Watches a replay.
 pub(super) struct Watch {
@@ -26,15 +24,7 @@ pub(super) struct Watch {
     present_input: Rc<Cell<usize>>,
     /// There from the first reading on: a run that ends before draws nothing.
     bar: Option<ProgressBar>,
-    state: Arc<State>,
-}
-
-/// What the run and Ctrl-C tell each other.
-#[derive(Default)]
-struct State {
-    is_stopped: AtomicBool,
-    has_bar: AtomicBool,
-    is_finished: AtomicBool,
+    interrupts: Interrupts,
 }
 
 impl Watch {
@@ -45,14 +35,12 @@ impl Watch {
     ///
     /// Ctrl-C can not be caught.
     pub(super) fn new(voice: Voice, inputs: &[PathBuf]) -> Result<Self> {
-        let state = Arc::new(State::default());
-        catch_interrupts(Arc::clone(&state))?;
         Ok(Watch {
             voice,
             extent: Extent::new(inputs.iter().map(|path| stored_size(path))),
             present_input: Rc::default(),
             bar: None,
-            state,
+            interrupts: Interrupts::catch(PATIENCE)?,
         })
     }
 
@@ -63,12 +51,12 @@ impl Watch {
 
     /// Whether Ctrl-C was pressed.
     pub(super) fn is_interrupted(&self) -> bool {
-        self.state.is_stopped.load(Ordering::Relaxed)
+        self.interrupts.is_interrupted()
     }
 
     /// Takes the bar off the terminal.
     pub(super) fn finish(&self) {
-        self.state.is_finished.store(true, Ordering::Relaxed);
+        self.interrupts.finish();
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
@@ -91,37 +79,10 @@ impl Watch {
             };
             let bar = ProgressBar::with_draw_target(self.extent.total_size, target);
             bar.set_style(style(self.extent.total_size.is_some()));
-            self.state.has_bar.store(!bar.is_hidden(), Ordering::Relaxed);
+            self.interrupts.set_bar(!bar.is_hidden());
             bar
         })
     }
-}
-
-/// Stops the run at the first Ctrl-C, and ends the process at the second.
-fn catch_interrupts(state: Arc<State>) -> Result<()> {
-    let interrupted = move || {
-        if state.is_stopped.swap(true, Ordering::Relaxed) {
-            report::leave_line();
-            std::process::exit(130);
-        }
-        // The bar is drawn over what the terminal shows for Ctrl-C.
-        let has_bar = state.has_bar.load(Ordering::Relaxed);
-        if !has_bar {
-            report::leave_line();
-        }
-        // A thread of its own, because this one has the second Ctrl-C to wait for.
-        let state = Arc::clone(&state);
-        std::thread::spawn(move || {
-            std::thread::sleep(STOP_PATIENCE);
-            if !state.is_finished.load(Ordering::Relaxed) {
-                if has_bar {
-                    report::leave_line();
-                }
-                report::warning("stopping when more input comes; Ctrl-C ends it now, without the last list");
-            }
-        });
-    };
-    ctrlc::set_handler(interrupted).map_err(|error| Error::new("can not catch Ctrl-C").because(error))
 }
 
 /// The bytes of an input as it is stored: none where there is no file, and unknown where it is a pipe.

@@ -57,6 +57,13 @@ impl VlanTags {
         }
     }
 
+    /// These tags and one more outside them. Of three the innermost is not kept.
+    #[must_use]
+    #[inline]
+    pub fn outside(self, tag: u16) -> Self {
+        self.iter().fold(VlanTags::NONE.with(tag), VlanTags::with)
+    }
+
     /// The tags, outermost first.
     pub fn iter(self) -> impl Iterator<Item = u16> {
         let count = (self.0 >> 24).min(2) as usize;
@@ -291,6 +298,12 @@ mod tests {
             let key = KeyV6::new(first, second, VlanTags::NONE);
             prop_assert_eq!(KeyV6::canonical_of(first, second, VlanTags::NONE), key.canonical());
             prop_assert_eq!(key.canonical().0, key.reversed().canonical().0);
+        }
+
+        #[test]
+        fn a_tag_outside_comes_first(tag in 0u16..4096, list in prop::collection::vec(0u16..4096, 0..4)) {
+            let outermost_first: Vec<u16> = std::iter::once(tag).chain(list.iter().copied()).collect();
+            prop_assert_eq!(tags(&list).outside(tag), tags(&outermost_first));
         }
 
         #[test]

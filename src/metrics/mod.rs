@@ -150,6 +150,12 @@ impl Metrics {
         &self.captures[index]
     }
 
+    /// The packets that all capture threads have taken in.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        self.captures.iter().fold(0, |sum, capture| sum.saturating_add(capture.counts().packets))
+    }
+
     /// Where the shard of this index publishes; wait-free.
     ///
     /// # Panics

@@ -61,6 +61,19 @@ pub struct TcpSegment {
     pub ack: u32,
 }
 
+impl TcpSegment {
+    /// The same segment with the VLAN tag that the kernel took out of the frame, given as tag control information: it was
+    /// the outermost. Identifier 0 stands for no VLAN.
+    #[must_use]
+    #[inline]
+    pub fn behind_tag(self, tag_control: u16) -> Self {
+        match tag_control & 0x0fff {
+            0 => self,
+            tag => TcpSegment { vlan: self.vlan.outside(tag), ..self },
+        }
+    }
+}
+
 /// Reads one captured frame down to its innermost TCP header.
 ///
 /// # Errors

@@ -124,6 +124,7 @@ impl<T: Timekeeper> Feeder<T> {
         self.packets += 1;
         match parse_frame(packet.link, packet.bytes) {
             Ok(segment) => {
+                let segment = packet.vlan.map_or(segment, |tag| segment.behind_tag(tag));
                 let (tick, elapsed_ns) = (self.time.tick(), self.time.elapsed_ns());
                 let writers = &mut self.writers;
                 self.signaller.push(&segment, tick, elapsed_ns, |signal| send(writers, &signal));

@@ -30,6 +30,7 @@ impl PacketSource for Generated {
             time_ns: frame.time_us as i64 * 1_000,
             link: LinkType::ETHERNET,
             bytes: frame.bytes,
+            vlan: None,
         }))
     }
 

@@ -9,7 +9,7 @@ mod pacer;
 mod publish;
 
 use super::{Config, Plan, Summary, hand_overs, queues, shard_thread, signallers, spawn};
-use crate::capture::LiveSource;
+use crate::capture::{Condition, LiveSource};
 use crate::config::{LIVE_WAIT_MAX_MS, OBSERVE_INTERVAL_PACKETS};
 use crate::error::{Error, Result};
 use crate::export::Exporter;
@@ -34,6 +34,9 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 pub trait LiveObserver: Sync {
     /// A list was written, or could not be.
     fn listed(&self, _header: &Header) {}
+
+    /// The interface of this source went down, vanished, or is back.
+    fn changed(&self, _index: usize, _condition: Condition) {}
 
     /// Called every so often, from the thread that runs the capture.
     fn look(&self) {}
@@ -85,7 +88,7 @@ pub fn live<S: LiveSource + Send>(
         let mut threads = Vec::new();
         for (index, (source, writers)) in sources.into_iter().zip(captures).enumerate() {
             let feeder = Feeder::new(writers, signallers(), Pace::new(Arc::clone(&pacer)));
-            let capture = Capture { index, source, feeder, metrics };
+            let capture = Capture { index, source, feeder, metrics, observer };
             threads.push(spawn(scope, format!("capture-{index}"), move || capture.run())?);
         }
         while !observer.is_stopped()
@@ -118,6 +121,7 @@ struct Capture<'a, S> {
     source: S,
     feeder: Feeder<Pace>,
     metrics: &'a Metrics,
+    observer: &'a dyn LiveObserver,
 }
 
 impl<S: LiveSource> Capture<'_, S> {
@@ -165,12 +169,15 @@ impl<S: LiveSource> Capture<'_, S> {
             self.feeder.mark(marks);
         }
         let time_left = self.feeder.time().time_left();
-        self.source.wait(time_left.min(Duration::from_millis(LIVE_WAIT_MAX_MS)));
+        let timeout = time_left.min(Duration::from_millis(LIVE_WAIT_MAX_MS));
+        if let Some(condition) = self.source.wait(timeout) {
+            self.observer.changed(self.index, condition);
+        }
     }
 
     fn show(&mut self) {
-        self.feeder.set_lost(self.source.lost());
-        self.metrics.capture(self.index).set_up(self.source.is_up());
+        self.feeder.set_lost(self.source.losses().dropped);
+        self.metrics.capture(self.index).set_up(self.source.condition() == Condition::Up);
         publish::capture(self.metrics, self.index, &self.feeder.counts());
     }
 }

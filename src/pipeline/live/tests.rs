@@ -1,7 +1,7 @@
 //! Sources that play what a test wrote, on the real threads: every interval once, every packet seen or counted.
 
 use super::*;
-use crate::capture::{Packet, PacketSource, Progress as InputProgress};
+use crate::capture::{Losses, Packet, PacketSource, Progress};
 use crate::flow_list::List;
 use crate::generate::{Traffic, TrafficConfig};
 use crate::metrics::Setup;
@@ -37,29 +37,30 @@ impl PacketSource for Playing {
         let Some(frame) = self.frames.pop_front() else { return Ok(None) };
         self.present = frame;
         self.played.fetch_add(1, Ordering::Relaxed);
-        Ok(Some(Packet { time_ns: wall_ns(), link: LinkType::ETHERNET, bytes: &self.present }))
+        Ok(Some(Packet { time_ns: wall_ns(), link: LinkType::ETHERNET, bytes: &self.present, vlan: None }))
     }
 
     fn is_finished(&self) -> bool {
         false
     }
 
-    fn progress(&self) -> InputProgress {
-        InputProgress::default()
+    fn progress(&self) -> Progress {
+        Progress::default()
     }
 }
 
 impl LiveSource for Playing {
-    fn wait(&mut self, time_max: Duration) {
-        std::thread::sleep(time_max);
+    fn wait(&mut self, timeout: Duration) -> Option<Condition> {
+        std::thread::sleep(timeout);
+        None
     }
 
-    fn lost(&mut self) -> u64 {
-        self.lost
+    fn condition(&self) -> Condition {
+        Condition::Up
     }
 
-    fn is_up(&self) -> bool {
-        true
+    fn losses(&mut self) -> Losses {
+        Losses { dropped: self.lost, ..Losses::default() }
     }
 }
 
@@ -132,8 +133,8 @@ fn the_last_list_is_that_of_a_replay() {
         fn is_finished(&self) -> bool {
             false
         }
-        fn progress(&self) -> InputProgress {
-            InputProgress::default()
+        fn progress(&self) -> Progress {
+            Progress::default()
         }
     }
     let mut replayed = Vec::new();

@@ -1,0 +1,103 @@
+//! An interface as it is now: its index, whether it is up, and what its packets begin with.
+//!
+//! What enters: the name of an interface. What leaves: what the system says of it, or that there is none of that name.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use super::socket_options::{Question, ask};
+use crate::parse::LinkType;
+
+/// What an interface's packets begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An Ethernet header.
+    Ethernet,
+    /// An IP header: tunnels and point-to-point links.
+    Ip,
+}
+
+impl Kind {
+    /// The kind of this hardware (ARPHRD_), if it is one that can be read.
+    pub(super) fn of_hardware(hardware: u16) -> Option<Self> {
+        match hardware {
+            libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(Kind::Ethernet),
+            libc::ARPHRD_NONE
+            | ARPHRD_RAWIP
+            | libc::ARPHRD_PPP
+            | libc::ARPHRD_TUNNEL
+            | libc::ARPHRD_TUNNEL6
+            | libc::ARPHRD_SIT
+            | libc::ARPHRD_IPGRE
+            | ARPHRD_IP6GRE => Some(Kind::Ip),
+            _ => None,
+        }
+    }
+
+    /// The link type of its packets.
+    pub(super) fn link(self) -> LinkType {
+        match self {
+            Kind::Ethernet => LinkType::ETHERNET,
+            Kind::Ip => LinkType::RAW,
+        }
+    }
+}
+
+const ARPHRD_RAWIP: u16 = 519;
+const ARPHRD_IP6GRE: u16 = 823;
+
+/// An interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Device {
+    /// Its index: another interface of the same name has another.
+    pub(super) index: i32,
+    /// Whether it is up.
+    pub(super) is_up: bool,
+    /// Its hardware (ARPHRD_).
+    pub(super) hardware: u16,
+}
+
+impl Device {
+    /// The interface of this name, or `None` if there is none. Any socket will do to ask.
+    pub(super) fn find(fd: BorrowedFd<'_>, name: &str) -> io::Result<Option<Self>> {
+        let ask = |question| match ask(fd, name, question) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => Ok(None),
+            Err(error) => Err(error),
+        };
+        let (Some(index), Some(flags), Some(hardware)) =
+            (ask(Question::Index)?, ask(Question::Flags)?, ask(Question::HardwareType)?)
+        else {
+            return Ok(None);
+        };
+        let is_up = flags & libc::IFF_UP as u32 != 0;
+        Ok(Some(Device { index: index as i32, is_up, hardware: hardware as u16 }))
+    }
+
+    /// The largest packet that an interface carries, in bytes.
+    pub(super) fn mtu(fd: BorrowedFd<'_>, name: &str) -> io::Result<u32> {
+        ask(fd, name, Question::Mtu)
+    }
+}
+
+/// The names of hardware that can not be read, for people.
+pub(super) fn hardware_name(hardware: u16) -> &'static str {
+    match hardware {
+        libc::ARPHRD_AX25 => "AX.25",
+        libc::ARPHRD_IEEE802 => "Token Ring",
+        libc::ARPHRD_SLIP => "SLIP",
+        280 => "CAN",
+        libc::ARPHRD_INFINIBAND => "InfiniBand",
+        libc::ARPHRD_IEEE80211 => "IEEE 802.11",
+        libc::ARPHRD_IEEE80211_PRISM => "IEEE 802.11 with Prism header",
+        libc::ARPHRD_IEEE80211_RADIOTAP => "IEEE 802.11 with radiotap header",
+        libc::ARPHRD_FDDI => "FDDI",
+        libc::ARPHRD_IEEE802154 => "IEEE 802.15.4",
+        824 => "netlink",
+        825 => "6LoWPAN",
+        826 => "vsock monitor",
+        libc::ARPHRD_HDLC => "Cisco HDLC",
+        libc::ARPHRD_FRAD => "Frame Relay",
+        _ => "unknown",
+    }
+}

@@ -1,0 +1,134 @@
+//! Live capture where there is no packet ring: pnet's own socket, without a filter in the kernel.
+//!
+//! What enters: an interface that pnet knows. What leaves: its packets, at the time when they are read. Nothing is known of what
+//! the system lost, and an interface that goes down ends the capture.
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use pnet_datalink::{Channel, Config, DataLinkReceiver, NetworkInterface};
+
+use super::{Backend, CaptureMode, LiveConfig};
+use crate::capture::{Condition, LiveSource, Losses, Packet, PacketSource, Progress};
+use crate::config::PACKET_SIZE_MAX;
+use crate::error::{Error, Result};
+use crate::parse::LinkType;
+
+/// How long one look for a packet takes at most.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// A program for a filter in the kernel, of which there is none here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BpfProgram {}
+
+impl BpfProgram {
+    /// There are no programs here.
+    ///
+    /// # Errors
+    ///
+    /// Always.
+    pub fn read(path: &Path) -> Result<Self> {
+        Err(Error::new("filter programs need Linux").in_file(path))
+    }
+
+    /// There are no programs here.
+    ///
+    /// # Errors
+    ///
+    /// Always.
+    pub fn from_listing(_text: &str) -> Result<Self> {
+        Err(Error::new("filter programs need Linux"))
+    }
+}
+
+/// A source of an interface's packets.
+pub struct Live {
+    receiver: Box<dyn DataLinkReceiver>,
+    received: u64,
+    finished: bool,
+}
+
+/// Opens the one source of an interface.
+///
+/// # Errors
+///
+/// The system has no such interface or does not let it be captured, or the configuration asks for what needs Linux.
+pub fn open(config: &LiveConfig) -> Result<Vec<Live>> {
+    let name = config.interface.escape_debug();
+    if config.backend == Backend::Ring || config.fanout_count != 1 || config.capture == CaptureMode::Flags {
+        return Err(Error::new("a ring, several threads, or a filter in the kernel need Linux: use --backend pnet"));
+    }
+    let is_it = |interface: &NetworkInterface| interface.name == config.interface;
+    let interface = pnet_datalink::interfaces().into_iter().find(is_it);
+    let Some(interface) = interface else {
+        return Err(Error::new(format!("there is no interface {name}: flowpeel interfaces lists them")));
+    };
+    let settings = Config {
+        read_buffer_size: PACKET_SIZE_MAX,
+        read_timeout: Some(LOOK),
+        promiscuous: config.promiscuous,
+        ..Config::default()
+    };
+    let cannot = |error: io::Error| Error::new(format!("can not capture {name}")).because(error);
+    match pnet_datalink::channel(&interface, settings).map_err(cannot)? {
+        Channel::Ethernet(_, receiver) => Ok(vec![Live { receiver, received: 0, finished: false }]),
+        _ => Err(Error::new(format!("{name} is of a kind that can not be read"))),
+    }
+}
+
+/// Gives up nothing: that needs Linux.
+///
+/// # Errors
+///
+/// Always.
+pub fn drop_privileges(_user: Option<&str>) -> Result<()> {
+    Err(Error::new("privileges can be given up on Linux only"))
+}
+
+impl LiveSource for Live {
+    /// Does not sleep: a look for a packet does.
+    fn wait(&mut self, _timeout: Duration) -> Option<Condition> {
+        None
+    }
+
+    /// Always up: the system does not say otherwise.
+    fn condition(&self) -> Condition {
+        Condition::Up
+    }
+
+    /// What was lost is not known.
+    fn losses(&mut self) -> Losses {
+        Losses { received: self.received, ..Losses::default() }
+    }
+}
+
+impl PacketSource for Live {
+    /// Waits for a millisecond at most.
+    fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
+        if self.finished {
+            return Ok(None);
+        }
+        match self.receiver.next() {
+            Ok(bytes) => {
+                self.received += 1;
+                let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let time_ns = i64::try_from(elapsed.as_nanos()).unwrap_or(i64::MAX);
+                Ok(Some(Packet { time_ns, link: LinkType::ETHERNET, bytes, vlan: None }))
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => Ok(None),
+            Err(error) => {
+                self.finished = true;
+                Err(Error::new("can not capture on").because(error))
+            }
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+}

@@ -1,0 +1,315 @@
+//! A live source, through the ups and downs of its interface.
+//!
+//! What enters: what to capture. What leaves: packets while there are any, and how the interface is. An interface that is away
+//! is looked for at growing intervals; when it is back its socket is bound to it again, which needs no privilege. Only in a
+//! fanout group, or when the interface came back as another kind, a new socket has to be opened, which does need it.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use super::device::{Device, Kind, hardware_name};
+use super::socket::Woken;
+use super::source::{Reader, Source};
+use super::{LiveConfig, privileges};
+use crate::capture::{Condition, LiveSource, Losses, Packet, PacketSource, Progress};
+use crate::config::{FANOUT_COUNT_MAX, INTERFACE_RETRY_MAX_MS, INTERFACE_RETRY_MIN_MS, RING_SIZE_MAX, RING_SIZE_MIN};
+use crate::error::{Error, Result};
+
+/// One source of an interface's packets: all of them, or a share.
+///
+/// # Example
+///
+/// ```no_run
+/// use flowpeel::capture::PacketSource;
+/// use flowpeel::capture::live::{self, LiveConfig};
+/// use std::time::Duration;
+///
+/// let mut source = live::open(&LiveConfig::new("eth0"))?.remove(0);
+/// while !source.is_finished() {
+///     while let Some(packet) = source.next_packet()? {
+///         println!("{} bytes", packet.bytes.len());
+///     }
+///     if let Some(condition) = source.wait(Duration::from_millis(100)) {
+///         println!("eth0 is {condition:?}");
+///     }
+/// }
+/// # Ok::<(), flowpeel::error::Error>(())
+/// ```
+pub struct Live {
+    config: Arc<LiveConfig>,
+    group: Arc<Mutex<Option<Group>>>,
+    source: Source,
+    condition: Condition,
+    /// Whether the socket is bound to the interface that has the name: one that was away has to be bound again, even if it
+    /// comes back under its old index.
+    is_bound: bool,
+    retry: Retry,
+    /// What sockets before this one received and lost.
+    losses_before: Losses,
+    /// What ended the capture; it is told once.
+    failure: Option<Error>,
+    finished: bool,
+}
+
+/// The fanout group of all members.
+#[derive(Clone, Copy)]
+struct Group {
+    interface_index: i32,
+    number: u16,
+}
+
+/// When to look for the interface again.
+struct Retry {
+    at: Instant,
+    pause: Duration,
+}
+
+impl Retry {
+    const FIRST: Duration = Duration::from_millis(INTERFACE_RETRY_MIN_MS);
+    const LONGEST: Duration = Duration::from_millis(INTERFACE_RETRY_MAX_MS);
+
+    fn soon() -> Self {
+        Retry { at: Instant::now() + Self::FIRST, pause: Self::FIRST }
+    }
+
+    fn later(&mut self) {
+        self.pause = (self.pause * 2).min(Self::LONGEST);
+        self.at = Instant::now() + self.pause;
+    }
+}
+
+/// Opens the sources of an interface, as many as are to share its packets.
+///
+/// # Errors
+///
+/// There is no such interface, or none that can be read; this process may not capture, and the error tells what to do; the
+/// configuration is out of bounds; or the memory for the rings is not to be had.
+pub fn open(config: &LiveConfig) -> Result<Vec<Live>> {
+    check(config)?;
+    let name = config.interface.escape_debug();
+    let cannot = |error| cannot_capture(config, error);
+    // Any socket will do to ask about interfaces, and this one needs no privilege.
+    let asker = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .or_else(|_| socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None))
+        .map_err(|errno| cannot(errno.into()))?;
+    let device = Device::find(std::os::fd::AsFd::as_fd(&asker), &config.interface).map_err(cannot)?;
+    let Some(device) = device else {
+        return Err(Error::new(format!("there is no interface {name}: flowpeel interfaces lists them")));
+    };
+    let kind = kind_of(config, &device)?;
+    let group = Arc::new(Mutex::new(None));
+    let config = Arc::new(config.clone());
+    let mut members = Vec::new();
+    for _ in 0..config.fanout_count {
+        let source = open_member(&config, &group, device, kind).map_err(cannot)?;
+        members.push(Live {
+            config: Arc::clone(&config),
+            group: Arc::clone(&group),
+            source,
+            condition: if device.is_up { Condition::Up } else { Condition::Down },
+            is_bound: true,
+            retry: Retry::soon(),
+            losses_before: Losses::default(),
+            failure: None,
+            finished: false,
+        });
+    }
+    // Only now, when the shares are dealt out, so that no packet comes to two of them.
+    for member in &members {
+        member.source.start(&config.capture).map_err(cannot)?;
+    }
+    Ok(members)
+}
+
+fn check(config: &LiveConfig) -> Result<()> {
+    if !(1..=FANOUT_COUNT_MAX).contains(&config.fanout_count) {
+        return Err(Error::new(format!("an interface is captured by 1 to {FANOUT_COUNT_MAX} threads")));
+    }
+    if !(RING_SIZE_MIN..=RING_SIZE_MAX).contains(&config.ring_size) {
+        let (min, max) = (RING_SIZE_MIN >> 20, RING_SIZE_MAX >> 20);
+        return Err(Error::new(format!("a ring has from {min} MiB to {max} MiB")));
+    }
+    Ok(())
+}
+
+fn kind_of(config: &LiveConfig, device: &Device) -> Result<Kind> {
+    Kind::of_hardware(device.hardware).ok_or_else(|| {
+        let (name, hardware) = (config.interface.escape_debug(), device.hardware);
+        Error::new(format!("{name} is of a kind that can not be read: {} (ARPHRD {hardware})", hardware_name(hardware)))
+    })
+}
+
+fn cannot_capture(config: &LiveConfig, error: io::Error) -> Error {
+    let name = config.interface.escape_debug();
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => privileges::missing(&format!("can not capture {name}")),
+        Some(libc::ENOMEM) => Error::new(format!("there is no memory for the rings of {name}: ask for smaller ones")),
+        Some(libc::EINVAL) if matches!(config.capture, super::CaptureMode::Program(_)) => {
+            Error::new(format!("can not capture {name}: the kernel does not take this program")).because(error)
+        }
+        _ => Error::new(format!("can not capture {name}")).because(error),
+    }
+}
+
+/// No thread leaves it half changed, so one that panicked is no reason for the others to.
+fn lock(group: &Mutex<Option<Group>>) -> MutexGuard<'_, Option<Group>> {
+    group.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn open_member(config: &LiveConfig, group: &Mutex<Option<Group>>, device: Device, kind: Kind) -> io::Result<Source> {
+    let mut source = Source::open(config, device, kind)?;
+    if config.fanout_count > 1 {
+        let mut group = lock(group);
+        let known = group.filter(|group| group.interface_index == device.index).map(|group| group.number);
+        // The group of an interface that came back under its old number may have ended with its last member.
+        let number = source.join_fanout(known).or_else(|_| source.join_fanout(None))?;
+        *group = Some(Group { interface_index: device.index, number });
+    }
+    Ok(source)
+}
+
+impl Live {
+    /// The socket has told an error.
+    fn trouble(&mut self, errno: Errno) {
+        if !matches!(errno, Errno::NETDOWN | Errno::NODEV | Errno::NXIO) {
+            self.failure = Some(cannot_capture(&self.config, errno.into()));
+            return;
+        }
+        let found = self.find().unwrap_or_default();
+        self.note_identity(found);
+        // An interface that is up again already has been down, and that is told before.
+        self.condition = if found.is_some() { Condition::Down } else { Condition::Gone };
+        self.retry = Retry::soon();
+    }
+
+    /// Notes whether the socket is still bound to the interface of that name.
+    fn note_identity(&mut self, found: Option<Device>) {
+        self.is_bound &= found.is_some_and(|device| device.index == self.source.device.index);
+    }
+
+    /// The interface that has the name now.
+    fn find(&self) -> io::Result<Option<Device>> {
+        Device::find(self.source.socket.fd(), &self.config.interface)
+    }
+
+    /// Looks whether the interface is back, and captures it again if so.
+    fn look(&mut self) {
+        let found = self.find().unwrap_or_default();
+        self.note_identity(found);
+        self.condition = match found {
+            None => Condition::Gone,
+            Some(device) if !device.is_up => Condition::Down,
+            Some(_) if self.is_bound => Condition::Up,
+            Some(device) => match self.capture_again(device) {
+                Ok(()) => {
+                    self.is_bound = true;
+                    Condition::Up
+                }
+                Err(error) => {
+                    self.failure = error;
+                    self.condition
+                }
+            },
+        };
+        self.retry.later();
+    }
+
+    /// Captures the interface that has taken the name. An error of `None` is one that may pass.
+    fn capture_again(&mut self, device: Device) -> std::result::Result<(), Option<Error>> {
+        let passing =
+            |error: &io::Error| matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO | libc::ENETDOWN));
+        let outcome = if self.source.can_move_to(&device) {
+            self.source.move_to(device, &self.config)
+        } else {
+            let kind = kind_of(&self.config, &device).map_err(Some)?;
+            self.open_again(device, kind)
+        };
+        outcome.map_err(|error| match error.raw_os_error() {
+            _ if passing(&error) => None,
+            Some(libc::EPERM | libc::EACCES) => Some(self.cannot_open_again()),
+            _ => Some(cannot_capture(&self.config, error)),
+        })
+    }
+
+    fn open_again(&mut self, device: Device, kind: Kind) -> io::Result<()> {
+        let source = open_member(&self.config, &self.group, device, kind)?;
+        source.start(&self.config.capture)?;
+        self.losses_before += self.source.socket.losses();
+        self.source = source;
+        Ok(())
+    }
+
+    fn cannot_open_again(&self) -> Error {
+        let name = self.config.interface.escape_debug();
+        let reason = if self.config.fanout_count > 1 {
+            "capture it with one thread, or keep the privileges"
+        } else {
+            "it came back as another kind of interface: start again"
+        };
+        Error::new(format!("{name} is back, and can not be captured again without the privilege CAP_NET_RAW: {reason}"))
+    }
+
+    #[cold]
+    fn fail(&mut self) -> Result<Option<Packet<'_>>> {
+        self.finished = true;
+        self.failure.take().map_or(Ok(None), Err)
+    }
+}
+
+impl LiveSource for Live {
+    fn condition(&self) -> Condition {
+        self.condition
+    }
+
+    fn losses(&mut self) -> Losses {
+        let mut losses = self.losses_before;
+        losses += self.source.socket.losses();
+        losses
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Option<Condition> {
+        let before = self.condition;
+        if self.finished || self.failure.is_some() || self.source.has_packet() {
+            return None;
+        }
+        let timeout = match before {
+            Condition::Up => timeout,
+            _ => timeout.min(self.retry.at.saturating_duration_since(Instant::now())),
+        };
+        match self.source.wait(timeout) {
+            Woken::Trouble(errno) => self.trouble(errno),
+            Woken::Packets | Woken::Nothing => {}
+        }
+        if self.condition != Condition::Up && Instant::now() >= self.retry.at {
+            self.look();
+        }
+        (self.condition != before).then_some(self.condition)
+    }
+}
+
+impl PacketSource for Live {
+    /// Never waits.
+    #[inline]
+    fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
+        if self.finished || self.failure.is_some() {
+            return self.fail();
+        }
+        match &mut self.source.reader {
+            Reader::Ring(ring) => ring.next_packet().inspect_err(|_| self.finished = true),
+            // Its trouble is for `wait` to tell.
+            Reader::Pnet(pnet) => Ok(pnet.next_packet()),
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+}

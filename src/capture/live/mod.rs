@@ -1,0 +1,116 @@
+//! Live capture: what passes an interface, as a source of packets.
+//!
+//! What enters: the name of an interface, and what of its packets is wanted. What leaves: [`Live`] sources, one for each capture
+//! thread. On Linux the kernel filters before it copies, and hands over packets through a ring of shared memory, or through
+//! pnet's receiver on a socket that is filtered alike. An interface that goes down or vanishes is waited for: that is a
+//! [`Condition`](super::Condition), not an error. On other systems pnet captures everything, without filter.
+
+#[cfg(target_os = "linux")]
+mod bpf;
+#[cfg(target_os = "linux")]
+mod device;
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+mod interfaces;
+#[cfg(target_os = "linux")]
+mod member;
+#[cfg(target_os = "linux")]
+mod pnet;
+#[cfg(target_os = "linux")]
+mod privileges;
+#[cfg(target_os = "linux")]
+mod ring;
+#[cfg(target_os = "linux")]
+mod ring_block;
+#[cfg(target_os = "linux")]
+mod ring_memory;
+#[cfg(target_os = "linux")]
+mod socket;
+#[cfg(target_os = "linux")]
+mod socket_options;
+#[cfg(target_os = "linux")]
+mod source;
+
+#[cfg(target_os = "linux")]
+pub use bpf::BpfProgram;
+#[cfg(not(target_os = "linux"))]
+pub use elsewhere::{BpfProgram, Live, drop_privileges, open};
+pub use interfaces::{Interface, InterfaceLink, interfaces};
+#[cfg(target_os = "linux")]
+pub use member::{Live, open};
+#[cfg(target_os = "linux")]
+pub use privileges::drop_privileges;
+
+use crate::config;
+
+/// How packets come from the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// By a ring of shared memory, with the kernel's time stamps and VLAN tags. Linux only.
+    Ring,
+    /// By pnet, one system call or more a packet. The time is read when a packet is, and the outermost VLAN tag, which Linux
+    /// takes out of the frame, is not known.
+    Pnet,
+}
+
+/// What of the packets is captured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CaptureMode {
+    /// The headers of every TCP packet, behind VLAN tags, MPLS labels and PPPoE too.
+    Headers,
+    /// The headers of TCP packets with SYN, FIN or RST.
+    Flags,
+    /// The beginning of every packet, whatever it holds: tunnels are looked into.
+    Everything,
+    /// What this program says.
+    Program(BpfProgram),
+}
+
+/// What to capture, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveConfig {
+    /// The name of the interface.
+    pub interface: String,
+    /// How packets come from the kernel.
+    pub backend: Backend,
+    /// What of them is captured.
+    pub capture: CaptureMode,
+    /// How many sources share the packets: those of one connection all come to the same one.
+    pub fanout_count: usize,
+    /// The ring of each source, in bytes, rounded down to whole blocks; without a ring what the kernel keeps of packets that
+    /// have not been read, as far as it lets this process ask for.
+    pub ring_size: u64,
+    /// Whether the interface is to take packets for any address while it is captured.
+    pub promiscuous: bool,
+}
+
+impl LiveConfig {
+    /// The usual capture of this interface: one ring, the headers of TCP, promiscuous.
+    #[must_use]
+    pub fn new(interface: impl Into<String>) -> Self {
+        LiveConfig {
+            interface: interface.into(),
+            backend: Backend::Ring,
+            capture: CaptureMode::Headers,
+            fanout_count: 1,
+            ring_size: config::RING_SIZE_DEFAULT,
+            promiscuous: true,
+        }
+    }
+
+    /// The memory that all sources together take from the kernel and hold themselves, in bytes.
+    #[must_use]
+    pub fn memory_size(&self) -> u64 {
+        let each = match self.backend {
+            Backend::Ring => u64::from(self.block_count()) * u64::from(config::RING_BLOCK_SIZE),
+            Backend::Pnet => self.ring_size + config::PACKET_SIZE_MAX as u64,
+        };
+        each.saturating_mul(self.fanout_count as u64)
+    }
+
+    /// The blocks of each ring.
+    fn block_count(&self) -> u32 {
+        let size = self.ring_size.clamp(config::RING_SIZE_MIN, config::RING_SIZE_MAX);
+        (size / u64::from(config::RING_BLOCK_SIZE)) as u32
+    }
+}

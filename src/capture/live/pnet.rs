@@ -1,0 +1,78 @@
+//! pnet's receiver on a socket of our own, which is filtered in the kernel.
+//!
+//! What enters: a packet socket. What leaves: its packets, at the time when they are read, since the receiver tells none.
+
+use std::io;
+use std::os::fd::IntoRawFd;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use pnet_datalink::{Channel, Config, DataLinkReceiver, NetworkInterface};
+use rustix::io::Errno;
+
+use super::device::Device;
+use super::socket::PacketSocket;
+use crate::capture::Packet;
+use crate::config::PACKET_SIZE_MAX;
+use crate::parse::LinkType;
+
+/// A receiver.
+pub(super) struct Pnet {
+    receiver: Box<dyn DataLinkReceiver>,
+    link: LinkType,
+    /// The socket's error, if reading has met it and so taken it from the socket.
+    trouble: Option<Errno>,
+}
+
+impl Pnet {
+    /// A receiver on this socket, which it binds to the interface and lets keep so many bytes of packets.
+    pub(super) fn new(socket: &PacketSocket, device: &Device, link: LinkType, buffer_size: u64) -> io::Result<Self> {
+        socket.keep(buffer_size)?;
+        // It closes what it is given, and the socket is needed still: for statistics, and to be bound again.
+        let socket_fd = socket.fd().try_clone_to_owned()?.into_raw_fd();
+        let config = Config {
+            read_buffer_size: PACKET_SIZE_MAX,
+            // Nothing is sent.
+            write_buffer_size: 0,
+            read_timeout: Some(Duration::ZERO),
+            promiscuous: false,
+            socket_fd: Some(socket_fd),
+            ..Config::default()
+        };
+        let interface = NetworkInterface {
+            name: String::new(),
+            description: String::new(),
+            index: device.index as u32,
+            mac: None,
+            ips: Vec::new(),
+            flags: 0,
+        };
+        match pnet_datalink::channel(&interface, config)? {
+            Channel::Ethernet(_, receiver) => Ok(Pnet { receiver, link, trouble: None }),
+            _ => Err(io::Error::from(io::ErrorKind::Unsupported)),
+        }
+    }
+
+    /// The next packet, if there is one now and no trouble.
+    pub(super) fn next_packet(&mut self) -> Option<Packet<'_>> {
+        match self.receiver.next() {
+            Ok(bytes) => Some(Packet { time_ns: now_ns(), link: self.link, bytes, vlan: None }),
+            Err(error) => {
+                // Its own errors, for want of a packet, have no number.
+                let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+                self.trouble = errno.filter(|errno| !matches!(*errno, Errno::INTR | Errno::AGAIN)).or(self.trouble);
+                None
+            }
+        }
+    }
+
+    /// The socket's error that reading has met, once.
+    pub(super) fn take_trouble(&mut self) -> Option<Errno> {
+        self.trouble.take()
+    }
+}
+
+/// The time, in nanoseconds since 1970.
+fn now_ns() -> i64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(elapsed.as_nanos()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,133 @@
+//! A packet socket: what it is opened for, what it has lost, and waiting for it.
+//!
+//! What enters: an interface, and what to capture. What leaves: a socket that receives packets of that interface, and of them
+//! only what its filter takes. Until it is started it takes nothing, so that no packet comes in that the filter would have
+//! held back, or before the other members of its group share the work.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, socket_error};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use super::bpf::{self, BpfProgram};
+use super::device::{Device, Kind};
+use super::socket_options as options;
+use crate::capture::Losses;
+
+/// A packet socket.
+pub(super) struct PacketSocket {
+    fd: OwnedFd,
+    /// The kernel's counters up to the last reading.
+    losses: Losses,
+}
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Woken {
+    /// There are packets.
+    Packets,
+    /// Nothing happened for so long.
+    Nothing,
+    /// The socket has an error: the interface is down or gone.
+    Trouble(Errno),
+}
+
+impl PacketSocket {
+    /// A socket for interfaces of this kind, bound to none, that takes nothing.
+    ///
+    /// # Errors
+    /// The system refuses it, above all without the privilege.
+    pub(super) fn open(kind: Kind) -> io::Result<Self> {
+        let socket_type = match kind {
+            Kind::Ethernet => SocketType::RAW,
+            // Without a link header, whatever the interface has in its place: packets begin with IP.
+            Kind::Ip => SocketType::DGRAM,
+        };
+        // Protocol 0: nothing is received before it is bound.
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let fd = socket_with(AddressFamily::PACKET, socket_type, flags, None)?;
+        let socket = PacketSocket { fd, losses: Losses::default() };
+        options::attach_filter(socket.fd(), &bpf::nothing())?;
+        Ok(socket)
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Has it receive the packets of this interface, in place of the one before.
+    pub(super) fn bind(&self, device: &Device) -> io::Result<()> {
+        options::bind(self.fd(), device.index)
+    }
+
+    /// Has the interface take packets for any address.
+    pub(super) fn be_promiscuous(&self, device: &Device) -> io::Result<()> {
+        options::be_promiscuous(self.fd(), device.index)
+    }
+
+    /// Joins the fanout group of this number, or a new one, and tells its number. Packets of both directions of a connection
+    /// come to the same member, and fragments are put together before they are given out.
+    pub(super) fn join_fanout(&self, group: Option<u16>) -> io::Result<u16> {
+        const MODE: u32 = libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_DEFRAG;
+        let argument = match group {
+            Some(group) => u32::from(group) | MODE << 16,
+            // The kernel finds a number that no other process uses.
+            None => (MODE | libc::PACKET_FANOUT_FLAG_UNIQUEID) << 16,
+        };
+        options::join_fanout(self.fd(), argument)?;
+        Ok(options::fanout(self.fd())? as u16)
+    }
+
+    /// Lets it keep so many bytes of packets that nobody has read, or as many as this process may ask for.
+    pub(super) fn keep(&self, buffer_size: u64) -> io::Result<()> {
+        // The kernel takes twice what it is asked for.
+        let half = usize::try_from(buffer_size / 2).unwrap_or(usize::MAX);
+        set_socket_recv_buffer_size_force(&self.fd, half)
+            .or_else(|_| set_socket_recv_buffer_size(&self.fd, half))
+            .map_err(io::Error::from)
+    }
+
+    /// Begins to take what the filter lets pass.
+    pub(super) fn start(&self, filter: &BpfProgram) -> io::Result<()> {
+        options::attach_filter(self.fd(), filter)
+    }
+
+    /// Sleeps until there are packets or the time is over.
+    pub(super) fn wait(&self, timeout: Duration) -> Woken {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN | PollFlags::ERR)];
+        // Too long a time is as good as for ever.
+        let timeout = Timespec::try_from(timeout).ok();
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(0) | Err(Errno::INTR) => Woken::Nothing,
+            Ok(_) if fds[0].revents().contains(PollFlags::ERR) => self.error(),
+            Ok(_) => Woken::Packets,
+            Err(errno) => Woken::Trouble(errno),
+        }
+    }
+
+    /// The error that the socket has, which it then has no more.
+    pub(super) fn error(&self) -> Woken {
+        match socket_error(&self.fd) {
+            Ok(Ok(())) => Woken::Nothing,
+            Ok(Err(errno)) | Err(errno) => Woken::Trouble(errno),
+        }
+    }
+
+    /// What it has received and lost since it was opened.
+    pub(super) fn losses(&mut self) -> Losses {
+        // It can not fail on a packet socket; if it does, the counters stay as they were.
+        if let Ok([packets, dropped, freezes]) = options::take_statistics(self.fd.as_fd()) {
+            // The kernel counts dropped packets among the packets.
+            self.losses += Losses {
+                received: u64::from(packets.saturating_sub(dropped)),
+                dropped: u64::from(dropped),
+                freezes: u64::from(freezes),
+            };
+        }
+        self.losses
+    }
+}

@@ -1,0 +1,75 @@
+//! SIGINT, SIGTERM and Ctrl-C: the first ends a run in order, the second at once.
+
+use crate::cli::report;
+use crate::error::{Error, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A run that has not stopped for so long after Ctrl-C says what it waits for.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a process ends with that was told twice to end.
+const INTERRUPTED: i32 = 130;
+
+/// What the run and the signals tell each other.
+pub(super) struct Interrupts(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    is_stopped: AtomicBool,
+    has_bar: AtomicBool,
+    is_finished: AtomicBool,
+}
+
+impl Interrupts {
+    /// Catches them from now on. `patience` is what a run says that takes its time to stop.
+    ///
+    /// # Errors
+    ///
+    /// They can not be caught.
+    pub(super) fn catch(patience: &'static str) -> Result<Self> {
+        let state = Arc::new(State::default());
+        let interrupts = Interrupts(Arc::clone(&state));
+        let interrupted = move || {
+            if state.is_stopped.swap(true, Ordering::Relaxed) {
+                report::leave_line();
+                std::process::exit(INTERRUPTED);
+            }
+            // A bar is drawn over what the terminal shows for Ctrl-C.
+            let has_bar = state.has_bar.load(Ordering::Relaxed);
+            if !has_bar {
+                report::leave_line();
+            }
+            // A thread of its own, because this one has the second signal to wait for.
+            let state = Arc::clone(&state);
+            std::thread::spawn(move || {
+                std::thread::sleep(STOP_PATIENCE);
+                if !state.is_finished.load(Ordering::Relaxed) {
+                    if has_bar {
+                        report::leave_line();
+                    }
+                    report::warning(patience);
+                }
+            });
+        };
+        let caught = ctrlc::set_handler(interrupted);
+        caught.map_err(|error| Error::new("can not catch Ctrl-C").because(error))?;
+        Ok(interrupts)
+    }
+
+    /// Whether the run is to end.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.0.is_stopped.load(Ordering::Relaxed)
+    }
+
+    /// Tells whether a bar is on the terminal.
+    pub(super) fn set_bar(&self, has_bar: bool) {
+        self.0.has_bar.store(has_bar, Ordering::Relaxed);
+    }
+
+    /// The run has ended.
+    pub(super) fn finish(&self) {
+        self.0.is_finished.store(true, Ordering::Relaxed);
+    }
+}

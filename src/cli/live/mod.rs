@@ -1,0 +1,245 @@
+//! `flowpeel live`: interfaces in, lists out, until it is told to stop.
+
+mod status;
+
+use crate::capture::live::{self, Backend, BpfProgram, CaptureMode, LiveConfig};
+use crate::cli::Status;
+use crate::cli::lists::Lists;
+use crate::cli::report::{self, Voice};
+use crate::cli::tracking::Tracking;
+use crate::cli::values;
+use crate::error::{Error, Result};
+use crate::metrics::{Metrics, Setup};
+use crate::parse::Unusable;
+use crate::pipeline::{self, Config, LiveInput, Plan};
+use crate::serve::{Server, is_exposed, serve};
+use clap::{Args, ValueEnum};
+use status::LiveWatch;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the kernel is to pass on.
+#[derive(Clone, Copy, ValueEnum)]
+enum CaptureKind {
+    /// The headers of all TCP packets
+    Headers,
+    /// SYN, FIN and RST alone: the least work, but a SYN-ACK then counts as a connection, and what is idle is not known
+    Flags,
+}
+
+/// How packets are read.
+#[derive(Clone, Copy, ValueEnum)]
+enum BackendKind {
+    /// From a ring shared with the kernel
+    Ring,
+    /// One by one, with pnet
+    Pnet,
+}
+
+/// Lists the TCP connections through interfaces, at every interval
+///
+/// Captures until SIGINT or SIGTERM, then writes the last list. Lists end at multiples of the interval by the wall clock.
+/// Opening an interface takes the capability CAP_NET_RAW.
+///
+/// Exit status: 0 when it was told to stop, 1 when something failed, 2 when the command line is wrong.
+#[derive(Args)]
+#[command(
+    display_name = "flowpeel live",
+    after_help = "Examples:\n  flowpeel live -i eth0 --every 10s --out lists/ --compress --keep 7d\n  \
+    flowpeel live -i lan -i wan --user nobody --metrics 127.0.0.1:9464 --out lists/\n  \
+    flowpeel live -i eth0 | jq -c 'select(.event_type==\"flow_list\")'"
+)]
+pub(super) struct Arguments {
+    /// The interface to capture on; may be given several times (flowpeel interfaces lists them)
+    #[arg(short, long = "interface", required = true, value_name = "IFACE")]
+    interfaces: Vec<String>,
+
+    /// Write a list for every such interval, at its multiples by the wall clock
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::duration)]
+    every: Duration,
+
+    #[command(flatten)]
+    lists: Lists,
+
+    /// What the kernel passes on
+    #[arg(long, value_name = "WHAT", default_value = "headers", conflicts_with_all = ["tunnels", "bpf"])]
+    capture: CaptureKind,
+
+    /// Look into tunnels: the kernel passes everything on, and all of it is parsed
+    #[arg(long, conflicts_with = "bpf")]
+    tunnels: bool,
+
+    /// A file with a filter program for the kernel instead, as `tcpdump -ddd` prints it
+    #[arg(long, value_name = "FILE")]
+    bpf: Option<PathBuf>,
+
+    /// Capture threads for each interface, between which the kernel spreads connections
+    #[arg(long, value_name = "N", default_value = "1", value_parser = values::fanout)]
+    fanout: usize,
+
+    /// How packets are read
+    #[arg(long, value_name = "HOW", default_value = "ring")]
+    backend: BackendKind,
+
+    /// The ring of each capture thread: what the kernel can hold while nobody reads
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = values::size)]
+    ring_size: u64,
+
+    /// Do not ask the interface for packets to other hosts
+    #[arg(long)]
+    no_promiscuous: bool,
+
+    /// Once the interfaces are open, go on as this user and without capabilities
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+
+    /// Serve Prometheus metrics and /healthz at this address, such as 127.0.0.1:9464 [default: none]
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
+
+    #[command(flatten)]
+    tracking: Tracking,
+}
+
+impl Arguments {
+    /// What is to be captured on each interface.
+    fn sources(&self) -> Result<Vec<LiveConfig>> {
+        let capture = match (&self.bpf, self.tunnels, self.capture) {
+            (Some(path), ..) => CaptureMode::Program(BpfProgram::read(path)?),
+            (None, true, _) => CaptureMode::Everything,
+            (None, false, CaptureKind::Headers) => CaptureMode::Headers,
+            (None, false, CaptureKind::Flags) => CaptureMode::Flags,
+        };
+        let backend = match self.backend {
+            BackendKind::Ring => Backend::Ring,
+            BackendKind::Pnet => Backend::Pnet,
+        };
+        if self.tracking.vlan_key && backend == Backend::Pnet {
+            return Err(Error::new("pnet does not tell the outermost VLAN tag: take --backend ring, or no --vlan-key"));
+        }
+        for (index, interface) in self.interfaces.iter().enumerate() {
+            if self.interfaces[..index].contains(interface) {
+                let what = format!("{} is named twice: --fanout spreads an interface", interface.escape_debug());
+                return Err(Error::new(what));
+            }
+        }
+        let source = |interface: &String| LiveConfig {
+            backend,
+            capture: capture.clone(),
+            fanout_count: self.fanout,
+            ring_size: self.ring_size,
+            promiscuous: !self.no_promiscuous,
+            ..LiveConfig::new(interface.as_str())
+        };
+        Ok(self.interfaces.iter().map(source).collect())
+    }
+
+    /// All that can be checked before anything is done.
+    fn prepare(&self) -> Result<Prepared> {
+        self.lists.keep()?;
+        let config = self.tracking.config(Some(self.every), &self.lists, values::random_secret)?;
+        let sources = self.sources()?;
+        let input = LiveInput {
+            capture_count: sources.iter().map(|source| source.fanout_count).sum(),
+            rings_size: sources.iter().map(LiveConfig::memory_size).sum(),
+        };
+        Ok(Prepared { plan: Plan::live(&config, input)?, config, sources })
+    }
+}
+
+/// A live capture that holds together.
+struct Prepared {
+    plan: Plan,
+    config: Config,
+    sources: Vec<LiveConfig>,
+}
+
+impl Prepared {
+    /// The interface of each capture thread.
+    fn interfaces(&self) -> Vec<String> {
+        let threads = |source: &LiveConfig| std::iter::repeat_n(source.interface.clone(), source.fanout_count);
+        self.sources.iter().flat_map(threads).collect()
+    }
+
+    fn metrics(&self) -> Arc<Metrics> {
+        let memory = self.plan.memory();
+        Metrics::new(Setup {
+            interfaces: self.interfaces(),
+            unusable_reasons: Unusable::ALL.iter().map(|reason| reason.name()).collect(),
+            shard_count: 1,
+            connections_max: self.config.connections_max,
+            interval: self.config.every,
+            memory: vec![
+                ("filter", memory.filter_size),
+                ("half_open", memory.rings_size),
+                ("tables", memory.tables_size),
+                ("queues", memory.queues_size),
+                ("list", memory.list_size_max),
+            ],
+        })
+    }
+}
+
+/// Captures what the arguments name.
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
+    let prepared = match arguments.prepare() {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            report::error(&error, "");
+            return Status::WrongUsage;
+        }
+    };
+    capture(arguments, &prepared, voice).unwrap_or_else(|error| {
+        report::error(&error, "");
+        Status::Failed
+    })
+}
+
+fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<Status> {
+    let mut sources = Vec::new();
+    for source in &prepared.sources {
+        sources.extend(live::open(source)?);
+    }
+    // Before there is any thread, because each has privileges of its own.
+    if arguments.user.is_some() {
+        live::drop_privileges(arguments.user.as_deref())?;
+    }
+    let mut exporter = arguments.lists.exporter(prepared.config.vlan_key, voice)?;
+    let metrics = prepared.metrics();
+    let server = arguments.metrics.map(|address| serve(address, Arc::clone(&metrics))).transpose()?;
+    let watch = LiveWatch::new(voice, prepared, Arc::clone(&metrics))?;
+    if voice > Voice::Quiet {
+        report::memory(&prepared.plan.memory(), &prepared.config);
+        announce(arguments, server.as_ref().map(Server::local_addr));
+    }
+    let summary = pipeline::live(&prepared.plan, &prepared.config, sources, &mut exporter, &metrics, &watch);
+    watch.finish();
+    let summary = match summary {
+        Ok(summary) => summary,
+        Err(error) => {
+            report::error(&error, &exporter.aftermath());
+            return Ok(Status::Failed);
+        }
+    };
+    for error in &summary.errors {
+        report::error(error, "; what was captured before is listed");
+    }
+    if voice > Voice::Quiet {
+        report::summary(&summary, voice);
+    }
+    Ok(if summary.errors.is_empty() { Status::Done } else { Status::Failed })
+}
+
+/// Says what goes on from here.
+fn announce(arguments: &Arguments, metrics: Option<SocketAddr>) {
+    let interfaces: Vec<_> = arguments.interfaces.iter().map(|name| name.escape_debug().to_string()).collect();
+    report::line(format_args!("capturing on {}", interfaces.join(", ")));
+    if let Some(address) = metrics {
+        report::line(format_args!("metrics at http://{address}/metrics"));
+        if is_exposed(address) {
+            report::warning(&format!("metrics at {address} can be read by whoever reaches that address"));
+        }
+    }
+}
