@@ -206,7 +206,22 @@ pub const HALF_OPEN_MIN: u64 = 1 << 14;
 /// when it has to go, longer than most round trips.
 pub const HALF_OPEN_MAX: u64 = 1 << 18;
 
+/// Candidates, connections of which one side was seen and the start was not, are kept for as many as half-open ones divided by
+/// this: the busy ones are found within a second of the start, and then there are few.
+pub const CANDIDATES_DIVISOR: u64 = 2;
+
+/// How long a candidate waits for a packet of its other side, in ticks of 100 ms: ten minutes, in which a sample of one in 16
+/// meets both sides of a connection that sends a packet every ten seconds.
+pub const CANDIDATE_TIMEOUT_TICKS: u64 = 6_000;
+
+/// `--pickup` unless something else is asked for, when live: the same sample that makes good lost handshakes.
+pub const PICKUP_LIVE: u32 = SAMPLE_INTERVAL_PACKETS;
+
+/// The rarest sample that can be asked for: of fewer packets hardly a connection shows both its sides in time.
+pub const PICKUP_MAX: u32 = 1 << 16;
+
 const _: () = assert!(SYN_TIMEOUT_MAX_TICKS < (CLOCK_LEAP_MAX_NS / TICK_NS) as u64);
+const _: () = assert!(CANDIDATE_TIMEOUT_TICKS <= 2 * SYN_TIMEOUT_MAX_TICKS, "a delta must be able to tell its start");
 const _: () = assert!((LINGER_TICKS as u64) < SYN_TIMEOUT_MAX_TICKS);
 const _: () = assert!(HALF_OPEN_MIN <= HALF_OPEN_MAX);
 const _: () = assert!(SYN_TIMEOUT_DEFAULT_S * 10 <= SYN_TIMEOUT_MAX_TICKS);
@@ -256,6 +271,30 @@ pub const INQUIRY_MAX: usize = 1 << 15;
 pub const ANNOUNCEMENTS_MAX: usize = 1 << 15;
 
 const _: () = assert!(DELTA_SPAN_MAX_TICKS + 2 * SYN_TIMEOUT_MAX_TICKS < 1 << TICK_BITS);
+
+// Connections that vanish.
+
+/// `--idle-timeout` unless something else is asked for, when live: TCP's keepalives come every two hours, so a connection that
+/// has them is seen at least once after it came under watch.
+pub const IDLE_TIMEOUT_LIVE_S: u64 = 4 * 3_600;
+
+/// `--max-age` unless something else is asked for, when live: what is listed for longer is more likely an error than a
+/// connection.
+pub const AGE_MAX_LIVE_S: u64 = 5 * 86_400;
+
+/// The shortest `--idle-timeout` and `--max-age`, in seconds: connections are asked about 16 times in one.
+pub const EVICTION_TIMEOUT_MIN_S: u64 = 10;
+
+/// The longest, in days, as for `--every`.
+pub const EVICTION_TIMEOUT_MAX_DAYS: u64 = 366;
+
+/// The epochs in an idle timeout: in each, every listed connection is asked about once.
+pub const IDLE_EPOCHS: u64 = 16;
+
+/// The epochs of silence after which a connection comes under watch: a quarter of the timeout.
+pub const SUSPECT_EPOCHS: u64 = IDLE_EPOCHS / 4;
+
+const _: () = assert!(EVICTION_TIMEOUT_MIN_S * 1_000_000_000 / TICK_NS as u64 >= IDLE_EPOCHS);
 
 // Files and streams of lists.
 

@@ -122,13 +122,26 @@ pub struct HandOver {
     pub findings: Option<Findings>,
 }
 
-/// What the list asks a partition when it can not decode what it was given.
+/// Why a connection is to be taken off without having been seen to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eviction {
+    /// Nothing was seen of it for too long. It stays if something was seen since it was last asked about.
+    Idle,
+    /// It is too old.
+    Aged,
+}
+
+/// What the list asks a partition: what it needs when it can not decode what it was given, and whether what it lists is still
+/// alive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inquiry {
     /// Connections that are listed, each with the payload it opened with.
     pub listed: Vec<(AnyKey, u32)>,
     /// How many connections the partition is to announce, of those that packets show to be open.
     pub announcements_max: usize,
+    /// Connections that are listed and to be closed, each with the payload it opened with. Where another is open, or none, that
+    /// is out of date and closes nothing.
+    pub evict: Vec<(AnyKey, u32, Eviction)>,
 }
 
 /// What the partition answers.
@@ -138,6 +151,9 @@ pub struct Findings {
     pub gone: Vec<(AnyKey, u32)>,
     /// Connections that are open, each with the payload it opened with.
     pub open: Vec<(AnyKey, u32)>,
+    /// Those of the listed connections, and of those to be evicted, of which something was seen since they were last asked
+    /// about.
+    pub seen: Vec<(AnyKey, u32)>,
 }
 
 /// What a partition tells at the end of an interval beside its changes.

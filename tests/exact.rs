@@ -11,7 +11,8 @@ use oracle::{Line, List, Oracle, Rules};
 use std::time::Duration;
 
 fn line(row: &Row) -> Line {
-    Line { client: row.client, server: row.server, state: row.state.name(), start_us: (row.start_ns / 1_000) as u64 }
+    let (start_us, state) = ((row.start_ns / 1_000) as u64, row.state.name());
+    Line { client: row.client, server: row.server, state, start_us, midstream: row.midstream }
 }
 
 fn oracle(traffic: TrafficConfig, rules: Rules) -> Vec<List> {

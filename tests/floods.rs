@@ -37,6 +37,7 @@ fn assert_unharmed(flood: FloodConfig) -> (Vec<Header>, Summary) {
                 server: row.server,
                 state: row.state.name(),
                 start_us: (row.start_ns / 1_000) as u64,
+                midstream: row.midstream,
             })
             .collect();
         lines.sort();

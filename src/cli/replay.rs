@@ -4,7 +4,7 @@ use crate::capture::Replay;
 use crate::cli::Status;
 use crate::cli::lists::Lists;
 use crate::cli::report::{self, Voice};
-use crate::cli::tracking::Tracking;
+use crate::cli::tracking::{Defaults, Tracking};
 use crate::cli::values;
 use crate::cli::watch::Watch;
 use crate::hash::Secret;
@@ -45,7 +45,7 @@ pub(super) struct Arguments {
 /// Replays what the arguments name.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
     let tracking = &arguments.tracking;
-    let config = || tracking.config(arguments.every, &arguments.lists, || Ok(Secret::REPLAY));
+    let config = || tracking.config(&Defaults::REPLAY, arguments.every, &arguments.lists, || Ok(Secret::REPLAY));
     let config = arguments.lists.keep().and_then(|_| config());
     let prepared = config.and_then(|config| Ok((Plan::new(&config)?, config)));
     let (plan, config) = match prepared {

@@ -146,8 +146,9 @@ fn shown_summary(summary: &Summary) {
     rows.extend(unused.iter().map(|(reason, count)| (reason.as_str(), *count, String::new())));
     rows.extend([
         ("signals", summary.signals.signals, sampled(summary)),
-        ("opened", counts.opened, String::new()),
+        ("opened", counts.opened, parts(&[("picked up in their midst", counts.picked_up)])),
         ("closed", counts.closed, String::new()),
+        ("evicted", counts.evicted(), parts(&[("idle", counts.evicted_idle), ("too old", counts.evicted_aged)])),
         ("open", open, String::new()),
         ("half-open", half_open, parts(&[("refused", counts.refused), ("timed out", counts.expired)])),
         ("repeats ignored", counts.repeats + counts.late, String::new()),
@@ -161,11 +162,13 @@ fn shown_summary(summary: &Summary) {
             counts.untracked(),
             parts(&[
                 ("half-open recycled", counts.recycled),
-                ("over --connections", counts.refused_open),
+                ("over --connections", counts.refused_open + counts.refused_pickups),
                 ("without a place", counts.unplaced),
             ]),
         ),
     ]);
+    // What nobody asked for says nothing by being zero.
+    rows.retain(|(name, count, _)| *name != "evicted" || *count > 0);
     table(&rows);
 }
 
@@ -180,13 +183,13 @@ fn table(rows: &[(&str, u64, String)]) {
 }
 
 fn sampled(summary: &Summary) -> String {
-    match summary.signals.handshakes_lost {
-        0 => String::new(),
-        lost => format!(
-            "{} sampled, because {} handshakes were pushed out of the cache",
-            grouped(summary.signals.sampled),
-            grouped(lost)
-        ),
+    let signals = &summary.signals;
+    match (signals.handshakes_lost, signals.sampled) {
+        (0, 0) => String::new(),
+        (0, sampled) => parts(&[("sampled", sampled), ("under watch", signals.watched)]),
+        (lost, sampled) => {
+            format!("{} sampled, because {} handshakes were pushed out of the cache", grouped(sampled), grouped(lost))
+        }
     }
 }
 
@@ -219,10 +222,10 @@ fn warnings(summary: &Summary) {
             grouped(summary.lists)
         ));
     }
-    if counts.refused_open > 0 {
+    if counts.refused_open + counts.refused_pickups > 0 {
         warning(&format!(
             "{} connections were established when no more could be tracked: raise --connections",
-            grouped(counts.refused_open)
+            grouped(counts.refused_open + counts.refused_pickups)
         ));
     }
     // A connection that was refused looks one-sided from then on.
@@ -236,7 +239,10 @@ fn warnings(summary: &Summary) {
 
 fn decoding(summary: &Summary) {
     let (outcome, latencies) = (&summary.outcome, &summary.latencies);
+    let counts = &summary.counts;
+    let fates = parts(&[("timed out", counts.candidates_expired), ("recycled", counts.candidates_recycled)]);
     table(&[
+        ("seen in their midst, one side", counts.candidates, fates),
         ("deltas that left something", outcome.deltas_left, String::new()),
         ("closings found by the list", outcome.unstuck, String::new()),
         ("starts corrected", outcome.restarted, String::new()),

@@ -1,13 +1,36 @@
 //! The options that say how connections are tracked, whatever they are captured from.
 
 use crate::cli::lists::Lists;
-use crate::cli::values;
+use crate::cli::values::{self, Limit};
+use crate::config::{AGE_MAX_LIVE_S, IDLE_TIMEOUT_LIVE_S, PICKUP_LIVE};
 use crate::error::Result;
 use crate::hash::Secret;
 use crate::pipeline::Config;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// What a command does where an option is not given.
+pub(super) struct Defaults {
+    pickup: u32,
+    idle_timeout: Limit,
+    max_age: Limit,
+    watches: bool,
+}
+
+impl Defaults {
+    /// A capture is taken at its word: what began before it is not known, and what has not ended is open.
+    pub(super) const REPLAY: Self =
+        Defaults { pickup: 0, idle_timeout: Limit(None), max_age: Limit(None), watches: false };
+
+    /// Live, connections are older than the start, and some vanish.
+    pub(super) const LIVE: Self = Defaults {
+        pickup: PICKUP_LIVE,
+        idle_timeout: Limit(Some(Duration::from_secs(IDLE_TIMEOUT_LIVE_S))),
+        max_age: Limit(Some(Duration::from_secs(AGE_MAX_LIVE_S))),
+        watches: true,
+    };
+}
 
 /// How connections are tracked.
 #[derive(Args)]
@@ -36,6 +59,21 @@ pub(super) struct Tracking {
     #[arg(long)]
     one_way: bool,
 
+    /// Look at one in N of the packets in the midst of connections, to find those that are older than the start; 0: at none
+    /// [default: 0; live: 16]
+    #[arg(long, value_name = "N", value_parser = values::pickup)]
+    pickup: Option<u32>,
+
+    /// Take a connection off the list when no packet of it was seen for so long; 0: never. It is done at the ends of
+    /// intervals, so it needs --every; a replay then looks at every packet [default: 0; live: 4h]
+    #[arg(long, value_name = "TIME", value_parser = values::limit)]
+    idle_timeout: Option<Limit>,
+
+    /// Take a connection off the list when it is so old, whatever is seen of it; 0: never. It needs --every too
+    /// [default: 0; live: 5d]
+    #[arg(long, value_name = "TIME", value_parser = values::limit)]
+    max_age: Option<Limit>,
+
     /// Tell connections on different VLANs apart, and list the tags
     #[arg(long)]
     pub(super) vlan_key: bool,
@@ -54,6 +92,7 @@ impl Tracking {
     /// The secret can not be read, or none be made with `otherwise`.
     pub(super) fn config(
         &self,
+        defaults: &Defaults,
         every: Option<Duration>,
         lists: &Lists,
         otherwise: impl FnOnce() -> Result<Secret>,
@@ -68,6 +107,10 @@ impl Tracking {
             memory_size_max: self.memory,
             syn_timeout: self.syn_timeout,
             one_way: self.one_way,
+            pickup: self.pickup.unwrap_or(defaults.pickup),
+            idle_timeout: self.idle_timeout.unwrap_or(defaults.idle_timeout).0,
+            max_age: self.max_age.unwrap_or(defaults.max_age).0,
+            watches: defaults.watches,
             vlan_key: self.vlan_key,
             format: lists.format(),
             secret,

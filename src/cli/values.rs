@@ -1,6 +1,6 @@
 //! Values as people write them: counts (500k), sizes (256MiB), durations (10s), ranges and secrets.
 
-use crate::config::{FANOUT_COUNT_MAX, SHARDS_MAX};
+use crate::config::{FANOUT_COUNT_MAX, PICKUP_MAX, SHARDS_MAX};
 use crate::error::{Error, Result};
 use crate::hash::{SECRET_SIZE, Secret};
 use jiff::{SignedDuration, Span, SpanRelativeTo};
@@ -83,6 +83,27 @@ pub(super) fn keep(text: &str) -> std::result::Result<KeepLimit, String> {
     age.filter(SignedDuration::is_positive)
         .map(|age| KeepLimit::Age(age.unsigned_abs()))
         .ok_or_else(|| "what is kept is an age (7d, 36h) or a size of at least 1MiB (500MiB, 2GiB)".to_owned())
+}
+
+/// A duration after which something happens, or none: then it never does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limit(pub(super) Option<Duration>);
+
+/// A limit: a duration, or `0` for none.
+pub(super) fn limit(text: &str) -> std::result::Result<Limit, String> {
+    if text == "0" {
+        return Ok(Limit(None));
+    }
+    let limit = duration(text).map(|duration| Limit(Some(duration)));
+    limit.map_err(|_| "a duration is a number with its unit, 4h or 30m, or 0 for never".to_owned())
+}
+
+/// One in how many packets.
+pub(super) fn pickup(text: &str) -> std::result::Result<u32, String> {
+    let parsed = scaled(text, &[]).and_then(|pickup| u32::try_from(pickup).ok());
+    parsed
+        .filter(|pickup| *pickup <= PICKUP_MAX)
+        .ok_or_else(|| format!("a whole number from 0 to {PICKUP_MAX}; 1 looks at every packet, 0 at none"))
 }
 
 /// A range of counts, both ends included: `0-20`, or a single count.
@@ -180,6 +201,18 @@ mod tests {
         assert_eq!([keep("10M"), keep("10MiB")], [Ok(KeepLimit::Size(10 << 20)), Ok(KeepLimit::Size(10 << 20))]);
         for wrong in ["", "7", "0d", "-7d", "1mo", "1y", "1KiB", "7d 2GiB", "9999999999999w"] {
             assert!(keep(wrong).unwrap_err().contains("an age (7d, 36h) or a size"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn limits_and_samples_can_be_off() {
+        assert_eq!(limit("4h"), Ok(Limit(Some(Duration::from_secs(14_400)))));
+        assert_eq!((limit("0"), pickup("0"), pickup("16")), (Ok(Limit(None)), Ok(0), Ok(16)));
+        for wrong in ["", "5", "-1h", "never"] {
+            assert!(limit(wrong).unwrap_err().contains("0 for never"), "{wrong}");
+        }
+        for wrong in ["", "-1", "65537", "1k"] {
+            assert!(pickup(wrong).unwrap_err().contains("from 0 to 65536"), "{wrong}");
         }
     }
 

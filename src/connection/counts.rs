@@ -33,6 +33,20 @@ pub struct Counts {
     pub unplaced: u64,
     /// Half-open connections that one side ended without the other ever being seen.
     pub one_sided: u64,
+    /// Candidates for connections that are older than the start: one side was seen.
+    pub candidates: u64,
+    /// Candidates that became open connections when the other side was seen; they count as opened too.
+    pub picked_up: u64,
+    /// Candidates whose other side was not seen in time.
+    pub candidates_expired: u64,
+    /// Candidates that had to make room, or found none. Nobody knows whether they were connections.
+    pub candidates_recycled: u64,
+    /// Times that a candidate proved to be a connection when no more could be tracked.
+    pub refused_pickups: u64,
+    /// Open connections that were taken off because nothing was seen of them for too long.
+    pub evicted_idle: u64,
+    /// Open connections that were taken off because of their age.
+    pub evicted_aged: u64,
 }
 
 impl Counts {
@@ -54,6 +68,13 @@ impl Counts {
             untracked_open: self.untracked_open + other.untracked_open,
             unplaced: self.unplaced + other.unplaced,
             one_sided: self.one_sided + other.one_sided,
+            candidates: self.candidates + other.candidates,
+            picked_up: self.picked_up + other.picked_up,
+            candidates_expired: self.candidates_expired + other.candidates_expired,
+            candidates_recycled: self.candidates_recycled + other.candidates_recycled,
+            refused_pickups: self.refused_pickups + other.refused_pickups,
+            evicted_idle: self.evicted_idle + other.evicted_idle,
+            evicted_aged: self.evicted_aged + other.evicted_aged,
         }
     }
 
@@ -61,6 +82,12 @@ impl Counts {
     /// ones that made room for others.
     #[must_use]
     pub fn untracked(&self) -> u64 {
-        self.refused_open + self.unplaced + self.recycled
+        self.refused_open + self.refused_pickups + self.unplaced + self.recycled
+    }
+
+    /// Open connections that were taken off without having been seen to end.
+    #[must_use]
+    pub fn evicted(&self) -> u64 {
+        self.evicted_idle + self.evicted_aged
     }
 }

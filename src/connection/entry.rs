@@ -24,6 +24,12 @@ const SIDE_SHIFT: u32 = TICK_SHIFT + TICK_BITS;
 const STATE_SHIFT: u32 = SIDE_SHIFT + 1;
 const FINGERPRINT_SHIFT: u32 = STATE_SHIFT + STATE_BITS;
 
+/// In place of a hashed initial sequence number: it was never seen, because the connection is older than the start.
+pub const NUMBER_UNKNOWN: u32 = 0;
+
+/// The bit of a payload that tells of a connection whose start was not seen.
+pub const MIDSTREAM: u32 = 1 << TICK_BITS;
+
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -58,6 +64,9 @@ pub enum State {
     OneWayClient,
     /// Taken for established by the server's packets alone.
     OneWayServer,
+    /// A packet without a flag was seen of a connection whose start was not: "client" is who sent it. The other side has to
+    /// be seen before it is taken for a connection.
+    Candidate,
 }
 
 impl State {
@@ -77,7 +86,7 @@ impl State {
         State::EstablishedServerFin,
         State::OneWayClient,
         State::OneWayServer,
-        State::Removed,
+        State::Candidate,
     ];
 
     /// Whether the connection was answered but its handshake is not complete.
@@ -112,7 +121,7 @@ impl State {
     #[must_use]
     #[inline]
     pub fn is_established(self) -> bool {
-        self as u8 >= State::Established as u8
+        (State::Established as u8..=State::OneWayServer as u8).contains(&(self as u8))
     }
 }
 
@@ -127,7 +136,7 @@ pub struct Entry {
     pub client: Side,
     /// When it started (when it ended, once closed): the low [`TICK_BITS`] of the tick.
     pub tick: u32,
-    /// The client's initial sequence number, hashed to [`INITIAL_NUMBER_BITS`].
+    /// The client's initial sequence number, hashed to [`INITIAL_NUMBER_BITS`], or [`NUMBER_UNKNOWN`].
     pub number: u32,
 }
 
@@ -140,11 +149,20 @@ impl Entry {
     }
 
     /// An initial sequence number as entries keep it. Multiplying by an odd number and taking the top bits makes near
-    /// numbers differ.
+    /// numbers differ. Never [`NUMBER_UNKNOWN`].
     #[must_use]
     #[inline]
     pub fn number_of(initial_number: u32) -> u32 {
-        initial_number.wrapping_mul(0x9e37_79b1) >> (u32::BITS - INITIAL_NUMBER_BITS)
+        let number = initial_number.wrapping_mul(0x9e37_79b1) >> (u32::BITS - INITIAL_NUMBER_BITS);
+        if number == NUMBER_UNKNOWN { 1 } else { number }
+    }
+
+    /// What goes with the key of an established connection: when it started, and [`MIDSTREAM`] if that was not seen. It is the
+    /// same from the opening to the closing, because neither tick nor number changes.
+    #[must_use]
+    #[inline]
+    pub fn payload(&self) -> u32 {
+        self.tick | if self.number == NUMBER_UNKNOWN { MIDSTREAM } else { 0 }
     }
 
     /// How many ticks ago the entry's time was, up to the wrap.
@@ -201,7 +219,7 @@ mod tests {
         #[test]
         fn entries_come_back(
             fingerprint in 0u32..1 << FINGERPRINT_BITS,
-            state in 0usize..=14,
+            state in 0usize..1 << STATE_BITS,
             second: bool,
             tick in 0u32..1 << TICK_BITS,
             number in 0u32..1 << INITIAL_NUMBER_BITS,

@@ -14,8 +14,14 @@ pub const SLOT_COUNT: usize = 7;
 /// Below it the second bucket need not be read at all; at it, buckets fill almost as evenly as if both were always compared.
 const CROWDED_COUNT: usize = 4;
 
-/// The byte of the eighth word that no entry uses: set once a connection went to its second bucket because of this one.
+/// The byte of the eighth word that is no entry's extension. Its lowest bit is set once a connection went to its second bucket
+/// because of this one;
 const OVERFLOWED: u64 = 1 << 56;
+
+/// the other seven belong to a slot each: whether its established connection was seen since somebody last asked.
+const SEEN_SHIFT: usize = 57;
+
+const _: () = assert!(SEEN_SHIFT + SLOT_COUNT == u64::BITS as usize);
 
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
@@ -158,6 +164,26 @@ impl Filter {
         bucket.extensions = bucket.extensions & !(0xff << shift) | u64::from(extension) << shift;
     }
 
+    /// Notes that a packet of the established connection at this place was seen.
+    #[inline]
+    pub fn mark_seen(&mut self, slot: Slot) {
+        let seen = 1 << (SEEN_SHIFT + slot.index);
+        let extensions = &mut self.buckets[slot.bucket].extensions;
+        // Most are marked already, and what is not written need not be written back.
+        if *extensions & seen == 0 {
+            *extensions |= seen;
+        }
+    }
+
+    /// Whether the connection at this place was seen since this was last asked.
+    pub fn take_seen(&mut self, slot: Slot) -> bool {
+        let seen = 1 << (SEEN_SHIFT + slot.index);
+        let extensions = &mut self.buckets[slot.bucket].extensions;
+        let was_seen = *extensions & seen != 0;
+        *extensions &= !seen;
+        was_seen
+    }
+
     /// Leaves nothing at a place.
     #[inline]
     pub fn remove(&mut self, slot: Slot) {
@@ -166,24 +192,47 @@ impl Filter {
     }
 
     /// Places the entry of a connection that has none. When both its buckets are full the oldest closed entry goes; else an
-    /// entry moves to its other bucket, if there is room; else the oldest goes that was only asked for, then the oldest
-    /// that was answered. Established ones stay.
+    /// entry moves to its other bucket, if there is room; else the oldest candidate goes, then the oldest that was only asked
+    /// for, then the oldest that was answered. Established ones stay.
     pub fn insert(&mut self, hash: ConnectionHash, entry: &Entry, now: u64) -> Placed {
-        let [first, second] = self.bucket_indices(hash);
+        let buckets = self.bucket_indices(hash);
+        let free = self.free_of(buckets, now).map(|slot| (slot, Placed::Free));
+        let Some((slot, placed)) = free.or_else(|| self.make_room(buckets, now)) else { return Placed::Full };
+        self.write_new(buckets, slot, entry);
+        placed
+    }
+
+    /// Places an entry of little worth: for a candidate the oldest candidate goes where both buckets are full, and
+    /// nothing else goes for any.
+    pub fn insert_weak(&mut self, hash: ConnectionHash, entry: &Entry, now: u64) -> Placed {
+        let buckets = self.bucket_indices(hash);
+        let free = self.free_of(buckets, now).map(|slot| (slot, Placed::Free));
+        let oldest = || {
+            let candidates = Self::slots(buckets).filter(|slot| self.get(*slot).state == State::Candidate);
+            let oldest = candidates.max_by_key(|slot| self.get(*slot).age(now))?;
+            (entry.state == State::Candidate).then_some((oldest, Placed::Evicted(State::Candidate)))
+        };
+        let Some((slot, placed)) = free.or_else(oldest) else { return Placed::Full };
+        self.write_new(buckets, slot, entry);
+        placed
+    }
+
+    /// A free place in the emptier of two buckets.
+    #[inline]
+    fn free_of(&self, [first, second]: [usize; 2], now: u64) -> Option<Slot> {
         let in_first = self.crowd(first, now);
         let bucket = if in_first >= CROWDED_COUNT && self.crowd(second, now) < in_first { second } else { first };
-        let (slot, placed) = match self.free(bucket, now) {
-            Some(slot) => (slot, Placed::Free),
-            None => match self.make_room([first, second], now) {
-                Some(made) => made,
-                None => return Placed::Full,
-            },
-        };
+        self.free(bucket, now)
+    }
+
+    /// Writes the entry of a connection that had none.
+    #[inline]
+    fn write_new(&mut self, [first, _]: [usize; 2], slot: Slot, entry: &Entry) {
         if slot.bucket != first {
             self.buckets[first].extensions |= OVERFLOWED;
         }
+        self.take_seen(slot);
         self.set(slot, entry);
-        placed
     }
 
     /// How many places of a bucket are taken.
@@ -220,6 +269,12 @@ impl Filter {
             Some((from, self.free(other, now)?))
         })?;
         self.set(to, &self.get(from));
+        // What was seen there was seen here.
+        if self.take_seen(from) {
+            self.mark_seen(to);
+        } else {
+            self.take_seen(to);
+        }
         self.buckets[from.bucket].extensions |= OVERFLOWED;
         Some(from)
     }
@@ -227,7 +282,8 @@ impl Filter {
     /// The entry that a new connection may push out: by state first, then by age.
     fn weakest(&self, buckets: [usize; 2], now: u64) -> Option<(Slot, State)> {
         let weakness = |entry: &Entry| match entry.state {
-            State::Closed => 3,
+            State::Closed => 4,
+            State::Candidate => 3,
             State::SynSent => 2,
             state if state.is_answered() => 1,
             _ => 0,

@@ -1,13 +1,14 @@
 //! The half-open connections with their keys, oldest first, in a ring of fixed size.
 //!
 //! What enters: connections as they begin. What leaves: the same, oldest first. The filter has no keys, so whatever a
-//! list is to show, or a timeout to take off, before the handshake is complete has to stand here.
+//! list is to show, or a timeout to take off, before the handshake is complete has to stand here. Candidates for
+//! connections that are older than the start stand in a ring of their own.
 //!
 //! A connection is written when its SYN is seen, and again when its SYN-ACK is seen in a later tick, because the timeout
 //! counts from there; what was written before is then skipped, as is what is half-open no longer. A flood overwrites the oldest.
 
 use crate::config::{CLOCK_LEAP_MAX_NS, SYN_TIMEOUT_MAX_TICKS, TICK_NS};
-use crate::connection::{Entry, INITIAL_NUMBER_BITS};
+use crate::connection::{Entry, INITIAL_NUMBER_BITS, State};
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6, Side};
 use crate::signal::AnyKey;
 
@@ -38,7 +39,8 @@ pub struct HalfOpen {
 }
 
 impl HalfOpen {
-    /// Whether this is what the filter's entry says still.
+    /// Whether this is what the filter's entry says still. A candidate is told from a half-open connection by its number, which
+    /// is not known.
     #[must_use]
     #[inline]
     pub fn is_current(&self, entry: &Entry) -> bool {
@@ -46,7 +48,7 @@ impl HalfOpen {
             AnyKey::V4(key) => names_first(&key, entry.client),
             AnyKey::V6(key) => names_first(&key, entry.client),
         };
-        entry.state.is_half_open()
+        (entry.state.is_half_open() || entry.state == State::Candidate)
             && names_client_first
             && entry.state.is_answered_late() == (self.since_tick != self.start_tick)
             && entry.tick == Entry::tick_of(self.start_tick)

@@ -12,10 +12,10 @@ mod half_open;
 mod tracker;
 
 pub use counts::Counts;
-pub use entry::{Entry, INITIAL_NUMBER_BITS, State};
+pub use entry::{Entry, INITIAL_NUMBER_BITS, MIDSTREAM, NUMBER_UNKNOWN, State};
 pub use filter::{Filter, Placed, SLOT_COUNT, Slot};
 pub use half_open::{HalfOpen, HalfOpenRing};
-pub use tracker::{Event, Tracker, TrackerConfig};
+pub use tracker::{Event, Sighting, Tracker, TrackerConfig};
 
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,15 @@
 //! The state table row by row, the bounds of filter and rings, and a plain exact machine to hold all of it against.
 
 mod bounds;
+mod copies;
 mod filter;
 mod machine;
 mod one_way;
+mod pickup;
 mod ring;
 mod table;
 
-use super::{Counts, Entry, Event, HalfOpen, Tracker, TrackerConfig};
+use super::{Counts, Entry, Event, HalfOpen, MIDSTREAM, Tracker, TrackerConfig};
 use crate::config::FINGERPRINT_BITS;
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::hash::{KeyedHash, Purpose, Secret};
@@ -15,6 +17,7 @@ use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
 
 const SYN_TIMEOUT_TICKS: u64 = 20;
 const LINGER_TICKS: u32 = 5;
+const CANDIDATE_TIMEOUT_TICKS: u64 = 50;
 
 /// As the clock of a capture, time does not start at zero. Near enough to a wrap of the entries' ticks that tests cross it.
 const FIRST_TICK: u64 = (1 << 20) - 30;
@@ -28,6 +31,9 @@ fn config() -> TrackerConfig {
         syn_timeout_ticks: SYN_TIMEOUT_TICKS,
         linger_ticks: LINGER_TICKS,
         one_way_max: 0,
+        candidate_count: 0,
+        candidate_timeout_ticks: CANDIDATE_TIMEOUT_TICKS,
+        answer_opens: false,
         fingerprint_bits: FINGERPRINT_BITS,
     }
 }
@@ -68,7 +74,7 @@ impl Scene {
     }
 
     /// Plays the packets of one connection, a letter each: `S` SYN, `A` SYN-ACK, `D` data or a bare ACK, `F` FIN, `R` RST,
-    /// of the client when large, of the server when small. A digit before it is the client's initial sequence number. `+` is
+    /// `C` what completes a handshake, of the client when large, of the server when small. A digit before it is the client's initial sequence number. `+` is
     /// the next tick, `t` the last one within the timeout from now, `l` the last within which a closed one lingers.
     fn play(&mut self, key: AnyKey, script: &str) -> Vec<Event> {
         let mut number = 1;
@@ -78,6 +84,7 @@ impl Scene {
                 'S' => Kind::Syn,
                 'A' => Kind::SynAck,
                 'D' => Kind::Ack,
+                'C' => Kind::Completes,
                 'F' => Kind::Fin,
                 'R' => Kind::Rst,
                 digit if digit.is_ascii_digit() => {

@@ -8,13 +8,22 @@
 //! |---|---|---|---|---|---|
 //! | SYN | syn_sent | same number: repeat; other: start over | repeat | ignored | same number: repeat; other: syn_sent |
 //! | SYN-ACK | answered | answered | repeat | same number: repeat; other: close, answered | same number: ignored; other: answered |
+//! | completes, of the client | established, open | established, open | established, open | same number: -; other: close, open | same number: -; other: established, open |
 //! | other, of the client | - | - | established, open | - | - |
 //! | FIN | unmatched | removed | mark its side, open when the client's | mark its side; both: close | late |
 //! | RST | unmatched | removed | removed | close | late |
+//!
+//! "Completes" overtakes SYN and SYN-ACK where these come in by another queue, and is then all that is needed. Connections
+//! that are older than the start are in [`pickup`].
 
+mod handshake;
+mod liveness;
+mod pickup;
 mod rings;
 
-use crate::connection::{Counts, Entry, Filter, HalfOpen, HalfOpenRing, Placed, Slot, State};
+pub use liveness::Sighting;
+
+use crate::connection::{Counts, Entry, Filter, HalfOpen, HalfOpenRing, NUMBER_UNKNOWN, Placed, Slot, State};
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side};
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
@@ -36,6 +45,12 @@ pub struct TrackerConfig {
     pub linger_ticks: u32,
     /// The most connections that may be open by the packets of one side alone; zero: none.
     pub one_way_max: u64,
+    /// The IPv4 connections of which one side was seen and the start was not that there is room for; zero: none are picked up.
+    pub candidate_count: usize,
+    /// How long the other side of these may take, in ticks.
+    pub candidate_timeout_ticks: u64,
+    /// Whether a SYN-ACK is enough to open a connection, because no packets without a flag are seen.
+    pub answer_opens: bool,
     /// The width of the filter's fingerprints: [`FINGERPRINT_BITS`](crate::config::FINGERPRINT_BITS), or less in a test.
     pub fingerprint_bits: u32,
 }
@@ -48,6 +63,8 @@ pub enum Event {
     Open(AnyKey, u32),
     /// It is no longer.
     Close(AnyKey, u32),
+    /// The first is no longer, and the second, between the same ends, is.
+    Replace((AnyKey, u32), (AnyKey, u32)),
 }
 
 /// The connections of one partition. All memory is taken when it is made.
@@ -57,6 +74,8 @@ pub struct Tracker {
     young: HalfOpenRing,
     /// the others move over, so that those that last are not pushed out by those that do not.
     old: HalfOpenRing,
+    /// Those that may be older than the start.
+    candidates: HalfOpenRing,
     hash_v4: KeyedHash<KeyV4>,
     hash_v6: KeyedHash<KeyV6>,
     config: TrackerConfig,
@@ -76,6 +95,7 @@ impl Tracker {
             filter: Filter::new(config.place_count, config.linger_ticks, config.fingerprint_bits),
             young: HalfOpenRing::new(config.half_open_count / 2),
             old: HalfOpenRing::new(config.half_open_count - config.half_open_count / 2),
+            candidates: HalfOpenRing::new(config.candidate_count),
             hash_v4: KeyedHash::new(&config.secret, Purpose::Connection),
             hash_v6: KeyedHash::new(&config.secret, Purpose::Connection),
             config,
@@ -115,106 +135,30 @@ impl Tracker {
         self.advance(parts.tick);
         let hash = signal.hash();
         let found = self.filter.find(hash, self.now);
+        if let Some((slot, entry)) = found {
+            if entry.state.is_established() {
+                self.filter.mark_seen(slot);
+            } else if entry.state == State::Candidate {
+                return self.candidate(signal, parts, (slot, entry));
+            }
+        }
         match parts.kind {
             Kind::Syn => self.syn(signal, parts, hash, found),
             Kind::SynAck => self.syn_ack(signal, parts, hash, found),
-            Kind::Ack => self.ack(signal, parts, found?),
+            Kind::Completes => self.completes(signal, parts, hash, found),
+            Kind::Ack => match found {
+                Some(found) => self.ack(signal, parts, found),
+                None => self.notice(signal, parts, hash),
+            },
             Kind::Fin => self.fin(signal, parts, found),
             Kind::Rst => self.reset(signal, found),
         }
     }
 
-    fn syn(
-        &mut self,
-        signal: &Signal,
-        parts: SignalParts,
-        hash: ConnectionHash,
-        found: Option<(Slot, Entry)>,
-    ) -> Option<Event> {
-        let number = Entry::number_of(parts.number);
-        let begins = found.is_none_or(|(_, entry)| match entry.state {
-            State::Closed => entry.number != number,
-            State::SynSent => entry.number != number && entry.client == parts.sender,
-            _ => false,
-        });
-        if begins {
-            let asked = self.fresh(hash, State::SynSent, parts.sender, number);
-            self.begin(signal, hash, found.map(|(slot, _)| slot), asked);
-        } else {
-            self.counts.repeats += 1;
-        }
-        None
-    }
-
-    fn syn_ack(
-        &mut self,
-        signal: &Signal,
-        parts: SignalParts,
-        hash: ConnectionHash,
-        found: Option<(Slot, Entry)>,
-    ) -> Option<Event> {
-        let client = parts.sender.other();
-        let number = Entry::number_of(parts.number);
-        let unseen = self.fresh(hash, State::AnsweredUnseen, client, number);
-        let Some((slot, entry)) = found else {
-            self.begin(signal, hash, None, unseen);
-            return None;
-        };
-        match entry.state {
-            State::SynSent if entry.client == client && entry.age(self.now) == 0 => {
-                self.filter.set(slot, &Entry { state: State::SynRecv, ..entry });
-                None
-            }
-            State::SynSent if entry.client == client => {
-                self.begin(signal, hash, Some(slot), Entry { state: State::SynRecvLate, ..entry });
-                None
-            }
-            State::Closed if entry.number != number => {
-                self.begin(signal, hash, Some(slot), unseen);
-                None
-            }
-            state if state.is_established() && entry.number != number => {
-                let event = self.close(signal, &entry);
-                self.begin(signal, hash, Some(slot), unseen);
-                event
-            }
-            State::OneWayClient if entry.client == client => {
-                self.one_way -= 1;
-                self.filter.set(slot, &Entry { state: State::Established, ..entry });
-                None
-            }
-            _ => {
-                self.counts.repeats += 1;
-                None
-            }
-        }
-    }
-
-    fn ack(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (Slot, Entry)) -> Option<Event> {
-        let from_client = parts.sender == entry.client;
-        let one_way_allowed = self.one_way < self.config.one_way_max;
-        let state = match entry.state {
-            State::SynRecv | State::SynRecvLate | State::AnsweredUnseen if from_client => State::Established,
-            state if state.is_answered() && from_client => State::EstablishedServerFin,
-            State::SynSent if from_client && one_way_allowed => State::OneWayClient,
-            State::AnsweredUnseen if !from_client && one_way_allowed => State::OneWayServer,
-            State::OneWayClient | State::OneWayServer => {
-                // The other side is there after all: from now on both have to end it.
-                if from_client == (entry.state == State::OneWayServer) {
-                    self.one_way -= 1;
-                    self.filter.set(slot, &Entry { state: State::Established, ..entry });
-                }
-                return None;
-            }
-            _ => return None,
-        };
-        self.open(signal, slot, Entry { state, ..entry })
-    }
-
     fn fin(&mut self, signal: &Signal, parts: SignalParts, found: Option<(Slot, Entry)>) -> Option<Event> {
         let Some((slot, entry)) = found else {
-            self.counts.unmatched_fins += 1;
-            self.untracked_ends = self.untracked_ends.saturating_sub(1);
+            self.unmatched_fin();
+            self.leave_trace(signal.hash());
             return None;
         };
         let from_client = parts.sender == entry.client;
@@ -254,7 +198,7 @@ impl Tracker {
                 return event;
             }
             (State::Closed, _) => {
-                self.counts.late += 1;
+                self.late_fin(slot, &entry);
                 return None;
             }
             _ => return None,
@@ -267,9 +211,10 @@ impl Tracker {
     fn reset(&mut self, signal: &Signal, found: Option<(Slot, Entry)>) -> Option<Event> {
         match found {
             None => {
-                self.counts.unmatched_resets += 1;
-                self.untracked_ends = self.untracked_ends.saturating_sub(2);
+                self.unmatched_reset();
+                self.leave_trace(signal.hash());
             }
+            Some((_, entry)) if entry.is_trace() => self.unmatched_reset(),
             Some((_, entry)) if entry.state == State::Closed => self.counts.late += 1,
             Some((slot, entry)) if entry.state.is_established() => {
                 let event = self.close(signal, &entry);
@@ -295,16 +240,8 @@ impl Tracker {
         while !self.young.has_room() {
             self.move_over();
         }
-        if slot.is_none() {
-            match self.filter.insert(hash, &entry, self.now) {
-                Placed::Free => {}
-                Placed::Evicted(State::Closed) => self.counts.forgotten += 1,
-                Placed::Evicted(_) => self.counts.recycled += 1,
-                Placed::Full => {
-                    self.counts.unplaced += 1;
-                    return;
-                }
-            }
+        if slot.is_none() && !self.place(hash, &entry) {
+            return;
         }
         self.young.push(&HalfOpen {
             key: oriented(signal, entry.client),
@@ -313,6 +250,31 @@ impl Tracker {
             answered: entry.state.is_answered(),
             number: entry.number,
         });
+    }
+
+    /// Places the entry of a connection that has none; whether there was a place.
+    fn place(&mut self, hash: ConnectionHash, entry: &Entry) -> bool {
+        match self.filter.insert(hash, entry, self.now) {
+            Placed::Free => {}
+            Placed::Evicted(State::Closed) => self.counts.forgotten += 1,
+            Placed::Evicted(State::Candidate) => self.counts.candidates_recycled += 1,
+            Placed::Evicted(_) => self.counts.recycled += 1,
+            Placed::Full => {
+                self.counts.unplaced += 1;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Opens a connection, in the place it has or in a new one.
+    fn open_at(&mut self, signal: &Signal, hash: ConnectionHash, slot: Option<Slot>, entry: Entry) -> Option<Event> {
+        let slot = match slot {
+            Some(slot) => slot,
+            None if self.place(hash, &entry) => self.filter.find(hash, self.now)?.0,
+            None => return None,
+        };
+        self.open(signal, slot, entry)
     }
 
     /// Makes a half-open connection an open one, if there may be another.
@@ -328,50 +290,27 @@ impl Tracker {
         self.one_way += u64::from(entry.state.is_one_way());
         self.counts.opened += 1;
         self.filter.set(slot, &entry);
-        Some(Event::Open(oriented(signal, entry.client), entry.tick))
+        self.filter.mark_seen(slot);
+        Some(Event::Open(oriented(signal, entry.client), entry.payload()))
     }
 
     fn close(&mut self, signal: &Signal, entry: &Entry) -> Option<Event> {
         self.established -= 1;
         self.one_way -= u64::from(entry.state.is_one_way());
         self.counts.closed += 1;
-        Some(Event::Close(oriented(signal, entry.client), entry.tick))
+        Some(Event::Close(oriented(signal, entry.client), entry.payload()))
     }
 
-    /// Leaves a closed entry behind.
+    /// Leaves a closed entry behind. Whatever its number was, it is that of a connection that was known.
     fn linger(&mut self, slot: Slot, entry: &Entry) {
-        self.filter.set(slot, &Entry { state: State::Closed, tick: Entry::tick_of(self.now), ..*entry });
+        let (tick, number) = (Entry::tick_of(self.now), entry.number.max(NUMBER_UNKNOWN + 1));
+        self.filter.set(slot, &Entry { state: State::Closed, tick, number, ..*entry });
     }
 
     fn refuse(&mut self, slot: Slot) {
         self.counts.refused += 1;
         // Nothing lingers: the SYN may come again with the same number.
         self.filter.remove(slot);
-    }
-
-    /// Whether the connection with this key, client first, is established and opened with this payload.
-    #[must_use]
-    pub fn is_open(&self, key: &AnyKey, payload: u32) -> bool {
-        let client = match key {
-            AnyKey::V4(key) => key.canonical().1,
-            AnyKey::V6(key) => key.canonical().1,
-        };
-        let found = self.filter.find(self.hash_of(key), self.now);
-        found.is_some_and(|(_, entry)| entry.state.is_established() && entry.client == client && entry.tick == payload)
-    }
-
-    /// The established connection that this signal belongs to, client first, with the payload it opened with.
-    #[must_use]
-    pub fn established(&self, signal: &Signal) -> Option<(AnyKey, u32)> {
-        let (_, entry) = self.filter.find(signal.hash(), self.now)?;
-        entry.state.is_established().then(|| (oriented(signal, entry.client), entry.tick))
-    }
-
-    fn hash_of(&self, key: &AnyKey) -> ConnectionHash {
-        ConnectionHash::new(match key {
-            AnyKey::V4(key) => self.hash_v4.of(&key.canonical().0),
-            AnyKey::V6(key) => self.hash_v6.of(&key.canonical().0),
-        })
     }
 }
 

@@ -54,6 +54,7 @@ struct ListFields<'a> {
     dropped: u64,
     unusable: u64,
     extraneous: u64,
+    merged: u64,
 }
 
 impl<'a> ListFields<'a> {
@@ -74,6 +75,7 @@ impl<'a> ListFields<'a> {
             dropped: header.dropped,
             unusable: header.unusable,
             extraneous: header.extraneous,
+            merged: header.merged,
         }
     }
 }

@@ -5,12 +5,17 @@
 //! can not take, is added to the residue, which is then peeled as a whole. Peeling the residue alone would let each
 //! interval's churn pile onto it.
 
-use crate::config::{EXTRANEOUS_MAX, RECOVERY_PASSES_MAX, TICK_BITS};
+use crate::config::{EXTRANEOUS_MAX, RECOVERY_PASSES_MAX};
+use crate::flow_list::FlowListConfig;
+use crate::flow_list::liveness::Liveness;
 use crate::flow_list::resync::Resync;
-use crate::hash::{KeyedHash, Purpose, Secret};
+use crate::flow_list::start::Start;
+use crate::hash::{KeyedHash, Purpose};
+use crate::signal::Watch;
 use crate::sketch::{Change, Geometry, Iblt, Peeled, Peeler, Recipient, TableKey, ValueCode};
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 /// Maps of connections. Keys come from the wire, so the hash is seeded at random; nothing depends on its order.
 pub(super) type Map<K, V> = std::collections::HashMap<K, V, ahash::RandomState>;
@@ -42,40 +47,6 @@ impl Outcome {
     }
 }
 
-/// When a listed connection started: a tick, and in the top bit whether it is only a bound because the value could not
-/// be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Start(pub(super) u64);
-
-impl Start {
-    /// The value is still in the residue. The tick is the latest it can have been.
-    pub(super) const UNKNOWN: u64 = 1 << 63;
-
-    pub(super) fn is_known(self) -> bool {
-        self.0 & Self::UNKNOWN == 0
-    }
-
-    pub(super) fn tick(self) -> u64 {
-        self.0 & !Self::UNKNOWN
-    }
-
-    /// The start that a value tells, in a delta handed over at the tick `cut`.
-    pub(super) fn of_payload(payload: u32, cut: u64) -> Self {
-        let ago = (cut as u32).wrapping_sub(payload) & ((1 << TICK_BITS) - 1);
-        Start(cut.saturating_sub(u64::from(ago)))
-    }
-
-    /// What the partition calls this start.
-    pub(super) fn payload(self) -> u32 {
-        self.tick() as u32 & ((1 << TICK_BITS) - 1)
-    }
-
-    /// The value that stands in the tables for a connection with this start.
-    pub(super) fn value<K: TableKey>(self, code: &ValueCode<K>, placement: u128) -> u64 {
-        if self.is_known() { code.encode(placement, self.payload()) } else { 0 }
-    }
-}
-
 /// What is listed and what contradicts it: everything of a family but its residue.
 pub(super) struct Ledger<K: TableKey> {
     pub(super) code: ValueCode<K>,
@@ -87,6 +58,7 @@ pub(super) struct Ledger<K: TableKey> {
     /// What the list could not take, to be put back into the table that it came from.
     pub(super) returned: Vec<Change<K>>,
     pub(super) outcome: Outcome,
+    pub(super) liveness: Liveness,
     listed_max: usize,
     /// The tick at which the delta that is being applied was handed over.
     cut: u64,
@@ -117,7 +89,7 @@ impl<K: TableKey> Recipient<K> for Ledger<K> {
             } else {
                 match count {
                     1 => !self.open(&peeled),
-                    -1 => self.listed.remove(&key).is_none(),
+                    -1 => self.unlist(&key).is_none(),
                     _ => true,
                 }
             };
@@ -131,9 +103,9 @@ impl<K: TableKey> Ledger<K> {
     /// Lists what was opened, unless it is listed already or the list is full.
     fn open(&mut self, peeled: &Peeled<K>) -> bool {
         let start = if peeled.value_known {
-            Start::of_payload(ValueCode::<K>::payload(peeled.change.value), self.cut)
+            self.start_of(ValueCode::<K>::payload(peeled.change.value))
         } else {
-            Start(self.cut | Start::UNKNOWN)
+            Start::unknown(self.cut, self.liveness.epoch(self.cut))
         };
         let is_full = self.listed.len() >= self.listed_max;
         match self.listed.entry(peeled.change.key) {
@@ -145,9 +117,9 @@ impl<K: TableKey> Ledger<K> {
         }
     }
 
-    /// The tick at which the delta that is being applied was handed over.
-    pub(super) fn cut(&self) -> u64 {
-        self.cut
+    /// The start that a value tells, of a connection that is known to have been alive in the delta that is being applied.
+    pub(super) fn start_of(&self, payload: u32) -> Start {
+        Start::of_payload(payload, self.cut, self.liveness.epoch(self.cut))
     }
 
     fn contradict(&mut self, change: Change<K>) {
@@ -176,8 +148,9 @@ pub(super) struct FamilyList<K: TableKey> {
 }
 
 impl<K: TableKey> FamilyList<K> {
-    /// An empty list for deltas of this shape, of at most `listed_max` connections.
-    pub(super) fn new(secret: &Secret, geometry: Geometry, listed_max: u64) -> Self {
+    /// An empty list for deltas of this shape.
+    pub(super) fn new(config: &FlowListConfig, geometry: Geometry, watch: Option<Arc<Watch>>) -> Self {
+        let FlowListConfig { secret, partition_connections_max: listed_max, .. } = config;
         FamilyList {
             ledger: Ledger {
                 code: ValueCode::new(KeyedHash::new(secret, Purpose::Value)),
@@ -186,7 +159,8 @@ impl<K: TableKey> FamilyList<K> {
                 set_aside_order: VecDeque::new(),
                 returned: Vec::new(),
                 outcome: Outcome::default(),
-                listed_max: usize::try_from(listed_max).unwrap_or(usize::MAX),
+                liveness: Liveness::new(secret, config.eviction, watch),
+                listed_max: usize::try_from(*listed_max).unwrap_or(usize::MAX),
                 cut: 0,
                 sets_aside: false,
             },
@@ -247,9 +221,9 @@ impl<K: TableKey> FamilyList<K> {
         any
     }
 
-    /// The connections, each with the tick at which it started, in no order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (K, u64)> {
-        self.ledger.listed.iter().map(|(key, start)| (*key, start.tick()))
+    /// The connections, each with its start, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (K, Start)> {
+        self.ledger.listed.iter().map(|(key, start)| (*key, *start))
     }
 
     /// How many connections are listed.

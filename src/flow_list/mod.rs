@@ -6,24 +6,28 @@
 
 mod changes;
 mod difference;
+mod liveness;
 mod recovery;
 mod resync;
 mod rows;
+mod start;
 mod time_bases;
 
 pub use changes::{Change, EarlierList};
 pub use difference::Outcome;
+pub use liveness::EvictionTimes;
 pub use rows::{Header, List, Row, RowState};
 
 use crate::config::{ANNOUNCEMENTS_MAX, INQUIRY_MAX, PARTITION_COUNT};
 use crate::connection::{Counts, HalfOpenRing};
 use crate::flow::{KeyV4, KeyV6};
 use crate::hash::Secret;
-use crate::signal::AnyKey;
+use crate::signal::{AnyKey, Watch};
 use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, Inquiry, IntervalEnd, Marker, Seen};
 use difference::FamilyList;
-use resync::Settlement;
+use resync::{Questions, Settlement};
 use rows::Rows;
+use std::sync::Arc;
 use time_bases::TimeBases;
 
 /// What a [`FlowList`] is told once.
@@ -35,6 +39,8 @@ pub struct FlowListConfig {
     pub geometry: DeltaGeometry,
     /// The most connections listed in one partition.
     pub partition_connections_max: u64,
+    /// After how long connections are taken off without having been seen to end.
+    pub eviction: EvictionTimes,
 }
 
 struct PartitionList {
@@ -60,16 +66,19 @@ pub struct FlowList {
     /// What the capture saw in the interval, those merged into it included.
     seen: Seen,
     interval: u64,
+    /// Intervals that were merged into the next: all of them, and those that the next list covers.
     merged: u64,
+    merging: u64,
 }
 
 impl FlowList {
-    /// An empty list.
+    /// An empty list. With an idle timeout it needs a watch, which it shares with the capture threads, unless every packet is
+    /// looked at.
     #[must_use]
-    pub fn new(config: &FlowListConfig) -> Self {
+    pub fn new(config: &FlowListConfig, watch: Option<&Arc<Watch>>) -> Self {
         let partition = |_| PartitionList {
-            v4: FamilyList::new(&config.secret, config.geometry.v4, config.partition_connections_max),
-            v6: FamilyList::new(&config.secret, config.geometry.v6, config.partition_connections_max),
+            v4: FamilyList::new(config, config.geometry.v4, watch.cloned()),
+            v6: FamilyList::new(config, config.geometry.v6, watch.cloned()),
             half_open: None,
             listed_counts: Counts::default(),
             counts: Counts::default(),
@@ -85,6 +94,7 @@ impl FlowList {
             seen: Seen::default(),
             interval: 0,
             merged: 0,
+            merging: 0,
         }
     }
 
@@ -127,16 +137,20 @@ impl FlowList {
             (delta.updates_v4, delta.updates_v6) = (0, 0);
             delta
         });
-        if let Some(Findings { gone, open }) = findings {
+        if let Some(Findings { gone, open, seen }) = findings {
             let ((gone_v4, gone_v6), (open_v4, open_v6)) = (by_family(&gone), by_family(&open));
             list.v4.settle(&Settlement { gone: gone_v4, open: open_v4 }, tick);
             list.v6.settle(&Settlement { gone: gone_v6, open: open_v6 }, tick);
+            let (seen_v4, seen_v6) = by_family(&seen);
+            list.v4.see(&seen_v4, tick);
+            list.v6.see(&seen_v6, tick);
         }
         if let Some(IntervalEnd { marker, half_open, counts }) = end {
             list.counts = counts;
             list.half_open = half_open;
             list.has_ended = true;
-            list.held_back = is_held_back;
+            // Without the ring of half-open connections the list would not be whole either.
+            list.held_back = is_held_back || list.half_open.is_none();
             if self.ending.is_none() {
                 self.seen = self.seen.plus(marker.seen);
                 self.ending = Some(marker);
@@ -154,14 +168,17 @@ impl FlowList {
     ) -> Option<T> {
         let marker = self.ending.take()?;
         let is_held_back = self.partitions.iter().any(|partition| partition.held_back) && !marker.is_last;
+        let merged = marker.merged + u64::from(is_held_back);
+        self.merged += merged;
+        self.merging += merged;
         let written = if is_held_back {
-            self.merged += 1;
             self.merged_start_ns.get_or_insert(marker.start_ns);
             None
         } else {
             self.interval += 1;
             let header = self.header(&marker);
             self.merged_start_ns = None;
+            self.merging = 0;
             self.seen = Seen::default();
             let rings = self.partitions.iter().filter_map(|partition| partition.half_open.as_deref());
             self.rows.collect(
@@ -172,8 +189,8 @@ impl FlowList {
             );
             for partition in &mut self.partitions {
                 partition.listed_counts = partition.counts;
-                partition.v4.end_interval();
-                partition.v6.end_interval();
+                partition.v4.end_interval(marker.end_tick);
+                partition.v6.end_interval(marker.end_tick);
             }
             Some(write(&self.rows.list(header, &marker, &self.bases)))
         };
@@ -187,19 +204,23 @@ impl FlowList {
         written
     }
 
-    /// What to ask a partition whose residue does not settle by itself. The answer comes with the end of its next
-    /// interval.
+    /// What to ask a partition: whether what is listed is still alive, and more where its residue does not settle by itself. The
+    /// answer comes with the end of its next interval.
     pub fn inquiry(&mut self, partition: usize) -> Option<Inquiry> {
         let list = self.partitions.get_mut(partition)?;
-        let mut listed = Vec::new();
-        if list.v4.needs_answers() {
-            listed.extend(list.v4.questions(INQUIRY_MAX).into_iter().map(|(key, payload)| (AnyKey::V4(key), payload)));
+        if !list.v4.has_questions() && !list.v6.has_questions() {
+            return None;
         }
-        if list.v6.needs_answers() {
-            listed.extend(list.v6.questions(INQUIRY_MAX).into_iter().map(|(key, payload)| (AnyKey::V6(key), payload)));
+        let needs_answers = list.v4.needs_answers() || list.v6.needs_answers();
+        let announcements_max = if needs_answers { ANNOUNCEMENTS_MAX } else { 0 };
+        let mut inquiry = Inquiry { announcements_max, ..Inquiry::default() };
+        if list.v4.has_questions() {
+            ask(&mut inquiry, list.v4.questions(INQUIRY_MAX), AnyKey::V4);
         }
-        let asks = list.v4.needs_answers() || list.v6.needs_answers();
-        asks.then_some(Inquiry { listed, announcements_max: ANNOUNCEMENTS_MAX })
+        if list.v6.has_questions() {
+            ask(&mut inquiry, list.v6.questions(INQUIRY_MAX), AnyKey::V6);
+        }
+        Some(inquiry)
     }
 
     fn header(&self, marker: &Marker) -> Header {
@@ -209,6 +230,7 @@ impl FlowList {
             end_ns: marker.end_ns,
             dropped: self.seen.dropped,
             unusable: self.seen.unusable,
+            merged: self.merging,
             ..Header::default()
         };
         for partition in &self.partitions {
@@ -217,9 +239,12 @@ impl FlowList {
             header.closed += now.closed - before.closed;
             header.recycled += now.recycled - before.recycled;
             header.untracked += now.untracked() - before.untracked();
+            header.evicted += now.evicted() - before.evicted();
             header.missing += partition.v4.missing() + partition.v6.missing() + now.untracked_open;
+            header.missing += now.refused_pickups - before.refused_pickups;
             header.extraneous += partition.v4.extraneous() + partition.v6.extraneous();
         }
+        header.missing += missed(&self.seen, header.opened + header.closed);
         header.complete = header.missing == 0;
         header
     }
@@ -238,8 +263,24 @@ impl FlowList {
     }
 }
 
+/// About how many openings and closings were in the packets that were lost: as many as in as many of those that were seen, and
+/// at least one, since nobody can know that there was none.
+fn missed(seen: &Seen, changes: u64) -> u64 {
+    if seen.dropped == 0 {
+        return 0;
+    }
+    let share = u128::from(seen.dropped) * u128::from(changes) / u128::from(seen.packets.max(1));
+    u64::try_from(share).unwrap_or(u64::MAX).max(1)
+}
+
 /// Connections with what goes with each, family by family.
 type ByFamily = (Vec<(KeyV4, u32)>, Vec<(KeyV6, u32)>);
+
+/// Adds the questions of one family to an inquiry.
+fn ask<K>(inquiry: &mut Inquiry, questions: Questions<K>, any: impl Fn(K) -> AnyKey) {
+    inquiry.listed.extend(questions.listed.into_iter().map(|(key, payload)| (any(key), payload)));
+    inquiry.evict.extend(questions.evict.into_iter().map(|(key, payload, reason)| (any(key), payload, reason)));
+}
 
 fn by_family(keys: &[(AnyKey, u32)]) -> ByFamily {
     let mut families = ByFamily::default();

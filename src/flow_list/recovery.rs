@@ -10,7 +10,6 @@
 
 use crate::config::RECOVERY_PASSES_MAX;
 use crate::flow_list::FamilyList;
-use crate::flow_list::difference::Start;
 use crate::sketch::{Cell, Change, Peeler, TableKey, ValueCode, check_of};
 
 impl<K: TableKey> FamilyList<K> {
@@ -27,7 +26,7 @@ impl<K: TableKey> FamilyList<K> {
             }
         });
         closed.retain(|(key, placement)| {
-            let Some(start) = self.ledger.listed.remove(key) else { return false };
+            let Some(start) = self.ledger.unlist(key) else { return false };
             // The list loses it, so the residue gains it: together they stay what they were.
             self.residue.apply_one(&Change::insert(*key, *placement, start.value(&self.ledger.code, *placement)));
             true
@@ -65,12 +64,12 @@ impl<K: TableKey> FamilyList<K> {
                     corrected.extend(self.difference_of(&key, placement).map(|value| (key, placement, value)));
                 }
             });
-            let cut = self.ledger.cut();
             for (key, placement, difference) in &corrected {
                 self.residue.subtract_value(*placement, *difference);
-                if let Some(start) = self.ledger.listed.get_mut(key) {
+                if let Some(start) = self.ledger.unlist(key) {
                     let value = start.value(&self.ledger.code, *placement).wrapping_add(*difference);
-                    *start = Start::of_payload(ValueCode::<K>::payload(value), cut);
+                    let start = self.ledger.start_of(ValueCode::<K>::payload(value));
+                    self.ledger.listed.insert(*key, start);
                 }
             }
             self.ledger.outcome.restarted += corrected.len() as u64;

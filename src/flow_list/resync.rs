@@ -10,8 +10,9 @@
 
 use crate::config::RESIDUE_INTERVALS_MAX;
 use crate::flow_list::FamilyList;
-use crate::flow_list::difference::Start;
+use crate::flow_list::start::Start;
 use crate::sketch::{Change, TableKey};
+use crate::snapshot::Eviction;
 use std::collections::BinaryHeap;
 use std::collections::hash_map::Entry;
 
@@ -30,6 +31,14 @@ pub(super) struct Settlement<K> {
     pub(super) open: Vec<(K, u32)>,
 }
 
+/// What to ask a partition of one family, each connection with the payload that it opened with.
+pub(super) struct Questions<K> {
+    /// Connections of which it is to be told whether they are open, and whether they were seen.
+    pub(super) listed: Vec<(K, u32)>,
+    /// Connections that are to be taken off.
+    pub(super) evict: Vec<(K, u32, Eviction)>,
+}
+
 impl<K> Resync<K> {
     pub(super) fn new() -> Self {
         Resync { intervals: 0, asked: None }
@@ -37,11 +46,12 @@ impl<K> Resync<K> {
 }
 
 impl<K: TableKey> FamilyList<K> {
-    /// Takes note that an interval has ended.
-    pub(super) fn end_interval(&mut self) {
+    /// Takes note that an interval has ended at this tick.
+    pub(super) fn end_interval(&mut self, tick: u64) {
         let is_settled = self.missing() == 0;
         self.resync.intervals = if is_settled { 0 } else { self.resync.intervals.saturating_add(1) };
-        if is_settled {
+        let begins_round = self.ledger.liveness.end_interval(tick);
+        if begins_round || is_settled && !self.ledger.liveness.is_asking() {
             self.resync.asked = None;
         }
     }
@@ -51,38 +61,65 @@ impl<K: TableKey> FamilyList<K> {
         self.resync.intervals >= RESIDUE_INTERVALS_MAX
     }
 
-    /// The next listed connections to ask about, in the order of their keys, and after the last the first again.
+    /// Whether there is something to ask: because of the residue, or whether what is listed is still alive.
+    pub(super) fn has_questions(&self) -> bool {
+        self.needs_answers() || self.ledger.liveness.is_asking()
+    }
+
+    /// The next listed connections to ask about, in the order of their keys, and after the last the first again; and those that
+    /// are to be taken off instead. Those of which nothing was seen for some time come under watch.
     ///
     /// Complexity: a pass over the list; no more is held than is asked.
-    pub(super) fn questions(&mut self, count_max: usize) -> Vec<(K, u32)> {
+    pub(super) fn questions(&mut self, count_max: usize) -> Questions<K> {
         let asked = self.resync.asked;
-        let listed = self.ledger.listed.iter().filter(|(key, _)| asked.is_none_or(|asked| **key > asked));
+        let asks_all = self.needs_answers();
+        let listed = self.ledger.listed.iter().filter(|(key, start)| {
+            asked.is_none_or(|asked| **key > asked) && (asks_all || self.ledger.liveness.concerns(**start))
+        });
         let mut first = BinaryHeap::with_capacity(count_max + 1);
-        for (key, start) in listed {
-            first.push((*key, start.payload()));
+        for (key, _) in listed {
+            first.push(*key);
             if first.len() > count_max {
                 first.pop();
             }
         }
-        let questions = first.into_sorted_vec();
-        self.resync.asked = if questions.len() == count_max { questions.last().map(|last| last.0) } else { None };
+        let keys = first.into_sorted_vec();
+        self.resync.asked = keys.last().copied().filter(|_| keys.len() == count_max);
+        if self.resync.asked.is_none() {
+            self.ledger.liveness.end_round();
+        }
+        let mut questions = Questions { listed: Vec::new(), evict: Vec::new() };
+        for key in keys {
+            if let Some(start) = self.ledger.listed.get_mut(&key) {
+                let (eviction, judged) = self.ledger.liveness.judge(&key, *start);
+                *start = judged;
+                match eviction {
+                    Some(reason) => questions.evict.push((key, start.payload(), reason)),
+                    None => questions.listed.push((key, start.payload())),
+                }
+            }
+        }
         questions
     }
 
     /// Takes what the partition says is gone off the list, and lists what it says is open, as of a hand-over at the tick
     /// `cut` whose delta has been applied.
     pub(super) fn settle(&mut self, Settlement { gone, open }: &Settlement<K>, cut: u64) {
+        // A residue that is empty holds no closing of what is gone: it would all come back.
+        let gone = if self.missing() == 0 { &[] } else { gone.as_slice() };
         for (key, payload) in gone {
             if let Entry::Occupied(listed) = self.ledger.listed.entry(*key)
                 && listed.get().payload() == *payload
             {
                 let placement = self.peeler.hash().of(key);
-                let value = listed.remove().value(&self.ledger.code, placement);
+                let start = listed.remove();
+                self.ledger.liveness.end_watch(key, start);
+                let value = start.value(&self.ledger.code, placement);
                 self.residue.apply_one(&Change::insert(*key, placement, value));
             }
         }
         for (key, payload) in open {
-            let start = Start::of_payload(*payload, cut);
+            let start = Start::of_payload(*payload, cut, self.ledger.liveness.epoch(cut));
             let placement = self.peeler.hash().of(key);
             let value = start.value(&self.ledger.code, placement);
             match self.ledger.listed.entry(*key) {
@@ -92,7 +129,9 @@ impl<K: TableKey> FamilyList<K> {
                 }
                 Entry::Occupied(mut listed) => {
                     // It closed and opened again: the residue has the difference of the values, and no key.
-                    let before = listed.insert(start).value(&self.ledger.code, placement);
+                    let before = listed.insert(start);
+                    self.ledger.liveness.end_watch(key, before);
+                    let before = before.value(&self.ledger.code, placement);
                     self.residue.subtract_value(placement, value.wrapping_sub(before));
                 }
             }

@@ -38,7 +38,7 @@ pub struct Header {
     pub untracked: u64,
     /// Half-open connections that made room for newer ones, in the interval.
     pub recycled: u64,
-    /// Connections taken off the list without having been seen to end, in the interval; a replay takes off none.
+    /// Connections taken off the list without having been seen to end, in the interval: idle for too long, or too old.
     pub evicted: u64,
     /// Packets that the capture lost in the interval.
     pub dropped: u64,
@@ -46,6 +46,8 @@ pub struct Header {
     pub unusable: u64,
     /// Openings or closings that contradict the list and wait for their opposite.
     pub extraneous: u64,
+    /// Intervals beside its own that this one covers, because the list of each could not be made in time.
+    pub merged: u64,
 }
 
 /// How far a listed connection has come.
@@ -86,6 +88,9 @@ pub struct Row {
     pub age_ns: i64,
     /// How far it has come.
     pub state: RowState,
+    /// Whether it is older than the first packet seen of it: then `start_ns` is when that was, and the client is whoever has the
+    /// higher port.
+    pub midstream: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,6 +98,7 @@ pub(super) struct Listed<K> {
     pub(super) key: K,
     pub(super) state: RowState,
     pub(super) start_tick: u64,
+    pub(super) midstream: bool,
 }
 
 /// The rows of one list after another, in memory that is kept from one to the next.
@@ -120,8 +126,8 @@ impl Rows {
             let HalfOpen { key, start_tick, answered, .. } = half_open;
             let state = if answered { RowState::SynRecv } else { RowState::SynSent };
             match key {
-                AnyKey::V4(key) => self.v4.push(Listed { key, state, start_tick }),
-                AnyKey::V6(key) => self.v6.push(Listed { key, state, start_tick }),
+                AnyKey::V4(key) => self.v4.push(Listed { key, state, start_tick, midstream: false }),
+                AnyKey::V6(key) => self.v6.push(Listed { key, state, start_tick, midstream: false }),
             }
         }
         sort(&mut self.v4);
@@ -148,7 +154,12 @@ fn gather<'a, K: TableKey>(
     rows.clear();
     rows.reserve_exact(lists.clone().map(FamilyList::len).sum::<usize>() + half_open_count);
     for list in lists {
-        rows.extend(list.iter().map(|(key, start_tick)| Listed { key, state: RowState::Established, start_tick }));
+        rows.extend(list.iter().map(|(key, start)| Listed {
+            key,
+            state: RowState::Established,
+            start_tick: start.tick(),
+            midstream: start.is_midstream(),
+        }));
     }
 }
 
@@ -194,6 +205,7 @@ impl ListTimes<'_> {
             start_ns: self.bases.wall_ns(listed.start_tick),
             age_ns,
             state: listed.state,
+            midstream: listed.midstream,
         }
     }
 }

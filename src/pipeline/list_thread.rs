@@ -11,9 +11,11 @@ use crate::flow_list::{FlowList, Header, Outcome};
 use crate::metrics::Load;
 use crate::pipeline::shard_thread::Returns;
 use crate::pipeline::{Latencies, Plan};
+use crate::signal::Watch;
 use crate::snapshot::HandOver;
 use crossbeam::channel::Receiver;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -52,9 +54,15 @@ pub(super) struct ListThread<'a> {
 }
 
 impl<'a> ListThread<'a> {
-    pub(super) fn new(plan: &Plan, exporter: &'a mut dyn Exporter, returns: Returns, on_list: OnList<'a>) -> Self {
+    pub(super) fn new(
+        plan: &Plan,
+        watch: Option<&Arc<Watch>>,
+        exporter: &'a mut dyn Exporter,
+        returns: Returns,
+        on_list: OnList<'a>,
+    ) -> Self {
         ListThread {
-            list: FlowList::new(&plan.list),
+            list: FlowList::new(&plan.list, watch),
             early: (0..PARTITION_COUNT).map(|_| VecDeque::with_capacity(2)).collect(),
             returns,
             exporter,
@@ -138,7 +146,17 @@ impl<'a> ListThread<'a> {
             }
             list.header
         };
-        let listed = list.list(write, |partition, ring| returns.ring(partition, ring));
+        let mut rings = Vec::with_capacity(PARTITION_COUNT);
+        let listed = list.list(write, |partition, ring| rings.push((partition, ring)));
+        for partition in 0..PARTITION_COUNT {
+            if let Some(inquiry) = list.inquiry(partition) {
+                returns.ask(partition, inquiry);
+            }
+        }
+        // Behind the questions: a shard that waits for its ring has then got them, and lists depend on no thread's pace.
+        for (partition, ring) in rings {
+            returns.ring(partition, ring);
+        }
         if let Some(header) = listed {
             let took = began.elapsed();
             self.told.latencies.list.record(took);
@@ -150,11 +168,6 @@ impl<'a> ListThread<'a> {
         self.told.has_failed = self.error.is_some();
         (self.on_list)(listed.as_ref(), &self.list, &mut self.told);
         self.told.fullest_delta = Load { used: 0, ..self.told.fullest_delta };
-        for partition in 0..PARTITION_COUNT {
-            if let Some(inquiry) = self.list.inquiry(partition) {
-                self.returns.ask(partition, inquiry);
-            }
-        }
         if self.error.is_some() {
             has_failed.store(true, Ordering::Relaxed);
         }

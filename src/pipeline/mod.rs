@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::export::{Exporter, Format};
 use crate::hash::Secret;
 use crate::queue::{self, Inbox, Writer};
-use crate::signal::{HandshakeCache, Signaller, SignallerConfig};
+use crate::signal::{HandshakeCache, Signaller, SignallerConfig, Watch};
 use crate::snapshot::HandOver;
 use crossbeam::channel::{Receiver, Sender};
 use feeder::{Feeder, Timekeeper};
@@ -58,6 +58,19 @@ pub struct Config {
     pub syn_timeout: Duration,
     /// Whether connections of which only one side is seen are to be listed.
     pub one_way: bool,
+    /// One in so many of the packets that carry no flag and that no handshake waits for is looked at, to find connections that
+    /// are older than the start; 0: none.
+    pub pickup: u32,
+    /// After how long a connection of which nothing is seen is taken off the list; none: not at all.
+    pub idle_timeout: Option<Duration>,
+    /// Whether the capture threads watch for the next packet of a connection that fell silent, as is right for live capture. Else,
+    /// with an idle timeout, every packet is looked at: then lists do not depend on the pace of threads.
+    pub watches: bool,
+    /// At what age a connection is taken off the list; none: at none.
+    pub max_age: Option<Duration>,
+    /// Whether a SYN-ACK is enough to open a connection, because packets without a flag are not captured. Then nothing is picked
+    /// up, and nothing is idle.
+    pub answer_opens: bool,
     /// Whether VLAN tags are part of a connection's key.
     pub vlan_key: bool,
     /// How the exporter writes lists: what that takes is part of the memory.
@@ -80,6 +93,11 @@ impl Default for Config {
             memory_size_max: MEMORY_SIZE_DEFAULT,
             syn_timeout: Duration::from_secs(SYN_TIMEOUT_DEFAULT_S),
             one_way: false,
+            pickup: 0,
+            idle_timeout: None,
+            watches: false,
+            max_age: None,
+            answer_opens: false,
             vlan_key: false,
             format: Format::default(),
             secret: Secret::REPLAY,
@@ -142,9 +160,10 @@ pub fn run<S: PacketSource>(
 ) -> Result<Summary> {
     let (pool, returns) = shard_thread::pool(plan);
     let (mut writers, inboxes) = queues(plan);
-    let signaller = signallers(plan, config)();
+    let watch = plan.watch();
+    let signaller = signallers(plan, config, watch.as_ref())();
     let mut feeder = Feeder::new(writers.remove(0), signaller, Intervals::new(plan.every_ns));
-    let list_thread = ListThread::new(plan, exporter, returns, &|_, _, _| ());
+    let list_thread = ListThread::new(plan, watch.as_ref(), exporter, returns, &|_, _, _| ());
     let has_failed = AtomicBool::new(false);
     let (hand_overs, lists) = hand_overs();
     std::thread::scope(|scope| {
@@ -186,8 +205,8 @@ fn queues(plan: &Plan) -> (Vec<Vec<Writer>>, Vec<Inbox>) {
     (captures, inboxes)
 }
 
-/// What makes the signallers of all capture threads, which share one cache of handshakes.
-fn signallers(plan: &Plan, config: &Config) -> impl Fn() -> Signaller {
+/// What makes the signallers of all capture threads, which share one cache of handshakes, and the watch if there is one.
+fn signallers<'a>(plan: &Plan, config: &Config, watch: Option<&'a Arc<Watch>>) -> impl Fn() -> Signaller + 'a {
     // The plan has checked that it is minutes at most.
     let syn_timeout_ns = config.syn_timeout.as_nanos() as i64;
     let cache = Arc::new(HandshakeCache::new(plan.handshake_count, syn_timeout_ns));
@@ -196,8 +215,9 @@ fn signallers(plan: &Plan, config: &Config) -> impl Fn() -> Signaller {
         vlan_key: config.vlan_key,
         one_way: config.one_way,
         syn_timeout_ns,
+        pickup: plan.sampled,
     };
-    move || Signaller::new(config.clone(), Arc::clone(&cache))
+    move || Signaller::new(config.clone(), Arc::clone(&cache), watch.cloned())
 }
 
 /// The way from the shards to the list. There is room for the one delta of each partition that can be under way, and for the

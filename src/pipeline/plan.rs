@@ -5,19 +5,21 @@
 //! at the start.
 
 use crate::config::{
-    CAPTURE_BUFFER_SIZE, CHURN_MIN, CONNECTIONS_MAX, CONNECTIONS_MIN, DELTA_LOAD_PERCENT, EVERY_MAX_DAYS,
-    FILTER_LOAD_PERCENT, HALF_OPEN_MAX, HALF_OPEN_MIN, LINGER_TICKS, LIST_ENTRY_SIZE, ONE_WAY_PLACES_DIVISOR,
-    PARTITION_COUNT, SHARDS_MAX, SYN_TIMEOUT_MAX_TICKS, TICK_NS,
+    CANDIDATE_TIMEOUT_TICKS, CANDIDATES_DIVISOR, CAPTURE_BUFFER_SIZE, CHURN_MIN, CONNECTIONS_MAX, CONNECTIONS_MIN,
+    DELTA_LOAD_PERCENT, EVERY_MAX_DAYS, EVICTION_TIMEOUT_MAX_DAYS, EVICTION_TIMEOUT_MIN_S, FILTER_LOAD_PERCENT,
+    HALF_OPEN_MAX, HALF_OPEN_MIN, LINGER_TICKS, LIST_ENTRY_SIZE, ONE_WAY_PLACES_DIVISOR, PARTITION_COUNT, PICKUP_MAX,
+    SHARDS_MAX, SYN_TIMEOUT_MAX_TICKS, TICK_NS,
 };
 use crate::connection::{Filter, HalfOpenRing, TrackerConfig};
 use crate::error::{Error, Result};
-use crate::flow_list::FlowListConfig;
+use crate::flow_list::{EvictionTimes, FlowListConfig};
 use crate::pipeline::Config;
 use crate::queue::{self, WhenFull};
 use crate::shard::PartitionConfig;
-use crate::signal::HandshakeCache;
+use crate::signal::{HandshakeCache, Watch};
 use crate::sketch::Geometry;
 use crate::snapshot::DeltaGeometry;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The sizes that follow from a [`Config`], in bytes.
@@ -25,7 +27,8 @@ use std::time::Duration;
 pub struct Memory {
     /// The connection filters.
     pub filter_size: u64,
-    /// The half-open rings, with the copies of them that lists carry, and the cache of waiting handshakes.
+    /// The half-open rings, with the copies of them that lists carry, the ring of candidates, the cache of waiting handshakes,
+    /// and the watch over connections that may have vanished.
     pub rings_size: u64,
     /// The deltas, those in use and the empty ones, and the residues.
     pub tables_size: u64,
@@ -64,6 +67,10 @@ pub struct Plan {
     /// What capture threads and shards do when the way on is blocked.
     pub(super) when_full: WhenFull,
     pub(super) capture_count: usize,
+    /// One in so many of the packets that carry no flag and that no handshake waits for is looked at; zero: none.
+    pub(super) sampled: u32,
+    /// The connections that may be under watch; none when nothing is idle for too long.
+    pub(super) watch_count: Option<usize>,
     memory: Memory,
 }
 
@@ -96,8 +103,10 @@ impl Plan {
         let connections_max = share(config.connections_max);
         let half_open_count = (config.connections_max / 2).clamp(HALF_OPEN_MIN, HALF_OPEN_MAX);
         let half_open_share = half_open_count / PARTITION_COUNT as u64;
+        let pickup = if config.answer_opens { 0 } else { config.pickup };
+        let candidate_share = if pickup == 0 { 0 } else { half_open_share / CANDIDATES_DIVISOR };
         let churn = share(config.churn.max(CHURN_MIN));
-        let place_count = (connections_max + half_open_share + churn) * 100 / FILTER_LOAD_PERCENT;
+        let place_count = (connections_max + half_open_share + candidate_share + churn) * 100 / FILTER_LOAD_PERCENT;
         // A table is handed over before it is full, so IPv6, mostly the lesser part, may do with half as many cells.
         let item_count = churn * 100 / DELTA_LOAD_PERCENT;
         let geometry = DeltaGeometry { v4: Geometry::for_items(item_count), v6: Geometry::for_items(item_count / 2) };
@@ -109,8 +118,16 @@ impl Plan {
             syn_timeout_ticks: config.syn_timeout.as_nanos() as u64 / TICK_NS as u64,
             linger_ticks: LINGER_TICKS,
             one_way_max: if config.one_way { place_count / ONE_WAY_PLACES_DIVISOR } else { 0 },
+            candidate_count: candidate_share as usize,
+            candidate_timeout_ticks: CANDIDATE_TIMEOUT_TICKS,
+            answer_opens: config.answer_opens,
             fingerprint_bits: config.fingerprint_bits,
         };
+        let ticks = |time: Duration| (time.as_nanos() / TICK_NS as u128) as u64;
+        let idle_timeout = config.idle_timeout.filter(|_| !config.answer_opens);
+        let eviction = EvictionTimes { idle_ticks: idle_timeout.map(ticks), age_max_ticks: config.max_age.map(ticks) };
+        let watch_count = idle_timeout.filter(|_| config.watches).map(|_| config.connections_max as usize);
+        let sampled = if idle_timeout.is_some() && !config.watches { 1 } else { pickup };
         let shard_count = config.shards.clamp(1, SHARDS_MAX);
         let (when_full, capture_count, buffers_size) = match live {
             None => (WhenFull::Wait, 1, CAPTURE_BUFFER_SIZE as u64),
@@ -121,7 +138,9 @@ impl Plan {
         let memory = Memory {
             filter_size: partitions * Filter::size(place_count as usize) as u64,
             rings_size: partitions * 2 * HalfOpenRing::size(half_open_share as usize) as u64
-                + HandshakeCache::size(half_open_count as usize) as u64,
+                + partitions * HalfOpenRing::size(candidate_share as usize) as u64
+                + HandshakeCache::size(half_open_count as usize) as u64
+                + watch_count.map_or(0, Watch::size) as u64,
             tables_size: partitions * 3 * geometry.size() as u64,
             queues_size: (capture_count * shard_count * queue::size()) as u64 + buffers_size,
             list_size_max: (listed_max + half_open_count) * LIST_ENTRY_SIZE + config.format.memory_size(listed_max),
@@ -131,6 +150,7 @@ impl Plan {
                 secret: config.secret.clone(),
                 geometry,
                 partition_connections_max: connections_max,
+                eviction,
             },
             partition: PartitionConfig { tracker, geometry },
             handshake_count: half_open_count as usize,
@@ -138,6 +158,8 @@ impl Plan {
             every_ns: config.every.map(|every| every.as_nanos() as i64),
             when_full,
             capture_count,
+            sampled,
+            watch_count,
             memory,
         };
         if memory.total_size() > config.memory_size_max {
@@ -156,6 +178,11 @@ impl Plan {
     #[must_use]
     pub fn memory(&self) -> Memory {
         self.memory
+    }
+
+    /// What the capture threads and the list watch together, if anything.
+    pub(super) fn watch(&self) -> Option<Arc<Watch>> {
+        self.watch_count.map(|count| Arc::new(Watch::new(count)))
     }
 
     /// The threads that work on partitions.
@@ -187,12 +214,24 @@ fn check(config: &Config) -> Result<()> {
         let what = format!("--every must be from 100ms to {EVERY_MAX_DAYS} days ({every_hours_max}h)");
         return Err(Error::new(what));
     }
+    if config.pickup > PICKUP_MAX {
+        return Err(Error::new(format!("--pickup must be at most {PICKUP_MAX}")));
+    }
+    let longest = Duration::from_secs(EVICTION_TIMEOUT_MAX_DAYS * 86_400);
+    let eviction = Duration::from_secs(EVICTION_TIMEOUT_MIN_S)..=longest;
+    for (time, name) in [(config.idle_timeout, "--idle-timeout"), (config.max_age, "--max-age")] {
+        if time.is_some_and(|time| !eviction.contains(&time)) {
+            let what = format!("{name} must be from {EVICTION_TIMEOUT_MIN_S}s to {EVICTION_TIMEOUT_MAX_DAYS} days");
+            return Err(Error::new(what));
+        }
+    }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::CONNECTIONS_DEFAULT;
     use crate::export::Format;
 
     #[test]
@@ -215,6 +254,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_asked_for_takes_nothing() {
+        let memory = |config: &Config| Plan::new(config).unwrap().memory();
+        let plain = Config::default();
+        let pickup = Config { pickup: 16, ..plain.clone() };
+        let idle = Config { idle_timeout: Some(Duration::from_secs(14_400)), ..plain.clone() };
+        let watches = Config { watches: true, ..idle.clone() };
+        assert!(memory(&pickup).filter_size > memory(&plain).filter_size);
+        assert!(memory(&pickup).rings_size > memory(&plain).rings_size);
+        assert_eq!(memory(&idle), memory(&plain), "a replay needs no watch");
+        let watch = memory(&watches).rings_size - memory(&plain).rings_size;
+        assert_eq!(watch, Watch::size(CONNECTIONS_DEFAULT as usize) as u64);
+        let flags = Config { answer_opens: true, pickup: 16, ..watches };
+        assert_eq!(memory(&flags), memory(&plain), "where only flags are seen there is nothing to look at");
+    }
+
+    #[test]
     fn what_does_not_fit_is_refused_with_both_figures() {
         let config = Config { connections_max: 100_000_000, ..Config::default() };
         let message = Plan::new(&config).unwrap_err().to_string();
@@ -232,6 +287,9 @@ mod tests {
             (Config { format: Format { changes: Some(0), ..Format::default() }, ..Config::default() }, "--changes"),
             (Config { every: Some(Duration::ZERO), ..Config::default() }, "--every"),
             (Config { every: Some(Duration::MAX), ..Config::default() }, "--every"),
+            (Config { pickup: u32::MAX, ..Config::default() }, "--pickup"),
+            (Config { idle_timeout: Some(Duration::from_secs(9)), ..Config::default() }, "--idle-timeout"),
+            (Config { max_age: Some(Duration::MAX), ..Config::default() }, "--max-age"),
         ] {
             assert!(Plan::new(&config).unwrap_err().to_string().contains(name));
         }

@@ -143,6 +143,10 @@ impl ShardThread {
                 }
                 Message::Base(base) => self.shard.start_base(base, &mut self.channels),
                 Message::Marker(marker) => {
+                    // Nothing comes after the last that could be lost by waiting, and its list is to be whole.
+                    if marker.is_last {
+                        self.channels.when_full = WhenFull::Wait;
+                    }
                     self.shard.end_interval(&marker, &mut self.channels);
                     timing.ended();
                 }

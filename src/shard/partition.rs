@@ -5,19 +5,19 @@
 //! neither do lists.
 
 use crate::config::{ANNOUNCEMENTS_MAX, DELTA_LOAD_PERCENT, DELTA_SPAN_MAX_TICKS, TICK_BITS};
-use crate::connection::{Counts, Event, Tracker, TrackerConfig};
+use crate::connection::{Counts, Event, MIDSTREAM, Sighting, Tracker, TrackerConfig};
 use crate::flow::{KeyV4, KeyV6};
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
 use crate::shard::Exchange;
 use crate::signal::{AnyKey, Signal, TimeBase};
 use crate::sketch::{Change, Iblt, PAYLOAD_BITS, TableKey, ValueCode};
-use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, IntervalEnd, Marker};
+use crate::snapshot::{Delta, DeltaGeometry, Eviction, Findings, HandOver, Inquiry, IntervalEnd, Marker};
 
 /// Events of one family that are hashed, prefetched and summed together: enough to hide the memory's latency.
 const BATCH_COUNT: usize = 32;
 
 const _: () = assert!(BATCH_COUNT.is_multiple_of(HASH_GROUP_COUNT));
-const _: () = assert!(TICK_BITS <= PAYLOAD_BITS, "a payload is the tick that the filter keeps");
+const _: () = assert!(MIDSTREAM == 1 << TICK_BITS && TICK_BITS < PAYLOAD_BITS, "a payload is a tick and a flag");
 
 /// What a [`Partition`] is told once.
 #[derive(Clone, Debug)]
@@ -81,6 +81,9 @@ pub struct Partition {
     /// Open connections that packets showed, for the list's next answer, and how many it wants.
     announced: Vec<(AnyKey, u32)>,
     announcements_max: usize,
+    /// What the list has asked and was not answered yet, and what is known of the answer.
+    inquiry: Option<Inquiry>,
+    findings: Findings,
 }
 
 impl Partition {
@@ -99,6 +102,8 @@ impl Partition {
             began: 0,
             announced: Vec::new(),
             announcements_max: 0,
+            inquiry: None,
+            findings: Findings::default(),
         }
     }
 
@@ -131,19 +136,28 @@ impl Partition {
         if self.announced.len() < self.announcements_max {
             self.announced.extend(self.tracker.established(signal));
         }
-        match event {
-            None => {}
-            Some(Event::Open(AnyKey::V4(key), payload)) => self.change_v4((key, payload, true), exchange),
-            Some(Event::Close(AnyKey::V4(key), payload)) => self.change_v4((key, payload, false), exchange),
-            Some(Event::Open(AnyKey::V6(key), payload)) => self.change_v6((key, payload, true), exchange),
-            Some(Event::Close(AnyKey::V6(key), payload)) => self.change_v6((key, payload, false), exchange),
+        if let Some(event) = event {
+            self.sum(event, exchange);
         }
     }
 
-    /// Moves time on. Values tell the low bits of a tick only, so no delta spans more than these can tell.
+    fn sum(&mut self, event: Event, exchange: &mut impl Exchange) {
+        match event {
+            Event::Open(AnyKey::V4(key), payload) => self.change_v4((key, payload, true), exchange),
+            Event::Close(AnyKey::V4(key), payload) => self.change_v4((key, payload, false), exchange),
+            Event::Open(AnyKey::V6(key), payload) => self.change_v6((key, payload, true), exchange),
+            Event::Close(AnyKey::V6(key), payload) => self.change_v6((key, payload, false), exchange),
+            Event::Replace((closed, payload_before), (opened, payload)) => {
+                self.sum(Event::Close(closed, payload_before), exchange);
+                self.sum(Event::Open(opened, payload), exchange);
+            }
+        }
+    }
+
+    /// Moves time on. Values tell the low bits of a tick only, so no delta spans more than these can tell, unless it is held
+    /// back for so long.
     fn advance(&mut self, tick: u64, exchange: &mut impl Exchange) {
-        if tick - self.began > DELTA_SPAN_MAX_TICKS {
-            self.hand_over(None, exchange);
+        if tick - self.began > DELTA_SPAN_MAX_TICKS && self.hand_over(None, exchange) {
             self.began = tick;
         }
         self.now = tick;
@@ -180,11 +194,15 @@ impl Partition {
         self.base = base;
     }
 
-    /// An interval ends: what is half-open is told, and the delta handed over.
+    /// An interval ends: what the list wants evicted goes, what is half-open is told, and the delta handed over.
     pub fn end_interval(&mut self, marker: &Marker, exchange: &mut impl Exchange) {
         self.advance(self.now.max(marker.end_tick), exchange);
         self.tracker.advance(self.now);
-        let half_open = exchange.spare_ring(self.index).map(|mut ring| {
+        // Asked for first: where it is waited for, it comes behind what the list asks, and nothing depends on who is faster.
+        let ring = exchange.spare_ring(self.index);
+        self.inquiry = self.inquiry.take().or_else(|| exchange.inquiry(self.index));
+        self.evict(exchange);
+        let half_open = ring.map(|mut ring| {
             self.tracker.copy_half_open(&mut ring);
             ring
         });
@@ -192,23 +210,48 @@ impl Partition {
         self.hand_over(Some(end), exchange);
     }
 
+    /// Closes what the list wants evicted, before the hand-over, which then tells it.
+    fn evict(&mut self, exchange: &mut impl Exchange) {
+        let evict = self.inquiry.as_mut().map(|inquiry| std::mem::take(&mut inquiry.evict));
+        for (key, payload, reason) in evict.into_iter().flatten() {
+            let event = match reason {
+                Eviction::Aged => self.tracker.evict_aged(&key, payload),
+                Eviction::Idle => {
+                    let (sighting, event) = self.tracker.evict_idle(&key, payload);
+                    self.findings.seen.extend((sighting == Sighting::Seen).then_some((key, payload)));
+                    event
+                }
+            };
+            if let Some(event) = event {
+                self.sum(event, exchange);
+            }
+        }
+    }
+
     /// Answers what the list asks. Everything is looked up here and now, so that the answer is true at the hand-over.
-    fn findings(&mut self, exchange: &mut impl Exchange) -> Option<Findings> {
-        let Some(inquiry) = exchange.inquiry(self.index) else {
+    fn findings(&mut self) -> Option<Findings> {
+        let Some(inquiry) = self.inquiry.take() else {
             self.announcements_max = 0;
             self.announced = Vec::new();
             return None;
         };
         self.announcements_max = inquiry.announcements_max.min(ANNOUNCEMENTS_MAX);
-        let mut open = std::mem::take(&mut self.announced);
-        open.retain(|(key, payload)| self.tracker.is_open(key, *payload));
-        let mut gone = inquiry.listed;
-        gone.retain(|(key, payload)| !self.tracker.is_open(key, *payload));
-        Some(Findings { gone, open })
+        let mut findings = std::mem::take(&mut self.findings);
+        findings.open = std::mem::take(&mut self.announced);
+        findings.open.retain(|(key, payload)| self.tracker.is_open(key, *payload));
+        for (key, payload) in inquiry.listed {
+            match self.tracker.look(&key, payload) {
+                Sighting::Gone => findings.gone.push((key, payload)),
+                Sighting::Seen => findings.seen.push((key, payload)),
+                Sighting::Unseen => {}
+            }
+        }
+        Some(findings)
     }
 
-    /// Hands over the delta and goes on with an empty one. Where there is none the delta stays and goes on growing.
-    fn hand_over(&mut self, end: Option<IntervalEnd>, exchange: &mut impl Exchange) {
+    /// Hands over the delta and goes on with an empty one; whether that was done. Where there is none the delta stays and goes
+    /// on growing.
+    fn hand_over(&mut self, end: Option<IntervalEnd>, exchange: &mut impl Exchange) -> bool {
         // What waits in either family goes with it: a busy family must not leave the other's events for later deltas.
         self.flush();
         let delta = if self.delta.is_untouched() {
@@ -222,7 +265,7 @@ impl Partition {
         }
         if delta.is_some() || end.is_some() {
             // Changes that are held back are changes that the list does not know: it could make nothing of an answer.
-            let findings = if end.is_some() && !is_held_back { self.findings(exchange) } else { None };
+            let findings = if end.is_some() && !is_held_back { self.findings() } else { None };
             exchange.hand_over(HandOver {
                 partition: self.index,
                 delta,
@@ -233,5 +276,6 @@ impl Partition {
                 findings,
             });
         }
+        !is_held_back
     }
 }

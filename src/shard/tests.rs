@@ -1,13 +1,15 @@
 //! Every event ends in exactly one delta, whoever gives empty ones or does not.
 
+mod evictions;
+
 use super::*;
 use crate::config::{DELTA_LOAD_PERCENT, DELTA_SPAN_MAX_TICKS, FINGERPRINT_BITS};
-use crate::connection::{Event, Tracker, TrackerConfig};
+use crate::connection::{Entry, Event, Tracker, TrackerConfig};
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash, Kind, SignalParts};
 use crate::sketch::{Change, Geometry, Iblt, TableKey, ValueCode};
-use crate::snapshot::DeltaGeometry;
+use crate::snapshot::{DeltaGeometry, Eviction};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -21,6 +23,7 @@ fn geometry() -> DeltaGeometry {
 struct Desk {
     is_closed: bool,
     handed: Vec<HandOver>,
+    inquiry: Option<Inquiry>,
 }
 
 impl Exchange for Desk {
@@ -33,7 +36,7 @@ impl Exchange for Desk {
     }
 
     fn inquiry(&mut self, _: usize) -> Option<Inquiry> {
-        None
+        self.inquiry.take()
     }
 
     fn hand_over(&mut self, hand_over: HandOver) {
@@ -70,6 +73,9 @@ fn config() -> PartitionConfig {
         syn_timeout_ticks: 600,
         linger_ticks: 100,
         one_way_max: 0,
+        candidate_count: 0,
+        candidate_timeout_ticks: 50,
+        answer_opens: false,
         fingerprint_bits: FINGERPRINT_BITS,
     };
     PartitionConfig { tracker, geometry: geometry() }
@@ -95,6 +101,14 @@ fn signal(number: u32, from_client: bool, kind: Kind, tick: u64) -> Signal {
         let key = KeyV4::new((0x0a00_0000 + number, 1_000), (0x0a80_0000, 443), VlanTags::NONE);
         let hash = KeyedHash::new(&Secret::REPLAY, Purpose::Connection).of(&key.canonical().0);
         Signal::new(&key.canonical().0, ConnectionHash::new(hash), parts(key.canonical().1))
+    }
+}
+
+/// The key of a numbered connection, client first.
+fn key_of(number: u32) -> AnyKey {
+    match signal(number, true, Kind::Syn, 0).key() {
+        AnyKey::V4(_) => AnyKey::V4(KeyV4::new((0x0a00_0000 + number, 1_000), (0x0a80_0000, 443), VlanTags::NONE)),
+        AnyKey::V6(_) => AnyKey::V6(KeyV6::new((u128::from(number), 1_000), (1 << 90, 443), VlanTags::NONE)),
     }
 }
 
@@ -129,6 +143,7 @@ fn direct(signals: &[Signal]) -> Delta {
             None => continue,
             Some(Event::Open(key, payload)) => (key, payload, true),
             Some(Event::Close(key, payload)) => (key, payload, false),
+            Some(Event::Replace(..)) => unreachable!("of these signals none does two things"),
         };
         match key {
             AnyKey::V4(key) => {

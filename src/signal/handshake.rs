@@ -1,6 +1,7 @@
 //! Handshakes that wait for the client's answer, so that of all packets without a flag only that answer is forwarded.
 //!
-//! What enters: SYN-ACKs, and the packets that may be the answer. What leaves: whether a packet is one.
+//! What enters: SYN-ACKs, and the packets that may be the answer. What leaves: whether a packet is one, and whether it is
+//! the very one that completes the handshake: the first byte behind the client's initial sequence number.
 //!
 //! A small set-associative cache of 8-byte tags, shared by the capture threads (a SYN-ACK and the ACK may come in on
 //! different interfaces). A SYN-ACK puts a tag in; the first packet of its client takes it out. One byte a set says
@@ -13,6 +14,7 @@ use crate::config::{SYN_TIMEOUT_MAX_TICKS, TICK_NS};
 use crate::flow::Side;
 use crate::hash::place_of;
 use crate::prefetch::prefetch;
+use crate::signal::Kind;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// Tags in a set: a cache line of them.
@@ -22,6 +24,12 @@ const STAMP_BITS: u32 = 20;
 /// Stamps count steps of 2^22 ns (4.2 ms): a flood fills the cache within a few of them.
 const STAMP_SHIFT: u32 = 22;
 const STAMP_MASK: u64 = (1 << STAMP_BITS) - 1;
+/// Bits of the client's initial sequence number in a tag, hashed; zero when it is not known.
+const NUMBER_BITS: u32 = 8;
+const NUMBER_SHIFT: u32 = STAMP_BITS + 2;
+const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
+/// Above these the hash: its low 34 bits.
+const HASH_SHIFT: u32 = NUMBER_SHIFT + NUMBER_BITS;
 
 const _: () = assert!(
     (SYN_TIMEOUT_MAX_TICKS * TICK_NS as u64) >> STAMP_SHIFT < STAMP_MASK / 2,
@@ -75,16 +83,23 @@ impl HandshakeCache {
         prefetch(&self.sets[self.set_index(hash)]);
     }
 
-    /// The low 42 bits of the hash, a stamp, and the side; never zero, because the lowest bit is set.
+    /// The hash, the number, a stamp, and the side; never zero, because the lowest bit is set.
     #[inline]
-    fn tag(hash: u64, waits_for: Side, now_ns: i64) -> u64 {
+    fn tag(hash: u64, waits_for: Side, number: u64, now_ns: i64) -> u64 {
         let stamp = (now_ns >> STAMP_SHIFT) as u64 & STAMP_MASK;
-        hash << (STAMP_BITS + 2) | stamp << 2 | u64::from(waits_for == Side::Second) << 1 | 1
+        hash << HASH_SHIFT | number << NUMBER_SHIFT | stamp << 2 | u64::from(waits_for == Side::Second) << 1 | 1
     }
 
+    /// What a tag keeps of a number: never zero.
+    #[inline]
+    fn number_of(number: u32) -> u64 {
+        u64::from(number.wrapping_mul(0x9e37_79b1) >> (u32::BITS - NUMBER_BITS)).max(1)
+    }
+
+    /// Whether both are of one connection and wait for the same side.
     #[inline]
     fn same(tag: u64, other: u64) -> bool {
-        (tag ^ other) & !(STAMP_MASK << 2) == 0
+        (tag ^ other) & !(STAMP_MASK << 2 | NUMBER_MASK << NUMBER_SHIFT) == 0
     }
 
     /// How long ago a tag was put in, in stamps.
@@ -93,11 +108,12 @@ impl HandshakeCache {
         (now >> 2).wrapping_sub(tag >> 2) & STAMP_MASK
     }
 
-    /// Remembers that this connection's handshake waits for a packet of `waits_for`. The answer is true when another
-    /// handshake that was still waiting had to go for it.
-    pub fn put(&self, hash: u64, waits_for: Side, now_ns: i64) -> bool {
+    /// Remembers that this connection's handshake waits for a packet of `waits_for`; where that is the client and its SYN
+    /// was answered, `number` is its initial sequence number. The answer is true when another handshake that was still
+    /// waiting had to go for it.
+    pub fn put(&self, hash: u64, waits_for: Side, number: Option<u32>, now_ns: i64) -> bool {
         let index = self.set_index(hash);
-        let tag = Self::tag(hash, waits_for, now_ns);
+        let tag = Self::tag(hash, waits_for, number.map_or(0, Self::number_of), now_ns);
         let mut place = (0, 0);
         for (way, slot) in self.sets[index].0.iter().enumerate() {
             let there = slot.load(Relaxed);
@@ -116,12 +132,23 @@ impl HandshakeCache {
         age != 0 && age - 1 <= self.timeout
     }
 
-    /// Whether this connection's handshake was waiting for a packet of `sender`; it no longer is.
+    /// Lets this connection's handshake wait no longer, for either side: it was reset.
+    pub fn give_up(&self, hash: u64, now_ns: i64) {
+        if !self.is_idle(hash) {
+            for side in [Side::First, Side::Second] {
+                self.take(hash, side, 0, now_ns);
+            }
+        }
+    }
+
+    /// Whether this connection's handshake was waiting for a packet of `sender`; it no longer is. The packet that comes
+    /// next behind the initial sequence number `number` is the one that completes it, any other of the sender one without a
+    /// flag. (Once in 255 times another is taken for it.)
     #[inline]
-    pub fn take(&self, hash: u64, sender: Side, now_ns: i64) -> bool {
+    pub fn take(&self, hash: u64, sender: Side, number: u32, now_ns: i64) -> Option<Kind> {
         let index = self.set_index(hash);
-        let tag = Self::tag(hash, sender, now_ns);
-        let mut found = false;
+        let tag = Self::tag(hash, sender, Self::number_of(number), now_ns);
+        let mut found = None;
         for (way, slot) in self.sets[index].0.iter().enumerate() {
             let there = slot.load(Relaxed);
             let same = there != 0 && Self::same(there, tag);
@@ -130,7 +157,12 @@ impl HandshakeCache {
                 slot.store(0, Relaxed);
                 self.taken[index].fetch_and(!(1 << way), Relaxed);
             }
-            found |= same;
+            if same {
+                // What has waited too long may have been given up already.
+                let is_waiting = Self::age(there, tag) < self.timeout;
+                let is_next = is_waiting && (there ^ tag) & NUMBER_MASK << NUMBER_SHIFT == 0;
+                found = Some(if is_next { Kind::Completes } else { Kind::Ack });
+            }
         }
         found
     }
@@ -142,6 +174,12 @@ mod tests {
 
     const TIMEOUT_NS: i64 = 60_000_000_000;
 
+    const NUMBER: u32 = 77;
+
+    fn takes(cache: &HandshakeCache, hash: u64, sender: Side, now_ns: i64) -> bool {
+        cache.take(hash, sender, NUMBER, now_ns).is_some()
+    }
+
     fn hash(seed: u64) -> u64 {
         (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
@@ -149,24 +187,24 @@ mod tests {
     #[test]
     fn the_first_packet_of_the_client_is_told_once() {
         let cache = HandshakeCache::new(1024, TIMEOUT_NS);
-        assert!(!cache.take(hash(1), Side::First, 0));
-        assert!(!cache.put(hash(1), Side::First, 0));
-        assert!(!cache.take(hash(1), Side::Second, 0));
-        assert!(!cache.take(hash(2), Side::First, 0));
-        assert!(cache.take(hash(1), Side::First, 5));
-        assert!(!cache.take(hash(1), Side::First, 6));
+        assert!(!takes(&cache, hash(1), Side::First, 0));
+        assert!(!cache.put(hash(1), Side::First, Some(NUMBER), 0));
+        assert!(!takes(&cache, hash(1), Side::Second, 0));
+        assert!(!takes(&cache, hash(2), Side::First, 0));
+        assert!(takes(&cache, hash(1), Side::First, 5));
+        assert!(!takes(&cache, hash(1), Side::First, 6));
     }
 
     #[test]
     fn a_flood_pushes_out_the_oldest_and_says_so() {
         let cache = HandshakeCache::new(WAY_COUNT, TIMEOUT_NS);
         for seed in 0..WAY_COUNT as u64 {
-            assert!(!cache.put(hash(seed), Side::First, (seed as i64) << STAMP_SHIFT));
+            assert!(!cache.put(hash(seed), Side::First, Some(NUMBER), (seed as i64) << STAMP_SHIFT));
         }
-        assert!(cache.put(hash(100), Side::First, 100 << STAMP_SHIFT));
-        assert!(!cache.take(hash(0), Side::First, 100 << STAMP_SHIFT));
+        assert!(cache.put(hash(100), Side::First, Some(NUMBER), 100 << STAMP_SHIFT));
+        assert!(!takes(&cache, hash(0), Side::First, 100 << STAMP_SHIFT));
         for seed in (1..WAY_COUNT as u64).chain([100]) {
-            assert!(cache.take(hash(seed), Side::First, 100 << STAMP_SHIFT), "{seed}");
+            assert!(takes(&cache, hash(seed), Side::First, 100 << STAMP_SHIFT), "{seed}");
         }
     }
 
@@ -174,12 +212,43 @@ mod tests {
     fn what_waited_too_long_makes_room_without_a_loss() {
         let cache = HandshakeCache::new(WAY_COUNT, TIMEOUT_NS);
         for seed in 0..WAY_COUNT as u64 {
-            cache.put(hash(seed), Side::First, 0);
+            cache.put(hash(seed), Side::First, Some(NUMBER), 0);
         }
         let later = TIMEOUT_NS + (2 << STAMP_SHIFT);
-        assert!(!cache.put(hash(50), Side::Second, later));
-        assert!(cache.take(hash(50), Side::Second, later));
-        assert!(!cache.take(hash(7), Side::First, later));
+        assert!(!cache.put(hash(50), Side::Second, Some(NUMBER), later));
+        assert!(takes(&cache, hash(50), Side::Second, later));
+        assert!(!takes(&cache, hash(7), Side::First, later));
         assert_eq!(cache.taken[0].load(Relaxed), 0);
+    }
+
+    #[test]
+    fn only_what_comes_next_completes() {
+        let cache = HandshakeCache::new(1024, TIMEOUT_NS);
+        for (number, taken, kind) in [
+            (Some(NUMBER), NUMBER, Kind::Completes),
+            (Some(NUMBER), NUMBER + 1_000, Kind::Ack),
+            (Some(0), 0, Kind::Completes),
+            (None, NUMBER, Kind::Ack),
+            (None, 0, Kind::Ack),
+        ] {
+            cache.put(hash(1), Side::First, number, 0);
+            assert_eq!(cache.take(hash(1), Side::First, taken, 0), Some(kind), "{number:?} {taken}");
+        }
+        // The answer to a repeated SYN-ACK replaces what waits, whatever number it names.
+        cache.put(hash(1), Side::First, Some(NUMBER), 0);
+        cache.put(hash(1), Side::First, Some(5), 0);
+        assert_eq!(cache.take(hash(1), Side::First, 5, 0), Some(Kind::Completes));
+        assert_eq!(cache.take(hash(1), Side::First, 5, 0), None);
+        cache.put(hash(1), Side::First, Some(NUMBER), 0);
+        assert_eq!(cache.take(hash(1), Side::First, NUMBER, TIMEOUT_NS), Some(Kind::Ack), "it may have timed out");
+        cache.put(hash(1), Side::First, Some(NUMBER), 0);
+        cache.give_up(hash(1), 0);
+        assert_eq!(cache.take(hash(1), Side::First, NUMBER, 0), None);
+        let others = (0..100_000).filter(|other| {
+            cache.put(hash(1), Side::First, Some(NUMBER), 0);
+            cache.take(hash(1), Side::First, NUMBER + 1 + other, 0) == Some(Kind::Completes)
+        });
+        let others = others.count();
+        assert!((300..500).contains(&others), "{others} of 100,000 are taken for it");
     }
 }

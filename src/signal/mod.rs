@@ -1,16 +1,19 @@
 //! TCP header -> signal: the few packets that can change what is known of a connection.
 //!
 //! What enters: parsed TCP segments and their times. What leaves: signals of 64 bytes, hashed and ready for the
-//! connection filter: every SYN, SYN-ACK, FIN and RST, the client's packet that completes a handshake, and a sample of the
-//! others while that packet may have been missed. The time that signals carry is a clock that never steps back.
+//! connection filter: every SYN, SYN-ACK, FIN and RST, the client's packet that completes a handshake, those of
+//! connections under watch, and a sample of the others where one was asked for or a handshake may have been missed. The time that signals carry is a clock that never steps back.
 
 mod clock;
 mod handshake;
+mod sampler;
 mod signaller;
+mod watch;
 
 pub use clock::{Clock, Step, TimeBase};
 pub use handshake::HandshakeCache;
 pub use signaller::{SignalCounts, Signaller, SignallerConfig};
+pub use watch::Watch;
 
 use crate::config::{FINGERPRINT_BITS, PARTITION_BITS};
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6, Side};
@@ -31,12 +34,15 @@ pub enum Kind {
     Fin,
     /// RST: the connection is no more.
     Rst,
+    /// None of these, and a SYN-ACK was seen that this packet of the client answers.
+    Completes,
 }
 
 impl Kind {
-    const ALL: [Self; 5] = [Kind::Syn, Kind::SynAck, Kind::Ack, Kind::Fin, Kind::Rst];
+    const ALL: [Self; 6] = [Kind::Syn, Kind::SynAck, Kind::Ack, Kind::Fin, Kind::Rst, Kind::Completes];
 
-    /// The kind of a packet with these TCP flags. Contradictory flags count by the strongest: RST, SYN, FIN.
+    /// The kind of a packet with these TCP flags, as far as they tell. Contradictory flags count by the strongest: RST, SYN,
+    /// FIN.
     #[must_use]
     #[inline]
     pub fn of_flags(flags: u8) -> Self {
@@ -142,7 +148,7 @@ pub struct SignalParts {
     pub kind: Kind,
     /// Which end of the canonical key sent it.
     pub sender: Side,
-    /// The client's initial sequence number, in a SYN and in a SYN-ACK.
+    /// The client's initial sequence number, where the packet tells it: a SYN, a SYN-ACK, and what completes a handshake.
     pub number: u32,
 }
 

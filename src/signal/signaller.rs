@@ -5,11 +5,11 @@
 //! others wait in a small stage, so that the cache lines of all are asked for before the first is looked up, and signals are
 //! hashed in groups.
 
-use crate::config::SAMPLE_INTERVAL_PACKETS;
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, QuickHash, Secret};
 use crate::parse::{Addresses, TcpSegment};
-use crate::signal::{AnyKey, ConnectionHash, HandshakeCache, Kind, Moment, Signal, SignalParts};
+use crate::signal::sampler::Sampler;
+use crate::signal::{AnyKey, ConnectionHash, HandshakeCache, Kind, Moment, Signal, SignalParts, Watch};
 use std::sync::Arc;
 
 /// Segments that are looked up together.
@@ -27,6 +27,8 @@ pub struct SignallerConfig {
     pub one_way: bool,
     /// How long a handshake may take, in ns.
     pub syn_timeout_ns: i64,
+    /// One in so many of the packets that carry no flag and that no handshake waits for is looked at; zero: none.
+    pub pickup: u32,
 }
 
 /// What a [`Signaller`] counted.
@@ -36,6 +38,8 @@ pub struct SignalCounts {
     pub signals: u64,
     /// Those of them that are samples of other packets.
     pub sampled: u64,
+    /// Those of them that are the first of a connection under watch.
+    pub watched: u64,
     /// Handshakes that were pushed out of the cache before their answer came.
     pub handshakes_lost: u64,
 }
@@ -47,6 +51,7 @@ impl SignalCounts {
         SignalCounts {
             signals: self.signals + other.signals,
             sampled: self.sampled + other.sampled,
+            watched: self.watched + other.watched,
             handshakes_lost: self.handshakes_lost + other.handshakes_lost,
         }
     }
@@ -61,37 +66,38 @@ struct Staged {
     tick: u64,
     now_ns: i64,
     quick: u64,
-    is_sample: bool,
+    /// Whether it is handed on in any case.
+    is_chosen: bool,
 }
 
 /// Turns segments into signals; one for each capture thread.
 pub struct Signaller {
     config: SignallerConfig,
     cache: Arc<HandshakeCache>,
+    watch: Option<Arc<Watch>>,
+    sampler: Sampler,
     quick: QuickHash,
     hash_v4: KeyedHash<KeyV4>,
     hash_v6: KeyedHash<KeyV6>,
     stage: Vec<Staged>,
     /// Of the connections in the stage whose handshake may come to wait, one bit each: the cache does not know of them yet.
     awaited: u64,
-    sample_until_ns: Option<i64>,
-    unsampled: u32,
     counts: SignalCounts,
 }
 
 impl Signaller {
-    /// A signaller that shares this cache with the other capture threads.
+    /// A signaller that shares this cache with the other capture threads, and the watch with the list too.
     #[must_use]
-    pub fn new(config: SignallerConfig, cache: Arc<HandshakeCache>) -> Self {
+    pub fn new(config: SignallerConfig, cache: Arc<HandshakeCache>, watch: Option<Arc<Watch>>) -> Self {
         Signaller {
             cache,
+            watch,
+            sampler: Sampler::new(config.pickup, config.syn_timeout_ns),
             quick: QuickHash::new(&config.secret),
             hash_v4: KeyedHash::new(&config.secret, Purpose::Connection),
             hash_v6: KeyedHash::new(&config.secret, Purpose::Connection),
             stage: Vec::with_capacity(STAGE_COUNT),
             awaited: 0,
-            sample_until_ns: None,
-            unsampled: 0,
             counts: SignalCounts::default(),
             config,
         }
@@ -106,7 +112,8 @@ impl Signaller {
     /// Takes in one segment, seen at `tick` and when the clock had run for `now_ns` (not at a wall time: a step back would age
     /// the handshakes that wait). Signals come out when the stage is full, in the order of their segments.
     ///
-    /// Complexity: a look at one byte for most packets; one hash and one cache set for the others.
+    /// Complexity: a look at one byte for most packets (at two where connections are watched); one hash and one cache set for
+    /// the others.
     #[inline]
     pub fn push(&mut self, segment: &TcpSegment, tick: u64, now_ns: i64, out: impl FnMut(Signal)) {
         let vlan = if self.config.vlan_key { segment.vlan } else { VlanTags::NONE };
@@ -121,19 +128,32 @@ impl Signaller {
                 (AnyKey::V6(key), sender, self.quick.of(&key))
             }
         };
-        if kind == Kind::Ack && self.cache.is_idle(quick) && self.awaited & awaited_bit(quick) == 0 {
-            if self.sample_until_ns.is_none() || !self.is_sample(now_ns) {
-                return;
+        let mut is_chosen = false;
+        if kind == Kind::Ack {
+            is_chosen = self.is_watched(quick);
+            if self.cache.is_idle(quick) && self.awaited & awaited_bit(quick) == 0 {
+                is_chosen |= self.is_sample(now_ns);
+                if !is_chosen {
+                    return;
+                }
             }
-            self.stage(Staged { key, kind, sender, number: 0, tick, now_ns, quick, is_sample: true }, out);
-            return;
         }
         let number = match kind {
             Kind::Syn => segment.seq,
             Kind::SynAck => segment.ack.wrapping_sub(1),
-            _ => 0,
+            Kind::Ack | Kind::Completes => segment.seq.wrapping_sub(1),
+            Kind::Fin | Kind::Rst => 0,
         };
-        self.stage(Staged { key, kind, sender, number, tick, now_ns, quick, is_sample: false }, out);
+        self.stage(Staged { key, kind, sender, number, tick, now_ns, quick, is_chosen }, out);
+    }
+
+    /// Whether this packet is the first of a connection under watch since the watch began; it ends with it.
+    #[inline]
+    fn is_watched(&mut self, quick: u64) -> bool {
+        let Some(watch) = &self.watch else { return false };
+        let is_watched = watch.may_hold(quick) && watch.take(quick);
+        self.counts.watched += u64::from(is_watched);
+        is_watched
     }
 
     fn stage(&mut self, staged: Staged, out: impl FnMut(Signal)) {
@@ -152,7 +172,7 @@ impl Signaller {
     /// Lets out what is waiting in the stage.
     pub fn flush(&mut self, mut out: impl FnMut(Signal)) {
         let mut stage = std::mem::take(&mut self.stage);
-        stage.retain(|staged| self.is_signal(staged));
+        stage.retain_mut(|staged| self.is_signal(staged));
         self.counts.signals += stage.len() as u64;
         for staged in stage.chunks(HASH_GROUP_COUNT) {
             let mut hashes = [ConnectionHash::new(0); HASH_GROUP_COUNT];
@@ -183,56 +203,51 @@ impl Signaller {
         hash_family(&self.hash_v6, v6, hashes);
     }
 
-    /// Whether this packet is to be handed on.
+    /// Whether this packet is to be handed on, and as what.
     #[inline]
-    fn is_signal(&mut self, staged: &Staged) -> bool {
-        let hash = staged.quick;
+    fn is_signal(&mut self, staged: &mut Staged) -> bool {
+        let Staged { quick, sender, number, now_ns, .. } = *staged;
         match staged.kind {
-            Kind::Ack => {
-                staged.is_sample || self.cache.take(hash, staged.sender, staged.now_ns) || self.is_sample(staged.now_ns)
+            Kind::Ack | Kind::Completes => {
+                let waited_for = self.cache.take(quick, sender, number, now_ns);
+                staged.kind = waited_for.unwrap_or(Kind::Ack);
+                staged.is_chosen || waited_for.is_some() || self.is_sample(now_ns)
             }
             Kind::SynAck => {
-                self.await_answer(hash, staged.sender.other(), staged.now_ns);
+                self.await_answer(staged, sender.other(), Some(number));
                 if self.config.one_way {
-                    self.await_answer(hash, staged.sender, staged.now_ns);
+                    self.await_answer(staged, sender, None);
                 }
                 true
             }
             Kind::Syn => {
                 if self.config.one_way {
-                    self.await_answer(hash, staged.sender, staged.now_ns);
+                    self.await_answer(staged, sender, None);
                 }
                 true
             }
-            Kind::Fin | Kind::Rst => true,
+            Kind::Rst => {
+                // What comes after it completes nothing.
+                self.cache.give_up(quick, now_ns);
+                true
+            }
+            Kind::Fin => true,
         }
     }
 
-    fn await_answer(&mut self, hash: u64, from: Side, now_ns: i64) {
-        if self.cache.put(hash, from, now_ns) {
+    fn await_answer(&mut self, staged: &Staged, from: Side, number: Option<u32>) {
+        if self.cache.put(staged.quick, from, number, staged.now_ns) {
             self.counts.handshakes_lost += 1;
-            self.sample_until_ns = Some(now_ns.saturating_add(self.config.syn_timeout_ns));
+            self.sampler.lost(staged.now_ns);
         }
     }
 
-    /// Whether a packet that no handshake waits for is handed on all the same: one in a few, for as long as a handshake
-    /// that was lost may still be completed by any later packet of its client.
+    /// Whether a packet that no handshake waits for is handed on all the same.
     #[inline]
     fn is_sample(&mut self, now_ns: i64) -> bool {
-        let Some(until_ns) = self.sample_until_ns else { return false };
-        if now_ns > until_ns {
-            self.sample_until_ns = None;
-            return false;
-        }
-        // The clock may have stepped back for years: that must not make the sampling last as long.
-        self.sample_until_ns = Some(until_ns.min(now_ns.saturating_add(self.config.syn_timeout_ns)));
-        self.unsampled += 1;
-        let due = self.unsampled == SAMPLE_INTERVAL_PACKETS;
-        if due {
-            self.unsampled = 0;
-            self.counts.sampled += 1;
-        }
-        due
+        let is_sample = !self.sampler.is_idle() && self.sampler.takes(now_ns);
+        self.counts.sampled += u64::from(is_sample);
+        is_sample
     }
 }
 
@@ -264,110 +279,4 @@ fn hash_family<K: FlowKey>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    const ACK: u8 = TcpSegment::ACK;
-    const FIN: u8 = TcpSegment::FIN;
-    const SYN: u8 = TcpSegment::SYN;
-
-    fn segment(from: (u32, u16), to: (u32, u16), flags: u8) -> TcpSegment {
-        TcpSegment {
-            addresses: Addresses::V4 { src: from.0, dst: to.0 },
-            src_port: from.1,
-            dst_port: to.1,
-            vlan: VlanTags::NONE.with(7),
-            flags,
-            seq: 100,
-            ack: 200,
-        }
-    }
-
-    fn signaller(one_way: bool, handshake_count: usize) -> Signaller {
-        let config =
-            SignallerConfig { secret: Secret::REPLAY, vlan_key: false, one_way, syn_timeout_ns: 60_000_000_000 };
-        Signaller::new(config, Arc::new(HandshakeCache::new(handshake_count, 60_000_000_000)))
-    }
-
-    fn kinds(signaller: &mut Signaller, segments: &[TcpSegment]) -> Vec<Kind> {
-        let mut kinds = Vec::new();
-        for segment in segments {
-            signaller.push(segment, 1, 0, |signal| kinds.push(signal.parts().kind));
-        }
-        signaller.flush(|signal| kinds.push(signal.parts().kind));
-        kinds
-    }
-
-    const CLIENT: (u32, u16) = (9, 40000);
-    const SERVER: (u32, u16) = (5, 80);
-
-    #[test]
-    fn of_the_packets_without_a_flag_only_the_answer_goes_on() {
-        let (there, back) = (|flags| segment(CLIENT, SERVER, flags), |flags| segment(SERVER, CLIENT, flags));
-        let packets = [
-            there(ACK),
-            there(SYN),
-            there(ACK),
-            back(SYN | ACK),
-            back(ACK),
-            there(ACK),
-            there(ACK),
-            back(ACK),
-            there(FIN | ACK),
-        ];
-        let kinds = kinds(&mut signaller(false, 1024), &packets);
-        assert_eq!(kinds, [Kind::Syn, Kind::SynAck, Kind::Ack, Kind::Fin]);
-    }
-
-    #[test]
-    fn one_way_waits_for_the_client_after_its_syn() {
-        let packets = [segment(CLIENT, SERVER, SYN), segment(CLIENT, SERVER, ACK), segment(CLIENT, SERVER, ACK)];
-        assert_eq!(kinds(&mut signaller(true, 1024), &packets), [Kind::Syn, Kind::Ack]);
-        assert_eq!(kinds(&mut signaller(false, 1024), &packets), [Kind::Syn]);
-    }
-
-    #[test]
-    fn a_lost_handshake_makes_samples_of_the_others() {
-        let mut signaller = signaller(false, 8);
-        let flood: Vec<_> = (0..100).map(|port| segment(SERVER, (77, port), SYN | ACK)).collect();
-        assert_eq!(kinds(&mut signaller, &flood).len(), 100);
-        assert!(signaller.counts().handshakes_lost > 0);
-        let others: Vec<_> = (0..160).map(|port| segment((1, port), (2, 2), ACK)).collect();
-        assert_eq!(kinds(&mut signaller, &others).len(), 160 / SAMPLE_INTERVAL_PACKETS as usize);
-    }
-
-    #[test]
-    fn a_clock_that_steps_back_does_not_make_the_sampling_last() {
-        const TIMEOUT_NS: i64 = 60_000_000_000;
-        let mut signaller = signaller(false, 8);
-        for port in 0..100 {
-            signaller.push(&segment(SERVER, (77, port), SYN | ACK), 1, 1_000 * TIMEOUT_NS, |_| ());
-        }
-        signaller.flush(|_| ());
-        let mut samples = |now_ns| {
-            let mut count = 0;
-            for port in 0..160 {
-                signaller.push(&segment((1, port), (2, 2), ACK), 1, now_ns, |_| count += 1);
-            }
-            signaller.flush(|_| count += 1);
-            count
-        };
-        assert_eq!(samples(0), 160 / SAMPLE_INTERVAL_PACKETS, "a timeout from here on");
-        assert_eq!(samples(TIMEOUT_NS + 1), 0);
-    }
-
-    #[test]
-    fn both_directions_have_one_key_without_tags_unless_asked() {
-        let mut signals = Vec::new();
-        let mut signaller = signaller(false, 64);
-        for segment in [segment(CLIENT, SERVER, SYN), segment(SERVER, CLIENT, SYN | ACK)] {
-            signaller.push(&segment, 1, 0, |signal| signals.push(signal));
-        }
-        signaller.flush(|signal| signals.push(signal));
-        assert_eq!(signals[0].key(), signals[1].key());
-        assert_eq!(signals[0].hash(), signals[1].hash());
-        assert_eq!(signals[0].parts().sender, signals[1].parts().sender.other());
-        assert_eq!((signals[0].parts().number, signals[1].parts().number), (100, 199));
-        let AnyKey::V4(key) = signals[0].key() else { panic!("an IPv4 key") };
-        assert_eq!(key.vlan(), VlanTags::NONE);
-    }
-}
+mod tests;

@@ -43,6 +43,45 @@ impl PacketSource for Generated {
     }
 }
 
+/// Frames with their times in microseconds.
+pub(crate) type Frames = Vec<(u64, Vec<u8>)>;
+
+/// Frames as a source of packets.
+struct Recorded {
+    frames: std::vec::IntoIter<(u64, Vec<u8>)>,
+    present: Vec<u8>,
+}
+
+impl PacketSource for Recorded {
+    fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
+        let Some((time_us, bytes)) = self.frames.next() else { return Ok(None) };
+        self.present = bytes;
+        let time_ns = time_us as i64 * 1_000;
+        Ok(Some(Packet { time_ns, link: LinkType::ETHERNET, bytes: &self.present, vlan: None }))
+    }
+
+    fn is_finished(&self) -> bool {
+        self.frames.len() == 0
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+}
+
+/// Runs the pipeline over frames.
+pub(crate) fn lists_of(frames: Frames, config: &Config) -> (Vec<Kept>, Summary) {
+    let mut lists = Vec::new();
+    let mut exporter = |list: &List| {
+        lists.push(Kept { header: list.header, rows: list.rows().collect() });
+        Ok(())
+    };
+    let source = Recorded { frames: frames.into_iter(), present: Vec::new() };
+    let inputs = std::iter::once(Ok(source));
+    let summary = run(&Plan::new(config).unwrap(), config, inputs, &mut exporter, &mut ()).unwrap();
+    (lists, summary)
+}
+
 /// A list that was given out.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Kept {

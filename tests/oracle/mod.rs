@@ -31,6 +31,8 @@ pub(crate) struct Line {
     pub(crate) state: &'static str,
     /// The tick of the packet that created the entry, in microseconds since 1970.
     pub(crate) start_us: u64,
+    /// Whether it is older than the first packet that was seen of it.
+    pub(crate) midstream: bool,
 }
 
 /// The list at the end of an interval.
@@ -54,16 +56,22 @@ pub(crate) struct Rules {
     pub(crate) syn_timeout_ticks: u64,
     /// Closed entries older than this are absent.
     pub(crate) linger_ticks: u64,
+    /// Whether connections whose start was not seen are entries, once both sides were.
+    pub(crate) pickup: bool,
+    /// Those of which one side was seen are absent when older than this.
+    pub(crate) candidate_ticks: u64,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Rules { every_us: None, syn_timeout_ticks: 600, linger_ticks: 100 }
+        Rules { every_us: None, syn_timeout_ticks: 600, linger_ticks: 100, pickup: false, candidate_ticks: 6_000 }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
+    /// One side sent something, and how it began was not seen; the entry's client is that side.
+    Noticed,
     SynSent,
     SynRecv,
     Established,
@@ -75,7 +83,8 @@ struct Entry {
     state: State,
     client: SocketAddr,
     server: SocketAddr,
-    isn: u32,
+    /// None when the start was not seen.
+    isn: Option<u32>,
     client_fin: bool,
     server_fin: bool,
     /// What its timeout counts from.
@@ -160,14 +169,17 @@ impl Oracle {
             self.entries.remove(&key);
         }
         let before = self.entries.get(&key).cloned();
-        let after = if segment.rst {
+        let is_unknown = before.as_ref().is_none_or(|entry| entry.state == State::Noticed);
+        let after = if rules.pickup && is_unknown && (segment.rst || !segment.syn) {
+            after_unknown(before.clone(), segment, now)
+        } else if segment.rst {
             after_rst(before.clone(), now)
         } else if segment.syn && !segment.ack_flag {
             after_syn(before.clone(), segment, now)
         } else if segment.syn {
             after_syn_ack(before.clone(), segment, now)
         } else if segment.fin {
-            after_fin(before.clone(), segment, now)
+            after_fin(before.clone(), segment, now, rules.pickup)
         } else {
             after_other(before.clone(), segment)
         };
@@ -196,6 +208,7 @@ fn is_absent(entry: &Entry, now: u64, rules: &Rules) -> bool {
     match entry.state {
         State::Established => false,
         State::Closed => age > rules.linger_ticks,
+        State::Noticed => age > rules.candidate_ticks,
         State::SynSent | State::SynRecv => age > rules.syn_timeout_ticks,
     }
 }
@@ -205,9 +218,10 @@ fn line(entry: &Entry) -> Option<Line> {
         State::SynSent => "syn_sent",
         State::SynRecv => "syn_recv",
         State::Established => "established",
-        State::Closed => return None,
+        State::Closed | State::Noticed => return None,
     };
-    Some(Line { client: entry.client, server: entry.server, state, start_us: entry.start_tick * TICK_US })
+    let (client, server, midstream) = (entry.client, entry.server, entry.isn.is_none());
+    Some(Line { client, server, state, start_us: entry.start_tick * TICK_US, midstream })
 }
 
 fn after_rst(before: Option<Entry>, now: u64) -> Option<Entry> {
@@ -215,16 +229,39 @@ fn after_rst(before: Option<Entry>, now: u64) -> Option<Entry> {
     match entry.state {
         State::Established => Some(Entry { state: State::Closed, since_tick: now, ..entry }),
         State::Closed => Some(entry),
-        State::SynSent | State::SynRecv => None,
+        State::SynSent | State::SynRecv | State::Noticed => None,
     }
+}
+
+/// What is not known, or by one packet only: two sides make a connection of it, unless one of them ends it first. What ended is
+/// remembered for a while, so that its last packets make none of it.
+fn after_unknown(before: Option<Entry>, segment: &Segment, now: u64) -> Option<Entry> {
+    let noticed = Entry { isn: None, ..half_open(State::Noticed, (segment.src, segment.dst), 0, now) };
+    let is_other_side = before.as_ref().is_some_and(|entry| entry.client != segment.src);
+    if segment.rst || segment.fin && !is_other_side {
+        return Some(Entry { state: State::Closed, ..noticed });
+    }
+    let Some(mut entry) = before else { return Some(noticed) };
+    if is_other_side {
+        // Who connects has the higher port, as a rule.
+        let [server, client] = {
+            let mut ends = [(segment.src.port(), segment.src), (segment.dst.port(), segment.dst)];
+            ends.sort();
+            ends.map(|(_, end)| end)
+        };
+        let (client_fin, server_fin) = (segment.fin && segment.src == client, segment.fin && segment.src == server);
+        entry = Entry { state: State::Established, client, server, client_fin, server_fin, ..entry };
+    }
+    Some(entry)
 }
 
 fn after_syn(before: Option<Entry>, segment: &Segment, now: u64) -> Option<Entry> {
     let starts = match &before {
         None => true,
         Some(entry) => match entry.state {
-            State::Closed => entry.isn != segment.seq,
-            State::SynSent => entry.isn != segment.seq && segment.src == entry.client,
+            State::Noticed => true,
+            State::Closed => entry.isn != Some(segment.seq),
+            State::SynSent => entry.isn != Some(segment.seq) && segment.src == entry.client,
             State::SynRecv | State::Established => false,
         },
     };
@@ -236,7 +273,8 @@ fn after_syn_ack(before: Option<Entry>, segment: &Segment, now: u64) -> Option<E
     let answered = || Some(half_open(State::SynRecv, (segment.dst, segment.src), isn, now));
     let Some(entry) = before else { return answered() };
     match entry.state {
-        State::Established | State::Closed if entry.isn != isn => answered(),
+        State::Noticed => answered(),
+        State::Established | State::Closed if entry.isn != Some(isn) => answered(),
         State::SynSent if segment.src == entry.server => {
             Some(Entry { state: State::SynRecv, since_tick: now, ..entry })
         }
@@ -244,12 +282,14 @@ fn after_syn_ack(before: Option<Entry>, segment: &Segment, now: u64) -> Option<E
     }
 }
 
-fn after_fin(before: Option<Entry>, segment: &Segment, now: u64) -> Option<Entry> {
+fn after_fin(before: Option<Entry>, segment: &Segment, now: u64, pickup: bool) -> Option<Entry> {
     let mut entry = before?;
     match entry.state {
         State::SynSent => return None,
+        // While it is repeated, what ended is remembered.
+        State::Closed if pickup => return Some(Entry { since_tick: now, ..entry }),
         State::Closed => return Some(entry),
-        State::SynRecv | State::Established => {}
+        State::SynRecv | State::Established | State::Noticed => {}
     }
     if segment.src == entry.client {
         entry.client_fin = true;
@@ -273,5 +313,14 @@ fn after_other(before: Option<Entry>, segment: &Segment) -> Option<Entry> {
 }
 
 fn half_open(state: State, (client, server): (SocketAddr, SocketAddr), isn: u32, now: u64) -> Entry {
-    Entry { state, client, server, isn, client_fin: false, server_fin: false, since_tick: now, start_tick: now }
+    Entry {
+        state,
+        client,
+        server,
+        isn: Some(isn),
+        client_fin: false,
+        server_fin: false,
+        since_tick: now,
+        start_tick: now,
+    }
 }

@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 /// # Example
 ///
 /// ```no_run
-/// use flowpeel::capture::PacketSource;
+/// use flowpeel::capture::{LiveSource, PacketSource};
 /// use flowpeel::capture::live::{self, LiveConfig};
 /// use std::time::Duration;
 ///

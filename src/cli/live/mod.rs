@@ -6,7 +6,7 @@ use crate::capture::live::{self, Backend, BpfProgram, CaptureMode, LiveConfig};
 use crate::cli::Status;
 use crate::cli::lists::Lists;
 use crate::cli::report::{self, Voice};
-use crate::cli::tracking::Tracking;
+use crate::cli::tracking::{Defaults, Tracking};
 use crate::cli::values;
 use crate::error::{Error, Result};
 use crate::metrics::{Metrics, Setup};
@@ -136,10 +136,16 @@ impl Arguments {
         Ok(self.interfaces.iter().map(source).collect())
     }
 
+    /// Whether the kernel passes nothing but SYN, FIN and RST.
+    fn has_flags_only(&self) -> bool {
+        matches!(self.capture, CaptureKind::Flags) && !self.tunnels && self.bpf.is_none()
+    }
+
     /// All that can be checked before anything is done.
     fn prepare(&self) -> Result<Prepared> {
         self.lists.keep()?;
-        let config = self.tracking.config(Some(self.every), &self.lists, values::random_secret)?;
+        let config = self.tracking.config(&Defaults::LIVE, Some(self.every), &self.lists, values::random_secret)?;
+        let config = Config { answer_opens: self.has_flags_only(), ..config };
         let sources = self.sources()?;
         let input = LiveInput {
             capture_count: sources.iter().map(|source| source.fanout_count).sum(),

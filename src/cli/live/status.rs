@@ -117,6 +117,10 @@ impl LiveObserver for LiveWatch {
                 grouped(header.unusable),
             ));
         }
+        if header.merged > 0 {
+            let (interval, covered) = (grouped(header.interval), grouped(header.merged + 1));
+            self.warn(&format!("lists are made too slowly: list {interval} covers {covered} intervals"));
+        }
         if self.voice > Voice::Quiet && self.bar.is_hidden() {
             report::line(format_args!(
                 "list {} of {}: {} open, {} half-open, {} opened, {} closed{}",

@@ -122,7 +122,7 @@ fn closed_entries_linger_just_so_long() {
     }
 }
 
-const STATES: [State; 13] = [
+const STATES: [State; 14] = [
     State::Removed,
     State::Closed,
     State::SynSent,
@@ -136,13 +136,15 @@ const STATES: [State; 13] = [
     State::EstablishedClientFin,
     State::OneWayClient,
     State::OneWayServer,
+    State::Candidate,
 ];
 
-/// Which of two goes first: the closed, then those only asked for, then the answered, and of equals the older. None when it
+/// Which of two goes first: the closed, then candidates, then those only asked for, then the answered, and of equals the older. None when it
 /// has to stay.
 fn rank(state: State, age: u64) -> Option<(u8, u64)> {
     match state {
-        State::Closed => Some((3, age)),
+        State::Closed => Some((4, age)),
+        State::Candidate => Some((3, age)),
         State::SynSent => Some((2, age)),
         state if state.is_answered() => Some((1, age)),
         _ => None,
@@ -186,5 +188,50 @@ proptest! {
         }
         let found = filter.find(hash(99), NOW).map(|(_, entry)| entry);
         prop_assert_eq!(found, (placed != Placed::Full).then_some(new));
+    }
+}
+
+#[test]
+fn what_is_worth_little_pushes_out_nothing_but_its_like() {
+    for (held, candidate, trace) in [
+        (State::Established, Placed::Full, Placed::Full),
+        (State::SynSent, Placed::Full, Placed::Full),
+        (State::Closed, Placed::Full, Placed::Full),
+        (State::Candidate, Placed::Evicted(State::Candidate), Placed::Full),
+        (State::Removed, Placed::Free, Placed::Free),
+    ] {
+        for (state, expected) in [(State::Candidate, candidate), (State::Closed, trace)] {
+            let mut filter = Filter::new(SLOT_COUNT, LINGER_TICKS, FINGERPRINT_BITS);
+            for number in 0..SLOT_COUNT as u64 {
+                let entry = entry(&filter, number, held, NOW);
+                filter.insert(hash(number), &entry, NOW);
+            }
+            let new = entry(&filter, 99, state, NOW);
+            assert_eq!(filter.insert_weak(hash(99), &new, NOW), expected, "{state:?} among {held:?}");
+        }
+    }
+}
+
+#[test]
+fn what_was_seen_is_told_once_and_moves_along() {
+    let (mut filter, map, _) = filled(64, 60, FINGERPRINT_BITS);
+    let is_marked = |number: &u64| number.is_multiple_of(3);
+    for number in map.keys().filter(|number| is_marked(number)) {
+        let (slot, _) = filter.find(hash(*number), NOW).unwrap();
+        filter.mark_seen(slot);
+    }
+    // Those that come now make some of the others move.
+    let before: Vec<_> = map.keys().map(|number| filter.find(hash(*number), NOW).unwrap().0).collect();
+    for number in 1_000..1_000 + 64 * SLOT_COUNT as u64 * 35 / 100 {
+        let entry = entry(&filter, number, State::Established, NOW);
+        filter.insert(hash(number), &entry, NOW);
+    }
+    let after: Vec<_> = map.keys().map(|number| filter.find(hash(*number), NOW).unwrap().0).collect();
+    let moved = before.iter().zip(&after).filter(|(before, after)| before != after).count();
+    println!("{moved} of {} moved", map.len());
+    assert!(moved > 5);
+    for (number, slot) in map.keys().zip(after) {
+        assert_eq!(filter.take_seen(slot), is_marked(number), "{number}");
+        assert!(!filter.take_seen(slot));
     }
 }

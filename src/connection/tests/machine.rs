@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
+    Candidate,
     SynSent,
     Answered,
     Open,
@@ -16,6 +17,7 @@ enum Stage {
 struct Known {
     stage: Stage,
     client: Sender,
+    /// Zero is that of which the start was not seen.
     number: u32,
     start: u64,
     /// What its timeout counts from.
@@ -27,10 +29,17 @@ struct Known {
 
 #[derive(Default)]
 struct Machine {
-    one_way: bool,
+    rules: Rules,
     known: BTreeMap<u32, Known>,
     opened: u64,
     closed: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Rules {
+    one_way: bool,
+    pickup: bool,
+    answer_opens: bool,
 }
 
 fn other(sender: Sender) -> Sender {
@@ -54,6 +63,7 @@ impl Machine {
             match known.stage {
                 Stage::Open => true,
                 Stage::Closed => age <= u64::from(LINGER_TICKS),
+                Stage::Candidate => age <= CANDIDATE_TIMEOUT_TICKS,
                 Stage::SynSent | Stage::Answered => age <= SYN_TIMEOUT_TICKS,
             }
         });
@@ -63,13 +73,26 @@ impl Machine {
     fn step(&mut self, packet: Packet, now: u64) -> Vec<(bool, Sender, u64)> {
         self.forget(now);
         let before = self.known.remove(&packet.connection);
+        let rules = self.rules;
+        let is_candidate = before.as_ref().is_some_and(|known| known.stage == Stage::Candidate);
         let (after, events) = match packet.kind {
+            Kind::Ack | Kind::Fin | Kind::Rst if is_candidate => after_candidate(before, packet, now),
+            Kind::Ack if before.is_none() && rules.pickup => {
+                (Some(Known { number: 0, ..fresh(Stage::Candidate, packet.sender, packet, now) }), vec![])
+            }
+            Kind::Fin | Kind::Rst if before.is_none() && rules.pickup => (Some(trace(packet, now)), vec![]),
             Kind::Syn => (Some(after_syn(before, packet, now)), vec![]),
-            Kind::SynAck => after_syn_ack(before, packet, now),
-            Kind::Ack => after_data(before, packet, self.one_way),
-            Kind::Fin => after_fin(before, packet, now),
+            Kind::SynAck => after_syn_ack(before, packet, now, rules),
+            Kind::Completes => after_completes(before, packet, now, rules),
+            Kind::Ack => after_data(before, packet, rules.one_way),
+            Kind::Fin => after_fin(before, packet, now, rules),
             Kind::Rst => after_rst(before, now),
         };
+        // What has closed has a number, if not one that can come again.
+        let after = after.map(|known| {
+            let was_open = !events.is_empty() && known.stage == Stage::Closed && known.number == 0;
+            Known { number: if was_open { u32::MAX } else { known.number }, ..known }
+        });
         self.opened += events.iter().filter(|event| event.0).count() as u64;
         self.closed += events.iter().filter(|event| !event.0).count() as u64;
         self.known.extend(after.map(|known| (packet.connection, known)));
@@ -89,6 +112,7 @@ fn after_syn(before: Option<Known>, packet: Packet, now: u64) -> Known {
     match before {
         None => new,
         Some(known) => match known.stage {
+            Stage::Candidate => new,
             Stage::SynSent if known.number != packet.number && known.client == packet.sender => new,
             Stage::Closed if known.number != packet.number => new,
             _ => known,
@@ -96,22 +120,78 @@ fn after_syn(before: Option<Known>, packet: Packet, now: u64) -> Known {
     }
 }
 
-fn after_syn_ack(before: Option<Known>, packet: Packet, now: u64) -> After {
-    let answered = fresh(Stage::Answered, other(packet.sender), packet, now);
-    let Some(mut known) = before else { return (Some(answered), vec![]) };
+fn after_syn_ack(before: Option<Known>, packet: Packet, now: u64, rules: Rules) -> After {
+    let stage = if rules.answer_opens { Stage::Open } else { Stage::Answered };
+    let answered = fresh(stage, other(packet.sender), packet, now);
+    // Where no other packets are seen, the client counts as seen.
+    let answered = if rules.answer_opens { Known { heard: BOTH.into(), ..answered } } else { answered };
+    let opens: Vec<_> = rules.answer_opens.then_some((true, answered.client, now)).into_iter().collect();
+    let Some(mut known) = before else { return (Some(answered), opens) };
     let is_same = known.number == packet.number;
     match known.stage {
+        Stage::Candidate => return (Some(answered), opens),
+        Stage::SynSent if known.client != packet.sender && rules.answer_opens => {
+            let event = (true, known.client, known.start);
+            return (Some(Known { stage, heard: BOTH.into(), ..known }), vec![event]);
+        }
         Stage::SynSent if known.client != packet.sender => {
             known.stage = Stage::Answered;
             known.since = now;
             known.heard.push(packet.sender);
         }
-        Stage::Closed if !is_same => known = answered,
-        Stage::Open if !is_same => return (Some(answered), vec![(false, known.client, known.start)]),
+        Stage::Closed if !is_same => return (Some(answered), opens),
+        Stage::Open if !is_same => {
+            return (Some(answered), [vec![(false, known.client, known.start)], opens].concat());
+        }
         Stage::Open if known.client != packet.sender => known.heard.push(packet.sender),
         _ => {}
     }
     (Some(known), vec![])
+}
+
+const BOTH: [Sender; 2] = [Sender::Client, Sender::Server];
+
+/// What lingers of a connection that ended without having been known.
+fn trace(packet: Packet, now: u64) -> Known {
+    Known { number: 0, ..fresh(Stage::Closed, packet.sender, packet, now) }
+}
+
+/// Neither a SYN nor an answer comes of a candidate.
+fn after_candidate(before: Option<Known>, packet: Packet, now: u64) -> After {
+    let known = before.unwrap();
+    match packet.kind {
+        Kind::Ack if packet.sender == known.client => (Some(known), vec![]),
+        Kind::Ack | Kind::Fin if packet.sender != known.client => {
+            // Of the keys here the end with the greater port comes first in those with even numbers.
+            let client = if packet.connection.is_multiple_of(2) { Sender::Client } else { Sender::Server };
+            let ended = if packet.kind == Kind::Fin { vec![packet.sender] } else { vec![] };
+            let event = (true, client, known.start);
+            (Some(Known { stage: Stage::Open, client, heard: BOTH.into(), ended, ..known }), vec![event])
+        }
+        _ => (Some(trace(packet, now)), vec![]),
+    }
+}
+
+fn after_completes(before: Option<Known>, packet: Packet, now: u64, rules: Rules) -> After {
+    let anew = Known { heard: BOTH.into(), ..fresh(Stage::Open, packet.sender, packet, now) };
+    let opens = (true, packet.sender, now);
+    let Some(known) = before else { return (Some(anew), vec![opens]) };
+    let is_same = known.number == packet.number;
+    let is_client = known.client == packet.sender || known.number == 0;
+    let is_both = BOTH.iter().all(|sender| known.heard.contains(sender));
+    match known.stage {
+        Stage::SynSent if known.client == packet.sender && is_same => {
+            let event = (true, known.client, known.start);
+            (Some(Known { stage: Stage::Open, heard: BOTH.into(), ..known }), vec![event])
+        }
+        Stage::SynSent if known.client == packet.sender => (Some(anew), vec![opens]),
+        Stage::Candidate => (Some(anew), vec![opens]),
+        Stage::Closed if !is_same && is_client => (Some(anew), vec![opens]),
+        Stage::Open if !is_same && is_both && is_client => {
+            (Some(anew), vec![(false, known.client, known.start), opens])
+        }
+        _ => after_data(Some(known), packet, rules.one_way),
+    }
 }
 
 fn after_data(before: Option<Known>, packet: Packet, one_way: bool) -> After {
@@ -125,7 +205,7 @@ fn after_data(before: Option<Known>, packet: Packet, one_way: bool) -> After {
             known.heard.push(packet.sender);
             false
         }
-        Stage::Closed => false,
+        Stage::Closed | Stage::Candidate => false,
     };
     if !opens {
         return (Some(known), vec![]);
@@ -136,16 +216,18 @@ fn after_data(before: Option<Known>, packet: Packet, one_way: bool) -> After {
     (Some(known), vec![event])
 }
 
-fn after_fin(before: Option<Known>, packet: Packet, now: u64) -> After {
+fn after_fin(before: Option<Known>, packet: Packet, now: u64, rules: Rules) -> After {
     let Some(mut known) = before else { return (None, vec![]) };
     let was_open = known.stage == Stage::Open;
     let opening = (true, known.client, known.start);
     let closing = (false, known.client, known.start);
     match known.stage {
         Stage::SynSent => return (None, vec![]),
+        // Repeated, it is answered again: the answers must not be taken for a connection.
+        Stage::Closed if rules.pickup => return (Some(Known { since: now, ..known }), vec![]),
         Stage::Closed => return (Some(known), vec![]),
         Stage::Answered if packet.sender == known.client => known.stage = Stage::Open,
-        Stage::Answered | Stage::Open => {}
+        Stage::Answered | Stage::Open | Stage::Candidate => {}
     }
     known.heard.push(packet.sender);
     known.ended.push(packet.sender);
@@ -184,7 +266,8 @@ fn oriented(connection: u32, client: Sender) -> AnyKey {
 
 fn packets() -> impl Strategy<Value = Vec<Packet>> {
     let kind = prop_oneof![
-        3 => Just(Kind::Syn), 3 => Just(Kind::SynAck), 4 => Just(Kind::Ack), 2 => Just(Kind::Fin), 1 => Just(Kind::Rst)
+        3 => Just(Kind::Syn), 3 => Just(Kind::SynAck), 4 => Just(Kind::Ack), 2 => Just(Kind::Fin), 1 => Just(Kind::Rst),
+        1 => Just(Kind::Completes)
     ];
     let pause = prop_oneof![8 => Just(0u64), 4 => 1u64..4, 1 => LINGER_TICKS as u64 - 1..SYN_TIMEOUT_TICKS + 2];
     let packet = (0u32..5, any::<bool>(), kind, 1u32..3, pause).prop_map(|(connection, first, kind, number, pause)| {
@@ -194,20 +277,54 @@ fn packets() -> impl Strategy<Value = Vec<Packet>> {
     prop::collection::vec(packet, 1..300)
 }
 
-fn agrees(packets: &[Packet], one_way: bool) {
-    let mut scene = Scene::new(TrackerConfig { one_way_max: if one_way { 100 } else { 0 }, ..config() });
-    let mut machine = Machine { one_way, ..Machine::default() };
+fn agrees(packets: &[Packet], rules: Rules) {
+    let mut scene = Scene::new(TrackerConfig {
+        one_way_max: if rules.one_way { 100 } else { 0 },
+        candidate_count: if rules.pickup { 100 } else { 0 },
+        answer_opens: rules.answer_opens,
+        ..config()
+    });
+    let mut machine = Machine { rules, ..Machine::default() };
+    let payload = Entry::tick_of;
+    // Of the connections that are open, whether they are listed as older than the start.
+    let mut listed = [None; 5];
     for &packet in packets {
         scene.pass(packet.pause_ticks);
         let Packet { connection, sender, kind, number, .. } = packet;
         let event = scene.send(any_key(connection), sender, kind, number);
         let expected = machine.step(packet, scene.tick);
-        // What opens and closes with one packet is counted, but there is nothing to tell.
-        let told = if expected.len() == 2 { None } else { expected.first() };
-        let told = told.map(|&(is_open, client, start)| {
-            let (key, payload) = (oriented(connection, client), Entry::tick_of(start));
-            if is_open { Event::Open(key, payload) } else { Event::Close(key, payload) }
-        });
+        let told = match expected[..] {
+            [] => None,
+            [(true, client, start)] => Some(Event::Open(oriented(connection, client), payload(start))),
+            [(false, client, start)] => Some(Event::Close(oriented(connection, client), payload(start))),
+            [(false, before, start_before), (true, client, start)] => Some(Event::Replace(
+                (oriented(connection, before), payload(start_before)),
+                (oriented(connection, client), payload(start)),
+            )),
+            // What opens and closes with one packet is counted, but there is nothing to tell.
+            _ => None,
+        };
+        // The flag is the same at both ends, which the list sees to; here it only follows from what is known.
+        let flags = |event: Event| match event {
+            Event::Open(key, payload) => (Event::Open(key, payload % MIDSTREAM), vec![payload >= MIDSTREAM]),
+            Event::Close(key, payload) => (Event::Close(key, payload % MIDSTREAM), vec![payload >= MIDSTREAM]),
+            Event::Replace((before, payload_before), (key, payload)) => (
+                Event::Replace((before, payload_before % MIDSTREAM), (key, payload % MIDSTREAM)),
+                vec![payload_before >= MIDSTREAM, payload >= MIDSTREAM],
+            ),
+        };
+        let midstream = event.map(flags);
+        let event = midstream.as_ref().map(|(event, _)| *event);
+        for (is_midstream, &(is_open, ..)) in midstream.iter().flat_map(|(_, flags)| flags).zip(&expected) {
+            let open = &mut listed[connection as usize];
+            if is_open {
+                let is_unknown = machine.known[&connection].number == 0;
+                assert_eq!(*is_midstream, is_unknown, "{packet:?} at {}", scene.tick);
+                *open = Some(*is_midstream);
+            } else {
+                assert_eq!(open.take(), Some(*is_midstream), "{packet:?}: it closes as it opened");
+            }
+        }
         assert_eq!(event, told, "{packet:?} at {}", scene.tick);
         assert_eq!((scene.counts().opened, scene.counts().closed), (machine.opened, machine.closed));
         let half_open: BTreeSet<_> = scene
@@ -232,11 +349,21 @@ proptest! {
 
     #[test]
     fn the_tracker_is_the_table(packets in packets()) {
-        agrees(&packets, false);
+        agrees(&packets, Rules::default());
     }
 
     #[test]
     fn the_tracker_is_the_table_with_one_side_alone(packets in packets()) {
-        agrees(&packets, true);
+        agrees(&packets, Rules { one_way: true, ..Rules::default() });
+    }
+
+    #[test]
+    fn the_tracker_is_the_table_with_pickup(packets in packets()) {
+        agrees(&packets, Rules { pickup: true, ..Rules::default() });
+    }
+
+    #[test]
+    fn the_tracker_is_the_table_when_an_answer_opens(packets in packets()) {
+        agrees(&packets, Rules { answer_opens: true, ..Rules::default() });
     }
 }

@@ -43,8 +43,12 @@ fn check(rows: &[Row<'_>]) {
             assert_eq!((scene.counts().opened, scene.counts().closed), (opened, closed), "{script} {key:?}");
             assert_eq!(scene.look(key, &events), seen, "{script} {key:?}");
             for (at, event) in events.iter().enumerate() {
-                let (Event::Open(named, _) | Event::Close(named, _)) = event;
-                assert_eq!(*named, key, "{script}: events name the client first");
+                match event {
+                    Event::Open(named, _) | Event::Close(named, _) => {
+                        assert_eq!(*named, key, "{script}: events name the client first");
+                    }
+                    Event::Replace(..) => panic!("{script}: {event:?}"),
+                }
                 assert_eq!(matches!(event, Event::Open(..)), at % 2 == 0, "{script}: an opening, a closing, in turn");
             }
         }

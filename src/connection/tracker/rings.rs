@@ -1,10 +1,10 @@
-//! The half-open connections of a tracker in its two rings: who moves on, who is recycled, who times out.
+//! The half-open connections of a tracker in its two rings, and the candidates in theirs: who moves on, who is recycled, who times out.
 //!
 //! What enters: the passing of time, and newer connections that need room. What leaves: the entries of connections that
 //! are not to be tracked any longer, and the half-open ones for a list. A record stands in a ring until it is the
 //! oldest, so each is held against the filter's entry before anything is done about it.
 
-use crate::connection::{Counts, HalfOpen, HalfOpenRing, Slot, Tracker};
+use crate::connection::{Counts, HalfOpen, HalfOpenRing, Slot, State, Tracker};
 use crate::flow::{FlowKey, KeyV4, KeyV6};
 use crate::hash::HASH_GROUP_COUNT;
 use crate::signal::{AnyKey, ConnectionHash};
@@ -13,32 +13,36 @@ use crate::signal::{AnyKey, ConnectionHash};
 type Group = [Option<HalfOpen>; HASH_GROUP_COUNT];
 
 /// The next records, as many as there are.
-fn group(records: impl Iterator<Item = HalfOpen>) -> Group {
+pub(super) fn group(records: impl Iterator<Item = HalfOpen>) -> Group {
     let mut group = [None; HASH_GROUP_COUNT];
     group.iter_mut().zip(records).for_each(|(place, record)| *place = Some(record));
     group
 }
 
 impl Tracker {
-    /// Takes off what has been half-open for too long.
+    /// Takes off what has been half-open, or a candidate, for too long.
     pub(super) fn expire(&mut self) {
         // Everything in the old ring is older than everything in the young one.
-        while let Some(group) = self.expired(&self.old) {
+        let timeout = self.config.syn_timeout_ticks;
+        while let Some(group) = self.expired(&self.old, timeout) {
             self.old.skip(group.iter().flatten());
             self.take_off(&group, |counts| &mut counts.expired);
         }
         while self.old.is_empty()
-            && let Some(group) = self.expired(&self.young)
+            && let Some(group) = self.expired(&self.young, timeout)
         {
             self.young.skip(group.iter().flatten());
             self.take_off(&group, |counts| &mut counts.expired);
         }
+        while let Some(group) = self.expired(&self.candidates, self.config.candidate_timeout_ticks) {
+            self.candidates.skip(group.iter().flatten());
+            self.take_off(&group, |counts| &mut counts.candidates_expired);
+        }
     }
 
-    /// The oldest of a ring's records that have been half-open for too long, if there are any.
+    /// The oldest of a ring's records that have stood there for longer than `timeout` ticks, if there are any.
     #[inline]
-    fn expired(&self, ring: &HalfOpenRing) -> Option<Group> {
-        let timeout = self.config.syn_timeout_ticks;
+    fn expired(&self, ring: &HalfOpenRing, timeout: u64) -> Option<Group> {
         let is_due = |record: &HalfOpen| self.now.saturating_sub(record.since_tick) > timeout;
         ring.oldest(self.now).filter(is_due)?;
         Some(group(ring.iter(self.now).take_while(is_due)))
@@ -58,18 +62,18 @@ impl Tracker {
         }
     }
 
-    /// Takes the connections of these records out of the filter, as far as they are half-open still.
-    fn take_off(&mut self, records: &Group, count: impl Fn(&mut Counts) -> &mut u64) {
+    /// Takes the connections of these records out of the filter, as far as they are half-open, or candidates, still.
+    pub(super) fn take_off(&mut self, records: &Group, count: impl Fn(&mut Counts) -> &mut u64) {
         for (_, slot) in self.current_of(records).into_iter().flatten() {
             // A connection that was written twice within a tick is there only once.
-            if self.filter.get(slot).state.is_half_open() {
+            if self.filter.get(slot).state != State::Removed {
                 self.filter.remove(slot);
                 *count(&mut self.counts) += 1;
             }
         }
     }
 
-    /// Which of these records are half-open still, and where their entries are. The entries of all are asked for before the
+    /// Which of these records are what the filter says still, and where their entries are. The entries of all are asked for before the
     /// first is read.
     fn current_of(&self, records: &Group) -> [Option<(HalfOpen, Slot)>; HASH_GROUP_COUNT] {
         let hashes = self.hashes_of(records);

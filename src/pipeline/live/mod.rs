@@ -64,7 +64,8 @@ pub fn live<S: LiveSource + Send>(
     assert!(plan.capture_count == sources.len(), "the plan is for as many sources");
     let (pool, returns) = shard_thread::pool(plan);
     let (captures, inboxes) = queues(plan);
-    let signallers = signallers(plan, config);
+    let watch = plan.watch();
+    let signallers = signallers(plan, config, watch.as_ref());
     let clocks = Clocks::start();
     let pacer = Arc::new(Pacer::new(clocks, plan.every_ns.unwrap_or(i64::MAX)));
     let on_list = |header: Option<&Header>, list: &FlowList, told: &mut Told| {
@@ -74,7 +75,7 @@ pub fn live<S: LiveSource + Send>(
         publish::list(metrics, header, list, told);
         header.iter().for_each(|header| observer.listed(header));
     };
-    let list_thread = ListThread::new(plan, exporter, returns, &on_list);
+    let list_thread = ListThread::new(plan, watch.as_ref(), exporter, returns, &on_list);
     let has_failed = AtomicBool::new(false);
     let (hand_overs, lists) = hand_overs();
     std::thread::scope(|scope| {

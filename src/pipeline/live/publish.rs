@@ -28,13 +28,13 @@ pub(super) fn capture(metrics: &Metrics, index: usize, counts: &CaptureCounts) {
 /// Publishes what was counted of connections up to the last interval's end, and the list of it unless it was merged.
 pub(super) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, told: &Told) {
     let counts = list.counts();
-    let open = counts.opened - counts.closed;
+    let open = counts.opened - counts.closed - counts.evicted_idle - counts.evicted_aged;
     let filter_used = open + header.map_or(0, |header| header.half_open);
     metrics.shard(0).publish(&ShardCounts {
         opened: counts.opened,
         closed: counts.closed,
-        evicted_idle: 0,
-        evicted_aged: 0,
+        evicted_idle: counts.evicted_idle,
+        evicted_aged: counts.evicted_aged,
         refused: counts.refused,
         expired: counts.expired,
         recycled: counts.recycled,

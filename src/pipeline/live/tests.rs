@@ -154,14 +154,20 @@ fn the_last_list_is_that_of_a_replay() {
 fn what_the_kernel_lost_is_in_the_list_and_the_summary() {
     let mut source = Playing::new(frames(1).into_iter().take(100));
     source.lost = 17;
-    let dropped = Mutex::new(Vec::new());
+    let headers = Mutex::new(Vec::new());
     let mut exporter = |list: &List| {
-        dropped.lock().push(list.header.dropped);
+        headers.lock().push(list.header);
         Ok(())
     };
     let summary = run_live(vec![source, Playing::new([])], 3 * EVERY, &mut exporter);
     assert_eq!(summary.lost, 17);
-    assert_eq!(dropped.lock().iter().sum::<u64>(), 17, "once, in the list of one interval");
+    let headers = headers.lock();
+    assert_eq!(headers.iter().map(|header| header.dropped).sum::<u64>(), 17, "once, in the list of one interval");
+    assert!(
+        headers
+            .iter()
+            .all(|header| header.complete == (header.dropped == 0) && header.complete == (header.missing == 0))
+    );
 }
 
 #[test]
@@ -175,6 +181,11 @@ fn an_exporter_that_is_too_slow_has_intervals_merged_and_none_lost() {
     let summary = run_live(vec![Playing::new(frames(2))], 20 * EVERY, &mut exporter);
     assert!(headers.windows(2).all(|pair| pair[0].end_ns == pair[1].start_ns), "{headers:?}");
     assert!(headers.len() < 20, "{}", headers.len());
+    // Every end of an interval has a list, or is counted in the one that covers it; the last is where it was stopped.
+    let every_ns = EVERY.as_nanos() as i64;
+    let ends = headers[headers.len() - 1].end_ns / every_ns - headers[0].start_ns / every_ns;
+    let told: u64 = headers.iter().map(|header| 1 + header.merged).sum();
+    assert!((ends as u64..=ends as u64 + 1).contains(&told), "{told} of {ends}");
     assert_eq!(headers.iter().map(|header| header.opened).sum::<u64>(), summary.counts.opened);
     assert!(summary.counts.opened > 1_000);
 }

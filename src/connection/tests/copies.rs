@@ -1,0 +1,138 @@
+//! Two interfaces that see the same packets, or one direction each, on queues that overtake each other.
+
+use super::*;
+use crate::parse::{Addresses, TcpSegment};
+use crate::signal::{HandshakeCache, Signaller, SignallerConfig};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+const CLIENT: (u32, u16) = (0x0a00_0001, 40_000);
+const SERVER: (u32, u16) = (0x0b00_0001, 443);
+const TIMEOUT_NS: i64 = 60_000_000_000;
+
+/// The packets of a conversation, with the letters of [`Scene::play`]: each side counts its bytes.
+fn segments(script: &str) -> Vec<TcpSegment> {
+    let (mut client, mut server) = (1_000, 5_000);
+    let segment = |letter: char| {
+        let from_client = letter.is_ascii_uppercase();
+        let (flags, length) = match letter.to_ascii_uppercase() {
+            'S' => (TcpSegment::SYN, 1),
+            'A' => (TcpSegment::SYN | TcpSegment::ACK, 1),
+            'C' => (TcpSegment::ACK, 0),
+            'D' => (TcpSegment::ACK, 100),
+            'F' => (TcpSegment::FIN | TcpSegment::ACK, 1),
+            _ => (TcpSegment::RST, 0),
+        };
+        let (own, other) = if from_client { (&mut client, &mut server) } else { (&mut server, &mut client) };
+        // SYN and SYN-ACK come again with their own numbers.
+        let (seq, ack) = match letter {
+            'S' => (1_000, 0),
+            'a' => (5_000, *other),
+            _ => (*own, *other),
+        };
+        *own = (*own).max(seq + length);
+        let ((src, src_port), (dst, dst_port)) = if from_client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
+        TcpSegment { addresses: Addresses::V4 { src, dst }, src_port, dst_port, vlan: VlanTags::NONE, flags, seq, ack }
+    };
+    script.chars().map(segment).collect()
+}
+
+/// What is open after two interfaces have seen these packets. Each choice says which of the two comes next, at the
+/// interfaces and then at the shard, as long as both have something left.
+fn open_after(copies: [Vec<TcpSegment>; 2], seen: &[bool], handled: &[bool], pickup: u32) -> Option<u32> {
+    let cache = Arc::new(HandshakeCache::new(1_024, TIMEOUT_NS));
+    let config =
+        SignallerConfig { secret: Secret::REPLAY, vlan_key: false, one_way: false, syn_timeout_ns: TIMEOUT_NS, pickup };
+    let mut signallers = [(); 2].map(|()| Signaller::new(config.clone(), Arc::clone(&cache), None));
+    let mut copies = copies.map(VecDeque::from);
+    let mut queues = [VecDeque::new(), VecDeque::new()];
+    let mut choices = seen.iter();
+    while let Some(at) = next(&copies, &mut choices) {
+        let segment = copies[at].pop_front().unwrap();
+        signallers[at].push(&segment, FIRST_TICK, 0, |signal| queues[at].push_back(signal));
+        signallers[at].flush(|signal| queues[at].push_back(signal));
+    }
+    let mut tracker = Tracker::new(TrackerConfig { candidate_count: 100 * pickup as usize, ..super::config() });
+    let mut open = None;
+    let mut choices = handled.iter();
+    while let Some(at) = next(&queues, &mut choices) {
+        match tracker.handle(&queues[at].pop_front().unwrap()) {
+            Some(Event::Open(_, payload)) => assert_eq!(open.replace(payload), None),
+            Some(Event::Close(_, payload)) => assert_eq!(open.take(), Some(payload)),
+            Some(Event::Replace((_, before), (_, payload))) => assert_eq!(open.replace(payload), Some(before)),
+            None => {}
+        }
+    }
+    open
+}
+
+fn next<'a, T>(queues: &[VecDeque<T>; 2], choices: &mut impl Iterator<Item = &'a bool>) -> Option<usize> {
+    match [queues[0].is_empty(), queues[1].is_empty()] {
+        [true, true] => None,
+        [true, false] => Some(1),
+        [false, true] => Some(0),
+        [false, false] => Some(usize::from(choices.next().copied().unwrap_or(false))),
+    }
+}
+
+const CONVERSATIONS: [&str; 22] = [
+    "S",
+    "Sr",
+    "Sa",
+    "SaC",
+    "SaD",
+    "SSaaC",
+    "SaCDdDd",
+    "SaCF",
+    "SaCf",
+    "SaCFf",
+    "SaCfFC",
+    "SaCDdFdfD",
+    "SaCR",
+    "SaCDdr",
+    "SafCF",
+    "SafDF",
+    "SaF",
+    "SaFfD",
+    "SaR",
+    "SaCDDddDFDfDd",
+    "SaCFdddfC",
+    "SaDdrD",
+];
+
+fn understood() -> Vec<&'static str> {
+    CONVERSATIONS.into_iter().filter(|script| !script.contains(['r', 'R']) && !script.starts_with("SaF")).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_096))]
+
+    #[test]
+    fn two_copies_list_what_one_does(
+        script in prop::sample::select(CONVERSATIONS.to_vec()),
+        seen in prop::collection::vec(any::<bool>(), 40),
+        handled in prop::collection::vec(any::<bool>(), 40),
+        pickup in 0u32..2,
+    ) {
+        let packets = segments(script);
+        let one = open_after([packets.clone(), vec![]], &[], &[], pickup);
+        let two = open_after([packets.clone(), packets], &seen, &handled, pickup);
+        prop_assert_eq!(two, one, "{}", script);
+    }
+
+    /// Each direction comes in at an interface of its own. (A reset of the server that overtakes the client, or a FIN that is the
+    /// client's only answer and overtakes the SYN-ACK, is forgotten before it can be understood.)
+    #[test]
+    fn two_directions_list_what_one_interface_does(
+        script in prop::sample::select(understood()),
+        handled in prop::collection::vec(any::<bool>(), 40),
+    ) {
+        let packets = segments(script);
+        let one = open_after([packets.clone(), vec![]], &[], &[], 0);
+        let from_client: Vec<bool> = packets.iter().map(|packet| packet.src_port == CLIENT.1).collect();
+        let (there, back) = packets.into_iter().partition(|packet| packet.src_port == CLIENT.1);
+        let seen: Vec<bool> = from_client.iter().map(|from_client| !from_client).collect();
+        prop_assert_eq!(open_after([there, back], &seen, &handled, 0), one, "{}", script);
+    }
+}

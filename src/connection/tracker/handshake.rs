@@ -1,0 +1,148 @@
+//! How connections begin: SYN, SYN-ACK, and the client's answer.
+//!
+//! What enters: a signal, and the entry that its connection has. What leaves: half-open entries, and openings.
+
+use crate::connection::{Entry, Event, NUMBER_UNKNOWN, Slot, State, Tracker};
+use crate::signal::{ConnectionHash, Signal, SignalParts};
+
+impl Tracker {
+    pub(super) fn syn(
+        &mut self,
+        signal: &Signal,
+        parts: SignalParts,
+        hash: ConnectionHash,
+        found: Option<(Slot, Entry)>,
+    ) -> Option<Event> {
+        let number = Entry::number_of(parts.number);
+        let begins = found.is_none_or(|(_, entry)| match entry.state {
+            State::Closed => entry.number != number,
+            State::SynSent => entry.number != number && entry.client == parts.sender,
+            _ => false,
+        });
+        if begins {
+            let asked = self.fresh(hash, State::SynSent, parts.sender, number);
+            self.begin(signal, hash, found.map(|(slot, _)| slot), asked);
+        } else {
+            self.counts.repeats += 1;
+        }
+        None
+    }
+
+    pub(super) fn syn_ack(
+        &mut self,
+        signal: &Signal,
+        parts: SignalParts,
+        hash: ConnectionHash,
+        found: Option<(Slot, Entry)>,
+    ) -> Option<Event> {
+        let client = parts.sender.other();
+        let number = Entry::number_of(parts.number);
+        let unseen = self.fresh(hash, State::AnsweredUnseen, client, number);
+        let Some((slot, entry)) = found else { return self.answered(signal, hash, None, unseen) };
+        match entry.state {
+            State::SynSent if entry.client == client && self.config.answer_opens => {
+                self.open(signal, slot, Entry { state: State::Established, ..entry })
+            }
+            State::SynSent if entry.client == client && entry.age(self.now) == 0 => {
+                self.filter.set(slot, &Entry { state: State::SynRecv, ..entry });
+                None
+            }
+            State::SynSent if entry.client == client => {
+                self.begin(signal, hash, Some(slot), Entry { state: State::SynRecvLate, ..entry });
+                None
+            }
+            State::Closed if entry.number != number => self.answered(signal, hash, Some(slot), unseen),
+            state if state.is_established() && entry.number != number => {
+                let closed = self.close(signal, &entry);
+                let opened = self.answered(signal, hash, Some(slot), unseen);
+                replaced(closed, opened)
+            }
+            State::OneWayClient if entry.client == client => {
+                self.one_way -= 1;
+                self.filter.set(slot, &Entry { state: State::Established, ..entry });
+                None
+            }
+            _ => {
+                self.counts.repeats += 1;
+                None
+            }
+        }
+    }
+
+    /// The server has answered a SYN that was not seen.
+    pub(super) fn answered(
+        &mut self,
+        signal: &Signal,
+        hash: ConnectionHash,
+        slot: Option<Slot>,
+        unseen: Entry,
+    ) -> Option<Event> {
+        if self.config.answer_opens {
+            return self.open_at(signal, hash, slot, Entry { state: State::Established, ..unseen });
+        }
+        self.begin(signal, hash, slot, unseen);
+        None
+    }
+
+    pub(super) fn completes(
+        &mut self,
+        signal: &Signal,
+        parts: SignalParts,
+        hash: ConnectionHash,
+        found: Option<(Slot, Entry)>,
+    ) -> Option<Event> {
+        let number = Entry::number_of(parts.number);
+        let anew = self.fresh(hash, State::Established, parts.sender, number);
+        let Some((slot, entry)) = found else { return self.open_at(signal, hash, None, anew) };
+        match entry.state {
+            State::SynSent if entry.client == parts.sender && entry.number == number => {
+                self.open(signal, slot, Entry { state: State::Established, ..entry })
+            }
+            State::SynSent if entry.client == parts.sender => self.open(signal, slot, anew),
+            _ if entry.number == number => self.ack(signal, parts, (slot, entry)),
+            // Of the other side it may be the answer in a simultaneous opening, whose numbers are two. (Where the start was not
+            // seen, the sides are not known.)
+            _ if entry.client != parts.sender && entry.number != NUMBER_UNKNOWN => {
+                self.ack(signal, parts, (slot, entry))
+            }
+            State::Closed => self.open(signal, slot, anew),
+            state if state.is_established() && !state.is_one_way() => {
+                let closed = self.close(signal, &entry);
+                let opened = self.open(signal, slot, anew);
+                replaced(closed, opened)
+            }
+            _ => self.ack(signal, parts, (slot, entry)),
+        }
+    }
+
+    pub(super) fn ack(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (Slot, Entry)) -> Option<Event> {
+        let from_client = parts.sender == entry.client;
+        let one_way_allowed = self.one_way < self.config.one_way_max;
+        let state = match entry.state {
+            State::SynRecv | State::SynRecvLate | State::AnsweredUnseen if from_client => State::Established,
+            state if state.is_answered() && from_client => State::EstablishedServerFin,
+            State::SynSent if from_client && one_way_allowed => State::OneWayClient,
+            State::AnsweredUnseen if !from_client && one_way_allowed => State::OneWayServer,
+            State::OneWayClient | State::OneWayServer => {
+                // The other side is there after all: from now on both have to end it.
+                if from_client == (entry.state == State::OneWayServer) {
+                    self.one_way -= 1;
+                    self.filter.set(slot, &Entry { state: State::Established, ..entry });
+                }
+                return None;
+            }
+            _ => return None,
+        };
+        self.open(signal, slot, Entry { state, ..entry })
+    }
+}
+
+/// What a closing and an opening make together.
+fn replaced(closed: Option<Event>, opened: Option<Event>) -> Option<Event> {
+    match (closed, opened) {
+        (Some(Event::Close(before, payload_before)), Some(Event::Open(after, payload))) => {
+            Some(Event::Replace((before, payload_before), (after, payload)))
+        }
+        (closed, opened) => closed.or(opened),
+    }
+}

@@ -1,0 +1,167 @@
+//! Connections that are older than the start: found by the packets in their midst.
+//!
+//! What enters: a sample of the packets without a flag, and whatever meets what became of them. What leaves: openings of
+//! connections of which both sides were seen.
+//!
+//! | signal | no entry | candidate, same side | candidate, other side |
+//! |---|---|---|---|
+//! | SYN, SYN-ACK, completes | as ever | as without an entry | as without an entry |
+//! | other | candidate | - | established, open |
+//! | FIN | unmatched, trace | trace | established with its side marked, open |
+//! | RST | unmatched, trace | unmatched, trace | unmatched, trace |
+//!
+//! One side alone proves nothing: a flood of forged packets fills the candidates' ring and lists nothing. A trace is what
+//! lingers of a connection that ended without having been known: the last packets of both sides, which follow a FIN within
+//! seconds, must not make a connection of it again.
+
+use crate::connection::{Counts, Entry, Event, HalfOpen, NUMBER_UNKNOWN, Placed, Slot, State, Tracker};
+use crate::flow::{FlowKey, Side};
+use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
+
+impl Entry {
+    /// Whether this is what lingers of a connection whose start was not seen.
+    pub(super) fn is_trace(&self) -> bool {
+        self.state == State::Closed && self.number == NUMBER_UNKNOWN
+    }
+}
+
+impl Tracker {
+    /// A packet without a flag came of a connection that is not known: the first sign of one that may be older than the start.
+    #[cold]
+    pub(super) fn notice(&mut self, signal: &Signal, parts: SignalParts, hash: ConnectionHash) -> Option<Event> {
+        if self.config.candidate_count == 0 {
+            return None;
+        }
+        while !self.candidates.has_room() {
+            self.recycle_candidates();
+        }
+        self.counts.candidates += 1;
+        let entry = self.fresh(hash, State::Candidate, parts.sender, NUMBER_UNKNOWN);
+        let placed = self.filter.insert_weak(hash, &entry, self.now);
+        self.counts.candidates_recycled += u64::from(placed != Placed::Free);
+        if placed != Placed::Full {
+            self.candidates.push(&HalfOpen {
+                key: super::oriented(signal, entry.client),
+                start_tick: self.now,
+                since_tick: self.now,
+                answered: false,
+                number: NUMBER_UNKNOWN,
+            });
+        }
+        None
+    }
+
+    /// A signal of a candidate.
+    #[cold]
+    pub(super) fn candidate(
+        &mut self,
+        signal: &Signal,
+        parts: SignalParts,
+        (slot, entry): (Slot, Entry),
+    ) -> Option<Event> {
+        let hash = signal.hash();
+        let anew = |state, client| self.fresh(hash, state, client, Entry::number_of(parts.number));
+        match parts.kind {
+            Kind::Syn => {
+                let asked = anew(State::SynSent, parts.sender);
+                self.begin(signal, hash, Some(slot), asked);
+                None
+            }
+            Kind::SynAck => {
+                let unseen = anew(State::AnsweredUnseen, parts.sender.other());
+                self.answered(signal, hash, Some(slot), unseen)
+            }
+            Kind::Completes => {
+                let anew = anew(State::Established, parts.sender);
+                self.open(signal, slot, anew)
+            }
+            Kind::Ack | Kind::Fin if parts.sender != entry.client => self.pick_up(signal, parts, slot, entry),
+            Kind::Ack => None,
+            Kind::Fin => {
+                self.unmatched_fin();
+                self.trace(slot, &entry);
+                None
+            }
+            Kind::Rst => {
+                self.unmatched_reset();
+                self.trace(slot, &entry);
+                None
+            }
+        }
+    }
+
+    /// Both sides were seen. Who asked is not known: the end with the lower port is taken for the server, and of equal ports
+    /// that with the lower address.
+    fn pick_up(&mut self, signal: &Signal, parts: SignalParts, slot: Slot, entry: Entry) -> Option<Event> {
+        if self.established >= self.config.connections_max {
+            // Not refused like one whose handshake was seen: it would be counted at every other packet.
+            self.counts.refused_pickups += 1;
+            self.trace(slot, &entry);
+            return None;
+        }
+        let client = likely_client(signal);
+        let state = match (parts.kind, parts.sender == client) {
+            (Kind::Fin, true) => State::EstablishedClientFin,
+            (Kind::Fin, false) => State::EstablishedServerFin,
+            _ => State::Established,
+        };
+        self.counts.picked_up += 1;
+        // If some are open that could not be tracked, this is most likely one of them.
+        self.untracked_ends = self.untracked_ends.saturating_sub(2);
+        self.open(signal, slot, Entry { state, client, ..entry })
+    }
+
+    /// Takes the oldest candidates out of a full ring.
+    fn recycle_candidates(&mut self) {
+        let oldest = super::rings::group(self.candidates.iter(self.now));
+        self.candidates.skip(oldest.iter().flatten());
+        self.take_off(&oldest, |counts: &mut Counts| &mut counts.candidates_recycled);
+    }
+
+    /// Leaves behind that a connection ended that was not known, where there is a free place for it.
+    pub(super) fn leave_trace(&mut self, hash: ConnectionHash) {
+        if self.config.candidate_count > 0 {
+            let trace = self.fresh(hash, State::Closed, Side::First, NUMBER_UNKNOWN);
+            self.filter.insert_weak(hash, &trace, self.now);
+        }
+    }
+
+    /// Makes an entry a trace.
+    fn trace(&mut self, slot: Slot, entry: &Entry) {
+        let trace = Entry { state: State::Closed, tick: Entry::tick_of(self.now), number: NUMBER_UNKNOWN, ..*entry };
+        self.filter.set(slot, &trace);
+    }
+
+    pub(super) fn unmatched_fin(&mut self) {
+        self.counts.unmatched_fins += 1;
+        self.untracked_ends = self.untracked_ends.saturating_sub(1);
+    }
+
+    pub(super) fn unmatched_reset(&mut self) {
+        self.counts.unmatched_resets += 1;
+        self.untracked_ends = self.untracked_ends.saturating_sub(2);
+    }
+
+    /// A FIN of what has ended already. It may be repeated at ever longer intervals, and answered each time: so long as it is,
+    /// what ended must go on lingering, or the answers would be taken for a connection.
+    pub(super) fn late_fin(&mut self, slot: Slot, entry: &Entry) {
+        if entry.is_trace() {
+            self.unmatched_fin();
+        } else {
+            self.counts.late += 1;
+        }
+        if self.config.candidate_count > 0 {
+            self.filter.set(slot, &Entry { tick: Entry::tick_of(self.now), ..*entry });
+        }
+    }
+}
+
+/// The end of a connection that is more likely to have asked for it.
+fn likely_client(signal: &Signal) -> Side {
+    let (first, second) = match signal.key() {
+        AnyKey::V4(key) => (key.first().port(), key.second().port()),
+        AnyKey::V6(key) => (key.first().port(), key.second().port()),
+    };
+    // The first end of a canonical key is the one with the lower address.
+    if second < first { Side::First } else { Side::Second }
+}

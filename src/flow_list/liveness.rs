@@ -1,0 +1,173 @@
+//! Connections that have vanished without a word: who is asked about, who comes under watch, and who is taken off.
+//!
+//! What enters: the ends of intervals, and what the partition has seen. What leaves: questions about what is listed,
+//! connections under watch, and evictions. Time is told in epochs, sixteen to the idle timeout: in each, every listed
+//! connection is asked about once, a bounded number of them at the end of each interval.
+//!
+//! Of most packets only a sample reaches the partition, so that nothing was seen is no proof that nothing was sent. Who was not
+//! seen for a quarter of the timeout therefore comes under watch, where the capture threads hand on the next packet whatever
+//! it is; and only who was then not heard of for the other three quarters is taken off. Where every packet reaches the
+//! partition there is no watch.
+
+use crate::config::{IDLE_EPOCHS, SUSPECT_EPOCHS};
+use crate::flow_list::FamilyList;
+use crate::flow_list::difference::Ledger;
+use crate::flow_list::start::{Epoch, Start, watch_hash};
+use crate::hash::{QuickHash, Secret};
+use crate::signal::Watch;
+use crate::sketch::TableKey;
+use crate::snapshot::Eviction;
+use std::sync::Arc;
+
+/// After how long connections are taken off without having been seen to end, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EvictionTimes {
+    /// Those of which nothing is seen for so long; none: not at all. At least [`IDLE_EPOCHS`].
+    pub idle_ticks: Option<u64>,
+    /// Those that are so old; none: not at all. At least [`IDLE_EPOCHS`].
+    pub age_max_ticks: Option<u64>,
+}
+
+impl EvictionTimes {
+    /// The length of an epoch; none when nothing is ever evicted.
+    fn epoch_ticks(self) -> Option<u64> {
+        let shortest = self.idle_ticks.into_iter().chain(self.age_max_ticks).min()?;
+        // However much longer than the age the idle timeout is, its epochs must be told apart.
+        let shortest = shortest.max(self.idle_ticks.unwrap_or(0) * IDLE_EPOCHS / (Epoch::COUNT - IDLE_EPOCHS));
+        Some((shortest / IDLE_EPOCHS).max(1))
+    }
+}
+
+/// How the connections of a family are watched over.
+pub(super) struct Liveness {
+    times: EvictionTimes,
+    epoch_ticks: Option<u64>,
+    watch: Option<Arc<Watch>>,
+    quick: QuickHash,
+    /// The tick of the last list.
+    now: u64,
+    /// The epoch in which the last round of questions began, and whether it is not at its end.
+    round: Option<Epoch>,
+    is_asking: bool,
+}
+
+impl Liveness {
+    pub(super) fn new(secret: &Secret, times: EvictionTimes, watch: Option<Arc<Watch>>) -> Self {
+        Liveness {
+            times,
+            epoch_ticks: times.epoch_ticks(),
+            watch,
+            quick: QuickHash::new(secret),
+            now: 0,
+            round: None,
+            is_asking: false,
+        }
+    }
+
+    /// The epoch of a tick.
+    pub(super) fn epoch(&self, tick: u64) -> Epoch {
+        self.epoch_ticks.map_or(Epoch::default(), |length| Epoch::of(tick, length))
+    }
+
+    /// Takes note that an interval has ended at this tick; whether a round of questions begins.
+    pub(super) fn end_interval(&mut self, tick: u64) -> bool {
+        self.now = tick;
+        let epoch = self.epoch(tick);
+        let begins = self.epoch_ticks.is_some() && !self.is_asking && self.round != Some(epoch);
+        if begins {
+            self.round = Some(epoch);
+            self.is_asking = true;
+        }
+        begins
+    }
+
+    /// Whether there are questions left in this round.
+    pub(super) fn is_asking(&self) -> bool {
+        self.is_asking
+    }
+
+    /// All were asked about.
+    pub(super) fn end_round(&mut self) {
+        self.is_asking = false;
+    }
+
+    /// Whether a listed connection is to be asked about, or taken off, in this round.
+    pub(super) fn concerns(&self, start: Start) -> bool {
+        start.is_known() && (self.times.idle_ticks.is_some() || self.is_aged(start))
+    }
+
+    fn is_aged(&self, start: Start) -> bool {
+        self.times.age_max_ticks.is_some_and(|age_max| self.now.saturating_sub(start.tick()) >= age_max)
+    }
+
+    /// The epochs in this part of the idle timeout. What began more epochs ago than that began longer ago than that.
+    fn epochs_of(&self, sixteenths: u64) -> u64 {
+        let (idle, length) = (self.times.idle_ticks.unwrap_or(0), self.epoch_ticks.unwrap_or(1));
+        (idle * sixteenths).div_ceil(IDLE_EPOCHS * length)
+    }
+
+    /// What is to be done about a listed connection that is about to be asked about: whether it is to be taken off, and what is
+    /// remembered of it from now on.
+    pub(super) fn judge<K: TableKey>(&self, key: &K, start: Start) -> (Option<Eviction>, Start) {
+        if !start.is_known() {
+            return (None, start);
+        }
+        if self.is_aged(start) {
+            return (Some(Eviction::Aged), start);
+        }
+        if self.times.idle_ticks.is_none() {
+            return (None, start);
+        }
+        let now = self.epoch(self.now);
+        let Some(watch) = &self.watch else {
+            let is_silent = now.since(start.seen()) > self.epochs_of(IDLE_EPOCHS);
+            return (is_silent.then_some(Eviction::Idle), start);
+        };
+        let hash = watch_hash(&self.quick, key);
+        let is_over = |watched| now.since(watched) > self.epochs_of(IDLE_EPOCHS - SUSPECT_EPOCHS);
+        match start.watched() {
+            Some(watched) if is_over(watched) && now.since(start.seen()) > self.epochs_of(IDLE_EPOCHS) => {
+                // Who is no longer under watch was seen after all, or lost its place to another's packet: again, then.
+                if watch.take(hash) { (Some(Eviction::Idle), start) } else { (None, self.suspect(hash, watch, start)) }
+            }
+            None if now.since(start.seen()) >= self.epochs_of(SUSPECT_EPOCHS) => {
+                (None, self.suspect(hash, watch, start))
+            }
+            _ => (None, start),
+        }
+    }
+
+    /// Puts a connection under watch, if there is room; else it is tried again in the next epoch.
+    fn suspect(&self, hash: u64, watch: &Watch, start: Start) -> Start {
+        if watch.put(hash) { start.watched_since(self.epoch(self.now)) } else { start.seen_in(start.seen()) }
+    }
+
+    /// Ends the watch over a connection that was seen again, or has closed.
+    pub(super) fn end_watch<K: TableKey>(&self, key: &K, start: Start) {
+        if let (Some(_), Some(watch)) = (start.watched(), &self.watch) {
+            watch.take(watch_hash(&self.quick, key));
+        }
+    }
+}
+
+impl<K: TableKey> Ledger<K> {
+    /// Takes a connection off the list.
+    pub(super) fn unlist(&mut self, key: &K) -> Option<Start> {
+        let start = self.listed.remove(key)?;
+        self.liveness.end_watch(key, start);
+        Some(start)
+    }
+}
+
+impl<K: TableKey> FamilyList<K> {
+    /// Takes note that these connections were seen since they were last asked about, as of the tick `cut`.
+    pub(super) fn see(&mut self, seen: &[(K, u32)], cut: u64) {
+        let epoch = self.ledger.liveness.epoch(cut);
+        for (key, payload) in seen {
+            if let Some(start) = self.ledger.listed.get_mut(key).filter(|start| start.payload() == *payload) {
+                self.ledger.liveness.end_watch(key, *start);
+                *start = start.seen_in(epoch);
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What the list remembers of a connection beside its key: 64 bits.
+//!
+//! What enters: the payload that the connection opened with, and when it was last known to be alive. What leaves: its start,
+//! and for how long nothing was seen of it. A list of a million connections has a million of these, so each field has
+//! just the width that it needs.
+
+use crate::config::TICK_BITS;
+use crate::connection::MIDSTREAM;
+use crate::hash::QuickHash;
+use crate::sketch::{TableKey, ValueCode};
+
+/// Bits of the tick: what there is beside the others. They wrap after 200,000 years.
+const START_BITS: u32 = 46;
+const START_MASK: u64 = (1 << START_BITS) - 1;
+const MIDSTREAM_SHIFT: u32 = START_BITS;
+const SEEN_SHIFT: u32 = MIDSTREAM_SHIFT + 1;
+const WATCHED_SHIFT: u32 = SEEN_SHIFT + u8::BITS;
+
+const _: () = assert!(WATCHED_SHIFT + u8::BITS + 1 == u64::BITS);
+
+/// A stretch of time in which every listed connection is asked about once. Epochs are numbered round and round, so an age may
+/// be taken for a lesser one, and never for a greater one: what vanished is then found out later, and nothing too early.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Epoch(u8);
+
+impl Epoch {
+    /// There are so many numbers; the one that is left over means none.
+    pub(super) const COUNT: u64 = u8::MAX as u64;
+
+    /// The epoch of a tick, where each is so many ticks long.
+    pub(super) fn of(tick: u64, length_ticks: u64) -> Self {
+        Epoch((tick / length_ticks % Self::COUNT) as u8)
+    }
+
+    /// How many epochs ago the other began.
+    pub(super) fn since(self, other: Self) -> u64 {
+        (u64::from(self.0) + Self::COUNT - u64::from(other.0)) % Self::COUNT
+    }
+}
+
+/// When a listed connection started, and when it was last known to be alive.
+///
+/// From the top: whether the start is only a bound, because the value could not be read; the epoch in which it came under
+/// watch, plus one; the epoch in which it was last known to be alive; whether its start was not seen; the tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Start(u64);
+
+impl Start {
+    const UNKNOWN: u64 = 1 << 63;
+
+    /// The value is still in the residue. The tick is the latest it can have been.
+    pub(super) fn unknown(latest_tick: u64, seen: Epoch) -> Self {
+        Start(latest_tick & START_MASK | Self::UNKNOWN).seen_in(seen)
+    }
+
+    /// The start that a value tells, in a delta handed over at the tick `cut`, of a connection seen in this epoch.
+    pub(super) fn of_payload(payload: u32, cut: u64, seen: Epoch) -> Self {
+        let ago = (cut as u32).wrapping_sub(payload) & ((1 << TICK_BITS) - 1);
+        let midstream = u64::from(payload & MIDSTREAM != 0) << MIDSTREAM_SHIFT;
+        Start(cut.saturating_sub(u64::from(ago)) & START_MASK | midstream).seen_in(seen)
+    }
+
+    pub(super) fn is_known(self) -> bool {
+        self.0 & Self::UNKNOWN == 0
+    }
+
+    pub(super) fn tick(self) -> u64 {
+        self.0 & START_MASK
+    }
+
+    /// Whether the connection was there before it was first seen.
+    pub(super) fn is_midstream(self) -> bool {
+        self.0 >> MIDSTREAM_SHIFT & 1 != 0
+    }
+
+    /// What the partition calls this start.
+    pub(super) fn payload(self) -> u32 {
+        self.tick() as u32 & ((1 << TICK_BITS) - 1) | if self.is_midstream() { MIDSTREAM } else { 0 }
+    }
+
+    /// The value that stands in the tables for a connection with this start.
+    pub(super) fn value<K: TableKey>(self, code: &ValueCode<K>, placement: u128) -> u64 {
+        if self.is_known() { code.encode(placement, self.payload()) } else { 0 }
+    }
+
+    /// The epoch in which it was last known to be alive.
+    pub(super) fn seen(self) -> Epoch {
+        Epoch((self.0 >> SEEN_SHIFT) as u8)
+    }
+
+    /// The epoch in which it came under watch, if it is.
+    pub(super) fn watched(self) -> Option<Epoch> {
+        let watched = (self.0 >> WATCHED_SHIFT) as u8;
+        watched.checked_sub(1).map(Epoch)
+    }
+
+    /// The same, known to be alive in this epoch, and not under watch.
+    pub(super) fn seen_in(self, epoch: Epoch) -> Self {
+        let others = self.0 & !(u64::from(u16::MAX) << SEEN_SHIFT);
+        Start(others | u64::from(epoch.0) << SEEN_SHIFT)
+    }
+
+    /// The same, under watch since this epoch.
+    pub(super) fn watched_since(self, epoch: Epoch) -> Self {
+        let others = self.0 & !(u64::from(u8::MAX) << WATCHED_SHIFT);
+        Start(others | (u64::from(epoch.0) + 1) << WATCHED_SHIFT)
+    }
+}
+
+/// The hash by which capture threads know a connection, whichever way its packets go.
+pub(super) fn watch_hash<K: TableKey>(quick: &QuickHash, key: &K) -> u64 {
+    quick.of(&key.canonical().0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn parts_come_back(tick in 1u64 << 21..START_MASK, ago in 0u64..1 << TICK_BITS, midstream: bool, epochs: (u64, u64)) {
+            let (seen, watched) = (Epoch::of(epochs.0, 7), Epoch::of(epochs.1, 1));
+            let payload = (tick - ago) as u32 & ((1 << TICK_BITS) - 1) | if midstream { MIDSTREAM } else { 0 };
+            let start = Start::of_payload(payload, tick, seen);
+            for start in [start, start.watched_since(watched), start.watched_since(watched).seen_in(seen)] {
+                prop_assert_eq!((start.tick(), start.payload(), start.is_midstream()), (tick - ago, payload, midstream));
+                prop_assert_eq!((start.seen(), start.is_known()), (seen, true));
+            }
+            prop_assert_eq!(start.watched(), None);
+            prop_assert_eq!(start.watched_since(watched).watched(), Some(watched));
+            prop_assert_eq!(start.watched_since(watched).seen_in(seen).watched(), None);
+            prop_assert!(!Start::unknown(tick, seen).is_known());
+        }
+
+        #[test]
+        fn no_age_is_taken_for_a_greater_one(tick in 0u64..1 << 40, later in 0u64..1 << 40, length in 1u64..100_000) {
+            let age = Epoch::of(tick + later, length).since(Epoch::of(tick, length));
+            prop_assert!(age <= (tick + later) / length - tick / length);
+            if later < length * (Epoch::COUNT - 1) {
+                prop_assert!(age >= later / length);
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Which packets go on, and as what.
+
+use super::*;
+use crate::config::SAMPLE_INTERVAL_PACKETS;
+
+const ACK: u8 = TcpSegment::ACK;
+const FIN: u8 = TcpSegment::FIN;
+const SYN: u8 = TcpSegment::SYN;
+
+fn segment(from: (u32, u16), to: (u32, u16), flags: u8) -> TcpSegment {
+    TcpSegment {
+        addresses: Addresses::V4 { src: from.0, dst: to.0 },
+        src_port: from.1,
+        dst_port: to.1,
+        vlan: VlanTags::NONE.with(7),
+        flags,
+        seq: 100,
+        ack: 200,
+    }
+}
+
+fn signaller(one_way: bool, handshake_count: usize) -> Signaller {
+    let config =
+        SignallerConfig { secret: Secret::REPLAY, vlan_key: false, one_way, syn_timeout_ns: 60_000_000_000, pickup: 0 };
+    Signaller::new(config, Arc::new(HandshakeCache::new(handshake_count, 60_000_000_000)), None)
+}
+
+fn kinds(signaller: &mut Signaller, segments: &[TcpSegment]) -> Vec<Kind> {
+    let mut kinds = Vec::new();
+    for segment in segments {
+        signaller.push(segment, 1, 0, |signal| kinds.push(signal.parts().kind));
+    }
+    signaller.flush(|signal| kinds.push(signal.parts().kind));
+    kinds
+}
+
+const CLIENT: (u32, u16) = (9, 40000);
+const SERVER: (u32, u16) = (5, 80);
+
+#[test]
+fn of_the_packets_without_a_flag_only_the_answer_goes_on() {
+    let (there, back) = (|flags| segment(CLIENT, SERVER, flags), |flags| segment(SERVER, CLIENT, flags));
+    let packets = [
+        there(ACK),
+        there(SYN),
+        there(ACK),
+        back(SYN | ACK),
+        back(ACK),
+        there(ACK),
+        there(ACK),
+        back(ACK),
+        there(FIN | ACK),
+    ];
+    let kinds = kinds(&mut signaller(false, 1024), &packets);
+    assert_eq!(kinds, [Kind::Syn, Kind::SynAck, Kind::Ack, Kind::Fin]);
+}
+
+#[test]
+fn one_way_waits_for_the_client_after_its_syn() {
+    let packets = [segment(CLIENT, SERVER, SYN), segment(CLIENT, SERVER, ACK), segment(CLIENT, SERVER, ACK)];
+    assert_eq!(kinds(&mut signaller(true, 1024), &packets), [Kind::Syn, Kind::Ack]);
+    assert_eq!(kinds(&mut signaller(false, 1024), &packets), [Kind::Syn]);
+}
+
+#[test]
+fn a_lost_handshake_makes_samples_of_the_others() {
+    let mut signaller = signaller(false, 8);
+    let flood: Vec<_> = (0..100).map(|port| segment(SERVER, (77, port), SYN | ACK)).collect();
+    assert_eq!(kinds(&mut signaller, &flood).len(), 100);
+    assert!(signaller.counts().handshakes_lost > 0);
+    let others: Vec<_> = (0..160).map(|port| segment((1, port), (2, 2), ACK)).collect();
+    assert_eq!(kinds(&mut signaller, &others).len(), 160 / SAMPLE_INTERVAL_PACKETS as usize);
+}
+
+#[test]
+fn a_clock_that_steps_back_does_not_make_the_sampling_last() {
+    const TIMEOUT_NS: i64 = 60_000_000_000;
+    let mut signaller = signaller(false, 8);
+    for port in 0..100 {
+        signaller.push(&segment(SERVER, (77, port), SYN | ACK), 1, 1_000 * TIMEOUT_NS, |_| ());
+    }
+    signaller.flush(|_| ());
+    let mut samples = |now_ns| {
+        let mut count = 0;
+        for port in 0..160 {
+            signaller.push(&segment((1, port), (2, 2), ACK), 1, now_ns, |_| count += 1);
+        }
+        signaller.flush(|_| count += 1);
+        count
+    };
+    assert_eq!(samples(0), 160 / SAMPLE_INTERVAL_PACKETS, "a timeout from here on");
+    assert_eq!(samples(TIMEOUT_NS + 1), 0);
+}
+
+#[test]
+fn both_directions_have_one_key_without_tags_unless_asked() {
+    let mut signals = Vec::new();
+    let mut signaller = signaller(false, 64);
+    for segment in [segment(CLIENT, SERVER, SYN), segment(SERVER, CLIENT, SYN | ACK)] {
+        signaller.push(&segment, 1, 0, |signal| signals.push(signal));
+    }
+    signaller.flush(|signal| signals.push(signal));
+    assert_eq!(signals[0].key(), signals[1].key());
+    assert_eq!(signals[0].hash(), signals[1].hash());
+    assert_eq!(signals[0].parts().sender, signals[1].parts().sender.other());
+    assert_eq!((signals[0].parts().number, signals[1].parts().number), (100, 199));
+    let AnyKey::V4(key) = signals[0].key() else { panic!("an IPv4 key") };
+    assert_eq!(key.vlan(), VlanTags::NONE);
+}
+
+#[test]
+fn what_completes_a_handshake_is_told_from_what_comes_later() {
+    for (seq, kind) in [(200, Kind::Completes), (201, Kind::Ack), (5_000, Kind::Ack)] {
+        let answer = TcpSegment { seq, ..segment(CLIENT, SERVER, ACK) };
+        let packets = [segment(CLIENT, SERVER, SYN), segment(SERVER, CLIENT, SYN | ACK), answer];
+        assert_eq!(kinds(&mut signaller(false, 1024), &packets), [Kind::Syn, Kind::SynAck, kind], "{seq}");
+    }
+}
+
+#[test]
+fn with_pickup_one_in_so_many_of_the_others_goes_on() {
+    for pickup in [1, 4, 16] {
+        let mut signaller = signaller(false, 1024);
+        signaller.sampler = Sampler::new(pickup, 0);
+        let others: Vec<_> = (0..160).map(|port| segment((1, port), (2, 2), ACK)).collect();
+        let kinds = kinds(&mut signaller, &others);
+        assert_eq!((kinds.len(), signaller.counts().sampled), (160 / pickup as usize, u64::from(160 / pickup)));
+        assert!(kinds.iter().all(|kind| *kind == Kind::Ack));
+    }
+}
+
+#[test]
+fn of_a_connection_under_watch_the_next_packet_goes_on() {
+    let mut signaller = signaller(false, 1024);
+    let watch = Arc::new(Watch::new(100));
+    signaller.watch = Some(Arc::clone(&watch));
+    let (key, _) = KeyV4::canonical_of(CLIENT, SERVER, VlanTags::NONE);
+    let hash = QuickHash::new(&Secret::REPLAY).of(&key);
+    let packets = [segment(SERVER, CLIENT, ACK), segment(CLIENT, SERVER, ACK), segment((3, 3), SERVER, ACK)];
+    assert_eq!(kinds(&mut signaller, &packets), []);
+    assert!(watch.put(hash));
+    assert_eq!(kinds(&mut signaller, &packets), [Kind::Ack]);
+    assert_eq!(kinds(&mut signaller, &packets), []);
+    assert_eq!(signaller.counts().watched, 1);
+    assert!(!watch.take(hash));
+}

@@ -1,0 +1,171 @@
+//! Connections that nobody has heard of for some time: the next packet of each is to be told.
+//!
+//! What enters: from the list, connections that may have vanished; from the capture threads, packets without a flag. What
+//! leaves: whether such a packet belongs to one of those. Of most packets only a sample is looked at, and a connection
+//! that is quiet but alive may send one an hour: without this it would be taken for dead.
+//!
+//! A set-associative array of 32-bit tags, sixteen to a cache line, and a byte for each set that says which eighths of
+//! the tags there are any of: for most packets that byte is all that is read. One thread puts tags in; any may take them out.
+
+use crate::hash::place_of;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU8, AtomicU32};
+
+/// Tags in a set: a cache line of them.
+const WAY_COUNT: usize = 16;
+
+/// How full the sets may become on average, in percent: at three quarters, hardly one is full.
+const LOAD_PERCENT: usize = 75;
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Set([AtomicU32; WAY_COUNT]);
+
+/// The connections under watch: memory is fixed when it is made.
+pub struct Watch {
+    sets: Box<[Set]>,
+    /// For each set, which of eight kinds of tags may be in it.
+    kinds: Box<[AtomicU8]>,
+}
+
+impl Watch {
+    /// A watch over at most this many connections.
+    #[must_use]
+    pub fn new(connection_count: usize) -> Self {
+        let set_count = Self::set_count(connection_count);
+        Watch {
+            sets: (0..set_count).map(|_| Set::default()).collect(),
+            kinds: (0..set_count).map(|_| AtomicU8::new(0)).collect(),
+        }
+    }
+
+    fn set_count(connection_count: usize) -> usize {
+        (connection_count / LOAD_PERCENT * 100).div_ceil(WAY_COUNT).max(1)
+    }
+
+    /// The memory of such a watch, in bytes.
+    #[must_use]
+    pub fn size(connection_count: usize) -> usize {
+        Self::set_count(connection_count) * (size_of::<Set>() + 1)
+    }
+
+    #[inline]
+    fn set_index(&self, hash: u64) -> usize {
+        place_of((hash >> u32::BITS) as u32, self.sets.len())
+    }
+
+    /// Never zero, which is an empty place.
+    #[inline]
+    fn tag(hash: u64) -> u32 {
+        (hash as u32).max(1)
+    }
+
+    #[inline]
+    fn kind(tag: u32) -> u8 {
+        1 << (tag >> 29)
+    }
+
+    /// Whether the connection with this hash may be under watch: of most that are not, this says so.
+    #[must_use]
+    #[inline]
+    pub fn may_hold(&self, hash: u64) -> bool {
+        self.kinds[self.set_index(hash)].load(Relaxed) & Self::kind(Self::tag(hash)) != 0
+    }
+
+    /// Puts a connection under watch. The answer is false when there is no place: then it is not.
+    pub fn put(&self, hash: u64) -> bool {
+        let (index, tag) = (self.set_index(hash), Self::tag(hash));
+        let ways = &self.sets[index].0;
+        let is_placed = ways.iter().any(|way| way.load(SeqCst) == tag)
+            || ways.iter().any(|way| way.compare_exchange(0, tag, SeqCst, Relaxed).is_ok());
+        if is_placed {
+            self.kinds[index].fetch_or(Self::kind(tag), SeqCst);
+        }
+        is_placed
+    }
+
+    /// Ends the watch over a connection; whether there was one. A connection that shares its tag with another (one in
+    /// 10^8) shares its watch too.
+    pub fn take(&self, hash: u64) -> bool {
+        let (index, tag) = (self.set_index(hash), Self::tag(hash));
+        let ways = &self.sets[index].0;
+        let is_taken =
+            ways.iter().any(|way| way.load(Relaxed) == tag && way.compare_exchange(tag, 0, SeqCst, Relaxed).is_ok());
+        if is_taken {
+            let kind = Self::kind(tag);
+            // Cleared before the others are looked at, so that one that comes in meanwhile is not forgotten: either it is
+            // seen here, or it sets the bit afterwards.
+            self.kinds[index].fetch_and(!kind, SeqCst);
+            let is_left =
+                |way: &AtomicU32| Some(way.load(SeqCst)).is_some_and(|tag| tag != 0 && Self::kind(tag) == kind);
+            if ways.iter().any(is_left) {
+                self.kinds[index].fetch_or(kind, SeqCst);
+            }
+        }
+        is_taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn hash(seed: u64) -> u64 {
+        let word = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (word ^ word >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    }
+
+    #[test]
+    fn it_is_a_set() {
+        let watch = Watch::new(1_000);
+        let mut model = BTreeSet::new();
+        for step in 0..40_000u64 {
+            let number = (hash(step + 7_777) >> 40) % 1_500;
+            let is_in = model.contains(&number);
+            assert!(!is_in || watch.may_hold(hash(number)));
+            if step % 3 == 0 {
+                assert_eq!(watch.take(hash(number)), model.remove(&number));
+            } else if model.len() < 1_000 || is_in {
+                if watch.put(hash(number)) {
+                    model.insert(number);
+                } else {
+                    assert!(!is_in);
+                }
+            }
+        }
+        assert!(model.len() > 500, "{}", model.len());
+        for number in 0..1_500 {
+            assert_eq!(watch.take(hash(number)), model.contains(&number), "{number}");
+        }
+        assert!(watch.kinds.iter().all(|kinds| kinds.load(SeqCst) == 0), "what is empty says so");
+    }
+
+    #[test]
+    fn nearly_all_it_is_made_for_find_a_place_and_the_rest_is_told() {
+        let watch = Watch::new(100_000);
+        let placed = (0..100_000).filter(|number| watch.put(hash(*number))).count();
+        println!("{placed} of 100,000 placed");
+        assert!(placed > 97_000);
+        assert_eq!((0..100_000).filter(|number| watch.take(hash(*number))).count(), placed);
+        let one = Watch::new(0);
+        assert_eq!((0..100).filter(|number| one.put(hash(*number))).count(), WAY_COUNT);
+    }
+
+    #[test]
+    fn threads_that_take_forget_nobody_elses() {
+        let watch = Watch::new(64);
+        let count = 2_000u64;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Those of the taker come and go beside one that stays.
+                for number in 0..count {
+                    watch.put(hash(number % 8));
+                    assert!(watch.put(hash(100)));
+                }
+            });
+            scope.spawn(|| (0..count).filter(|number| watch.take(hash(number % 8))).count());
+        });
+        assert!(watch.may_hold(hash(100)) && watch.take(hash(100)));
+    }
+}
