@@ -35,7 +35,7 @@ pub(super) struct Heading {
     pub(super) help: &'static str,
 }
 
-/// A label's value with what would end it escaped.
+/// A label's value with what would end it escaped, and what would do something to a terminal.
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {
@@ -45,6 +45,9 @@ impl Display for Escaped<'_> {
                 '\\' => f.write_str("\\\\")?,
                 '"' => f.write_str("\\\"")?,
                 '\n' => f.write_str("\\n")?,
+                letter if letter.is_control() => {
+                    write!(f, "\\\\{}", letter.escape_unicode().skip(1).collect::<String>())?
+                }
                 letter => f.write_char(letter)?,
             }
         }

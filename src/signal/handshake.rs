@@ -7,15 +7,15 @@
 //! different interfaces). A SYN-ACK puts a tag in; the first packet of its client takes it out. One byte a set says
 //! which of its places are taken: most sets are empty, and the look-up ends there.
 //!
-//! The cache may lose a handshake (a flood of answered SYNs pushes the oldest out; so may two threads that write one set
-//! at the same moment). Losses it sees are counted, and the caller then samples other packets until they are made good.
+//! The cache may lose a handshake: a flood of answered SYNs pushes the oldest out. Such losses are counted, and the
+//! caller then samples other packets until they are made good.
 
 use crate::config::{SYN_TIMEOUT_MAX_TICKS, TICK_NS};
 use crate::flow::Side;
 use crate::hash::place_of;
 use crate::prefetch::prefetch;
 use crate::signal::Kind;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// Tags in a set: a cache line of them.
 const WAY_COUNT: usize = 8;
@@ -102,10 +102,11 @@ impl HandshakeCache {
         (tag ^ other) & !(STAMP_MASK << 2 | NUMBER_MASK << NUMBER_SHIFT) == 0
     }
 
-    /// How long ago a tag was put in, in stamps.
+    /// How long ago a tag was put in, in stamps: not at all, if a thread did whose packets are ahead of this one's.
     #[inline]
     fn age(tag: u64, now: u64) -> u64 {
-        (now >> 2).wrapping_sub(tag >> 2) & STAMP_MASK
+        let age = (now >> 2).wrapping_sub(tag >> 2) & STAMP_MASK;
+        if age > STAMP_MASK / 2 { 0 } else { age }
     }
 
     /// Remembers that this connection's handshake waits for a packet of `waits_for`; where that is the client and its SYN
@@ -114,22 +115,45 @@ impl HandshakeCache {
     pub fn put(&self, hash: u64, waits_for: Side, number: Option<u32>, now_ns: i64) -> bool {
         let index = self.set_index(hash);
         let tag = Self::tag(hash, waits_for, number.map_or(0, Self::number_of), now_ns);
-        let mut place = (0, 0);
+        // Another thread may take the place at the same moment; then there is another.
+        for _ in 0..WAY_COUNT {
+            let (way, there) = self.place(index, tag);
+            if self.sets[index].0[way].compare_exchange(there, tag, SeqCst, Relaxed).is_ok() {
+                self.taken[index].fetch_or(1 << way, SeqCst);
+                let has_pushed_out = there != 0 && !Self::same(there, tag);
+                return has_pushed_out && Self::age(there, tag) <= self.timeout;
+            }
+        }
+        true
+    }
+
+    /// The place of a set that this tag is to have, and what is there: its own, a free one, or the oldest's.
+    fn place(&self, index: usize, tag: u64) -> (usize, u64) {
+        let mut oldest = (0, 0);
+        let mut oldest_age = 0;
         for (way, slot) in self.sets[index].0.iter().enumerate() {
             let there = slot.load(Relaxed);
             if there == 0 || Self::same(there, tag) {
-                place = (way, 0);
-                break;
+                return (way, there);
             }
             let age = Self::age(there, tag);
-            if age >= place.1 {
-                place = (way, age + 1);
+            if way == 0 || age >= oldest_age {
+                (oldest, oldest_age) = ((way, there), age);
             }
         }
-        let (way, age) = place;
-        self.sets[index].0[way].store(tag, Relaxed);
-        self.taken[index].fetch_or(1 << way, Relaxed);
-        age != 0 && age - 1 <= self.timeout
+        oldest
+    }
+
+    /// Clears a place, unless something else has been put there since.
+    fn clear(&self, index: usize, way: usize, there: u64) {
+        let slot = &self.sets[index].0[way];
+        if slot.compare_exchange(there, 0, SeqCst, Relaxed).is_ok() {
+            self.taken[index].fetch_and(!(1 << way), SeqCst);
+            // What another thread puts there meanwhile is either seen here, or marks the place itself afterwards.
+            if slot.load(SeqCst) != 0 {
+                self.taken[index].fetch_or(1 << way, SeqCst);
+            }
+        }
     }
 
     /// Lets this connection's handshake wait no longer, for either side: it was reset.
@@ -154,8 +178,7 @@ impl HandshakeCache {
             let same = there != 0 && Self::same(there, tag);
             // What has waited too long is cleared in passing: after a flood the sets become empty again.
             if there != 0 && (same || Self::age(there, tag) > self.timeout) {
-                slot.store(0, Relaxed);
-                self.taken[index].fetch_and(!(1 << way), Relaxed);
+                self.clear(index, way, there);
             }
             if same {
                 // What has waited too long may have been given up already.
@@ -193,6 +216,43 @@ mod tests {
         assert!(!takes(&cache, hash(2), Side::First, 0));
         assert!(takes(&cache, hash(1), Side::First, 5));
         assert!(!takes(&cache, hash(1), Side::First, 6));
+    }
+
+    #[test]
+    fn a_thread_that_is_behind_clears_nothing_of_one_that_is_ahead() {
+        let cache = HandshakeCache::new(WAY_COUNT, TIMEOUT_NS);
+        assert!(!cache.put(hash(1), Side::First, Some(7), 1_000_000_000));
+        assert!(!takes(&cache, hash(2), Side::First, 0), "both are in the only set");
+        assert!(!cache.put(hash(3), Side::First, Some(7), 0));
+        assert!(takes(&cache, hash(1), Side::First, 0));
+    }
+
+    #[test]
+    fn threads_that_share_a_set_lose_nothing() {
+        const ROUNDS: u64 = 20_000;
+        let cache = HandshakeCache::new(WAY_COUNT, TIMEOUT_NS);
+        let lost: u64 = std::thread::scope(|scope| {
+            let work = |thread: u64| {
+                let cache = &cache;
+                move || {
+                    // Two a thread at a time, so there is always room for all.
+                    let mut lost = 0;
+                    for round in 0..ROUNDS {
+                        let hashes = [hash(4 * round + 2 * thread), hash(4 * round + 2 * thread + 1)];
+                        for hash in hashes {
+                            assert!(!cache.put(hash, Side::First, Some(7), 0));
+                        }
+                        for hash in hashes {
+                            lost += u64::from(cache.is_idle(hash) || cache.take(hash, Side::First, 7, 0).is_none());
+                        }
+                    }
+                    lost
+                }
+            };
+            let threads = [scope.spawn(work(0)), scope.spawn(work(1))];
+            threads.map(|thread| thread.join().unwrap()).iter().sum()
+        });
+        assert_eq!(lost, 0);
     }
 
     #[test]

@@ -1,0 +1,83 @@
+//! As many packets as a program can send, a tenth of them SYN, FIN or RST.
+
+use crate::command::{Ended, FLOWPEEL, List, lists, replay};
+use crate::lab::{End, Host, Lab, has, join, run};
+use crate::process::Process;
+use crate::watch::{Watch, assert_listed, connections};
+use jiff::Timestamp;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A capture of about 27 packets for every connection, a tenth of them SYN, FIN or RST.
+pub(crate) fn generate(lab: &Lab, connections: &str) -> PathBuf {
+    let capture = lab.path("burst.pcap");
+    let mut command = Command::new(FLOWPEEL);
+    command.args(["generate", "--connections", connections, "--duration", "5s", "--data-packets", "30-50", "--out"]);
+    command.arg(&capture);
+    run(command);
+    capture
+}
+
+/// Two hosts that say nothing of themselves: what goes over the cable is what a program sends.
+pub(crate) fn silent_pair(lab: &Lab) -> (Host, Host) {
+    let (a, b) = (lab.host("a"), lab.host("b"));
+    for host in [&a, &b] {
+        run(host.command("sh", ["-c", "echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6"]));
+    }
+    join(&End(&a, "eth0", &[]), &End(&b, "eth0", &[]), 1500);
+    (a, b)
+}
+
+/// Sends a capture; the options say how fast and how often.
+pub(crate) fn send(lab: &Lab, host: &Host, interface: &str, capture: &Path, options: &str) -> Process {
+    let mut command = host.command("tcpreplay", ["-q", "-K", "-i", interface]);
+    command.args(options.split_whitespace()).arg(capture);
+    Process::start(command, &lab.path("tcpreplay"))
+}
+
+/// What the summary counts under this name.
+pub(crate) fn summed(ended: &Ended, name: &str) -> u64 {
+    let summary =
+        ended.stderr.lines().find(|line| line.contains(" ended ")).unwrap_or_else(|| panic!("{}", ended.stderr));
+    let field = summary.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    field.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("no {name} in {summary}"))
+}
+
+pub(crate) fn total(lists: &[List], name: &str) -> u64 {
+    lists.iter().map(|list| list.count(name)).sum()
+}
+
+/// A capture of this many connections sent at top speed, and what flowpeel makes of it.
+fn burst(test: &str, connections_sent: &str, options: &str, may_drop: bool) {
+    let Some(lab) = Lab::new(test).filter(|_| has("tcpreplay", test)) else { return };
+    let (a, b) = silent_pair(&lab);
+    let capture = generate(&lab, connections_sent);
+    let mut watch = Watch::start(&lab, &b, "lists", &format!("-i eth0 {options} --every 1s"));
+    let sent = send(&lab, &a, "eth0", &capture, "--topspeed").wait();
+    assert_eq!(sent.status, Some(0), "{}", sent.stderr);
+    let list = watch.list_after(Timestamp::now());
+    let (ended, given) = watch.stop("-INT");
+    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    let dropped = total(&given, "dropped");
+    assert_eq!(summed(&ended, "packets") + dropped, b.packet_count("eth0"), "{}", ended.stderr);
+    if !may_drop {
+        assert_eq!(dropped, 0, "{}", ended.stderr);
+        let replayed = lists(&replay([&capture]).stdout).pop().unwrap();
+        assert_listed(&list, &connections(&replayed), test);
+    }
+}
+
+#[test]
+fn the_ring_loses_none_of_a_million_packets() {
+    burst("a million packets, ring", "37k", "--backend ring", false);
+}
+
+#[test]
+fn several_threads_lose_none_either() {
+    burst("packets for two threads", "10k", "--backend ring --fanout 2 --shards 2", false);
+}
+
+#[test]
+fn pnet_accounts_for_what_it_loses() {
+    burst("packets, pnet", "10k", "--backend pnet", true);
+}
