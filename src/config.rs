@@ -406,3 +406,43 @@ pub const GENERATED_CLOSED_MAX: usize = 1_024;
 
 const _: () = assert!(GENERATED_PACKETS_MAX.checked_mul(1_000_000).is_some());
 const _: () = assert!(GENERATED_CAPTURED_SIZE_MAX <= PACKET_SIZE_MAX);
+
+// Lookup tables.
+
+/// The most cells that one key is summed into: what the best irregular tables use, and some more.
+pub const TABLE_DEGREE_MAX: usize = 24;
+
+/// The most segments of a spatially coupled table: ten times as many as the largest measured tables gain from.
+pub const TABLE_SEGMENTS_MAX: u32 = 4_096;
+
+/// The most cells of a table: places are 32-bit numbers, and so are twice as many half segments.
+pub const TABLE_CELLS_MAX: u32 = 1 << 31;
+
+/// Bits that dividing a key sum by an even count may have lost: each doubles the keys that are tried.
+pub const TABLE_LOST_BITS_MAX: u32 = 16;
+
+/// Divisions that are tried for each cell of a table, on average: honest keys need one or two.
+pub const TABLE_DIVISIONS_PER_CELL: u64 = 64;
+
+/// Divisions that are tried in any table: some counts with all the factors of two there may be.
+pub const TABLE_DIVISIONS_MIN: u64 = 1 << 19;
+
+/// The largest value that a table checks, in bytes: checks are made on the stack.
+pub const TABLE_VALUE_SIZE_MAX: usize = 256;
+
+/// How far getting a key follows its neighbours to cells of theirs: after three steps little is gained.
+pub const TABLE_GET_DEPTH_MAX: usize = 3;
+
+/// Cells that getting one key visits at most, so that no table makes it long.
+pub const TABLE_GET_VISITS_MAX: usize = 512;
+
+/// Passes over known pairs, or over listed ones, to tell what is tangled: each brings the next nearer, and few are needed.
+pub const TABLE_PASSES_MAX: usize = 64;
+
+/// Strata of a size estimator: enough for differences of billions.
+pub const ESTIMATOR_STRATUM_COUNT: usize = 32;
+
+/// Cells of one stratum: some fifty differences list, so that the estimate is off by 8 % on average.
+pub const ESTIMATOR_CELL_COUNT: u32 = 80;
+
+const _: () = assert!(TABLE_DIVISIONS_MIN > 1 << TABLE_LOST_BITS_MAX);

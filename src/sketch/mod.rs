@@ -2,23 +2,156 @@
 //! paper" in this module): fixed-size sums of key-value pairs that can be added, subtracted and, while they hold few
 //! enough, listed exactly.
 //!
-//! What enters: keys with their hashes, values, and how often. What leaves: the same, peeled out of a table again, and
-//! the residue that could not be. Pure algorithm: nothing here knows a packet, a thread or a file.
+//! What enters: keys, values, and how often. What leaves: the same, listed out of a table again, and the residue that
+//! could not be. Pure algorithm: nothing here knows a packet, a thread or a file. There are two families: [`Table`] for
+//! any keys, made of what is chosen for it, and [`Iblt`] with its [`Peeler`], tuned for connections on the packet path.
 //!
-//! Laws, which the tests hold: updates commute; `insert` then `remove` leaves nothing; `a + b` holds what `a` and `b`
-//! hold together; peeling takes out only what is in the table, and what it takes out plus what it leaves is the table.
+//! # A table, and its list
+//!
+//! Say how many keys have to list and how often that may fail; insert any number, in any order; list.
+//!
+//! ```
+//! use flowpeel::hash::Secret;
+//! use flowpeel::sketch::{Rule, Sums, Table, plan};
+//!
+//! let layout = plan(1_000, 0.001).layout();
+//! let mut table: Table<Sums<u64, u64>> = Table::with_secret(layout, &Secret::REPLAY);
+//! for key in 0..1_000 {
+//!     table.insert(&key, key * key);
+//! }
+//! table.remove(&7, 49);
+//! table.remove(&5_000, 1); // Never inserted: an extraneous deletion, listed as one.
+//!
+//! let listing = table.list(Rule::Aggregates);
+//! assert!(listing.is_complete());
+//! assert_eq!(listing.inserted.len(), 999);
+//! assert_eq!(listing.deleted[0].key, 5_000);
+//! assert!(listing.inserted.iter().all(|entry| entry.value() == Some(entry.key * entry.key)));
+//! ```
+//!
+//! # One key
+//!
+//! [`Table::get`] tells without listing, nearly always where there are some cells a key, and says so where it can not.
+//!
+//! ```
+//! # use flowpeel::hash::Secret;
+//! # use flowpeel::sketch::{Layout, Placement, Sums, Table};
+//! use flowpeel::sketch::{Got, Values};
+//!
+//! let layout = Layout::new(Placement::Subtables { hash_count: 4 }, 4_000);
+//! let mut table: Table<Sums<[u8; 6], u64>> = Table::with_secret(layout, &Secret::REPLAY);
+//! table.insert(b"orange", 3);
+//! table.insert(b"orange", 4);
+//! table.remove(b"citron", 5);
+//! assert_eq!(table.get(b"orange"), Got::Found { count: 2, values: Values::Sum(7) });
+//! assert_eq!(table.get(b"citron"), Got::Deleted { count: 1, values: Values::One(5) });
+//! assert_eq!(table.get(b"pomelo"), Got::Absent);
+//! ```
+//!
+//! # What differs between two sets
+//!
+//! The size of the table depends on the difference, not on the sets; an [`Estimator`] tells it. [`reconcile`] finds the
+//! keys of one side only, and those whose values differ.
+//!
+//! ```
+//! # use flowpeel::hash::Secret;
+//! use flowpeel::sketch::{Changed, CheckedCell, Estimator, Table, plan, reconcile};
+//!
+//! let here: Vec<(u64, u64)> = (0..50_000).map(|key| (key, 1)).collect();
+//! let there: Vec<(u64, u64)> = (40..50_040).map(|key| (key, if key < 50 { 2 } else { 1 })).collect();
+//!
+//! let secret = Secret::new(*b"both sides know!");
+//! let mut sizes = [Estimator::new(&secret), Estimator::new(&secret)];
+//! here.iter().for_each(|(key, value)| sizes[0].insert(key, value));
+//! there.iter().for_each(|(key, value)| sizes[1].insert(key, value));
+//! let differences = sizes[0].difference(&sizes[1]);
+//!
+//! let layout = plan(2 * differences + 50, 0.001).layout();
+//! let mut table: Table<CheckedCell<u64>> = Table::with_secret(layout, &secret);
+//! table.insert_all(&there);
+//! let sent: Vec<u8> = table.to_bytes();
+//!
+//! let received = Table::from_bytes(layout, table.hash().clone(), &sent)?;
+//! let difference = reconcile::<CheckedCell<u64>, _>(&received, &here);
+//! assert!(difference.is_complete());
+//! assert_eq!((difference.only_here.len(), difference.only_there.len()), (40, 40));
+//! assert_eq!(difference.changed.len(), 10);
+//! assert!(difference.changed.contains(&Changed { key: 45, here: 1, there: 2 }));
+//! # Ok::<(), flowpeel::sketch::Refused>(())
+//! ```
+//!
+//! # Overload, and recovery
+//!
+//! Any number of keys can be in a table. It lists again when those that are too many have gone.
+//!
+//! ```
+//! # use flowpeel::hash::Secret;
+//! # use flowpeel::sketch::{Rule, Sums, Table, plan};
+//! let mut table: Table<Sums<u64, ()>> = Table::with_secret(plan(500, 0.001).layout(), &Secret::REPLAY);
+//! (0..100_000).for_each(|key| table.insert(&key, ()));
+//! let overloaded = table.listing(Rule::Aggregates);
+//! assert!(!overloaded.is_complete() && overloaded.residue.key_cell_count > 0);
+//!
+//! (400..100_000).for_each(|key| table.remove(&key, ()));
+//! let (inserted, deleted) = table.list(Rule::Aggregates).complete().expect("it holds 400 keys");
+//! assert_eq!((inserted.len(), deleted.len()), (400, 0));
+//! ```
+//!
+//! # What to choose
+//!
+//! - Fields: [`Sums`] says what each costs and what it is for. A [`ValueCheck`] where keys may be inserted and removed
+//!   with different values.
+//! - Placement: [`plan()`] finds the best one; [`Placement`] says what each is good for; [`Simulation`] tries it.
+//! - Keys: numbers, `[u8; N]`, flow keys; others implement [`Key`]. The default [`SecretHash`] is AES under a secret,
+//!   so that nobody without it can make keys that do not list. A [`KeyHash`] of one's own replaces it.
+//! - Several values for one key: [`Rule::Aggregates`] lists the key with their sum, [`Squares`] tells two of them
+//!   apart.
+//! - Lists of differences by who has the list before: [`Table::list_knowing`], with fewer cells than there are
+//!   differences.
+//! - Tables larger than a difference needs: [`Table::folded`] makes them smaller before they are sent.
+//! - Parts of a table may get lost: [`Table::lose_subtable`]. Hidden accesses: [`select`].
+//! - Threads: tables are plain data. Split the keys over several tables and list each where you like; or add up what
+//!   several threads have summed, since `merge` is all that it takes.
+//!
+//! # Laws, which the tests hold
+//!
+//! Updates commute; `insert` then `remove` leaves nothing; `a` merged with `b` holds what both hold together; listing
+//! takes out only what is in the table, and what it takes out plus what it leaves is the table.
 
+mod bytes;
 mod cell;
-mod geometry;
-mod iblt;
-mod peel;
-mod value;
+mod estimate;
+mod flow_table;
+mod get;
+mod key_hash;
+mod known;
+mod list;
+mod oblivious;
+mod placement;
+mod reconcile;
+mod refused;
+mod settle;
+mod sum;
+mod table;
 
-pub use cell::{Cell, TableKey};
-pub use geometry::{Geometry, HASH_COUNT, check_of};
-pub use iblt::{Change, Iblt};
-pub use peel::{Peeled, Peeler, Recipient};
-pub use value::{PAYLOAD_BITS, ValueCode};
+pub use cell::{
+    Adding, CheckField, CheckedCell, CountField, Mode, PlainCell, Squares, Sums, TableCell, ValueCheck, ValueField,
+    Values, XorCell, Xoring,
+};
+pub use estimate::Estimator;
+pub use flow_table::{
+    Cell, CellV4, CellV6, Change, Geometry, HASH_COUNT, Iblt, PAYLOAD_BITS, Peeled, Peeler, Recipient, TableKey,
+    ValueCode, check_of,
+};
+pub use get::Got;
+pub use key_hash::{KeyHash, SecretHash};
+pub use list::{Entry, Listing, Residue, Rule};
+pub use oblivious::{CellStore, select};
+pub use placement::{Degrees, Layout, Outcome, Placement, Places, Plan, Simulation, plan};
+pub use reconcile::{Changed, Difference, reconcile};
+pub use refused::Refused;
+pub use sum::{Key, Sum};
+pub use table::Table;
 
 #[cfg(test)]
 mod tests;

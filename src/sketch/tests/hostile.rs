@@ -1,103 +1,88 @@
-//! Tables that no honest site could have filled: peeling them ends, and neither invents nor loses anything.
+//! Tables with any content: nothing panics, work is bounded, and what comes out maps to where it was found.
 
 use super::*;
-use crate::flow::{KeyV4, KeyV6};
+use crate::sketch::reconcile;
 
-/// A change with any fields; `lie` says how many of them are what an honest site would write.
-#[derive(Clone, Debug)]
-struct Hostile {
-    words: [u64; 5],
-    hash: u128,
-    count: i32,
-    value: u64,
-    lie: u8,
-}
-
-fn hostile() -> impl Strategy<Value = Hostile> {
-    let words = prop_oneof![any::<[u64; 5]>(), prop::array::uniform5(0u64..3)];
-    let count = prop_oneof![-4i32..=4, any::<i32>()];
-    (words, any::<u128>(), count, any::<u64>(), 0u8..5).prop_map(|(words, hash, count, value, lie)| Hostile {
-        words,
-        hash,
-        count,
-        value,
-        lie,
-    })
-}
-
-/// The bits of a hash that choose cells; those above are the check.
-const PLACES_MASK: u128 = (1 << 96) - 1;
-
-impl Hostile {
-    fn change<K: TableKey>(&self, site: &Site<K>) -> Change<K> {
-        let key = K::from_words(&self.words);
-        let honest = site.placement.of(&key);
-        let hash = match self.lie {
-            0 => self.hash,
-            // The right check at wrong cells, and the wrong check at the right ones.
-            1 => honest & !PLACES_MASK | self.hash & PLACES_MASK,
-            2 => honest & PLACES_MASK | self.hash & !PLACES_MASK,
-            // Some cells of its own and some of others.
-            3 => honest & !0xffff_ffff_ffff | self.hash & 0xffff_ffff_ffff,
-            _ => honest,
-        };
-        Change { key, hash, count: self.count, value: self.value }
+fn exercise<C: TableCell<Key = u64, Value = u64>>(layout: Layout, bytes: &[u8]) {
+    let empty = table::<C>(layout);
+    let filler = bytes.iter().copied().cycle().take(layout.cell_count() * C::SIZE).collect::<Vec<u8>>();
+    let bytes = if bytes.is_empty() { vec![0; layout.cell_count() * C::SIZE] } else { filler };
+    let table = Table::<C>::from_bytes(layout, empty.hash().clone(), &bytes).unwrap();
+    for rule in [Rule::Aggregates, Rule::SingleValued] {
+        let listing = table.listing(rule);
+        assert!(listing.inserted.len() + listing.deleted.len() <= layout.cell_count());
+        assert!(listing.inserted.iter().chain(&listing.deleted).all(|entry| entry.count != 0));
     }
+    let known: Vec<(u64, u64)> = (0..40).map(|at| (mixed(at), at)).collect();
+    let _ = table.clone().list_knowing(&known, Rule::Aggregates);
+    let _ = reconcile(&table, &known);
+    known.iter().for_each(|(key, _)| _ = table.get(key));
+    let _ = (table.estimated_count(), table.residue());
+    let mut twice = table.clone();
+    twice.merge(&table).unwrap();
+    twice.subtract(&table).unwrap();
+    assert_eq!(twice, table);
+    assert_eq!(table.to_bytes(), bytes);
 }
 
-fn survives<K: TableKey>(changes: &[Hostile], geometry: Geometry) {
-    let site = Site::<K>::new();
-    let mut table = Iblt::new(geometry);
-    for change in changes {
-        table.apply_one(&change.change(&site));
-    }
-    site.peel(&mut table);
-    // What is left is as hostile as before: it must still be a table.
-    site.peel(&mut table);
-    table.clear_values();
+fn exercise_all(layout: Layout, bytes: &[u8]) {
+    exercise::<Sums<u64, u64>>(layout, bytes);
+    exercise::<CheckedCell<u64>>(layout, bytes);
+    exercise::<crate::sketch::PlainCell<u64>>(layout, bytes);
+    exercise::<Sums<u64, u64, i8, u16, (ValueCheck, Squares)>>(layout, bytes);
+    exercise::<Sums<u64, u64, (), u64, ValueCheck, Xoring>>(layout, bytes);
+    exercise::<Sums<u64, u64, i64, (), (), Xoring>>(layout, bytes);
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #[test]
+    fn any_content_without_a_subtable_is_survived(
+        hash_count in 3u32..6, lost in 0u32..3, cells in 0u32..40, bytes in prop::collection::vec(any::<u8>(), 0..400),
+    ) {
+        let layout = subtables(hash_count, cells).without(lost).unwrap();
+        let table = table::<CheckedCell<u64>>(layout);
+        let bytes: Vec<u8> = bytes.into_iter().chain(std::iter::repeat(7)).take(table.to_bytes().len()).collect();
+        let mut table = Table::<CheckedCell<u64>>::from_bytes(layout, table.hash().clone(), &bytes).unwrap();
+        // What stood in the lost subtable is not read.
+        let range = layout.subtable(lost).unwrap();
+        prop_assert!(table.cells()[range].iter().all(TableCell::is_zero));
+        let listed = table.peel(Rule::Aggregates, |_| ());
+        prop_assert!(listed <= layout.cell_count());
+        let _ = (table.get(&1), table.estimated_count());
+    }
 
     #[test]
-    fn no_table_breaks_the_peeler(changes in prop::collection::vec(hostile(), 0..150), subtable_cell_count in 1u32..40) {
-        survives::<KeyV4>(&changes, Geometry::new(subtable_cell_count));
-        survives::<KeyV6>(&changes, Geometry::new(subtable_cell_count));
+    fn any_content_is_survived(layout in layouts(0..40), bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        exercise_all(layout, &bytes);
+    }
+
+    #[test]
+    fn small_numbers_everywhere_are_survived(
+        layout in layouts(0..40),
+        bytes in prop::collection::vec(prop_oneof![Just(0u8), Just(1), Just(255), Just(2), Just(254)], 1..400),
+    ) {
+        exercise_all(layout, &bytes);
     }
 }
 
-/// A key that stands in some of its cells only comes out, appears with the other sign in the rest, comes out of there, and
-/// so on for ever: the bound on the keys taken out must end it.
-fn a_half_placed_key_does_not_loop<K: TableKey>() {
-    let site = Site::<K>::new();
-    let geometry = Geometry::new(20);
-    let key = key::<K>(1);
-    let honest = site.placement.of(&key);
-    let mut table = Iblt::new(geometry);
-    table.apply_one(&Change { key, hash: honest ^ 1 << 47 ^ 1 << 23, count: 1, value: 9 });
-    assert_eq!(site.peel(&mut table).len(), geometry.cell_count());
-    assert!(!table.is_zero());
-}
-
 #[test]
-fn peeling_always_ends() {
-    a_half_placed_key_does_not_loop::<KeyV4>();
-    a_half_placed_key_does_not_loop::<KeyV6>();
-}
-
-/// More keys to go on with at once than the work list holds: it says so and scans again.
-fn a_peeler_made_for_less_is_slower_but_right<K: TableKey>() {
-    let site = Site::<K>::new();
-    let ops: Vec<Op> = (0..5_000).map(|key| Op { key, payload: 3, is_insert: true }).collect();
-    let mut table = table_of(&site, &ops, Geometry::for_items(5_500));
-    let mut taken = site.recipient();
-    assert_eq!(Peeler::new(site.placement.clone(), 0).peel(&mut table, &mut taken), ops.len());
-    assert!(table.is_zero());
-}
-
-#[test]
-fn a_short_work_list_loses_nothing() {
-    a_peeler_made_for_less_is_slower_but_right::<KeyV4>();
-    a_peeler_made_for_less_is_slower_but_right::<KeyV6>();
+fn extreme_counts_and_layouts_are_survived() {
+    for (placement, cells) in [
+        (Placement::Subtables { hash_count: 0 }, 0),
+        (Placement::Subtables { hash_count: u32::MAX }, 3),
+        (Placement::Distinct { hash_count: 24 }, 24),
+        (Placement::Coupled { hash_count: 9, segment_count: 0, half_ends: true }, 0),
+        (Placement::Irregular(Degrees::FEW), 0),
+    ] {
+        let layout = Layout::new(placement, cells);
+        for byte in [0x00, 0x80, 0x7f, 0xff] {
+            exercise_all(layout, &[byte]);
+        }
+        let mut table = table::<Sums<u64, u64, i64, u64>>(layout);
+        for count in [i64::MIN, i64::MAX, i64::MIN + 1, 0] {
+            table.update(&1, 2, count);
+            let _ = table.listing(Rule::Aggregates);
+            let _ = table.get(&1);
+        }
+    }
 }

@@ -1,136 +1,113 @@
-//! Values: noise stays noise, a spoilt value is read elsewhere or left in the sums.
+//! Keys with several values, and keys several times: the question that the paper leaves open.
 
 use super::*;
-use crate::flow::{KeyV4, KeyV6};
 
-fn insert(key: u64, payload: u32) -> Op {
-    Op { key, payload, is_insert: true }
-}
-
-/// `keys` inserted, and among them `noisy` keys removed with one value and inserted with another.
-fn noise_hides_no_key<K: TableKey>(keys: u64, noisy: u64) {
-    let site = Site::<K>::new();
-    let geometry = Geometry::for_items(keys * 2);
-    let mut ops: Vec<Op> = (0..keys).map(|key| insert(key, key as u32)).collect();
-    for key in keys..keys + noisy {
-        ops.extend([Op { key, payload: 1, is_insert: false }, insert(key, 2)]);
-    }
-    let map = map_of(&site, &ops);
-    let mut table = table_of(&site, &ops, geometry);
-    let peeled = site.peel(&mut table);
-    assert_eq!(peeled.len() as u64, keys);
-    assert!(table.is_key_free());
-    let mut left: Map<K> = map.clone();
-    for Peeled { change, value_known } in peeled {
-        let (_, value) = map[&change.key];
-        assert_eq!((change.count, change.value), (1, if value_known { value } else { 0 }));
-        note(&mut left, &change.undone());
-    }
-    assert!(table == site.encode(&left, geometry), "only noise, and values that could not be told, are left");
-    let noisy_cells = table.cells().iter().filter(|cell| **cell != Default::default()).count();
-    assert_eq!(table.clear_values(), noisy_cells);
-    assert!(table.is_zero());
-}
+type Plain = Sums<u64, u64>;
+type Squared = Sums<u64, u64, i32, u32, Squares>;
 
 #[test]
-fn value_noise_leaves_the_keys_listable() {
-    noise_hides_no_key::<KeyV4>(100, 20);
-    noise_hides_no_key::<KeyV6>(100, 20);
-    noise_hides_no_key::<KeyV4>(100, 1_000);
-    noise_hides_no_key::<KeyV6>(100, 1_000);
-}
-
-/// A key that shares `shared` of its cells with key 0.
-fn neighbour<K: TableKey>(site: &Site<K>, geometry: Geometry, shared: usize) -> u64 {
-    let places = |seed: u64| geometry.places(site.placement.of(&key::<K>(seed)));
-    let common = |seed: &u64| places(*seed).iter().filter(|place| places(0).contains(place)).count();
-    (1..1_000_000).find(|seed| common(seed) == shared).expect("there is such a key among so many")
-}
-
-fn one_spoilt_cell_is_read_around<K: TableKey>() {
-    let site = Site::<K>::new();
-    let geometry = Geometry::new(8);
-    for shared in 1..=3 {
-        let other = neighbour(&site, geometry, shared);
-        for is_insert in [true, false] {
-            let ops =
-                [Op { is_insert, ..insert(0, 77) }, Op { is_insert: false, ..insert(other, 5) }, insert(other, 6)];
-            let mut table = table_of(&site, &ops, geometry);
-            let peeled = site.peel(&mut table);
-            assert_eq!(peeled, [Peeled { change: site.change(ops[0]), value_known: true }]);
-            assert!(table == table_of(&site, &ops[1..], geometry));
+fn keys_with_several_values_are_listed_with_their_counts_and_sums() {
+    let mut table = table::<Plain>(subtables(4, 2_800));
+    let mut map = Map::new();
+    for at in 0..2_000u64 {
+        let count = if at % 10 == 0 { 2 + at / 10 % 3 } else { 1 };
+        for nth in 0..count {
+            let value = mixed(at << 8 | nth);
+            table.insert(&mixed(at), value);
+            let part = map.entry(mixed(at)).or_default();
+            *part = (part.0 + 1, part.1.wrapping_add(value));
         }
     }
+    assert_eq!(check_listing(&table, &map, Rule::Aggregates), 2_000);
 }
 
 #[test]
-fn a_value_spoilt_in_some_cells_is_read_from_another() {
-    one_spoilt_cell_is_read_around::<KeyV4>();
-    one_spoilt_cell_is_read_around::<KeyV6>();
-}
-
-fn a_value_spoilt_everywhere_is_unknown<K: TableKey>() {
-    let site = Site::<K>::new();
-    let geometry = Geometry::new(50);
-    let key = key::<K>(0);
-    let hash = site.placement.of(&key);
-    let mut table = table_of(&site, &[insert(0, 77)], geometry);
-    table.subtract_value(hash, 123_456);
-    let spoilt = table.clone();
-    let peeled = site.peel(&mut table);
-    assert_eq!(peeled, [Peeled { change: Change { key, hash, count: 1, value: 0 }, value_known: false }]);
-    let sums: Vec<u64> =
-        geometry.places(hash).iter().map(|&place| crate::sketch::Cell::value(&table.cells()[place])).collect();
-    assert_eq!(sums, vec![site.value(&key, 77).wrapping_sub(123_456); 4], "it is still in the sums");
-
-    let mut table = spoilt;
-    let mut taken = Taken { expected: Some(site.value(&key, 77)), ..site.recipient() };
-    assert_eq!(Peeler::new(site.placement.clone(), geometry.cell_count()).peel(&mut table, &mut taken), 1);
-    assert!(taken.peeled[0].value_known && table.is_key_free());
-    table.subtract_value(hash, 123_456u64.wrapping_neg());
-    assert!(table.is_zero(), "what the recipient expected was taken, and the noise was left");
+fn a_key_any_number_of_times_lists_even_and_negative_ones_too() {
+    let counts = [1i64, -1, 2, -2, 3, 4, -6, 7, 8, -64, 100, 4_096, -65_536, 1_000_003, i64::from(i32::MAX)];
+    let mut table = table::<CheckedCell<u64>>(subtables(3, 60));
+    for (at, count) in (0u64..).zip(counts) {
+        table.update(&mixed(at), mixed(!at), count);
+    }
+    for (at, count) in (0u64..).zip(counts) {
+        let expected = |found: i64, values| match found {
+            1.. => Got::Found { count: found, values },
+            _ => Got::Deleted { count: -found, values },
+        };
+        let got = table.get(&mixed(at));
+        assert!(got == Got::Unknown || got == expected(count, Values::One(mixed(!at))), "{got:?}");
+    }
+    let listing = table.list(Rule::SingleValued);
+    assert!(listing.is_complete());
+    let entries = listing.inserted.iter().chain(&listing.deleted);
+    let mut listed: Vec<_> = entries.map(|entry| (entry.key, entry.count, entry.value())).collect();
+    let mut expected: Vec<_> = (0u64..).zip(counts).map(|(at, count)| (mixed(at), count, Some(mixed(!at)))).collect();
+    listed.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(listed, expected);
 }
 
 #[test]
-fn a_value_spoilt_in_all_cells_is_unknown_and_stays_in_the_sums() {
-    a_value_spoilt_everywhere_is_unknown::<KeyV4>();
-    a_value_spoilt_everywhere_is_unknown::<KeyV6>();
-}
-
-fn several_values_of_a_key<K: TableKey>() {
-    let site = Site::<K>::new();
-    let geometry = Geometry::new(50);
-    let key = key::<K>(0);
-    let ops = [insert(0, 1), insert(0, 2)];
-    let sum = site.value(&key, 1).wrapping_add(site.value(&key, 2));
-    let mut table = table_of(&site, &ops, geometry);
-    let peeled = site.peel(&mut table);
-    assert_eq!(peeled.len(), 1);
-    assert_eq!((peeled[0].change.key, peeled[0].change.count, peeled[0].value_known), (key, 2, false));
-    table.subtract_value(site.placement.of(&key), sum);
-    assert!(table.is_zero());
-
-    let mut table = table_of(&site, &ops, geometry);
-    let mut taken = Taken { expected: Some(sum), ..site.recipient() };
-    assert_eq!(Peeler::new(site.placement.clone(), geometry.cell_count()).peel(&mut table, &mut taken), 1);
-    assert!(taken.peeled[0].value_known && table.is_zero());
+fn long_keys_several_times_list_too() {
+    let key = |at: u64| -> [u8; 21] { std::array::from_fn(|byte| mixed(at << 5 | byte as u64) as u8) };
+    let mut table = table::<Sums<[u8; 21], [u8; 3], i16, u32>>(subtables(4, 300));
+    (0..100).for_each(|at| table.update(&key(at), [at as u8; 3], 12 - (at as i64 % 5)));
+    let listing = table.list(Rule::Aggregates);
+    assert!(listing.is_complete());
+    assert_eq!(listing.inserted.len(), 100);
+    assert!(listing.inserted.iter().all(|entry| (0..100).any(|at| key(at) == entry.key)));
 }
 
 #[test]
-fn a_key_with_several_values_is_listed_with_their_number() {
-    several_values_of_a_key::<KeyV4>();
-    several_values_of_a_key::<KeyV6>();
+fn two_values_of_a_key_come_back_one_by_one() {
+    let mut table = table::<Squared>(subtables(4, 200));
+    for at in 0..100u64 {
+        table.insert(&at, mixed(at) >> 1);
+        if at % 2 == 0 {
+            table.insert(&at, mixed(!at) >> 1);
+        }
+        if at % 10 == 0 {
+            table.insert(&at, 5);
+        }
+    }
+    for entry in table.list(Rule::Aggregates).complete().unwrap().0 {
+        let (one, other) = (mixed(entry.key) >> 1, mixed(!entry.key) >> 1);
+        let expected = match entry.key {
+            key if key % 10 == 0 => Values::Sum(one + other + 5),
+            key if key % 2 == 0 => Values::Two([one.min(other), one.max(other)]),
+            _ => Values::One(one),
+        };
+        assert_eq!(entry.values, expected);
+    }
 }
 
 proptest! {
     #[test]
-    fn values_tell_whose_they_are(seed: u64, other: u64, payload: u32, bit in 0u32..64) {
-        let site = Site::<KeyV4>::new();
-        let hash = site.placement.of(&key(seed));
-        let value = site.code.encode(hash, payload);
-        prop_assert_eq!(ValueCode::<KeyV4>::payload(value), payload & 0xff_ffff);
-        prop_assert!(site.code.belongs(hash, value));
-        prop_assert!(!site.code.belongs(hash, value ^ 1 << bit));
-        prop_assert!(seed == other || !site.code.belongs(site.placement.of(&key(other)), value));
+    fn any_two_values_come_back(one in 0..1u64 << 63, other in 0..1u64 << 63, is_deleted in any::<bool>()) {
+        let mut table = table::<Squared>(subtables(3, 9));
+        let count = if is_deleted { -1 } else { 1 };
+        table.update(&7, one, count);
+        table.update(&7, other, count);
+        let listing = table.list(Rule::Aggregates);
+        let entry = listing.inserted.iter().chain(&listing.deleted).next().unwrap();
+        let expected = if one == other { Values::One(one) } else { Values::Two([one.min(other), one.max(other)]) };
+        prop_assert_eq!((entry.count, entry.values), (2 * count, expected));
     }
+}
+
+#[test]
+fn the_value_noise_of_one_key_does_not_spoil_the_value_of_another() {
+    let mut table = table::<CheckedCell<u64>>(subtables(4, 1_000));
+    table.insert_all(&pairs(0..200));
+    for at in 1_000..1_020u64 {
+        table.insert(&at, mixed(at));
+        table.remove(&at, !at);
+    }
+    let listing = table.list(Rule::Aggregates);
+    assert_eq!(listing.residue.key_cell_count, 0);
+    assert!(listing.residue.noise_cell_count > 20);
+    let mut listed: Vec<_> = listing.inserted.iter().map(|entry| (entry.key, entry.value().unwrap())).collect();
+    let mut expected = pairs(0..200);
+    listed.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(listed, expected);
 }

@@ -5,7 +5,9 @@
 //! check of the value sum stands in the values themselves. Sums, not XORs: a key that is in a cell twice must not
 //! vanish.
 
+use super::check_of;
 use crate::flow::{FlowKey, KeyV4, KeyV6};
+use crate::sketch::{Sum, Sums, TableCell, Values};
 
 /// A key that tables are kept for, and the cell that sums it.
 pub trait TableKey: FlowKey {
@@ -123,6 +125,100 @@ macro_rules! cell {
             #[inline]
             fn set_value(&mut self, value: u64) {
                 self.value = value;
+            }
+        }
+
+        /// The same sums as [`Sums`] of such keys, in a cell that is aligned: general tables can be made of it too.
+        impl TableCell for $name {
+            type Key = $key;
+            type Value = u64;
+            const SIZE: usize = <Sums<$key> as TableCell>::SIZE;
+            const IS_CHECKED: bool = true;
+            const IS_VALUE_CHECKED: bool = false;
+            const IS_MULTISET: bool = true;
+
+            fn zero() -> Self {
+                Self::default()
+            }
+
+            #[inline]
+            fn of(key: &$key, value: u64, hash: u128, count: i64) -> Self {
+                <Self as Cell>::of(key, check_of(hash), count as i32, value.wrapping_mul(count as u64))
+            }
+
+            #[inline]
+            fn add(&mut self, other: &Self) {
+                Cell::add(self, other);
+            }
+
+            #[inline]
+            fn subtract(&mut self, other: &Self) {
+                Cell::subtract(self, other);
+            }
+
+            #[inline]
+            fn count(&self) -> Option<i64> {
+                Some(i64::from(self.count))
+            }
+
+            #[inline]
+            fn value(&self) -> u64 {
+                self.value
+            }
+
+            #[inline]
+            fn is_zero(&self) -> bool {
+                Cell::is_zero(self)
+            }
+
+            #[inline]
+            fn is_key_free(&self) -> bool {
+                Cell::is_key_free(self)
+            }
+
+            #[inline]
+            fn has_keys_of(&self, other: &Self) -> bool {
+                (self.count, self.check, self.key) == (other.count, other.check, other.key)
+            }
+
+            #[inline]
+            fn candidate(&self, count: i64, lost: u64) -> Option<$key> {
+                <$key>::from_words(&self.key).quotient(count, lost)
+            }
+
+            #[inline]
+            fn agrees(&self, hash: u128, count: i64) -> bool {
+                self.check == check_of(hash).wrapping_mul(count as u32)
+            }
+
+            fn values(&self, _hash: u128, count: i64) -> Values<u64> {
+                match count {
+                    1 | -1 => Values::One(self.value.times(count)),
+                    _ => Values::Sum(self.value),
+                }
+            }
+
+            fn without_keys(&self) -> Self {
+                $name { value: self.value, ..Self::default() }
+            }
+
+            fn write(&self, out: &mut [u8]) {
+                let (count, rest) = out.split_at_mut(i32::SIZE);
+                let (key, rest) = rest.split_at_mut(<$key as Sum>::SIZE);
+                let (value, check) = rest.split_at_mut(u64::SIZE);
+                self.count.write(count);
+                key.chunks_mut(u64::SIZE).zip(&self.key).for_each(|(out, word)| word.write(out));
+                self.value.write(value);
+                self.check.write(check);
+            }
+
+            fn read(bytes: &[u8]) -> Self {
+                let (count, rest) = bytes.split_at(i32::SIZE);
+                let (key, rest) = rest.split_at(<$key as Sum>::SIZE);
+                let (value, check) = rest.split_at(u64::SIZE);
+                let mut cell = $name { count: Sum::read(count), check: Sum::read(check), value: Sum::read(value), ..Self::default() };
+                cell.key.iter_mut().zip(key.chunks(u64::SIZE)).for_each(|(word, bytes)| *word = u64::read(bytes));
+                cell
             }
         }
     };

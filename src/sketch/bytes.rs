@@ -1,0 +1,210 @@
+//! Byte strings and flow keys as sums.
+//!
+//! What enters: `[u8; N]`, which counts as one little-endian number of N bytes, so that a division by an even count
+//! loses a few bits of the whole and not of every byte; and flow keys, which wrap word by word as in the tables of
+//! connections. What leaves: their arithmetic, with the laws of [`Sum`].
+
+use super::sum::{Key, Sum, odd_inverse};
+use crate::flow::{FlowKey, KeyV4, KeyV6};
+
+/// Bytes that are worked on at once.
+const LIMB_SIZE: usize = 8;
+
+fn limb(bytes: &[u8]) -> u64 {
+    let mut limb = [0; LIMB_SIZE];
+    limb[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(limb)
+}
+
+/// Sets every limb to what `next` makes of the old one.
+fn map_limbs<const N: usize>(mut bytes: [u8; N], mut next: impl FnMut(u64, usize) -> u64) -> [u8; N] {
+    for (at, chunk) in bytes.chunks_mut(LIMB_SIZE).enumerate() {
+        let size = chunk.len();
+        let limb = next(limb(chunk), at * LIMB_SIZE);
+        chunk.copy_from_slice(&limb.to_le_bytes()[..size]);
+    }
+    bytes
+}
+
+fn limb_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
+    limb(&bytes[at.min(N)..(at + LIMB_SIZE).min(N)])
+}
+
+impl<const N: usize> Sum for [u8; N] {
+    const SIZE: usize = N;
+    const WORD_COUNT: u32 = 1;
+
+    #[inline]
+    fn zero() -> Self {
+        [0; N]
+    }
+
+    #[inline]
+    fn plus(self, other: Self) -> Self {
+        let mut carry = false;
+        map_limbs(self, |limb, at| {
+            let (sum, one) = limb.overflowing_add(limb_at(&other, at));
+            let (sum, two) = sum.overflowing_add(u64::from(carry));
+            carry = one | two;
+            sum
+        })
+    }
+
+    #[inline]
+    fn minus(self, other: Self) -> Self {
+        let mut borrow = false;
+        map_limbs(self, |limb, at| {
+            let (rest, one) = limb.overflowing_sub(limb_at(&other, at));
+            let (rest, two) = rest.overflowing_sub(u64::from(borrow));
+            borrow = one | two;
+            rest
+        })
+    }
+
+    #[inline]
+    fn xor(self, other: Self) -> Self {
+        std::array::from_fn(|at| self[at] ^ other[at])
+    }
+
+    #[inline]
+    fn times(self, count: i64) -> Self {
+        if count == 1 {
+            return self;
+        }
+        let mut carry = 0u128;
+        let product = map_limbs(self, |limb, _| {
+            carry += u128::from(limb) * u128::from(count.unsigned_abs());
+            let low = carry as u64;
+            carry >>= u64::BITS;
+            low
+        });
+        if count < 0 { Self::zero().minus(product) } else { product }
+    }
+
+    fn quotient(self, count: i64, lost: u64) -> Option<Self> {
+        let twos = count.trailing_zeros();
+        let sum = if count < 0 { Self::zero().minus(self) } else { self };
+        if count == 0 || twos as usize >= (8 * N).min(64) || limb_at(&sum, 0) & ((1 << twos) - 1) != 0 {
+            return None;
+        }
+        let shifted = map_limbs(sum, |limb, at| match twos {
+            0 => limb,
+            _ => limb >> twos | limb_at(&sum, at + LIMB_SIZE) << (u64::BITS - twos),
+        });
+        // Division from the low end: every limb of the quotient is the one whose product ends in what is left.
+        let odd = count.unsigned_abs() >> twos;
+        let inverse = odd_inverse(odd) as u64;
+        let mut borrow = 0u64;
+        let mut known = map_limbs(shifted, |limb, _| {
+            let (rest, is_short) = limb.overflowing_sub(borrow);
+            let quotient = rest.wrapping_mul(inverse);
+            borrow = ((u128::from(quotient) * u128::from(odd)) >> u64::BITS) as u64 + u64::from(is_short);
+            quotient
+        });
+        for bit in 0..twos as usize {
+            let (byte, shift) = ((8 * N - twos as usize + bit) / 8, (8 * N - twos as usize + bit) % 8);
+            known[byte] = known[byte] & !(1 << shift) | ((lost >> bit & 1) as u8) << shift;
+        }
+        (twos > 0 || lost == 0).then_some(known)
+    }
+
+    #[inline]
+    fn write(&self, out: &mut [u8]) {
+        out.copy_from_slice(self);
+    }
+
+    #[inline]
+    fn read(bytes: &[u8]) -> Self {
+        let mut array = [0; N];
+        array.copy_from_slice(bytes);
+        array
+    }
+}
+
+impl<const N: usize> Key for [u8; N] {
+    #[inline]
+    fn block(&self, at: usize) -> u128 {
+        let mut block = [0; 16];
+        let rest = self.get(16 * at..).unwrap_or(&[]);
+        let size = rest.len().min(16);
+        block[..size].copy_from_slice(&rest[..size]);
+        u128::from_be_bytes(block)
+    }
+}
+
+macro_rules! flow_key {
+    ($($key:ty),*) => {$(
+        impl Sum for $key {
+            const SIZE: usize = 8 * <$key as FlowKey>::WORD_COUNT;
+            const WORD_COUNT: u32 = <$key as FlowKey>::WORD_COUNT as u32;
+
+            #[inline]
+            fn zero() -> Self {
+                Self::from_words(&[])
+            }
+
+            #[inline]
+            fn plus(self, other: Self) -> Self {
+                zip(self, other, u64::wrapping_add)
+            }
+
+            #[inline]
+            fn minus(self, other: Self) -> Self {
+                zip(self, other, u64::wrapping_sub)
+            }
+
+            #[inline]
+            fn xor(self, other: Self) -> Self {
+                zip(self, other, |one, other| one ^ other)
+            }
+
+            #[inline]
+            fn times(self, count: i64) -> Self {
+                zip(self, self, |word, _| word.wrapping_mul(count as u64))
+            }
+
+            fn quotient(self, count: i64, lost: u64) -> Option<Self> {
+                let twos = count.trailing_zeros();
+                let mut words = [0; <$key as FlowKey>::WORD_COUNT];
+                for (at, (word, &sum)) in words.iter_mut().zip(self.words()).enumerate() {
+                    let lost = lost.checked_shr(at as u32 * twos).unwrap_or(0);
+                    *word = sum.quotient(count, if twos < u64::BITS { lost & ((1 << twos) - 1) } else { 0 })?;
+                }
+                Some(Self::from_words(&words))
+            }
+
+            #[inline]
+            fn write(&self, out: &mut [u8]) {
+                assert_eq!(out.len(), Self::SIZE);
+                out.chunks_mut(8).zip(self.words()).for_each(|(out, word)| word.write(out));
+            }
+
+            #[inline]
+            fn read(bytes: &[u8]) -> Self {
+                assert_eq!(bytes.len(), Self::SIZE);
+                let mut words = [0; <$key as FlowKey>::WORD_COUNT];
+                words.iter_mut().zip(bytes.chunks(8)).for_each(|(word, bytes)| *word = u64::read(bytes));
+                Self::from_words(&words)
+            }
+        }
+
+        impl Key for $key {
+            #[inline]
+            fn block(&self, at: usize) -> u128 {
+                let word = |at: usize| u128::from(self.words().get(at).copied().unwrap_or(0));
+                word(2 * at) << 64 | word(2 * at + 1)
+            }
+        }
+    )*};
+}
+
+flow_key!(KeyV4, KeyV6);
+
+#[inline]
+fn zip<K: FlowKey>(one: K, other: K, sum: impl Fn(u64, u64) -> u64) -> K {
+    let mut words = [0; 8];
+    for (word, (one, other)) in words.iter_mut().zip(one.words().iter().zip(other.words())) {
+        *word = sum(*one, *other);
+    }
+    K::from_words(&words)
+}

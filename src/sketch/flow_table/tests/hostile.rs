@@ -1,0 +1,103 @@
+//! Tables that no honest site could have filled: peeling them ends, and neither invents nor loses anything.
+
+use super::*;
+use crate::flow::{KeyV4, KeyV6};
+
+/// A change with any fields; `lie` says how many of them are what an honest site would write.
+#[derive(Clone, Debug)]
+struct Hostile {
+    words: [u64; 5],
+    hash: u128,
+    count: i32,
+    value: u64,
+    lie: u8,
+}
+
+fn hostile() -> impl Strategy<Value = Hostile> {
+    let words = prop_oneof![any::<[u64; 5]>(), prop::array::uniform5(0u64..3)];
+    let count = prop_oneof![-4i32..=4, any::<i32>()];
+    (words, any::<u128>(), count, any::<u64>(), 0u8..5).prop_map(|(words, hash, count, value, lie)| Hostile {
+        words,
+        hash,
+        count,
+        value,
+        lie,
+    })
+}
+
+/// The bits of a hash that choose cells; those above are the check.
+const PLACES_MASK: u128 = (1 << 96) - 1;
+
+impl Hostile {
+    fn change<K: TableKey>(&self, site: &Site<K>) -> Change<K> {
+        let key = K::from_words(&self.words);
+        let honest = site.placement.of(&key);
+        let hash = match self.lie {
+            0 => self.hash,
+            // The right check at wrong cells, and the wrong check at the right ones.
+            1 => honest & !PLACES_MASK | self.hash & PLACES_MASK,
+            2 => honest & PLACES_MASK | self.hash & !PLACES_MASK,
+            // Some cells of its own and some of others.
+            3 => honest & !0xffff_ffff_ffff | self.hash & 0xffff_ffff_ffff,
+            _ => honest,
+        };
+        Change { key, hash, count: self.count, value: self.value }
+    }
+}
+
+fn survives<K: TableKey>(changes: &[Hostile], geometry: Geometry) {
+    let site = Site::<K>::new();
+    let mut table = Iblt::new(geometry);
+    for change in changes {
+        table.apply_one(&change.change(&site));
+    }
+    site.peel(&mut table);
+    // What is left is as hostile as before: it must still be a table.
+    site.peel(&mut table);
+    table.clear_values();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn no_table_breaks_the_peeler(changes in prop::collection::vec(hostile(), 0..150), subtable_cell_count in 1u32..40) {
+        survives::<KeyV4>(&changes, Geometry::new(subtable_cell_count));
+        survives::<KeyV6>(&changes, Geometry::new(subtable_cell_count));
+    }
+}
+
+/// A key that stands in some of its cells only comes out, appears with the other sign in the rest, comes out of there, and
+/// so on for ever: the bound on the keys taken out must end it.
+fn a_half_placed_key_does_not_loop<K: TableKey>() {
+    let site = Site::<K>::new();
+    let geometry = Geometry::new(20);
+    let key = key::<K>(1);
+    let honest = site.placement.of(&key);
+    let mut table = Iblt::new(geometry);
+    table.apply_one(&Change { key, hash: honest ^ 1 << 47 ^ 1 << 23, count: 1, value: 9 });
+    assert_eq!(site.peel(&mut table).len(), geometry.cell_count());
+    assert!(!table.is_zero());
+}
+
+#[test]
+fn peeling_always_ends() {
+    a_half_placed_key_does_not_loop::<KeyV4>();
+    a_half_placed_key_does_not_loop::<KeyV6>();
+}
+
+/// More keys to go on with at once than the work list holds: it says so and scans again.
+fn a_peeler_made_for_less_is_slower_but_right<K: TableKey>() {
+    let site = Site::<K>::new();
+    let ops: Vec<Op> = (0..5_000).map(|key| Op { key, payload: 3, is_insert: true }).collect();
+    let mut table = table_of(&site, &ops, Geometry::for_items(5_500));
+    let mut taken = site.recipient();
+    assert_eq!(Peeler::new(site.placement.clone(), 0).peel(&mut table, &mut taken), ops.len());
+    assert!(table.is_zero());
+}
+
+#[test]
+fn a_short_work_list_loses_nothing() {
+    a_peeler_made_for_less_is_slower_but_right::<KeyV4>();
+    a_peeler_made_for_less_is_slower_but_right::<KeyV6>();
+}

@@ -1,0 +1,161 @@
+//! Getting (GET, sections 2.3 and 3 of the paper): what is known of one key, without listing.
+//!
+//! What enters: a table and a key. What leaves: its count and values, or that it is not there, or that the table can
+//! not tell. A cell that holds the key alone tells, and one that holds nothing, or another key alone, tells that it is
+//! absent. Where neither is to be found, a cell with one other key is: with that key told by another of its cells, what
+//! is left is the key's own part.
+
+use super::cell::{TableCell, Values};
+use super::key_hash::KeyHash;
+use super::list::Lone;
+use super::sum::Sum;
+use super::table::{BATCH_COUNT, Table};
+use crate::config::{TABLE_GET_DEPTH_MAX, TABLE_GET_VISITS_MAX};
+
+/// What a table knows of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Got<V> {
+    /// It was inserted, and not removed as often.
+    Found {
+        /// How many times, less how many times it was removed.
+        count: i64,
+        /// What is known of its values.
+        values: Values<V>,
+    },
+    /// It was removed more often than inserted (an extraneous deletion).
+    Deleted {
+        /// How many times more: positive.
+        count: i64,
+        /// What is known of the values.
+        values: Values<V>,
+    },
+    /// It is not there (or was inserted and removed, with different values perhaps): the paper's null.
+    Absent,
+    /// The table can not tell (the paper's "not found"): list it, or make it larger. A key that is there is told with a
+    /// probability of at least 1 - (1 - e^(-kn/m))^k.
+    Unknown,
+}
+
+impl<V> Got<V> {
+    /// The value of a key that was inserted with a single one.
+    pub fn value(self) -> Option<V> {
+        if let Got::Found { values: Values::One(value), .. } = self { Some(value) } else { None }
+    }
+}
+
+impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
+    /// What is known of the key, with the help of its neighbours.
+    ///
+    /// Complexity: one random access for each of its cells; where that does not tell, a bounded number of others.
+    #[must_use]
+    pub fn get(&self, key: &C::Key) -> Got<C::Value> {
+        self.get_hashed(key, self.hash().of(key))
+    }
+
+    /// What is known of each key, in their order; cells are asked for together.
+    #[must_use]
+    pub fn get_all(&self, keys: &[C::Key]) -> Vec<Got<C::Value>> {
+        let mut got = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(BATCH_COUNT) {
+            let mut hashes = [0; BATCH_COUNT];
+            self.hash().of_group(keys, &mut hashes[..keys.len()]);
+            hashes[..keys.len()].iter().for_each(|&hash| self.prefetch(hash));
+            got.extend(keys.iter().zip(hashes).map(|(key, hash)| self.get_hashed(key, hash)));
+        }
+        got
+    }
+
+    /// What the key's own cells tell, as in the paper: no neighbour is asked.
+    #[must_use]
+    pub fn get_plain(&self, key: &C::Key) -> Got<C::Value> {
+        self.own(key, self.hash().of(key)).unwrap_or(Got::Unknown)
+    }
+
+    fn get_hashed(&self, key: &C::Key, hash: u128) -> Got<C::Value> {
+        if let Some(got) = self.own(key, hash) {
+            return got;
+        }
+        let mut visits = TABLE_GET_VISITS_MAX;
+        if self.is_elsewhere(hash, &mut visits) {
+            return Got::Absent;
+        }
+        match self.decoded(key, hash, TABLE_GET_DEPTH_MAX, &mut visits) {
+            Some((part, count)) => found(count, part.values(hash, count)),
+            None => Got::Unknown,
+        }
+    }
+
+    /// What the key's cells tell by themselves.
+    fn own(&self, key: &C::Key, hash: u128) -> Option<Got<C::Value>> {
+        for &place in self.places(hash).iter() {
+            let cell = self.cell(place);
+            if cell.is_key_free() {
+                return Some(Got::Absent);
+            }
+            if let Some(count) = count_of(cell, key, hash) {
+                let (_, values) = self.part_of(cell, &Lone { key: *key, hash, count });
+                return Some(found(count, values));
+            }
+            // Without checks a count of one is believed (section 2.3).
+            if !C::IS_CHECKED && cell.count() == Some(1) {
+                return Some(Got::Absent);
+            }
+        }
+        None
+    }
+
+    /// Whether one of the key's cells holds another key alone.
+    fn is_elsewhere(&self, hash: u128, visits: &mut usize) -> bool {
+        let mut divisions = *visits as u64;
+        C::IS_CHECKED
+            && self.places(hash).iter().any(|&place| {
+                *visits = visits.saturating_sub(1);
+                self.lone(self.cell(place), place, &mut divisions).is_some_and(|lone| lone.hash != hash)
+            })
+    }
+
+    /// The key's part and how often it is there, from a cell that holds it alone, or with one other key whose part is
+    /// found so.
+    fn decoded(&self, key: &C::Key, hash: u128, depth: usize, visits: &mut usize) -> Option<(C, i64)> {
+        let places = self.places(hash);
+        for &place in places.iter() {
+            let cell = self.cell(place);
+            if let Some(count) = count_of(cell, key, hash) {
+                return Some((self.part_of(cell, &Lone { key: *key, hash, count }).0, count));
+            }
+        }
+        if depth == 0 || !C::IS_CHECKED {
+            return None;
+        }
+        for &place in places.iter() {
+            for sign in if C::IS_MULTISET { [1, -1].as_slice() } else { [1].as_slice() } {
+                *visits = visits.checked_sub(1)?;
+                let mut rest = *self.cell(place);
+                rest.subtract(&C::of(key, C::Value::zero(), hash, *sign));
+                let mut divisions = TABLE_GET_VISITS_MAX as u64;
+                let Some(other) = self.lone(&rest, place, &mut divisions).filter(|other| other.hash != hash) else {
+                    continue;
+                };
+                if let Some((part, _)) = self.decoded(&other.key, other.hash, depth - 1, visits) {
+                    let mut own = *self.cell(place);
+                    own.subtract(&part);
+                    if let Some(count) = count_of(&own, key, hash) {
+                        return Some((own, count));
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+/// How often the cell holds this key, if it holds no other.
+fn count_of<C: TableCell>(cell: &C, key: &C::Key, hash: u128) -> Option<i64> {
+    let count = cell.count().unwrap_or(1);
+    let alone = C::of(key, C::Value::zero(), hash, count);
+    (count != 0 && cell.has_keys_of(&alone) && (count.unsigned_abs() == 1 || C::IS_MULTISET)).then_some(count)
+}
+
+fn found<V>(count: i64, values: Values<V>) -> Got<V> {
+    if count > 0 { Got::Found { count, values } } else { Got::Deleted { count: count.saturating_neg(), values } }
+}

@@ -1,0 +1,135 @@
+//! Keyed functions from keys to 128 bits, by which tables place and check.
+//!
+//! What enters: a secret and keys. What leaves: hashes that are the same on every machine and that nobody without the
+//! secret can aim. The lower half of a hash places the key, the upper half checks it: they must be independent, and
+//! neither may be linear in the key.
+
+use super::sum::Key;
+use crate::flow::{FlowKey, KeyV4};
+use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
+use std::marker::PhantomData;
+
+/// A function from keys to 128 bits that look random. Write one for keys of your own; equal functions are needed
+/// wherever tables are added, compared or listed.
+///
+/// ```
+/// use flowpeel::sketch::{KeyHash, Layout, Placement, Rule, Sums, Table};
+///
+/// /// For keys that nobody picks: two rounds of multiplication, and no secret.
+/// #[derive(Clone)]
+/// struct Quick;
+///
+/// impl KeyHash<u64> for Quick {
+///     fn of(&self, key: &u64) -> u128 {
+///         let product = (u128::from(*key) ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xda94_2042_e4dd_58b5_0fc9_4e21_7d5b_3a8b);
+///         (product ^ product >> 61).wrapping_mul(0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645).rotate_left(64)
+///     }
+/// }
+///
+/// let layout = Layout::new(Placement::Subtables { hash_count: 4 }, 200);
+/// let mut table = Table::<Sums<u64, u64>, _>::new(layout, Quick);
+/// (0..100).for_each(|key| table.insert(&key, key));
+/// assert!(table.list(Rule::Aggregates).is_complete());
+/// ```
+pub trait KeyHash<K>: Clone {
+    /// The hash of one key.
+    fn of(&self, key: &K) -> u128;
+
+    /// The hashes of as many keys as both slices have.
+    #[inline]
+    fn of_group(&self, keys: &[K], hashes: &mut [u128]) {
+        hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = self.of(key));
+    }
+}
+
+/// The default: AES-128 in CBC-MAC mode over the key's bytes, under a key that depends on the secret and on the size of
+/// the keys, which are of one size each as that mode asks for.
+#[derive(Clone)]
+pub struct SecretHash<K> {
+    cipher: KeyedHash<KeyV4>,
+    keys: PhantomData<fn(K)>,
+}
+
+impl<K: Key> SecretHash<K> {
+    /// The function under this secret.
+    #[must_use]
+    pub fn new(secret: &Secret) -> Self {
+        // Tables of connections use the secret's own function: this one is derived from it by a block of its own.
+        let outer = KeyedHash::<KeyV4>::new(secret, Purpose::Placement);
+        let label = u128::from_be_bytes(*b"sketch key size\0") ^ K::SIZE as u128;
+        let derived = Secret::new(outer.of_block(label).to_be_bytes());
+        SecretHash { cipher: KeyedHash::new(&derived, Purpose::Placement), keys: PhantomData }
+    }
+}
+
+impl<K: Key> KeyHash<K> for SecretHash<K> {
+    #[inline]
+    fn of(&self, key: &K) -> u128 {
+        (0..block_count::<K>()).fold(0, |hash, at| self.cipher.of_block(hash ^ key.block(at)))
+    }
+
+    /// Eight keys go through the cipher in little more than the time of one.
+    #[inline]
+    fn of_group(&self, keys: &[K], hashes: &mut [u128]) {
+        for (keys, hashes) in keys.chunks(HASH_GROUP_COUNT).zip(hashes.chunks_mut(HASH_GROUP_COUNT)) {
+            let count = keys.len().min(hashes.len());
+            let mut chain = [0u128; HASH_GROUP_COUNT];
+            let mut blocks = [KeyV4::default(); HASH_GROUP_COUNT];
+            for at in 0..block_count::<K>() {
+                for ((block, key), hash) in blocks.iter_mut().zip(&keys[..count]).zip(&chain) {
+                    let word = hash ^ key.block(at);
+                    *block = KeyV4::from_words(&[(word >> 64) as u64, word as u64]);
+                }
+                self.cipher.of_group(&blocks[..count], &mut chain);
+            }
+            hashes[..count].copy_from_slice(&chain[..count]);
+        }
+    }
+}
+
+/// Blocks of a key: one even of keys without any bytes.
+fn block_count<K: Key>() -> usize {
+    K::SIZE.div_ceil(16).max(1)
+}
+
+/// Flow keys place as in the tables of connections.
+impl<K: FlowKey> KeyHash<K> for KeyedHash<K> {
+    #[inline]
+    fn of(&self, key: &K) -> u128 {
+        KeyedHash::of(self, key)
+    }
+
+    #[inline]
+    fn of_group(&self, keys: &[K], hashes: &mut [u128]) {
+        for (keys, hashes) in keys.chunks(HASH_GROUP_COUNT).zip(hashes.chunks_mut(HASH_GROUP_COUNT)) {
+            KeyedHash::of_group(self, keys, hashes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_keys_are_one_block_of_aes_under_a_derived_key() {
+        let hash = SecretHash::<u64>::new(&Secret::REPLAY);
+        let mut one = [0];
+        hash.of_group(&[7], &mut one);
+        assert_eq!(one[0], hash.of(&7));
+        assert_ne!(hash.of(&7), SecretHash::<u64>::new(&Secret::new([1; 16])).of(&7));
+        assert_ne!(hash.of(&7), SecretHash::<u32>::new(&Secret::REPLAY).of(&7));
+        assert_ne!(hash.of(&7), SecretHash::<u128>::new(&Secret::REPLAY).of(&7));
+    }
+
+    #[test]
+    fn groups_of_any_length_hash_like_their_keys() {
+        let hash = SecretHash::<[u8; 40]>::new(&Secret::REPLAY);
+        let keys: Vec<[u8; 40]> = (0..19u8).map(|at| std::array::from_fn(|byte| at ^ byte as u8)).collect();
+        let mut hashes = vec![0; keys.len()];
+        hash.of_group(&keys, &mut hashes);
+        for (key, together) in keys.iter().zip(hashes) {
+            assert_eq!(hash.of(key), together);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Which cells a key is summed into: the choice of placement, with what each is good for.
+//!
+//! What enters: a placement, a number of cells, hashes. What leaves: places, plans and measured failure rates. The law
+//! that all keep: a key's places are distinct, depend on its hash alone, and come from independent parts of it. (Places
+//! that are multiples of one another, `h1 + i * h2`, make pairs of keys share all their cells, and those never list.)
+
+mod layout;
+mod measured;
+mod plan;
+mod simulate;
+
+pub(crate) use layout::mixed;
+pub use layout::{Layout, Places};
+pub use plan::{Plan, plan};
+pub use simulate::{Outcome, Simulation};
+
+use crate::config::TABLE_DEGREE_MAX;
+
+#[cfg(test)]
+mod tests;
+
+/// A way to choose the cells of a key.
+///
+/// Thresholds are cells a key, in the limit of many keys; below them nothing but a few keys list, a little above all
+/// do. What a table of a certain size needs is measured: see [`plan()`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// One cell in each of `hash_count` subtables (section 2.2 of the paper). Thresholds for 3 to 7: 1.2218, 1.2949,
+    /// 1.4250, 1.5697, 1.7189. The best where a subtable may get lost (section 3), where parts of a table are kept
+    /// apart, and where tables are to be folded.
+    Subtables {
+        /// The paper's `k`, 2 to [`TABLE_DEGREE_MAX`](crate::config::TABLE_DEGREE_MAX).
+        hash_count: u32,
+    },
+    /// `hash_count` distinct cells anywhere (the other way of section 2.2). The thresholds are those of subtables. The
+    /// best for up to some hundreds of keys, which seldomer share all their cells so: one in a thousand tables of 100
+    /// keys fails at 1.57 cells a key, where four subtables take 1.86.
+    Distinct {
+        /// The paper's `k`, 2 to [`TABLE_DEGREE_MAX`](crate::config::TABLE_DEGREE_MAX).
+        hash_count: u32,
+    },
+    /// One cell in each of `hash_count` neighbouring ones of `segment_count` segments: spatially coupled tables.
+    /// Listing starts at the ends, where cells are least loaded, and runs inwards. The threshold with many keys is
+    /// 1.0238 for four hashes and 1.0076 for five, times `segment_count / (segment_count - hash_count + 1)`; fewer keys
+    /// need larger segments to carry the wave. The best for hundreds of thousands of keys, and kind to caches besides.
+    Coupled {
+        /// The cells of a key, 3 to [`TABLE_DEGREE_MAX`](crate::config::TABLE_DEGREE_MAX). With 3, two keys on the same
+        /// cells are too common.
+        hash_count: u32,
+        /// At least as many as there are hashes, at most [`TABLE_SEGMENTS_MAX`](crate::config::TABLE_SEGMENTS_MAX).
+        segment_count: u32,
+        /// Whether the first and the last segment have half as many cells as the others: better for up to ten thousand
+        /// keys.
+        half_ends: bool,
+    },
+    /// As many distinct cells anywhere as the key's own hash says: irregular tables (the paper's footnote 5). A few
+    /// keys in many cells let all others list with fewer. The best for a thousand to a hundred thousand keys; an update
+    /// costs the mean of the degrees, which is about 5.
+    Irregular(Degrees),
+}
+
+/// The degrees of an irregular table: how many of its keys have how many cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Degrees {
+    /// Degree, and the share of the keys that have it, as a part of all shares.
+    rows: [(u8, u16); 3],
+    total: u32,
+}
+
+impl Degrees {
+    /// Seven of ten keys in 3 cells, two in 4 and one in 21: for about a thousand keys.
+    pub const FEW: Self = Degrees { rows: [(3, 700), (4, 200), (21, 100)], total: 1_000 };
+    /// All but a ninth of the keys in 3 cells, the others in 21: for tens of thousands of keys. Threshold: 1.09.
+    pub const MANY: Self = Degrees { rows: [(3, 8_866), (21, 1_134), (0, 0)], total: 10_000 };
+
+    /// Up to three degrees, each from 1 to [`TABLE_DEGREE_MAX`], with their shares; `None` for anything else, and where
+    /// nothing is shared out.
+    #[must_use]
+    pub fn new(shares: &[(u8, u16)]) -> Option<Self> {
+        let mut rows = [(0, 0); 3];
+        rows.get_mut(..shares.len())?.copy_from_slice(shares);
+        let total = shares.iter().map(|&(_, share)| u32::from(share)).sum();
+        let is_valid = shares.iter().all(|&(degree, _)| (1..=TABLE_DEGREE_MAX as u8).contains(&degree));
+        (is_valid && total > 0).then_some(Degrees { rows, total })
+    }
+
+    /// The degree that this part of a hash chooses.
+    #[inline]
+    fn choose(&self, part: u32) -> usize {
+        let mut at = (u64::from(part) * u64::from(self.total)) >> u32::BITS;
+        for (degree, share) in self.rows {
+            match at.checked_sub(u64::from(share)) {
+                None => return usize::from(degree),
+                Some(rest) => at = rest,
+            }
+        }
+        usize::from(self.rows[0].0)
+    }
+
+    /// The largest degree.
+    #[must_use]
+    pub fn largest(&self) -> usize {
+        self.rows.iter().map(|row| usize::from(row.0)).max().unwrap_or(0)
+    }
+
+    /// The mean degree: what an update costs.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        self.rows.iter().map(|row| f64::from(row.0) * f64::from(row.1)).sum::<f64>() / f64::from(self.total)
+    }
+}
+
+impl Placement {
+    /// The largest number of cells a key can have.
+    #[must_use]
+    pub fn degree_max(&self) -> usize {
+        match self {
+            Placement::Subtables { hash_count }
+            | Placement::Distinct { hash_count }
+            | Placement::Coupled { hash_count, .. } => (*hash_count as usize).min(TABLE_DEGREE_MAX),
+            Placement::Irregular(degrees) => degrees.largest(),
+        }
+    }
+
+    /// The mean number of cells a key has: what an update costs.
+    #[must_use]
+    pub fn degree_mean(&self) -> f64 {
+        match self {
+            Placement::Irregular(degrees) => degrees.mean(),
+            _ => self.degree_max() as f64,
+        }
+    }
+
+    /// The placement that needs the fewest cells to list `item_count` items in all but `failure` of the tries, as
+    /// [`plan()`] finds it.
+    #[must_use]
+    pub fn best_for(item_count: u64, failure: f64) -> Self {
+        plan(item_count, failure).placement
+    }
+}
+
+impl std::fmt::Display for Placement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Placement::Subtables { hash_count } => write!(f, "{hash_count} subtables"),
+            Placement::Distinct { hash_count } => write!(f, "{hash_count} distinct cells"),
+            Placement::Coupled { hash_count, segment_count, .. } => {
+                write!(f, "{hash_count} neighbouring ones of {segment_count} segments")
+            }
+            Placement::Irregular(degrees) => write!(f, "irregular, {:.2} cells on average", degrees.mean()),
+        }
+    }
+}

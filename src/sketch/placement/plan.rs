@@ -1,0 +1,116 @@
+//! How many cells a table needs, and which placement needs the fewest.
+//!
+//! What enters: how many items are to be listed, and how often that may fail. What leaves: a placement with its number
+//! of cells. Rules of thumb go wrong in small tables, which fail by a few keys on the same cells and not by the
+//! threshold: so this looks up what was simulated, and goes between by straight lines in the logarithms of items,
+//! failure and cells, which the curves lie below or on.
+
+use super::measured::{CURVES, Curve, FAILURES};
+use super::{Layout, Placement};
+use crate::config::TABLE_CELLS_MAX;
+
+/// A table for a number of items.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// How cells are chosen.
+    pub placement: Placement,
+    /// How many cells there are.
+    pub cell_count: u32,
+    /// How many items it is for.
+    pub item_count: u64,
+    /// The share of tables that do not list so many completely, by the measured curves; 1 where no table is large
+    /// enough.
+    pub failure: f64,
+}
+
+impl Plan {
+    /// The plan for one placement, if it was measured, for so few or many items too.
+    ///
+    /// `failure` is taken from a millionth to a tenth: rarer ones were not measured and are continued from those that
+    /// were.
+    #[must_use]
+    pub fn with(placement: Placement, item_count: u64, failure: f64) -> Option<Self> {
+        let curve = CURVES.iter().find(|curve| curve.placement == placement)?;
+        let failure = failure.clamp(FAILURE_MIN, FAILURES[0]);
+        let cells = curve.cells(item_count, failure)?;
+        let fits = cells <= f64::from(TABLE_CELLS_MAX);
+        let (cells, failure) = if fits { (cells, failure) } else { (f64::from(TABLE_CELLS_MAX), 1.0) };
+        Some(Plan { placement, cell_count: cells.ceil() as u32, item_count, failure })
+    }
+
+    /// The plan with the fewest cells among those whose table is made of subtables: where one may get lost, or they are
+    /// kept apart.
+    #[must_use]
+    pub fn with_subtables(item_count: u64, failure: f64) -> Self {
+        best(item_count, failure, |placement| matches!(placement, Placement::Subtables { .. }))
+    }
+
+    /// Its layout.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        Layout::new(self.placement, self.cell_count)
+    }
+}
+
+/// The rarest failure that is planned for.
+const FAILURE_MIN: f64 = 1e-6;
+
+/// The table with the fewest cells that lists `item_count` items in all but `failure` of the tries.
+///
+/// ```
+/// use flowpeel::sketch::{Simulation, plan};
+///
+/// let plan = plan(100, 0.001);
+/// assert!((150..170).contains(&plan.cell_count));
+/// let simulation = Simulation {
+///     placement: plan.placement,
+///     item_count: 100,
+///     cell_count: plan.cell_count,
+///     trial_count: 10_000,
+///     seed: 1,
+/// };
+/// assert!(simulation.run().failure() < 0.002);
+/// ```
+#[must_use]
+pub fn plan(item_count: u64, failure: f64) -> Plan {
+    best(item_count, failure, |_| true)
+}
+
+fn best(item_count: u64, failure: f64, is_wanted: impl Fn(&Placement) -> bool) -> Plan {
+    let placements = CURVES.iter().map(|curve| curve.placement).filter(is_wanted);
+    let plans = placements.filter_map(|placement| Plan::with(placement, item_count, failure));
+    let fewest = plans.min_by_key(|plan| (plan.failure >= 1.0, plan.cell_count));
+    // Four subtables were measured from the smallest to the largest tables, so there is always one.
+    let placement = Placement::Subtables { hash_count: 4 };
+    fewest.unwrap_or(Plan { placement, cell_count: TABLE_CELLS_MAX, item_count, failure: 1.0 })
+}
+
+impl Curve {
+    /// The cells for so many items; `None` outside of what was measured. Fewer items than the fewest measured ones get
+    /// the cells of these, and more than the most get as many cells an item.
+    fn cells(&self, item_count: u64, failure: f64) -> Option<f64> {
+        let items = item_count as f64;
+        let (first, last) = (self.rows.first()?, self.rows.last()?);
+        if items <= first.0 {
+            return self.is_for_fewer.then(|| first.0 * ratio(&first.1, failure));
+        }
+        let Some(upper) = self.rows.iter().position(|row| items <= row.0) else {
+            return self.is_for_more.then(|| items * ratio(&last.1, failure));
+        };
+        let (low, high) = (&self.rows[upper - 1], &self.rows[upper]);
+        let part = (items / low.0).ln() / (high.0 / low.0).ln();
+        Some(items * between(ratio(&low.1, failure), ratio(&high.1, failure), part))
+    }
+}
+
+/// Cells an item at this failure.
+fn ratio(ratios: &[f64; FAILURES.len()], failure: f64) -> f64 {
+    let decades = -failure.log10() - 1.0;
+    let low = (decades as usize).min(FAILURES.len() - 2);
+    between(ratios[low], ratios[low + 1], decades - low as f64)
+}
+
+/// What lies at `part` of the way between two numbers, in their logarithms.
+fn between(low: f64, high: f64, part: f64) -> f64 {
+    low * (high / low).powf(part)
+}
