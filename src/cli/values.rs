@@ -56,13 +56,15 @@ fn scaled(text: &str, factors: &[(&str, u64)]) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// A duration: `10s`, `500ms`, `1h 30m`.
+/// A duration: `10s`, `500ms`, `1h 30m`, `5d`.
 pub(super) fn duration(text: &str) -> std::result::Result<Duration, String> {
-    let parsed: Option<SignedDuration> = text.parse().ok();
+    let span: Option<Span> = text.parse().ok();
+    // Days are wanted here, and months, whose length depends on where they begin, are not.
+    let parsed = span.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()).ok());
     parsed
-        .filter(|duration| duration.is_positive())
+        .filter(SignedDuration::is_positive)
         .map(|duration| duration.unsigned_abs())
-        .ok_or_else(|| "a duration is a number above 0 with its unit: 10s, 500ms, 1m".to_owned())
+        .ok_or_else(|| "a duration is a number above 0 with its unit: 10s, 500ms, 1m, 5d".to_owned())
 }
 
 /// How much is kept: an age or a size.
@@ -77,12 +79,8 @@ pub(super) fn keep(text: &str) -> std::result::Result<KeepLimit, String> {
     if let Ok(size) = size(text) {
         return Ok(KeepLimit::Size(size));
     }
-    let span: Option<Span> = text.parse().ok();
-    // Days are wanted here, and months, whose length depends on where they begin, are not.
-    let age = span.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()).ok());
-    age.filter(SignedDuration::is_positive)
-        .map(|age| KeepLimit::Age(age.unsigned_abs()))
-        .ok_or_else(|| "what is kept is an age (7d, 36h) or a size of at least 1MiB (500MiB, 2GiB)".to_owned())
+    let age = duration(text).map(KeepLimit::Age);
+    age.map_err(|_| "what is kept is an age (7d, 36h) or a size of at least 1MiB (500MiB, 2GiB)".to_owned())
 }
 
 /// A duration after which something happens, or none: then it never does.
@@ -188,6 +186,7 @@ mod tests {
         assert_eq!(duration("10s"), Ok(Duration::from_secs(10)));
         assert_eq!(duration("1h 30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(duration("5d"), Ok(Duration::from_secs(5 * 86_400)));
         for wrong in ["", "10", "-5s", "0s", "ten seconds"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
