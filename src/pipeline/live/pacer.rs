@@ -185,7 +185,7 @@ impl Pacer {
             set if (set - end.wall_ns).abs() >= WALL_STEP_MIN_NS => set,
             _ => end.wall_ns,
         };
-        let unset_ns = self.clocks.unset_wall_ns(end.elapsed_ns);
+        let unset_ns = self.unset_ns(state, end.elapsed_ns, end_wall_ns);
         let end_tick = self.first_base().tick(unset_ns);
         let marker = Marker {
             start_ns: state.start_wall_ns,
@@ -200,6 +200,14 @@ impl Pacer {
         let marks = Marks { end: Some(marker), base: self.new_base(state, now, end_tick + 1) };
         state.pending.push_back(marks);
         marks
+    }
+
+    /// The wall time of an end, had the clock not been set since the origin: by the wall clock where that agrees, since the two
+    /// clocks can not be read at the same moment, and ages are to come out even.
+    fn unset_ns(&self, state: &State, elapsed_ns: i64, wall_ns: i64) -> i64 {
+        let set_ns = i64::try_from(state.base.offset_ns - self.first_base().offset_ns).unwrap_or(0);
+        let (by_steady_ns, by_wall_ns) = (self.clocks.unset_wall_ns(elapsed_ns), wall_ns.saturating_sub(set_ns));
+        if by_wall_ns.abs_diff(by_steady_ns) < WALL_STEP_MIN_NS as u64 { by_wall_ns } else { by_steady_ns }
     }
 
     /// The base from `first_tick` on, if the wall clock is not where the present one says.

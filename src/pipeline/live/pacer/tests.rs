@@ -56,6 +56,16 @@ fn ends_are_multiples_of_the_wall_clock_and_the_same_for_all() {
 }
 
 #[test]
+fn clocks_that_were_not_read_at_once_make_no_odd_ages() {
+    let rig = Rig::new(10 * S, 3 * S);
+    let now = Now { elapsed_ns: 7 * S - 70, wall_ns: rig.wall_ns + 7 * S };
+    let marks = rig.pacer.marks_after(0, 7 * S, now).unwrap();
+    let marker = marks.end.unwrap();
+    assert_eq!((marker.within_tick_ns, marker.end_ns - rig.wall_ns), (0, 7 * S));
+    assert_eq!(rig.pacer.first_base().wall_ns(marker.end_tick), marker.end_ns);
+}
+
+#[test]
 fn a_late_thread_is_given_every_interval() {
     let rig = Rig::new(S, 0);
     for passed in 0..3 {
