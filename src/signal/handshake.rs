@@ -36,13 +36,19 @@ const _: () = assert!(
     "a stamp must not wrap while its handshake may wait"
 );
 
+/// Sets in a word of the bits that say where anybody waits.
+const WAITING_SET_COUNT: usize = u64::BITS as usize;
+
 #[repr(align(64))]
 struct Set([AtomicU64; WAY_COUNT]);
 
 /// The cache: memory is fixed when it is made.
 pub struct HandshakeCache {
     sets: Box<[Set]>,
+    /// Which places of each set are taken.
     taken: Box<[AtomicU8]>,
+    /// In which sets any is, a bit each: few enough bytes to stay in the first-level cache, since every packet asks.
+    waiting: Box<[AtomicU64]>,
     /// How long a handshake waits, in stamps.
     timeout: u64,
 }
@@ -56,6 +62,7 @@ impl HandshakeCache {
         HandshakeCache {
             sets: (0..set_count).map(|_| Set(Default::default())).collect(),
             taken: (0..set_count).map(|_| AtomicU8::new(0)).collect(),
+            waiting: (0..set_count.div_ceil(WAITING_SET_COUNT)).map(|_| AtomicU64::new(0)).collect(),
             timeout: timeout_ns.max(0) as u64 >> STAMP_SHIFT,
         }
     }
@@ -63,7 +70,8 @@ impl HandshakeCache {
     /// The memory that a cache for this many handshakes takes, in bytes.
     #[must_use]
     pub fn size(handshake_count: usize) -> usize {
-        handshake_count.div_ceil(WAY_COUNT).max(1) * (size_of::<Set>() + 1)
+        let set_count = handshake_count.div_ceil(WAY_COUNT).max(1);
+        set_count * (size_of::<Set>() + 1) + set_count.div_ceil(WAITING_SET_COUNT) * size_of::<u64>()
     }
 
     fn set_index(&self, hash: u64) -> usize {
@@ -74,7 +82,20 @@ impl HandshakeCache {
     #[must_use]
     #[inline]
     pub fn is_idle(&self, hash: u64) -> bool {
-        self.taken[self.set_index(hash)].load(Relaxed) == 0
+        let index = self.set_index(hash);
+        self.waiting[index / WAITING_SET_COUNT].load(Relaxed) & Self::waiting_bit(index) == 0
+    }
+
+    /// The bit of a set in its word of `waiting`.
+    #[inline]
+    fn waiting_bit(index: usize) -> u64 {
+        1 << (index % WAITING_SET_COUNT)
+    }
+
+    /// Marks a place as taken, and its set as one in which somebody waits.
+    fn mark(&self, index: usize, way: usize) {
+        self.taken[index].fetch_or(1 << way, SeqCst);
+        self.waiting[index / WAITING_SET_COUNT].fetch_or(Self::waiting_bit(index), SeqCst);
     }
 
     /// Asks for what [`Self::put`] and [`Self::take`] read.
@@ -119,7 +140,7 @@ impl HandshakeCache {
         for _ in 0..WAY_COUNT {
             let (way, there) = self.place(index, tag);
             if self.sets[index].0[way].compare_exchange(there, tag, SeqCst, Relaxed).is_ok() {
-                self.taken[index].fetch_or(1 << way, SeqCst);
+                self.mark(index, way);
                 let has_pushed_out = there != 0 && !Self::same(there, tag);
                 return has_pushed_out && Self::age(there, tag) <= self.timeout;
             }
@@ -148,10 +169,15 @@ impl HandshakeCache {
     fn clear(&self, index: usize, way: usize, there: u64) {
         let slot = &self.sets[index].0[way];
         if slot.compare_exchange(there, 0, SeqCst, Relaxed).is_ok() {
-            self.taken[index].fetch_and(!(1 << way), SeqCst);
-            // What another thread puts there meanwhile is either seen here, or marks the place itself afterwards.
-            if slot.load(SeqCst) != 0 {
-                self.taken[index].fetch_or(1 << way, SeqCst);
+            let others = self.taken[index].fetch_and(!(1 << way), SeqCst) & !(1 << way);
+            if others == 0 {
+                self.waiting[index / WAITING_SET_COUNT].fetch_and(!Self::waiting_bit(index), SeqCst);
+            }
+            // What another thread puts there meanwhile is either seen here, or marked by that thread afterwards.
+            for (way, slot) in self.sets[index].0.iter().enumerate() {
+                if slot.load(SeqCst) != 0 {
+                    self.mark(index, way);
+                }
             }
         }
     }
