@@ -446,3 +446,17 @@ pub const ESTIMATOR_STRATUM_COUNT: usize = 32;
 pub const ESTIMATOR_CELL_COUNT: u32 = 80;
 
 const _: () = assert!(TABLE_DIVISIONS_MIN > 1 << TABLE_LOST_BITS_MAX);
+
+// Planning.
+
+/// Items that are placed to try a planned table at most: a second or two.
+pub const PLAN_SIMULATED_ITEMS_MAX: u64 = 10_000_000;
+
+/// Trials of a planned table at most: more tell little more.
+pub const PLAN_TRIALS_MAX: u64 = 100_000;
+
+/// The rarest failure of a table that can be planned for: a table an interval of a second fails once in twelve days.
+pub const PLAN_FAILURE_MIN: f64 = 1e-6;
+
+/// The commonest: above it a table hardly ever lists.
+pub const PLAN_FAILURE_MAX: f64 = 0.1;

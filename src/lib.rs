@@ -32,11 +32,12 @@
 //! its [`shard`], where the [`connection`] filter turns it into an opening or a closing that is summed into a
 //! [`sketch`]; a [`snapshot`] of the sums goes to the [`flow_list`], and an [`export`]er writes that down. [`pipeline`] puts
 //! these on threads, and [`cli`] on a command line. [`generate`] makes traffic to try it all on. What happens on the way is
-//! counted in [`metrics`], and [`serve`] tells it over HTTP.
+//! counted in [`metrics`], and [`serve`] tells it over HTTP. With the feature `paper`, module `paper` runs the experiments of
+//! the paper behind the sketch again.
 //!
-//! Modules import only what stands further down in this list: `cli`; `pipeline`; `export`, `flow_list`, `capture`, `serve`;
+//! Modules import only what stands further down in this list: `cli`; `pipeline`, `paper`; `export`, `flow_list`, `capture`, `serve`;
 //! `generate`, `shard`, `queue`, `snapshot`; `connection`, `signal`; `parse`, `sketch`; `flow`, `hash`, `config`,
-//! `error`, `metrics`, `prefetch`. (Within a layer, `export` imports `flow_list`, `shard` and `queue` import `snapshot`,
+//! `error`, `metrics`, `prefetch`, `interval`. (Within a layer, `export` imports `flow_list`, `shard` and `queue` import `snapshot`,
 //! `connection` imports `signal`, `hash` imports `flow`, and `metrics` imports `config`.)
 
 pub mod capture;
@@ -49,7 +50,10 @@ pub mod flow;
 pub mod flow_list;
 pub mod generate;
 pub mod hash;
+pub mod interval;
 pub mod metrics;
+#[cfg(feature = "paper")]
+pub mod paper;
 pub mod parse;
 pub mod pipeline;
 pub mod prefetch;

@@ -8,12 +8,12 @@ use source::{Source, all_sources};
 /// The modules from top to bottom. A module may import those of lower layers; of its own layer only what [`BESIDE`] says.
 const LAYERS: [&[&str]; 7] = [
     &["main", "cli"],
-    &["pipeline"],
+    &["pipeline", "paper"],
     &["export", "flow_list", "capture", "serve"],
     &["generate", "shard", "queue", "snapshot"],
     &["connection", "signal"],
     &["parse", "sketch"],
-    &["flow", "hash", "config", "error", "metrics", "prefetch"],
+    &["flow", "hash", "config", "error", "metrics", "prefetch", "interval"],
 ];
 
 /// Who may import whom within a layer: no circle can come of it, because each layer lists importers before the imported.
@@ -29,7 +29,7 @@ const BESIDE: [(&str, &str); 7] = [
 ];
 
 /// Modules that import less than their layer would allow, with all that they do import.
-const ALONE: [(&str, &[&str]); 5] = [
+const ALONE: [(&str, &[&str]); 6] = [
     // Pure algorithm: it knows keys and how to hash them, and no packet.
     ("sketch", &["flow", "hash", "prefetch", "config"]),
     // Traffic is held against what the rest makes of it, so it must share nothing with it.
@@ -40,6 +40,23 @@ const ALONE: [(&str, &[&str]); 5] = [
     ("metrics", &["config"]),
     // What it tells is what the metrics tell: nothing that comes from packets can get into it.
     ("serve", &["metrics", "error", "config"]),
+    // It tries the tables and the list over them: no packet, no capture and no thread.
+    (
+        "paper",
+        &[
+            "sketch",
+            "flow_list",
+            "shard",
+            "snapshot",
+            "connection",
+            "signal",
+            "flow",
+            "hash",
+            "error",
+            "config",
+            "interval",
+        ],
+    ),
 ];
 
 /// What an algorithm does not need: of `std`, and of other crates.

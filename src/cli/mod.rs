@@ -11,6 +11,9 @@ mod lists;
 mod live;
 mod log;
 mod manual;
+#[cfg(feature = "paper")]
+mod paper;
+mod plan;
 mod replay;
 mod report;
 mod tracking;
@@ -76,6 +79,9 @@ enum Command {
     Generate(generate::Arguments),
     Live(live::Arguments),
     Interfaces(interfaces::Arguments),
+    Plan(plan::Arguments),
+    #[cfg(feature = "paper")]
+    Paper(paper::Arguments),
     Completions(completions::Arguments),
     Manual(manual::Arguments),
 }
@@ -112,6 +118,9 @@ pub fn main() -> Status {
         Command::Generate(arguments) => generate::run(&arguments, voice),
         Command::Live(arguments) => live::run(&arguments, voice),
         Command::Interfaces(arguments) => interfaces::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
+        #[cfg(feature = "paper")]
+        Command::Paper(arguments) => paper::run(&arguments, voice),
         Command::Completions(arguments) => completions::run(&arguments),
         Command::Manual(arguments) => manual::run(&arguments),
     }

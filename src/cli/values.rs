@@ -1,6 +1,6 @@
 //! Values as people write them: counts (500k), sizes (256MiB), durations (10s), ranges and secrets.
 
-use crate::config::{FANOUT_COUNT_MAX, PICKUP_MAX, SHARDS_MAX};
+use crate::config::{FANOUT_COUNT_MAX, PICKUP_MAX, PLAN_FAILURE_MAX, PLAN_FAILURE_MIN, SHARDS_MAX};
 use crate::error::{Error, Result};
 use crate::hash::{SECRET_SIZE, Secret};
 use jiff::{SignedDuration, Span, SpanRelativeTo};
@@ -119,6 +119,14 @@ pub(super) fn share(text: &str) -> std::result::Result<f64, String> {
     parsed.filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| "a share is from 0 to 1: 0.2".to_owned())
 }
 
+/// How rarely something is to fail.
+pub(super) fn failure(text: &str) -> std::result::Result<f64, String> {
+    let parsed: Option<f64> = text.parse().ok();
+    parsed
+        .filter(|failure| (PLAN_FAILURE_MIN..=PLAN_FAILURE_MAX).contains(failure))
+        .ok_or_else(|| format!("a share from {PLAN_FAILURE_MIN:e} to {PLAN_FAILURE_MAX}: 1e-6"))
+}
+
 /// The secret in a file: 32 hexadecimal digits, which nobody but the owner may read.
 pub(super) fn secret(path: &Path) -> Result<Secret> {
     let cannot = |error: std::io::Error| Error::new("can not read the secret").in_file(path).because(error);
@@ -221,6 +229,10 @@ mod tests {
         assert_eq!(count_range("5"), Ok(5..=5));
         assert!(count_range("5-1").is_err());
         assert_eq!(share("0.2"), Ok(0.2));
+        assert_eq!(failure("1e-3"), Ok(0.001));
+        for wrong in ["0", "1e-7", "0.2", "NaN", "-1e-3", "often"] {
+            assert!(failure(wrong).unwrap_err().contains("from 1e-6 to 0.1"), "{wrong}");
+        }
         assert!(share("1.1").is_err() && share("NaN").is_err());
     }
 

@@ -10,11 +10,13 @@ mod list_thread;
 mod live;
 mod plan;
 mod shard_thread;
+mod sizing;
 mod summary;
 
 pub use feeder::CaptureCounts;
 pub use live::{LiveObserver, live};
 pub use plan::{LiveInput, Memory, Plan};
+pub use sizing::{Sizing, TableSizing};
 pub use summary::{Latencies, Summary};
 
 use crate::capture::{PacketSource, Progress, Replay, SkippedPackets};

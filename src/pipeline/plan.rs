@@ -98,8 +98,6 @@ impl Plan {
 
     fn with(config: &Config, live: Option<LiveInput>) -> Result<Self> {
         check(config)?;
-        // Partitions do not share evenly: six standard deviations are more than chance brings.
-        let share = |count: u64| count / PARTITION_COUNT as u64 + 6 * (count / PARTITION_COUNT as u64).isqrt() + 16;
         let connections_max = share(config.connections_max);
         let half_open_count = (config.connections_max / 2).clamp(HALF_OPEN_MIN, HALF_OPEN_MAX);
         let half_open_share = half_open_count / PARTITION_COUNT as u64;
@@ -190,6 +188,11 @@ impl Plan {
     pub fn shard_count(&self) -> usize {
         self.shard_count
     }
+}
+
+/// What one partition gets of so many: they do not share evenly, and six standard deviations are more than chance brings.
+pub(super) fn share(count: u64) -> u64 {
+    count / PARTITION_COUNT as u64 + 6 * (count / PARTITION_COUNT as u64).isqrt() + 16
 }
 
 fn check(config: &Config) -> Result<()> {

@@ -1,0 +1,79 @@
+//! Random pairs, and tables with them.
+//!
+//! What enters: a seed and a number of a trial. What leaves: keys and values that look random and are the same everywhere.
+
+use super::row::Measure;
+use crate::hash::Secret;
+use crate::interval::mean_of;
+use crate::sketch::{CheckedCell, Layout, Outcome, Placement, Simulation, Table};
+
+/// The number at place `index` of the SplitMix64 stream of `seed`.
+pub(super) fn number_at(seed: u64, index: u64) -> u64 {
+    let mut mixed = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+/// The pairs of one trial: those of another trial, or at other places, are others.
+pub(super) struct Pairs {
+    seed: u64,
+}
+
+impl Pairs {
+    /// The pairs of this trial.
+    pub(super) fn new(seed: u64, trial: u64) -> Self {
+        Pairs { seed: number_at(seed, trial) }
+    }
+
+    /// The key at a place.
+    pub(super) fn key(&self, at: u64) -> u64 {
+        number_at(self.seed, at)
+    }
+
+    /// The value of the key at a place; `version` 0 is its first.
+    pub(super) fn value(&self, at: u64, version: u64) -> u64 {
+        number_at(!self.seed, at << 2 | version)
+    }
+
+    /// A number below `bound` that goes with the key at a place, for choices.
+    pub(super) fn choice(&self, at: u64, bound: u64) -> u64 {
+        number_at(self.seed.rotate_left(32), at) % bound
+    }
+
+    /// The first `count` pairs.
+    pub(super) fn first(&self, count: u64) -> Vec<(u64, u64)> {
+        (0..count).map(|at| (self.key(at), self.value(at, 0))).collect()
+    }
+}
+
+/// The paper's cell with all checks.
+pub(super) type PaperTable = Table<CheckedCell<u64>>;
+
+/// An empty table with the paper's five subtables.
+pub(super) fn five_subtables(cell_count: u32) -> PaperTable {
+    Table::with_secret(Layout::new(FIVE, cell_count), &Secret::REPLAY)
+}
+
+/// The paper's placement in all its experiments.
+pub(super) const FIVE: Placement = Placement::Subtables { hash_count: 5 };
+
+/// Runs of a simulation whose means tell how far chance goes.
+const BATCH_COUNT: u64 = 20;
+
+/// A simulation: the outcome, and the mean share of the items that were listed.
+pub(super) fn simulated(simulation: &Simulation) -> (Outcome, Measure) {
+    let mut sum = Outcome::default();
+    let mut shares = Vec::new();
+    for batch in 0..BATCH_COUNT.min(simulation.trial_count) {
+        let after = simulation.trial_count * (batch + 1) / BATCH_COUNT.min(simulation.trial_count);
+        let trial_count = after - sum.trial_count;
+        let outcome = Simulation { trial_count, seed: number_at(simulation.seed, batch), ..*simulation }.run();
+        shares.push(1.0 - outcome.unlisted_count as f64 / (trial_count * u64::from(simulation.item_count)) as f64);
+        sum.trial_count += outcome.trial_count;
+        sum.failure_count += outcome.failure_count;
+        sum.unlisted_count += outcome.unlisted_count;
+    }
+    let (mean, error) = mean_of(&shares);
+    (sum, Measure::Mean { mean, error, trial_count: sum.trial_count })
+}

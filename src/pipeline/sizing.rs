@@ -1,0 +1,246 @@
+//! Which options a number of connections and a churn call for, and how often tables of that size fail.
+//!
+//! What enters: a configuration, and how rarely a table may fail to list. What leaves: the configuration that keeps to it, what it takes,
+//! and for its tables and for the best of the library the expected rate of failures, and a way to try it.
+//!
+//! Rules of thumb ("1.3 cells an item") go wrong in small tables, which fail by a few items on the same cells. So both rates come from
+//! measured curves; far above the threshold, where nothing was measured, two items on the same cells are what is left to fail.
+
+use super::plan::share;
+use super::{Config, LiveInput, Memory, Plan};
+use crate::config::{
+    CONNECTIONS_MAX, CONNECTIONS_MIN, DELTA_LOAD_PERCENT, PARTITION_COUNT, PLAN_FAILURE_MAX, PLAN_FAILURE_MIN,
+    PLAN_SIMULATED_ITEMS_MAX, PLAN_TRIALS_MAX, RING_SIZE_DEFAULT, TABLE_CELLS_MAX,
+};
+use crate::error::Result;
+use crate::flow::KeyV4;
+use crate::sketch::{self, Degrees, Geometry, HASH_COUNT, Iblt, Outcome, Placement, Simulation};
+
+/// A kind of tables, and how often one of them fails to list.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TableSizing {
+    /// How cells are chosen.
+    pub placement: Placement,
+    /// How many such tables there are.
+    pub table_count: u64,
+    /// The most items that one holds when it is listed.
+    pub item_count: u64,
+    /// Its cells.
+    pub cell_count: u64,
+    /// Its size in bytes, with cells for IPv4.
+    pub size: u64,
+    /// The share of tables with so many items that is expected not to list.
+    pub failure: f64,
+}
+
+/// What is called for.
+#[derive(Clone, Debug)]
+pub struct Sizing {
+    /// The configuration: the churn is raised until tables fail no oftener than asked for, and the memory is what that takes.
+    pub config: Config,
+    /// What it takes, part by part, with one interface's ring.
+    pub memory: Memory,
+    /// The engine's tables for IPv4, of one interval.
+    pub engine: TableSizing,
+    /// A single table of the library for as many items, with the placement that needs the fewest cells.
+    pub best: TableSizing,
+}
+
+/// The placement of the engine's tables.
+const ENGINE: Placement = Placement::Subtables { hash_count: HASH_COUNT as u32 };
+
+/// The churn that is tried after one whose tables fail too often: that and an eighth.
+const CHURN_STEP_DIVISOR: u64 = 8;
+
+impl Sizing {
+    /// What connections and churn of `asked` call for, with tables that fail in no more than `failure` of the intervals, where such
+    /// tables can be had.
+    ///
+    /// Fewer connections than can be asked for count as the fewest.
+    ///
+    /// # Errors
+    ///
+    /// A value is out of its range.
+    pub fn new(asked: &Config, failure: f64) -> Result<Self> {
+        let connections_max = asked.connections_max.max(CONNECTIONS_MIN);
+        let mut config = Config { connections_max, memory_size_max: u64::MAX, ..asked.clone() };
+        loop {
+            let plan = match config.every {
+                Some(_) => Plan::live(&config, LiveInput { capture_count: 1, rings_size: RING_SIZE_DEFAULT })?,
+                None => Plan::new(&config)?,
+            };
+            let engine = engine(plan.partition.geometry.v4, asked.churn);
+            let next = (config.churn + config.churn / CHURN_STEP_DIVISOR + 1).min(CONNECTIONS_MAX);
+            if engine.failure <= failure || next == config.churn {
+                let memory = plan.memory();
+                config.memory_size_max = memory.total_size().next_multiple_of(1 << 20);
+                return Ok(Sizing { config, memory, engine, best: best(asked.churn, failure) });
+            }
+            config.churn = next;
+        }
+    }
+}
+
+/// The engine's table of one partition, when it is as full as this churn makes it, or as it gets before it is handed over.
+fn engine(geometry: Geometry, churn: u64) -> TableSizing {
+    let item_count = share(churn).min(geometry.item_count() * DELTA_LOAD_PERCENT / 100);
+    let cell_count = geometry.cell_count() as u64;
+    TableSizing {
+        placement: ENGINE,
+        table_count: PARTITION_COUNT as u64,
+        item_count,
+        cell_count,
+        size: Iblt::<KeyV4>::size(geometry) as u64,
+        failure: failure_of(item_count, cell_count),
+    }
+}
+
+/// Placements for a single table, each with the number of cells that most of its keys have, and the share of these keys.
+const CANDIDATES: [(Placement, u32, f64); 10] = [
+    (Placement::Distinct { hash_count: 4 }, 4, 1.0),
+    (Placement::Distinct { hash_count: 5 }, 5, 1.0),
+    (Placement::Distinct { hash_count: 6 }, 6, 1.0),
+    (Placement::Subtables { hash_count: 4 }, 4, 1.0),
+    (Placement::Subtables { hash_count: 5 }, 5, 1.0),
+    (Placement::Subtables { hash_count: 6 }, 6, 1.0),
+    (Placement::Irregular(Degrees::FEW), 3, 0.7),
+    (Placement::Irregular(Degrees::MANY), 3, 0.886_6),
+    (Placement::Coupled { hash_count: 4, segment_count: 150, half_ends: false }, 4, 1.0),
+    (Placement::Coupled { hash_count: 5, segment_count: 200, half_ends: false }, 5, 1.0),
+];
+
+/// The single table with the fewest cells: by the measured curves, and with no more pairs of items on the same cells than failures are
+/// asked for, since these go on where curves end.
+fn best(churn: u64, failure: f64) -> TableSizing {
+    let item_count = churn.max(1);
+    let tables = CANDIDATES.iter().filter_map(|&(placement, degree, share)| {
+        let plan = sketch::Plan::with(placement, item_count, failure).filter(|plan| plan.failure < 1.0)?;
+        let pairs = |cells: u64| twins(placement, (degree, share), item_count, cells);
+        // Twins grow rarer by the degree's power of the cells.
+        let short = (pairs(u64::from(plan.cell_count)) / failure).max(1.0).powf(f64::from(degree).recip());
+        let cell_count = (f64::from(plan.cell_count) * short).ceil() as u64;
+        let failure = plan.failure.min(failure).max(pairs(cell_count));
+        Some((placement, cell_count, failure))
+    });
+    let fewest = tables.min_by_key(|table| table.1).unwrap_or((ENGINE, TABLE_CELLS_MAX.into(), 1.0));
+    let (placement, cell_count, failure) = fewest;
+    let cell_size = Iblt::<KeyV4>::size(Geometry::new(1)) as u64 / HASH_COUNT as u64;
+    TableSizing { placement, table_count: 1, item_count, cell_count, size: cell_count * cell_size, failure }
+}
+
+/// How many pairs of items have all their cells in common, on average.
+fn twins(placement: Placement, (degree, share): (u32, f64), item_count: u64, cell_count: u64) -> f64 {
+    let (items, cells) = (item_count as f64 * share, cell_count as f64);
+    let choices: f64 = match placement {
+        Placement::Subtables { .. } => (cells / f64::from(degree)).powi(degree as i32),
+        Placement::Coupled { segment_count, .. } => {
+            let first_count = f64::from(segment_count - degree + 1);
+            first_count * (cells / f64::from(segment_count)).powi(degree as i32)
+        }
+        // Any so many of the cells.
+        _ => (0..degree).map(|at| (cells - f64::from(at)) / f64::from(at + 1)).product(),
+    };
+    items * (items - 1.0).max(0.0) / 2.0 / choices.max(1.0)
+}
+
+/// How often four subtables with so many cells are expected not to list so many items: where the measured curves need so many cells,
+/// found by halving; above them, how often two items have all cells in common.
+fn failure_of(item_count: u64, cell_count: u64) -> f64 {
+    let is_enough = |failure: f64| {
+        let plan = sketch::Plan::with(ENGINE, item_count, failure);
+        plan.is_some_and(|plan| plan.failure < 1.0 && u64::from(plan.cell_count) <= cell_count)
+    };
+    if !is_enough(PLAN_FAILURE_MAX) {
+        return 1.0;
+    }
+    if is_enough(PLAN_FAILURE_MIN) {
+        // The curves go on as they came, and twins may be commoner than that.
+        return twins(ENGINE, (HASH_COUNT as u32, 1.0), item_count, cell_count);
+    }
+    let (mut rare, mut common) = (PLAN_FAILURE_MIN, PLAN_FAILURE_MAX);
+    for _ in 0..40 {
+        let middle = (rare * common).sqrt();
+        if is_enough(middle) { common = middle } else { rare = middle }
+    }
+    common.max(twins(ENGINE, (HASH_COUNT as u32, 1.0), item_count, cell_count).min(1.0))
+}
+
+impl TableSizing {
+    /// Tries it: tables with as many random items.
+    ///
+    /// Complexity: a second or two, whatever the size.
+    #[must_use]
+    pub fn simulate(&self, seed: u64) -> Outcome {
+        let trial_count = (PLAN_SIMULATED_ITEMS_MAX / self.item_count.max(1)).clamp(1, PLAN_TRIALS_MAX);
+        let [item_count, cell_count] =
+            [self.item_count, self.cell_count].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+        Simulation { placement: self.placement, item_count, cell_count, trial_count, seed }.run()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interval::Interval;
+
+    fn sizing(connections_max: u64, churn: u64, failure: f64) -> Sizing {
+        Sizing::new(&Config { connections_max, churn, ..Config::default() }, failure).unwrap()
+    }
+
+    #[test]
+    fn tables_fail_as_seldom_as_asked_for_at_every_size() {
+        for churn in [0, 1, 7, 100, 3_000, 100_000, 3_000_000] {
+            for failure in [1e-6, 1e-3, 1e-1] {
+                let Sizing { config, memory, engine, best } = sizing(1_000, churn, failure);
+                assert!(engine.failure <= failure && best.failure <= failure, "{churn}: {engine:?} {best:?}");
+                assert!(config.churn >= churn && memory.total_size() <= config.memory_size_max);
+                assert!(Plan::new(&config).is_ok(), "what is called for fits");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_expected_is_what_trials_find() {
+        // Tables that fail often enough to be seen: in few cells, as the curves give them.
+        for item_count in [20, 100, 207, 1_000, 12_500] {
+            for failure in [0.05, 0.01, 0.002] {
+                let cell_count = sketch::Plan::with(ENGINE, item_count, failure).unwrap().cell_count.into();
+                let expected = failure_of(item_count, cell_count);
+                assert!((expected / failure - 1.0).abs() < 0.3, "{item_count} {failure} {expected}");
+                let sizing = TableSizing { cell_count, item_count, failure: expected, ..best(1, 0.1) };
+                let outcome = TableSizing { placement: ENGINE, ..sizing }.simulate(5);
+                let interval = Interval::of_share(outcome.failure_count, outcome.trial_count, 4.0);
+                // Curves are straight lines between what was measured, and as good as two thirds.
+                assert!(
+                    interval.low < expected * 1.5 && expected / 1.5 < interval.high,
+                    "{item_count} {failure} {outcome:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn far_above_the_threshold_pairs_on_the_same_cells_are_left() {
+        let (item_count, cell_count) = (46, 232);
+        let formula = 46.0 * 45.0 / 2.0 * (4.0f64 / 232.0).powi(4);
+        let tried = TableSizing { placement: ENGINE, item_count, cell_count, ..best(1, 0.1) }.simulate(3);
+        let interval = Interval::of_share(tried.failure_count, tried.trial_count, 4.0);
+        assert!(interval.low < 2.0 * formula && formula / 2.0 < interval.high, "{formula} {tried:?}");
+        assert!(failure_of(46, 2_000) < 1e-6 && failure_of(1, 400) == 0.0);
+    }
+
+    #[test]
+    fn rules_of_thumb_go_wrong_in_small_tables() {
+        let few = TableSizing { placement: ENGINE, item_count: 100, cell_count: 140, ..best(1, 0.1) };
+        assert!(few.simulate(1).failure() > 0.05, "1.4 cells an item");
+        let best = best(100, 1e-3);
+        assert!(best.simulate(1).failure() < 3e-3 && best.cell_count > 150);
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_refused() {
+        for (connections_max, churn) in [(u64::MAX, 1), (1_000, u64::MAX)] {
+            assert!(Sizing::new(&Config { connections_max, churn, ..Config::default() }, 1e-3).is_err());
+        }
+    }
+}
