@@ -6,7 +6,8 @@
 //!
 //! The law: what is listed and what is left is what there was, whatever the cells hold. A cell is taken for a lone key
 //! only when the check agrees and the key maps to this very cell. Work is bounded: no more keys are taken out than
-//! there are cells, and no more divisions are tried than some for each cell.
+//! there are cells, and no more divisions for keys are tried than some for each cell. (For the value of a key that does come
+//! out up to 2^16 are, where its count has as many factors of two: only who knows the secret can make many such keys.)
 
 use super::cell::{TableCell, Values};
 use super::key_hash::KeyHash;
