@@ -57,6 +57,10 @@ fn the_options_it_gives_are_taken() {
     for arguments in ["--connections 1M --churn 100k --every 10s", "--connections 5 --churn 5 --every 500ms"] {
         let plan = plan(arguments);
         let options = plan["options"].as_str().unwrap();
+        // Whether they hold together is checked before any interface is looked for.
+        let live = flowpeel(&format!("live -i nosuchinterface {options}"));
+        let said = String::from_utf8_lossy(&live.stderr);
+        assert!(live.status.code() == Some(1) && said.contains("nosuchinterface"), "{said}");
         let output = flowpeel(&format!("replay pcaps/ssh.pcap {options}"));
         assert_eq!(output.status.code(), Some(0), "{options}: {}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(flowpeel(&format!("plan {arguments}")).stdout).unwrap();

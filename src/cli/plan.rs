@@ -1,6 +1,7 @@
 //! `flowpeel plan`: numbers of connections in, options and what they take out.
 
 use crate::cli::report::{self, grouped};
+use crate::cli::tracking::Defaults;
 use crate::cli::{Status, print, values};
 use crate::interval::{Interval, NINETY_FIVE};
 use crate::pipeline::{Config, Memory, Sizing, TableSizing};
@@ -192,12 +193,13 @@ fn text(plan: &PlanObject) -> String {
 
 /// Plans.
 pub(super) fn run(arguments: &Arguments) -> Status {
-    let asked = Config {
+    // What live capture does by itself takes memory too; a replay takes no more.
+    let asked = Defaults::LIVE.applied(Config {
         every: Some(arguments.every),
         connections_max: arguments.connections,
         churn: arguments.churn,
         ..Config::default()
-    };
+    });
     let sizing = match Sizing::new(&asked, arguments.failure) {
         Ok(sizing) => sizing,
         Err(error) => {

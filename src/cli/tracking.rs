@@ -30,6 +30,17 @@ impl Defaults {
         max_age: Limit(Some(Duration::from_secs(AGE_MAX_LIVE_S))),
         watches: true,
     };
+
+    /// This configuration of a command that is given no options for it.
+    pub(super) fn applied(&self, config: Config) -> Config {
+        Config {
+            pickup: self.pickup,
+            idle_timeout: self.idle_timeout.0,
+            max_age: self.max_age.0,
+            watches: self.watches,
+            ..config
+        }
+    }
 }
 
 /// How connections are tracked.
@@ -98,7 +109,7 @@ impl Tracking {
         otherwise: impl FnOnce() -> Result<Secret>,
     ) -> Result<Config> {
         let secret = self.secret_file.as_deref().map_or_else(otherwise, values::secret)?;
-        let default = Config::default();
+        let default = defaults.applied(Config::default());
         Ok(Config {
             every,
             shards: self.shards.unwrap_or(default.shards),
@@ -107,10 +118,9 @@ impl Tracking {
             memory_size_max: self.memory,
             syn_timeout: self.syn_timeout,
             one_way: self.one_way,
-            pickup: self.pickup.unwrap_or(defaults.pickup),
-            idle_timeout: self.idle_timeout.unwrap_or(defaults.idle_timeout).0,
-            max_age: self.max_age.unwrap_or(defaults.max_age).0,
-            watches: defaults.watches,
+            pickup: self.pickup.unwrap_or(default.pickup),
+            idle_timeout: self.idle_timeout.map_or(default.idle_timeout, |limit| limit.0),
+            max_age: self.max_age.map_or(default.max_age, |limit| limit.0),
             vlan_key: self.vlan_key,
             format: lists.format(),
             secret,

@@ -4,8 +4,8 @@
 //! the very one that completes the handshake: the first byte behind the client's initial sequence number.
 //!
 //! A small set-associative cache of 8-byte tags, shared by the capture threads (a SYN-ACK and the ACK may come in on
-//! different interfaces). A SYN-ACK puts a tag in; the first packet of its client takes it out. One byte a set says
-//! which of its places are taken: most sets are empty, and the look-up ends there.
+//! different interfaces). A SYN-ACK puts a tag in; the first packet of its client takes it out. One bit a set says
+//! whether anybody waits there: most sets are empty, and the look-up ends there.
 //!
 //! The cache may lose a handshake: a flood of answered SYNs pushes the oldest out. Such losses are counted, and the
 //! caller then samples other packets until they are made good.
@@ -15,7 +15,7 @@ use crate::flow::Side;
 use crate::hash::place_of;
 use crate::prefetch::prefetch;
 use crate::signal::Kind;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// Tags in a set: a cache line of them.
 const WAY_COUNT: usize = 8;
@@ -37,7 +37,7 @@ const _: () = assert!(
 );
 
 /// Sets in a word of the bits that say where anybody waits.
-const WAITING_SET_COUNT: usize = u64::BITS as usize;
+const WAITING_SET_COUNT: usize = u32::BITS as usize;
 
 #[repr(align(64))]
 struct Set([AtomicU64; WAY_COUNT]);
@@ -45,9 +45,8 @@ struct Set([AtomicU64; WAY_COUNT]);
 /// The cache: memory is fixed when it is made.
 pub struct HandshakeCache {
     sets: Box<[Set]>,
-    /// Which places of each set are taken.
-    taken: Box<[AtomicU8]>,
-    /// In which sets any is, a bit each: few enough bytes to stay in the first-level cache, since every packet asks.
+    /// In which sets somebody waits, a bit each in the lower half of a word: few enough bytes to stay in the first-level cache,
+    /// since every packet asks. The upper half counts handshakes that came, so that no thread clears the bit of one.
     waiting: Box<[AtomicU64]>,
     /// How long a handshake waits, in stamps.
     timeout: u64,
@@ -61,7 +60,6 @@ impl HandshakeCache {
         let set_count = handshake_count.div_ceil(WAY_COUNT).max(1);
         HandshakeCache {
             sets: (0..set_count).map(|_| Set(Default::default())).collect(),
-            taken: (0..set_count).map(|_| AtomicU8::new(0)).collect(),
             waiting: (0..set_count.div_ceil(WAITING_SET_COUNT)).map(|_| AtomicU64::new(0)).collect(),
             timeout: timeout_ns.max(0) as u64 >> STAMP_SHIFT,
         }
@@ -71,7 +69,7 @@ impl HandshakeCache {
     #[must_use]
     pub fn size(handshake_count: usize) -> usize {
         let set_count = handshake_count.div_ceil(WAY_COUNT).max(1);
-        set_count * (size_of::<Set>() + 1) + set_count.div_ceil(WAITING_SET_COUNT) * size_of::<u64>()
+        set_count * size_of::<Set>() + set_count.div_ceil(WAITING_SET_COUNT) * size_of::<u64>()
     }
 
     fn set_index(&self, hash: u64) -> usize {
@@ -92,10 +90,12 @@ impl HandshakeCache {
         1 << (index % WAITING_SET_COUNT)
     }
 
-    /// Marks a place as taken, and its set as one in which somebody waits.
-    fn mark(&self, index: usize, way: usize) {
-        self.taken[index].fetch_or(1 << way, SeqCst);
-        self.waiting[index / WAITING_SET_COUNT].fetch_or(Self::waiting_bit(index), SeqCst);
+    /// Marks a set as one in which somebody waits.
+    fn mark(&self, index: usize) {
+        let word = &self.waiting[index / WAITING_SET_COUNT];
+        // The count first: who is about to clear the bit must see that somebody came, even if the bit is set already.
+        word.fetch_add(1 << WAITING_SET_COUNT, SeqCst);
+        word.fetch_or(Self::waiting_bit(index), SeqCst);
     }
 
     /// Asks for what [`Self::put`] and [`Self::take`] read.
@@ -140,7 +140,7 @@ impl HandshakeCache {
         for _ in 0..WAY_COUNT {
             let (way, there) = self.place(index, tag);
             if self.sets[index].0[way].compare_exchange(there, tag, SeqCst, Relaxed).is_ok() {
-                self.mark(index, way);
+                self.mark(index);
                 let has_pushed_out = there != 0 && !Self::same(there, tag);
                 return has_pushed_out && Self::age(there, tag) <= self.timeout;
             }
@@ -165,19 +165,16 @@ impl HandshakeCache {
         oldest
     }
 
-    /// Clears a place, unless something else has been put there since.
+    /// Clears a place, unless something else has been put there since, and the set's bit with its last.
     fn clear(&self, index: usize, way: usize, there: u64) {
-        let slot = &self.sets[index].0[way];
-        if slot.compare_exchange(there, 0, SeqCst, Relaxed).is_ok() {
-            let others = self.taken[index].fetch_and(!(1 << way), SeqCst) & !(1 << way);
-            if others == 0 {
-                self.waiting[index / WAITING_SET_COUNT].fetch_and(!Self::waiting_bit(index), SeqCst);
-            }
-            // What another thread puts there meanwhile is either seen here, or marked by that thread afterwards.
-            for (way, slot) in self.sets[index].0.iter().enumerate() {
-                if slot.load(SeqCst) != 0 {
-                    self.mark(index, way);
-                }
+        let slots = &self.sets[index].0;
+        if slots[way].compare_exchange(there, 0, SeqCst, Relaxed).is_ok() {
+            let word = &self.waiting[index / WAITING_SET_COUNT];
+            let before = word.load(SeqCst);
+            if slots.iter().all(|slot| slot.load(SeqCst) == 0) {
+                // Where it fails somebody came meanwhile; a bit too many only costs a look.
+                let cleared = before & !Self::waiting_bit(index);
+                word.compare_exchange(before, cleared, SeqCst, Relaxed).ok();
             }
         }
     }
@@ -304,7 +301,7 @@ mod tests {
         assert!(!cache.put(hash(50), Side::Second, Some(NUMBER), later));
         assert!(takes(&cache, hash(50), Side::Second, later));
         assert!(!takes(&cache, hash(7), Side::First, later));
-        assert_eq!(cache.taken[0].load(Relaxed), 0);
+        assert!(cache.is_idle(hash(7)));
     }
 
     #[test]
