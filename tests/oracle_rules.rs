@@ -1,10 +1,12 @@
 //! The oracle against the state table, packet by packet: what other tests trust must itself be tested.
 
 mod oracle;
+mod plain_frame;
 
 use std::net::{Ipv4Addr, SocketAddr};
 
 use oracle::{List, Oracle, Rules};
+use plain_frame::plain_frame;
 
 const FIN: u8 = 1;
 const SYN: u8 = 2;
@@ -23,12 +25,7 @@ fn ends() -> [SocketAddr; 2] {
 
 fn frame((_, from_client, flags, seq, ack): Sent) -> Vec<u8> {
     let (src, dst) = if from_client { ((1, 40_000u16), (2, 443u16)) } else { ((2, 443), (1, 40_000)) };
-    let mut frame = vec![0; 12];
-    frame.extend([8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 192, 0, 2, src.0, 192, 0, 2, dst.0]);
-    frame.extend([src.1, dst.1].iter().flat_map(|port| port.to_be_bytes()));
-    frame.extend([seq, ack].iter().flat_map(|number| number.to_be_bytes()));
-    frame.extend([0x50, flags, 0, 0, 0, 0, 0, 0]);
-    frame
+    plain_frame(src, dst, flags, (seq, ack))
 }
 
 fn lists(every_us: Option<u64>, packets: &[Sent]) -> Vec<List> {

@@ -1,6 +1,7 @@
 //! Connections that vanish without a word: who is taken off the list and when, and who is not.
 
 mod feed;
+mod plain_frame;
 
 use feed::{Frames, Kept, lists_of};
 use flowpeel::config::{FINGERPRINT_BITS, PARTITION_COUNT};
@@ -13,6 +14,7 @@ use flowpeel::shard::{Exchange, Partition, PartitionConfig, Shard};
 use flowpeel::signal::{Clock, HandshakeCache, Signaller, SignallerConfig, Watch};
 use flowpeel::sketch::Geometry;
 use flowpeel::snapshot::{Delta, DeltaGeometry, HandOver, Inquiry, Marker};
+use plain_frame::plain_frame;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,12 +28,7 @@ const ACK: u8 = 16;
 fn packet(number: u16, from_client: bool, flags: u8, seq: u32, ack: u32) -> Vec<u8> {
     let (client, server) = ((1u8, 10_000 + number), (2u8, 443u16));
     let (src, dst) = if from_client { (client, server) } else { (server, client) };
-    let mut frame = vec![0; 12];
-    frame.extend([8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 192, 0, 2, src.0, 192, 0, 2, dst.0]);
-    frame.extend([src.1, dst.1].iter().flat_map(|port| port.to_be_bytes()));
-    frame.extend([seq, ack].iter().flat_map(|number| number.to_be_bytes()));
-    frame.extend([0x50, flags, 0, 0, 0, 0, 0, 0]);
-    frame
+    plain_frame(src, dst, flags, (seq, ack))
 }
 
 fn opening(number: u16, time_us: u64) -> Frames {

@@ -5,14 +5,11 @@
 use super::row::Measure;
 use crate::hash::Secret;
 use crate::interval::mean_of;
-use crate::sketch::{CheckedCell, Layout, Outcome, Placement, Simulation, Table};
+use crate::sketch::{CheckedCell, Layout, Outcome, Placement, Simulation, Table, mixed};
 
 /// The number at place `index` of the SplitMix64 stream of `seed`.
 pub(super) fn number_at(seed: u64, index: u64) -> u64 {
-    let mut mixed = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ mixed >> 31
+    mixed(seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
 
 /// The pairs of one trial: those of another trial, or at other places, are others.

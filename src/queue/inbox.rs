@@ -12,6 +12,7 @@ use crate::config::{MERGE_PATIENCE_NS, QUEUE_BLOCKS_MAX};
 use crate::signal::Moment;
 use crate::snapshot::Seen;
 use crossbeam::sync::Parker;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How soon to look again at a thread whose silence is being waited out.
@@ -70,17 +71,15 @@ impl Inbox {
 
     fn sleep(&mut self) {
         let readers = || self.sources.iter().map(|source| &source.reader);
-        readers().for_each(|reader| reader.shared.reader_sleeps.store(true, std::sync::atomic::Ordering::SeqCst));
-        // A writer may have sent something just before it could know that it is waited for.
+        let tell = |sleeps| readers().for_each(|reader| reader.shared.reader_sleeps.store(sleeps, Ordering::SeqCst));
+        tell(true);
+        // A writer may have sent something just before it could know that it is waited for. Signals that wait for older ones
+        // wait on, whatever else has come.
         let is_idle = self.sources.iter().all(|source| source.head.is_none());
-        let has_news = readers().any(|reader| reader.len() > 0);
-        if !has_news {
+        if !is_idle || readers().all(|reader| reader.len() == 0) {
             self.parker.park_timeout(if is_idle { SLEEP } else { MERGE_SLEEP });
-        } else if !is_idle {
-            // What waits can not go on yet, whatever else has come.
-            self.parker.park_timeout(MERGE_SLEEP);
         }
-        readers().for_each(|reader| reader.shared.reader_sleeps.store(false, std::sync::atomic::Ordering::SeqCst));
+        tell(false);
     }
 
     /// Gives back the block of a message.

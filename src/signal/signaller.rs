@@ -1,7 +1,7 @@
 //! The capture side's last step: segments in, signals out. It decides which few packets of a capture the shards get to
 //! see.
 //!
-//! Most packets carry no flag and belong to no handshake: one byte of the handshake cache says so, and they go no further. The
+//! Most packets carry no flag and belong to no handshake: one bit of the handshake cache says so, and they go no further. The
 //! others wait in a small stage, so that the cache lines of all are asked for before the first is looked up, and signals are
 //! hashed in groups.
 
@@ -112,7 +112,7 @@ impl Signaller {
     /// Takes in one segment, seen at `tick` and when the clock had run for `now_ns` (not at a wall time: a step back would age
     /// the handshakes that wait). Signals come out when the stage is full, in the order of their segments.
     ///
-    /// Complexity: a look at one byte for most packets (at two where connections are watched); one hash and one cache set for
+    /// Complexity: a look at one word for most packets (and at a byte where connections are watched); one hash and one cache set for
     /// the others.
     #[inline]
     pub fn push(&mut self, segment: &TcpSegment, tick: u64, now_ns: i64, out: impl FnMut(Signal)) {

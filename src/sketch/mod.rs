@@ -147,6 +147,8 @@ pub use get::Got;
 pub use key_hash::{KeyHash, SecretHash};
 pub use list::{Entry, Listing, Residue, Rule};
 pub use oblivious::{CellStore, select};
+#[cfg(feature = "paper")]
+pub(crate) use placement::mixed;
 pub use placement::{Degrees, Layout, Outcome, Placement, Places, Plan, Simulation, plan};
 pub use reconcile::{Changed, Difference, reconcile};
 pub use refused::Refused;
