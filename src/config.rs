@@ -323,6 +323,27 @@ const _: () = assert!(CHANGES_FULL_LISTS_DEFAULT <= CHANGES_FULL_LISTS_MAX);
 // All of what has to be removed together is remembered together.
 const _: () = assert!(CHANGES_FULL_LISTS_MAX < KEPT_FILES_MAX as u64);
 
+// Snapshot files.
+
+/// The most bytes of a snapshot file, before compression: tables for a churn of ten million. Whoever reads a file holds no more
+/// than twice this of it, whatever it claims.
+pub const SNAPSHOT_SIZE_MAX: u64 = 1 << 30;
+
+/// The largest window that a snapshot's compression may ask for, as a power of two: 8 MiB, sixteen times what is written.
+pub const SNAPSHOT_WINDOW_LOG_MAX: u32 = 23;
+
+/// The longest name of a router, in bytes: what a host name may have.
+pub const ROUTER_NAME_SIZE_MAX: usize = 64;
+
+/// The routers whose snapshots can be merged into one: more than a site has.
+pub const SNAPSHOT_SOURCES_MAX: usize = 1_024;
+
+/// Cells that are read or written at once: some tens of kilobytes, which stay in the cache.
+pub const SNAPSHOT_CELLS_AT_ONCE: usize = 1 << 10;
+
+/// Every way to fold a table that is made for snapshots divides a multiple of this: into 2 to 6, 10, 12, 15, 20, 30 and 60.
+pub const FOLD_BASE: u32 = 60;
+
 // The run as a whole.
 
 /// How long a capture thread that has nothing to read sleeps at most, in milliseconds: so long it may take to stop.

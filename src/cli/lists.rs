@@ -3,8 +3,10 @@
 use crate::cli::report::{self, Voice};
 use crate::cli::values::{self, KeepLimit};
 use crate::error::{Error, Result};
-use crate::export::{Directory, Exporter, Format, Keep, Stream};
+use crate::export::{Directory, Exporter, Format, Keep, SnapshotDirectory, Stream};
 use crate::flow_list::List;
+use crate::pipeline::{Config, Snapshots};
+use crate::snapshot::file::SnapshotFile;
 use clap::Args;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -29,6 +31,19 @@ pub(super) struct Lists {
     #[arg(long, value_name = "N", value_parser = values::number, num_args = 0..=1, require_equals = true,
         default_missing_value = CHANGES_FULL_LISTS_TEXT)]
     changes: Option<u64>,
+
+    /// Write a snapshot of every interval to a file in this directory: all connections in a fixed size, for another machine to
+    /// list. Live it needs --secret-file
+    #[arg(long, value_name = "DIR")]
+    snapshots: Option<PathBuf>,
+
+    /// The name of this router in its snapshots [default: none; live: the name of the host]
+    #[arg(long, value_name = "NAME", requires = "snapshots")]
+    router: Option<String>,
+
+    /// Keep no list, write snapshots only. Nothing is taken off for being idle or old then
+    #[arg(long, requires = "snapshots", conflicts_with_all = ["out", "compress", "changes", "idle_timeout", "max_age"])]
+    no_list: bool,
 }
 
 /// The default as it would be typed.
@@ -50,7 +65,7 @@ impl Lists {
     ///
     /// There is no directory to keep them in, or two ages or two sizes.
     pub(super) fn keep(&self) -> Result<Keep> {
-        if self.is_stdout() && !self.keep.is_empty() {
+        if self.is_stdout() && self.snapshots.is_none() && !self.keep.is_empty() {
             return Err(Error::new("--keep is for files: name their directory with --out"));
         }
         let mut keep = Keep::default();
@@ -66,29 +81,50 @@ impl Lists {
         Ok(keep)
     }
 
-    /// What writes the lists.
+    /// Whether snapshots are wanted.
+    pub(super) fn has_snapshots(&self) -> bool {
+        self.snapshots.is_some()
+    }
+
+    /// How snapshots are to be made, if they are, by a router that is called so unless it was given a name.
+    pub(super) fn snapshots(&self, otherwise: impl FnOnce() -> String, run: u64) -> Option<Snapshots> {
+        self.snapshots.as_ref().map(|_| Snapshots {
+            router: self.router.clone().unwrap_or_else(otherwise),
+            run,
+            replace_lists: self.no_list,
+        })
+    }
+
+    /// What writes the lists and snapshots of a run with this configuration.
     ///
     /// # Errors
     ///
-    /// The options contradict each other, or the directory can not be had.
-    pub(super) fn exporter(&self, vlan_key: bool, voice: Voice) -> Result<Counted> {
+    /// The options contradict each other, or a directory can not be had.
+    pub(super) fn exporter(&self, config: &Config, voice: Voice) -> Result<Counted> {
         let (format, keep) = (self.format(), self.keep()?);
-        let exporter: Box<dyn Exporter> = if !self.is_stdout() {
-            Box::new(Directory::new(&self.out, vlan_key, format, keep)?)
+        let snapshots = self.snapshots.as_ref();
+        let snapshots = snapshots.map(|path| SnapshotDirectory::new(path, config.secret.clone(), keep)).transpose()?;
+        let exporter: Box<dyn Exporter> = if self.no_list {
+            Box::new(|_: &List| Ok(()))
+        } else if !self.is_stdout() {
+            Box::new(Directory::new(&self.out, config.vlan_key, format, keep)?)
         } else if format.compress && std::io::stdout().is_terminal() {
             return Err(Error::new(
                 "compressed lists are not for a terminal: name a directory with --out, or use a pipe",
             ));
         } else {
-            Box::new(Stream::new(std::io::stdout(), "standard output", vlan_key, format))
+            Box::new(Stream::new(std::io::stdout(), "standard output", config.vlan_key, format))
         };
-        Ok(Counted { exporter, voice, written: 0 })
+        Ok(Counted { exporter, snapshots, has_lists: !self.no_list, voice, written: 0 })
     }
 }
 
 /// An exporter that knows how many lists it wrote, and passes on what it warns of.
 pub(super) struct Counted {
     exporter: Box<dyn Exporter>,
+    snapshots: Option<SnapshotDirectory>,
+    /// Whether lists are written; else only snapshots.
+    has_lists: bool,
     voice: Voice,
     written: u64,
 }
@@ -96,21 +132,34 @@ pub(super) struct Counted {
 impl Exporter for Counted {
     fn write(&mut self, list: &List) -> Result<()> {
         self.exporter.write(list)?;
-        self.written += 1;
-        if let Some(warning) = self.exporter.warning().filter(|_| self.voice > Voice::Quiet) {
-            report::warning(&warning.to_string());
-        }
+        self.written += u64::from(self.has_lists);
+        self.pass_on(|it| it.exporter.warning());
+        Ok(())
+    }
+
+    fn snapshot(&mut self, snapshot: &SnapshotFile) -> Result<()> {
+        let Some(snapshots) = &mut self.snapshots else { return Ok(()) };
+        snapshots.write(snapshot)?;
+        self.written += u64::from(!self.has_lists);
+        self.pass_on(|it| it.snapshots.as_mut().and_then(SnapshotDirectory::warning));
         Ok(())
     }
 }
 
 impl Counted {
-    /// What there is when a list could not be written.
+    fn pass_on(&mut self, warning: impl FnOnce(&mut Self) -> Option<Error>) {
+        if let Some(warning) = warning(self).filter(|_| self.voice > Voice::Quiet) {
+            report::warning(&warning.to_string());
+        }
+    }
+
+    /// What there is when a list, or where there are none a snapshot, could not be written.
     pub(super) fn aftermath(&self) -> String {
+        let what = if self.has_lists { "list" } else { "snapshot" };
         match self.written {
-            0 => "; no list was written whole".to_owned(),
-            1 => "; the list before it is whole".to_owned(),
-            written => format!("; the {} lists before it are whole", report::grouped(written)),
+            0 => format!("; no {what} was written whole"),
+            1 => format!("; the {what} before it is whole"),
+            written => format!("; the {} {what}s before it are whole", report::grouped(written)),
         }
     }
 }

@@ -5,8 +5,10 @@
 
 mod completions;
 mod generate;
+mod info;
 mod interfaces;
 mod interrupts;
+mod keygen;
 mod lists;
 mod live;
 mod log;
@@ -16,6 +18,7 @@ mod paper;
 mod plan;
 mod replay;
 mod report;
+mod secret;
 mod tracking;
 mod values;
 mod watch;
@@ -80,6 +83,8 @@ enum Command {
     Live(live::Arguments),
     Interfaces(interfaces::Arguments),
     Plan(plan::Arguments),
+    Keygen(keygen::Arguments),
+    Info(info::Arguments),
     #[cfg(feature = "paper")]
     Paper(paper::Arguments),
     Completions(completions::Arguments),
@@ -119,6 +124,8 @@ pub fn main() -> Status {
         Command::Live(arguments) => live::run(&arguments, voice),
         Command::Interfaces(arguments) => interfaces::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
+        Command::Keygen(arguments) => keygen::run(&arguments),
+        Command::Info(arguments) => info::run(&arguments),
         #[cfg(feature = "paper")]
         Command::Paper(arguments) => paper::run(&arguments, voice),
         Command::Completions(arguments) => completions::run(&arguments),

@@ -8,7 +8,7 @@ use crate::cli::tracking::{Defaults, Tracking};
 use crate::cli::values;
 use crate::cli::watch::Watch;
 use crate::hash::Secret;
-use crate::pipeline::{self, Plan};
+use crate::pipeline::{self, Config, Plan};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -47,7 +47,11 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
     let tracking = &arguments.tracking;
     let config = || tracking.config(&Defaults::REPLAY, arguments.every, &arguments.lists, || Ok(Secret::REPLAY));
     let config = arguments.lists.keep().and_then(|_| config());
-    let prepared = config.and_then(|config| Ok((Plan::new(&config)?, config)));
+    let prepared = config.and_then(|config| {
+        // Equal captures give equal snapshots: there is nothing of this machine or this moment in them.
+        let config = Config { snapshots: arguments.lists.snapshots(String::new, 0), ..config };
+        Ok((Plan::new(&config)?, config))
+    });
     let (plan, config) = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
@@ -57,7 +61,7 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
     };
     let watched = arguments
         .lists
-        .exporter(tracking.vlan_key, voice)
+        .exporter(&config, voice)
         .and_then(|exporter| Ok((exporter, Watch::new(voice, &arguments.files)?)));
     let (mut exporter, mut watch) = match watched {
         Ok(watched) => watched,

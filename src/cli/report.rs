@@ -94,6 +94,11 @@ pub(super) fn memory(memory: &Memory, config: &Config) {
         mib(memory.queues_size),
         mib(memory.list_size_max),
     ));
+    if config.snapshots.as_ref().is_some_and(|snapshots| snapshots.replace_lists) {
+        line(format_args!(
+            "no list is kept: nothing is taken off for being idle or old, so what vanishes without a word stays in the snapshots"
+        ));
+    }
 }
 
 /// What came of it.

@@ -96,6 +96,11 @@ pub(super) struct Tracking {
 }
 
 impl Tracking {
+    /// Whether the secret is one that others can have.
+    pub(super) fn has_secret(&self) -> bool {
+        self.secret_file.is_some()
+    }
+
     /// The configuration of a run with lists of this kind, one for every `every`.
     ///
     /// # Errors

@@ -154,9 +154,19 @@ pub(super) fn secret(path: &Path) -> Result<Secret> {
 
 /// A secret that nobody knows.
 pub(super) fn random_secret() -> Result<Secret> {
-    let mut bytes = [0; SECRET_SIZE];
+    Ok(Secret::new(random_bytes()?))
+}
+
+/// A number that tells one run from another.
+pub(super) fn random_number() -> Result<u64> {
+    Ok(u64::from_le_bytes(random_bytes()?))
+}
+
+/// Bytes that nobody can guess.
+pub(super) fn random_bytes<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| Error::new("the system gives no random numbers").because(error))?;
-    Ok(Secret::new(bytes))
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -78,6 +78,88 @@ impl Counts {
         }
     }
 
+    /// How many counts there are.
+    pub const FIGURE_COUNT: usize = 21;
+
+    /// All counts in the order in which they stand here, for a file.
+    #[must_use]
+    pub fn figures(&self) -> [u64; Self::FIGURE_COUNT] {
+        [
+            self.opened,
+            self.closed,
+            self.refused,
+            self.expired,
+            self.recycled,
+            self.repeats,
+            self.late,
+            self.unmatched_fins,
+            self.unmatched_resets,
+            self.forgotten,
+            self.refused_open,
+            self.untracked_open,
+            self.unplaced,
+            self.one_sided,
+            self.candidates,
+            self.picked_up,
+            self.candidates_expired,
+            self.candidates_recycled,
+            self.refused_pickups,
+            self.evicted_idle,
+            self.evicted_aged,
+        ]
+    }
+
+    /// The counts of [`Self::figures`].
+    #[must_use]
+    pub fn of_figures(figures: [u64; Self::FIGURE_COUNT]) -> Self {
+        let [
+            opened,
+            closed,
+            refused,
+            expired,
+            recycled,
+            repeats,
+            late,
+            unmatched_fins,
+            unmatched_resets,
+            forgotten,
+            refused_open,
+            untracked_open,
+            unplaced,
+            one_sided,
+            candidates,
+            picked_up,
+            candidates_expired,
+            candidates_recycled,
+            refused_pickups,
+            evicted_idle,
+            evicted_aged,
+        ] = figures;
+        Counts {
+            opened,
+            closed,
+            refused,
+            expired,
+            recycled,
+            repeats,
+            late,
+            unmatched_fins,
+            unmatched_resets,
+            forgotten,
+            refused_open,
+            untracked_open,
+            unplaced,
+            one_sided,
+            candidates,
+            picked_up,
+            candidates_expired,
+            candidates_recycled,
+            refused_pickups,
+            evicted_idle,
+            evicted_aged,
+        }
+    }
+
     /// Connections that could not be tracked: established ones beyond the limit, attempts without a place, and half-open
     /// ones that made room for others.
     #[must_use]

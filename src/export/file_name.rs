@@ -1,4 +1,4 @@
-//! The names of list files: what a file is, and when its list ends.
+//! The names of files with lists and snapshots: what a file is, and when its interval ends.
 //!
 //! What enters: a list's end, or a name found in a directory. What leaves: the name, or what it says; names that are not
 //! exactly ours say nothing, since what is ours may be removed.
@@ -25,12 +25,19 @@ pub(super) struct FileName {
 impl FileName {
     /// What this name says, if it is one of ours.
     pub(super) fn parse(name: &str) -> Option<Self> {
+        if let Some(stem) = name.strip_suffix(".flowpeel").and_then(|stem| stem.strip_prefix("snapshot-")) {
+            return FileName::of_stem(name, stem, Kind::Snapshot, false);
+        }
         let (stem, is_compressed) = name.strip_suffix(".zst").map_or((name, false), |stem| (stem, true));
         let stem = stem.strip_suffix(".ndjson")?;
         let (kind, stem) = match stem.strip_prefix("flows-") {
             Some(stem) => (Kind::Full, stem),
             None => (Kind::Changes, stem.strip_prefix("changes-")?),
         };
+        FileName::of_stem(name, stem, kind, is_compressed)
+    }
+
+    fn of_stem(name: &str, stem: &str, kind: Kind, is_compressed: bool) -> Option<Self> {
         let (time, number) = stem.split_once('_').unwrap_or((stem, "1"));
         let time = strtime::parse(TIME, time).ok()?.to_datetime().ok()?;
         let end_s = Offset::UTC.to_timestamp(time).ok()?.as_second();
@@ -42,14 +49,22 @@ impl FileName {
 
 impl fmt::Display for FileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.kind == Kind::Full { "flows-" } else { "changes-" })?;
+        f.write_str(match self.kind {
+            Kind::Full => "flows-",
+            Kind::Changes => "changes-",
+            Kind::Snapshot => "snapshot-",
+        })?;
         // Neither default is ever taken: the calendar knows the seconds of every i64 of nanoseconds, and can write them so.
         let time = Timestamp::from_second(self.end_s).unwrap_or(Timestamp::UNIX_EPOCH);
         f.write_str(&strtime::format(TIME, time).unwrap_or_default())?;
         if self.number > 1 {
             write!(f, "_{:03}", self.number)?;
         }
-        f.write_str(if self.is_compressed { ".ndjson.zst" } else { ".ndjson" })
+        f.write_str(match (self.kind, self.is_compressed) {
+            (Kind::Snapshot, _) => ".flowpeel",
+            (_, true) => ".ndjson.zst",
+            (_, false) => ".ndjson",
+        })
     }
 }
 
@@ -64,11 +79,16 @@ mod tests {
             "flows-20260101T000010Z.ndjson",
             "changes-20260101T000010Z_002.ndjson.zst",
             "flows-16770921T001243Z_1000.ndjson",
+            "snapshot-20260101T000010Z.flowpeel",
+            "snapshot-20260101T000010Z_002.flowpeel",
         ] {
             assert_eq!(FileName::parse(name).map(|name| name.to_string()).as_deref(), Some(name));
         }
         for name in [
             "flows-.ndjson",
+            "flows-20260101T000010Z.flowpeel",
+            "snapshot-20260101T000010Z.ndjson",
+            "snapshot-20260101T000010Z.flowpeel.zst",
             "flows-20260101T000010Z",
             "flows-20260101T000010Z.ndjson.gz",
             "flows-20260101T000010Z.ndjson.zst.zst",

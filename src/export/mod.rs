@@ -8,8 +8,10 @@ mod directory;
 mod file_name;
 mod flow_line;
 mod lines;
+mod place;
 mod retention;
 mod series;
+mod snapshots;
 mod stream;
 mod timestamp;
 
@@ -17,10 +19,12 @@ pub use community_id::community_id;
 pub use directory::Directory;
 pub use retention::Keep;
 pub use series::Format;
+pub use snapshots::SnapshotDirectory;
 pub use stream::Stream;
 
 use crate::error::{Error, Result};
 use crate::flow_list::List;
+use crate::snapshot::file::SnapshotFile;
 
 /// Writes lists somewhere. Any function that takes a list and can fail is one.
 pub trait Exporter: Send {
@@ -30,6 +34,16 @@ pub trait Exporter: Send {
     ///
     /// The list could not be written; the caller stops.
     fn write(&mut self, list: &List) -> Result<()>;
+
+    /// Writes the snapshot as of the list that was written before it, or instead of one. Whoever is not asked for snapshots does
+    /// nothing with them.
+    ///
+    /// # Errors
+    ///
+    /// The snapshot could not be written; the caller stops.
+    fn snapshot(&mut self, _snapshot: &SnapshotFile) -> Result<()> {
+        Ok(())
+    }
 
     /// What went wrong beside the lists, which are all whole, since this was last asked: something for an operator to see
     /// to. What goes on failing is told seldom.

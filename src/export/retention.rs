@@ -5,6 +5,7 @@
 //! changes that build on it are a group, and go together, because without it they say nothing.
 
 use crate::config::{CHANGES_FULL_LISTS_MAX, KEPT_FILES_CHECK_LISTS, KEPT_FILES_MAX};
+use crate::error::Error;
 use crate::export::file_name::FileName;
 use crate::export::series::Kind;
 use std::collections::BTreeMap;
@@ -35,9 +36,27 @@ pub(super) struct Failure {
     pub(super) cause: io::Error,
 }
 
+/// Tells of failures to remove something: of the first, and then ever more seldom.
+#[derive(Default)]
+pub(super) struct Seldom {
+    failure_count: u64,
+}
+
+impl Seldom {
+    /// What to say of this one, if anything.
+    pub(super) fn told(&mut self, failure: Failure) -> Option<Error> {
+        self.failure_count += 1;
+        let what = format!("can not remove what is not to be kept (failures so far: {})", self.failure_count);
+        let error = Error::new(what).in_file(failure.path).because(failure.cause);
+        self.failure_count.is_power_of_two().then_some(error)
+    }
+}
+
 /// What there is in a directory, as far as it has to be known to say what is to go.
 pub(super) struct Retention {
     directory: PathBuf,
+    /// Whether it is about snapshots; else about lists. Files of the other kind are nothing to it.
+    is_of_snapshots: bool,
     keep: Keep,
     /// The oldest files and their sizes, at most [`KEPT_FILES_MAX`].
     oldest: BTreeMap<FileName, u64>,
@@ -51,12 +70,18 @@ impl Retention {
     pub(super) fn new(directory: &Path, keep: Keep) -> Self {
         Retention {
             directory: directory.to_path_buf(),
+            is_of_snapshots: false,
             keep,
             oldest: BTreeMap::new(),
             has_more: true,
             total_size: 0,
             lists_since_look: KEPT_FILES_CHECK_LISTS,
         }
+    }
+
+    /// The same for snapshots.
+    pub(super) fn of_snapshots(directory: &Path, keep: Keep) -> Self {
+        Retention { is_of_snapshots: true, ..Retention::new(directory, keep) }
     }
 
     /// Takes note of a file that was written, and removes what is now too much. What could not be removed, one case of it,
@@ -106,6 +131,9 @@ impl Retention {
         for entry in fs::read_dir(&self.directory).map_err(|cause| failure(cause, &self.directory))? {
             let entry = entry.map_err(|cause| failure(cause, &self.directory))?;
             let Some(name) = entry.file_name().to_str().and_then(FileName::parse) else { continue };
+            if (name.kind == Kind::Snapshot) != self.is_of_snapshots {
+                continue;
+            }
             // What went away in between is none, and neither is a directory or a link of such a name.
             let Some(metadata) = entry.metadata().ok().filter(|metadata| metadata.is_file()) else { continue };
             self.total_size = self.total_size.saturating_add(metadata.len());
@@ -143,7 +171,7 @@ impl Retention {
     fn oldest_group(&self, newest: FileName) -> Option<Vec<FileName>> {
         let mut group = Vec::new();
         for name in self.oldest.keys() {
-            if name.kind == Kind::Full && !group.is_empty() {
+            if name.kind != Kind::Changes && !group.is_empty() {
                 if !group.contains(&newest) {
                     return Some(group);
                 }

@@ -40,13 +40,15 @@ impl Format {
     }
 }
 
-/// How one list is written.
+/// What a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// All of it.
+    /// A whole list.
     Full,
     /// What changed since the list before.
     Changes,
+    /// A snapshot, which no series writes.
+    Snapshot,
 }
 
 struct Changes {

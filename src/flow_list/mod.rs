@@ -10,6 +10,7 @@ mod liveness;
 mod recovery;
 mod resync;
 mod rows;
+mod snapshots;
 mod start;
 mod time_bases;
 
@@ -17,16 +18,20 @@ pub use changes::{Change, EarlierList};
 pub use difference::Outcome;
 pub use liveness::EvictionTimes;
 pub use rows::{Header, List, Row, RowState};
+pub use snapshots::SnapshotConfig;
 
 use crate::config::{ANNOUNCEMENTS_MAX, INQUIRY_MAX, PARTITION_COUNT};
 use crate::connection::{Counts, HalfOpenRing};
 use crate::flow::{KeyV4, KeyV6};
 use crate::hash::Secret;
 use crate::signal::{AnyKey, Watch};
+use crate::sketch::Geometry;
+use crate::snapshot::file::SnapshotFile;
 use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, Inquiry, IntervalEnd, Marker, Seen};
 use difference::FamilyList;
 use resync::{Questions, Settlement};
 use rows::Rows;
+use snapshots::{Snapshots, Told};
 use std::sync::Arc;
 use time_bases::TimeBases;
 
@@ -59,6 +64,8 @@ pub struct FlowList {
     partitions: Vec<PartitionList>,
     bases: TimeBases,
     rows: Rows,
+    /// The sum of all deltas, where snapshots are wanted.
+    snapshots: Option<Snapshots>,
     /// The interval that is ending: its marker once the first partition has told.
     ending: Option<Marker>,
     /// The start of the interval, when intervals before it had to be merged into it.
@@ -89,6 +96,7 @@ impl FlowList {
             partitions: (0..PARTITION_COUNT).map(partition).collect(),
             bases: TimeBases::new(),
             rows: Rows::default(),
+            snapshots: None,
             ending: None,
             merged_start_ns: None,
             seen: Seen::default(),
@@ -96,6 +104,31 @@ impl FlowList {
             merged: 0,
             merging: 0,
         }
+    }
+
+    /// An empty list that keeps the sum of all deltas beside it, for [`Self::snapshot`]; or that keeps the sum alone. Then lists
+    /// have nothing but half-open connections in them, and nobody is asked about anything.
+    #[must_use]
+    pub fn with_snapshots(config: &FlowListConfig, watch: Option<&Arc<Watch>>, snapshots: &SnapshotConfig) -> Self {
+        let list = if snapshots.keeps_list {
+            FlowList::new(config, watch)
+        } else {
+            let geometry = DeltaGeometry { v4: Geometry::new(1), v6: Geometry::new(1) };
+            FlowList::new(&FlowListConfig { geometry, eviction: EvictionTimes::default(), ..config.clone() }, None)
+        };
+        FlowList { snapshots: Some(Snapshots::new(config, snapshots)), ..list }
+    }
+
+    /// Whether established connections are listed.
+    #[must_use]
+    pub fn keeps_list(&self) -> bool {
+        self.snapshots.as_ref().is_none_or(|snapshots| snapshots.keeps_list)
+    }
+
+    /// The snapshot as of the list that was made last, where snapshots are wanted; to be had before the next hand-over.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<&SnapshotFile> {
+        self.snapshots.as_ref().map(Snapshots::file)
     }
 
     /// Whether this partition has told the end of the present interval. Its next hand-over belongs to the next interval and
@@ -126,13 +159,21 @@ impl FlowList {
     pub fn apply(&mut self, hand_over: HandOver) -> Option<Box<Delta>> {
         let HandOver { partition, delta, is_held_back, tick, base, end, findings } = hand_over;
         self.bases.learn(base);
+        let keeps_list = self.keeps_list();
         let list = self.partitions.get_mut(partition)?;
         let delta = delta.map(|mut delta| {
-            if delta.updates_v4 > 0 {
-                list.v4.apply(&mut delta.v4, tick);
+            if let Some(snapshots) = &mut self.snapshots {
+                snapshots.add(partition, &delta);
             }
-            if delta.updates_v6 > 0 {
-                list.v6.apply(&mut delta.v6, tick);
+            match (delta.updates_v4 > 0, keeps_list) {
+                (true, true) => list.v4.apply(&mut delta.v4, tick),
+                (true, false) => delta.v4.clear(),
+                (false, _) => {}
+            }
+            match (delta.updates_v6 > 0, keeps_list) {
+                (true, true) => list.v6.apply(&mut delta.v6, tick),
+                (true, false) => delta.v6.clear(),
+                (false, _) => {}
             }
             (delta.updates_v4, delta.updates_v6) = (0, 0);
             delta
@@ -149,6 +190,9 @@ impl FlowList {
             list.counts = counts;
             list.half_open = half_open;
             list.has_ended = true;
+            if let Some(snapshots) = &mut self.snapshots {
+                snapshots.cut(partition, tick);
+            }
             // Without the ring of half-open connections the list would not be whole either.
             list.held_back = is_held_back || list.half_open.is_none();
             if self.ending.is_none() {
@@ -177,6 +221,7 @@ impl FlowList {
         } else {
             self.interval += 1;
             let header = self.header(&marker);
+            self.end_snapshot(&marker, &header);
             self.merged_start_ns = None;
             self.merging = 0;
             self.seen = Seen::default();
@@ -192,7 +237,11 @@ impl FlowList {
                 partition.v4.end_interval(marker.end_tick);
                 partition.v6.end_interval(marker.end_tick);
             }
-            Some(write(&self.rows.list(header, &marker, &self.bases)))
+            let mut list = self.rows.list(header, &marker, &self.bases);
+            if let Some(snapshots) = self.snapshots.as_ref().filter(|snapshots| !snapshots.keeps_list) {
+                list.header.flows = snapshots.open_count();
+            }
+            Some(write(&list))
         };
         for (index, partition) in self.partitions.iter_mut().enumerate() {
             partition.has_ended = false;
@@ -240,13 +289,29 @@ impl FlowList {
             header.recycled += now.recycled - before.recycled;
             header.untracked += now.untracked() - before.untracked();
             header.evicted += now.evicted() - before.evicted();
-            header.missing += partition.v4.missing() + partition.v6.missing() + now.untracked_open;
-            header.missing += now.refused_pickups - before.refused_pickups;
+            header.missing += partition.v4.missing() + partition.v6.missing();
             header.extraneous += partition.v4.extraneous() + partition.v6.extraneous();
         }
-        header.missing += missed(&self.seen, header.opened + header.closed);
+        header.missing += self.missing_elsewhere(header.opened + header.closed);
         header.complete = header.missing == 0;
         header
+    }
+
+    /// What is missing and in no table, in an interval with so many changes: what was not tracked, and about what was lost.
+    fn missing_elsewhere(&self, changes: u64) -> u64 {
+        let untracked = self.partitions.iter().map(|PartitionList { counts: now, listed_counts: before, .. }| {
+            now.untracked_open + now.refused_pickups - before.refused_pickups
+        });
+        untracked.sum::<u64>() + missed(&self.seen, changes)
+    }
+
+    /// Completes the snapshot of an interval that has ended in every partition.
+    fn end_snapshot(&mut self, marker: &Marker, header: &Header) {
+        let (missing_elsewhere, totals) = (self.missing_elsewhere(header.opened + header.closed), self.counts());
+        let rings = self.partitions.iter().filter_map(|partition| partition.half_open.as_deref());
+        if let Some(snapshots) = &mut self.snapshots {
+            snapshots.end_interval(Told { marker, header, missing_elsewhere, totals, bases: &self.bases, rings });
+        }
     }
 
     /// The sum of what all partitions counted up to the last interval's end.

@@ -35,6 +35,11 @@ impl TimeBases {
         }
     }
 
+    /// All that are known, oldest first.
+    pub(super) fn all(&self) -> &[TimeBase] {
+        &self.bases
+    }
+
     /// The wall time, in ns since 1970, at which this tick began.
     pub(super) fn wall_ns(&self, tick: u64) -> i64 {
         let after = self.bases.partition_point(|base| base.first_tick <= tick);

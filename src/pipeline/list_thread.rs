@@ -62,7 +62,7 @@ impl<'a> ListThread<'a> {
         on_list: OnList<'a>,
     ) -> Self {
         ListThread {
-            list: FlowList::new(&plan.list, watch),
+            list: plan.flow_list(watch),
             early: (0..PARTITION_COUNT).map(|_| VecDeque::with_capacity(2)).collect(),
             returns,
             exporter,
@@ -140,8 +140,9 @@ impl<'a> ListThread<'a> {
     fn write(&mut self, has_failed: &AtomicBool) {
         let began = Instant::now();
         let Self { list, exporter, error, returns, .. } = self;
+        let keeps_list = list.keeps_list();
         let write = |list: &crate::flow_list::List| {
-            if error.is_none() {
+            if error.is_none() && keeps_list {
                 *error = exporter.write(list).err();
             }
             list.header
@@ -156,6 +157,9 @@ impl<'a> ListThread<'a> {
         // Behind the questions: a shard that waits for its ring has then got them, and lists depend on no thread's pace.
         for (partition, ring) in rings {
             returns.ring(partition, ring);
+        }
+        if let Some(snapshot) = list.snapshot().filter(|_| listed.is_some() && error.is_none()) {
+            *error = exporter.snapshot(snapshot).err();
         }
         if let Some(header) = listed {
             let took = began.elapsed();

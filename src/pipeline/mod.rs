@@ -77,10 +77,23 @@ pub struct Config {
     pub vlan_key: bool,
     /// How the exporter writes lists: what that takes is part of the memory.
     pub format: Format,
+    /// Whether, and under which name, snapshots are given to the exporter at the end of every interval.
+    pub snapshots: Option<Snapshots>,
     /// The secret under which tables are filled.
     pub secret: Secret,
     /// The width of the filter's fingerprints: the full 30 bits, or fewer to study what goes wrong then.
     pub fingerprint_bits: u32,
+}
+
+/// How snapshots are made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshots {
+    /// The router's name in them; may be empty.
+    pub router: String,
+    /// What tells runs of this router apart. Equal replays have equal ones.
+    pub run: u64,
+    /// Whether there is no list beside them. Then nothing is idle or too old, because nobody knows the keys.
+    pub replace_lists: bool,
 }
 
 impl Default for Config {
@@ -102,6 +115,7 @@ impl Default for Config {
             answer_opens: false,
             vlan_key: false,
             format: Format::default(),
+            snapshots: None,
             secret: Secret::REPLAY,
             fingerprint_bits: FINGERPRINT_BITS,
         }

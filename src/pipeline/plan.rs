@@ -8,17 +8,18 @@ use crate::config::{
     CANDIDATE_TIMEOUT_TICKS, CANDIDATES_DIVISOR, CAPTURE_BUFFER_SIZE, CHURN_MIN, CONNECTIONS_MAX, CONNECTIONS_MIN,
     DELTA_LOAD_PERCENT, EVERY_MAX_DAYS, EVICTION_TIMEOUT_MAX_DAYS, EVICTION_TIMEOUT_MIN_S, FILTER_LOAD_PERCENT,
     HALF_OPEN_MAX, HALF_OPEN_MIN, LINGER_TICKS, LIST_ENTRY_SIZE, ONE_WAY_PLACES_DIVISOR, PARTITION_COUNT, PICKUP_MAX,
-    SHARDS_MAX, SYN_TIMEOUT_MAX_TICKS, TICK_NS,
+    ROUTER_NAME_SIZE_MAX, SHARDS_MAX, SNAPSHOT_SIZE_MAX, SYN_TIMEOUT_MAX_TICKS, TICK_NS,
 };
-use crate::connection::{Filter, HalfOpenRing, TrackerConfig};
+use crate::connection::{Filter, HalfOpen, HalfOpenRing, TrackerConfig};
 use crate::error::{Error, Result};
-use crate::flow_list::{EvictionTimes, FlowListConfig};
-use crate::pipeline::Config;
+use crate::flow_list::{EvictionTimes, FlowList, FlowListConfig, SnapshotConfig};
+use crate::pipeline::{Config, Snapshots};
 use crate::queue::{self, WhenFull};
 use crate::shard::PartitionConfig;
 use crate::signal::{HandshakeCache, Watch};
 use crate::sketch::Geometry;
 use crate::snapshot::DeltaGeometry;
+use crate::snapshot::file::{Sums, is_name};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +62,8 @@ pub struct LiveInput {
 pub struct Plan {
     pub(super) partition: PartitionConfig,
     pub(super) list: FlowListConfig,
+    /// What snapshots say of their origin, where they are wanted.
+    pub(super) snapshots: Option<SnapshotConfig>,
     pub(super) handshake_count: usize,
     pub(super) shard_count: usize,
     pub(super) every_ns: Option<i64>,
@@ -108,6 +111,12 @@ impl Plan {
         // A table is handed over before it is full, so IPv6, mostly the lesser part, may do with half as many cells.
         let item_count = churn * 100 / DELTA_LOAD_PERCENT;
         let geometry = DeltaGeometry { v4: Geometry::for_items(item_count), v6: Geometry::for_items(item_count / 2) };
+        // Snapshots are folded for comparisons, which takes a number of cells with many divisors.
+        let geometry = match &config.snapshots {
+            Some(_) => DeltaGeometry { v4: geometry.v4.foldable(), v6: geometry.v6.foldable() },
+            None => geometry,
+        };
+        let keeps_list = config.snapshots.as_ref().is_none_or(|snapshots| !snapshots.replace_lists);
         let tracker = TrackerConfig {
             secret: config.secret.clone(),
             place_count: place_count as usize,
@@ -122,8 +131,9 @@ impl Plan {
             fingerprint_bits: config.fingerprint_bits,
         };
         let ticks = |time: Duration| (time.as_nanos() / TICK_NS as u128) as u64;
-        let idle_timeout = config.idle_timeout.filter(|_| !config.answer_opens);
-        let eviction = EvictionTimes { idle_ticks: idle_timeout.map(ticks), age_max_ticks: config.max_age.map(ticks) };
+        let idle_timeout = config.idle_timeout.filter(|_| !config.answer_opens && keeps_list);
+        let max_age = config.max_age.filter(|_| keeps_list);
+        let eviction = EvictionTimes { idle_ticks: idle_timeout.map(ticks), age_max_ticks: max_age.map(ticks) };
         let watch_count = idle_timeout.filter(|_| config.watches).map(|_| config.connections_max as usize);
         let sampled = if idle_timeout.is_some() && !config.watches { 1 } else { pickup };
         let shard_count = config.shards.clamp(1, SHARDS_MAX);
@@ -139,9 +149,13 @@ impl Plan {
                 + partitions * HalfOpenRing::size(candidate_share as usize) as u64
                 + HandshakeCache::size(half_open_count as usize) as u64
                 + watch_count.map_or(0, Watch::size) as u64,
-            tables_size: partitions * 3 * geometry.size() as u64,
+            tables_size: partitions * table_count(config) * geometry.size() as u64
+                + config.snapshots.as_ref().map_or(0, |_| half_open_count * size_of::<HalfOpen>() as u64),
             queues_size: (capture_count * shard_count * queue::size()) as u64 + buffers_size,
-            list_size_max: (listed_max + half_open_count) * LIST_ENTRY_SIZE + config.format.memory_size(listed_max),
+            list_size_max: match keeps_list {
+                true => (listed_max + half_open_count) * LIST_ENTRY_SIZE + config.format.memory_size(listed_max),
+                false => half_open_count * LIST_ENTRY_SIZE,
+            },
         };
         let plan = Plan {
             list: FlowListConfig {
@@ -150,6 +164,13 @@ impl Plan {
                 partition_connections_max: connections_max,
                 eviction,
             },
+            snapshots: config.snapshots.as_ref().map(|snapshots| SnapshotConfig {
+                router: snapshots.router.clone(),
+                run: snapshots.run,
+                every_ns: config.every.map_or(0, |every| every.as_nanos() as u64),
+                vlan_key: config.vlan_key,
+                keeps_list,
+            }),
             partition: PartitionConfig { tracker, geometry },
             handshake_count: half_open_count as usize,
             shard_count,
@@ -160,6 +181,11 @@ impl Plan {
             watch_count,
             memory,
         };
+        let snapshot_size = partitions * Sums::file_size(geometry);
+        if config.snapshots.is_some() && snapshot_size > SNAPSHOT_SIZE_MAX {
+            let (size, most) = (snapshot_size >> 20, SNAPSHOT_SIZE_MAX >> 20);
+            return Err(Error::new(format!("snapshots of {size} MiB: {most} are the most, so lower --churn")));
+        }
         if memory.total_size() > config.memory_size_max {
             let (needed, allowed) = (memory.total_size().div_ceil(1 << 20), config.memory_size_max >> 20);
             let what = format!(
@@ -178,6 +204,14 @@ impl Plan {
         self.memory
     }
 
+    /// The empty list, with the snapshots beside it or instead of it.
+    pub(super) fn flow_list(&self, watch: Option<&Arc<Watch>>) -> FlowList {
+        match &self.snapshots {
+            Some(snapshots) => FlowList::with_snapshots(&self.list, watch, snapshots),
+            None => FlowList::new(&self.list, watch),
+        }
+    }
+
     /// What the capture threads and the list watch together, if anything.
     pub(super) fn watch(&self) -> Option<Arc<Watch>> {
         self.watch_count.map(|count| Arc::new(Watch::new(count)))
@@ -187,6 +221,16 @@ impl Plan {
     #[must_use]
     pub fn shard_count(&self) -> usize {
         self.shard_count
+    }
+}
+
+/// How many tables there are of each: a delta, its spare and a residue; with snapshots the sum, and a file of about its size
+/// that is written; and without a list no residue.
+fn table_count(config: &Config) -> u64 {
+    match &config.snapshots {
+        None => 3,
+        Some(Snapshots { replace_lists: false, .. }) => 5,
+        Some(Snapshots { replace_lists: true, .. }) => 4,
     }
 }
 
@@ -211,6 +255,10 @@ fn check(config: &Config) -> Result<()> {
         return Err(Error::new(format!("--syn-timeout must be from 100ms to {most_s}s")));
     }
     config.format.check()?;
+    if config.snapshots.as_ref().is_some_and(|snapshots| !is_name(&snapshots.router)) {
+        let what = format!("a router's name has at most {ROUTER_NAME_SIZE_MAX} bytes and no control characters");
+        return Err(Error::new(what));
+    }
     let every_hours_max = EVERY_MAX_DAYS * 24;
     let every = Duration::from_nanos(TICK_NS as u64)..=Duration::from_secs(every_hours_max * 3_600);
     if config.every.is_some_and(|length| !every.contains(&length)) {
@@ -270,6 +318,24 @@ mod tests {
         assert_eq!(watch, Watch::size(CONNECTIONS_DEFAULT as usize) as u64);
         let flags = Config { answer_opens: true, pickup: 16, ..watches };
         assert_eq!(memory(&flags), memory(&plain), "where only flags are seen there is nothing to look at");
+    }
+
+    #[test]
+    fn snapshots_take_their_tables_and_a_list_that_is_not_kept_takes_nothing() {
+        let plan =
+            |snapshots| Plan::new(&Config { snapshots, max_age: Some(Duration::from_secs(60)), ..Config::default() });
+        let plain = plan(None).unwrap();
+        let beside = plan(Some(Snapshots::default())).unwrap();
+        let alone = plan(Some(Snapshots { replace_lists: true, ..Snapshots::default() })).unwrap();
+        assert!(beside.memory().tables_size > plain.memory().tables_size * 5 / 3);
+        assert!(alone.memory().tables_size < beside.memory().tables_size);
+        assert!(alone.memory().list_size_max < plain.memory().list_size_max / 2);
+        assert!(beside.list.eviction.age_max_ticks.is_some() && alone.list.eviction == EvictionTimes::default());
+        assert!(beside.list.geometry.v4.folded(60).is_some());
+        let nameless = plan(Some(Snapshots { router: "\n".to_owned(), ..Snapshots::default() }));
+        assert!(nameless.unwrap_err().to_string().contains("no control characters"));
+        let vast = Config { churn: CONNECTIONS_MAX, snapshots: Some(Snapshots::default()), ..Config::default() };
+        assert!(Plan::new(&vast).unwrap_err().to_string().contains("are the most, so lower --churn"));
     }
 
     #[test]

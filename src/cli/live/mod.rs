@@ -8,6 +8,7 @@ use crate::cli::lists::Lists;
 use crate::cli::report::{self, Voice};
 use crate::cli::tracking::{Defaults, Tracking};
 use crate::cli::values;
+use crate::config::ROUTER_NAME_SIZE_MAX;
 use crate::error::{Error, Result};
 use crate::metrics::{Metrics, Setup};
 use crate::parse::Unusable;
@@ -144,8 +145,15 @@ impl Arguments {
     /// All that can be checked before anything is done.
     fn prepare(&self) -> Result<Prepared> {
         self.lists.keep()?;
+        if self.lists.has_snapshots() && !self.tracking.has_secret() {
+            return Err(Error::new(
+                "nobody could read snapshots under a secret that is not kept: make one with flowpeel keygen FILE, \
+                 and name it with --secret-file FILE",
+            ));
+        }
         let config = self.tracking.config(&Defaults::LIVE, Some(self.every), &self.lists, values::random_secret)?;
-        let config = Config { answer_opens: self.has_flags_only(), ..config };
+        let snapshots = self.lists.snapshots(host_name, values::random_number()?);
+        let config = Config { answer_opens: self.has_flags_only(), snapshots, ..config };
         let sources = self.sources()?;
         let input = LiveInput {
             capture_count: sources.iter().map(|source| source.fanout_count).sum(),
@@ -153,6 +161,12 @@ impl Arguments {
         };
         Ok(Prepared { plan: Plan::live(&config, input)?, config, sources })
     }
+}
+
+/// What the host calls itself, as far as it tells.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().chars().take(ROUTER_NAME_SIZE_MAX).filter(char::is_ascii_graphic).collect()
 }
 
 /// A live capture that holds together.
@@ -212,7 +226,7 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     if arguments.user.is_some() {
         live::drop_privileges(arguments.user.as_deref())?;
     }
-    let mut exporter = arguments.lists.exporter(prepared.config.vlan_key, voice)?;
+    let mut exporter = arguments.lists.exporter(&prepared.config, voice)?;
     let metrics = prepared.metrics();
     let server = arguments.metrics.map(|address| serve(address, Arc::clone(&metrics))).transpose()?;
     let watch = LiveWatch::new(voice, prepared, Arc::clone(&metrics))?;

@@ -4,6 +4,7 @@
 //! among them. The cells are split into subtables, one for each hash function, so that a key's places are distinct
 //! (section 2.2 of the paper).
 
+use crate::config::FOLD_BASE;
 use crate::hash::place_of;
 
 /// The number of cells that every key is summed into (the paper's k), one in each subtable.
@@ -56,6 +57,37 @@ impl Geometry {
         low
     }
 
+    /// The least larger shape whose subtables fold into many smaller ones: their cells are 60 times a number with no prime
+    /// factor but 2, 3 and 5. From two thousand cells on that is an eighth more at most. The largest shapes stay what they are.
+    #[must_use]
+    pub fn foldable(self) -> Self {
+        let is_smooth = |mut count: u32| {
+            for factor in [2, 3, 5] {
+                while count.is_multiple_of(factor) {
+                    count /= factor;
+                }
+            }
+            count == 1
+        };
+        let least = self.subtable_cell_count.div_ceil(FOLD_BASE);
+        let most = (1 << PLACE_BITS) / FOLD_BASE;
+        let multiple = (least..=most).find(|multiple| is_smooth(*multiple));
+        multiple.map_or(self, |multiple| Geometry::new(multiple * FOLD_BASE))
+    }
+
+    /// The shape with one cell for each `run` neighbouring ones. `None` where that does not come out even.
+    #[must_use]
+    pub fn folded(self, run: u32) -> Option<Self> {
+        let divides = run > 0 && self.subtable_cell_count.is_multiple_of(run);
+        divides.then(|| Geometry { subtable_cell_count: self.subtable_cell_count / run })
+    }
+
+    /// The number of cells of each subtable.
+    #[must_use]
+    pub fn subtable_cell_count(self) -> u32 {
+        self.subtable_cell_count
+    }
+
     /// The number of cells of the whole table.
     #[must_use]
     pub fn cell_count(self) -> usize {
@@ -93,6 +125,29 @@ mod tests {
             for (subtable, place) in geometry.places(hash).into_iter().enumerate() {
                 assert!((subtable * 1000..(subtable + 1) * 1000).contains(&place));
             }
+        }
+    }
+
+    #[test]
+    fn foldable_shapes_are_little_larger_and_fold_evenly() {
+        for cells in [1, 59, 61, 1_000, 4_931, 123_457, 5_000_001] {
+            let folded = Geometry::new(cells).foldable();
+            let count = folded.subtable_cell_count();
+            assert!(count >= cells && (count - cells) * 8 <= cells.max(1_920), "{cells} became {count}");
+            assert!([2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60].iter().all(|run| folded.folded(*run).is_some()), "{count}");
+        }
+        assert_eq!((Geometry::new(120).folded(7), Geometry::new(120).folded(0)), (None, None));
+        let largest = Geometry::new(u32::MAX);
+        assert_eq!(largest.foldable(), largest);
+    }
+
+    #[test]
+    fn a_folded_place_is_the_place_in_the_folded_shape() {
+        let geometry = Geometry::new(720);
+        let folded = geometry.folded(6).unwrap();
+        for seed in 0..1_000u128 {
+            let hash = seed.wrapping_mul(0x0123_4567_89ab_cdef_0fed_cba9_8765_4321).rotate_left(seed as u32);
+            assert_eq!(geometry.places(hash).map(|place| place / 6), folded.places(hash));
         }
     }
 

@@ -64,6 +64,35 @@ impl<K: TableKey> Iblt<K> {
         Iblt { geometry, cells: vec![K::Cell::default(); geometry.cell_count()] }
     }
 
+    /// The table of these cells, subtable after subtable; none unless there are as many as the shape has.
+    #[must_use]
+    pub fn from_cells(geometry: Geometry, cells: Vec<K::Cell>) -> Option<Self> {
+        (cells.len() == geometry.cell_count()).then_some(Iblt { geometry, cells })
+    }
+
+    /// The same sums in a table with one cell for each `run` neighbouring ones: what it lists is placed as in any table of
+    /// that shape. `None` where that does not come out even.
+    ///
+    /// Complexity: a pass over the cells.
+    #[must_use]
+    pub fn folded(&self, run: u32) -> Option<Self> {
+        let geometry = self.geometry.folded(run)?;
+        let sum = |cells: &[K::Cell]| {
+            let mut sum = K::Cell::default();
+            cells.iter().for_each(|cell| sum.add(cell));
+            sum
+        };
+        Some(Iblt { geometry, cells: self.cells.chunks(run as usize).map(sum).collect() })
+    }
+
+    /// How many more keys were added to it than removed.
+    #[must_use]
+    pub fn surplus(&self) -> i64 {
+        // Every key is once in each subtable.
+        let subtable = self.cells.iter().take(self.cells.len() / HASH_COUNT);
+        subtable.map(|cell| i64::from(cell.count())).sum()
+    }
+
     /// Its shape.
     #[must_use]
     pub fn geometry(&self) -> Geometry {

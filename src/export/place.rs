@@ -1,0 +1,133 @@
+//! A directory whose files are whole or not there.
+//!
+//! What enters: what to write and under which name. What leaves: files that no program which watches the directory ever sees by
+//! half, not even after a crash: each has a temporary name until it is whole and on the disk.
+
+use crate::error::{Error, Result};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use tempfile::{Builder, NamedTempFile};
+
+/// Who may read what is written: it tells who talks to whom.
+const FILE_MODE: u32 = 0o640;
+
+/// The name of a file that is being written: this, some letters and digits, and [`TEMPORARY_SUFFIX`].
+const TEMPORARY_PREFIX: &str = ".flows-";
+const TEMPORARY_SUFFIX: &str = ".tmp";
+const TEMPORARY_LETTER_COUNT: usize = 6;
+
+/// A directory that belongs to this process.
+pub(super) struct Place {
+    path: PathBuf,
+    /// What is written there.
+    what: &'static str,
+    /// The latest end of a file, in seconds; the next one that does not end later needs a number in its name.
+    latest_s: Option<i64>,
+    number: u64,
+    /// Held for as long as this is there; the system gives it back however the process ends.
+    _lock: Option<File>,
+}
+
+impl Place {
+    /// The directory, which is made if it is not there; and what could not be removed of what a process that was killed left
+    /// half written.
+    ///
+    /// # Errors
+    ///
+    /// It can not be made or written to, or another process writes to it.
+    pub(super) fn open(path: PathBuf, what: &'static str) -> Result<(Self, Option<Error>)> {
+        if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_dir()) {
+            let what = format!("it is not a directory: {what}s are written to files in one");
+            return Err(Error::new(what).in_file(&path));
+        }
+        let cannot = |error: io::Error| Error::new(format!("can not write {what}s here")).in_file(&path).because(error);
+        fs::create_dir_all(&path).map_err(cannot)?;
+        let lock = lock(&path, what)?;
+        // Trying now tells the user at the start, not after the first interval.
+        new_file(&path).map_err(cannot)?;
+        let left = if lock.is_some() { remove_leftovers(&path) } else { Ok(()) };
+        let failed = "can not remove what a run that was killed left half written";
+        let warning = left.err().map(|error| Error::new(failed).in_file(&path).because(error));
+        Ok((Place { path, what, latest_s: None, number: 1, _lock: lock }, warning))
+    }
+
+    /// Its path.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The number of a file that ends in this second, 1 if it needs none; and whether it ends earlier than one before it. A
+    /// run never takes a name twice, even when the clock stepped back; another run over the same packets takes the same names.
+    pub(super) fn number(&mut self, end_s: i64) -> (u64, bool) {
+        let is_behind = self.latest_s.is_some_and(|latest_s| end_s < latest_s);
+        if self.latest_s.is_none_or(|latest_s| end_s > latest_s) {
+            self.latest_s = Some(end_s);
+            (1, is_behind)
+        } else {
+            self.number += 1;
+            (self.number, is_behind)
+        }
+    }
+
+    /// Writes a file; its size, and that of the one that it took the place of.
+    pub(super) fn write(&self, name: &str, write: impl FnOnce(&mut &File) -> Result<()>) -> Result<(u64, u64)> {
+        let path = self.path.join(name);
+        let cannot =
+            |error: io::Error| Error::new(format!("can not write the {}", self.what)).in_file(&path).because(error);
+        let replaced_size = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        // It is removed when it is dropped, unless it was renamed before.
+        let file = new_file(&self.path).map_err(cannot)?;
+        write(&mut file.as_file()).map_err(|error| error.in_file(&path))?;
+        file.as_file().sync_all().map_err(cannot)?;
+        let size = file.as_file().metadata().map_err(cannot)?.len();
+        file.persist(&path).map_err(|error| cannot(error.error))?;
+        // The name is on the disk only when the directory is.
+        #[cfg(unix)]
+        File::open(&self.path).and_then(|directory| directory.sync_all()).map_err(cannot)?;
+        Ok((size, replaced_size))
+    }
+}
+
+/// A new file in this directory under a name that no other has, for the owner and the group.
+fn new_file(directory: &Path) -> io::Result<NamedTempFile> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, FILE_MODE);
+    let mut builder = Builder::new();
+    builder.prefix(TEMPORARY_PREFIX).suffix(TEMPORARY_SUFFIX).rand_bytes(TEMPORARY_LETTER_COUNT);
+    builder.make_in(directory, |path| options.open(path))
+}
+
+/// Takes the directory for this process. None where the file system knows no locks: two processes in one directory do
+/// each other no harm, since no two take the same temporary name, but then none knows what the other has left.
+fn lock(path: &Path, what: &str) -> Result<Option<File>> {
+    let Ok(directory) = File::open(path) else { return Ok(None) };
+    match directory.try_lock() {
+        Ok(()) => Ok(Some(directory)),
+        Err(TryLockError::WouldBlock) => {
+            let objection = format!("another process writes {what}s here: give each a directory of its own");
+            Err(Error::new(objection).in_file(path))
+        }
+        Err(TryLockError::Error(_)) => Ok(None),
+    }
+}
+
+/// Removes what a process that was killed was writing.
+fn remove_leftovers(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(is_temporary) && entry.file_type()?.is_file() {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn is_temporary(name: &str) -> bool {
+    let letters = name.strip_prefix(TEMPORARY_PREFIX).and_then(|name| name.strip_suffix(TEMPORARY_SUFFIX));
+    letters.is_some_and(|letters| {
+        letters.len() == TEMPORARY_LETTER_COUNT && letters.bytes().all(|letter| letter.is_ascii_alphanumeric())
+    })
+}

@@ -1,0 +1,99 @@
+//! One file a snapshot, `snapshot-<end, UTC>.flowpeel`, written whole or not at all.
+//!
+//! What enters: snapshots. What leaves: files for an agent that follows the directory, and no more of them than are to be kept.
+
+use crate::error::{Error, Result};
+use crate::export::file_name::FileName;
+use crate::export::place::Place;
+use crate::export::retention::{Keep, Retention, Seldom};
+use crate::export::series::Kind;
+use crate::hash::Secret;
+use crate::snapshot::file::SnapshotFile;
+use std::path::PathBuf;
+
+/// Writes snapshots to a directory, which belongs to one process at a time.
+pub struct SnapshotDirectory {
+    place: Place,
+    secret: Secret,
+    retention: Retention,
+    failures: Seldom,
+    warning: Option<Error>,
+}
+
+impl SnapshotDirectory {
+    /// A writer to this directory, which is made if it is not there, of snapshots that were filled under this secret.
+    ///
+    /// # Errors
+    ///
+    /// The directory can not be made or written to, or another process writes to it.
+    pub fn new(path: impl Into<PathBuf>, secret: Secret, keep: Keep) -> Result<Self> {
+        let (place, warning) = Place::open(path.into(), "snapshot")?;
+        let retention = Retention::of_snapshots(place.path(), keep);
+        Ok(SnapshotDirectory { place, secret, retention, failures: Seldom::default(), warning })
+    }
+
+    /// Writes one, under the name of the end of its interval.
+    ///
+    /// # Errors
+    ///
+    /// It could not be written.
+    pub fn write(&mut self, snapshot: &SnapshotFile) -> Result<()> {
+        let end_ns = snapshot.header.sources.iter().map(|source| source.figures.end_ns).max().unwrap_or(0);
+        let end_s = end_ns.div_euclid(1_000_000_000);
+        let name = FileName { end_s, number: self.place.number(end_s).0, kind: Kind::Snapshot, is_compressed: false };
+        let written = self.place.write(&name.to_string(), |file| snapshot.write(file, &self.secret));
+        let (size, replaced_size) = written?;
+        let failure = self.retention.written(name, size, replaced_size);
+        self.warning = failure.and_then(|failure| self.failures.told(failure)).or(self.warning.take());
+        Ok(())
+    }
+
+    /// What went wrong beside the snapshots since this was last asked.
+    pub fn warning(&mut self) -> Option<Error> {
+        self.warning.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sketch::Geometry;
+    use crate::snapshot::DeltaGeometry;
+    use crate::snapshot::file::{Figures, Source};
+    use std::fs;
+
+    fn snapshot(end_s: i64) -> SnapshotFile {
+        let geometry = DeltaGeometry { v4: Geometry::new(2), v6: Geometry::new(1) };
+        let figures = Figures { end_ns: end_s * 1_000_000_000, ..Figures::default() };
+        SnapshotFile::new(geometry, false, &Secret::REPLAY, Source { figures, ..Source::default() })
+    }
+
+    #[test]
+    fn each_has_a_file_and_the_oldest_go() {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("flows-20250101T000010Z.ndjson"), "somebody else's").unwrap();
+        let keep = Keep { age: Some(std::time::Duration::from_secs(15)), size: None };
+        let mut snapshots = SnapshotDirectory::new(place.path(), Secret::REPLAY, keep).unwrap();
+        for second in [0, 10, 10, 20] {
+            snapshots.write(&snapshot(1_767_225_600 + second)).unwrap();
+        }
+        let mut names: Vec<_> = fs::read_dir(place.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(
+            names,
+            [
+                "flows-20250101T000010Z.ndjson",
+                "snapshot-20260101T000010Z.flowpeel",
+                "snapshot-20260101T000010Z_002.flowpeel",
+                "snapshot-20260101T000020Z.flowpeel",
+            ]
+        );
+        let path = place.path().join(&names[3]);
+        assert_eq!(SnapshotFile::open(&path, &Secret::REPLAY).unwrap(), snapshot(1_767_225_620));
+        assert!(snapshots.warning().is_none());
+        assert!(SnapshotDirectory::new(place.path(), Secret::REPLAY, keep).is_err(), "it belongs to one at a time");
+    }
+}

@@ -1,0 +1,115 @@
+//! The sum of all deltas, beside the list or instead of it: what snapshot files hold.
+//!
+//! What enters: every delta, before the list takes it apart, and the ends of intervals. What leaves: a snapshot as of the list.
+//! Whatever the list makes of a delta moves keys between the list and its residue; their sum, and so this, stays what it is.
+
+use crate::config::PARTITION_COUNT;
+use crate::connection::{Counts, HalfOpenRing};
+use crate::flow_list::time_bases::TimeBases;
+use crate::flow_list::{FlowListConfig, Header};
+use crate::snapshot::file::{Figures, SnapshotFile, Source};
+use crate::snapshot::{Delta, Marker};
+
+/// What snapshots are to say of their origin, and whether there is a list beside them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotConfig {
+    /// The router's name; see [`Source::router`].
+    pub router: String,
+    /// What tells its runs apart; see [`Source::run`].
+    pub run: u64,
+    /// The length of its intervals in ns; 0 without any.
+    pub every_ns: u64,
+    /// Whether VLAN tags are part of keys.
+    pub vlan_key: bool,
+    /// Whether a list is kept too.
+    pub keeps_list: bool,
+}
+
+/// The snapshot of the last interval, whose tables go on as deltas come in.
+pub(super) struct Snapshots {
+    file: SnapshotFile,
+    /// The tick of the last interval's end in each partition.
+    cut_ticks: [u64; PARTITION_COUNT],
+    pub(super) keeps_list: bool,
+}
+
+/// What a snapshot tells beside its tables.
+pub(super) struct Told<'a, R> {
+    pub(super) marker: &'a Marker,
+    pub(super) header: &'a Header,
+    pub(super) missing_elsewhere: u64,
+    pub(super) totals: Counts,
+    pub(super) bases: &'a TimeBases,
+    pub(super) rings: R,
+}
+
+impl Snapshots {
+    pub(super) fn new(list: &FlowListConfig, config: &SnapshotConfig) -> Self {
+        let source = Source {
+            router: config.router.clone(),
+            run: config.run,
+            every_ns: config.every_ns,
+            partition_connections_max: list.partition_connections_max,
+            ..Source::default()
+        };
+        Snapshots {
+            file: SnapshotFile::new(list.geometry, config.vlan_key, &list.secret, source),
+            cut_ticks: [0; PARTITION_COUNT],
+            keeps_list: config.keeps_list,
+        }
+    }
+
+    /// Adds what changed in a partition.
+    ///
+    /// Complexity: a pass over the delta's cells.
+    pub(super) fn add(&mut self, partition: usize, delta: &Delta) {
+        if let Some(sums) = self.file.sums.get_mut(partition) {
+            sums.add(delta);
+        }
+    }
+
+    /// A partition has ended the interval at this tick.
+    pub(super) fn cut(&mut self, partition: usize, tick: u64) {
+        if let Some(cut) = self.cut_ticks.get_mut(partition) {
+            *cut = tick;
+        }
+    }
+
+    /// The interval has ended in all partitions.
+    pub(super) fn end_interval<'a>(&mut self, told: Told<'_, impl Iterator<Item = &'a HalfOpenRing>>) {
+        let Told { marker, header, missing_elsewhere, totals, bases, rings } = told;
+        let Some(source) = self.file.header.sources.first_mut() else { return };
+        source.figures = Figures {
+            interval: header.interval,
+            start_ns: header.start_ns,
+            end_ns: header.end_ns,
+            opened: header.opened,
+            closed: header.closed,
+            untracked: header.untracked,
+            recycled: header.recycled,
+            evicted: header.evicted,
+            dropped: header.dropped,
+            unusable: header.unusable,
+            merged: header.merged,
+            missing_elsewhere,
+        };
+        source.totals = totals;
+        source.is_last = marker.is_last;
+        (source.end_tick, source.within_tick_ns) = (marker.end_tick, marker.within_tick_ns);
+        source.cut_ticks = self.cut_ticks;
+        source.bases.clear();
+        source.bases.extend_from_slice(bases.all());
+        source.half_open.clear();
+        source.half_open.extend(rings.flat_map(|ring| ring.iter(marker.end_tick)));
+    }
+
+    /// The snapshot of the last interval, until the next delta.
+    pub(super) fn file(&self) -> &SnapshotFile {
+        &self.file
+    }
+
+    /// How many connections are open by the tables.
+    pub(super) fn open_count(&self) -> u64 {
+        u64::try_from(self.file.surplus()).unwrap_or(0)
+    }
+}

@@ -1,0 +1,140 @@
+//! Numbers in a file: little-endian, one after another.
+//!
+//! What enters: a stream, and what to write to it or to expect of it. What leaves: the bytes, or the numbers; a stream that
+//! ends too early is an error that says at which byte.
+
+use crate::error::{Error, Result};
+use std::io::{ErrorKind, Read, Write};
+
+/// Reads fields in order.
+pub(super) struct FieldReader<R> {
+    reader: R,
+    offset: u64,
+}
+
+impl<R: Read> FieldReader<R> {
+    pub(super) fn new(reader: R) -> Self {
+        FieldReader { reader, offset: 0 }
+    }
+
+    /// How many bytes were read.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// An error about what was read last.
+    pub(super) fn refuse(&self, what: impl Into<String>) -> Error {
+        Error::new(what).at(self.offset)
+    }
+
+    /// Fills the buffer.
+    pub(super) fn fill(&mut self, buffer: &mut [u8]) -> Result<()> {
+        self.reader.read_exact(buffer).map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => self.refuse("the snapshot ends before its last field"),
+            _ => self.refuse("can not unpack the snapshot").because(error),
+        })?;
+        self.offset += buffer.len() as u64;
+        Ok(())
+    }
+
+    pub(super) fn bytes<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8> {
+        Ok(u8::from_le_bytes(self.bytes()?))
+    }
+
+    pub(super) fn u16(&mut self) -> Result<u16> {
+        Ok(u16::from_le_bytes(self.bytes()?))
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32> {
+        Ok(u32::from_le_bytes(self.bytes()?))
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.bytes()?))
+    }
+
+    pub(super) fn i64(&mut self) -> Result<i64> {
+        Ok(i64::from_le_bytes(self.bytes()?))
+    }
+
+    pub(super) fn i128(&mut self) -> Result<i128> {
+        Ok(i128::from_le_bytes(self.bytes()?))
+    }
+
+    /// A number of things that follow, no greater than `most`.
+    pub(super) fn count(&mut self, most: usize, things: &str) -> Result<usize> {
+        let count = self.u32()? as usize;
+        if count > most {
+            return Err(self.refuse(format!("the snapshot claims {count} {things}, and {most} are the most")));
+        }
+        Ok(count)
+    }
+
+    /// A flag byte, with no bit set beside these.
+    pub(super) fn flags(&mut self, known: u8) -> Result<u8> {
+        let flags = self.u8()?;
+        if flags & !known == 0 { Ok(flags) } else { Err(self.refuse(format!("unknown flags {flags:#04x}"))) }
+    }
+
+    /// Nothing may follow.
+    pub(super) fn end(mut self) -> Result<()> {
+        let mut rest = [0; 1];
+        match self.reader.read(&mut rest) {
+            Ok(0) => Ok(()),
+            Ok(_) => Err(self.refuse("something follows the last field of the snapshot")),
+            Err(error) => Err(self.refuse("can not unpack the snapshot").because(error)),
+        }
+    }
+}
+
+/// Writes fields in order, and counts their bytes.
+pub(super) struct FieldWriter<W> {
+    writer: W,
+    size: u64,
+}
+
+impl<W: Write> FieldWriter<W> {
+    pub(super) fn new(writer: W) -> Self {
+        FieldWriter { writer, size: 0 }
+    }
+
+    pub(super) fn put(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.size += bytes.len() as u64;
+        self.writer.write_all(bytes)
+    }
+
+    pub(super) fn u8(&mut self, value: u8) -> std::io::Result<()> {
+        self.put(&[value])
+    }
+
+    pub(super) fn u16(&mut self, value: u16) -> std::io::Result<()> {
+        self.put(&value.to_le_bytes())
+    }
+
+    pub(super) fn u32(&mut self, value: u32) -> std::io::Result<()> {
+        self.put(&value.to_le_bytes())
+    }
+
+    pub(super) fn u64(&mut self, value: u64) -> std::io::Result<()> {
+        self.put(&value.to_le_bytes())
+    }
+
+    pub(super) fn i64(&mut self, value: i64) -> std::io::Result<()> {
+        self.put(&value.to_le_bytes())
+    }
+
+    pub(super) fn i128(&mut self, value: i128) -> std::io::Result<()> {
+        self.put(&value.to_le_bytes())
+    }
+
+    /// What was written to, and how many bytes.
+    pub(super) fn finish(self) -> (W, u64) {
+        (self.writer, self.size)
+    }
+}

@@ -1,0 +1,214 @@
+//! What a snapshot says of itself before its tables.
+//!
+//! What enters: the shape of its tables and where they come from. What leaves: the same in a file, where every number is held
+//! against its limit before anything is made of it; and whether two snapshots go together.
+
+use super::fields::{FieldReader, FieldWriter};
+use super::source::Source;
+use super::sums::Sums;
+use crate::config::{PARTITION_COUNT, SNAPSHOT_SIZE_MAX, SNAPSHOT_SOURCES_MAX};
+use crate::error::{Error, Result};
+use crate::hash::Secret;
+use crate::sketch::Geometry;
+use crate::snapshot::DeltaGeometry;
+use std::fmt;
+use std::io::{self, Read, Write};
+
+/// What a snapshot is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// One router, in full.
+    Snapshot = 1,
+    /// Several routers, added up.
+    Merge = 2,
+    /// A snapshot or a merge, folded to what few differences need.
+    Digest = 3,
+}
+
+impl Kind {
+    pub(super) fn of_byte(byte: u8) -> Option<Self> {
+        [Kind::Snapshot, Kind::Merge, Kind::Digest].into_iter().find(|kind| *kind as u8 == byte)
+    }
+
+    /// The name that people read.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Snapshot => "snapshot",
+            Kind::Merge => "merge",
+            Kind::Digest => "digest",
+        }
+    }
+}
+
+/// Which secret tables were filled under, without giving it away: whoever has the secret can tell, and nobody can tell the
+/// secret from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyId(pub [u8; 16]);
+
+impl KeyId {
+    /// That of a secret.
+    #[must_use]
+    pub fn of(secret: &Secret) -> Self {
+        let mut id = [0; 16];
+        id.iter_mut().zip(secret.derived(b"flowpeel key id")).for_each(|(byte, derived)| *byte = derived);
+        KeyId(id)
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Everything of a snapshot but its tables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Header {
+    /// What it is of.
+    pub kind: Kind,
+    /// Under which secret its tables were filled.
+    pub key_id: KeyId,
+    /// Whether VLAN tags are part of keys.
+    pub vlan_key: bool,
+    /// The shapes of its tables.
+    pub geometry: DeltaGeometry,
+    /// The shapes that its routers keep. The cells of a subtable there are a multiple of those here, and that many
+    /// neighbours were added up into one.
+    pub unfolded: DeltaGeometry,
+    /// How many pairs of tables follow: one for each of [`PARTITION_COUNT`] partitions, or one for all together.
+    pub partition_count: usize,
+    /// The routers, at least one; a snapshot has just one.
+    pub sources: Vec<Source>,
+}
+
+const HAS_VLAN_KEY: u8 = 1;
+
+impl Header {
+    /// The bytes of the tables in a file.
+    #[must_use]
+    pub(super) fn tables_size(&self) -> u64 {
+        self.partition_count as u64 * Sums::file_size(self.geometry)
+    }
+
+    /// How many neighbouring cells of the routers' tables each cell of IPv4 and of IPv6 is the sum of.
+    #[must_use]
+    pub fn runs(&self) -> (u32, u32) {
+        let run = |unfolded: Geometry, folded: Geometry| unfolded.subtable_cell_count() / folded.subtable_cell_count();
+        (run(self.unfolded.v4, self.geometry.v4), run(self.unfolded.v6, self.geometry.v6))
+    }
+
+    /// Whether its parts go together.
+    pub(super) fn check(&self) -> Result<()> {
+        let divides = |unfolded: Geometry, folded: Geometry| {
+            unfolded.subtable_cell_count().is_multiple_of(folded.subtable_cell_count())
+        };
+        let is_whole = self.geometry == self.unfolded && self.partition_count == PARTITION_COUNT;
+        let objection = if !matches!(self.partition_count, 1 | PARTITION_COUNT) {
+            format!("tables for {} partitions: there are 1 or {PARTITION_COUNT}", self.partition_count)
+        } else if !divides(self.unfolded.v4, self.geometry.v4) || !divides(self.unfolded.v6, self.geometry.v6) {
+            "folded tables that were not folded evenly".to_owned()
+        } else if self.sources.is_empty() || self.sources.len() > SNAPSHOT_SOURCES_MAX {
+            format!("{} routers: there are 1 to {SNAPSHOT_SOURCES_MAX}", self.sources.len())
+        } else if self.kind == Kind::Snapshot && (self.sources.len() != 1 || !is_whole) {
+            "a snapshot is of one router, with all partitions, and not folded".to_owned()
+        } else if self.tables_size() > SNAPSHOT_SIZE_MAX {
+            let (size, most) = (self.tables_size() >> 20, SNAPSHOT_SIZE_MAX >> 20);
+            format!("tables of {size} MiB: {most} are the most, so lower --churn")
+        } else {
+            return self.sources.iter().try_for_each(Source::check);
+        };
+        Err(Error::new(objection))
+    }
+
+    pub(super) fn write(&self, out: &mut FieldWriter<impl Write>) -> io::Result<()> {
+        out.u8(if self.vlan_key { HAS_VLAN_KEY } else { 0 })?;
+        out.u16(self.partition_count as u16)?;
+        for geometry in [self.geometry.v4, self.geometry.v6, self.unfolded.v4, self.unfolded.v6] {
+            out.u32(geometry.subtable_cell_count())?;
+        }
+        out.u32(self.sources.len() as u32)?;
+        self.sources.iter().try_for_each(|source| source.write(out))
+    }
+
+    pub(super) fn read(kind: Kind, key_id: KeyId, from: &mut FieldReader<impl Read>) -> Result<Self> {
+        let vlan_key = from.flags(HAS_VLAN_KEY)? == HAS_VLAN_KEY;
+        let partition_count = usize::from(from.u16()?);
+        let geometry = DeltaGeometry { v4: shape(from)?, v6: shape(from)? };
+        let unfolded = DeltaGeometry { v4: shape(from)?, v6: shape(from)? };
+        let count = from.count(SNAPSHOT_SOURCES_MAX, "routers")?;
+        let mut header = Header { kind, key_id, vlan_key, geometry, unfolded, partition_count, sources: Vec::new() };
+        for _ in 0..count {
+            header.sources.push(Source::read(from)?);
+        }
+        header.check().map_err(|error| from.refuse("the header contradicts itself").because(error))?;
+        Ok(header)
+    }
+
+    /// Whether tables of both can be added and subtracted.
+    ///
+    /// # Errors
+    ///
+    /// The first of their fields that differs and may not.
+    pub fn check_fits(&self, other: &Self) -> std::result::Result<(), Misfit> {
+        let cells =
+            |header: &Self| (header.geometry.v4.subtable_cell_count(), header.geometry.v6.subtable_cell_count());
+        let ((v4, v6), (other_v4, other_v6)) = (cells(self), cells(other));
+        let partitions = (self.partition_count as u32, other.partition_count as u32);
+        if self.key_id != other.key_id {
+            Err(Misfit::KeyId(self.key_id, other.key_id))
+        } else if self.vlan_key != other.vlan_key {
+            Err(Misfit::VlanKey(self.vlan_key, other.vlan_key))
+        } else if partitions.0 != partitions.1 {
+            Err(Misfit::Partitions(partitions.0, partitions.1))
+        } else if v4 != other_v4 {
+            Err(Misfit::CellsV4(v4, other_v4))
+        } else if v6 != other_v6 {
+            Err(Misfit::CellsV6(v6, other_v6))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+fn shape(from: &mut FieldReader<impl Read>) -> Result<Geometry> {
+    let count = from.u32()?;
+    let geometry = Geometry::new(count);
+    // What is out of range would be taken for the nearest that is not.
+    if geometry.subtable_cell_count() == count {
+        Ok(geometry)
+    } else {
+        Err(from.refuse(format!("a table with {count} cells in each subtable: there is none")))
+    }
+}
+
+/// In which field two snapshots differ, so that they do not go together; with the value in either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// The secrets.
+    KeyId(KeyId, KeyId),
+    /// Whether VLAN tags are part of keys.
+    VlanKey(bool, bool),
+    /// The number of partitions: one may be a digest.
+    Partitions(u32, u32),
+    /// The cells of an IPv4 subtable.
+    CellsV4(u32, u32),
+    /// The cells of an IPv6 subtable.
+    CellsV6(u32, u32),
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("they do not go together: ")?;
+        match self {
+            Misfit::KeyId(one, other) => write!(f, "key id {one} and {other}: their secrets differ"),
+            Misfit::VlanKey(one, other) => write!(f, "VLAN tags in keys {one} and {other}: see --vlan-key"),
+            Misfit::Partitions(one, other) => write!(f, "{one} and {other} partitions"),
+            Misfit::CellsV4(one, other) => write!(f, "{one} and {other} cells in an IPv4 subtable: see --churn"),
+            Misfit::CellsV6(one, other) => write!(f, "{one} and {other} cells in an IPv6 subtable: see --churn"),
+        }
+    }
+}
+
+impl std::error::Error for Misfit {}

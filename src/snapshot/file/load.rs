@@ -1,0 +1,59 @@
+//! How full the tables of a snapshot are, and what can be taken out of them without a list to start from.
+//!
+//! What enters: a snapshot and the secret. What leaves: figures for each family. The tables are peeled to find out: an estimate of
+//! what would come out is worth little near the threshold.
+
+use super::SnapshotFile;
+use crate::hash::{KeyedHash, Purpose, Secret};
+use crate::sketch::{Iblt, Peeled, Peeler, Recipient, TableKey, ValueCode};
+
+/// How full the tables of one family are, all partitions together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Connections that are open: additions less removals.
+    pub open: i64,
+    /// About how many keys are in the tables, by the squares of their counts.
+    pub held: u64,
+    /// How many keys the tables plainly list.
+    pub item_count: u64,
+    /// How many keys come out without any list to start from.
+    pub peeled: u64,
+    /// About how many keys do not; 0 only when all do.
+    pub left: u64,
+}
+
+/// Takes everything, and keeps nothing but the checks of values.
+struct Anyone<K>(ValueCode<K>);
+
+impl<K: TableKey> Recipient<K> for Anyone<K> {
+    fn belongs(&self, placement: u128, value: u64) -> bool {
+        self.0.belongs(placement, value)
+    }
+
+    fn take(&mut self, _: Peeled<K>) {}
+}
+
+impl SnapshotFile {
+    /// How full its tables are: IPv4, then IPv6.
+    ///
+    /// Complexity: that of listing; one more table of each shape in memory.
+    #[must_use]
+    pub fn loads(&self, secret: &Secret) -> (Load, Load) {
+        (load(self.sums.iter().map(|sums| &sums.v4), secret), load(self.sums.iter().map(|sums| &sums.v6), secret))
+    }
+}
+
+fn load<'a, K: TableKey>(tables: impl Iterator<Item = &'a Iblt<K>>, secret: &Secret) -> Load {
+    let mut anyone = Anyone(ValueCode::<K>::new(KeyedHash::new(secret, Purpose::Value)));
+    let mut load = Load::default();
+    for table in tables {
+        load.open += table.surplus();
+        load.held += table.estimated_count();
+        load.item_count += table.geometry().item_count();
+        let mut rest = table.clone();
+        let mut peeler = Peeler::new(KeyedHash::new(secret, Purpose::Placement), table.geometry().cell_count());
+        load.peeled += peeler.peel(&mut rest, &mut anyone) as u64;
+        load.left += rest.estimated_count();
+    }
+    load
+}

@@ -1,0 +1,239 @@
+//! Where a snapshot comes from: a router, an interval of it, and what its ticks mean.
+//!
+//! What enters: what a router knows beside its tables. What leaves: the same in a file, so that whoever peels the tables can
+//! write the very list that the router would have written.
+
+use super::fields::{FieldReader, FieldWriter};
+use crate::config::{HALF_OPEN_MAX, PARTITION_COUNT, ROUTER_NAME_SIZE_MAX, TIME_BASES_MAX};
+use crate::connection::{Counts, HalfOpen, INITIAL_NUMBER_BITS};
+use crate::error::{Error, Result};
+use crate::flow::{FlowKey, KeyV4, KeyV6};
+use crate::signal::{AnyKey, TimeBase};
+use std::io::{self, Read, Write};
+
+/// What a list's header says of an interval that can not be told from tables. The names are those of the list's header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// The number of the list, from 1: the sequence number of the snapshots of one run.
+    pub interval: u64,
+    /// When the interval began, in ns since 1970.
+    pub start_ns: i64,
+    /// When it ended: the tables hold what was open then.
+    pub end_ns: i64,
+    /// Connections established in the interval.
+    pub opened: u64,
+    /// Connections that ended in it.
+    pub closed: u64,
+    /// Connections that could not be tracked in it.
+    pub untracked: u64,
+    /// Half-open connections that made room for newer ones in it.
+    pub recycled: u64,
+    /// Connections taken off in it without having been seen to end.
+    pub evicted: u64,
+    /// Packets that the capture lost in it.
+    pub dropped: u64,
+    /// Packets in it that should have been TCP and could not be read as such.
+    pub unusable: u64,
+    /// Intervals beside its own that it covers.
+    pub merged: u64,
+    /// About how many differences to the truth are known that are in no table: connections that were not tracked, and what the
+    /// lost packets held. A list's `missing` is this and what it could not decode.
+    pub missing_elsewhere: u64,
+}
+
+impl Figures {
+    const COUNT: usize = 12;
+
+    fn words(&self) -> [u64; Self::COUNT] {
+        [
+            self.interval,
+            self.start_ns as u64,
+            self.end_ns as u64,
+            self.opened,
+            self.closed,
+            self.untracked,
+            self.recycled,
+            self.evicted,
+            self.dropped,
+            self.unusable,
+            self.merged,
+            self.missing_elsewhere,
+        ]
+    }
+
+    fn of_words(words: [u64; Self::COUNT]) -> Self {
+        let [interval, start, end, opened, closed, untracked, recycled, evicted, dropped, unusable, merged, missing] =
+            words;
+        Figures {
+            interval,
+            start_ns: start as i64,
+            end_ns: end as i64,
+            opened,
+            closed,
+            untracked,
+            recycled,
+            evicted,
+            dropped,
+            unusable,
+            merged,
+            missing_elsewhere: missing,
+        }
+    }
+}
+
+/// One router's part in a snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// The router's name, at most [`ROUTER_NAME_SIZE_MAX`] bytes without control characters; empty when it has none.
+    pub router: String,
+    /// What tells runs of it apart: its tables begin empty with each. Zero for replays.
+    pub run: u64,
+    /// The length of its intervals in ns; 0 without any.
+    pub every_ns: u64,
+    /// The most connections that are listed in one partition.
+    pub partition_connections_max: u64,
+    /// Whether this is the last snapshot of its run.
+    pub is_last: bool,
+    /// What it counted in the interval.
+    pub figures: Figures,
+    /// What it counted since the start.
+    pub totals: Counts,
+    /// The tick at the interval's end.
+    pub end_tick: u64,
+    /// How far into that tick the end is, in ns.
+    pub within_tick_ns: i64,
+    /// The tick up to which each partition had come: no start in its tables is later.
+    pub cut_ticks: [u64; PARTITION_COUNT],
+    /// The wall time of ticks, oldest first, at most [`TIME_BASES_MAX`].
+    pub bases: Vec<TimeBase>,
+    /// The half-open connections, partition by partition, the oldest of each first.
+    pub half_open: Vec<HalfOpen>,
+}
+
+const IS_LAST: u8 = 1;
+const IS_V6: u8 = 1;
+const IS_ANSWERED: u8 = 2;
+
+impl Source {
+    /// Whether it can be written.
+    pub(super) fn check(&self) -> Result<()> {
+        if !is_name(&self.router) {
+            let what = format!("a router's name has at most {ROUTER_NAME_SIZE_MAX} bytes and no control characters");
+            return Err(Error::new(what));
+        }
+        if self.bases.len() > TIME_BASES_MAX || self.half_open.len() > HALF_OPEN_MAX as usize {
+            return Err(Error::new("a snapshot has no room for so many time bases or half-open connections"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn write(&self, out: &mut FieldWriter<impl Write>) -> io::Result<()> {
+        out.u8(self.router.len() as u8)?;
+        out.put(self.router.as_bytes())?;
+        out.u64(self.run)?;
+        out.u64(self.every_ns)?;
+        out.u64(self.partition_connections_max)?;
+        out.u8(if self.is_last { IS_LAST } else { 0 })?;
+        self.figures.words().iter().try_for_each(|word| out.u64(*word))?;
+        self.totals.figures().iter().try_for_each(|count| out.u64(*count))?;
+        out.u64(self.end_tick)?;
+        out.i64(self.within_tick_ns)?;
+        self.cut_ticks.iter().try_for_each(|tick| out.u64(*tick))?;
+        out.u32(self.bases.len() as u32)?;
+        for base in &self.bases {
+            out.u64(base.first_tick)?;
+            out.i128(base.offset_ns)?;
+        }
+        out.u32(self.half_open.len() as u32)?;
+        self.half_open.iter().try_for_each(|half_open| write_half_open(half_open, out))
+    }
+
+    pub(super) fn read(from: &mut FieldReader<impl Read>) -> Result<Self> {
+        let mut name = [0; ROUTER_NAME_SIZE_MAX];
+        let name_size = usize::from(from.u8()?);
+        let Some(name) = name.get_mut(..name_size) else {
+            return Err(from.refuse(format!("a router's name has at most {ROUTER_NAME_SIZE_MAX} bytes")));
+        };
+        from.fill(name)?;
+        let router = std::str::from_utf8(name).ok().filter(|name| is_name(name)).map(str::to_owned);
+        let router = router.ok_or_else(|| from.refuse("the router's name is no text"))?;
+        Ok(Source {
+            router,
+            run: from.u64()?,
+            every_ns: from.u64()?,
+            partition_connections_max: from.u64()?,
+            is_last: from.flags(IS_LAST)? == IS_LAST,
+            figures: Figures::of_words(words(from)?),
+            totals: Counts::of_figures(words(from)?),
+            end_tick: from.u64()?,
+            within_tick_ns: from.i64()?,
+            cut_ticks: words(from)?,
+            bases: read_bases(from)?,
+            half_open: read_all_half_open(from)?,
+        })
+    }
+}
+
+/// Whether a router may be called so.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    name.len() <= ROUTER_NAME_SIZE_MAX && !name.chars().any(char::is_control)
+}
+
+fn words<const N: usize>(from: &mut FieldReader<impl Read>) -> Result<[u64; N]> {
+    let mut words = [0; N];
+    for word in &mut words {
+        *word = from.u64()?;
+    }
+    Ok(words)
+}
+
+fn read_bases(from: &mut FieldReader<impl Read>) -> Result<Vec<TimeBase>> {
+    let mut bases: Vec<TimeBase> = Vec::new();
+    for _ in 0..from.count(TIME_BASES_MAX, "time bases")? {
+        let base = TimeBase { first_tick: from.u64()?, offset_ns: from.i128()? };
+        if bases.last().is_some_and(|last| last.first_tick >= base.first_tick) {
+            return Err(from.refuse("the time bases are not in order"));
+        }
+        bases.push(base);
+    }
+    Ok(bases)
+}
+
+fn write_half_open(half_open: &HalfOpen, out: &mut FieldWriter<impl Write>) -> io::Result<()> {
+    let (words, family) = match &half_open.key {
+        AnyKey::V4(key) => (key.words(), 0),
+        AnyKey::V6(key) => (key.words(), IS_V6),
+    };
+    out.u8(family | if half_open.answered { IS_ANSWERED } else { 0 })?;
+    out.u16(u16::try_from(half_open.since_tick.wrapping_sub(half_open.start_tick)).unwrap_or(u16::MAX))?;
+    out.u32(half_open.number)?;
+    out.u64(half_open.start_tick)?;
+    words.iter().try_for_each(|word| out.u64(*word))
+}
+
+fn read_all_half_open(from: &mut FieldReader<impl Read>) -> Result<Vec<HalfOpen>> {
+    let count = from.count(HALF_OPEN_MAX as usize, "half-open connections")?;
+    // It grows with what is really there.
+    let mut all = Vec::new();
+    for _ in 0..count {
+        all.push(read_half_open(from)?);
+    }
+    Ok(all)
+}
+
+fn read_half_open(from: &mut FieldReader<impl Read>) -> Result<HalfOpen> {
+    let flags = from.flags(IS_V6 | IS_ANSWERED)?;
+    let (delay, number, start_tick) = (from.u16()?, from.u32()?, from.u64()?);
+    let key = if flags & IS_V6 == 0 {
+        AnyKey::V4(KeyV4::from_words(&words::<{ KeyV4::WORD_COUNT }>(from)?))
+    } else {
+        AnyKey::V6(KeyV6::from_words(&words::<{ KeyV6::WORD_COUNT }>(from)?))
+    };
+    // A ring could not hold it: more bits would run into its neighbours.
+    if number >> INITIAL_NUMBER_BITS != 0 {
+        return Err(from.refuse("a half-open connection that no router has"));
+    }
+    let since_tick = start_tick.wrapping_add(u64::from(delay));
+    Ok(HalfOpen { key, start_tick, since_tick, answered: flags & IS_ANSWERED != 0, number })
+}

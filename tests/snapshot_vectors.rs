@@ -1,0 +1,151 @@
+//! Files of the snapshot format, committed: they are read, and written again byte for byte, on every machine and by every version.
+
+use flowpeel::connection::{Counts, HalfOpen};
+use flowpeel::flow::{KeyV4, KeyV6, VlanTags};
+use flowpeel::hash::{KeyedHash, Purpose, Secret};
+use flowpeel::signal::{AnyKey, TimeBase};
+use flowpeel::sketch::{Change, Geometry, Iblt, TableKey, ValueCode};
+use flowpeel::snapshot::DeltaGeometry;
+use flowpeel::snapshot::file::{Figures, Header, Kind, Packing, SnapshotFile, Source, Sums};
+use std::path::PathBuf;
+
+/// The secret of the vectors: 000102..0f.
+fn secret() -> Secret {
+    Secret::new(std::array::from_fn(|at| at as u8))
+}
+
+/// 10.0.0.1:40000 to 192.168.0.1:443.
+fn key_v4() -> KeyV4 {
+    KeyV4::new((0x0a00_0001, 40_000), (0xc0a8_0001, 443), VlanTags::NONE)
+}
+
+/// [2001:db8::1]:40001 to [2001:db8::2]:443, on VLAN 7.
+fn key_v6() -> KeyV6 {
+    KeyV6::new((0x2001_0db8 << 96 | 1, 40_001), (0x2001_0db8 << 96 | 2, 443), VlanTags::NONE.with(7))
+}
+
+fn open<K: TableKey>(table: &mut Iblt<K>, key: K, payload: u32) {
+    let hash = KeyedHash::<K>::new(&secret(), Purpose::Placement).of(&key);
+    let value = ValueCode::<K>::new(KeyedHash::new(&secret(), Purpose::Value)).encode(hash, payload);
+    table.apply_one(&Change::insert(key, hash, value));
+}
+
+/// A router with one connection of each family in its first partition, and one that is half-open.
+fn router() -> SnapshotFile {
+    let geometry = DeltaGeometry { v4: Geometry::new(2), v6: Geometry::new(1) };
+    let source = Source {
+        router: "edge".to_owned(),
+        run: 0x1122_3344_5566_7788,
+        every_ns: 10_000_000_000,
+        partition_connections_max: 1_000,
+        is_last: true,
+        figures: Figures {
+            interval: 2,
+            start_ns: 1_767_225_600_000_000_000,
+            end_ns: 1_767_225_610_000_000_000,
+            opened: 2,
+            closed: 1,
+            untracked: 3,
+            recycled: 4,
+            evicted: 5,
+            dropped: 6,
+            unusable: 7,
+            merged: 8,
+            missing_elsewhere: 9,
+        },
+        totals: Counts { opened: 12, closed: 10, ..Counts::default() },
+        end_tick: (1 << 20) + 200,
+        within_tick_ns: 50_000_000,
+        cut_ticks: [(1 << 20) + 200; 8],
+        bases: vec![TimeBase { first_tick: 1 << 20, offset_ns: 1_767_120_732_350_000_000 }],
+        half_open: vec![HalfOpen {
+            key: AnyKey::V4(key_v4()),
+            start_tick: (1 << 20) + 190,
+            since_tick: (1 << 20) + 192,
+            answered: true,
+            number: 0x1_2345,
+        }],
+    };
+    let mut snapshot = SnapshotFile::new(geometry, true, &secret(), source);
+    open(&mut snapshot.sums[0].v4, key_v4(), 100);
+    open(&mut snapshot.sums[0].v6, key_v6(), 150);
+    snapshot
+}
+
+/// The same with all partitions in one table, and both cells of each IPv4 subtable in one.
+fn digest() -> SnapshotFile {
+    let of = router();
+    let mut sum = Sums::new(of.header.geometry);
+    of.sums.iter().for_each(|sums| assert!(sum.v4.add(&sums.v4) && sum.v6.add(&sums.v6)));
+    let sum = Sums { v4: sum.v4.folded(2).unwrap(), v6: sum.v6 };
+    let header = Header { kind: Kind::Digest, geometry: sum.geometry(), partition_count: 1, ..of.header };
+    SnapshotFile { header, sums: vec![sum] }
+}
+
+/// Two routers with the same connection.
+fn merge() -> SnapshotFile {
+    let (mut merge, other) = (router(), router());
+    for (sums, other) in merge.sums.iter_mut().zip(&other.sums) {
+        assert!(sums.v4.add(&other.v4) && sums.v6.add(&other.v6));
+    }
+    merge.header.kind = Kind::Merge;
+    let second = Source { router: "core".to_owned(), run: 1, half_open: Vec::new(), ..other.header.sources[0].clone() };
+    merge.header.sources.push(second);
+    merge
+}
+
+fn committed(name: &str) -> Vec<u8> {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests", "snapshots", name].iter().collect();
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn vectors_are_read_and_written_byte_for_byte() {
+    for (name, snapshot) in [("router.flowpeel", router()), ("digest.flowpeel", digest()), ("merge.flowpeel", merge())]
+    {
+        let bytes = committed(name);
+        assert_eq!(SnapshotFile::read(bytes.as_slice(), &secret()).unwrap(), snapshot, "{name}");
+        let mut written = Vec::new();
+        snapshot.write_packed(&mut written, &secret(), Packing::Plain).unwrap();
+        assert!(written == bytes, "{name} is written otherwise");
+    }
+}
+
+/// How zstd compresses may change with its version, what it makes of a frame may not.
+#[test]
+fn the_compressed_vector_is_read() {
+    let bytes = committed("router.zst.flowpeel");
+    assert_eq!(SnapshotFile::read(bytes.as_slice(), &secret()).unwrap(), router());
+    assert!(bytes.len() < committed("router.flowpeel").len() / 4);
+}
+
+/// The fields stand where docs/snapshots.md says, whatever the code that writes and reads them.
+#[test]
+fn fields_stand_where_the_documentation_says() {
+    let bytes = committed("router.flowpeel");
+    let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    assert_eq!(&bytes[..16], b"\x89FPSNAP\n\x01\0\x01\0\x01\0\0\0");
+    assert_eq!((u64_at(32), u64_at(40)), (bytes.len() as u64 - 80, bytes.len() as u64 - 80));
+    assert_eq!(&bytes[48..51], [1, 8, 0]);
+    assert_eq!([51, 55, 59, 63].map(u32_at), [2, 1, 2, 1]);
+    assert_eq!((u32_at(67), &bytes[71..76]), (1, &b"\x04edge"[..]));
+    assert_eq!([76, 84, 92].map(u64_at), [0x1122_3344_5566_7788, 10_000_000_000, 1_000]);
+    assert_eq!((bytes[100], u64_at(101)), (1, 2));
+    assert_eq!(u64_at(117), 1_767_225_610_000_000_000);
+    assert_eq!((u64_at(197), u64_at(205)), (12, 10));
+    assert_eq!((u64_at(365), u64_at(373)), ((1 << 20) + 200, 50_000_000));
+    assert_eq!((u32_at(445), u64_at(449), u64_at(457)), (1, 1 << 20, 1_767_120_732_350_000_000));
+    assert_eq!((u32_at(473), bytes[477], &bytes[478..480], u32_at(480)), (1, 2, &[2, 0][..], 0x1_2345));
+    assert_eq!(
+        (u64_at(484), u64_at(492), u64_at(500)),
+        ((1 << 20) + 190, 0x0a00_0001_9c40_c0a8, 0x0001_01bb_0000_0000)
+    );
+    let cells: Vec<usize> = (0..8).map(|cell| 508 + 32 * cell).filter(|&at| u32_at(at) == 1).collect();
+    assert_eq!(cells.len(), 4, "one in each subtable");
+    for at in cells {
+        assert_eq!((u64_at(at + 4), u64_at(at + 12)), (0x0a00_0001_9c40_c0a8, 0x0001_01bb_0000_0000));
+        assert_eq!(u64_at(at + 20) & 0xff_ffff, 100);
+    }
+    assert_eq!(bytes.len(), 508 + 8 * (8 * 32 + 4 * 56) + 32);
+}
