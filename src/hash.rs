@@ -5,7 +5,7 @@
 //! address family has a cipher key of its own, derived from the secret. Keys are hashed in groups of eight because the
 //! hardware works on eight blocks in the time of little more than one.
 
-use crate::flow::{Family, FlowKey};
+use crate::flow::{Family, FlowKey, VlanTags};
 use aes::Aes128;
 use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
 use hmac::{Hmac, Mac};
@@ -180,15 +180,33 @@ impl QuickHash {
         QuickHash { secret: [(words >> 64) as u64, words as u64] }
     }
 
-    /// The hash of a key.
+    /// The hash of a connection, the same from either end: a packet need not be turned round to be looked up.
     #[must_use]
     #[inline]
     pub fn of<K: FlowKey>(&self, key: &K) -> u64 {
-        let mut hash = self.secret[0];
-        for pair in key.words().chunks(2) {
-            hash = fold(pair[0] ^ hash, pair.get(1).copied().unwrap_or(0) ^ self.secret[1]);
+        self.of_ends::<K>(key.ends(), key.vlan())
+    }
+
+    /// The hash of the connection between these ends, in either order.
+    #[must_use]
+    #[inline]
+    pub fn of_ends<K: FlowKey>(&self, ends: [(K::Address, u16); 2], vlan: VlanTags) -> u64 {
+        // A product does not change when its factors change places.
+        let [one, other] = ends.map(|end| self.of_end::<K>(end) ^ self.secret[0]);
+        fold(fold(one, other) ^ self.secret[1] ^ u64::from(vlan.number()), self.secret[0])
+    }
+
+    /// One end as a word: an IPv4 end as it is, an IPv6 end hashed.
+    #[inline]
+    fn of_end<K: FlowKey>(&self, (address, port): (K::Address, u16)) -> u64 {
+        let address: u128 = address.into();
+        match K::FAMILY {
+            Family::V4 => (address as u64) << u16::BITS | u64::from(port),
+            Family::V6 => {
+                let halves = fold((address >> 64) as u64 ^ self.secret[0], address as u64 ^ self.secret[1]);
+                halves.rotate_left(u16::BITS) ^ u64::from(port)
+            }
         }
-        fold(hash, self.secret[0])
     }
 }
 

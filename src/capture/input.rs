@@ -52,6 +52,12 @@ impl Input {
         self.stream.read_size()
     }
 
+    /// The bytes that were read already and come next.
+    #[inline]
+    pub(super) fn unread(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
     /// The bytes that come next: at least `size`, which is at most [`CAPTURE_BUFFER_SIZE`], or fewer if the stream ends.
     ///
     /// # Errors
@@ -62,7 +68,7 @@ impl Input {
         if self.end - self.start < size {
             self.fill(size)?;
         }
-        Ok(&self.buffer[self.start..self.end])
+        Ok(self.unread())
     }
 
     /// Passes over `size` bytes that were peeked, and tells where in the buffer they are until the next peek.

@@ -103,37 +103,70 @@ impl PcapReader {
     /// The input can not be read, is cut short inside a record, or the record is longer than any packet.
     #[inline]
     pub(super) fn next_record(&mut self, input: &mut Input) -> Result<Option<Record>> {
-        let Kind { order, fraction_ns, record_header_size } = self.kind;
-        let unread = input.peek(record_header_size)?;
-        let (words, _) = unread.as_chunks::<4>();
-        let [seconds, fraction, first_length, second_length, ..] = words else {
-            return end_of_file(input, record_header_size);
+        loop {
+            // The order is told once a record, and not once a number.
+            let read = match self.kind.order {
+                ByteOrder::Little => self.read_record(input.unread(), u32::from_le_bytes),
+                ByteOrder::Big => self.read_record(input.unread(), u32::from_be_bytes),
+            };
+            match read {
+                Ok((time_ns, record_size)) => {
+                    let record = input.consume(record_size);
+                    let range = record.start + self.kind.record_header_size..record.end;
+                    return Ok(Some(Record { time_ns, link: self.link, range }));
+                }
+                Err(NoRecord::Needs(size)) if input.peek(size)?.len() < size => return end_of_file(input, size),
+                Err(NoRecord::Needs(_)) => {}
+                Err(NoRecord::TooLong(captured_size)) => return Err(too_long(captured_size, input.offset())),
+                Err(NoRecord::AnotherCapture) => return Err(another_capture(input.offset())),
+            }
+        }
+    }
+
+    /// The time of the record that these bytes begin with, and its size with the header.
+    #[inline(always)]
+    fn read_record(
+        &self,
+        unread: &[u8],
+        number: impl Fn([u8; 4]) -> u32,
+    ) -> std::result::Result<(i64, usize), NoRecord> {
+        let Kind { fraction_ns, record_header_size, .. } = self.kind;
+        let Some((header, _)) = unread.split_first_chunk::<RECORD_HEADER_SIZE>() else {
+            return Err(NoRecord::Needs(record_header_size));
+        };
+        let ([seconds, fraction, first_length, second_length], _) = header.as_chunks::<4>() else {
+            return Err(NoRecord::Needs(record_header_size));
         };
         // Seconds are unsigned and 32 bits wide, so this can not overflow. A fraction of a second or more is no time (files
         // with a negative one exist): carried over it could be an hour, so such a packet comes at the end of its second.
-        let within_second_ns = (i64::from(order.u32(*fraction)) * fraction_ns).min(SECOND_NS - fraction_ns);
-        let time_ns = i64::from(order.u32(*seconds)) * SECOND_NS + within_second_ns;
-        let first_length = order.u32(*first_length);
-        let second_length = order.u32(*second_length);
+        let within_second_ns = (i64::from(number(*fraction)) * fraction_ns).min(SECOND_NS - fraction_ns);
+        let time_ns = i64::from(number(*seconds)) * SECOND_NS + within_second_ns;
+        let (first_length, second_length) = (number(*first_length), number(*second_length));
         let captured_size = match self.captured_length {
             CapturedLength::First => first_length,
             CapturedLength::Second => second_length,
             CapturedLength::Smaller => first_length.min(second_length),
         } as usize;
         if captured_size > PACKET_SIZE_MAX {
-            return Err(too_long(captured_size, input.offset()));
+            return Err(NoRecord::TooLong(captured_size));
         }
         // No packet is empty, and none was captured in 2055.
         if captured_size == 0 && Kind::recognise(*seconds).is_some() {
-            return Err(another_capture(input.offset()));
+            return Err(NoRecord::AnotherCapture);
         }
         let record_size = record_header_size + captured_size;
-        if input.peek(record_size)?.len() < record_size {
-            return end_of_file(input, record_size);
-        }
-        let record = input.consume(record_size);
-        Ok(Some(Record { time_ns, link: self.link, range: record.start + record_header_size..record.end }))
+        if unread.len() < record_size { Err(NoRecord::Needs(record_size)) } else { Ok((time_ns, record_size)) }
     }
+}
+
+/// Why some bytes do not begin with a whole record.
+enum NoRecord {
+    /// There have to be so many.
+    Needs(usize),
+    /// It would be longer than any packet.
+    TooLong(usize),
+    /// They are the header of another capture.
+    AnotherCapture,
 }
 
 #[cold]

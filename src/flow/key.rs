@@ -64,6 +64,13 @@ impl VlanTags {
         self.iter().fold(VlanTags::NONE.with(tag), VlanTags::with)
     }
 
+    /// All that it holds, as one number.
+    #[must_use]
+    #[inline]
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
     /// The tags, outermost first.
     pub fn iter(self) -> impl Iterator<Item = u16> {
         let count = (self.0 >> 24).min(2) as usize;
@@ -80,6 +87,8 @@ pub trait FlowKey: Copy + Eq + Ord + std::hash::Hash + fmt::Debug + Send + Sync 
     const WORD_COUNT: usize;
     /// The family whose keys these are.
     const FAMILY: Family;
+    /// An address as a number, in host order.
+    type Address: Copy + Into<u128>;
 
     /// The words, most significant first; as many as [`Self::WORD_COUNT`].
     fn words(&self) -> &[u64];
@@ -88,6 +97,8 @@ pub trait FlowKey: Copy + Eq + Ord + std::hash::Hash + fmt::Debug + Send + Sync 
     /// The same connection named from the other end.
     #[must_use]
     fn reversed(&self) -> Self;
+    /// Addresses and ports of both ends, the one named first before the other.
+    fn ends(&self) -> [(Self::Address, u16); 2];
     /// Address and port of the end named first.
     fn first(&self) -> SocketAddr;
     /// Address and port of the end named second.
@@ -141,6 +152,7 @@ impl KeyV4 {
 impl FlowKey for KeyV4 {
     const WORD_COUNT: usize = 2;
     const FAMILY: Family = Family::V4;
+    type Address = u32;
 
     #[inline]
     fn words(&self) -> &[u64] {
@@ -156,6 +168,11 @@ impl FlowKey for KeyV4 {
     fn reversed(&self) -> Self {
         let (first, second) = self.parts();
         KeyV4::new(second, first, self.vlan())
+    }
+
+    #[inline]
+    fn ends(&self) -> [(Self::Address, u16); 2] {
+        self.parts().into()
     }
 
     fn first(&self) -> SocketAddr {
@@ -216,6 +233,7 @@ impl KeyV6 {
 impl FlowKey for KeyV6 {
     const WORD_COUNT: usize = 5;
     const FAMILY: Family = Family::V6;
+    type Address = u128;
 
     #[inline]
     fn words(&self) -> &[u64] {
@@ -231,6 +249,11 @@ impl FlowKey for KeyV6 {
     fn reversed(&self) -> Self {
         let (first, second) = self.parts();
         KeyV6::new(second, first, self.vlan())
+    }
+
+    #[inline]
+    fn ends(&self) -> [(Self::Address, u16); 2] {
+        self.parts().into()
     }
 
     fn first(&self) -> SocketAddr {

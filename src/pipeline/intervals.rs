@@ -87,6 +87,11 @@ impl Intervals {
 
 impl Timekeeper for Intervals {
     #[inline]
+    fn is_quiet(&mut self, time_ns: i64) -> bool {
+        time_ns < self.end_ns && self.clock.as_mut().is_some_and(|clock| clock.advance_within_tick(time_ns))
+    }
+
+    #[inline]
     fn packet(&mut self, time_ns: i64) -> Marks {
         match &mut self.clock {
             Some(clock) if time_ns < self.end_ns && clock.step(time_ns) == Step::Forward => {

@@ -101,6 +101,18 @@ impl Clock {
         step
     }
 
+    /// Moves on to a packet of this time if that needs no more than to add up, as for nearly all: it is in the present tick and not
+    /// before the packet before. Otherwise nothing changes, and [`Self::advance`] is to be asked.
+    #[inline]
+    pub fn advance_within_tick(&mut self, wall_ns: i64) -> bool {
+        let is_within_tick = self.highest_ns <= wall_ns && wall_ns < self.tick_ends_ns;
+        if is_within_tick {
+            self.elapsed_ns = self.elapsed_ns.saturating_add(wall_ns - self.highest_ns);
+            self.highest_ns = wall_ns;
+        }
+        is_within_tick
+    }
+
     /// Now, in ticks.
     #[must_use]
     #[inline]

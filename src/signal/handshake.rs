@@ -4,8 +4,8 @@
 //! the very one that completes the handshake: the first byte behind the client's initial sequence number.
 //!
 //! A small set-associative cache of 8-byte tags, shared by the capture threads (a SYN-ACK and the ACK may come in on
-//! different interfaces). A SYN-ACK puts a tag in; the first packet of its client takes it out. One bit a set says
-//! whether anybody waits there: most sets are empty, and the look-up ends there.
+//! different interfaces). A SYN-ACK puts a tag in; the first packet of its client takes it out. A few bits a set say
+//! whether anybody waits there: of most sets they say no, and the look-up ends there.
 //!
 //! The cache may lose a handshake: a flood of answered SYNs pushes the oldest out. Such losses are counted, and the
 //! caller then samples other packets until they are made good.
@@ -36,8 +36,11 @@ const _: () = assert!(
     "a stamp must not wrap while its handshake may wait"
 );
 
-/// Sets in a word of the bits that say where anybody waits.
-const WAITING_SET_COUNT: usize = u32::BITS as usize;
+/// Classes of hashes in a set that are told apart by a bit each where somebody waits: as many as keep these bits few enough to stay
+/// in the first-level cache beside what else goes through it.
+const CLASS_COUNT: usize = 2;
+/// Bits in a word of those.
+const WAITING_BIT_COUNT: usize = u32::BITS as usize;
 
 #[repr(align(64))]
 struct Set([AtomicU64; WAY_COUNT]);
@@ -45,8 +48,8 @@ struct Set([AtomicU64; WAY_COUNT]);
 /// The cache: memory is fixed when it is made.
 pub struct HandshakeCache {
     sets: Box<[Set]>,
-    /// In which sets somebody waits, a bit each in the lower half of a word: few enough bytes to stay in the first-level cache,
-    /// since every packet asks. The upper half counts handshakes that came, so that no thread clears the bit of one.
+    /// In which sets somebody waits, a bit for each class in the lower half of a word: few enough bytes to stay in the first-level
+    /// cache, since every packet asks. The upper half counts handshakes that came, so that no thread clears the bit of one.
     waiting: Box<[AtomicU64]>,
     /// How long a handshake waits, in stamps.
     timeout: u64,
@@ -60,7 +63,7 @@ impl HandshakeCache {
         let set_count = handshake_count.div_ceil(WAY_COUNT).max(1);
         HandshakeCache {
             sets: (0..set_count).map(|_| Set(Default::default())).collect(),
-            waiting: (0..set_count.div_ceil(WAITING_SET_COUNT)).map(|_| AtomicU64::new(0)).collect(),
+            waiting: (0..Self::word_count(set_count)).map(|_| AtomicU64::new(0)).collect(),
             timeout: timeout_ns.max(0) as u64 >> STAMP_SHIFT,
         }
     }
@@ -69,33 +72,44 @@ impl HandshakeCache {
     #[must_use]
     pub fn size(handshake_count: usize) -> usize {
         let set_count = handshake_count.div_ceil(WAY_COUNT).max(1);
-        set_count * size_of::<Set>() + set_count.div_ceil(WAITING_SET_COUNT) * size_of::<u64>()
+        set_count * size_of::<Set>() + Self::word_count(set_count) * size_of::<u64>()
+    }
+
+    fn word_count(set_count: usize) -> usize {
+        (set_count * CLASS_COUNT).div_ceil(WAITING_BIT_COUNT)
     }
 
     fn set_index(&self, hash: u64) -> usize {
         place_of((hash >> u32::BITS) as u32, self.sets.len())
     }
 
-    /// Whether no handshake waits in this connection's set, as in most: then [`Self::take`] would find nothing.
+    /// Whether no handshake of this connection's class waits in its set, as in most: then [`Self::take`] would find nothing.
     #[must_use]
     #[inline]
     pub fn is_idle(&self, hash: u64) -> bool {
-        let index = self.set_index(hash);
-        self.waiting[index / WAITING_SET_COUNT].load(Relaxed) & Self::waiting_bit(index) == 0
+        let (word, bit) = self.waiting_bit(self.set_index(hash), Self::class(hash));
+        word.load(Relaxed) & bit == 0
     }
 
-    /// The bit of a set in its word of `waiting`.
+    /// The class of a hash, which is also that of its tag.
     #[inline]
-    fn waiting_bit(index: usize) -> u64 {
-        1 << (index % WAITING_SET_COUNT)
+    fn class(hash: u64) -> usize {
+        hash as usize % CLASS_COUNT
     }
 
-    /// Marks a set as one in which somebody waits.
-    fn mark(&self, index: usize) {
-        let word = &self.waiting[index / WAITING_SET_COUNT];
+    /// The bit of a class in a set, and the word that has it.
+    #[inline]
+    fn waiting_bit(&self, index: usize, class: usize) -> (&AtomicU64, u64) {
+        let at = index * CLASS_COUNT + class;
+        (&self.waiting[at / WAITING_BIT_COUNT], 1 << (at % WAITING_BIT_COUNT))
+    }
+
+    /// Marks a set as one in which somebody of a class waits.
+    fn mark(&self, index: usize, class: usize) {
+        let (word, bit) = self.waiting_bit(index, class);
         // The count first: who is about to clear the bit must see that somebody came, even if the bit is set already.
-        word.fetch_add(1 << WAITING_SET_COUNT, SeqCst);
-        word.fetch_or(Self::waiting_bit(index), SeqCst);
+        word.fetch_add(1 << WAITING_BIT_COUNT, SeqCst);
+        word.fetch_or(bit, SeqCst);
     }
 
     /// Asks for what [`Self::put`] and [`Self::take`] read.
@@ -140,8 +154,11 @@ impl HandshakeCache {
         for _ in 0..WAY_COUNT {
             let (way, there) = self.place(index, tag);
             if self.sets[index].0[way].compare_exchange(there, tag, SeqCst, Relaxed).is_ok() {
-                self.mark(index);
+                self.mark(index, Self::class(hash));
                 let has_pushed_out = there != 0 && !Self::same(there, tag);
+                if has_pushed_out {
+                    self.has_left(index, there);
+                }
                 return has_pushed_out && Self::age(there, tag) <= self.timeout;
             }
         }
@@ -165,17 +182,22 @@ impl HandshakeCache {
         oldest
     }
 
-    /// Clears a place, unless something else has been put there since, and the set's bit with its last.
+    /// Clears a place, unless something else has been put there since, and the bit of its class with the last of these.
     fn clear(&self, index: usize, way: usize, there: u64) {
-        let slots = &self.sets[index].0;
-        if slots[way].compare_exchange(there, 0, SeqCst, Relaxed).is_ok() {
-            let word = &self.waiting[index / WAITING_SET_COUNT];
-            let before = word.load(SeqCst);
-            if slots.iter().all(|slot| slot.load(SeqCst) == 0) {
-                // Where it fails somebody came meanwhile; a bit too many only costs a look.
-                let cleared = before & !Self::waiting_bit(index);
-                word.compare_exchange(before, cleared, SeqCst, Relaxed).ok();
-            }
+        if self.sets[index].0[way].compare_exchange(there, 0, SeqCst, Relaxed).is_ok() {
+            self.has_left(index, there);
+        }
+    }
+
+    /// Clears the bit of the class of a tag that was taken out, if it was the last of these.
+    fn has_left(&self, index: usize, tag: u64) {
+        let class = Self::class(tag >> HASH_SHIFT);
+        let (word, bit) = self.waiting_bit(index, class);
+        let before = word.load(SeqCst);
+        let is_other = |tag: u64| tag == 0 || Self::class(tag >> HASH_SHIFT) != class;
+        if self.sets[index].0.iter().all(|slot| is_other(slot.load(SeqCst))) {
+            // Where it fails somebody came meanwhile; a bit too many only costs a look.
+            word.compare_exchange(before, before & !bit, SeqCst, Relaxed).ok();
         }
     }
 

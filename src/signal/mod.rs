@@ -179,6 +179,18 @@ impl Signal {
         Signal { moment, ..self }
     }
 
+    /// Gives it the hash of its connection.
+    #[inline]
+    fn set_hash(&mut self, hash: ConnectionHash) {
+        self.hash = hash.0;
+    }
+
+    /// Says what it is after all.
+    #[inline]
+    fn set_kind(&mut self, kind: Kind) {
+        self.time_and_kind = self.time_and_kind & !(0xff << 8) | (kind as u64) << 8;
+    }
+
     /// When its packet came.
     #[must_use]
     #[inline]
@@ -202,14 +214,24 @@ impl Signal {
         SignalParts { tick: self.time_and_kind >> 16, kind, sender, number: self.number }
     }
 
+    #[inline]
+    fn family(&self) -> Family {
+        if self.time_and_kind & 1 == 0 { Family::V4 } else { Family::V6 }
+    }
+
+    /// The canonical key, if it is of this family.
+    #[inline]
+    fn key_of<K: FlowKey>(&self) -> Option<K> {
+        (self.family() == K::FAMILY).then(|| K::from_words(&self.key))
+    }
+
     /// The canonical key.
     #[must_use]
     #[inline]
     pub fn key(&self) -> AnyKey {
-        if self.time_and_kind & 1 == 0 {
-            AnyKey::V4(KeyV4::from_words(&self.key))
-        } else {
-            AnyKey::V6(KeyV6::from_words(&self.key))
+        match self.family() {
+            Family::V4 => AnyKey::V4(KeyV4::from_words(&self.key)),
+            Family::V6 => AnyKey::V6(KeyV6::from_words(&self.key)),
         }
     }
 }

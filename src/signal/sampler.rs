@@ -46,6 +46,17 @@ impl Sampler {
         self.pickup == 0 && self.until_ns.is_none()
     }
 
+    /// Whether the packet that passes now is plainly not taken. Otherwise nothing changes, and [`Self::takes`] is to be asked.
+    #[inline]
+    pub(super) fn passes(&mut self) -> bool {
+        if self.is_idle() {
+            return true;
+        }
+        let is_within_run = self.until_ns.is_none() && self.passed < self.run && self.passed + 1 != self.taken;
+        self.passed += u32::from(is_within_run);
+        is_within_run
+    }
+
     /// Whether the packet that passes now is taken.
     #[inline]
     pub(super) fn takes(&mut self, now_ns: i64) -> bool {

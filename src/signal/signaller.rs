@@ -9,7 +9,7 @@ use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, QuickHash, Secret};
 use crate::parse::{Addresses, TcpSegment};
 use crate::signal::sampler::Sampler;
-use crate::signal::{AnyKey, ConnectionHash, HandshakeCache, Kind, Moment, Signal, SignalParts, Watch};
+use crate::signal::{ConnectionHash, HandshakeCache, Kind, Moment, Signal, SignalParts, Watch};
 use std::sync::Arc;
 
 /// Segments that are looked up together.
@@ -57,15 +57,11 @@ impl SignalCounts {
     }
 }
 
+/// What is still to be found out of a staged signal.
 #[derive(Clone, Copy)]
-struct Staged {
-    key: AnyKey,
-    kind: Kind,
-    sender: Side,
-    number: u32,
-    tick: u64,
-    now_ns: i64,
+struct Look {
     quick: u64,
+    now_ns: i64,
     /// Whether it is handed on in any case.
     is_chosen: bool,
 }
@@ -79,9 +75,11 @@ pub struct Signaller {
     quick: QuickHash,
     hash_v4: KeyedHash<KeyV4>,
     hash_v6: KeyedHash<KeyV6>,
-    stage: Vec<Staged>,
-    /// Of the connections in the stage whose handshake may come to wait, one bit each: the cache does not know of them yet.
-    awaited: u64,
+    /// Signals that lack their hashes, and what to look up for each.
+    stage: Vec<Signal>,
+    looks: Vec<Look>,
+    /// The connections in the stage whose handshake may come to wait: the cache does not know of them yet.
+    awaited: Awaited,
     counts: SignalCounts,
 }
 
@@ -97,7 +95,8 @@ impl Signaller {
             hash_v4: KeyedHash::new(&config.secret, Purpose::Connection),
             hash_v6: KeyedHash::new(&config.secret, Purpose::Connection),
             stage: Vec::with_capacity(STAGE_COUNT),
-            awaited: 0,
+            looks: Vec::with_capacity(STAGE_COUNT),
+            awaited: Awaited::new(),
             counts: SignalCounts::default(),
             config,
         }
@@ -112,39 +111,74 @@ impl Signaller {
     /// Takes in one segment, seen at `tick` and when the clock had run for `now_ns` (not at a wall time: a step back would age
     /// the handshakes that wait). Signals come out when the stage is full, in the order of their segments.
     ///
-    /// Complexity: a look at one word for most packets (and at a byte where connections are watched); one hash and one cache set for
-    /// the others.
-    #[inline]
+    /// Complexity: two multiplications and a look at one word for most packets (and at a byte where connections are watched); one
+    /// hash and one cache set for the others.
+    #[inline(always)]
     pub fn push(&mut self, segment: &TcpSegment, tick: u64, now_ns: i64, out: impl FnMut(Signal)) {
         let vlan = if self.config.vlan_key { segment.vlan } else { VlanTags::NONE };
-        let kind = Kind::of_flags(segment.flags);
-        let (key, sender, quick) = match segment.addresses {
-            Addresses::V4 { src, dst } => {
-                let (key, sender) = KeyV4::canonical_of((src, segment.src_port), (dst, segment.dst_port), vlan);
-                (AnyKey::V4(key), sender, self.quick.of(&key))
-            }
-            Addresses::V6 { src, dst } => {
-                let (key, sender) = KeyV6::canonical_of((src, segment.src_port), (dst, segment.dst_port), vlan);
-                (AnyKey::V6(key), sender, self.quick.of(&key))
-            }
-        };
-        let mut is_chosen = false;
-        if kind == Kind::Ack {
-            is_chosen = self.is_watched(quick);
-            if self.cache.is_idle(quick) && self.awaited & awaited_bit(quick) == 0 {
-                is_chosen |= self.is_sample(now_ns);
-                if !is_chosen {
-                    return;
-                }
-            }
+        let quick = self.quick_of(segment, vlan);
+        if !self.passes(segment.flags, quick) {
+            // A copy, so that the segment of a packet that passes is never in memory.
+            self.look(&TcpSegment { vlan, ..*segment }, quick, tick, now_ns, out);
         }
+    }
+
+    #[inline(always)]
+    fn quick_of(&self, segment: &TcpSegment, vlan: VlanTags) -> u64 {
+        let (src_port, dst_port) = (segment.src_port, segment.dst_port);
+        match segment.addresses {
+            Addresses::V4 { src, dst } => self.quick.of_ends::<KeyV4>([(src, src_port), (dst, dst_port)], vlan),
+            Addresses::V6 { src, dst } => self.quick.of_ends::<KeyV6>([(src, src_port), (dst, dst_port)], vlan),
+        }
+    }
+
+    /// Whether a packet says nothing, as most: it carries no flag, nobody waits for it or watches, and it is no sample.
+    #[inline(always)]
+    fn passes(&mut self, flags: u8, quick: u64) -> bool {
+        flags & (TcpSegment::SYN | TcpSegment::FIN | TcpSegment::RST) == 0
+            && self.cache.is_idle(quick)
+            && !self.awaited.may_hold(quick)
+            && !self.watch.as_ref().is_some_and(|watch| watch.may_hold(quick))
+            && self.sampler.passes()
+    }
+
+    /// Takes in a segment that may say something.
+    #[inline(never)]
+    fn look(&mut self, segment: &TcpSegment, quick: u64, tick: u64, now_ns: i64, out: impl FnMut(Signal)) {
+        let kind = Kind::of_flags(segment.flags);
         let number = match kind {
             Kind::Syn => segment.seq,
             Kind::SynAck => segment.ack.wrapping_sub(1),
             Kind::Ack | Kind::Completes => segment.seq.wrapping_sub(1),
             Kind::Fin | Kind::Rst => 0,
         };
-        self.stage(Staged { key, kind, sender, number, tick, now_ns, quick, is_chosen }, out);
+        let signal = unhashed(segment, SignalParts { tick, kind, sender: Side::First, number }).at(Moment::of(now_ns));
+        let sender = signal.parts().sender;
+        let mut is_chosen = false;
+        if kind == Kind::Ack {
+            is_chosen = self.is_watched(quick);
+            let is_answer = self.awaited.may_hold(quick) && self.awaited.take(quick, sender);
+            if self.cache.is_idle(quick) && !is_answer {
+                is_chosen |= self.is_sample(now_ns);
+                if !is_chosen {
+                    return;
+                }
+            }
+        }
+        if matches!(kind, Kind::Ack | Kind::SynAck) || self.config.one_way {
+            self.cache.prefetch_set(quick);
+        }
+        if kind == Kind::SynAck {
+            self.awaited.put(quick, sender.other());
+        }
+        if self.config.one_way && matches!(kind, Kind::Syn | Kind::SynAck) {
+            self.awaited.put(quick, sender);
+        }
+        self.stage.push(signal);
+        self.looks.push(Look { quick, now_ns, is_chosen });
+        if self.stage.len() == STAGE_COUNT {
+            self.flush(out);
+        }
     }
 
     /// Whether this packet is the first of a connection under watch since the watch began; it ends with it.
@@ -156,73 +190,53 @@ impl Signaller {
         is_watched
     }
 
-    fn stage(&mut self, staged: Staged, out: impl FnMut(Signal)) {
-        if matches!(staged.kind, Kind::Ack | Kind::SynAck) || self.config.one_way {
-            self.cache.prefetch_set(staged.quick);
-        }
-        if staged.kind == Kind::SynAck || self.config.one_way {
-            self.awaited |= awaited_bit(staged.quick);
-        }
-        self.stage.push(staged);
-        if self.stage.len() == STAGE_COUNT {
-            self.flush(out);
-        }
-    }
-
     /// Lets out what is waiting in the stage.
     pub fn flush(&mut self, mut out: impl FnMut(Signal)) {
         let mut stage = std::mem::take(&mut self.stage);
-        stage.retain_mut(|staged| self.is_signal(staged));
+        let mut looks = std::mem::take(&mut self.looks);
+        let mut at = 0;
+        stage.retain_mut(|signal| {
+            at += 1;
+            self.is_signal(signal, looks[at - 1])
+        });
         self.counts.signals += stage.len() as u64;
-        for staged in stage.chunks(HASH_GROUP_COUNT) {
-            let mut hashes = [ConnectionHash::new(0); HASH_GROUP_COUNT];
-            self.hash(staged, &mut hashes);
-            for (staged, hash) in staged.iter().zip(hashes) {
-                let Staged { kind, sender, number, tick, now_ns, .. } = *staged;
-                let parts = SignalParts { tick, kind, sender, number };
-                let signal = match &staged.key {
-                    AnyKey::V4(key) => Signal::new(key, hash, parts),
-                    AnyKey::V6(key) => Signal::new(key, hash, parts),
-                };
-                out(signal.at(Moment::of(now_ns)));
-            }
+        for signals in stage.chunks_mut(HASH_GROUP_COUNT) {
+            self.hash(signals);
+            signals.iter().for_each(|signal| out(*signal));
         }
         stage.clear();
-        self.stage = stage;
-        self.awaited = 0;
+        looks.clear();
+        (self.stage, self.looks) = (stage, looks);
+        self.awaited.clear();
     }
 
     /// Hashes a group of connections, each family with its own function.
-    fn hash(&self, staged: &[Staged], hashes: &mut [ConnectionHash; HASH_GROUP_COUNT]) {
-        let keys = staged.iter().enumerate();
-        let v4 = keys
-            .clone()
-            .filter_map(|(at, staged)| if let AnyKey::V4(key) = staged.key { Some((at, key)) } else { None });
-        hash_family(&self.hash_v4, v4, hashes);
-        let v6 = keys.filter_map(|(at, staged)| if let AnyKey::V6(key) = staged.key { Some((at, key)) } else { None });
-        hash_family(&self.hash_v6, v6, hashes);
+    fn hash(&self, signals: &mut [Signal]) {
+        hash_family(&self.hash_v4, signals);
+        hash_family(&self.hash_v6, signals);
     }
 
     /// Whether this packet is to be handed on, and as what.
     #[inline]
-    fn is_signal(&mut self, staged: &mut Staged) -> bool {
-        let Staged { quick, sender, number, now_ns, .. } = *staged;
-        match staged.kind {
+    fn is_signal(&mut self, signal: &mut Signal, look: Look) -> bool {
+        let Look { quick, now_ns, is_chosen } = look;
+        let SignalParts { kind, sender, number, .. } = signal.parts();
+        match kind {
             Kind::Ack | Kind::Completes => {
                 let waited_for = self.cache.take(quick, sender, number, now_ns);
-                staged.kind = waited_for.unwrap_or(Kind::Ack);
-                staged.is_chosen || waited_for.is_some() || self.is_sample(now_ns)
+                signal.set_kind(waited_for.unwrap_or(Kind::Ack));
+                is_chosen || waited_for.is_some() || self.is_sample(now_ns)
             }
             Kind::SynAck => {
-                self.await_answer(staged, sender.other(), Some(number));
+                self.await_answer(look, sender.other(), Some(number));
                 if self.config.one_way {
-                    self.await_answer(staged, sender, None);
+                    self.await_answer(look, sender, None);
                 }
                 true
             }
             Kind::Syn => {
                 if self.config.one_way {
-                    self.await_answer(staged, sender, None);
+                    self.await_answer(look, sender, None);
                 }
                 true
             }
@@ -235,10 +249,10 @@ impl Signaller {
         }
     }
 
-    fn await_answer(&mut self, staged: &Staged, from: Side, number: Option<u32>) {
-        if self.cache.put(staged.quick, from, number, staged.now_ns) {
+    fn await_answer(&mut self, look: Look, from: Side, number: Option<u32>) {
+        if self.cache.put(look.quick, from, number, look.now_ns) {
             self.counts.handshakes_lost += 1;
-            self.sampler.lost(staged.now_ns);
+            self.sampler.lost(look.now_ns);
         }
     }
 
@@ -251,29 +265,93 @@ impl Signaller {
     }
 }
 
-/// The bit of a connection among 64.
+/// The signal of a segment, but for its hash; which end sent it is found out here.
 #[inline]
-fn awaited_bit(quick: u64) -> u64 {
-    1 << (quick & 63)
+fn unhashed(segment: &TcpSegment, parts: SignalParts) -> Signal {
+    let TcpSegment { src_port, dst_port, vlan, .. } = *segment;
+    match segment.addresses {
+        Addresses::V4 { src, dst } => {
+            let (key, sender) = KeyV4::canonical_of((src, src_port), (dst, dst_port), vlan);
+            Signal::new(&key, ConnectionHash::new(0), SignalParts { sender, ..parts })
+        }
+        Addresses::V6 { src, dst } => {
+            let (key, sender) = KeyV6::canonical_of((src, src_port), (dst, dst_port), vlan);
+            Signal::new(&key, ConnectionHash::new(0), SignalParts { sender, ..parts })
+        }
+    }
 }
 
-fn hash_family<K: FlowKey>(
-    hash: &KeyedHash<K>,
-    keys: impl Iterator<Item = (usize, K)>,
-    hashes: &mut [ConnectionHash; HASH_GROUP_COUNT],
-) {
+/// The handshakes in a stage that wait for an answer: the cache does not know of them yet.
+struct Awaited {
+    /// A bit for each of them, in so many that few others are taken for one.
+    bits: [u64; AWAITED_WORD_COUNT],
+    /// Their connections, and the side that each waits for.
+    waiting: Vec<(u64, Side)>,
+}
+
+const AWAITED_WORD_COUNT: usize = 8;
+
+impl Awaited {
+    fn new() -> Self {
+        // A SYN-ACK puts in one, or with --one-way two.
+        Awaited { bits: Default::default(), waiting: Vec::with_capacity(2 * STAGE_COUNT) }
+    }
+
+    #[inline]
+    fn place(quick: u64) -> (usize, u64) {
+        (quick as usize / 64 % AWAITED_WORD_COUNT, 1 << (quick % 64))
+    }
+
+    fn mark(&mut self, quick: u64) {
+        let (word, bit) = Awaited::place(quick);
+        self.bits[word] |= bit;
+    }
+
+    fn put(&mut self, quick: u64, side: Side) {
+        self.mark(quick);
+        self.waiting.push((quick, side));
+    }
+
+    #[inline]
+    fn may_hold(&self, quick: u64) -> bool {
+        let (word, bit) = Awaited::place(quick);
+        self.bits[word] & bit != 0
+    }
+
+    /// Whether a packet of this side was waited for; what comes after it is not any more.
+    fn take(&mut self, quick: u64, side: Side) -> bool {
+        let before = self.waiting.len();
+        self.waiting.retain(|waiting| *waiting != (quick, side));
+        let is_taken = self.waiting.len() < before;
+        if is_taken {
+            self.bits = Default::default();
+            (0..self.waiting.len()).for_each(|at| self.mark(self.waiting[at].0));
+        }
+        is_taken
+    }
+
+    fn clear(&mut self) {
+        self.bits = Default::default();
+        self.waiting.clear();
+    }
+}
+
+/// Hashes those of a group's signals that are of this family.
+fn hash_family<K: FlowKey>(hash: &KeyedHash<K>, signals: &mut [Signal]) {
     let mut group = [K::from_words(&[]); HASH_GROUP_COUNT];
     let mut indices = [0; HASH_GROUP_COUNT];
     let mut count = 0;
-    for (at, key) in keys {
-        (group[count], indices[count]) = (key, at);
-        count += 1;
+    for (at, signal) in signals.iter().enumerate().take(HASH_GROUP_COUNT) {
+        if let Some(key) = signal.key_of::<K>() {
+            (group[count], indices[count]) = (key, at);
+            count += 1;
+        }
     }
     if count > 0 {
-        let mut group_hashes = [0; HASH_GROUP_COUNT];
-        hash.of_group(&group[..count], &mut group_hashes);
-        for (&at, &hash) in indices[..count].iter().zip(&group_hashes) {
-            hashes[at] = ConnectionHash::new(hash);
+        let mut hashes = [0; HASH_GROUP_COUNT];
+        hash.of_group(&group[..count], &mut hashes);
+        for (&at, &hash) in indices[..count].iter().zip(&hashes) {
+            signals[at].set_hash(ConnectionHash::new(hash));
         }
     }
 }

@@ -93,6 +93,17 @@ impl Pace {
         }
     }
 
+    /// How long the capture had run at this wall time of a packet.
+    #[inline]
+    fn elapsed_at(&mut self, time_ns: i64) -> i64 {
+        let mut elapsed_ns = time_ns.saturating_sub(self.now.wall_ns).saturating_add(self.now.elapsed_ns);
+        if elapsed_ns > self.now.elapsed_ns {
+            self.refresh();
+            elapsed_ns = time_ns.saturating_sub(self.now.wall_ns).saturating_add(self.now.elapsed_ns);
+        }
+        elapsed_ns.clamp(self.ticker.elapsed_ns().min(self.now.elapsed_ns), self.now.elapsed_ns)
+    }
+
     fn advance(&mut self, elapsed_ns: i64) {
         self.ticker.advance(self.clocks.unset_wall_ns(elapsed_ns));
     }
@@ -100,13 +111,18 @@ impl Pace {
 
 impl Timekeeper for Pace {
     #[inline]
-    fn packet(&mut self, time_ns: i64) -> Marks {
-        let mut elapsed_ns = time_ns.saturating_sub(self.now.wall_ns).saturating_add(self.now.elapsed_ns);
-        if elapsed_ns > self.now.elapsed_ns {
-            self.refresh();
-            elapsed_ns = time_ns.saturating_sub(self.now.wall_ns).saturating_add(self.now.elapsed_ns);
+    fn is_quiet(&mut self, time_ns: i64) -> bool {
+        let elapsed_ns = self.elapsed_at(time_ns);
+        let is_quiet = elapsed_ns < self.due_ns;
+        if is_quiet {
+            self.advance(elapsed_ns);
         }
-        let elapsed_ns = elapsed_ns.clamp(self.ticker.elapsed_ns().min(self.now.elapsed_ns), self.now.elapsed_ns);
+        is_quiet
+    }
+
+    #[inline]
+    fn packet(&mut self, time_ns: i64) -> Marks {
+        let elapsed_ns = self.elapsed_at(time_ns);
         if elapsed_ns >= self.due_ns {
             let marks = self.turn(elapsed_ns);
             if marks != Marks::default() {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::SAMPLE_INTERVAL_PACKETS;
+use crate::signal::AnyKey;
 
 const ACK: u8 = TcpSegment::ACK;
 const FIN: u8 = TcpSegment::FIN;
