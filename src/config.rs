@@ -172,7 +172,7 @@ pub const SHARDS_MAX: usize = PARTITION_COUNT;
 pub const FINGERPRINT_BITS: u32 = 30;
 
 /// How full the filter may become with everything it is made for, in percent: so far every connection finds a place, and
-/// at 95 still all but one in a thousand.
+/// at 95 still all but two in a thousand.
 pub const FILTER_LOAD_PERCENT: u64 = 90;
 
 /// The part of the filter's places that connections seen from one side only may take, as one in so many: a flood can
@@ -244,9 +244,9 @@ pub const EVERY_MAX_DAYS: u64 = 366;
 /// being for connections that were half-open when the delta began.
 pub const DELTA_SPAN_MAX_TICKS: u64 = 1 << (TICK_BITS - 1);
 
-/// What one listed connection takes at most, in bytes: 49 in a map that has just doubled (16/7 of it) and 56 as a row of
+/// What one listed connection takes at most, in bytes: 49 in a map that has just doubled (16/7 of it) and 48 as a row of
 /// the sorted list. That is for IPv6; an IPv4 connection takes half.
-pub const LIST_ENTRY_SIZE: u64 = 49 * 16 / 7 + 56;
+pub const LIST_ENTRY_SIZE: u64 = 49 * 16 / 7 + 48;
 
 /// The largest count in a cell that is taken for one key that was added several times. Errors make twos, seldom more,
 /// and every factor of two in a count multiplies the keys that have to be tried.

@@ -37,7 +37,7 @@
 //!
 //! Modules import only what stands further down in this list: `cli`; `pipeline`, `paper`; `export`, `flow_list`, `capture`, `serve`;
 //! `generate`, `shard`, `queue`, `snapshot`; `connection`, `signal`; `parse`, `sketch`; `flow`, `hash`, `config`,
-//! `error`, `metrics`, `prefetch`, `interval`. (Within a layer, `export` imports `flow_list`, `shard` and `queue` import `snapshot`,
+//! `error`, `metrics`, `prefetch`, `lines`, `interval`. (Within a layer, `export` imports `flow_list`, `shard` and `queue` import `snapshot`,
 //! `connection` imports `signal`, `hash` imports `flow`, and `metrics` imports `config`.)
 
 pub mod capture;
@@ -51,6 +51,7 @@ pub mod flow_list;
 pub mod generate;
 pub mod hash;
 pub mod interval;
+pub mod lines;
 pub mod metrics;
 #[cfg(feature = "paper")]
 pub mod paper;

@@ -200,8 +200,17 @@ impl Entry {
 
 /// The state in an entry's word.
 #[inline]
-pub(super) fn state_of(word: u64) -> State {
+fn state_of(word: u64) -> State {
     State::ALL[(word >> STATE_SHIFT) as usize & ((1 << STATE_BITS) - 1)]
+}
+
+/// Whether a word's place can be used again without losing anything: nothing is in it, or what has been closed for more than
+/// `linger_ticks`. Without a branch, because most words of a bucket are looked at in vain.
+#[inline]
+pub(super) fn is_free(word: u64, now: u64, linger_ticks: u32) -> bool {
+    let state = (word >> STATE_SHIFT) as u8 & ((1 << STATE_BITS) - 1);
+    let age = Entry::tick_of(now).wrapping_sub((word >> TICK_SHIFT) as u32) & ((1 << TICK_BITS) - 1);
+    (state < State::Closed as u8) | ((state == State::Closed as u8) & (age > linger_ticks))
 }
 
 /// The fingerprint in an entry's word.

@@ -1,9 +1,10 @@
 //! The connection filter: entries without keys, in buckets of one cache line, each connection in one of two buckets.
 
 use crate::config::FINGERPRINT_BITS;
-use crate::connection::entry::{fingerprint_of, state_of};
+use crate::connection::entry::{fingerprint_of, is_free};
 use crate::connection::{Entry, State};
 use crate::hash::place_of;
+use crate::lines::{Line, Lines};
 use crate::prefetch::prefetch;
 use crate::signal::ConnectionHash;
 
@@ -12,7 +13,7 @@ pub const SLOT_COUNT: usize = 7;
 
 /// A bucket with this many places taken sends the next connection to the other of its two buckets when that is emptier.
 /// Below it the second bucket need not be read at all; at it, buckets fill almost as evenly as if both were always compared.
-const CROWDED_COUNT: usize = 4;
+const CROWDED_COUNT: usize = 5;
 
 /// The byte of the eighth word that is no entry's extension. Its lowest bit is set once a connection went to its second bucket
 /// because of this one;
@@ -23,20 +24,30 @@ const SEEN_SHIFT: usize = 57;
 
 const _: () = assert!(SEEN_SHIFT + SLOT_COUNT == u64::BITS as usize);
 
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Bucket {
-    words: [u64; SLOT_COUNT],
-    extensions: u64,
-}
+/// Where a bucket's extensions stand.
+const EXTENSIONS: usize = SLOT_COUNT;
 
-const _: () = assert!(size_of::<Bucket>() == 64);
+const _: () = assert!(size_of::<Line>() == (EXTENSIONS + 1) * size_of::<u64>());
+
+/// The slots of a bucket whose words pass, a bit each. All are looked at, so that the processor has nothing to guess.
+#[inline]
+fn slots_where(bucket: &Line, passes: impl Fn(u64) -> bool) -> u32 {
+    let words = bucket.0[..SLOT_COUNT].iter().enumerate();
+    words.fold(0, |slots, (index, &word)| slots | u32::from(passes(word)) << index)
+}
 
 /// The place of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    bucket: usize,
-    index: usize,
+    bucket: u32,
+    index: u32,
+}
+
+impl Slot {
+    #[inline]
+    fn new(bucket: usize, index: u32) -> Self {
+        Slot { bucket: bucket as u32, index }
+    }
 }
 
 /// What it took to place an entry.
@@ -55,7 +66,7 @@ pub enum Placed {
 /// A look-up that meets another connection's fingerprint is answered wrongly: with 30 bits and two buckets of seven this
 /// happens about once in 10^8 look-ups of connections that are not there.
 pub struct Filter {
-    buckets: Box<[Bucket]>,
+    buckets: Lines,
     fingerprint_mask: u32,
     linger_ticks: u32,
 }
@@ -66,9 +77,8 @@ impl Filter {
     /// `fingerprint_bits` is [`FINGERPRINT_BITS`], or less to see what too few do.
     #[must_use]
     pub fn new(place_count: usize, linger_ticks: u32, fingerprint_bits: u32) -> Self {
-        let bucket = Bucket { words: [0; SLOT_COUNT], extensions: 0 };
         Filter {
-            buckets: vec![bucket; place_count.div_ceil(SLOT_COUNT).max(1)].into_boxed_slice(),
+            buckets: Lines::new(place_count.div_ceil(SLOT_COUNT).max(1)),
             fingerprint_mask: (1 << fingerprint_bits.min(FINGERPRINT_BITS)) - 1,
             linger_ticks,
         }
@@ -77,7 +87,7 @@ impl Filter {
     /// The memory of a filter with this many places, in bytes.
     #[must_use]
     pub fn size(place_count: usize) -> usize {
-        place_count.div_ceil(SLOT_COUNT).max(1) * size_of::<Bucket>()
+        place_count.div_ceil(SLOT_COUNT).max(1) * size_of::<Line>()
     }
 
     /// The first bucket of a connection, and the second.
@@ -103,11 +113,19 @@ impl Filter {
         hash.fingerprint() & self.fingerprint_mask
     }
 
-    /// Asks for both buckets of a connection.
+    /// Asks for the first bucket of a connection.
     #[inline]
     pub fn prefetch(&self, hash: ConnectionHash) {
-        for bucket in self.bucket_indices(hash) {
-            prefetch(&self.buckets[bucket]);
+        prefetch(&self.buckets[hash.bucket(self.buckets.len())]);
+    }
+
+    /// Asks for the second bucket, if the first, which should have come by now, says that it will be read. Memory answers only so
+    /// many questions at a time, and most would be in vain.
+    #[inline]
+    pub fn prefetch_second(&self, hash: ConnectionHash) {
+        let first = hash.bucket(self.buckets.len());
+        if self.buckets[first].0[EXTENSIONS] & OVERFLOWED != 0 {
+            prefetch(&self.buckets[self.other_bucket(first, self.fingerprint(hash))]);
         }
     }
 
@@ -118,7 +136,7 @@ impl Filter {
         let fingerprint = self.fingerprint(hash);
         let [first, second] = self.bucket_indices(hash);
         self.find_in(first, fingerprint, now).or_else(|| {
-            if self.buckets[first].extensions & OVERFLOWED == 0 {
+            if self.buckets[first].0[EXTENSIONS] & OVERFLOWED == 0 {
                 return None;
             }
             self.find_in(second, fingerprint, now)
@@ -127,11 +145,14 @@ impl Filter {
 
     #[inline]
     fn find_in(&self, bucket: usize, fingerprint: u32, now: u64) -> Option<(Slot, Entry)> {
-        for (index, &word) in self.buckets[bucket].words.iter().enumerate() {
-            if fingerprint_of(word) == fingerprint && !self.is_free(word, now) {
-                let slot = Slot { bucket, index };
+        let line = &self.buckets[bucket];
+        let mut slots = slots_where(line, |word| fingerprint_of(word) == fingerprint);
+        while slots != 0 {
+            let slot = Slot::new(bucket, slots.trailing_zeros());
+            if !self.is_free(line.0[slot.index as usize], now) {
                 return Some((slot, self.get(slot)));
             }
+            slots &= slots - 1;
         }
         None
     }
@@ -139,36 +160,38 @@ impl Filter {
     /// Whether this word's place can be used again without losing anything.
     #[inline]
     fn is_free(&self, word: u64, now: u64) -> bool {
-        match state_of(word) {
-            State::Empty | State::Removed => true,
-            State::Closed => Entry::unpack(word, 0).age(now) > self.linger_ticks,
-            _ => false,
-        }
+        is_free(word, now, self.linger_ticks)
+    }
+
+    /// The free slots of a bucket, a bit each.
+    #[inline]
+    fn free_slots(&self, bucket: usize, now: u64) -> u32 {
+        slots_where(&self.buckets[bucket], |word| self.is_free(word, now))
     }
 
     /// The entry at a place.
     #[must_use]
     #[inline]
     pub fn get(&self, slot: Slot) -> Entry {
-        let bucket = &self.buckets[slot.bucket];
-        Entry::unpack(bucket.words[slot.index], (bucket.extensions >> (8 * slot.index)) as u8)
+        let bucket = &self.buckets[slot.bucket as usize].0;
+        Entry::unpack(bucket[slot.index as usize], (bucket[EXTENSIONS] >> (8 * slot.index)) as u8)
     }
 
     /// Puts an entry in the place of another.
     #[inline]
     pub fn set(&mut self, slot: Slot, entry: &Entry) {
         let (word, extension) = entry.pack();
-        let bucket = &mut self.buckets[slot.bucket];
-        bucket.words[slot.index] = word;
+        let bucket = &mut self.buckets[slot.bucket as usize].0;
+        bucket[slot.index as usize] = word;
         let shift = 8 * slot.index;
-        bucket.extensions = bucket.extensions & !(0xff << shift) | u64::from(extension) << shift;
+        bucket[EXTENSIONS] = bucket[EXTENSIONS] & !(0xff << shift) | u64::from(extension) << shift;
     }
 
     /// Notes that a packet of the established connection at this place was seen.
     #[inline]
     pub fn mark_seen(&mut self, slot: Slot) {
-        let seen = 1 << (SEEN_SHIFT + slot.index);
-        let extensions = &mut self.buckets[slot.bucket].extensions;
+        let seen = 1 << (SEEN_SHIFT as u32 + slot.index);
+        let extensions = &mut self.buckets[slot.bucket as usize].0[EXTENSIONS];
         // Most are marked already, and what is not written need not be written back.
         if *extensions & seen == 0 {
             *extensions |= seen;
@@ -177,8 +200,8 @@ impl Filter {
 
     /// Whether the connection at this place was seen since this was last asked.
     pub fn take_seen(&mut self, slot: Slot) -> bool {
-        let seen = 1 << (SEEN_SHIFT + slot.index);
-        let extensions = &mut self.buckets[slot.bucket].extensions;
+        let seen = 1 << (SEEN_SHIFT as u32 + slot.index);
+        let extensions = &mut self.buckets[slot.bucket as usize].0[EXTENSIONS];
         let was_seen = *extensions & seen != 0;
         *extensions &= !seen;
         was_seen
@@ -220,32 +243,31 @@ impl Filter {
     /// A free place in the emptier of two buckets.
     #[inline]
     fn free_of(&self, [first, second]: [usize; 2], now: u64) -> Option<Slot> {
-        let in_first = self.crowd(first, now);
-        let bucket = if in_first >= CROWDED_COUNT && self.crowd(second, now) < in_first { second } else { first };
-        self.free(bucket, now)
+        let mut slots = (first, self.free_slots(first, now));
+        if slots.1.count_ones() as usize <= SLOT_COUNT - CROWDED_COUNT {
+            let others = self.free_slots(second, now);
+            if others.count_ones() > slots.1.count_ones() {
+                slots = (second, others);
+            }
+        }
+        (slots.1 != 0).then(|| Slot::new(slots.0, slots.1.trailing_zeros()))
     }
 
     /// Writes the entry of a connection that had none.
     #[inline]
     fn write_new(&mut self, [first, _]: [usize; 2], slot: Slot, entry: &Entry) {
-        if slot.bucket != first {
-            self.buckets[first].extensions |= OVERFLOWED;
+        if slot.bucket as usize != first {
+            self.buckets[first].0[EXTENSIONS] |= OVERFLOWED;
         }
         self.take_seen(slot);
         self.set(slot, entry);
     }
 
-    /// How many places of a bucket are taken.
-    #[inline]
-    fn crowd(&self, bucket: usize, now: u64) -> usize {
-        self.buckets[bucket].words.iter().filter(|&&word| !self.is_free(word, now)).count()
-    }
-
     /// A free place of a bucket.
     #[inline]
     fn free(&self, bucket: usize, now: u64) -> Option<Slot> {
-        let index = self.buckets[bucket].words.iter().position(|&word| self.is_free(word, now))?;
-        Some(Slot { bucket, index })
+        let slots = self.free_slots(bucket, now);
+        (slots != 0).then(|| Slot::new(bucket, slots.trailing_zeros()))
     }
 
     /// Makes room in one of two full buckets, and tells what it took.
@@ -259,13 +281,13 @@ impl Filter {
     }
 
     fn slots(buckets: [usize; 2]) -> impl Iterator<Item = Slot> {
-        buckets.into_iter().flat_map(|bucket| (0..SLOT_COUNT).map(move |index| Slot { bucket, index }))
+        buckets.into_iter().flat_map(|bucket| (0..SLOT_COUNT as u32).map(move |index| Slot::new(bucket, index)))
     }
 
     /// Moves one entry of two full buckets to its other bucket; the place that it leaves.
     fn move_one(&mut self, buckets: [usize; 2], now: u64) -> Option<Slot> {
         let (from, to) = Self::slots(buckets).find_map(|from| {
-            let other = self.other_bucket(from.bucket, self.get(from).fingerprint);
+            let other = self.other_bucket(from.bucket as usize, self.get(from).fingerprint);
             Some((from, self.free(other, now)?))
         })?;
         self.set(to, &self.get(from));
@@ -275,7 +297,7 @@ impl Filter {
         } else {
             self.take_seen(to);
         }
-        self.buckets[from.bucket].extensions |= OVERFLOWED;
+        self.buckets[from.bucket as usize].0[EXTENSIONS] |= OVERFLOWED;
         Some(from)
     }
 

@@ -38,29 +38,83 @@ pub struct HalfOpen {
     pub number: u32,
 }
 
-impl HalfOpen {
-    /// Whether this is what the filter's entry says still. A candidate is told from a half-open connection by its number, which
-    /// is not known.
-    #[must_use]
-    #[inline]
-    pub fn is_current(&self, entry: &Entry) -> bool {
-        let names_client_first = match self.key {
-            AnyKey::V4(key) => names_first(&key, entry.client),
-            AnyKey::V6(key) => names_first(&key, entry.client),
-        };
-        (entry.state.is_half_open() || entry.state == State::Candidate)
-            && names_client_first
-            && entry.state.is_answered_late() == (self.since_tick != self.start_tick)
-            && entry.tick == Entry::tick_of(self.start_tick)
-            && entry.number == self.number
+/// Everything of a record but its key, in a word: the low 32 bits of the tick, how long after the start that was, the number,
+/// whether the SYN was answered, and the family.
+#[derive(Clone, Copy, Debug, Default)]
+struct Header(u64);
+
+impl Header {
+    const ANSWERED: u64 = 2;
+    const V6: u64 = 1;
+
+    fn new(record: &HalfOpen) -> Self {
+        let delay = record.since_tick.saturating_sub(record.start_tick).min((1 << DELAY_BITS) - 1);
+        Header(
+            (record.since_tick & 0xffff_ffff) << 32
+                | delay << (INITIAL_NUMBER_BITS + 2)
+                | u64::from(record.number) << 2
+                | if record.answered { Self::ANSWERED } else { 0 }
+                | if matches!(record.key, AnyKey::V6(_)) { Self::V6 } else { 0 },
+        )
     }
 
-    fn word_count(&self) -> usize {
-        1 + match self.key {
-            AnyKey::V4(_) => KeyV4::WORD_COUNT,
-            AnyKey::V6(_) => KeyV6::WORD_COUNT,
-        }
+    #[inline]
+    fn word_count(self) -> usize {
+        1 + if self.0 & Self::V6 == 0 { KeyV4::WORD_COUNT } else { KeyV6::WORD_COUNT }
     }
+
+    /// The tick of the packet, as seen at the tick `now`: of all with its low 32 bits the one that is nearest.
+    #[inline]
+    fn since_tick(self, now: u64) -> u64 {
+        let ago = (now as u32).wrapping_sub((self.0 >> 32) as u32) as i32;
+        now.wrapping_sub(i64::from(ago) as u64)
+    }
+
+    /// The ticks from the start to that packet.
+    #[inline]
+    fn delay(self) -> u64 {
+        self.0 >> (INITIAL_NUMBER_BITS + 2) & ((1 << DELAY_BITS) - 1)
+    }
+
+    #[inline]
+    fn number(self) -> u32 {
+        (self.0 >> 2) as u32 & ((1 << INITIAL_NUMBER_BITS) - 1)
+    }
+}
+
+/// Where a record stands in its ring, until that is taken off.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Record {
+    index: usize,
+    header: Header,
+}
+
+impl Record {
+    /// Its connection's family.
+    #[inline]
+    pub(super) fn family(self) -> Family {
+        if self.header.0 & Header::V6 == 0 { Family::V4 } else { Family::V6 }
+    }
+
+    /// Whether its SYN was answered, as far as was known when it was written.
+    #[inline]
+    pub(super) fn answered(self) -> bool {
+        self.header.0 & Header::ANSWERED != 0
+    }
+
+    /// The tick of the packet by which it was written, as seen at the tick `now`.
+    #[inline]
+    pub(super) fn since_tick(self, now: u64) -> u64 {
+        self.header.since_tick(now)
+    }
+}
+
+/// A place between two records of a ring.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cursor {
+    index: usize,
+    /// The words of records that follow.
+    left: usize,
 }
 
 /// Whether the key names this end of its canonical form first. A key whose ends are the same names both.
@@ -97,6 +151,13 @@ impl HalfOpenRing {
         Self::word_count(connection_count) * size_of::<u64>()
     }
 
+    /// How many IPv4 connections it has room for.
+    #[must_use]
+    #[inline]
+    pub fn connection_count(&self) -> usize {
+        self.words.len() / (1 + KeyV4::WORD_COUNT)
+    }
+
     /// Whether another connection can be written without taking one off.
     #[must_use]
     #[inline]
@@ -119,39 +180,38 @@ impl HalfOpenRing {
     /// Writes a connection. There must be room.
     #[inline]
     pub fn push(&mut self, record: &HalfOpen) {
-        debug_assert!(self.used + record.word_count() <= self.words.len());
-        let delay = record.since_tick.saturating_sub(record.start_tick).min((1 << DELAY_BITS) - 1);
-        let (family, words) = match &record.key {
-            AnyKey::V4(key) => (Family::V4, key.words()),
-            AnyKey::V6(key) => (Family::V6, key.words()),
-        };
-        let header = (record.since_tick & 0xffff_ffff) << 32
-            | delay << (INITIAL_NUMBER_BITS + 2)
-            | u64::from(record.number) << 2
-            | u64::from(record.answered) << 1
-            | u64::from(family == Family::V6);
-        let mut at = self.behind(self.head, self.used);
-        for word in std::iter::once(&header).chain(words) {
-            self.words[at] = *word;
-            at = self.behind(at, 1);
+        let header = Header::new(record);
+        match &record.key {
+            AnyKey::V4(key) => self.write(header, key.words()),
+            AnyKey::V6(key) => self.write(header, key.words()),
         }
-        self.used += 1 + words.len();
     }
 
-    /// The oldest connection, as seen at the tick `now`.
-    #[must_use]
+    /// Writes the connection of another ring's record, of which it is now known whether it was answered. There must be room.
     #[inline]
-    pub fn oldest(&self, now: u64) -> Option<HalfOpen> {
-        (self.used > 0).then(|| self.read(self.head, now))
+    pub(super) fn push_from(&mut self, other: &Self, record: Record, answered: bool) {
+        let header = Header(record.header.0 & !Header::ANSWERED | if answered { Header::ANSWERED } else { 0 });
+        match record.family() {
+            Family::V4 => self.write(header, other.key::<KeyV4>(record).words()),
+            Family::V6 => self.write(header, other.key::<KeyV6>(record).words()),
+        }
     }
 
-    /// Takes off the oldest connections, which are these.
     #[inline]
-    pub fn skip<'a>(&mut self, oldest: impl Iterator<Item = &'a HalfOpen>) {
-        for record in oldest {
-            self.head = self.behind(self.head, record.word_count());
-            self.used -= record.word_count();
+    fn write(&mut self, header: Header, key: &[u64]) {
+        let count = 1 + key.len();
+        debug_assert!(self.used + count <= self.words.len());
+        let at = self.behind(self.head, self.used);
+        if let Some(words) = self.words.get_mut(at..at + count) {
+            words[0] = header.0;
+            words[1..].copy_from_slice(key);
+        } else {
+            // It goes over the end to the start.
+            for (distance, word) in std::iter::once(&header.0).chain(key).enumerate() {
+                self.words[self.behind(at, distance)] = *word;
+            }
         }
+        self.used += count;
     }
 
     /// Whether nothing is in it.
@@ -161,36 +221,81 @@ impl HalfOpenRing {
         self.used == 0
     }
 
+    /// The place before the oldest record.
+    #[inline]
+    pub(super) fn start(&self) -> Cursor {
+        Cursor { index: self.head, left: self.used }
+    }
+
+    /// The record behind this place, and the place behind it.
+    #[inline]
+    pub(super) fn after(&self, Cursor { index, left }: Cursor) -> Option<(Record, Cursor)> {
+        if left == 0 {
+            return None;
+        }
+        let header = Header(self.words[index]);
+        let count = header.word_count();
+        Some((Record { index, header }, Cursor { index: self.behind(index, count), left: left - count }))
+    }
+
+    /// Takes off all records before this place.
+    #[inline]
+    pub(super) fn skip_to(&mut self, Cursor { index, left }: Cursor) {
+        (self.head, self.used) = (index, left);
+    }
+
+    /// The key of a record of this family.
+    #[inline]
+    pub(super) fn key<K: FlowKey>(&self, record: Record) -> K {
+        let first = self.behind(record.index, 1);
+        match self.words.get(first..first + K::WORD_COUNT) {
+            Some(words) => K::from_words(words),
+            None => {
+                let words: [u64; RECORD_WORD_COUNT_MAX] =
+                    std::array::from_fn(|at| self.words[self.behind(first, at.min(K::WORD_COUNT - 1))]);
+                K::from_words(&words)
+            }
+        }
+    }
+
+    /// Whether a record is what the filter's entry says still. A candidate is told from a half-open connection by its number,
+    /// which is not known.
+    #[inline]
+    pub(super) fn is_current(&self, record: Record, entry: &Entry, now: u64) -> bool {
+        let (header, delay) = (record.header, record.header.delay());
+        (entry.state.is_half_open() || entry.state == State::Candidate)
+            && entry.state.is_answered_late() == (delay != 0)
+            && entry.number == header.number()
+            && entry.tick == Entry::tick_of(header.since_tick(now).wrapping_sub(delay))
+            && match record.family() {
+                Family::V4 => names_first(&self.key::<KeyV4>(record), entry.client),
+                Family::V6 => names_first(&self.key::<KeyV6>(record), entry.client),
+            }
+    }
+
     /// All that was written and not taken off, oldest first, as seen at the tick `now`.
     pub fn iter(&self, now: u64) -> impl Iterator<Item = HalfOpen> {
-        let (mut at, mut left) = (self.head, self.used);
+        let mut cursor = self.start();
         std::iter::from_fn(move || {
-            let record = (left > 0).then(|| self.read(at, now))?;
-            at = self.behind(at, record.word_count());
-            left -= record.word_count();
-            Some(record)
+            let (record, next) = self.after(cursor)?;
+            cursor = next;
+            Some(self.read(record, now))
         })
     }
 
     #[inline]
-    fn read(&self, index: usize, now: u64) -> HalfOpen {
-        let word = |distance: usize| self.words[self.behind(index, distance)];
-        let header = word(0);
-        let key = if header & 1 == 0 {
-            AnyKey::V4(KeyV4::from_words(&[word(1), word(2)]))
-        } else {
-            AnyKey::V6(KeyV6::from_words(&[word(1), word(2), word(3), word(4), word(5)]))
+    fn read(&self, record: Record, now: u64) -> HalfOpen {
+        let key = match record.family() {
+            Family::V4 => AnyKey::V4(self.key(record)),
+            Family::V6 => AnyKey::V6(self.key(record)),
         };
-        // The header has the low 32 bits of the tick: it is the one of these ticks that is nearest to now.
-        let ago = (now as u32).wrapping_sub((header >> 32) as u32) as i32;
-        let since_tick = now.wrapping_sub(i64::from(ago) as u64);
-        let delay = header >> (INITIAL_NUMBER_BITS + 2) & ((1 << DELAY_BITS) - 1);
+        let since_tick = record.since_tick(now);
         HalfOpen {
             key,
-            start_tick: since_tick.wrapping_sub(delay),
+            start_tick: since_tick.wrapping_sub(record.header.delay()),
             since_tick,
-            answered: header & 2 != 0,
-            number: (header >> 2) as u32 & ((1 << INITIAL_NUMBER_BITS) - 1),
+            answered: record.answered(),
+            number: record.header.number(),
         }
     }
 }

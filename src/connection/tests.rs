@@ -9,7 +9,7 @@ mod pickup;
 mod ring;
 mod table;
 
-use super::{Counts, Entry, Event, HalfOpen, MIDSTREAM, Tracker, TrackerConfig};
+use super::{Counts, Entry, Event, HalfOpen, HalfOpenRing, MIDSTREAM, Tracker, TrackerConfig};
 use crate::config::FINGERPRINT_BITS;
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::hash::{KeyedHash, Purpose, Secret};
@@ -121,7 +121,9 @@ impl Scene {
     }
 
     fn half_open(&self) -> Vec<HalfOpen> {
-        self.tracker.half_open().collect()
+        let mut copy = HalfOpenRing::new(1 << 12);
+        self.tracker.copy_half_open(&mut copy);
+        copy.iter(self.tick).collect()
     }
 }
 

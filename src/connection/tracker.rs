@@ -74,6 +74,8 @@ pub struct Tracker {
     young: HalfOpenRing,
     /// the others move over, so that those that last are not pushed out by those that do not.
     old: HalfOpenRing,
+    /// The batches that move over next without a look at the filter.
+    unlooked_batches: u32,
     /// Those that may be older than the start.
     candidates: HalfOpenRing,
     hash_v4: KeyedHash<KeyV4>,
@@ -95,6 +97,7 @@ impl Tracker {
             filter: Filter::new(config.place_count, config.linger_ticks, config.fingerprint_bits),
             young: HalfOpenRing::new(config.half_open_count / 2),
             old: HalfOpenRing::new(config.half_open_count - config.half_open_count / 2),
+            unlooked_batches: 0,
             candidates: HalfOpenRing::new(config.candidate_count),
             hash_v4: KeyedHash::new(&config.secret, Purpose::Connection),
             hash_v6: KeyedHash::new(&config.secret, Purpose::Connection),
@@ -113,10 +116,16 @@ impl Tracker {
         Counts { untracked_open: self.untracked_ends.div_ceil(2), ..self.counts }
     }
 
-    /// Asks for what [`Self::handle`] will read for this signal.
+    /// Asks for what [`Self::handle`] will read first for this signal.
     #[inline]
     pub fn prefetch(&self, signal: &Signal) {
         self.filter.prefetch(signal.hash());
+    }
+
+    /// Asks for what it will read then, when the first has come.
+    #[inline]
+    pub fn prefetch_second(&self, signal: &Signal) {
+        self.filter.prefetch_second(signal.hash());
     }
 
     /// Moves time on, and takes off what has been half-open for too long.

@@ -71,7 +71,7 @@ impl EarlierList {
 }
 
 fn established<K>(rows: &[Listed<K>]) -> impl Iterator<Item = &Listed<K>> {
-    rows.iter().filter(|listed| listed.state == RowState::Established)
+    rows.iter().filter(|listed| listed.state() == RowState::Established)
 }
 
 fn keep<K: Copy>(kept: &mut Vec<Listed<K>>, rows: &[Listed<K>]) {
@@ -119,7 +119,7 @@ where
                 (None, None) => return None,
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
-                (Some(before), Some(now)) if before == now && (self.is_same_time)(now.start_tick) => Ordering::Equal,
+                (Some(before), Some(now)) if before == now && (self.is_same_time)(now.start_tick()) => Ordering::Equal,
                 // Of two that differ in more than the key the earlier closed.
                 (Some(before), Some(now)) if before.key <= now.key => Ordering::Less,
                 (Some(_), Some(_)) => Ordering::Greater,

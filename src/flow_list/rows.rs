@@ -7,6 +7,7 @@ use crate::config::TICK_NS;
 use crate::connection::{HalfOpen, HalfOpenRing};
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::flow_list::FamilyList;
+use crate::flow_list::start::Start;
 use crate::flow_list::time_bases::TimeBases;
 use crate::signal::AnyKey;
 use crate::sketch::TableKey;
@@ -93,13 +94,42 @@ pub struct Row {
     pub midstream: bool,
 }
 
+/// A row before it is told in words: there may be a million of them, so all but the key is one word, whose order is that of its
+/// parts: two bits for the state, the tick of the start, and a bit that tells whether that was not seen.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Listed<K> {
     pub(super) key: K,
-    pub(super) state: RowState,
-    pub(super) start_tick: u64,
-    pub(super) midstream: bool,
+    rest: u64,
 }
+
+impl<K> Listed<K> {
+    const STATE_SHIFT: u32 = u64::BITS - 2;
+    const TICK_MASK: u64 = (1 << (Self::STATE_SHIFT - 1)) - 1;
+
+    fn new(key: K, state: RowState, start_tick: u64, midstream: bool) -> Self {
+        let rest = (state as u64) << Self::STATE_SHIFT | (start_tick & Self::TICK_MASK) << 1 | u64::from(midstream);
+        Listed { key, rest }
+    }
+
+    pub(super) fn state(&self) -> RowState {
+        match self.rest >> Self::STATE_SHIFT {
+            0 => RowState::Established,
+            1 => RowState::SynSent,
+            _ => RowState::SynRecv,
+        }
+    }
+
+    pub(super) fn start_tick(&self) -> u64 {
+        self.rest >> 1 & Self::TICK_MASK
+    }
+
+    fn is_midstream(&self) -> bool {
+        self.rest & 1 != 0
+    }
+}
+
+const _: () = assert!(RowState::Established as u64 == 0 && RowState::SynSent as u64 == 1);
+const _: () = assert!(size_of::<Listed<KeyV4>>() == 24 && size_of::<Listed<KeyV6>>() == 48);
 
 /// The rows of one list after another, in memory that is kept from one to the next.
 #[derive(Default)]
@@ -126,8 +156,8 @@ impl Rows {
             let HalfOpen { key, start_tick, answered, .. } = half_open;
             let state = if answered { RowState::SynRecv } else { RowState::SynSent };
             match key {
-                AnyKey::V4(key) => self.v4.push(Listed { key, state, start_tick, midstream: false }),
-                AnyKey::V6(key) => self.v6.push(Listed { key, state, start_tick, midstream: false }),
+                AnyKey::V4(key) => self.v4.push(Listed::new(key, state, start_tick, false)),
+                AnyKey::V6(key) => self.v6.push(Listed::new(key, state, start_tick, false)),
             }
         }
         sort(&mut self.v4);
@@ -136,7 +166,7 @@ impl Rows {
 
     /// The list of these rows.
     pub(super) fn list<'a>(&'a self, mut header: Header, marker: &Marker, bases: &'a TimeBases) -> List<'a> {
-        let states = self.v4.iter().map(|row| row.state).chain(self.v6.iter().map(|row| row.state));
+        let states = self.v4.iter().map(Listed::state).chain(self.v6.iter().map(Listed::state));
         for state in states {
             *(if state == RowState::Established { &mut header.flows } else { &mut header.half_open }) += 1;
         }
@@ -154,12 +184,9 @@ fn gather<'a, K: TableKey>(
     rows.clear();
     rows.reserve_exact(lists.clone().map(FamilyList::len).sum::<usize>() + half_open_count);
     for list in lists {
-        rows.extend(list.iter().map(|(key, start)| Listed {
-            key,
-            state: RowState::Established,
-            start_tick: start.tick(),
-            midstream: start.is_midstream(),
-        }));
+        let listed =
+            |(key, start): (K, Start)| Listed::new(key, RowState::Established, start.tick(), start.is_midstream());
+        rows.extend(list.iter().map(listed));
     }
 }
 
@@ -195,17 +222,17 @@ impl List<'_> {
 impl ListTimes<'_> {
     pub(super) fn row<K: FlowKey>(&self, listed: &Listed<K>) -> Row {
         // The end lies within its tick, so the age has the end's full resolution.
-        let ticks = self.end_tick.saturating_sub(listed.start_tick);
+        let ticks = self.end_tick.saturating_sub(listed.start_tick());
         let age_ns =
             i64::try_from(ticks).unwrap_or(i64::MAX).saturating_mul(TICK_NS).saturating_add(self.within_tick_ns);
         Row {
             client: listed.key.first(),
             server: listed.key.second(),
             vlan: listed.key.vlan(),
-            start_ns: self.bases.wall_ns(listed.start_tick),
+            start_ns: self.bases.wall_ns(listed.start_tick()),
             age_ns,
-            state: listed.state,
-            midstream: listed.midstream,
+            state: listed.state(),
+            midstream: listed.is_midstream(),
         }
     }
 }

@@ -10,11 +10,15 @@ pub use partition::{Partition, PartitionConfig};
 
 use crate::config::PARTITION_COUNT;
 use crate::connection::{Counts, HalfOpenRing};
+use crate::prefetch::prefetch;
 use crate::signal::{Signal, TimeBase};
 use crate::snapshot::{Delta, HandOver, Inquiry, Marker};
 
-/// How many signals ahead its buckets are asked for: about as long as memory takes to answer.
-const PREFETCH_COUNT: usize = 12;
+/// How many signals ahead its second bucket is asked for, its first, and itself, which comes from another core: each must have come
+/// before the next is known, and all while memory takes no longer to answer.
+const SECOND_AHEAD: usize = 6;
+const BUCKET_AHEAD: usize = 14;
+const SIGNAL_AHEAD: usize = 24;
 
 /// Where full deltas go and empty ones come from.
 pub trait Exchange {
@@ -48,12 +52,21 @@ impl Shard {
 
     /// Does what the signals say, in order. Signals of partitions that it does not own are not for it and change nothing.
     pub fn handle(&mut self, signals: &[Signal], exchange: &mut impl Exchange) {
-        for signal in signals.iter().take(PREFETCH_COUNT) {
-            self.prefetch(signal);
+        for signal in signals.iter().take(SIGNAL_AHEAD) {
+            prefetch(signal);
+        }
+        for signal in signals.iter().take(BUCKET_AHEAD) {
+            self.ask(signal, Partition::prefetch);
         }
         for (at, signal) in signals.iter().enumerate() {
-            if let Some(ahead) = signals.get(at + PREFETCH_COUNT) {
-                self.prefetch(ahead);
+            if let Some(ahead) = signals.get(at + SIGNAL_AHEAD) {
+                prefetch(ahead);
+            }
+            if let Some(ahead) = signals.get(at + BUCKET_AHEAD) {
+                self.ask(ahead, Partition::prefetch);
+            }
+            if let Some(ahead) = signals.get(at + SECOND_AHEAD) {
+                self.ask(ahead, Partition::prefetch_second);
             }
             if let Some(partition) = self.partitions.get_mut(self.positions[signal.hash().partition()]) {
                 partition.handle(signal, exchange);
@@ -61,10 +74,11 @@ impl Shard {
         }
     }
 
+    /// Has the partition of this signal ask for what it will read.
     #[inline]
-    fn prefetch(&self, signal: &Signal) {
+    fn ask(&self, signal: &Signal, prefetch: impl Fn(&Partition, &Signal)) {
         if let Some(partition) = self.partitions.get(self.positions[signal.hash().partition()]) {
-            partition.prefetch(signal);
+            prefetch(partition, signal);
         }
     }
 

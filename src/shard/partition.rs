@@ -119,10 +119,16 @@ impl Partition {
         self.tracker.counts()
     }
 
-    /// Asks for what [`Self::handle`] will read for this signal.
+    /// Asks for what [`Self::handle`] will read first for this signal.
     #[inline]
     pub fn prefetch(&self, signal: &Signal) {
         self.tracker.prefetch(signal);
+    }
+
+    /// Asks for what it will read then, when the first has come.
+    #[inline]
+    pub fn prefetch_second(&self, signal: &Signal) {
+        self.tracker.prefetch_second(signal);
     }
 
     /// Does what a signal says.

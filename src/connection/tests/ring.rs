@@ -10,6 +10,11 @@ fn record() -> impl Strategy<Value = (u32, u64, u64, bool, u32)> {
     (0u32..1_000, 0u64..50, 0..=SYN_TIMEOUT_MAX_TICKS, any::<bool>(), 0u32..1 << INITIAL_NUMBER_BITS)
 }
 
+fn skip_one(ring: &mut HalfOpenRing) {
+    let (_, behind) = ring.after(ring.start()).expect("something is in it");
+    ring.skip_to(behind);
+}
+
 proptest! {
     /// Time starts where the ring's 32 bits of it are about to wrap.
     #[test]
@@ -23,11 +28,12 @@ proptest! {
         let mut now = (1 << 32) - 200;
         for ((number, pause, delay, answered, initial), skip) in records.into_iter().zip(skips) {
             now += pause;
-            let skipped: Vec<HalfOpen> = queue.drain(..skip.min(queue.len())).collect();
-            ring.skip(skipped.iter());
+            let skipped = queue.drain(..skip.min(queue.len())).count();
+            (0..skipped).for_each(|_| skip_one(&mut ring));
             while !ring.has_room() {
                 prop_assert!(queue.len() <= connection_count.max(2));
-                ring.skip(queue.pop_front().iter());
+                queue.pop_front();
+                skip_one(&mut ring);
             }
             let record = HalfOpen {
                 key: any_key(number),
@@ -39,9 +45,8 @@ proptest! {
             ring.push(&record);
             queue.push_back(record);
             prop_assert_eq!(ring.iter(now).collect::<VecDeque<_>>(), queue.clone());
-            prop_assert_eq!(ring.oldest(now), queue.front().copied());
         }
         ring.clear();
-        prop_assert!(ring.is_empty() && ring.has_room() && ring.oldest(now).is_none());
+        prop_assert!(ring.is_empty() && ring.has_room() && ring.iter(now).next().is_none());
     }
 }

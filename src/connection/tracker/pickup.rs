@@ -113,9 +113,10 @@ impl Tracker {
 
     /// Takes the oldest candidates out of a full ring.
     fn recycle_candidates(&mut self) {
-        let oldest = super::rings::group(self.candidates.iter(self.now));
-        self.candidates.skip(oldest.iter().flatten());
-        self.take_off(&oldest, |counts: &mut Counts| &mut counts.candidates_recycled);
+        let oldest = super::rings::oldest(&self.candidates);
+        let current = self.current_of(&self.candidates, &oldest);
+        self.candidates.skip_to(oldest.end);
+        self.take_off(&current, |counts: &mut Counts| &mut counts.candidates_recycled);
     }
 
     /// Leaves behind that a connection ended that was not known, where there is a free place for it.

@@ -4,19 +4,64 @@
 //! are not to be tracked any longer, and the half-open ones for a list. A record stands in a ring until it is the
 //! oldest, so each is held against the filter's entry before anything is done about it.
 
-use crate::connection::{Counts, HalfOpen, HalfOpenRing, Slot, State, Tracker};
-use crate::flow::{FlowKey, KeyV4, KeyV6};
-use crate::hash::HASH_GROUP_COUNT;
-use crate::signal::{AnyKey, ConnectionHash};
+use crate::connection::half_open::{Cursor, Record};
+use crate::connection::{Counts, Entry, HalfOpenRing, Slot, State, Tracker};
+use crate::flow::FlowKey;
+use crate::hash::{HASH_GROUP_COUNT, KeyedHash};
+use crate::signal::ConnectionHash;
 
-/// Records that are looked up together.
-type Group = [Option<HalfOpen>; HASH_GROUP_COUNT];
+/// The most records that are looked up together: as many as hide the memory's latency behind each other. Of a small ring it is
+/// a small part, so that making room does not empty it.
+const BATCH_COUNT_MAX: usize = 4 * HASH_GROUP_COUNT;
+const BATCHES_IN_RING: usize = 64;
 
-/// The next records, as many as there are.
-pub(super) fn group(records: impl Iterator<Item = HalfOpen>) -> Group {
-    let mut group = [None; HASH_GROUP_COUNT];
-    group.iter_mut().zip(records).for_each(|(place, record)| *place = Some(record));
-    group
+/// After a batch of which no more than one in so many was half-open no longer,
+const FEW: usize = 8;
+
+/// so many are taken for the same.
+const UNLOOKED_BATCHES: u32 = 7;
+
+/// Which records of a batch are what the filter says still, and their entries.
+type Current = [Option<(Slot, Entry)>; BATCH_COUNT_MAX];
+
+/// Records that are looked up together, and the place behind the last.
+pub(super) struct Batch {
+    records: [Record; BATCH_COUNT_MAX],
+    count: usize,
+    pub(super) end: Cursor,
+}
+
+impl Batch {
+    /// The records of a ring from this place on, as many as are looked up together, up to one that is not wanted.
+    #[inline]
+    pub(super) fn new(ring: &HalfOpenRing, start: Cursor, is_wanted: impl Fn(Record) -> bool) -> Self {
+        let count_max = (ring.connection_count() / BATCHES_IN_RING).clamp(HASH_GROUP_COUNT, BATCH_COUNT_MAX);
+        let mut batch = Batch { records: [Record::default(); BATCH_COUNT_MAX], count: 0, end: start };
+        while batch.count < count_max
+            && let Some((record, end)) = ring.after(batch.end).filter(|(record, _)| is_wanted(*record))
+        {
+            batch.records[batch.count] = record;
+            batch.count += 1;
+            batch.end = end;
+        }
+        batch
+    }
+
+    fn records(&self) -> &[Record] {
+        &self.records[..self.count]
+    }
+
+    /// The records that are current, each with its entry.
+    fn with(&self, current: &Current) -> impl Iterator<Item = (Record, Entry)> {
+        let both = self.records().iter().zip(current);
+        both.filter_map(|(record, current)| current.map(|(_, entry)| (*record, entry)))
+    }
+}
+
+/// The oldest records of a ring.
+#[inline]
+pub(super) fn oldest(ring: &HalfOpenRing) -> Batch {
+    Batch::new(ring, ring.start(), |_| true)
 }
 
 impl Tracker {
@@ -24,105 +69,127 @@ impl Tracker {
     pub(super) fn expire(&mut self) {
         // Everything in the old ring is older than everything in the young one.
         let timeout = self.config.syn_timeout_ticks;
-        while let Some(group) = self.expired(&self.old, timeout) {
-            self.old.skip(group.iter().flatten());
-            self.take_off(&group, |counts| &mut counts.expired);
+        while let Some(batch) = self.expired(&self.old, timeout) {
+            let current = self.current_of(&self.old, &batch);
+            self.old.skip_to(batch.end);
+            self.take_off(&current, |counts| &mut counts.expired);
         }
         while self.old.is_empty()
-            && let Some(group) = self.expired(&self.young, timeout)
+            && let Some(batch) = self.expired(&self.young, timeout)
         {
-            self.young.skip(group.iter().flatten());
-            self.take_off(&group, |counts| &mut counts.expired);
+            let current = self.current_of(&self.young, &batch);
+            self.young.skip_to(batch.end);
+            self.take_off(&current, |counts| &mut counts.expired);
         }
-        while let Some(group) = self.expired(&self.candidates, self.config.candidate_timeout_ticks) {
-            self.candidates.skip(group.iter().flatten());
-            self.take_off(&group, |counts| &mut counts.candidates_expired);
+        while let Some(batch) = self.expired(&self.candidates, self.config.candidate_timeout_ticks) {
+            let current = self.current_of(&self.candidates, &batch);
+            self.candidates.skip_to(batch.end);
+            self.take_off(&current, |counts| &mut counts.candidates_expired);
         }
     }
 
     /// The oldest of a ring's records that have stood there for longer than `timeout` ticks, if there are any.
     #[inline]
-    fn expired(&self, ring: &HalfOpenRing, timeout: u64) -> Option<Group> {
-        let is_due = |record: &HalfOpen| self.now.saturating_sub(record.since_tick) > timeout;
-        ring.oldest(self.now).filter(is_due)?;
-        Some(group(ring.iter(self.now).take_while(is_due)))
+    fn expired(&self, ring: &HalfOpenRing, timeout: u64) -> Option<Batch> {
+        let is_due = |record: Record| self.now.saturating_sub(record.since_tick(self.now)) > timeout;
+        ring.after(ring.start()).filter(|(record, _)| is_due(*record))?;
+        Some(Batch::new(ring, ring.start(), is_due))
     }
 
-    /// Makes room in the young ring: what is half-open still moves over to the old one, where it pushes out the oldest.
+    /// Makes room in the young ring: what is half-open still moves over to the old one, where it pushes out the oldest. Where all
+    /// but a few were (a flood), the next batches move over as they are: a look at each would cost more than it finds.
     pub(super) fn move_over(&mut self) {
-        let leaving = group(self.young.iter(self.now));
-        self.young.skip(leaving.iter().flatten());
-        for record in self.current_of(&leaving).into_iter().flatten() {
-            while !self.old.has_room() {
-                let oldest = group(self.old.iter(self.now));
-                self.old.skip(oldest.iter().flatten());
-                self.take_off(&oldest, |counts| &mut counts.recycled);
+        let leaving = oldest(&self.young);
+        if self.unlooked_batches > 0 {
+            self.unlooked_batches -= 1;
+            leaving.records().iter().for_each(|record| self.move_one_over(*record, record.answered()));
+        } else {
+            let current = self.current_of(&self.young, &leaving);
+            let mut count = 0;
+            for (record, entry) in leaving.with(&current) {
+                self.move_one_over(record, entry.state.is_answered());
+                count += 1;
             }
-            self.old.push(&record.0);
+            if count * FEW >= leaving.count * (FEW - 1) {
+                self.unlooked_batches = UNLOOKED_BATCHES;
+            }
         }
+        self.young.skip_to(leaving.end);
     }
 
-    /// Takes the connections of these records out of the filter, as far as they are half-open, or candidates, still.
-    pub(super) fn take_off(&mut self, records: &Group, count: impl Fn(&mut Counts) -> &mut u64) {
-        for (_, slot) in self.current_of(records).into_iter().flatten() {
+    fn move_one_over(&mut self, record: Record, answered: bool) {
+        while !self.old.has_room() {
+            let oldest = oldest(&self.old);
+            let pushed_out = self.current_of(&self.old, &oldest);
+            self.old.skip_to(oldest.end);
+            self.take_off(&pushed_out, |counts| &mut counts.recycled);
+        }
+        self.old.push_from(&self.young, record, answered);
+    }
+
+    /// Takes connections out of the filter.
+    pub(super) fn take_off(&mut self, current: &Current, count: impl Fn(&mut Counts) -> &mut u64) {
+        for (slot, _) in current.iter().flatten() {
             // A connection that was written twice within a tick is there only once.
-            if self.filter.get(slot).state != State::Removed {
-                self.filter.remove(slot);
+            if self.filter.get(*slot).state != State::Removed {
+                self.filter.remove(*slot);
                 *count(&mut self.counts) += 1;
             }
         }
     }
 
-    /// Which of these records are what the filter says still, and where their entries are. The entries of all are asked for before the
+    /// Which of these records are what the filter says still, and their entries. The entries of all are asked for before the
     /// first is read.
-    fn current_of(&self, records: &Group) -> [Option<(HalfOpen, Slot)>; HASH_GROUP_COUNT] {
-        let hashes = self.hashes_of(records);
-        for (_, hash) in records.iter().zip(&hashes).filter(|(record, _)| record.is_some()) {
-            self.filter.prefetch(*hash);
+    pub(super) fn current_of(&self, ring: &HalfOpenRing, batch: &Batch) -> Current {
+        let mut hashes = [ConnectionHash::new(0); BATCH_COUNT_MAX];
+        for (records, hashes) in batch.records().chunks(HASH_GROUP_COUNT).zip(hashes.chunks_mut(HASH_GROUP_COUNT)) {
+            hash_family(&self.hash_v4, ring, records, hashes);
+            hash_family(&self.hash_v6, ring, records, hashes);
+            hashes[..records.len()].iter().for_each(|hash| self.filter.prefetch(*hash));
         }
-        std::array::from_fn(|at| {
-            let record = records[at]?;
-            let (slot, entry) = self.filter.find(hashes[at], self.now).filter(|(_, entry)| record.is_current(entry))?;
-            Some((HalfOpen { answered: entry.state.is_answered(), ..record }, slot))
-        })
+        hashes[..batch.count].iter().for_each(|hash| self.filter.prefetch_second(*hash));
+        let mut current = [None; BATCH_COUNT_MAX];
+        for ((current, hash), record) in current.iter_mut().zip(hashes).zip(batch.records()) {
+            let found = self.filter.find(hash, self.now);
+            *current = found.filter(|(_, entry)| ring.is_current(*record, entry, self.now));
+        }
+        current
     }
 
-    /// The hashes of these records' connections, hashed together family by family.
-    fn hashes_of(&self, records: &Group) -> [ConnectionHash; HASH_GROUP_COUNT] {
-        let mut v4 = [KeyV4::default(); HASH_GROUP_COUNT];
-        let mut v6 = [KeyV6::default(); HASH_GROUP_COUNT];
-        let (mut is_v4, mut is_v6) = (false, false);
-        for (at, record) in records.iter().enumerate() {
-            match record.map(|record| record.key) {
-                Some(AnyKey::V4(key)) => (v4[at], is_v4) = (key.canonical().0, true),
-                Some(AnyKey::V6(key)) => (v6[at], is_v6) = (key.canonical().0, true),
-                None => {}
+    /// Writes the half-open connections into an empty ring with room for as many, oldest first; one that was written twice in a
+    /// tick may be there twice.
+    pub fn copy_half_open(&self, copy: &mut HalfOpenRing) {
+        for ring in [&self.old, &self.young] {
+            let mut batch = oldest(ring);
+            while batch.count > 0 {
+                for (record, entry) in batch.with(&self.current_of(ring, &batch)) {
+                    copy.push_from(ring, record, entry.state.is_answered());
+                }
+                batch = Batch::new(ring, batch.end, |_| true);
             }
         }
-        let (mut hashes_v4, mut hashes_v6) = ([0; HASH_GROUP_COUNT], [0; HASH_GROUP_COUNT]);
-        if is_v4 {
-            self.hash_v4.of_group(&v4, &mut hashes_v4);
-        }
-        if is_v6 {
-            self.hash_v6.of_group(&v6, &mut hashes_v6);
-        }
-        std::array::from_fn(|at| {
-            let is_v4 = records[at].is_some_and(|record| matches!(record.key, AnyKey::V4(_)));
-            ConnectionHash::new(if is_v4 { hashes_v4[at] } else { hashes_v6[at] })
-        })
     }
+}
 
-    /// The half-open connections, oldest first; one that was written twice in a tick may be given twice.
-    pub fn half_open(&self) -> impl Iterator<Item = HalfOpen> {
-        let mut records = self.old.iter(self.now).chain(self.young.iter(self.now));
-        let groups = std::iter::from_fn(move || Some(group(&mut records)).filter(|group| group[0].is_some()));
-        groups.flat_map(|group| self.current_of(&group)).flatten().map(|(record, _)| record)
+/// Hashes the connections of those records that are of one family, together.
+#[inline]
+fn hash_family<K: FlowKey>(
+    hash: &KeyedHash<K>,
+    ring: &HalfOpenRing,
+    records: &[Record],
+    hashes: &mut [ConnectionHash],
+) {
+    let mut keys = [K::from_words(&[]); HASH_GROUP_COUNT];
+    let mut owners = [0; HASH_GROUP_COUNT];
+    let mut count = 0;
+    for (at, record) in records.iter().enumerate().filter(|(_, record)| record.family() == K::FAMILY) {
+        keys[count] = ring.key::<K>(*record).canonical().0;
+        owners[count] = at;
+        count += 1;
     }
-
-    /// Writes the half-open connections into an empty ring with room for as many.
-    pub fn copy_half_open(&self, ring: &mut HalfOpenRing) {
-        for record in self.half_open() {
-            ring.push(&record);
-        }
+    let mut images = [0; HASH_GROUP_COUNT];
+    hash.of_group(&keys[..count], &mut images);
+    for (owner, image) in owners[..count].iter().zip(images) {
+        hashes[*owner] = ConnectionHash::new(image);
     }
 }

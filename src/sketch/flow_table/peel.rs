@@ -125,32 +125,35 @@ impl<K: TableKey> Peeler<K> {
         batch: &[u32],
         budget: &mut usize,
     ) {
-        for places in batch.chunks(HASH_GROUP_COUNT) {
-            let mut keys = [K::from_words(&[]); HASH_GROUP_COUNT];
-            let mut hashes = [0; HASH_GROUP_COUNT];
-            for (key, &place) in keys.iter_mut().zip(places) {
-                *key = Self::lone_key(&table.cells()[place as usize]);
+        let mut keys = [K::from_words(&[]); BATCH_COUNT];
+        let mut hashes = [0; BATCH_COUNT];
+        for (key, &place) in keys.iter_mut().zip(batch) {
+            *key = Self::lone_key(&table.cells()[place as usize]);
+        }
+        let groups = keys.chunks(HASH_GROUP_COUNT).zip(hashes.chunks_mut(HASH_GROUP_COUNT));
+        groups.take(batch.len().div_ceil(HASH_GROUP_COUNT)).for_each(|(keys, hashes)| self.hash.of_group(keys, hashes));
+        // The other cells of all are asked for before the first is touched.
+        for (&place, &hash) in batch.iter().zip(&hashes) {
+            let cell = &table.cells()[place as usize];
+            if cell.count().unsigned_abs() == 1 && Self::is_lone(cell, hash) {
+                table.geometry().places(hash).iter().for_each(|&other| prefetch(&table.cells()[other]));
             }
-            self.hash.of_group(&keys[..places.len()], &mut hashes);
-            for (at, &place) in places.iter().enumerate() {
-                for other in table.geometry().places(hashes[at]) {
-                    prefetch(&table.cells()[other]);
-                }
-                let cell = &table.cells()[place as usize];
-                // An earlier key of this batch may have left the cell, so it is read again, not remembered.
-                let found = if cell.count().unsigned_abs() != 1 {
-                    self.aggregate(cell)
-                } else if Self::lone_key(cell) == keys[at] && Self::is_lone(cell, hashes[at]) {
-                    Some((keys[at], hashes[at]))
-                } else {
-                    None
-                };
-                let Some((key, hash)) = found else { continue };
-                if *budget > 0 && table.geometry().places(hash).contains(&(place as usize)) {
-                    *budget -= 1;
-                    let peeled = self.remove(table, recipient, key, hash, place as usize);
-                    recipient.take(peeled);
-                }
+        }
+        for ((&place, &key), &hash) in batch.iter().zip(&keys).zip(&hashes) {
+            let cell = &table.cells()[place as usize];
+            // An earlier key of this batch may have left the cell, so it is read again, not remembered.
+            let found = if cell.count().unsigned_abs() != 1 {
+                self.aggregate(cell)
+            } else if Self::lone_key(cell) == key && Self::is_lone(cell, hash) {
+                Some((key, hash))
+            } else {
+                None
+            };
+            let Some((key, hash)) = found else { continue };
+            if *budget > 0 && table.geometry().places(hash).contains(&(place as usize)) {
+                *budget -= 1;
+                let peeled = self.remove(table, recipient, key, hash, place as usize);
+                recipient.take(peeled);
             }
         }
     }
