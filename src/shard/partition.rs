@@ -7,16 +7,12 @@
 use crate::config::{ANNOUNCEMENTS_MAX, DELTA_LOAD_PERCENT, DELTA_SPAN_MAX_TICKS, TICK_BITS};
 use crate::connection::{Counts, Event, MIDSTREAM, Sighting, Tracker, TrackerConfig};
 use crate::flow::{KeyV4, KeyV6};
-use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
+use crate::hash::Secret;
 use crate::shard::Exchange;
 use crate::signal::{AnyKey, Signal, TimeBase};
-use crate::sketch::{Change, Iblt, PAYLOAD_BITS, TableKey, ValueCode};
+use crate::sketch::{BATCH_COUNT, Batch, PAYLOAD_BITS, TableKey};
 use crate::snapshot::{Delta, DeltaGeometry, Eviction, Findings, HandOver, Inquiry, IntervalEnd, Marker};
 
-/// Events of one family that are hashed, prefetched and summed together: enough to hide the memory's latency.
-const BATCH_COUNT: usize = 32;
-
-const _: () = assert!(BATCH_COUNT.is_multiple_of(HASH_GROUP_COUNT));
 const _: () = assert!(MIDSTREAM == 1 << TICK_BITS && TICK_BITS < PAYLOAD_BITS, "a payload is a tick and a flag");
 
 /// What a [`Partition`] is told once.
@@ -30,40 +26,14 @@ pub struct PartitionConfig {
 
 /// Events that wait to be summed into the table of one family.
 struct Pending<K> {
-    placement: KeyedHash<K>,
-    code: ValueCode<K>,
-    events: Vec<(K, u32, bool)>,
+    batch: Batch<K>,
     /// The changes after which the table is handed over.
     updates_max: u64,
 }
 
 impl<K: TableKey> Pending<K> {
     fn new(secret: &Secret, item_count: u64) -> Self {
-        Pending {
-            placement: KeyedHash::new(secret, Purpose::Placement),
-            code: ValueCode::new(KeyedHash::new(secret, Purpose::Value)),
-            events: Vec::with_capacity(BATCH_COUNT),
-            updates_max: (item_count * DELTA_LOAD_PERCENT / 100).max(1),
-        }
-    }
-
-    /// Sums what waits into `table`; how many events it was.
-    fn flush(&mut self, table: &mut Iblt<K>) -> u64 {
-        for events in self.events.chunks(HASH_GROUP_COUNT) {
-            let mut keys = [K::from_words(&[]); HASH_GROUP_COUNT];
-            let mut hashes = [0; HASH_GROUP_COUNT];
-            keys.iter_mut().zip(events).for_each(|(key, event)| *key = event.0);
-            self.placement.of_group(&keys[..events.len()], &mut hashes);
-            let mut changes = [Change::insert(keys[0], 0, 0); HASH_GROUP_COUNT];
-            for ((change, &(key, payload, is_open)), &hash) in changes.iter_mut().zip(events).zip(&hashes) {
-                let value = self.code.encode(hash, payload);
-                *change = if is_open { Change::insert(key, hash, value) } else { Change::remove(key, hash, value) };
-            }
-            table.apply(&changes[..events.len()]);
-        }
-        let count = self.events.len() as u64;
-        self.events.clear();
-        count
+        Pending { batch: Batch::new(secret), updates_max: (item_count * DELTA_LOAD_PERCENT / 100).max(1) }
     }
 }
 
@@ -169,20 +139,18 @@ impl Partition {
         self.now = tick;
     }
 
-    fn change_v4(&mut self, event: (KeyV4, u32, bool), exchange: &mut impl Exchange) {
-        self.v4.events.push(event);
-        if self.v4.events.len() == BATCH_COUNT {
-            self.delta.updates_v4 += self.v4.flush(&mut self.delta.v4);
+    fn change_v4(&mut self, (key, payload, is_open): (KeyV4, u32, bool), exchange: &mut impl Exchange) {
+        if self.v4.batch.push(key, payload, is_open) {
+            self.delta.updates_v4 += self.v4.batch.sum_into(&mut self.delta.v4);
             if self.delta.updates_v4 + BATCH_COUNT as u64 > self.v4.updates_max {
                 self.hand_over(None, exchange);
             }
         }
     }
 
-    fn change_v6(&mut self, event: (KeyV6, u32, bool), exchange: &mut impl Exchange) {
-        self.v6.events.push(event);
-        if self.v6.events.len() == BATCH_COUNT {
-            self.delta.updates_v6 += self.v6.flush(&mut self.delta.v6);
+    fn change_v6(&mut self, (key, payload, is_open): (KeyV6, u32, bool), exchange: &mut impl Exchange) {
+        if self.v6.batch.push(key, payload, is_open) {
+            self.delta.updates_v6 += self.v6.batch.sum_into(&mut self.delta.v6);
             if self.delta.updates_v6 + BATCH_COUNT as u64 > self.v6.updates_max {
                 self.hand_over(None, exchange);
             }
@@ -190,8 +158,8 @@ impl Partition {
     }
 
     fn flush(&mut self) {
-        self.delta.updates_v4 += self.v4.flush(&mut self.delta.v4);
-        self.delta.updates_v6 += self.v6.flush(&mut self.delta.v6);
+        self.delta.updates_v4 += self.v4.batch.sum_into(&mut self.delta.v4);
+        self.delta.updates_v6 += self.v6.batch.sum_into(&mut self.delta.v6);
     }
 
     /// A new time base begins.

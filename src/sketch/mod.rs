@@ -140,8 +140,8 @@ pub use cell::{
 };
 pub use estimate::Estimator;
 pub use flow_table::{
-    Cell, CellV4, CellV6, Change, Geometry, HASH_COUNT, Iblt, PAYLOAD_BITS, Peeled, Peeler, Recipient, TableKey,
-    ValueCode, check_of,
+    BATCH_COUNT, Batch, Cell, CellV4, CellV6, Change, Geometry, HASH_COUNT, Iblt, PAYLOAD_BITS, Peeled, Peeler,
+    Recipient, TableKey, ValueCode, check_of,
 };
 pub use get::Got;
 pub use key_hash::{KeyHash, SecretHash};

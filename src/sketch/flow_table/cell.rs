@@ -38,10 +38,7 @@ pub trait Cell: Copy + Default + PartialEq + Send + std::fmt::Debug + 'static {
     fn set_value(&mut self, value: u64);
 
     /// Whether no key is left in it, whatever its value sum. A count of zero alone does not say so.
-    #[inline]
-    fn is_key_free(&self) -> bool {
-        self.count() == 0 && self.check() == 0 && self.key_words().iter().all(|&word| word == 0)
-    }
+    fn is_key_free(&self) -> bool;
 
     /// Whether all its sums are zero.
     #[inline]
@@ -56,13 +53,30 @@ macro_rules! cell {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[repr(C, align($size))]
         pub struct $name {
-            count: i32,
-            check: u32,
-            key: [u64; $words],
-            value: u64,
+            /// First 2^32 times the sum of the checks plus the sum of the counts, then those of the key's words, last that of the
+            /// values. Count and check in one number make a cell a row of words that are added alike, two or four at a time;
+            /// what a count borrows from the check above it is known from its sign.
+            sums: [u64; $words + 2],
         }
 
         const _: () = assert!(size_of::<$name>() == $size && <$key as FlowKey>::WORD_COUNT == $words);
+
+        impl $name {
+            #[inline]
+            fn tally(count: i32, check: u32) -> u64 {
+                (u64::from(check) << u32::BITS).wrapping_add(i64::from(count) as u64)
+            }
+
+            #[inline]
+            fn with(tally: u64, key: impl Fn(usize) -> u64, value: u64) -> Self {
+                let word = |at| match at {
+                    0 => tally,
+                    1..=$words => key(at - 1),
+                    _ => value,
+                };
+                $name { sums: std::array::from_fn(word) }
+            }
+        }
 
         impl TableKey for $key {
             type Cell = $name;
@@ -73,58 +87,52 @@ macro_rules! cell {
 
             #[inline]
             fn of(key: &$key, check: u32, count: i32, value: u64) -> Self {
-                let words = key.words();
-                $name {
-                    count,
-                    check: check.wrapping_mul(count as u32),
-                    key: std::array::from_fn(|at| words[at].wrapping_mul(count as i64 as u64)),
-                    value,
-                }
+                let (words, times) = (key.words(), i64::from(count) as u64);
+                Self::with(Self::tally(1, check).wrapping_mul(times), |at| words[at].wrapping_mul(times), value)
             }
 
             #[inline]
             fn add(&mut self, other: &Self) {
-                self.count = self.count.wrapping_add(other.count);
-                self.check = self.check.wrapping_add(other.check);
-                for (sum, word) in self.key.iter_mut().zip(&other.key) {
+                for (sum, word) in self.sums.iter_mut().zip(&other.sums) {
                     *sum = sum.wrapping_add(*word);
                 }
-                self.value = self.value.wrapping_add(other.value);
             }
 
             #[inline]
             fn subtract(&mut self, other: &Self) {
-                self.count = self.count.wrapping_sub(other.count);
-                self.check = self.check.wrapping_sub(other.check);
-                for (sum, word) in self.key.iter_mut().zip(&other.key) {
+                for (sum, word) in self.sums.iter_mut().zip(&other.sums) {
                     *sum = sum.wrapping_sub(*word);
                 }
-                self.value = self.value.wrapping_sub(other.value);
             }
 
             #[inline]
             fn count(&self) -> i32 {
-                self.count
+                self.sums[0] as i32
             }
 
             #[inline]
             fn check(&self) -> u32 {
-                self.check
+                (self.sums[0].wrapping_sub(i64::from(self.sums[0] as i32) as u64) >> u32::BITS) as u32
             }
 
             #[inline]
             fn key_words(&self) -> &[u64] {
-                &self.key
+                &self.sums[1..=$words]
             }
 
             #[inline]
             fn value(&self) -> u64 {
-                self.value
+                self.sums[$words + 1]
             }
 
             #[inline]
             fn set_value(&mut self, value: u64) {
-                self.value = value;
+                self.sums[$words + 1] = value;
+            }
+
+            #[inline]
+            fn is_key_free(&self) -> bool {
+                self.sums[..=$words].iter().all(|&sum| sum == 0)
             }
         }
 
@@ -158,12 +166,12 @@ macro_rules! cell {
 
             #[inline]
             fn count(&self) -> Option<i64> {
-                Some(i64::from(self.count))
+                Some(i64::from(Cell::count(self)))
             }
 
             #[inline]
             fn value(&self) -> u64 {
-                self.value
+                Cell::value(self)
             }
 
             #[inline]
@@ -178,47 +186,46 @@ macro_rules! cell {
 
             #[inline]
             fn has_keys_of(&self, other: &Self) -> bool {
-                (self.count, self.check, self.key) == (other.count, other.check, other.key)
+                self.sums[..=$words] == other.sums[..=$words]
             }
 
             #[inline]
             fn candidate(&self, count: i64, lost: u64) -> Option<$key> {
-                <$key>::from_words(&self.key).quotient(count, lost)
+                <$key>::from_words(self.key_words()).quotient(count, lost)
             }
 
             #[inline]
             fn agrees(&self, hash: u128, count: i64) -> bool {
-                self.check == check_of(hash).wrapping_mul(count as u32)
+                self.check() == check_of(hash).wrapping_mul(count as u32)
             }
 
             fn values(&self, _hash: u128, count: i64) -> Values<u64> {
                 match count {
-                    1 | -1 => Values::One(self.value.times(count)),
-                    _ => Values::Sum(self.value),
+                    1 | -1 => Values::One(Cell::value(self).times(count)),
+                    _ => Values::Sum(Cell::value(self)),
                 }
             }
 
             fn without_keys(&self) -> Self {
-                $name { value: self.value, ..Self::default() }
+                Self::with(0, |_| 0, Cell::value(self))
             }
 
             fn write(&self, out: &mut [u8]) {
                 let (count, rest) = out.split_at_mut(i32::SIZE);
                 let (key, rest) = rest.split_at_mut(<$key as Sum>::SIZE);
                 let (value, check) = rest.split_at_mut(u64::SIZE);
-                self.count.write(count);
-                key.chunks_mut(u64::SIZE).zip(&self.key).for_each(|(out, word)| word.write(out));
-                self.value.write(value);
-                self.check.write(check);
+                Cell::count(self).write(count);
+                key.chunks_mut(u64::SIZE).zip(self.key_words()).for_each(|(out, word)| word.write(out));
+                Cell::value(self).write(value);
+                self.check().write(check);
             }
 
             fn read(bytes: &[u8]) -> Self {
                 let (count, rest) = bytes.split_at(i32::SIZE);
                 let (key, rest) = rest.split_at(<$key as Sum>::SIZE);
                 let (value, check) = rest.split_at(u64::SIZE);
-                let mut cell = $name { count: Sum::read(count), check: Sum::read(check), value: Sum::read(value), ..Self::default() };
-                cell.key.iter_mut().zip(key.chunks(u64::SIZE)).for_each(|(word, bytes)| *word = u64::read(bytes));
-                cell
+                let word = |at: usize| u64::read(&key[at * u64::SIZE..][..u64::SIZE]);
+                Self::with(Self::tally(Sum::read(count), Sum::read(check)), word, Sum::read(value))
             }
         }
     };
@@ -232,3 +239,21 @@ cell!(
     /// The cell of IPv6 keys: 56 bytes of sums in a cache line of their own.
     CellV6, KeyV6, 5, 64
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn count_and_check_are_told_apart(parts in prop::collection::vec((any::<u32>(), -9_i32..9), 0..40)) {
+            let mut sum = CellV4::default();
+            let key = KeyV4::default();
+            parts.iter().for_each(|&(check, count)| Cell::add(&mut sum, &<CellV4 as Cell>::of(&key, check, count, 0)));
+            let counts = parts.iter().map(|(_, count)| count).sum::<i32>();
+            let checks = parts.iter().fold(0u32, |sum, &(check, count)| sum.wrapping_add(check.wrapping_mul(count as u32)));
+            prop_assert_eq!((Cell::count(&sum), sum.check()), (counts, checks));
+        }
+    }
+}

@@ -5,7 +5,11 @@
 //! the cells.
 
 use crate::prefetch::prefetch;
-use crate::sketch::{Cell, Geometry, HASH_COUNT, TableKey, check_of};
+use crate::sketch::{BATCH_COUNT, Cell, Geometry, HASH_COUNT, TableKey, check_of};
+
+/// How many changes ahead cells are asked for. With four cells each that keeps as many lines on their way as a core can wait
+/// for; more would wait for each other.
+const PREFETCH_COUNT: usize = 4;
 
 /// One update: a key, its placement hash, how often it is added (negative: removed), and the sum of values that goes
 /// with all of these.
@@ -111,18 +115,32 @@ impl<K: TableKey> Iblt<K> {
         &self.cells
     }
 
-    /// Makes the changes, all cells of which are asked for before the first is touched.
+    /// Makes the changes; the cells of each are asked for while those before it are made.
     ///
-    /// Complexity: `k` random accesses a change.
+    /// Complexity: `k` random accesses a change. Many changes at once are the fastest: what has to be waited for is the first.
     #[inline]
     pub fn apply(&mut self, changes: &[Change<K>]) {
-        for change in changes {
-            for place in self.geometry.places(change.hash) {
-                prefetch(&self.cells[place]);
+        for changes in changes.chunks(BATCH_COUNT) {
+            // The cells lie in memory so that they are added by the widest words there are.
+            let mut cells = [K::Cell::default(); BATCH_COUNT];
+            cells.iter_mut().zip(changes).for_each(|(cell, change)| *cell = change.cell());
+            changes.iter().take(PREFETCH_COUNT).for_each(|change| self.prefetch(change));
+            for (at, (change, cell)) in changes.iter().zip(&cells).enumerate() {
+                if let Some(ahead) = changes.get(at + PREFETCH_COUNT) {
+                    self.prefetch(ahead);
+                }
+                for place in self.geometry.places(change.hash) {
+                    self.cells[place].add(cell);
+                }
             }
         }
-        for change in changes {
-            self.apply_one(change);
+    }
+
+    /// Asks for the cells of a change.
+    #[inline]
+    fn prefetch(&self, change: &Change<K>) {
+        for place in self.geometry.places(change.hash) {
+            prefetch(&self.cells[place]);
         }
     }
 

@@ -8,12 +8,14 @@
 //! Laws, which the tests hold: updates commute; `insert` then `remove` leaves nothing; `a + b` holds what `a` and `b`
 //! hold together; peeling takes out only what is in the table, and what it takes out plus what it leaves is the table.
 
+mod batch;
 mod cell;
 mod geometry;
 mod iblt;
 mod peel;
 mod value;
 
+pub use batch::{BATCH_COUNT, Batch};
 pub use cell::{Cell, CellV4, CellV6, TableKey};
 pub use geometry::{Geometry, HASH_COUNT, check_of};
 pub use iblt::{Change, Iblt};

@@ -6,7 +6,7 @@
 //! is told by the 40 bits that every value carries beside its payload, a keyed function of the key's placement hash and
 //! the payload.
 
-use crate::hash::KeyedHash;
+use crate::hash::{HASH_GROUP_COUNT, KeyedHash};
 use crate::sketch::TableKey;
 
 /// The bits of a value that are the caller's.
@@ -32,8 +32,28 @@ impl<K: TableKey> ValueCode<K> {
     #[inline]
     pub fn encode(&self, placement: u128, payload: u32) -> u64 {
         let payload = u64::from(payload) & PAYLOAD_MASK;
-        let check = self.hash.of_block(placement ^ u128::from(payload)) as u64;
-        check << PAYLOAD_BITS | payload
+        Self::checked(self.hash.of_block(placement ^ u128::from(payload)), payload)
+    }
+
+    /// The values of a group of payloads, as by [`Self::encode`], each for the key with the placement hash at its place: a
+    /// quarter of the time.
+    #[must_use]
+    #[inline]
+    pub fn encode_group(
+        &self,
+        placements: &[u128; HASH_GROUP_COUNT],
+        payloads: &[u32; HASH_GROUP_COUNT],
+    ) -> [u64; HASH_GROUP_COUNT] {
+        let payloads = payloads.map(|payload| u64::from(payload) & PAYLOAD_MASK);
+        let mut blocks = std::array::from_fn(|at| placements[at] ^ u128::from(payloads[at]));
+        self.hash.of_blocks(&mut blocks);
+        std::array::from_fn(|at| Self::checked(blocks[at], payloads[at]))
+    }
+
+    /// A payload with its check, which is the low bits of a hash.
+    #[inline]
+    fn checked(hash: u128, payload: u64) -> u64 {
+        (hash as u64) << PAYLOAD_BITS | payload
     }
 
     /// The payload of a value.

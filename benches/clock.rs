@@ -1,0 +1,44 @@
+//! How long something takes.
+//!
+//! What enters: the thing to do. What leaves: nanoseconds, of the processor or of the wall. Where one thread works alone its
+//! processor time is the better measure: other processes of the machine are not in it, though what they do to the caches is.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::time::Instant;
+
+/// The processor time that this thread has taken, in nanoseconds.
+pub(crate) fn thread_ns() -> u64 {
+    now_ns(ClockId::ThreadCPUTime)
+}
+
+/// The processor time that all threads of this process have taken, in nanoseconds.
+pub(crate) fn process_ns() -> u64 {
+    now_ns(ClockId::ProcessCPUTime)
+}
+
+fn now_ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    // These clocks begin at zero with what they measure.
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The processor time of this thread that each of `count` operations takes, in nanoseconds.
+pub(crate) fn thread_ns_each(count: usize, operations: impl FnOnce()) -> f64 {
+    let began = thread_ns();
+    operations();
+    (thread_ns() - began) as f64 / count as f64
+}
+
+/// The processor time of all threads that each of `count` operations takes, in nanoseconds.
+pub(crate) fn process_ns_each(count: usize, operations: impl FnOnce()) -> f64 {
+    let began = process_ns();
+    operations();
+    (process_ns() - began) as f64 / count as f64
+}
+
+/// The time by the wall that each of `count` operations takes, in nanoseconds.
+pub(crate) fn wall_ns_each(count: usize, operations: impl FnOnce()) -> f64 {
+    let began = Instant::now();
+    operations();
+    began.elapsed().as_nanos() as f64 / count as f64
+}

@@ -1,0 +1,141 @@
+//! What a benchmark says: one comparison of a work with its limit, measured in turns, is one [`Row`].
+//!
+//! What enters: cases, each with a pair to measure. What leaves: rows, for [`table`](crate::table) to write. Absolute times on
+//! shared machines mean nothing, so work and limit are measured in the same run, in turns, and what counts is the median of
+//! their ratios.
+
+use std::fmt;
+use std::io::Write;
+
+/// What is compared. Its name chooses it on the command line, subject first: `update/ipv4-32mb`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    /// What flowpeel does.
+    pub(crate) work: &'static str,
+    /// What it is held against.
+    pub(crate) limit: &'static str,
+    /// What both are measured in: `ns an update`, `CPU s`, `MiB`.
+    pub(crate) unit: &'static str,
+    /// The most that work / limit may be; none where both are only told.
+    pub(crate) at_most: Option<f64>,
+}
+
+/// Work and limit, set up to be measured again and again. Each tells what it cost, in the case's unit.
+pub(crate) trait Pair {
+    fn work(&mut self) -> f64;
+    fn limit(&mut self) -> f64;
+}
+
+/// How much to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    /// As little as shows that everything works.
+    pub(crate) is_quick: bool,
+}
+
+impl Scale {
+    /// How often to repeat something, or how many of something to take.
+    pub(crate) fn of(self, full: usize, quick: usize) -> usize {
+        if self.is_quick { quick } else { full }
+    }
+}
+
+/// A case that was measured, or not.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) case: Case,
+    /// What each cost, round by round; nothing when it was not measured.
+    pub(crate) work: Vec<f64>,
+    pub(crate) limit: Vec<f64>,
+    /// Why it was not measured.
+    pub(crate) skipped: Option<String>,
+}
+
+/// The middle of some measurements, and how far they lie apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// That of these measurements; none of none.
+    pub(crate) fn of(measurements: &[f64]) -> Option<Self> {
+        let mut sorted = measurements.to_vec();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let (&min, &max) = (sorted.first()?, sorted.last()?);
+        let median = f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+        Some(Spread { median, min, max })
+    }
+}
+
+impl Row {
+    /// work / limit, round by round.
+    pub(crate) fn ratios(&self) -> Vec<f64> {
+        self.work.iter().zip(&self.limit).map(|(work, limit)| work / limit).collect()
+    }
+
+    /// Whether the median ratio is within its target, where there is one and it was measured.
+    pub(crate) fn is_met(&self) -> Option<bool> {
+        Some(Spread::of(&self.ratios())?.median <= self.case.at_most?)
+    }
+
+    /// The verdict in a word.
+    pub(crate) fn verdict(&self) -> &str {
+        match (&self.skipped, self.is_met()) {
+            (Some(_), _) => "not measured",
+            (None, Some(true)) => "met",
+            (None, Some(false)) => "MISSED",
+            (None, None) => "",
+        }
+    }
+}
+
+/// The rows so far, and what the command line asked for.
+pub(crate) struct Suite {
+    scale: Scale,
+    rounds: usize,
+    /// Parts of names; only cases that have one of them are measured, or all when there is none.
+    names: Vec<String>,
+    rows: Vec<Row>,
+}
+
+impl Suite {
+    pub(crate) fn new(scale: Scale, rounds: usize, names: Vec<String>) -> Self {
+        Suite { scale, rounds, names, rows: Vec::new() }
+    }
+
+    /// Measures a case, if it was asked for: `make` sets it up, or says why it can not be; then come work and limit in turns,
+    /// after one of each that does not count.
+    pub(crate) fn compare<P: Pair>(&mut self, case: Case, make: impl FnOnce(Scale) -> Result<P, String>) {
+        if !self.names.is_empty() && !self.names.iter().any(|name| case.name.contains(name.as_str())) {
+            return;
+        }
+        progress(format_args!("{} ...", case.name));
+        let mut row = Row { case, work: Vec::new(), limit: Vec::new(), skipped: None };
+        match make(self.scale) {
+            Ok(mut pair) => {
+                pair.work();
+                pair.limit();
+                for _ in 0..self.rounds {
+                    row.work.push(pair.work());
+                    row.limit.push(pair.limit());
+                }
+            }
+            Err(reason) => row.skipped = Some(reason),
+        }
+        self.rows.push(row);
+    }
+
+    pub(crate) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+}
+
+/// A line for whoever waits.
+fn progress(line: fmt::Arguments) {
+    // Nobody may be listening, and that is no reason to stop.
+    drop(writeln!(std::io::stderr(), "bench: {line}"));
+}

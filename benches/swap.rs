@@ -1,0 +1,208 @@
+//! The end of an interval, as a worker feels it: it swaps full tables for empty ones, and another thread zeroes and returns them.
+//!
+//! A worker handles blocks of signals, and every few hundred of them a marker behind the block. Each block is a step, its marker
+//! part of it, and what counts is the longest step, against the longest of as many without markers. Steps are measured in
+//! processor time: a worker waits for nothing, it goes on with what it has where no empty table is there, and what other
+//! processes of the machine take is no stall of its own.
+
+use crate::clock::thread_ns;
+use crate::row::{Case, Pair, Scale, Suite};
+use crate::traffic::{Connections, SIGNALS_EACH};
+use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
+use flowpeel::config::{BLOCK_SIGNAL_COUNT, CANDIDATE_TIMEOUT_TICKS, FINGERPRINT_BITS, LINGER_TICKS, PARTITION_COUNT};
+use flowpeel::connection::{HalfOpenRing, TrackerConfig};
+use flowpeel::flow::KeyV4;
+use flowpeel::hash::Secret;
+use flowpeel::shard::{Exchange, Partition, PartitionConfig, Shard};
+use flowpeel::signal::Signal;
+use flowpeel::sketch::{CellV4, Geometry, HASH_COUNT, Iblt};
+use flowpeel::snapshot::{Delta, DeltaGeometry, HandOver, Inquiry, Marker};
+use hdrhistogram::Histogram;
+use std::thread::JoinHandle;
+
+/// The IPv4 tables of all partitions together, in bytes.
+const TABLES_SIZE: usize = 32 << 20;
+
+/// Connections that begin in one stretch, over which no table fills up: nothing is handed over but at markers.
+const BEGIN_COUNT: usize = 128_000;
+
+/// Blocks between two markers.
+const MARKER_BLOCKS: usize = 500;
+
+/// Stretches of one round.
+const STRETCH_COUNT: usize = 10;
+const STRETCH_COUNT_QUICK: usize = 1;
+
+const LIVE_COUNT: usize = 100_000;
+const HALF_OPEN_COUNT: usize = 1 << 14;
+
+pub(crate) fn run(suite: &mut Suite) {
+    let case = |name, work| Case { name, work, limit: "the same without markers", unit: "ns", at_most: Some(1.5) };
+    suite
+        .compare(case("swap/longest", "longest stall with markers, 32 MB tables"), |scale| Ok(Worker::new(1.0, scale)));
+    suite.compare(case("swap/99.99", "the same, 99.99 % of all steps"), |scale| Ok(Worker::new(0.9999, scale)));
+}
+
+/// The worker's end of the exchange: it waits for nothing.
+struct Channels {
+    deltas: Vec<Receiver<Box<Delta>>>,
+    rings: Vec<Receiver<Box<HalfOpenRing>>>,
+    hand_overs: Sender<HandOver>,
+    held_back_count: usize,
+}
+
+impl Exchange for Channels {
+    fn spare(&mut self, partition: usize) -> Option<Box<Delta>> {
+        self.deltas[partition].try_recv().ok()
+    }
+
+    fn spare_ring(&mut self, partition: usize) -> Option<Box<HalfOpenRing>> {
+        self.rings[partition].try_recv().ok()
+    }
+
+    fn inquiry(&mut self, _: usize) -> Option<Inquiry> {
+        None
+    }
+
+    fn hand_over(&mut self, hand_over: HandOver) {
+        self.held_back_count += usize::from(hand_over.is_held_back);
+        self.hand_overs.send(hand_over).expect("whoever returns tables is there as long as the worker");
+    }
+}
+
+/// The other end: zeroes what it is given, and gives it back.
+struct Returner {
+    deltas: Vec<Sender<Box<Delta>>>,
+    rings: Vec<Sender<Box<HalfOpenRing>>>,
+}
+
+impl Returner {
+    fn run(self, hand_overs: &Receiver<HandOver>) {
+        for hand_over in hand_overs {
+            if let Some(mut delta) = hand_over.delta {
+                delta.v4.clear();
+                delta.v6.clear();
+                (delta.updates_v4, delta.updates_v6) = (0, 0);
+                // When the worker has gone nobody wants it.
+                drop(self.deltas[hand_over.partition].send(delta));
+            }
+            if let Some(mut ring) = hand_over.end.and_then(|end| end.half_open) {
+                ring.clear();
+                drop(self.rings[hand_over.partition].send(ring));
+            }
+        }
+    }
+}
+
+/// A shard with all partitions, at work.
+struct Worker {
+    shard: Shard,
+    channels: Channels,
+    connections: Connections,
+    signals: Vec<Signal>,
+    /// Of the steps of a round, ordered by their length, the one at this part of them is told: 1 for the longest.
+    quantile: f64,
+    stretch_count: usize,
+    /// Ends by itself when the channel to it does.
+    _returner: JoinHandle<()>,
+}
+
+impl Worker {
+    fn new(quantile: f64, scale: Scale) -> Self {
+        let cells = TABLES_SIZE / PARTITION_COUNT / size_of::<CellV4>() / HASH_COUNT;
+        let geometry = DeltaGeometry { v4: Geometry::new(cells as u32), v6: Geometry::for_items(1_000) };
+        assert_eq!(Iblt::<KeyV4>::size(geometry.v4) * PARTITION_COUNT, TABLES_SIZE);
+        let tracker = TrackerConfig {
+            secret: Secret::REPLAY,
+            place_count: 2 * LIVE_COUNT / PARTITION_COUNT,
+            half_open_count: HALF_OPEN_COUNT / PARTITION_COUNT,
+            connections_max: LIVE_COUNT as u64,
+            syn_timeout_ticks: 600,
+            linger_ticks: LINGER_TICKS,
+            one_way_max: 0,
+            candidate_count: 0,
+            candidate_timeout_ticks: CANDIDATE_TIMEOUT_TICKS,
+            answer_opens: false,
+            fingerprint_bits: FINGERPRINT_BITS,
+        };
+        let (delta_senders, deltas): (Vec<_>, Vec<_>) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
+        let (ring_senders, rings): (Vec<_>, Vec<_>) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
+        for (delta, ring) in delta_senders.iter().zip(&ring_senders) {
+            let mut empty = Box::new(Delta::new(geometry));
+            empty.v4.clear();
+            delta.send(empty).expect("it has room for one");
+            ring.send(Box::new(HalfOpenRing::new(tracker.half_open_count))).expect("it has room for one");
+        }
+        let (hand_overs, handed) = unbounded();
+        let returner = Returner { deltas: delta_senders, rings: ring_senders };
+        let config = PartitionConfig { tracker, geometry };
+        let mut worker = Worker {
+            shard: Shard::new((0..PARTITION_COUNT).map(|index| Partition::new(index, &config)).collect()),
+            channels: Channels { deltas, rings, hand_overs, held_back_count: 0 },
+            connections: Connections::new(LIVE_COUNT as u64, (LIVE_COUNT / 10 / LINGER_TICKS as usize) as u64),
+            signals: Vec::with_capacity(BEGIN_COUNT * SIGNALS_EACH),
+            quantile,
+            stretch_count: scale.of(STRETCH_COUNT, STRETCH_COUNT_QUICK),
+            _returner: std::thread::spawn(move || returner.run(&handed)),
+        };
+        worker.longest(false);
+        worker
+    }
+
+    /// The end of an interval.
+    fn end_interval(&mut self) {
+        let marker = Marker { end_tick: self.connections.tick(), ..Marker::default() };
+        self.shard.end_interval(&marker, &mut self.channels);
+    }
+
+    /// Waits until whatever was handed over is back: real intervals take seconds.
+    fn wait_for_spares(&self) {
+        let is_away = || {
+            self.channels.deltas.iter().any(Receiver::is_empty) || self.channels.rings.iter().any(Receiver::is_empty)
+        };
+        while is_away() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Of all steps of a round the longest, or the one at the quantile asked for, in nanoseconds.
+    fn longest(&mut self, has_markers: bool) -> f64 {
+        let mut steps = Histogram::<u64>::new(3).expect("three digits are possible");
+        let mut marker_count = 0;
+        for _ in 0..self.stretch_count {
+            self.connections.fill(&mut self.signals, BEGIN_COUNT);
+            let signals = std::mem::take(&mut self.signals);
+            for (at, block) in signals.chunks(BLOCK_SIGNAL_COUNT).enumerate() {
+                let is_marked = has_markers && at % MARKER_BLOCKS == MARKER_BLOCKS - 1;
+                if is_marked {
+                    self.wait_for_spares();
+                }
+                let began = thread_ns();
+                self.shard.handle(block, &mut self.channels);
+                if is_marked {
+                    self.end_interval();
+                }
+                steps.record(thread_ns() - began).expect("a histogram that grows takes any time");
+                marker_count += usize::from(is_marked);
+            }
+            self.signals = signals;
+            // What fills up without markers is emptied between stretches, unmeasured.
+            self.wait_for_spares();
+            self.end_interval();
+            self.wait_for_spares();
+        }
+        assert_eq!(self.channels.held_back_count, 0, "there were no empty tables");
+        assert!(has_markers == (marker_count > 0));
+        steps.value_at_quantile(self.quantile) as f64
+    }
+}
+
+impl Pair for Worker {
+    fn work(&mut self) -> f64 {
+        self.longest(true)
+    }
+
+    fn limit(&mut self) -> f64 {
+        self.longest(false)
+    }
+}
