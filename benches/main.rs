@@ -3,14 +3,27 @@
 //! What enters: which cases, and how many rounds. What leaves: a table on stdout, and the same as JSON and as Markdown where
 //! asked for. Only ratios are meant to be compared between runs.
 
+// Whole processes are measured by what Linux says of them.
+#[cfg(target_os = "linux")]
+mod captures;
 mod clock;
 mod filter;
+#[cfg(all(target_os = "linux", feature = "paper"))]
+mod growth;
 mod machine;
 mod memory;
 mod parse;
 mod peel;
+#[cfg(target_os = "linux")]
+mod process;
 mod queue;
+#[cfg(target_os = "linux")]
+mod replay;
+#[cfg(target_os = "linux")]
+mod rivals;
 mod row;
+#[cfg(target_os = "linux")]
+mod subcommand;
 mod swap;
 mod table;
 mod traffic;
@@ -73,6 +86,8 @@ fn run(arguments: Arguments) -> Result<(), String> {
     swap::run(&mut suite);
     parse::run(&mut suite);
     filter::run(&mut suite);
+    #[cfg(target_os = "linux")]
+    replay::run(&mut suite);
     if suite.rows().is_empty() {
         return Err("no case has such a name".to_owned());
     }
@@ -88,6 +103,10 @@ fn run(arguments: Arguments) -> Result<(), String> {
 }
 
 fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if let Some(status) = subcommand::asked_for() {
+        return status;
+    }
     match run(Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

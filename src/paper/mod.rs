@@ -32,7 +32,7 @@ pub use figure1::Figure1;
 pub use figure2::Figure2;
 pub use get::Get;
 pub use placement::Placements;
-pub use plot::{Line, Plot};
+pub use plot::{Line, Plot, svg};
 pub use report::{markdown, write};
 pub use row::{Measure, Reference, Row, Source, Unit};
 pub use table1::Table1;

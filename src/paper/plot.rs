@@ -68,8 +68,12 @@ fn short(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Draws it.
-pub(super) fn svg(plot: &Plot) -> Result<String> {
+/// Draws it: the text of an SVG file.
+///
+/// # Errors
+///
+/// The plot can not be drawn.
+pub fn svg(plot: &Plot) -> Result<String> {
     let mut text = String::new();
     drawn(plot, &mut text).map_err(|error| Error::new("can not draw a plot").in_file(plot.file_name).because(error))?;
     Ok(text)

@@ -1,0 +1,48 @@
+//! What flowpeel is held against over whole captures: the least that can be done with a capture, and what one would write instead
+//! of flowpeel.
+//!
+//! What enters: the path of a capture. What leaves: what a rival made of it, on standard output. Each is a process of its own when it is
+//! measured, as flowpeel is. They parse as little as is right for plain TCP over Ethernet, and one thread does everything.
+
+mod bare_loop;
+mod capture;
+mod exact_map;
+mod frame;
+
+use clap::{Args, Subcommand};
+use std::io;
+use std::path::PathBuf;
+
+/// A rival at work.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    rival: Rival,
+}
+
+#[derive(Subcommand)]
+enum Rival {
+    /// Counts the SYNs, FINs and RSTs of a capture
+    BareLoop {
+        /// The capture: pcap, in microseconds
+        capture: PathBuf,
+    },
+    /// Lists the connections that are open at the end of a capture, out of an exact hash map
+    ExactMap {
+        /// The capture: pcap, in microseconds
+        capture: PathBuf,
+
+        /// Hold at most so many
+        #[arg(long, value_name = "N")]
+        bounded: Option<usize>,
+    },
+}
+
+/// Lets a rival do its work.
+pub(crate) fn run(arguments: &Arguments) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match &arguments.rival {
+        Rival::BareLoop { capture } => bare_loop::run(capture, &mut out),
+        Rival::ExactMap { capture, bounded } => exact_map::run(capture, *bounded, &mut out),
+    }
+}
