@@ -468,6 +468,47 @@ pub const ESTIMATOR_CELL_COUNT: u32 = 80;
 
 const _: () = assert!(TABLE_DIVISIONS_MIN > 1 << TABLE_LOST_BITS_MAX);
 
+// B-fields.
+
+/// The most ones of a code word: with these every 32-bit value has a word of 64 bits.
+pub const BFIELD_KAPPA_MAX: u32 = 8;
+
+/// The most hash functions of a field: the rarest false positives of a code with a single one take 60.
+pub const BFIELD_HASH_COUNT_MAX: u32 = 64;
+
+/// The rarest false positives that a field is planned for: nobody looks up more keys than that.
+pub const BFIELD_FALSE_POSITIVE_MIN: f64 = 1e-18;
+
+/// The largest share of keys that an array hands on to the next: beyond it the next arrays cost more than better ones would.
+pub const BFIELD_INDETERMINATE_MAX: f64 = 0.25;
+
+/// Keys that the last array may leave without an answer, on average: a field in a thousand leaves one.
+pub const BFIELD_KEYS_LEFT_MAX: f64 = 1e-3;
+
+/// The most arrays of a field: each hands on a quarter at most, so these are enough for 2^40 keys.
+pub const BFIELD_ARRAY_COUNT_MAX: usize = 26;
+
+/// The smallest array, in keys: in smaller ones chance is far from its mean, and they save nothing.
+pub const BFIELD_ARRAY_KEYS_MIN: u64 = 64;
+
+/// The largest field, in bits: a tebibyte.
+pub const BFIELD_BITS_MAX: u64 = 1 << 43;
+
+// Sizes in bytes add up without overflow, whatever a file says.
+const _: () = assert!((BFIELD_BITS_MAX / 8).checked_mul(2 * BFIELD_ARRAY_COUNT_MAX as u64).is_some());
+
+/// Bytes of a field's file under one check sum: a page, which the system reads at once.
+pub const BFIELD_BLOCK_SIZE: usize = 4_096;
+
+/// Records of an insertion log that are read at once.
+pub const BFIELD_LOG_READ_COUNT: usize = 1_024;
+
+/// A field that grows is settled when it has grown by one in so many: its log is then read some times over in all.
+pub const BFIELD_SETTLE_SHARE: u64 = 4;
+
+/// It is not settled for fewer new pairs than this.
+pub const BFIELD_SETTLE_PAIRS_MIN: u64 = 1 << 14;
+
 // Planning.
 
 /// Items that are placed to try a planned table at most: a second or two.

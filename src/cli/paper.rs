@@ -1,10 +1,10 @@
 //! `flowpeel paper`: the paper's experiments, run again: a seed in, a report with plots out.
 
-use crate::cli::Status;
 use crate::cli::log;
 use crate::cli::report::{self, Voice};
 use crate::cli::values;
-use crate::paper::{EXPERIMENTS, Section, Setting, write};
+use crate::cli::{Status, print};
+use crate::paper::{EXPERIMENTS, Headline, Outcome, Section, Setting, Timed, write};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_millis(200);
 #[derive(Args)]
 #[command(
     display_name = "flowpeel paper",
-    after_help = "Examples:\n  flowpeel paper --quick --out /tmp/paper.md\n  flowpeel paper --threads 4"
+    after_help = "Examples:\n  flowpeel paper --quick --out /tmp/paper.md\n  flowpeel paper --threads 4\n  flowpeel paper --bfield-headline"
 )]
 pub(super) struct Arguments {
     /// Try only so often as some seconds allow
@@ -40,6 +40,17 @@ pub(super) struct Arguments {
     /// The report to write; its plots go to the folder of that name, without the ending
     #[arg(long, value_name = "FILE", default_value = "docs/paper.md")]
     out: PathBuf,
+
+    /// Build the B-field paper's example instead, with so many keys, and measure it: a billion take 8.2 GB of memory, and an hour
+    #[arg(
+        long,
+        value_name = "KEYS",
+        num_args = 0..=1,
+        default_missing_value = "1000000000",
+        value_parser = values::count,
+        conflicts_with_all = ["quick", "threads", "out"]
+    )]
+    bfield_headline: Option<u64>,
 }
 
 fn bar(voice: Voice) -> ProgressBar {
@@ -79,8 +90,82 @@ fn sections(setting: &Setting, threads: usize, bar: &ProgressBar, voice: Voice) 
     done.into_iter().map(|(_, section)| section).collect()
 }
 
+/// A bar of its own: the keys of one part of the job.
+fn headline_bar(voice: Voice) -> ProgressBar {
+    let bar = bar(voice);
+    if let Ok(style) =
+        ProgressStyle::with_template("{human_pos} of {human_len} keys {bar:20} {elapsed} {eta} {wide_msg}")
+    {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// The lines that tell what came of the B-field paper's example.
+fn headline_lines(outcome: &Outcome) -> Vec<String> {
+    let (plan, key_count) = (&outcome.plan, outcome.insertion.key_count);
+    let percent = |count: u64, of: u64| 100.0 * count as f64 / of.max(1) as f64;
+    let timed = |what: &str, timed: &Timed| {
+        let (seconds, rate) = (timed.time.as_secs_f64(), timed.rate());
+        format!("{what}: {} in {seconds:.0} s, {rate:.0} a second", timed.key_count)
+    };
+    vec![
+        format!(
+            "{key_count} keys of {} values at 2^-32: nu {}, kappa {}, k {}, {} arrays, {} bytes, {:.3} a key",
+            plan.goal().value_count,
+            plan.code().nu(),
+            plan.code().kappa(),
+            plan.hash_count(),
+            plan.arrays().len(),
+            plan.byte_size(),
+            plan.byte_size() as f64 / key_count.max(1) as f64
+        ),
+        timed("inserted", &outcome.insertion),
+        timed("settled", &outcome.settling),
+        timed("looked up that are in", &outcome.present),
+        timed("looked up that are not", &outcome.absent),
+        format!(
+            "indeterminate: {} in the first array ({:.4} %, planned {:.4} %), {} in all",
+            outcome.untold_count,
+            percent(outcome.untold_count, key_count),
+            100.0 * plan.indeterminate_rate(),
+            outcome.indeterminate_count
+        ),
+        format!(
+            "wrong: {} of those that are in; {} false positives (planned {:.3})",
+            outcome.wrong_count,
+            outcome.false_positive_count,
+            plan.false_positive_rate() * outcome.absent.key_count as f64
+        ),
+    ]
+}
+
+/// Builds the B-field paper's example and tells what came of it.
+fn run_headline(headline: &Headline, voice: Voice) -> Status {
+    let bar = headline_bar(voice);
+    let outcome = headline.run(&|what, done, count| {
+        bar.set_length(count);
+        bar.set_position(done);
+        if bar.message() != what {
+            bar.set_message(what.to_owned());
+            bar.reset_eta();
+        }
+    });
+    bar.finish_and_clear();
+    match outcome {
+        Ok(outcome) => print((headline_lines(&outcome).join("\n") + "\n").as_bytes()),
+        Err(error) => {
+            report::error(&error, "");
+            Status::Failed
+        }
+    }
+}
+
 /// Runs them.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
+    if let Some(key_count) = arguments.bfield_headline {
+        return run_headline(&Headline { key_count, seed: arguments.seed }, voice);
+    }
     let setting = Setting { seed: arguments.seed, is_quick: arguments.quick };
     let bar = bar(voice);
     let sections = sections(&setting, arguments.threads, &bar, voice);

@@ -1,4 +1,4 @@
-//! The paper's experiments, run again: Goodrich and Mitzenmacher, "Invertible Bloom Lookup Tables", arXiv:1101.2245.
+//! The papers' experiments, run again: Goodrich and Mitzenmacher, "Invertible Bloom Lookup Tables", arXiv:1101.2245, and the B-field.
 //!
 //! What enters: a seed, and whether it is to be quick. What leaves: for every figure the paper's value, ours, the trials
 //! and the interval that chance leaves, side by side, with plots. Experiments are pure: equal settings give equal rows on
@@ -12,6 +12,8 @@
 //! assert!(row.what.contains("k = 3") && row.ours.center() > 1.2217);
 //! ```
 
+mod bfield;
+mod bfield_headline;
 mod differences;
 mod duplicates;
 mod figure1;
@@ -26,6 +28,8 @@ mod row;
 mod table1;
 mod table2;
 
+pub use bfield::BField;
+pub use bfield_headline::{Headline, Outcome, Progress, Timed};
 pub use differences::Differences;
 pub use duplicates::Duplicates;
 pub use figure1::Figure1;
@@ -72,8 +76,8 @@ pub trait Experiment: Sync {
 }
 
 /// All experiments, in the order of the report.
-pub const EXPERIMENTS: [&dyn Experiment; 8] =
-    [&Table1, &Figure1, &Duplicates, &Figure2, &Table2, &Get, &Placements, &Differences];
+pub const EXPERIMENTS: [&dyn Experiment; 9] =
+    [&Table1, &Figure1, &Duplicates, &Figure2, &Table2, &Get, &Placements, &Differences, &BField];
 
 /// What came of one experiment.
 #[derive(Clone, Debug, PartialEq)]

@@ -70,6 +70,8 @@ pub enum Measure {
 pub enum Unit {
     /// A share, in percent.
     Percent,
+    /// A share, in millionths.
+    Millionths,
     /// A number with so many decimals.
     Number(usize),
 }
@@ -201,6 +203,7 @@ impl Row {
     fn text(&self, value: f64) -> String {
         match self.unit {
             Unit::Percent => format!("{} %", self.bare(value)),
+            Unit::Millionths => format!("{} in a million", self.bare(value)),
             Unit::Number(_) => self.bare(value),
         }
     }
@@ -208,6 +211,7 @@ impl Row {
     fn bare(&self, value: f64) -> String {
         match self.unit {
             Unit::Percent => format!("{:.3}", 100.0 * value),
+            Unit::Millionths => format!("{:.4}", 1e6 * value),
             Unit::Number(decimals) => format!("{value:.decimals$}"),
         }
     }

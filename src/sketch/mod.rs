@@ -118,6 +118,7 @@
 //! Updates commute; `insert` then `remove` leaves nothing; `a` merged with `b` holds what both hold together; listing
 //! takes out only what is in the table, and what it takes out plus what it leaves is the table.
 
+pub mod bfield;
 mod bytes;
 mod cell;
 mod estimate;

@@ -1,0 +1,224 @@
+//! A field that is added to while it is looked up in (section "Mutability" of the paper).
+//!
+//! What enters: pairs, and hashes of keys. What leaves: what is known of the keys; and after a crash the same field,
+//! from the log. A thread goes through the log whenever the field has grown by a quarter, and inserts those keys again
+//! that the first array can not tell any more.
+
+use super::log::{Log, Recovered};
+use crate::config::{BFIELD_SETTLE_PAIRS_MIN, BFIELD_SETTLE_SHARE};
+use crate::error::{Error, Result};
+use crate::sketch::bfield::{Built, Field, Found, Pair, Pass, Plan, Settling};
+use parking_lot::{Condvar, Mutex, RwLock};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// A field in memory, its log on disk, and a thread that settles it. Any number of threads may use it.
+///
+/// A key that was inserted is never absent. Until it is settled it may be indeterminate; and one that became
+/// indeterminate and is not settled yet may, by chance (beta times alpha), show a wrong value.
+#[derive(Debug)]
+pub struct Growing {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    field: RwLock<Field>,
+    log: Mutex<Log>,
+    /// Held by whoever settles: one at a time.
+    settling: Mutex<()>,
+    work: Mutex<Work>,
+    wake: Condvar,
+    /// Pairs that the first array could not tell when the field was settled last.
+    untold_count: Mutex<u64>,
+}
+
+/// What the thread has to do.
+#[derive(Debug, Default)]
+struct Work {
+    /// Pairs that came since the last settling began.
+    fresh_count: u64,
+    /// Pairs before that.
+    settled_count: u64,
+    is_over: bool,
+    failure: Option<Error>,
+}
+
+impl Work {
+    fn is_due(&self) -> bool {
+        self.fresh_count >= (self.settled_count / BFIELD_SETTLE_SHARE).max(BFIELD_SETTLE_PAIRS_MIN)
+    }
+
+    fn begin(&mut self) {
+        self.settled_count = self.settled_count.saturating_add(self.fresh_count);
+        self.fresh_count = 0;
+    }
+}
+
+impl Growing {
+    /// The field of this plan with all that its log holds; an empty one where there is no log yet. A log belongs to one
+    /// process at a time.
+    ///
+    /// # Errors
+    ///
+    /// The log can not be read or written, is no log, or is one for another number of values; or the thread can not be
+    /// started.
+    ///
+    /// # Panics
+    ///
+    /// When the field's memory can not be had.
+    pub fn open(log: &Path, plan: &Plan) -> Result<(Self, Recovered)> {
+        let mut field = Field::new(plan);
+        let (log, recovered) = Log::open(log, plan.goal().value_count, &mut |pairs| {
+            field.insert(pairs).map_err(|error| Error::new("the log holds what is none of its values").because(error))
+        })?;
+        let work = Work { fresh_count: recovered.pair_count, ..Work::default() };
+        let shared = Arc::new(Shared {
+            field: RwLock::new(field),
+            log: Mutex::new(log),
+            settling: Mutex::new(()),
+            work: Mutex::new(work),
+            wake: Condvar::new(),
+            untold_count: Mutex::new(0),
+        });
+        let thread = {
+            let shared = Arc::clone(&shared);
+            let spawned =
+                std::thread::Builder::new().name("bfield-settle".to_owned()).spawn(move || shared.settle_when_due());
+            spawned.map_err(|error| Error::new("can not start a thread").because(error))?
+        };
+        Ok((Growing { shared, thread: Some(thread) }, recovered))
+    }
+
+    /// Inserts pairs, first into the log. They survive a crash after the next [`Self::flush`].
+    ///
+    /// # Errors
+    ///
+    /// A value is too large for the plan: nothing was inserted. Or the log can not be written: then what it holds of
+    /// them is in after it is opened again, and nothing more can be inserted until then.
+    pub fn insert(&self, pairs: &[Pair]) -> Result<()> {
+        self.shared.field.read().check(pairs).map_err(|error| Error::new("can not insert it").because(error))?;
+        // The log stays locked until the field has them too: so a reader of the log never misses what is in the field.
+        let mut log = self.shared.log.lock();
+        log.append(pairs)?;
+        let inserted = self.shared.field.write().insert(pairs);
+        drop(log);
+        inserted.map_err(|error| Error::new("can not insert it").because(error))?;
+        let mut work = self.shared.work.lock();
+        work.fresh_count = work.fresh_count.saturating_add(pairs.len() as u64);
+        if work.is_due() {
+            self.shared.wake.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Puts what was inserted onto the disk. It also tells what went wrong in the background.
+    ///
+    /// # Errors
+    ///
+    /// The log can not be written; or the thread could not read it.
+    pub fn flush(&self) -> Result<()> {
+        self.shared.log.lock().sync()?;
+        self.shared.work.lock().failure.take().map_or(Ok(()), Err)
+    }
+
+    /// What is known of a key.
+    #[must_use]
+    pub fn look_up(&self, hash: u128) -> Found {
+        self.shared.field.read().look_up(hash)
+    }
+
+    /// Settles the field now; how many pairs it can not tell after that, counting those whose keys have several values.
+    ///
+    /// Complexity: the log is read once, or some times where many keys have several values.
+    ///
+    /// # Errors
+    ///
+    /// The log can not be written or read.
+    pub fn settle(&self) -> Result<u64> {
+        self.shared.settle()
+    }
+
+    /// Stops the thread, settles the field, and gives it away. The log stays.
+    ///
+    /// # Errors
+    ///
+    /// The log can not be written or read.
+    pub fn finish(mut self) -> Result<Built> {
+        self.stop();
+        let indeterminate_count = self.shared.settle()?;
+        self.flush()?;
+        let shared = Arc::clone(&self.shared);
+        drop(self);
+        // The thread has ended, so nobody else has it.
+        let shared = Arc::try_unwrap(shared).map_err(|_| Error::new("the index is still in use"))?;
+        let field = shared.field.into_inner();
+        Ok(Built {
+            pair_count: field.contents().pair_count,
+            untold_count: shared.untold_count.into_inner(),
+            field,
+            indeterminate_count,
+        })
+    }
+
+    fn stop(&mut self) {
+        self.shared.work.lock().is_over = true;
+        self.shared.wake.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so; there is nothing to add.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Drop for Growing {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn settle(&self) -> Result<u64> {
+        let _one_at_a_time = self.settling.lock();
+        self.work.lock().begin();
+        let mut settling = {
+            let _log = self.log.lock();
+            Settling::new(&self.field.read())
+        };
+        loop {
+            let mut reader = {
+                let mut log = self.log.lock();
+                log.write()?;
+                log.reader()?
+            };
+            while let Some(pairs) = reader.next_pairs()? {
+                let added = settling.add(&mut self.field.write(), pairs);
+                added.map_err(|error| Error::new("the log holds what is none of its values").because(error))?;
+            }
+            if settling.end_pass(&mut self.field.write()) == Pass::Done {
+                *self.untold_count.lock() = settling.untold_count();
+                return Ok(settling.indeterminate_count());
+            }
+        }
+    }
+
+    /// The thread.
+    fn settle_when_due(&self) {
+        loop {
+            {
+                let mut work = self.work.lock();
+                while !work.is_over && !work.is_due() {
+                    self.wake.wait(&mut work);
+                }
+                if work.is_over {
+                    return;
+                }
+            }
+            if let Err(error) = self.settle() {
+                self.work.lock().failure = Some(error);
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The cascade: a field of pairs that are all known beforehand (section "Implementation Details", 5 of the paper).
+//!
+//! What enters: the pairs, again in each pass. What leaves: a field that tells them. The first pass inserts, the second
+//! finds the keys that the first array can not tell; those are few, and kept, so that no other pass is needed unless
+//! many keys have several values.
+
+use super::Plan;
+use super::field::{Field, Pair, ValueTooLarge};
+
+/// Whether the pairs are needed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// All pairs have to be added once more.
+    Again,
+    /// The field is finished.
+    Done,
+}
+
+/// What was built.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Built {
+    /// The field.
+    pub field: Field,
+    /// Pairs in it, repeated ones each time.
+    pub pair_count: u64,
+    /// Pairs whose keys the first array could not tell.
+    pub untold_count: u64,
+    /// Pairs whose keys it can not tell: those with several values, and (less than one in a thousand fields) one with
+    /// bad luck.
+    pub indeterminate_count: u64,
+}
+
+/// Builds a field from pairs that are read several times. [`Field::build`] does the same with an iterator that never
+/// fails.
+///
+/// ```
+/// use flowpeel::sketch::bfield::{Builder, Found, Goal, Pair, Pass, Plan};
+///
+/// let plan = Plan::new(&Goal { false_positive_rate: 1e-9, key_count: 2, value_count: 10 })?;
+/// let mut builder = Builder::new(&plan);
+/// loop {
+///     builder.add(&[Pair { hash: 1 << 100 | 77, value: 3 }, Pair { hash: 5 << 77 | 1 << 60, value: 9 }])?;
+///     if builder.end_pass() == Pass::Done {
+///         break;
+///     }
+/// }
+/// let built = builder.finish();
+/// assert_eq!(built.field.look_up(1 << 100 | 77), Found::Value(3));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Builder {
+    field: Field,
+    /// None while the first pass inserts.
+    settling: Option<Settling>,
+    is_done: bool,
+}
+
+impl Builder {
+    /// A builder of a field of this plan. It takes the field's memory, and 32 bytes for each key that goes on to the
+    /// second array.
+    ///
+    /// # Panics
+    ///
+    /// When the memory can not be had.
+    #[must_use]
+    pub fn new(plan: &Plan) -> Self {
+        Builder { field: Field::new(plan), settling: None, is_done: false }
+    }
+
+    /// Takes some of the pairs of this pass. Each pass takes all of them, in any order.
+    ///
+    /// # Errors
+    ///
+    /// A value is too large. None of these pairs was taken.
+    pub fn add(&mut self, pairs: &[Pair]) -> Result<(), ValueTooLarge> {
+        match &mut self.settling {
+            None => self.field.insert(pairs),
+            Some(settling) => settling.add(&mut self.field, pairs),
+        }
+    }
+
+    /// Ends a pass over the pairs. There are two, or, where more keys than chance explains have several values, one for
+    /// each array and another.
+    pub fn end_pass(&mut self) -> Pass {
+        match &mut self.settling {
+            None => self.settling = Some(Settling::new(&self.field)),
+            Some(settling) => self.is_done = self.is_done || settling.end_pass(&mut self.field) == Pass::Done,
+        }
+        if self.is_done { Pass::Done } else { Pass::Again }
+    }
+
+    /// The field. Before the last pass has ended, it is one that still grows: keys that no array tells yet are
+    /// indeterminate.
+    #[must_use]
+    pub fn finish(self) -> Built {
+        let pair_count = self.field.contents().pair_count;
+        let settling = self.settling.unwrap_or_else(|| Settling::new(&self.field));
+        let (untold_count, indeterminate_count) = (settling.untold_count, settling.indeterminate_count);
+        Built { field: self.field, pair_count, untold_count, indeterminate_count }
+    }
+}
+
+/// Goes through pairs that are in a field, and inserts those again that the first array can not tell, as often as there
+/// is something to do.
+#[derive(Clone, Debug)]
+pub struct Settling {
+    /// What was in the field at the beginning.
+    pair_count: u64,
+    is_changed: bool,
+    /// Pairs that the first array can not tell, unless there are too many.
+    untold: Vec<Pair>,
+    untold_max: usize,
+    is_overfull: bool,
+    untold_count: u64,
+    indeterminate_count: u64,
+}
+
+impl Settling {
+    /// Begins to go through what is in this field.
+    #[must_use]
+    pub fn new(field: &Field) -> Self {
+        Settling {
+            pair_count: field.contents().pair_count,
+            is_changed: false,
+            untold: Vec::new(),
+            untold_max: field.plan().arrays().get(1).map_or(0, |array| array.key_count as usize),
+            is_overfull: false,
+            untold_count: 0,
+            indeterminate_count: 0,
+        }
+    }
+
+    /// Pairs of the last pass whose keys the first array can not tell.
+    #[must_use]
+    pub fn untold_count(&self) -> u64 {
+        self.untold_count
+    }
+
+    /// Pairs of the last pass whose keys no array tells.
+    #[must_use]
+    pub fn indeterminate_count(&self) -> u64 {
+        self.indeterminate_count
+    }
+
+    /// Takes some of the pairs that were inserted. Each pass takes all of them, in any order.
+    ///
+    /// # Errors
+    ///
+    /// A value is too large, so these were not inserted.
+    pub fn add(&mut self, field: &mut Field, pairs: &[Pair]) -> Result<(), ValueTooLarge> {
+        field.check(pairs)?;
+        let mut group = Vec::new();
+        field.untold_in_first(pairs, |pair| group.push(*pair));
+        self.untold_count += group.len() as u64;
+        for pair in group {
+            self.settle(field, &pair);
+            if self.untold.len() < self.untold_max {
+                self.untold.push(pair);
+            } else {
+                self.is_overfull = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, field: &mut Field, pair: &Pair) {
+        let settled = field.settle(pair);
+        self.is_changed |= settled.is_changed;
+        self.indeterminate_count += u64::from(!settled.is_told);
+    }
+
+    /// Ends a pass. After the last one the field tells all that it can, unless something was inserted meanwhile.
+    pub fn end_pass(&mut self, field: &mut Field) -> Pass {
+        if self.is_overfull && self.is_changed {
+            self.start_again();
+            self.untold_count = 0;
+            self.untold.clear();
+            return Pass::Again;
+        }
+        if !self.is_overfull {
+            let untold = std::mem::take(&mut self.untold);
+            while self.is_changed {
+                self.start_again();
+                untold.iter().for_each(|pair| self.settle(field, pair));
+            }
+        }
+        if field.contents().pair_count == self.pair_count {
+            field.seal();
+        }
+        Pass::Done
+    }
+
+    /// Forgets what the pass before found.
+    fn start_again(&mut self) {
+        (self.is_changed, self.is_overfull, self.indeterminate_count) = (false, false, 0);
+    }
+}
+
+/// Pairs that are taken from an iterator at once.
+const BLOCK_COUNT: usize = 256;
+
+impl Field {
+    /// Builds a field of pairs that `pairs` gives each time it is called: the same ones, in any order.
+    ///
+    /// Of the finished field: a key with one value is found with it. A key with several values is
+    /// [`Found::Indeterminate`](super::Found), and so is any other with a chance of a thousandth for all of them
+    /// together. No key that was inserted is ever absent or has another value.
+    ///
+    /// # Errors
+    ///
+    /// A value is too large for the plan.
+    ///
+    /// # Panics
+    ///
+    /// When the memory can not be had.
+    pub fn build<I: IntoIterator<Item = Pair>>(
+        plan: &Plan,
+        mut pairs: impl FnMut() -> I,
+    ) -> Result<Built, ValueTooLarge> {
+        let mut builder = Builder::new(plan);
+        loop {
+            let mut block = Vec::with_capacity(BLOCK_COUNT);
+            for pair in pairs() {
+                block.push(pair);
+                if block.len() == BLOCK_COUNT {
+                    builder.add(&block)?;
+                    block.clear();
+                }
+            }
+            builder.add(&block)?;
+            if builder.end_pass() == Pass::Done {
+                return Ok(builder.finish());
+            }
+        }
+    }
+}
