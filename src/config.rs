@@ -296,6 +296,40 @@ pub const SUSPECT_EPOCHS: u64 = IDLE_EPOCHS / 4;
 
 const _: () = assert!(EVICTION_TIMEOUT_MIN_S * 1_000_000_000 / TICK_NS as u64 >= IDLE_EPOCHS);
 
+// Sources of connection attempts.
+
+/// The sources that `--sources` lists exactly in an interval, and half as many of IPv6, unless something else is asked for: more
+/// than clients, scanners and their like make behind one router. With eight shards and all other defaults it is what fits the
+/// memory.
+pub const SOURCES_DEFAULT: u64 = 30_000;
+
+/// The fewest that can be asked for: fewer would save nothing.
+pub const SOURCES_MIN: u64 = 1_000;
+
+/// The most: gigabytes of counters.
+pub const SOURCES_MAX: u64 = 10_000_000;
+
+/// How seldom counters fail to list as many sources as they are made for.
+pub const SOURCE_FAILURE: f64 = 1e-4;
+
+/// Sources of late are remembered for as many as are listed exactly, divided by this: those that stand out are few.
+pub const RECENT_SOURCES_DIVISOR: u64 = 4;
+
+/// Sources of late in a bucket: in one that random addresses fill, who comes every eighth time is noticed.
+pub const RECENT_SOURCE_WAYS: usize = 8;
+
+/// Sources that a bucket of recent ones turns away, or takes in for others, before those in it lose a credit: who comes oftener than
+/// once in so many stays.
+pub const RECENT_SOURCE_MISSES: u8 = 64;
+
+/// The longest line of a file of sources that is read back, in bytes: ours have less than 300.
+pub const SOURCE_LINE_SIZE_MAX: u64 = 4 << 10;
+
+/// The most sources that a table for people shows: more are for a program to read.
+pub const SOURCES_TOP_MAX: u64 = 1 << 20;
+
+const _: () = assert!(SOURCES_MIN <= SOURCES_DEFAULT && SOURCES_DEFAULT <= SOURCES_MAX);
+
 // Files and streams of lists.
 
 /// The level at which lists are compressed: 6.5 to 1 at 670 MB a second. Level 3 takes 1.6 times as long for 1 % less, and
@@ -312,16 +346,14 @@ pub const CHANGES_FULL_LISTS_DEFAULT: u64 = 360;
 /// The most lists from one in full to the next: a day of them at ten seconds. They are kept and removed together.
 pub const CHANGES_FULL_LISTS_MAX: u64 = 8_640;
 
-/// The oldest list files that are remembered, to be removed when they are due: about a megabyte. More are looked up
+/// The oldest list files that are remembered, to be removed when they are due: about two megabytes. More are looked up
 /// in the directory when these are gone.
-pub const KEPT_FILES_MAX: usize = 1 << 14;
+pub const KEPT_FILES_MAX: usize = 1 << 15;
 
 /// Lists after which a directory is looked through again: somebody else may have removed files, and then too much would be.
 pub const KEPT_FILES_CHECK_LISTS: u64 = 360;
 
 const _: () = assert!(CHANGES_FULL_LISTS_DEFAULT <= CHANGES_FULL_LISTS_MAX);
-// All of what has to be removed together is remembered together.
-const _: () = assert!(CHANGES_FULL_LISTS_MAX < KEPT_FILES_MAX as u64);
 
 // Snapshot files.
 
@@ -465,6 +497,20 @@ pub const ESTIMATOR_STRATUM_COUNT: usize = 32;
 
 /// Cells of one stratum: some fifty differences list, so that the estimate is off by 8 % on average.
 pub const ESTIMATOR_CELL_COUNT: u32 = 80;
+
+/// The largest count of a counter's cell that is shared out between two keys: it takes a try for every share, and small
+/// multiplicities are what that is for.
+pub const COUNTER_SPLIT_COUNT_MAX: i64 = 1 << 12;
+
+/// Shares that are tried for each cell of a counter, on average: at the threshold of one kept key a cell of four keys is
+/// tried some twenty times with two hundred shares.
+pub const COUNTER_SPLITS_PER_CELL: u64 = 1 << 12;
+
+/// Shares that are tried in any counter: the smallest have no average.
+pub const COUNTER_SPLITS_MIN: u64 = 1 << 16;
+
+/// Keys that splits take out of a counter, a cell: three times as many as any counter lists.
+pub const COUNTER_KEYS_PER_CELL: usize = 4;
 
 const _: () = assert!(TABLE_DIVISIONS_MIN > 1 << TABLE_LOST_BITS_MAX);
 

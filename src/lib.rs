@@ -36,9 +36,9 @@
 //! the paper behind the sketch again.
 //!
 //! Modules import only what stands further down in this list: `cli`; `pipeline`, `paper`; `export`, `flow_list`, `capture`, `serve`;
-//! `generate`, `shard`, `queue`, `snapshot`, `bfield_store`; `connection`, `signal`; `parse`, `sketch`; `flow`, `hash`, `config`,
+//! `generate`, `shard`, `queue`, `snapshot`, `bfield_store`; `connection`, `signal`, `sources`; `parse`, `sketch`; `flow`, `hash`, `config`,
 //! `error`, `metrics`, `prefetch`, `lines`, `interval`. (Within a layer, `export` imports `flow_list`, `shard` and `queue` import `snapshot`,
-//! `connection` imports `signal`, `hash` imports `flow`, and `metrics` imports `config`.)
+//! `connection` and `sources` import `signal`, `hash` imports `flow`, and `metrics` imports `config`.)
 
 pub mod bfield_store;
 pub mod capture;
@@ -65,3 +65,4 @@ pub mod shard;
 pub mod signal;
 pub mod sketch;
 pub mod snapshot;
+pub mod sources;

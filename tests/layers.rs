@@ -11,18 +11,19 @@ const LAYERS: [&[&str]; 7] = [
     &["pipeline", "paper"],
     &["export", "flow_list", "capture", "serve"],
     &["generate", "shard", "queue", "snapshot", "bfield_store"],
-    &["connection", "signal"],
+    &["connection", "sources", "signal"],
     &["parse", "sketch"],
     &["flow", "hash", "config", "error", "metrics", "prefetch", "lines", "interval"],
 ];
 
 /// Who may import whom within a layer: no circle can come of it, because each layer lists importers before the imported.
-const BESIDE: [(&str, &str); 7] = [
+const BESIDE: [(&str, &str); 8] = [
     ("main", "cli"),
     ("export", "flow_list"),
     ("shard", "snapshot"),
     ("queue", "snapshot"),
     ("connection", "signal"),
+    ("sources", "signal"),
     // A hash of a flow key reads it as the words that it is made of.
     ("hash", "flow"),
     ("metrics", "config"),

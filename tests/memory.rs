@@ -57,7 +57,7 @@ fn packets_in(text: &str) -> Option<u64> {
 }
 
 /// Replays what these arguments generate, and watches it to its end.
-fn watched(generated: &str) -> Measured {
+fn watched(generated: &str, options: &[&str]) -> Measured {
     let flowpeel = || Command::new(env!("CARGO_BIN_EXE_flowpeel"));
     let arguments = ["generate", "--quiet"].into_iter().chain(generated.split(' '));
     let mut generator = Reaped(flowpeel().args(arguments).stdout(Stdio::piped()).spawn().unwrap());
@@ -65,6 +65,7 @@ fn watched(generated: &str) -> Measured {
     let mut replay = Reaped(
         flowpeel()
             .args(["replay", "--every", "1s", "-"])
+            .args(options)
             .stdin(capture)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -98,8 +99,8 @@ fn watched(generated: &str) -> Measured {
 }
 
 /// A flood of five million packets against one of a million, which fills everything already.
-fn assert_bounded(kind: &str) {
-    let flood = |packets| watched(&format!("--flood {kind} --flood-packets {packets}"));
+fn assert_bounded(kind: &str, options: &[&str]) {
+    let flood = |packets| watched(&format!("--flood {kind} --flood-packets {packets}"), options);
     let (short, long) = (flood("1M"), flood("5M"));
     assert!(short.packets >= 1_000_000 && long.packets >= 5_000_000);
     assert_eq!(short.announced, long.announced);
@@ -110,24 +111,30 @@ fn assert_bounded(kind: &str) {
 
 #[test]
 fn a_flood_that_nobody_answers_takes_what_was_announced() {
-    assert_bounded("unanswered");
+    assert_bounded("unanswered", &[]);
 }
 
 #[test]
 fn a_flood_that_the_server_answers_takes_what_was_announced() {
-    assert_bounded("answered");
+    assert_bounded("answered", &[]);
 }
 
 #[test]
 fn a_flood_of_acknowledgements_takes_what_was_announced() {
-    assert_bounded("acks");
+    assert_bounded("acks", &[]);
+}
+
+#[test]
+fn a_flood_of_five_million_sources_that_are_counted_takes_what_was_announced() {
+    let out = tempfile::tempdir().unwrap();
+    assert_bounded("answered", &["--sources", "--out", out.path().to_str().unwrap()]);
 }
 
 #[test]
 fn as_many_connections_as_were_asked_for_take_what_was_announced() {
     // IPv6 takes the most. The flood is of no account: with one, a fixed number of clients stays connected.
     let clients = "--connections 490k --data-packets 0 --duration 11s --ipv6 1 --flood acks --flood-packets 1k";
-    let full = watched(clients);
+    let full = watched(clients, &[]);
     let without_list = full.announced - full.list;
     assert!(full.peak > without_list + full.list / 2, "{} bytes: the list was not full", full.peak);
 }

@@ -7,6 +7,7 @@ use crate::export::{Directory, Exporter, Format, Keep, SnapshotDirectory, Stream
 use crate::flow_list::List;
 use crate::pipeline::{Config, Snapshots};
 use crate::snapshot::file::SnapshotFile;
+use crate::sources::Report;
 use clap::Args;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -44,10 +45,18 @@ pub(super) struct Lists {
     /// Keep no list, write snapshots only. Nothing is taken off for being idle or old then
     #[arg(long, requires = "snapshots", conflicts_with_all = ["out", "compress", "changes", "idle_timeout", "max_age"])]
     no_list: bool,
+
+    /// Write who opened connections beside each list; so many sources are exact in an interval, and half as many of IPv6 [default N: 30k]
+    #[arg(long, value_name = "N", value_parser = values::count, num_args = 0..=1, require_equals = true,
+        default_missing_value = SOURCES_TEXT)]
+    sources: Option<u64>,
 }
 
 /// The default as it would be typed.
 const CHANGES_FULL_LISTS_TEXT: &str = "360";
+
+/// The default number of sources as it would be typed.
+pub(super) const SOURCES_TEXT: &str = "30k";
 
 impl Lists {
     fn is_stdout(&self) -> bool {
@@ -57,6 +66,18 @@ impl Lists {
     /// How lists are to be written.
     pub(super) fn format(&self) -> Format {
         Format { compress: self.compress, changes: self.changes }
+    }
+
+    /// How many sources are to be listed exactly, if any are counted.
+    ///
+    /// # Errors
+    ///
+    /// There is no directory to write them to.
+    pub(super) fn sources(&self) -> Result<Option<u64>> {
+        if self.is_stdout() && self.sources.is_some() {
+            return Err(Error::new("--sources writes files beside the lists: name their directory with --out"));
+        }
+        Ok(self.sources)
     }
 
     /// How much of them is to be kept. It is checked before anything is done.
@@ -144,9 +165,16 @@ impl Exporter for Counted {
         self.pass_on(|it| it.snapshots.as_mut().and_then(SnapshotDirectory::warning));
         Ok(())
     }
+
+    fn write_sources(&mut self, report: &Report) -> Result<()> {
+        self.exporter.write_sources(report)?;
+        self.pass_on(|it| it.exporter.warning());
+        Ok(())
+    }
 }
 
 impl Counted {
+    /// Passes on what there is to warn of.
     fn pass_on(&mut self, warning: impl FnOnce(&mut Self) -> Option<Error>) {
         if let Some(warning) = warning(self).filter(|_| self.voice > Voice::Quiet) {
             report::warning(&warning.to_string());
@@ -167,10 +195,11 @@ impl Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::CHANGES_FULL_LISTS_DEFAULT;
+    use crate::config::{CHANGES_FULL_LISTS_DEFAULT, SOURCES_DEFAULT};
 
     #[test]
-    fn the_default_is_the_limit_of_that_name() {
+    fn the_defaults_are_the_limits_of_their_names() {
         assert_eq!(CHANGES_FULL_LISTS_TEXT.parse(), Ok(CHANGES_FULL_LISTS_DEFAULT));
+        assert_eq!(values::count(SOURCES_TEXT), Ok(SOURCES_DEFAULT));
     }
 }

@@ -19,6 +19,7 @@ mod plan;
 mod replay;
 mod report;
 mod secret;
+mod sources;
 mod tracking;
 mod values;
 mod watch;
@@ -85,6 +86,7 @@ enum Command {
     Plan(plan::Arguments),
     Keygen(keygen::Arguments),
     Info(info::Arguments),
+    Sources(sources::Arguments),
     #[cfg(feature = "paper")]
     Paper(paper::Arguments),
     Completions(completions::Arguments),
@@ -126,6 +128,7 @@ pub fn main() -> Status {
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Sources(arguments) => sources::run(&arguments),
         #[cfg(feature = "paper")]
         Command::Paper(arguments) => paper::run(&arguments, voice),
         Command::Completions(arguments) => completions::run(&arguments),

@@ -4,7 +4,8 @@ use crate::cli::log;
 use crate::cli::report::{self, Voice};
 use crate::cli::values;
 use crate::cli::{Status, print};
-use crate::paper::{EXPERIMENTS, Headline, Outcome, Section, Setting, Timed, write};
+use crate::error::Error;
+use crate::paper::{EXPERIMENTS, Experiment, Headline, Outcome, Section, Setting, Timed, write};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
@@ -37,6 +38,10 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", default_value = "1", value_parser = values::shards)]
     threads: usize,
 
+    /// Run only the experiments whose title has these words in it
+    #[arg(long, value_name = "WORDS", default_value = "")]
+    only: String,
+
     /// The report to write; its plots go to the folder of that name, without the ending
     #[arg(long, value_name = "FILE", default_value = "docs/paper.md")]
     out: PathBuf,
@@ -53,10 +58,10 @@ pub(super) struct Arguments {
     bfield_headline: Option<u64>,
 }
 
-fn bar(voice: Voice) -> ProgressBar {
+fn bar(experiment_count: usize, voice: Voice) -> ProgressBar {
     let is_hidden = voice == Voice::Quiet || log::is_on();
     let target = if is_hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let bar = ProgressBar::with_draw_target(Some(EXPERIMENTS.len() as u64), target);
+    let bar = ProgressBar::with_draw_target(Some(experiment_count as u64), target);
     if let Ok(style) = ProgressStyle::with_template("{pos} of {len} experiments {bar:20} {elapsed} {wide_msg}") {
         bar.set_style(style);
     }
@@ -65,14 +70,20 @@ fn bar(voice: Voice) -> ProgressBar {
 }
 
 /// The sections of all experiments, in their order: each thread takes the next one that nobody has taken.
-fn sections(setting: &Setting, threads: usize, bar: &ProgressBar, voice: Voice) -> Vec<Section> {
+fn sections(
+    experiments: &[&dyn Experiment],
+    setting: &Setting,
+    threads: usize,
+    bar: &ProgressBar,
+    voice: Voice,
+) -> Vec<Section> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..threads.min(EXPERIMENTS.len()) {
+        for _ in 0..threads.min(experiments.len()) {
             scope.spawn(|| {
                 while let index = next.fetch_add(1, Ordering::Relaxed)
-                    && let Some(experiment) = EXPERIMENTS.get(index)
+                    && let Some(experiment) = experiments.get(index)
                 {
                     let step = |what: &str| bar.set_message(format!("{}: {what}", experiment.title()));
                     let section = experiment.run(setting, &step);
@@ -92,7 +103,7 @@ fn sections(setting: &Setting, threads: usize, bar: &ProgressBar, voice: Voice) 
 
 /// A bar of its own: the keys of one part of the job.
 fn headline_bar(voice: Voice) -> ProgressBar {
-    let bar = bar(voice);
+    let bar = bar(0, voice);
     if let Ok(style) =
         ProgressStyle::with_template("{human_pos} of {human_len} keys {bar:20} {elapsed} {eta} {wide_msg}")
     {
@@ -167,8 +178,14 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
         return run_headline(&Headline { key_count, seed: arguments.seed }, voice);
     }
     let setting = Setting { seed: arguments.seed, is_quick: arguments.quick };
-    let bar = bar(voice);
-    let sections = sections(&setting, arguments.threads, &bar, voice);
+    let is_wanted = |experiment: &&dyn Experiment| experiment.title().contains(&arguments.only);
+    let experiments: Vec<_> = EXPERIMENTS.into_iter().filter(is_wanted).collect();
+    if experiments.is_empty() {
+        report::error(&Error::new("no experiment has these words in its title: see docs/paper.md"), "");
+        return Status::WrongUsage;
+    }
+    let bar = bar(experiments.len(), voice);
+    let sections = sections(&experiments, &setting, arguments.threads, &bar, voice);
     bar.finish_and_clear();
     if let Err(error) = write(&sections, &setting, &arguments.out) {
         report::error(&error, "");

@@ -1,5 +1,6 @@
 //! `flowpeel plan`: numbers of connections in, options and what they take out.
 
+use crate::cli::lists::SOURCES_TEXT;
 use crate::cli::report::{self, grouped};
 use crate::cli::tracking::Defaults;
 use crate::cli::{Status, print, values};
@@ -30,6 +31,11 @@ pub(super) struct Arguments {
     /// Openings and closings in an interval
     #[arg(long, value_name = "N", default_value = "100k", value_parser = values::count)]
     churn: u64,
+
+    /// Count who opens connections too, with so many sources exact in an interval [default N: 30k]
+    #[arg(long, value_name = "N", value_parser = values::count, num_args = 0..=1, require_equals = true,
+        default_missing_value = SOURCES_TEXT)]
+    sources: Option<u64>,
 
     /// The length of an interval
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::duration)]
@@ -103,6 +109,8 @@ struct MemoryObject {
     tables: u64,
     queues: u64,
     list: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sources: Option<u64>,
     total: u64,
 }
 
@@ -114,6 +122,7 @@ impl MemoryObject {
             tables: memory.tables_size,
             queues: memory.queues_size,
             list: memory.list_size_max,
+            sources: (memory.sources_size > 0).then_some(memory.sources_size),
             total: memory.total_size(),
         }
     }
@@ -151,7 +160,9 @@ fn duration(duration: Duration) -> String {
 fn options(config: &Config, every: Duration) -> String {
     let Config { connections_max, churn, memory_size_max, .. } = config;
     let (every, memory_mib) = (duration(every), memory_size_max >> 20);
-    format!("--every {every} --connections {connections_max} --churn {churn} --memory {memory_mib}MiB")
+    // They are written to files.
+    let sources = config.sources_max.map_or(String::new(), |count| format!(" --sources={count} --out lists/"));
+    format!("--every {every} --connections {connections_max} --churn {churn} --memory {memory_mib}MiB{sources}")
 }
 
 const ROWS: [&str; 8] = [
@@ -178,13 +189,15 @@ fn text(plan: &PlanObject) -> String {
     }
     let memory = &plan.memory_bytes;
     for (name, size) in [
-        ("memory of the filter", memory.filter),
-        ("half-open connections", memory.half_open),
-        ("all tables", memory.tables),
-        ("queues and one ring", memory.queues),
-        ("the list, up to", memory.list),
-        ("together", memory.total),
+        ("memory of the filter", Some(memory.filter)),
+        ("half-open connections", Some(memory.half_open)),
+        ("all tables", Some(memory.tables)),
+        ("queues and one ring", Some(memory.queues)),
+        ("the list, up to", Some(memory.list)),
+        ("sources", memory.sources),
+        ("together", Some(memory.total)),
     ] {
+        let Some(size) = size else { continue };
         text += &format!("{}{name:first$}  {}\n", if name == "memory of the filter" { "\n" } else { "" }, mib(size));
     }
     text += &format!("\nflowpeel live -i IFACE {}\nflowpeel replay {} FILE\n", plan.options, plan.options);
@@ -198,6 +211,7 @@ pub(super) fn run(arguments: &Arguments) -> Status {
         every: Some(arguments.every),
         connections_max: arguments.connections,
         churn: arguments.churn,
+        sources_max: arguments.sources,
         ..Config::default()
     });
     let sizing = match Sizing::new(&asked, arguments.failure) {

@@ -82,9 +82,13 @@ fn mib(size: u64) -> String {
 
 /// What the run takes, part by part.
 pub(super) fn memory(memory: &Memory, config: &Config) {
+    let sources = match config.sources_max {
+        Some(_) => format!(", sources {}", mib(memory.sources_size)),
+        None => String::new(),
+    };
     line(format_args!(
         "room for {} connections and {} changes an interval: {} MiB at most \
-         (filter {}, half-open {}, tables {}, queues {}, list up to {})",
+         (filter {}, half-open {}, tables {}, queues {}{sources}, list up to {})",
         grouped(config.connections_max),
         grouped(config.churn),
         mib(memory.total_size()),

@@ -105,7 +105,7 @@ impl Tracking {
     ///
     /// # Errors
     ///
-    /// The secret can not be read, or none be made with `otherwise`.
+    /// The secret can not be read, or none be made with `otherwise`; or there is no place for what is to be listed.
     pub(super) fn config(
         &self,
         defaults: &Defaults,
@@ -128,6 +128,7 @@ impl Tracking {
             max_age: self.max_age.map_or(default.max_age, |limit| limit.0),
             vlan_key: self.vlan_key,
             format: lists.format(),
+            sources_max: lists.sources()?,
             secret,
             ..default
         })

@@ -10,7 +10,9 @@ use crate::export::retention::{Keep, Retention, Seldom};
 use crate::export::series::{Kind, Series};
 use crate::export::{Exporter, Format};
 use crate::flow_list::List;
+use crate::sources::Report;
 use std::fs::File;
+use std::io;
 use std::path::PathBuf;
 
 /// Writes each list to a file of its own, `flows-<end, UTC>.ndjson`, or what changed since the one before to
@@ -24,6 +26,8 @@ pub struct Directory {
     retention: Retention,
     /// Whether the list before ended earlier than one before that.
     was_behind: bool,
+    /// The name of the last list.
+    name: Option<FileName>,
     warning: Option<Error>,
     failures: Seldom,
 }
@@ -42,6 +46,7 @@ impl Directory {
             is_compressed: format.compress,
             retention: Retention::new(place.path(), keep),
             was_behind: false,
+            name: None,
             warning,
             failures: Seldom::default(),
             place,
@@ -57,21 +62,39 @@ impl Directory {
         self.was_behind = is_behind;
         FileName { end_s, number, kind, is_compressed: self.is_compressed }
     }
+
+    /// Writes a file with this name, whole or not at all.
+    fn put(
+        &mut self,
+        name: FileName,
+        failing: &str,
+        write: impl FnOnce(&mut Series, &mut &File) -> io::Result<()>,
+    ) -> Result<()> {
+        let series = &mut self.series;
+        let write = |file: &mut &File| write(series, file).map_err(|error| Error::new(failing).because(error));
+        let (size, replaced_size) = self.place.write(&name.to_string(), write)?;
+        if let Some(failure) = self.retention.written(name, size, replaced_size) {
+            self.warning = self.failures.told(failure).or(self.warning.take());
+        }
+        Ok(())
+    }
 }
 
 impl Exporter for Directory {
     fn write(&mut self, list: &List) -> Result<()> {
         let name = self.name(list.header.end_ns);
-        let series = &mut self.series;
-        let write = |file: &mut &File| {
-            series.write(file, list, name.kind).map_err(|error| Error::new("can not write the list").because(error))
-        };
-        let (size, replaced_size) = self.place.write(&name.to_string(), write)?;
+        self.put(name, "can not write the list", |series, file| series.write(file, list, name.kind))?;
         self.series.written(list, name.kind);
-        if let Some(failure) = self.retention.written(name, size, replaced_size) {
-            self.warning = self.failures.told(failure).or(self.warning.take());
-        }
+        self.name = Some(name);
         Ok(())
+    }
+
+    fn write_sources(&mut self, report: &Report) -> Result<()> {
+        // Without a list there is nothing that it could stand beside.
+        let Some(name) = self.name else { return Ok(()) };
+        self.put(FileName { kind: Kind::Sources, ..name }, "can not write the sources", |series, file| {
+            series.write_sources(file, report)
+        })
     }
 
     fn warning(&mut self) -> Option<Error> {

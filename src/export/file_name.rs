@@ -32,7 +32,10 @@ impl FileName {
         let stem = stem.strip_suffix(".ndjson")?;
         let (kind, stem) = match stem.strip_prefix("flows-") {
             Some(stem) => (Kind::Full, stem),
-            None => (Kind::Changes, stem.strip_prefix("changes-")?),
+            None => match stem.strip_prefix("changes-") {
+                Some(stem) => (Kind::Changes, stem),
+                None => (Kind::Sources, stem.strip_prefix("sources-")?),
+            },
         };
         FileName::of_stem(name, stem, kind, is_compressed)
     }
@@ -53,6 +56,7 @@ impl fmt::Display for FileName {
             Kind::Full => "flows-",
             Kind::Changes => "changes-",
             Kind::Snapshot => "snapshot-",
+            Kind::Sources => "sources-",
         })?;
         // Neither default is ever taken: the calendar knows the seconds of every i64 of nanoseconds, and can write them so.
         let time = Timestamp::from_second(self.end_s).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -81,6 +85,7 @@ mod tests {
             "flows-16770921T001243Z_1000.ndjson",
             "snapshot-20260101T000010Z.flowpeel",
             "snapshot-20260101T000010Z_002.flowpeel",
+            "sources-20260101T000010Z_002.ndjson.zst",
         ] {
             assert_eq!(FileName::parse(name).map(|name| name.to_string()).as_deref(), Some(name));
         }
@@ -112,8 +117,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_says_what_it_was_made_from(end_ns: i64, number in 1u64.., is_full: bool, is_compressed: bool) {
-            let kind = if is_full { Kind::Full } else { Kind::Changes };
+        fn a_name_says_what_it_was_made_from(end_ns: i64, number in 1u64.., kind in 0usize..3, is_compressed: bool) {
+            let kind = [Kind::Full, Kind::Changes, Kind::Sources][kind];
             let name = FileName { end_s: end_ns.div_euclid(1_000_000_000), number, kind, is_compressed };
             prop_assert_eq!(FileName::parse(&name.to_string()), Some(name));
         }

@@ -12,6 +12,7 @@ mod place;
 mod retention;
 mod series;
 mod snapshots;
+mod source_lines;
 mod stream;
 mod timestamp;
 
@@ -25,6 +26,7 @@ pub use stream::Stream;
 use crate::error::{Error, Result};
 use crate::flow_list::List;
 use crate::snapshot::file::SnapshotFile;
+use crate::sources::Report;
 
 /// Writes lists somewhere. Any function that takes a list and can fail is one.
 pub trait Exporter: Send {
@@ -42,6 +44,15 @@ pub trait Exporter: Send {
     ///
     /// The snapshot could not be written; the caller stops.
     fn snapshot(&mut self, _snapshot: &SnapshotFile) -> Result<()> {
+        Ok(())
+    }
+
+    /// Writes who opened connections, beside the list that was written last; where there is no place for it nothing is done.
+    ///
+    /// # Errors
+    ///
+    /// It could not be written; the caller stops.
+    fn write_sources(&mut self, _report: &Report) -> Result<()> {
         Ok(())
     }
 

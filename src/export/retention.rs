@@ -29,6 +29,10 @@ impl Keep {
     }
 }
 
+/// The files of the largest group that flowpeel writes: its lists, and the sources beside each.
+const KEPT_GROUP_MAX: u64 = 2 * CHANGES_FULL_LISTS_MAX;
+const _: () = assert!(KEPT_GROUP_MAX < KEPT_FILES_MAX as u64, "what has to be removed together is remembered together");
+
 /// What could not be removed in one go.
 #[derive(Debug)]
 pub(super) struct Failure {
@@ -181,7 +185,7 @@ impl Retention {
         }
         // The last may go on beyond what is remembered. When it is longer than any that flowpeel writes, it is what
         // somebody else left of several.
-        (self.has_more && group.len() as u64 > CHANGES_FULL_LISTS_MAX && !group.contains(&newest)).then_some(group)
+        (self.has_more && group.len() as u64 > KEPT_GROUP_MAX && !group.contains(&newest)).then_some(group)
     }
 }
 

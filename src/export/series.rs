@@ -5,7 +5,9 @@
 use crate::config::{CHANGES_FULL_LISTS_MAX, COMPRESSION_LEVEL, COMPRESSION_SIZE};
 use crate::error::{Error, Result};
 use crate::export::lines::{Base, Lines, ListId};
+use crate::export::source_lines;
 use crate::flow_list::{EarlierList, List};
+use crate::sources::Report;
 use std::io::{self, Write};
 use zstd::stream::write::Encoder;
 
@@ -49,6 +51,8 @@ pub(super) enum Kind {
     Changes,
     /// A snapshot, which no series writes.
     Snapshot,
+    /// Who opened connections: no list, and written beside one.
+    Sources,
 }
 
 struct Changes {
@@ -58,6 +62,24 @@ struct Changes {
     earlier: EarlierList,
     /// The list before, and the last full one.
     ids: Option<(ListId, ListId)>,
+}
+
+/// Lets `write` write to `out`, as a compressed frame where that is asked for, and flushes it.
+fn write_whole(
+    out: &mut impl Write,
+    compress: bool,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    if compress {
+        let mut encoder = Encoder::new(out, COMPRESSION_LEVEL)?;
+        // A list is kept for months: a reader should notice when the disk has changed it.
+        encoder.include_checksum(true)?;
+        write(&mut encoder)?;
+        encoder.finish()?.flush()
+    } else {
+        write(out)?;
+        out.flush()
+    }
 }
 
 /// Writes lists in one format.
@@ -83,16 +105,12 @@ impl Series {
 
     /// Writes a list whole, and flushes it. Where there is none before it that it could build on it is written in full.
     pub(super) fn write(&mut self, out: &mut impl Write, list: &List, kind: Kind) -> io::Result<()> {
-        if self.compress {
-            let mut encoder = Encoder::new(out, COMPRESSION_LEVEL)?;
-            // A list is kept for months: a reader should notice when the disk has changed it.
-            encoder.include_checksum(true)?;
-            self.write_lines(&mut encoder, list, kind)?;
-            encoder.finish()?.flush()
-        } else {
-            self.write_lines(out, list, kind)?;
-            out.flush()
-        }
+        write_whole(out, self.compress, |out| self.write_lines(out, list, kind))
+    }
+
+    /// Writes who opened connections, whole, and flushes it.
+    pub(super) fn write_sources(&self, out: &mut impl Write, report: &Report) -> io::Result<()> {
+        write_whole(out, self.compress, |out| source_lines::write(out, report))
     }
 
     fn write_lines(&mut self, out: &mut dyn Write, list: &List, kind: Kind) -> io::Result<()> {

@@ -14,6 +14,7 @@
 
 mod bfield;
 mod bfield_headline;
+mod counters;
 mod differences;
 mod duplicates;
 mod figure1;
@@ -30,6 +31,7 @@ mod table2;
 
 pub use bfield::BField;
 pub use bfield_headline::{Headline, Outcome, Progress, Timed};
+pub use counters::Counters;
 pub use differences::Differences;
 pub use duplicates::Duplicates;
 pub use figure1::Figure1;
@@ -76,8 +78,8 @@ pub trait Experiment: Sync {
 }
 
 /// All experiments, in the order of the report.
-pub const EXPERIMENTS: [&dyn Experiment; 9] =
-    [&Table1, &Figure1, &Duplicates, &Figure2, &Table2, &Get, &Placements, &Differences, &BField];
+pub const EXPERIMENTS: [&dyn Experiment; 10] =
+    [&Table1, &Figure1, &Duplicates, &Figure2, &Table2, &Get, &Placements, &Differences, &Counters, &BField];
 
 /// What came of one experiment.
 #[derive(Clone, Debug, PartialEq)]

@@ -161,6 +161,11 @@ impl<'a> ListThread<'a> {
         if let Some(snapshot) = list.snapshot().filter(|_| listed.is_some() && error.is_none()) {
             *error = exporter.snapshot(snapshot).err();
         }
+        if let Some(report) = returns.sources.as_mut().and_then(|sources| sources.end_interval(listed.as_ref()))
+            && error.is_none()
+        {
+            *error = exporter.write_sources(&report).err();
+        }
         if let Some(header) = listed {
             let took = began.elapsed();
             self.told.latencies.list.record(took);

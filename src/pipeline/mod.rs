@@ -11,6 +11,7 @@ mod live;
 mod plan;
 mod shard_thread;
 mod sizing;
+mod source_exchange;
 mod summary;
 
 pub use feeder::CaptureCounts;
@@ -79,6 +80,8 @@ pub struct Config {
     pub format: Format,
     /// Whether, and under which name, snapshots are given to the exporter at the end of every interval.
     pub snapshots: Option<Snapshots>,
+    /// Sources of connection attempts that are listed exactly in an interval; none: they are not counted.
+    pub sources_max: Option<u64>,
     /// The secret under which tables are filled.
     pub secret: Secret,
     /// The width of the filter's fingerprints: the full 30 bits, or fewer to study what goes wrong then.
@@ -116,6 +119,7 @@ impl Default for Config {
             vlan_key: false,
             format: Format::default(),
             snapshots: None,
+            sources_max: None,
             secret: Secret::REPLAY,
             fingerprint_bits: FINGERPRINT_BITS,
         }

@@ -8,7 +8,7 @@ use crate::config::{
     CANDIDATE_TIMEOUT_TICKS, CANDIDATES_DIVISOR, CAPTURE_BUFFER_SIZE, CHURN_MIN, CONNECTIONS_MAX, CONNECTIONS_MIN,
     DELTA_LOAD_PERCENT, EVERY_MAX_DAYS, EVICTION_TIMEOUT_MAX_DAYS, EVICTION_TIMEOUT_MIN_S, FILTER_LOAD_PERCENT,
     HALF_OPEN_MAX, HALF_OPEN_MIN, LINGER_TICKS, LIST_ENTRY_SIZE, ONE_WAY_PLACES_DIVISOR, PARTITION_COUNT, PICKUP_MAX,
-    ROUTER_NAME_SIZE_MAX, SHARDS_MAX, SNAPSHOT_SIZE_MAX, SYN_TIMEOUT_MAX_TICKS, TICK_NS,
+    ROUTER_NAME_SIZE_MAX, SHARDS_MAX, SNAPSHOT_SIZE_MAX, SOURCES_MAX, SOURCES_MIN, SYN_TIMEOUT_MAX_TICKS, TICK_NS,
 };
 use crate::connection::{Filter, HalfOpen, HalfOpenRing, TrackerConfig};
 use crate::error::{Error, Result};
@@ -20,6 +20,7 @@ use crate::signal::{HandshakeCache, Watch};
 use crate::sketch::Geometry;
 use crate::snapshot::DeltaGeometry;
 use crate::snapshot::file::{Sums, is_name};
+use crate::sources::SourceGeometry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,13 +39,20 @@ pub struct Memory {
     /// The list of open connections, and what the exporter keeps of the one before, at most: they grow to this only when
     /// so many are open.
     pub list_size_max: u64,
+    /// The counters of sources, and what a report is made from; nothing where they are not counted.
+    pub sources_size: u64,
 }
 
 impl Memory {
     /// All together.
     #[must_use]
     pub fn total_size(&self) -> u64 {
-        self.filter_size + self.rings_size + self.tables_size + self.queues_size + self.list_size_max
+        self.filter_size
+            + self.rings_size
+            + self.tables_size
+            + self.queues_size
+            + self.list_size_max
+            + self.sources_size
     }
 }
 
@@ -74,6 +82,8 @@ pub struct Plan {
     pub(super) sampled: u32,
     /// The connections that may be under watch; none when nothing is idle for too long.
     pub(super) watch_count: Option<usize>,
+    /// The shape of what counts sources, if anything does.
+    pub(super) sources: Option<SourceGeometry>,
     memory: Memory,
 }
 
@@ -141,6 +151,7 @@ impl Plan {
             None => (WhenFull::Wait, 1, CAPTURE_BUFFER_SIZE as u64),
             Some(live) => (WhenFull::Drop, live.capture_count.max(1), live.rings_size),
         };
+        let sources = config.sources_max.map(SourceGeometry::for_sources);
         let partitions = PARTITION_COUNT as u64;
         let listed_max = connections_max * partitions;
         let memory = Memory {
@@ -156,6 +167,7 @@ impl Plan {
                 true => (listed_max + half_open_count) * LIST_ENTRY_SIZE + config.format.memory_size(listed_max),
                 false => half_open_count * LIST_ENTRY_SIZE,
             },
+            sources_size: sources.map_or(0, |geometry| geometry.memory_size(shard_count)),
         };
         let plan = Plan {
             list: FlowListConfig {
@@ -179,6 +191,7 @@ impl Plan {
             capture_count,
             sampled,
             watch_count,
+            sources,
             memory,
         };
         let snapshot_size = partitions * Sums::file_size(geometry);
@@ -189,9 +202,12 @@ impl Plan {
         if memory.total_size() > config.memory_size_max {
             let (needed, allowed) = (memory.total_size().div_ceil(1 << 20), config.memory_size_max >> 20);
             let what = format!(
-                "{} connections and a churn of {} take {needed} MiB, and {allowed} MiB are allowed: \
-                 raise --memory, or lower --connections or --churn",
-                config.connections_max, config.churn
+                "{} connections and a churn of {}{} take {needed} MiB, and {allowed} MiB are allowed: \
+                 raise --memory, or lower --connections{}",
+                config.connections_max,
+                config.churn,
+                config.sources_max.map_or(String::new(), |count| format!(" and {count} sources")),
+                if config.sources_max.is_some() { ", --churn or --sources" } else { " or --churn" }
             );
             return Err(Error::new(what));
         }
@@ -268,6 +284,9 @@ fn check(config: &Config) -> Result<()> {
     if config.pickup > PICKUP_MAX {
         return Err(Error::new(format!("--pickup must be at most {PICKUP_MAX}")));
     }
+    if config.sources_max.is_some_and(|sources_max| !(SOURCES_MIN..=SOURCES_MAX).contains(&sources_max)) {
+        return Err(Error::new(format!("--sources must be from {SOURCES_MIN} to {SOURCES_MAX}")));
+    }
     let longest = Duration::from_secs(EVICTION_TIMEOUT_MAX_DAYS * 86_400);
     let eviction = Duration::from_secs(EVICTION_TIMEOUT_MIN_S)..=longest;
     for (time, name) in [(config.idle_timeout, "--idle-timeout"), (config.max_age, "--max-age")] {
@@ -317,6 +336,10 @@ mod tests {
         let watch = memory(&watches).rings_size - memory(&plain).rings_size;
         assert_eq!(watch, Watch::size(CONNECTIONS_DEFAULT as usize) as u64);
         let flags = Config { answer_opens: true, pickup: 16, ..watches };
+        let sources = Config { sources_max: Some(30_000), ..plain.clone() };
+        let with_sources = memory(&sources);
+        assert!(with_sources.sources_size > 4 << 20 && memory(&plain).sources_size == 0);
+        assert_eq!(Memory { sources_size: 0, ..with_sources }, memory(&plain));
         assert_eq!(memory(&flags), memory(&plain), "where only flags are seen there is nothing to look at");
     }
 
@@ -356,6 +379,7 @@ mod tests {
             (Config { format: Format { changes: Some(0), ..Format::default() }, ..Config::default() }, "--changes"),
             (Config { every: Some(Duration::ZERO), ..Config::default() }, "--every"),
             (Config { every: Some(Duration::MAX), ..Config::default() }, "--every"),
+            (Config { sources_max: Some(1), ..Config::default() }, "--sources"),
             (Config { pickup: u32::MAX, ..Config::default() }, "--pickup"),
             (Config { idle_timeout: Some(Duration::from_secs(9)), ..Config::default() }, "--idle-timeout"),
             (Config { max_age: Some(Duration::MAX), ..Config::default() }, "--max-age"),

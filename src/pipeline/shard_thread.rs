@@ -6,10 +6,12 @@
 use crate::config::PARTITION_COUNT;
 use crate::connection::HalfOpenRing;
 use crate::pipeline::Plan;
+use crate::pipeline::source_exchange::{self, SourceChannel, SourceReports};
 use crate::queue::{Inbox, Message, WhenFull};
 use crate::shard::{Exchange, Partition, Shard};
 use crate::signal::Moment;
 use crate::snapshot::{Delta, HandOver, Inquiry};
+use crate::sources::SourceDelta;
 use crossbeam::channel::{Receiver, Sender, bounded};
 
 /// The empty deltas and rings of each partition, for its shard to take.
@@ -18,6 +20,8 @@ pub(super) struct Pool {
     deltas: Vec<Receiver<Box<Delta>>>,
     rings: Vec<Receiver<Box<HalfOpenRing>>>,
     inquiries: Vec<Receiver<Inquiry>>,
+    /// Of each shard, where sources are counted.
+    sources: Vec<SourceChannel>,
 }
 
 /// The other end, for the list to give them back.
@@ -25,6 +29,8 @@ pub(super) struct Returns {
     deltas: Vec<Sender<Box<Delta>>>,
     rings: Vec<Sender<Box<HalfOpenRing>>>,
     inquiries: Vec<Sender<Inquiry>>,
+    /// What becomes of source counts, where there are any.
+    pub(super) sources: Option<SourceReports>,
 }
 
 impl Returns {
@@ -51,15 +57,18 @@ pub(super) fn pool(plan: &Plan) -> (Pool, Returns) {
     let (delta_senders, delta_receivers) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
     let (ring_senders, ring_receivers) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
     let (inquiry_senders, inquiries) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
-    let returns = Returns { deltas: delta_senders, rings: ring_senders, inquiries: inquiry_senders };
+    let (sources, reports) = source_exchange::channels(plan);
+    let returns = Returns { deltas: delta_senders, rings: ring_senders, inquiries: inquiry_senders, sources: reports };
     for partition in 0..PARTITION_COUNT {
         returns.delta(partition, Box::new(Delta::new(plan.partition.geometry)));
         returns.ring(partition, Box::new(HalfOpenRing::new(plan.partition.tracker.half_open_count)));
     }
-    (Pool { deltas: delta_receivers, rings: ring_receivers, inquiries }, returns)
+    (Pool { deltas: delta_receivers, rings: ring_receivers, inquiries, sources }, returns)
 }
 
 struct Channels {
+    /// The shard's index.
+    index: usize,
     pool: Pool,
     hand_overs: Sender<HandOver>,
     when_full: WhenFull,
@@ -86,6 +95,16 @@ impl Exchange for Channels {
 
     fn inquiry(&mut self, partition: usize) -> Option<Inquiry> {
         self.pool.inquiries[partition].try_recv().ok()
+    }
+
+    fn exchange_sources(&mut self, counted: Box<SourceDelta>) -> Box<SourceDelta> {
+        let Some(channel) = self.pool.sources.get(self.index) else { return counted };
+        let (sent, kept) = match self.take(&channel.spares) {
+            Some(spare) => (Some(counted), spare),
+            None => (None, counted),
+        };
+        drop(channel.counted.send(sent));
+        kept
     }
 
     fn hand_over(&mut self, hand_over: HandOver) {
@@ -125,9 +144,13 @@ impl Timing for () {
 impl ShardThread {
     /// The shard of this index.
     pub(super) fn new(plan: &Plan, index: usize, inbox: Inbox, pool: Pool, hand_overs: Sender<HandOver>) -> Self {
-        let partitions = (index..PARTITION_COUNT).step_by(plan.shard_count());
+        let partitions = source_exchange::partitions_of(index, plan);
         let shard = Shard::new(partitions.map(|index| Partition::new(index, &plan.partition)).collect());
-        ShardThread { shard, inbox, channels: Channels { pool, hand_overs, when_full: plan.when_full } }
+        let shard = match source_exchange::delta(plan, index) {
+            Some(delta) => shard.with_sources(delta),
+            None => shard,
+        };
+        ShardThread { shard, inbox, channels: Channels { index, pool, hand_overs, when_full: plan.when_full } }
     }
 
     /// Works off its queues to their end.

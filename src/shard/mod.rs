@@ -13,6 +13,7 @@ use crate::connection::{Counts, HalfOpenRing};
 use crate::prefetch::prefetch;
 use crate::signal::{Signal, TimeBase};
 use crate::snapshot::{Delta, HandOver, Inquiry, Marker};
+use crate::sources::{SourceDelta, SourceTally, event_of};
 
 /// How many signals ahead its second bucket is asked for, its first, and itself, which comes from another core: each must have come
 /// before the next is known, and all while memory takes no longer to answer.
@@ -28,6 +29,11 @@ pub trait Exchange {
     fn spare_ring(&mut self, partition: usize) -> Option<Box<HalfOpenRing>>;
     /// What the list asks this partition, if it asks anything.
     fn inquiry(&mut self, partition: usize) -> Option<Inquiry>;
+    /// Takes what was counted of sources up to the end of an interval, before anything of that end is handed over, and gives an
+    /// empty delta for it, on the same terms: where there is none the same comes back, and goes on growing.
+    fn exchange_sources(&mut self, counted: Box<SourceDelta>) -> Box<SourceDelta> {
+        counted
+    }
     /// Takes what a partition hands over.
     fn hand_over(&mut self, hand_over: HandOver);
 }
@@ -37,6 +43,8 @@ pub struct Shard {
     partitions: Vec<Partition>,
     /// Where each partition stands in `partitions`.
     positions: [usize; PARTITION_COUNT],
+    /// Who opens connections, where that is counted.
+    sources: Option<SourceTally>,
 }
 
 impl Shard {
@@ -47,7 +55,13 @@ impl Shard {
         for (position, partition) in partitions.iter().enumerate() {
             positions[partition.index()] = position;
         }
-        Shard { partitions, positions }
+        Shard { partitions, positions, sources: None }
+    }
+
+    /// The same shard, which counts sources in this delta; it has a place for each of the partitions.
+    #[must_use]
+    pub fn with_sources(self, delta: Box<SourceDelta>) -> Self {
+        Shard { sources: Some(SourceTally::new(delta)), ..self }
     }
 
     /// Does what the signals say, in order. Signals of partitions that it does not own are not for it and change nothing.
@@ -68,7 +82,13 @@ impl Shard {
             if let Some(ahead) = signals.get(at + SECOND_AHEAD) {
                 self.ask(ahead, Partition::prefetch_second);
             }
-            if let Some(partition) = self.partitions.get_mut(self.positions[signal.hash().partition()]) {
+            let position = self.positions[signal.hash().partition()];
+            if let Some(partition) = self.partitions.get_mut(position) {
+                if let Some(sources) = &mut self.sources
+                    && let Some(event) = event_of(signal, || partition.refuses(signal))
+                {
+                    sources.count(signal, event, position);
+                }
                 partition.handle(signal, exchange);
             }
         }
@@ -89,6 +109,8 @@ impl Shard {
 
     /// An interval ends here.
     pub fn end_interval(&mut self, marker: &Marker, exchange: &mut impl Exchange) {
+        let sources = self.sources.take();
+        self.sources = sources.map(|sources| sources.exchange(|counted| exchange.exchange_sources(counted)));
         self.partitions.iter_mut().for_each(|partition| partition.end_interval(marker, exchange));
     }
 

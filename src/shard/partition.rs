@@ -101,6 +101,12 @@ impl Partition {
         self.tracker.prefetch_second(signal);
     }
 
+    /// Whether this signal refuses a connection; see [`Tracker::refuses`].
+    #[inline]
+    pub fn refuses(&mut self, signal: &Signal) -> bool {
+        self.tracker.refuses(signal)
+    }
+
     /// Does what a signal says.
     #[inline]
     pub fn handle(&mut self, signal: &Signal, exchange: &mut impl Exchange) {

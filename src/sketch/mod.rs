@@ -121,6 +121,7 @@
 pub mod bfield;
 mod bytes;
 mod cell;
+mod counter;
 mod estimate;
 mod flow_table;
 mod get;
@@ -139,6 +140,7 @@ pub use cell::{
     Adding, CheckField, CheckedCell, CountField, Mode, PlainCell, Squares, Sums, TableCell, ValueCheck, ValueField,
     Values, XorCell, Xoring,
 };
+pub use counter::{Counter, EvenOdd, EvenOddCell, Keeping, OneKey, Optimisations, Standard, StandardCell, Tally, Wide};
 pub use estimate::Estimator;
 pub use flow_table::{
     BATCH_COUNT, Batch, Cell, CellV4, CellV6, Change, Geometry, HASH_COUNT, Iblt, PAYLOAD_BITS, Peeled, Peeler,

@@ -12,8 +12,8 @@
 
 mod packet;
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
 
 pub(crate) use packet::{Segment, frames_of_pcap, segment};
 
@@ -45,6 +45,9 @@ pub(crate) struct List {
     pub(crate) opened: u64,
     /// How many ceased to be established.
     pub(crate) closed: u64,
+    /// Who opened connections in the interval: SYNs sent, SYN-ACKs that came back, and connections that a RST of the other side
+    /// ended when nothing but SYNs had been seen of them.
+    pub(crate) sources: BTreeMap<IpAddr, [u64; 3]>,
 }
 
 /// What the lists depend on beside the packets.
@@ -101,11 +104,20 @@ pub(crate) struct Oracle {
     frame_count: u64,
     opened: u64,
     closed: u64,
+    sources: BTreeMap<IpAddr, [u64; 3]>,
 }
 
 impl Oracle {
     pub(crate) fn new(rules: Rules) -> Self {
-        Oracle { rules, entries: HashMap::new(), highest_us: None, frame_count: 0, opened: 0, closed: 0 }
+        Oracle {
+            rules,
+            entries: HashMap::new(),
+            highest_us: None,
+            frame_count: 0,
+            opened: 0,
+            closed: 0,
+            sources: BTreeMap::new(),
+        }
     }
 
     /// All lists of these frames, the one at the end included.
@@ -153,7 +165,8 @@ impl Oracle {
         let present = self.entries.values().filter(|entry| !is_absent(entry, now, &self.rules));
         let mut lines: Vec<Line> = present.filter_map(line).collect();
         lines.sort();
-        List { end_us, lines, opened: std::mem::take(&mut self.opened), closed: std::mem::take(&mut self.closed) }
+        let (opened, closed) = (std::mem::take(&mut self.opened), std::mem::take(&mut self.closed));
+        List { end_us, lines, opened, closed, sources: std::mem::take(&mut self.sources) }
     }
 
     fn sweep(&mut self) {
@@ -184,10 +197,22 @@ impl Oracle {
             after_other(before.clone(), segment)
         };
         self.count(before.as_ref(), after.as_ref(), segment);
+        self.count_source(before.as_ref(), segment);
         match after {
             Some(entry) => self.entries.insert(key, entry),
             None => self.entries.remove(&key),
         };
+    }
+
+    fn count_source(&mut self, before: Option<&Entry>, segment: &Segment) {
+        let is_asked = before.is_some_and(|entry| entry.state == State::SynSent && entry.client == segment.dst);
+        let (source, event) = match (segment.rst, segment.syn, segment.ack_flag) {
+            (true, ..) if is_asked => (segment.dst, 2),
+            (false, true, false) => (segment.src, 0),
+            (false, true, true) => (segment.dst, 1),
+            _ => return,
+        };
+        self.sources.entry(source.ip()).or_default()[event] += 1;
     }
 
     fn count(&mut self, before: Option<&Entry>, after: Option<&Entry>, segment: &Segment) {

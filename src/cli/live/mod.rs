@@ -185,19 +185,23 @@ impl Prepared {
 
     fn metrics(&self) -> Arc<Metrics> {
         let memory = self.plan.memory();
+        let sources = self.config.sources_max.map(|_| ("sources", memory.sources_size));
         Metrics::new(Setup {
             interfaces: self.interfaces(),
             unusable_reasons: Unusable::ALL.iter().map(|reason| reason.name()).collect(),
             shard_count: 1,
             connections_max: self.config.connections_max,
             interval: self.config.every,
-            memory: vec![
+            memory: [
                 ("filter", memory.filter_size),
                 ("half_open", memory.rings_size),
                 ("tables", memory.tables_size),
                 ("queues", memory.queues_size),
                 ("list", memory.list_size_max),
-            ],
+            ]
+            .into_iter()
+            .chain(sources)
+            .collect(),
         })
     }
 }

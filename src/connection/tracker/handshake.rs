@@ -3,9 +3,19 @@
 //! What enters: a signal, and the entry that its connection has. What leaves: half-open entries, and openings.
 
 use crate::connection::{Entry, Event, NUMBER_UNKNOWN, Slot, State, Tracker};
-use crate::signal::{ConnectionHash, Signal, SignalParts};
+use crate::signal::{ConnectionHash, Kind, Signal, SignalParts};
 
 impl Tracker {
+    /// Whether this RST refuses a connection: it comes from the other side, and of the connection nothing but its SYN was seen.
+    /// To be asked before the signal is handled.
+    pub fn refuses(&mut self, signal: &Signal) -> bool {
+        let parts = signal.parts();
+        self.advance(parts.tick);
+        let found = self.filter.find(signal.hash(), parts.tick.max(self.now));
+        parts.kind == Kind::Rst
+            && found.is_some_and(|(_, entry)| entry.state == State::SynSent && entry.client != parts.sender)
+    }
+
     pub(super) fn syn(
         &mut self,
         signal: &Signal,

@@ -5,8 +5,10 @@ use crate::capture::{Losses, Packet, PacketSource, Progress};
 use crate::flow_list::List;
 use crate::generate::{Traffic, TrafficConfig};
 use crate::metrics::Setup;
-use crate::parse::LinkType;
+use crate::parse::{LinkType, parse_frame};
 use crate::pipeline::LiveInput;
+use crate::signal::Kind;
+use crate::sources::Report;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
@@ -74,7 +76,14 @@ impl LiveObserver for StopAfter {
 }
 
 fn config() -> Config {
-    Config { every: Some(EVERY), shards: 2, connections_max: 20_000, churn: 20_000, ..Config::default() }
+    Config {
+        every: Some(EVERY),
+        shards: 2,
+        connections_max: 20_000,
+        churn: 20_000,
+        sources_max: Some(10_000),
+        ..Config::default()
+    }
 }
 
 fn metrics(capture_count: usize) -> Arc<Metrics> {
@@ -188,6 +197,35 @@ fn an_exporter_that_is_too_slow_has_intervals_merged_and_none_lost() {
     assert!((ends as u64..=ends as u64 + 1).contains(&told), "{told} of {ends}");
     assert_eq!(headers.iter().map(|header| header.opened).sum::<u64>(), summary.counts.opened);
     assert!(summary.counts.opened > 1_000);
+}
+
+#[test]
+fn sources_are_counted_once_each_however_slow_the_lists_are() {
+    struct Slow(Vec<Report>);
+    impl Exporter for Slow {
+        fn write(&mut self, _: &List) -> Result<()> {
+            std::thread::sleep(3 * EVERY);
+            Ok(())
+        }
+        fn write_sources(&mut self, report: &Report) -> Result<()> {
+            self.0.push(report.clone());
+            Ok(())
+        }
+    }
+    let frames = frames(3);
+    let kinds = frames.iter().filter_map(|frame| parse_frame(LinkType::ETHERNET, frame).ok());
+    let attempts = kinds.filter(|segment| Kind::of_flags(segment.flags) == Kind::Syn).count() as u64;
+    let mut slow = Slow(Vec::new());
+    let summary = run_live(vec![Playing::new(frames), Playing::new([])], 10 * EVERY, &mut slow);
+    assert_eq!((summary.lost, summary.queue_full), (0, 0));
+    let reports = slow.0;
+    assert!(attempts > 1_000 && reports.len() > 1);
+    assert_eq!(reports.iter().map(|report| report.attempts).sum::<u64>(), attempts);
+    assert!(reports.windows(2).all(|pair| pair[0].period.end_ns == pair[1].period.start_ns));
+    for report in &reports {
+        assert!(report.complete);
+        assert_eq!(report.sources.iter().map(|source| source.attempts).sum::<u64>(), report.attempts);
+    }
 }
 
 #[test]

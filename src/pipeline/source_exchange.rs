@@ -1,0 +1,94 @@
+//! The way of source counts from the shards to the list, and what is made of them there.
+//!
+//! What enters: the deltas of all shards, one message each for every interval. What leaves: reports, and empty deltas. Each shard
+//! has two deltas, one in use and one spare, so memory is fixed. Where a live shard had no spare it says so instead, and the
+//! interval becomes part of the next: its report would be short of what that shard counted.
+
+use crate::config::{PARTITION_COUNT, PENDING_INTERVALS_MAX};
+use crate::flow_list::Header;
+use crate::pipeline::Plan;
+use crate::sources::{Ledger, Period, Report, SourceDelta};
+use crossbeam::channel::{Receiver, Sender, bounded};
+
+/// A shard's end: empty deltas, and where full ones go.
+#[derive(Clone)]
+pub(super) struct SourceChannel {
+    pub(super) spares: Receiver<Box<SourceDelta>>,
+    /// None where there was no spare.
+    pub(super) counted: Sender<Option<Box<SourceDelta>>>,
+}
+
+/// The list's end of one shard.
+struct ShardEnd {
+    spares: Sender<Box<SourceDelta>>,
+    counted: Receiver<Option<Box<SourceDelta>>>,
+}
+
+/// The list's end.
+pub(super) struct SourceReports {
+    shards: Vec<ShardEnd>,
+    ledger: Ledger,
+    /// The start of the period, and the packets lost in it, when intervals before the present one are part of it.
+    carried: Option<Period>,
+}
+
+/// The partitions of the shard at `index`.
+pub(super) fn partitions_of(index: usize, plan: &Plan) -> impl Iterator<Item = usize> + use<> {
+    (index..PARTITION_COUNT).step_by(plan.shard_count())
+}
+
+/// An empty delta for the shard at `index`; none where sources are not counted.
+pub(super) fn delta(plan: &Plan, index: usize) -> Option<Box<SourceDelta>> {
+    let partition_count = partitions_of(index, plan).count();
+    plan.sources.map(|geometry| Box::new(SourceDelta::new(geometry, &plan.list.secret, partition_count)))
+}
+
+/// Both ends for all shards, with a spare for each; none where sources are not counted.
+pub(super) fn channels(plan: &Plan) -> (Vec<SourceChannel>, Option<SourceReports>) {
+    let Some(geometry) = plan.sources else { return (Vec::new(), None) };
+    let (mut ends, mut shards) = (Vec::new(), Vec::new());
+    for spare in (0..plan.shard_count()).filter_map(|index| delta(plan, index)) {
+        let (give, spares) = bounded(1);
+        // As many ends of intervals can be under way.
+        let (counted, take) = bounded(PENDING_INTERVALS_MAX + 3);
+        drop(give.try_send(spare));
+        ends.push(SourceChannel { spares, counted });
+        shards.push(ShardEnd { spares: give, counted: take });
+    }
+    let ledger = Ledger::new(geometry, &plan.list.secret);
+    (ends, Some(SourceReports { shards, ledger, carried: None }))
+}
+
+impl SourceReports {
+    /// Takes what all shards counted in the interval that has ended in each, and makes the report beside the list with this
+    /// header. There is none when a shard held its counts back, or when there is no list: the next one covers them.
+    pub(super) fn end_interval(&mut self, listed: Option<&Header>) -> Option<Report> {
+        let mut is_held_back = false;
+        for ShardEnd { spares, counted } in &self.shards {
+            // Shards send this before anything else of the interval's end, so it is there.
+            match counted.try_recv() {
+                Ok(Some(mut delta)) => {
+                    self.ledger.add(&delta);
+                    delta.clear();
+                    // There is a place for each that is under way, and when the shard has ended nobody needs it.
+                    drop(spares.try_send(delta));
+                }
+                _ => is_held_back = true,
+            }
+        }
+        let header = listed?;
+        let carried = self.carried.take();
+        let period = Period {
+            interval: header.interval,
+            start_ns: carried.map_or(header.start_ns, |carried| carried.start_ns),
+            end_ns: header.end_ns,
+            dropped: header.dropped + carried.map_or(0, |carried| carried.dropped),
+            merged: header.merged + carried.map_or(0, |carried| carried.merged),
+        };
+        if is_held_back {
+            self.carried = Some(Period { merged: period.merged + 1, ..period });
+            return None;
+        }
+        Some(self.ledger.report(period))
+    }
+}

@@ -1,0 +1,227 @@
+//! The one-key counter: every cell keeps one of its keys beside the sums (section V of the paper).
+//!
+//! What enters: keys, and how often. What leaves: bounds and lists. In a cell with two keys the kept one is tried as one of
+//! them, with every share of the count. Which key is kept is no sum, so counters of this kind can not be subtracted.
+
+use super::split::{self, Budget, keys_of, may_hold, shares};
+use super::standard::StandardCell;
+use super::{Counter, Tally, signed};
+use crate::sketch::cell::TableCell;
+use crate::sketch::key_hash::{KeyHash, SecretHash};
+use crate::sketch::placement::{Layout, mixed};
+use crate::sketch::refused::Refused;
+use crate::sketch::sum::Key;
+use crate::sketch::table::Table;
+
+/// Which of its keys a cell keeps (section V-A).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// The first that was added.
+    First,
+    /// The last.
+    Last,
+    /// A random one, each as likely as it was often added; choices follow from this seed.
+    Random(u64),
+    /// A random one, each key as likely however often and in whatever order they were added: of all that came to the cell the
+    /// one that a hash function of the cell's own maps to the least number. Keys that are seldom added are kept as well as others, so more different
+    /// ones are: better than what the paper has, and as small.
+    Drawn,
+}
+
+/// What listing makes of the kept keys (the end of section V-B).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Optimisations {
+    /// A key that was listed is forgotten in all its cells (the first).
+    pub forgets_listed: bool,
+    /// A cell is tried with all the kept keys that map to it, wherever they are kept (the second).
+    pub tries_all_kept: bool,
+}
+
+impl Optimisations {
+    /// Neither.
+    pub const NONE: Self = Optimisations { forgets_listed: false, tries_all_kept: false };
+    /// Both.
+    pub const BOTH: Self = Optimisations { forgets_listed: true, tries_all_kept: true };
+}
+
+/// The one-key invertible Bloom counter.
+///
+/// Complexity: updates as for [`Standard`](super::Standard), with a kept key more to write; a list tries as many splits of a
+/// stuck cell as it counts, for each kept key.
+#[derive(Clone)]
+pub struct OneKey<K: Key, H = SecretHash<K>> {
+    table: Table<StandardCell<K, ()>, H>,
+    kept: Vec<Option<K>>,
+    keeping: Keeping,
+    optimisations: Optimisations,
+    /// How many random choices were made.
+    choice_count: u64,
+}
+
+impl<K: Key, H: KeyHash<K>> OneKey<K, H> {
+    /// An empty counter.
+    #[must_use]
+    pub fn new(layout: Layout, hash: H, keeping: Keeping, optimisations: Optimisations) -> Self {
+        let table = Table::new(layout, hash);
+        let kept = vec![None; layout.cell_count()];
+        OneKey { table, kept, keeping, optimisations, choice_count: 0 }
+    }
+
+    /// Its sums.
+    #[must_use]
+    pub fn table(&self) -> &Table<StandardCell<K, ()>, H> {
+        &self.table
+    }
+
+    /// The keys that its cells keep.
+    #[must_use]
+    pub fn kept(&self) -> &[Option<K>] {
+        &self.kept
+    }
+
+    /// A counter of any cells: the bytes of a table, and a kept key for each cell.
+    ///
+    /// # Errors
+    /// [`Refused::Length`], for either.
+    pub fn from_parts(
+        layout: Layout,
+        hash: H,
+        bytes: &[u8],
+        kept: Vec<Option<K>>,
+        optimisations: Optimisations,
+    ) -> Result<Self, Refused> {
+        if kept.len() != layout.cell_count() {
+            return Err(Refused::Length { expected: layout.cell_count(), found: kept.len() });
+        }
+        let table = Table::from_bytes(layout, hash, bytes)?;
+        Ok(OneKey { table, kept, keeping: Keeping::First, optimisations, choice_count: 0 })
+    }
+
+    /// Whether the key that is added so often takes the place of the kept one. With one chance in as many as the cell
+    /// counts then, every addition is as likely to be the one that is kept.
+    fn is_kept(&mut self, place: u32, hash: u128, count: u64) -> bool {
+        let Some(kept) = self.kept[place as usize] else { return true };
+        match self.keeping {
+            Keeping::First => false,
+            Keeping::Last => true,
+            Keeping::Drawn => draw(hash, place) < draw(self.table.hash().of(&kept), place),
+            Keeping::Random(seed) => {
+                let whole = self.table.cell(place).count().map_or(0, |count| count.max(0).unsigned_abs());
+                self.choice_count += 1;
+                let choice = mixed(seed ^ mixed(self.choice_count));
+                let below = ((u128::from(choice) * u128::from(whole.max(1))) >> u64::BITS) as u64;
+                below < count
+            }
+        }
+    }
+}
+
+/// The hash by which a cell draws one of its keys.
+fn draw(hash: u128, place: u32) -> u64 {
+    mixed((hash >> 64) as u64 ^ mixed(hash as u64 ^ u64::from(place)))
+}
+
+/// One of the two keys in a cell, if `kept` is the other: the kept one, and how often.
+fn split_with<K: Key, H: KeyHash<K>>(
+    table: &Table<StandardCell<K, ()>, H>,
+    place: u32,
+    kept: &K,
+    budget: &mut Budget,
+) -> Option<(K, i64)> {
+    let cell = table.cell(place);
+    let hash = table.hash().of(kept);
+    let places = table.places(hash);
+    let most = places.iter().filter_map(|&place| table.cell(place).count()).min().unwrap_or(0);
+    for (count, rest_count) in shares(cell.count()?).take_while(|&(count, _)| count <= most) {
+        if !budget.take() {
+            return None;
+        }
+        let mut rest = *cell;
+        rest.subtract(&StandardCell::of(kept, (), hash, count));
+        for other in keys_of(rest.candidate(1, 0)?, rest_count) {
+            if !budget.take() {
+                return None;
+            }
+            let other_hash = table.hash().of(&other);
+            if rest.agrees(other_hash, rest_count) && may_hold(table, place, other_hash, rest_count) && other != *kept {
+                return Some((*kept, count));
+            }
+        }
+    }
+    None
+}
+
+/// The keys of each cell that are kept somewhere and map to it, each once.
+fn kept_by_cell<K: Key, H: KeyHash<K>>(
+    table: &Table<StandardCell<K, ()>, H>,
+    kept: &[Option<K>],
+    is_everywhere: bool,
+) -> Vec<Vec<K>> {
+    let mut by_cell = vec![Vec::new(); kept.len()];
+    for (place, key) in kept.iter().enumerate() {
+        let Some(key) = key else { continue };
+        let places = table.places(table.hash().of(key));
+        // What does not map to the cell that keeps it was never added there.
+        if !places.contains(&(place as u32)) {
+            continue;
+        }
+        let (all, own) = (&places[..], [place as u32]);
+        for &place in if is_everywhere { all } else { &own } {
+            if !by_cell[place as usize].contains(key) {
+                by_cell[place as usize].push(*key);
+            }
+        }
+    }
+    by_cell
+}
+
+impl<K: Key, H: KeyHash<K>> Counter for OneKey<K, H> {
+    type Key = K;
+
+    fn add(&mut self, key: &K, count: u64) {
+        self.table.update(key, (), signed(count));
+        let hash = self.table.hash().of(key);
+        for &place in self.table.places(hash).iter() {
+            if count > 0 && self.is_kept(place, hash, count) {
+                self.kept[place as usize] = Some(*key);
+            }
+        }
+    }
+
+    fn remove(&mut self, key: &K, count: u64) {
+        self.table.update(key, (), signed(count).wrapping_neg());
+        for &place in self.table.places(self.table.hash().of(key)).iter() {
+            if self.table.cell(place).is_key_free() {
+                self.kept[place as usize] = None;
+            }
+        }
+    }
+
+    fn query(&self, key: &K) -> u64 {
+        self.table.least_count(key)
+    }
+
+    fn list(&mut self) -> Tally<K> {
+        let Optimisations { forgets_listed, tries_all_kept } = self.optimisations;
+        let mut by_cell = kept_by_cell(&self.table, &self.kept, tries_all_kept);
+        let tally = split::list(
+            &mut self.table,
+            &mut by_cell,
+            |by_cell, table, place, budget| {
+                by_cell[place as usize].iter().find_map(|key| split_with(table, place, key, budget))
+            },
+            |by_cell, table, key| {
+                if forgets_listed {
+                    for &place in table.places(table.hash().of(key)).iter() {
+                        by_cell[place as usize].retain(|kept| kept != key);
+                    }
+                }
+            },
+        );
+        // What is left in a cell may be another key than the one it kept.
+        self.kept.iter_mut().zip(self.table.cells()).filter(|(_, cell)| cell.is_key_free()).for_each(|(kept, _)| {
+            *kept = None;
+        });
+        tally
+    }
+}

@@ -1,0 +1,94 @@
+//! Listing with splits: where no cell has a key for itself, one with two keys may be told apart.
+//!
+//! What enters: a table, and a way to tell one of two keys in a cell. What leaves: all keys that can be told so. The law is
+//! that of listing, and so are the bounds: no more keys are taken out by splits than a multiple of the cells, and no more
+//! splits are tried than some for each cell, whatever the cells hold.
+
+use super::{Tally, counted};
+use crate::config::{
+    COUNTER_KEYS_PER_CELL, COUNTER_SPLIT_COUNT_MAX, COUNTER_SPLITS_MIN, COUNTER_SPLITS_PER_CELL, TABLE_LOST_BITS_MAX,
+};
+use crate::sketch::cell::TableCell;
+use crate::sketch::key_hash::KeyHash;
+use crate::sketch::list::Rule;
+use crate::sketch::sum::{Key, quotients};
+use crate::sketch::table::Table;
+
+/// Splits that may still be tried.
+pub(super) struct Budget(u64);
+
+impl Budget {
+    /// Takes one try, if there is one left.
+    pub(super) fn take(&mut self) -> bool {
+        self.0 = self.0.saturating_sub(1);
+        self.0 > 0
+    }
+}
+
+/// How a count may be shared out between two keys: both get at least one. None for counts that have too many ways.
+pub(super) fn shares(count: i64) -> impl Iterator<Item = (i64, i64)> {
+    let end = if count > COUNTER_SPLIT_COUNT_MAX { 1 } else { count };
+    (1..end).map(move |first| (first, count - first))
+}
+
+/// The keys that are `sum` when taken `count` times.
+pub(super) fn keys_of<K: Key>(sum: K, count: i64) -> impl Iterator<Item = K> {
+    let candidates = quotients::<K>(count).unwrap_or(0).min(1 << TABLE_LOST_BITS_MAX);
+    (0..candidates).map_while(move |lost| sum.quotient(count, lost))
+}
+
+/// Takes out of `table` what stands alone, and then what `split` tells of other cells, as long as there is anything. `taken`
+/// sees every key; what both need to know is in `state`.
+pub(super) fn list<C, H, S>(
+    table: &mut Table<C, H>,
+    state: &mut S,
+    split: impl Fn(&S, &Table<C, H>, u32, &mut Budget) -> Option<(C::Key, i64)>,
+    taken: impl Fn(&mut S, &Table<C, H>, &C::Key),
+) -> Tally<C::Key>
+where
+    C: TableCell<Value = ()>,
+    H: KeyHash<C::Key>,
+{
+    let cell_count = table.cells().len();
+    let mut keys = Vec::new();
+    let mut budget = Budget(COUNTER_SPLITS_MIN + COUNTER_SPLITS_PER_CELL * cell_count as u64);
+    let mut keys_left = COUNTER_KEYS_PER_CELL * cell_count;
+    // What a cell held when no split was found: it need not be tried again until it holds something else.
+    let mut failed: Vec<C> = vec![C::zero(); cell_count];
+    loop {
+        let first = keys.len();
+        table.peel(Rule::Aggregates, |entry| keys.push(counted(entry)));
+        keys[first..].iter().for_each(|(key, _)| taken(state, table, key));
+        let mut has_split = false;
+        for place in 0..cell_count as u32 {
+            let cell = *table.cell(place);
+            if cell == failed[place as usize] || keys_left == 0 {
+                continue;
+            }
+            match split(state, table, place, &mut budget) {
+                Some((key, count)) => {
+                    table.update(&key, (), count.wrapping_neg());
+                    taken(state, table, &key);
+                    keys.push((key, count));
+                    keys_left -= 1;
+                    has_split = true;
+                }
+                None => failed[place as usize] = cell,
+            }
+        }
+        if !has_split {
+            return Tally { keys, residue: table.residue() };
+        }
+    }
+}
+
+/// Whether a key may be in the cell at `place` so often: it maps there, and all its cells count as much.
+pub(super) fn may_hold<C: TableCell, H: KeyHash<C::Key>>(
+    table: &Table<C, H>,
+    place: u32,
+    hash: u128,
+    count: i64,
+) -> bool {
+    let places = table.places(hash);
+    places.contains(&place) && places.iter().all(|&place| table.cell(place).count().is_some_and(|has| has >= count))
+}

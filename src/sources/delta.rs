@@ -1,0 +1,143 @@
+//! What one shard counted since it last handed over.
+//!
+//! What enters: events in groups, with the partition each came from. What leaves: counters, which are linear, and the sources
+//! of late of each of the shard's partitions.
+
+use crate::config::{PARTITION_COUNT, RECENT_SOURCES_DIVISOR, SOURCE_FAILURE, SOURCES_MAX, SOURCES_MIN};
+use crate::hash::Secret;
+use crate::sketch::{KeyHash, Layout, SecretHash, Standard, plan};
+use crate::sources::address::{KeyV4, KeyV6};
+use crate::sources::distinct::Distinct;
+use crate::sources::recent::{Recent, Seen};
+use crate::sources::{Source, SourceEvent};
+
+/// What goes beside a source's key: answers and refusals.
+pub(super) type Values = (u64, u64);
+
+/// The shape of what counts the sources of one family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FamilyGeometry {
+    layout: Layout,
+    /// Sources of late in each partition.
+    recent_count: usize,
+}
+
+impl FamilyGeometry {
+    fn for_sources(source_count: u64) -> Self {
+        let recent_count = source_count / RECENT_SOURCES_DIVISOR / PARTITION_COUNT as u64;
+        FamilyGeometry { layout: plan(source_count, SOURCE_FAILURE).layout(), recent_count: recent_count as usize }
+    }
+
+    fn memory_size<K: crate::sketch::Key>(self, shard_count: usize) -> usize {
+        let counter = Standard::<K, Values>::size(self.layout) + Distinct::SIZE;
+        let recent = Recent::<K>::size(self.recent_count) * PARTITION_COUNT;
+        let report = self.named_max() * size_of::<Seen<K>>() + self.row_count_max() * size_of::<Source>();
+        2 * (shard_count * counter + recent) + counter + report
+    }
+
+    /// The sources that a report can have: no more than there are cells are listed.
+    pub(super) fn row_count_max(self) -> usize {
+        self.layout.cell_count() + self.named_max()
+    }
+
+    /// The sources that are remembered until the report, each once for every partition.
+    pub(super) fn named_max(self) -> usize {
+        Recent::<KeyV4>::place_count(self.recent_count) * PARTITION_COUNT
+    }
+}
+
+/// The shape of everything that counts sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceGeometry {
+    pub(super) v4: FamilyGeometry,
+    pub(super) v6: FamilyGeometry,
+}
+
+impl SourceGeometry {
+    /// The shape that lists so many IPv4 sources and half as many IPv6 ones exactly, in all but one of some thousand intervals;
+    /// from [`SOURCES_MIN`] to [`SOURCES_MAX`].
+    #[must_use]
+    pub fn for_sources(source_count: u64) -> Self {
+        let source_count = source_count.clamp(SOURCES_MIN, SOURCES_MAX);
+        SourceGeometry {
+            v4: FamilyGeometry::for_sources(source_count),
+            v6: FamilyGeometry::for_sources(source_count / 2),
+        }
+    }
+
+    /// What counting takes in bytes with so many shards: two deltas each, and the ledger with its report.
+    #[must_use]
+    pub fn memory_size(self, shard_count: usize) -> u64 {
+        (self.v4.memory_size::<KeyV4>(shard_count) + self.v6.memory_size::<KeyV6>(shard_count)) as u64
+    }
+}
+
+/// What was counted of one family.
+pub(super) struct FamilyDelta<K: crate::sketch::Key> {
+    pub(super) counter: Standard<K, Values>,
+    pub(super) distinct: Distinct,
+    /// By position among the shard's partitions.
+    pub(super) recent: Vec<Recent<K>>,
+}
+
+impl<K: crate::sketch::Key> FamilyDelta<K> {
+    pub(super) fn new(geometry: FamilyGeometry, secret: &Secret, partition_count: usize) -> Self {
+        FamilyDelta {
+            counter: Standard::new(geometry.layout, SecretHash::new(secret)),
+            distinct: Distinct::new(),
+            recent: (0..partition_count).map(|_| Recent::new(geometry.recent_count)).collect(),
+        }
+    }
+
+    /// Counts events, each of a source and in the partition at a position.
+    pub(super) fn count(&mut self, pairs: &[(K, Values)], events: &[(usize, SourceEvent)]) {
+        let mut hashes = [0; super::tally::BATCH_COUNT];
+        let mut keys = [K::zero(); super::tally::BATCH_COUNT];
+        keys.iter_mut().zip(pairs).for_each(|(key, pair)| *key = pair.0);
+        let count = pairs.len().min(keys.len());
+        self.counter.table().hash().of_group(&keys[..count], &mut hashes);
+        for ((key, &hash), &(position, event)) in keys[..count].iter().zip(&hashes).zip(events) {
+            let hash = (hash >> u64::BITS) as u64;
+            self.distinct.insert(hash);
+            if let Some(recent) = self.recent.get_mut(position) {
+                recent.count(key, hash, event);
+            }
+        }
+        self.counter.add_all(pairs);
+    }
+
+    fn clear(&mut self) {
+        self.counter.clear();
+        self.distinct.clear();
+        self.recent.iter_mut().for_each(Recent::clear);
+    }
+}
+
+/// What one shard counted since it last handed over. All memory is taken when it is made.
+pub struct SourceDelta {
+    pub(super) v4: FamilyDelta<KeyV4>,
+    pub(super) v6: FamilyDelta<KeyV6>,
+    pub(super) totals: [u64; SourceEvent::COUNT],
+}
+
+impl SourceDelta {
+    /// An empty delta of a shard with so many partitions.
+    #[must_use]
+    pub fn new(geometry: SourceGeometry, secret: &Secret, partition_count: usize) -> Self {
+        SourceDelta {
+            v4: FamilyDelta::new(geometry.v4, secret, partition_count),
+            v6: FamilyDelta::new(geometry.v6, secret, partition_count),
+            totals: [0; SourceEvent::COUNT],
+        }
+    }
+
+    /// Makes it empty.
+    pub fn clear(&mut self) {
+        // What nothing was counted in is not written to: it may not even be there yet.
+        if self.totals != [0; SourceEvent::COUNT] {
+            self.v4.clear();
+            self.v6.clear();
+            self.totals = [0; SourceEvent::COUNT];
+        }
+    }
+}

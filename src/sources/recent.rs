@@ -1,0 +1,156 @@
+//! The sources of late that came more than once: those to ask an overloaded counter about.
+//!
+//! What enters: the events of one partition and family, in order, each with the hash of its source. What leaves: sources with
+//! what was counted since they were taken in, which is all there was or less. The law: memory and work an event are fixed;
+//! a source that comes again and again stays, whatever comes once.
+//!
+//! Buckets of eight. A source comes in at the front of its bucket; what it pushes out is the one with the least credit, of
+//! several the one that came in first. Credit is how often a source came; everybody's but the last one wears off while others come
+//! to the bucket in vain: so random addresses push out each other, and those that came twice do not stay for good.
+
+use crate::config::{RECENT_SOURCE_MISSES, RECENT_SOURCE_WAYS};
+use crate::hash::place_of;
+use crate::sketch::Key;
+use crate::sources::SourceEvent;
+
+/// A source and what was counted of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen<K> {
+    pub(super) key: K,
+    pub(super) attempts: u32,
+    pub(super) answered: u32,
+    pub(super) refused: u32,
+    /// Zero: there is none in this place.
+    credit: u32,
+}
+
+/// The sources of one partition and family.
+pub(super) struct Recent<K> {
+    places: Box<[Seen<K>]>,
+    /// Of each bucket the sources that came to it in vain, or pushed out another, since credits last wore off.
+    misses: Box<[u8]>,
+}
+
+impl<K: Key> Recent<K> {
+    /// Room for so many sources, or a few more.
+    pub(super) fn new(source_count: usize) -> Self {
+        let none = Seen { key: K::zero(), attempts: 0, answered: 0, refused: 0, credit: 0 };
+        let place_count = Self::place_count(source_count);
+        Recent { places: vec![none; place_count].into(), misses: vec![0; place_count / RECENT_SOURCE_WAYS].into() }
+    }
+
+    /// What one with room for so many takes, in bytes.
+    pub(super) fn size(source_count: usize) -> usize {
+        let place_count = Self::place_count(source_count);
+        place_count * size_of::<Seen<K>>() + place_count / RECENT_SOURCE_WAYS
+    }
+
+    /// The places of one with room for so many.
+    pub(super) fn place_count(source_count: usize) -> usize {
+        source_count.max(1).next_multiple_of(RECENT_SOURCE_WAYS)
+    }
+
+    #[inline]
+    pub(super) fn count(&mut self, key: &K, hash: u64, event: SourceEvent) {
+        let at = place_of(hash as u32, self.misses.len());
+        let bucket = &mut self.places[at * RECENT_SOURCE_WAYS..(at + 1) * RECENT_SOURCE_WAYS];
+        let found = bucket.iter_mut().find(|seen| seen.credit > 0 && seen.key == *key);
+        match (found, event) {
+            (Some(seen), SourceEvent::Attempt) => {
+                seen.attempts = seen.attempts.saturating_add(1);
+                seen.credit = seen.credit.saturating_add(1);
+            }
+            (Some(seen), SourceEvent::Answer) => seen.answered = seen.answered.saturating_add(1),
+            (Some(seen), SourceEvent::Refusal) => seen.refused = seen.refused.saturating_add(1),
+            (None, SourceEvent::Attempt) => Self::admit(bucket, &mut self.misses[at], key),
+            (None, _) => {}
+        }
+    }
+
+    fn admit(bucket: &mut [Seen<K>], misses: &mut u8, key: &K) {
+        // Of several the last, which is the oldest.
+        let Some(least) = (0..bucket.len()).rev().min_by_key(|&at| bucket[at].credit) else { return };
+        *misses += u8::from(bucket[least].credit > 0);
+        if *misses == RECENT_SOURCE_MISSES {
+            *misses = 0;
+            bucket.iter_mut().for_each(|seen| seen.credit = seen.credit.saturating_sub(1).max(1));
+        }
+        if bucket[least].credit > 1 {
+            return;
+        }
+        bucket[..=least].rotate_right(1);
+        bucket[0] = Seen { key: *key, attempts: 1, answered: 0, refused: 0, credit: 1 };
+    }
+
+    /// The sources, in no order that means anything.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Seen<K>> {
+        self.places.iter().filter(|seen| seen.credit > 0)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.places.iter_mut().for_each(|seen| seen.credit = 0);
+        self.misses.fill(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// All in one bucket or in four, as the hash says.
+    fn hash(key: u64) -> u64 {
+        key << 30 & 0xffff_ffff
+    }
+
+    #[test]
+    fn who_comes_again_stays_whatever_comes_once() {
+        let mut recent = Recent::<u64>::new(8);
+        for number in 0..10_000u64 {
+            recent.count(&(1_000 + number), 0, SourceEvent::Attempt);
+            if number % 4 == 0 {
+                recent.count(&7, 0, SourceEvent::Attempt);
+                recent.count(&7, 0, SourceEvent::Answer);
+            }
+        }
+        let heavy = recent.iter().find(|seen| seen.key == 7).unwrap();
+        assert_eq!((heavy.attempts, heavy.answered, heavy.refused), (2_500, 2_500, 0));
+        assert_eq!(recent.iter().count(), 8);
+    }
+
+    #[test]
+    fn what_came_twice_wears_off() {
+        let mut recent = Recent::<u64>::new(8);
+        (0..8u64).flat_map(|key| [key, key]).for_each(|key| recent.count(&key, 0, SourceEvent::Attempt));
+        for _ in 0..100 {
+            (100..104u64).for_each(|key| recent.count(&key, 0, SourceEvent::Attempt));
+        }
+        assert!((100..104).all(|key| recent.iter().any(|seen| seen.key == key && seen.attempts > 50)));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_counted_that_was_not(events in prop::collection::vec((0u64..40, 0usize..3), 0..400)) {
+            let mut recent = Recent::<u64>::new(32);
+            let mut exact: BTreeMap<u64, [u32; 3]> = BTreeMap::new();
+            for &(key, kind) in &events {
+                let event = [SourceEvent::Attempt, SourceEvent::Answer, SourceEvent::Refusal][kind];
+                recent.count(&key, hash(key), event);
+                exact.entry(key).or_default()[kind] += 1;
+            }
+            let mut keys: Vec<u64> = recent.iter().map(|seen| seen.key).collect();
+            for seen in recent.iter() {
+                let [attempts, answered, refused] = exact[&seen.key];
+                prop_assert!(seen.attempts >= 1 && seen.attempts <= attempts);
+                prop_assert!(seen.answered <= answered && seen.refused <= refused);
+            }
+            let count = keys.len();
+            keys.sort_unstable();
+            keys.dedup();
+            prop_assert_eq!(keys.len(), count, "each once");
+            recent.clear();
+            prop_assert_eq!(recent.iter().count(), 0);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A shard's counting of sources: signals in, a delta out when it is asked for.
+//!
+//! What enters: signals in order, each with whether it refuses. What leaves: the shard's delta. Events wait until there are
+//! some of them, so that they are hashed together and their cells are asked of the memory together.
+
+use crate::flow::{FlowKey, Side};
+use crate::signal::{AnyKey, Kind, Signal};
+use crate::sources::SourceDelta;
+use crate::sources::address::{KeyV4, KeyV6, key_v4, key_v6};
+use crate::sources::delta::{FamilyDelta, Values};
+use std::net::IpAddr;
+
+/// Events of one family that are counted together.
+pub(super) const BATCH_COUNT: usize = 32;
+
+/// What happened to a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceEvent {
+    /// It sent a SYN.
+    Attempt,
+    /// A SYN-ACK came back.
+    Answer,
+    /// An RST came back instead.
+    Refusal,
+}
+
+impl SourceEvent {
+    /// How many there are.
+    pub(super) const COUNT: usize = 3;
+
+    #[inline]
+    fn values(self) -> Values {
+        (u64::from(self == SourceEvent::Answer), u64::from(self == SourceEvent::Refusal))
+    }
+}
+
+/// What a packet means to a source, and which end of its connection's canonical key that is. `refuses` is asked about an RST
+/// alone: whether it ends a connection of which only a SYN of the other side was seen.
+#[must_use]
+#[inline]
+pub fn event_of(signal: &Signal, refuses: impl FnOnce() -> bool) -> Option<(SourceEvent, Side)> {
+    let parts = signal.parts();
+    match parts.kind {
+        Kind::Syn => Some((SourceEvent::Attempt, parts.sender)),
+        Kind::SynAck => Some((SourceEvent::Answer, parts.sender.other())),
+        Kind::Rst if refuses() => Some((SourceEvent::Refusal, parts.sender.other())),
+        _ => None,
+    }
+}
+
+/// Events of one family that wait.
+struct Pending<K: crate::sketch::Key> {
+    pairs: Vec<(K, Values)>,
+    events: Vec<(usize, SourceEvent)>,
+}
+
+impl<K: crate::sketch::Key> Pending<K> {
+    fn new() -> Self {
+        Pending { pairs: Vec::with_capacity(BATCH_COUNT), events: Vec::with_capacity(BATCH_COUNT) }
+    }
+
+    #[inline]
+    fn push(&mut self, key: K, position: usize, event: SourceEvent, family: &mut FamilyDelta<K>) {
+        self.pairs.push((key, event.values()));
+        self.events.push((position, event));
+        if self.pairs.len() == BATCH_COUNT {
+            self.flush(family);
+        }
+    }
+
+    fn flush(&mut self, family: &mut FamilyDelta<K>) {
+        family.count(&self.pairs, &self.events);
+        self.pairs.clear();
+        self.events.clear();
+    }
+}
+
+/// Counts the sources of one shard.
+pub struct SourceTally {
+    delta: Box<SourceDelta>,
+    v4: Pending<KeyV4>,
+    v6: Pending<KeyV6>,
+}
+
+impl SourceTally {
+    /// A tally that counts in this delta, which is empty.
+    #[must_use]
+    pub fn new(delta: Box<SourceDelta>) -> Self {
+        SourceTally { delta, v4: Pending::new(), v6: Pending::new() }
+    }
+
+    /// Counts what happened to the source at one end of a signal's connection, in the partition at this position among the
+    /// shard's.
+    #[inline]
+    pub fn count(&mut self, signal: &Signal, (event, side): (SourceEvent, Side), position: usize) {
+        self.delta.totals[event as usize] += 1;
+        match address(signal.key(), side) {
+            IpAddr::V4(address) => self.v4.push(key_v4(address), position, event, &mut self.delta.v4),
+            IpAddr::V6(address) => self.v6.push(key_v6(address), position, event, &mut self.delta.v6),
+        }
+    }
+
+    /// Gives the delta to `exchange`, with everything that was counted in it, and goes on with what that gives back: an empty
+    /// one, or the same.
+    pub fn exchange(self, exchange: impl FnOnce(Box<SourceDelta>) -> Box<SourceDelta>) -> Self {
+        let SourceTally { mut delta, mut v4, mut v6 } = self;
+        v4.flush(&mut delta.v4);
+        v6.flush(&mut delta.v6);
+        SourceTally { delta: exchange(delta), v4, v6 }
+    }
+}
+
+/// The address of one end of a connection.
+#[inline]
+fn address(key: AnyKey, side: Side) -> IpAddr {
+    match key {
+        AnyKey::V4(key) => end(&key, side),
+        AnyKey::V6(key) => end(&key, side),
+    }
+}
+
+#[inline]
+fn end(key: &impl FlowKey, side: Side) -> IpAddr {
+    match side {
+        Side::First => key.first().ip(),
+        Side::Second => key.second().ip(),
+    }
+}
