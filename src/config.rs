@@ -376,6 +376,33 @@ pub const SNAPSHOT_CELLS_AT_ONCE: usize = 1 << 10;
 /// Every way to fold a table that is made for snapshots divides a multiple of this: into 2 to 6, 10, 12, 15, 20, 30 and 60.
 pub const FOLD_BASE: u32 = 60;
 
+// A state that outlives the process.
+
+/// The version of the files that hold a state: another one is refused, since what is in them is this version's own.
+pub const STATE_VERSION: u32 = 1;
+
+/// Generations of a state that are kept: the newest, and one to fall back to.
+pub const STATE_GENERATION_COUNT: usize = 2;
+
+/// The highest count that is believed of a saved state: adding to it overflows in no run, and at a billion packets a second it
+/// is reached after years.
+pub const STATE_COUNT_MAX: u64 = 1 << 56;
+
+/// The most time bases' offsets differ from 1970, in ns: leaps add up, and no run comes near.
+pub const STATE_OFFSET_MAX_NS: i128 = 1 << 96;
+
+/// `--state-every` unless something else is asked for: what a replay has to do again after a crash, and few enough writes for
+/// a flash disk.
+pub const STATE_EVERY_DEFAULT: Duration = Duration::from_secs(60);
+
+/// What one listed connection takes in a saved state at most, in bytes: the key and the start of an IPv6 one.
+pub const STATE_ENTRY_SIZE: u64 = 48;
+
+/// The first bytes of an input by which a replay knows it again, beside its size.
+pub const STATE_INPUT_HEAD_SIZE: u64 = 64 << 10;
+
+const _: () = assert!(STATE_GENERATION_COUNT >= 2, "the newest may be damaged");
+
 // The run as a whole.
 
 /// How long a capture thread that has nothing to read sleeps at most, in milliseconds: so long it may take to stop.

@@ -32,13 +32,13 @@
 //! its [`shard`], where the [`connection`] filter turns it into an opening or a closing that is summed into a
 //! [`sketch`]; a [`snapshot`] of the sums goes to the [`flow_list`], and an [`export`]er writes that down. [`pipeline`] puts
 //! these on threads, and [`cli`] on a command line. [`generate`] makes traffic to try it all on. What happens on the way is
-//! counted in [`metrics`], and [`serve`] tells it over HTTP. With the feature `paper`, module `paper` runs the experiments of
+//! counted in [`metrics`], and [`serve`] tells it over HTTP. What a run has to know to go on after a crash is kept in a [`state`]. With the feature `paper`, module `paper` runs the experiments of
 //! the paper behind the sketch again.
 //!
 //! Modules import only what stands further down in this list: `cli`; `pipeline`, `paper`; `export`, `flow_list`, `capture`, `serve`;
 //! `generate`, `shard`, `queue`, `snapshot`, `bfield_store`; `connection`, `signal`, `sources`; `parse`, `sketch`; `flow`, `hash`, `config`,
-//! `error`, `metrics`, `prefetch`, `lines`, `interval`. (Within a layer, `export` imports `flow_list`, `shard` and `queue` import `snapshot`,
-//! `connection` and `sources` import `signal`, `hash` imports `flow`, and `metrics` imports `config`.)
+//! `error`, `metrics`, `prefetch`, `lines`, `interval`, `state`. (Within a layer, `export` imports `flow_list`, `shard` and `queue` import `snapshot`,
+//! `connection` and `sources` import `signal`, `hash` imports `flow`, `metrics` imports `config`, and `state` imports `error` and `config`.)
 
 pub mod bfield_store;
 pub mod capture;
@@ -66,3 +66,4 @@ pub mod signal;
 pub mod sketch;
 pub mod snapshot;
 pub mod sources;
+pub mod state;

@@ -13,11 +13,11 @@ const LAYERS: [&[&str]; 7] = [
     &["generate", "shard", "queue", "snapshot", "bfield_store"],
     &["connection", "sources", "signal"],
     &["parse", "sketch"],
-    &["flow", "hash", "config", "error", "metrics", "prefetch", "lines", "interval"],
+    &["flow", "hash", "config", "error", "metrics", "prefetch", "lines", "interval", "state"],
 ];
 
 /// Who may import whom within a layer: no circle can come of it, because each layer lists importers before the imported.
-const BESIDE: [(&str, &str); 8] = [
+const BESIDE: [(&str, &str); 10] = [
     ("main", "cli"),
     ("export", "flow_list"),
     ("shard", "snapshot"),
@@ -27,10 +27,12 @@ const BESIDE: [(&str, &str); 8] = [
     // A hash of a flow key reads it as the words that it is made of.
     ("hash", "flow"),
     ("metrics", "config"),
+    ("state", "error"),
+    ("state", "config"),
 ];
 
 /// Modules that import less than their layer would allow, with all that they do import.
-const ALONE: [(&str, &[&str]); 7] = [
+const ALONE: [(&str, &[&str]); 8] = [
     // Pure algorithm: it knows keys and how to hash them, and no packet.
     ("sketch", &["flow", "hash", "prefetch", "config"]),
     // Fields and their files: whose keys they are is for the layers above to say.
@@ -41,6 +43,8 @@ const ALONE: [(&str, &[&str]); 7] = [
     ("capture", &["parse", "error", "config"]),
     // Whoever counts publishes here; it knows none of them.
     ("metrics", &["config"]),
+    // Whoever saves encodes its own here; it knows none of them.
+    ("state", &["error", "config"]),
     // What it tells is what the metrics tell: nothing that comes from packets can get into it.
     ("serve", &["metrics", "error", "config"]),
     // It tries the tables and the list over them: no packet, no capture and no thread.

@@ -9,6 +9,7 @@
 //! - `burst`: packets as fast as they can be sent, of which none is lost, or none without a word
 //! - `stops`: signals under load, and `kill -9`
 //! - `privacy`: what others can read, and privileges
+//! - `restart`: a capture that is killed and goes on from the state it saved
 //! - `soak`: a changing load, interfaces that go and come back; its long form is `scripts/soak`
 //!
 //! They need root, `ip`, `ss` and python3, some of them also tcpreplay, tcpdump or others, and are skipped, saying so, where
@@ -31,6 +32,8 @@ mod privacy;
 mod process;
 #[path = "live/programs.rs"]
 mod programs;
+#[path = "live/restart.rs"]
+mod restart;
 #[path = "live/soak.rs"]
 mod soak;
 #[path = "live/sockets.rs"]

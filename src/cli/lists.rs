@@ -8,6 +8,7 @@ use crate::flow_list::List;
 use crate::pipeline::{Config, Snapshots};
 use crate::snapshot::file::SnapshotFile;
 use crate::sources::Report;
+use crate::state::{Decoder, Encoder};
 use clap::Args;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -61,6 +62,11 @@ pub(super) const SOURCES_TEXT: &str = "30k";
 impl Lists {
     fn is_stdout(&self) -> bool {
         self.out.as_os_str() == "-"
+    }
+
+    /// The directory that lists are written to, if they are.
+    pub(super) fn directory(&self) -> Option<&PathBuf> {
+        Some(&self.out).filter(|_| !self.is_stdout())
     }
 
     /// How lists are to be written.
@@ -170,6 +176,18 @@ impl Exporter for Counted {
         self.exporter.write_sources(report)?;
         self.pass_on(|it| it.exporter.warning());
         Ok(())
+    }
+
+    fn save(&self, encoder: &mut Encoder) {
+        self.exporter.save(encoder);
+        if let Some(snapshots) = &self.snapshots {
+            snapshots.save(encoder);
+        }
+    }
+
+    fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        self.exporter.restore(decoder)?;
+        self.snapshots.as_mut().map_or(Ok(()), |snapshots| snapshots.restore(decoder))
     }
 }
 

@@ -20,6 +20,7 @@ mod replay;
 mod report;
 mod secret;
 mod sources;
+mod state;
 mod tracking;
 mod values;
 mod watch;

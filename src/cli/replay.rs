@@ -4,11 +4,12 @@ use crate::capture::Replay;
 use crate::cli::Status;
 use crate::cli::lists::Lists;
 use crate::cli::report::{self, Voice};
+use crate::cli::state::State;
 use crate::cli::tracking::{Defaults, Tracking};
 use crate::cli::values;
 use crate::cli::watch::Watch;
 use crate::hash::Secret;
-use crate::pipeline::{self, Config, Plan};
+use crate::pipeline::{self, Config, Plan, Saving};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,6 +40,9 @@ pub(super) struct Arguments {
     lists: Lists,
 
     #[command(flatten)]
+    state: State,
+
+    #[command(flatten)]
     tracking: Tracking,
 }
 
@@ -46,10 +50,11 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
     let tracking = &arguments.tracking;
     let config = || tracking.config(&Defaults::REPLAY, arguments.every, &arguments.lists, || Ok(Secret::REPLAY));
-    let config = arguments.lists.keep().and_then(|_| config());
-    let prepared = config.and_then(|config| {
+    let checked = arguments.lists.keep().and_then(|_| arguments.state.check(arguments.every, &arguments.lists, true));
+    let prepared = checked.and_then(|()| config()).and_then(|config| {
         // Equal captures give equal snapshots: there is nothing of this machine or this moment in them.
-        let config = Config { snapshots: arguments.lists.snapshots(String::new, 0), ..config };
+        let snapshots = arguments.lists.snapshots(String::new, 0);
+        let config = Config { snapshots, saves_state: arguments.state.is_wanted(), ..config };
         Ok((Plan::new(&config)?, config))
     });
     let (plan, config) = match prepared {
@@ -59,11 +64,12 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
             return Status::WrongUsage;
         }
     };
-    let watched = arguments
-        .lists
-        .exporter(&config, voice)
-        .and_then(|exporter| Ok((exporter, Watch::new(voice, &arguments.files)?)));
-    let (mut exporter, mut watch) = match watched {
+    // What was saved is looked at before anything is changed.
+    let opened = arguments.state.of_replay(&plan, &config, &arguments.files, voice).and_then(|saving| {
+        let exporter = arguments.lists.exporter(&config, voice)?;
+        Ok((saving, exporter, Watch::new(voice, &arguments.files)?))
+    });
+    let (saving, mut exporter, mut watch) = match opened {
         Ok(watched) => watched,
         Err(error) => {
             report::error(&error, "");
@@ -72,7 +78,8 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
     };
     let present = watch.present_input();
     let mut announces = voice > Voice::Quiet;
-    let inputs = arguments.files.iter().enumerate().map(|(index, path)| {
+    let first_input = saving.as_ref().map_or(0, Saving::first_input);
+    let inputs = arguments.files.iter().enumerate().skip(first_input).map(|(index, path)| {
         present.set(index);
         let input = Replay::open(path)?;
         // What a run takes is of interest once it is sure that there is one.
@@ -81,7 +88,7 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
         }
         Ok(input)
     });
-    let summary = pipeline::run(&plan, &config, inputs, &mut exporter, &mut watch);
+    let summary = pipeline::run_saving(&plan, &config, inputs, &mut exporter, &mut watch, saving);
     watch.finish();
     match summary {
         Ok(summary) => {

@@ -5,8 +5,9 @@
 
 use crate::cli::log;
 use crate::error::Error;
+use crate::metrics::Durations;
 use crate::parse::Unusable;
-use crate::pipeline::{Config, Memory, Summary};
+use crate::pipeline::{Config, Latencies, Memory, SavingCounts, Summary};
 use anstyle::{AnsiColor, Style};
 use std::fmt;
 use std::io::{IsTerminal, Write};
@@ -88,7 +89,7 @@ pub(super) fn memory(memory: &Memory, config: &Config) {
     };
     line(format_args!(
         "room for {} connections and {} changes an interval: {} MiB at most \
-         (filter {}, half-open {}, tables {}, queues {}{sources}, list up to {})",
+         (filter {}, half-open {}, tables {}, queues {}{sources}, list up to {}{})",
         grouped(config.connections_max),
         grouped(config.churn),
         mib(memory.total_size()),
@@ -97,6 +98,7 @@ pub(super) fn memory(memory: &Memory, config: &Config) {
         mib(memory.tables_size),
         mib(memory.queues_size),
         mib(memory.list_size_max),
+        if config.saves_state { format!(", copies for the state {}", mib(memory.state_size)) } else { String::new() },
     ));
     if config.snapshots.as_ref().is_some_and(|snapshots| snapshots.replace_lists) {
         line(format_args!(
@@ -113,6 +115,7 @@ pub(super) fn summary(summary: &Summary, voice: Voice) {
         shown_summary(summary);
     }
     warnings(summary);
+    summary.saving.iter().for_each(|saving| saved(saving, &summary.latencies));
     if voice == Voice::Verbose {
         decoding(summary);
     }
@@ -243,6 +246,31 @@ fn warnings(summary: &Summary) {
             "{} connections were seen from one side only and are not listed as established: see --one-way",
             grouped(counts.one_sided)
         ));
+    }
+}
+
+/// What came of saving the state.
+fn saved(saving: &SavingCounts, latencies: &Latencies) {
+    let ms = |durations: &Durations| {
+        let longest = durations.quantile(1.0).unwrap_or_default();
+        format!("{:.1} ms", longest.as_secs_f64() * 1e3)
+    };
+    if saving.saved > 0 {
+        line(format_args!(
+            "state saved: {} times, last {} MiB; longest pause of a partition {}, of the list {}, writing {}",
+            grouped(saving.saved),
+            mib(saving.size),
+            ms(&latencies.pause),
+            ms(&saving.list_pause),
+            ms(&saving.writing)
+        ));
+    }
+    if saving.put_off > 0 {
+        let times = grouped(saving.put_off);
+        warning(&format!("the state was saved later than it was to be {times} times, because lists were behind"));
+    }
+    if let Some(error) = &saving.error {
+        warning(&format!("the state could not be saved {} times: {error}", grouped(saving.failed)));
     }
 }
 

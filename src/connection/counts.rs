@@ -2,6 +2,9 @@
 //!
 //! What enters: one occurrence after another. What leaves: the sums that list headers and summaries are made of.
 
+use crate::error::Result;
+use crate::state::{Decoder, Encoder};
+
 /// What happened to the connections of a tracker since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -171,5 +174,110 @@ impl Counts {
     #[must_use]
     pub fn evicted(&self) -> u64 {
         self.evicted_idle + self.evicted_aged
+    }
+
+    /// Its bytes in a saved state.
+    pub fn save(&self, encoder: &mut Encoder) {
+        // Taken apart by name, so that no count can be forgotten here.
+        let Counts {
+            opened,
+            closed,
+            refused,
+            expired,
+            recycled,
+            repeats,
+            late,
+            unmatched_fins,
+            unmatched_resets,
+            forgotten,
+            refused_open,
+            untracked_open,
+            unplaced,
+            one_sided,
+            candidates,
+            picked_up,
+            candidates_expired,
+            candidates_recycled,
+            refused_pickups,
+            evicted_idle,
+            evicted_aged,
+        } = *self;
+        encoder.counts([
+            opened,
+            closed,
+            refused,
+            expired,
+            recycled,
+            repeats,
+            late,
+            unmatched_fins,
+            unmatched_resets,
+            forgotten,
+            refused_open,
+            untracked_open,
+            unplaced,
+            one_sided,
+            candidates,
+            picked_up,
+            candidates_expired,
+            candidates_recycled,
+            refused_pickups,
+            evicted_idle,
+            evicted_aged,
+        ]);
+    }
+
+    /// The counts that were saved.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not those of counts.
+    pub fn saved(decoder: &mut Decoder) -> Result<Self> {
+        let [
+            opened,
+            closed,
+            refused,
+            expired,
+            recycled,
+            repeats,
+            late,
+            unmatched_fins,
+            unmatched_resets,
+            forgotten,
+            refused_open,
+            untracked_open,
+            unplaced,
+            one_sided,
+            candidates,
+            picked_up,
+            candidates_expired,
+            candidates_recycled,
+            refused_pickups,
+            evicted_idle,
+            evicted_aged,
+        ] = decoder.counts()?;
+        Ok(Counts {
+            opened,
+            closed,
+            refused,
+            expired,
+            recycled,
+            repeats,
+            late,
+            unmatched_fins,
+            unmatched_resets,
+            forgotten,
+            refused_open,
+            untracked_open,
+            unplaced,
+            one_sided,
+            candidates,
+            picked_up,
+            candidates_expired,
+            candidates_recycled,
+            refused_pickups,
+            evicted_idle,
+            evicted_aged,
+        })
     }
 }

@@ -200,7 +200,7 @@ impl Entry {
 
 /// The state in an entry's word.
 #[inline]
-fn state_of(word: u64) -> State {
+pub(super) fn state_of(word: u64) -> State {
     State::ALL[(word >> STATE_SHIFT) as usize & ((1 << STATE_BITS) - 1)]
 }
 

@@ -1,5 +1,7 @@
 //! The connection filter: entries without keys, in buckets of one cache line, each connection in one of two buckets.
 
+mod saved;
+
 use crate::config::FINGERPRINT_BITS;
 use crate::connection::entry::{fingerprint_of, is_free};
 use crate::connection::{Entry, State};

@@ -7,6 +7,8 @@
 //! A connection is written when its SYN is seen, and again when its SYN-ACK is seen in a later tick, because the timeout
 //! counts from there; what was written before is then skipped, as is what is half-open no longer. A flood overwrites the oldest.
 
+mod saved;
+
 use crate::config::{CLOCK_LEAP_MAX_NS, SYN_TIMEOUT_MAX_TICKS, TICK_NS};
 use crate::connection::{Entry, INITIAL_NUMBER_BITS, State};
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6, Side};

@@ -20,6 +20,7 @@ mod handshake;
 mod liveness;
 mod pickup;
 mod rings;
+mod saved;
 
 pub use liveness::Sighting;
 

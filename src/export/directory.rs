@@ -4,13 +4,14 @@
 //! may ever see half a list, not even after a crash.
 
 use crate::error::{Error, Result};
-use crate::export::file_name::FileName;
+use crate::export::file_name::{FileName, Names};
 use crate::export::place::Place;
 use crate::export::retention::{Keep, Retention, Seldom};
 use crate::export::series::{Kind, Series};
 use crate::export::{Exporter, Format};
 use crate::flow_list::List;
 use crate::sources::Report;
+use crate::state::{Decoder, Encoder};
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -24,8 +25,7 @@ pub struct Directory {
     series: Series,
     is_compressed: bool,
     retention: Retention,
-    /// Whether the list before ended earlier than one before that.
-    was_behind: bool,
+    names: Names,
     /// The name of the last list.
     name: Option<FileName>,
     warning: Option<Error>,
@@ -45,7 +45,7 @@ impl Directory {
             series: Series::new(vlan_key, format),
             is_compressed: format.compress,
             retention: Retention::new(place.path(), keep),
-            was_behind: false,
+            names: Names::default(),
             name: None,
             warning,
             failures: Seldom::default(),
@@ -53,14 +53,10 @@ impl Directory {
         })
     }
 
-    /// The name of the list that ends at this time, to the second.
+    /// The name of the list that ends at this time.
     fn name(&mut self, end_ns: i64) -> FileName {
-        let end_s = end_ns.div_euclid(1_000_000_000);
-        let (number, is_behind) = self.place.number(end_s);
-        // Changes are applied in the order of names, and a clock that stepped back puts names between others.
-        let kind = if is_behind || self.was_behind { Kind::Full } else { self.series.next_kind() };
-        self.was_behind = is_behind;
-        FileName { end_s, number, kind, is_compressed: self.is_compressed }
+        let next_kind = || self.series.next_kind();
+        self.names.next(end_ns, next_kind, self.is_compressed)
     }
 
     /// Writes a file with this name, whole or not at all.
@@ -99,6 +95,16 @@ impl Exporter for Directory {
 
     fn warning(&mut self) -> Option<Error> {
         self.warning.take()
+    }
+
+    fn save(&self, encoder: &mut Encoder) {
+        self.names.save(encoder);
+        self.series.save(encoder);
+    }
+
+    fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        self.names = Names::saved(decoder)?;
+        self.series.restore(decoder)
     }
 }
 

@@ -3,7 +3,9 @@
 //! What enters: a list's end, or a name found in a directory. What leaves: the name, or what it says; names that are not
 //! exactly ours say nothing, since what is ours may be removed.
 
+use crate::error::Result;
 use crate::export::series::Kind;
+use crate::state::{Decoder, Encoder};
 use jiff::Timestamp;
 use jiff::fmt::strtime;
 use jiff::tz::Offset;
@@ -69,6 +71,50 @@ impl fmt::Display for FileName {
             (_, true) => ".ndjson.zst",
             (_, false) => ".ndjson",
         })
+    }
+}
+
+/// What names were taken, as far as it matters for the next.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Names {
+    /// The latest end of a list, in seconds; the next one that does not end later needs a number in its name.
+    latest_s: Option<i64>,
+    /// Whether the list before ended earlier than one before that.
+    was_behind: bool,
+    /// How many lists were given a number so far.
+    numbered: u64,
+}
+
+impl Names {
+    /// The name of the list that ends at this time, to the second. A run never takes a name twice, even when the clock
+    /// stepped back; another run over the same packets takes the same names.
+    pub(super) fn next(&mut self, end_ns: i64, next_kind: impl FnOnce() -> Kind, is_compressed: bool) -> FileName {
+        let end_s = end_ns.div_euclid(1_000_000_000);
+        // Changes are applied in the order of names, and a clock that stepped back puts names between others.
+        let is_behind = self.latest_s.is_some_and(|latest_s| end_s < latest_s);
+        let kind = if is_behind || self.was_behind { Kind::Full } else { next_kind() };
+        self.was_behind = is_behind;
+        let number = if self.latest_s.is_none_or(|latest_s| end_s > latest_s) {
+            self.latest_s = Some(end_s);
+            1
+        } else {
+            self.numbered += 1;
+            self.numbered + 1
+        };
+        FileName { end_s, number, kind, is_compressed }
+    }
+
+    /// Its bytes in a saved state.
+    pub(super) fn save(&self, encoder: &mut Encoder) {
+        encoder.option(self.latest_s, Encoder::i64);
+        encoder.bool(self.was_behind);
+        encoder.u64(self.numbered);
+    }
+
+    /// What was saved.
+    pub(super) fn saved(decoder: &mut Decoder) -> Result<Self> {
+        let latest_s = decoder.option(Decoder::i64)?;
+        Ok(Names { latest_s, was_behind: decoder.bool()?, numbered: decoder.count()? })
     }
 }
 

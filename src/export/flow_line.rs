@@ -69,6 +69,9 @@ pub(super) fn append(line: &mut Vec<u8>, clockface: &mut Clockface, timestamp: &
     if row.midstream {
         line.extend_from_slice(b",\"midstream\":true");
     }
+    if row.unsettled {
+        line.extend_from_slice(b",\"unsettled\":true");
+    }
     line.extend_from_slice(b"}}\n");
 }
 
@@ -145,6 +148,7 @@ mod tests {
             age_ns: 9_500_000_000,
             state: RowState::Established,
             midstream: false,
+            unsettled: false,
         };
         let head = r#"{"timestamp":"2026-01-01T00:00:10.000000Z","event_type":"flow","src_ip":"10.0.0.1","src_port":40000,"dest_ip":"93.184.216.34","dest_port":443,"#;
         let tail = r#""proto":"TCP","community_id":"1:+fu2KbftImRzbfCHYFp9WDsl/xA=","flow":{"start":"2026-01-01T00:00:00.500000Z","age":9.5,"state":"established"}}"#;
@@ -154,6 +158,8 @@ mod tests {
         assert!(text(&untagged, true).contains("\"vlan\":[],"));
         let midstream = Row { midstream: true, ..row };
         assert!(text(&midstream, false).ends_with("\"state\":\"established\",\"midstream\":true}}\n"));
+        let unsettled = Row { unsettled: true, ..row };
+        assert!(text(&unsettled, false).ends_with("\"state\":\"established\",\"unsettled\":true}}\n"));
     }
 
     proptest! {
@@ -165,7 +171,7 @@ mod tests {
             age_us in 0i64..1 << 50,
         ) {
             let vlan = tags.iter().fold(VlanTags::NONE, |vlan, tag| vlan.with(*tag));
-            let row = Row { client, server, vlan, start_ns: 0, age_ns: age_us * 1_000, state: RowState::SynRecv, midstream: false };
+            let row = Row { client, server, vlan, start_ns: 0, age_ns: age_us * 1_000, state: RowState::SynRecv, midstream: false, unsettled: false };
             let parsed: serde_json::Value = serde_json::from_str(&text(&row, true)).unwrap();
             let expected = json!({
                 "timestamp": "2026-01-01T00:00:10.000000Z", "event_type": "flow",

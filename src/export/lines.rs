@@ -55,6 +55,14 @@ struct ListFields<'a> {
     unusable: u64,
     extraneous: u64,
     merged: u64,
+    /// Only behind a restart: there is nothing to be unsettled without one.
+    #[serde(skip_serializing_if = "is_none")]
+    unsettled: u64,
+}
+
+/// Whether there is none to be told of.
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 impl<'a> ListFields<'a> {
@@ -76,6 +84,7 @@ impl<'a> ListFields<'a> {
             unusable: header.unusable,
             extraneous: header.extraneous,
             merged: header.merged,
+            unsettled: header.unsettled,
         }
     }
 }

@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::flow_list::List;
 use crate::snapshot::file::SnapshotFile;
 use crate::sources::Report;
+use crate::state::{Decoder, Encoder};
 
 /// Writes lists somewhere. Any function that takes a list and can fail is one.
 pub trait Exporter: Send {
@@ -60,6 +61,18 @@ pub trait Exporter: Send {
     /// to. What goes on failing is told seldom.
     fn warning(&mut self) -> Option<Error> {
         None
+    }
+
+    /// What the next list depends on beside itself, as the bytes of a saved state: nothing, unless an exporter says so.
+    fn save(&self, _encoder: &mut Encoder) {}
+
+    /// Goes on where another stood that wrote in the same format; whatever it is, it has saved the same.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not those of such an exporter; it is then to be given up.
+    fn restore(&mut self, _decoder: &mut Decoder) -> Result<()> {
+        Ok(())
     }
 }
 

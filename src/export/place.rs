@@ -4,7 +4,8 @@
 //! half, not even after a crash: each has a temporary name until it is whole and on the disk.
 
 use crate::error::{Error, Result};
-use std::fs::{self, File, OpenOptions, TryLockError};
+use crate::state::lock;
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
@@ -22,9 +23,6 @@ pub(super) struct Place {
     path: PathBuf,
     /// What is written there.
     what: &'static str,
-    /// The latest end of a file, in seconds; the next one that does not end later needs a number in its name.
-    latest_s: Option<i64>,
-    number: u64,
     /// Held for as long as this is there; the system gives it back however the process ends.
     _lock: Option<File>,
 }
@@ -43,31 +41,20 @@ impl Place {
         }
         let cannot = |error: io::Error| Error::new(format!("can not write {what}s here")).in_file(&path).because(error);
         fs::create_dir_all(&path).map_err(cannot)?;
-        let lock = lock(&path, what)?;
+        // Without a lock two processes do each other no harm, since no two take the same temporary name, but none knows what the
+        // other has left.
+        let lock = lock(&path, &format!("another process writes {what}s here: give each a directory of its own"))?;
         // Trying now tells the user at the start, not after the first interval.
         new_file(&path).map_err(cannot)?;
         let left = if lock.is_some() { remove_leftovers(&path) } else { Ok(()) };
         let failed = "can not remove what a run that was killed left half written";
         let warning = left.err().map(|error| Error::new(failed).in_file(&path).because(error));
-        Ok((Place { path, what, latest_s: None, number: 1, _lock: lock }, warning))
+        Ok((Place { path, what, _lock: lock }, warning))
     }
 
     /// Its path.
     pub(super) fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// The number of a file that ends in this second, 1 if it needs none; and whether it ends earlier than one before it. A
-    /// run never takes a name twice, even when the clock stepped back; another run over the same packets takes the same names.
-    pub(super) fn number(&mut self, end_s: i64) -> (u64, bool) {
-        let is_behind = self.latest_s.is_some_and(|latest_s| end_s < latest_s);
-        if self.latest_s.is_none_or(|latest_s| end_s > latest_s) {
-            self.latest_s = Some(end_s);
-            (1, is_behind)
-        } else {
-            self.number += 1;
-            (self.number, is_behind)
-        }
     }
 
     /// Writes a file; its size, and that of the one that it took the place of.
@@ -98,20 +85,6 @@ fn new_file(directory: &Path) -> io::Result<NamedTempFile> {
     let mut builder = Builder::new();
     builder.prefix(TEMPORARY_PREFIX).suffix(TEMPORARY_SUFFIX).rand_bytes(TEMPORARY_LETTER_COUNT);
     builder.make_in(directory, |path| options.open(path))
-}
-
-/// Takes the directory for this process. None where the file system knows no locks: two processes in one directory do
-/// each other no harm, since no two take the same temporary name, but then none knows what the other has left.
-fn lock(path: &Path, what: &str) -> Result<Option<File>> {
-    let Ok(directory) = File::open(path) else { return Ok(None) };
-    match directory.try_lock() {
-        Ok(()) => Ok(Some(directory)),
-        Err(TryLockError::WouldBlock) => {
-            let objection = format!("another process writes {what}s here: give each a directory of its own");
-            Err(Error::new(objection).in_file(path))
-        }
-        Err(TryLockError::Error(_)) => Ok(None),
-    }
 }
 
 /// Removes what a process that was killed was writing.

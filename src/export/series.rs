@@ -2,6 +2,8 @@
 //!
 //! What enters: lists. What leaves: each whole on a stream of its own or on the same one.
 
+mod saved;
+
 use crate::config::{CHANGES_FULL_LISTS_MAX, COMPRESSION_LEVEL, COMPRESSION_SIZE};
 use crate::error::{Error, Result};
 use crate::export::lines::{Base, Lines, ListId};

@@ -3,17 +3,19 @@
 //! What enters: snapshots. What leaves: files for an agent that follows the directory, and no more of them than are to be kept.
 
 use crate::error::{Error, Result};
-use crate::export::file_name::FileName;
+use crate::export::file_name::{FileName, Names};
 use crate::export::place::Place;
 use crate::export::retention::{Keep, Retention, Seldom};
 use crate::export::series::Kind;
 use crate::hash::Secret;
 use crate::snapshot::file::SnapshotFile;
+use crate::state::{Decoder, Encoder};
 use std::path::PathBuf;
 
 /// Writes snapshots to a directory, which belongs to one process at a time.
 pub struct SnapshotDirectory {
     place: Place,
+    names: Names,
     secret: Secret,
     retention: Retention,
     failures: Seldom,
@@ -29,7 +31,14 @@ impl SnapshotDirectory {
     pub fn new(path: impl Into<PathBuf>, secret: Secret, keep: Keep) -> Result<Self> {
         let (place, warning) = Place::open(path.into(), "snapshot")?;
         let retention = Retention::of_snapshots(place.path(), keep);
-        Ok(SnapshotDirectory { place, secret, retention, failures: Seldom::default(), warning })
+        Ok(SnapshotDirectory {
+            place,
+            names: Names::default(),
+            secret,
+            retention,
+            failures: Seldom::default(),
+            warning,
+        })
     }
 
     /// Writes one, under the name of the end of its interval.
@@ -39,12 +48,26 @@ impl SnapshotDirectory {
     /// It could not be written.
     pub fn write(&mut self, snapshot: &SnapshotFile) -> Result<()> {
         let end_ns = snapshot.header.sources.iter().map(|source| source.figures.end_ns).max().unwrap_or(0);
-        let end_s = end_ns.div_euclid(1_000_000_000);
-        let name = FileName { end_s, number: self.place.number(end_s).0, kind: Kind::Snapshot, is_compressed: false };
+        let name = FileName { kind: Kind::Snapshot, ..self.names.next(end_ns, || Kind::Snapshot, false) };
         let written = self.place.write(&name.to_string(), |file| snapshot.write(file, &self.secret));
         let (size, replaced_size) = written?;
         let failure = self.retention.written(name, size, replaced_size);
         self.warning = failure.and_then(|failure| self.failures.told(failure)).or(self.warning.take());
+        Ok(())
+    }
+
+    /// What is to be saved of it with a state.
+    pub fn save(&self, encoder: &mut Encoder) {
+        self.names.save(encoder);
+    }
+
+    /// Goes on from what was saved.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not those of one.
+    pub fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        self.names = Names::saved(decoder)?;
         Ok(())
     }
 

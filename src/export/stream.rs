@@ -4,9 +4,11 @@
 //! and frames behind one another are one zstd stream.
 
 use crate::error::{Error, Result};
+use crate::export::file_name::Names;
 use crate::export::series::Series;
 use crate::export::{Exporter, Format};
 use crate::flow_list::List;
+use crate::state::{Decoder, Encoder};
 use std::io::Write;
 
 /// Writes lists to a stream, each whole before the next.
@@ -35,5 +37,16 @@ impl<W: Write + Send> Exporter for Stream<W> {
         self.series.write(&mut self.out, list, kind).map_err(cannot)?;
         self.series.written(list, kind);
         Ok(())
+    }
+
+    fn save(&self, encoder: &mut Encoder) {
+        Names::default().save(encoder);
+        self.series.save(encoder);
+    }
+
+    fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        // A run that wrote to a directory before had names for its lists, of which a stream has none.
+        Names::saved(decoder)?;
+        self.series.restore(decoder)
     }
 }

@@ -22,6 +22,12 @@ impl Text {
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+
+    /// The text with these bytes, if it can be one.
+    pub(super) fn of_bytes(bytes: &[u8]) -> Option<Self> {
+        str::from_utf8(bytes).ok()?;
+        bytes.try_into().ok().map(Text)
+    }
 }
 
 /// Formats times; it remembers the day of the last.

@@ -4,6 +4,8 @@
 //! only. Half-open connections are left out: under a flood they are all new every time, and a list of their changes would
 //! be twice as long as the list.
 
+mod saved;
+
 use crate::flow::{FlowKey, KeyV4, KeyV6};
 use crate::flow_list::rows::{List, ListTimes, Listed, Row, RowState};
 use crate::flow_list::time_bases::TimeBases;

@@ -5,6 +5,8 @@
 //! can not take, is added to the residue, which is then peeled as a whole. Peeling the residue alone would let each
 //! interval's churn pile onto it.
 
+mod saved;
+
 use crate::config::{EXTRANEOUS_MAX, RECOVERY_PASSES_MAX};
 use crate::flow_list::FlowListConfig;
 use crate::flow_list::liveness::Liveness;

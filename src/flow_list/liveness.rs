@@ -10,6 +10,7 @@
 //! partition there is no watch.
 
 use crate::config::{IDLE_EPOCHS, SUSPECT_EPOCHS};
+use crate::error::Result;
 use crate::flow_list::FamilyList;
 use crate::flow_list::difference::Ledger;
 use crate::flow_list::start::{Epoch, Start, watch_hash};
@@ -17,6 +18,7 @@ use crate::hash::{QuickHash, Secret};
 use crate::signal::Watch;
 use crate::sketch::TableKey;
 use crate::snapshot::Eviction;
+use crate::state::{Decoder, Encoder};
 use std::sync::Arc;
 
 /// After how long connections are taken off without having been seen to end, in ticks.
@@ -49,6 +51,9 @@ pub(super) struct Liveness {
     /// The epoch in which the last round of questions began, and whether it is not at its end.
     round: Option<Epoch>,
     is_asking: bool,
+    /// Whether any listed connection may have closed while nobody looked, and whether this round is for these alone.
+    has_unsettled: bool,
+    asks_unsettled_only: bool,
 }
 
 impl Liveness {
@@ -61,6 +66,8 @@ impl Liveness {
             now: 0,
             round: None,
             is_asking: false,
+            has_unsettled: false,
+            asks_unsettled_only: false,
         }
     }
 
@@ -73,12 +80,25 @@ impl Liveness {
     pub(super) fn end_interval(&mut self, tick: u64) -> bool {
         self.now = tick;
         let epoch = self.epoch(tick);
-        let begins = self.epoch_ticks.is_some() && !self.is_asking && self.round != Some(epoch);
+        let is_new = self.epoch_ticks.is_some() && self.round != Some(epoch);
+        // Those that may have closed are asked about at every end, so that they are settled as soon as they are seen.
+        let begins = !self.is_asking && (is_new || self.has_unsettled);
         if begins {
-            self.round = Some(epoch);
+            self.round = Some(epoch).filter(|_| is_new).or(self.round);
+            self.asks_unsettled_only = !is_new;
             self.is_asking = true;
         }
         begins
+    }
+
+    /// Whether any listed connection may have closed while nobody looked.
+    pub(super) fn has_unsettled(&self) -> bool {
+        self.has_unsettled
+    }
+
+    /// Takes note whether any may have.
+    pub(super) fn set_unsettled(&mut self, has_unsettled: bool) {
+        self.has_unsettled = has_unsettled;
     }
 
     /// Whether there are questions left in this round.
@@ -93,6 +113,9 @@ impl Liveness {
 
     /// Whether a listed connection is to be asked about, or taken off, in this round.
     pub(super) fn concerns(&self, start: Start) -> bool {
+        if self.asks_unsettled_only {
+            return start.is_known() && start.is_unsettled();
+        }
         start.is_known() && (self.times.idle_ticks.is_some() || self.is_aged(start))
     }
 
@@ -137,6 +160,32 @@ impl Liveness {
         }
     }
 
+    /// A listed connection that may have closed while nobody looked: it comes under watch, if there is one and room, so that its
+    /// next packet is told whatever it is.
+    pub(super) fn unsettle<K: TableKey>(&self, key: &K, start: Start, tick: u64) -> Start {
+        let start = start.seen_in(start.seen()).unsettled();
+        match &self.watch {
+            Some(watch) if watch.put(watch_hash(&self.quick, key)) => start.watched_since(self.epoch(tick)),
+            _ => start,
+        }
+    }
+
+    /// Its bytes in a saved state.
+    pub(super) fn save(&self, encoder: &mut Encoder) {
+        encoder.u64(self.now);
+        encoder.option(self.round, |encoder, Epoch(round)| encoder.u8(round));
+        [self.is_asking, self.has_unsettled, self.asks_unsettled_only].into_iter().for_each(|flag| encoder.bool(flag));
+    }
+
+    /// Goes on where another of the same configuration stood.
+    pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        self.now = decoder.count()?;
+        self.round = decoder.option(Decoder::u8)?.map(Epoch);
+        self.is_asking = decoder.bool()?;
+        (self.has_unsettled, self.asks_unsettled_only) = (decoder.bool()?, decoder.bool()?);
+        Ok(())
+    }
+
     /// Puts a connection under watch, if there is room; else it is tried again in the next epoch.
     fn suspect(&self, hash: u64, watch: &Watch, start: Start) -> Start {
         if watch.put(hash) { start.watched_since(self.epoch(self.now)) } else { start.seen_in(start.seen()) }
@@ -166,7 +215,7 @@ impl<K: TableKey> FamilyList<K> {
         for (key, payload) in seen {
             if let Some(start) = self.ledger.listed.get_mut(key).filter(|start| start.payload() == *payload) {
                 self.ledger.liveness.end_watch(key, *start);
-                *start = start.seen_in(epoch);
+                *start = start.seen_in(epoch).settled();
             }
         }
     }

@@ -10,6 +10,7 @@ mod liveness;
 mod recovery;
 mod resync;
 mod rows;
+mod saved;
 mod snapshots;
 mod start;
 mod time_bases;
@@ -18,6 +19,7 @@ pub use changes::{Change, EarlierList};
 pub use difference::Outcome;
 pub use liveness::EvictionTimes;
 pub use rows::{Header, List, Row, RowState};
+pub use saved::key as saved_key;
 pub use snapshots::SnapshotConfig;
 
 use crate::config::{ANNOUNCEMENTS_MAX, INQUIRY_MAX, PARTITION_COUNT};
@@ -76,6 +78,8 @@ pub struct FlowList {
     /// Intervals that were merged into the next: all of them, and those that the next list covers.
     merged: u64,
     merging: u64,
+    /// Where a run went on after another had ended and packets had passed that nobody saw.
+    resumed_tick: Option<u64>,
 }
 
 impl FlowList {
@@ -103,6 +107,7 @@ impl FlowList {
             interval: 0,
             merged: 0,
             merging: 0,
+            resumed_tick: None,
         }
     }
 
@@ -186,7 +191,7 @@ impl FlowList {
             list.v4.see(&seen_v4, tick);
             list.v6.see(&seen_v6, tick);
         }
-        if let Some(IntervalEnd { marker, half_open, counts }) = end {
+        if let Some(IntervalEnd { marker, half_open, counts, .. }) = end {
             list.counts = counts;
             list.half_open = half_open;
             list.has_ended = true;
@@ -231,6 +236,7 @@ impl FlowList {
                 self.partitions.iter().map(|partition| &partition.v6),
                 rings,
                 marker.end_tick,
+                self.resumed_tick,
             );
             for partition in &mut self.partitions {
                 partition.listed_counts = partition.counts;

@@ -9,10 +9,12 @@
 //! answer moves one key between list and residue, whose sum stays what it was, and the residue shrinks until it peels.
 
 use crate::config::RESIDUE_INTERVALS_MAX;
+use crate::error::Result;
 use crate::flow_list::FamilyList;
 use crate::flow_list::start::Start;
 use crate::sketch::{Change, TableKey};
 use crate::snapshot::Eviction;
+use crate::state::{Decoder, Encoder};
 use std::collections::BinaryHeap;
 use std::collections::hash_map::Entry;
 
@@ -45,11 +47,28 @@ impl<K> Resync<K> {
     }
 }
 
+impl<K: TableKey> Resync<K> {
+    /// Its bytes in a saved state.
+    pub(super) fn save(&self, encoder: &mut Encoder) {
+        encoder.u32(self.intervals);
+        encoder.option(self.asked, |encoder, key| encoder.words(key.words()));
+    }
+
+    /// What was saved.
+    pub(super) fn saved(decoder: &mut Decoder) -> Result<Self> {
+        Ok(Resync { intervals: decoder.u32()?, asked: decoder.option(super::saved::key)? })
+    }
+}
+
 impl<K: TableKey> FamilyList<K> {
     /// Takes note that an interval has ended at this tick.
     pub(super) fn end_interval(&mut self, tick: u64) {
         let is_settled = self.missing() == 0;
         self.resync.intervals = if is_settled { 0 } else { self.resync.intervals.saturating_add(1) };
+        if self.ledger.liveness.has_unsettled() {
+            let has_unsettled = self.ledger.listed.values().any(|start| start.is_unsettled());
+            self.ledger.liveness.set_unsettled(has_unsettled);
+        }
         let begins_round = self.ledger.liveness.end_interval(tick);
         if begins_round || is_settled && !self.ledger.liveness.is_asking() {
             self.resync.asked = None;

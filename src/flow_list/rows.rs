@@ -45,6 +45,8 @@ pub struct Header {
     pub dropped: u64,
     /// Packets in the interval that should have been TCP and could not be read as such.
     pub unusable: u64,
+    /// Listed connections that may have closed while nobody looked: see [`Row::unsettled`].
+    pub unsettled: u64,
     /// Openings or closings that contradict the list and wait for their opposite.
     pub extraneous: u64,
     /// Intervals beside its own that this one covers, because the list of each could not be made in time.
@@ -92,10 +94,12 @@ pub struct Row {
     /// Whether it is older than the first packet seen of it: then `start_ns` is when that was, and the client is whoever has the
     /// higher port.
     pub midstream: bool,
+    /// Whether it may have closed while nobody looked, because the process was down, and nothing was seen of it since.
+    pub unsettled: bool,
 }
 
 /// A row before it is told in words: there may be a million of them, so all but the key is one word, whose order is that of its
-/// parts: two bits for the state, the tick of the start, and a bit that tells whether that was not seen.
+/// parts: two bits for the state, the tick of the start, a bit that tells whether that was not seen, and one whether it is unsettled.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Listed<K> {
     pub(super) key: K,
@@ -104,11 +108,22 @@ pub(super) struct Listed<K> {
 
 impl<K> Listed<K> {
     const STATE_SHIFT: u32 = u64::BITS - 2;
-    const TICK_MASK: u64 = (1 << (Self::STATE_SHIFT - 1)) - 1;
+    const TICK_SHIFT: u32 = 2;
+    const TICK_MASK: u64 = (1 << (Self::STATE_SHIFT - Self::TICK_SHIFT)) - 1;
 
-    fn new(key: K, state: RowState, start_tick: u64, midstream: bool) -> Self {
-        let rest = (state as u64) << Self::STATE_SHIFT | (start_tick & Self::TICK_MASK) << 1 | u64::from(midstream);
+    pub(super) fn new(key: K, state: RowState, start_tick: u64) -> Self {
+        let rest = (state as u64) << Self::STATE_SHIFT | (start_tick & Self::TICK_MASK) << Self::TICK_SHIFT;
         Listed { key, rest }
+    }
+
+    /// The same, midstream or not.
+    pub(super) fn midstream(self, is_midstream: bool) -> Self {
+        Listed { rest: self.rest | u64::from(is_midstream) << 1, ..self }
+    }
+
+    /// The same, unsettled or not.
+    pub(super) fn unsettled(self, is_unsettled: bool) -> Self {
+        Listed { rest: self.rest | u64::from(is_unsettled), ..self }
     }
 
     pub(super) fn state(&self) -> RowState {
@@ -120,10 +135,14 @@ impl<K> Listed<K> {
     }
 
     pub(super) fn start_tick(&self) -> u64 {
-        self.rest >> 1 & Self::TICK_MASK
+        self.rest >> Self::TICK_SHIFT & Self::TICK_MASK
     }
 
-    fn is_midstream(&self) -> bool {
+    pub(super) fn is_midstream(&self) -> bool {
+        self.rest & 2 != 0
+    }
+
+    pub(super) fn is_unsettled(&self) -> bool {
         self.rest & 1 != 0
     }
 }
@@ -147,17 +166,19 @@ impl Rows {
         v6: impl Iterator<Item = &'a FamilyList<KeyV6>> + Clone,
         rings: impl Iterator<Item = &'a HalfOpenRing> + Clone,
         end_tick: u64,
+        resumed_tick: Option<u64>,
     ) {
         let half_open = || rings.clone().flat_map(|ring| ring.iter(end_tick));
         let half_open_v4 = half_open().filter(|half_open| matches!(half_open.key, AnyKey::V4(_))).count();
         gather(&mut self.v4, v4, half_open_v4);
         gather(&mut self.v6, v6, half_open().count() - half_open_v4);
         for half_open in half_open() {
-            let HalfOpen { key, start_tick, answered, .. } = half_open;
+            let HalfOpen { key, start_tick, since_tick, answered, .. } = half_open;
+            let unsettled = resumed_tick.is_some_and(|resumed| since_tick < resumed);
             let state = if answered { RowState::SynRecv } else { RowState::SynSent };
             match key {
-                AnyKey::V4(key) => self.v4.push(Listed::new(key, state, start_tick, false)),
-                AnyKey::V6(key) => self.v6.push(Listed::new(key, state, start_tick, false)),
+                AnyKey::V4(key) => self.v4.push(Listed::new(key, state, start_tick).unsettled(unsettled)),
+                AnyKey::V6(key) => self.v6.push(Listed::new(key, state, start_tick).unsettled(unsettled)),
             }
         }
         sort(&mut self.v4);
@@ -166,6 +187,8 @@ impl Rows {
 
     /// The list of these rows.
     pub(super) fn list<'a>(&'a self, mut header: Header, marker: &Marker, bases: &'a TimeBases) -> List<'a> {
+        let unsettled = self.v4.iter().map(Listed::is_unsettled).chain(self.v6.iter().map(Listed::is_unsettled));
+        header.unsettled = unsettled.filter(|unsettled| *unsettled).count() as u64;
         let states = self.v4.iter().map(Listed::state).chain(self.v6.iter().map(Listed::state));
         for state in states {
             *(if state == RowState::Established { &mut header.flows } else { &mut header.half_open }) += 1;
@@ -184,8 +207,10 @@ fn gather<'a, K: TableKey>(
     rows.clear();
     rows.reserve_exact(lists.clone().map(FamilyList::len).sum::<usize>() + half_open_count);
     for list in lists {
-        let listed =
-            |(key, start): (K, Start)| Listed::new(key, RowState::Established, start.tick(), start.is_midstream());
+        let listed = |(key, start): (K, Start)| {
+            let listed = Listed::new(key, RowState::Established, start.tick());
+            listed.midstream(start.is_midstream()).unsettled(start.is_unsettled())
+        };
         rows.extend(list.iter().map(listed));
     }
 }
@@ -233,6 +258,7 @@ impl ListTimes<'_> {
             age_ns,
             state: listed.state(),
             midstream: listed.is_midstream(),
+            unsettled: listed.is_unsettled(),
         }
     }
 }

@@ -5,10 +5,13 @@
 
 use crate::config::PARTITION_COUNT;
 use crate::connection::{Counts, HalfOpenRing};
+use crate::error::Result;
+use crate::flow_list::saved::{save_cells, saved_cells};
 use crate::flow_list::time_bases::TimeBases;
 use crate::flow_list::{FlowListConfig, Header};
 use crate::snapshot::file::{Figures, SnapshotFile, Source};
 use crate::snapshot::{Delta, Marker};
+use crate::state::{Decoder, Encoder};
 
 /// What snapshots are to say of their origin, and whether there is a list beside them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -101,6 +104,30 @@ impl Snapshots {
         source.bases.extend_from_slice(bases.all());
         source.half_open.clear();
         source.half_open.extend(rings.flat_map(|ring| ring.iter(marker.end_tick)));
+    }
+
+    /// Its bytes in a saved state, between two intervals: the sums, and what tells this run from others.
+    pub(super) fn save(&self, encoder: &mut Encoder) {
+        encoder.u64(self.file.header.sources.first().map_or(0, |source| source.run));
+        self.cut_ticks.iter().for_each(|tick| encoder.u64(*tick));
+        for sums in &self.file.sums {
+            save_cells(&sums.v4, encoder);
+            save_cells(&sums.v6, encoder);
+        }
+    }
+
+    /// Goes on from what was saved of one with the same configuration: the run is then the same for whoever reads its snapshots.
+    pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        let run = decoder.u64()?;
+        self.file.header.sources.iter_mut().for_each(|source| source.run = run);
+        for tick in &mut self.cut_ticks {
+            *tick = decoder.u64()?;
+        }
+        for sums in &mut self.file.sums {
+            sums.v4 = saved_cells(sums.v4.geometry(), decoder)?;
+            sums.v6 = saved_cells(sums.v6.geometry(), decoder)?;
+        }
+        Ok(())
     }
 
     /// The snapshot of the last interval, until the next delta.

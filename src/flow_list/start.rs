@@ -9,10 +9,11 @@ use crate::connection::MIDSTREAM;
 use crate::hash::QuickHash;
 use crate::sketch::{TableKey, ValueCode};
 
-/// Bits of the tick: what there is beside the others. They wrap after 200,000 years.
-const START_BITS: u32 = 46;
+/// Bits of the tick: what there is beside the others. They wrap after 100,000 years.
+const START_BITS: u32 = 45;
 const START_MASK: u64 = (1 << START_BITS) - 1;
-const MIDSTREAM_SHIFT: u32 = START_BITS;
+const UNSETTLED_SHIFT: u32 = START_BITS;
+const MIDSTREAM_SHIFT: u32 = UNSETTLED_SHIFT + 1;
 const SEEN_SHIFT: u32 = MIDSTREAM_SHIFT + 1;
 const WATCHED_SHIFT: u32 = SEEN_SHIFT + u8::BITS;
 
@@ -21,7 +22,7 @@ const _: () = assert!(WATCHED_SHIFT + u8::BITS + 1 == u64::BITS);
 /// A stretch of time in which every listed connection is asked about once. Epochs are numbered round and round, so an age may
 /// be taken for a lesser one, and never for a greater one: what vanished is then found out later, and nothing too early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Epoch(u8);
+pub(super) struct Epoch(pub(super) u8);
 
 impl Epoch {
     /// There are so many numbers; the one that is left over means none.
@@ -41,7 +42,8 @@ impl Epoch {
 /// When a listed connection started, and when it was last known to be alive.
 ///
 /// From the top: whether the start is only a bound, because the value could not be read; the epoch in which it came under
-/// watch, plus one; the epoch in which it was last known to be alive; whether its start was not seen; the tick.
+/// watch, plus one; the epoch in which it was last known to be alive; whether its start was not seen; whether it may have closed
+/// while nobody looked; the tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Start(u64);
 
@@ -71,6 +73,31 @@ impl Start {
     /// Whether the connection was there before it was first seen.
     pub(super) fn is_midstream(self) -> bool {
         self.0 >> MIDSTREAM_SHIFT & 1 != 0
+    }
+
+    /// Whether the connection may have closed while nobody looked, and was not seen since.
+    pub(super) fn is_unsettled(self) -> bool {
+        self.0 >> UNSETTLED_SHIFT & 1 != 0
+    }
+
+    /// The same, of a connection that may have closed meanwhile.
+    pub(super) fn unsettled(self) -> Self {
+        Start(self.0 | 1 << UNSETTLED_SHIFT)
+    }
+
+    /// The same, of a connection that has not.
+    pub(super) fn settled(self) -> Self {
+        Start(self.0 & !(1 << UNSETTLED_SHIFT))
+    }
+
+    /// What is saved of it: all that it holds.
+    pub(super) fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// What was saved.
+    pub(super) fn of_bits(bits: u64) -> Self {
+        Start(bits)
     }
 
     /// What the partition calls this start.
@@ -128,6 +155,11 @@ mod tests {
                 prop_assert_eq!((start.seen(), start.is_known()), (seen, true));
             }
             prop_assert_eq!(start.watched(), None);
+            let unsettled = start.unsettled();
+            prop_assert!(unsettled.is_unsettled() && !unsettled.settled().is_unsettled() && !start.is_unsettled());
+            prop_assert_eq!((unsettled.tick(), unsettled.payload(), unsettled.seen()), (start.tick(), payload, seen));
+            prop_assert_eq!(unsettled.settled(), start);
+            prop_assert_eq!(Start::of_bits(unsettled.to_bits()), unsettled);
             prop_assert_eq!(start.watched_since(watched).watched(), Some(watched));
             prop_assert_eq!(start.watched_since(watched).seen_in(seen).watched(), None);
             prop_assert!(!Start::unknown(tick, seen).is_known());

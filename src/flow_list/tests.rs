@@ -10,6 +10,8 @@ use crate::signal::{ConnectionHash, Kind, Signal, SignalParts, TimeBase};
 use crate::sketch::Geometry;
 use std::collections::BTreeMap;
 
+mod restart;
+
 /// The openings and closings of an interval that one partition's table lists plainly.
 const PARTITION_CHURN: u64 = 500;
 const TICKS_AN_INTERVAL: u64 = 100;

@@ -4,7 +4,9 @@
 //! capture's clock steps, so each has to be told in the base that it lies in.
 
 use crate::config::TIME_BASES_MAX;
+use crate::error::Result;
 use crate::signal::TimeBase;
+use crate::state::{Decoder, Encoder};
 
 /// The latest time bases, oldest first. When there are too many the oldest is forgotten, and what started in it is told in
 /// the time of the next.
@@ -38,6 +40,21 @@ impl TimeBases {
     /// All that are known, oldest first.
     pub(super) fn all(&self) -> &[TimeBase] {
         &self.bases
+    }
+
+    /// Their bytes in a saved state.
+    pub(super) fn save(&self, encoder: &mut Encoder) {
+        encoder.length(self.bases.len());
+        self.bases.iter().for_each(|base| base.save(encoder));
+    }
+
+    /// The bases that were saved.
+    pub(super) fn saved(decoder: &mut Decoder) -> Result<Self> {
+        let mut bases = TimeBases::new();
+        for _ in 0..decoder.length(2 * size_of::<u64>(), TIME_BASES_MAX)? {
+            bases.learn(TimeBase::saved(decoder)?);
+        }
+        Ok(bases)
     }
 
     /// The wall time, in ns since 1970, at which this tick began.

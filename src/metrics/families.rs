@@ -61,6 +61,18 @@ const RUN: &[Family] = &[
             samples.labelled(&[("part", part)], size);
         }
     }),
+    counter("flowpeel_states_saved_total", "States saved.", |reading, samples| samples.value(reading.states_saved)),
+    counter("flowpeel_failed_states_total", "States that could not be saved.", |reading, samples| {
+        samples.value(reading.states_failed);
+    }),
+    gauge("flowpeel_state_bytes", "Size of the last state saved; 0 before the first.", |reading, samples| {
+        samples.value(reading.state_size);
+    }),
+    summary(
+        "flowpeel_state_pause_seconds",
+        "Time in which a partition did nothing but be copied into a state.",
+        |reading, samples| samples.summary(&reading.latencies[Latency::Pause as usize]),
+    ),
     counter("flowpeel_http_responses_total", "Requests to this server that were answered.", |reading, samples| {
         samples.value(reading.responses);
     }),

@@ -47,10 +47,12 @@ pub enum Latency {
     Peel,
     /// To sort and write one list.
     List,
+    /// For a partition to be copied into a saved state, in which it does nothing else.
+    Pause,
 }
 
 impl Latency {
-    const COUNT: usize = Self::List as usize + 1;
+    const COUNT: usize = Self::Pause as usize + 1;
 }
 
 /// What the list thread said last.
@@ -62,6 +64,15 @@ struct Lists {
     failed: u64,
     /// Whether the last attempt to write one failed.
     has_failed: bool,
+}
+
+/// What came of saving the state.
+#[derive(Debug, Default)]
+struct States {
+    saved: AtomicU64,
+    failed: AtomicU64,
+    /// The size of the last, in bytes.
+    size: AtomicU64,
 }
 
 /// The metrics of one run, shared by those who publish and those who read.
@@ -88,6 +99,7 @@ pub struct Metrics {
     shards: Vec<ShardCell>,
     lists: Mutex<Lists>,
     latencies: [Mutex<Window>; Latency::COUNT],
+    states: States,
     responses: AtomicU64,
     abandoned: AtomicU64,
 }
@@ -117,6 +129,9 @@ struct Reading<'a> {
     lists_failed: u64,
     has_failed: bool,
     latencies: [LatencyReading; Latency::COUNT],
+    states_saved: u64,
+    states_failed: u64,
+    state_size: u64,
     responses: u64,
     abandoned: u64,
 }
@@ -134,6 +149,7 @@ impl Metrics {
             shards: (0..setup.shard_count).map(|_| ShardCell::default()).collect(),
             lists: Mutex::new(Lists::default()),
             latencies: std::array::from_fn(|_| Mutex::new(Window::new(started))),
+            states: States::default(),
             responses: AtomicU64::new(0),
             abandoned: AtomicU64::new(0),
             setup,
@@ -180,6 +196,17 @@ impl Metrics {
         let mut lists = self.lists.lock();
         lists.failed += 1;
         lists.has_failed = true;
+    }
+
+    /// The state was saved, in so many bytes.
+    pub fn state_saved(&self, size: u64) {
+        self.states.saved.fetch_add(1, Ordering::Relaxed);
+        self.states.size.store(size, Ordering::Relaxed);
+    }
+
+    /// The state could not be saved.
+    pub fn state_failed(&self) {
+        self.states.failed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records how long something took. It takes a lock: not for the packet path, where a thread keeps [`Durations`] of its own
@@ -241,6 +268,9 @@ impl Metrics {
             lists_failed: lists.failed,
             has_failed: lists.has_failed,
             latencies,
+            states_saved: self.states.saved.load(Ordering::Relaxed),
+            states_failed: self.states.failed.load(Ordering::Relaxed),
+            state_size: self.states.size.load(Ordering::Relaxed),
             responses: self.responses.load(Ordering::Relaxed),
             abandoned: self.abandoned.load(Ordering::Relaxed),
         }

@@ -3,11 +3,15 @@
 //! Marks go to all queues behind the signals of every packet before them, so that all shards cut at the same packet.
 
 use crate::capture::Packet;
+use crate::error::{Error, Result};
 use crate::parse::{LinkType, TcpSegment, Unusable, parse_frame, plain_ipv4, plain_ipv6};
 use crate::pipeline::intervals::Intervals;
+use crate::pipeline::saving::{Reading, Saver};
 use crate::queue::{Message, Writer};
 use crate::signal::{Signal, SignalCounts, Signaller, TimeBase};
 use crate::snapshot::{Marker, Seen};
+use crate::state::{Decoder, Encoder};
+use std::sync::Arc;
 
 /// What has to be said before a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +32,8 @@ pub(super) trait Timekeeper {
     fn tick(&self) -> u64;
     /// How long the clock had run at the last packet; unlike wall time it never steps back.
     fn elapsed_ns(&self) -> i64;
+    /// Its bytes in a saved state, where it goes on in another process.
+    fn save(&self, _encoder: &mut Encoder) {}
 }
 
 /// What a capture thread counted.
@@ -82,6 +88,8 @@ pub(super) struct Feeder<T> {
     unusable: [u64; Unusable::COUNT],
     /// What was seen up to the last marker.
     marked: Seen,
+    /// Where it tells how far it has come when the state is saved, and in which input it is.
+    saving: Option<(Arc<Saver>, Reading)>,
 }
 
 /// Sends a signal to the shard that owns its partition.
@@ -103,6 +111,7 @@ impl<T: Timekeeper> Feeder<T> {
             lost: 0,
             unusable: [0; Unusable::COUNT],
             marked: Seen::default(),
+            saving: None,
         }
     }
 
@@ -183,6 +192,7 @@ impl<T: Timekeeper> Feeder<T> {
             end.seen = seen.minus(self.marked);
             self.marked = seen;
         }
+        self.save_at(&mut marks);
         for writer in &mut self.writers {
             if let Some(end) = marks.end {
                 writer.mark(Message::Marker(end));
@@ -206,7 +216,60 @@ impl<T: Timekeeper> Feeder<T> {
     }
 }
 
+impl<T: Timekeeper> Feeder<T> {
+    /// Tells how far it has come, if the state is to be saved at the mark that is being made.
+    fn save_at(&self, marks: &mut Marks) {
+        let (Some((saver, reading)), Some(end)) = (&self.saving, &mut marks.end) else { return };
+        // The end of an input is no place to go on from: its last interval was cut short.
+        if end.is_last || !saver.begins(false) {
+            return;
+        }
+        end.saves = true;
+        let mut encoder = Encoder::default();
+        encoder.u64(self.packets);
+        encoder.u64(self.lost);
+        encoder.counts(self.unusable);
+        encoder.counts([self.marked.packets, self.marked.dropped, self.marked.unusable]);
+        self.signaller.save(&mut encoder);
+        self.time.save(&mut encoder);
+        saver.put_position(reading, self.packets, &encoder.into_bytes());
+    }
+}
+
 impl Feeder<Intervals> {
+    /// Has the state saved from now on.
+    pub(super) fn saves(&mut self, saver: Arc<Saver>, reading: Reading) {
+        self.saving = Some((saver, reading));
+    }
+
+    /// The packets that come next are those of the input of this index, of which `fed` have been fed already; `errors` are
+    /// those of the inputs before.
+    pub(super) fn begin_input(&mut self, input: usize, fed: u64, errors: &[Error]) {
+        if let Some((_, reading)) = &mut self.saving {
+            let errors = errors.iter().map(Error::to_string).collect();
+            *reading = Reading { input, packets_before: self.packets.saturating_sub(fed), errors };
+        }
+    }
+
+    /// Goes on where another of the same configuration stood.
+    pub(super) fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut decoder = Decoder::new(bytes);
+        self.packets = decoder.count()?;
+        self.lost = decoder.count()?;
+        self.unusable = decoder.counts()?;
+        let [packets, dropped, unusable] = decoder.counts()?;
+        self.marked = Seen { packets, dropped, unusable };
+        let seen = self.counts().seen();
+        let is_seen = packets <= seen.packets && dropped <= seen.dropped && unusable <= seen.unusable;
+        decoder.expect(is_seen, "more marked than seen")?;
+        self.signaller.restore(&mut decoder)?;
+        self.time.restore(&mut decoder)?;
+        decoder.end()?;
+        // The time base was told behind the mark at which the state was cut.
+        self.mark(Marks { end: None, base: self.time.base() });
+        Ok(())
+    }
+
     /// Ends the last interval and the queues. There is no last list when there was no packet and `is_sound` says that there
     /// should have been.
     pub(super) fn finish(mut self, is_sound: bool) -> CaptureCounts {

@@ -4,9 +4,11 @@
 //! list; the next list covers it. A step back of the clock ends the interval and starts another under a new time base.
 
 use crate::config::TICK_NS;
+use crate::error::Result;
 use crate::pipeline::feeder::{Marks, Timekeeper};
 use crate::signal::{Clock, Step, TimeBase};
 use crate::snapshot::Marker;
+use crate::state::{Decoder, Encoder};
 
 /// The intervals of one capture.
 pub(super) struct Intervals {
@@ -23,6 +25,20 @@ pub(super) struct Intervals {
 impl Intervals {
     pub(super) fn new(every_ns: Option<i64>) -> Self {
         Intervals { every_ns, clock: None, start_ns: 0, end_ns: i64::MAX, steps_back: 0, highest_ns: i64::MIN }
+    }
+
+    /// The time base of the last packet, if there was one.
+    pub(super) fn base(&self) -> Option<TimeBase> {
+        self.clock.as_ref().map(Clock::time_base)
+    }
+
+    /// Goes on where another with the same interval stood.
+    pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        self.clock = decoder.option(Clock::saved)?;
+        (self.start_ns, self.end_ns) = (decoder.i64()?, decoder.i64()?);
+        self.steps_back = decoder.count()?;
+        self.highest_ns = decoder.i64()?;
+        Ok(())
     }
 
     /// How often the clock stepped back.
@@ -110,6 +126,14 @@ impl Timekeeper for Intervals {
     #[inline]
     fn elapsed_ns(&self) -> i64 {
         self.clock.as_ref().map_or(0, Clock::elapsed_ns)
+    }
+
+    fn save(&self, encoder: &mut Encoder) {
+        encoder.option(self.clock.as_ref(), |encoder, clock| clock.save(encoder));
+        encoder.i64(self.start_ns);
+        encoder.i64(self.end_ns);
+        encoder.u64(self.steps_back);
+        encoder.i64(self.highest_ns);
     }
 }
 

@@ -9,10 +9,12 @@ use crate::error::Result;
 use crate::export::Exporter;
 use crate::flow_list::{FlowList, Header, Outcome};
 use crate::metrics::Load;
+use crate::pipeline::saving::{Instants, ListSaving, SavingCounts, save_inquiry, saved_inquiry};
 use crate::pipeline::shard_thread::Returns;
 use crate::pipeline::{Latencies, Plan};
 use crate::signal::Watch;
-use crate::snapshot::HandOver;
+use crate::snapshot::{HandOver, Inquiry, Marker};
+use crate::state::{Decoder, Encoder};
 use crossbeam::channel::Receiver;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,6 +37,8 @@ pub(super) struct Told {
     pub(super) lists: u64,
     pub(super) incomplete: u64,
     pub(super) last: Option<Header>,
+    /// What saving came to, as far as this thread knows.
+    pub(super) saving: Option<SavingCounts>,
 }
 
 /// Is told of every interval that has been dealt with: its list's header, unless it was merged into the next, with the list
@@ -51,6 +55,9 @@ pub(super) struct ListThread<'a> {
     on_list: OnList<'a>,
     error: Option<crate::error::Error>,
     told: Told,
+    /// The interval that is ending, and who saves the state there.
+    marker: Marker,
+    saving: Option<ListSaving>,
 }
 
 impl<'a> ListThread<'a> {
@@ -79,8 +86,37 @@ impl<'a> ListThread<'a> {
                 lists: 0,
                 incomplete: 0,
                 last: None,
+                saving: None,
             },
+            marker: Marker::default(),
+            saving: None,
         }
+    }
+
+    /// Has the state saved from now on.
+    pub(super) fn saves(&mut self, saving: ListSaving) {
+        self.saving = Some(saving);
+    }
+
+    /// Goes on where another of the same configuration stood; what that had just asked is asked again where `asks_again`.
+    pub(super) fn restore(&mut self, part: &[u8], asks_again: bool) -> Result<()> {
+        let mut decoder = Decoder::new(part);
+        Instants::saved(&mut decoder)?;
+        self.told.lists = decoder.count()?;
+        self.told.incomplete = decoder.count()?;
+        self.list.restore(&mut decoder)?;
+        for partition in 0..PARTITION_COUNT {
+            if let Some(inquiry) = decoder.option(saved_inquiry)?.filter(|_| asks_again) {
+                self.returns.ask(partition, inquiry);
+            }
+        }
+        self.exporter.restore(&mut decoder)?;
+        decoder.end()
+    }
+
+    /// Packets have passed up to this tick that nobody saw.
+    pub(super) fn unsettle(&mut self, resumed_tick: u64) {
+        self.list.unsettle(resumed_tick);
     }
 
     /// Takes hand-overs until all shards have ended. When a list can not be written, `has_failed` is set, and what comes
@@ -100,14 +136,23 @@ impl<'a> ListThread<'a> {
         }
         self.told.counts = self.list.counts();
         self.told.outcome = self.list.outcome();
+        self.told.saving = self.saving.map(ListSaving::counts);
         match self.error {
             Some(error) => Err(error),
             None => Ok(self.told),
         }
     }
 
-    fn apply(&mut self, hand_over: HandOver) {
+    fn apply(&mut self, mut hand_over: HandOver) {
         let partition = hand_over.partition;
+        if let Some(end) = &mut hand_over.end {
+            self.marker = end.marker;
+            if let (Some(saving), Some(saved)) = (&mut self.saving, end.saved.take()) {
+                self.told.latencies.pause.record(saved.took);
+                self.told.recent.pause.record(saved.took);
+                saving.put(partition, saved.bytes);
+            }
+        }
         if let Some(delta) = &hand_over.delta {
             let loads = [(delta.updates_v4, &delta.v4.geometry()), (delta.updates_v6, &delta.v6.geometry())];
             for (used, geometry) in loads {
@@ -149,8 +194,13 @@ impl<'a> ListThread<'a> {
         };
         let mut rings = Vec::with_capacity(PARTITION_COUNT);
         let listed = list.list(write, |partition, ring| rings.push((partition, ring)));
+        let mut asked = Vec::with_capacity(PARTITION_COUNT);
         for partition in 0..PARTITION_COUNT {
-            if let Some(inquiry) = list.inquiry(partition) {
+            let inquiry = list.inquiry(partition);
+            if self.marker.saves {
+                asked.push(inquiry.clone());
+            }
+            if let Some(inquiry) = inquiry {
                 returns.ask(partition, inquiry);
             }
         }
@@ -175,10 +225,29 @@ impl<'a> ListThread<'a> {
             self.told.last = Some(header);
         }
         self.told.has_failed = self.error.is_some();
+        self.save(listed.is_some(), &asked);
         (self.on_list)(listed.as_ref(), &self.list, &mut self.told);
         self.told.fullest_delta = Load { used: 0, ..self.told.fullest_delta };
         if self.error.is_some() {
             has_failed.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Saves the state, if that was asked for at this end of an interval.
+    fn save(&mut self, is_listed: bool, asked: &[Option<Inquiry>]) {
+        let Self { saving, list, told, exporter, error, marker, .. } = self;
+        let Some(saving) = saving else { return };
+        saving.cut(marker, is_listed && error.is_none(), || {
+            let mut encoder = Encoder::with_capacity(list.saved_size());
+            Instants::of(marker).save(&mut encoder);
+            encoder.u64(told.lists);
+            encoder.u64(told.incomplete);
+            list.save(&mut encoder);
+            for asked in asked {
+                encoder.option(asked.as_ref(), |encoder, asked| save_inquiry(asked, encoder));
+            }
+            exporter.save(&mut encoder);
+            encoder
+        });
     }
 }

@@ -9,14 +9,16 @@ mod intervals;
 mod list_thread;
 mod live;
 mod plan;
+mod saving;
 mod shard_thread;
 mod sizing;
 mod source_exchange;
 mod summary;
 
 pub use feeder::CaptureCounts;
-pub use live::{LiveObserver, live};
+pub use live::{LiveObserver, live, live_saving};
 pub use plan::{LiveInput, Memory, Plan};
+pub use saving::{Position, Saving, SavingCounts, Written};
 pub use sizing::{Sizing, TableSizing};
 pub use summary::{Latencies, Summary};
 
@@ -35,7 +37,8 @@ use crossbeam::channel::{Receiver, Sender};
 use feeder::{Feeder, Timekeeper};
 use intervals::Intervals;
 use list_thread::ListThread;
-use shard_thread::ShardThread;
+use saving::Start;
+use shard_thread::{Pool, ShardThread};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,6 +87,8 @@ pub struct Config {
     pub sources_max: Option<u64>,
     /// The secret under which tables are filled.
     pub secret: Secret,
+    /// Whether the state is saved: what its copies take is part of the memory.
+    pub saves_state: bool,
     /// The width of the filter's fingerprints: the full 30 bits, or fewer to study what goes wrong then.
     pub fingerprint_bits: u32,
 }
@@ -121,6 +126,7 @@ impl Default for Config {
             snapshots: None,
             sources_max: None,
             secret: Secret::REPLAY,
+            saves_state: false,
             fingerprint_bits: FINGERPRINT_BITS,
         }
     }
@@ -178,24 +184,46 @@ pub fn run<S: PacketSource>(
     exporter: &mut dyn Exporter,
     observer: &mut impl Observer,
 ) -> Result<Summary> {
+    run_saving(plan, config, inputs, exporter, observer, None)
+}
+
+/// The same, saving its state on the way and going on from what was saved: then `inputs` begin with the
+/// [first that is not done with](Saving::first_input). What follows is what would have been written without the break.
+///
+/// # Errors
+///
+/// As [`run`]; or what was saved does not fit after all: then nothing was written.
+pub fn run_saving<S: PacketSource>(
+    plan: &Plan,
+    config: &Config,
+    mut inputs: impl Iterator<Item = Result<S>>,
+    exporter: &mut dyn Exporter,
+    observer: &mut impl Observer,
+    saving: Option<Saving>,
+) -> Result<Summary> {
     let (pool, returns) = shard_thread::pool(plan);
     let (mut writers, inboxes) = queues(plan);
     let watch = plan.watch();
     let signaller = signallers(plan, config, watch.as_ref())();
     let mut feeder = Feeder::new(writers.remove(0), signaller, Intervals::new(plan.every_ns));
-    let list_thread = ListThread::new(plan, watch.as_ref(), exporter, returns, &|_, _, _| ());
+    let mut list_thread = ListThread::new(plan, watch.as_ref(), exporter, returns, &|_, _, _| ());
     let has_failed = AtomicBool::new(false);
     let (hand_overs, lists) = hand_overs();
+    let mut shards = shards(plan, inboxes, &pool, hand_overs);
+    let began = saving.map(|saving| saving.begin_replay(&mut feeder, &mut shards, &mut list_thread)).transpose()?;
+    let (start, writer) = began.unzip();
+    let Start { input, packets: mut skipped, mut errors } = start.unwrap_or_default();
+    let first = inputs.by_ref().take(usize::from(skipped > 0)).next();
+    let first = first.map(|source| skip(source?, skipped, observer)).transpose()?;
     std::thread::scope(|scope| {
-        for (index, inbox) in inboxes.into_iter().enumerate() {
-            let shard = ShardThread::new(plan, index, inbox, pool.clone(), hand_overs.clone());
+        for (index, shard) in shards.into_iter().enumerate() {
             spawn(scope, format!("shard-{index}"), move || shard.run(()))?;
         }
-        drop(hand_overs);
         let lists = spawn(scope, "lists".to_owned(), || list_thread.run(&lists, &has_failed))?;
-        let mut errors = Vec::new();
-        for input in inputs {
+        let writer = writer.map(|writer| spawn(scope, "state".to_owned(), || writer.run())).transpose()?;
+        for (input, index) in first.into_iter().map(Ok).chain(inputs).zip(input..) {
             let packets_before = feeder.packets();
+            feeder.begin_input(index, std::mem::take(&mut skipped), &errors);
             let read = input.and_then(|mut source| feed(&mut feeder, &mut source, observer, &has_failed));
             if let Err(error) = read {
                 observer.failed(&error, feeder.packets() - packets_before);
@@ -206,11 +234,21 @@ pub fn run<S: PacketSource>(
             }
         }
         let counts = feeder.finish(errors.is_empty());
-        match lists.join() {
-            Ok(told) => Ok(Summary::new(counts, told?, errors)),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        let told = join(lists);
+        let written = writer.map(join);
+        Ok(Summary::new(counts, told?, errors).with_saving(written))
     })
+}
+
+/// What a thread came to; its panic becomes this thread's.
+fn join<T>(thread: ScopedJoinHandle<T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// The shards with their inboxes, not on their threads yet. All ways to the list are theirs.
+fn shards(plan: &Plan, inboxes: Vec<Inbox>, pool: &Pool, hand_overs: Sender<HandOver>) -> Vec<ShardThread> {
+    let shard = |(index, inbox)| ShardThread::new(plan, index, inbox, pool.clone(), hand_overs.clone());
+    inboxes.into_iter().enumerate().map(shard).collect()
 }
 
 /// The queues from every capture thread to every shard: each capture thread's ends, and each shard's.
@@ -256,6 +294,25 @@ fn spawn<'scope, T: Send + 'scope>(
         .name(name)
         .spawn_scoped(scope, work)
         .map_err(|error| Error::new("can not start a thread").because(error))
+}
+
+/// Passes over the packets of a source that another run has been fed.
+///
+/// # Errors
+///
+/// There are not so many.
+fn skip<S: PacketSource>(mut source: S, packets: u64, observer: &impl Observer) -> Result<S> {
+    for count in 0..packets {
+        if source.next_packet()?.is_none() {
+            let what =
+                format!("the state was saved behind its packet {packets}, and it has {count}: it has changed since");
+            return Err(Error::new(what));
+        }
+        if count.is_multiple_of(STOP_INTERVAL_PACKETS) && observer.is_stopped() {
+            break;
+        }
+    }
+    Ok(source)
 }
 
 /// Feeds a source to its end, or to where it breaks off.

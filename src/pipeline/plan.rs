@@ -8,10 +8,12 @@ use crate::config::{
     CANDIDATE_TIMEOUT_TICKS, CANDIDATES_DIVISOR, CAPTURE_BUFFER_SIZE, CHURN_MIN, CONNECTIONS_MAX, CONNECTIONS_MIN,
     DELTA_LOAD_PERCENT, EVERY_MAX_DAYS, EVICTION_TIMEOUT_MAX_DAYS, EVICTION_TIMEOUT_MIN_S, FILTER_LOAD_PERCENT,
     HALF_OPEN_MAX, HALF_OPEN_MIN, LINGER_TICKS, LIST_ENTRY_SIZE, ONE_WAY_PLACES_DIVISOR, PARTITION_COUNT, PICKUP_MAX,
-    ROUTER_NAME_SIZE_MAX, SHARDS_MAX, SNAPSHOT_SIZE_MAX, SOURCES_MAX, SOURCES_MIN, SYN_TIMEOUT_MAX_TICKS, TICK_NS,
+    ROUTER_NAME_SIZE_MAX, SHARDS_MAX, SNAPSHOT_SIZE_MAX, SOURCES_MAX, SOURCES_MIN, STATE_ENTRY_SIZE,
+    SYN_TIMEOUT_MAX_TICKS, TICK_NS,
 };
 use crate::connection::{Filter, HalfOpen, HalfOpenRing, TrackerConfig};
 use crate::error::{Error, Result};
+use crate::export::Format;
 use crate::flow_list::{EvictionTimes, FlowList, FlowListConfig, SnapshotConfig};
 use crate::pipeline::{Config, Snapshots};
 use crate::queue::{self, WhenFull};
@@ -41,6 +43,8 @@ pub struct Memory {
     pub list_size_max: u64,
     /// The counters of sources, and what a report is made from; nothing where they are not counted.
     pub sources_size: u64,
+    /// The copies of all this that a saved state is made of, while it is being written; 0 when it is not saved.
+    pub state_size: u64,
 }
 
 impl Memory {
@@ -53,6 +57,7 @@ impl Memory {
             + self.queues_size
             + self.list_size_max
             + self.sources_size
+            + self.state_size
     }
 }
 
@@ -154,6 +159,7 @@ impl Plan {
         let sources = config.sources_max.map(SourceGeometry::for_sources);
         let partitions = PARTITION_COUNT as u64;
         let listed_max = connections_max * partitions;
+        let partition = PartitionConfig { tracker, geometry };
         let memory = Memory {
             filter_size: partitions * Filter::size(place_count as usize) as u64,
             rings_size: partitions * 2 * HalfOpenRing::size(half_open_share as usize) as u64
@@ -168,6 +174,7 @@ impl Plan {
                 false => half_open_count * LIST_ENTRY_SIZE,
             },
             sources_size: sources.map_or(0, |geometry| geometry.memory_size(shard_count)),
+            state_size: if config.saves_state { state_size(&partition, config, listed_max) } else { 0 },
         };
         let plan = Plan {
             list: FlowListConfig {
@@ -183,7 +190,7 @@ impl Plan {
                 vlan_key: config.vlan_key,
                 keeps_list,
             }),
-            partition: PartitionConfig { tracker, geometry },
+            partition,
             handshake_count: half_open_count as usize,
             shard_count,
             every_ns: config.every.map(|every| every.as_nanos() as i64),
@@ -250,6 +257,17 @@ fn table_count(config: &Config) -> u64 {
     }
 }
 
+/// What the copies of a state take: filter, rings, residues and the sums of snapshots once each, and the list, of which a map's spare room is not copied.
+fn state_size(partition: &PartitionConfig, config: &Config, listed_max: u64) -> u64 {
+    let tracker = &partition.tracker;
+    let rings_size = HalfOpenRing::size(tracker.half_open_count) + HalfOpenRing::size(tracker.candidate_count);
+    let table_count = if config.snapshots.is_some() { 2 } else { 1 };
+    let partition_size = Filter::size(tracker.place_count) + rings_size + table_count * partition.geometry.size();
+    let earlier_size = Format { compress: false, ..config.format }.memory_size(listed_max);
+    let list_size = listed_max.saturating_mul(STATE_ENTRY_SIZE).saturating_add(earlier_size);
+    (PARTITION_COUNT as u64 * partition_size as u64).saturating_add(list_size)
+}
+
 /// What one partition gets of so many: they do not share evenly, and six standard deviations are more than chance brings.
 pub(super) fn share(count: u64) -> u64 {
     count / PARTITION_COUNT as u64 + 6 * (count / PARTITION_COUNT as u64).isqrt() + 16
@@ -302,12 +320,22 @@ fn check(config: &Config) -> Result<()> {
 mod tests {
     use super::*;
     use crate::config::CONNECTIONS_DEFAULT;
-    use crate::export::Format;
 
     #[test]
     fn the_defaults_fit_their_own_limit() {
         let plan = Plan::new(&Config::default()).unwrap();
         assert!(plan.memory().total_size() <= Config::default().memory_size_max);
+        // Those of a live capture that saves its state, on one interface.
+        let live = Config {
+            every: Some(Duration::from_secs(10)),
+            pickup: crate::config::PICKUP_LIVE,
+            idle_timeout: Some(Duration::from_secs(crate::config::IDLE_TIMEOUT_LIVE_S)),
+            watches: true,
+            saves_state: true,
+            ..Config::default()
+        };
+        let input = LiveInput { capture_count: 1, rings_size: crate::config::RING_SIZE_DEFAULT };
+        assert!(Plan::live(&live, input).unwrap().memory().state_size > 0);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use crate::config::PARTITION_COUNT;
 use crate::connection::HalfOpenRing;
+use crate::error::Result;
 use crate::pipeline::Plan;
 use crate::pipeline::source_exchange::{self, SourceChannel, SourceReports};
 use crate::queue::{Inbox, Message, WhenFull};
@@ -151,6 +152,18 @@ impl ShardThread {
             None => shard,
         };
         ShardThread { shard, inbox, channels: Channels { index, pool, hand_overs, when_full: plan.when_full } }
+    }
+
+    /// Its partitions go on where others stood, as far as there is a part of a saved state for them.
+    pub(super) fn restore<'a>(&mut self, part: impl Fn(usize) -> Option<&'a [u8]>) -> Result<()> {
+        self.shard
+            .partitions()
+            .try_for_each(|partition| part(partition.index()).map_or(Ok(()), |part| partition.restore(part)))
+    }
+
+    /// Its partitions forget which connections were seen.
+    pub(super) fn forget_seen(&mut self) {
+        self.shard.partitions().for_each(Partition::forget_seen);
     }
 
     /// Works off its queues to their end.

@@ -9,6 +9,7 @@ use crate::metrics::Durations;
 use crate::parse::Unusable;
 use crate::pipeline::feeder::CaptureCounts;
 use crate::pipeline::list_thread::Told;
+use crate::pipeline::saving::SavingCounts;
 use crate::signal::SignalCounts;
 
 /// How long the list thread took.
@@ -18,6 +19,8 @@ pub struct Latencies {
     pub peel: Durations,
     /// To sort and write one list.
     pub list: Durations,
+    /// For a partition to be copied into a saved state, in which it does nothing else.
+    pub pause: Durations,
 }
 
 /// What a run did.
@@ -49,9 +52,17 @@ pub struct Summary {
     pub last: Option<Header>,
     /// The inputs that could not be read, or not to their end.
     pub errors: Vec<Error>,
+    /// What saving the state came to; none when it was not to be saved.
+    pub saving: Option<SavingCounts>,
 }
 
 impl Summary {
+    /// The same with what came of the states that were to be written.
+    pub(super) fn with_saving(mut self, written: Option<SavingCounts>) -> Self {
+        self.saving = self.saving.zip(written).map(|(cut, written)| cut.plus(written));
+        self
+    }
+
     pub(super) fn new(fed: CaptureCounts, told: Told, errors: Vec<Error>) -> Self {
         let unusable = Unusable::ALL.iter().map(|reason| (*reason, fed.unusable[reason.index()]));
         Summary {
@@ -68,6 +79,7 @@ impl Summary {
             incomplete: told.incomplete,
             last: told.last,
             errors,
+            saving: told.saving,
         }
     }
 }

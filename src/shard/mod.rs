@@ -114,6 +114,11 @@ impl Shard {
         self.partitions.iter_mut().for_each(|partition| partition.end_interval(marker, exchange));
     }
 
+    /// Its partitions, to be restored.
+    pub fn partitions(&mut self) -> impl Iterator<Item = &mut Partition> {
+        self.partitions.iter_mut()
+    }
+
     /// What its partitions counted, each with its index.
     pub fn counts(&self) -> impl Iterator<Item = (usize, Counts)> {
         self.partitions.iter().map(|partition| (partition.index(), partition.counts()))

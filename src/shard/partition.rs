@@ -4,6 +4,8 @@
 //! interval and whenever the delta holds nearly all that it lists. Nothing in it depends on the thread that runs it, so
 //! neither do lists.
 
+mod saved;
+
 use crate::config::{ANNOUNCEMENTS_MAX, DELTA_LOAD_PERCENT, DELTA_SPAN_MAX_TICKS, TICK_BITS};
 use crate::connection::{Counts, Event, MIDSTREAM, Sighting, Tracker, TrackerConfig};
 use crate::flow::{KeyV4, KeyV6};
@@ -186,7 +188,7 @@ impl Partition {
             self.tracker.copy_half_open(&mut ring);
             ring
         });
-        let end = IntervalEnd { marker: *marker, half_open, counts: self.tracker.counts() };
+        let end = IntervalEnd { marker: *marker, half_open, counts: self.tracker.counts(), saved: None };
         self.hand_over(Some(end), exchange);
     }
 
@@ -231,7 +233,7 @@ impl Partition {
 
     /// Hands over the delta and goes on with an empty one; whether that was done. Where there is none the delta stays and goes
     /// on growing.
-    fn hand_over(&mut self, end: Option<IntervalEnd>, exchange: &mut impl Exchange) -> bool {
+    fn hand_over(&mut self, mut end: Option<IntervalEnd>, exchange: &mut impl Exchange) -> bool {
         // What waits in either family goes with it: a busy family must not leave the other's events for later deltas.
         self.flush();
         let delta = if self.delta.is_untouched() {
@@ -246,6 +248,10 @@ impl Partition {
         if delta.is_some() || end.is_some() {
             // Changes that are held back are changes that the list does not know: it could make nothing of an answer.
             let findings = if end.is_some() && !is_held_back { self.findings() } else { None };
+            // A state is cut where nothing is held back: else the next end of an interval has to do.
+            if let Some(end) = end.as_mut().filter(|end| end.marker.saves && !is_held_back) {
+                end.saved = Some(self.save());
+            }
             exchange.hand_over(HandOver {
                 partition: self.index,
                 delta,

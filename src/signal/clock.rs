@@ -4,7 +4,9 @@
 //! and moves only when a packet is later than all before it. A step back of more than a minute, or a leap forward of
 //! more than a month, starts a new time base: ticks go on, and the base says which wall time they mean.
 
-use crate::config::{CLOCK_LEAP_MAX_NS, CLOCK_STEP_BACK_MAX_NS, TICK_NS};
+use crate::config::{CLOCK_LEAP_MAX_NS, CLOCK_STEP_BACK_MAX_NS, STATE_OFFSET_MAX_NS, TICK_NS};
+use crate::error::Result;
+use crate::state::{Decoder, Encoder};
 
 /// The tick at which every clock starts, so that what lies a timeout before the first packet is still a time.
 const FIRST_TICK: u64 = 1 << 20;
@@ -31,6 +33,24 @@ impl TimeBase {
     pub fn tick(self, wall_ns: i64) -> u64 {
         let ticks = (i128::from(wall_ns) - self.offset_ns).div_euclid(i128::from(TICK_NS));
         u64::try_from(ticks.max(0)).unwrap_or(u64::MAX)
+    }
+
+    /// Its bytes in a saved state.
+    pub fn save(&self, encoder: &mut Encoder) {
+        encoder.u64(self.first_tick);
+        encoder.bytes(&self.offset_ns.to_le_bytes());
+    }
+
+    /// The base that was saved.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not those of a base.
+    pub fn saved(decoder: &mut Decoder) -> Result<Self> {
+        let first_tick = decoder.count()?;
+        let offset_ns = decoder.bytes()?.try_into().map_or(i128::MAX, i128::from_le_bytes);
+        decoder.expect(offset_ns.unsigned_abs() <= STATE_OFFSET_MAX_NS as u128, "a time out of range")?;
+        Ok(TimeBase { first_tick, offset_ns })
     }
 }
 
@@ -60,6 +80,33 @@ impl Clock {
     pub fn new(wall_ns: i64) -> Self {
         let base = Clock::base(wall_ns, FIRST_TICK);
         Clock { base, highest_ns: wall_ns, elapsed_ns: 0, tick: FIRST_TICK, tick_ends_ns: base.wall_ns(FIRST_TICK + 1) }
+    }
+
+    /// A clock that goes on in the tick `tick`, at this wall time.
+    #[must_use]
+    pub fn resumed(wall_ns: i64, tick: u64) -> Self {
+        let base = Clock::base(wall_ns, tick);
+        Clock { base, tick, tick_ends_ns: base.wall_ns(tick + 1), ..Clock::new(wall_ns) }
+    }
+
+    /// Its bytes in a saved state.
+    pub fn save(&self, encoder: &mut Encoder) {
+        self.base.save(encoder);
+        encoder.i64(self.highest_ns);
+        encoder.i64(self.elapsed_ns);
+        encoder.u64(self.tick);
+    }
+
+    /// The clock that was saved.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not those of a clock.
+    pub fn saved(decoder: &mut Decoder) -> Result<Self> {
+        let (base, highest_ns, elapsed_ns) = (TimeBase::saved(decoder)?, decoder.i64()?, decoder.i64()?);
+        let tick = decoder.count()?;
+        decoder.expect(elapsed_ns >= 0, "a clock that ran backwards")?;
+        Ok(Clock { base, highest_ns, elapsed_ns, tick, tick_ends_ns: base.wall_ns(tick + 1) })
     }
 
     /// The base in which this wall time lies in the tick `tick`.

@@ -10,6 +10,8 @@
 //! The cache may lose a handshake: a flood of answered SYNs pushes the oldest out. Such losses are counted, and the
 //! caller then samples other packets until they are made good.
 
+mod saved;
+
 use crate::config::{SYN_TIMEOUT_MAX_TICKS, TICK_NS};
 use crate::flow::Side;
 use crate::hash::place_of;

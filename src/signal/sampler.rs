@@ -8,7 +8,9 @@
 //! otherwise show only one of them for ever.
 
 use crate::config::SAMPLE_INTERVAL_PACKETS;
+use crate::error::Result;
 use crate::hash::place_of;
+use crate::state::{Decoder, Encoder};
 
 /// Takes the samples of one capture thread.
 pub(super) struct Sampler {
@@ -29,6 +31,21 @@ pub(super) struct Sampler {
 impl Sampler {
     pub(super) fn new(pickup: u32, wait_ns: i64) -> Self {
         Sampler { pickup, wait_ns, until_ns: None, run: 0, passed: 0, taken: 0, state: 0 }
+    }
+
+    /// Its bytes in a saved state.
+    pub(super) fn save(&self, encoder: &mut Encoder) {
+        encoder.option(self.until_ns, Encoder::i64);
+        [self.run, self.passed, self.taken].into_iter().for_each(|count| encoder.u32(count));
+        encoder.u64(self.state);
+    }
+
+    /// Goes on where another of the same configuration stood.
+    pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        self.until_ns = decoder.option(Decoder::i64)?;
+        (self.run, self.passed, self.taken) = (decoder.u32()?, decoder.u32()?, decoder.u32()?);
+        self.state = decoder.u64()?;
+        decoder.expect(self.passed <= self.run, "more samples than there are")
     }
 
     /// A handshake was lost now.

@@ -5,6 +5,8 @@
 //! others wait in a small stage, so that the cache lines of all are asked for before the first is looked up, and signals are
 //! hashed in groups.
 
+mod saved;
+
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, QuickHash, Secret};
 use crate::parse::{Addresses, TcpSegment};

@@ -11,6 +11,7 @@ use crate::connection::{Counts, HalfOpenRing};
 use crate::flow::{KeyV4, KeyV6};
 use crate::signal::{AnyKey, TimeBase};
 use crate::sketch::{Geometry, Iblt};
+use std::time::Duration;
 
 /// The shapes of a delta's two tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,8 @@ pub struct Marker {
     pub merged: u64,
     /// Whether it is the last.
     pub is_last: bool,
+    /// Whether the state is to be saved as it is here.
+    pub saves: bool,
 }
 
 /// Packets of one interval.
@@ -159,6 +162,14 @@ pub struct Findings {
     pub seen: Vec<(AnyKey, u32)>,
 }
 
+/// A partition as it is saved.
+pub struct SavedPartition {
+    /// Its part of the state.
+    pub bytes: Vec<u8>,
+    /// For how long it did nothing else.
+    pub took: Duration,
+}
+
 /// What a partition tells at the end of an interval beside its changes.
 pub struct IntervalEnd {
     /// The interval.
@@ -167,4 +178,6 @@ pub struct IntervalEnd {
     pub half_open: Option<Box<HalfOpenRing>>,
     /// What was counted since the start.
     pub counts: Counts,
+    /// What the partition has to know to go on from here, where that was asked for and nothing is held back.
+    pub saved: Option<SavedPartition>,
 }

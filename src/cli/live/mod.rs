@@ -6,6 +6,7 @@ use crate::capture::live::{self, Backend, BpfProgram, CaptureMode, LiveConfig};
 use crate::cli::Status;
 use crate::cli::lists::Lists;
 use crate::cli::report::{self, Voice};
+use crate::cli::state::State;
 use crate::cli::tracking::{Defaults, Tracking};
 use crate::cli::values;
 use crate::config::ROUTER_NAME_SIZE_MAX;
@@ -101,6 +102,9 @@ pub(super) struct Arguments {
     metrics: Option<SocketAddr>,
 
     #[command(flatten)]
+    state: State,
+
+    #[command(flatten)]
     tracking: Tracking,
 }
 
@@ -145,6 +149,7 @@ impl Arguments {
     /// All that can be checked before anything is done.
     fn prepare(&self) -> Result<Prepared> {
         self.lists.keep()?;
+        self.state.check(Some(self.every), &self.lists, self.tracking.has_secret())?;
         if self.lists.has_snapshots() && !self.tracking.has_secret() {
             return Err(Error::new(
                 "nobody could read snapshots under a secret that is not kept: make one with flowpeel keygen FILE, \
@@ -153,7 +158,8 @@ impl Arguments {
         }
         let config = self.tracking.config(&Defaults::LIVE, Some(self.every), &self.lists, values::random_secret)?;
         let snapshots = self.lists.snapshots(host_name, values::random_number()?);
-        let config = Config { answer_opens: self.has_flags_only(), snapshots, ..config };
+        let saves_state = self.state.is_wanted();
+        let config = Config { answer_opens: self.has_flags_only(), saves_state, snapshots, ..config };
         let sources = self.sources()?;
         let input = LiveInput {
             capture_count: sources.iter().map(|source| source.fanout_count).sum(),
@@ -198,6 +204,7 @@ impl Prepared {
                 ("tables", memory.tables_size),
                 ("queues", memory.queues_size),
                 ("list", memory.list_size_max),
+                ("state", memory.state_size),
             ]
             .into_iter()
             .chain(sources)
@@ -230,6 +237,7 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     if arguments.user.is_some() {
         live::drop_privileges(arguments.user.as_deref())?;
     }
+    let saving = arguments.state.of_live(&prepared.plan, &prepared.config, voice)?;
     let mut exporter = arguments.lists.exporter(&prepared.config, voice)?;
     let metrics = prepared.metrics();
     let server = arguments.metrics.map(|address| serve(address, Arc::clone(&metrics))).transpose()?;
@@ -238,7 +246,8 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
         report::memory(&prepared.plan.memory(), &prepared.config);
         announce(arguments, server.as_ref().map(Server::local_addr));
     }
-    let summary = pipeline::live(&prepared.plan, &prepared.config, sources, &mut exporter, &metrics, &watch);
+    let summary =
+        pipeline::live_saving(&prepared.plan, &prepared.config, sources, &mut exporter, &metrics, &watch, saving);
     watch.finish();
     let summary = match summary {
         Ok(summary) => summary,

@@ -8,7 +8,7 @@ use crate::cli::report::{self, Voice, grouped};
 use crate::error::Result;
 use crate::flow_list::Header;
 use crate::metrics::Metrics;
-use crate::pipeline::LiveObserver;
+use crate::pipeline::{LiveObserver, Written};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -141,6 +141,12 @@ impl LiveObserver for LiveWatch {
             Condition::Up => self.say(|| report::line(format_args!("{name} is up"))),
             Condition::Down => self.warn(&format!("{name} is down: waiting for it")),
             Condition::Gone => self.warn(&format!("{name} is gone: waiting for one of that name")),
+        }
+    }
+
+    fn saved(&self, written: Written) {
+        if let Err(error) = written {
+            self.warn(&error.to_string());
         }
     }
 

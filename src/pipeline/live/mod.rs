@@ -8,7 +8,7 @@ mod pace;
 mod pacer;
 mod publish;
 
-use super::{Config, Plan, Summary, hand_overs, queues, shard_thread, signallers, spawn};
+use super::{Config, Plan, Summary, hand_overs, join, queues, shard_thread, shards, signallers, spawn};
 use crate::capture::{Condition, LiveSource};
 use crate::config::{LIVE_WAIT_MAX_MS, OBSERVE_INTERVAL_PACKETS};
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ use crate::metrics::{Latency, Metrics};
 use crate::pipeline::feed_some;
 use crate::pipeline::feeder::{CaptureCounts, Feeder, Marks};
 use crate::pipeline::list_thread::{ListThread, Told};
-use crate::pipeline::shard_thread::ShardThread;
+use crate::pipeline::saving::{Saving, Written};
 use pace::Pace;
 use pacer::{Clocks, Pacer};
 use publish::ShardTiming;
@@ -37,6 +37,9 @@ pub trait LiveObserver: Sync {
 
     /// The interface of this source went down, vanished, or is back.
     fn changed(&self, _index: usize, _condition: Condition) {}
+
+    /// The state was saved, or could not be.
+    fn saved(&self, _written: Written) {}
 
     /// Called every so often, from the thread that runs the capture.
     fn look(&self) {}
@@ -61,31 +64,57 @@ pub fn live<S: LiveSource + Send>(
     metrics: &Metrics,
     observer: &dyn LiveObserver,
 ) -> Result<Summary> {
+    live_saving(plan, config, sources, exporter, metrics, observer, None)
+}
+
+/// The same, saving its state on the way and at the end, and going on with what was saved. What is listed then may have closed
+/// while nobody looked, and is marked so until a packet of it is seen.
+///
+/// # Errors
+///
+/// As [`live`]; or what was saved does not fit after all: then nothing was captured.
+pub fn live_saving<S: LiveSource + Send>(
+    plan: &Plan,
+    config: &Config,
+    sources: Vec<S>,
+    exporter: &mut dyn Exporter,
+    metrics: &Metrics,
+    observer: &dyn LiveObserver,
+    saving: Option<Saving>,
+) -> Result<Summary> {
     assert!(plan.capture_count == sources.len(), "the plan is for as many sources");
     let (pool, returns) = shard_thread::pool(plan);
     let (captures, inboxes) = queues(plan);
     let watch = plan.watch();
     let signallers = signallers(plan, config, watch.as_ref());
-    let clocks = Clocks::start();
-    let pacer = Arc::new(Pacer::new(clocks, plan.every_ns.unwrap_or(i64::MAX)));
+    let clocks = Clocks::start(saving.as_ref().map(Saving::instants).transpose()?.flatten());
+    let pacer = Arc::new(Pacer::new(clocks, plan.every_ns.unwrap_or(i64::MAX), saving.as_ref().map(Saving::saver)));
     let on_list = |header: Option<&Header>, list: &FlowList, told: &mut Told| {
         pacer.listed();
         metrics.merge(Latency::Peel, &mut told.recent.peel);
         metrics.merge(Latency::List, &mut told.recent.list);
+        metrics.merge(Latency::Pause, &mut told.recent.pause);
         publish::list(metrics, header, list, told);
         header.iter().for_each(|header| observer.listed(header));
     };
-    let list_thread = ListThread::new(plan, watch.as_ref(), exporter, returns, &on_list);
+    let mut list_thread = ListThread::new(plan, watch.as_ref(), exporter, returns, &on_list);
     let has_failed = AtomicBool::new(false);
     let (hand_overs, lists) = hand_overs();
+    let mut shards = shards(plan, inboxes, &pool, hand_overs);
+    let on_written = |written: Written| {
+        publish::state(metrics, written);
+        observer.saved(written);
+    };
+    let begin =
+        |saving: Saving| saving.begin_live(&mut shards, &mut list_thread, clocks.resumed_tick(), Box::new(on_written));
+    let writer = saving.map(begin).transpose()?;
     std::thread::scope(|scope| {
-        for (index, inbox) in inboxes.into_iter().enumerate() {
-            let shard = ShardThread::new(plan, index, inbox, pool.clone(), hand_overs.clone());
+        for (index, shard) in shards.into_iter().enumerate() {
             let timing = ShardTiming::new(clocks, metrics);
             spawn(scope, format!("shard-{index}"), move || shard.run(timing))?;
         }
-        drop(hand_overs);
         let lists = spawn(scope, "lists".to_owned(), || list_thread.run(&lists, &has_failed))?;
+        let writer = writer.map(|writer| spawn(scope, "state".to_owned(), || writer.run())).transpose()?;
         let mut threads = Vec::new();
         for (index, (source, writers)) in sources.into_iter().zip(captures).enumerate() {
             let feeder = Feeder::new(writers, signallers(), Pace::new(Arc::clone(&pacer)));
@@ -107,13 +136,10 @@ pub fn live<S: LiveSource + Send>(
             counts = counts.plus(&counted);
             errors.extend(error);
         }
-        Ok(Summary::new(counts, join(lists)?, errors))
+        let told = join(lists);
+        let written = writer.map(join);
+        Ok(Summary::new(counts, told?, errors).with_saving(written))
     })
-}
-
-/// What a thread came to; its panic becomes this thread's.
-fn join<T>(thread: ScopedJoinHandle<T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// One source on its thread.

@@ -7,10 +7,12 @@
 
 use crate::config::{PENDING_INTERVALS_MAX, TICK_NS, WALL_STEP_MIN_NS};
 use crate::pipeline::feeder::Marks;
+use crate::pipeline::saving::{Instants, Saver};
 use crate::signal::{Clock, Moment, TimeBase};
 use crate::snapshot::Marker;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -20,6 +22,8 @@ pub(in crate::pipeline) struct Clocks {
     origin: Instant,
     /// The wall time at the origin.
     origin_wall_ns: i64,
+    /// The tick at the origin, where another run has counted ticks before.
+    resumed_tick: Option<u64>,
 }
 
 /// Both clocks at one moment.
@@ -32,9 +36,16 @@ pub(super) struct Now {
 }
 
 impl Clocks {
-    /// Clocks that begin now.
-    pub(in crate::pipeline) fn start() -> Self {
-        Clocks { origin: Instant::now(), origin_wall_ns: wall_ns() }
+    /// Clocks that begin now, behind those of a run whose state was saved then.
+    pub(in crate::pipeline) fn start(saved: Option<Instants>) -> Self {
+        let origin_wall_ns = wall_ns();
+        let resumed_tick = saved.map(|saved| saved.tick_at(origin_wall_ns));
+        Clocks { origin: Instant::now(), origin_wall_ns, resumed_tick }
+    }
+
+    /// The tick at the origin, where another run has counted ticks before.
+    pub(in crate::pipeline) fn resumed_tick(&self) -> Option<u64> {
+        self.resumed_tick
     }
 
     /// Reads both.
@@ -53,7 +64,8 @@ impl Clocks {
 
     /// The clock that ticks are counted by: it starts for every thread with the origin.
     pub(super) fn ticker(&self) -> Clock {
-        Clock::new(self.origin_wall_ns)
+        let resume = |tick| Clock::resumed(self.origin_wall_ns, tick);
+        self.resumed_tick.map_or_else(|| Clock::new(self.origin_wall_ns), resume)
     }
 
     /// The wall time that it would be, had the wall clock not been set since the origin.
@@ -92,6 +104,7 @@ pub(in crate::pipeline) struct Pacer {
     clocks: Clocks,
     every_ns: i64,
     state: Mutex<State>,
+    saver: Option<Arc<Saver>>,
     /// When the capture was stopped, by the steady clock; [`NEVER`] until then.
     stopped_at_ns: AtomicI64,
 }
@@ -99,8 +112,8 @@ pub(in crate::pipeline) struct Pacer {
 const NEVER: i64 = i64::MAX;
 
 impl Pacer {
-    /// A pacer of intervals of this length that begin now.
-    pub(in crate::pipeline) fn new(clocks: Clocks, every_ns: i64) -> Self {
+    /// A pacer of intervals of this length that begin now; at some of their ends, and at the last, the state is saved.
+    pub(in crate::pipeline) fn new(clocks: Clocks, every_ns: i64, saver: Option<Arc<Saver>>) -> Self {
         let now = clocks.now();
         let base = clocks.ticker().time_base();
         let state = State {
@@ -112,7 +125,7 @@ impl Pacer {
             base,
             is_over: false,
         };
-        Pacer { clocks, every_ns, state: Mutex::new(state), stopped_at_ns: AtomicI64::new(NEVER) }
+        Pacer { clocks, every_ns, state: Mutex::new(state), saver, stopped_at_ns: AtomicI64::new(NEVER) }
     }
 
     /// The clocks it goes by.
@@ -194,6 +207,7 @@ impl Pacer {
             within_tick_ns: (unset_ns - self.first_base().wall_ns(end_tick)).clamp(0, TICK_NS),
             merged: std::mem::take(&mut state.merged),
             is_last,
+            saves: self.saver.as_ref().is_some_and(|saver| saver.begins(is_last)),
             ..Marker::default()
         };
         state.start_wall_ns = end_wall_ns;

@@ -7,6 +7,7 @@ use crate::flow_list::{FlowList, Header};
 use crate::metrics::{self, Durations, Latency, ListFigures, Metrics, ShardCounts};
 use crate::pipeline::CaptureCounts;
 use crate::pipeline::list_thread::Told;
+use crate::pipeline::saving::Written;
 use crate::pipeline::shard_thread::Timing;
 use crate::signal::Moment;
 use std::time::{Duration, Instant};
@@ -71,6 +72,14 @@ pub(super) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, 
         metrics.list_failed();
     } else {
         metrics.list(&figures, Instant::now());
+    }
+}
+
+/// Publishes what became of a state.
+pub(super) fn state(metrics: &Metrics, written: Written) {
+    match written {
+        Ok(size) => metrics.state_saved(size),
+        Err(_) => metrics.state_failed(),
     }
 }
 

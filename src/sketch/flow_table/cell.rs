@@ -22,6 +22,8 @@ pub trait Cell: Copy + Default + PartialEq + Send + std::fmt::Debug + 'static {
 
     /// What `count` times this key with this check is in a cell, with `value` as its whole contribution to the value sum.
     fn of(key: &Self::Key, check: u32, count: i32, value: u64) -> Self;
+    /// The cell with these sums. Words that are missing are taken as zero.
+    fn of_sums(count: i32, check: u32, key_words: &[u64], value: u64) -> Self;
     /// Adds another cell's sums to these.
     fn add(&mut self, other: &Self);
     /// Takes another cell's sums from these.
@@ -89,6 +91,10 @@ macro_rules! cell {
             fn of(key: &$key, check: u32, count: i32, value: u64) -> Self {
                 let (words, times) = (key.words(), i64::from(count) as u64);
                 Self::with(Self::tally(1, check).wrapping_mul(times), |at| words[at].wrapping_mul(times), value)
+            }
+
+            fn of_sums(count: i32, check: u32, key_words: &[u64], value: u64) -> Self {
+                Self::with(Self::tally(count, check), |at| key_words.get(at).copied().unwrap_or(0), value)
             }
 
             #[inline]

@@ -1,0 +1,111 @@
+//! The options that let a run go on where it was killed.
+//!
+//! What enters: the options, and the plan of the run. What leaves: what saves its state, with what was saved before; said on the way
+//! what is gone on from, and what was damaged.
+
+use crate::cli::lists::Lists;
+use crate::cli::report::{self, Voice, grouped};
+use crate::cli::values;
+use crate::config::STATE_EVERY_DEFAULT;
+use crate::error::{Error, Result};
+use crate::pipeline::{Config, Plan, Saving};
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where the state is kept, and how often it is saved.
+#[derive(Args)]
+pub(super) struct State {
+    /// Save the state to this directory, and go on from what is there: after a crash, a kill or a stop the same command
+    /// goes on where it was. A replay needs --every for it, live --secret-file
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+
+    /// How often the state is saved, at the next end of an interval [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = values::duration, requires = "state")]
+    state_every: Option<Duration>,
+}
+
+impl State {
+    /// Whether the state is to be saved.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.state.is_some()
+    }
+
+    /// What can be checked before anything is done. `has_secret_file` says whether the secret is the same at the next start.
+    ///
+    /// # Errors
+    ///
+    /// The options do not go together.
+    pub(super) fn check(&self, every: Option<Duration>, lists: &Lists, has_secret_file: bool) -> Result<()> {
+        let Some(path) = &self.state else { return Ok(()) };
+        if every.is_none() {
+            let what = "--state needs ends of intervals at which it is saved: give their length, as in --every 10s";
+            return Err(Error::new(what));
+        }
+        if !has_secret_file {
+            let what = "--state needs --secret-file, because what was saved under a secret that is drawn at every start could not be \
+                        used again: name a file with 32 hexadecimal digits";
+            return Err(Error::new(what));
+        }
+        if lists.directory() == Some(path) {
+            return Err(Error::new("--state and --out each need a directory of their own"));
+        }
+        Ok(())
+    }
+
+    /// What saves the state of a replay of these captures.
+    ///
+    /// # Errors
+    ///
+    /// The directory can not be had, or what is in it does not fit.
+    pub(super) fn of_replay(
+        &self,
+        plan: &Plan,
+        config: &Config,
+        inputs: &[PathBuf],
+        voice: Voice,
+    ) -> Result<Option<Saving>> {
+        self.open(voice, |path, every| Saving::of_replay(path, every, plan, config, inputs))
+    }
+
+    /// What saves the state of a live capture.
+    ///
+    /// # Errors
+    ///
+    /// The directory can not be had, or what is in it does not fit.
+    pub(super) fn of_live(&self, plan: &Plan, config: &Config, voice: Voice) -> Result<Option<Saving>> {
+        self.open(voice, |path, every| Saving::of_live(path, every, plan, config))
+    }
+
+    fn open(&self, voice: Voice, open: impl FnOnce(&Path, Duration) -> Result<Saving>) -> Result<Option<Saving>> {
+        let Some(path) = &self.state else { return Ok(None) };
+        let saving = open(path, self.state_every.unwrap_or(STATE_EVERY_DEFAULT))?;
+        for warning in saving.warnings().iter().filter(|_| voice > Voice::Quiet) {
+            report::warning(&warning.to_string());
+        }
+        if let Some(position) = saving.position() {
+            for error in &position.errors {
+                report::error(&Error::new(error.as_str()), " (as was said before)");
+            }
+        }
+        if voice > Voice::Quiet {
+            told(&saving);
+        }
+        Ok(Some(saving))
+    }
+}
+
+/// Says what is gone on from.
+fn told(saving: &Saving) {
+    match (saving.generation(), saving.position()) {
+        (None, _) => {}
+        (Some(number), None) => report::line(format_args!("going on from state {}", grouped(number))),
+        (Some(number), Some(position)) => report::line(format_args!(
+            "going on from state {}, behind packet {} of capture {}",
+            grouped(number),
+            grouped(position.packets),
+            position.input + 1
+        )),
+    }
+}

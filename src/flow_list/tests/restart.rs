@@ -1,0 +1,105 @@
+//! A list and its partitions that are saved, and others that go on from there.
+
+use super::*;
+use crate::state::{Decoder, Encoder};
+
+impl Rig {
+    /// Ends an interval, saves everything there, and puts it into a rig that knew nothing.
+    fn restart(self) -> Self {
+        let mut before = self;
+        let marker = Marker { end_tick: before.tick, saves: true, ..Marker::default() };
+        before.shard.end_interval(&marker, &mut before.hands);
+        let mut parts = vec![Vec::new(); PARTITION_COUNT];
+        for hand_over in &mut before.hands.handed_over {
+            if let Some(saved) = hand_over.end.as_mut().and_then(|end| end.saved.take()) {
+                parts[hand_over.partition] = saved.bytes;
+            }
+        }
+        before.apply();
+        before.list.list(|_| (), |_, _| ()).unwrap();
+        let asks = before.asks;
+        let inquiries = (0..PARTITION_COUNT).map(|partition| before.list.inquiry(partition).filter(|_| asks)).collect();
+        let mut encoder = Encoder::default();
+        before.list.save(&mut encoder);
+        let list = encoder.into_bytes();
+
+        let mut after = Rig::new(asks);
+        for partition in after.shard.partitions() {
+            partition.restore(&parts[partition.index()]).unwrap();
+            assert!(partition.restore(&parts[partition.index()][1..]).is_err());
+            partition.restore(&parts[partition.index()]).unwrap();
+        }
+        for end in (0..list.len()).step_by(1 + list.len() / 50) {
+            assert!(Rig::new(asks).list.restore(&mut Decoder::new(&list[..end])).is_err());
+        }
+        let mut decoder = Decoder::new(&list);
+        after.list.restore(&mut decoder).unwrap();
+        assert!(decoder.end().is_ok());
+        after.hands.inquiries = inquiries;
+        (after.open, after.next, after.tick) = (before.open, before.next, before.tick);
+        after
+    }
+
+    /// The same without a restart.
+    fn go_on(mut self) -> Self {
+        self.end_interval().unwrap();
+        self
+    }
+}
+
+#[test]
+fn what_could_not_be_decoded_is_decoded_after_a_restart_as_it_would_have_been() {
+    let rigs = [Rig::restart, Rig::go_on].map(|end| {
+        let rig = overload(true, 3);
+        let mut rig = end(rig);
+        let mut headers = Vec::new();
+        for _ in 0..12 {
+            rig.churn(CHURN / 2, CHURN / 2);
+            rig.everybody_talks();
+            headers.push(rig.end_interval().unwrap());
+        }
+        rig.assert_exact();
+        (headers, rig.list.outcome(), rig.list.counts())
+    });
+    let [restarted, gone_on] = rigs;
+    assert!(restarted.0.iter().any(|(header, _)| header.missing > 0), "the residue was saved too");
+    assert!(restarted == gone_on);
+}
+
+#[test]
+fn after_a_break_everything_is_in_doubt_until_it_is_seen_or_closes() {
+    let mut rig = Rig::new(true);
+    rig.churn(CHURN, 0);
+    rig.assert_exact();
+    let mut rig = rig.restart();
+    rig.tick += 3_000;
+    rig.shard.partitions().for_each(Partition::forget_seen);
+    rig.list.unsettle(rig.tick);
+    let (header, listed) = rig.end_interval().unwrap();
+    assert_eq!((header.unsettled, listed.len() as u64), (CHURN, CHURN));
+    assert_eq!(rig.hands.inquiries.iter().flatten().count(), PARTITION_COUNT, "all of them are asked");
+
+    let open: Vec<_> = rig.open.keys().copied().collect();
+    for (index, key) in open.iter().enumerate() {
+        match index % 4 {
+            0 => rig.signal(key, Kind::Ack, true),
+            1 => {
+                rig.signal(key, Kind::Rst, true);
+                rig.open.remove(key);
+            }
+            _ => {}
+        }
+    }
+    rig.tick += 10;
+    rig.end_interval().unwrap();
+    rig.tick += 10;
+    let (header, listed) = rig.end_interval().unwrap();
+    assert_eq!((header.unsettled, header.flows), (CHURN / 2, CHURN * 3 / 4));
+    assert!(listed == rig.open, "what is in doubt is still listed");
+
+    rig.everybody_talks();
+    rig.end_interval().unwrap();
+    rig.tick += 10;
+    assert_eq!(rig.end_interval().unwrap().0.unsettled, 0);
+    assert_eq!(rig.hands.inquiries.iter().flatten().count(), 0, "there is nothing to ask about any more");
+}

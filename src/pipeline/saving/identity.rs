@@ -1,0 +1,51 @@
+//! What a run must have in common with the one whose state it goes on from.
+//!
+//! What enters: a plan and what it was made from. What leaves: the options that change what the state means, or what lists are made
+//! of it, and the shapes that follow from them. The number of threads is none of them.
+
+use crate::flow::KeyV4;
+use crate::hash::{KeyedHash, Purpose, Secret};
+use crate::pipeline::{Config, Plan};
+use crate::queue::WhenFull;
+use crate::state::Identity;
+use std::time::Duration;
+
+/// What tells secrets apart and does not tell them: the hash of a key that no connection has.
+fn key_id(secret: &Secret) -> u64 {
+    KeyedHash::<KeyV4>::new(secret, Purpose::Connection).of(&KeyV4::default()) as u64
+}
+
+fn ns(time: Option<Duration>) -> u64 {
+    time.map_or(u64::MAX, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX - 1))
+}
+
+/// The identity of a run.
+pub(super) fn of(plan: &Plan, config: &Config) -> Identity {
+    let is_live = plan.when_full == WhenFull::Drop;
+    let tracker = &plan.partition.tracker;
+    let geometry = plan.partition.geometry;
+    Identity(vec![
+        ("command", u64::from(is_live)),
+        ("secret", key_id(&config.secret)),
+        ("--connections", config.connections_max),
+        ("--churn", config.churn),
+        ("--syn-timeout", ns(Some(config.syn_timeout))),
+        ("--one-way", u64::from(config.one_way)),
+        ("--pickup", u64::from(config.pickup)),
+        ("--idle-timeout", ns(config.idle_timeout)),
+        ("--max-age", ns(config.max_age)),
+        ("--vlan-key", u64::from(config.vlan_key)),
+        ("--capture", u64::from(config.answer_opens)),
+        ("--changes", config.format.changes.unwrap_or(0)),
+        ("--snapshots", u64::from(config.snapshots.is_some())),
+        ("--no-list", u64::from(config.snapshots.as_ref().is_some_and(|snapshots| snapshots.replace_lists))),
+        // Live, each interval stands by itself; a replay has to make the same lists.
+        ("--every", if is_live { 0 } else { ns(config.every) }),
+        ("size of fingerprints", u64::from(config.fingerprint_bits)),
+        ("size of the filter", tracker.place_count as u64),
+        ("size of the rings", tracker.half_open_count as u64),
+        ("size of the cache of handshakes", plan.handshake_count as u64),
+        ("size of the IPv4 tables", geometry.v4.cell_count() as u64),
+        ("size of the IPv6 tables", geometry.v6.cell_count() as u64),
+    ])
+}

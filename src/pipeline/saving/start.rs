@@ -1,0 +1,78 @@
+//! The start of a run that saves its state: what was saved is put in its places, before there is any thread.
+
+use super::list_part::ListSaving;
+use super::writer::{Writer, Written};
+use super::{Reading, Saving};
+use crate::error::{Error, Result};
+use crate::pipeline::feeder::Feeder;
+use crate::pipeline::intervals::Intervals;
+use crate::pipeline::list_thread::ListThread;
+use crate::pipeline::shard_thread::ShardThread;
+
+/// Where a replay begins.
+#[derive(Debug, Default)]
+pub(in crate::pipeline) struct Start {
+    /// The index of the first input.
+    pub(in crate::pipeline) input: usize,
+    /// The packets of it that are to be passed over.
+    pub(in crate::pipeline) packets: u64,
+    /// What was wrong with the inputs before it.
+    pub(in crate::pipeline) errors: Vec<Error>,
+}
+
+impl Saving {
+    /// Puts what was saved of a replay in its places, and has it saved from now on: where it goes on, and what writes.
+    ///
+    /// # Errors
+    ///
+    /// What was saved does not fit after all.
+    pub(in crate::pipeline) fn begin_replay<'a>(
+        mut self,
+        feeder: &mut Feeder<Intervals>,
+        shards: &mut [ShardThread],
+        list: &mut ListThread,
+    ) -> Result<(Start, Writer<'a>)> {
+        let mut start = Start::default();
+        if let Some(position) = self.position.take() {
+            feeder.restore(&position.feeder)?;
+            let errors = position.errors.into_iter().map(Error::new).collect();
+            start = Start { input: position.input, packets: position.packets, errors };
+        }
+        self.restore(shards, list, true)?;
+        feeder.saves(self.saver(), Reading::default());
+        Ok((start, self.begin(list, Box::new(|_| ()))))
+    }
+
+    /// Puts what was saved of a live capture in its places, and has it saved from now on; what writes. Packets have passed up to
+    /// the tick `resumed_tick` that nobody saw.
+    ///
+    /// # Errors
+    ///
+    /// What was saved does not fit after all.
+    pub(in crate::pipeline) fn begin_live<'a>(
+        self,
+        shards: &mut [ShardThread],
+        list: &mut ListThread,
+        resumed_tick: Option<u64>,
+        on_written: Box<dyn Fn(Written) + Send + 'a>,
+    ) -> Result<Writer<'a>> {
+        // Whether to take something off is asked anew: what was seen before says nothing any more.
+        self.restore(shards, list, false)?;
+        if let Some(tick) = resumed_tick {
+            shards.iter_mut().for_each(ShardThread::forget_seen);
+            list.unsettle(tick);
+        }
+        Ok(self.begin(list, on_written))
+    }
+
+    fn restore(&self, shards: &mut [ShardThread], list: &mut ListThread, asks_again: bool) -> Result<()> {
+        shards.iter_mut().try_for_each(|shard| shard.restore(|index| self.partition(index)))?;
+        self.list().map_or(Ok(()), |part| list.restore(part, asks_again))
+    }
+
+    fn begin<'a>(self, list: &mut ListThread, on_written: Box<dyn Fn(Written) + Send + 'a>) -> Writer<'a> {
+        let (sender, cuts) = crossbeam::channel::bounded(1);
+        list.saves(ListSaving::new(self.saver(), sender));
+        Writer { directory: self.directory, saver: self.saver, cuts, on_written }
+    }
+}

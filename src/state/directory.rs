@@ -1,0 +1,201 @@
+//! The generations of one run's state in a directory: the newest sound one to begin with, then new ones.
+//!
+//! What enters: parts to save. What leaves: files `state-<number>`, each written under a temporary name, forced to the disk and
+//! only then given its name, so a name stands for a whole file whenever the process ends. The newest and the one before
+//! it are kept.
+
+use crate::config::STATE_GENERATION_COUNT;
+use crate::error::{Error, Result};
+use crate::state::generation::{self, Identity};
+use crate::state::lock;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, BufWriter, Read};
+use std::path::{Path, PathBuf};
+use tempfile::Builder;
+
+const PREFIX: &str = "state-";
+const TEMPORARY_PREFIX: &str = ".state-";
+const TEMPORARY_SUFFIX: &str = ".tmp";
+/// Digits in a name, so that names order as numbers do.
+const DIGIT_COUNT: usize = 16;
+
+/// A directory of generations, held for this process.
+#[derive(Debug)]
+pub struct StateDirectory {
+    path: PathBuf,
+    identity: Identity,
+    /// The numbers that are there, in the order in which they are to go.
+    numbers: Vec<u64>,
+    /// The number of the next.
+    next: u64,
+    /// Held for as long as this is there.
+    _lock: Option<File>,
+}
+
+/// A generation as it was read.
+#[derive(Clone, Debug)]
+pub struct Saved {
+    bytes: Vec<u8>,
+    /// Where in these each part lies.
+    parts: Vec<std::ops::Range<usize>>,
+    /// Its number.
+    pub number: u64,
+}
+
+impl Saved {
+    /// Its parts, in the order in which they were saved.
+    pub fn parts(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.parts.iter().map(|range| &self.bytes[range.clone()])
+    }
+}
+
+/// A directory, and what is in it.
+#[derive(Debug)]
+pub struct Opened {
+    /// Where to save to.
+    pub directory: StateDirectory,
+    /// The newest sound generation; none where nothing was saved yet.
+    pub saved: Option<Saved>,
+    /// Generations that are damaged, and were passed over.
+    pub warnings: Vec<Error>,
+}
+
+impl StateDirectory {
+    /// Takes a directory, which is made if it is not there, and reads the newest generation in it that is sound, and no larger than
+    /// `size_max`.
+    ///
+    /// # Errors
+    ///
+    /// Another process has it, others may read it, it can not be made or read, its state is of another run, or none of its
+    /// generations is sound. Nothing was changed then.
+    pub fn open(path: &Path, identity: Identity, size_max: u64) -> Result<Opened> {
+        let cannot = |error: io::Error| Error::new("can not keep the state here").in_file(path).because(error);
+        make(path)?;
+        let lock = lock(path, "another process keeps its state here: give each a directory of its own")?;
+        let mut numbers = Vec::new();
+        for entry in fs::read_dir(path).map_err(cannot)? {
+            numbers.extend(entry.map_err(cannot)?.file_name().to_str().and_then(number_of));
+        }
+        numbers.sort_unstable();
+        let mut warnings = Vec::new();
+        let mut saved = None;
+        for number in numbers.iter().rev() {
+            let file = path.join(name_of(*number));
+            saved = read(&file, *number, &identity, size_max).map_err(|error| error.in_file(&file))?;
+            if saved.is_some() {
+                break;
+            }
+            warnings.push(Error::new("this state is damaged, and is passed over").in_file(&file));
+        }
+        if saved.is_none() && !numbers.is_empty() {
+            let what = "no state in here is sound: remove it to begin anew";
+            return Err(Error::new(what).in_file(path));
+        }
+        if lock.is_some() {
+            remove_leftovers(path).map_err(cannot)?;
+        }
+        let next = numbers.last().map_or(1, |last| last.saturating_add(1));
+        // Damaged ones are no state to fall back to, so they are the first to go.
+        let sound = saved.as_ref().map_or(0, |saved| saved.number);
+        numbers.sort_unstable_by_key(|number| (*number <= sound, *number));
+        let directory = StateDirectory { path: path.to_path_buf(), identity, numbers, next, _lock: lock };
+        Ok(Opened { directory, saved, warnings })
+    }
+
+    /// Saves the parts as a new generation; its size. The one before stays, older ones go.
+    ///
+    /// # Errors
+    ///
+    /// They could not be written; what was saved before is still there.
+    pub fn save(&mut self, parts: &[Vec<u8>]) -> Result<u64> {
+        let cannot = |error: io::Error| Error::new("can not save the state").in_file(&self.path).because(error);
+        let mut builder = Builder::new();
+        builder.prefix(TEMPORARY_PREFIX).suffix(TEMPORARY_SUFFIX);
+        // It is for nobody but its owner, and is removed when it is dropped, unless it was renamed before.
+        let file = builder.tempfile_in(&self.path).map_err(cannot)?;
+        let size =
+            generation::write(BufWriter::new(file.as_file()), self.next, &self.identity, parts).map_err(cannot)?;
+        file.as_file().sync_all().map_err(cannot)?;
+        file.persist(self.path.join(name_of(self.next))).map_err(|error| cannot(error.error))?;
+        // The name is on the disk only when the directory is.
+        #[cfg(unix)]
+        File::open(&self.path).and_then(|directory| directory.sync_all()).map_err(cannot)?;
+        self.numbers.push(self.next);
+        self.next = self.next.saturating_add(1);
+        let surplus = self.numbers.len().saturating_sub(STATE_GENERATION_COUNT);
+        for number in self.numbers.drain(..surplus).collect::<Vec<_>>() {
+            match fs::remove_file(self.path.join(name_of(number))) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot(error)),
+                _ => {}
+            }
+        }
+        Ok(size)
+    }
+}
+
+/// Makes the directory, or sees to it that nobody else can read the one that is there.
+fn make(path: &Path) -> Result<()> {
+    let cannot = |error: io::Error| Error::new("can not keep the state here").in_file(path).because(error);
+    let mut builder = DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    match builder.create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => return made.map_err(cannot),
+    }
+    let metadata = fs::metadata(path).map_err(cannot)?;
+    if !metadata.is_dir() {
+        return Err(Error::new("it is not a directory: the state is kept in one").in_file(path));
+    }
+    #[cfg(unix)]
+    if std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o077 != 0 {
+        return Err(
+            Error::new("others may read this directory, and a state holds addresses: chmod 700 it").in_file(path)
+        );
+    }
+    Ok(())
+}
+
+/// What is in a generation's file; none when it is damaged.
+fn read(path: &Path, number: u64, identity: &Identity, size_max: u64) -> Result<Option<Saved>> {
+    let cannot = |error: io::Error| Error::new("can not read the state").because(error);
+    let file = File::open(path).map_err(cannot)?;
+    let metadata = file.metadata().map_err(cannot)?;
+    if !metadata.is_file() || metadata.len() > size_max {
+        return Err(Error::new("this state is larger than --memory allows: raise it, or remove the directory"));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
+    file.take(size_max).read_to_end(&mut bytes).map_err(cannot)?;
+    let start = bytes.as_ptr() as usize;
+    let parts = generation::read(&bytes, number, identity)?.map(|parts| {
+        let range = |part: &[u8]| (part.as_ptr() as usize - start)..(part.as_ptr() as usize - start + part.len());
+        parts.into_iter().map(range).collect()
+    });
+    Ok(parts.map(|parts| Saved { bytes, parts, number }))
+}
+
+fn name_of(number: u64) -> String {
+    format!("{PREFIX}{number:0DIGIT_COUNT$}")
+}
+
+/// The number in a name, if it is exactly one of ours.
+fn number_of(name: &str) -> Option<u64> {
+    let number = name.strip_prefix(PREFIX)?.parse().ok()?;
+    (name_of(number) == name).then_some(number)
+}
+
+/// Removes what a process that was killed was writing.
+fn remove_leftovers(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_ours = |name: &str| name.starts_with(TEMPORARY_PREFIX) && name.ends_with(TEMPORARY_SUFFIX);
+        if name.to_str().is_some_and(is_ours) && entry.file_type()?.is_file() {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

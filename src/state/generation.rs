@@ -1,0 +1,205 @@
+//! One generation of a state as the bytes of a file.
+//!
+//! What enters: the parts, and what a run must have in common with the one that saved them. What leaves: the bytes, with a
+//! checksum behind them; and back from bytes that may hold anything, the parts, or why not.
+//!
+//! | bytes | meaning |
+//! |---|---|
+//! | 8 | `flowpeel` |
+//! | 4 | the version of all that follows, [`STATE_VERSION`] |
+//! | 8 | the number of the generation |
+//! | 8, then each 8 + name + 8 | how many fields must agree; each its name, with the name's length, and its value |
+//! | 8, then each 8 + part | how many parts; each with its length |
+//! | 20 | SHA-1 of everything before |
+//!
+//! Numbers are little-endian. The checksum finds what a disk or a crash did; it is no proof against somebody who may write to the directory.
+
+use crate::config::STATE_VERSION;
+use crate::error::{Error, Result};
+use crate::state::{Decoder, Encoder};
+use sha1::{Digest, Sha1};
+use std::io::{self, Write};
+
+const MAGIC: &[u8; 8] = b"flowpeel";
+const CHECKSUM_SIZE: usize = 20;
+
+/// What two runs must have in common for one to go on where the other was: the names of options, or of what follows from them,
+/// with values that are only compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity(pub Vec<(&'static str, u64)>);
+
+impl Identity {
+    fn encode(&self, encoder: &mut Encoder) {
+        encoder.length(self.0.len());
+        for (name, value) in &self.0 {
+            encoder.bytes(name.as_bytes());
+            encoder.u64(*value);
+        }
+    }
+
+    /// Whether a saved state is of such a run.
+    fn check(&self, decoder: &mut Decoder) -> Result<()> {
+        let count = decoder.length(2 * size_of::<u64>(), usize::MAX)?;
+        let mut saved = Vec::with_capacity(count.min(self.0.len()));
+        for _ in 0..count {
+            saved.push((decoder.bytes()?, decoder.u64()?));
+        }
+        let names = self.0.iter().map(|(name, _)| name.as_bytes());
+        if !names.eq(saved.iter().map(|(name, _)| *name)) {
+            return Err(unfit("by a command of another kind, or by another version of flowpeel"));
+        }
+        for ((name, value), (_, saved)) in self.0.iter().zip(&saved) {
+            if value != saved {
+                return Err(unfit(&format!("with another {name}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A state that is sound, and of another run.
+fn unfit(how: &str) -> Error {
+    Error::new(format!("this state was saved {how}: name another directory with --state, or remove this one"))
+}
+
+/// Writes what it is given on, and sums it up.
+struct Summing<W> {
+    out: W,
+    sum: Sha1,
+    size: u64,
+}
+
+impl<W: Write> Summing<W> {
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.sum.update(bytes);
+        self.size += bytes.len() as u64;
+        self.out.write_all(bytes)
+    }
+}
+
+/// Writes a generation; its size.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub(super) fn write(out: impl Write, number: u64, identity: &Identity, parts: &[Vec<u8>]) -> io::Result<u64> {
+    let mut out = Summing { out, sum: Sha1::new(), size: 0 };
+    let mut head = Encoder::default();
+    head.u32(STATE_VERSION);
+    head.u64(number);
+    identity.encode(&mut head);
+    head.length(parts.len());
+    out.put(MAGIC)?;
+    out.put(&head.into_bytes())?;
+    for part in parts {
+        out.put(&(part.len() as u64).to_le_bytes())?;
+        out.put(part)?;
+    }
+    let Summing { mut out, sum, size } = out;
+    out.write_all(&sum.finalize())?;
+    out.flush()?;
+    Ok(size + CHECKSUM_SIZE as u64)
+}
+
+/// What is in a generation's file: its parts as they lie in `bytes`. None when it is damaged.
+///
+/// # Errors
+///
+/// It is whole, and of another version or another run.
+pub(super) fn read<'a>(bytes: &'a [u8], number: u64, identity: &Identity) -> Result<Option<Vec<&'a [u8]>>> {
+    let Some((body, checksum)) = bytes.split_last_chunk::<CHECKSUM_SIZE>() else { return Ok(None) };
+    if Sha1::digest(body).as_slice() != checksum {
+        return Ok(None);
+    }
+    let Some(rest) = body.strip_prefix(MAGIC) else { return Ok(None) };
+    let mut decoder = Decoder::new(rest);
+    let version = decoder.u32()?;
+    if version != STATE_VERSION {
+        return Err(unfit(&format!("in version {version} of its format, and this is version {STATE_VERSION}")));
+    }
+    if decoder.u64()? != number {
+        return Ok(None);
+    }
+    identity.check(&mut decoder)?;
+    let count = decoder.length(size_of::<u64>(), usize::MAX)?;
+    let parts = (0..count).map(|_| decoder.bytes()).collect::<Result<_>>()?;
+    decoder.end()?;
+    Ok(Some(parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity(vec![("--connections", 1_000), ("secret", 77)])
+    }
+
+    fn written(parts: &[Vec<u8>]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        assert_eq!(write(&mut bytes, 3, &identity(), parts).unwrap(), bytes.len() as u64);
+        bytes
+    }
+
+    #[test]
+    fn parts_come_back() {
+        let parts = [b"one".to_vec(), Vec::new(), vec![7; 1_000]];
+        let bytes = written(&parts);
+        assert_eq!(read(&bytes, 3, &identity()).unwrap().unwrap(), parts);
+        assert!(read(&bytes, 4, &identity()).unwrap().is_none(), "it was renamed");
+    }
+
+    #[test]
+    fn no_byte_can_change_unnoticed() {
+        let bytes = written(&[b"one".to_vec(), vec![7; 100]]);
+        for at in 0..bytes.len() {
+            for flip in [1, 0x80, 0xff] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= flip;
+                assert!(read(&damaged, 3, &identity()).unwrap().is_none(), "byte {at}");
+            }
+            assert!(read(&bytes[..at], 3, &identity()).unwrap().is_none(), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let bytes = written(&[]);
+        for (fields, said) in [
+            (vec![("--connections", 1_001), ("secret", 77)], "with another --connections"),
+            (vec![("--connections", 1_000), ("secret", 78)], "with another secret"),
+            (vec![("--connections", 1_000)], "another version"),
+            (vec![("--connections", 1_000), ("--churn", 77)], "another version"),
+        ] {
+            let error = read(&bytes, 3, &Identity(fields)).unwrap_err().to_string();
+            assert!(error.contains(said) && error.contains("--state"), "{error}");
+        }
+        let mut other = bytes.clone();
+        other[8] += 1;
+        let body = other.len() - CHECKSUM_SIZE;
+        let sum = Sha1::digest(&other[..body]);
+        other[body..].copy_from_slice(&sum);
+        let error = read(&other, 3, &identity()).unwrap_err().to_string();
+        assert!(error.contains("in version"), "{error}");
+    }
+
+    #[test]
+    fn what_has_the_right_sum_may_still_be_anything() {
+        let whole = written(&[b"one".to_vec()]);
+        let body = &whole[..whole.len() - CHECKSUM_SIZE];
+        for end in MAGIC.len()..body.len() {
+            let mut cut = body[..end].to_vec();
+            cut.extend_from_slice(&Sha1::digest(&body[..end]));
+            assert!(read(&cut, 3, &identity()).is_err(), "{end}");
+        }
+        for at in MAGIC.len()..body.len() {
+            let mut changed = body.to_vec();
+            changed[at] = 0xff;
+            let sum = Sha1::digest(&changed);
+            changed.extend_from_slice(&sum);
+            // Whatever it says, it is read without harm; a changed byte of a part is for the part's owner to notice.
+            let parts = read(&changed, 3, &identity()).unwrap_or_default().unwrap_or_default();
+            assert!(parts.len() <= 1);
+        }
+    }
+}
