@@ -226,6 +226,67 @@ const _: () = assert!((LINGER_TICKS as u64) < SYN_TIMEOUT_MAX_TICKS);
 const _: () = assert!(HALF_OPEN_MIN <= HALF_OPEN_MAX);
 const _: () = assert!(SYN_TIMEOUT_DEFAULT_S * 10 <= SYN_TIMEOUT_MAX_TICKS);
 
+// Records of closed connections and their archive.
+
+/// Records in a block: as for signals, enough that the queue costs little a record.
+pub const RECORD_BLOCK_COUNT: usize = 64;
+
+/// Blocks of records that wait for the archive at most: half a second at 100,000 closings a second, longer than a disk is
+/// usually away.
+pub const RECORD_QUEUE_BLOCKS_MAX: usize = 1_024;
+
+/// How long a record waits for its block to fill, in ticks: a second, so that a crash loses no more.
+pub const RECORD_DELAY_MAX_TICKS: u64 = 10;
+
+/// Packets of a replay between two cuts of the archive: so many records are sorted together at most, some megabytes.
+pub const RECORD_CUT_PACKETS: u64 = 1 << 16;
+
+/// Entries in a block of an archive: enough that compression finds what there is to find, and no more than damage may cost.
+pub const ARCHIVE_BLOCK_ENTRIES_MAX: usize = 8_192;
+
+/// The level at which archives are compressed: the default of zstd.
+pub const ARCHIVE_COMPRESSION_LEVEL: i32 = 3;
+
+/// The size at which a segment is sealed unless something else is asked for, in bytes: some 80,000 connections, which are read in
+/// some milliseconds.
+pub const SEGMENT_SIZE_DEFAULT: u64 = 1 << 20;
+
+/// The smallest segment that can be asked for: smaller ones are mostly filters.
+pub const SEGMENT_SIZE_MIN: u64 = 1 << 14;
+
+/// The largest: what is in it stands in memory until it is sealed, six times as large.
+pub const SEGMENT_SIZE_MAX: u64 = 64 << 20;
+
+/// The fewest bytes that an entry is reckoned to take in a segment: what says how many entries there are in one at most.
+pub const SEGMENT_ENTRY_SIZE_MIN: u64 = 8;
+
+/// The age at which a segment is sealed unless something else is asked for.
+pub const SEGMENT_AGE_DEFAULT: Duration = Duration::from_secs(3_600);
+
+/// Segments that have one B-field together: those that have none yet are asked one by one, and each is wrong once in 2,000 times.
+pub const ARCHIVE_GROUP_SEGMENTS: u32 = 32;
+
+/// How often a B-field names a segment for a connection that is not there: seldom, even where thousands of them are asked.
+pub const ARCHIVE_INDEX_FALSE_POSITIVE_RATE: f64 = 1.0 / 4_096.0;
+
+/// What a B-field takes at most for a connection, in bytes, at that rate and so many segments.
+pub const ARCHIVE_INDEX_ENTRY_SIZE: u64 = 5;
+
+/// How long what is recorded live waits before it is put on the disk: so much a crash may lose.
+pub const ARCHIVE_FLUSH_DELAY: Duration = Duration::from_secs(1);
+
+/// How often the archive of a live capture is told what is open: so old may be what a crash leaves.
+pub const ARCHIVE_OPEN_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Parts of a list of open connections, of [`ARCHIVE_BLOCK_ENTRIES_MAX`] each, that wait for the archive.
+pub const ARCHIVE_OPEN_CHUNKS_MAX: usize = 2;
+
+/// Connections older than half a wrap of the tick whose starts are remembered: some megabytes.
+pub const ARCHIVE_AGES_MAX: usize = 1 << 16;
+
+const _: () = assert!(SEGMENT_SIZE_MIN <= SEGMENT_SIZE_DEFAULT && SEGMENT_SIZE_DEFAULT <= SEGMENT_SIZE_MAX);
+const _: () = assert!(RECORD_CUT_PACKETS.is_multiple_of(STOP_INTERVAL_PACKETS));
+
 // Deltas and the list.
 
 /// The openings and closings in an interval that tables are made for unless something else is asked for.

@@ -30,16 +30,19 @@
 //!
 //! [`capture`] reads it, [`parse`] finds its TCP header, [`signal`] decides whether it can matter, a [`queue`] carries it to
 //! its [`shard`], where the [`connection`] filter turns it into an opening or a closing that is summed into a
-//! [`sketch`]; a [`snapshot`] of the sums goes to the [`flow_list`], and an [`export`]er writes that down. [`pipeline`] puts
+//! [`sketch`]; a [`snapshot`] of the sums goes to the [`flow_list`], and an [`export`]er writes that down. With an [`archive`] a
+//! [`record`] of every connection that ends is kept, to be found again. [`pipeline`] puts
 //! these on threads, and [`cli`] on a command line. [`generate`] makes traffic to try it all on. What happens on the way is
 //! counted in [`metrics`], and [`serve`] tells it over HTTP. What a run has to know to go on after a crash is kept in a [`state`]. With the feature `paper`, module `paper` runs the experiments of
 //! the paper behind the sketch again.
 //!
-//! Modules import only what stands further down in this list: `cli`; `pipeline`, `paper`; `export`, `flow_list`, `capture`, `serve`;
-//! `generate`, `shard`, `queue`, `snapshot`, `bfield_store`; `connection`, `signal`, `sources`; `parse`, `sketch`; `flow`, `hash`, `config`,
-//! `error`, `metrics`, `prefetch`, `lines`, `interval`, `state`. (Within a layer, `export` imports `flow_list`, `shard` and `queue` import `snapshot`,
+//! Modules import only what stands further down in this list: `cli`; `pipeline`, `paper`; `archive`, `export`, `flow_list`, `capture`, `serve`;
+//! `generate`, `shard`, `record`, `queue`, `snapshot`, `bfield_store`; `connection`, `signal`, `sources`; `parse`, `sketch`; `flow`, `hash`, `config`,
+//! `error`, `metrics`, `prefetch`, `lines`, `interval`, `state`. (Within a layer, `archive` imports `export` and `flow_list`, `export` imports `flow_list`,
+//! `shard` imports `record`, `record` imports `queue`, `shard` and `queue` import `snapshot`,
 //! `connection` and `sources` import `signal`, `hash` imports `flow`, `metrics` imports `config`, and `state` imports `error` and `config`.)
 
+pub mod archive;
 pub mod bfield_store;
 pub mod capture;
 pub mod cli;
@@ -60,6 +63,7 @@ pub mod parse;
 pub mod pipeline;
 pub mod prefetch;
 pub mod queue;
+pub mod record;
 pub mod serve;
 pub mod shard;
 pub mod signal;

@@ -95,17 +95,7 @@ impl Lists {
         if self.is_stdout() && self.snapshots.is_none() && !self.keep.is_empty() {
             return Err(Error::new("--keep is for files: name their directory with --out"));
         }
-        let mut keep = Keep::default();
-        for limit in &self.keep {
-            let is_second = match *limit {
-                KeepLimit::Age(age) => keep.age.replace(age).is_some(),
-                KeepLimit::Size(size) => keep.size.replace(size).is_some(),
-            };
-            if is_second {
-                return Err(Error::new("--keep takes one age and one size, no two of a kind"));
-            }
-        }
-        Ok(keep)
+        keep_of(&self.keep, "--keep")
     }
 
     /// Whether snapshots are wanted.
@@ -144,6 +134,25 @@ impl Lists {
         };
         Ok(Counted { exporter, snapshots, has_lists: !self.no_list, voice, written: 0 })
     }
+}
+
+/// What these limits, given with this option, keep together.
+///
+/// # Errors
+///
+/// There are two ages or two sizes.
+pub(super) fn keep_of(limits: &[KeepLimit], option: &str) -> Result<Keep> {
+    let mut keep = Keep::default();
+    for limit in limits {
+        let is_second = match *limit {
+            KeepLimit::Age(age) => keep.age.replace(age).is_some(),
+            KeepLimit::Size(size) => keep.size.replace(size).is_some(),
+        };
+        if is_second {
+            return Err(Error::new(format!("{option} takes one age and one size, no two of a kind")));
+        }
+    }
+    Ok(keep)
 }
 
 /// An exporter that knows how many lists it wrote, and passes on what it warns of.

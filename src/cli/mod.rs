@@ -3,7 +3,9 @@
 //! What enters: the arguments of the process. What leaves: an exit status, lists on standard output or in files, and on
 //! standard error what people want to know. Everything else is the library's, so that it can be had without a terminal.
 
+mod archive;
 mod completions;
+mod find;
 mod generate;
 mod info;
 mod interfaces;
@@ -41,6 +43,8 @@ pub enum Status {
     Failed,
     /// The command line asks for what can not be.
     WrongUsage,
+    /// What was looked for is not there.
+    NotFound,
 }
 
 impl From<Status> for ExitCode {
@@ -49,6 +53,7 @@ impl From<Status> for ExitCode {
             Status::Done => 0,
             Status::Failed => 1,
             Status::WrongUsage => 2,
+            Status::NotFound => 3,
         })
     }
 }
@@ -83,6 +88,7 @@ enum Command {
     Replay(replay::Arguments),
     Generate(generate::Arguments),
     Live(live::Arguments),
+    Find(find::Arguments),
     Interfaces(interfaces::Arguments),
     Plan(plan::Arguments),
     Keygen(keygen::Arguments),
@@ -125,6 +131,7 @@ pub fn main() -> Status {
         Command::Replay(arguments) => replay::run(&arguments, voice),
         Command::Generate(arguments) => generate::run(&arguments, voice),
         Command::Live(arguments) => live::run(&arguments, voice),
+        Command::Find(arguments) => find::run(&arguments, voice),
         Command::Interfaces(arguments) => interfaces::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),

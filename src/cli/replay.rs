@@ -1,7 +1,9 @@
 //! `flowpeel replay`: captures in, lists out. Wrong options are refused before anything is read or written.
 
+use crate::archive::Tap;
 use crate::capture::Replay;
 use crate::cli::Status;
+use crate::cli::archive::{self, ArchiveOptions};
 use crate::cli::lists::Lists;
 use crate::cli::report::{self, Voice};
 use crate::cli::state::State;
@@ -10,6 +12,7 @@ use crate::cli::values;
 use crate::cli::watch::Watch;
 use crate::hash::Secret;
 use crate::pipeline::{self, Config, Plan, Saving};
+use crate::queue::WhenFull;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,6 +47,9 @@ pub(super) struct Arguments {
 
     #[command(flatten)]
     tracking: Tracking,
+
+    #[command(flatten)]
+    archive: ArchiveOptions,
 }
 
 /// Replays what the arguments name.
@@ -54,7 +60,9 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
     let prepared = checked.and_then(|()| config()).and_then(|config| {
         // Equal captures give equal snapshots: there is nothing of this machine or this moment in them.
         let snapshots = arguments.lists.snapshots(String::new, 0);
-        let config = Config { snapshots, saves_state: arguments.state.is_wanted(), ..config };
+        let saves_state = arguments.state.is_wanted();
+        arguments.archive.check(saves_state)?;
+        let config = Config { snapshots, saves_state, archive_size: arguments.archive.memory_size()?, ..config };
         Ok((Plan::new(&config)?, config))
     });
     let (plan, config) = match prepared {
@@ -67,15 +75,17 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
     // What was saved is looked at before anything is changed.
     let opened = arguments.state.of_replay(&plan, &config, &arguments.files, voice).and_then(|saving| {
         let exporter = arguments.lists.exporter(&config, voice)?;
-        Ok((saving, exporter, Watch::new(voice, &arguments.files)?))
+        let archive = arguments.archive.start(WhenFull::Wait, voice)?;
+        Ok((saving, exporter, archive, Watch::new(voice, &arguments.files)?))
     });
-    let (saving, mut exporter, mut watch) = match opened {
+    let (saving, mut exporter, archive, mut watch) = match opened {
         Ok(watched) => watched,
         Err(error) => {
             report::error(&error, "");
             return Status::Failed;
         }
     };
+    let plan = archive.iter().fold(plan, |plan, archive| plan.recording(archive.inlet()));
     let present = watch.present_input();
     let mut announces = voice > Voice::Quiet;
     let first_input = saving.as_ref().map_or(0, Saving::first_input);
@@ -88,8 +98,10 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
         }
         Ok(input)
     });
-    let summary = pipeline::run_saving(&plan, &config, inputs, &mut exporter, &mut watch, saving);
+    let mut lists = Tap::new(&mut exporter, archive.as_ref());
+    let summary = pipeline::run_saving(&plan, &config, inputs, &mut lists, &mut watch, saving);
     watch.finish();
+    let is_archived = archive.is_none_or(|archive| archive::finish(archive, voice));
     match summary {
         Ok(summary) => {
             // Where nothing could be read the error has said so, and there is nothing to sum up.
@@ -100,7 +112,11 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
                 let listed = if summary.lists > 0 { "what was read before is listed" } else { "nothing was read" };
                 report::warning(&format!("interrupted: {listed}"));
             }
-            if summary.errors.is_empty() && !watch.is_interrupted() { Status::Done } else { Status::Failed }
+            if summary.errors.is_empty() && !watch.is_interrupted() && is_archived {
+                Status::Done
+            } else {
+                Status::Failed
+            }
         }
         Err(error) => {
             report::error(&error, &exporter.aftermath());

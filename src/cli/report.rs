@@ -130,6 +130,7 @@ fn logged_summary(summary: &Summary) {
         signals = summary.signals.signals,
         opened = counts.opened,
         closed = counts.closed,
+        unarchived = counts.unarchived,
         open = summary.last.map_or(0, |last| last.flows),
         half_open = summary.last.map_or(0, |last| last.half_open),
         repeats_ignored = counts.repeats + counts.late,
@@ -220,6 +221,12 @@ fn warnings(summary: &Summary) {
     }
     if cut > summary.packets / 2 {
         warning("most packets were cut before their TCP flags: record more of each");
+    }
+    if counts.unarchived > 0 {
+        warning(&format!(
+            "{} connections that ended are not in the archive: its disk did not keep up",
+            grouped(counts.unarchived)
+        ));
     }
     if summary.steps_back > 0 {
         warning(&format!(

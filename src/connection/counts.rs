@@ -50,6 +50,8 @@ pub struct Counts {
     pub evicted_idle: u64,
     /// Open connections that were taken off because of their age.
     pub evicted_aged: u64,
+    /// Connections that ended and did not get into the archive, because it did not keep up.
+    pub unarchived: u64,
 }
 
 impl Counts {
@@ -78,13 +80,14 @@ impl Counts {
             refused_pickups: self.refused_pickups + other.refused_pickups,
             evicted_idle: self.evicted_idle + other.evicted_idle,
             evicted_aged: self.evicted_aged + other.evicted_aged,
+            unarchived: self.unarchived + other.unarchived,
         }
     }
 
     /// How many counts there are.
     pub const FIGURE_COUNT: usize = 21;
 
-    /// All counts in the order in which they stand here, for a file.
+    /// All counts in the order in which they stand here, for a file; but for what the archive lost, which is this machine's affair.
     #[must_use]
     pub fn figures(&self) -> [u64; Self::FIGURE_COUNT] {
         [
@@ -160,6 +163,7 @@ impl Counts {
             refused_pickups,
             evicted_idle,
             evicted_aged,
+            unarchived: 0,
         }
     }
 
@@ -178,53 +182,8 @@ impl Counts {
 
     /// Its bytes in a saved state.
     pub fn save(&self, encoder: &mut Encoder) {
-        // Taken apart by name, so that no count can be forgotten here.
-        let Counts {
-            opened,
-            closed,
-            refused,
-            expired,
-            recycled,
-            repeats,
-            late,
-            unmatched_fins,
-            unmatched_resets,
-            forgotten,
-            refused_open,
-            untracked_open,
-            unplaced,
-            one_sided,
-            candidates,
-            picked_up,
-            candidates_expired,
-            candidates_recycled,
-            refused_pickups,
-            evicted_idle,
-            evicted_aged,
-        } = *self;
-        encoder.counts([
-            opened,
-            closed,
-            refused,
-            expired,
-            recycled,
-            repeats,
-            late,
-            unmatched_fins,
-            unmatched_resets,
-            forgotten,
-            refused_open,
-            untracked_open,
-            unplaced,
-            one_sided,
-            candidates,
-            picked_up,
-            candidates_expired,
-            candidates_recycled,
-            refused_pickups,
-            evicted_idle,
-            evicted_aged,
-        ]);
+        encoder.counts(self.figures());
+        encoder.u64(self.unarchived);
     }
 
     /// The counts that were saved.
@@ -233,51 +192,7 @@ impl Counts {
     ///
     /// The bytes are not those of counts.
     pub fn saved(decoder: &mut Decoder) -> Result<Self> {
-        let [
-            opened,
-            closed,
-            refused,
-            expired,
-            recycled,
-            repeats,
-            late,
-            unmatched_fins,
-            unmatched_resets,
-            forgotten,
-            refused_open,
-            untracked_open,
-            unplaced,
-            one_sided,
-            candidates,
-            picked_up,
-            candidates_expired,
-            candidates_recycled,
-            refused_pickups,
-            evicted_idle,
-            evicted_aged,
-        ] = decoder.counts()?;
-        Ok(Counts {
-            opened,
-            closed,
-            refused,
-            expired,
-            recycled,
-            repeats,
-            late,
-            unmatched_fins,
-            unmatched_resets,
-            forgotten,
-            refused_open,
-            untracked_open,
-            unplaced,
-            one_sided,
-            candidates,
-            picked_up,
-            candidates_expired,
-            candidates_recycled,
-            refused_pickups,
-            evicted_idle,
-            evicted_aged,
-        })
+        let counts = Counts::of_figures(decoder.counts()?);
+        Ok(Counts { unarchived: decoder.count()?, ..counts })
     }
 }

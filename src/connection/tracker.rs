@@ -66,6 +66,8 @@ pub enum Event {
     Close(AnyKey, u32),
     /// The first is no longer, and the second, between the same ends, is.
     Replace((AnyKey, u32), (AnyKey, u32)),
+    /// The connection was established and ended with one packet: there is nothing to insert and remove again.
+    Pass(AnyKey, u32),
 }
 
 /// The connections of one partition. All memory is taken when it is made.
@@ -183,11 +185,10 @@ impl Tracker {
                 return self.open(signal, slot, Entry { state: State::EstablishedClientFin, ..entry });
             }
             (state, true) if state.is_answered() => {
-                // It opened and closed with one packet: there is nothing to insert and remove again.
                 self.counts.opened += 1;
                 self.counts.closed += 1;
                 self.linger(slot, &entry);
-                return None;
+                return Some(Event::Pass(oriented(signal, entry.client), entry.payload()));
             }
             (State::SynRecv, false) => State::SynRecvServerFin,
             (State::SynRecvLate, false) => State::SynRecvLateServerFin,

@@ -56,12 +56,14 @@ struct ListFields<'a> {
     extraneous: u64,
     merged: u64,
     /// Only behind a restart: there is nothing to be unsettled without one.
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "is_zero")]
     unsettled: u64,
+    /// Said only where there is something to say: most runs have no archive.
+    #[serde(skip_serializing_if = "is_zero")]
+    unarchived: u64,
 }
 
-/// Whether there is none to be told of.
-fn is_none(count: &u64) -> bool {
+fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
@@ -85,6 +87,7 @@ impl<'a> ListFields<'a> {
             extraneous: header.extraneous,
             merged: header.merged,
             unsettled: header.unsettled,
+            unarchived: header.unarchived,
         }
     }
 }

@@ -22,6 +22,7 @@ pub use retention::Keep;
 pub use series::Format;
 pub use snapshots::SnapshotDirectory;
 pub use stream::Stream;
+pub use timestamp::rfc3339;
 
 use crate::error::{Error, Result};
 use crate::flow_list::List;

@@ -10,6 +10,16 @@ const DATE_SIZE: usize = 11;
 const TEXT_SIZE: usize = DATE_SIZE + 16;
 const DAY_US: i64 = 86_400_000_000;
 
+/// A time in ns since 1970 as RFC 3339 in UTC, to the microsecond.
+///
+/// ```
+/// assert_eq!(flowpeel::export::rfc3339(1_767_225_610_100_000_000), "2026-01-01T00:00:10.100000Z");
+/// ```
+#[must_use]
+pub fn rfc3339(time_ns: i64) -> String {
+    Clockface::default().rfc3339(time_ns).as_str().to_owned()
+}
+
 /// The text of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Text([u8; TEXT_SIZE]);

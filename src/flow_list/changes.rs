@@ -8,7 +8,7 @@ mod saved;
 
 use crate::flow::{FlowKey, KeyV4, KeyV6};
 use crate::flow_list::rows::{List, ListTimes, Listed, Row, RowState};
-use crate::flow_list::time_bases::TimeBases;
+use crate::signal::TimeBases;
 use std::cmp::Ordering;
 use std::iter::Peekable;
 

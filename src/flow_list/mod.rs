@@ -13,7 +13,6 @@ mod rows;
 mod saved;
 mod snapshots;
 mod start;
-mod time_bases;
 
 pub use changes::{Change, EarlierList};
 pub use difference::Outcome;
@@ -26,7 +25,7 @@ use crate::config::{ANNOUNCEMENTS_MAX, INQUIRY_MAX, PARTITION_COUNT};
 use crate::connection::{Counts, HalfOpenRing};
 use crate::flow::{KeyV4, KeyV6};
 use crate::hash::Secret;
-use crate::signal::{AnyKey, Watch};
+use crate::signal::{AnyKey, TimeBases, Watch};
 use crate::sketch::Geometry;
 use crate::snapshot::file::SnapshotFile;
 use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, Inquiry, IntervalEnd, Marker, Seen};
@@ -35,7 +34,6 @@ use resync::{Questions, Settlement};
 use rows::Rows;
 use snapshots::{Snapshots, Told};
 use std::sync::Arc;
-use time_bases::TimeBases;
 
 /// What a [`FlowList`] is told once.
 #[derive(Clone, Debug)]
@@ -286,6 +284,7 @@ impl FlowList {
             dropped: self.seen.dropped,
             unusable: self.seen.unusable,
             merged: self.merging,
+            is_last: marker.is_last,
             ..Header::default()
         };
         for partition in &self.partitions {
@@ -295,6 +294,7 @@ impl FlowList {
             header.recycled += now.recycled - before.recycled;
             header.untracked += now.untracked() - before.untracked();
             header.evicted += now.evicted() - before.evicted();
+            header.unarchived += now.unarchived - before.unarchived;
             header.missing += partition.v4.missing() + partition.v6.missing();
             header.extraneous += partition.v4.extraneous() + partition.v6.extraneous();
         }

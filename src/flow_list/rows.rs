@@ -8,8 +8,7 @@ use crate::connection::{HalfOpen, HalfOpenRing};
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::flow_list::FamilyList;
 use crate::flow_list::start::Start;
-use crate::flow_list::time_bases::TimeBases;
-use crate::signal::AnyKey;
+use crate::signal::{AnyKey, TimeBases};
 use crate::sketch::TableKey;
 use crate::snapshot::Marker;
 use std::net::SocketAddr;
@@ -51,6 +50,10 @@ pub struct Header {
     pub extraneous: u64,
     /// Intervals beside its own that this one covers, because the list of each could not be made in time.
     pub merged: u64,
+    /// Connections that ended in the interval and did not get into the archive, because it did not keep up.
+    pub unarchived: u64,
+    /// Whether no list comes after this one.
+    pub is_last: bool,
 }
 
 /// How far a listed connection has come.

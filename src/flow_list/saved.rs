@@ -7,7 +7,7 @@ use crate::connection::Counts;
 use crate::error::Result;
 use crate::flow::{FlowKey, KeyV4, KeyV6};
 use crate::flow_list::FlowList;
-use crate::flow_list::time_bases::TimeBases;
+use crate::signal::TimeBases;
 use crate::sketch::{Cell, Geometry, Iblt, TableKey};
 use crate::state::{Decoder, Encoder};
 

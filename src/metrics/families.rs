@@ -191,6 +191,11 @@ const CONNECTIONS: &[Family] = &[
         "Half-open connections ended by one side, of which the other was never seen.",
         |reading, samples| samples.value(reading.shards.one_sided),
     ),
+    counter(
+        "flowpeel_connections_unarchived_total",
+        "Connections that ended and are not in the archive, because it did not keep up.",
+        |reading, samples| samples.value(reading.shards.unarchived),
+    ),
     counter("flowpeel_repeats_total", "Repeated SYNs and SYN-ACKs.", |reading, samples| {
         samples.value(reading.shards.repeats);
     }),

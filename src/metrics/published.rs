@@ -92,6 +92,8 @@ published! {
         unplaced,
         /// Connections of which one side only was seen, when it ended them.
         one_sided,
+        /// Connections that ended and did not get into the archive.
+        unarchived,
         /// Places of the filters that are taken now.
         filter_used,
         /// Places that the filters have.

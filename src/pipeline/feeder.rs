@@ -90,6 +90,9 @@ pub(super) struct Feeder<T> {
     marked: Seen,
     /// Where it tells how far it has come when the state is saved, and in which input it is.
     saving: Option<(Arc<Saver>, Reading)>,
+    /// The packets from one cut of the archive to the next, if there are any, and those after which the next is due.
+    cut_packets: Option<u64>,
+    next_cut: u64,
 }
 
 /// Sends a signal to the shard that owns its partition.
@@ -112,7 +115,24 @@ impl<T: Timekeeper> Feeder<T> {
             unusable: [0; Unusable::COUNT],
             marked: Seen::default(),
             saving: None,
+            cut_packets: None,
+            next_cut: 0,
         }
+    }
+
+    /// Cuts the archive every so many packets.
+    pub(super) fn set_cuts(&mut self, cut_packets: Option<u64>) {
+        self.cut_packets = cut_packets;
+        self.next_cut = cut_packets.unwrap_or(0);
+    }
+
+    /// Says a cut when one is due. Where it falls depends on the packets alone.
+    pub(super) fn cut_if_due(&mut self) {
+        let Some(cut_packets) = self.cut_packets.filter(|_| self.packets >= self.next_cut) else { return };
+        self.next_cut = self.packets + cut_packets;
+        let writers = &mut self.writers;
+        self.signaller.flush(|signal| send(writers, &signal));
+        writers.iter_mut().for_each(|writer| writer.mark(Message::Cut));
     }
 
     /// The packets so far.

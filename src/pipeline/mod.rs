@@ -25,7 +25,8 @@ pub use summary::{Latencies, Summary};
 use crate::capture::{PacketSource, Progress, Replay, SkippedPackets};
 use crate::config::{
     CHURN_DEFAULT, CONNECTIONS_DEFAULT, FINGERPRINT_BITS, MEMORY_SIZE_DEFAULT, OBSERVE_INTERVAL_PACKETS,
-    PARTITION_COUNT, PENDING_INTERVALS_MAX, SHARDS_MAX, STOP_INTERVAL_PACKETS, SYN_TIMEOUT_DEFAULT_S,
+    PARTITION_COUNT, PENDING_INTERVALS_MAX, RECORD_CUT_PACKETS, SHARDS_MAX, STOP_INTERVAL_PACKETS,
+    SYN_TIMEOUT_DEFAULT_S,
 };
 use crate::error::{Error, Result};
 use crate::export::{Exporter, Format};
@@ -85,6 +86,8 @@ pub struct Config {
     pub snapshots: Option<Snapshots>,
     /// Sources of connection attempts that are listed exactly in an interval; none: they are not counted.
     pub sources_max: Option<u64>,
+    /// What an archive takes of the memory, in bytes; see [`Plan::recording`].
+    pub archive_size: u64,
     /// The secret under which tables are filled.
     pub secret: Secret,
     /// Whether the state is saved: what its copies take is part of the memory.
@@ -125,6 +128,7 @@ impl Default for Config {
             format: Format::default(),
             snapshots: None,
             sources_max: None,
+            archive_size: 0,
             secret: Secret::REPLAY,
             saves_state: false,
             fingerprint_bits: FINGERPRINT_BITS,
@@ -206,6 +210,7 @@ pub fn run_saving<S: PacketSource>(
     let watch = plan.watch();
     let signaller = signallers(plan, config, watch.as_ref())();
     let mut feeder = Feeder::new(writers.remove(0), signaller, Intervals::new(plan.every_ns));
+    feeder.set_cuts(plan.records.as_ref().map(|_| RECORD_CUT_PACKETS));
     let mut list_thread = ListThread::new(plan, watch.as_ref(), exporter, returns, &|_, _, _| ());
     let has_failed = AtomicBool::new(false);
     let (hand_overs, lists) = hand_overs();
@@ -329,6 +334,7 @@ fn feed(
         && !has_failed.load(Ordering::Relaxed)
     {
         read = feed_some(feeder, source).map(|count| count == STOP_INTERVAL_PACKETS);
+        feeder.cut_if_due();
         fed += STOP_INTERVAL_PACKETS;
         if fed.is_multiple_of(OBSERVE_INTERVAL_PACKETS) {
             observer.progress(source.progress(), feeder.packets());

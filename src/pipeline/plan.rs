@@ -17,6 +17,7 @@ use crate::export::Format;
 use crate::flow_list::{EvictionTimes, FlowList, FlowListConfig, SnapshotConfig};
 use crate::pipeline::{Config, Snapshots};
 use crate::queue::{self, WhenFull};
+use crate::record::Inlet;
 use crate::shard::PartitionConfig;
 use crate::signal::{HandshakeCache, Watch};
 use crate::sketch::Geometry;
@@ -45,6 +46,8 @@ pub struct Memory {
     pub sources_size: u64,
     /// The copies of all this that a saved state is made of, while it is being written; 0 when it is not saved.
     pub state_size: u64,
+    /// The archive: records on their way, those of the segment that is being filled, and what its index takes.
+    pub archive_size: u64,
 }
 
 impl Memory {
@@ -58,6 +61,7 @@ impl Memory {
             + self.list_size_max
             + self.sources_size
             + self.state_size
+            + self.archive_size
     }
 }
 
@@ -89,6 +93,8 @@ pub struct Plan {
     pub(super) watch_count: Option<usize>,
     /// The shape of what counts sources, if anything does.
     pub(super) sources: Option<SourceGeometry>,
+    /// Where records of what closes go, if they are wanted.
+    pub(super) records: Option<Inlet>,
     memory: Memory,
 }
 
@@ -174,6 +180,7 @@ impl Plan {
                 false => half_open_count * LIST_ENTRY_SIZE,
             },
             sources_size: sources.map_or(0, |geometry| geometry.memory_size(shard_count)),
+            archive_size: config.archive_size,
             state_size: if config.saves_state { state_size(&partition, config, listed_max) } else { 0 },
         };
         let plan = Plan {
@@ -199,6 +206,7 @@ impl Plan {
             sampled,
             watch_count,
             sources,
+            records: None,
             memory,
         };
         let snapshot_size = partitions * Sums::file_size(geometry);
@@ -219,6 +227,12 @@ impl Plan {
             return Err(Error::new(what));
         }
         Ok(plan)
+    }
+
+    /// The same, with a record sent here of every connection that ends. Its other end has to be read as long as the run goes on.
+    #[must_use]
+    pub fn recording(self, inlet: Inlet) -> Self {
+        Plan { records: Some(inlet), ..self }
     }
 
     /// What it takes.

@@ -146,7 +146,11 @@ impl ShardThread {
     /// The shard of this index.
     pub(super) fn new(plan: &Plan, index: usize, inbox: Inbox, pool: Pool, hand_overs: Sender<HandOver>) -> Self {
         let partitions = source_exchange::partitions_of(index, plan);
-        let shard = Shard::new(partitions.map(|index| Partition::new(index, &plan.partition)).collect());
+        let partitions = partitions.map(|index| {
+            let partition = Partition::new(index, &plan.partition);
+            plan.records.iter().cloned().fold(partition, Partition::recording)
+        });
+        let shard = Shard::new(partitions.collect());
         let shard = match source_exchange::delta(plan, index) {
             Some(delta) => shard.with_sources(delta),
             None => shard,
@@ -177,6 +181,7 @@ impl ShardThread {
                     }
                     self.inbox.recycle(block);
                 }
+                Message::Cut => self.shard.cut(),
                 Message::Base(base) => self.shard.start_base(base, &mut self.channels),
                 Message::Marker(marker) => {
                     // Nothing comes after the last that could be lost by waiting, and its list is to be whole.

@@ -165,7 +165,7 @@ impl Source {
             Some(Message::Signals(block)) => {
                 Front::Signal(block.signals().get(self.taken).map_or_else(Moment::default, |signal| signal.moment()))
             }
-            Some(Message::Base(_) | Message::Marker(_)) => Front::Mark,
+            Some(Message::Base(_) | Message::Marker(_) | Message::Cut) => Front::Mark,
             None if self.is_over => Front::Over,
             None => Front::Nothing,
         }

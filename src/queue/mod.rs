@@ -63,6 +63,8 @@ pub enum Message {
     Base(TimeBase),
     /// An interval ends here.
     Marker(Marker),
+    /// A cut of the archive: what closes before it is sorted together.
+    Cut,
 }
 
 /// What a writer does when its queue is full.

@@ -48,6 +48,7 @@ fn everything_comes_out_once_and_in_order() {
                 }
                 inbox.recycle(block);
             }
+            Message::Cut => unreachable!("none was sent"),
             Message::Base(base) => {
                 assert_eq!(base.first_tick, next - 1);
                 marks += 1;
@@ -122,7 +123,7 @@ fn several_threads_come_out_in_the_order_of_their_packets() {
                 assert_eq!((moments.len(), marker.seen.packets), (300, 7));
                 marks += 1;
             }
-            Message::Base(_) => unreachable!("none was sent"),
+            Message::Base(_) | Message::Cut => unreachable!("none was sent"),
         }
     }
     assert_eq!((moments.len(), marks), (303, 1));

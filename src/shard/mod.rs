@@ -119,6 +119,11 @@ impl Shard {
         self.partitions.iter_mut()
     }
 
+    /// A cut of the archive.
+    pub fn cut(&mut self) {
+        self.partitions.iter_mut().for_each(Partition::cut);
+    }
+
     /// What its partitions counted, each with its index.
     pub fn counts(&self) -> impl Iterator<Item = (usize, Counts)> {
         self.partitions.iter().map(|partition| (partition.index(), partition.counts()))

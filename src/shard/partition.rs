@@ -10,8 +10,9 @@ use crate::config::{ANNOUNCEMENTS_MAX, DELTA_LOAD_PERCENT, DELTA_SPAN_MAX_TICKS,
 use crate::connection::{Counts, Event, MIDSTREAM, Sighting, Tracker, TrackerConfig};
 use crate::flow::{KeyV4, KeyV6};
 use crate::hash::Secret;
+use crate::record::{Ending, Inlet, Recorder};
 use crate::shard::Exchange;
-use crate::signal::{AnyKey, Signal, TimeBase};
+use crate::signal::{AnyKey, Kind, Signal, TimeBase};
 use crate::sketch::{BATCH_COUNT, Batch, PAYLOAD_BITS, TableKey};
 use crate::snapshot::{Delta, DeltaGeometry, Eviction, Findings, HandOver, Inquiry, IntervalEnd, Marker};
 
@@ -56,6 +57,8 @@ pub struct Partition {
     /// What the list has asked and was not answered yet, and what is known of the answer.
     inquiry: Option<Inquiry>,
     findings: Findings,
+    /// Takes down what closes, for an archive.
+    recorder: Option<Recorder>,
 }
 
 impl Partition {
@@ -76,7 +79,15 @@ impl Partition {
             announcements_max: 0,
             inquiry: None,
             findings: Findings::default(),
+            recorder: None,
         }
+    }
+
+    /// The same, with a record sent here of every connection that ends.
+    #[must_use]
+    pub fn recording(mut self, inlet: Inlet) -> Self {
+        self.recorder = Some(Recorder::new(self.index, inlet));
+        self
     }
 
     /// Its index.
@@ -88,7 +99,8 @@ impl Partition {
     /// What was counted so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.tracker.counts()
+        let unarchived = self.recorder.as_ref().map_or(0, Recorder::dropped);
+        Counts { unarchived, ..self.tracker.counts() }
     }
 
     /// Asks for what [`Self::handle`] will read first for this signal.
@@ -121,8 +133,21 @@ impl Partition {
             self.announced.extend(self.tracker.established(signal));
         }
         if let Some(event) = event {
+            self.record(&event, || ending_of(signal.parts().kind));
             self.sum(event, exchange);
         }
+    }
+
+    /// Takes down what an event closes, if that is wanted.
+    #[inline]
+    fn record(&mut self, event: &Event, ending: impl FnOnce() -> Ending) {
+        let Some(recorder) = &mut self.recorder else { return };
+        let (key, payload, ending) = match *event {
+            Event::Open(..) => return,
+            Event::Close(key, payload) | Event::Pass(key, payload) => (key, payload, ending()),
+            Event::Replace((key, payload), _) => (key, payload, Ending::Replaced),
+        };
+        recorder.record(key, payload, ending, self.now);
     }
 
     fn sum(&mut self, event: Event, exchange: &mut impl Exchange) {
@@ -135,6 +160,7 @@ impl Partition {
                 self.sum(Event::Close(closed, payload_before), exchange);
                 self.sum(Event::Open(opened, payload), exchange);
             }
+            Event::Pass(..) => {}
         }
     }
 
@@ -174,6 +200,9 @@ impl Partition {
     pub fn start_base(&mut self, base: TimeBase, exchange: &mut impl Exchange) {
         self.hand_over(None, exchange);
         self.base = base;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.start_base(base);
+        }
     }
 
     /// An interval ends: what the list wants evicted goes, what is half-open is told, and the delta handed over.
@@ -188,7 +217,11 @@ impl Partition {
             self.tracker.copy_half_open(&mut ring);
             ring
         });
-        let end = IntervalEnd { marker: *marker, half_open, counts: self.tracker.counts(), saved: None };
+        // What has closed is on its way to the archive before any list that does not show it any more.
+        if let Some(recorder) = &mut self.recorder {
+            recorder.flush();
+        }
+        let end = IntervalEnd { marker: *marker, half_open, counts: self.counts(), saved: None };
         self.hand_over(Some(end), exchange);
     }
 
@@ -205,8 +238,16 @@ impl Partition {
                 }
             };
             if let Some(event) = event {
+                self.record(&event, || if reason == Eviction::Aged { Ending::Evicted } else { Ending::Timeout });
                 self.sum(event, exchange);
             }
+        }
+    }
+
+    /// A cut of the archive: what closed before it is before it in the records of every partition.
+    pub fn cut(&mut self) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.cut();
         }
     }
 
@@ -263,5 +304,15 @@ impl Partition {
             });
         }
         !is_held_back
+    }
+}
+
+/// How a connection ended that a packet of this kind closed.
+fn ending_of(kind: Kind) -> Ending {
+    match kind {
+        Kind::Fin => Ending::Fin,
+        Kind::Rst => Ending::Rst,
+        // Another handshake between the same ends.
+        Kind::Syn | Kind::SynAck | Kind::Ack | Kind::Completes => Ending::Replaced,
     }
 }

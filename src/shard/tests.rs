@@ -140,7 +140,7 @@ fn direct(signals: &[Signal]) -> Delta {
     for signal in signals {
         let event = trackers[signal.hash().partition()].handle(signal);
         let (key, payload, is_open) = match event {
-            None => continue,
+            None | Some(Event::Pass(..)) => continue,
             Some(Event::Open(key, payload)) => (key, payload, true),
             Some(Event::Close(key, payload)) => (key, payload, false),
             Some(Event::Replace(..)) => unreachable!("of these signals none does two things"),

@@ -8,11 +8,13 @@ mod clock;
 mod handshake;
 mod sampler;
 mod signaller;
+mod time_bases;
 mod watch;
 
 pub use clock::{Clock, Step, TimeBase};
 pub use handshake::HandshakeCache;
 pub use signaller::{SignalCounts, Signaller, SignallerConfig};
+pub use time_bases::TimeBases;
 pub use watch::Watch;
 
 use crate::config::{FINGERPRINT_BITS, PARTITION_BITS};

@@ -50,6 +50,18 @@ pub(crate) struct List {
     pub(crate) sources: BTreeMap<IpAddr, [u64; 3]>,
 }
 
+/// A connection that was established and is no longer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ended {
+    pub(crate) client: SocketAddr,
+    pub(crate) server: SocketAddr,
+    /// The ticks in which it started and ended, in microseconds since 1970.
+    pub(crate) start_us: u64,
+    pub(crate) end_us: u64,
+    /// `fin`, `rst` or `replaced`.
+    pub(crate) reason: &'static str,
+}
+
 /// What the lists depend on beside the packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
@@ -105,6 +117,7 @@ pub(crate) struct Oracle {
     opened: u64,
     closed: u64,
     sources: BTreeMap<IpAddr, [u64; 3]>,
+    ended: Vec<Ended>,
 }
 
 impl Oracle {
@@ -117,6 +130,7 @@ impl Oracle {
             opened: 0,
             closed: 0,
             sources: BTreeMap::new(),
+            ended: Vec::new(),
         }
     }
 
@@ -225,6 +239,23 @@ impl Oracle {
             && segment.fin;
         self.opened += u64::from(at_once);
         self.closed += u64::from(at_once);
+        let is_over = established(before) && !established(after) || at_once;
+        self.ended.extend(before.filter(|_| is_over).map(|entry| Ended {
+            client: entry.client,
+            server: entry.server,
+            start_us: entry.start_tick * TICK_US,
+            end_us: self.now_tick() * TICK_US,
+            reason: match (segment.rst, segment.syn) {
+                (true, _) => "rst",
+                (_, true) => "replaced",
+                _ => "fin",
+            },
+        }));
+    }
+
+    /// What has ended so far.
+    pub(crate) fn take_ended(&mut self) -> Vec<Ended> {
+        std::mem::take(&mut self.ended)
     }
 }
 

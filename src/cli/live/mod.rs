@@ -2,8 +2,10 @@
 
 mod status;
 
+use crate::archive::Tap;
 use crate::capture::live::{self, Backend, BpfProgram, CaptureMode, LiveConfig};
 use crate::cli::Status;
+use crate::cli::archive::{self, ArchiveOptions};
 use crate::cli::lists::Lists;
 use crate::cli::report::{self, Voice};
 use crate::cli::state::State;
@@ -14,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::metrics::{Metrics, Setup};
 use crate::parse::Unusable;
 use crate::pipeline::{self, Config, LiveInput, Plan};
+use crate::queue::WhenFull;
 use crate::serve::{Server, is_exposed, serve};
 use clap::{Args, ValueEnum};
 use status::LiveWatch;
@@ -106,6 +109,9 @@ pub(super) struct Arguments {
 
     #[command(flatten)]
     tracking: Tracking,
+
+    #[command(flatten)]
+    archive: ArchiveOptions,
 }
 
 impl Arguments {
@@ -150,6 +156,7 @@ impl Arguments {
     fn prepare(&self) -> Result<Prepared> {
         self.lists.keep()?;
         self.state.check(Some(self.every), &self.lists, self.tracking.has_secret())?;
+        self.archive.check(self.state.is_wanted())?;
         if self.lists.has_snapshots() && !self.tracking.has_secret() {
             return Err(Error::new(
                 "nobody could read snapshots under a secret that is not kept: make one with flowpeel keygen FILE, \
@@ -159,7 +166,9 @@ impl Arguments {
         let config = self.tracking.config(&Defaults::LIVE, Some(self.every), &self.lists, values::random_secret)?;
         let snapshots = self.lists.snapshots(host_name, values::random_number()?);
         let saves_state = self.state.is_wanted();
-        let config = Config { answer_opens: self.has_flags_only(), saves_state, snapshots, ..config };
+        let archive_size = self.archive.memory_size()?;
+        let answer_opens = self.has_flags_only();
+        let config = Config { answer_opens, saves_state, snapshots, archive_size, ..config };
         let sources = self.sources()?;
         let input = LiveInput {
             capture_count: sources.iter().map(|source| source.fanout_count).sum(),
@@ -205,6 +214,7 @@ impl Prepared {
                 ("queues", memory.queues_size),
                 ("list", memory.list_size_max),
                 ("state", memory.state_size),
+                ("archive", memory.archive_size),
             ]
             .into_iter()
             .chain(sources)
@@ -239,6 +249,8 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     }
     let saving = arguments.state.of_live(&prepared.plan, &prepared.config, voice)?;
     let mut exporter = arguments.lists.exporter(&prepared.config, voice)?;
+    let archive = arguments.archive.start(WhenFull::Drop, voice)?;
+    let plan = archive.iter().fold(prepared.plan.clone(), |plan, archive| plan.recording(archive.inlet()));
     let metrics = prepared.metrics();
     let server = arguments.metrics.map(|address| serve(address, Arc::clone(&metrics))).transpose()?;
     let watch = LiveWatch::new(voice, prepared, Arc::clone(&metrics))?;
@@ -246,9 +258,10 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
         report::memory(&prepared.plan.memory(), &prepared.config);
         announce(arguments, server.as_ref().map(Server::local_addr));
     }
-    let summary =
-        pipeline::live_saving(&prepared.plan, &prepared.config, sources, &mut exporter, &metrics, &watch, saving);
+    let mut lists = Tap::new(&mut exporter, archive.as_ref());
+    let summary = pipeline::live_saving(&plan, &prepared.config, sources, &mut lists, &metrics, &watch, saving);
     watch.finish();
+    let is_archived = archive.is_none_or(|archive| archive::finish(archive, voice));
     let summary = match summary {
         Ok(summary) => summary,
         Err(error) => {
@@ -262,7 +275,7 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     if voice > Voice::Quiet {
         report::summary(&summary, voice);
     }
-    Ok(if summary.errors.is_empty() { Status::Done } else { Status::Failed })
+    Ok(if summary.errors.is_empty() && is_archived { Status::Done } else { Status::Failed })
 }
 
 /// Says what goes on from here.

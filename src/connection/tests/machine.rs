@@ -301,8 +301,8 @@ fn agrees(packets: &[Packet], rules: Rules) {
                 (oriented(connection, before), payload(start_before)),
                 (oriented(connection, client), payload(start)),
             )),
-            // What opens and closes with one packet is counted, but there is nothing to tell.
-            _ => None,
+            [(true, client, start), (false, ..)] => Some(Event::Pass(oriented(connection, client), payload(start))),
+            _ => unreachable!("no packet does more: {expected:?}"),
         };
         // The flag is the same at both ends, which the list sees to; here it only follows from what is known.
         let flags = |event: Event| match event {
@@ -312,6 +312,7 @@ fn agrees(packets: &[Packet], rules: Rules) {
                 Event::Replace((before, payload_before % MIDSTREAM), (key, payload % MIDSTREAM)),
                 vec![payload_before >= MIDSTREAM, payload >= MIDSTREAM],
             ),
+            Event::Pass(key, payload) => (Event::Pass(key, payload % MIDSTREAM), vec![payload >= MIDSTREAM; 2]),
         };
         let midstream = event.map(flags);
         let event = midstream.as_ref().map(|(event, _)| *event);

@@ -131,7 +131,7 @@ mod tests {
         let half_open = |tracker: &Tracker| {
             let mut copy = HalfOpenRing::new(config().half_open_count);
             tracker.copy_half_open(&mut copy);
-            copy.iter(signals().last().unwrap().parts().tick).collect::<Vec<_>>()
+            copy.iter(signals.last().unwrap().parts().tick).collect::<Vec<_>>()
         };
         assert_eq!(half_open(&other), half_open(&tracker));
         assert!(tracker.counts().expired > 0 && tracker.counts().candidates > 0, "{:?}", tracker.counts());

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::flow::FlowKey;
 use crate::flow_list::rows::{Listed, RowState};
 use crate::flow_list::saved::key;
-use crate::flow_list::time_bases::TimeBases;
+use crate::signal::TimeBases;
 use crate::state::{Decoder, Encoder};
 
 impl EarlierList {

@@ -47,6 +47,7 @@ pub(super) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, 
         refused_open: counts.refused_open,
         unplaced: counts.unplaced,
         one_sided: counts.one_sided,
+        unarchived: counts.unarchived,
         filter_used,
         filter_places: told.filter_places,
     });

@@ -11,17 +11,19 @@ use crate::state::{Decoder, Encoder};
 /// The latest time bases, oldest first. When there are too many the oldest is forgotten, and what started in it is told in
 /// the time of the next.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub(super) struct TimeBases {
+pub struct TimeBases {
     bases: Vec<TimeBase>,
 }
 
 impl TimeBases {
-    pub(super) fn new() -> Self {
+    /// No base is known yet.
+    #[must_use]
+    pub fn new() -> Self {
         TimeBases { bases: Vec::with_capacity(TIME_BASES_MAX) }
     }
 
     /// Takes note of a base. Partitions tell of each in turn, so most are known.
-    pub(super) fn learn(&mut self, base: TimeBase) {
+    pub fn learn(&mut self, base: TimeBase) {
         let at = self.bases.partition_point(|known| known.first_tick < base.first_tick);
         if self.bases.get(at).is_some_and(|known| known.first_tick == base.first_tick) {
             return;
@@ -38,18 +40,18 @@ impl TimeBases {
     }
 
     /// All that are known, oldest first.
-    pub(super) fn all(&self) -> &[TimeBase] {
+    pub fn all(&self) -> &[TimeBase] {
         &self.bases
     }
 
     /// Their bytes in a saved state.
-    pub(super) fn save(&self, encoder: &mut Encoder) {
+    pub fn save(&self, encoder: &mut Encoder) {
         encoder.length(self.bases.len());
         self.bases.iter().for_each(|base| base.save(encoder));
     }
 
     /// The bases that were saved.
-    pub(super) fn saved(decoder: &mut Decoder) -> Result<Self> {
+    pub fn saved(decoder: &mut Decoder) -> Result<Self> {
         let mut bases = TimeBases::new();
         for _ in 0..decoder.length(2 * size_of::<u64>(), TIME_BASES_MAX)? {
             bases.learn(TimeBase::saved(decoder)?);
@@ -58,7 +60,8 @@ impl TimeBases {
     }
 
     /// The wall time, in ns since 1970, at which this tick began.
-    pub(super) fn wall_ns(&self, tick: u64) -> i64 {
+    #[must_use]
+    pub fn wall_ns(&self, tick: u64) -> i64 {
         let after = self.bases.partition_point(|base| base.first_tick <= tick);
         self.bases.get(after.saturating_sub(1)).map_or(0, |base| base.wall_ns(tick))
     }

@@ -1,0 +1,91 @@
+//! Which open connections are so old that their records do not know when they started.
+//!
+//! What enters: the rows of a list. What leaves: records with their starts put right. The connection filter knows a start up to the
+//! wrap of its ticks, 29 hours; the list knows it for good. So the list tells the starts of what is older than half of that,
+//! and a record that was taken long enough after the run began is held against it.
+
+use crate::archive::Entry;
+use crate::archive::entry::key_between;
+use crate::config::{ARCHIVE_AGES_MAX, TICK_BITS, TICK_NS};
+use crate::flow_list::{List, RowState};
+use crate::signal::AnyKey;
+use ahash::AHashMap;
+
+const WRAP_TICKS: i64 = 1 << TICK_BITS;
+
+/// The starts of what is old, as of one list.
+#[derive(Default)]
+pub(super) struct Ages {
+    starts: AHashMap<AnyKey, i64>,
+    /// The end of the list in ticks of wall time; none where there was no list, or more was old than is remembered.
+    whole_at: Option<i64>,
+}
+
+impl Ages {
+    /// What is old at the end of this list.
+    pub(super) fn of(list: &List) -> Self {
+        let mut ages = Ages { starts: AHashMap::new(), whole_at: Some(list.header.end_ns.div_euclid(TICK_NS)) };
+        let is_old = |age_ns: i64| age_ns / TICK_NS >= WRAP_TICKS / 2;
+        for row in list.rows().filter(|row| row.state == RowState::Established && is_old(row.age_ns)) {
+            if ages.starts.len() == ARCHIVE_AGES_MAX {
+                ages.whole_at = None;
+                break;
+            }
+            if let Some(key) = key_between(row.client, row.server, row.vlan) {
+                ages.starts.insert(key, row.start_ns.div_euclid(TICK_NS));
+            }
+        }
+        ages
+    }
+
+    /// The same entry with its start as it is known here.
+    pub(super) fn told(&self, entry: Entry) -> Entry {
+        if !entry.may_be_older {
+            return entry;
+        }
+        match self.starts.get(&entry.key) {
+            Some(start) if (entry.start - start) % WRAP_TICKS == 0 => {
+                Entry { start: *start, may_be_older: false, ..entry }
+            }
+            // What was younger than half the wrap when the list was made is not a whole one old yet.
+            None if self.whole_at.is_some_and(|at| entry.end - at < WRAP_TICKS / 2) => {
+                Entry { may_be_older: false, ..entry }
+            }
+            _ => entry,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archive::Fate;
+    use crate::flow::VlanTags;
+    use crate::record::Ending;
+
+    #[test]
+    fn an_old_start_is_put_right_and_a_young_one_believed() {
+        let key =
+            |port| key_between(([10, 0, 0, 1], port).into(), ([10, 0, 0, 2], 443).into(), VlanTags::NONE).unwrap();
+        let day = WRAP_TICKS;
+        let ages = Ages { starts: AHashMap::from_iter([(key(1), 5)]), whole_at: Some(3 * day) };
+        let fate = Fate::Ended(Ending::Fin);
+        let entry = |port, start| Entry {
+            end: 3 * day + 100,
+            key: key(port),
+            start,
+            fate,
+            midstream: false,
+            may_be_older: true,
+        };
+        let told = ages.told(entry(1, 5 + 3 * day));
+        assert_eq!((told.start, told.may_be_older), (5, false));
+        let reused = ages.told(entry(1, 77 + 3 * day));
+        assert_eq!((reused.start, reused.may_be_older), (77 + 3 * day, true));
+        let young = ages.told(entry(2, 3 * day));
+        assert_eq!((young.start, young.may_be_older), (3 * day, false));
+        assert!(Ages::default().told(entry(1, 5)).may_be_older, "nobody knows");
+        let long_ago = Ages { whole_at: Some(2 * day), ..Ages::default() };
+        assert!(long_ago.told(entry(2, 3 * day)).may_be_older);
+    }
+}

@@ -1,0 +1,220 @@
+//! One archived connection, and how the index knows it.
+//!
+//! What enters: records, and rows of lists. What leaves: entries in the one order that segments keep, and hashes of connections
+//! and addresses. The hashes are keyed with a constant: an archive can be read years later, on another machine, without any secret.
+
+use crate::config::TICK_NS;
+use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
+use crate::hash::{KeyedHash, Purpose, Secret};
+use crate::record::{Ending, Record};
+use crate::signal::AnyKey;
+use std::net::{IpAddr, SocketAddr};
+
+/// What became of an archived connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fate {
+    /// It ended so.
+    Ended(Ending),
+    /// It was open still at [`Entry::end`], and later is not known.
+    Open,
+}
+
+impl Fate {
+    /// The name that output uses for how it ended; none for what is open.
+    #[must_use]
+    pub fn reason(self) -> Option<&'static str> {
+        match self {
+            Fate::Ended(Ending::Fin) => Some("fin"),
+            Fate::Ended(Ending::Rst) => Some("rst"),
+            Fate::Ended(Ending::Timeout) => Some("timeout"),
+            Fate::Ended(Ending::Evicted) => Some("evicted"),
+            Fate::Ended(Ending::Replaced) => Some("replaced"),
+            Fate::Open => None,
+        }
+    }
+
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Fate::Open => 0,
+            Fate::Ended(Ending::Fin) => 1,
+            Fate::Ended(Ending::Rst) => 2,
+            Fate::Ended(Ending::Timeout) => 3,
+            Fate::Ended(Ending::Evicted) => 4,
+            Fate::Ended(Ending::Replaced) => 5,
+        }
+    }
+
+    pub(super) fn of_code(code: u8) -> Option<Self> {
+        Some(match code {
+            0 => Fate::Open,
+            1 => Fate::Ended(Ending::Fin),
+            2 => Fate::Ended(Ending::Rst),
+            3 => Fate::Ended(Ending::Timeout),
+            4 => Fate::Ended(Ending::Evicted),
+            5 => Fate::Ended(Ending::Replaced),
+            _ => return None,
+        })
+    }
+}
+
+/// One connection in an archive. Times are in ticks of wall time since 1970, 100 ms each.
+///
+/// Entries order by end, then by key and start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Entry {
+    /// When it ended, or until when it is known to have been open.
+    pub end: i64,
+    /// Its key, client first.
+    pub key: AnyKey,
+    /// When it started.
+    pub start: i64,
+    /// What became of it.
+    pub fate: Fate,
+    /// Whether its start was not seen: then `start` is when it was first seen.
+    pub midstream: bool,
+    /// Whether `start` is the latest that it can have been.
+    pub may_be_older: bool,
+}
+
+impl Entry {
+    /// The client's address and port.
+    #[must_use]
+    pub fn client(&self) -> SocketAddr {
+        match &self.key {
+            AnyKey::V4(key) => key.first(),
+            AnyKey::V6(key) => key.first(),
+        }
+    }
+
+    /// The server's address and port.
+    #[must_use]
+    pub fn server(&self) -> SocketAddr {
+        match &self.key {
+            AnyKey::V4(key) => key.second(),
+            AnyKey::V6(key) => key.second(),
+        }
+    }
+
+    /// The VLAN tags, where they are part of the key.
+    #[must_use]
+    pub fn vlan(&self) -> VlanTags {
+        match &self.key {
+            AnyKey::V4(key) => key.vlan(),
+            AnyKey::V6(key) => key.vlan(),
+        }
+    }
+
+    /// When it started, in ns since 1970, to 100 ms.
+    #[must_use]
+    pub fn start_ns(&self) -> i64 {
+        self.start.saturating_mul(TICK_NS)
+    }
+
+    /// When it ended, or until when it is known to have been open, likewise.
+    #[must_use]
+    pub fn end_ns(&self) -> i64 {
+        self.end.saturating_mul(TICK_NS)
+    }
+}
+
+impl From<&Record> for Entry {
+    fn from(record: &Record) -> Self {
+        Entry {
+            end: record.end,
+            key: record.key,
+            start: record.start,
+            fate: Fate::Ended(record.ending),
+            midstream: record.midstream,
+            may_be_older: record.may_be_older,
+        }
+    }
+}
+
+/// The key of a connection between these ends, the first of them first; none when they are of different families.
+#[must_use]
+pub fn key_between(first: SocketAddr, second: SocketAddr, vlan: VlanTags) -> Option<AnyKey> {
+    match (first.ip(), second.ip()) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => {
+            let key = KeyV4::new((one.to_bits(), first.port()), (other.to_bits(), second.port()), vlan);
+            Some(AnyKey::V4(key))
+        }
+        (IpAddr::V6(one), IpAddr::V6(other)) => {
+            let key = KeyV6::new((one.to_bits(), first.port()), (other.to_bits(), second.port()), vlan);
+            Some(AnyKey::V6(key))
+        }
+        _ => None,
+    }
+}
+
+/// Hashes what the index is asked for.
+#[derive(Clone)]
+pub(super) struct Hasher {
+    v4: KeyedHash<KeyV4>,
+    v6: KeyedHash<KeyV6>,
+}
+
+impl Hasher {
+    pub(super) fn new() -> Self {
+        let secret = Secret::new(*b"flowpeel archive");
+        Hasher { v4: KeyedHash::new(&secret, Purpose::Connection), v6: KeyedHash::new(&secret, Purpose::Connection) }
+    }
+
+    /// The hash of a connection: the same for both directions, and for all VLANs, since nobody asks for one.
+    pub(super) fn connection(&self, key: &AnyKey) -> u128 {
+        match key {
+            AnyKey::V4(key) => self.v4.of(&untagged(key).canonical().0),
+            AnyKey::V6(key) => self.v6.of(&untagged(key).canonical().0),
+        }
+    }
+
+    /// The hash of an address. No connection has port 0 at both ends, so it is none of theirs.
+    pub(super) fn address(&self, address: IpAddr) -> u128 {
+        match address {
+            IpAddr::V4(address) => self.v4.of(&KeyV4::new((address.to_bits(), 0), (0, 0), VlanTags::NONE)),
+            IpAddr::V6(address) => self.v6.of(&KeyV6::new((address.to_bits(), 0), (0, 0), VlanTags::NONE)),
+        }
+    }
+}
+
+fn untagged<K: FlowKey>(key: &K) -> K {
+    let mut words = [0; KeyV6::WORD_COUNT];
+    words[..K::WORD_COUNT].copy_from_slice(key.words());
+    // The tags are the last four bytes of a key.
+    words[K::WORD_COUNT - 1] &= !u64::from(u32::MAX);
+    K::from_words(&words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(first: &str, second: &str, vlan: VlanTags) -> AnyKey {
+        key_between(first.parse().unwrap(), second.parse().unwrap(), vlan).unwrap()
+    }
+
+    #[test]
+    fn both_directions_and_all_vlans_have_one_hash() {
+        let hasher = Hasher::new();
+        for (one, other) in [("10.0.0.1:40000", "93.184.216.34:443"), ("[::1]:443", "[2001:db8::7]:50000")] {
+            let hash = hasher.connection(&key(one, other, VlanTags::NONE));
+            assert_eq!(hash, hasher.connection(&key(other, one, VlanTags::NONE)));
+            assert_eq!(hash, hasher.connection(&key(other, one, VlanTags::NONE.with(10).with(7))));
+        }
+        let near = |port: u16| key("10.0.0.1:40000", &format!("93.184.216.34:{port}"), VlanTags::NONE);
+        assert_ne!(hasher.connection(&near(443)), hasher.connection(&near(444)));
+        assert_ne!(hasher.address("10.0.0.1".parse().unwrap()), hasher.address("10.0.0.2".parse().unwrap()));
+    }
+
+    #[test]
+    fn ends_of_two_families_make_no_key() {
+        assert_eq!(key_between("10.0.0.1:1".parse().unwrap(), "[::1]:2".parse().unwrap(), VlanTags::NONE), None);
+    }
+
+    #[test]
+    fn codes_come_back() {
+        for code in 0..=u8::MAX {
+            assert!(Fate::of_code(code).is_none_or(|fate| fate.code() == code));
+        }
+        assert_eq!((0..=u8::MAX).filter_map(Fate::of_code).count(), 6);
+    }
+}

@@ -1,0 +1,57 @@
+//! What is struck out of an answer, and what is not.
+
+use super::*;
+use crate::record::Ending;
+
+fn entry(port: u16, start: i64, end: i64, fate: Fate) -> Entry {
+    let key = key_between(([10, 0, 0, 1], port).into(), ([10, 0, 0, 2], 443).into(), VlanTags::NONE).unwrap();
+    Entry { end, key, start, fate, midstream: false, may_be_older: false }
+}
+
+#[test]
+fn of_what_is_open_the_latest_word_counts() {
+    let ended = Fate::Ended(Ending::Fin);
+    let mut entries = vec![
+        entry(1, 5, 20, Fate::Open),
+        entry(1, 5, 30, Fate::Open),
+        entry(1, 5, 30, Fate::Open),
+        entry(1, 6, 25, Fate::Open),
+        entry(2, 5, 20, Fate::Open),
+        entry(2, 5, 20, ended),
+        entry(3, 5, 5, ended),
+        entry(3, 5, 5, ended),
+        entry(3, 5, 20, Fate::Open),
+    ];
+    retain_latest(&mut entries);
+    let expected = [
+        entry(1, 5, 30, Fate::Open),
+        entry(1, 6, 25, Fate::Open),
+        entry(2, 5, 20, ended),
+        // Two of one tick are two, and one that began in the same tick is open still.
+        entry(3, 5, 5, ended),
+        entry(3, 5, 5, ended),
+        entry(3, 5, 20, Fate::Open),
+    ];
+    assert_eq!(entries, expected);
+}
+
+#[test]
+fn ends_match_either_way_round() {
+    let entry = entry(40_000, 1, 2, Fate::Open);
+    let end = |text: &str, port| Endpoint { address: text.parse().unwrap(), port };
+    let holds = |one, other| Query { one, other }.holds(&entry);
+    assert!(holds(end("10.0.0.1", None), None) && holds(end("10.0.0.2", Some(443)), None));
+    assert!(holds(end("10.0.0.1", Some(40_000)), Some(end("10.0.0.2", None))));
+    assert!(holds(end("10.0.0.2", None), Some(end("10.0.0.1", None))));
+    assert!(!holds(end("10.0.0.1", Some(443)), None) && !holds(end("10.0.0.3", None), None));
+    assert!(!holds(end("10.0.0.1", None), Some(end("10.0.0.1", None))));
+    assert!(!holds(end("10.0.0.1", Some(40_000)), Some(end("10.0.0.2", Some(40_000)))));
+}
+
+#[test]
+fn what_is_no_archive_is_said_to_be_none() {
+    let place = tempfile::tempdir().unwrap();
+    let query = Query { one: Endpoint { address: "10.0.0.1".parse().unwrap(), port: None }, other: None };
+    assert!(find(place.path(), &query).unwrap_err().to_string().contains("there is no archive here"));
+    assert!(find(&place.path().join("nowhere"), &query).is_err());
+}

@@ -1,0 +1,196 @@
+//! From a connection to its segment: a B-field for every group of segments.
+//!
+//! What enters: groups of sealed segments. What leaves: for each a file that tells of any connection in which segment of the group it
+//! is. A connection that is in several of them, its ports having been used again, is "indeterminate" there, and the filters
+//! of the group's segments are asked instead. A B-field is never changed: when segments expire it names what is not there any
+//! more, and goes with the last of them. It is made on a thread of its own from the segments alone, so one that is missing is
+//! made again at the next start.
+
+use crate::archive::entry::Hasher;
+use crate::archive::names::{FileName, Inventory};
+use crate::archive::segment::Segment;
+use crate::bfield_store;
+use crate::config::{
+    ARCHIVE_GROUP_SEGMENTS, ARCHIVE_INDEX_ENTRY_SIZE, ARCHIVE_INDEX_FALSE_POSITIVE_RATE, SEGMENT_ENTRY_SIZE_MIN,
+    SEGMENT_SIZE_MAX,
+};
+use crate::error::{Error, Result};
+use crate::sketch::bfield::{Builder, Goal, Pair, Pass, Plan};
+use crossbeam::channel::{Receiver, Sender, unbounded};
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+/// The first and the last number of the group that a segment belongs to.
+pub(super) fn group_of(number: u32) -> (u32, u32) {
+    let first = number.saturating_sub(1) / ARCHIVE_GROUP_SEGMENTS * ARCHIVE_GROUP_SEGMENTS + 1;
+    (first, first.saturating_add(ARCHIVE_GROUP_SEGMENTS - 1))
+}
+
+/// The groups of an archive that are whole and have no index.
+fn missing(inventory: &Inventory) -> Vec<(u32, u32)> {
+    let last_number = inventory.last_number();
+    let mut groups: Vec<_> = inventory.segments.keys().map(|number| group_of(*number)).collect();
+    groups.dedup();
+    groups.retain(|group| group.1 <= last_number && !inventory.indexes.contains_key(group));
+    // A log that is being filled belongs to no whole group.
+    groups.retain(|group| inventory.logs.range(group.0..=group.1).next().is_none());
+    groups
+}
+
+/// Makes the index of a group; nothing when no segment of it is there any more.
+fn build(directory: &Path, (first, last): (u32, u32)) -> Result<()> {
+    let inventory = Inventory::of(directory);
+    let inventory =
+        inventory.map_err(|error| Error::new("can not look through it").in_file(directory).because(error))?;
+    let mut segments = Vec::new();
+    for number in inventory.segments.range(first..=last).map(|(number, _)| *number) {
+        segments.push((number, Segment::open(&directory.join(FileName::Segment(number).to_string()), number)?));
+    }
+    // No trailer makes this larger than the largest segments are.
+    let entries_of = |segment: &Segment| segment.trailer().entry_count.min(SEGMENT_SIZE_MAX / SEGMENT_ENTRY_SIZE_MIN);
+    let key_count = segments.iter().map(|(_, segment)| entries_of(segment)).sum();
+    if key_count == 0 {
+        return Ok(());
+    }
+    let path = directory.join(FileName::Index(first, last).to_string());
+    let cannot = |what: String| Error::new("can not make this index").in_file(&path).because(what);
+    let goal = Goal {
+        false_positive_rate: ARCHIVE_INDEX_FALSE_POSITIVE_RATE,
+        key_count,
+        value_count: u64::from(ARCHIVE_GROUP_SEGMENTS),
+    };
+    let plan = Plan::new(&goal).map_err(|error| cannot(error.to_string()))?;
+    let hasher = Hasher::new();
+    let mut builder = Builder::new(&plan);
+    let mut pairs = Vec::new();
+    loop {
+        for (number, segment) in &segments {
+            let value = number - first;
+            let mut refused = Ok(());
+            let (_, damage) = segment.entries(|block| {
+                pairs.clear();
+                pairs.extend(block.iter().map(|entry| Pair { hash: hasher.connection(&entry.key), value }));
+                refused = builder.add(&pairs).and(std::mem::replace(&mut refused, Ok(())));
+            })?;
+            refused.map_err(|error| cannot(error.to_string()))?;
+            // Without all of its connections the index would say of some that they are nowhere.
+            if let Some(damage) = damage {
+                return Err(damage);
+            }
+        }
+        if builder.end_pass() == Pass::Done {
+            break;
+        }
+    }
+    bfield_store::save(&builder.finish().field, &path).map(drop)
+}
+
+/// Makes the indexes that an archive lacks, of groups of segments that are whole; how many.
+///
+/// # Errors
+///
+/// One could not be made; those before it are there.
+pub fn index_missing(directory: &Path) -> Result<u64> {
+    let inventory = Inventory::of(directory);
+    let inventory =
+        inventory.map_err(|error| Error::new("can not look through it").in_file(directory).because(error))?;
+    let groups = missing(&inventory);
+    groups.iter().try_for_each(|group| build(directory, *group))?;
+    Ok(groups.len() as u64)
+}
+
+/// What an archive takes on the disk, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Connections in sealed segments.
+    pub entries: u64,
+    /// Sealed segments.
+    pub segments: u64,
+    /// Their bytes without the filters.
+    pub blocks_size: u64,
+    /// The filters of connections and addresses in them.
+    pub filters_size: u64,
+    /// The B-fields.
+    pub indexes_size: u64,
+}
+
+/// What an archive takes on the disk.
+///
+/// # Errors
+///
+/// It can not be read, or a segment's end is damaged.
+pub fn measure(directory: &Path) -> Result<Size> {
+    let inventory = Inventory::of(directory);
+    let inventory =
+        inventory.map_err(|error| Error::new("can not look through it").in_file(directory).because(error))?;
+    let mut size = Size { indexes_size: inventory.indexes.values().sum(), ..Size::default() };
+    for (number, file_size) in &inventory.segments {
+        let segment = Segment::open(&directory.join(FileName::Segment(*number).to_string()), *number)?;
+        size.entries += segment.trailer().entry_count;
+        size.segments += 1;
+        size.filters_size += segment.filters_size();
+        size.blocks_size += file_size.saturating_sub(segment.filters_size());
+    }
+    Ok(size)
+}
+
+/// What makes indexes while the archive goes on.
+pub(super) struct IndexThread {
+    directory: PathBuf,
+    groups: Sender<(u32, u32)>,
+    thread: JoinHandle<(u64, Vec<Error>)>,
+}
+
+impl IndexThread {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// It can not be started.
+    pub(super) fn start(directory: &Path) -> Result<Self> {
+        let (groups, received): (_, Receiver<(u32, u32)>) = unbounded();
+        let place = directory.to_path_buf();
+        let work = move || {
+            let (mut built, mut errors) = (0, Vec::new());
+            for group in received {
+                match build(&place, group) {
+                    Ok(()) => built += 1,
+                    Err(error) => errors.push(error),
+                }
+            }
+            (built, errors)
+        };
+        let thread = std::thread::Builder::new().name("archive-index".to_owned()).spawn(work);
+        let thread = thread.map_err(|error| Error::new("can not start a thread").because(error))?;
+        Ok(IndexThread { directory: directory.to_path_buf(), groups, thread })
+    }
+
+    /// The memory that it takes for segments of so many entries, in bytes.
+    pub(super) fn memory_size(entries_max: usize) -> u64 {
+        entries_max as u64 * u64::from(ARCHIVE_GROUP_SEGMENTS) * ARCHIVE_INDEX_ENTRY_SIZE
+    }
+
+    /// Segments were sealed: groups that they complete are indexed.
+    pub(super) fn submit(&self, sealed: Vec<u32>) {
+        for group in sealed.into_iter().filter(|number| group_of(*number).1 == *number).map(group_of) {
+            self.send(group);
+        }
+    }
+
+    fn send(&self, group: (u32, u32)) {
+        let is_sent = self.groups.send(group).is_ok();
+        debug_assert!(is_sent, "the thread takes groups until it is told that there are no more");
+    }
+
+    /// Indexes what an earlier run left without.
+    pub(super) fn submit_missing(&self) {
+        let groups = Inventory::of(&self.directory).map(|inventory| missing(&inventory)).unwrap_or_default();
+        groups.into_iter().for_each(|group| self.send(group));
+    }
+
+    /// Waits until all is indexed; how many groups were, and what went wrong.
+    pub(super) fn finish(self) -> (u64, Vec<Error>) {
+        drop(self.groups);
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}

@@ -1,0 +1,41 @@
+//! Connections that have ended -> an archive on disk, and the answer to where a connection was.
+//!
+//! What enters: records of what closes, and lists of what is open. What leaves: compressed segments, rotated by size and age
+//! and removed when they are too old; an index over them; and every occurrence of a connection or an address that anybody
+//! asks for.
+//!
+//! An archive is a directory:
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `segment-N.fpa` | a sealed [`segment`]: sorted entries, a filter of its connections and one of its addresses |
+//! | `segment-N.log` | the [`log`] of the segment that is being filled |
+//! | `index-A-B.bfield` | the [`index`] of the segments A to B: a B-field from connection to segment |
+//! | `open.fpa` | what was open when it was last written |
+//!
+//! Everything but the log is written under another name and renamed when it is on the disk. The log is made of blocks with checksums.
+//! So a crash loses what was not flushed, at most, and the next start says so.
+
+mod ages;
+mod block;
+mod entry;
+mod filter;
+mod find;
+mod index;
+mod log;
+mod names;
+mod retention;
+mod scan;
+mod segment;
+mod sorter;
+mod tap;
+mod thread;
+mod writer;
+
+pub use entry::{Entry, Fate, key_between};
+pub use find::{Answer, Endpoint, Explanation, Query, find};
+pub use index::{Size, index_missing, measure};
+pub use log::RecoveredLog;
+pub use tap::Tap;
+pub use thread::{Archive, Summary};
+pub use writer::{ArchiveConfig, OpenList, Recovery, Writer, Written};

@@ -1,0 +1,275 @@
+//! Sealed segments: sorted entries, and what tells which of them may be inside without reading them.
+//!
+//! What enters: the entries of a segment. What leaves: a file that is written whole or not at all; and from such a file the
+//! answer whether it can hold a connection or an address, by one page each.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | 16 bytes | `FPARCHV1`, the number, CRC-32 of both |
+//! | blocks | see [`block`] |
+//! | pages | the filter of connections, then that of addresses, see [`filter`] |
+//! | 64 bytes | the trailer: where all this is |
+
+use crate::archive::block;
+use crate::archive::entry::Hasher;
+use crate::archive::filter::{ADDRESSES, CONNECTIONS, PAGE_SIZE, Place, Shape};
+use crate::archive::scan::{self, Scan, file_header};
+use crate::archive::{Entry, filter};
+use crate::config::ARCHIVE_BLOCK_ENTRIES_MAX;
+use crate::error::{Error, Result};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// Who may read an archive: it tells who talked to whom.
+pub(super) const FILE_MODE: u32 = 0o640;
+
+/// The name of a file that is being written: this, some letters and digits, and [`TEMPORARY_SUFFIX`].
+pub(super) const TEMPORARY_PREFIX: &str = ".archive-";
+pub(super) const TEMPORARY_SUFFIX: &str = ".tmp";
+
+const TRAILER_SIZE: usize = 64;
+const TRAILER_MAGIC: [u8; 8] = *b"FPARCEND";
+
+/// What a segment says of itself, at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Trailer {
+    pub(super) entry_count: u64,
+    /// The earliest and the latest end, in ticks.
+    pub(super) end_min: i64,
+    pub(super) end_max: i64,
+    /// Where the blocks end and the filters begin.
+    pub(super) filters_offset: u64,
+    /// No pages: there is no filter, and everything may be inside.
+    connection_page_count: u32,
+    address_page_count: u32,
+}
+
+impl Trailer {
+    fn encode(&self, number: u32) -> [u8; TRAILER_SIZE] {
+        let mut bytes = [0; TRAILER_SIZE];
+        bytes[..8].copy_from_slice(&TRAILER_MAGIC);
+        bytes[8..12].copy_from_slice(&number.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.connection_page_count.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.address_page_count.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.entry_count.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.end_min.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.end_max.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.filters_offset.to_le_bytes());
+        let checksum = crc32fast::hash(&bytes[..60]);
+        bytes[60..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// The trailer in these bytes, if it is that of this segment in a file of this size.
+    fn decode(bytes: &[u8; TRAILER_SIZE], number: u32, file_size: u64) -> Option<Self> {
+        let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        if bytes[..8] != TRAILER_MAGIC || word(8)? != number || word(60)? != crc32fast::hash(&bytes[..60]) {
+            return None;
+        }
+        let trailer = Trailer {
+            connection_page_count: word(12)?,
+            address_page_count: word(16)?,
+            entry_count: long(24)?,
+            end_min: long(32)? as i64,
+            end_max: long(40)? as i64,
+            filters_offset: long(48)?,
+        };
+        let pages = u64::from(trailer.connection_page_count) + u64::from(trailer.address_page_count);
+        let size = trailer.filters_offset.checked_add(pages * PAGE_SIZE as u64)?.checked_add(TRAILER_SIZE as u64)?;
+        (size == file_size).then_some(trailer)
+    }
+}
+
+/// A file that appears under its name when it is whole and on the disk.
+pub(super) struct NewFile {
+    file: NamedTempFile,
+    path: PathBuf,
+}
+
+impl NewFile {
+    /// Begins a file that is to be at this path.
+    pub(super) fn new(path: &Path) -> io::Result<Self> {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, FILE_MODE);
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(TEMPORARY_PREFIX).suffix(TEMPORARY_SUFFIX);
+        let file = builder.make_in(directory, |path| options.open(path))?;
+        Ok(NewFile { file, path: path.to_path_buf() })
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.as_file_mut().write_all(bytes)
+    }
+
+    /// Puts it in its place; its size.
+    pub(super) fn finish(self) -> io::Result<u64> {
+        self.file.as_file().sync_all()?;
+        let size = self.file.as_file().metadata()?.len();
+        self.file.persist(&self.path).map_err(|error| error.error)?;
+        sync_directory_of(&self.path)?;
+        Ok(size)
+    }
+}
+
+/// Makes sure that the name of a file is on the disk, or that it is gone.
+pub(super) fn sync_directory_of(path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    if let Some(directory) = path.parent() {
+        File::open(directory)?.sync_all()?;
+    }
+    Ok(())
+}
+
+/// A segment that is being written, block by block, without filters: for entries that are too many to hold.
+pub(super) struct BlockFile {
+    file: NewFile,
+    number: u32,
+    trailer: Trailer,
+    bytes: Vec<u8>,
+}
+
+impl BlockFile {
+    pub(super) fn new(path: &Path, number: u32) -> io::Result<Self> {
+        let mut file = NewFile::new(path)?;
+        let header = file_header(number);
+        file.write(&header)?;
+        let trailer =
+            Trailer { end_min: i64::MAX, end_max: i64::MIN, filters_offset: header.len() as u64, ..Trailer::default() };
+        Ok(BlockFile { file, number, trailer, bytes: Vec::new() })
+    }
+
+    pub(super) fn add(&mut self, entries: &[Entry]) -> io::Result<()> {
+        for block in entries.chunks(ARCHIVE_BLOCK_ENTRIES_MAX) {
+            self.bytes.clear();
+            block::encode(block, self.number, &mut self.bytes)?;
+            self.file.write(&self.bytes)?;
+            let trailer = &mut self.trailer;
+            trailer.filters_offset += self.bytes.len() as u64;
+            trailer.entry_count += block.len() as u64;
+            trailer.end_min = block.iter().map(|entry| entry.end).fold(trailer.end_min, i64::min);
+            trailer.end_max = block.iter().map(|entry| entry.end).fold(trailer.end_max, i64::max);
+        }
+        Ok(())
+    }
+
+    /// Puts it in its place; its trailer and size.
+    pub(super) fn finish(mut self) -> io::Result<(Trailer, u64)> {
+        self.file.write(&self.trailer.encode(self.number))?;
+        Ok((self.trailer, self.file.finish()?))
+    }
+}
+
+/// Writes the segment of these entries, which are sorted; its trailer and size.
+pub(super) fn write(path: &Path, number: u32, entries: &[Entry], hasher: &Hasher) -> io::Result<(Trailer, u64)> {
+    let mut file = BlockFile::new(path, number)?;
+    file.add(entries)?;
+    let mut connections: Vec<u128> = entries.iter().map(|entry| hasher.connection(&entry.key)).collect();
+    connections.sort_unstable();
+    connections.dedup();
+    let mut addresses: Vec<_> = entries.iter().flat_map(|entry| [entry.client().ip(), entry.server().ip()]).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    let addresses: Vec<u128> = addresses.into_iter().map(|address| hasher.address(address)).collect();
+    for (shape, hashes) in [(CONNECTIONS, connections), (ADDRESSES, addresses)] {
+        file.file.write(&shape.pages(number, &hashes))?;
+        let page_count = shape.page_count(hashes.len());
+        *(if shape == CONNECTIONS {
+            &mut file.trailer.connection_page_count
+        } else {
+            &mut file.trailer.address_page_count
+        }) = page_count;
+    }
+    file.finish()
+}
+
+/// A sealed segment, open for questions.
+pub(super) struct Segment {
+    file: File,
+    path: PathBuf,
+    number: u32,
+    trailer: Trailer,
+}
+
+impl Segment {
+    /// Opens a segment by its trailer.
+    ///
+    /// # Errors
+    ///
+    /// It can not be read, or the trailer is damaged.
+    pub(super) fn open(path: &Path, number: u32) -> Result<Self> {
+        let cannot = |error: io::Error| Error::new("can not read the archive").in_file(path).because(error);
+        let mut file = File::open(path).map_err(cannot)?;
+        let size = file.metadata().map_err(cannot)?.len();
+        let mut bytes = [0; TRAILER_SIZE];
+        let damaged = || Error::new("the end of this segment is damaged: it is read without its filters").in_file(path);
+        let at = size.checked_sub(TRAILER_SIZE as u64).ok_or_else(damaged)?;
+        file.seek(SeekFrom::Start(at)).and_then(|_| file.read_exact(&mut bytes)).map_err(cannot)?;
+        let trailer = Trailer::decode(&bytes, number, size).ok_or_else(|| damaged().at(at))?;
+        Ok(Segment { file, path: path.to_path_buf(), number, trailer })
+    }
+
+    pub(super) fn trailer(&self) -> &Trailer {
+        &self.trailer
+    }
+
+    /// The bytes of its filters.
+    pub(super) fn filters_size(&self) -> u64 {
+        let pages = self.trailer.connection_page_count + self.trailer.address_page_count;
+        u64::from(pages) * PAGE_SIZE as u64
+    }
+
+    /// Whether it may hold the connection with this hash.
+    ///
+    /// # Errors
+    ///
+    /// The page can not be read or is damaged: it may.
+    pub(super) fn may_hold_connection(&mut self, hash: u128) -> Result<bool> {
+        self.may_hold(CONNECTIONS, self.trailer.connection_page_count, 0, hash)
+    }
+
+    /// Whether it may hold a connection of the address with this hash.
+    ///
+    /// # Errors
+    ///
+    /// The page can not be read or is damaged: it may.
+    pub(super) fn may_hold_address(&mut self, hash: u128) -> Result<bool> {
+        self.may_hold(ADDRESSES, self.trailer.address_page_count, self.trailer.connection_page_count, hash)
+    }
+
+    fn may_hold(&mut self, shape: Shape, page_count: u32, pages_before: u32, hash: u128) -> Result<bool> {
+        if page_count == 0 {
+            return Ok(true);
+        }
+        let page = shape.page_of(hash, page_count);
+        let at = self.trailer.filters_offset + (u64::from(pages_before) + u64::from(page)) * PAGE_SIZE as u64;
+        let mut bytes = [0; filter::PAGE_SIZE];
+        let cannot =
+            |error: io::Error| Error::new("can not read the archive").in_file(&self.path).at(at).because(error);
+        self.file.seek(SeekFrom::Start(at)).and_then(|_| self.file.read_exact(&mut bytes)).map_err(cannot)?;
+        let place = Place { number: self.number, page };
+        let damaged = || Error::new("this page of a filter is damaged: the segment is read").in_file(&self.path).at(at);
+        shape.holds(&bytes, place, hash).ok_or_else(damaged)
+    }
+
+    /// Reads its entries, block by block; where it is damaged.
+    ///
+    /// # Errors
+    ///
+    /// It can not be read.
+    pub(super) fn entries(&self, visit: impl FnMut(Vec<Entry>)) -> Result<(Scan, Option<Error>)> {
+        let cannot = |error: io::Error| Error::new("can not read the archive").in_file(&self.path).because(error);
+        let scan = scan::scan(&self.file, self.number, Some(self.trailer.filters_offset), visit).map_err(cannot)?;
+        let short = (scan.entry_count != self.trailer.entry_count).then(|| {
+            let what = format!("{} of {} entries are left of this segment", scan.entry_count, self.trailer.entry_count);
+            Error::new(what).in_file(&self.path)
+        });
+        let damage = scan.damage_in(&self.path).or(short);
+        Ok((scan, damage))
+    }
+}

@@ -1,0 +1,109 @@
+//! Records of all partitions -> entries in an order that no thread has a part in.
+//!
+//! What enters: records as they come in, and cuts. What leaves: what lies between two cuts, sorted, once every partition has come to
+//! the second. A live capture has no cuts; what it has gathered goes whenever it is time.
+
+use crate::archive::Entry;
+use crate::config::PARTITION_COUNT;
+use std::collections::VecDeque;
+
+/// Gathers what is to be sorted together.
+pub(super) struct Sorter {
+    /// What each partition sent before each of its cuts; the last is what came after them.
+    partitions: Vec<VecDeque<Vec<Entry>>>,
+    /// What came in without a cut to come, or before the last one.
+    sorted: Vec<Entry>,
+}
+
+impl Sorter {
+    pub(super) fn new() -> Self {
+        let partition = || VecDeque::from([Vec::new()]);
+        Sorter { partitions: (0..PARTITION_COUNT).map(|_| partition()).collect(), sorted: Vec::new() }
+    }
+
+    /// Takes in entries of a partition, in their order.
+    pub(super) fn add(&mut self, partition: usize, entries: impl Iterator<Item = Entry>) {
+        if let Some(present) = self.partitions.get_mut(partition).and_then(VecDeque::back_mut) {
+            present.extend(entries);
+        }
+    }
+
+    /// This partition has come to a cut; what all of them have before theirs.
+    pub(super) fn cut(&mut self, partition: usize) -> &[Entry] {
+        if let Some(partition) = self.partitions.get_mut(partition) {
+            partition.push_back(Vec::new());
+        }
+        self.sorted.clear();
+        if self.partitions.iter().all(|partition| partition.len() > 1) {
+            self.gather();
+        }
+        &self.sorted
+    }
+
+    /// All there is, cut by cut: there is no more to come before the next.
+    pub(super) fn drain(&mut self) -> &[Entry] {
+        self.sorted.clear();
+        while self.partitions.iter().any(|partition| partition.len() > 1) {
+            self.gather();
+        }
+        self.gather();
+        self.partitions.iter_mut().for_each(|partition| partition.push_back(Vec::new()));
+        &self.sorted
+    }
+
+    /// Appends what stands first in every partition, sorted.
+    fn gather(&mut self) {
+        let before = self.sorted.len();
+        for partition in &mut self.partitions {
+            self.sorted.extend(partition.pop_front().into_iter().flatten());
+        }
+        self.sorted[before..].sort_unstable();
+    }
+
+    /// How many entries wait.
+    pub(super) fn len(&self) -> usize {
+        self.partitions.iter().flatten().map(Vec::len).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archive::block::tests::some_entry;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_thread_has_a_part_in_the_order(
+            sent in prop::collection::vec((0..PARTITION_COUNT, 0usize..3, some_entry()), 1..60),
+            turns in prop::collection::vec(0..PARTITION_COUNT, 0..200),
+        ) {
+            // Each partition sends its entries of round 0, a cut, those of round 1, a cut, and the rest.
+            let mut scripts: Vec<VecDeque<Option<Entry>>> = (0..PARTITION_COUNT)
+                .map(|partition| {
+                    let is_of = move |sent: &&(usize, usize, Entry), round| (sent.0, sent.1) == (partition, round);
+                    let of_round = |round| sent.iter().filter(move |sent| is_of(sent, round)).map(|sent| Some(sent.2));
+                    of_round(0).chain([None]).chain(of_round(1)).chain([None]).chain(of_round(2)).collect()
+                })
+                .collect();
+            let mut expected = Vec::new();
+            for round in 0..3 {
+                let mut entries: Vec<Entry> = sent.iter().filter(|sent| sent.1 == round).map(|sent| sent.2).collect();
+                entries.sort();
+                expected.extend(entries);
+            }
+            let mut sorter = Sorter::new();
+            let mut given = Vec::new();
+            for partition in turns.into_iter().chain((0..PARTITION_COUNT).flat_map(|partition| vec![partition; 70])) {
+                match scripts[partition].pop_front() {
+                    Some(Some(entry)) => sorter.add(partition, [entry].into_iter()),
+                    Some(None) => given.extend_from_slice(sorter.cut(partition)),
+                    None => {}
+                }
+            }
+            given.extend_from_slice(sorter.drain());
+            prop_assert_eq!(given, expected);
+            prop_assert_eq!(sorter.len(), 0);
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The archive on its thread: records and open lists in, segments out.
+//!
+//! What enters: the queue of records, lists of what is open, and the end of the run. What leaves: the archive's files. Shards
+//! never wait for the disk of a live capture: what does not fit into the queue is counted by them. After a failure everything is
+//! taken and nothing written, and the run is told at its next list.
+
+use crate::archive::ages::Ages;
+use crate::archive::index::IndexThread;
+use crate::archive::sorter::Sorter;
+use crate::archive::writer::OpenList;
+use crate::archive::{ArchiveConfig, Entry, Recovery, Writer, Written};
+use crate::config::{ARCHIVE_BLOCK_ENTRIES_MAX, ARCHIVE_FLUSH_DELAY, ARCHIVE_OPEN_CHUNKS_MAX};
+use crate::error::{Error, Result};
+use crate::queue::WhenFull;
+use crate::record::{self, Inlet, Message, Outlet};
+use crossbeam::channel::{Receiver, Sender, bounded, never, select};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
+
+/// What the list thread sends.
+pub(super) enum Command {
+    /// What is old at the end of a list.
+    Ages(Ages),
+    /// A list of what is open begins.
+    BeginOpen,
+    /// A part of it.
+    Open(Vec<Entry>),
+    /// It is whole.
+    EndOpen,
+    /// The run has ended.
+    Finish,
+}
+
+/// What an archive did in a run.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// What was written.
+    pub written: Written,
+    /// Indexes that were built.
+    pub indexes: u64,
+    /// What went wrong with the index, which loses nothing: `find` is slower without it.
+    pub warnings: Vec<Error>,
+}
+
+/// A running archive. When it is dropped what has come in is written, and nobody told how that went.
+pub struct Archive {
+    inlet: Inlet,
+    commands: Sender<Command>,
+    has_failed: Arc<AtomicBool>,
+    is_live: bool,
+    thread: Option<JoinHandle<Result<Summary>>>,
+}
+
+impl Archive {
+    /// Opens an archive and starts its thread. With [`WhenFull::Wait`] a full queue makes shards wait, else they drop records.
+    ///
+    /// # Errors
+    ///
+    /// The archive can not be opened, or a thread not started.
+    pub fn start(directory: &Path, config: ArchiveConfig, when_full: WhenFull) -> Result<(Self, Recovery)> {
+        let (writer, recovery) = Writer::open(directory, config)?;
+        let (inlet, outlet) = record::queue(when_full);
+        let (commands, received) = bounded(ARCHIVE_OPEN_CHUNKS_MAX);
+        let has_failed = Arc::new(AtomicBool::new(false));
+        let worker = Worker {
+            writer,
+            outlet,
+            commands: received,
+            sorter: Sorter::new(),
+            ages: Ages::default(),
+            open_list: None,
+            index: IndexThread::start(directory)?,
+            waiting_since: None,
+            error: None,
+            has_failed: Arc::clone(&has_failed),
+            is_live: when_full == WhenFull::Drop,
+        };
+        let thread = Builder::new().name("archive".to_owned()).spawn(|| worker.run());
+        let thread = thread.map_err(|error| Error::new("can not start a thread").because(error))?;
+        let is_live = when_full == WhenFull::Drop;
+        Ok((Archive { inlet, commands, has_failed, is_live, thread: Some(thread) }, recovery))
+    }
+
+    /// The memory that it takes, in bytes.
+    #[must_use]
+    pub fn memory_size(config: &ArchiveConfig) -> u64 {
+        let entries_max = config.segment_entries_max();
+        let segment_size = entries_max * (size_of::<Entry>() + 2 * size_of::<u128>());
+        let open_size = ARCHIVE_OPEN_CHUNKS_MAX * ARCHIVE_BLOCK_ENTRIES_MAX * size_of::<Entry>();
+        (record::size() + segment_size + open_size) as u64 + IndexThread::memory_size(entries_max)
+    }
+
+    /// Where records go.
+    #[must_use]
+    pub fn inlet(&self) -> Inlet {
+        self.inlet.clone()
+    }
+
+    /// Whether it can not be written to any more; [`Self::finish`] says why.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.is_live
+    }
+
+    pub(super) fn send(&self, command: Command) {
+        // The thread takes everything until it is told to finish.
+        drop(self.commands.send(command));
+    }
+
+    /// Writes what has come in, and ends. Everything that records has to have ended before.
+    ///
+    /// # Errors
+    ///
+    /// Something could not be written, now or earlier.
+    pub fn finish(mut self) -> Result<Summary> {
+        self.send(Command::Finish);
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(summary)) => summary,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => Ok(Summary::default()),
+        }
+    }
+}
+
+impl Drop for Archive {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.send(Command::Finish);
+            drop(thread.join());
+        }
+    }
+}
+
+struct Worker {
+    writer: Writer,
+    outlet: Outlet,
+    commands: Receiver<Command>,
+    sorter: Sorter,
+    ages: Ages,
+    open_list: Option<OpenList>,
+    index: IndexThread,
+    /// Since when there is something that is not on the disk.
+    waiting_since: Option<Instant>,
+    error: Option<Error>,
+    has_failed: Arc<AtomicBool>,
+    is_live: bool,
+}
+
+impl Worker {
+    fn run(mut self) -> Result<Summary> {
+        // What an earlier run could not index any more, and what was mended, is indexed now.
+        self.writer.take_sealed();
+        self.index.submit_missing();
+        loop {
+            let messages = self.outlet.messages().clone();
+            let commands = self.commands.clone();
+            let timeout =
+                self.waiting_since.map_or_else(never, |since| crossbeam::channel::at(since + ARCHIVE_FLUSH_DELAY));
+            select! {
+                recv(messages) -> message => message.into_iter().for_each(|message| self.message(message)),
+                recv(commands) -> command => {
+                    // What was recorded before the command was given comes before it.
+                    messages.try_iter().take(messages.len()).for_each(|message| self.message(message));
+                    match command {
+                        Ok(Command::Finish) | Err(_) => break,
+                        Ok(command) => self.command(command),
+                    }
+                }
+                recv(timeout) -> _ => self.flush(),
+            }
+        }
+        self.flush();
+        let sealed = self.writer.seal();
+        self.take_down(sealed);
+        self.index.submit(self.writer.take_sealed());
+        let written = self.writer.written();
+        let (indexes, warnings) = self.index.finish();
+        match self.error {
+            Some(error) => Err(error),
+            None => Ok(Summary { written, indexes, warnings }),
+        }
+    }
+
+    fn message(&mut self, message: Message) {
+        let sorted = match message {
+            Message::Records(block) => {
+                let partition = block.partition();
+                let ages = &self.ages;
+                self.sorter.add(partition, block.records().iter().map(|record| ages.told(Entry::from(record))));
+                self.outlet.recycle(block);
+                if self.is_live {
+                    self.waiting_since.get_or_insert_with(Instant::now);
+                    if self.sorter.len() >= ARCHIVE_BLOCK_ENTRIES_MAX {
+                        self.flush();
+                    }
+                }
+                return;
+            }
+            Message::Cut(partition) => self.sorter.cut(partition),
+        };
+        if self.error.is_none() && !sorted.is_empty() {
+            let added = self.writer.add(sorted);
+            self.take_down(added);
+            self.index.submit(self.writer.take_sealed());
+        }
+    }
+
+    /// Everything that has come in goes to the disk.
+    fn flush(&mut self) {
+        self.waiting_since = None;
+        let sorted = self.sorter.drain();
+        if self.error.is_none() {
+            let flushed = self.writer.add(sorted).and_then(|()| self.writer.flush());
+            self.take_down(flushed);
+            self.index.submit(self.writer.take_sealed());
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        if self.error.is_some() {
+            return;
+        }
+        let done = match command {
+            Command::Ages(ages) => {
+                self.ages = ages;
+                Ok(())
+            }
+            Command::BeginOpen => {
+                // What is not on the list any more must be on the disk before the list is.
+                if self.is_live {
+                    self.flush();
+                }
+                self.writer.begin_open_list().map(|list| self.open_list = Some(list))
+            }
+            Command::Open(entries) => self.open_list.as_mut().map_or(Ok(()), |list| list.add(&entries)),
+            Command::EndOpen => self.open_list.take().map_or(Ok(()), OpenList::finish),
+            Command::Finish => Ok(()),
+        };
+        self.take_down(done);
+    }
+
+    fn take_down(&mut self, done: Result<()>) {
+        if let Err(error) = done {
+            self.has_failed.store(true, Ordering::Relaxed);
+            self.error.get_or_insert(error);
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! The writing end of an archive: entries in, segments out.
+//!
+//! What enters: entries, sorted as far as anybody can. What leaves: a log that grows, and from time to time a sealed segment
+//! in its place, sorted and with its filters; what is too old or too much is removed. At any moment everything that was flushed
+//! is in a log or in a segment.
+
+use crate::archive::entry::Hasher;
+use crate::archive::log::{self, Log, RecoveredLog};
+use crate::archive::names::{FileName, Inventory, OPEN_LIST};
+use crate::archive::retention::Retention;
+use crate::archive::scan::scan_file;
+use crate::archive::segment::{self, BlockFile, TEMPORARY_PREFIX, TEMPORARY_SUFFIX, Trailer, sync_directory_of};
+use crate::archive::{Entry, Fate};
+use crate::config::{
+    ARCHIVE_BLOCK_ENTRIES_MAX, SEGMENT_AGE_DEFAULT, SEGMENT_ENTRY_SIZE_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX,
+    SEGMENT_SIZE_MIN, TICK_NS,
+};
+use crate::error::{Error, Result};
+use crate::export::Keep;
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How an archive is cut into segments, and how much of it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArchiveConfig {
+    /// A segment is sealed when its log has this many bytes, from [`SEGMENT_SIZE_MIN`] to [`SEGMENT_SIZE_MAX`].
+    pub segment_size: u64,
+    /// It is sealed when the connections in it ended this long after the first, too.
+    pub segment_age: Duration,
+    /// How much is kept: segments whose last connection ended longer than this before the newest are removed, or the oldest
+    /// while all are larger.
+    pub keep: Keep,
+}
+
+impl Default for ArchiveConfig {
+    fn default() -> Self {
+        let keep = Keep::default();
+        ArchiveConfig { segment_size: SEGMENT_SIZE_DEFAULT, segment_age: SEGMENT_AGE_DEFAULT, keep }
+    }
+}
+
+impl ArchiveConfig {
+    /// The most connections of one segment: compression may be better than anybody thinks, and they are in memory until it is
+    /// sealed.
+    #[must_use]
+    pub fn segment_entries_max(&self) -> usize {
+        (self.segment_size / SEGMENT_ENTRY_SIZE_MIN) as usize
+    }
+
+    /// Whether an archive can be cut so.
+    ///
+    /// # Errors
+    ///
+    /// A value is out of its range.
+    pub fn check(&self) -> Result<()> {
+        if !(SEGMENT_SIZE_MIN..=SEGMENT_SIZE_MAX).contains(&self.segment_size) {
+            let (least, most) = (SEGMENT_SIZE_MIN >> 10, SEGMENT_SIZE_MAX >> 20);
+            return Err(Error::new(format!("--segment-size must be from {least}KiB to {most}MiB")));
+        }
+        if self.segment_age < Duration::from_secs(1) {
+            return Err(Error::new("--segment-age must be at least 1s"));
+        }
+        Ok(())
+    }
+}
+
+/// What opening an archive found to be mended.
+#[derive(Debug, Default)]
+pub struct Recovery {
+    /// Logs of a process that did not end as it should; their connections are in segments now.
+    pub logs: Vec<RecoveredLog>,
+    /// Connections that were open when the process before ended, which are in a segment now.
+    pub carried_over: u64,
+    /// Where the list of these is damaged.
+    pub damage: Option<Error>,
+}
+
+/// What an archive took in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Connections.
+    pub entries: u64,
+    /// Segments that were sealed, and their bytes.
+    pub segments: u64,
+    /// The bytes of these.
+    pub size: u64,
+    /// Segments that were removed because they were too old or too much.
+    pub expired: u64,
+}
+
+/// An archive that can be added to. It belongs to one process at a time.
+pub struct Writer {
+    directory: PathBuf,
+    config: ArchiveConfig,
+    hasher: Hasher,
+    number: u32,
+    log: Option<Log>,
+    /// The entries of the segment that is being filled, and how many of them are in the log.
+    entries: Vec<Entry>,
+    logged_count: usize,
+    retention: Retention,
+    sealed: Vec<u32>,
+    written: Written,
+    /// Held for as long as this is there; the system gives it back however the process ends.
+    _lock: Option<File>,
+}
+
+impl Writer {
+    /// Opens an archive, or begins one, and mends what a process that was killed has left.
+    ///
+    /// # Errors
+    ///
+    /// The directory can not be made, read or written to, or another process has it.
+    pub fn open(directory: &Path, config: ArchiveConfig) -> Result<(Self, Recovery)> {
+        config.check()?;
+        if fs::metadata(directory).is_ok_and(|metadata| !metadata.is_dir()) {
+            return Err(Error::new("it is not a directory: an archive is a directory of its own").in_file(directory));
+        }
+        let cannot = |error: io::Error| Error::new("can not keep an archive here").in_file(directory).because(error);
+        fs::create_dir_all(directory).map_err(cannot)?;
+        let lock = lock(directory)?;
+        remove_leftovers(directory).map_err(cannot)?;
+        let inventory = Inventory::of(directory).map_err(cannot)?;
+        for number in &inventory.stale_logs {
+            fs::remove_file(directory.join(FileName::Log(*number).to_string())).map_err(cannot)?;
+        }
+        let mut writer = Writer {
+            directory: directory.to_path_buf(),
+            config,
+            hasher: Hasher::new(),
+            number: inventory.last_number(),
+            log: None,
+            entries: Vec::new(),
+            logged_count: 0,
+            retention: Retention::new(directory, config.keep, &inventory),
+            sealed: Vec::new(),
+            written: Written::default(),
+            _lock: lock,
+        };
+        let mut recovery = Recovery::default();
+        for number in inventory.logs {
+            recovery.logs.push(writer.seal_left(number)?);
+        }
+        if inventory.has_open_list {
+            writer.carry_over(&mut recovery)?;
+        }
+        Ok((writer, recovery))
+    }
+
+    /// Seals the log that somebody left.
+    fn seal_left(&mut self, number: u32) -> Result<RecoveredLog> {
+        let (mut entries, recovered) = log::recover(&self.directory, number)?;
+        if !entries.is_empty() {
+            self.write_segment(number, &mut entries)?;
+        } else if number == self.number {
+            // Nothing bears this number, and a gap would look like a segment that somebody took away.
+            self.number -= 1;
+        }
+        let removed = fs::remove_file(&recovered.path);
+        removed.map_err(|error| Error::new("can not remove it").in_file(&recovered.path).because(error))?;
+        Ok(recovered)
+    }
+
+    /// What was open when the process before ended becomes part of the archive: its list is soon replaced.
+    fn carry_over(&mut self, recovery: &mut Recovery) -> Result<()> {
+        let path = self.directory.join(OPEN_LIST);
+        let end = segment::Segment::open(&path, 0).map(|segment| segment.trailer().filters_offset);
+        let mut failed = Ok(());
+        let scan = scan_file(&path, 0, end.as_ref().ok().copied(), |block| {
+            if failed.is_ok() {
+                failed = self.add(&block);
+            }
+        })?;
+        failed?;
+        self.seal()?;
+        recovery.carried_over = scan.entry_count;
+        recovery.damage = end.err().or_else(|| scan.damage_in(&path));
+        fs::remove_file(&path).map_err(|error| Error::new("can not remove it").in_file(&path).because(error))
+    }
+
+    /// Adds connections. They are on the disk after [`Self::flush`], or when there were many.
+    ///
+    /// # Errors
+    ///
+    /// They can not be written. What was flushed before is safe.
+    pub fn add(&mut self, entries: &[Entry]) -> Result<()> {
+        let block_count = self.config.segment_entries_max().min(ARCHIVE_BLOCK_ENTRIES_MAX);
+        for entry in entries {
+            self.entries.push(*entry);
+            self.written.entries += 1;
+            if self.entries.len() - self.logged_count >= block_count {
+                self.log()?;
+                self.seal_if_due()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes to the log what is not in it yet.
+    fn log(&mut self) -> Result<()> {
+        let log = match &mut self.log {
+            Some(log) => log,
+            None => {
+                let next = self.number.checked_add(1);
+                let what = "this archive has as many segments as there are numbers: begin another";
+                self.number = next.ok_or_else(|| Error::new(what).in_file(&self.directory))?;
+                self.log.insert(Log::new(&self.directory, self.number)?)
+            }
+        };
+        log.append(&self.entries[self.logged_count..])?;
+        self.logged_count = self.entries.len();
+        Ok(())
+    }
+
+    fn seal_if_due(&mut self) -> Result<()> {
+        let age_ticks = self.config.segment_age.as_nanos() / TICK_NS as u128;
+        let ends = || self.entries.iter().map(|entry| entry.end);
+        let (first, last) = (ends().min().unwrap_or(0), ends().max().unwrap_or(0));
+        let is_due = self.log.as_ref().is_some_and(|log| log.size() >= self.config.segment_size)
+            || self.entries.len() >= self.config.segment_entries_max()
+            || u128::from(last.abs_diff(first)) >= age_ticks;
+        if is_due { self.seal() } else { Ok(()) }
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Puts everything that was added on the disk.
+    ///
+    /// # Errors
+    ///
+    /// It can not be written.
+    pub fn flush(&mut self) -> Result<()> {
+        if self.entries.len() > self.logged_count {
+            self.log()?;
+        }
+        if let Some(log) = &mut self.log {
+            log.sync()?;
+        }
+        self.seal_if_due()
+    }
+
+    /// Seals the segment that is being filled, if there is anything in it.
+    ///
+    /// # Errors
+    ///
+    /// It can not be written; its entries are in the log still.
+    pub fn seal(&mut self) -> Result<()> {
+        if self.entries.len() > self.logged_count {
+            self.log()?;
+        }
+        let Some(log) = self.log.take() else { return Ok(()) };
+        let mut entries = std::mem::take(&mut self.entries);
+        self.logged_count = 0;
+        let sealed = self.write_segment(self.number, &mut entries).and_then(|()| log.remove());
+        entries.clear();
+        self.entries = entries;
+        sealed
+    }
+
+    fn write_segment(&mut self, number: u32, entries: &mut [Entry]) -> Result<()> {
+        entries.sort_unstable();
+        let path = self.directory.join(FileName::Segment(number).to_string());
+        let written = segment::write(&path, number, entries, &self.hasher);
+        let cannot = |error| Error::new("can not write to the archive").in_file(&path).because(error);
+        let (trailer, size): (Trailer, u64) = written.map_err(cannot)?;
+        self.sealed.push(number);
+        self.written.segments += 1;
+        self.written.size += size;
+        self.written.expired += self.retention.sealed(number, size, trailer.end_max)?;
+        Ok(())
+    }
+
+    /// The segments that were sealed since this was last asked.
+    pub fn take_sealed(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.sealed)
+    }
+
+    /// What was written since it was opened.
+    #[must_use]
+    pub fn written(&self) -> Written {
+        self.written
+    }
+
+    /// Begins a list of what is open, in the place of the one before.
+    ///
+    /// # Errors
+    ///
+    /// It can not be written.
+    pub fn begin_open_list(&self) -> Result<OpenList> {
+        let path = self.directory.join(OPEN_LIST);
+        match BlockFile::new(&path, 0) {
+            Ok(file) => Ok(OpenList { file, path }),
+            Err(error) => Err(Error::new("can not write the open connections").in_file(&path).because(error)),
+        }
+    }
+}
+
+/// A list of open connections that is being written.
+pub struct OpenList {
+    file: BlockFile,
+    path: PathBuf,
+}
+
+impl OpenList {
+    /// Adds connections that are open.
+    ///
+    /// # Errors
+    ///
+    /// They can not be written.
+    pub fn add(&mut self, entries: &[Entry]) -> Result<()> {
+        debug_assert!(entries.iter().all(|entry| entry.fate == Fate::Open));
+        let cannot = |error| Error::new("can not write the open connections").in_file(&self.path).because(error);
+        self.file.add(entries).map_err(cannot)
+    }
+
+    /// Puts it in the place of the one before.
+    ///
+    /// # Errors
+    ///
+    /// It can not be written; the one before is there still.
+    pub fn finish(self) -> Result<()> {
+        let cannot = |error| Error::new("can not write the open connections").in_file(&self.path).because(error);
+        self.file.finish().map_err(cannot).map(drop)
+    }
+}
+
+/// Takes the directory for this process. None where the file system knows no locks.
+fn lock(path: &Path) -> Result<Option<File>> {
+    let Ok(directory) = File::open(path) else { return Ok(None) };
+    match directory.try_lock() {
+        Ok(()) => Ok(Some(directory)),
+        Err(TryLockError::WouldBlock) => {
+            let what = "another process writes here: an archive needs a directory of its own";
+            Err(Error::new(what).in_file(path))
+        }
+        Err(TryLockError::Error(_)) => Ok(None),
+    }
+}
+
+/// Removes what a process that was killed was writing.
+fn remove_leftovers(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_ours = name.to_str().is_some_and(is_temporary);
+        if is_ours && entry.file_type()?.is_file() {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    sync_directory_of(&directory.join(OPEN_LIST))
+}
+
+/// Whether a file of this name was being written: by this module, or as an index, which has a name of six letters after `.tmp`.
+fn is_temporary(name: &str) -> bool {
+    let ours = name.strip_prefix(TEMPORARY_PREFIX).and_then(|name| name.strip_suffix(TEMPORARY_SUFFIX));
+    let letters = ours.or_else(|| name.strip_prefix(".tmp"));
+    letters.is_some_and(|letters| letters.len() == 6 && letters.bytes().all(|letter| letter.is_ascii_alphanumeric()))
+}
+
+#[cfg(test)]
+mod tests;

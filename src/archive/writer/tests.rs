@@ -1,0 +1,202 @@
+//! What a writer leaves behind, however it ends.
+
+use super::*;
+use crate::archive::entry::key_between;
+use crate::archive::{Endpoint, Query, find};
+use crate::flow::VlanTags;
+use crate::record::Ending;
+use std::net::{IpAddr, SocketAddr};
+
+const SERVER: [u8; 4] = [192, 0, 2, 1];
+
+fn entry(index: u32, fate: Fate) -> Entry {
+    let client = SocketAddr::from(([10, (index >> 16) as u8, (index >> 8) as u8, index as u8], 40_000));
+    let key = key_between(client, (SERVER, 443).into(), VlanTags::NONE).unwrap();
+    let end = 17_000_000_000 + i64::from(index);
+    Entry { end, key, start: end - 7, fate, midstream: false, may_be_older: false }
+}
+
+fn closed(range: std::ops::Range<u32>) -> Vec<Entry> {
+    range.map(|index| entry(index, Fate::Ended(Ending::Fin))).collect()
+}
+
+fn config() -> ArchiveConfig {
+    ArchiveConfig { segment_size: SEGMENT_SIZE_MIN, segment_age: Duration::from_secs(3_600), keep: Keep::default() }
+}
+
+fn all(directory: &Path) -> Vec<Entry> {
+    let server = Endpoint { address: IpAddr::from(SERVER), port: None };
+    let answer = find(directory, &Query { one: server, other: None }).unwrap();
+    assert!(answer.damages.is_empty(), "{:?}", answer.damages);
+    answer.entries
+}
+
+fn segments(directory: &Path) -> Vec<u32> {
+    Inventory::of(directory).unwrap().segments.into_keys().collect()
+}
+
+#[test]
+fn segments_are_cut_by_size_and_age() {
+    let place = tempfile::tempdir().unwrap();
+    let (mut writer, _) = Writer::open(place.path(), config()).unwrap();
+    writer.add(&closed(0..5_000)).unwrap();
+    assert!(writer.written().segments >= 2, "a segment has {} entries at most", config().segment_entries_max());
+    writer.seal().unwrap();
+    let before = writer.written().segments;
+    // A quarter of an hour apart: the fifth ends an hour after the first.
+    for quarter in 0..6 {
+        writer.add(&closed(1_000_000 + quarter * 9_000..1_000_001 + quarter * 9_000)).unwrap();
+        writer.flush().unwrap();
+        assert_eq!(writer.written().segments - before, u64::from(quarter >= 4));
+    }
+    drop(writer);
+    assert_eq!(all(place.path()).len(), 5_006, "what is in the log is found as well");
+}
+
+#[test]
+fn a_cut_log_loses_its_tail_and_says_so() {
+    let place = tempfile::tempdir().unwrap();
+    let (mut writer, _) = Writer::open(place.path(), config()).unwrap();
+    let mut ends = vec![(16, 0)];
+    for round in 0..4 {
+        writer.add(&closed(round * 10..round * 10 + 10)).unwrap();
+        writer.flush().unwrap();
+        ends.push((
+            fs::metadata(place.path().join("segment-0000000001.log")).unwrap().len(),
+            (round + 1) as usize * 10,
+        ));
+    }
+    drop(writer);
+    let whole = fs::read(place.path().join("segment-0000000001.log")).unwrap();
+    for cut in (0..=whole.len()).step_by(7).chain([whole.len()]) {
+        let crashed = tempfile::tempdir().unwrap();
+        fs::write(crashed.path().join("segment-0000000001.log"), &whole[..cut]).unwrap();
+        let kept = ends.iter().filter(|(end, _)| *end <= cut as u64).map(|(_, count)| *count).max().unwrap_or(0);
+        assert_eq!(all(crashed.path()).len(), kept, "the log is read before anybody mends it");
+        let (mut writer, recovery) = Writer::open(crashed.path(), config()).unwrap();
+        assert_eq!(recovery.logs.len(), 1);
+        let log = &recovery.logs[0];
+        let whole_size = ends.iter().map(|(end, _)| *end).filter(|end| *end <= cut as u64).max().unwrap_or(0);
+        assert_eq!((log.entry_count, log.lost_size), (kept as u64, cut as u64 - whole_size), "cut at {cut}");
+        writer.add(&closed(500..510)).unwrap();
+        writer.seal().unwrap();
+        drop(writer);
+        assert_eq!(all(crashed.path()).len(), kept + 10);
+        assert!(Writer::open(crashed.path(), config()).unwrap().1.logs.is_empty());
+    }
+}
+
+#[test]
+fn what_a_killed_process_left_is_mended() {
+    let place = tempfile::tempdir().unwrap();
+    let (mut writer, _) = Writer::open(place.path(), config()).unwrap();
+    writer.add(&closed(0..10)).unwrap();
+    writer.flush().unwrap();
+    let log = fs::read(place.path().join("segment-0000000001.log")).unwrap();
+    writer.seal().unwrap();
+    drop(writer);
+    // Killed after the segment was renamed and before its log was removed, while another file was being written.
+    fs::write(place.path().join("segment-0000000001.log"), log).unwrap();
+    fs::write(place.path().join(".archive-abcdef.tmp"), "x").unwrap();
+    assert_eq!(all(place.path()), closed(0..10));
+    let (_writer, recovery) = Writer::open(place.path(), config()).unwrap();
+    assert!(recovery.logs.is_empty());
+    assert_eq!(all(place.path()), closed(0..10));
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn old_segments_expire_and_the_newest_stays() {
+    let place = tempfile::tempdir().unwrap();
+    let keep = Keep { age: Some(Duration::from_secs(1_000)), size: None };
+    let (mut writer, _) = Writer::open(place.path(), ArchiveConfig { keep, ..config() }).unwrap();
+    for at in [0, 5_000, 10_000, 15_000] {
+        writer.add(&closed(at..at + 10)).unwrap();
+        writer.seal().unwrap();
+    }
+    // In tenths of a second: the newest ended at 15,009, so what ended before 5,009 goes.
+    assert_eq!((segments(place.path()), writer.written().expired), (vec![2, 3, 4], 1));
+    drop(writer);
+    assert_eq!(all(place.path()).len(), 30, "what has expired is no gap");
+    let keep = Keep { age: None, size: Some(1) };
+    let (mut writer, _) = Writer::open(place.path(), ArchiveConfig { keep, ..config() }).unwrap();
+    writer.add(&closed(20_000..20_010)).unwrap();
+    writer.seal().unwrap();
+    assert_eq!(segments(place.path()), [5]);
+}
+
+#[test]
+fn indexes_go_with_the_last_of_their_segments() {
+    let place = tempfile::tempdir().unwrap();
+    let fill = |writer: &mut Writer, count: u32, at: u32| {
+        for segment in 0..count {
+            writer.add(&closed(at + segment * 10..at + segment * 10 + 10)).unwrap();
+            writer.seal().unwrap();
+        }
+    };
+    let (mut writer, _) = Writer::open(place.path(), config()).unwrap();
+    fill(&mut writer, 64, 0);
+    drop(writer);
+    assert_eq!(crate::archive::index_missing(place.path()).unwrap(), 2);
+    assert_eq!(crate::archive::index_missing(place.path()).unwrap(), 0);
+    let size = fs::metadata(place.path().join("segment-0000000001.fpa")).unwrap().len();
+    let keep = Keep { age: None, size: Some(size * 30 + size / 2) };
+    let (mut writer, _) = Writer::open(place.path(), ArchiveConfig { keep, ..config() }).unwrap();
+    fill(&mut writer, 1, 10_000);
+    let inventory = Inventory::of(place.path()).unwrap();
+    assert_eq!(inventory.indexes.into_keys().collect::<Vec<_>>(), [(33, 64)]);
+    let gone = find(
+        place.path(),
+        &Query { one: Endpoint { address: entry(5, Fate::Open).client().ip(), port: Some(40_000) }, other: None },
+    );
+    assert!(gone.unwrap().entries.is_empty());
+    let there = entry(635, Fate::Open);
+    let end = |end: SocketAddr| Endpoint { address: end.ip(), port: Some(end.port()) };
+    let answer = find(place.path(), &Query { one: end(there.client()), other: Some(end(there.server())) }).unwrap();
+    assert_eq!((answer.entries.len(), answer.explanation.indexes_asked, answer.damages.len()), (1, 1, 0));
+}
+
+#[test]
+fn open_connections_are_carried_over_and_told_once() {
+    let place = tempfile::tempdir().unwrap();
+    let open: Vec<Entry> = (0..20).map(|index| entry(index, Fate::Open)).collect();
+    let (writer, _) = Writer::open(place.path(), config()).unwrap();
+    let mut list = writer.begin_open_list().unwrap();
+    list.add(&open).unwrap();
+    list.finish().unwrap();
+    drop(writer);
+    assert_eq!(all(place.path()), open);
+    let (mut writer, recovery) = Writer::open(place.path(), config()).unwrap();
+    assert_eq!((recovery.carried_over, recovery.logs.len()), (20, 0));
+    assert_eq!(all(place.path()), open, "they are in a segment now");
+    // One has ended since, and another is open still.
+    let ended = Entry { end: open[3].end + 50, fate: Fate::Ended(Ending::Rst), ..open[3] };
+    writer.add(&[ended]).unwrap();
+    writer.flush().unwrap();
+    let mut list = writer.begin_open_list().unwrap();
+    let later = Entry { end: open[4].end + 90, ..open[4] };
+    list.add(&[later]).unwrap();
+    list.finish().unwrap();
+    let mut expected = open.clone();
+    (expected[3], expected[4]) = (ended, later);
+    assert_eq!(all(place.path()), expected);
+}
+
+#[test]
+fn an_archive_belongs_to_one_at_a_time() {
+    let place = tempfile::tempdir().unwrap();
+    let first = Writer::open(place.path(), config()).unwrap();
+    let error = Writer::open(place.path(), config()).err().unwrap().to_string();
+    assert!(error.contains("another process writes here"), "{error}");
+    drop(first);
+    assert!(Writer::open(place.path(), config()).is_ok());
+    let file = place.path().join("file");
+    fs::write(&file, "x").unwrap();
+    assert!(Writer::open(&file, config()).err().unwrap().to_string().contains("it is not a directory"));
+    for (config, name) in [
+        (ArchiveConfig { segment_size: 1, ..config() }, "--segment-size"),
+        (ArchiveConfig { segment_age: Duration::ZERO, ..config() }, "--segment-age"),
+    ] {
+        assert!(Writer::open(place.path(), config).err().unwrap().to_string().contains(name));
+    }
+}

@@ -1,0 +1,133 @@
+//! The options of an archive, and what is said about it.
+
+use crate::archive::{Archive, ArchiveConfig, Recovery, Summary};
+use crate::cli::lists;
+use crate::cli::report::{self, Voice};
+use crate::cli::values::{self, KeepLimit};
+use crate::error::{Error, Result};
+use crate::queue::WhenFull;
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Whether and how connections are archived.
+#[derive(Args)]
+#[command(next_help_heading = "Archive")]
+pub(super) struct ArchiveOptions {
+    /// Keep a record of every connection in this directory, for `flowpeel find`
+    #[arg(long, value_name = "DIR")]
+    archive: Option<PathBuf>,
+
+    /// Seal a segment of the archive when it has this size
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = values::size, requires = "archive")]
+    segment_size: u64,
+
+    /// Seal it when the connections in it ended this long after the first, too
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = values::duration, requires = "archive")]
+    segment_age: Duration,
+
+    /// Remove segments whose connections ended longer than this before the newest (30d), or the oldest while all together are
+    /// larger than this (20GiB); may be given once for each
+    #[arg(long, value_name = "AGE|SIZE", value_parser = values::keep, requires = "archive")]
+    archive_keep: Vec<KeepLimit>,
+}
+
+impl ArchiveOptions {
+    fn config(&self) -> Result<ArchiveConfig> {
+        let keep = lists::keep_of(&self.archive_keep, "--archive-keep")?;
+        let config = ArchiveConfig { segment_size: self.segment_size, segment_age: self.segment_age, keep };
+        config.check()?;
+        Ok(config)
+    }
+
+    /// What can be checked before anything is done.
+    ///
+    /// # Errors
+    ///
+    /// There is to be an archive and a state: what is fed again after a kill would be archived twice.
+    pub(super) fn check(&self, saves_state: bool) -> Result<()> {
+        if self.archive.is_some() && saves_state {
+            return Err(Error::new(
+                "--archive and --state do not go together: what is fed again would be archived twice",
+            ));
+        }
+        Ok(())
+    }
+
+    /// What the archive takes of the memory. Options are checked before anything is done.
+    ///
+    /// # Errors
+    ///
+    /// They do not hold together.
+    pub(super) fn memory_size(&self) -> Result<u64> {
+        let config = self.config()?;
+        Ok(if self.archive.is_some() { Archive::memory_size(&config) } else { 0 })
+    }
+
+    /// Opens the archive, if there is to be one, and says what had to be mended.
+    ///
+    /// # Errors
+    ///
+    /// It can not be opened.
+    pub(super) fn start(&self, when_full: WhenFull, voice: Voice) -> Result<Option<Archive>> {
+        let Some(directory) = &self.archive else { return Ok(None) };
+        let (archive, recovery) = Archive::start(directory, self.config()?, when_full)?;
+        if voice > Voice::Quiet {
+            mended(&recovery);
+        }
+        Ok(Some(archive))
+    }
+}
+
+/// Says what a process before has left.
+fn mended(recovery: &Recovery) {
+    for log in &recovery.logs {
+        let what = format!(
+            "the run that wrote this archive did not end as it should: {} connections of its last segment are there, \
+             {} bytes behind them are not whole and are lost, and so is what it had not written yet",
+            report::grouped(log.entry_count),
+            report::grouped(log.lost_size)
+        );
+        report::warning(&Error::new(what).in_file(&log.path).to_string());
+    }
+    for damage in recovery.logs.iter().filter_map(|log| log.damage.as_ref()).chain(&recovery.damage) {
+        report::warning(&damage.to_string());
+    }
+    if recovery.carried_over > 0 {
+        report::line(format_args!(
+            "{} connections were open when the run before was last heard of: they are archived as such",
+            report::grouped(recovery.carried_over)
+        ));
+    }
+}
+
+/// Ends an archive and says what came of it; whether all is written.
+pub(super) fn finish(archive: Archive, voice: Voice) -> bool {
+    match archive.finish() {
+        Ok(summary) => {
+            if voice > Voice::Quiet {
+                told(&summary);
+            }
+            true
+        }
+        Err(error) => {
+            report::error(&error, "; what was written before is safe");
+            false
+        }
+    }
+}
+
+fn told(summary: &Summary) {
+    let written = &summary.written;
+    report::line(format_args!(
+        "archived {} connections in {} segments, {} bytes; {} indexes made, {} segments expired",
+        report::grouped(written.entries),
+        report::grouped(written.segments),
+        report::grouped(written.size),
+        report::grouped(summary.indexes),
+        report::grouped(written.expired)
+    ));
+    for warning in &summary.warnings {
+        report::warning(&format!("{warning}; find asks the filters of these segments instead"));
+    }
+}

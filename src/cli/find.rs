@@ -1,0 +1,261 @@
+//! `flowpeel find`: an archive and one or two ends in, every connection between them out.
+
+use crate::archive::{self, Answer, Endpoint, Entry, Query};
+use crate::cli::report::{self, Voice};
+use crate::cli::{Status, print};
+use crate::export::{community_id, rfc3339};
+use clap::Args;
+use serde::Serialize;
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+/// Finds connections in an archive
+///
+/// Prints every connection between the given ends, whichever is the client, by the time of their start. An end is an address, or
+/// an address and a port: 10.0.0.1, 10.0.0.1:40000, ::1, [::1]:443. With two ends of address and port only the segments
+/// that can hold that connection are read. An archive can be asked while a capture writes to it: what closed within the last second
+/// may not be there yet, and what is open is told as of the last minute.
+///
+/// Exit status: 0 when something was found, 3 when nothing was, 1 when something is damaged or failed (what can be read is printed
+/// all the same), 2 when the command line is wrong.
+#[derive(Args)]
+#[command(
+    display_name = "flowpeel find",
+    after_help = "Examples:\n  flowpeel find archive/ 10.0.0.1:40000 93.184.216.34:443\n  flowpeel find archive/ 10.0.0.1\n  \
+    flowpeel find archive/ 2001:db8::7 '[2001:db8::1]:443' --json | jq .flow"
+)]
+pub(super) struct Arguments {
+    /// The directory of the archive
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+
+    /// One end of the connections, or both
+    #[arg(value_name = "ADDRESS[:PORT]", required = true, num_args = 1..=2, value_parser = endpoint)]
+    ends: Vec<Endpoint>,
+
+    /// Print NDJSON, a line for each connection
+    #[arg(long)]
+    json: bool,
+
+    /// Say on standard error how many segments were read
+    #[arg(long)]
+    explain: bool,
+}
+
+/// An address with or without a port.
+fn endpoint(text: &str) -> Result<Endpoint, String> {
+    if let Ok(end) = text.parse::<SocketAddr>() {
+        return Ok(Endpoint { address: end.ip(), port: Some(end.port()) });
+    }
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let address = bare.parse::<IpAddr>();
+    address.map(|address| Endpoint { address, port: None }).map_err(|_| {
+        "an end is an address, or an address and a port: 10.0.0.1, 10.0.0.1:443, ::1, [::1]:443".to_owned()
+    })
+}
+
+/// Finds what the arguments ask for.
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
+    let Some(one) = arguments.ends.first().copied() else { return Status::WrongUsage };
+    let query = Query { one, other: arguments.ends.get(1).copied() };
+    let answer = match archive::find(&arguments.directory, &query) {
+        Ok(answer) => answer,
+        Err(error) => {
+            report::error(&error, "");
+            return Status::Failed;
+        }
+    };
+    let text = if arguments.json { lines(&answer.entries) } else { table(&answer.entries) };
+    if print(&text) != Status::Done {
+        return Status::Failed;
+    }
+    for damage in &answer.damages {
+        report::error(damage, "");
+    }
+    if arguments.explain || voice == Voice::Verbose {
+        explain(&answer);
+    }
+    if !answer.damages.is_empty() {
+        Status::Failed
+    } else if answer.entries.is_empty() {
+        Status::NotFound
+    } else {
+        Status::Done
+    }
+}
+
+fn explain(answer: &Answer) {
+    let how = &answer.explanation;
+    report::line(format_args!(
+        "found {}; read {} of {} segments, {} in vain; asked {} indexes and {} filters",
+        report::grouped(answer.entries.len() as u64),
+        report::grouped(how.read),
+        report::grouped(how.segments),
+        report::grouped(how.read_in_vain),
+        report::grouped(how.indexes_asked),
+        report::grouped(how.filters_asked)
+    ));
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    timestamp: &'a str,
+    event_type: &'static str,
+    src_ip: IpAddr,
+    src_port: u16,
+    dest_ip: IpAddr,
+    dest_port: u16,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    vlan: Vec<u16>,
+    proto: &'static str,
+    community_id: &'a str,
+    flow: Flow<'a>,
+}
+
+#[derive(Serialize)]
+struct Flow<'a> {
+    start: &'a str,
+    /// When it ended; what is open has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end: Option<&'a str>,
+    age: f64,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    midstream: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    start_is_bound: bool,
+}
+
+/// How long a connection had lasted, in ms: times are told to 100.
+fn age_ms(entry: &Entry) -> i64 {
+    entry.end_ns().saturating_sub(entry.start_ns()).max(0) / 1_000_000
+}
+
+/// A line of JSON for each connection.
+fn lines(entries: &[Entry]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for entry in entries {
+        let (client, server) = (entry.client(), entry.server());
+        let (start, end) = (rfc3339(entry.start_ns()), rfc3339(entry.end_ns()));
+        let community_id = community_id(client, server);
+        let reason = entry.fate.reason();
+        let line = Line {
+            timestamp: &end,
+            event_type: "flow",
+            src_ip: client.ip(),
+            src_port: client.port(),
+            dest_ip: server.ip(),
+            dest_port: server.port(),
+            vlan: entry.vlan().iter().collect(),
+            proto: "TCP",
+            community_id: community_id.as_str(),
+            flow: Flow {
+                start: &start,
+                end: reason.map(|_| end.as_str()),
+                age: age_ms(entry) as f64 / 1e3,
+                state: if reason.is_some() { "closed" } else { "established" },
+                reason,
+                midstream: entry.midstream,
+                start_is_bound: entry.may_be_older,
+            },
+        };
+        // Writing numbers and addresses to a vector can not fail.
+        drop(serde_json::to_writer(&mut text, &line));
+        text.push(b'\n');
+    }
+    text
+}
+
+/// A table for people.
+fn table(entries: &[Entry]) -> Vec<u8> {
+    let mut rows = vec![["START", "END", "SECONDS", "CLIENT", "SERVER", "ENDED BY"].map(str::to_owned)];
+    rows.extend(entries.iter().map(|entry| {
+        // To the tenth of a second, which is all that is known.
+        let short = |time_ns| format!("{}Z", rfc3339(time_ns).get(..21).unwrap_or_default());
+        let mark = match (entry.may_be_older, entry.midstream) {
+            (true, _) => " or earlier",
+            (_, true) => " (seen)",
+            _ => "",
+        };
+        let reason = entry.fate.reason();
+        let tags: Vec<String> = entry.vlan().iter().map(|tag| tag.to_string()).collect();
+        let vlan = if tags.is_empty() { String::new() } else { format!(" (VLAN {})", tags.join(".")) };
+        [
+            short(entry.start_ns()) + mark,
+            reason.map_or_else(|| "-".to_owned(), |_| short(entry.end_ns())),
+            format!("{}.{}", age_ms(entry) / 1_000, age_ms(entry) % 1_000 / 100),
+            entry.client().to_string(),
+            entry.server().to_string() + &vlan,
+            reason.map_or_else(|| format!("open at {}", short(entry.end_ns())), str::to_owned),
+        ]
+    }));
+    if entries.is_empty() {
+        return Vec::new();
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..5).map(width).collect();
+    let mut text = Vec::new();
+    for row in &rows {
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths.get(column).copied().unwrap_or(0);
+            // Writing to a vector can not fail.
+            drop(match column {
+                2 => write!(text, "{cell:>width$}  "),
+                5 => writeln!(text, "{cell}"),
+                _ => write!(text, "{cell:<width$}  "),
+            });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archive::{Fate, key_between};
+    use crate::flow::VlanTags;
+    use crate::record::Ending;
+
+    fn entry(fate: Fate) -> Entry {
+        let key = key_between("10.0.0.1:40000".parse().unwrap(), "93.184.216.34:443".parse().unwrap(), VlanTags::NONE);
+        let (start, end) = (17_672_256_005, 17_672_256_100);
+        Entry { end, key: key.unwrap(), start, fate, midstream: false, may_be_older: false }
+    }
+
+    #[test]
+    fn ends_are_addresses_with_or_without_a_port() {
+        let end = |address: &str, port| Ok(Endpoint { address: address.parse().unwrap(), port });
+        assert_eq!(endpoint("10.0.0.1"), end("10.0.0.1", None));
+        assert_eq!(endpoint("10.0.0.1:443"), end("10.0.0.1", Some(443)));
+        assert_eq!([endpoint("::1"), endpoint("[::1]")], [end("::1", None), end("::1", None)]);
+        assert_eq!(endpoint("[::1]:443"), end("::1", Some(443)));
+        for wrong in ["", "10.0.0", "10.0.0.1:", "10.0.0.1:65536", "host", "[::1", "::1]:443"] {
+            assert!(endpoint(wrong).unwrap_err().contains("an end is an address"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_as_the_contract_says() {
+        let head = r#"{"timestamp":"2026-01-01T00:00:10.000000Z","event_type":"flow","src_ip":"10.0.0.1","src_port":40000,"dest_ip":"93.184.216.34","dest_port":443,"proto":"TCP","community_id":"1:+fu2KbftImRzbfCHYFp9WDsl/xA=","flow":{"start":"2026-01-01T00:00:00.500000Z","#;
+        let text = |fate| String::from_utf8(lines(&[entry(fate)])).unwrap();
+        let closed = r#""end":"2026-01-01T00:00:10.000000Z","age":9.5,"state":"closed","reason":"fin"}}"#;
+        assert_eq!(text(Fate::Ended(Ending::Fin)), format!("{head}{closed}\n"));
+        assert_eq!(text(Fate::Open), format!("{head}\"age\":9.5,\"state\":\"established\"}}}}\n"));
+    }
+
+    #[test]
+    fn a_table_has_a_row_for_each() {
+        let text = String::from_utf8(table(&[entry(Fate::Ended(Ending::Rst)), entry(Fate::Open)])).unwrap();
+        let rows: Vec<&str> = text.lines().collect();
+        assert_eq!(rows.len(), 3);
+        assert!(
+            rows[1].starts_with("2026-01-01T00:00:00.5Z  2026-01-01T00:00:10.0Z") && rows[1].ends_with("  rst"),
+            "{text}"
+        );
+        assert!(rows[2].ends_with("93.184.216.34:443  open at 2026-01-01T00:00:10.0Z"), "{text}");
+        assert_eq!(table(&[]), b"");
+    }
+}

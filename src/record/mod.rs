@@ -1,0 +1,160 @@
+//! Records of connections that have ended, on their way from the shards to an archive.
+//!
+//! What enters: closings, as each partition meets them. What leaves: blocks of records, and the cuts between them, through
+//! one bounded queue. Blocks are recycled. A replay waits when the queue is full; a live capture drops the block and counts its
+//! records, since no archive may hold up packets.
+//!
+//! The records of one partition come in their order, those of different partitions as their threads happen to run. A cut stands
+//! at the same packet in all partitions, so whoever sorts what lies between two cuts gets the same with any number of shards.
+
+mod recorder;
+
+pub use recorder::Recorder;
+
+use crate::config::{PARTITION_COUNT, RECORD_BLOCK_COUNT, RECORD_QUEUE_BLOCKS_MAX};
+use crate::queue::WhenFull;
+use crate::signal::AnyKey;
+use crossbeam::channel::{Receiver, Sender, bounded};
+use crossbeam::queue::ArrayQueue;
+use std::sync::Arc;
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Ending {
+    /// Both sides sent a FIN.
+    Fin,
+    /// A side reset it.
+    Rst,
+    /// Nothing was seen of it for too long.
+    Timeout,
+    /// It was taken off because of its age.
+    Evicted,
+    /// Another connection between the same ends took its place: its end was not seen.
+    Replaced,
+}
+
+/// A connection that was established and has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its key, client first.
+    pub key: AnyKey,
+    /// When it started, in ticks of wall time since 1970.
+    pub start: i64,
+    /// When it ended, likewise.
+    pub end: i64,
+    /// How it ended.
+    pub ending: Ending,
+    /// Whether its start was not seen: then `start` is when it was first seen.
+    pub midstream: bool,
+    /// Whether it may have started some whole wraps of the tick earlier: filters know starts up to the wrap only
+    /// ([`TICK_BITS`](crate::config::TICK_BITS)), and this one could be older than that.
+    pub may_be_older: bool,
+}
+
+/// Records of one partition, in the order in which the connections ended.
+pub struct Block {
+    partition: usize,
+    records: Vec<Record>,
+}
+
+impl Block {
+    fn new() -> Box<Self> {
+        Box::new(Block { partition: 0, records: Vec::with_capacity(RECORD_BLOCK_COUNT) })
+    }
+
+    /// Whose records they are.
+    #[must_use]
+    pub fn partition(&self) -> usize {
+        self.partition
+    }
+
+    /// The records.
+    #[must_use]
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+}
+
+/// What comes out of the queue.
+pub enum Message {
+    /// Records; the block is to be given back with [`Outlet::recycle`].
+    Records(Box<Block>),
+    /// This partition has sent everything up to the cut.
+    Cut(usize),
+}
+
+/// Where recorders put their blocks. It can be given to as many as there are partitions.
+#[derive(Clone, Debug)]
+pub struct Inlet {
+    full: Sender<Message>,
+    empty: Arc<ArrayQueue<Box<Block>>>,
+    when_full: WhenFull,
+}
+
+/// The other end, for an archive.
+pub struct Outlet {
+    full: Receiver<Message>,
+    empty: Arc<ArrayQueue<Box<Block>>>,
+}
+
+/// Blocks in the queue, those that the partitions fill, and the one that is being read.
+const BLOCKS_MAX: usize = RECORD_QUEUE_BLOCKS_MAX + PARTITION_COUNT + 1;
+
+/// A queue with all its memory: [`size`] bytes.
+#[must_use]
+pub fn queue(when_full: WhenFull) -> (Inlet, Outlet) {
+    let (sender, receiver) = bounded(RECORD_QUEUE_BLOCKS_MAX);
+    let empty = Arc::new(ArrayQueue::new(BLOCKS_MAX));
+    while empty.push(Block::new()).is_ok() {}
+    (Inlet { full: sender, empty: Arc::clone(&empty), when_full }, Outlet { full: receiver, empty })
+}
+
+/// The memory of a queue in bytes.
+#[must_use]
+pub const fn size() -> usize {
+    BLOCKS_MAX * (RECORD_BLOCK_COUNT * size_of::<Record>() + size_of::<Block>() + size_of::<Message>())
+}
+
+impl Inlet {
+    /// Sends a block and puts an empty one in its place; how many records were dropped because that could not be.
+    fn send(&self, block: &mut Box<Block>) -> u64 {
+        let empty = self.empty.pop().unwrap_or_else(Block::new);
+        let full = Message::Records(std::mem::replace(block, empty));
+        let refused = match self.when_full {
+            WhenFull::Wait => self.full.send(full).err().map(|error| error.0),
+            WhenFull::Drop => self.full.try_send(full).err().map(|error| error.into_inner()),
+        };
+        let Some(Message::Records(mut refused)) = refused else { return 0 };
+        let dropped = refused.records.len() as u64;
+        refused.records.clear();
+        // There is room for every block.
+        drop(self.empty.push(refused));
+        dropped
+    }
+
+    /// Says that a partition has come to a cut. Only a replay has cuts, and it waits.
+    fn cut(&self, partition: usize) {
+        if self.when_full == WhenFull::Wait {
+            // When nobody reads any more there is nothing to cut.
+            drop(self.full.send(Message::Cut(partition)));
+        }
+    }
+}
+
+impl Outlet {
+    /// The receiving end: it is closed when all recorders and their [`Inlet`]s are gone.
+    #[must_use]
+    pub fn messages(&self) -> &Receiver<Message> {
+        &self.full
+    }
+
+    /// Gives a block back, so that it can be filled again.
+    pub fn recycle(&self, mut block: Box<Block>) {
+        block.records.clear();
+        // There is room for every block; one too many would merely be freed.
+        drop(self.empty.push(block));
+    }
+}
+
+#[cfg(test)]
+mod tests;

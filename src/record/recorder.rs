@@ -1,0 +1,85 @@
+//! One partition's end of the queue: closings in, records out.
+//!
+//! What enters: what the connection filter knows of a connection that ends, and the time bases. What leaves: records with wall
+//! times, in blocks; a block goes when it is full, at the end of an interval, at a cut, and when it is older than a second.
+
+use crate::config::{RECORD_BLOCK_COUNT, RECORD_DELAY_MAX_TICKS, TICK_BITS, TICK_NS};
+use crate::connection::MIDSTREAM;
+use crate::record::{Block, Ending, Inlet, Record};
+use crate::signal::{AnyKey, TimeBase, TimeBases};
+
+const WRAP_TICKS: u64 = 1 << TICK_BITS;
+
+/// Writes the records of one partition.
+pub struct Recorder {
+    partition: usize,
+    inlet: Inlet,
+    block: Box<Block>,
+    /// When the oldest record of the block ended, in ticks.
+    block_since: u64,
+    bases: TimeBases,
+    /// The first tick of all, once a base has said it.
+    first_tick: Option<u64>,
+    dropped: u64,
+}
+
+impl Recorder {
+    /// The recorder of this partition.
+    #[must_use]
+    pub fn new(partition: usize, inlet: Inlet) -> Self {
+        let bases = TimeBases::new();
+        Recorder { partition, inlet, block: Block::new(), block_since: 0, bases, first_tick: None, dropped: 0 }
+    }
+
+    /// A time base begins.
+    pub fn start_base(&mut self, base: TimeBase) {
+        self.first_tick.get_or_insert(base.first_tick);
+        self.bases.learn(base);
+    }
+
+    /// Takes down a connection that opened with this payload and ends at the tick `now`.
+    pub fn record(&mut self, key: AnyKey, payload: u32, ending: Ending, now: u64) {
+        let ago = (now as u32).wrapping_sub(payload) & (WRAP_TICKS as u32 - 1);
+        let run_ticks = now.saturating_sub(self.first_tick.unwrap_or(now));
+        if self.block.records.is_empty() {
+            self.block_since = now;
+        }
+        self.block.records.push(Record {
+            key,
+            start: self.wall(now.saturating_sub(u64::from(ago))),
+            end: self.wall(now),
+            ending,
+            midstream: payload & MIDSTREAM != 0,
+            may_be_older: run_ticks >= WRAP_TICKS,
+        });
+        let is_late = now.saturating_sub(self.block_since) > RECORD_DELAY_MAX_TICKS;
+        if self.block.records.len() == RECORD_BLOCK_COUNT || is_late {
+            self.flush();
+        }
+    }
+
+    /// The wall time of a tick, in ticks since 1970. Bases are whole ticks apart, so nothing is lost by it.
+    fn wall(&self, tick: u64) -> i64 {
+        self.bases.wall_ns(tick).div_euclid(TICK_NS)
+    }
+
+    /// Sends what was taken down.
+    pub fn flush(&mut self) {
+        if !self.block.records.is_empty() {
+            self.block.partition = self.partition;
+            self.dropped += self.inlet.send(&mut self.block);
+        }
+    }
+
+    /// A cut: what was taken down before it goes, and then the cut.
+    pub fn cut(&mut self) {
+        self.flush();
+        self.inlet.cut(self.partition);
+    }
+
+    /// Records that were dropped so far, because the queue was full or nobody reads it any more.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
