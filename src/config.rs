@@ -463,6 +463,26 @@ pub const STATE_ENTRY_SIZE: u64 = 48;
 pub const STATE_INPUT_HEAD_SIZE: u64 = 64 << 10;
 
 const _: () = assert!(STATE_GENERATION_COUNT >= 2, "the newest may be damaged");
+// The agent.
+
+/// The longest line of a list, in bytes: an IPv6 connection with two VLAN tags takes half of it.
+pub const LIST_LINE_SIZE_MAX: usize = 1 << 10;
+
+/// How often the agent looks through the directory of snapshots, whether the system told of a change or not: soon enough for
+/// intervals of seconds.
+pub const AGENT_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long the agent waits for a change at most before it sees whether it is to stop.
+pub const AGENT_WAIT_MAX: Duration = Duration::from_millis(100);
+
+/// The runs before the present one that the agent remembers, so that a late snapshot of one is not taken for a new run: restarts
+/// of as many days, or of an hour that went very wrong.
+pub const AGENT_RUNS_MAX: usize = 64;
+
+/// The most bytes of the agent's note of where it is: all runs that it can name, with names of routers of full length, take less.
+pub const AGENT_POSITION_SIZE_MAX: u64 = 64 << 10;
+
+const _: () = assert!(AGENT_RUNS_MAX as u64 * (6 * ROUTER_NAME_SIZE_MAX as u64 + 128) < AGENT_POSITION_SIZE_MAX);
 
 // The run as a whole.
 

@@ -36,12 +36,13 @@
 //! counted in [`metrics`], and [`serve`] tells it over HTTP. What a run has to know to go on after a crash is kept in a [`state`]. With the feature `paper`, module `paper` runs the experiments of
 //! the paper behind the sketch again.
 //!
-//! Modules import only what stands further down in this list: `cli`; `pipeline`, `paper`; `archive`, `export`, `flow_list`, `capture`, `serve`;
+//! Modules import only what stands further down in this list: `cli`; `pipeline`, `paper`, `agent`; `archive`, `export`, `flow_list`, `capture`, `serve`;
 //! `generate`, `shard`, `record`, `queue`, `snapshot`, `bfield_store`; `connection`, `signal`, `sources`; `parse`, `sketch`; `flow`, `hash`, `config`,
 //! `error`, `metrics`, `prefetch`, `lines`, `interval`, `state`. (Within a layer, `archive` imports `export` and `flow_list`, `export` imports `flow_list`,
 //! `shard` imports `record`, `record` imports `queue`, `shard` and `queue` import `snapshot`,
 //! `connection` and `sources` import `signal`, `hash` imports `flow`, `metrics` imports `config`, and `state` imports `error` and `config`.)
 
+pub mod agent;
 pub mod archive;
 pub mod bfield_store;
 pub mod capture;

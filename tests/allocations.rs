@@ -1,18 +1,17 @@
 //! From the first packet on nothing is allocated but the rows of lists: every allocation of the process is counted while the
 //! whole path runs on its threads over floods. It is the only test of its program, since others would be counted with it.
 
-// An allocator can not be written without.
-#![allow(unsafe_code)]
+mod counting;
 
+use counting::{ALLOCATED_SIZE, ALLOCATION_COUNT, Counting, IS_COUNTING};
 use flowpeel::capture::{Packet, PacketSource, Progress};
 use flowpeel::error::Result;
 use flowpeel::flow_list::List;
 use flowpeel::generate::{Arrivals, Flood, FloodConfig, Traffic, TrafficConfig};
 use flowpeel::parse::LinkType;
 use flowpeel::pipeline::{Config, Plan, run};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 /// What it takes that threads wait for each other, once each: a thread that waits on a channel for the first time makes 48
@@ -22,47 +21,6 @@ const WAITING_SIZE_MAX: usize = 17 * 2 * 96 + 10 * 48;
 
 /// Attempts in a second that fill the rings within two.
 const RATE_PER_S: u64 = 150_000;
-
-/// The system's allocator, which counts when it is told to.
-struct Counting;
-
-static IS_COUNTING: AtomicBool = AtomicBool::new(false);
-static ALLOCATION_COUNT: AtomicUsize = AtomicUsize::new(0);
-static ALLOCATED_SIZE: AtomicUsize = AtomicUsize::new(0);
-
-fn count(size: usize) {
-    if IS_COUNTING.load(SeqCst) {
-        ALLOCATION_COUNT.fetch_add(1, SeqCst);
-        ALLOCATED_SIZE.fetch_add(size, SeqCst);
-    }
-}
-
-// SAFETY: every call goes to the system's allocator with the arguments it came with, and its answer comes back unchanged;
-// counting touches nothing but atomic numbers.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size());
-        // SAFETY: the caller keeps what `alloc` asks of it.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size());
-        // SAFETY: the caller keeps what `alloc_zeroed` asks of it.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count(new_size.saturating_sub(layout.size()));
-        // SAFETY: the caller keeps what `realloc` asks of it, and all memory comes from the system's allocator.
-        unsafe { System.realloc(pointer, layout, new_size) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps what `dealloc` asks of it, and all memory comes from the system's allocator.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;

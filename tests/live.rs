@@ -8,6 +8,7 @@
 //! - `programs`: a web server, streams, sessions
 //! - `burst`: packets as fast as they can be sent, of which none is lost, or none without a word
 //! - `stops`: signals under load, and `kill -9`
+//! - `collect`: an agent that has only the snapshots writes the same lists
 //! - `privacy`: what others can read, and privileges
 //! - `restart`: a capture that is killed and goes on from the state it saved
 //! - `soak`: a changing load, interfaces that go and come back; its long form is `scripts/soak`
@@ -19,6 +20,8 @@
 #[path = "live/burst.rs"]
 mod burst;
 // A part of it is for the tests of bad input alone.
+#[path = "live/collect.rs"]
+mod collect;
 #[path = "bad_input/command.rs"]
 #[allow(dead_code)]
 mod command;

@@ -13,13 +13,9 @@ use clap::Args;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-/// Where lists go, and how.
+/// How lists are written and how much of them is kept.
 #[derive(Args)]
-pub(super) struct Lists {
-    /// Write each list to a file in this directory; - for standard output
-    #[arg(long, value_name = "DIR", default_value = "-")]
-    out: PathBuf,
-
+pub(super) struct Writing {
     /// Compress lists with zstd, each as a frame of its own
     #[arg(long)]
     compress: bool,
@@ -33,6 +29,43 @@ pub(super) struct Lists {
     #[arg(long, value_name = "N", value_parser = values::number, num_args = 0..=1, require_equals = true,
         default_missing_value = CHANGES_FULL_LISTS_TEXT)]
     changes: Option<u64>,
+}
+
+impl Writing {
+    /// How lists are to be written.
+    pub(super) fn format(&self) -> Format {
+        Format { compress: self.compress, changes: self.changes }
+    }
+
+    /// How much of them is to be kept.
+    ///
+    /// # Errors
+    ///
+    /// There are two ages or two sizes.
+    pub(super) fn keep(&self) -> Result<Keep> {
+        let mut keep = Keep::default();
+        for limit in &self.keep {
+            let is_second = match *limit {
+                KeepLimit::Age(age) => keep.age.replace(age).is_some(),
+                KeepLimit::Size(size) => keep.size.replace(size).is_some(),
+            };
+            if is_second {
+                return Err(Error::new("--keep takes one age and one size, no two of a kind"));
+            }
+        }
+        Ok(keep)
+    }
+}
+
+/// Where lists go, and how.
+#[derive(Args)]
+pub(super) struct Lists {
+    /// Write each list to a file in this directory; - for standard output
+    #[arg(long, value_name = "DIR", default_value = "-")]
+    out: PathBuf,
+
+    #[command(flatten)]
+    writing: Writing,
 
     /// Write a snapshot of every interval to a file in this directory: all connections in a fixed size, for another machine to
     /// list. Live it needs --secret-file
@@ -71,7 +104,7 @@ impl Lists {
 
     /// How lists are to be written.
     pub(super) fn format(&self) -> Format {
-        Format { compress: self.compress, changes: self.changes }
+        self.writing.format()
     }
 
     /// How many sources are to be listed exactly, if any are counted.
@@ -92,10 +125,10 @@ impl Lists {
     ///
     /// There is no directory to keep them in, or two ages or two sizes.
     pub(super) fn keep(&self) -> Result<Keep> {
-        if self.is_stdout() && self.snapshots.is_none() && !self.keep.is_empty() {
+        if self.is_stdout() && self.snapshots.is_none() && !self.writing.keep.is_empty() {
             return Err(Error::new("--keep is for files: name their directory with --out"));
         }
-        keep_of(&self.keep, "--keep")
+        self.writing.keep()
     }
 
     /// Whether snapshots are wanted.

@@ -4,9 +4,11 @@
 //! standard error what people want to know. Everything else is the library's, so that it can be had without a terminal.
 
 mod archive;
+mod collect;
 mod completions;
 mod find;
 mod generate;
+mod get;
 mod info;
 mod interfaces;
 mod interrupts;
@@ -17,6 +19,7 @@ mod log;
 mod manual;
 #[cfg(feature = "paper")]
 mod paper;
+mod peel;
 mod plan;
 mod replay;
 mod report;
@@ -45,6 +48,10 @@ pub enum Status {
     WrongUsage,
     /// What was looked for is not there.
     NotFound,
+    /// A connection that was asked for is not open.
+    NotOpen,
+    /// A question that a snapshot can not answer.
+    Unknown,
 }
 
 impl From<Status> for ExitCode {
@@ -53,7 +60,8 @@ impl From<Status> for ExitCode {
             Status::Done => 0,
             Status::Failed => 1,
             Status::WrongUsage => 2,
-            Status::NotFound => 3,
+            Status::NotFound | Status::NotOpen => 3,
+            Status::Unknown => 4,
         })
     }
 }
@@ -94,6 +102,9 @@ enum Command {
     Keygen(keygen::Arguments),
     Info(info::Arguments),
     Sources(sources::Arguments),
+    Collect(collect::Arguments),
+    Peel(peel::Arguments),
+    Get(get::Arguments),
     #[cfg(feature = "paper")]
     Paper(paper::Arguments),
     Completions(completions::Arguments),
@@ -103,7 +114,11 @@ enum Command {
 impl Command {
     /// Whether it runs until it is stopped, unattended.
     fn is_service(&self) -> bool {
-        matches!(self, Command::Live(_))
+        match self {
+            Command::Live(_) => true,
+            Command::Collect(arguments) => arguments.is_service(),
+            _ => false,
+        }
     }
 }
 
@@ -137,6 +152,9 @@ pub fn main() -> Status {
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Sources(arguments) => sources::run(&arguments),
+        Command::Collect(arguments) => collect::run(&arguments, voice),
+        Command::Peel(arguments) => peel::run(&arguments, voice),
+        Command::Get(arguments) => get::run(&arguments),
         #[cfg(feature = "paper")]
         Command::Paper(arguments) => paper::run(&arguments, voice),
         Command::Completions(arguments) => completions::run(&arguments),

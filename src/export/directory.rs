@@ -4,7 +4,7 @@
 //! may ever see half a list, not even after a crash.
 
 use crate::error::{Error, Result};
-use crate::export::file_name::{FileName, Names};
+use crate::export::file_name::{FileName, Names, SnapshotName};
 use crate::export::place::Place;
 use crate::export::retention::{Keep, Retention, Seldom};
 use crate::export::series::{Kind, Series};
@@ -12,8 +12,8 @@ use crate::export::{Exporter, Format};
 use crate::flow_list::List;
 use crate::sources::Report;
 use crate::state::{Decoder, Encoder};
-use std::fs::File;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// Writes each list to a file of its own, `flows-<end, UTC>.ndjson`, or what changed since the one before to
@@ -23,7 +23,7 @@ use std::path::PathBuf;
 pub struct Directory {
     place: Place,
     series: Series,
-    is_compressed: bool,
+    format: Format,
     retention: Retention,
     names: Names,
     /// The name of the last list.
@@ -43,7 +43,7 @@ impl Directory {
         let (place, warning) = Place::open(path.into(), "list")?;
         Ok(Directory {
             series: Series::new(vlan_key, format),
-            is_compressed: format.compress,
+            format,
             retention: Retention::new(place.path(), keep),
             names: Names::default(),
             name: None,
@@ -56,7 +56,7 @@ impl Directory {
     /// The name of the list that ends at this time.
     fn name(&mut self, end_ns: i64) -> FileName {
         let next_kind = || self.series.next_kind();
-        self.names.next(end_ns, next_kind, self.is_compressed)
+        self.names.next(end_ns, next_kind, self.format.compress)
     }
 
     /// Writes a file with this name, whole or not at all.
@@ -74,15 +74,84 @@ impl Directory {
         }
         Ok(())
     }
+
+    /// What is written from now on has nothing to do with what was written before: the next list is in full. With `vlan_key`,
+    /// its lines name the VLAN tags.
+    pub fn begin_run(&mut self, vlan_key: bool) {
+        self.series = Series::new(vlan_key, self.format);
+        self.names = Names::default();
+    }
+
+    /// Writes the list that was made of the snapshot of this name, under the name that the router would have given it. Changes that
+    /// were made of the same snapshot by a process that was killed, and that nothing builds on, make way for a list in full.
+    ///
+    /// # Errors
+    ///
+    /// It could not be written.
+    pub fn write_beside(&mut self, list: &List, snapshot: SnapshotName) -> Result<ListFile> {
+        let next_kind = || self.series.next_kind();
+        let name = self.names.with_number(snapshot.end_s(), snapshot.number(), next_kind, self.format.compress);
+        let written = self.write_named(list, name)?;
+        let changes = self.place.path().join(FileName { kind: Kind::Changes, ..name }.to_string());
+        if written.is_full
+            && let Err(cause) = fs::remove_file(&changes)
+            && cause.kind() != io::ErrorKind::NotFound
+        {
+            let what = "can not remove changes that a process which was killed has left";
+            self.warning = Some(Error::new(what).in_file(changes).because(cause));
+        }
+        Ok(written)
+    }
+
+    /// Writes a file that is no list, whole or not at all, in the place of the one before.
+    ///
+    /// # Errors
+    ///
+    /// It could not be written.
+    pub fn write_note(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let cannot = |error: io::Error| Error::new("can not write it").because(error);
+        self.place.write(name, |file| file.write_all(bytes).map_err(cannot)).map(drop)
+    }
+
+    /// The paths of the changes that were written between two lists, that of the later included, in the order of their names.
+    ///
+    /// # Errors
+    ///
+    /// The directory can not be read, or one of them is no name of a list.
+    pub fn changes_between(&self, full: &str, last: &str) -> Result<Vec<PathBuf>> {
+        let parsed = |name| FileName::parse(name).ok_or_else(|| Error::new("this is no name of a list").in_file(name));
+        let (full, last) = (parsed(full)?, parsed(last)?);
+        let cannot = |error: io::Error| Error::new("can not look through it").in_file(self.place.path()).because(error);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(self.place.path()).map_err(cannot)? {
+            let name = entry.map_err(cannot)?.file_name().to_str().and_then(FileName::parse);
+            names.extend(name.filter(|name| name.kind == Kind::Changes && full < *name && *name <= last));
+        }
+        names.sort_unstable();
+        Ok(names.into_iter().map(|name| self.place.path().join(name.to_string())).collect())
+    }
+
+    fn write_named(&mut self, list: &List, name: FileName) -> Result<ListFile> {
+        self.put(name, "can not write the list", |series, file| series.write(file, list, name.kind))?;
+        self.series.written(list, name.kind);
+        self.name = Some(name);
+        Ok(ListFile { name: name.to_string(), is_full: name.kind == Kind::Full })
+    }
+}
+
+/// A list that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListFile {
+    /// The name of its file.
+    pub name: String,
+    /// Whether it is in full; else it is what changed since the one before.
+    pub is_full: bool,
 }
 
 impl Exporter for Directory {
     fn write(&mut self, list: &List) -> Result<()> {
         let name = self.name(list.header.end_ns);
-        self.put(name, "can not write the list", |series, file| series.write(file, list, name.kind))?;
-        self.series.written(list, name.kind);
-        self.name = Some(name);
-        Ok(())
+        self.write_named(list, name).map(drop)
     }
 
     fn write_sources(&mut self, report: &Report) -> Result<()> {
@@ -113,7 +182,6 @@ mod tests {
     use super::*;
     use crate::export::retention::Failure;
     use std::path::Path;
-    use std::{fs, io};
 
     fn directory(path: &Path) -> Result<Directory> {
         Directory::new(path, false, Format::default(), Keep::default())

@@ -90,17 +90,28 @@ impl Names {
     /// stepped back; another run over the same packets takes the same names.
     pub(super) fn next(&mut self, end_ns: i64, next_kind: impl FnOnce() -> Kind, is_compressed: bool) -> FileName {
         let end_s = end_ns.div_euclid(1_000_000_000);
-        // Changes are applied in the order of names, and a clock that stepped back puts names between others.
-        let is_behind = self.latest_s.is_some_and(|latest_s| end_s < latest_s);
-        let kind = if is_behind || self.was_behind { Kind::Full } else { next_kind() };
-        self.was_behind = is_behind;
         let number = if self.latest_s.is_none_or(|latest_s| end_s > latest_s) {
-            self.latest_s = Some(end_s);
             1
         } else {
             self.numbered += 1;
             self.numbered + 1
         };
+        self.with_number(end_s, number, next_kind, is_compressed)
+    }
+
+    /// The name of the list that ends in this second and has this number.
+    pub(super) fn with_number(
+        &mut self,
+        end_s: i64,
+        number: u64,
+        next_kind: impl FnOnce() -> Kind,
+        is_compressed: bool,
+    ) -> FileName {
+        // Changes are applied in the order of names, and a clock that stepped back puts names between others.
+        let is_behind = self.latest_s.is_some_and(|latest_s| end_s < latest_s);
+        let kind = if is_behind || self.was_behind { Kind::Full } else { next_kind() };
+        self.latest_s = self.latest_s.max(Some(end_s));
+        self.was_behind = is_behind;
         FileName { end_s, number, kind, is_compressed }
     }
 
@@ -115,6 +126,42 @@ impl Names {
     pub(super) fn saved(decoder: &mut Decoder) -> Result<Self> {
         let latest_s = decoder.option(Decoder::i64)?;
         Ok(Names { latest_s, was_behind: decoder.bool()?, numbered: decoder.count()? })
+    }
+}
+
+/// The name of a snapshot file. Names order by time, then by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SnapshotName(FileName);
+
+impl SnapshotName {
+    /// What this name says, if it is exactly one that flowpeel gives to snapshots.
+    ///
+    /// ```
+    /// let name = flowpeel::export::SnapshotName::parse("snapshot-20260101T000010Z_002.flowpeel").ok_or("")?;
+    /// assert_eq!((name.end_s(), name.number()), (1_767_225_610, 2));
+    /// # Ok::<(), &str>(())
+    /// ```
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        FileName::parse(name).filter(|name| name.kind == Kind::Snapshot).map(SnapshotName)
+    }
+
+    /// When the interval ends, in whole seconds since 1970.
+    #[must_use]
+    pub fn end_s(self) -> i64 {
+        self.0.end_s
+    }
+
+    /// What tells snapshots apart that end in one second; from 1, which is not written.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.0.number
+    }
+}
+
+impl fmt::Display for SnapshotName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

@@ -17,7 +17,8 @@ mod stream;
 mod timestamp;
 
 pub use community_id::community_id;
-pub use directory::Directory;
+pub use directory::{Directory, ListFile};
+pub use file_name::SnapshotName;
 pub use retention::Keep;
 pub use series::Format;
 pub use snapshots::SnapshotDirectory;

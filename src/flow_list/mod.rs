@@ -6,6 +6,7 @@
 
 mod changes;
 mod difference;
+mod from_snapshots;
 mod liveness;
 mod recovery;
 mod resync;
@@ -16,6 +17,7 @@ mod start;
 
 pub use changes::{Change, EarlierList};
 pub use difference::Outcome;
+pub use from_snapshots::{KnownConnection, SnapshotList, TickMoment};
 pub use liveness::EvictionTimes;
 pub use rows::{Header, List, Row, RowState};
 pub use saved::key as saved_key;
@@ -232,8 +234,7 @@ impl FlowList {
             self.rows.collect(
                 self.partitions.iter().map(|partition| &partition.v4),
                 self.partitions.iter().map(|partition| &partition.v6),
-                rings,
-                marker.end_tick,
+                || rings.clone().flat_map(|ring| ring.iter(marker.end_tick)),
                 self.resumed_tick,
             );
             for partition in &mut self.partitions {

@@ -1,10 +1,10 @@
 //! The list as exporters see it: a header and sorted rows.
 //!
-//! What enters: the connections of all partitions and families, in no order, and the half-open rings. What leaves: a
+//! What enters: the connections of all partitions and families, in no order, and those that are half-open. What leaves: a
 //! [`List`], in the one order that makes equal lists equal bytes.
 
 use crate::config::TICK_NS;
-use crate::connection::{HalfOpen, HalfOpenRing};
+use crate::connection::HalfOpen;
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::flow_list::FamilyList;
 use crate::flow_list::start::Start;
@@ -163,15 +163,13 @@ pub(super) struct Rows {
 impl Rows {
     /// Gathers and sorts what is listed. A connection that is listed twice (it may be, half-open, within one tick) counts
     /// once, established before half-open.
-    pub(super) fn collect<'a>(
+    pub(super) fn collect<'a, H: Iterator<Item = HalfOpen>>(
         &mut self,
         v4: impl Iterator<Item = &'a FamilyList<KeyV4>> + Clone,
         v6: impl Iterator<Item = &'a FamilyList<KeyV6>> + Clone,
-        rings: impl Iterator<Item = &'a HalfOpenRing> + Clone,
-        end_tick: u64,
+        half_open: impl Fn() -> H,
         resumed_tick: Option<u64>,
     ) {
-        let half_open = || rings.clone().flat_map(|ring| ring.iter(end_tick));
         let half_open_v4 = half_open().filter(|half_open| matches!(half_open.key, AnyKey::V4(_))).count();
         gather(&mut self.v4, v4, half_open_v4);
         gather(&mut self.v6, v6, half_open().count() - half_open_v4);

@@ -62,6 +62,11 @@ impl Start {
         Start(cut.saturating_sub(u64::from(ago)) & START_MASK | midstream).seen_in(seen)
     }
 
+    /// A start in this very tick, of a connection of which nothing else is known.
+    pub(super) fn at(tick: u64, midstream: bool) -> Self {
+        Start(tick & START_MASK | u64::from(midstream) << MIDSTREAM_SHIFT)
+    }
+
     pub(super) fn is_known(self) -> bool {
         self.0 & Self::UNKNOWN == 0
     }

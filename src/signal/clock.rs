@@ -24,14 +24,15 @@ impl TimeBase {
     /// The wall time, in ns since 1970, at which this tick began.
     #[must_use]
     pub fn wall_ns(self, tick: u64) -> i64 {
-        let wall = i128::from(tick) * i128::from(TICK_NS) + self.offset_ns;
+        // A base may come from a file, and be none that a clock has.
+        let wall = (i128::from(tick) * i128::from(TICK_NS)).saturating_add(self.offset_ns);
         wall.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
     }
 
     /// The tick at this wall time.
     #[must_use]
     pub fn tick(self, wall_ns: i64) -> u64 {
-        let ticks = (i128::from(wall_ns) - self.offset_ns).div_euclid(i128::from(TICK_NS));
+        let ticks = i128::from(wall_ns).saturating_sub(self.offset_ns).div_euclid(i128::from(TICK_NS));
         u64::try_from(ticks.max(0)).unwrap_or(u64::MAX)
     }
 

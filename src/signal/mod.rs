@@ -18,9 +18,10 @@ pub use time_bases::TimeBases;
 pub use watch::Watch;
 
 use crate::config::{FINGERPRINT_BITS, PARTITION_BITS};
-use crate::flow::{Family, FlowKey, KeyV4, KeyV6, Side};
+use crate::flow::{Family, FlowKey, KeyV4, KeyV6, Side, VlanTags};
 use crate::hash::place_of;
 use crate::parse::TcpSegment;
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// What a packet says about its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -247,10 +248,27 @@ pub enum AnyKey {
     V6(KeyV6),
 }
 
+impl AnyKey {
+    /// The key of a connection of this client to this server; none when their addresses are of different families.
+    #[must_use]
+    pub fn of_ends(client: SocketAddr, server: SocketAddr, vlan: VlanTags) -> Option<Self> {
+        match (client, server) {
+            (SocketAddr::V4(client), SocketAddr::V4(server)) => {
+                let end = |addr: SocketAddrV4| (addr.ip().to_bits(), addr.port());
+                Some(AnyKey::V4(KeyV4::new(end(client), end(server), vlan)))
+            }
+            (SocketAddr::V6(client), SocketAddr::V6(server)) => {
+                let end = |addr: SocketAddrV6| (addr.ip().to_bits(), addr.port());
+                Some(AnyKey::V6(KeyV6::new(end(client), end(server), vlan)))
+            }
+            _ => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::VlanTags;
 
     #[test]
     fn strongest_flag_wins() {

@@ -22,6 +22,12 @@ impl TimeBases {
         TimeBases { bases: Vec::with_capacity(TIME_BASES_MAX) }
     }
 
+    /// These, oldest first, and no others.
+    pub fn replace(&mut self, bases: &[TimeBase]) {
+        self.bases.clear();
+        self.bases.extend_from_slice(bases);
+    }
+
     /// Takes note of a base. Partitions tell of each in turn, so most are known.
     pub fn learn(&mut self, base: TimeBase) {
         let at = self.bases.partition_point(|known| known.first_tick < base.first_tick);

@@ -17,12 +17,14 @@ mod envelope;
 mod fields;
 mod header;
 mod load;
+mod presence;
 mod source;
 mod sums;
 
 pub use envelope::{HASH_ID, Packing, VERSION};
 pub use header::{Header, KeyId, Kind, Misfit};
 pub use load::Load;
+pub use presence::Presence;
 pub use source::{Figures, Source, is_name};
 pub use sums::Sums;
 

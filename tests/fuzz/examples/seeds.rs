@@ -6,6 +6,7 @@
 use flowpeel::capture::{PacketSource, Replay};
 use flowpeel::hash::Secret;
 use flowpeel::sketch::{CheckedCell, Layout, Placement, Sums, Table, TableCell};
+use flowpeel_fuzz::snapshot;
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
@@ -32,7 +33,7 @@ fn main() -> Result<()> {
     let (Some(captures), Some(seeds)) = (arguments.next(), arguments.next()) else {
         return Err("usage: seeds CAPTURES SEEDS".into());
     };
-    for target in ["table", "delta", "frame", "capture", "listing"] {
+    for target in ["table", "delta", "frame", "capture", "listing", "snapshot"] {
         fs::create_dir_all(seeds.join(target))?;
     }
     for entry in fs::read_dir(captures)? {
@@ -46,6 +47,7 @@ fn main() -> Result<()> {
     for (at, text) in LISTINGS.iter().enumerate() {
         fs::write(seeds.join("listing").join(at.to_string()), text)?;
     }
+    seed_snapshots(&seeds.join("snapshot"))?;
     seed_tables(&seeds.join("table"))?;
     seed_deltas(&seeds.join("delta"))
 }
@@ -73,6 +75,20 @@ fn seed_frames(path: &Path, seed: &Path) -> Result<()> {
         if sizes.len() < FRAME_COUNT_MAX && sizes.insert(packet.bytes.len()) {
             fs::write(named(seed, packet.bytes.len()), packet.bytes)?;
         }
+    }
+    Ok(())
+}
+
+/// The project's own snapshots, as files and as what is in them.
+fn seed_snapshots(seeds: &Path) -> Result<()> {
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../snapshots"))? {
+        let path = entry?.path();
+        let seed = seeds.join(path.file_name().unwrap_or_default());
+        let bytes = fs::read(&path)?;
+        let parts = bytes.get(snapshot::BODY_BEGIN..bytes.len().saturating_sub(snapshot::TAG_SIZE));
+        let body = parts.ok_or("a snapshot is longer than that")?;
+        fs::write(named(&seed, "body"), [&bytes[snapshot::KIND_AT..snapshot::KIND_AT + 2], body].concat())?;
+        fs::write(seed, bytes)?;
     }
     Ok(())
 }

@@ -9,4 +9,5 @@ pub mod delta;
 pub mod frame;
 pub mod listing;
 pub mod script;
+pub mod snapshot;
 pub mod table;

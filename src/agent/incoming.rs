@@ -1,0 +1,183 @@
+//! The directory of snapshots -> the files that have not been dealt with.
+//!
+//! What enters: a directory into which somebody writes or copies snapshots. What leaves: at each look the names that are new,
+//! in order, and those that could not be read before and have changed since. Only the names that flowpeel gives to snapshots
+//! are looked at.
+
+use crate::error::{Error, Result};
+use crate::export::SnapshotName;
+use std::collections::BTreeMap;
+use std::fs::{self, Metadata};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// What tells whether a file was written to since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    size: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Stamp { size: metadata.len(), modified: metadata.modified().ok() }
+    }
+}
+
+/// What became of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It was applied, or another covers it.
+    Done,
+    /// It could not be read, and may be on its way yet.
+    Doubtful(Stamp),
+    /// It did not get better.
+    Refused(Stamp),
+}
+
+/// A directory of snapshots.
+pub(super) struct Incoming {
+    path: PathBuf,
+    /// What there was at the last look, and what became of it.
+    known: BTreeMap<SnapshotName, Fate>,
+}
+
+impl Incoming {
+    /// A directory. Of what is there already, what ends no later than `done` was dealt with, unless it was written after
+    /// `since`: then the clock of the router was set back.
+    pub(super) fn new(path: PathBuf, done: Option<(SnapshotName, SystemTime)>) -> Result<Self> {
+        let mut incoming = Incoming { path, known: BTreeMap::new() };
+        let names = incoming.names()?;
+        if let Some((last, since)) = done {
+            for name in names.into_iter().filter(|name| *name <= last) {
+                let modified = incoming.metadata(name).and_then(|metadata| metadata.modified().ok());
+                if modified.is_none_or(|modified| modified <= since) {
+                    incoming.known.insert(name, Fate::Done);
+                }
+            }
+        }
+        Ok(incoming)
+    }
+
+    /// The directory.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path of a file in it.
+    pub(super) fn file(&self, name: SnapshotName) -> PathBuf {
+        self.path.join(name.to_string())
+    }
+
+    fn metadata(&self, name: SnapshotName) -> Option<Metadata> {
+        fs::metadata(self.file(name)).ok()
+    }
+
+    fn names(&self) -> Result<Vec<SnapshotName>> {
+        let cannot =
+            |error: io::Error| Error::new("can not look for snapshots here").in_file(&self.path).because(error);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(cannot)? {
+            names.extend(entry.map_err(cannot)?.file_name().to_str().and_then(SnapshotName::parse));
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// What there is to be read, in the order of names.
+    ///
+    /// Complexity: a look at every name in the directory.
+    pub(super) fn look(&mut self) -> Result<Vec<SnapshotName>> {
+        let names = self.names()?;
+        let mut known = BTreeMap::new();
+        let mut due = Vec::new();
+        for name in names {
+            match self.known.get(&name) {
+                Some(Fate::Done) => drop(known.insert(name, Fate::Done)),
+                Some(Fate::Refused(stamp)) if self.stamp(name) == Some(*stamp) => {
+                    known.insert(name, Fate::Refused(*stamp));
+                }
+                Some(doubtful @ Fate::Doubtful(_)) => {
+                    known.insert(name, *doubtful);
+                    due.push(name);
+                }
+                _ => due.push(name),
+            }
+        }
+        self.known = known;
+        Ok(due)
+    }
+
+    fn stamp(&self, name: SnapshotName) -> Option<Stamp> {
+        self.metadata(name).map(|metadata| Stamp::of(&metadata))
+    }
+
+    /// The files that could not be read at the last look, of which it is not known yet whether they get better.
+    pub(super) fn doubtful(&self) -> Vec<SnapshotName> {
+        let doubtful = self.known.iter().filter(|(_, fate)| matches!(fate, Fate::Doubtful(_)));
+        doubtful.map(|(name, _)| *name).collect()
+    }
+
+    /// A file was dealt with.
+    pub(super) fn done(&mut self, name: SnapshotName) {
+        self.known.insert(name, Fate::Done);
+    }
+
+    /// A file could not be read; whether it is to be given up, as nothing has been written to it since that was so before.
+    /// One that has gone away is nothing.
+    pub(super) fn is_hopeless(&mut self, name: SnapshotName, is_last_look: bool) -> bool {
+        let Some(stamp) = self.stamp(name) else {
+            self.known.remove(&name);
+            return false;
+        };
+        let is_hopeless = is_last_look || self.known.get(&name) == Some(&Fate::Doubtful(stamp));
+        self.known.insert(name, if is_hopeless { Fate::Refused(stamp) } else { Fate::Doubtful(stamp) });
+        is_hopeless
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_file_on_its_way_is_waited_for_and_one_that_does_not_get_better_is_given_up() {
+        let place = tempfile::tempdir().unwrap();
+        let name = SnapshotName::parse("snapshot-20260101T000010Z.flowpeel").unwrap();
+        let mut incoming = Incoming::new(place.path().to_path_buf(), None).unwrap();
+        fs::write(place.path().join("notes.txt"), "x").unwrap();
+        assert!(incoming.look().unwrap().is_empty());
+        for text in ["a", "ab"] {
+            fs::write(incoming.file(name), text).unwrap();
+            assert_eq!(incoming.look().unwrap(), [name]);
+            assert!(!incoming.is_hopeless(name, false), "it may get longer");
+            assert_eq!(incoming.doubtful(), [name]);
+        }
+        assert_eq!(incoming.look().unwrap(), [name], "it is looked at once more");
+        assert!(incoming.is_hopeless(name, false));
+        assert!(incoming.look().unwrap().is_empty() && incoming.doubtful().is_empty());
+        fs::write(incoming.file(name), "abc").unwrap();
+        assert_eq!(incoming.look().unwrap(), [name], "somebody has written to it");
+        incoming.done(name);
+        fs::write(incoming.file(name), "abcd").unwrap();
+        assert!(incoming.look().unwrap().is_empty());
+        fs::remove_file(incoming.file(name)).unwrap();
+        assert!(incoming.look().unwrap().is_empty() && !incoming.is_hopeless(name, true), "what is gone is nothing");
+    }
+
+    #[test]
+    fn what_was_dealt_with_before_is_left_alone_unless_it_is_newer() {
+        let place = tempfile::tempdir().unwrap();
+        let names: Vec<_> =
+            (1..=4).map(|at| SnapshotName::parse(&format!("snapshot-20260101T0000{at}0Z.flowpeel")).unwrap()).collect();
+        names.iter().for_each(|name| fs::write(place.path().join(name.to_string()), "x").unwrap());
+        let since = SystemTime::now() + Duration::from_secs(60);
+        let later = fs::File::options().write(true).open(place.path().join(names[0].to_string())).unwrap();
+        later.set_modified(since + Duration::from_secs(1)).unwrap();
+        let mut incoming = Incoming::new(place.path().to_path_buf(), Some((names[2], since))).unwrap();
+        assert_eq!(incoming.look().unwrap(), [names[0], names[3]]);
+        assert!(Incoming::new(place.path().join("none"), None).is_err());
+    }
+}

@@ -1,0 +1,194 @@
+//! Lists as files -> the connections in them, to start a list from.
+//!
+//! What enters: a file with a list or with what changed since the one before, plain or compressed with zstd, as flowpeel
+//! writes them. What leaves: its header, then line after line. A list may have millions of lines, so none is kept; and a file
+//! may be anything, so no line is longer than any of ours, and whatever is not exactly such a file is refused with the byte
+//! at which it goes wrong.
+
+use crate::config::LIST_LINE_SIZE_MAX;
+use crate::error::{Error, Result};
+use crate::flow::VlanTags;
+use crate::flow_list::{KnownConnection, RowState};
+use crate::signal::AnyKey;
+use jiff::Timestamp;
+use serde::Deserialize;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// How a zstd frame begins.
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+#[derive(Deserialize)]
+struct HeaderLine {
+    flow_list: Option<HeaderFields>,
+    flow_changes: Option<HeaderFields>,
+}
+
+#[derive(Deserialize)]
+struct HeaderFields {
+    interval: u64,
+    end: String,
+    flows: u64,
+    half_open: u64,
+    base: Option<ListId>,
+    elapsed: Option<f64>,
+    listed: Option<u64>,
+    delisted: Option<u64>,
+}
+
+/// What tells one list of a run from the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(super) struct ListId {
+    interval: u64,
+    end: String,
+}
+
+#[derive(Deserialize)]
+struct FlowLine {
+    change: Option<String>,
+    src_ip: IpAddr,
+    src_port: u16,
+    dest_ip: IpAddr,
+    dest_port: u16,
+    #[serde(default)]
+    vlan: Vec<u16>,
+    flow: FlowFields,
+}
+
+#[derive(Deserialize)]
+struct FlowFields {
+    age: f64,
+    state: String,
+    #[serde(default)]
+    midstream: bool,
+}
+
+/// What a line says.
+pub(super) enum Line {
+    /// This connection is listed.
+    Listed(KnownConnection),
+    /// It is no more.
+    Delisted(AnyKey),
+    /// It is half-open: a list that is started from has no use for it.
+    HalfOpen,
+}
+
+/// A list that is read.
+pub(super) struct ListFile {
+    path: PathBuf,
+    lines: Box<dyn BufRead>,
+    line: Vec<u8>,
+    offset: u64,
+    /// Lines that are to come.
+    left: u64,
+    /// Which list it is.
+    pub(super) id: ListId,
+    /// When it ends, in ns since 1970.
+    pub(super) end_ns: i64,
+    /// Of changes, the list that they begin with, and how much later than that this one ends, in ns.
+    pub(super) base: Option<(ListId, i64)>,
+}
+
+impl ListFile {
+    /// Opens a file and reads its header.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let cannot = |error: std::io::Error| Error::new("can not read the list").in_file(path).because(error);
+        if !std::fs::metadata(path).map_err(cannot)?.is_file() {
+            return Err(Error::new("this is no file").in_file(path));
+        }
+        let mut file = BufReader::new(File::open(path).map_err(cannot)?);
+        let is_packed = file.fill_buf().map_err(cannot)?.starts_with(&ZSTD_MAGIC);
+        let lines: Box<dyn BufRead> = if is_packed {
+            Box::new(BufReader::new(zstd::Decoder::with_buffer(file).map_err(cannot)?))
+        } else {
+            Box::new(file)
+        };
+        let mut list = ListFile {
+            path: path.to_path_buf(),
+            lines,
+            line: Vec::new(),
+            offset: 0,
+            left: 0,
+            id: ListId::default(),
+            end_ns: 0,
+            base: None,
+        };
+        if !list.next_line()? {
+            return Err(list.refuse("this is no list of flowpeel: it is empty"));
+        }
+        let refused = "this is no list of flowpeel: its first line is no header";
+        let header: HeaderLine =
+            serde_json::from_slice(&list.line).map_err(|error| list.refuse(refused).because(error))?;
+        let (fields, is_changes) = match header {
+            HeaderLine { flow_list: Some(fields), .. } => (fields, false),
+            HeaderLine { flow_changes: Some(fields), .. } => (fields, true),
+            _ => return Err(list.refuse(refused)),
+        };
+        let end: Timestamp = fields.end.parse().map_err(|error: jiff::Error| list.refuse(refused).because(error))?;
+        list.end_ns = i64::try_from(end.as_nanosecond()).map_err(|_| list.refuse(refused))?;
+        list.id = ListId { interval: fields.interval, end: fields.end };
+        list.left = fields.flows.saturating_add(fields.half_open);
+        if is_changes {
+            let (Some(base), Some(elapsed), Some(listed), Some(delisted)) =
+                (fields.base, fields.elapsed, fields.listed, fields.delisted)
+            else {
+                return Err(list.refuse(refused));
+            };
+            list.base = Some((base, nanoseconds(elapsed)));
+            list.left = listed.saturating_add(delisted);
+        }
+        Ok(list)
+    }
+
+    /// An error about the line that was read last.
+    pub(super) fn refuse(&self, what: &str) -> Error {
+        Error::new(what).in_file(&self.path).at(self.offset - self.line.len() as u64)
+    }
+
+    /// Reads a line; whether there was one.
+    fn next_line(&mut self) -> Result<bool> {
+        self.line.clear();
+        let limit = LIST_LINE_SIZE_MAX as u64 + 1;
+        let read = (&mut self.lines).take(limit).read_until(b'\n', &mut self.line);
+        let size = read.map_err(|error| self.refuse("can not read the list").because(error))?;
+        self.offset += size as u64;
+        if size > LIST_LINE_SIZE_MAX {
+            return Err(self.refuse("a line is longer than any of a list"));
+        }
+        Ok(size > 0)
+    }
+
+    /// The next connection; none behind the last.
+    pub(super) fn next(&mut self) -> Result<Option<Line>> {
+        if !self.next_line()? {
+            return if self.left == 0 { Ok(None) } else { Err(self.refuse("the list was cut short")) };
+        }
+        let Some(left) = self.left.checked_sub(1) else {
+            return Err(self.refuse("something follows the list: a file with one list alone can be started from"));
+        };
+        self.left = left;
+        let line: FlowLine = serde_json::from_slice(&self.line)
+            .map_err(|error| self.refuse("this is no line of a list").because(error))?;
+        let (client, server) =
+            (SocketAddr::new(line.src_ip, line.src_port), SocketAddr::new(line.dest_ip, line.dest_port));
+        let vlan = line.vlan.iter().fold(VlanTags::NONE, |tags, tag| tags.with(*tag));
+        let Some(key) = AnyKey::of_ends(client, server, vlan) else {
+            return Err(self.refuse("a connection from one address family to another"));
+        };
+        Ok(Some(match (line.change.as_deref(), line.flow.state.as_str()) {
+            (Some("closed"), _) => Line::Delisted(key),
+            (_, state) if state == RowState::Established.name() => {
+                let FlowFields { age, midstream, .. } = line.flow;
+                Line::Listed(KnownConnection { key, age_ns: nanoseconds(age), midstream })
+            }
+            _ => Line::HalfOpen,
+        }))
+    }
+}
+
+/// Seconds as they stand in a list, to the microsecond, in ns.
+fn nanoseconds(seconds: f64) -> i64 {
+    ((seconds * 1e6).round() as i64).saturating_mul(1_000)
+}

@@ -1,0 +1,337 @@
+//! The offline agent: a directory of snapshots -> a directory with the lists that the router would have written.
+//!
+//! What enters: snapshots of a router, as they come or all at once, some of them missing, late, doubled or damaged. What
+//! leaves: for each that is newer than those before it the list, under the name that the router would have given it; and a
+//! note of how far it is, from which the next agent goes on. It takes nothing away from the directory of snapshots and writes
+//! nothing there, so any number of agents may follow one.
+
+mod incoming;
+mod list_file;
+mod position;
+mod wake;
+
+use crate::config::AGENT_LOOK_INTERVAL;
+use crate::error::{Error, Result};
+use crate::export::{Directory, Exporter, Format, Keep, SnapshotName};
+use crate::flow_list::{Header, SnapshotList, TickMoment};
+use crate::hash::Secret;
+use crate::snapshot::file::{Kind, SnapshotFile, Source};
+use incoming::Incoming;
+use list_file::{Line, ListFile};
+use position::{Position, Run};
+use std::path::{Path, PathBuf};
+use wake::Wake;
+
+/// What an [`Agent`] is told once.
+#[derive(Clone, Debug)]
+pub struct AgentConfig {
+    /// The directory of snapshots.
+    pub snapshots: PathBuf,
+    /// The directory for lists, which belongs to this agent alone.
+    pub lists: PathBuf,
+    /// The secret under which the snapshots were written.
+    pub secret: Secret,
+    /// How lists are written.
+    pub format: Format,
+    /// How much of them is kept.
+    pub keep: Keep,
+}
+
+/// What an agent did since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AgentCounts {
+    /// Lists that it wrote.
+    pub lists: u64,
+    /// Those of them that are not complete.
+    pub incomplete: u64,
+    /// Intervals without a snapshot, which the next list covers.
+    pub passed_over: u64,
+    /// Snapshots that came late or twice: a list that was written before covers them.
+    pub covered: u64,
+    /// Files that are no snapshots that it can use, each told of.
+    pub refused: u64,
+}
+
+/// What an agent tells while it works.
+pub enum Told<'a> {
+    /// A list was written, of this snapshot.
+    Listed(SnapshotName, &'a Header),
+    /// A file can not be used. It is left alone until somebody writes to it.
+    Refused(Error),
+    /// Something went wrong beside the lists.
+    Warning(Error),
+}
+
+/// Whoever is told what an agent does, and can stop it between two snapshots.
+pub trait AgentObserver {
+    /// Takes note of something.
+    fn told(&mut self, told: Told);
+
+    /// Whether the agent is to stop.
+    fn is_stopped(&self) -> bool {
+        false
+    }
+}
+
+/// Follows one directory of snapshots.
+pub struct Agent {
+    secret: Secret,
+    incoming: Incoming,
+    directory: Directory,
+    lists: PathBuf,
+    position: Position,
+    /// The list of the run that is followed; none before the first snapshot.
+    list: Option<SnapshotList>,
+    counts: AgentCounts,
+    /// Something to be told at the next look.
+    warning: Option<Error>,
+}
+
+impl Agent {
+    /// An agent that goes on where the one before it in the same directory of lists stopped, however that ended.
+    ///
+    /// # Errors
+    ///
+    /// There is no directory of snapshots, lists can not be written or somebody else writes them, or the note of how far they
+    /// are is damaged.
+    pub fn new(config: &AgentConfig) -> Result<Self> {
+        config.format.check()?;
+        // Looked for before anything is made.
+        Incoming::new(config.snapshots.clone(), None)?;
+        let mut directory = Directory::new(&config.lists, false, config.format, config.keep)?;
+        let (position, since) = Position::read(&config.lists)?.unzip();
+        let position: Position = position.unwrap_or_default();
+        let done = SnapshotName::parse(&position.snapshot).zip(since);
+        Ok(Agent {
+            secret: config.secret.clone(),
+            incoming: Incoming::new(config.snapshots.clone(), done)?,
+            warning: directory.warning(),
+            directory,
+            lists: config.lists.clone(),
+            position,
+            list: None,
+            counts: AgentCounts::default(),
+        })
+    }
+
+    /// What it did so far.
+    #[must_use]
+    pub fn counts(&self) -> AgentCounts {
+        self.counts
+    }
+
+    /// Follows the directory until it is stopped.
+    ///
+    /// # Errors
+    ///
+    /// A list could not be written. Those before it are whole.
+    pub fn follow(&mut self, observer: &mut impl AgentObserver) -> Result<()> {
+        let mut wake = Wake::new(self.incoming.path());
+        let mut was_told = false;
+        while !observer.is_stopped() {
+            match self.incoming.look() {
+                Ok(names) => {
+                    was_told = false;
+                    self.take_all(names, false, observer)?;
+                }
+                // It may be on another machine, and come back.
+                Err(error) if !was_told => {
+                    was_told = true;
+                    observer.told(Told::Warning(error));
+                }
+                Err(_) => {}
+            }
+            wake.wait(AGENT_LOOK_INTERVAL, || observer.is_stopped());
+        }
+        for name in self.incoming.doubtful() {
+            if let Err(error) = self.open(name) {
+                self.counts.refused += 1;
+                observer.told(Told::Refused(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes lists of what there is.
+    ///
+    /// # Errors
+    ///
+    /// The directory can not be read, or a list could not be written.
+    pub fn once(&mut self, observer: &mut impl AgentObserver) -> Result<()> {
+        let names = self.incoming.look()?;
+        self.take_all(names, true, observer)
+    }
+
+    fn take_all(
+        &mut self,
+        names: Vec<SnapshotName>,
+        is_last_look: bool,
+        observer: &mut impl AgentObserver,
+    ) -> Result<()> {
+        for name in self.ordered(names) {
+            if observer.is_stopped() {
+                break;
+            }
+            match self.open(name) {
+                Ok(Some(snapshot)) => {
+                    let header = self.write(name, snapshot)?;
+                    self.counts.lists += 1;
+                    self.counts.incomplete += u64::from(!header.complete);
+                    self.incoming.done(name);
+                    observer.told(Told::Listed(name, &header));
+                }
+                Ok(None) => {
+                    self.counts.covered += 1;
+                    self.incoming.done(name);
+                }
+                Err(error) => {
+                    if self.incoming.is_hopeless(name, is_last_look) {
+                        self.counts.refused += 1;
+                        observer.told(Told::Refused(error));
+                    }
+                }
+            }
+            if let Some(warning) = self.warning.take().or_else(|| self.directory.warning()) {
+                observer.told(Told::Warning(warning));
+            }
+        }
+        Ok(())
+    }
+
+    /// The order in which snapshots were made. That of their names is it, unless a clock stepped back: then some have
+    /// numbers, and are looked into.
+    fn ordered(&self, names: Vec<SnapshotName>) -> Vec<SnapshotName> {
+        if names.len() < 2 || names.iter().all(|name| name.number() == 1) {
+            return names;
+        }
+        let mut runs: Vec<Run> = Vec::new();
+        let mut ordered: Vec<(usize, u64, SnapshotName)> = Vec::new();
+        for name in names {
+            // What can not be read is told of when its turn comes.
+            let snapshot = SnapshotFile::open(&self.incoming.file(name), &self.secret).ok();
+            let source = snapshot.and_then(|snapshot| snapshot.header.sources.into_iter().next()).unwrap_or_default();
+            let run = Run::of(&source);
+            let at = runs.iter().position(|known| known.is_same(&run)).unwrap_or_else(|| {
+                runs.push(run.clone());
+                runs.len() - 1
+            });
+            ordered.push((at, run.interval, name));
+        }
+        ordered.sort_unstable();
+        ordered.into_iter().map(|(.., name)| name).collect()
+    }
+
+    /// Reads a snapshot; none when it is late or came twice, so that a list covers it already.
+    fn open(&self, name: SnapshotName) -> Result<Option<SnapshotFile>> {
+        let path = self.incoming.file(name);
+        let snapshot = SnapshotFile::open(&path, &self.secret)?;
+        let refuse = |what: &str| Err(Error::new(what).in_file(&path));
+        let (Kind::Snapshot, [source]) = (snapshot.header.kind, snapshot.header.sources.as_slice()) else {
+            return refuse("this is no snapshot of one router");
+        };
+        if source.figures.end_ns.div_euclid(1_000_000_000) != name.end_s() {
+            return refuse("its name is not that of the end of its interval: somebody has renamed it");
+        }
+        let (run, present) = (Run::of(source), &self.position.run);
+        if !self.position.list.is_empty() && run.is_same(present) {
+            return Ok((run.interval > present.interval).then_some(snapshot));
+        }
+        match self.position.ended.iter().find(|ended| ended.is_same(&run)) {
+            Some(ended) if run.interval > ended.interval => {
+                refuse("it is of a run that another has followed: give each router a directory of its own")
+            }
+            Some(_) => Ok(None),
+            None => Ok(Some(snapshot)),
+        }
+    }
+
+    /// Writes the list of a snapshot, and how far it is.
+    fn write(&mut self, name: SnapshotName, snapshot: SnapshotFile) -> Result<Header> {
+        let Some(source) = snapshot.header.sources.first().cloned() else {
+            return Err(Error::new("a snapshot of no router"));
+        };
+        let mut list = match self.list.take().filter(|list| list.is_of_run(&snapshot)) {
+            Some(list) => list,
+            None => self.begin(&snapshot, &source)?,
+        };
+        let expected =
+            if self.position.run.is_same(&Run::of(&source)) { self.position.run.interval.saturating_add(1) } else { 1 };
+        let passed_over = source.figures.interval.saturating_sub(expected);
+        self.counts.passed_over = self.counts.passed_over.saturating_add(passed_over);
+        list.apply(snapshot)?;
+        let written = list.list(|list| Ok((list.header, self.directory.write_beside(list, name)?)));
+        let (header, file): (Header, _) = written?;
+        self.list = Some(list);
+        self.position.advance(&source, name.to_string(), file);
+        self.directory.write_note(position::NAME, &self.position.bytes())?;
+        Ok(header)
+    }
+
+    /// The list to begin with: that of the agent before, where it followed the same run; else an empty one, as the router's
+    /// was.
+    fn begin(&mut self, snapshot: &SnapshotFile, source: &Source) -> Result<SnapshotList> {
+        self.directory.begin_run(snapshot.header.vlan_key);
+        let mut list = SnapshotList::new(snapshot, &self.secret)?;
+        let is_same = !self.position.list.is_empty() && self.position.run.is_same(&Run::of(source));
+        if is_same && let Err(error) = self.reload(&mut list) {
+            let warning = Error::new("can not go on from the last list, so the next may be incomplete");
+            self.warning = Some(warning.because(error));
+            list = SnapshotList::new(snapshot, &self.secret)?;
+        }
+        Ok(list)
+    }
+
+    /// Lists what the agent before had listed: its last list in full, and what changed since.
+    fn reload(&self, list: &mut SnapshotList) -> Result<()> {
+        let (full, last) = (&self.position.full, &self.position.list);
+        let mut before = ListFile::open(&self.lists.join(full))?.id;
+        let mut chain = vec![(self.lists.join(full), 0)];
+        for path in if full == last { Vec::new() } else { self.directory.changes_between(full, last)? } {
+            let changes = ListFile::open(&path)?;
+            // What builds on another list is what somebody else left.
+            if let Some((_, elapsed_ns)) = changes.base.filter(|(base, _)| *base == before) {
+                before = changes.id;
+                chain.push((path, elapsed_ns));
+            }
+        }
+        if chain.last().is_none_or(|(path, _)| *path != self.lists.join(last)) {
+            return Err(Error::new("what changed up to this list is not all there").in_file(self.lists.join(last)));
+        }
+        let mut end =
+            self.position.end().before(chain.iter().fold(0i64, |sum, (_, elapsed_ns)| sum.saturating_add(*elapsed_ns)));
+        for (path, elapsed_ns) in chain {
+            end = end.before(elapsed_ns.saturating_neg());
+            load(list, &mut ListFile::open(&path)?, end)?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes the connections of a file into a list.
+fn load(list: &mut SnapshotList, file: &mut ListFile, end: TickMoment) -> Result<()> {
+    while let Some(line) = file.next()? {
+        match line {
+            Line::Listed(known) => drop(list.relist(&known, end)),
+            Line::Delisted(key) => drop(list.delist(&key)),
+            Line::HalfOpen => {}
+        }
+    }
+    Ok(())
+}
+
+/// Starts the list of the run that `source` is of from a list in a file, plain or compressed.
+///
+/// # Errors
+///
+/// The file holds no list in full, or one of another time than the run.
+pub fn start_from(list: &mut SnapshotList, source: &Source, path: &Path) -> Result<()> {
+    let mut file = ListFile::open(path)?;
+    if file.base.is_some() {
+        return Err(Error::new("these are changes: name a list in full").in_file(path));
+    }
+    let Some(end) = TickMoment::of_wall_ns(source, file.end_ns) else {
+        let what = "this list did not end within the run that the snapshot is of, before the snapshot did";
+        return Err(Error::new(what).in_file(path));
+    };
+    load(list, &mut file, end)
+}

@@ -1,0 +1,74 @@
+//! Waiting for a directory to change.
+//!
+//! What enters: a directory. What leaves: nothing; a wait ends when a file in it was closed after writing or was renamed into
+//! it, and after some time in any case, since not every file system tells of what others did to it.
+
+use crate::config::AGENT_WAIT_MAX;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+#[cfg(target_os = "linux")]
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fd::OwnedFd,
+    fs::inotify::{self, CreateFlags, WatchFlags},
+};
+
+/// Waits for changes in a directory.
+pub(super) struct Wake {
+    /// None where the system can not tell of changes: then waiting is all there is.
+    #[cfg(target_os = "linux")]
+    changes: Option<OwnedFd>,
+}
+
+impl Wake {
+    /// Waits for changes in this directory from now on.
+    pub(super) fn new(directory: &Path) -> Self {
+        #[cfg(target_os = "linux")]
+        {
+            let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok().filter(|changes| {
+                inotify::add_watch(changes, directory, WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO).is_ok()
+            });
+            Wake { changes }
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _ = directory;
+            Wake {}
+        }
+    }
+
+    /// Waits until something changed, `longest` is over, or it is to stop.
+    pub(super) fn wait(&mut self, longest: Duration, is_stopped: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !is_stopped() && began.elapsed() < longest && !self.is_changed(AGENT_WAIT_MAX) {}
+    }
+
+    /// Whether something changed within this time.
+    #[cfg(target_os = "linux")]
+    fn is_changed(&mut self, longest: Duration) -> bool {
+        let Some(changes) = &self.changes else {
+            std::thread::sleep(longest);
+            return false;
+        };
+        let timeout = Timespec::try_from(longest).ok();
+        let mut descriptors = [PollFd::new(changes, PollFlags::IN)];
+        let Ok(ready_count) = poll(&mut descriptors, timeout.as_ref()) else {
+            // A signal came: it is not to be seen to before its handler is done.
+            std::thread::sleep(Duration::from_millis(1));
+            return false;
+        };
+        let is_changed = ready_count > 0;
+        // What is known to have changed need not be told again.
+        let mut events = [0; 4_096];
+        while is_changed && rustix::io::read(changes, &mut events).is_ok_and(|size| size > 0) {}
+        is_changed
+    }
+
+    /// Whether something changed within this time.
+    #[cfg(not(target_os = "linux"))]
+    fn is_changed(&mut self, longest: Duration) -> bool {
+        std::thread::sleep(longest);
+        false
+    }
+}

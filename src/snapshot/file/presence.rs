@@ -1,0 +1,124 @@
+//! Whether one connection is open, without listing the others.
+//!
+//! What enters: a snapshot, the secret and a connection. What leaves: whether it is open, as far as the tables tell (GET,
+//! section 2.3 of the paper): each of the connection's cells may tell by itself, when it holds nothing, or one connection
+//! alone. Where none does, what can be peeled out of that one table is in the way, and is taken out first.
+
+use super::SnapshotFile;
+use crate::flow::FlowKey;
+use crate::hash::{KeyedHash, Purpose, Secret};
+use crate::signal::{AnyKey, ConnectionHash};
+use crate::sketch::{Cell, Iblt, Peeled, Peeler, Recipient, TableKey, ValueCode};
+
+/// What a snapshot knows of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It is open, on so many of the routers.
+    Open {
+        /// How many.
+        count: u32,
+        /// What went with it when it opened, where that can be read: see [`SnapshotFile`]'s format for its bits.
+        payload: Option<u32>,
+    },
+    /// It is not open.
+    NotOpen,
+    /// The tables hold too much to tell.
+    Unknown,
+}
+
+impl SnapshotFile {
+    /// What the tables know of a connection. Half-open ones are not in them.
+    ///
+    /// Complexity: four cells; where these do not tell, that of peeling one table.
+    #[must_use]
+    pub fn presence(&self, key: &AnyKey, secret: &Secret) -> Presence {
+        match key {
+            AnyKey::V4(key) => {
+                let tables = self.sums.iter().map(|sums| &sums.v4);
+                self.table_of(key, secret, tables).map_or(Presence::Unknown, |table| ask(table, key, secret))
+            }
+            AnyKey::V6(key) => {
+                let tables = self.sums.iter().map(|sums| &sums.v6);
+                self.table_of(key, secret, tables).map_or(Presence::Unknown, |table| ask(table, key, secret))
+            }
+        }
+    }
+
+    /// The table in which this connection is.
+    fn table_of<'a, K: TableKey + FlowKey>(
+        &self,
+        key: &K,
+        secret: &Secret,
+        mut tables: impl Iterator<Item = &'a Iblt<K>>,
+    ) -> Option<&'a Iblt<K>> {
+        let hash = KeyedHash::new(secret, Purpose::Connection).of(&key.canonical().0);
+        // All partitions may be in one.
+        let partition = if self.sums.len() == 1 { 0 } else { ConnectionHash::new(hash).partition() };
+        tables.nth(partition)
+    }
+}
+
+/// Waits for one connection to come out.
+struct Wanted<K: TableKey> {
+    code: ValueCode<K>,
+    key: K,
+    found: Option<Presence>,
+}
+
+impl<K: TableKey> Recipient<K> for Wanted<K> {
+    fn belongs(&self, placement: u128, value: u64) -> bool {
+        self.code.belongs(placement, value)
+    }
+
+    fn take(&mut self, peeled: Peeled<K>) {
+        if peeled.change.key == self.key {
+            let payload = peeled.value_known.then(|| ValueCode::<K>::payload(peeled.change.value));
+            self.found = Some(presence(peeled.change.count, payload));
+        }
+    }
+}
+
+/// A count below one is an error of a router's filter: nothing is open.
+fn presence(count: i32, payload: Option<u32>) -> Presence {
+    match u32::try_from(count) {
+        Ok(count) if count > 0 => Presence::Open { count, payload },
+        _ => Presence::NotOpen,
+    }
+}
+
+fn ask<K: TableKey>(table: &Iblt<K>, key: &K, secret: &Secret) -> Presence {
+    let hash = KeyedHash::new(secret, Purpose::Placement);
+    let mut wanted = Wanted { code: ValueCode::new(KeyedHash::new(secret, Purpose::Value)), key: *key, found: None };
+    let told = own_cells(table, &hash, &wanted);
+    if told != Presence::Unknown {
+        return told;
+    }
+    let mut rest = table.clone();
+    let mut peeler = Peeler::new(hash.clone(), table.geometry().cell_count());
+    peeler.peel(&mut rest, &mut wanted);
+    wanted.found.unwrap_or_else(|| own_cells(&rest, &hash, &wanted))
+}
+
+/// What the connection's own cells tell.
+fn own_cells<K: TableKey>(table: &Iblt<K>, hash: &KeyedHash<K>, wanted: &Wanted<K>) -> Presence {
+    let placement = hash.of(&wanted.key);
+    let places = table.geometry().places(placement);
+    for cell in places.map(|place| table.cells()[place]) {
+        if cell.is_key_free() {
+            return Presence::NotOpen;
+        }
+        if cell.count().unsigned_abs() != 1 {
+            continue;
+        }
+        let other = Peeler::<K>::lone_key(&cell);
+        if !Peeler::<K>::is_lone(&cell, hash.of(&other)) {
+            continue;
+        }
+        if other != wanted.key {
+            return Presence::NotOpen;
+        }
+        let known = wanted.code.belongs(placement, cell.value()) && cell.count() == 1;
+        return presence(cell.count(), known.then(|| ValueCode::<K>::payload(cell.value())));
+    }
+    Presence::Unknown
+}
