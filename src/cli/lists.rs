@@ -43,17 +43,7 @@ impl Writing {
     ///
     /// There are two ages or two sizes.
     pub(super) fn keep(&self) -> Result<Keep> {
-        let mut keep = Keep::default();
-        for limit in &self.keep {
-            let is_second = match *limit {
-                KeepLimit::Age(age) => keep.age.replace(age).is_some(),
-                KeepLimit::Size(size) => keep.size.replace(size).is_some(),
-            };
-            if is_second {
-                return Err(Error::new("--keep takes one age and one size, no two of a kind"));
-            }
-        }
-        Ok(keep)
+        keep_of(&self.keep, "--keep")
     }
 }
 
