@@ -49,7 +49,7 @@ impl Lines {
         for pair in places.as_chunks_mut::<2>().0 {
             let word = self.random.next();
             *pair = [word >> u32::BITS, word & u64::from(u32::MAX)]
-                .map(|half| (half * self.lines.len() as u64 >> u32::BITS) as u32);
+                .map(|half| ((half * self.lines.len() as u64) >> u32::BITS) as u32);
         }
         for place in places {
             prefetch(&self.lines[place as usize]);

@@ -125,12 +125,11 @@ impl Code {
     #[must_use]
     #[inline]
     pub fn decode(&self, bits: u64) -> u64 {
-        let (mut rest, mut number) = (bits & self.mask(), 0);
-        for ones in 1..=self.kappa as usize {
-            if rest != 0 {
-                number += CHOOSE[rest.trailing_zeros() as usize][ones];
-                rest &= rest - 1;
-            }
+        let (mut rest, mut number, mut ones) = (bits & self.mask(), 0, 0);
+        while rest != 0 && ones < self.kappa as usize {
+            ones += 1;
+            number += CHOOSE[rest.trailing_zeros() as usize][ones];
+            rest &= rest - 1;
         }
         number
     }
