@@ -313,6 +313,10 @@ pub const LIST_ENTRY_SIZE: u64 = 49 * 16 / 7 + 48;
 /// and every factor of two in a count multiplies the keys that have to be tried.
 pub const AGGREGATE_COUNT_MAX: u32 = 3;
 
+/// Bits that dividing a key sum by an even count may have lost: each doubles the keys that are tried, and with so many that takes
+/// some milliseconds. An IPv4 key of all counts that a sum of routers may have is told, an IPv6 key that 31 routers saw.
+pub const AGGREGATE_LOST_BITS_MAX: u32 = 20;
+
 /// Openings and closings against the list that are remembered in each partition and family: a hundred times as many as
 /// filter errors are to be expected in a billion packets.
 pub const EXTRANEOUS_MAX: usize = 1_024;
@@ -483,6 +487,17 @@ pub const AGENT_RUNS_MAX: usize = 64;
 pub const AGENT_POSITION_SIZE_MAX: u64 = 64 << 10;
 
 const _: () = assert!(AGENT_RUNS_MAX as u64 * (6 * ROUTER_NAME_SIZE_MAX as u64 + 128) < AGENT_POSITION_SIZE_MAX);
+
+// Sums of snapshots.
+
+/// The differences that a digest is asked to reconcile at most: for more of them a digest is no smaller than the snapshot.
+pub const DIGEST_DIFFERENCES_MAX: u64 = CONNECTIONS_MAX;
+
+/// The part of a digest's differences for which either family has room, one in so many, however little of it is open: the other side
+/// may have more.
+pub const DIGEST_FAMILY_SHARE: u64 = 16;
+
+const _: () = assert!(1 << AGGREGATE_LOST_BITS_MAX >= SNAPSHOT_SOURCES_MAX * SNAPSHOT_SOURCES_MAX);
 
 // The run as a whole.
 

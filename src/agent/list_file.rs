@@ -32,6 +32,7 @@ struct HeaderFields {
     end: String,
     flows: u64,
     half_open: u64,
+    routers: Option<u64>,
     base: Option<ListId>,
     elapsed: Option<f64>,
     listed: Option<u64>,
@@ -54,11 +55,14 @@ struct FlowLine {
     dest_port: u16,
     #[serde(default)]
     vlan: Vec<u16>,
+    routers: Option<u32>,
     flow: FlowFields,
 }
 
 #[derive(Deserialize)]
 struct FlowFields {
+    /// The list of several routers has none.
+    #[serde(default)]
     age: f64,
     state: String,
     #[serde(default)]
@@ -67,8 +71,8 @@ struct FlowFields {
 
 /// What a line says.
 pub(super) enum Line {
-    /// This connection is listed.
-    Listed(KnownConnection),
+    /// This connection is listed, on so many routers.
+    Listed(KnownConnection, u32),
     /// It is no more.
     Delisted(AnyKey),
     /// It is half-open: a list that is started from has no use for it.
@@ -87,6 +91,8 @@ pub(super) struct ListFile {
     pub(super) id: ListId,
     /// When it ends, in ns since 1970.
     pub(super) end_ns: i64,
+    /// Whether it is the list of several routers together, which tells no starts.
+    pub(super) is_merged: bool,
     /// Of changes, the list that they begin with, and how much later than that this one ends, in ns.
     pub(super) base: Option<(ListId, i64)>,
 }
@@ -113,6 +119,7 @@ impl ListFile {
             left: 0,
             id: ListId::default(),
             end_ns: 0,
+            is_merged: false,
             base: None,
         };
         if !list.next_line()? {
@@ -128,6 +135,7 @@ impl ListFile {
         };
         let end: Timestamp = fields.end.parse().map_err(|error: jiff::Error| list.refuse(refused).because(error))?;
         list.end_ns = i64::try_from(end.as_nanosecond()).map_err(|_| list.refuse(refused))?;
+        list.is_merged = fields.routers.is_some();
         list.id = ListId { interval: fields.interval, end: fields.end };
         list.left = fields.flows.saturating_add(fields.half_open);
         if is_changes {
@@ -181,7 +189,7 @@ impl ListFile {
             (Some("closed"), _) => Line::Delisted(key),
             (_, state) if state == RowState::Established.name() => {
                 let FlowFields { age, midstream, .. } = line.flow;
-                Line::Listed(KnownConnection { key, age_ns: nanoseconds(age), midstream })
+                Line::Listed(KnownConnection { key, age_ns: nanoseconds(age), midstream }, line.routers.unwrap_or(1))
             }
             _ => Line::HalfOpen,
         }))

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::export::{Directory, Exporter, Format, Keep, SnapshotName};
 use crate::flow_list::{Header, SnapshotList, TickMoment};
 use crate::hash::Secret;
+use crate::signal::AnyKey;
 use crate::snapshot::file::{Kind, SnapshotFile, Source};
 use incoming::Incoming;
 use list_file::{Line, ListFile};
@@ -311,7 +312,7 @@ impl Agent {
 fn load(list: &mut SnapshotList, file: &mut ListFile, end: TickMoment) -> Result<()> {
     while let Some(line) = file.next()? {
         match line {
-            Line::Listed(known) => drop(list.relist(&known, end)),
+            Line::Listed(known, _) => drop(list.relist(&known, end)),
             Line::Delisted(key) => drop(list.delist(&key)),
             Line::HalfOpen => {}
         }
@@ -329,9 +330,31 @@ pub fn start_from(list: &mut SnapshotList, source: &Source, path: &Path) -> Resu
     if file.base.is_some() {
         return Err(Error::new("these are changes: name a list in full").in_file(path));
     }
+    if file.is_merged {
+        return Err(Error::new("this is the list of several routers: name one of this router").in_file(path));
+    }
     let Some(end) = TickMoment::of_wall_ns(source, file.end_ns) else {
         let what = "this list did not end within the run that the snapshot is of, before the snapshot did";
         return Err(Error::new(what).in_file(path));
     };
     load(list, &mut file, end)
+}
+
+/// The established connections of a list in full, each with on how many routers it was: one, unless it is the list of several.
+///
+/// # Errors
+///
+/// The file holds no list in full.
+pub fn established(path: &Path) -> Result<Vec<(AnyKey, u32)>> {
+    let mut file = ListFile::open(path)?;
+    if file.base.is_some() {
+        return Err(Error::new("these are changes: name a list in full").in_file(path));
+    }
+    let mut connections = Vec::new();
+    while let Some(line) = file.next()? {
+        if let Line::Listed(known, routers) = line {
+            connections.push((known.key, routers));
+        }
+    }
+    Ok(connections)
 }

@@ -6,6 +6,8 @@
 mod archive;
 mod collect;
 mod completions;
+mod diff;
+mod digest;
 mod find;
 mod generate;
 mod get;
@@ -17,6 +19,7 @@ mod lists;
 mod live;
 mod log;
 mod manual;
+mod merge;
 #[cfg(feature = "paper")]
 mod paper;
 mod peel;
@@ -52,14 +55,18 @@ pub enum Status {
     NotOpen,
     /// A question that a snapshot can not answer.
     Unknown,
+    /// What was compared differs.
+    Differ,
+    /// It could not be compared, or not all of it.
+    Trouble,
 }
 
 impl From<Status> for ExitCode {
     fn from(status: Status) -> Self {
         ExitCode::from(match status {
             Status::Done => 0,
-            Status::Failed => 1,
-            Status::WrongUsage => 2,
+            Status::Failed | Status::Differ => 1,
+            Status::WrongUsage | Status::Trouble => 2,
             Status::NotFound | Status::NotOpen => 3,
             Status::Unknown => 4,
         })
@@ -105,6 +112,9 @@ enum Command {
     Collect(collect::Arguments),
     Peel(peel::Arguments),
     Get(get::Arguments),
+    Merge(merge::Arguments),
+    Diff(diff::Arguments),
+    Digest(digest::Arguments),
     #[cfg(feature = "paper")]
     Paper(paper::Arguments),
     Completions(completions::Arguments),
@@ -155,6 +165,9 @@ pub fn main() -> Status {
         Command::Collect(arguments) => collect::run(&arguments, voice),
         Command::Peel(arguments) => peel::run(&arguments, voice),
         Command::Get(arguments) => get::run(&arguments),
+        Command::Merge(arguments) => merge::run(&arguments, voice),
+        Command::Diff(arguments) => diff::run(&arguments, voice),
+        Command::Digest(arguments) => digest::run(&arguments, voice),
         #[cfg(feature = "paper")]
         Command::Paper(arguments) => paper::run(&arguments, voice),
         Command::Completions(arguments) => completions::run(&arguments),

@@ -4,14 +4,15 @@ use crate::agent;
 use crate::cli::Status;
 use crate::cli::report::{self, Voice, grouped};
 use crate::cli::secret::SecretOption;
-use crate::error::Result;
-use crate::export::{Exporter, Format, Stream};
-use crate::flow_list::SnapshotList;
-use crate::snapshot::file::SnapshotFile;
+use crate::error::{Error, Result};
+use crate::export::{self, Exporter, Format, Stream};
+use crate::flow_list::{MergedList, SnapshotList};
+use crate::hash::Secret;
+use crate::snapshot::file::{Kind, SnapshotFile};
 use clap::Args;
 use std::path::PathBuf;
 
-/// Lists the connections of a snapshot
+/// Lists the connections of a snapshot, or of a merge with how many routers see each
 ///
 /// By itself a snapshot lists while so few connections are open that they fit its tables (see flowpeel info); with an earlier
 /// list of the same run, while what opened and closed since then does.
@@ -28,9 +29,9 @@ pub(super) struct Arguments {
     /// The snapshot
     file: PathBuf,
 
-    /// An earlier list in full to start from, plain or compressed
+    /// An earlier list in full to start from, plain or compressed; of a merge as many as there are
     #[arg(long, value_name = "LIST")]
-    base: Option<PathBuf>,
+    base: Vec<PathBuf>,
 
     #[command(flatten)]
     secret: SecretOption,
@@ -42,9 +43,9 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
         Ok(0) => Status::Done,
         Ok(left) => {
             if voice > Voice::Quiet {
-                let hint = match arguments.base {
-                    None => "name a list from before it with --base",
-                    Some(_) => "name a list that is nearer to it with --base",
+                let hint = match arguments.base.is_empty() {
+                    true => "name a list from before it with --base",
+                    false => "name a list that is nearer to it with --base",
                 };
                 report::warning(&format!("about {} openings and closings did not come out: {hint}", grouped(left)));
             }
@@ -61,13 +62,30 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
 fn list(arguments: &Arguments) -> Result<u64> {
     let secret = arguments.secret.secret()?;
     let snapshot = SnapshotFile::open(&arguments.file, &secret)?;
+    if snapshot.header.kind != Kind::Snapshot {
+        return merged(&snapshot, &secret, &arguments.base);
+    }
     let vlan_key = snapshot.header.vlan_key;
+    if arguments.base.len() > 1 {
+        return Err(Error::new("a snapshot starts from one list: name one --base").in_file(&arguments.file));
+    }
     let mut list = SnapshotList::new(&snapshot, &secret).map_err(|error| error.in_file(&arguments.file))?;
-    if let (Some(base), [source]) = (&arguments.base, snapshot.header.sources.as_slice()) {
+    if let (Some(base), [source]) = (arguments.base.first(), snapshot.header.sources.as_slice()) {
         agent::start_from(&mut list, source, base)?;
     }
     list.apply(snapshot)?;
     let mut stdout = Stream::new(std::io::stdout(), "standard output", vlan_key, Format::default());
     list.list(|list| stdout.write(list))?;
+    Ok(list.left())
+}
+
+/// Writes the list of several routers; about how much is not in it.
+fn merged(snapshot: &SnapshotFile, secret: &Secret, base: &[PathBuf]) -> Result<u64> {
+    let mut known = Vec::new();
+    for path in base {
+        known.extend(agent::established(path)?);
+    }
+    let list = MergedList::new(snapshot, secret, known);
+    export::write_merged(&mut std::io::stdout().lock(), &list).map_err(|error| error.in_file("standard output"))?;
     Ok(list.left())
 }

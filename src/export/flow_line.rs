@@ -8,9 +8,10 @@
 
 use crate::export::community_id;
 use crate::export::timestamp::Clockface;
+use crate::flow::VlanTags;
 use crate::flow_list::Row;
 use std::io::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// How a line is written.
 #[derive(Clone, Copy)]
@@ -28,37 +29,24 @@ pub(super) enum Mark {
     Closed,
 }
 
+/// The ends of a connection.
+#[derive(Clone, Copy)]
+pub(super) struct Ends {
+    pub(super) client: SocketAddr,
+    pub(super) server: SocketAddr,
+    pub(super) vlan: VlanTags,
+}
+
 /// Appends the line of a row, with its line end. `timestamp` is the list's end.
 pub(super) fn append(line: &mut Vec<u8>, clockface: &mut Clockface, timestamp: &str, row: &Row, style: Style) {
-    line.extend_from_slice(b"{\"timestamp\":\"");
-    line.extend_from_slice(timestamp.as_bytes());
-    line.extend_from_slice(b"\",\"event_type\":\"flow\",");
+    begin(line, timestamp, "flow");
     line.extend_from_slice(match style.mark {
         None => b"",
         Some(Mark::Opened) => b"\"change\":\"opened\",",
         Some(Mark::Closed) => b"\"change\":\"closed\",",
     });
-    line.extend_from_slice(b"\"src_ip\":\"");
-    address(line, row.client.ip());
-    line.extend_from_slice(b"\",\"src_port\":");
-    number(line, u64::from(row.client.port()));
-    line.extend_from_slice(b",\"dest_ip\":\"");
-    address(line, row.server.ip());
-    line.extend_from_slice(b"\",\"dest_port\":");
-    number(line, u64::from(row.server.port()));
-    if style.vlan_key {
-        line.extend_from_slice(b",\"vlan\":[");
-        for (place, tag) in row.vlan.iter().enumerate() {
-            if place > 0 {
-                line.push(b',');
-            }
-            number(line, u64::from(tag));
-        }
-        line.push(b']');
-    }
-    line.extend_from_slice(b",\"proto\":\"TCP\",\"community_id\":\"");
-    line.extend_from_slice(community_id(row.client, row.server).as_bytes());
-    line.extend_from_slice(b"\",\"flow\":{\"start\":\"");
+    connection(line, &Ends { client: row.client, server: row.server, vlan: row.vlan }, style.vlan_key);
+    line.extend_from_slice(b",\"flow\":{\"start\":\"");
     line.extend_from_slice(clockface.rfc3339(row.start_ns).as_bytes());
     line.extend_from_slice(b"\",\"age\":");
     seconds(line, row.age_ns);
@@ -73,6 +61,40 @@ pub(super) fn append(line: &mut Vec<u8>, clockface: &mut Clockface, timestamp: &
         line.extend_from_slice(b",\"unsettled\":true");
     }
     line.extend_from_slice(b"}}\n");
+}
+
+/// Appends how every line begins.
+pub(super) fn begin(line: &mut Vec<u8>, timestamp: &str, event_type: &str) {
+    line.extend_from_slice(b"{\"timestamp\":\"");
+    line.extend_from_slice(timestamp.as_bytes());
+    line.extend_from_slice(b"\",\"event_type\":\"");
+    line.extend_from_slice(event_type.as_bytes());
+    line.extend_from_slice(b"\",");
+}
+
+/// Appends which connection a line is about.
+pub(super) fn connection(line: &mut Vec<u8>, ends: &Ends, vlan_key: bool) {
+    line.extend_from_slice(b"\"src_ip\":\"");
+    address(line, ends.client.ip());
+    line.extend_from_slice(b"\",\"src_port\":");
+    number(line, u64::from(ends.client.port()));
+    line.extend_from_slice(b",\"dest_ip\":\"");
+    address(line, ends.server.ip());
+    line.extend_from_slice(b"\",\"dest_port\":");
+    number(line, u64::from(ends.server.port()));
+    if vlan_key {
+        line.extend_from_slice(b",\"vlan\":[");
+        for (place, tag) in ends.vlan.iter().enumerate() {
+            if place > 0 {
+                line.push(b',');
+            }
+            number(line, u64::from(tag));
+        }
+        line.push(b']');
+    }
+    line.extend_from_slice(b",\"proto\":\"TCP\",\"community_id\":\"");
+    line.extend_from_slice(community_id(ends.client, ends.server).as_bytes());
+    line.push(b'"');
 }
 
 fn address(line: &mut Vec<u8>, address: IpAddr) {
@@ -91,7 +113,7 @@ fn address(line: &mut Vec<u8>, address: IpAddr) {
 }
 
 /// A number in decimal.
-fn number(line: &mut Vec<u8>, mut number: u64) {
+pub(super) fn number(line: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0; 20];
     let mut first = digits.len();
     loop {
@@ -125,11 +147,9 @@ fn seconds(line: &mut Vec<u8>, duration_ns: i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::VlanTags;
     use crate::flow_list::RowState;
     use proptest::prelude::*;
     use serde_json::json;
-    use std::net::SocketAddr;
 
     fn text(row: &Row, vlan_key: bool) -> String {
         let mut line = Vec::new();

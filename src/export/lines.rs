@@ -38,7 +38,7 @@ struct ChangesFields<'a> {
 }
 
 #[derive(Serialize)]
-struct ListFields<'a> {
+pub(super) struct ListFields<'a> {
     interval: u64,
     start: &'a str,
     end: &'a str,
@@ -68,7 +68,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl<'a> ListFields<'a> {
-    fn new(header: &Header, start: &'a str, end: &'a str) -> Self {
+    pub(super) fn new(header: &Header, start: &'a str, end: &'a str) -> Self {
         ListFields {
             interval: header.interval,
             start,

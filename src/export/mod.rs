@@ -14,6 +14,7 @@ mod series;
 mod snapshots;
 mod source_lines;
 mod stream;
+mod sums;
 mod timestamp;
 
 pub use community_id::community_id;
@@ -23,6 +24,7 @@ pub use retention::Keep;
 pub use series::Format;
 pub use snapshots::SnapshotDirectory;
 pub use stream::Stream;
+pub use sums::{Side, write_difference, write_merged, write_snapshot};
 pub use timestamp::rfc3339;
 
 use crate::error::{Error, Result};

@@ -59,21 +59,30 @@ impl Place {
 
     /// Writes a file; its size, and that of the one that it took the place of.
     pub(super) fn write(&self, name: &str, write: impl FnOnce(&mut &File) -> Result<()>) -> Result<(u64, u64)> {
-        let path = self.path.join(name);
-        let cannot =
-            |error: io::Error| Error::new(format!("can not write the {}", self.what)).in_file(&path).because(error);
-        let replaced_size = fs::metadata(&path).map_or(0, |metadata| metadata.len());
-        // It is removed when it is dropped, unless it was renamed before.
-        let file = new_file(&self.path).map_err(cannot)?;
-        write(&mut file.as_file()).map_err(|error| error.in_file(&path))?;
-        file.as_file().sync_all().map_err(cannot)?;
-        let size = file.as_file().metadata().map_err(cannot)?.len();
-        file.persist(&path).map_err(|error| cannot(error.error))?;
-        // The name is on the disk only when the directory is.
-        #[cfg(unix)]
-        File::open(&self.path).and_then(|directory| directory.sync_all()).map_err(cannot)?;
-        Ok((size, replaced_size))
+        write_whole(&self.path, name, self.what, write)
     }
+}
+
+/// Writes a file that holds `what`, whole or not at all; its size, and that of the one that it took the place of.
+pub(super) fn write_whole(
+    directory: &Path,
+    name: impl AsRef<Path>,
+    what: &str,
+    write: impl FnOnce(&mut &File) -> Result<()>,
+) -> Result<(u64, u64)> {
+    let path = directory.join(name);
+    let cannot = |error: io::Error| Error::new(format!("can not write the {what}")).in_file(&path).because(error);
+    let replaced_size = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+    // It is removed when it is dropped, unless it was renamed before.
+    let file = new_file(directory).map_err(cannot)?;
+    write(&mut file.as_file()).map_err(|error| error.in_file(&path))?;
+    file.as_file().sync_all().map_err(cannot)?;
+    let size = file.as_file().metadata().map_err(cannot)?.len();
+    file.persist(&path).map_err(|error| cannot(error.error))?;
+    // The name is on the disk only when the directory is.
+    #[cfg(unix)]
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(cannot)?;
+    Ok((size, replaced_size))
 }
 
 /// A new file in this directory under a name that no other has, for the owner and the group.

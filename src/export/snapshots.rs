@@ -47,8 +47,8 @@ impl SnapshotDirectory {
     ///
     /// It could not be written.
     pub fn write(&mut self, snapshot: &SnapshotFile) -> Result<()> {
-        let end_ns = snapshot.header.sources.iter().map(|source| source.figures.end_ns).max().unwrap_or(0);
-        let name = FileName { kind: Kind::Snapshot, ..self.names.next(end_ns, || Kind::Snapshot, false) };
+        let name = self.names.next(snapshot.header.end_ns(), || Kind::Snapshot, false);
+        let name = FileName { kind: Kind::Snapshot, ..name };
         let written = self.place.write(&name.to_string(), |file| snapshot.write(file, &self.secret));
         let (size, replaced_size) = written?;
         let failure = self.retention.written(name, size, replaced_size);

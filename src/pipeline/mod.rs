@@ -8,6 +8,7 @@ mod feeder;
 mod intervals;
 mod list_thread;
 mod live;
+mod memory;
 mod plan;
 mod saving;
 mod shard_thread;
@@ -17,7 +18,8 @@ mod summary;
 
 pub use feeder::CaptureCounts;
 pub use live::{LiveObserver, live, live_saving};
-pub use plan::{LiveInput, Memory, Plan};
+pub use memory::Memory;
+pub use plan::{LiveInput, Plan};
 pub use saving::{Position, Saving, SavingCounts, Written};
 pub use sizing::{Sizing, TableSizing};
 pub use summary::{Latencies, Summary};

@@ -8,14 +8,13 @@ use crate::config::{
     CANDIDATE_TIMEOUT_TICKS, CANDIDATES_DIVISOR, CAPTURE_BUFFER_SIZE, CHURN_MIN, CONNECTIONS_MAX, CONNECTIONS_MIN,
     DELTA_LOAD_PERCENT, EVERY_MAX_DAYS, EVICTION_TIMEOUT_MAX_DAYS, EVICTION_TIMEOUT_MIN_S, FILTER_LOAD_PERCENT,
     HALF_OPEN_MAX, HALF_OPEN_MIN, LINGER_TICKS, LIST_ENTRY_SIZE, ONE_WAY_PLACES_DIVISOR, PARTITION_COUNT, PICKUP_MAX,
-    ROUTER_NAME_SIZE_MAX, SHARDS_MAX, SNAPSHOT_SIZE_MAX, SOURCES_MAX, SOURCES_MIN, STATE_ENTRY_SIZE,
-    SYN_TIMEOUT_MAX_TICKS, TICK_NS,
+    ROUTER_NAME_SIZE_MAX, SHARDS_MAX, SNAPSHOT_SIZE_MAX, SOURCES_MAX, SOURCES_MIN, SYN_TIMEOUT_MAX_TICKS, TICK_NS,
 };
 use crate::connection::{Filter, HalfOpen, HalfOpenRing, TrackerConfig};
 use crate::error::{Error, Result};
-use crate::export::Format;
 use crate::flow_list::{EvictionTimes, FlowList, FlowListConfig, SnapshotConfig};
-use crate::pipeline::{Config, Snapshots};
+use crate::pipeline::Config;
+use crate::pipeline::memory::{Memory, state_size, table_count};
 use crate::queue::{self, WhenFull};
 use crate::record::Inlet;
 use crate::shard::PartitionConfig;
@@ -26,44 +25,6 @@ use crate::snapshot::file::{Sums, is_name};
 use crate::sources::SourceGeometry;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The sizes that follow from a [`Config`], in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
-    /// The connection filters.
-    pub filter_size: u64,
-    /// The half-open rings, with the copies of them that lists carry, the ring of candidates, the cache of waiting handshakes,
-    /// and the watch over connections that may have vanished.
-    pub rings_size: u64,
-    /// The deltas, those in use and the empty ones, and the residues.
-    pub tables_size: u64,
-    /// The queues, and the capture buffer or the rings that the kernel fills.
-    pub queues_size: u64,
-    /// The list of open connections, and what the exporter keeps of the one before, at most: they grow to this only when
-    /// so many are open.
-    pub list_size_max: u64,
-    /// The counters of sources, and what a report is made from; nothing where they are not counted.
-    pub sources_size: u64,
-    /// The copies of all this that a saved state is made of, while it is being written; 0 when it is not saved.
-    pub state_size: u64,
-    /// The archive: records on their way, those of the segment that is being filled, and what its index takes.
-    pub archive_size: u64,
-}
-
-impl Memory {
-    /// All together.
-    #[must_use]
-    pub fn total_size(&self) -> u64 {
-        self.filter_size
-            + self.rings_size
-            + self.tables_size
-            + self.queues_size
-            + self.list_size_max
-            + self.sources_size
-            + self.state_size
-            + self.archive_size
-    }
-}
 
 /// The sources of a live capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,27 +222,6 @@ impl Plan {
     }
 }
 
-/// How many tables there are of each: a delta, its spare and a residue; with snapshots the sum, and a file of about its size
-/// that is written; and without a list no residue.
-fn table_count(config: &Config) -> u64 {
-    match &config.snapshots {
-        None => 3,
-        Some(Snapshots { replace_lists: false, .. }) => 5,
-        Some(Snapshots { replace_lists: true, .. }) => 4,
-    }
-}
-
-/// What the copies of a state take: filter, rings, residues and the sums of snapshots once each, and the list, of which a map's spare room is not copied.
-fn state_size(partition: &PartitionConfig, config: &Config, listed_max: u64) -> u64 {
-    let tracker = &partition.tracker;
-    let rings_size = HalfOpenRing::size(tracker.half_open_count) + HalfOpenRing::size(tracker.candidate_count);
-    let table_count = if config.snapshots.is_some() { 2 } else { 1 };
-    let partition_size = Filter::size(tracker.place_count) + rings_size + table_count * partition.geometry.size();
-    let earlier_size = Format { compress: false, ..config.format }.memory_size(listed_max);
-    let list_size = listed_max.saturating_mul(STATE_ENTRY_SIZE).saturating_add(earlier_size);
-    (PARTITION_COUNT as u64 * partition_size as u64).saturating_add(list_size)
-}
-
 /// What one partition gets of so many: they do not share evenly, and six standard deviations are more than chance brings.
 pub(super) fn share(count: u64) -> u64 {
     count / PARTITION_COUNT as u64 + 6 * (count / PARTITION_COUNT as u64).isqrt() + 16
@@ -331,102 +271,4 @@ fn check(config: &Config) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::CONNECTIONS_DEFAULT;
-
-    #[test]
-    fn the_defaults_fit_their_own_limit() {
-        let plan = Plan::new(&Config::default()).unwrap();
-        assert!(plan.memory().total_size() <= Config::default().memory_size_max);
-        // Those of a live capture that saves its state, on one interface.
-        let live = Config {
-            every: Some(Duration::from_secs(10)),
-            pickup: crate::config::PICKUP_LIVE,
-            idle_timeout: Some(Duration::from_secs(crate::config::IDLE_TIMEOUT_LIVE_S)),
-            watches: true,
-            saves_state: true,
-            ..Config::default()
-        };
-        let input = LiveInput { capture_count: 1, rings_size: crate::config::RING_SIZE_DEFAULT };
-        assert!(Plan::live(&live, input).unwrap().memory().state_size > 0);
-    }
-
-    #[test]
-    fn the_largest_configuration_has_tables_for_its_churn() {
-        let config = Config {
-            connections_max: CONNECTIONS_MAX,
-            churn: CONNECTIONS_MAX,
-            memory_size_max: u64::MAX,
-            ..Config::default()
-        };
-        let plan = Plan::new(&config).unwrap();
-        let share = CONNECTIONS_MAX / PARTITION_COUNT as u64;
-        assert!(plan.partition.geometry.v4.item_count() * DELTA_LOAD_PERCENT / 100 >= share);
-    }
-
-    #[test]
-    fn what_is_not_asked_for_takes_nothing() {
-        let memory = |config: &Config| Plan::new(config).unwrap().memory();
-        let plain = Config::default();
-        let pickup = Config { pickup: 16, ..plain.clone() };
-        let idle = Config { idle_timeout: Some(Duration::from_secs(14_400)), ..plain.clone() };
-        let watches = Config { watches: true, ..idle.clone() };
-        assert!(memory(&pickup).filter_size > memory(&plain).filter_size);
-        assert!(memory(&pickup).rings_size > memory(&plain).rings_size);
-        assert_eq!(memory(&idle), memory(&plain), "a replay needs no watch");
-        let watch = memory(&watches).rings_size - memory(&plain).rings_size;
-        assert_eq!(watch, Watch::size(CONNECTIONS_DEFAULT as usize) as u64);
-        let flags = Config { answer_opens: true, pickup: 16, ..watches };
-        let sources = Config { sources_max: Some(30_000), ..plain.clone() };
-        let with_sources = memory(&sources);
-        assert!(with_sources.sources_size > 4 << 20 && memory(&plain).sources_size == 0);
-        assert_eq!(Memory { sources_size: 0, ..with_sources }, memory(&plain));
-        assert_eq!(memory(&flags), memory(&plain), "where only flags are seen there is nothing to look at");
-    }
-
-    #[test]
-    fn snapshots_take_their_tables_and_a_list_that_is_not_kept_takes_nothing() {
-        let plan =
-            |snapshots| Plan::new(&Config { snapshots, max_age: Some(Duration::from_secs(60)), ..Config::default() });
-        let plain = plan(None).unwrap();
-        let beside = plan(Some(Snapshots::default())).unwrap();
-        let alone = plan(Some(Snapshots { replace_lists: true, ..Snapshots::default() })).unwrap();
-        assert!(beside.memory().tables_size > plain.memory().tables_size * 5 / 3);
-        assert!(alone.memory().tables_size < beside.memory().tables_size);
-        assert!(alone.memory().list_size_max < plain.memory().list_size_max / 2);
-        assert!(beside.list.eviction.age_max_ticks.is_some() && alone.list.eviction == EvictionTimes::default());
-        assert!(beside.list.geometry.v4.folded(60).is_some());
-        let nameless = plan(Some(Snapshots { router: "\n".to_owned(), ..Snapshots::default() }));
-        assert!(nameless.unwrap_err().to_string().contains("no control characters"));
-        let vast = Config { churn: CONNECTIONS_MAX, snapshots: Some(Snapshots::default()), ..Config::default() };
-        assert!(Plan::new(&vast).unwrap_err().to_string().contains("are the most, so lower --churn"));
-    }
-
-    #[test]
-    fn what_does_not_fit_is_refused_with_both_figures() {
-        let config = Config { connections_max: 100_000_000, ..Config::default() };
-        let message = Plan::new(&config).unwrap_err().to_string();
-        assert!(message.contains("256 MiB are allowed") && message.contains("--memory"), "{message}");
-    }
-
-    #[test]
-    fn values_out_of_range_are_named() {
-        for (config, name) in [
-            (Config { shards: 0, ..Config::default() }, "--shards"),
-            (Config { shards: 9, ..Config::default() }, "--shards"),
-            (Config { connections_max: 1, ..Config::default() }, "--connections"),
-            (Config { churn: u64::MAX, ..Config::default() }, "--churn"),
-            (Config { syn_timeout: Duration::from_secs(601), ..Config::default() }, "--syn-timeout"),
-            (Config { format: Format { changes: Some(0), ..Format::default() }, ..Config::default() }, "--changes"),
-            (Config { every: Some(Duration::ZERO), ..Config::default() }, "--every"),
-            (Config { every: Some(Duration::MAX), ..Config::default() }, "--every"),
-            (Config { sources_max: Some(1), ..Config::default() }, "--sources"),
-            (Config { pickup: u32::MAX, ..Config::default() }, "--pickup"),
-            (Config { idle_timeout: Some(Duration::from_secs(9)), ..Config::default() }, "--idle-timeout"),
-            (Config { max_age: Some(Duration::MAX), ..Config::default() }, "--max-age"),
-        ] {
-            assert!(Plan::new(&config).unwrap_err().to_string().contains(name));
-        }
-    }
-}
+mod tests;

@@ -193,6 +193,11 @@ impl<K: TableKey> Iblt<K> {
         noisy.map(|cell| cell.set_value(0)).count()
     }
 
+    /// Forgets all value sums, and no key.
+    pub fn forget_values(&mut self) {
+        self.cells.iter_mut().for_each(|cell| cell.set_value(0));
+    }
+
     /// Makes it empty.
     pub fn clear(&mut self) {
         self.cells.fill(K::Cell::default());

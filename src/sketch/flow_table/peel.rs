@@ -8,7 +8,7 @@
 //! A cell is taken for a lone key only when the key's check agrees and the key maps to this very cell. Work is bounded
 //! whatever the table holds: no more keys are taken out than there are cells, which is as many as an honest table gives.
 
-use crate::config::AGGREGATE_COUNT_MAX;
+use crate::config::{AGGREGATE_COUNT_MAX, AGGREGATE_LOST_BITS_MAX};
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash};
 use crate::prefetch::prefetch;
 use crate::sketch::{Cell, Change, HASH_COUNT, Iblt, TableKey, check_of};
@@ -47,13 +47,26 @@ pub struct Peeler<K: TableKey> {
     hash: KeyedHash<K>,
     work: Vec<u32>,
     overflowed: bool,
+    /// The largest count that is taken for one key.
+    aggregate_max: u32,
 }
 
 impl<K: TableKey> Peeler<K> {
     /// A peeler for tables with up to `cell_count` cells, filled by whoever places keys by `hash`.
     #[must_use]
     pub fn new(hash: KeyedHash<K>, cell_count: usize) -> Self {
-        Peeler { hash, work: Vec::with_capacity(cell_count / 2 + BATCH_COUNT * HASH_COUNT), overflowed: false }
+        let work = Vec::with_capacity(cell_count / 2 + BATCH_COUNT * HASH_COUNT);
+        Peeler { hash, work, overflowed: false, aggregate_max: AGGREGATE_COUNT_MAX }
+    }
+
+    /// The same for sums of so many tables, in each of which a key may be. Its count then is at most their number.
+    ///
+    /// Complexity: for every factor of two in a count, twice to the power of the words of a key as many keys are tried; those for
+    /// which that is more than two to the power of [`AGGREGATE_LOST_BITS_MAX`] are left in the table.
+    #[must_use]
+    pub fn for_sum_of(mut self, table_count: u32) -> Self {
+        self.aggregate_max = table_count.max(AGGREGATE_COUNT_MAX);
+        self
     }
 
     /// The function by which keys are placed.
@@ -76,7 +89,7 @@ impl<K: TableKey> Peeler<K> {
                 // Only a table that is stuck is searched for keys that are in it several times.
                 let stuck = !table.is_key_free();
                 if stuck {
-                    self.scan(table, recipient, AGGREGATE_COUNT_MAX, &mut budget);
+                    self.scan(table, recipient, self.aggregate_max, &mut budget);
                 }
                 if !stuck || budget == before {
                     return whole - budget;
@@ -114,7 +127,7 @@ impl<K: TableKey> Peeler<K> {
             if count == 0 || *budget == 0 {
                 return;
             }
-            self.peel_batch(table, recipient, &batch[..count], budget);
+            self.peel_batch(table, recipient, count_max, &batch[..count], budget);
         }
     }
 
@@ -122,6 +135,7 @@ impl<K: TableKey> Peeler<K> {
         &mut self,
         table: &mut Iblt<K>,
         recipient: &mut impl Recipient<K>,
+        count_max: u32,
         batch: &[u32],
         budget: &mut usize,
     ) {
@@ -153,6 +167,7 @@ impl<K: TableKey> Peeler<K> {
             if *budget > 0 && table.geometry().places(hash).contains(&(place as usize)) {
                 *budget -= 1;
                 let peeled = self.remove(table, recipient, key, hash, place as usize);
+                self.follow(table, hash, count_max);
                 recipient.take(peeled);
             }
         }
@@ -180,34 +195,48 @@ impl<K: TableKey> Peeler<K> {
     /// The key that stands in this cell alone but several times, when there is one.
     fn aggregate(&self, cell: &K::Cell) -> Option<(K, u128)> {
         let count = cell.count();
-        if !(2..=AGGREGATE_COUNT_MAX).contains(&count.unsigned_abs()) {
+        if !(2..=self.aggregate_max).contains(&count.unsigned_abs()) {
             return None;
         }
         let twos = count.trailing_zeros();
+        let lost_bits = twos * K::WORD_COUNT as u32;
+        let is_divisible = cell.key_words().iter().all(|sum| sum.trailing_zeros() >= twos);
+        if lost_bits > AGGREGATE_LOST_BITS_MAX || !is_divisible {
+            return None;
+        }
         let inverse = odd_inverse((count >> twos) as i64 as u64);
         // A word times an even count has lost its top bits: all of them are tried.
-        for lost in 0..1u64 << (twos as usize * K::WORD_COUNT) {
-            let mut words = [0; 8];
-            for (at, (word, &sum)) in words.iter_mut().zip(cell.key_words()).enumerate() {
-                if sum & ((1 << twos) - 1) != 0 {
-                    return None;
-                }
-                let top = lost >> (at as u32 * twos) & ((1 << twos) - 1);
-                let low = (sum >> twos).wrapping_mul(inverse) << twos >> twos;
-                *word = if twos == 0 { sum.wrapping_mul(inverse) } else { low | top << (u64::BITS - twos) };
+        for first in (0..1u64 << lost_bits).step_by(HASH_GROUP_COUNT) {
+            let mut keys = [K::from_words(&[]); HASH_GROUP_COUNT];
+            let mut hashes = [0; HASH_GROUP_COUNT];
+            for (key, lost) in keys.iter_mut().zip(first..1 << lost_bits) {
+                *key = Self::quotient(cell, twos, inverse, lost);
             }
-            let key = K::from_words(&words);
-            let hash = self.hash.of(&key);
-            if Self::is_lone(cell, hash) {
-                return Some((key, hash));
+            let count = HASH_GROUP_COUNT.min((1 << lost_bits) - first as usize);
+            self.hash.of_group(&keys[..count], &mut hashes);
+            let mut tried = keys.into_iter().zip(hashes).take(count);
+            if let Some(found) = tried.find(|(_, hash)| Self::is_lone(cell, *hash)) {
+                return Some(found);
             }
         }
         None
     }
 
-    /// Subtracts the key that stands alone at `place` from all its cells and puts these on the work list.
+    /// The cell's key sum divided by its count, an odd number with this inverse times two to the power of `twos`, with these bits
+    /// for the lost ones.
+    fn quotient(cell: &K::Cell, twos: u32, inverse: u64, lost: u64) -> K {
+        let mut words = [0; 8];
+        for (at, (word, &sum)) in words.iter_mut().zip(cell.key_words()).enumerate() {
+            let top = lost >> (at as u32 * twos) & ((1 << twos) - 1);
+            let low = (sum >> twos).wrapping_mul(inverse) << twos >> twos;
+            *word = if twos == 0 { low } else { low | top << (u64::BITS - twos) };
+        }
+        K::from_words(&words)
+    }
+
+    /// Subtracts the key that stands alone at `place` from all its cells.
     fn remove(
-        &mut self,
+        &self,
         table: &mut Iblt<K>,
         recipient: &impl Recipient<K>,
         key: K,
@@ -229,8 +258,13 @@ impl<K: TableKey> Peeler<K> {
         let known = known.or_else(|| recipient.expected(&key, hash, count));
         let change = Change { key, hash, count, value: known.unwrap_or(0) };
         table.apply_one(&change.undone());
-        for at in places {
-            if table.cells()[at].count().unsigned_abs() == 1 {
+        Peeled { change, value_known: known.is_some() }
+    }
+
+    /// Puts those cells of a key that was taken out on the work list in which there may now be a lone one.
+    fn follow(&mut self, table: &Iblt<K>, hash: u128, count_max: u32) {
+        for at in table.geometry().places(hash) {
+            if (1..=count_max).contains(&table.cells()[at].count().unsigned_abs()) {
                 if self.work.len() < self.work.capacity() {
                     self.work.push(at as u32);
                 } else {
@@ -238,7 +272,6 @@ impl<K: TableKey> Peeler<K> {
                 }
             }
         }
-        Peeled { change, value_known: known.is_some() }
     }
 }
 

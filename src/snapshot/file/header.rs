@@ -92,6 +92,12 @@ impl Header {
         self.partition_count as u64 * Sums::file_size(self.geometry)
     }
 
+    /// When the latest interval of its routers ended, in ns since 1970.
+    #[must_use]
+    pub fn end_ns(&self) -> i64 {
+        self.sources.iter().map(|source| source.figures.end_ns).max().unwrap_or(0)
+    }
+
     /// How many neighbouring cells of the routers' tables each cell of IPv4 and of IPv6 is the sum of.
     #[must_use]
     pub fn runs(&self) -> (u32, u32) {

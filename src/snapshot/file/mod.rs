@@ -13,14 +13,21 @@
 //! [`sketch::Estimator`](crate::sketch::Estimator) would have to be told every key, which a router without a list does not
 //! know, and would count a connection that two routers saw at different times as a difference.
 
+mod counts;
+mod difference;
 mod envelope;
 mod fields;
+mod fold;
 mod header;
 mod load;
+mod merge;
 mod presence;
 mod source;
 mod sums;
 
+pub use counts::KeyCounts;
+pub(crate) use counts::summed;
+pub use difference::Difference;
 pub use envelope::{HASH_ID, Packing, VERSION};
 pub use header::{Header, KeyId, Kind, Misfit};
 pub use load::Load;

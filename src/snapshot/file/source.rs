@@ -44,7 +44,7 @@ pub struct Figures {
 impl Figures {
     const COUNT: usize = 12;
 
-    fn words(&self) -> [u64; Self::COUNT] {
+    pub(super) fn words(&self) -> [u64; Self::COUNT] {
         [
             self.interval,
             self.start_ns as u64,

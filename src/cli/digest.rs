@@ -1,0 +1,62 @@
+//! `flowpeel digest`: a snapshot in, the little of it that finds out a few differences out.
+
+use crate::cli::report::{self, Voice, grouped};
+use crate::cli::secret::SecretOption;
+use crate::cli::{Status, values};
+use crate::error::Result;
+use crate::export;
+use crate::snapshot::file::SnapshotFile;
+use clap::Args;
+use std::path::PathBuf;
+
+/// Makes a small file of a snapshot, enough to tell how another one differs
+///
+/// However many connections are open, its size depends on the differences alone that flowpeel diff is to find out with it: some
+/// fifty bytes each. Where there turn out to be more, flowpeel diff says for how many a digest has to be made.
+#[derive(Args)]
+#[command(
+    display_name = "flowpeel digest",
+    after_help = "Example:\n  flowpeel digest --secret-file secret east.flowpeel --differences 500 -o east.digest\n  \
+    flowpeel diff --secret-file secret east.digest west.flowpeel"
+)]
+pub(super) struct Arguments {
+    /// The snapshot
+    file: PathBuf,
+
+    /// How many connections may differ, those of both sides together
+    #[arg(long, value_name = "N", value_parser = values::count)]
+    differences: u64,
+
+    /// The file to write
+    #[arg(long, short, value_name = "FILE")]
+    out: PathBuf,
+
+    #[command(flatten)]
+    secret: SecretOption,
+}
+
+/// Makes it.
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
+    match digest(arguments, voice) {
+        Ok(()) => Status::Done,
+        Err(error) => {
+            report::error(&error, "");
+            Status::Failed
+        }
+    }
+}
+
+fn digest(arguments: &Arguments, voice: Voice) -> Result<()> {
+    let secret = arguments.secret.secret()?;
+    let digest = SnapshotFile::open(&arguments.file, &secret)?.digest(arguments.differences);
+    let size = export::write_snapshot(&arguments.out, &digest, &secret)?;
+    let (v4, v6) = digest.item_counts();
+    if voice > Voice::Quiet {
+        let (size, v4, v6) = (grouped(size), grouped(v4), grouped(v6));
+        report::line(format_args!("{size} bytes, which tell {v4} differences of IPv4 and {v6} of IPv6"));
+        if digest.item_counts().0.saturating_add(digest.item_counts().1) < arguments.differences {
+            report::warning("the snapshot's tables are too small for so many differences in one: compare it as it is");
+        }
+    }
+    Ok(())
+}

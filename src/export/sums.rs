@@ -1,0 +1,187 @@
+//! What is made of several snapshots: the list of a network, the difference of two, and snapshots themselves.
+//!
+//! What enters: merged lists, differences, merges and digests. What leaves: NDJSON with the fields of a list's, and files.
+
+use crate::error::{Error, Result};
+use crate::export::flow_line::{self, Ends};
+use crate::export::lines::ListFields;
+use crate::export::place::write_whole;
+use crate::export::timestamp::Clockface;
+use crate::flow::FlowKey;
+use crate::flow_list::{MergedList, RowState};
+use crate::hash::Secret;
+use crate::snapshot::file::{Difference, SnapshotFile};
+use serde::Serialize;
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Bytes gathered before they are written.
+const BUFFER_SIZE: usize = 1 << 16;
+
+#[derive(Serialize)]
+struct MergedLine<'a> {
+    timestamp: &'a str,
+    event_type: &'static str,
+    flow_list: MergedFields<'a>,
+}
+
+#[derive(Serialize)]
+struct MergedFields<'a> {
+    #[serde(flatten)]
+    list: ListFields<'a>,
+    routers: u64,
+}
+
+#[derive(Serialize)]
+struct DifferenceLine<'a> {
+    timestamp: &'a str,
+    event_type: &'static str,
+    flow_difference: DifferenceFields<'a>,
+}
+
+#[derive(Serialize)]
+struct DifferenceFields<'a> {
+    a: SideFields<'a>,
+    b: SideFields<'a>,
+    complete: bool,
+    missing: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    differences_needed: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct SideFields<'a> {
+    end: &'a str,
+    routers: usize,
+    only_here: u64,
+}
+
+/// A side of a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The first.
+    A,
+    /// The second.
+    B,
+}
+
+impl Side {
+    /// The side with more of a connection of this count.
+    #[must_use]
+    pub fn of_count(count: i32) -> Self {
+        if count > 0 { Side::A } else { Side::B }
+    }
+}
+
+/// Writes the list of several routers to a stream: the lines of a list, with `routers` in each.
+///
+/// # Errors
+///
+/// It can not be written.
+pub fn write_merged(out: &mut impl Write, list: &MergedList) -> Result<()> {
+    merged(&mut io::BufWriter::with_capacity(BUFFER_SIZE, out), list)
+        .map_err(|error| Error::new("can not write the list").because(error))
+}
+
+fn merged(out: &mut impl Write, list: &MergedList) -> io::Result<()> {
+    let mut clockface = Clockface::default();
+    let (start, end) = (clockface.rfc3339(list.header.start_ns), clockface.rfc3339(list.header.end_ns));
+    let fields = ListFields::new(&list.header, start.as_str(), end.as_str());
+    let flow_list = MergedFields { list: fields, routers: list.router_count };
+    header(out, &MergedLine { timestamp: end.as_str(), event_type: "flow_list", flow_list })?;
+    let mut line = Vec::new();
+    for row in list.rows() {
+        line.clear();
+        flow_line::begin(&mut line, end.as_str(), "flow");
+        let ends = Ends { client: row.client, server: row.server, vlan: row.vlan };
+        flow_line::connection(&mut line, &ends, list.vlan_key);
+        routers(&mut line, row.routers);
+        state(&mut line, row.state);
+        out.write_all(&line)?;
+    }
+    out.flush()
+}
+
+/// Writes what differs between the snapshots `a` and `b` to a stream: a header, then a line for each connection.
+///
+/// # Errors
+///
+/// It can not be written.
+pub fn write_difference(
+    out: &mut impl Write,
+    (a, b): (&SnapshotFile, &SnapshotFile),
+    difference: &Difference,
+) -> Result<()> {
+    differing(&mut io::BufWriter::with_capacity(BUFFER_SIZE, out), (a, b), difference)
+        .map_err(|error| Error::new("can not write the difference").because(error))
+}
+
+fn differing(out: &mut impl Write, (a, b): (&SnapshotFile, &SnapshotFile), difference: &Difference) -> io::Result<()> {
+    let mut clockface = Clockface::default();
+    let ends = [a, b].map(|file| file.header.end_ns());
+    let [end_a, end_b] = ends.map(|end_ns| clockface.rfc3339(end_ns));
+    let end = clockface.rfc3339(ends[0].max(ends[1]));
+    let (only_a, only_b) = difference.only();
+    let flow_difference = DifferenceFields {
+        a: SideFields { end: end_a.as_str(), routers: a.header.sources.len(), only_here: only_a },
+        b: SideFields { end: end_b.as_str(), routers: b.header.sources.len(), only_here: only_b },
+        complete: difference.is_complete(),
+        missing: difference.keys.left(),
+        differences_needed: difference.differences_needed,
+    };
+    header(out, &DifferenceLine { timestamp: end.as_str(), event_type: "flow_difference", flow_difference })?;
+    let vlan_key = a.header.vlan_key;
+    let mut line = Vec::new();
+    for (key, count) in &difference.keys.v4 {
+        differing_line(&mut line, end.as_str(), (key, *count), vlan_key);
+        out.write_all(&line)?;
+    }
+    for (key, count) in &difference.keys.v6 {
+        differing_line(&mut line, end.as_str(), (key, *count), vlan_key);
+        out.write_all(&line)?;
+    }
+    out.flush()
+}
+
+fn differing_line<K: FlowKey>(line: &mut Vec<u8>, timestamp: &str, (key, count): (&K, i32), vlan_key: bool) {
+    line.clear();
+    flow_line::begin(line, timestamp, "flow");
+    line.extend_from_slice(match Side::of_count(count) {
+        Side::A => b"\"only_in\":\"a\",",
+        Side::B => b"\"only_in\":\"b\",",
+    });
+    flow_line::connection(line, &Ends { client: key.first(), server: key.second(), vlan: key.vlan() }, vlan_key);
+    routers(line, count.unsigned_abs());
+    state(line, RowState::Established);
+}
+
+fn routers(line: &mut Vec<u8>, count: u32) {
+    line.extend_from_slice(b",\"routers\":");
+    flow_line::number(line, u64::from(count));
+}
+
+/// Appends the end of a line.
+fn state(line: &mut Vec<u8>, state: RowState) {
+    line.extend_from_slice(b",\"flow\":{\"state\":\"");
+    line.extend_from_slice(state.name().as_bytes());
+    line.extend_from_slice(b"\"}}\n");
+}
+
+fn header(out: &mut impl Write, header: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, header)?;
+    out.write_all(b"\n")
+}
+
+/// Writes a snapshot to a file of this name, whole or not at all; its size.
+///
+/// # Errors
+///
+/// It can not be written. What was there before is there still.
+pub fn write_snapshot(path: &Path, snapshot: &SnapshotFile, secret: &Secret) -> Result<u64> {
+    let Some(name) = path.file_name().filter(|_| !fs::metadata(path).is_ok_and(|there| !there.is_file())) else {
+        return Err(Error::new("a snapshot is written to a file").in_file(path));
+    };
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    write_whole(directory, name, "snapshot", |file| snapshot.write(file, secret)).map(|(size, _)| size)
+}

@@ -1,0 +1,275 @@
+//! The list of several routers together.
+//!
+//! What enters: a merge, and what may be known of it before: lists of its routers, or of an earlier merge. What leaves: every
+//! connection once, with how many of the routers saw it. Nothing but keys is told: the routers' ticks began at different times, so the
+//! starts in a sum are nobody's.
+//!
+//! Alone a merge lists while there are no more connections in it than its tables plainly list. Beyond that, lists are taken off
+//! first, key by key, and only what has changed since has to fit. What a list has wrong comes out of the tables as a difference.
+
+use crate::connection::HalfOpen;
+use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
+use crate::flow_list::{Header, RowState};
+use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
+use crate::signal::{AnyKey, ConnectionHash};
+use crate::sketch::{Change, Iblt, TableKey};
+use crate::snapshot::file::{SnapshotFile, Source, Sums, summed};
+use std::net::SocketAddr;
+
+/// One connection of a merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MergedRow {
+    /// The client's address and port.
+    pub client: SocketAddr,
+    /// The server's address and port.
+    pub server: SocketAddr,
+    /// The VLAN tags, where they are part of the key.
+    pub vlan: VlanTags,
+    /// How far it has come, where it has come farthest.
+    pub state: RowState,
+    /// How many routers see it in this state, or half-open when it is nowhere established.
+    pub routers: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Seen<K> {
+    key: K,
+    state: RowState,
+    routers: u32,
+}
+
+/// What is open on the routers of a merge.
+pub struct MergedList {
+    /// What the list says of itself: the counters of its routers added up, from the earliest start to the latest end. The interval is
+    /// the latest of any.
+    pub header: Header,
+    /// Whether VLAN tags are part of keys.
+    pub vlan_key: bool,
+    /// How many routers there are.
+    pub router_count: u64,
+    v4: Vec<Seen<KeyV4>>,
+    v6: Vec<Seen<KeyV6>>,
+    left: u64,
+}
+
+impl MergedList {
+    /// The list of a merge, or of any other snapshot, with the help of connections that were established before, each with on how many
+    /// routers that was. One that is named several times counts as often.
+    ///
+    /// Complexity: that of listing, and of sorting what is listed.
+    #[must_use]
+    pub fn new(snapshot: &SnapshotFile, secret: &Secret, known: impl IntoIterator<Item = (AnyKey, u32)>) -> Self {
+        let (known_v4, known_v6) = by_family(known);
+        let mut rest = snapshot.clone();
+        subtract(&mut rest.sums, &known_v4, secret, |sums| &mut sums.v4);
+        subtract(&mut rest.sums, &known_v6, secret, |sums| &mut sums.v6);
+        let changed = rest.take_counts(secret);
+        let left = changed.left();
+        let mut header = sum_of(&snapshot.header.sources);
+        header.missing = header.missing.saturating_add(left);
+        let v4 = rows(known_v4, changed.v4, &mut header.extraneous);
+        let v6 = rows(known_v6, changed.v6, &mut header.extraneous);
+        let mut list = MergedList {
+            header,
+            vlan_key: snapshot.header.vlan_key,
+            router_count: snapshot.header.sources.len() as u64,
+            v4,
+            v6,
+            left,
+        };
+        list.add_half_open(&snapshot.header.sources);
+        list.count();
+        list
+    }
+
+    /// About how many differences between the list and the tables could not be told; 0 only when there are none.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// The connections by client address, client port, server address, server port, VLAN; IPv4 before IPv6.
+    pub fn rows(&self) -> impl Iterator<Item = MergedRow> {
+        self.v4.iter().map(row).chain(self.v6.iter().map(row))
+    }
+
+    fn add_half_open(&mut self, sources: &[Source]) {
+        for source in sources {
+            let all = || source.half_open.iter().map(|half_open| (half_open.key, state_of(half_open)));
+            add_each(
+                &mut self.v4,
+                all().filter_map(|(key, state)| if let AnyKey::V4(key) = key { Some((key, state)) } else { None }),
+            );
+            add_each(
+                &mut self.v6,
+                all().filter_map(|(key, state)| if let AnyKey::V6(key) = key { Some((key, state)) } else { None }),
+            );
+        }
+        unite(&mut self.v4);
+        unite(&mut self.v6);
+    }
+
+    fn count(&mut self) {
+        let states = self.v4.iter().map(|seen| seen.state).chain(self.v6.iter().map(|seen| seen.state));
+        for state in states {
+            *(if state == RowState::Established { &mut self.header.flows } else { &mut self.header.half_open }) += 1;
+        }
+        self.header.complete = self.header.missing == 0;
+    }
+}
+
+fn row<K: FlowKey>(seen: &Seen<K>) -> MergedRow {
+    MergedRow {
+        client: seen.key.first(),
+        server: seen.key.second(),
+        vlan: seen.key.vlan(),
+        state: seen.state,
+        routers: seen.routers,
+    }
+}
+
+type Known<K> = Vec<(K, i32)>;
+
+fn by_family(known: impl IntoIterator<Item = (AnyKey, u32)>) -> (Known<KeyV4>, Known<KeyV6>) {
+    let (mut v4, mut v6) = (Vec::new(), Vec::new());
+    for (key, routers) in known {
+        let count = i32::try_from(routers).unwrap_or(i32::MAX);
+        match key {
+            AnyKey::V4(key) => v4.push((key, count)),
+            AnyKey::V6(key) => v6.push((key, count)),
+        }
+    }
+    (v4, v6)
+}
+
+/// Takes what is known off the tables that it is in.
+fn subtract<K: TableKey>(
+    sums: &mut [Sums],
+    known: &[(K, i32)],
+    secret: &Secret,
+    table: impl Fn(&mut Sums) -> &mut Iblt<K>,
+) {
+    let (placement, connection) =
+        (KeyedHash::new(secret, Purpose::Placement), KeyedHash::new(secret, Purpose::Connection));
+    let is_one = sums.len() == 1;
+    for group in known.chunks(HASH_GROUP_COUNT) {
+        let mut keys = [group[0].0; HASH_GROUP_COUNT];
+        keys.iter_mut().zip(group).for_each(|(key, known)| *key = known.0);
+        let canonical = keys.map(|key| key.canonical().0);
+        let (mut places, mut partitions) = ([0; HASH_GROUP_COUNT], [0; HASH_GROUP_COUNT]);
+        placement.of_group(&keys[..group.len()], &mut places);
+        connection.of_group(&canonical[..group.len()], &mut partitions);
+        for ((&(key, count), &hash), &partition) in group.iter().zip(&places).zip(&partitions) {
+            let partition = if is_one { 0 } else { ConnectionHash::new(partition).partition() };
+            let Some(sums) = sums.get_mut(partition) else { continue };
+            table(sums).apply_one(&Change { key, hash, count: count.wrapping_neg(), value: 0 });
+        }
+    }
+}
+
+/// What is established: what was known, and what has changed. Closings of what nobody saw open are counted in `extraneous`.
+fn rows<K: FlowKey>(mut counts: Known<K>, changed: Known<K>, extraneous: &mut u64) -> Vec<Seen<K>> {
+    counts.extend(changed);
+    let mut rows = Vec::new();
+    for (key, count) in summed(counts) {
+        match u32::try_from(count) {
+            Ok(routers) => rows.push(Seen { key, state: RowState::Established, routers }),
+            Err(_) => *extraneous += 1,
+        }
+    }
+    rows
+}
+
+fn state_of(half_open: &HalfOpen) -> RowState {
+    if half_open.answered { RowState::SynRecv } else { RowState::SynSent }
+}
+
+/// Adds the half-open connections of one router, each once: a ring may have one twice, and the router lists the first then.
+fn add_each<K: FlowKey>(seen: &mut Vec<Seen<K>>, half_open: impl Iterator<Item = (K, RowState)>) {
+    let mut once: Vec<(K, RowState)> = half_open.collect();
+    once.sort_unstable();
+    once.dedup_by_key(|(key, _)| *key);
+    seen.extend(once.into_iter().map(|(key, state)| Seen { key, state, routers: 1 }));
+}
+
+/// Every connection once: established before half-open, and half-open with how many routers see it so.
+fn unite<K: FlowKey>(seen: &mut Vec<Seen<K>>) {
+    seen.sort_by_key(|seen| (seen.key, seen.state));
+    seen.dedup_by(|later, first| {
+        let is_same = later.key == first.key;
+        if is_same && first.state != RowState::Established {
+            first.routers = first.routers.saturating_add(later.routers);
+            first.state = first.state.max(later.state);
+        }
+        is_same
+    });
+}
+
+/// The counters of all routers together.
+fn sum_of(sources: &[Source]) -> Header {
+    let mut header = Header {
+        start_ns: sources.iter().map(|source| source.figures.start_ns).min().unwrap_or(0),
+        end_ns: sources.iter().map(|source| source.figures.end_ns).max().unwrap_or(0),
+        interval: sources.iter().map(|source| source.figures.interval).max().unwrap_or(0),
+        ..Header::default()
+    };
+    for figures in sources.iter().map(|source| source.figures) {
+        for (sum, part) in [
+            (&mut header.missing, figures.missing_elsewhere),
+            (&mut header.opened, figures.opened),
+            (&mut header.closed, figures.closed),
+            (&mut header.untracked, figures.untracked),
+            (&mut header.recycled, figures.recycled),
+            (&mut header.evicted, figures.evicted),
+            (&mut header.dropped, figures.dropped),
+            (&mut header.unusable, figures.unusable),
+            (&mut header.merged, figures.merged),
+        ] {
+            *sum = sum.saturating_add(part);
+        }
+    }
+    header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sketch::Geometry;
+    use crate::snapshot::DeltaGeometry;
+
+    fn key(port: u16) -> KeyV4 {
+        KeyV4::new((0x0a00_0001, port), (0x0a00_0002, 443), VlanTags::NONE)
+    }
+
+    fn half_open(port: u16, answered: bool) -> HalfOpen {
+        HalfOpen { key: AnyKey::V4(key(port)), start_tick: 1 << 20, since_tick: 1 << 20, answered, number: 0 }
+    }
+
+    #[test]
+    fn a_connection_is_listed_once_in_the_state_that_it_has_come_to_farthest() {
+        let geometry = DeltaGeometry { v4: Geometry::new(60), v6: Geometry::new(60) };
+        let source = |router: &str, half_open| Source { router: router.to_owned(), half_open, ..Source::default() };
+        let east =
+            source("east", vec![half_open(1, false), half_open(1, false), half_open(2, false), half_open(3, true)]);
+        let west = source("west", vec![half_open(1, true), half_open(2, false)]);
+        let mut merge = SnapshotFile::new(geometry, false, &Secret::REPLAY, east);
+        let mut known = vec![(AnyKey::V4(key(3)), 1)];
+        subtract(&mut merge.sums, &[(key(3), -1)], &Secret::REPLAY, |sums| &mut sums.v4);
+        merge.add(&SnapshotFile::new(geometry, false, &Secret::REPLAY, west)).unwrap();
+        for _ in 0..2 {
+            let list = MergedList::new(&merge, &Secret::REPLAY, known.clone());
+            let rows: Vec<_> = list.rows().map(|row| (row.client.port(), row.state, row.routers)).collect();
+            let expected = [(1, RowState::SynRecv, 2), (2, RowState::SynSent, 2), (3, RowState::Established, 1)];
+            assert_eq!(rows, expected);
+            assert!(list.header.complete);
+            assert_eq!((list.header.flows, list.header.half_open, list.router_count), (1, 2, 2));
+            known.clear();
+        }
+        // A list that has too much is put right, and what was never opened is counted and not listed.
+        let list = MergedList::new(&merge, &Secret::REPLAY, [(AnyKey::V4(key(4)), 2), (AnyKey::V4(key(3)), 2)]);
+        assert_eq!((list.header.flows, list.header.extraneous, list.left()), (1, 0, 0));
+        subtract(&mut merge.sums, &[(key(5), 1)], &Secret::REPLAY, |sums| &mut sums.v4);
+        let list = MergedList::new(&merge, &Secret::REPLAY, []);
+        assert_eq!((list.header.flows, list.header.extraneous), (1, 1));
+    }
+}

@@ -1,0 +1,69 @@
+//! What a run takes of the memory.
+//!
+//! What enters: a configuration, and the shapes that follow from it. What leaves: sizes in bytes, part by part, for the limit and for
+//! people.
+
+use crate::config::{PARTITION_COUNT, STATE_ENTRY_SIZE};
+use crate::connection::{Filter, HalfOpenRing};
+use crate::export::Format;
+use crate::pipeline::{Config, Snapshots};
+use crate::shard::PartitionConfig;
+
+/// The sizes that follow from a [`Config`], in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// The connection filters.
+    pub filter_size: u64,
+    /// The half-open rings, with the copies of them that lists carry, the ring of candidates, the cache of waiting handshakes,
+    /// and the watch over connections that may have vanished.
+    pub rings_size: u64,
+    /// The deltas, those in use and the empty ones, and the residues.
+    pub tables_size: u64,
+    /// The queues, and the capture buffer or the rings that the kernel fills.
+    pub queues_size: u64,
+    /// The list of open connections, and what the exporter keeps of the one before, at most: they grow to this only when
+    /// so many are open.
+    pub list_size_max: u64,
+    /// The counters of sources, and what a report is made from; nothing where they are not counted.
+    pub sources_size: u64,
+    /// The copies of all this that a saved state is made of, while it is being written; 0 when it is not saved.
+    pub state_size: u64,
+    /// The archive: records on their way, those of the segment that is being filled, and what its index takes.
+    pub archive_size: u64,
+}
+
+impl Memory {
+    /// All together.
+    #[must_use]
+    pub fn total_size(&self) -> u64 {
+        self.filter_size
+            + self.rings_size
+            + self.tables_size
+            + self.queues_size
+            + self.list_size_max
+            + self.sources_size
+            + self.state_size
+            + self.archive_size
+    }
+}
+
+/// How many tables there are of each: a delta, its spare and a residue; with snapshots the sum, and a file of about its size
+/// that is written; and without a list no residue.
+pub(super) fn table_count(config: &Config) -> u64 {
+    match &config.snapshots {
+        None => 3,
+        Some(Snapshots { replace_lists: false, .. }) => 5,
+        Some(Snapshots { replace_lists: true, .. }) => 4,
+    }
+}
+
+/// What the copies of a state take: filter, rings, residues and the sums of snapshots once each, and the list, of which a map's spare room is not copied.
+pub(super) fn state_size(partition: &PartitionConfig, config: &Config, listed_max: u64) -> u64 {
+    let tracker = &partition.tracker;
+    let rings_size = HalfOpenRing::size(tracker.half_open_count) + HalfOpenRing::size(tracker.candidate_count);
+    let table_count = if config.snapshots.is_some() { 2 } else { 1 };
+    let partition_size = Filter::size(tracker.place_count) + rings_size + table_count * partition.geometry.size();
+    let earlier_size = Format { compress: false, ..config.format }.memory_size(listed_max);
+    let list_size = listed_max.saturating_mul(STATE_ENTRY_SIZE).saturating_add(earlier_size);
+    (PARTITION_COUNT as u64 * partition_size as u64).saturating_add(list_size)
+}

@@ -1,0 +1,101 @@
+//! What a plan takes, and what it refuses.
+
+use super::*;
+use crate::config::CONNECTIONS_DEFAULT;
+use crate::export::Format;
+use crate::pipeline::Snapshots;
+
+#[test]
+fn the_defaults_fit_their_own_limit() {
+    let plan = Plan::new(&Config::default()).unwrap();
+    assert!(plan.memory().total_size() <= Config::default().memory_size_max);
+    // Those of a live capture that saves its state, on one interface.
+    let live = Config {
+        every: Some(Duration::from_secs(10)),
+        pickup: crate::config::PICKUP_LIVE,
+        idle_timeout: Some(Duration::from_secs(crate::config::IDLE_TIMEOUT_LIVE_S)),
+        watches: true,
+        saves_state: true,
+        ..Config::default()
+    };
+    let input = LiveInput { capture_count: 1, rings_size: crate::config::RING_SIZE_DEFAULT };
+    assert!(Plan::live(&live, input).unwrap().memory().state_size > 0);
+}
+
+#[test]
+fn the_largest_configuration_has_tables_for_its_churn() {
+    let config = Config {
+        connections_max: CONNECTIONS_MAX,
+        churn: CONNECTIONS_MAX,
+        memory_size_max: u64::MAX,
+        ..Config::default()
+    };
+    let plan = Plan::new(&config).unwrap();
+    let share = CONNECTIONS_MAX / PARTITION_COUNT as u64;
+    assert!(plan.partition.geometry.v4.item_count() * DELTA_LOAD_PERCENT / 100 >= share);
+}
+
+#[test]
+fn what_is_not_asked_for_takes_nothing() {
+    let memory = |config: &Config| Plan::new(config).unwrap().memory();
+    let plain = Config::default();
+    let pickup = Config { pickup: 16, ..plain.clone() };
+    let idle = Config { idle_timeout: Some(Duration::from_secs(14_400)), ..plain.clone() };
+    let watches = Config { watches: true, ..idle.clone() };
+    assert!(memory(&pickup).filter_size > memory(&plain).filter_size);
+    assert!(memory(&pickup).rings_size > memory(&plain).rings_size);
+    assert_eq!(memory(&idle), memory(&plain), "a replay needs no watch");
+    let watch = memory(&watches).rings_size - memory(&plain).rings_size;
+    assert_eq!(watch, Watch::size(CONNECTIONS_DEFAULT as usize) as u64);
+    let flags = Config { answer_opens: true, pickup: 16, ..watches };
+    let sources = Config { sources_max: Some(30_000), ..plain.clone() };
+    let with_sources = memory(&sources);
+    assert!(with_sources.sources_size > 4 << 20 && memory(&plain).sources_size == 0);
+    assert_eq!(Memory { sources_size: 0, ..with_sources }, memory(&plain));
+    assert_eq!(memory(&flags), memory(&plain), "where only flags are seen there is nothing to look at");
+}
+
+#[test]
+fn snapshots_take_their_tables_and_a_list_that_is_not_kept_takes_nothing() {
+    let plan =
+        |snapshots| Plan::new(&Config { snapshots, max_age: Some(Duration::from_secs(60)), ..Config::default() });
+    let plain = plan(None).unwrap();
+    let beside = plan(Some(Snapshots::default())).unwrap();
+    let alone = plan(Some(Snapshots { replace_lists: true, ..Snapshots::default() })).unwrap();
+    assert!(beside.memory().tables_size > plain.memory().tables_size * 5 / 3);
+    assert!(alone.memory().tables_size < beside.memory().tables_size);
+    assert!(alone.memory().list_size_max < plain.memory().list_size_max / 2);
+    assert!(beside.list.eviction.age_max_ticks.is_some() && alone.list.eviction == EvictionTimes::default());
+    assert!(beside.list.geometry.v4.folded(60).is_some());
+    let nameless = plan(Some(Snapshots { router: "\n".to_owned(), ..Snapshots::default() }));
+    assert!(nameless.unwrap_err().to_string().contains("no control characters"));
+    let vast = Config { churn: CONNECTIONS_MAX, snapshots: Some(Snapshots::default()), ..Config::default() };
+    assert!(Plan::new(&vast).unwrap_err().to_string().contains("are the most, so lower --churn"));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_both_figures() {
+    let config = Config { connections_max: 100_000_000, ..Config::default() };
+    let message = Plan::new(&config).unwrap_err().to_string();
+    assert!(message.contains("256 MiB are allowed") && message.contains("--memory"), "{message}");
+}
+
+#[test]
+fn values_out_of_range_are_named() {
+    for (config, name) in [
+        (Config { shards: 0, ..Config::default() }, "--shards"),
+        (Config { shards: 9, ..Config::default() }, "--shards"),
+        (Config { connections_max: 1, ..Config::default() }, "--connections"),
+        (Config { churn: u64::MAX, ..Config::default() }, "--churn"),
+        (Config { syn_timeout: Duration::from_secs(601), ..Config::default() }, "--syn-timeout"),
+        (Config { format: Format { changes: Some(0), ..Format::default() }, ..Config::default() }, "--changes"),
+        (Config { every: Some(Duration::ZERO), ..Config::default() }, "--every"),
+        (Config { every: Some(Duration::MAX), ..Config::default() }, "--every"),
+        (Config { sources_max: Some(1), ..Config::default() }, "--sources"),
+        (Config { pickup: u32::MAX, ..Config::default() }, "--pickup"),
+        (Config { idle_timeout: Some(Duration::from_secs(9)), ..Config::default() }, "--idle-timeout"),
+        (Config { max_age: Some(Duration::MAX), ..Config::default() }, "--max-age"),
+    ] {
+        assert!(Plan::new(&config).unwrap_err().to_string().contains(name));
+    }
+}

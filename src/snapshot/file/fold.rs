@@ -1,0 +1,154 @@
+//! Snapshots made smaller: partitions into one table, neighbouring cells into one cell.
+//!
+//! What enters: a snapshot, and how many differences to another are to be found out. What leaves: a digest, which is no larger than
+//! that takes, however many connections are open; and two files of different sizes brought to one size.
+//!
+//! A digest says nothing of when connections started: what is left of the values of so many connections tells nobody anything.
+
+use super::{Kind, Misfit, SnapshotFile, Sums};
+use crate::config::{DIGEST_DIFFERENCES_MAX, DIGEST_FAMILY_SHARE};
+use crate::sketch::{Geometry, Iblt, TableKey};
+use crate::snapshot::DeltaGeometry;
+
+/// Standard deviations that a family's part of the differences may be above its part of what is open.
+const SHARE_DEVIATIONS: f64 = 3.0;
+
+impl SnapshotFile {
+    /// The smallest digest of it that lists so many differences to another router in all but about one of a thousand tries, if they
+    /// are spread over the families like what is open. Where the tables are too small for that, it is as large as they are: see
+    /// [`Self::item_counts`].
+    ///
+    /// Half-open connections are not in it, nor the starts of any.
+    ///
+    /// Complexity: a pass over the tables.
+    ///
+    /// ```
+    /// # use flowpeel::hash::Secret;
+    /// # use flowpeel::sketch::Geometry;
+    /// # use flowpeel::snapshot::DeltaGeometry;
+    /// # use flowpeel::snapshot::file::{SnapshotFile, Source};
+    /// let shape = Geometry::for_items(100_000).foldable();
+    /// let geometry = DeltaGeometry { v4: shape, v6: shape };
+    /// let router = SnapshotFile::new(geometry, false, &Secret::REPLAY, Source::default());
+    /// let digest = router.digest(500);
+    /// assert!(digest.item_counts().0 >= 250 && digest.item_counts().1 >= 250);
+    /// let mut bytes = Vec::new();
+    /// digest.write(&mut bytes, &Secret::REPLAY)?;
+    /// assert!(bytes.len() < 64 << 10);
+    /// # Ok::<(), flowpeel::error::Error>(())
+    /// ```
+    #[must_use]
+    pub fn digest(&self, differences: u64) -> Self {
+        let (items_v4, items_v6) = self.shares(differences);
+        let DeltaGeometry { v4, v6 } = self.header.geometry;
+        let geometry = DeltaGeometry { v4: least_fold(v4, items_v4), v6: least_fold(v6, items_v6) };
+        // What a subtable's cells are divided by divides them.
+        let mut digest = self.folded_to(1, geometry).unwrap_or_else(|| self.clone());
+        digest.header.kind = Kind::Digest;
+        for sums in &mut digest.sums {
+            sums.v4.forget_values();
+            sums.v6.forget_values();
+        }
+        digest.header.sources.iter_mut().for_each(|source| source.half_open.clear());
+        digest
+    }
+
+    /// How many differences each of its tables plainly lists: IPv4, then IPv6.
+    #[must_use]
+    pub fn item_counts(&self) -> (u64, u64) {
+        (self.header.geometry.v4.item_count(), self.header.geometry.v6.item_count())
+    }
+
+    /// For how many differences of each family a digest for so many has room.
+    pub(super) fn shares(&self, differences: u64) -> (u64, u64) {
+        let differences = differences.min(DIGEST_DIFFERENCES_MAX);
+        let open = |of: &dyn Fn(&Sums) -> i64| self.sums.iter().map(of).sum::<i64>().max(0) as f64;
+        let (open_v4, open_v6) = (open(&|sums| sums.v4.surplus()), open(&|sums| sums.v6.surplus()));
+        let all = open_v4 + open_v6;
+        let part_v4 = if all > 0.0 { open_v4 / all } else { 0.5 };
+        (share(differences, part_v4), share(differences, 1.0 - part_v4))
+    }
+
+    /// For how many differences a digest has to be made, so that it has room for so many of each family; none when the tables
+    /// that it is made of are too small for that.
+    pub(super) fn digest_for(&self, v4: u64, v6: u64) -> Option<u64> {
+        let mut differences = v4.saturating_add(v6).max(1);
+        loop {
+            let (room_v4, room_v6) = self.shares(differences);
+            let DeltaGeometry { v4: most_v4, v6: most_v6 } = self.header.unfolded;
+            if v4 > most_v4.item_count() || v6 > most_v6.item_count() || differences > DIGEST_DIFFERENCES_MAX {
+                return None;
+            }
+            if room_v4 >= v4 && room_v6 >= v6 {
+                return Some(differences);
+            }
+            differences += differences / 8 + 1;
+        }
+    }
+
+    /// Both in tables of one shape: those of the smaller one, for each family. Or the field in which they differ too much for that.
+    pub(super) fn folded_alike(&self, other: &Self) -> Result<(Self, Self), Misfit> {
+        if let Err(misfit @ (Misfit::KeyId(..) | Misfit::VlanKey(..))) = self.check_fits(other) {
+            return Err(misfit);
+        }
+        let partitions = self.header.partition_count.min(other.header.partition_count);
+        let least =
+            |one: Geometry, other: Geometry| Geometry::new(one.subtable_cell_count().min(other.subtable_cell_count()));
+        let (one, another) = (self.header.geometry, other.header.geometry);
+        let geometry = DeltaGeometry { v4: least(one.v4, another.v4), v6: least(one.v6, another.v6) };
+        let folded = |file: &Self| file.folded_to(partitions, geometry);
+        folded(self).zip(folded(other)).ok_or_else(|| self.misfit_of_cells(other))
+    }
+
+    /// In which number of cells two snapshots differ so that neither divides the other.
+    fn misfit_of_cells(&self, other: &Self) -> Misfit {
+        let cells = |geometry: DeltaGeometry| (geometry.v4.subtable_cell_count(), geometry.v6.subtable_cell_count());
+        let ((v4, v6), (other_v4, other_v6)) = (cells(self.header.geometry), cells(other.header.geometry));
+        if v4.max(other_v4).is_multiple_of(v4.min(other_v4)) {
+            Misfit::CellsV6(v6, other_v6)
+        } else {
+            Misfit::CellsV4(v4, other_v4)
+        }
+    }
+
+    /// The same sums in fewer tables of this shape; none where they do not fold to it.
+    fn folded_to(&self, partition_count: usize, geometry: DeltaGeometry) -> Option<Self> {
+        let mut sums = self.sums.clone();
+        if partition_count < sums.len() {
+            let mut all = Sums::new(self.header.geometry);
+            for part in &sums {
+                let is_added = all.v4.add(&part.v4) && all.v6.add(&part.v6);
+                debug_assert!(is_added, "the tables of a snapshot have one shape");
+            }
+            sums = vec![all];
+        }
+        for sums in &mut sums {
+            *sums = Sums { v4: folded(&sums.v4, geometry.v4)?, v6: folded(&sums.v6, geometry.v6)? };
+        }
+        let mut header = self.header.clone();
+        (header.geometry, header.partition_count) = (geometry, sums.len());
+        Some(SnapshotFile { header, sums })
+    }
+}
+
+/// For how many differences of a family there is room, when this part of what is open is of it.
+fn share(differences: u64, part: f64) -> u64 {
+    let mean = differences as f64 * part;
+    let deviation = (mean * (1.0 - part)).max(0.0).sqrt();
+    let share = (mean + SHARE_DEVIATIONS * deviation).ceil() as u64;
+    share.max(differences.div_ceil(DIGEST_FAMILY_SHARE)).min(differences)
+}
+
+/// The smallest shape that this one folds to and that lists so many.
+fn least_fold(geometry: Geometry, item_count: u64) -> Geometry {
+    let cells = geometry.subtable_cell_count();
+    let wanted = Geometry::for_items(item_count).subtable_cell_count();
+    let run = (1..=cells / wanted.min(cells)).rev().find(|run| cells.is_multiple_of(*run));
+    run.and_then(|run| geometry.folded(run)).unwrap_or(geometry)
+}
+
+fn folded<K: TableKey>(table: &Iblt<K>, geometry: Geometry) -> Option<Iblt<K>> {
+    let (from, to) = (table.geometry().subtable_cell_count(), geometry.subtable_cell_count());
+    let folded = table.folded(from / to)?;
+    (folded.geometry() == geometry).then_some(folded)
+}

@@ -1,0 +1,93 @@
+//! Routers added up: one table for a whole network.
+//!
+//! What enters: snapshots, or merges of them. What leaves: their sum, which does not depend on the order or grouping in which they were
+//! added. What does not go together is refused before anything is added.
+
+use super::fields::FieldWriter;
+use super::{Header, Kind, SnapshotFile, Source};
+use crate::config::{PARTITION_COUNT, SNAPSHOT_SOURCES_MAX};
+use crate::error::{Error, Result};
+use crate::sketch::Geometry;
+use crate::snapshot::DeltaGeometry;
+use std::cmp::Ordering;
+
+impl SnapshotFile {
+    /// Adds what another one holds: the routers of both, and every connection as often as it was seen by them.
+    ///
+    /// Complexity: a pass over the tables.
+    ///
+    /// # Errors
+    ///
+    /// Their tables do not add, a router is in both, or there are too many routers. Then nothing has changed.
+    ///
+    /// ```
+    /// # use flowpeel::hash::Secret;
+    /// # use flowpeel::sketch::Geometry;
+    /// # use flowpeel::snapshot::DeltaGeometry;
+    /// # use flowpeel::snapshot::file::{Kind, SnapshotFile, Source};
+    /// let geometry = DeltaGeometry { v4: Geometry::new(60), v6: Geometry::new(60) };
+    /// let of = |router: &str| {
+    ///     let source = Source { router: router.to_owned(), ..Source::default() };
+    ///     SnapshotFile::new(geometry, false, &Secret::REPLAY, source)
+    /// };
+    /// let mut network = of("east");
+    /// network.add(&of("west"))?;
+    /// assert_eq!((network.header.kind, network.header.sources.len()), (Kind::Merge, 2));
+    /// assert!(network.add(&of("east")).is_err());
+    /// # Ok::<(), flowpeel::error::Error>(())
+    /// ```
+    pub fn add(&mut self, other: &SnapshotFile) -> Result<()> {
+        self.check_fits(other).map_err(|misfit| Error::new(misfit.to_string()))?;
+        let routers = self.header.sources.len().saturating_add(other.header.sources.len());
+        if routers > SNAPSHOT_SOURCES_MAX {
+            return Err(Error::new(format!("{routers} routers in one merge: {SNAPSHOT_SOURCES_MAX} are the most")));
+        }
+        if let Some(twice) =
+            self.header.sources.iter().find(|one| other.header.sources.iter().any(|it| is_same(one, it)))
+        {
+            let (name, run) = (&twice.router, twice.run);
+            let what = format!("router \"{name}\", run {run:016x}, is in both: everything on it would count twice");
+            return Err(Error::new(what));
+        }
+        for (sums, others) in self.sums.iter_mut().zip(&other.sums) {
+            let is_added = sums.v4.add(&others.v4) && sums.v6.add(&others.v6);
+            debug_assert!(is_added, "headers that fit have tables of one shape");
+        }
+        self.header.absorb(&other.header);
+        Ok(())
+    }
+}
+
+/// Whether both are snapshots of one run. Replays have no run, and those without a name are told apart by what is in them.
+fn is_same(one: &Source, other: &Source) -> bool {
+    let is_anonymous = one.router.is_empty() && one.run == 0;
+    if is_anonymous { one == other } else { (&one.router, one.run) == (&other.router, other.run) }
+}
+
+impl Header {
+    fn absorb(&mut self, other: &Header) {
+        let larger =
+            |one: Geometry, other: Geometry| Geometry::new(one.subtable_cell_count().max(other.subtable_cell_count()));
+        let unfolded = &mut self.unfolded;
+        let v4 = larger(unfolded.v4, other.unfolded.v4);
+        *unfolded = DeltaGeometry { v4, v6: larger(unfolded.v6, other.unfolded.v6) };
+        let is_whole = self.geometry == self.unfolded && self.partition_count == PARTITION_COUNT;
+        self.kind = if is_whole { Kind::Merge } else { Kind::Digest };
+        self.sources.extend(other.sources.iter().cloned());
+        self.sources.sort_by(in_order);
+    }
+}
+
+/// An order of routers that depends on nothing but what is written of them.
+fn in_order(one: &Source, other: &Source) -> Ordering {
+    let by_interval = |source: &Source| (source.run, source.figures.words());
+    let by_name = one.router.cmp(&other.router).then_with(|| by_interval(one).cmp(&by_interval(other)));
+    by_name.then_with(|| bytes(one).cmp(&bytes(other)))
+}
+
+fn bytes(source: &Source) -> Vec<u8> {
+    let mut out = FieldWriter::new(Vec::new());
+    // Memory takes everything.
+    drop(source.write(&mut out));
+    out.finish().0
+}
