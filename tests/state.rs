@@ -16,11 +16,13 @@ use std::time::{Duration, Instant};
 /// How many kills the long form makes, by a name that `scripts/kill-state` sets.
 const KILLS: &str = "FLOWPEEL_KILLS";
 
-/// Replays that are told differently; the second has several captures, one of which breaks off, and goes by other threads.
-const OPTIONS: [&str; 3] = [
+/// Replays that are told differently; the second has several captures, one of which breaks off, and goes by other threads. OUT is
+/// where the lists go.
+const OPTIONS: [&str; 4] = [
     "--every 1s --connections 20k --churn 4k --shards 2",
     "--every 2s --connections 20k --churn 4k --changes=5 --compress --shards 1",
     "--every 1s --connections 20k --churn 4k --pickup 4 --idle-timeout 15s --max-age 40s --one-way",
+    "--every 1s --connections 20k --churn 4k --sources=2k --snapshots OUT/snapshots",
 ];
 
 /// Captures and places for what comes of them.
@@ -44,7 +46,7 @@ impl Place {
         let bytes = fs::read(&whole[2]).unwrap();
         fs::write(&cut, &bytes[..bytes.len() / 3]).unwrap();
         let [first, second, _] = whole;
-        let captures = vec![vec![first.clone()], vec![first, cut, second.clone()], vec![second]];
+        let captures = vec![vec![first.clone()], vec![first, cut, second.clone()], vec![second.clone()], vec![second]];
         Place { directory, captures }
     }
 
@@ -54,7 +56,8 @@ impl Place {
 
     /// The arguments of a replay of this kind that writes its lists here.
     fn arguments(&self, kind: usize, out: &Path) -> Vec<String> {
-        let words = OPTIONS[kind].split_whitespace().map(str::to_owned);
+        let directory = out.display().to_string();
+        let words = OPTIONS[kind].split_whitespace().map(|word| word.replace("OUT", &directory));
         let captures = self.captures[kind].iter().map(|path| path.display().to_string());
         words.chain(captures).chain(["--out".to_owned(), out.display().to_string()]).collect()
     }
@@ -65,10 +68,17 @@ fn state_in(path: &Path) -> [String; 4] {
     ["--state".to_owned(), path.display().to_string(), "--state-every".to_owned(), "1ms".to_owned()]
 }
 
-/// All files of a directory.
+/// All files of a directory and of those in it.
 fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
-    entries.map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read(&path).unwrap())).collect()
+    let (directories, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+    let last = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let files = files.iter().map(|path| (last(path), fs::read(path).unwrap()));
+    let below = directories.iter().flat_map(|directory| {
+        let files = self::files(directory).into_iter();
+        files.map(move |(name, bytes)| (format!("{}/{name}", last(directory)), bytes))
+    });
+    files.chain(below).collect()
 }
 
 /// Numbers that look like chance, the same for the same seed.
