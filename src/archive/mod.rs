@@ -8,9 +8,9 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `segment-N.fpa` | a sealed [`segment`]: sorted entries, a filter of its connections and one of its addresses |
-//! | `segment-N.log` | the [`log`] of the segment that is being filled |
-//! | `index-A-B.bfield` | the [`index`] of the segments A to B: a B-field from connection to segment |
+//! | `segment-N.fpa` | a sealed segment: sorted entries, a filter of its connections and one of its addresses |
+//! | `segment-N.log` | the log of the segment that is being filled |
+//! | `index-A-B.bfield` | the index of the segments A to B: a B-field from connection to segment |
 //! | `open.fpa` | what was open when it was last written |
 //!
 //! Everything but the log is written under another name and renamed when it is on the disk. The log is made of blocks with checksums.

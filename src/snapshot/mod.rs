@@ -3,7 +3,7 @@
 //! What enters: the sums of a shard. What leaves: the same, in the hands of the list, with what is needed to read them;
 //! and the list's questions the other way. A delta is swapped out whole and an empty one swapped in: nothing is copied.
 //! Deltas are linear: those of an interval's parts add up to the interval's, and those of all intervals to what is open, which
-//! [`file`] writes down for other machines.
+//! [`mod@file`] writes down for other machines.
 
 pub mod file;
 
