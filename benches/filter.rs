@@ -5,10 +5,9 @@
 use crate::clock::thread_ns_each;
 use crate::memory::Lines;
 use crate::row::{Case, Pair, Scale, Suite};
-use crate::traffic::{BETWEEN_COUNT, Connections, SIGNALS_EACH};
-use flowpeel::config::{CANDIDATE_TIMEOUT_TICKS, FILTER_LOAD_PERCENT, FINGERPRINT_BITS, LINGER_TICKS};
+use crate::traffic::{BETWEEN_COUNT, Connections, SIGNALS_EACH, TRACKER};
+use flowpeel::config::{FILTER_LOAD_PERCENT, LINGER_TICKS};
 use flowpeel::connection::{Filter, Tracker, TrackerConfig};
-use flowpeel::hash::Secret;
 use flowpeel::signal::Signal;
 
 /// How many signals ahead buckets are asked for, as in a shard.
@@ -51,17 +50,10 @@ impl Signals {
         let present_count = live_count + live_count / 10 + BETWEEN_COUNT * 3;
         let place_count = present_count * 100 / FILTER_LOAD_PERCENT as usize;
         let config = TrackerConfig {
-            secret: Secret::REPLAY,
             place_count,
             half_open_count: HALF_OPEN_COUNT,
             connections_max: live_count as u64 * 2,
-            syn_timeout_ticks: 600,
-            linger_ticks: LINGER_TICKS,
-            one_way_max: 0,
-            candidate_count: 0,
-            candidate_timeout_ticks: CANDIDATE_TIMEOUT_TICKS,
-            answer_opens: false,
-            fingerprint_bits: FINGERPRINT_BITS,
+            ..TRACKER
         };
         let begin_count = scale.of(BEGIN_COUNT, BEGIN_COUNT_QUICK);
         let mut signals = Signals {

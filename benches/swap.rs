@@ -7,12 +7,11 @@
 
 use crate::clock::thread_ns;
 use crate::row::{Case, Pair, Scale, Suite};
-use crate::traffic::{Connections, SIGNALS_EACH};
+use crate::traffic::{Connections, SIGNALS_EACH, TRACKER};
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
-use flowpeel::config::{BLOCK_SIGNAL_COUNT, CANDIDATE_TIMEOUT_TICKS, FINGERPRINT_BITS, LINGER_TICKS, PARTITION_COUNT};
+use flowpeel::config::{BLOCK_SIGNAL_COUNT, LINGER_TICKS, PARTITION_COUNT};
 use flowpeel::connection::{HalfOpenRing, TrackerConfig};
 use flowpeel::flow::KeyV4;
-use flowpeel::hash::Secret;
 use flowpeel::shard::{Exchange, Partition, PartitionConfig, Shard};
 use flowpeel::signal::Signal;
 use flowpeel::sketch::{CellV4, Geometry, HASH_COUNT, Iblt};
@@ -113,17 +112,10 @@ impl Worker {
         let geometry = DeltaGeometry { v4: Geometry::new(cells as u32), v6: Geometry::for_items(1_000) };
         assert_eq!(Iblt::<KeyV4>::size(geometry.v4) * PARTITION_COUNT, TABLES_SIZE);
         let tracker = TrackerConfig {
-            secret: Secret::REPLAY,
             place_count: 2 * LIVE_COUNT / PARTITION_COUNT,
             half_open_count: HALF_OPEN_COUNT / PARTITION_COUNT,
             connections_max: LIVE_COUNT as u64,
-            syn_timeout_ticks: 600,
-            linger_ticks: LINGER_TICKS,
-            one_way_max: 0,
-            candidate_count: 0,
-            candidate_timeout_ticks: CANDIDATE_TIMEOUT_TICKS,
-            answer_opens: false,
-            fingerprint_bits: FINGERPRINT_BITS,
+            ..TRACKER
         };
         let (delta_senders, deltas): (Vec<_>, Vec<_>) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
         let (ring_senders, rings): (Vec<_>, Vec<_>) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();

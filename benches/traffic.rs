@@ -1,5 +1,7 @@
 //! Keys that follow from their numbers, and the signals of connections that open and close as steadily as they do on a router.
 
+use flowpeel::config::{CANDIDATE_TIMEOUT_TICKS, FINGERPRINT_BITS, LINGER_TICKS};
+use flowpeel::connection::TrackerConfig;
 use flowpeel::flow::{FlowKey, KeyV4};
 use flowpeel::hash::{KeyedHash, Purpose, Secret};
 use flowpeel::signal::{ConnectionHash, Kind, Signal, SignalParts};
@@ -10,6 +12,21 @@ pub(crate) fn key_of<K: FlowKey>(number: u64) -> K {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     K::from_words(&[mixed, number ^ mixed >> 32, mixed ^ mixed << 17, mixed.rotate_left(29), mixed.rotate_left(43)])
 }
+
+/// A tracker of this traffic alone, with no room yet: nothing is one-sided, and nothing is older than the start.
+pub(crate) const TRACKER: TrackerConfig = TrackerConfig {
+    secret: Secret::REPLAY,
+    place_count: 0,
+    half_open_count: 0,
+    connections_max: 0,
+    syn_timeout_ticks: 600,
+    linger_ticks: LINGER_TICKS,
+    one_way_max: 0,
+    candidate_count: 0,
+    candidate_timeout_ticks: CANDIDATE_TIMEOUT_TICKS,
+    answer_opens: false,
+    fingerprint_bits: FINGERPRINT_BITS,
+};
 
 /// Signals of a connection: a handshake, and a FIN of either side.
 pub(crate) const SIGNALS_EACH: usize = 5;

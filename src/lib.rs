@@ -38,9 +38,9 @@
 //!
 //! Modules import only what stands further down in this list: `cli`; `pipeline`, `paper`, `agent`; `archive`, `export`, `flow_list`, `capture`, `serve`;
 //! `generate`, `shard`, `record`, `queue`, `snapshot`, `bfield_store`; `connection`, `signal`, `sources`; `parse`, `sketch`; `flow`, `hash`, `config`,
-//! `error`, `metrics`, `prefetch`, `lines`, `interval`, `state`. (Within a layer, `archive` imports `export` and `flow_list`, `export` imports `flow_list`,
+//! `error`, `metrics`, `prefetch`, `lines`, `interval`, `state`, `whole_file`. (Within a layer, `archive` imports `export` and `flow_list`, `export` imports `flow_list`,
 //! `shard` imports `record`, `record` imports `queue`, `shard` and `queue` import `snapshot`,
-//! `connection` and `sources` import `signal`, `hash` imports `flow`, `metrics` imports `config`, and `state` imports `error` and `config`.)
+//! `connection` and `sources` import `signal`, `hash` imports `flow`, `metrics` imports `config`, and `state` imports `error`, `config` and `whole_file`.)
 
 pub mod agent;
 pub mod archive;
@@ -72,3 +72,4 @@ pub mod sketch;
 pub mod snapshot;
 pub mod sources;
 pub mod state;
+pub mod whole_file;

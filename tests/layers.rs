@@ -13,11 +13,11 @@ const LAYERS: [&[&str]; 7] = [
     &["generate", "shard", "record", "queue", "snapshot", "bfield_store"],
     &["connection", "sources", "signal"],
     &["parse", "sketch"],
-    &["flow", "hash", "config", "error", "metrics", "prefetch", "lines", "interval", "state"],
+    &["flow", "hash", "config", "error", "metrics", "prefetch", "lines", "interval", "state", "whole_file"],
 ];
 
 /// Who may import whom within a layer: no circle can come of it, because each layer lists importers before the imported.
-const BESIDE: [(&str, &str); 14] = [
+const BESIDE: [(&str, &str); 15] = [
     ("main", "cli"),
     ("archive", "export"),
     ("archive", "flow_list"),
@@ -33,6 +33,7 @@ const BESIDE: [(&str, &str); 14] = [
     ("metrics", "config"),
     ("state", "error"),
     ("state", "config"),
+    ("state", "whole_file"),
 ];
 
 /// Modules that import less than their layer would allow, with all that they do import.
@@ -40,7 +41,7 @@ const ALONE: [(&str, &[&str]); 9] = [
     // Pure algorithm: it knows keys and how to hash them, and no packet.
     ("sketch", &["flow", "hash", "prefetch", "config"]),
     // Fields and their files: whose keys they are is for the layers above to say.
-    ("bfield_store", &["sketch", "error", "config"]),
+    ("bfield_store", &["sketch", "error", "config", "whole_file"]),
     // Traffic is held against what the rest makes of it, so it must share nothing with it.
     ("generate", &["error", "config"]),
     // Packets as they come: what is in them is for the layers above to say.
@@ -50,7 +51,7 @@ const ALONE: [(&str, &[&str]); 9] = [
     // Whoever counts publishes here; it knows none of them.
     ("metrics", &["config"]),
     // Whoever saves encodes its own here; it knows none of them.
-    ("state", &["error", "config"]),
+    ("state", &["error", "config", "whole_file"]),
     // What it tells is what the metrics tell: nothing that comes from packets can get into it.
     ("serve", &["metrics", "error", "config"]),
     // It tries the tables and the list over them: no packet, no capture and no thread.

@@ -7,18 +7,16 @@
 
 use crate::config::LIST_LINE_SIZE_MAX;
 use crate::error::{Error, Result};
+use crate::export::unpacked;
 use crate::flow::VlanTags;
 use crate::flow_list::{KnownConnection, RowState};
 use crate::signal::AnyKey;
 use jiff::Timestamp;
 use serde::Deserialize;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-
-/// How a zstd frame begins.
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 #[derive(Deserialize)]
 struct HeaderLine {
@@ -104,13 +102,7 @@ impl ListFile {
         if !std::fs::metadata(path).map_err(cannot)?.is_file() {
             return Err(Error::new("this is no file").in_file(path));
         }
-        let mut file = BufReader::new(File::open(path).map_err(cannot)?);
-        let is_packed = file.fill_buf().map_err(cannot)?.starts_with(&ZSTD_MAGIC);
-        let lines: Box<dyn BufRead> = if is_packed {
-            Box::new(BufReader::new(zstd::Decoder::with_buffer(file).map_err(cannot)?))
-        } else {
-            Box::new(file)
-        };
+        let lines = unpacked(File::open(path).map_err(cannot)?).map_err(cannot)?;
         let mut list = ListFile {
             path: path.to_path_buf(),
             lines,

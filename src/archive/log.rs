@@ -5,9 +5,10 @@
 
 use crate::archive::names::FileName;
 use crate::archive::scan::{FILE_HEADER_SIZE, file_header, scan_file};
-use crate::archive::segment::{self, sync_directory_of};
+use crate::archive::segment;
 use crate::archive::{Entry, block};
 use crate::error::{Error, Result};
+use crate::whole_file::sync_directory_of;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};

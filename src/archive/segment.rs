@@ -17,17 +17,16 @@ use crate::archive::scan::{self, Scan, file_header};
 use crate::archive::{Entry, filter};
 use crate::config::ARCHIVE_BLOCK_ENTRIES_MAX;
 use crate::error::{Error, Result};
-use std::fs::{File, OpenOptions};
+use crate::whole_file::{NewFile, Temporary};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
 /// Who may read an archive: it tells who talked to whom.
 pub(super) const FILE_MODE: u32 = 0o640;
 
-/// The name of a file that is being written: this, some letters and digits, and [`TEMPORARY_SUFFIX`].
-pub(super) const TEMPORARY_PREFIX: &str = ".archive-";
-pub(super) const TEMPORARY_SUFFIX: &str = ".tmp";
+/// What a file is called until it is whole.
+pub(super) const TEMPORARY: Temporary = Temporary { prefix: ".archive-", suffix: ".tmp", mode: FILE_MODE };
 
 const TRAILER_SIZE: usize = 64;
 const TRAILER_MAGIC: [u8; 8] = *b"FPARCEND";
@@ -83,49 +82,6 @@ impl Trailer {
     }
 }
 
-/// A file that appears under its name when it is whole and on the disk.
-pub(super) struct NewFile {
-    file: NamedTempFile,
-    path: PathBuf,
-}
-
-impl NewFile {
-    /// Begins a file that is to be at this path.
-    pub(super) fn new(path: &Path) -> io::Result<Self> {
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, FILE_MODE);
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(TEMPORARY_PREFIX).suffix(TEMPORARY_SUFFIX);
-        let file = builder.make_in(directory, |path| options.open(path))?;
-        Ok(NewFile { file, path: path.to_path_buf() })
-    }
-
-    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.as_file_mut().write_all(bytes)
-    }
-
-    /// Puts it in its place; its size.
-    pub(super) fn finish(self) -> io::Result<u64> {
-        self.file.as_file().sync_all()?;
-        let size = self.file.as_file().metadata()?.len();
-        self.file.persist(&self.path).map_err(|error| error.error)?;
-        sync_directory_of(&self.path)?;
-        Ok(size)
-    }
-}
-
-/// Makes sure that the name of a file is on the disk, or that it is gone.
-pub(super) fn sync_directory_of(path: &Path) -> io::Result<()> {
-    #[cfg(unix)]
-    if let Some(directory) = path.parent() {
-        File::open(directory)?.sync_all()?;
-    }
-    Ok(())
-}
-
 /// A segment that is being written, block by block, without filters: for entries that are too many to hold.
 pub(super) struct BlockFile {
     file: NewFile,
@@ -136,9 +92,9 @@ pub(super) struct BlockFile {
 
 impl BlockFile {
     pub(super) fn new(path: &Path, number: u32) -> io::Result<Self> {
-        let mut file = NewFile::new(path)?;
+        let file = NewFile::begin(path, &TEMPORARY)?;
         let header = file_header(number);
-        file.write(&header)?;
+        file.file().write_all(&header)?;
         let trailer =
             Trailer { end_min: i64::MAX, end_max: i64::MIN, filters_offset: header.len() as u64, ..Trailer::default() };
         Ok(BlockFile { file, number, trailer, bytes: Vec::new() })
@@ -148,7 +104,7 @@ impl BlockFile {
         for block in entries.chunks(ARCHIVE_BLOCK_ENTRIES_MAX) {
             self.bytes.clear();
             block::encode(block, self.number, &mut self.bytes)?;
-            self.file.write(&self.bytes)?;
+            self.file.file().write_all(&self.bytes)?;
             let trailer = &mut self.trailer;
             trailer.filters_offset += self.bytes.len() as u64;
             trailer.entry_count += block.len() as u64;
@@ -159,8 +115,8 @@ impl BlockFile {
     }
 
     /// Puts it in its place; its trailer and size.
-    pub(super) fn finish(mut self) -> io::Result<(Trailer, u64)> {
-        self.file.write(&self.trailer.encode(self.number))?;
+    pub(super) fn finish(self) -> io::Result<(Trailer, u64)> {
+        self.file.file().write_all(&self.trailer.encode(self.number))?;
         Ok((self.trailer, self.file.finish()?))
     }
 }
@@ -177,7 +133,7 @@ pub(super) fn write(path: &Path, number: u32, entries: &[Entry], hasher: &Hasher
     addresses.dedup();
     let addresses: Vec<u128> = addresses.into_iter().map(|address| hasher.address(address)).collect();
     for (shape, hashes) in [(CONNECTIONS, connections), (ADDRESSES, addresses)] {
-        file.file.write(&shape.pages(number, &hashes))?;
+        file.file.file().write_all(&shape.pages(number, &hashes))?;
         let page_count = shape.page_count(hashes.len());
         *(if shape == CONNECTIONS {
             &mut file.trailer.connection_page_count

@@ -9,7 +9,7 @@ use crate::archive::log::{self, Log, RecoveredLog};
 use crate::archive::names::{FileName, Inventory, OPEN_LIST};
 use crate::archive::retention::Retention;
 use crate::archive::scan::scan_file;
-use crate::archive::segment::{self, BlockFile, TEMPORARY_PREFIX, TEMPORARY_SUFFIX, Trailer, sync_directory_of};
+use crate::archive::segment::{self, BlockFile, TEMPORARY, Trailer};
 use crate::archive::{Entry, Fate};
 use crate::config::{
     ARCHIVE_BLOCK_ENTRIES_MAX, SEGMENT_AGE_DEFAULT, SEGMENT_ENTRY_SIZE_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX,
@@ -17,6 +17,7 @@ use crate::config::{
 };
 use crate::error::{Error, Result};
 use crate::export::Keep;
+use crate::whole_file::sync_directory_of;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -358,7 +359,7 @@ fn remove_leftovers(directory: &Path) -> io::Result<()> {
 
 /// Whether a file of this name was being written: by this module, or as an index, which has a name of six letters after `.tmp`.
 fn is_temporary(name: &str) -> bool {
-    let ours = name.strip_prefix(TEMPORARY_PREFIX).and_then(|name| name.strip_suffix(TEMPORARY_SUFFIX));
+    let ours = name.strip_prefix(TEMPORARY.prefix).and_then(|name| name.strip_suffix(TEMPORARY.suffix));
     let letters = ours.or_else(|| name.strip_prefix(".tmp"));
     letters.is_some_and(|letters| letters.len() == 6 && letters.bytes().all(|letter| letter.is_ascii_alphanumeric()))
 }

@@ -8,10 +8,10 @@ use super::header::{self, HEADER_SIZE};
 use crate::config::BFIELD_BLOCK_SIZE;
 use crate::error::{Error, Result};
 use crate::sketch::bfield::{Contents, Field, Found, Plan, ReadWindows, look_up};
+use crate::whole_file::{NewFile, Temporary};
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
 const WORD_SIZE: usize = size_of::<u64>();
 const CHECK_SIZE: usize = size_of::<u32>();
@@ -25,6 +25,9 @@ fn check_of(block_index: u64, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
+/// An index that is being written is its owner's alone.
+const TEMPORARY: Temporary = Temporary { prefix: ".tmp", suffix: "", mode: 0o600 };
+
 /// Writes a field to this file, over an older one: the path names a whole file at any time. Returns its size in bytes.
 ///
 /// # Errors
@@ -32,16 +35,9 @@ fn check_of(block_index: u64, bytes: &[u8]) -> u32 {
 /// It can not be written; an older file stays as it was.
 pub fn save(field: &Field, path: &Path) -> Result<u64> {
     let cannot = |error: io::Error| Error::new("can not write the index").in_file(path).because(error);
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let file = NamedTempFile::new_in(directory).map_err(cannot)?;
-    write(field, &mut BufWriter::new(file.as_file())).map_err(cannot)?;
-    file.as_file().sync_all().map_err(cannot)?;
-    let size = file.as_file().metadata().map_err(cannot)?.len();
-    file.persist(path).map_err(|error| cannot(error.error))?;
-    // The name is on the disk only when the directory is.
-    #[cfg(unix)]
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(cannot)?;
-    Ok(size)
+    let file = NewFile::begin(path, &TEMPORARY).map_err(cannot)?;
+    write(field, &mut BufWriter::new(file.file())).map_err(cannot)?;
+    file.finish().map_err(cannot)
 }
 
 fn write(field: &Field, out: &mut impl Write) -> io::Result<()> {

@@ -5,14 +5,15 @@
 
 use crate::cli::report::{self, grouped};
 use crate::cli::{Status, print, values};
-use crate::config::{SOURCE_LINE_SIZE_MAX, SOURCES_TOP_MAX, ZSTD_WINDOW_LOG_MAX};
+use crate::config::{SOURCE_LINE_SIZE_MAX, SOURCES_TOP_MAX};
 use crate::error::{Error, Result};
+use crate::export::unpacked;
 use clap::Args;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 use std::cmp::Reverse;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, Read};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -84,13 +85,7 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     let cannot = |error: std::io::Error| Error::new("can not read it").in_file(path).because(error);
     let reader: Box<dyn Read> =
         if path.as_os_str() == "-" { Box::new(std::io::stdin()) } else { Box::new(File::open(path).map_err(cannot)?) };
-    let mut reader = BufReader::new(reader);
-    if !reader.fill_buf().map_err(cannot)?.starts_with(&zstd::zstd_safe::MAGICNUMBER.to_le_bytes()) {
-        return Ok(Box::new(reader));
-    }
-    let mut decoder = zstd::Decoder::with_buffer(reader).map_err(cannot)?;
-    decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(cannot)?;
-    Ok(Box::new(BufReader::new(decoder)))
+    unpacked(reader).map_err(cannot)
 }
 
 /// Reads a file to its end.

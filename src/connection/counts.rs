@@ -58,30 +58,9 @@ impl Counts {
     /// The sum of both.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
-        Counts {
-            opened: self.opened + other.opened,
-            closed: self.closed + other.closed,
-            refused: self.refused + other.refused,
-            expired: self.expired + other.expired,
-            recycled: self.recycled + other.recycled,
-            repeats: self.repeats + other.repeats,
-            late: self.late + other.late,
-            unmatched_fins: self.unmatched_fins + other.unmatched_fins,
-            unmatched_resets: self.unmatched_resets + other.unmatched_resets,
-            forgotten: self.forgotten + other.forgotten,
-            refused_open: self.refused_open + other.refused_open,
-            untracked_open: self.untracked_open + other.untracked_open,
-            unplaced: self.unplaced + other.unplaced,
-            one_sided: self.one_sided + other.one_sided,
-            candidates: self.candidates + other.candidates,
-            picked_up: self.picked_up + other.picked_up,
-            candidates_expired: self.candidates_expired + other.candidates_expired,
-            candidates_recycled: self.candidates_recycled + other.candidates_recycled,
-            refused_pickups: self.refused_pickups + other.refused_pickups,
-            evicted_idle: self.evicted_idle + other.evicted_idle,
-            evicted_aged: self.evicted_aged + other.evicted_aged,
-            unarchived: self.unarchived + other.unarchived,
-        }
+        let mut sums = self.figures();
+        sums.iter_mut().zip(other.figures()).for_each(|(sum, figure)| *sum += figure);
+        Counts { unarchived: self.unarchived + other.unarchived, ..Counts::of_figures(sums) }
     }
 
     /// How many counts there are.

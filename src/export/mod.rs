@@ -16,6 +16,7 @@ mod source_lines;
 mod stream;
 mod sums;
 mod timestamp;
+mod unpacked;
 
 pub use community_id::community_id;
 pub use directory::{Directory, ListFile};
@@ -26,6 +27,7 @@ pub use snapshots::SnapshotDirectory;
 pub use stream::Stream;
 pub use sums::{Side, write_difference, write_merged, write_snapshot};
 pub use timestamp::rfc3339;
+pub use unpacked::unpacked;
 
 use crate::error::{Error, Result};
 use crate::flow_list::List;

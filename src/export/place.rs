@@ -5,18 +5,13 @@
 
 use crate::error::{Error, Result};
 use crate::state::lock;
-use std::fs::{self, File, OpenOptions};
+use crate::whole_file::{NewFile, TEMPORARY_LETTER_COUNT, Temporary};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use tempfile::{Builder, NamedTempFile};
 
 /// Who may read what is written: it tells who talks to whom.
-const FILE_MODE: u32 = 0o640;
-
-/// The name of a file that is being written: this, some letters and digits, and [`TEMPORARY_SUFFIX`].
-const TEMPORARY_PREFIX: &str = ".flows-";
-const TEMPORARY_SUFFIX: &str = ".tmp";
-const TEMPORARY_LETTER_COUNT: usize = 6;
+const TEMPORARY: Temporary = Temporary { prefix: ".flows-", suffix: ".tmp", mode: 0o640 };
 
 /// A directory that belongs to this process.
 pub(super) struct Place {
@@ -45,7 +40,7 @@ impl Place {
         // other has left.
         let lock = lock(&path, &format!("another process writes {what}s here: give each a directory of its own"))?;
         // Trying now tells the user at the start, not after the first interval.
-        new_file(&path).map_err(cannot)?;
+        NewFile::begin(&path.join(what), &TEMPORARY).map_err(cannot)?;
         let left = if lock.is_some() { remove_leftovers(&path) } else { Ok(()) };
         let failed = "can not remove what a run that was killed left half written";
         let warning = left.err().map(|error| Error::new(failed).in_file(&path).because(error));
@@ -73,27 +68,10 @@ pub(super) fn write_whole(
     let path = directory.join(name);
     let cannot = |error: io::Error| Error::new(format!("can not write the {what}")).in_file(&path).because(error);
     let replaced_size = fs::metadata(&path).map_or(0, |metadata| metadata.len());
-    // It is removed when it is dropped, unless it was renamed before.
-    let file = new_file(directory).map_err(cannot)?;
-    write(&mut file.as_file()).map_err(|error| error.in_file(&path))?;
-    file.as_file().sync_all().map_err(cannot)?;
-    let size = file.as_file().metadata().map_err(cannot)?.len();
-    file.persist(&path).map_err(|error| cannot(error.error))?;
-    // The name is on the disk only when the directory is.
-    #[cfg(unix)]
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(cannot)?;
+    let file = NewFile::begin(&path, &TEMPORARY).map_err(cannot)?;
+    write(&mut file.file()).map_err(|error| error.in_file(&path))?;
+    let size = file.finish().map_err(cannot)?;
     Ok((size, replaced_size))
-}
-
-/// A new file in this directory under a name that no other has, for the owner and the group.
-fn new_file(directory: &Path) -> io::Result<NamedTempFile> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, FILE_MODE);
-    let mut builder = Builder::new();
-    builder.prefix(TEMPORARY_PREFIX).suffix(TEMPORARY_SUFFIX).rand_bytes(TEMPORARY_LETTER_COUNT);
-    builder.make_in(directory, |path| options.open(path))
 }
 
 /// Removes what a process that was killed was writing.
@@ -108,7 +86,7 @@ fn remove_leftovers(directory: &Path) -> io::Result<()> {
 }
 
 fn is_temporary(name: &str) -> bool {
-    let letters = name.strip_prefix(TEMPORARY_PREFIX).and_then(|name| name.strip_suffix(TEMPORARY_SUFFIX));
+    let letters = name.strip_prefix(TEMPORARY.prefix).and_then(|name| name.strip_suffix(TEMPORARY.suffix));
     letters.is_some_and(|letters| {
         letters.len() == TEMPORARY_LETTER_COUNT && letters.bytes().all(|letter| letter.is_ascii_alphanumeric())
     })

@@ -316,6 +316,9 @@ impl FlowList {
 
     /// Completes the snapshot of an interval that has ended in every partition.
     fn end_snapshot(&mut self, marker: &Marker, header: &Header) {
+        if self.snapshots.is_none() {
+            return;
+        }
         let (missing_elsewhere, totals) = (self.missing_elsewhere(header.opened + header.closed), self.counts());
         let rings = self.partitions.iter().filter_map(|partition| partition.half_open.as_deref());
         if let Some(snapshots) = &mut self.snapshots {

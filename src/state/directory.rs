@@ -8,14 +8,14 @@ use crate::config::STATE_GENERATION_COUNT;
 use crate::error::{Error, Result};
 use crate::state::generation::{self, Identity};
 use crate::state::lock;
+use crate::whole_file::{NewFile, Temporary};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufWriter, Read};
 use std::path::{Path, PathBuf};
-use tempfile::Builder;
 
 const PREFIX: &str = "state-";
-const TEMPORARY_PREFIX: &str = ".state-";
-const TEMPORARY_SUFFIX: &str = ".tmp";
+/// It is for nobody but its owner.
+const TEMPORARY: Temporary = Temporary { prefix: ".state-", suffix: ".tmp", mode: 0o600 };
 /// Digits in a name, so that names order as numbers do.
 const DIGIT_COUNT: usize = 16;
 
@@ -109,17 +109,9 @@ impl StateDirectory {
     /// They could not be written; what was saved before is still there.
     pub fn save(&mut self, parts: &[Vec<u8>]) -> Result<u64> {
         let cannot = |error: io::Error| Error::new("can not save the state").in_file(&self.path).because(error);
-        let mut builder = Builder::new();
-        builder.prefix(TEMPORARY_PREFIX).suffix(TEMPORARY_SUFFIX);
-        // It is for nobody but its owner, and is removed when it is dropped, unless it was renamed before.
-        let file = builder.tempfile_in(&self.path).map_err(cannot)?;
-        let size =
-            generation::write(BufWriter::new(file.as_file()), self.next, &self.identity, parts).map_err(cannot)?;
-        file.as_file().sync_all().map_err(cannot)?;
-        file.persist(self.path.join(name_of(self.next))).map_err(|error| cannot(error.error))?;
-        // The name is on the disk only when the directory is.
-        #[cfg(unix)]
-        File::open(&self.path).and_then(|directory| directory.sync_all()).map_err(cannot)?;
+        let file = NewFile::begin(&self.path.join(name_of(self.next)), &TEMPORARY).map_err(cannot)?;
+        let size = generation::write(BufWriter::new(file.file()), self.next, &self.identity, parts).map_err(cannot)?;
+        file.finish().map_err(cannot)?;
         self.numbers.push(self.next);
         self.next = self.next.saturating_add(1);
         let surplus = self.numbers.len().saturating_sub(STATE_GENERATION_COUNT);
@@ -189,7 +181,7 @@ fn remove_leftovers(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name();
-        let is_ours = |name: &str| name.starts_with(TEMPORARY_PREFIX) && name.ends_with(TEMPORARY_SUFFIX);
+        let is_ours = |name: &str| name.starts_with(TEMPORARY.prefix) && name.ends_with(TEMPORARY.suffix);
         if name.to_str().is_some_and(is_ours) && entry.file_type()?.is_file() {
             fs::remove_file(entry.path())?;
         }

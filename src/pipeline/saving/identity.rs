@@ -3,16 +3,17 @@
 //! What enters: a plan and what it was made from. What leaves: the options that change what the state means, or what lists are made
 //! of it, and the shapes that follow from them. The number of threads is none of them.
 
-use crate::flow::KeyV4;
-use crate::hash::{KeyedHash, Purpose, Secret};
+use crate::hash::Secret;
 use crate::pipeline::{Config, Plan};
 use crate::queue::WhenFull;
+use crate::snapshot::file::KeyId;
 use crate::state::Identity;
 use std::time::Duration;
 
-/// What tells secrets apart and does not tell them: the hash of a key that no connection has.
+/// As much of what tells secrets apart as a word holds.
 fn key_id(secret: &Secret) -> u64 {
-    KeyedHash::<KeyV4>::new(secret, Purpose::Connection).of(&KeyV4::default()) as u64
+    let [a, b, c, d, e, f, g, h, ..] = KeyId::of(secret).0;
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
 fn ns(time: Option<Duration>) -> u64 {
