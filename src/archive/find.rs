@@ -104,8 +104,13 @@ pub fn find(directory: &Path, query: &Query) -> Result<Answer> {
     }
     for number in inventory.logs.clone() {
         if let Err(error) = finder.log(number) {
-            // It may have been sealed since.
-            finder.segment(number).unwrap_or_else(|_| finder.answer.damages.push(error));
+            // It may have been sealed since, or was empty and is gone.
+            let is_there = |name: FileName| directory.join(name.to_string()).exists();
+            if finder.segment(number).is_err()
+                && (is_there(FileName::Log(number)) || is_there(FileName::Segment(number)))
+            {
+                finder.answer.damages.push(error);
+            }
         }
     }
     Ok(finder.finish())

@@ -44,6 +44,11 @@ impl Log {
         Ok(Log { file, path, number, size: FILE_HEADER_SIZE, is_synced: false, bytes: Vec::new() })
     }
 
+    /// The number of its segment.
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Its size so far.
     pub(super) fn size(&self) -> u64 {
         self.size

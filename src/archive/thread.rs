@@ -177,8 +177,8 @@ impl Worker {
             }
         }
         self.flush();
-        let sealed = self.writer.seal();
-        self.take_down(sealed);
+        let finished = self.writer.finish();
+        self.take_down(finished);
         self.index.submit(self.writer.take_sealed());
         let written = self.writer.written();
         let (indexes, warnings) = self.index.finish();

@@ -97,6 +97,7 @@ pub struct Writer {
     config: ArchiveConfig,
     hasher: Hasher,
     number: u32,
+    /// There even while it is empty, until [`Self::finish`]: a log that was left says that a process did not end as it should.
     log: Option<Log>,
     /// The entries of the segment that is being filled, and how many of them are in the log.
     entries: Vec<Entry>,
@@ -147,6 +148,7 @@ impl Writer {
         if inventory.has_open_list {
             writer.carry_over(&mut recovery)?;
         }
+        writer.begin_log()?;
         Ok((writer, recovery))
     }
 
@@ -199,19 +201,29 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes to the log what is not in it yet.
-    fn log(&mut self) -> Result<()> {
-        let log = match &mut self.log {
+    /// The log of the next segment, unless there is one already.
+    fn begin_log(&mut self) -> Result<&mut Log> {
+        let log = match self.log.take() {
             Some(log) => log,
             None => {
                 let next = self.number.checked_add(1);
                 let what = "this archive has as many segments as there are numbers: begin another";
                 self.number = next.ok_or_else(|| Error::new(what).in_file(&self.directory))?;
-                self.log.insert(Log::new(&self.directory, self.number)?)
+                Log::new(&self.directory, self.number)?
             }
         };
-        log.append(&self.entries[self.logged_count..])?;
-        self.logged_count = self.entries.len();
+        Ok(self.log.insert(log))
+    }
+
+    /// Writes to the log what is not in it yet.
+    fn log(&mut self) -> Result<()> {
+        if self.entries.len() > self.logged_count {
+            self.begin_log()?;
+            if let Some(log) = &mut self.log {
+                log.append(&self.entries[self.logged_count..])?;
+            }
+            self.logged_count = self.entries.len();
+        }
         Ok(())
     }
 
@@ -237,9 +249,7 @@ impl Writer {
     ///
     /// It can not be written.
     pub fn flush(&mut self) -> Result<()> {
-        if self.entries.len() > self.logged_count {
-            self.log()?;
-        }
+        self.log()?;
         if let Some(log) = &mut self.log {
             log.sync()?;
         }
@@ -252,16 +262,34 @@ impl Writer {
     ///
     /// It can not be written; its entries are in the log still.
     pub fn seal(&mut self) -> Result<()> {
-        if self.entries.len() > self.logged_count {
-            self.log()?;
+        if self.entries.is_empty() {
+            return Ok(());
         }
-        let Some(log) = self.log.take() else { return Ok(()) };
+        self.log()?;
+        let full = self.log.take();
+        // The next is there before this one goes, so that there is never none.
+        self.begin_log()?;
+        full.map_or(Ok(()), |log| self.seal_log(log))
+    }
+
+    /// Seals the segment that is being filled, and leaves the archive as one that ended as it should.
+    ///
+    /// # Errors
+    ///
+    /// It can not be written; its entries are in the log still.
+    pub fn finish(&mut self) -> Result<()> {
+        self.log()?;
+        self.log.take().map_or(Ok(()), |log| self.seal_log(log))
+    }
+
+    /// Puts a segment in the place of the log that holds the entries; an empty log goes without.
+    fn seal_log(&mut self, log: Log) -> Result<()> {
         let mut entries = std::mem::take(&mut self.entries);
         self.logged_count = 0;
-        let sealed = self.write_segment(self.number, &mut entries).and_then(|()| log.remove());
+        let written = if entries.is_empty() { Ok(()) } else { self.write_segment(log.number(), &mut entries) };
         entries.clear();
         self.entries = entries;
-        sealed
+        written.and_then(|()| log.remove())
     }
 
     fn write_segment(&mut self, number: u32, entries: &mut [Entry]) -> Result<()> {

@@ -81,14 +81,14 @@ impl ArchiveOptions {
 
 /// Says what a process before has left.
 fn mended(recovery: &Recovery) {
-    for log in &recovery.logs {
+    if let Some(last) = recovery.logs.last() {
         let what = format!(
             "the run that wrote this archive did not end as it should: {} connections of its last segment are there, \
              {} bytes behind them are not whole and are lost, and so is what it had not written yet",
-            report::grouped(log.entry_count),
-            report::grouped(log.lost_size)
+            report::grouped(recovery.logs.iter().map(|log| log.entry_count).sum()),
+            report::grouped(recovery.logs.iter().map(|log| log.lost_size).sum())
         );
-        report::warning(&Error::new(what).in_file(&log.path).to_string());
+        report::warning(&Error::new(what).in_file(&last.path).to_string());
     }
     for damage in recovery.logs.iter().filter_map(|log| log.damage.as_ref()).chain(&recovery.damage) {
         report::warning(&damage.to_string());

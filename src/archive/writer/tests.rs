@@ -79,7 +79,7 @@ fn a_cut_log_loses_its_tail_and_says_so() {
         let whole_size = ends.iter().map(|(end, _)| *end).filter(|end| *end <= cut as u64).max().unwrap_or(0);
         assert_eq!((log.entry_count, log.lost_size), (kept as u64, cut as u64 - whole_size), "cut at {cut}");
         writer.add(&closed(500..510)).unwrap();
-        writer.seal().unwrap();
+        writer.finish().unwrap();
         drop(writer);
         assert_eq!(all(crashed.path()).len(), kept + 10);
         assert!(Writer::open(crashed.path(), config()).unwrap().1.logs.is_empty());
@@ -93,7 +93,7 @@ fn what_a_killed_process_left_is_mended() {
     writer.add(&closed(0..10)).unwrap();
     writer.flush().unwrap();
     let log = fs::read(place.path().join("segment-0000000001.log")).unwrap();
-    writer.seal().unwrap();
+    writer.finish().unwrap();
     drop(writer);
     // Killed after the segment was renamed and before its log was removed, while another file was being written.
     fs::write(place.path().join("segment-0000000001.log"), log).unwrap();
@@ -102,7 +102,24 @@ fn what_a_killed_process_left_is_mended() {
     let (_writer, recovery) = Writer::open(place.path(), config()).unwrap();
     assert!(recovery.logs.is_empty());
     assert_eq!(all(place.path()), closed(0..10));
-    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2, "the segment, and the log of the next");
+}
+
+#[test]
+fn a_process_that_was_killed_between_two_segments_is_told_of_too() {
+    let place = tempfile::tempdir().unwrap();
+    let (mut writer, _) = Writer::open(place.path(), config()).unwrap();
+    writer.add(&closed(0..10)).unwrap();
+    writer.seal().unwrap();
+    drop(writer);
+    let (mut writer, recovery) = Writer::open(place.path(), config()).unwrap();
+    let log = &recovery.logs[0];
+    assert_eq!((recovery.logs.len(), log.entry_count, log.lost_size), (1, 0, 0));
+    writer.add(&closed(10..20)).unwrap();
+    writer.finish().unwrap();
+    drop(writer);
+    assert_eq!(all(place.path()), closed(0..20), "and its empty log leaves no gap");
+    assert!(Writer::open(place.path(), config()).unwrap().1.logs.is_empty());
 }
 
 #[test]
@@ -167,7 +184,7 @@ fn open_connections_are_carried_over_and_told_once() {
     drop(writer);
     assert_eq!(all(place.path()), open);
     let (mut writer, recovery) = Writer::open(place.path(), config()).unwrap();
-    assert_eq!((recovery.carried_over, recovery.logs.len()), (20, 0));
+    assert_eq!((recovery.carried_over, recovery.logs.len()), (20, 1));
     assert_eq!(all(place.path()), open, "they are in a segment now");
     // One has ended since, and another is open still.
     let ended = Entry { end: open[3].end + 50, fate: Fate::Ended(Ending::Rst), ..open[3] };
