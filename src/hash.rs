@@ -201,7 +201,8 @@ impl QuickHash {
     #[inline]
     pub fn of_ends<K: FlowKey>(&self, ends: [(K::Address, u16); 2], vlan: VlanTags) -> u64 {
         // A product does not change when its factors change places.
-        let [one, other] = ends.map(|end| self.of_end::<K>(end) ^ self.secret[0]);
+        let [one, other] = ends;
+        let [one, other] = [self.of_end::<K>(one) ^ self.secret[0], self.of_end::<K>(other) ^ self.secret[0]];
         fold(fold(one, other) ^ self.secret[1] ^ u64::from(vlan.number()), self.secret[0])
     }
 

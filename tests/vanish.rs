@@ -233,7 +233,7 @@ impl Lockstep {
             clock.advance(*time_us as i64 * 1_000);
             let segment = parse_frame(LinkType::ETHERNET, bytes).unwrap();
             let mut signals = Vec::new();
-            self.signaller.push(&segment, clock.tick(), clock.elapsed_ns(), |signal| signals.push(signal));
+            self.signaller.push(&segment, || (clock.tick(), clock.elapsed_ns()), |signal| signals.push(signal));
             self.shard.handle(&signals, &mut self.desk);
         }
         self.end_interval(end_us, clock.tick());

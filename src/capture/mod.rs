@@ -53,6 +53,28 @@ pub trait PacketSource {
     /// The input can not be read on. The source is finished then, and what it yielded before is good.
     fn next_packet(&mut self) -> Result<Option<Packet<'_>>>;
 
+    /// Gives the next packets to `take`, `count_max` of them at most; fewer when there are no more, for now or for good. How many
+    /// it gave.
+    ///
+    /// A source that holds many packets in memory goes through them in one loop here, which costs less than asking for each.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::next_packet`]; those before were given.
+    #[inline]
+    fn each_packet(&mut self, count_max: u64, mut take: impl FnMut(&Packet<'_>)) -> Result<u64>
+    where
+        Self: Sized,
+    {
+        for count in 0..count_max {
+            match self.next_packet()? {
+                Some(packet) => take(&packet),
+                None => return Ok(count),
+            }
+        }
+        Ok(count_max)
+    }
+
     /// Whether no packet can come any more.
     fn is_finished(&self) -> bool;
 

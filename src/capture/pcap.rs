@@ -64,6 +64,8 @@ pub(super) struct PcapReader {
     kind: Kind,
     captured_length: CapturedLength,
     link: LinkType,
+    /// Whether it is a kind that [`Self::usual_record`] reads.
+    is_usual: bool,
 }
 
 impl PcapReader {
@@ -93,7 +95,23 @@ impl PcapReader {
             return Err(Error::new(format!("link type {link} can not be read")).at(offset).into());
         }
         input.consume(FILE_HEADER_SIZE);
-        Ok(PcapReader { kind, captured_length, link })
+        let is_usual = kind.order == ByteOrder::Little
+            && kind.record_header_size == RECORD_HEADER_SIZE
+            && captured_length == CapturedLength::First;
+        Ok(PcapReader { kind, captured_length, link, is_usual })
+    }
+
+    /// The next record if the input holds all of it and the file is of the commonest kind: little-endian, and of the present version.
+    #[inline(always)]
+    pub(super) fn usual_record(&self, input: &mut Input) -> Option<Record> {
+        if !self.is_usual {
+            return None;
+        }
+        let kind = Kind { record_header_size: RECORD_HEADER_SIZE, ..self.kind };
+        let (time_ns, record_size) =
+            read_record(kind, CapturedLength::First, input.unread(), u32::from_le_bytes).ok()?;
+        let record = input.consume(record_size);
+        Some(Record { time_ns, link: self.link, range: record.start + RECORD_HEADER_SIZE..record.end })
     }
 
     /// The next record, or `None` where the file ends between records.
@@ -101,13 +119,12 @@ impl PcapReader {
     /// # Errors
     ///
     /// The input can not be read, is cut short inside a record, or the record is longer than any packet.
-    #[inline]
     pub(super) fn next_record(&mut self, input: &mut Input) -> Result<Option<Record>> {
         loop {
             // The order is told once a record, and not once a number.
             let read = match self.kind.order {
-                ByteOrder::Little => self.read_record(input.unread(), u32::from_le_bytes),
-                ByteOrder::Big => self.read_record(input.unread(), u32::from_be_bytes),
+                ByteOrder::Little => read_record(self.kind, self.captured_length, input.unread(), u32::from_le_bytes),
+                ByteOrder::Big => read_record(self.kind, self.captured_length, input.unread(), u32::from_be_bytes),
             };
             match read {
                 Ok((time_ns, record_size)) => {
@@ -122,41 +139,42 @@ impl PcapReader {
             }
         }
     }
+}
 
-    /// The time of the record that these bytes begin with, and its size with the header.
-    #[inline(always)]
-    fn read_record(
-        &self,
-        unread: &[u8],
-        number: impl Fn([u8; 4]) -> u32,
-    ) -> std::result::Result<(i64, usize), NoRecord> {
-        let Kind { fraction_ns, record_header_size, .. } = self.kind;
-        let Some((header, _)) = unread.split_first_chunk::<RECORD_HEADER_SIZE>() else {
-            return Err(NoRecord::Needs(record_header_size));
-        };
-        let ([seconds, fraction, first_length, second_length], _) = header.as_chunks::<4>() else {
-            return Err(NoRecord::Needs(record_header_size));
-        };
-        // Seconds are unsigned and 32 bits wide, so this can not overflow. A fraction of a second or more is no time (files
-        // with a negative one exist): carried over it could be an hour, so such a packet comes at the end of its second.
-        let within_second_ns = (i64::from(number(*fraction)) * fraction_ns).min(SECOND_NS - fraction_ns);
-        let time_ns = i64::from(number(*seconds)) * SECOND_NS + within_second_ns;
-        let (first_length, second_length) = (number(*first_length), number(*second_length));
-        let captured_size = match self.captured_length {
-            CapturedLength::First => first_length,
-            CapturedLength::Second => second_length,
-            CapturedLength::Smaller => first_length.min(second_length),
-        } as usize;
-        if captured_size > PACKET_SIZE_MAX {
-            return Err(NoRecord::TooLong(captured_size));
-        }
-        // No packet is empty, and none was captured in 2055.
-        if captured_size == 0 && Kind::recognise(*seconds).is_some() {
-            return Err(NoRecord::AnotherCapture);
-        }
-        let record_size = record_header_size + captured_size;
-        if unread.len() < record_size { Err(NoRecord::Needs(record_size)) } else { Ok((time_ns, record_size)) }
+/// The time of the record that these bytes begin with, and its size with the header.
+#[inline(always)]
+fn read_record(
+    kind: Kind,
+    captured_length: CapturedLength,
+    unread: &[u8],
+    number: impl Fn([u8; 4]) -> u32,
+) -> std::result::Result<(i64, usize), NoRecord> {
+    let Kind { fraction_ns, record_header_size, .. } = kind;
+    let Some((header, _)) = unread.split_first_chunk::<RECORD_HEADER_SIZE>() else {
+        return Err(NoRecord::Needs(record_header_size));
+    };
+    let ([seconds, fraction, first_length, second_length], _) = header.as_chunks::<4>() else {
+        return Err(NoRecord::Needs(record_header_size));
+    };
+    // Seconds are unsigned and 32 bits wide, so this can not overflow. A fraction of a second or more is no time (files
+    // with a negative one exist): carried over it could be an hour, so such a packet comes at the end of its second.
+    let within_second_ns = (i64::from(number(*fraction)) * fraction_ns).min(SECOND_NS - fraction_ns);
+    let time_ns = i64::from(number(*seconds)) * SECOND_NS + within_second_ns;
+    let (first_length, second_length) = (number(*first_length), number(*second_length));
+    let captured_size = match captured_length {
+        CapturedLength::First => first_length,
+        CapturedLength::Second => second_length,
+        CapturedLength::Smaller => first_length.min(second_length),
+    } as usize;
+    if captured_size > PACKET_SIZE_MAX {
+        return Err(NoRecord::TooLong(captured_size));
     }
+    // No packet is empty, and none was captured in 2055.
+    if captured_size == 0 && Kind::recognise(*seconds).is_some() {
+        return Err(NoRecord::AnotherCapture);
+    }
+    let record_size = record_header_size + captured_size;
+    if unread.len() < record_size { Err(NoRecord::Needs(record_size)) } else { Ok((time_ns, record_size)) }
 }
 
 /// Why some bytes do not begin with a whole record.

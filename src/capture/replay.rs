@@ -73,6 +73,38 @@ impl Replay {
         self.packet_count
     }
 
+    /// The next record, if it is of the usual kind and in the buffer as a whole, as nearly all are.
+    #[inline(always)]
+    fn usual_record(&mut self) -> Option<Record> {
+        let Format::Pcap(reader) = &self.format else { return None };
+        let record = reader.usual_record(&mut self.input)?;
+        self.packet_count += 1;
+        Some(record)
+    }
+
+    /// The next record, whatever it is.
+    #[inline(never)]
+    fn any_record(&mut self) -> Result<Option<Record>> {
+        if self.finished {
+            return Ok(None);
+        }
+        match self.next_record() {
+            Ok(Some(record)) => {
+                self.packet_count += 1;
+                Ok(Some(record))
+            }
+            Ok(None) => self.finish().map(|()| None),
+            Err(error) => {
+                self.finished = true;
+                Err(error.in_file(&self.name))
+            }
+        }
+    }
+
+    fn packet(&self, Record { time_ns, link, range }: Record) -> Packet<'_> {
+        Packet { time_ns, link, bytes: self.input.bytes(range), vlan: None }
+    }
+
     #[inline]
     fn next_record(&mut self) -> input::Result<Option<Record>> {
         match &mut self.format {
@@ -99,20 +131,23 @@ impl Replay {
 impl PacketSource for Replay {
     #[inline]
     fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
-        if self.finished {
-            return Ok(None);
+        Ok(self.any_record()?.map(|record| self.packet(record)))
+    }
+
+    #[inline(always)]
+    fn each_packet(&mut self, count_max: u64, mut take: impl FnMut(&Packet<'_>)) -> Result<u64> {
+        for count in 0..count_max {
+            let record = match self.usual_record() {
+                Some(record) => record,
+                None => match self.any_record()? {
+                    Some(record) => record,
+                    None => return Ok(count),
+                },
+            };
+            // Called in one place alone, so that it becomes a part of this loop.
+            take(&self.packet(record));
         }
-        match self.next_record() {
-            Ok(Some(Record { time_ns, link, range })) => {
-                self.packet_count += 1;
-                Ok(Some(Packet { time_ns, link, bytes: self.input.bytes(range), vlan: None }))
-            }
-            Ok(None) => self.finish().map(|()| None),
-            Err(error) => {
-                self.finished = true;
-                Err(error.in_file(&self.name))
-            }
-        }
+        Ok(count_max)
     }
 
     fn is_finished(&self) -> bool {

@@ -3,6 +3,7 @@
 //! Marks go to all queues behind the signals of every packet before them, so that all shards cut at the same packet.
 
 use crate::capture::Packet;
+use crate::config::PARTITION_COUNT;
 use crate::error::{Error, Result};
 use crate::parse::{LinkType, TcpSegment, Unusable, parse_frame, plain_ipv4, plain_ipv6};
 use crate::pipeline::intervals::Intervals;
@@ -80,7 +81,7 @@ impl CaptureCounts {
 
 /// Feeds the shards.
 pub(super) struct Feeder<T> {
-    writers: Vec<Writer>,
+    writers: Writers,
     signaller: Signaller,
     time: T,
     packets: u64,
@@ -95,19 +96,31 @@ pub(super) struct Feeder<T> {
     next_cut: u64,
 }
 
-/// Sends a signal to the shard that owns its partition.
-#[inline]
-fn send(writers: &mut [Writer], signal: &Signal) {
-    let shard = signal.hash().partition() % writers.len();
-    writers[shard].push(signal);
+/// The queues to all shards.
+struct Writers {
+    all: Vec<Writer>,
+    /// The shard that owns each partition.
+    shards: [usize; PARTITION_COUNT],
+}
+
+impl Writers {
+    fn new(all: Vec<Writer>) -> Self {
+        assert!(!all.is_empty(), "signals need a shard to go to");
+        Writers { shards: std::array::from_fn(|partition| partition % all.len()), all }
+    }
+
+    /// Sends a signal to the shard that owns its partition.
+    #[inline]
+    fn send(&mut self, signal: &Signal) {
+        self.all[self.shards[signal.hash().partition() % PARTITION_COUNT]].push(signal);
+    }
 }
 
 impl<T: Timekeeper> Feeder<T> {
     /// A feeder of these queues, one for each shard; there is at least one.
     pub(super) fn new(writers: Vec<Writer>, signaller: Signaller, time: T) -> Self {
-        assert!(!writers.is_empty(), "signals need a shard to go to");
         Feeder {
-            writers,
+            writers: Writers::new(writers),
             signaller,
             time,
             packets: 0,
@@ -131,8 +144,8 @@ impl<T: Timekeeper> Feeder<T> {
         let Some(cut_packets) = self.cut_packets.filter(|_| self.packets >= self.next_cut) else { return };
         self.next_cut = self.packets + cut_packets;
         let writers = &mut self.writers;
-        self.signaller.flush(|signal| send(writers, &signal));
-        writers.iter_mut().for_each(|writer| writer.mark(Message::Cut));
+        self.signaller.flush(|signal| writers.send(&signal));
+        writers.all.iter_mut().for_each(|writer| writer.mark(Message::Cut));
     }
 
     /// The packets so far.
@@ -146,7 +159,7 @@ impl<T: Timekeeper> Feeder<T> {
     }
 
     /// Takes in one packet.
-    #[inline]
+    #[inline(always)]
     pub(super) fn packet(&mut self, packet: &Packet) {
         if !self.time.is_quiet(packet.time_ns) {
             self.turn(packet.time_ns);
@@ -170,9 +183,8 @@ impl<T: Timekeeper> Feeder<T> {
     #[inline(always)]
     fn segment(&mut self, segment: TcpSegment, vlan: Option<u16>) {
         let segment = vlan.map_or(segment, |tag| segment.behind_tag(tag));
-        let (tick, elapsed_ns) = (self.time.tick(), self.time.elapsed_ns());
-        let writers = &mut self.writers;
-        self.signaller.push(&segment, tick, elapsed_ns, |signal| send(writers, &signal));
+        let (writers, time) = (&mut self.writers, &self.time);
+        self.signaller.push(&segment, || (time.tick(), time.elapsed_ns()), |signal| writers.send(&signal));
     }
 
     /// Says what has to be said before a packet of this time.
@@ -199,21 +211,21 @@ impl<T: Timekeeper> Feeder<T> {
     /// Sends off all signals, because there may be no more packets for a while.
     pub(super) fn flush(&mut self) {
         let writers = &mut self.writers;
-        self.signaller.flush(|signal| send(writers, &signal));
-        writers.iter_mut().for_each(Writer::flush);
+        self.signaller.flush(|signal| writers.send(&signal));
+        writers.all.iter_mut().for_each(Writer::flush);
     }
 
     /// Says what has to be said between two packets, to all shards.
     pub(super) fn mark(&mut self, mut marks: Marks) {
         let writers = &mut self.writers;
-        self.signaller.flush(|signal| send(writers, &signal));
+        self.signaller.flush(|signal| writers.send(&signal));
         if let Some(end) = &mut marks.end {
             let seen = self.counts().seen();
             end.seen = seen.minus(self.marked);
             self.marked = seen;
         }
         self.save_at(&mut marks);
-        for writer in &mut self.writers {
+        for writer in &mut self.writers.all {
             if let Some(end) = marks.end {
                 writer.mark(Message::Marker(end));
             }
@@ -228,7 +240,7 @@ impl<T: Timekeeper> Feeder<T> {
         CaptureCounts {
             packets: self.packets,
             lost: self.lost,
-            queue_full: self.writers.iter().map(Writer::dropped).sum(),
+            queue_full: self.writers.all.iter().map(Writer::dropped).sum(),
             unusable: self.unusable,
             signals: self.signaller.counts(),
             steps_back: 0,

@@ -350,13 +350,7 @@ fn feed(
 }
 
 /// Feeds a few packets, or fewer when the source has no more for now; how many.
-#[inline]
+#[inline(always)]
 fn feed_some<T: Timekeeper>(feeder: &mut Feeder<T>, source: &mut impl PacketSource) -> Result<u64> {
-    for count in 0..STOP_INTERVAL_PACKETS {
-        match source.next_packet()? {
-            Some(packet) => feeder.packet(&packet),
-            None => return Ok(count),
-        }
-    }
-    Ok(STOP_INTERVAL_PACKETS)
+    source.each_packet(STOP_INTERVAL_PACKETS, |packet| feeder.packet(packet))
 }

@@ -50,6 +50,7 @@ impl Block {
         self.count += 1;
     }
 
+    #[inline]
     fn is_full(&self) -> bool {
         self.count == BLOCK_SIGNAL_COUNT
     }

@@ -69,18 +69,24 @@ pub enum Step {
 pub struct Clock {
     base: TimeBase,
     highest_ns: i64,
-    elapsed_ns: i64,
+    /// The wall time, wrapped, at which the clock would have begun to run, had there been no leaps and steps back. It changes with
+    /// those alone, and tells how long the clock has run.
+    began_ns: i64,
     tick: u64,
     /// Where the present tick ends: most packets are before it, and need no division.
     tick_ends_ns: i64,
 }
+
+/// The longest that a clock runs, in ns: what comes within a tick can always be added.
+const ELAPSED_MAX_NS: i64 = i64::MAX - TICK_NS;
 
 impl Clock {
     /// A clock that starts with a packet of this time.
     #[must_use]
     pub fn new(wall_ns: i64) -> Self {
         let base = Clock::base(wall_ns, FIRST_TICK);
-        Clock { base, highest_ns: wall_ns, elapsed_ns: 0, tick: FIRST_TICK, tick_ends_ns: base.wall_ns(FIRST_TICK + 1) }
+        let tick_ends_ns = base.wall_ns(FIRST_TICK + 1);
+        Clock { base, highest_ns: wall_ns, began_ns: wall_ns, tick: FIRST_TICK, tick_ends_ns }
     }
 
     /// A clock that goes on in the tick `tick`, at this wall time.
@@ -94,7 +100,7 @@ impl Clock {
     pub fn save(&self, encoder: &mut Encoder) {
         self.base.save(encoder);
         encoder.i64(self.highest_ns);
-        encoder.i64(self.elapsed_ns);
+        encoder.i64(self.elapsed_ns());
         encoder.u64(self.tick);
     }
 
@@ -107,7 +113,8 @@ impl Clock {
         let (base, highest_ns, elapsed_ns) = (TimeBase::saved(decoder)?, decoder.i64()?, decoder.i64()?);
         let tick = decoder.count()?;
         decoder.expect(elapsed_ns >= 0, "a clock that ran backwards")?;
-        Ok(Clock { base, highest_ns, elapsed_ns, tick, tick_ends_ns: base.wall_ns(tick + 1) })
+        let began_ns = highest_ns.wrapping_sub(elapsed_ns);
+        Ok(Clock { base, highest_ns, began_ns, tick, tick_ends_ns: base.wall_ns(tick + 1) })
     }
 
     /// The base in which this wall time lies in the tick `tick`.
@@ -134,13 +141,11 @@ impl Clock {
             // that no two bases share a tick.
             let leaped_ns = if wall_ns > self.highest_ns { CLOCK_LEAP_MAX_NS } else { TICK_NS };
             self.tick += (leaped_ns / TICK_NS) as u64;
-            self.elapsed_ns = self.elapsed_ns.saturating_add(leaped_ns);
+            self.run(leaped_ns, wall_ns);
             self.base = Clock::base(wall_ns, self.tick);
-            self.highest_ns = wall_ns;
             self.tick_ends_ns = self.base.wall_ns(self.tick + 1);
         } else if wall_ns > self.highest_ns {
-            self.elapsed_ns = self.elapsed_ns.saturating_add(wall_ns - self.highest_ns);
-            self.highest_ns = wall_ns;
+            self.run(wall_ns - self.highest_ns, wall_ns);
             if wall_ns >= self.tick_ends_ns {
                 self.tick = self.base.tick(wall_ns);
                 self.tick_ends_ns = self.base.wall_ns(self.tick + 1);
@@ -155,10 +160,16 @@ impl Clock {
     pub fn advance_within_tick(&mut self, wall_ns: i64) -> bool {
         let is_within_tick = self.highest_ns <= wall_ns && wall_ns < self.tick_ends_ns;
         if is_within_tick {
-            self.elapsed_ns = self.elapsed_ns.saturating_add(wall_ns - self.highest_ns);
             self.highest_ns = wall_ns;
         }
         is_within_tick
+    }
+
+    /// Runs for so long, up to a packet of this time.
+    fn run(&mut self, forward_ns: i64, wall_ns: i64) {
+        let elapsed_ns = self.elapsed_ns().saturating_add(forward_ns).min(ELAPSED_MAX_NS);
+        self.highest_ns = wall_ns;
+        self.began_ns = wall_ns.wrapping_sub(elapsed_ns);
     }
 
     /// Now, in ticks.
@@ -172,7 +183,7 @@ impl Clock {
     #[must_use]
     #[inline]
     pub fn elapsed_ns(&self) -> i64 {
-        self.elapsed_ns
+        self.highest_ns.wrapping_sub(self.began_ns)
     }
 
     /// The highest time seen in the present base, in ns since 1970.

@@ -81,6 +81,7 @@ impl HandshakeCache {
         (set_count * CLASS_COUNT).div_ceil(WAITING_BIT_COUNT)
     }
 
+    #[inline]
     fn set_index(&self, hash: u64) -> usize {
         place_of((hash >> u32::BITS) as u32, self.sets.len())
     }

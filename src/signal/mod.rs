@@ -41,7 +41,18 @@ pub enum Kind {
     Completes,
 }
 
+/// The flags by which kinds are told, and the one between them.
+const FLAGS_THAT_TELL: u8 = 0x1f;
+
+const _: () = assert!(
+    FLAGS_THAT_TELL & (TcpSegment::SYN | TcpSegment::ACK | TcpSegment::FIN | TcpSegment::RST)
+        == TcpSegment::SYN | TcpSegment::ACK | TcpSegment::FIN | TcpSegment::RST
+);
+
 impl Kind {
+    /// How many kinds there are.
+    const COUNT: usize = Kind::ALL.len();
+
     const ALL: [Self; 6] = [Kind::Syn, Kind::SynAck, Kind::Ack, Kind::Fin, Kind::Rst, Kind::Completes];
 
     /// The kind of a packet with these TCP flags, as far as they tell. Contradictory flags count by the strongest: RST, SYN,
@@ -49,18 +60,28 @@ impl Kind {
     #[must_use]
     #[inline]
     pub fn of_flags(flags: u8) -> Self {
-        const SYN: u8 = TcpSegment::SYN;
-        const ACK: u8 = TcpSegment::ACK;
-        const FIN: u8 = TcpSegment::FIN;
-        const RST: u8 = TcpSegment::RST;
-        if flags & (SYN | FIN | RST) == 0 {
-            Kind::Ack
-        } else if flags & RST != 0 {
+        // Looked up and not decided: which packet comes next is anybody's guess, and the processor's would often be wrong.
+        const KINDS: [Kind; FLAGS_THAT_TELL as usize + 1] = {
+            let mut kinds = [Kind::Ack; FLAGS_THAT_TELL as usize + 1];
+            let mut flags = 0;
+            while flags <= FLAGS_THAT_TELL {
+                kinds[flags as usize] = Kind::by_strength(flags);
+                flags += 1;
+            }
+            kinds
+        };
+        KINDS[(flags & FLAGS_THAT_TELL) as usize]
+    }
+
+    const fn by_strength(flags: u8) -> Self {
+        if flags & TcpSegment::RST != 0 {
             Kind::Rst
-        } else if flags & SYN != 0 {
-            if flags & ACK != 0 { Kind::SynAck } else { Kind::Syn }
-        } else {
+        } else if flags & TcpSegment::SYN != 0 {
+            if flags & TcpSegment::ACK != 0 { Kind::SynAck } else { Kind::Syn }
+        } else if flags & TcpSegment::FIN != 0 {
             Kind::Fin
+        } else {
+            Kind::Ack
         }
     }
 }
@@ -222,10 +243,10 @@ impl Signal {
         if self.time_and_kind & 1 == 0 { Family::V4 } else { Family::V6 }
     }
 
-    /// The canonical key, if it is of this family.
+    /// The canonical key, which is of this family.
     #[inline]
-    fn key_of<K: FlowKey>(&self) -> Option<K> {
-        (self.family() == K::FAMILY).then(|| K::from_words(&self.key))
+    fn key_words<K: FlowKey>(&self) -> K {
+        K::from_words(&self.key)
     }
 
     /// The canonical key.

@@ -6,16 +6,15 @@
 //! hashed in groups.
 
 mod saved;
+mod stage;
 
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, QuickHash, Secret};
 use crate::parse::{Addresses, TcpSegment};
 use crate::signal::sampler::Sampler;
 use crate::signal::{ConnectionHash, HandshakeCache, Kind, Moment, Signal, SignalParts, Watch};
+use stage::{Look, Place, STAGE_COUNT, Stage, Taken, places};
 use std::sync::Arc;
-
-/// Segments that are looked up together.
-const STAGE_COUNT: usize = 32;
 
 /// What a [`Signaller`] is told once.
 #[derive(Clone, Debug)]
@@ -59,27 +58,18 @@ impl SignalCounts {
     }
 }
 
-/// What is still to be found out of a staged signal.
-#[derive(Clone, Copy)]
-struct Look {
-    quick: u64,
-    now_ns: i64,
-    /// Whether it is handed on in any case.
-    is_chosen: bool,
-}
-
 /// Turns segments into signals; one for each capture thread.
 pub struct Signaller {
     config: SignallerConfig,
     cache: Arc<HandshakeCache>,
     watch: Option<Arc<Watch>>,
     sampler: Sampler,
+    /// Whether there is a watch, or samples are taken: then packets that carry no flag may say something all the same.
+    is_watchful: bool,
     quick: QuickHash,
     hash_v4: KeyedHash<KeyV4>,
     hash_v6: KeyedHash<KeyV6>,
-    /// Signals that lack their hashes, and what to look up for each.
-    stage: Vec<Signal>,
-    looks: Vec<Look>,
+    stage: Stage,
     /// The connections in the stage whose handshake may come to wait: the cache does not know of them yet.
     awaited: Awaited,
     counts: SignalCounts,
@@ -90,14 +80,14 @@ impl Signaller {
     #[must_use]
     pub fn new(config: SignallerConfig, cache: Arc<HandshakeCache>, watch: Option<Arc<Watch>>) -> Self {
         Signaller {
+            is_watchful: watch.is_some() || config.pickup > 0,
             cache,
             watch,
             sampler: Sampler::new(config.pickup, config.syn_timeout_ns),
             quick: QuickHash::new(&config.secret),
             hash_v4: KeyedHash::new(&config.secret, Purpose::Connection),
             hash_v6: KeyedHash::new(&config.secret, Purpose::Connection),
-            stage: Vec::with_capacity(STAGE_COUNT),
-            looks: Vec::with_capacity(STAGE_COUNT),
+            stage: Stage::new(),
             awaited: Awaited::new(),
             counts: SignalCounts::default(),
             config,
@@ -110,17 +100,19 @@ impl Signaller {
         self.counts
     }
 
-    /// Takes in one segment, seen at `tick` and when the clock had run for `now_ns` (not at a wall time: a step back would age
-    /// the handshakes that wait). Signals come out when the stage is full, in the order of their segments.
+    /// Takes in one segment; `time` tells the tick at which it was seen and how long the clock had run, in ns (not a wall time: a step
+    /// back would age the handshakes that wait). It is asked where that matters. Signals come out when the stage is full, in the order of
+    /// their segments.
     ///
     /// Complexity: two multiplications and a look at one word for most packets (and at a byte where connections are watched); one
     /// hash and one cache set for the others.
     #[inline(always)]
-    pub fn push(&mut self, segment: &TcpSegment, tick: u64, now_ns: i64, out: impl FnMut(Signal)) {
+    pub fn push(&mut self, segment: &TcpSegment, time: impl FnOnce() -> (u64, i64), out: impl FnMut(Signal)) {
         let vlan = if self.config.vlan_key { segment.vlan } else { VlanTags::NONE };
         let quick = self.quick_of(segment, vlan);
         if !self.passes(segment.flags, quick) {
             // A copy, so that the segment of a packet that passes is never in memory.
+            let (tick, now_ns) = time();
             self.look(&TcpSegment { vlan, ..*segment }, quick, tick, now_ns, out);
         }
     }
@@ -140,26 +132,23 @@ impl Signaller {
         flags & (TcpSegment::SYN | TcpSegment::FIN | TcpSegment::RST) == 0
             && self.cache.is_idle(quick)
             && !self.awaited.may_hold(quick)
-            && !self.watch.as_ref().is_some_and(|watch| watch.may_hold(quick))
-            && self.sampler.passes()
+            && (!self.is_watchful || self.passes_watch(quick))
+    }
+
+    /// The same, as far as watch and samples go.
+    #[inline(never)]
+    fn passes_watch(&mut self, quick: u64) -> bool {
+        !self.watch.as_ref().is_some_and(|watch| watch.may_hold(quick)) && self.sampler.passes()
     }
 
     /// Takes in a segment that may say something.
     #[inline(never)]
     fn look(&mut self, segment: &TcpSegment, quick: u64, tick: u64, now_ns: i64, out: impl FnMut(Signal)) {
         let kind = Kind::of_flags(segment.flags);
-        let number = match kind {
-            Kind::Syn => segment.seq,
-            Kind::SynAck => segment.ack.wrapping_sub(1),
-            Kind::Ack | Kind::Completes => segment.seq.wrapping_sub(1),
-            Kind::Fin | Kind::Rst => 0,
-        };
-        let signal = unhashed(segment, SignalParts { tick, kind, sender: Side::First, number }).at(Moment::of(now_ns));
-        let sender = signal.parts().sender;
         let mut is_chosen = false;
         if kind == Kind::Ack {
             is_chosen = self.is_watched(quick);
-            let is_answer = self.awaited.may_hold(quick) && self.awaited.take(quick, sender);
+            let is_answer = self.awaited.may_hold(quick) && self.awaited.take(quick, sender_of(segment));
             if self.cache.is_idle(quick) && !is_answer {
                 is_chosen |= self.is_sample(now_ns);
                 if !is_chosen {
@@ -170,15 +159,18 @@ impl Signaller {
         if matches!(kind, Kind::Ack | Kind::SynAck) || self.config.one_way {
             self.cache.prefetch_set(quick);
         }
+        let number = initial_number(segment, kind);
+        let parts = SignalParts { tick, kind, sender: Side::First, number };
+        let place = Place { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), is_open: self.is_open(kind) };
+        let look = Look { quick, now_ns, is_chosen };
+        let sender = self.stage.push(place, look, |slot| unhashed(segment, parts, now_ns, slot));
         if kind == Kind::SynAck {
             self.awaited.put(quick, sender.other());
         }
         if self.config.one_way && matches!(kind, Kind::Syn | Kind::SynAck) {
             self.awaited.put(quick, sender);
         }
-        self.stage.push(signal);
-        self.looks.push(Look { quick, now_ns, is_chosen });
-        if self.stage.len() == STAGE_COUNT {
+        if self.stage.is_full() {
             self.flush(out);
         }
     }
@@ -192,41 +184,42 @@ impl Signaller {
         is_watched
     }
 
+    /// Whether more has to be found out of a signal of this kind than its hash: of a SYN and of a FIN there is not.
+    #[inline(always)]
+    fn is_open(&self, kind: Kind) -> bool {
+        const OPEN: u8 =
+            1 << Kind::Ack as u8 | 1 << Kind::Completes as u8 | 1 << Kind::SynAck as u8 | 1 << Kind::Rst as u8;
+        (OPEN | u8::from(self.config.one_way) << Kind::Syn as u8) >> kind as u8 & 1 != 0
+    }
+
     /// Lets out what is waiting in the stage.
     pub fn flush(&mut self, mut out: impl FnMut(Signal)) {
-        let mut stage = std::mem::take(&mut self.stage);
-        let mut looks = std::mem::take(&mut self.looks);
-        let mut at = 0;
-        stage.retain_mut(|signal| {
-            at += 1;
-            self.is_signal(signal, looks[at - 1])
-        });
-        self.counts.signals += stage.len() as u64;
-        for signals in stage.chunks_mut(HASH_GROUP_COUNT) {
-            self.hash(signals);
-            signals.iter().for_each(|signal| out(*signal));
+        let Taken { all, v6, open } = self.stage.take();
+        let mut kept = all;
+        for at in places(open) {
+            if !self.is_signal(at) {
+                kept &= !(1 << at);
+            }
         }
-        stage.clear();
-        looks.clear();
-        (self.stage, self.looks) = (stage, looks);
+        self.counts.signals += u64::from(kept.count_ones());
+        let signals = self.stage.signals_mut();
+        hash_family(&self.hash_v4, signals, kept & !v6);
+        hash_family(&self.hash_v6, signals, kept & v6);
+        places(kept).for_each(|at| out(signals[at]));
         self.awaited.clear();
+        self.is_watchful = self.watch.is_some() || !self.sampler.is_idle();
     }
 
-    /// Hashes a group of connections, each family with its own function.
-    fn hash(&self, signals: &mut [Signal]) {
-        hash_family(&self.hash_v4, signals);
-        hash_family(&self.hash_v6, signals);
-    }
-
-    /// Whether this packet is to be handed on, and as what.
-    #[inline]
-    fn is_signal(&mut self, signal: &mut Signal, look: Look) -> bool {
+    /// Whether the packet at this place of the stage is to be handed on, and as what.
+    #[inline(always)]
+    fn is_signal(&mut self, at: usize) -> bool {
+        let look = self.stage.looks()[at];
         let Look { quick, now_ns, is_chosen } = look;
-        let SignalParts { kind, sender, number, .. } = signal.parts();
+        let SignalParts { kind, sender, number, .. } = self.stage.signals_mut()[at].parts();
         match kind {
             Kind::Ack | Kind::Completes => {
                 let waited_for = self.cache.take(quick, sender, number, now_ns);
-                signal.set_kind(waited_for.unwrap_or(Kind::Ack));
+                self.stage.signals_mut()[at].set_kind(waited_for.unwrap_or(Kind::Ack));
                 is_chosen || waited_for.is_some() || self.is_sample(now_ns)
             }
             Kind::SynAck => {
@@ -236,10 +229,9 @@ impl Signaller {
                 }
                 true
             }
+            // With --one-way.
             Kind::Syn => {
-                if self.config.one_way {
-                    self.await_answer(look, sender, None);
-                }
+                self.await_answer(look, sender, None);
                 true
             }
             Kind::Rst => {
@@ -267,18 +259,32 @@ impl Signaller {
     }
 }
 
-/// The signal of a segment, but for its hash; which end sent it is found out here.
+/// Which end of its connection's canonical key sent a segment.
 #[inline]
-fn unhashed(segment: &TcpSegment, parts: SignalParts) -> Signal {
+fn sender_of(segment: &TcpSegment) -> Side {
+    let (src_port, dst_port) = (segment.src_port, segment.dst_port);
+    let is_first = match segment.addresses {
+        Addresses::V4 { src, dst } => (src, src_port) <= (dst, dst_port),
+        Addresses::V6 { src, dst } => (src, src_port) <= (dst, dst_port),
+    };
+    if is_first { Side::First } else { Side::Second }
+}
+
+/// Puts the signal of a segment in its place, but for its hash; which end sent it is found out here.
+#[inline(always)]
+fn unhashed(segment: &TcpSegment, parts: SignalParts, now_ns: i64, slot: &mut Signal) -> Side {
     let TcpSegment { src_port, dst_port, vlan, .. } = *segment;
+    let (moment, hash) = (Moment::of(now_ns), ConnectionHash::new(0));
     match segment.addresses {
         Addresses::V4 { src, dst } => {
             let (key, sender) = KeyV4::canonical_of((src, src_port), (dst, dst_port), vlan);
-            Signal::new(&key, ConnectionHash::new(0), SignalParts { sender, ..parts })
+            *slot = Signal::new(&key, hash, SignalParts { sender, ..parts }).at(moment);
+            sender
         }
         Addresses::V6 { src, dst } => {
             let (key, sender) = KeyV6::canonical_of((src, src_port), (dst, dst_port), vlan);
-            Signal::new(&key, ConnectionHash::new(0), SignalParts { sender, ..parts })
+            *slot = Signal::new(&key, hash, SignalParts { sender, ..parts }).at(moment);
+            sender
         }
     }
 }
@@ -338,24 +344,34 @@ impl Awaited {
     }
 }
 
-/// Hashes those of a group's signals that are of this family.
-fn hash_family<K: FlowKey>(hash: &KeyedHash<K>, signals: &mut [Signal]) {
-    let mut group = [K::from_words(&[]); HASH_GROUP_COUNT];
-    let mut indices = [0; HASH_GROUP_COUNT];
-    let mut count = 0;
-    for (at, signal) in signals.iter().enumerate().take(HASH_GROUP_COUNT) {
-        if let Some(key) = signal.key_of::<K>() {
-            (group[count], indices[count]) = (key, at);
+/// Hashes the signals at these places, which are all of one family, in groups.
+fn hash_family<K: FlowKey>(hash: &KeyedHash<K>, signals: &mut [Signal; STAGE_COUNT], mut set: u32) {
+    let mut keys = [K::from_words(&[]); HASH_GROUP_COUNT];
+    let mut members = [0; HASH_GROUP_COUNT];
+    let mut hashes = [0; HASH_GROUP_COUNT];
+    while set != 0 {
+        let mut count = 0;
+        for at in places(set).take(HASH_GROUP_COUNT) {
+            (keys[count], members[count]) = (signals[at].key_words(), at);
+            set &= set - 1;
             count += 1;
         }
-    }
-    if count > 0 {
-        let mut hashes = [0; HASH_GROUP_COUNT];
-        hash.of_group(&group[..count], &mut hashes);
-        for (&at, &hash) in indices[..count].iter().zip(&hashes) {
+        hash.of_group(&keys[..count], &mut hashes);
+        for (&at, &hash) in members[..count].iter().zip(&hashes) {
             signals[at].set_hash(ConnectionHash::new(hash));
         }
     }
+}
+
+/// The initial sequence number of the client, as far as a packet of this kind tells it.
+#[inline(always)]
+fn initial_number(segment: &TcpSegment, kind: Kind) -> u32 {
+    // Looked up and not decided: what comes next is anybody's guess, and the processor's would be wrong half of the time.
+    let mut numbers = [0; Kind::COUNT];
+    numbers[Kind::Syn as usize] = segment.seq;
+    numbers[Kind::SynAck as usize] = segment.ack.wrapping_sub(1);
+    numbers[Kind::Ack as usize] = segment.seq.wrapping_sub(1);
+    numbers[kind as usize]
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ fn open_after(copies: [Vec<TcpSegment>; 2], seen: &[bool], handled: &[bool], pic
     let mut choices = seen.iter();
     while let Some(at) = next(&copies, &mut choices) {
         let segment = copies[at].pop_front().unwrap();
-        signallers[at].push(&segment, FIRST_TICK, 0, |signal| queues[at].push_back(signal));
+        signallers[at].push(&segment, || (FIRST_TICK, 0), |signal| queues[at].push_back(signal));
         signallers[at].flush(|signal| queues[at].push_back(signal));
     }
     let mut tracker = Tracker::new(TrackerConfig { candidate_count: 100 * pickup as usize, ..super::config() });

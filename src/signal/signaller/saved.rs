@@ -24,6 +24,7 @@ impl Signaller {
         let [signals, sampled, watched, handshakes_lost] = decoder.counts()?;
         self.counts = SignalCounts { signals, sampled, watched, handshakes_lost };
         self.sampler.restore(decoder)?;
+        self.is_watchful |= !self.sampler.is_idle();
         self.cache.restore(decoder)
     }
 }

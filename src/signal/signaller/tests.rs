@@ -20,16 +20,27 @@ fn segment(from: (u32, u16), to: (u32, u16), flags: u8) -> TcpSegment {
     }
 }
 
+const CONFIG: SignallerConfig = SignallerConfig {
+    secret: Secret::REPLAY,
+    vlan_key: false,
+    one_way: false,
+    syn_timeout_ns: 60_000_000_000,
+    pickup: 0,
+};
+
 fn signaller(one_way: bool, handshake_count: usize) -> Signaller {
-    let config =
-        SignallerConfig { secret: Secret::REPLAY, vlan_key: false, one_way, syn_timeout_ns: 60_000_000_000, pickup: 0 };
-    Signaller::new(config, Arc::new(HandshakeCache::new(handshake_count, 60_000_000_000)), None)
+    signaller_of(SignallerConfig { one_way, ..CONFIG }, handshake_count, None)
+}
+
+fn signaller_of(config: SignallerConfig, handshake_count: usize, watch: Option<Arc<Watch>>) -> Signaller {
+    let cache = HandshakeCache::new(handshake_count, config.syn_timeout_ns);
+    Signaller::new(config, Arc::new(cache), watch)
 }
 
 fn kinds(signaller: &mut Signaller, segments: &[TcpSegment]) -> Vec<Kind> {
     let mut kinds = Vec::new();
     for segment in segments {
-        signaller.push(segment, 1, 0, |signal| kinds.push(signal.parts().kind));
+        signaller.push(segment, || (1, 0), |signal| kinds.push(signal.parts().kind));
     }
     signaller.flush(|signal| kinds.push(signal.parts().kind));
     kinds
@@ -78,13 +89,13 @@ fn a_clock_that_steps_back_does_not_make_the_sampling_last() {
     const TIMEOUT_NS: i64 = 60_000_000_000;
     let mut signaller = signaller(false, 8);
     for port in 0..100 {
-        signaller.push(&segment(SERVER, (77, port), SYN | ACK), 1, 1_000 * TIMEOUT_NS, |_| ());
+        signaller.push(&segment(SERVER, (77, port), SYN | ACK), || (1, 1_000 * TIMEOUT_NS), |_| ());
     }
     signaller.flush(|_| ());
     let mut samples = |now_ns| {
         let mut count = 0;
         for port in 0..160 {
-            signaller.push(&segment((1, port), (2, 2), ACK), 1, now_ns, |_| count += 1);
+            signaller.push(&segment((1, port), (2, 2), ACK), || (1, now_ns), |_| count += 1);
         }
         signaller.flush(|_| count += 1);
         count
@@ -98,7 +109,7 @@ fn both_directions_have_one_key_without_tags_unless_asked() {
     let mut signals = Vec::new();
     let mut signaller = signaller(false, 64);
     for segment in [segment(CLIENT, SERVER, SYN), segment(SERVER, CLIENT, SYN | ACK)] {
-        signaller.push(&segment, 1, 0, |signal| signals.push(signal));
+        signaller.push(&segment, || (1, 0), |signal| signals.push(signal));
     }
     signaller.flush(|signal| signals.push(signal));
     assert_eq!(signals[0].key(), signals[1].key());
@@ -121,8 +132,7 @@ fn what_completes_a_handshake_is_told_from_what_comes_later() {
 #[test]
 fn with_pickup_one_in_so_many_of_the_others_goes_on() {
     for pickup in [1, 4, 16] {
-        let mut signaller = signaller(false, 1024);
-        signaller.sampler = Sampler::new(pickup, 0);
+        let mut signaller = signaller_of(SignallerConfig { pickup, ..CONFIG }, 1024, None);
         let others: Vec<_> = (0..160).map(|port| segment((1, port), (2, 2), ACK)).collect();
         let kinds = kinds(&mut signaller, &others);
         assert_eq!((kinds.len(), signaller.counts().sampled), (160 / pickup as usize, u64::from(160 / pickup)));
@@ -132,9 +142,8 @@ fn with_pickup_one_in_so_many_of_the_others_goes_on() {
 
 #[test]
 fn of_a_connection_under_watch_the_next_packet_goes_on() {
-    let mut signaller = signaller(false, 1024);
     let watch = Arc::new(Watch::new(100));
-    signaller.watch = Some(Arc::clone(&watch));
+    let mut signaller = signaller_of(CONFIG, 1024, Some(Arc::clone(&watch)));
     let (key, _) = KeyV4::canonical_of(CLIENT, SERVER, VlanTags::NONE);
     let hash = QuickHash::new(&Secret::REPLAY).of(&key);
     let packets = [segment(SERVER, CLIENT, ACK), segment(CLIENT, SERVER, ACK), segment((3, 3), SERVER, ACK)];
