@@ -3,30 +3,27 @@
 //! What enters: how much memory, and how many lines. What leaves: lines that were read, changed and written. A place costs half a
 //! multiplication, a change is one addition, and each batch is asked for while the one before it is changed.
 
+use flowpeel::lines::Line;
 use flowpeel::prefetch::prefetch;
 
 /// What every machine here has.
-pub(crate) const LINE_SIZE: usize = 64;
+pub(crate) const LINE_SIZE: usize = size_of::<Line>();
 
 /// The lines of one batch: of 8, 16, 32 and more these are the fastest, in small tables and in large ones.
 const BATCH_COUNT: usize = 16;
 
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([u64; 8]);
-
-const _: () = assert!(size_of::<Line>() == LINE_SIZE);
-
-/// Lines to be touched at random.
+/// Lines to be touched at random, in pages of the same kind as those of tables.
 pub(crate) struct Lines {
-    lines: Vec<Line>,
+    lines: flowpeel::lines::Lines,
     random: Random,
 }
 
 impl Lines {
     /// Lines of so many bytes together, all of which have been written to.
     pub(crate) fn new(size: usize) -> Self {
-        Lines { lines: vec![Line([1; 8]); (size / LINE_SIZE).max(1)], random: Random::new(1) }
+        let mut lines = flowpeel::lines::Lines::new((size / LINE_SIZE).max(1));
+        lines.fill(Line([1; 8]));
+        Lines { lines, random: Random::new(1) }
     }
 
     /// Reads, changes and writes so many random lines.

@@ -36,6 +36,10 @@ impl Recipient<KeyV4> for Count {
         self.code.belongs(placement, value)
     }
 
+    fn belong(&self, placements: &[u128], values: &[u64], verdicts: &mut [bool]) {
+        self.code.belong(placements, values, verdicts);
+    }
+
     fn take(&mut self, peeled: Peeled<KeyV4>) {
         self.key_count += 1;
         self.unknown_count += usize::from(!peeled.value_known);

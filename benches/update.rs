@@ -69,7 +69,7 @@ impl<K: TableKey> Updates<K> {
     fn push(&mut self, number: u64, is_insert: bool) {
         let key: K = key_of(number);
         if self.batch.push(key, key.words()[0] as u32, is_insert) {
-            self.batch.sum_into(&mut self.table);
+            self.batch.step_into(&mut self.table);
         }
     }
 }

@@ -7,56 +7,107 @@
 // Memory that several owners have a part of each can not be had from the standard library, nor can huge pages.
 #![allow(unsafe_code)]
 
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 /// A cache line of words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct Line(pub [u64; 8]);
 
-#[cfg(target_os = "linux")]
-pub use mapped::Lines;
+/// Half a cache line of words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C, align(32))]
+pub struct HalfLine(pub [u64; 4]);
 
-/// Cache lines that nobody else has.
-#[cfg(not(target_os = "linux"))]
-pub struct Lines(Box<[Line]>);
+/// What cache lines are divided into evenly, and is valid with every bit zero.
+///
+/// # Safety
+///
+/// Both must be true of it.
+pub unsafe trait Words: Copy + Default + PartialEq + fmt::Debug + Send + Sync + 'static {}
 
-#[cfg(not(target_os = "linux"))]
-impl Lines {
-    /// So many lines, all zero.
+// SAFETY: it is words, and as large as a line.
+unsafe impl Words for Line {}
+// SAFETY: it is words, and half as large as a line.
+unsafe impl Words for HalfLine {}
+
+/// A table of so many that huge pages would not be filled comes from the heap, where what is made and given up again and again costs
+/// least.
+const HEAP_SIZE_MAX: usize = 1 << 16;
+
+/// Cache lines, or parts of them, that nobody else has.
+pub struct Lines<T: Words = Line>(Memory<T>);
+
+enum Memory<T: Words> {
+    Heap(Box<[T]>),
+    #[cfg(target_os = "linux")]
+    Mapped(mapped::Mapped<T>),
+}
+
+impl<T: Words> Lines<T> {
+    /// So many, all zero.
+    ///
+    /// # Panics
+    ///
+    /// The system has not so many addresses left.
     #[must_use]
     pub fn new(count: usize) -> Self {
-        Lines(vec![Line([0; 8]); count].into_boxed_slice())
-    }
-
-    fn as_slice(&self) -> &[Line] {
-        &self.0
-    }
-
-    fn as_mut_slice(&mut self) -> &mut [Line] {
-        &mut self.0
+        #[cfg(target_os = "linux")]
+        if count > HEAP_SIZE_MAX / size_of::<T>() {
+            return Lines(Memory::Mapped(mapped::Mapped::new(count)));
+        }
+        Lines(Memory::Heap(vec![T::default(); count].into_boxed_slice()))
     }
 }
 
-impl Deref for Lines {
-    type Target = [Line];
+impl<T: Words> Deref for Lines<T> {
+    type Target = [T];
 
     #[inline]
-    fn deref(&self) -> &[Line] {
-        self.as_slice()
+    fn deref(&self) -> &[T] {
+        match &self.0 {
+            Memory::Heap(lines) => lines,
+            #[cfg(target_os = "linux")]
+            Memory::Mapped(lines) => lines.as_slice(),
+        }
     }
 }
 
-impl DerefMut for Lines {
+impl<T: Words> DerefMut for Lines<T> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut [Line] {
-        self.as_mut_slice()
+    fn deref_mut(&mut self) -> &mut [T] {
+        match &mut self.0 {
+            Memory::Heap(lines) => lines,
+            #[cfg(target_os = "linux")]
+            Memory::Mapped(lines) => lines.as_mut_slice(),
+        }
+    }
+}
+
+impl<T: Words> Clone for Lines<T> {
+    fn clone(&self) -> Self {
+        let mut copy = Self::new(self.len());
+        copy.copy_from_slice(self);
+        copy
+    }
+}
+
+impl<T: Words> PartialEq for Lines<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: Words> fmt::Debug for Lines<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&**self).finish()
     }
 }
 
 #[cfg(target_os = "linux")]
 mod mapped {
-    use crate::lines::Line;
+    use crate::lines::{Line, Words};
     use parking_lot::Mutex;
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     use std::ptr::NonNull;
@@ -64,6 +115,9 @@ mod mapped {
 
     /// Lines that are mapped at a time, at least: 64 MiB of addresses, of which only what is touched takes memory.
     const MAPPED_LINES_MIN: usize = 1 << 20;
+
+    /// What a huge page is on most machines, and a multiple of one elsewhere: pages of other sizes are given back in part.
+    const HUGE_PAGE_SIZE: usize = 1 << 21;
 
     /// Memory that is mapped until the last of its lines has been given back.
     struct Mapping {
@@ -100,53 +154,63 @@ mod mapped {
     /// The mapping that lines are taken from, and how many of it are taken.
     static LATEST: Mutex<(Weak<Mapping>, usize)> = Mutex::new((Weak::new(), 0));
 
-    /// Cache lines that nobody else has.
-    pub struct Lines {
-        start: NonNull<Line>,
+    /// Part of a mapping.
+    pub(super) struct Mapped<T: Words> {
+        start: NonNull<T>,
         count: usize,
         /// Kept for as long as these are.
         _mapping: Arc<Mapping>,
     }
 
-    // SAFETY: it owns its lines as a box would.
-    unsafe impl Send for Lines {}
+    // SAFETY: it owns its words as a box would.
+    unsafe impl<T: Words> Send for Mapped<T> {}
     // SAFETY: as above.
-    unsafe impl Sync for Lines {}
+    unsafe impl<T: Words> Sync for Mapped<T> {}
 
-    impl Lines {
-        /// So many lines, all zero.
-        ///
-        /// # Panics
-        ///
-        /// The system has not so many addresses left.
-        #[must_use]
-        pub fn new(count: usize) -> Self {
+    impl<T: Words> Mapped<T> {
+        pub(super) fn new(count: usize) -> Self {
+            const { assert!(size_of::<Line>().is_multiple_of(size_of::<T>()) && align_of::<T>() <= align_of::<Line>()) };
+            let line_count = count.div_ceil(size_of::<Line>() / size_of::<T>());
             let mut latest = LATEST.lock();
             let (known, taken) = &mut *latest;
-            let with_room = known.upgrade().filter(|mapping| mapping.line_count - *taken >= count);
+            let with_room = known.upgrade().filter(|mapping| mapping.line_count - *taken >= line_count);
             let mapping = with_room.unwrap_or_else(|| {
-                let fresh = Mapping::new(count.max(MAPPED_LINES_MIN)).map(Arc::new);
+                let fresh = Mapping::new(line_count.max(MAPPED_LINES_MIN)).map(Arc::new);
                 let fresh = fresh.expect("the system has no addresses left for a table");
                 (*known, *taken) = (Arc::downgrade(&fresh), 0);
                 fresh
             });
             // SAFETY: there is room for so many lines behind those that are taken.
             let start = unsafe { mapping.start.add(*taken) };
-            *taken += count;
-            Lines { start, count, _mapping: mapping }
+            *taken += line_count;
+            Mapped { start: start.cast(), count, _mapping: mapping }
         }
 
         #[inline]
-        pub(super) fn as_slice(&self) -> &[Line] {
+        pub(super) fn as_slice(&self) -> &[T] {
             // SAFETY: the lines are within the mapping, which lives as long as `self`, was zeroed by the kernel and is aligned to a
-            // page; each line is handed out once, so only `self` leads to these.
+            // page; each line is handed out once, so only `self` leads to these. Lines divide into such words evenly.
             unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
         }
 
         #[inline]
-        pub(super) fn as_mut_slice(&mut self) -> &mut [Line] {
+        pub(super) fn as_mut_slice(&mut self) -> &mut [T] {
             // SAFETY: as above, and `self` is borrowed exclusively.
             unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.count) }
+        }
+    }
+
+    impl<T: Words> Drop for Mapped<T> {
+        fn drop(&mut self) {
+            // Others may keep the mapping for long: what is these lines' alone goes back at once.
+            let start = self.start.as_ptr() as usize;
+            let first = start.next_multiple_of(HUGE_PAGE_SIZE);
+            let end = (start + self.count * size_of::<T>()) / HUGE_PAGE_SIZE * HUGE_PAGE_SIZE;
+            if first < end {
+                let first_page = self.start.as_ptr().map_addr(|_| first).cast();
+                // SAFETY: whole pages within the lines, which nobody will look at again. If it fails they stay, which harms nobody.
+                let _ = unsafe { madvise(first_page, end - first, Advice::LinuxDontNeed) };
+            }
         }
     }
 }
@@ -169,6 +233,26 @@ mod tests {
             assert_eq!(part.as_ptr().cast::<u8>().align_offset(64), 0);
         }
         drop(parts);
-        assert!(Lines::new(2_000).iter().all(|line| *line == Line([0; 8])), "what was given back does not come again");
+        assert!(
+            Lines::<Line>::new(2_000).iter().all(|line| *line == Line([0; 8])),
+            "what was given back does not come again"
+        );
+    }
+
+    #[test]
+    fn parts_of_lines_are_like_lines_in_small_tables_and_in_large_ones() {
+        for count in [0, 1, 5, 100, HEAP_SIZE_MAX / 32, HEAP_SIZE_MAX / 32 + 1, 300_001] {
+            let (mut one, other) = (Lines::<HalfLine>::new(count), Lines::<HalfLine>::new(count));
+            assert!(one.len() == count && one == other && one.iter().all(|half| *half == HalfLine::default()));
+            let Some(last) = one.last_mut() else { continue };
+            *last = HalfLine([7; 4]);
+            let copy = one.clone();
+            assert!(one != other && copy == one);
+            drop(one);
+            assert!(
+                copy.iter().map(|half| half.0[3]).sum::<u64>() == 7 && copy.as_ptr().cast::<u8>().align_offset(32) == 0
+            );
+            assert!(other.iter().all(|half| *half == HalfLine::default()), "others stay what they are");
+        }
     }
 }

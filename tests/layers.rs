@@ -39,7 +39,7 @@ const BESIDE: [(&str, &str); 15] = [
 /// Modules that import less than their layer would allow, with all that they do import.
 const ALONE: [(&str, &[&str]); 9] = [
     // Pure algorithm: it knows keys and how to hash them, and no packet.
-    ("sketch", &["flow", "hash", "prefetch", "config"]),
+    ("sketch", &["flow", "hash", "prefetch", "lines", "config"]),
     // Fields and their files: whose keys they are is for the layers above to say.
     ("bfield_store", &["sketch", "error", "config", "whole_file"]),
     // Traffic is held against what the rest makes of it, so it must share nothing with it.

@@ -73,6 +73,10 @@ impl<K: TableKey> Recipient<K> for Ledger<K> {
         self.code.belongs(placement, value)
     }
 
+    fn belong(&self, placements: &[u128], values: &[u64], verdicts: &mut [bool]) {
+        self.code.belong(placements, values, verdicts);
+    }
+
     /// A listed connection closes with the very value that it opened with.
     fn expected(&self, key: &K, placement: u128, count: i32) -> Option<u64> {
         let start = self.listed.get(key).filter(|_| count == -1)?;

@@ -41,7 +41,7 @@ pub(super) fn saved_cells<K: TableKey>(geometry: Geometry, decoder: &mut Decoder
         decoder.words(&mut words)?;
         cells.push(K::Cell::of_sums(count, check, &words, decoder.u64()?));
     }
-    decoder.some(Iblt::from_cells(geometry, cells), "a table of another shape")
+    decoder.some(Iblt::from_cells(geometry, &cells), "a table of another shape")
 }
 
 impl FlowList {

@@ -28,7 +28,7 @@ pub struct PartitionConfig {
 }
 
 /// Events that wait to be summed into the table of one family.
-struct Pending<K> {
+struct Pending<K: TableKey> {
     batch: Batch<K>,
     /// The changes after which the table is handed over.
     updates_max: u64,
@@ -175,7 +175,7 @@ impl Partition {
 
     fn change_v4(&mut self, (key, payload, is_open): (KeyV4, u32, bool), exchange: &mut impl Exchange) {
         if self.v4.batch.push(key, payload, is_open) {
-            self.delta.updates_v4 += self.v4.batch.sum_into(&mut self.delta.v4);
+            self.delta.updates_v4 += self.v4.batch.step_into(&mut self.delta.v4);
             if self.delta.updates_v4 + BATCH_COUNT as u64 > self.v4.updates_max {
                 self.hand_over(None, exchange);
             }
@@ -184,7 +184,7 @@ impl Partition {
 
     fn change_v6(&mut self, (key, payload, is_open): (KeyV6, u32, bool), exchange: &mut impl Exchange) {
         if self.v6.batch.push(key, payload, is_open) {
-            self.delta.updates_v6 += self.v6.batch.sum_into(&mut self.delta.v6);
+            self.delta.updates_v6 += self.v6.batch.step_into(&mut self.delta.v6);
             if self.delta.updates_v6 + BATCH_COUNT as u64 > self.v6.updates_max {
                 self.hand_over(None, exchange);
             }

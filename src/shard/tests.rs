@@ -8,7 +8,7 @@ use crate::connection::{Entry, Event, Tracker, TrackerConfig};
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash, Kind, SignalParts};
-use crate::sketch::{Change, Geometry, Iblt, TableKey, ValueCode};
+use crate::sketch::{BATCH_COUNT, Change, Geometry, Iblt, TableKey, ValueCode};
 use crate::snapshot::{DeltaGeometry, Eviction};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -188,7 +188,7 @@ fn a_delta_is_handed_over_before_it_holds_too_much() {
     let (v4_max, v6_max) =
         (geometry().v4.item_count() * DELTA_LOAD_PERCENT / 100, geometry().v6.item_count() * DELTA_LOAD_PERCENT / 100);
     assert!(desk.deltas().all(|delta| delta.updates_v4 <= v4_max && delta.updates_v6 <= v6_max));
-    assert!(desk.deltas().any(|delta| delta.updates_v4 + 32 > v4_max), "not before it has to be");
+    assert!(desk.deltas().any(|delta| delta.updates_v4 + BATCH_COUNT as u64 > v4_max), "not before it has to be");
     assert_same(&desk.sum(), &direct(&signals));
 }
 

@@ -7,6 +7,7 @@
 
 use super::check_of;
 use crate::flow::{FlowKey, KeyV4, KeyV6};
+use crate::lines::{HalfLine, Line, Words};
 use crate::sketch::{Sum, Sums, TableCell, Values};
 
 /// A key that tables are kept for, and the cell that sums it.
@@ -16,7 +17,7 @@ pub trait TableKey: FlowKey {
 }
 
 /// The sums of everything that was placed in one cell. All sums wrap, so that every order of updates gives the same.
-pub trait Cell: Copy + Default + PartialEq + Send + std::fmt::Debug + 'static {
+pub trait Cell: Words {
     /// The keys it sums.
     type Key: FlowKey;
 
@@ -49,34 +50,38 @@ pub trait Cell: Copy + Default + PartialEq + Send + std::fmt::Debug + 'static {
     }
 }
 
+/// Count and check in one number.
+#[inline]
+fn tally(count: i32, check: u32) -> u64 {
+    (u64::from(check) << u32::BITS).wrapping_add(i64::from(count) as u64)
+}
+
+/// Cells by the words that they are made of.
+trait Layout {
+    fn with(tally: u64, key: impl Fn(usize) -> u64, value: u64) -> Self;
+}
+
 macro_rules! cell {
-    ($(#[$doc:meta])* $name:ident, $key:ty, $words:literal, $size:literal) => {
+    ($(#[$doc:meta])* $name:ident, $line:ident, $key:ty, $words:literal) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        #[repr(C, align($size))]
-        pub struct $name {
-            /// First 2^32 times the sum of the checks plus the sum of the counts, then those of the key's words, last that of the
-            /// values. Count and check in one number make a cell a row of words that are added alike, two or four at a time;
-            /// what a count borrows from the check above it is known from its sign.
-            sums: [u64; $words + 2],
-        }
+        ///
+        /// First 2^32 times the sum of the checks plus the sum of the counts, then those of the key's words, then that of the
+        /// values. Count and check in one number make a cell a row of words that are added alike, two or four at a time; what a
+        /// count borrows from the check above it is known from its sign.
+        pub type $name = $line;
 
-        const _: () = assert!(size_of::<$name>() == $size && <$key as FlowKey>::WORD_COUNT == $words);
+        const _: () = assert!(size_of::<$name>() >= ($words + 2) * size_of::<u64>() && <$key as FlowKey>::WORD_COUNT == $words);
 
-        impl $name {
-            #[inline]
-            fn tally(count: i32, check: u32) -> u64 {
-                (u64::from(check) << u32::BITS).wrapping_add(i64::from(count) as u64)
-            }
-
+        impl Layout for $name {
             #[inline]
             fn with(tally: u64, key: impl Fn(usize) -> u64, value: u64) -> Self {
                 let word = |at| match at {
                     0 => tally,
                     1..=$words => key(at - 1),
-                    _ => value,
+                    at if at == $words + 1 => value,
+                    _ => 0,
                 };
-                $name { sums: std::array::from_fn(word) }
+                $line(std::array::from_fn(word))
             }
         }
 
@@ -90,55 +95,55 @@ macro_rules! cell {
             #[inline]
             fn of(key: &$key, check: u32, count: i32, value: u64) -> Self {
                 let (words, times) = (key.words(), i64::from(count) as u64);
-                Self::with(Self::tally(1, check).wrapping_mul(times), |at| words[at].wrapping_mul(times), value)
+                Self::with(tally(1, check).wrapping_mul(times), |at| words[at].wrapping_mul(times), value)
             }
 
             fn of_sums(count: i32, check: u32, key_words: &[u64], value: u64) -> Self {
-                Self::with(Self::tally(count, check), |at| key_words.get(at).copied().unwrap_or(0), value)
+                Self::with(tally(count, check), |at| key_words.get(at).copied().unwrap_or(0), value)
             }
 
             #[inline]
             fn add(&mut self, other: &Self) {
-                for (sum, word) in self.sums.iter_mut().zip(&other.sums) {
+                for (sum, word) in self.0.iter_mut().zip(&other.0) {
                     *sum = sum.wrapping_add(*word);
                 }
             }
 
             #[inline]
             fn subtract(&mut self, other: &Self) {
-                for (sum, word) in self.sums.iter_mut().zip(&other.sums) {
+                for (sum, word) in self.0.iter_mut().zip(&other.0) {
                     *sum = sum.wrapping_sub(*word);
                 }
             }
 
             #[inline]
             fn count(&self) -> i32 {
-                self.sums[0] as i32
+                self.0[0] as i32
             }
 
             #[inline]
             fn check(&self) -> u32 {
-                (self.sums[0].wrapping_sub(i64::from(self.sums[0] as i32) as u64) >> u32::BITS) as u32
+                (self.0[0].wrapping_sub(i64::from(self.0[0] as i32) as u64) >> u32::BITS) as u32
             }
 
             #[inline]
             fn key_words(&self) -> &[u64] {
-                &self.sums[1..=$words]
+                &self.0[1..=$words]
             }
 
             #[inline]
             fn value(&self) -> u64 {
-                self.sums[$words + 1]
+                self.0[$words + 1]
             }
 
             #[inline]
             fn set_value(&mut self, value: u64) {
-                self.sums[$words + 1] = value;
+                self.0[$words + 1] = value;
             }
 
             #[inline]
             fn is_key_free(&self) -> bool {
-                self.sums[..=$words].iter().all(|&sum| sum == 0)
+                self.0[..=$words].iter().all(|&sum| sum == 0)
             }
         }
 
@@ -192,7 +197,7 @@ macro_rules! cell {
 
             #[inline]
             fn has_keys_of(&self, other: &Self) -> bool {
-                self.sums[..=$words] == other.sums[..=$words]
+                self.0[..=$words] == other.0[..=$words]
             }
 
             #[inline]
@@ -231,7 +236,7 @@ macro_rules! cell {
                 let (key, rest) = rest.split_at(<$key as Sum>::SIZE);
                 let (value, check) = rest.split_at(u64::SIZE);
                 let word = |at: usize| u64::read(&key[at * u64::SIZE..][..u64::SIZE]);
-                Self::with(Self::tally(Sum::read(count), Sum::read(check)), word, Sum::read(value))
+                Self::with(tally(Sum::read(count), Sum::read(check)), word, Sum::read(value))
             }
         }
     };
@@ -239,11 +244,11 @@ macro_rules! cell {
 
 cell!(
     /// The cell of IPv4 keys: 32 bytes, two to a cache line.
-    CellV4, KeyV4, 2, 32
+    CellV4, HalfLine, KeyV4, 2
 );
 cell!(
     /// The cell of IPv6 keys: 56 bytes of sums in a cache line of their own.
-    CellV6, KeyV6, 5, 64
+    CellV6, Line, KeyV6, 5
 );
 
 #[cfg(test)]

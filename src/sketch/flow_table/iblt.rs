@@ -4,12 +4,14 @@
 //! list. There is no look-up of a single key (GET, section 2.3 of the paper): to succeed often it needs several times
 //! the cells.
 
+use crate::lines::Lines;
 use crate::prefetch::prefetch;
-use crate::sketch::{BATCH_COUNT, Cell, Geometry, HASH_COUNT, TableKey, check_of};
+use crate::sketch::{Cell, Geometry, HASH_COUNT, TableKey, check_of};
+use std::ops::Range;
 
-/// How many changes ahead cells are asked for. With four cells each that keeps as many lines on their way as a core can wait
-/// for; more would wait for each other.
-const PREFETCH_COUNT: usize = 4;
+/// How many keys ahead cells are asked for, while those of others are changed. With four cells each that keeps as many lines on their way
+/// as a core can wait for. What is asked for beyond that is not only late: some processors forget it.
+pub(super) const AHEAD_COUNT: usize = 6;
 
 /// One update: a key, its placement hash, how often it is added (negative: removed), and the sum of values that goes
 /// with all of these.
@@ -58,20 +60,22 @@ impl<K: TableKey> Change<K> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Iblt<K: TableKey> {
     geometry: Geometry,
-    cells: Vec<K::Cell>,
+    cells: Lines<K::Cell>,
 }
 
 impl<K: TableKey> Iblt<K> {
     /// An empty table of this shape.
     #[must_use]
     pub fn new(geometry: Geometry) -> Self {
-        Iblt { geometry, cells: vec![K::Cell::default(); geometry.cell_count()] }
+        Iblt { geometry, cells: Lines::new(geometry.cell_count()) }
     }
 
     /// The table of these cells, subtable after subtable; none unless there are as many as the shape has.
     #[must_use]
-    pub fn from_cells(geometry: Geometry, cells: Vec<K::Cell>) -> Option<Self> {
-        (cells.len() == geometry.cell_count()).then_some(Iblt { geometry, cells })
+    pub fn from_cells(geometry: Geometry, cells: &[K::Cell]) -> Option<Self> {
+        let mut table = (cells.len() == geometry.cell_count()).then(|| Iblt::new(geometry))?;
+        table.cells.copy_from_slice(cells);
+        Some(table)
     }
 
     /// The same sums in a table with one cell for each `run` neighbouring ones: what it lists is placed as in any table of
@@ -80,13 +84,14 @@ impl<K: TableKey> Iblt<K> {
     /// Complexity: a pass over the cells.
     #[must_use]
     pub fn folded(&self, run: u32) -> Option<Self> {
-        let geometry = self.geometry.folded(run)?;
-        let sum = |cells: &[K::Cell]| {
-            let mut sum = K::Cell::default();
-            cells.iter().for_each(|cell| sum.add(cell));
-            sum
-        };
-        Some(Iblt { geometry, cells: self.cells.chunks(run as usize).map(sum).collect() })
+        let mut folded = Iblt::new(self.geometry.folded(run)?);
+        let runs = self.cells.chunks(run as usize);
+        folded
+            .cells
+            .iter_mut()
+            .zip(runs)
+            .for_each(|(sum, run): (&mut K::Cell, &[K::Cell])| run.iter().for_each(|cell| sum.add(cell)));
+        Some(folded)
     }
 
     /// How many more keys were added to it than removed.
@@ -115,32 +120,40 @@ impl<K: TableKey> Iblt<K> {
         &self.cells
     }
 
-    /// Makes the changes; the cells of each are asked for while those before it are made.
-    ///
-    /// Complexity: `k` random accesses a change. Many changes at once are the fastest: what has to be waited for is the first.
+    /// The places of the cells of the key with this placement hash.
     #[inline]
-    pub fn apply(&mut self, changes: &[Change<K>]) {
-        for changes in changes.chunks(BATCH_COUNT) {
-            // The cells lie in memory so that they are added by the widest words there are.
-            let mut cells = [K::Cell::default(); BATCH_COUNT];
-            cells.iter_mut().zip(changes).for_each(|(cell, change)| *cell = change.cell());
-            changes.iter().take(PREFETCH_COUNT).for_each(|change| self.prefetch(change));
-            for (at, (change, cell)) in changes.iter().zip(&cells).enumerate() {
-                if let Some(ahead) = changes.get(at + PREFETCH_COUNT) {
-                    self.prefetch(ahead);
-                }
-                for place in self.geometry.places(change.hash) {
-                    self.cells[place].add(cell);
-                }
+    pub(super) fn places(&self, hash: u128) -> [u32; HASH_COUNT] {
+        self.geometry.places(hash).map(|place| place as u32)
+    }
+
+    /// Asks for the cells at these places.
+    #[inline]
+    pub(super) fn prefetch(&self, places: &[u32; HASH_COUNT]) {
+        places.iter().for_each(|place| prefetch(&self.cells[*place as usize]));
+    }
+
+    /// Adds those of `sums` in the range to the cells at the places that stand where they do, asking for those of the keys after it as
+    /// well.
+    #[inline]
+    pub(super) fn add_at(&mut self, places: &[[u32; HASH_COUNT]], sums: &[K::Cell], range: Range<usize>) {
+        let cells = &mut *self.cells;
+        for at in range {
+            if let Some(ahead) = places.get(at + AHEAD_COUNT) {
+                ahead.iter().for_each(|place| prefetch(&cells[*place as usize]));
             }
+            places[at].iter().for_each(|place| cells[*place as usize].add(&sums[at]));
         }
     }
 
-    /// Asks for the cells of a change.
-    #[inline]
-    fn prefetch(&self, change: &Change<K>) {
-        for place in self.geometry.places(change.hash) {
-            prefetch(&self.cells[place]);
+    /// Makes the changes; the cells of each are asked for while those before it are made.
+    ///
+    /// Complexity: `k` random accesses a change.
+    pub fn apply(&mut self, changes: &[Change<K>]) {
+        for (at, change) in changes.iter().enumerate() {
+            if let Some(ahead) = changes.get(at + AHEAD_COUNT) {
+                self.prefetch(&self.places(ahead.hash));
+            }
+            self.apply_one(change);
         }
     }
 
@@ -153,6 +166,14 @@ impl<K: TableKey> Iblt<K> {
         }
     }
 
+    /// Takes these sums from the cell at this place; the count that is left there.
+    #[inline]
+    pub(super) fn subtract_at(&mut self, place: u32, sums: &K::Cell) -> i32 {
+        let cell = &mut self.cells[place as usize];
+        cell.subtract(sums);
+        cell.count()
+    }
+
     /// Adds all that another table holds (a whole network out of its routers). Tables of different shapes do not add:
     /// then nothing changes and the answer is false.
     ///
@@ -161,7 +182,7 @@ impl<K: TableKey> Iblt<K> {
     pub fn add(&mut self, other: &Self) -> bool {
         let fits = self.geometry == other.geometry;
         if fits {
-            self.cells.iter_mut().zip(&other.cells).for_each(|(cell, other)| cell.add(other));
+            self.cells.iter_mut().zip(&*other.cells).for_each(|(cell, other)| cell.add(other));
         }
         fits
     }
@@ -174,7 +195,7 @@ impl<K: TableKey> Iblt<K> {
     pub fn subtract(&mut self, other: &Self) -> bool {
         let fits = self.geometry == other.geometry;
         if fits {
-            self.cells.iter_mut().zip(&other.cells).for_each(|(cell, other)| cell.subtract(other));
+            self.cells.iter_mut().zip(&*other.cells).for_each(|(cell, other)| cell.subtract(other));
         }
         fits
     }

@@ -8,20 +8,35 @@
 //! A cell is taken for a lone key only when the key's check agrees and the key maps to this very cell. Work is bounded
 //! whatever the table holds: no more keys are taken out than there are cells, which is as many as an honest table gives.
 
+use super::iblt::AHEAD_COUNT;
 use crate::config::{AGGREGATE_COUNT_MAX, AGGREGATE_LOST_BITS_MAX};
-use crate::hash::{HASH_GROUP_COUNT, KeyedHash};
+use crate::hash::{HASH_BATCH_COUNT, HASH_GROUP_COUNT, HashBatch, KeyedHash};
 use crate::prefetch::prefetch;
 use crate::sketch::{Cell, Change, HASH_COUNT, Iblt, TableKey, check_of};
 
-/// How many candidate cells are looked at together: enough to hide the memory's latency behind each other.
-const BATCH_COUNT: usize = 32;
+/// How many candidate cells are looked at together: as many as are hashed at once.
+const BATCH_COUNT: usize = HASH_BATCH_COUNT;
 
-const _: () = assert!(BATCH_COUNT.is_multiple_of(HASH_GROUP_COUNT));
+/// How many cells of a pass are looked at before it is asked whether the batch is full.
+const SCAN_COUNT: usize = 16;
+
+/// The size of a cache line on most machines.
+const LINE_SIZE: usize = 64;
+
+/// How far ahead of a pass cells are asked for: what happens in between touches memory everywhere, so that no processor sees that
+/// they are read in order.
+const SCAN_AHEAD_COUNT: usize = 8 * SCAN_COUNT;
 
 /// Whoever is given what is peeled: it knows which values are genuine.
 pub trait Recipient<K> {
     /// Whether `value` is one that the key with this placement hash can have.
     fn belongs(&self, placement: u128, value: u64) -> bool;
+
+    /// The same of up to [`HASH_BATCH_COUNT`] keys and values, which may be faster together.
+    fn belong(&self, placements: &[u128], values: &[u64], verdicts: &mut [bool]) {
+        let pairs = placements.iter().zip(values);
+        verdicts.iter_mut().zip(pairs).for_each(|(verdict, (hash, value))| *verdict = self.belongs(*hash, *value));
+    }
 
     /// What a key's contribution to the value sum must be, where no cell shows it unspoilt.
     fn expected(&self, _key: &K, _placement: u128, _count: i32) -> Option<u64> {
@@ -42,11 +57,52 @@ pub struct Peeled<K> {
     pub value_known: bool,
 }
 
+/// Candidate cells that are looked at together, with what is known of each.
+struct Candidates<K: TableKey> {
+    count: usize,
+    places: [u32; BATCH_COUNT],
+    cells: [K::Cell; BATCH_COUNT],
+    keys: [K; BATCH_COUNT],
+    hashes: [u128; BATCH_COUNT],
+    /// The cells of each key.
+    all_places: [[u32; HASH_COUNT]; BATCH_COUNT],
+    /// Whether there is one key alone, once, that belongs here.
+    are_lone: [bool; BATCH_COUNT],
+    /// Whether the value beside it is its own.
+    are_genuine: [bool; BATCH_COUNT],
+}
+
+impl<K: TableKey> Candidates<K> {
+    fn new() -> Self {
+        Candidates {
+            count: 0,
+            places: [0; BATCH_COUNT],
+            cells: [K::Cell::default(); BATCH_COUNT],
+            keys: [K::from_words(&[]); BATCH_COUNT],
+            hashes: [0; BATCH_COUNT],
+            all_places: [[0; HASH_COUNT]; BATCH_COUNT],
+            are_lone: [false; BATCH_COUNT],
+            are_genuine: [false; BATCH_COUNT],
+        }
+    }
+
+    /// Asks for the cells of the key of this candidate, if it is one.
+    #[inline]
+    fn prefetch(&self, table: &Iblt<K>, at: usize) {
+        if at < self.count && self.are_lone[at] {
+            table.prefetch(&self.all_places[at]);
+        }
+    }
+}
+
 /// Peels tables of one size; it holds the work list, so that peeling allocates nothing.
 pub struct Peeler<K: TableKey> {
     hash: KeyedHash<K>,
+    /// The places on the work list are the first so many of these. There is always room for those of one key more.
     work: Vec<u32>,
+    work_count: usize,
     overflowed: bool,
+    candidates: Box<Candidates<K>>,
     /// The largest count that is taken for one key.
     aggregate_max: u32,
 }
@@ -55,8 +111,14 @@ impl<K: TableKey> Peeler<K> {
     /// A peeler for tables with up to `cell_count` cells, filled by whoever places keys by `hash`.
     #[must_use]
     pub fn new(hash: KeyedHash<K>, cell_count: usize) -> Self {
-        let work = Vec::with_capacity(cell_count / 2 + BATCH_COUNT * HASH_COUNT);
-        Peeler { hash, work, overflowed: false, aggregate_max: AGGREGATE_COUNT_MAX }
+        Peeler {
+            hash,
+            work: vec![0; cell_count / 2 + BATCH_COUNT * HASH_COUNT],
+            work_count: 0,
+            overflowed: false,
+            candidates: Box::new(Candidates::new()),
+            aggregate_max: AGGREGATE_COUNT_MAX,
+        }
     }
 
     /// The same for sums of so many tables, in each of which a key may be. Its count then is at most their number.
@@ -103,74 +165,113 @@ impl<K: TableKey> Peeler<K> {
 
     /// One pass over the cells in order, following every key taken out to its other cells before going on.
     fn scan(&mut self, table: &mut Iblt<K>, recipient: &mut impl Recipient<K>, count_max: u32, budget: &mut usize) {
-        self.work.clear();
+        self.work_count = 0;
         self.overflowed = false;
         let mut next = 0;
-        let mut batch = [0u32; BATCH_COUNT];
         loop {
-            let mut count = 0;
-            while count < BATCH_COUNT {
-                if let Some(place) = self.work.pop() {
-                    prefetch(&table.cells()[place as usize]);
-                    batch[count] = place;
-                    count += 1;
-                } else if let Some(cell) = table.cells().get(next) {
-                    if (1..=count_max).contains(&cell.count().unsigned_abs()) {
-                        batch[count] = next as u32;
-                        count += 1;
-                    }
-                    next += 1;
-                } else {
-                    break;
-                }
-            }
-            if count == 0 || *budget == 0 {
+            self.collect(table, &mut next, count_max);
+            if self.candidates.count == 0 || *budget == 0 {
                 return;
             }
-            self.peel_batch(table, recipient, count_max, &batch[..count], budget);
+            self.verify(table, recipient);
+            for at in 0..self.candidates.count {
+                self.candidates.prefetch(table, at + AHEAD_COUNT);
+                self.take_out(table, recipient, at, count_max, budget);
+            }
         }
     }
 
-    fn peel_batch(
+    /// Fills the batch of candidates: from the work list, and then with cells from `next` on.
+    #[inline]
+    fn collect(&mut self, table: &Iblt<K>, next: &mut usize, count_max: u32) {
+        let Candidates { places, count, .. } = &mut *self.candidates;
+        let rest = self.work_count.saturating_sub(BATCH_COUNT);
+        let last = &self.work[rest..self.work_count];
+        for (place, &worked) in places.iter_mut().zip(last.iter().rev()) {
+            prefetch(&table.cells()[worked as usize]);
+            *place = worked;
+        }
+        (*count, self.work_count) = (last.len(), rest);
+        while *count + SCAN_COUNT <= BATCH_COUNT && *next < table.cells().len() {
+            let cells = &table.cells()[*next..];
+            let ahead = cells.iter().skip(SCAN_AHEAD_COUNT).take(SCAN_COUNT);
+            ahead.step_by(LINE_SIZE / size_of::<K::Cell>()).for_each(prefetch);
+            for (cell, place) in cells.iter().take(SCAN_COUNT).zip(*next as u32..) {
+                places[*count] = place;
+                *count += usize::from(is_candidate(cell.count(), count_max));
+            }
+            *next += SCAN_COUNT;
+        }
+    }
+
+    /// Finds out which candidates are lone keys, asking for all cells of those, and which of their values are genuine.
+    #[inline]
+    fn verify(&mut self, table: &Iblt<K>, recipient: &impl Recipient<K>) {
+        let tried = &mut *self.candidates;
+        let count = tried.count;
+        for at in 0..count {
+            tried.cells[at] = table.cells()[tried.places[at] as usize];
+            tried.keys[at] = Self::lone_key(&tried.cells[at]);
+        }
+        let mut hashes = HashBatch::default();
+        self.hash.of_batch(&tried.keys[..count], &mut hashes);
+        let mut values = [0; BATCH_COUNT];
+        for (at, value) in values[..count].iter_mut().enumerate() {
+            let (cell, hash) = (&tried.cells[at], hashes.get(at));
+            let places = table.places(hash);
+            tried.hashes[at] = hash;
+            tried.all_places[at] = places;
+            let is_once = cell.count().unsigned_abs() == 1;
+            tried.are_lone[at] = is_once && Self::is_lone(cell, hash) && places.contains(&tried.places[at]);
+            if at < AHEAD_COUNT {
+                tried.prefetch(table, at);
+            }
+            *value = cell.value().wrapping_mul(cell.count() as u64);
+        }
+        recipient.belong(&tried.hashes[..count], &values[..count], &mut tried.are_genuine[..count]);
+    }
+
+    /// Takes the key of a candidate out of the table, if there is one.
+    #[inline]
+    fn take_out(
         &mut self,
         table: &mut Iblt<K>,
         recipient: &mut impl Recipient<K>,
+        at: usize,
         count_max: u32,
-        batch: &[u32],
         budget: &mut usize,
     ) {
-        let mut keys = [K::from_words(&[]); BATCH_COUNT];
-        let mut hashes = [0; BATCH_COUNT];
-        for (key, &place) in keys.iter_mut().zip(batch) {
-            *key = Self::lone_key(&table.cells()[place as usize]);
+        let tried = &*self.candidates;
+        let place = tried.places[at];
+        // An earlier key of this batch may have left the cell, so it is read again.
+        let cell = table.cells()[place as usize];
+        let is_lone = tried.are_lone[at] && cell == tried.cells[at];
+        let (key, hash, places) = if is_lone {
+            (tried.keys[at], tried.hashes[at], tried.all_places[at])
+        } else {
+            let Some((key, hash)) = self.aggregate(&cell) else { return };
+            (key, hash, table.places(hash))
+        };
+        if *budget == 0 || !places.contains(&place) {
+            return;
         }
-        let groups = keys.chunks(HASH_GROUP_COUNT).zip(hashes.chunks_mut(HASH_GROUP_COUNT));
-        groups.take(batch.len().div_ceil(HASH_GROUP_COUNT)).for_each(|(keys, hashes)| self.hash.of_group(keys, hashes));
-        // The other cells of all are asked for before the first is touched.
-        for (&place, &hash) in batch.iter().zip(&hashes) {
-            let cell = &table.cells()[place as usize];
-            if cell.count().unsigned_abs() == 1 && Self::is_lone(cell, hash) {
-                table.geometry().places(hash).iter().for_each(|&other| prefetch(&table.cells()[other]));
-            }
+        *budget -= 1;
+        let is_genuine = is_lone && tried.are_genuine[at];
+        let known =
+            is_genuine.then_some(cell.value()).or_else(|| Self::value_of(table, recipient, (&key, hash), place));
+        let mut taken = cell;
+        taken.set_value(known.unwrap_or(0));
+        for place in places {
+            let left = table.subtract_at(place, &taken);
+            self.work[self.work_count] = place;
+            self.work_count += usize::from(is_candidate(left, count_max));
         }
-        for ((&place, &key), &hash) in batch.iter().zip(&keys).zip(&hashes) {
-            let cell = &table.cells()[place as usize];
-            // An earlier key of this batch may have left the cell, so it is read again, not remembered.
-            let found = if cell.count().unsigned_abs() != 1 {
-                self.aggregate(cell)
-            } else if Self::lone_key(cell) == key && Self::is_lone(cell, hash) {
-                Some((key, hash))
-            } else {
-                None
-            };
-            let Some((key, hash)) = found else { continue };
-            if *budget > 0 && table.geometry().places(hash).contains(&(place as usize)) {
-                *budget -= 1;
-                let peeled = self.remove(table, recipient, key, hash, place as usize);
-                self.follow(table, hash, count_max);
-                recipient.take(peeled);
-            }
+        if self.work_count + HASH_COUNT > self.work.len() {
+            self.overflowed = true;
+            self.work_count = self.work.len() - HASH_COUNT;
         }
+        let change = Change { key, hash, count: cell.count(), value: known.unwrap_or(0) };
+        recipient.take(Peeled { change, value_known: known.is_some() });
     }
 
     /// The key of a cell that holds one key once, added or removed; of any other cell, something that does not verify.
@@ -234,45 +335,27 @@ impl<K: TableKey> Peeler<K> {
         K::from_words(&words)
     }
 
-    /// Subtracts the key that stands alone at `place` from all its cells.
-    fn remove(
-        &self,
-        table: &mut Iblt<K>,
-        recipient: &impl Recipient<K>,
-        key: K,
-        hash: u128,
-        place: usize,
-    ) -> Peeled<K> {
-        let places = table.geometry().places(hash);
-        let cell = table.cells()[place];
+    /// The value sum of the key that stands alone at `place`, where any of its cells tells it.
+    fn value_of(table: &Iblt<K>, recipient: &impl Recipient<K>, (key, hash): (&K, u128), place: u32) -> Option<u64> {
+        let places = table.places(hash);
+        let cell = table.cells()[place as usize];
         let count = cell.count();
         // Noise of another key may lie on the value here and not elsewhere: any cell that holds this key alone may tell.
-        let lone = std::iter::once(place).chain(places);
-        let lone =
-            lone.map(|at| table.cells()[at]).filter(|at| at.count() == count && at.key_words() == cell.key_words());
+        let lone = std::iter::once(place).chain(places).map(|at| table.cells()[at as usize]);
+        let lone = lone.filter(|at| at.count() == count && at.key_words() == cell.key_words());
         let known = lone.map(|at| at.value()).find(|&value| match count {
             1 => recipient.belongs(hash, value),
             -1 => recipient.belongs(hash, value.wrapping_neg()),
             _ => false,
         });
-        let known = known.or_else(|| recipient.expected(&key, hash, count));
-        let change = Change { key, hash, count, value: known.unwrap_or(0) };
-        table.apply_one(&change.undone());
-        Peeled { change, value_known: known.is_some() }
+        known.or_else(|| recipient.expected(key, hash, count))
     }
+}
 
-    /// Puts those cells of a key that was taken out on the work list in which there may now be a lone one.
-    fn follow(&mut self, table: &Iblt<K>, hash: u128, count_max: u32) {
-        for at in table.geometry().places(hash) {
-            if (1..=count_max).contains(&table.cells()[at].count().unsigned_abs()) {
-                if self.work.len() < self.work.capacity() {
-                    self.work.push(at as u32);
-                } else {
-                    self.overflowed = true;
-                }
-            }
-        }
-    }
+/// Whether there may be a lone key in a cell with this count.
+#[inline]
+fn is_candidate(count: i32, count_max: u32) -> bool {
+    count.unsigned_abs().wrapping_sub(1) < count_max
 }
 
 /// The inverse of an odd number modulo 2^64, by Newton's iteration: each step doubles the bits that are right.

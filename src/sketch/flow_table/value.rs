@@ -6,7 +6,7 @@
 //! is told by the 40 bits that every value carries beside its payload, a keyed function of the key's placement hash and
 //! the payload.
 
-use crate::hash::{HASH_GROUP_COUNT, KeyedHash};
+use crate::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash};
 use crate::sketch::TableKey;
 
 /// The bits of a value that are the caller's.
@@ -35,19 +35,25 @@ impl<K: TableKey> ValueCode<K> {
         Self::checked(self.hash.of_block(placement ^ u128::from(payload)), payload)
     }
 
-    /// The values of a group of payloads, as by [`Self::encode`], each for the key with the placement hash at its place: a
-    /// quarter of the time.
+    /// What the value of `payload` for the key with this placement hash is the image of.
     #[must_use]
     #[inline]
-    pub fn encode_group(
-        &self,
-        placements: &[u128; HASH_GROUP_COUNT],
-        payloads: &[u32; HASH_GROUP_COUNT],
-    ) -> [u64; HASH_GROUP_COUNT] {
-        let payloads = payloads.map(|payload| u64::from(payload) & PAYLOAD_MASK);
-        let mut blocks = std::array::from_fn(|at| placements[at] ^ u128::from(payloads[at]));
-        self.hash.of_blocks(&mut blocks);
-        std::array::from_fn(|at| Self::checked(blocks[at], payloads[at]))
+    pub(super) fn block(placement: u128, payload: u32) -> u128 {
+        placement ^ u128::from(u64::from(payload) & PAYLOAD_MASK)
+    }
+
+    /// Replaces the first `count` blocks by their images, of which [`Self::of_image`] makes values: an eighth of the time that they
+    /// take one by one.
+    #[inline]
+    pub(super) fn map(&self, blocks: &mut HashBatch, count: usize) {
+        self.hash.of_hashes(blocks, count);
+    }
+
+    /// The value of `payload`, of the image of its block.
+    #[must_use]
+    #[inline]
+    pub(super) fn of_image(image: u128, payload: u32) -> u64 {
+        Self::checked(image, u64::from(payload) & PAYLOAD_MASK)
     }
 
     /// A payload with its check, which is the low bits of a hash.
@@ -66,5 +72,39 @@ impl<K: TableKey> ValueCode<K> {
     #[must_use]
     pub fn belongs(&self, placement: u128, value: u64) -> bool {
         self.encode(placement, Self::payload(value)) == value
+    }
+
+    /// The same of up to [`HASH_BATCH_COUNT`] pairs together: a fraction of the time. Verdicts beyond that stay what they are.
+    #[inline]
+    pub fn belong(&self, placements: &[u128], values: &[u64], verdicts: &mut [bool]) {
+        let count = placements.len().min(values.len()).min(verdicts.len()).min(HASH_BATCH_COUNT);
+        let mut blocks = HashBatch::default();
+        (0..count).for_each(|at| blocks.set(at, Self::block(placements[at], Self::payload(values[at]))));
+        self.map(&mut blocks, count);
+        (0..count)
+            .for_each(|at| verdicts[at] = Self::of_image(blocks.get(at), Self::payload(values[at])) == values[at]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::KeyV4;
+    use crate::hash::{Purpose, Secret};
+
+    #[test]
+    fn values_are_told_together_as_they_are_one_by_one() {
+        let code = ValueCode::<KeyV4>::new(KeyedHash::new(&Secret::REPLAY, Purpose::Value));
+        for count in [0, 1, 7, 21, 22, HASH_BATCH_COUNT] {
+            let placements: Vec<u128> = (0..count as u128).map(|at| at << 96 ^ at).collect();
+            let spoilt = |at: usize| u64::from(at % 3 == 1) << (at % 64);
+            let values = (0..).zip(&placements).map(|(at, hash)| code.encode(*hash, 5 * at as u32) ^ spoilt(at));
+            let values: Vec<u64> = values.collect();
+            let mut verdicts = vec![false; count];
+            code.belong(&placements, &values, &mut verdicts);
+            for at in 0..count {
+                assert_eq!((verdicts[at], verdicts[at]), (spoilt(at) == 0, code.belongs(placements[at], values[at])));
+            }
+        }
     }
 }

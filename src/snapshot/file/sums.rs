@@ -98,5 +98,5 @@ where
         cells.extend(bytes[..count * size].chunks(size).map(<K::Cell as TableCell>::read));
     }
     cells.shrink_to_fit();
-    Iblt::from_cells(geometry, cells).ok_or_else(|| from.refuse("a table is not whole"))
+    Iblt::from_cells(geometry, &cells).ok_or_else(|| from.refuse("a table is not whole"))
 }
