@@ -3,18 +3,20 @@
 //!
 //! Most packets carry no flag and belong to no handshake: one bit of the handshake cache says so, and they go no further. The
 //! others wait in a small stage, so that the cache lines of all are asked for before the first is looked up, and signals are
-//! hashed in groups.
+//! hashed together.
 
 mod saved;
 mod stage;
 
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
-use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, QuickHash, Secret};
+use crate::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, QuickHash, Secret};
 use crate::parse::{Addresses, TcpSegment};
 use crate::signal::sampler::Sampler;
 use crate::signal::{ConnectionHash, HandshakeCache, Kind, Moment, Signal, SignalParts, Watch};
 use stage::{Look, Place, STAGE_COUNT, Stage, Taken, places};
 use std::sync::Arc;
+
+const _: () = assert!(STAGE_COUNT == HASH_BATCH_COUNT, "a full stage is what is hashed fastest");
 
 /// What a [`Signaller`] is told once.
 #[derive(Clone, Debug)]
@@ -344,22 +346,18 @@ impl Awaited {
     }
 }
 
-/// Hashes the signals at these places, which are all of one family, in groups.
-fn hash_family<K: FlowKey>(hash: &KeyedHash<K>, signals: &mut [Signal; STAGE_COUNT], mut set: u32) {
-    let mut keys = [K::from_words(&[]); HASH_GROUP_COUNT];
-    let mut members = [0; HASH_GROUP_COUNT];
-    let mut hashes = [0; HASH_GROUP_COUNT];
-    while set != 0 {
-        let mut count = 0;
-        for at in places(set).take(HASH_GROUP_COUNT) {
-            (keys[count], members[count]) = (signals[at].key_words(), at);
-            set &= set - 1;
-            count += 1;
-        }
-        hash.of_group(&keys[..count], &mut hashes);
-        for (&at, &hash) in members[..count].iter().zip(&hashes) {
-            signals[at].set_hash(ConnectionHash::new(hash));
-        }
+/// Hashes the signals at these places, which are all of one family, together.
+fn hash_family<K: FlowKey>(hash: &KeyedHash<K>, signals: &mut [Signal; STAGE_COUNT], set: u64) {
+    if set == 0 {
+        return;
+    }
+    let mut keys = [K::from_words(&[]); STAGE_COUNT];
+    let mut hashes = HashBatch::default();
+    let count = set.count_ones() as usize;
+    keys.iter_mut().zip(places(set)).for_each(|(key, at)| *key = signals[at].key_words());
+    hash.of_batch(&keys[..count], &mut hashes);
+    for (number, at) in places(set).enumerate() {
+        signals[at].set_hash(ConnectionHash::new(hashes.get(number)));
     }
 }
 

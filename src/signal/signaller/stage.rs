@@ -7,7 +7,7 @@
 use crate::signal::Signal;
 
 /// Segments that are looked up together: as many as a set has bits.
-pub(super) const STAGE_COUNT: usize = u32::BITS as usize;
+pub(super) const STAGE_COUNT: usize = u64::BITS as usize;
 
 /// What is still to be found out of a staged signal.
 #[derive(Clone, Copy, Default)]
@@ -28,11 +28,11 @@ pub(super) struct Place {
 
 /// What there was in a stage: sets of places.
 pub(super) struct Taken {
-    pub(super) all: u32,
+    pub(super) all: u64,
     /// Those of IPv6 connections.
-    pub(super) v6: u32,
+    pub(super) v6: u64,
     /// Those of which more has to be found out than the hash.
-    pub(super) open: u32,
+    pub(super) open: u64,
 }
 
 /// The places, and how many are taken: always fewer than all, but while [`Self::is_full`] says so.
@@ -40,8 +40,8 @@ pub(super) struct Stage {
     signals: Box<[Signal; STAGE_COUNT]>,
     looks: Box<[Look; STAGE_COUNT]>,
     count: usize,
-    v6: u32,
-    open: u32,
+    v6: u64,
+    open: u64,
 }
 
 impl Stage {
@@ -55,8 +55,8 @@ impl Stage {
     pub(super) fn push<T>(&mut self, place: Place, look: Look, make: impl FnOnce(&mut Signal) -> T) -> T {
         let at = self.count % STAGE_COUNT;
         self.looks[at] = look;
-        self.v6 |= u32::from(place.is_v6) << at;
-        self.open |= u32::from(place.is_open) << at;
+        self.v6 |= u64::from(place.is_v6) << at;
+        self.open |= u64::from(place.is_open) << at;
         self.count += 1;
         make(&mut self.signals[at])
     }
@@ -71,7 +71,8 @@ impl Stage {
 
     /// Which places are taken. They are free now, but what is in them stays there.
     pub(super) fn take(&mut self) -> Taken {
-        let all = ((1_u64 << self.count.min(STAGE_COUNT)) - 1) as u32;
+        // As many ones, from below.
+        let all = u64::MAX.checked_shr((STAGE_COUNT - self.count) as u32).unwrap_or(0);
         let taken = Taken { all, v6: self.v6, open: self.open };
         (self.count, self.v6, self.open) = (0, 0, 0);
         taken
@@ -88,7 +89,7 @@ impl Stage {
 
 /// The places of a set, in order.
 #[inline(always)]
-pub(super) fn places(mut set: u32) -> impl Iterator<Item = usize> {
+pub(super) fn places(mut set: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let at = set.trailing_zeros() as usize;
         let is_there = set != 0;
