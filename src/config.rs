@@ -175,6 +175,10 @@ pub const FINGERPRINT_BITS: u32 = 30;
 /// at 95 still all but two in a thousand.
 pub const FILTER_LOAD_PERCENT: u64 = 90;
 
+/// The filter has places for one in so many of the half-open connections there may be, or for those that have just closed where these
+/// are more, beside all that can be established: only a flood needs more, and takes the places of what has closed and of its own.
+pub const HALF_OPEN_PLACES_DIVISOR: u64 = 8;
+
 /// The part of the filter's places that connections seen from one side only may take, as one in so many: a flood can
 /// fake them, and must not fill it.
 pub const ONE_WAY_PLACES_DIVISOR: u64 = 8;
@@ -295,8 +299,26 @@ pub const CHURN_DEFAULT: u64 = 100_000;
 /// The least churn that tables are made for: smaller tables fail by chance.
 pub const CHURN_MIN: u64 = 1_000;
 
-/// How much of what it plainly lists a delta may hold before it is handed over, in percent: so it all but always lists.
-pub const DELTA_LOAD_PERCENT: u64 = 90;
+/// An interval's churn goes through tables that are made for one part of it in so many: memory of tables is what a router can spare
+/// least, and handing one over costs a look at its cells.
+pub const DELTA_PARTS: u64 = 4;
+
+/// Tables are made for so many changes at least, unless a partition's whole churn is less: two connections with the same four
+/// cells, which list only once one of them has closed, come with the square of how small a table is.
+pub const DELTA_ITEMS_MIN: u64 = 3_300;
+
+/// How much of what it plainly lists a delta may hold before it is handed over, in percent: so it all but always lists, and holds
+/// connections with the same four cells once in a million times.
+pub const DELTA_LOAD_PERCENT: u64 = 50;
+
+/// How much of what they plainly list the tables of snapshots hold when as much has changed as they are made for, in percent.
+pub const SNAPSHOT_LOAD_PERCENT: u64 = 90;
+
+/// Empty deltas of each partition beside the one in use, where a shard waits for the list or deltas hold a whole interval's churn,
+pub const DELTA_SPARES_WHOLE: u64 = 1;
+
+/// and where neither is so: three, and a fourth that goes on filling, hold most of an interval's churn while a list is written.
+pub const DELTA_SPARES_LIVE: u64 = 3;
 
 /// The longest `--every`, in days: whoever wants one list of more wants the list at the end.
 pub const EVERY_MAX_DAYS: u64 = 366;
@@ -305,9 +327,25 @@ pub const EVERY_MAX_DAYS: u64 = 366;
 /// being for connections that were half-open when the delta began.
 pub const DELTA_SPAN_MAX_TICKS: u64 = 1 << (TICK_BITS - 1);
 
-/// What one listed connection takes at most, in bytes: 49 in a map that has just doubled (16/7 of it) and 48 as a row of
-/// the sorted list. That is for IPv6; an IPv4 connection takes half.
-pub const LIST_ENTRY_SIZE: u64 = 49 * 16 / 7 + 48;
+/// What one listed connection takes at most, in bytes: 48 for the key and the start, 6 in an index that has just grown, and 4
+/// in the part of the list that is being sorted. That is for IPv6; an IPv4 connection takes a little more than half.
+pub const LIST_ENTRY_SIZE: u64 = 48 + 6 + 4;
+
+/// The most connections that are listed in one family of one partition: an index has 24 bits for each.
+pub const LISTED_MAX: usize = 15_000_000;
+
+/// A list is sorted in so many parts: each costs a scan of all connections, 2 ns for each of them, and takes a part of their
+/// memory.
+pub const LIST_PARTS: usize = 16;
+
+/// Connections of the smallest such part: less memory is not worth a scan.
+pub const LIST_PART_COUNT_MIN: usize = 1 << 15;
+
+/// Connections that are looked at to see where parts begin: no part is then a quarter longer than the others by chance.
+pub const LIST_SAMPLE_COUNT: usize = 1 << 12;
+
+// Partitions do not share evenly.
+const _: () = assert!(CONNECTIONS_MAX / PARTITION_COUNT as u64 * 9 / 8 <= LISTED_MAX as u64);
 
 /// The largest count in a cell that is taken for one key that was added several times. Errors make twos, seldom more,
 /// and every factor of two in a count multiplies the keys that have to be tried.

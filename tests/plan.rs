@@ -37,7 +37,8 @@ fn what_is_expected_agrees_with_trials_from_a_hundred_to_a_million() {
             let trials = value("simulated_trials");
             assert!(trials >= 10.0 && trials * value("items") <= 1e7, "{arguments}: {plan}");
         }
-        assert!(number(&plan, "/engine/items") >= number(&plan, "/churn") / 8.0);
+        let engine = |name: &str| number(&plan, &format!("/engine/{name}"));
+        assert!(engine("items") * engine("tables") * engine("hand_overs") >= number(&plan, "/churn"));
         let parts = ["filter", "half_open", "tables", "queues", "list"];
         let sum: f64 = parts.iter().map(|part| number(&plan, &format!("/memory_bytes/{part}"))).sum();
         assert_eq!(sum, number(&plan, "/memory_bytes/total"));

@@ -7,7 +7,7 @@
 use crate::archive::Entry;
 use crate::archive::entry::key_between;
 use crate::config::{ARCHIVE_AGES_MAX, TICK_BITS, TICK_NS};
-use crate::flow_list::{List, RowState};
+use crate::flow_list::List;
 use crate::signal::AnyKey;
 use ahash::AHashMap;
 
@@ -26,7 +26,7 @@ impl Ages {
     pub(super) fn of(list: &List) -> Self {
         let mut ages = Ages { starts: AHashMap::new(), whole_at: Some(list.header.end_ns.div_euclid(TICK_NS)) };
         let is_old = |age_ns: i64| age_ns / TICK_NS >= WRAP_TICKS / 2;
-        for row in list.rows().filter(|row| row.state == RowState::Established && is_old(row.age_ns)) {
+        for row in list.established().filter(|row| is_old(row.age_ns)) {
             if ages.starts.len() == ARCHIVE_AGES_MAX {
                 ages.whole_at = None;
                 break;

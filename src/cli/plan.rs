@@ -56,6 +56,7 @@ struct TableObject {
     placement: String,
     tables: u64,
     items: u64,
+    hand_overs: u64,
     cells: u64,
     cells_per_item: f64,
     bytes: u64,
@@ -74,6 +75,7 @@ impl TableObject {
             placement: sizing.placement.to_string(),
             tables: sizing.table_count,
             items: sizing.item_count,
+            hand_overs: sizing.hand_over_count,
             cells: sizing.cell_count,
             cells_per_item: sizing.cell_count as f64 / sizing.item_count.max(1) as f64,
             bytes: sizing.table_count * sizing.size,
@@ -86,12 +88,13 @@ impl TableObject {
     }
 
     /// What stands in its column of the table for people.
-    fn texts(&self) -> [String; 8] {
+    fn texts(&self) -> [String; 9] {
         let simulated = format!("{} of {}", grouped(self.simulated_failures), grouped(self.simulated_trials));
         [
             self.placement.clone(),
             self.tables.to_string(),
             grouped(self.items),
+            grouped(self.hand_overs),
             grouped(self.cells),
             format!("{:.2}", self.cells_per_item),
             kib(self.bytes),
@@ -165,10 +168,11 @@ fn options(config: &Config, every: Duration) -> String {
     format!("--every {every} --connections {connections_max} --churn {churn} --memory {memory_mib}MiB{sources}")
 }
 
-const ROWS: [&str; 8] = [
+const ROWS: [&str; 9] = [
     "placement",
     "tables",
     "items a table, at most",
+    "times filled an interval",
     "cells a table",
     "cells an item",
     "memory",

@@ -5,11 +5,17 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use sha1::{Digest, Sha1};
+use sha1::block_api::compress;
 use std::net::{IpAddr, SocketAddr};
 
 /// The protocol number of TCP.
 const TCP: u8 = 6;
+
+/// What SHA-1 begins with (FIPS 180-4).
+const SHA1_BEGIN: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
+/// A block of SHA-1, in which an ID has room with the length behind it: it is the only one.
+const BLOCK_SIZE: usize = 64;
+
 /// The version, and the base64 form of a SHA-1 hash.
 const TEXT_SIZE: usize = 2 + 28;
 
@@ -24,20 +30,30 @@ const TEXT_SIZE: usize = 2 + 28;
 pub fn community_id(one: SocketAddr, other: SocketAddr) -> CommunityId {
     let (first, second) =
         if (one.ip(), one.port()) <= (other.ip(), other.port()) { (one, other) } else { (other, one) };
-    let mut hash = Sha1::new();
-    hash.update([0, 0]);
+    let (mut block, mut size) = ([0; BLOCK_SIZE], 2);
+    let mut put = |bytes: &[u8]| {
+        block[size..size + bytes.len()].copy_from_slice(bytes);
+        size += bytes.len();
+    };
     for end in [first, second] {
         match end.ip() {
-            IpAddr::V4(addr) => hash.update(addr.octets()),
-            IpAddr::V6(addr) => hash.update(addr.octets()),
+            IpAddr::V4(addr) => put(&addr.octets()),
+            IpAddr::V6(addr) => put(&addr.octets()),
         }
     }
-    hash.update([TCP, 0]);
-    hash.update(first.port().to_be_bytes());
-    hash.update(second.port().to_be_bytes());
+    put(&[TCP, 0]);
+    put(&first.port().to_be_bytes());
+    put(&second.port().to_be_bytes());
+    // The end of the message, and its length in bits at the end of the block.
+    block[size] = 0x80;
+    block[BLOCK_SIZE - 2..].copy_from_slice(&(8 * size as u16).to_be_bytes());
+    let mut state = SHA1_BEGIN;
+    compress(&mut state, &[block]);
+    let mut hash = [0; 20];
+    hash.as_chunks_mut().0.iter_mut().zip(state).for_each(|(bytes, word)| *bytes = word.to_be_bytes());
     let mut text = *b"1:0000000000000000000000000000";
     // The text has just the room that the hash takes.
-    let written = STANDARD.encode_slice(hash.finalize(), &mut text[2..]);
+    let written = STANDARD.encode_slice(hash, &mut text[2..]);
     debug_assert!(written.is_ok_and(|size| size == TEXT_SIZE - 2));
     CommunityId(text)
 }

@@ -15,7 +15,9 @@ use std::net::{IpAddr, SocketAddr};
 
 /// How a line is written.
 #[derive(Clone, Copy)]
-pub(super) struct Style {
+pub(super) struct Style<'a> {
+    /// What every line of the list begins with: what [`begin`] appends.
+    pub(super) head: &'a [u8],
     /// Whether it names the VLAN tags.
     pub(super) vlan_key: bool,
     /// What became of the connection since the list before, where that is told.
@@ -37,14 +39,15 @@ pub(super) struct Ends {
     pub(super) vlan: VlanTags,
 }
 
-/// Appends the line of a row, with its line end. `timestamp` is the list's end.
-pub(super) fn append(line: &mut Vec<u8>, clockface: &mut Clockface, timestamp: &str, row: &Row, style: Style) {
-    begin(line, timestamp, "flow");
-    line.extend_from_slice(match style.mark {
-        None => b"",
-        Some(Mark::Opened) => b"\"change\":\"opened\",",
-        Some(Mark::Closed) => b"\"change\":\"closed\",",
-    });
+/// Appends the line of a row, with its line end.
+pub(super) fn append(line: &mut Vec<u8>, clockface: &mut Clockface, row: &Row, style: Style) {
+    line.extend_from_slice(style.head);
+    if let Some(mark) = style.mark {
+        line.extend_from_slice(match mark {
+            Mark::Opened => b"\"change\":\"opened\",",
+            Mark::Closed => b"\"change\":\"closed\",",
+        });
+    }
     connection(line, &Ends { client: row.client, server: row.server, vlan: row.vlan }, style.vlan_key);
     line.extend_from_slice(b",\"flow\":{\"start\":\"");
     line.extend_from_slice(clockface.rfc3339(row.start_ns).as_bytes());
@@ -97,15 +100,39 @@ pub(super) fn connection(line: &mut Vec<u8>, ends: &Ends, vlan_key: bool) {
     line.push(b'"');
 }
 
+/// The longest octet of an address, with the dot behind it.
+const OCTET_SIZE_MAX: usize = 4;
+
+/// Every octet of an address with the dot behind it, and how long that is.
+static OCTETS: [([u8; OCTET_SIZE_MAX], usize); 256] = {
+    let mut octets = [([b'.'; OCTET_SIZE_MAX], 2); 256];
+    let mut octet = 0;
+    while octet < octets.len() {
+        let (ones, tens, hundreds) = (octet % 10, octet / 10 % 10, octet / 100);
+        let (text, size) = &mut octets[octet];
+        *size = 2 + (octet >= 10) as usize + (octet >= 100) as usize;
+        text[*size - 2] = b'0' + ones as u8;
+        if octet >= 10 {
+            text[*size - 3] = b'0' + tens as u8;
+        }
+        if octet >= 100 {
+            text[0] = b'0' + hundreds as u8;
+        }
+        octet += 1;
+    }
+    octets
+};
+
 fn address(line: &mut Vec<u8>, address: IpAddr) {
     match address {
         IpAddr::V4(address) => {
-            for (place, octet) in address.octets().into_iter().enumerate() {
-                if place > 0 {
-                    line.push(b'.');
-                }
-                number(line, u64::from(octet));
+            let (mut text, mut size) = ([0; 4 * OCTET_SIZE_MAX], 0);
+            for octet in address.octets() {
+                let (octet, octet_size) = &OCTETS[usize::from(octet)];
+                text[size..size + OCTET_SIZE_MAX].copy_from_slice(octet);
+                size += octet_size;
             }
+            line.extend_from_slice(&text[..size - 1]);
         }
         // Writing to a vector can not fail.
         IpAddr::V6(address) => drop(write!(line, "{address}")),
@@ -152,9 +179,9 @@ mod tests {
     use serde_json::json;
 
     fn text(row: &Row, vlan_key: bool) -> String {
-        let mut line = Vec::new();
-        let style = Style { vlan_key, mark: None };
-        append(&mut line, &mut Clockface::default(), "2026-01-01T00:00:10.000000Z", row, style);
+        let (mut line, mut head) = (Vec::new(), Vec::new());
+        begin(&mut head, "2026-01-01T00:00:10.000000Z", "flow");
+        append(&mut line, &mut Clockface::default(), row, Style { head: &head, vlan_key, mark: None });
         String::from_utf8(line).unwrap()
     }
 
@@ -180,6 +207,15 @@ mod tests {
         assert!(text(&midstream, false).ends_with("\"state\":\"established\",\"midstream\":true}}\n"));
         let unsettled = Row { unsettled: true, ..row };
         assert!(text(&unsettled, false).ends_with("\"state\":\"established\",\"unsettled\":true}}\n"));
+    }
+
+    #[test]
+    fn every_octet_is_written_as_it_is_read() {
+        for octet in 0..=255 {
+            let (mut line, ip) = (Vec::new(), [octet, 0, octet, 255 - octet].into());
+            address(&mut line, IpAddr::V4(ip));
+            assert_eq!(String::from_utf8(line).unwrap(), ip.to_string());
+        }
     }
 
     proptest! {

@@ -104,6 +104,13 @@ fn serialize_text<S: Serializer>(text: &Text, serializer: S) -> Result<S::Ok, S:
     serializer.serialize_str(text.as_str())
 }
 
+/// What the lines of a list with this end begin with.
+fn head(end: &Text) -> Vec<u8> {
+    let mut head = Vec::new();
+    flow_line::begin(&mut head, end.as_str(), "flow");
+    head
+}
+
 /// What a record of changes builds on.
 pub(super) struct Base<'a> {
     /// The connections of the list before.
@@ -137,23 +144,30 @@ impl Lines {
         let (start, end) = self.times(&list.header);
         let fields = ListFields::new(&list.header, start.as_str(), end.as_str());
         self.header(&ListLine { timestamp: end.as_str(), event_type: "flow_list", flow_list: fields })?;
-        let style = Style { vlan_key: self.vlan_key, mark: None };
+        let head = head(&end);
+        let style = Style { head: &head, vlan_key: self.vlan_key, mark: None };
         for row in list.rows() {
-            flow_line::append(&mut self.lines, &mut self.clockface, end.as_str(), &row, style);
+            flow_line::append(&mut self.lines, &mut self.clockface, &row, style);
             self.relieve(out)?;
         }
         self.end(out)
     }
 
-    /// Writes what makes this list of its base.
-    pub(super) fn changes(&mut self, out: &mut dyn Write, list: &List, base: &Base) -> io::Result<()> {
-        let (start, end) = self.times(&list.header);
+    /// Writes what makes the list with this header of its base.
+    pub(super) fn changes(
+        &mut self,
+        out: &mut dyn Write,
+        header: &Header,
+        list: &EarlierList,
+        base: &Base,
+    ) -> io::Result<()> {
+        let (start, end) = self.times(header);
         let (mut listed, mut delisted) = (0, 0);
         for change in base.earlier.changes_to(list) {
             *(if matches!(change, Change::Opened(_)) { &mut listed } else { &mut delisted }) += 1;
         }
         let fields = ChangesFields {
-            list: ListFields::new(&list.header, start.as_str(), end.as_str()),
+            list: ListFields::new(header, start.as_str(), end.as_str()),
             base: base.id,
             full: base.full,
             elapsed: base.earlier.elapsed_us(list) as f64 / 1e6,
@@ -161,13 +175,14 @@ impl Lines {
             delisted,
         };
         self.header(&ChangesLine { timestamp: end.as_str(), event_type: "flow_changes", flow_changes: fields })?;
+        let head = head(&end);
         for change in base.earlier.changes_to(list) {
             let (row, mark) = match &change {
                 Change::Opened(row) => (row, Mark::Opened),
                 Change::Closed(row) => (row, Mark::Closed),
             };
-            let style = Style { vlan_key: self.vlan_key, mark: Some(mark) };
-            flow_line::append(&mut self.lines, &mut self.clockface, end.as_str(), row, style);
+            let style = Style { head: &head, vlan_key: self.vlan_key, mark: Some(mark) };
+            flow_line::append(&mut self.lines, &mut self.clockface, row, style);
             self.relieve(out)?;
         }
         self.end(out)

@@ -27,7 +27,9 @@ impl Format {
     /// What writing lists so takes, in bytes, when as many connections as this are listed.
     #[must_use]
     pub fn memory_size(&self, connections_max: u64) -> u64 {
-        let changes_size = self.changes.map_or(0, |_| connections_max.saturating_mul(EarlierList::ENTRY_SIZE as u64));
+        // Two lists, the one before and the present one, side by side.
+        let entry_size = 2 * EarlierList::ENTRY_SIZE as u64;
+        let changes_size = self.changes.map_or(0, |_| connections_max.saturating_mul(entry_size));
         changes_size.saturating_add(if self.compress { COMPRESSION_SIZE } else { 0 })
     }
 
@@ -62,6 +64,8 @@ struct Changes {
     /// Lists since the last full one, that one included; 0 when there was none.
     list_count: u64,
     earlier: EarlierList,
+    /// The list of which it was written last what changed.
+    later: EarlierList,
     /// The list before, and the last full one.
     ids: Option<(ListId, ListId)>,
 }
@@ -93,7 +97,13 @@ pub(super) struct Series {
 
 impl Series {
     pub(super) fn new(vlan_key: bool, format: Format) -> Self {
-        let changes = |full_every| Changes { full_every, list_count: 0, earlier: EarlierList::default(), ids: None };
+        let changes = |full_every| Changes {
+            full_every,
+            list_count: 0,
+            earlier: EarlierList::default(),
+            later: EarlierList::default(),
+            ids: None,
+        };
         Series { lines: Lines::new(vlan_key), compress: format.compress, changes: format.changes.map(changes) }
     }
 
@@ -116,9 +126,10 @@ impl Series {
     }
 
     fn write_lines(&mut self, out: &mut dyn Write, list: &List, kind: Kind) -> io::Result<()> {
-        match (&self.changes, kind) {
-            (Some(Changes { earlier, ids: Some((id, full)), .. }), Kind::Changes) => {
-                self.lines.changes(out, list, &Base { earlier, id: *id, full: *full })
+        match (&mut self.changes, kind) {
+            (Some(Changes { earlier, later, ids: Some((id, full)), .. }), Kind::Changes) => {
+                later.replace(list);
+                self.lines.changes(out, &list.header, later, &Base { earlier, id: *id, full: *full })
             }
             _ => self.lines.list(out, list),
         }
@@ -128,13 +139,14 @@ impl Series {
     pub(super) fn written(&mut self, list: &List, kind: Kind) {
         let Some(changes) = &mut self.changes else { return };
         let id = self.lines.id(&list.header);
-        changes.earlier.replace(list);
         match (kind, changes.ids) {
             (Kind::Changes, Some((_, full))) => {
+                changes.earlier = std::mem::take(&mut changes.later);
                 changes.ids = Some((id, full));
                 changes.list_count += 1;
             }
             _ => {
+                changes.earlier.replace(list);
                 changes.ids = Some((id, id));
                 changes.list_count = 1;
             }

@@ -7,7 +7,7 @@
 mod saved;
 
 use crate::flow::{FlowKey, KeyV4, KeyV6};
-use crate::flow_list::rows::{List, ListTimes, Listed, Row, RowState};
+use crate::flow_list::rows::{List, ListTimes, Listed, Row};
 use crate::signal::TimeBases;
 use std::cmp::Ordering;
 use std::iter::Peekable;
@@ -40,48 +40,45 @@ impl EarlierList {
     ///
     /// Complexity: linear in the list.
     pub fn replace(&mut self, list: &List) {
-        keep(&mut self.v4, &list.rows.v4);
-        keep(&mut self.v6, &list.rows.v6);
+        keep(&mut self.v4, list.established_count_v4(), list.established_v4());
+        keep(&mut self.v6, list.established_count_v6(), list.established_v6());
         self.bases.clone_from(list.times.bases);
         (self.within_tick_ns, self.end_tick) = (list.times.within_tick_ns, list.times.end_tick);
     }
 
-    /// What has to be done to this list to get the established connections of `list`, in the order of lists; of equal
-    /// connections what closed comes first.
+    /// What has to be done to this list to get a later one, in the order of lists; of equal connections what closed comes first.
     ///
     /// Complexity: linear in both lists.
-    pub fn changes_to<'a>(&'a self, list: &'a List) -> impl Iterator<Item = Change> {
-        let before = ListTimes { bases: &self.bases, within_tick_ns: self.within_tick_ns, end_tick: self.end_tick };
-        let now = list.times;
+    pub fn changes_to<'a>(&'a self, later: &'a EarlierList) -> impl Iterator<Item = Change> {
+        let (before, now) = (self.times(), later.times());
         // Only a forgotten time base makes the same tick another time, so it is looked at only if there is one.
         let are_bases_equal = self.bases == *now.bases;
         let is_same_time = move |tick| are_bases_equal || before.bases.wall_ns(tick) == now.bases.wall_ns(tick);
-        let v4 = Merge { before: self.v4.iter().peekable(), now: established(&list.rows.v4).peekable(), is_same_time };
-        let v6 = Merge { before: self.v6.iter().peekable(), now: established(&list.rows.v6).peekable(), is_same_time };
+        let v4 = Merge { before: self.v4.iter().peekable(), now: later.v4.iter().peekable(), is_same_time };
+        let v6 = Merge { before: self.v6.iter().peekable(), now: later.v6.iter().peekable(), is_same_time };
         v4.map(move |side| side.change(&before, &now)).chain(v6.map(move |side| side.change(&before, &now)))
     }
 
-    /// How much later `list` ends, in microseconds, by the clock that never steps back: so much every age has grown, each
+    /// How much later another list ends, in microseconds, by the clock that never steps back: so much every age has grown, each
     /// rounded down to the microsecond.
     #[must_use]
-    pub fn elapsed_us(&self, list: &List) -> i64 {
+    pub fn elapsed_us(&self, later: &EarlierList) -> i64 {
         let within_us = |within_tick_ns: i64| within_tick_ns / 1_000;
-        let ticks = list.times.end_tick.saturating_sub(self.end_tick);
+        let ticks = later.end_tick.saturating_sub(self.end_tick);
         let whole_us = i64::try_from(ticks).unwrap_or(i64::MAX).saturating_mul(crate::config::TICK_NS / 1_000);
-        whole_us.saturating_add(within_us(list.times.within_tick_ns) - within_us(self.within_tick_ns))
+        whole_us.saturating_add(within_us(later.within_tick_ns) - within_us(self.within_tick_ns))
+    }
+
+    fn times(&self) -> ListTimes<'_> {
+        ListTimes { bases: &self.bases, within_tick_ns: self.within_tick_ns, end_tick: self.end_tick }
     }
 }
 
-fn established<K>(rows: &[Listed<K>]) -> impl Iterator<Item = &Listed<K>> {
-    rows.iter().filter(|listed| listed.state() == RowState::Established)
-}
-
-fn keep<K: Copy>(kept: &mut Vec<Listed<K>>, rows: &[Listed<K>]) {
-    let count = established(rows).count();
+fn keep<K>(kept: &mut Vec<Listed<K>>, count: usize, rows: impl Iterator<Item = Listed<K>>) {
     kept.clear();
     kept.shrink_to(count);
     kept.reserve_exact(count);
-    kept.extend(established(rows));
+    kept.extend(rows);
 }
 
 /// A connection that is on one side only.

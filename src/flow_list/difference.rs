@@ -9,18 +9,18 @@ mod saved;
 
 use crate::config::{EXTRANEOUS_MAX, RECOVERY_PASSES_MAX};
 use crate::flow_list::FlowListConfig;
+use crate::flow_list::connections::Connections;
 use crate::flow_list::liveness::Liveness;
 use crate::flow_list::resync::Resync;
 use crate::flow_list::start::Start;
 use crate::hash::{KeyedHash, Purpose};
 use crate::signal::Watch;
 use crate::sketch::{Change, Geometry, Iblt, Peeled, Peeler, Recipient, TableKey, ValueCode};
-use std::collections::VecDeque;
-use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Maps of connections. Keys come from the wire, so the hash is seeded at random; nothing depends on its order.
-pub(super) type Map<K, V> = std::collections::HashMap<K, V, ahash::RandomState>;
+/// What is peeled before it is applied. No key comes out of a table twice, so that none depends on another.
+const WAITING_COUNT: usize = 32;
 
 /// What reconciling did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,11 +52,14 @@ impl Outcome {
 /// What is listed and what contradicts it: everything of a family but its residue.
 pub(super) struct Ledger<K: TableKey> {
     pub(super) code: ValueCode<K>,
-    pub(super) listed: Map<K, Start>,
+    pub(super) listed: Connections<K>,
     /// Verified openings of listed keys and closings of unlisted ones, by how often: an error of the filter.
-    pub(super) set_aside: Map<K, i32>,
+    /// Keys come from the wire, so the hash is seeded at random.
+    pub(super) set_aside: HashMap<K, i32, ahash::RandomState>,
     /// The keys of those in the order in which they came: when there are too many the oldest is given up.
     set_aside_order: VecDeque<K>,
+    /// What was peeled and is applied together, so that memory is waited for once; each with the hash by which the list knows it.
+    waiting: Vec<(u64, Peeled<K>)>,
     /// What the list could not take, to be put back into the table that it came from.
     pub(super) returned: Vec<Change<K>>,
     pub(super) outcome: Outcome,
@@ -84,6 +87,23 @@ impl<K: TableKey> Recipient<K> for Ledger<K> {
     }
 
     fn take(&mut self, peeled: Peeled<K>) {
+        self.waiting.push((self.listed.prefetch(&peeled.change.key), peeled));
+        if self.waiting.len() == WAITING_COUNT {
+            self.apply_waiting();
+        }
+    }
+}
+
+impl<K: TableKey> Ledger<K> {
+    /// Applies what was peeled so far.
+    fn apply_waiting(&mut self) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.iter().for_each(|(hash, _)| self.listed.prefetch_entry(*hash));
+        waiting.drain(..).for_each(|(_, peeled)| self.apply(&peeled));
+        self.waiting = waiting;
+    }
+
+    fn apply(&mut self, peeled: &Peeled<K>) {
         let Change { key, count, .. } = peeled.change;
         let contradicts =
             if let Some(waiting) = self.set_aside.get_mut(&key).filter(|waiting| **waiting > 0 || count > 0) {
@@ -94,7 +114,7 @@ impl<K: TableKey> Recipient<K> for Ledger<K> {
                 false
             } else {
                 match count {
-                    1 => !self.open(&peeled),
+                    1 => !self.open(peeled),
                     -1 => self.unlist(&key).is_none(),
                     _ => true,
                 }
@@ -103,9 +123,7 @@ impl<K: TableKey> Recipient<K> for Ledger<K> {
             self.contradict(peeled.change);
         }
     }
-}
 
-impl<K: TableKey> Ledger<K> {
     /// Lists what was opened, unless it is listed already or the list is full.
     fn open(&mut self, peeled: &Peeled<K>) -> bool {
         let start = if peeled.value_known {
@@ -113,14 +131,7 @@ impl<K: TableKey> Ledger<K> {
         } else {
             Start::unknown(self.cut, self.liveness.epoch(self.cut))
         };
-        let is_full = self.listed.len() >= self.listed_max;
-        match self.listed.entry(peeled.change.key) {
-            Entry::Vacant(vacant) if !is_full => {
-                vacant.insert(start);
-                true
-            }
-            _ => false,
-        }
+        self.listed.len() < self.listed_max && self.listed.insert(peeled.change.key, start)
     }
 
     /// The start that a value tells, of a connection that is known to have been alive in the delta that is being applied.
@@ -160,9 +171,10 @@ impl<K: TableKey> FamilyList<K> {
         FamilyList {
             ledger: Ledger {
                 code: ValueCode::new(KeyedHash::new(secret, Purpose::Value)),
-                listed: Map::default(),
-                set_aside: Map::default(),
+                listed: Connections::new(),
+                set_aside: HashMap::default(),
                 set_aside_order: VecDeque::new(),
+                waiting: Vec::with_capacity(WAITING_COUNT),
                 returned: Vec::new(),
                 outcome: Outcome::default(),
                 liveness: Liveness::new(secret, config.eviction, watch),
@@ -189,6 +201,7 @@ impl<K: TableKey> FamilyList<K> {
         self.ledger.cut = cut;
         self.ledger.sets_aside = false;
         self.peeler.peel(delta, &mut self.ledger);
+        self.ledger.apply_waiting();
         let is_left = self.put_back(delta) || !delta.is_zero();
         if is_left {
             self.ledger.outcome.deltas_left += 1;
@@ -207,6 +220,7 @@ impl<K: TableKey> FamilyList<K> {
         self.ledger.sets_aside = true;
         for _ in 0..RECOVERY_PASSES_MAX {
             self.peeler.peel(&mut self.residue, &mut self.ledger);
+            self.ledger.apply_waiting();
             if self.residue.is_key_free() || self.unstick() == 0 {
                 break;
             }
@@ -227,14 +241,17 @@ impl<K: TableKey> FamilyList<K> {
         any
     }
 
-    /// The connections, each with its start, in no order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (K, Start)> {
-        self.ledger.listed.iter().map(|(key, start)| (*key, *start))
+    /// The connections.
+    pub(super) fn listed(&self) -> &Connections<K> {
+        &self.ledger.listed
     }
 
-    /// How many connections are listed.
-    pub(super) fn len(&self) -> usize {
-        self.ledger.listed.len()
+    /// How many of them may have closed while nobody looked.
+    pub(super) fn unsettled_count(&self) -> u64 {
+        if !self.ledger.liveness.has_unsettled() {
+            return 0;
+        }
+        self.ledger.listed.iter().filter(|(_, start)| start.is_unsettled()).count() as u64
     }
 
     /// About how many openings and closings are not in the list yet; 0 only when there are none.

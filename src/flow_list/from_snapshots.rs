@@ -6,6 +6,7 @@
 //! snapshot that was applied last = the list + the residue.
 
 use crate::config::TICK_NS;
+use crate::connection::HalfOpen;
 use crate::error::{Error, Result};
 use crate::flow::{FlowKey, KeyV4, KeyV6};
 use crate::flow_list::difference::FamilyList;
@@ -16,7 +17,6 @@ use crate::signal::{AnyKey, ConnectionHash, TimeBase};
 use crate::sketch::{Change, Iblt, TableKey};
 use crate::snapshot::file::{self, Figures, Kind, SnapshotFile, Source, Sums};
 use crate::snapshot::{Delta, HandOver, Marker};
-use std::collections::hash_map::Entry;
 
 /// A moment by the clock that never steps back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,11 +139,7 @@ impl SnapshotList {
     }
 
     fn partition_of(&mut self, key: &AnyKey) -> Option<(&mut PartitionList, &mut Sums)> {
-        let hash = match key {
-            AnyKey::V4(key) => self.hash_v4.of(&key.canonical().0),
-            AnyKey::V6(key) => self.hash_v6.of(&key.canonical().0),
-        };
-        let partition = ConnectionHash::new(hash).partition();
+        let partition = partition_of(&self.hash_v4, &self.hash_v6, key);
         Some((self.list.partitions.get_mut(partition)?, self.applied.get_mut(partition)?))
     }
 
@@ -189,7 +185,8 @@ impl SnapshotList {
         for (partition, ((now, before), tick)) in parts {
             let (v4, v6) = (less(&now.v4, &before.v4), less(&now.v6, &before.v6));
             let (updates_v4, updates_v6) = (u64::from(!v4.is_zero()), u64::from(!v6.is_zero()));
-            let delta = Some(Box::new(Delta { v4, v6, updates_v4, updates_v6 }));
+            let (items_v4, items_v6) = (v4.estimated_count(), v6.estimated_count());
+            let delta = Some(Box::new(Delta { v4, v6, updates_v4, updates_v6, items_v4, items_v6 }));
             let (end, findings) = (None, None);
             self.list.apply(HandOver { partition, delta, is_held_back: false, tick, base, end, findings });
         }
@@ -204,22 +201,28 @@ impl SnapshotList {
     /// Gives the list of the interval whose snapshot was applied last to `write`.
     pub fn list<T>(&mut self, write: impl FnOnce(&List) -> T) -> T {
         let left = self.left();
+        let (hash_v4, hash_v6) = (&self.hash_v4, &self.hash_v6);
         let FlowList { partitions, bases, rows, .. } = &mut self.list;
         let nothing = Source::default();
         let source = self.header.sources.first().unwrap_or(&nothing);
         bases.replace(&source.bases);
-        rows.collect(
-            partitions.iter().map(|partition| &partition.v4),
-            partitions.iter().map(|partition| &partition.v6),
-            || source.half_open.iter().copied(),
-            None,
-        );
+        let partition_of = |half_open: &HalfOpen| partition_of(hash_v4, hash_v6, &half_open.key);
+        rows.collect(partitions, || source.half_open.iter().map(|one| (partition_of(one), *one)), None);
         let extraneous = partitions.iter().map(|partition| partition.v4.extraneous() + partition.v6.extraneous()).sum();
         let missing = left.saturating_add(source.figures.missing_elsewhere);
         let header = Header { missing, complete: missing == 0, extraneous, ..header_of(&source.figures) };
         let marker = Marker { end_tick: source.end_tick, within_tick_ns: source.within_tick_ns, ..Marker::default() };
-        write(&rows.list(header, &marker, bases))
+        write(&rows.list(partitions, header, &marker, bases))
     }
+}
+
+/// The index of the partition of a connection.
+fn partition_of(hash_v4: &KeyedHash<KeyV4>, hash_v6: &KeyedHash<KeyV6>, key: &AnyKey) -> usize {
+    let hash = match key {
+        AnyKey::V4(key) => hash_v4.of(&key.canonical().0),
+        AnyKey::V6(key) => hash_v6.of(&key.canonical().0),
+    };
+    ConnectionHash::new(hash).partition()
 }
 
 /// What a router told of an interval; the rest is the list's.
@@ -260,8 +263,9 @@ impl<K: TableKey> FamilyList<K> {
     /// Lists a connection that an earlier list has, and adds it to the sums of what was applied; whether it was not there
     /// already.
     fn relist(&mut self, key: K, start: Start, applied: &mut Iblt<K>) -> bool {
-        let Entry::Vacant(vacant) = self.ledger.listed.entry(key) else { return false };
-        vacant.insert(start);
+        if !self.ledger.listed.insert(key, start) {
+            return false;
+        }
         let placement = self.peeler.hash().of(&key);
         applied.apply_one(&Change::insert(key, placement, start.value(&self.ledger.code, placement)));
         true

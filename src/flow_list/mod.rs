@@ -5,8 +5,10 @@
 //! and the law is: what the shards know = the list + the residue.
 
 mod changes;
+mod connections;
 mod difference;
 mod from_snapshots;
+mod in_order;
 mod liveness;
 mod merged;
 mod recovery;
@@ -183,6 +185,7 @@ impl FlowList {
                 (false, _) => {}
             }
             (delta.updates_v4, delta.updates_v6) = (0, 0);
+            (delta.items_v4, delta.items_v6) = (0, 0);
             delta
         });
         if let Some(Findings { gone, open, seen }) = findings {
@@ -232,23 +235,23 @@ impl FlowList {
             self.merged_start_ns = None;
             self.merging = 0;
             self.seen = Seen::default();
-            let rings = self.partitions.iter().filter_map(|partition| partition.half_open.as_deref());
-            self.rows.collect(
-                self.partitions.iter().map(|partition| &partition.v4),
-                self.partitions.iter().map(|partition| &partition.v6),
-                || rings.clone().flat_map(|ring| ring.iter(marker.end_tick)),
-                self.resumed_tick,
-            );
+            let rings = || self.partitions.iter().map(|partition| partition.half_open.as_deref()).enumerate();
+            let rings = || rings().filter_map(|(index, ring)| Some((index, ring?)));
+            let half_open = || {
+                rings().flat_map(|(index, ring)| ring.iter(marker.end_tick).map(move |half_open| (index, half_open)))
+            };
+            self.rows.collect(&self.partitions, half_open, self.resumed_tick);
+            let mut list = self.rows.list(&self.partitions, header, &marker, &self.bases);
+            if let Some(snapshots) = self.snapshots.as_ref().filter(|snapshots| !snapshots.keeps_list) {
+                list.header.flows = snapshots.open_count();
+            }
+            let written = write(&list);
             for partition in &mut self.partitions {
                 partition.listed_counts = partition.counts;
                 partition.v4.end_interval(marker.end_tick);
                 partition.v6.end_interval(marker.end_tick);
             }
-            let mut list = self.rows.list(header, &marker, &self.bases);
-            if let Some(snapshots) = self.snapshots.as_ref().filter(|snapshots| !snapshots.keeps_list) {
-                list.header.flows = snapshots.open_count();
-            }
-            Some(write(&list))
+            Some(written)
         };
         for (index, partition) in self.partitions.iter_mut().enumerate() {
             partition.has_ended = false;

@@ -19,7 +19,7 @@ impl<K: TableKey> FamilyList<K> {
     pub(super) fn unstick(&mut self) -> usize {
         let mut closed: Vec<(K, u128)> = Vec::new();
         let hash = self.peeler.hash();
-        hash.for_each(self.ledger.listed.keys().copied(), |key, placement| {
+        hash.for_each(self.ledger.listed.keys(), |key, placement| {
             let places = self.residue.geometry().places(placement);
             if places.iter().any(|&place| self.is_freed_by(&key, placement, place)) {
                 closed.push((key, placement));
@@ -58,7 +58,7 @@ impl<K: TableKey> FamilyList<K> {
                 break;
             }
             let mut corrected: Vec<(K, u128, u64)> = Vec::new();
-            self.peeler.hash().for_each(self.ledger.listed.keys().copied(), |key, placement| {
+            self.peeler.hash().for_each(self.ledger.listed.keys(), |key, placement| {
                 let places = self.residue.geometry().places(placement);
                 if places.iter().all(|&place| self.residue.cells()[place].value() != 0) {
                     corrected.extend(self.difference_of(&key, placement).map(|value| (key, placement, value)));

@@ -16,7 +16,6 @@ use crate::sketch::{Change, TableKey};
 use crate::snapshot::Eviction;
 use crate::state::{Decoder, Encoder};
 use std::collections::BinaryHeap;
-use std::collections::hash_map::Entry;
 
 /// How long a residue has stayed, and how far the questions have come.
 pub(super) struct Resync<K> {
@@ -66,7 +65,7 @@ impl<K: TableKey> FamilyList<K> {
         let is_settled = self.missing() == 0;
         self.resync.intervals = if is_settled { 0 } else { self.resync.intervals.saturating_add(1) };
         if self.ledger.liveness.has_unsettled() {
-            let has_unsettled = self.ledger.listed.values().any(|start| start.is_unsettled());
+            let has_unsettled = self.unsettled_count() > 0;
             self.ledger.liveness.set_unsettled(has_unsettled);
         }
         let begins_round = self.ledger.liveness.end_interval(tick);
@@ -93,11 +92,11 @@ impl<K: TableKey> FamilyList<K> {
         let asked = self.resync.asked;
         let asks_all = self.needs_answers();
         let listed = self.ledger.listed.iter().filter(|(key, start)| {
-            asked.is_none_or(|asked| **key > asked) && (asks_all || self.ledger.liveness.concerns(**start))
+            asked.is_none_or(|asked| *key > asked) && (asks_all || self.ledger.liveness.concerns(*start))
         });
         let mut first = BinaryHeap::with_capacity(count_max + 1);
         for (key, _) in listed {
-            first.push(*key);
+            first.push(key);
             if first.len() > count_max {
                 first.pop();
             }
@@ -127,12 +126,10 @@ impl<K: TableKey> FamilyList<K> {
         // A residue that is empty holds no closing of what is gone: it would all come back.
         let gone = if self.missing() == 0 { &[] } else { gone.as_slice() };
         for (key, payload) in gone {
-            if let Entry::Occupied(listed) = self.ledger.listed.entry(*key)
-                && listed.get().payload() == *payload
+            if self.ledger.listed.get(key).is_some_and(|start| start.payload() == *payload)
+                && let Some(start) = self.ledger.unlist(key)
             {
                 let placement = self.peeler.hash().of(key);
-                let start = listed.remove();
-                self.ledger.liveness.end_watch(key, start);
                 let value = start.value(&self.ledger.code, placement);
                 self.residue.apply_one(&Change::insert(*key, placement, value));
             }
@@ -141,18 +138,14 @@ impl<K: TableKey> FamilyList<K> {
             let start = Start::of_payload(*payload, cut, self.ledger.liveness.epoch(cut));
             let placement = self.peeler.hash().of(key);
             let value = start.value(&self.ledger.code, placement);
-            match self.ledger.listed.entry(*key) {
-                Entry::Vacant(vacant) => {
-                    vacant.insert(start);
-                    self.residue.apply_one(&Change::remove(*key, placement, value));
-                }
-                Entry::Occupied(mut listed) => {
-                    // It closed and opened again: the residue has the difference of the values, and no key.
-                    let before = listed.insert(start);
-                    self.ledger.liveness.end_watch(key, before);
-                    let before = before.value(&self.ledger.code, placement);
-                    self.residue.subtract_value(placement, value.wrapping_sub(before));
-                }
+            if let Some(listed) = self.ledger.listed.get_mut(key) {
+                // It closed and opened again: the residue has the difference of the values, and no key.
+                let before = std::mem::replace(listed, start);
+                self.ledger.liveness.end_watch(key, before);
+                let before = before.value(&self.ledger.code, placement);
+                self.residue.subtract_value(placement, value.wrapping_sub(before));
+            } else if self.ledger.listed.insert(*key, start) {
+                self.residue.apply_one(&Change::remove(*key, placement, value));
             }
         }
         if !gone.is_empty() || !open.is_empty() {

@@ -1,15 +1,15 @@
 //! The list as exporters see it: a header and sorted rows.
 //!
-//! What enters: the connections of all partitions and families, in no order, and those that are half-open. What leaves: a
-//! [`List`], in the one order that makes equal lists equal bytes.
+//! What enters: the lists of all partitions, and the connections that are half-open. What leaves: a [`List`], whose rows come in the
+//! one order that makes equal lists equal bytes.
 
 use crate::config::TICK_NS;
 use crate::connection::HalfOpen;
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
-use crate::flow_list::FamilyList;
+use crate::flow_list::PartitionList;
+use crate::flow_list::in_order::InOrder;
 use crate::flow_list::start::Start;
 use crate::signal::{AnyKey, TimeBases};
-use crate::sketch::TableKey;
 use crate::snapshot::Marker;
 use std::net::SocketAddr;
 
@@ -119,6 +119,13 @@ impl<K> Listed<K> {
         Listed { key, rest }
     }
 
+    /// An established connection.
+    #[inline]
+    pub(super) fn established(key: K, start: Start) -> Self {
+        let listed = Listed::new(key, RowState::Established, start.tick());
+        listed.midstream(start.is_midstream()).unsettled(start.is_unsettled())
+    }
+
     /// The same, midstream or not.
     pub(super) fn midstream(self, is_midstream: bool) -> Self {
         Listed { rest: self.rest | u64::from(is_midstream) << 1, ..self }
@@ -153,66 +160,69 @@ impl<K> Listed<K> {
 const _: () = assert!(RowState::Established as u64 == 0 && RowState::SynSent as u64 == 1);
 const _: () = assert!(size_of::<Listed<KeyV4>>() == 24 && size_of::<Listed<KeyV6>>() == 48);
 
-/// The rows of one list after another, in memory that is kept from one to the next.
+/// The half-open connections of one list after another, in memory that is kept from one to the next.
 #[derive(Default)]
 pub(super) struct Rows {
-    pub(super) v4: Vec<Listed<KeyV4>>,
-    pub(super) v6: Vec<Listed<KeyV6>>,
+    v4: Vec<Listed<KeyV4>>,
+    v6: Vec<Listed<KeyV6>>,
 }
 
 impl Rows {
-    /// Gathers and sorts what is listed. A connection that is listed twice (it may be, half-open, within one tick) counts
-    /// once, established before half-open.
-    pub(super) fn collect<'a, H: Iterator<Item = HalfOpen>>(
+    /// Gathers and sorts what is half-open, each with the index of its partition. A connection that is listed twice (it may be,
+    /// half-open, within one tick) counts once, established before half-open.
+    pub(super) fn collect<H: Iterator<Item = (usize, HalfOpen)>>(
         &mut self,
-        v4: impl Iterator<Item = &'a FamilyList<KeyV4>> + Clone,
-        v6: impl Iterator<Item = &'a FamilyList<KeyV6>> + Clone,
+        partitions: &[PartitionList],
         half_open: impl Fn() -> H,
         resumed_tick: Option<u64>,
     ) {
-        let half_open_v4 = half_open().filter(|half_open| matches!(half_open.key, AnyKey::V4(_))).count();
-        gather(&mut self.v4, v4, half_open_v4);
-        gather(&mut self.v6, v6, half_open().count() - half_open_v4);
-        for half_open in half_open() {
+        self.v4.clear();
+        self.v6.clear();
+        let is_v4 = |half_open: HalfOpen| matches!(half_open.key, AnyKey::V4(_));
+        let counts = half_open().fold(
+            [0; 2],
+            |[v6, v4], (_, half_open)| {
+                if is_v4(half_open) { [v6, v4 + 1] } else { [v6 + 1, v4] }
+            },
+        );
+        self.v6.reserve_exact(counts[0]);
+        self.v4.reserve_exact(counts[1]);
+        for (partition, half_open) in half_open() {
             let HalfOpen { key, start_tick, since_tick, answered, .. } = half_open;
+            let Some(PartitionList { v4, v6, .. }) = partitions.get(partition) else { continue };
             let unsettled = resumed_tick.is_some_and(|resumed| since_tick < resumed);
             let state = if answered { RowState::SynRecv } else { RowState::SynSent };
             match key {
-                AnyKey::V4(key) => self.v4.push(Listed::new(key, state, start_tick).unsettled(unsettled)),
-                AnyKey::V6(key) => self.v6.push(Listed::new(key, state, start_tick).unsettled(unsettled)),
+                AnyKey::V4(key) if !v4.listed().contains(&key) => {
+                    self.v4.push(Listed::new(key, state, start_tick).unsettled(unsettled));
+                }
+                AnyKey::V6(key) if !v6.listed().contains(&key) => {
+                    self.v6.push(Listed::new(key, state, start_tick).unsettled(unsettled));
+                }
+                AnyKey::V4(_) | AnyKey::V6(_) => {}
             }
         }
         sort(&mut self.v4);
         sort(&mut self.v6);
     }
 
-    /// The list of these rows.
-    pub(super) fn list<'a>(&'a self, mut header: Header, marker: &Marker, bases: &'a TimeBases) -> List<'a> {
+    /// The list of these, and of what is established in these partitions.
+    pub(super) fn list<'a>(
+        &'a self,
+        partitions: &'a [PartitionList],
+        mut header: Header,
+        marker: &Marker,
+        bases: &'a TimeBases,
+    ) -> List<'a> {
         let unsettled = self.v4.iter().map(Listed::is_unsettled).chain(self.v6.iter().map(Listed::is_unsettled));
         header.unsettled = unsettled.filter(|unsettled| *unsettled).count() as u64;
-        let states = self.v4.iter().map(Listed::state).chain(self.v6.iter().map(Listed::state));
-        for state in states {
-            *(if state == RowState::Established { &mut header.flows } else { &mut header.half_open }) += 1;
+        header.half_open = (self.v4.len() + self.v6.len()) as u64;
+        for PartitionList { v4, v6, .. } in partitions {
+            header.flows += (v4.listed().len() + v6.listed().len()) as u64;
+            header.unsettled += v4.unsettled_count() + v6.unsettled_count();
         }
         let times = ListTimes { bases, within_tick_ns: marker.within_tick_ns, end_tick: marker.end_tick };
-        List { header, rows: self, times }
-    }
-}
-
-/// Gathers what is listed, in just the memory that it takes, with room for what comes after.
-fn gather<'a, K: TableKey>(
-    rows: &mut Vec<Listed<K>>,
-    lists: impl Iterator<Item = &'a FamilyList<K>> + Clone,
-    half_open_count: usize,
-) {
-    rows.clear();
-    rows.reserve_exact(lists.clone().map(FamilyList::len).sum::<usize>() + half_open_count);
-    for list in lists {
-        let listed = |(key, start): (K, Start)| {
-            let listed = Listed::new(key, RowState::Established, start.tick());
-            listed.midstream(start.is_midstream()).unsettled(start.is_unsettled())
-        };
-        rows.extend(list.iter().map(listed));
+        List { header, partitions, half_open: self, times }
     }
 }
 
@@ -225,7 +235,8 @@ fn sort<K: FlowKey>(rows: &mut Vec<Listed<K>>) {
 pub struct List<'a> {
     /// What the list says of itself.
     pub header: Header,
-    pub(super) rows: &'a Rows,
+    partitions: &'a [PartitionList],
+    half_open: &'a Rows,
     pub(super) times: ListTimes<'a>,
 }
 
@@ -237,12 +248,54 @@ pub(super) struct ListTimes<'a> {
     pub(super) end_tick: u64,
 }
 
-impl List<'_> {
+impl<'a> List<'a> {
     /// The connections by client address, client port, server address, server port, VLAN; IPv4 before IPv6.
+    ///
+    /// Complexity: that of sorting, in the memory of a sixteenth of the list, and some passes over all of it; each time.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
-        let v4 = self.rows.v4.iter().map(|listed| self.times.row(listed));
-        v4.chain(self.rows.v6.iter().map(|listed| self.times.row(listed)))
+        let v4 = merged(self.established_v4(), self.half_open.v4.iter().copied());
+        let v6 = merged(self.established_v6(), self.half_open.v6.iter().copied());
+        v4.map(|listed| self.times.row(&listed)).chain(v6.map(|listed| self.times.row(&listed)))
     }
+
+    /// The established connections, in no order.
+    pub fn established(&self) -> impl Iterator<Item = Row> {
+        let v4 = self.partitions.iter().flat_map(|partition| partition.v4.listed().iter());
+        let v6 = self.partitions.iter().flat_map(|partition| partition.v6.listed().iter());
+        let v4 = v4.map(|(key, start)| self.times.row(&Listed::established(key, start)));
+        v4.chain(v6.map(|(key, start)| self.times.row(&Listed::established(key, start))))
+    }
+
+    /// How many connections are established: of IPv4,
+    pub(super) fn established_count_v4(&self) -> usize {
+        self.partitions.iter().map(|partition| partition.v4.listed().len()).sum()
+    }
+
+    /// and of IPv6.
+    pub(super) fn established_count_v6(&self) -> usize {
+        self.partitions.iter().map(|partition| partition.v6.listed().len()).sum()
+    }
+
+    pub(super) fn established_v4(&self) -> impl Iterator<Item = Listed<KeyV4>> + use<'a> {
+        InOrder::new(self.partitions.iter().map(|partition| partition.v4.listed()))
+    }
+
+    pub(super) fn established_v6(&self) -> impl Iterator<Item = Listed<KeyV6>> + use<'a> {
+        InOrder::new(self.partitions.iter().map(|partition| partition.v6.listed()))
+    }
+}
+
+/// Both in the order of their keys, of which no two are the same.
+fn merged<K: FlowKey>(
+    established: impl Iterator<Item = Listed<K>>,
+    half_open: impl Iterator<Item = Listed<K>>,
+) -> impl Iterator<Item = Listed<K>> {
+    let (mut established, mut half_open) = (established.peekable(), half_open.peekable());
+    std::iter::from_fn(move || match (established.peek(), half_open.peek()) {
+        (Some(one), Some(other)) if one.key > other.key => half_open.next(),
+        (Some(_), _) => established.next(),
+        (None, _) => half_open.next(),
+    })
 }
 
 impl ListTimes<'_> {

@@ -50,7 +50,8 @@ impl FlowList {
     pub fn saved_size(&self) -> usize {
         let entry_size = |word_count: usize| (word_count + 1) * size_of::<u64>();
         let sizes = self.partitions.iter().map(|partition| {
-            partition.v4.len() * entry_size(KeyV4::WORD_COUNT) + partition.v6.len() * entry_size(KeyV6::WORD_COUNT)
+            partition.v4.listed().len() * entry_size(KeyV4::WORD_COUNT)
+                + partition.v6.listed().len() * entry_size(KeyV6::WORD_COUNT)
         });
         sizes.sum::<usize>() + (1 << 16)
     }

@@ -173,7 +173,7 @@ impl Rig {
             let inquiry = self.list.inquiry(partition).filter(|_| self.asks);
             self.hands.inquiries[partition] = inquiry;
         }
-        let listed = self.list.partitions.iter().flat_map(|partition| partition.v4.iter());
+        let listed = self.list.partitions.iter().flat_map(|partition| partition.v4.listed().iter());
         let listed = listed.map(|(key, start)| (key, start.tick())).collect();
         Some((header, listed))
     }

@@ -28,7 +28,7 @@ pub(super) struct Told {
     pub(super) latencies: Latencies,
     /// Those since whoever is told of lists took them.
     pub(super) recent: Latencies,
-    /// The fullest delta since then: the changes in it, and how many it plainly lists.
+    /// The fullest delta since then: what it holds, and how much it plainly lists.
     pub(super) fullest_delta: Load,
     /// The places of all filters.
     pub(super) filter_places: u64,
@@ -70,7 +70,7 @@ impl<'a> ListThread<'a> {
     ) -> Self {
         ListThread {
             list: plan.flow_list(watch),
-            early: (0..PARTITION_COUNT).map(|_| VecDeque::with_capacity(2)).collect(),
+            early: (0..PARTITION_COUNT).map(|_| VecDeque::with_capacity(1 + plan.spare_count)).collect(),
             returns,
             exporter,
             on_list,
@@ -154,7 +154,7 @@ impl<'a> ListThread<'a> {
             }
         }
         if let Some(delta) = &hand_over.delta {
-            let loads = [(delta.updates_v4, &delta.v4.geometry()), (delta.updates_v6, &delta.v6.geometry())];
+            let loads = [(delta.items_v4, delta.v4.geometry()), (delta.items_v6, delta.v6.geometry())];
             for (used, geometry) in loads {
                 let load = Load { used, limit: geometry.item_count() };
                 if load.ratio() >= self.told.fullest_delta.ratio() {

@@ -5,7 +5,7 @@
 
 use crate::config::{PARTITION_COUNT, STATE_ENTRY_SIZE};
 use crate::connection::{Filter, HalfOpenRing};
-use crate::export::Format;
+use crate::flow_list::EarlierList;
 use crate::pipeline::{Config, Snapshots};
 use crate::shard::PartitionConfig;
 
@@ -47,13 +47,13 @@ impl Memory {
     }
 }
 
-/// How many tables there are of each: a delta, its spare and a residue; with snapshots the sum, and a file of about its size
-/// that is written; and without a list no residue.
+/// How many tables there are of each beside the spare deltas: a delta and a residue; with snapshots the sum, and a file of about its
+/// size that is written; and without a list no residue.
 pub(super) fn table_count(config: &Config) -> u64 {
     match &config.snapshots {
-        None => 3,
-        Some(Snapshots { replace_lists: false, .. }) => 5,
-        Some(Snapshots { replace_lists: true, .. }) => 4,
+        None => 2,
+        Some(Snapshots { replace_lists: false, .. }) => 4,
+        Some(Snapshots { replace_lists: true, .. }) => 3,
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) fn state_size(partition: &PartitionConfig, config: &Config, listed_ma
     let rings_size = HalfOpenRing::size(tracker.half_open_count) + HalfOpenRing::size(tracker.candidate_count);
     let table_count = if config.snapshots.is_some() { 2 } else { 1 };
     let partition_size = Filter::size(tracker.place_count) + rings_size + table_count * partition.geometry.size();
-    let earlier_size = Format { compress: false, ..config.format }.memory_size(listed_max);
+    let earlier_size = config.format.changes.map_or(0, |_| listed_max.saturating_mul(EarlierList::ENTRY_SIZE as u64));
     let list_size = listed_max.saturating_mul(STATE_ENTRY_SIZE).saturating_add(earlier_size);
     (PARTITION_COUNT as u64 * partition_size as u64).saturating_add(list_size)
 }

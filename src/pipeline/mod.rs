@@ -215,7 +215,7 @@ pub fn run_saving<S: PacketSource>(
     feeder.set_cuts(plan.records.as_ref().map(|_| RECORD_CUT_PACKETS));
     let mut list_thread = ListThread::new(plan, watch.as_ref(), exporter, returns, &|_, _, _| ());
     let has_failed = AtomicBool::new(false);
-    let (hand_overs, lists) = hand_overs();
+    let (hand_overs, lists) = hand_overs(plan);
     let mut shards = shards(plan, inboxes, &pool, hand_overs);
     let began = saving.map(|saving| saving.begin_replay(&mut feeder, &mut shards, &mut list_thread)).transpose()?;
     let (start, writer) = began.unzip();
@@ -285,10 +285,10 @@ fn signallers<'a>(plan: &Plan, config: &Config, watch: Option<&'a Arc<Watch>>) -
     move || Signaller::new(config.clone(), Arc::clone(&cache), watch.cloned())
 }
 
-/// The way from the shards to the list. There is room for the one delta of each partition that can be under way, and for the
-/// ends of all intervals that can be pending, so a shard of a live capture never waits here.
-fn hand_overs() -> (Sender<HandOver>, Receiver<HandOver>) {
-    crossbeam::channel::bounded((PENDING_INTERVALS_MAX + 3) * PARTITION_COUNT)
+/// The way from the shards to the list. There is room for the deltas of each partition that can be under way, and for the ends of
+/// all intervals that can be pending, so a shard of a live capture never waits here.
+fn hand_overs(plan: &Plan) -> (Sender<HandOver>, Receiver<HandOver>) {
+    crossbeam::channel::bounded((PENDING_INTERVALS_MAX + 2 + plan.spare_count) * PARTITION_COUNT)
 }
 
 /// Starts a thread whose name tells an operator what it is busy with.

@@ -6,9 +6,10 @@
 
 use crate::config::{
     CANDIDATE_TIMEOUT_TICKS, CANDIDATES_DIVISOR, CAPTURE_BUFFER_SIZE, CHURN_MIN, CONNECTIONS_MAX, CONNECTIONS_MIN,
-    DELTA_LOAD_PERCENT, EVERY_MAX_DAYS, EVICTION_TIMEOUT_MAX_DAYS, EVICTION_TIMEOUT_MIN_S, FILTER_LOAD_PERCENT,
-    HALF_OPEN_MAX, HALF_OPEN_MIN, LINGER_TICKS, LIST_ENTRY_SIZE, ONE_WAY_PLACES_DIVISOR, PARTITION_COUNT, PICKUP_MAX,
-    ROUTER_NAME_SIZE_MAX, SHARDS_MAX, SNAPSHOT_SIZE_MAX, SOURCES_MAX, SOURCES_MIN, SYN_TIMEOUT_MAX_TICKS, TICK_NS,
+    DELTA_ITEMS_MIN, DELTA_PARTS, DELTA_SPARES_LIVE, DELTA_SPARES_WHOLE, EVERY_MAX_DAYS, EVICTION_TIMEOUT_MAX_DAYS,
+    EVICTION_TIMEOUT_MIN_S, FILTER_LOAD_PERCENT, HALF_OPEN_MAX, HALF_OPEN_MIN, HALF_OPEN_PLACES_DIVISOR, LINGER_TICKS,
+    LIST_ENTRY_SIZE, ONE_WAY_PLACES_DIVISOR, PARTITION_COUNT, PICKUP_MAX, ROUTER_NAME_SIZE_MAX, SHARDS_MAX,
+    SNAPSHOT_LOAD_PERCENT, SNAPSHOT_SIZE_MAX, SOURCES_MAX, SOURCES_MIN, SYN_TIMEOUT_MAX_TICKS, TICK_NS,
 };
 use crate::connection::{Filter, HalfOpen, HalfOpenRing, TrackerConfig};
 use crate::error::{Error, Result};
@@ -48,6 +49,8 @@ pub struct Plan {
     /// What capture threads and shards do when the way on is blocked.
     pub(super) when_full: WhenFull,
     pub(super) capture_count: usize,
+    /// Empty deltas of each partition beside the one in use.
+    pub(super) spare_count: usize,
     /// One in so many of the packets that carry no flag and that no handshake waits for is looked at; zero: none.
     pub(super) sampled: u32,
     /// The connections that may be under watch; none when nothing is idle for too long.
@@ -89,15 +92,14 @@ impl Plan {
         let pickup = if config.answer_opens { 0 } else { config.pickup };
         let candidate_share = if pickup == 0 { 0 } else { half_open_share / CANDIDATES_DIVISOR };
         let churn = share(config.churn.max(CHURN_MIN));
-        let place_count = (connections_max + half_open_share + candidate_share + churn) * 100 / FILTER_LOAD_PERCENT;
-        // A table is handed over before it is full, so IPv6, mostly the lesser part, may do with half as many cells.
-        let item_count = churn * 100 / DELTA_LOAD_PERCENT;
-        let geometry = DeltaGeometry { v4: Geometry::for_items(item_count), v6: Geometry::for_items(item_count / 2) };
-        // Snapshots are folded for comparisons, which takes a number of cells with many divisors.
-        let geometry = match &config.snapshots {
-            Some(_) => DeltaGeometry { v4: geometry.v4.foldable(), v6: geometry.v6.foldable() },
-            None => geometry,
-        };
+        // Whatever is neither established nor new makes room for others: what has closed first.
+        let [half_open_places, candidate_places] =
+            [half_open_share, candidate_share].map(|count| count / HALF_OPEN_PLACES_DIVISOR);
+        let others = half_open_places.max(churn) + candidate_places;
+        let place_count = (connections_max + others) * 100 / FILTER_LOAD_PERCENT;
+        let geometry = geometry(churn, config.snapshots.is_some());
+        let goes_on = live.is_some() && config.snapshots.is_none();
+        let spare_count = if goes_on { DELTA_SPARES_LIVE } else { DELTA_SPARES_WHOLE };
         let keeps_list = config.snapshots.as_ref().is_none_or(|snapshots| !snapshots.replace_lists);
         let tracker = TrackerConfig {
             secret: config.secret.clone(),
@@ -133,7 +135,7 @@ impl Plan {
                 + partitions * HalfOpenRing::size(candidate_share as usize) as u64
                 + HandshakeCache::size(half_open_count as usize) as u64
                 + watch_count.map_or(0, Watch::size) as u64,
-            tables_size: partitions * table_count(config) * geometry.size() as u64
+            tables_size: partitions * (spare_count + table_count(config)) * geometry.size() as u64
                 + config.snapshots.as_ref().map_or(0, |_| half_open_count * size_of::<HalfOpen>() as u64),
             queues_size: (capture_count * shard_count * queue::size()) as u64 + buffers_size,
             list_size_max: match keeps_list {
@@ -164,6 +166,7 @@ impl Plan {
             every_ns: config.every.map(|every| every.as_nanos() as i64),
             when_full,
             capture_count,
+            spare_count: spare_count as usize,
             sampled,
             watch_count,
             sources,
@@ -225,6 +228,20 @@ impl Plan {
 /// What one partition gets of so many: they do not share evenly, and six standard deviations are more than chance brings.
 pub(super) fn share(count: u64) -> u64 {
     count / PARTITION_COUNT as u64 + 6 * (count / PARTITION_COUNT as u64).isqrt() + 16
+}
+
+/// The shape of deltas for so much churn of a partition.
+fn geometry(churn: u64, for_snapshots: bool) -> DeltaGeometry {
+    // The tables of snapshots are sums of deltas, so these have their shape: what changes in an interval is to be in them all at once.
+    let whole = churn * 100 / SNAPSHOT_LOAD_PERCENT;
+    let item_count = if for_snapshots { whole } else { (churn / DELTA_PARTS).max(whole.min(DELTA_ITEMS_MIN)) };
+    // A table is handed over before it is full, so IPv6, mostly the lesser part, may do with half as many cells.
+    let geometry = DeltaGeometry { v4: Geometry::for_items(item_count), v6: Geometry::for_items(item_count / 2) };
+    if !for_snapshots {
+        return geometry;
+    }
+    // Snapshots are folded for comparisons, which takes a number of cells with many divisors.
+    DeltaGeometry { v4: geometry.v4.foldable(), v6: geometry.v6.foldable() }
 }
 
 fn check(config: &Config) -> Result<()> {

@@ -52,16 +52,18 @@ impl Returns {
     }
 }
 
-/// A pool with one delta and one ring for each partition. Each has its own: a partition that runs ahead of the list can
+/// A pool with some deltas and one ring for each partition. Each has its own: a partition that runs ahead of the list can
 /// then never take what another needs to catch up.
 pub(super) fn pool(plan: &Plan) -> (Pool, Returns) {
-    let (delta_senders, delta_receivers) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
+    let (delta_senders, delta_receivers) = (0..PARTITION_COUNT).map(|_| bounded(plan.spare_count)).unzip();
     let (ring_senders, ring_receivers) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
     let (inquiry_senders, inquiries) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
     let (sources, reports) = source_exchange::channels(plan);
     let returns = Returns { deltas: delta_senders, rings: ring_senders, inquiries: inquiry_senders, sources: reports };
     for partition in 0..PARTITION_COUNT {
-        returns.delta(partition, Box::new(Delta::new(plan.partition.geometry)));
+        for _ in 0..plan.spare_count {
+            returns.delta(partition, Box::new(Delta::new(plan.partition.geometry)));
+        }
         returns.ring(partition, Box::new(HalfOpenRing::new(plan.partition.tracker.half_open_count)));
     }
     (Pool { deltas: delta_receivers, rings: ring_receivers, inquiries, sources }, returns)

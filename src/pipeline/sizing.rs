@@ -25,6 +25,8 @@ pub struct TableSizing {
     pub table_count: u64,
     /// The most items that one holds when it is listed.
     pub item_count: u64,
+    /// How often each is filled so far in an interval, rounded up.
+    pub hand_over_count: u64,
     /// Its cells.
     pub cell_count: u64,
     /// Its size in bytes, with cells for IPv4.
@@ -83,12 +85,14 @@ impl Sizing {
 
 /// The engine's table of one partition, when it is as full as this churn makes it, or as it gets before it is handed over.
 fn engine(geometry: Geometry, churn: u64) -> TableSizing {
-    let item_count = share(churn).min(geometry.item_count() * DELTA_LOAD_PERCENT / 100);
+    let churn = share(churn);
+    let item_count = churn.min(geometry.item_count() * DELTA_LOAD_PERCENT / 100).max(1);
     let cell_count = geometry.cell_count() as u64;
     TableSizing {
         placement: ENGINE,
         table_count: PARTITION_COUNT as u64,
         item_count,
+        hand_over_count: churn.div_ceil(item_count),
         cell_count,
         size: Iblt::<KeyV4>::size(geometry) as u64,
         failure: failure_of(item_count, cell_count),
@@ -125,7 +129,8 @@ fn best(churn: u64, failure: f64) -> TableSizing {
     let fewest = tables.min_by_key(|table| table.1).unwrap_or((ENGINE, TABLE_CELLS_MAX.into(), 1.0));
     let (placement, cell_count, failure) = fewest;
     let cell_size = Iblt::<KeyV4>::size(Geometry::new(1)) as u64 / HASH_COUNT as u64;
-    TableSizing { placement, table_count: 1, item_count, cell_count, size: cell_count * cell_size, failure }
+    let size = cell_count * cell_size;
+    TableSizing { placement, table_count: 1, item_count, hand_over_count: 1, cell_count, size, failure }
 }
 
 /// How many pairs of items have all their cells in common, on average.

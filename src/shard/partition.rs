@@ -1,7 +1,7 @@
 //! One partition: its connections and the delta that their events are summed into.
 //!
 //! What enters: its signals, new time bases and interval ends, in order. What leaves: hand-overs, at the end of an
-//! interval and whenever the delta holds nearly all that it lists. Nothing in it depends on the thread that runs it, so
+//! interval and whenever the delta holds half of what it lists. Nothing in it depends on the thread that runs it, so
 //! neither do lists.
 
 mod saved;
@@ -30,13 +30,13 @@ pub struct PartitionConfig {
 /// Events that wait to be summed into the table of one family.
 struct Pending<K: TableKey> {
     batch: Batch<K>,
-    /// The changes after which the table is handed over.
-    updates_max: u64,
+    /// What the table holds when it is handed over.
+    items_max: u64,
 }
 
 impl<K: TableKey> Pending<K> {
     fn new(secret: &Secret, item_count: u64) -> Self {
-        Pending { batch: Batch::new(secret), updates_max: (item_count * DELTA_LOAD_PERCENT / 100).max(1) }
+        Pending { batch: Batch::new(secret), items_max: (item_count * DELTA_LOAD_PERCENT / 100).max(1) }
     }
 }
 
@@ -174,21 +174,32 @@ impl Partition {
     }
 
     fn change_v4(&mut self, (key, payload, is_open): (KeyV4, u32, bool), exchange: &mut impl Exchange) {
+        let cancels = !is_open && self.is_of_delta(payload);
+        self.delta.items_v4 = items_after(self.delta.items_v4, cancels);
         if self.v4.batch.push(key, payload, is_open) {
             self.delta.updates_v4 += self.v4.batch.step_into(&mut self.delta.v4);
-            if self.delta.updates_v4 + BATCH_COUNT as u64 > self.v4.updates_max {
+            if self.delta.items_v4 + BATCH_COUNT as u64 > self.v4.items_max {
                 self.hand_over(None, exchange);
             }
         }
     }
 
     fn change_v6(&mut self, (key, payload, is_open): (KeyV6, u32, bool), exchange: &mut impl Exchange) {
+        let cancels = !is_open && self.is_of_delta(payload);
+        self.delta.items_v6 = items_after(self.delta.items_v6, cancels);
         if self.v6.batch.push(key, payload, is_open) {
             self.delta.updates_v6 += self.v6.batch.step_into(&mut self.delta.v6);
-            if self.delta.updates_v6 + BATCH_COUNT as u64 > self.v6.updates_max {
+            if self.delta.items_v6 + BATCH_COUNT as u64 > self.v6.items_max {
                 self.hand_over(None, exchange);
             }
         }
+    }
+
+    /// Whether the connection with this payload began after the present delta did, so that its opening is in it. One that began 29
+    /// hours before may be taken for one that did: then the delta holds a little more than it is said to.
+    fn is_of_delta(&self, payload: u32) -> bool {
+        let age_ticks = (self.now as u32).wrapping_sub(payload) & ((1 << TICK_BITS) - 1);
+        u64::from(age_ticks) < self.now - self.began
     }
 
     fn flush(&mut self) {
@@ -305,6 +316,11 @@ impl Partition {
         }
         !is_held_back
     }
+}
+
+/// What a table holds after one more change, when it held so much: that of an opening that is in it cancels it.
+fn items_after(item_count: u64, cancels: bool) -> u64 {
+    if cancels { item_count.saturating_sub(1) } else { item_count + 1 }
 }
 
 /// How a connection ended that a packet of this kind closed.

@@ -40,13 +40,18 @@ pub struct Delta {
     pub updates_v4: u64,
     /// Changes made to the IPv6 table.
     pub updates_v6: u64,
+    /// Openings and closings that the IPv4 table holds, at most: those of one connection cancel.
+    pub items_v4: u64,
+    /// The same of the IPv6 table.
+    pub items_v6: u64,
 }
 
 impl Delta {
     /// An empty delta.
     #[must_use]
     pub fn new(geometry: DeltaGeometry) -> Self {
-        Delta { v4: Iblt::new(geometry.v4), v6: Iblt::new(geometry.v6), updates_v4: 0, updates_v6: 0 }
+        let (v4, v6) = (Iblt::new(geometry.v4), Iblt::new(geometry.v6));
+        Delta { v4, v6, updates_v4: 0, updates_v6: 0, items_v4: 0, items_v6: 0 }
     }
 
     /// Whether no change was made.

@@ -29,7 +29,7 @@ impl<K: TableKey> FamilyList<K> {
         let ledger = &self.ledger;
         debug_assert!(ledger.returned.is_empty());
         encoder.length(ledger.listed.len());
-        for (key, start) in &ledger.listed {
+        for (key, start) in ledger.listed.iter() {
             encoder.words(key.words());
             encoder.u64(start.to_bits());
         }
@@ -55,9 +55,9 @@ impl<K: TableKey> FamilyList<K> {
         let ledger = &mut self.ledger;
         let key_size = K::WORD_COUNT * size_of::<u64>();
         let count = decoder.length(key_size + size_of::<u64>(), ledger.listed_max)?;
-        ledger.listed.reserve(count);
         for _ in 0..count {
-            ledger.listed.insert(key(decoder)?, Start::of_bits(decoder.u64()?));
+            let is_new = ledger.listed.insert(key(decoder)?, Start::of_bits(decoder.u64()?));
+            decoder.expect(is_new, "a connection twice")?;
         }
         for _ in 0..decoder.length(key_size + size_of::<u32>(), EXTRANEOUS_MAX)? {
             let (key, count) = (key(decoder)?, decoder.u32()? as i32);
@@ -81,7 +81,7 @@ impl<K: TableKey> FamilyList<K> {
     /// Marks everything listed as what may have closed while nobody looked, before the tick `resumed_tick`.
     pub(in crate::flow_list) fn unsettle(&mut self, resumed_tick: u64) {
         let ledger = &mut self.ledger;
-        for (key, start) in &mut ledger.listed {
+        for (key, start) in ledger.listed.iter_mut() {
             *start = ledger.liveness.unsettle(key, *start, resumed_tick);
         }
         ledger.liveness.set_unsettled(!ledger.listed.is_empty());

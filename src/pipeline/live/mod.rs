@@ -99,7 +99,7 @@ pub fn live_saving<S: LiveSource + Send>(
     };
     let mut list_thread = ListThread::new(plan, watch.as_ref(), exporter, returns, &on_list);
     let has_failed = AtomicBool::new(false);
-    let (hand_overs, lists) = hand_overs();
+    let (hand_overs, lists) = hand_overs(plan);
     let mut shards = shards(plan, inboxes, &pool, hand_overs);
     let on_written = |written: Written| {
         publish::state(metrics, written);

@@ -1,7 +1,7 @@
 //! What a plan takes, and what it refuses.
 
 use super::*;
-use crate::config::CONNECTIONS_DEFAULT;
+use crate::config::{CONNECTIONS_DEFAULT, LISTED_MAX};
 use crate::export::Format;
 use crate::pipeline::Snapshots;
 
@@ -32,7 +32,8 @@ fn the_largest_configuration_has_tables_for_its_churn() {
     };
     let plan = Plan::new(&config).unwrap();
     let share = CONNECTIONS_MAX / PARTITION_COUNT as u64;
-    assert!(plan.partition.geometry.v4.item_count() * DELTA_LOAD_PERCENT / 100 >= share);
+    assert!(plan.partition.geometry.v4.item_count() * DELTA_PARTS >= share);
+    assert!(plan.list.partition_connections_max <= LISTED_MAX as u64);
 }
 
 #[test]
