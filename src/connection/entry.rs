@@ -13,7 +13,7 @@ pub const INITIAL_NUMBER_BITS: u32 = 17;
 
 /// Those of them that stand in the entry's word; the rest are in its extension byte.
 const NUMBER_LOW_BITS: u32 = 9;
-const STATE_BITS: u32 = 4;
+pub(super) const STATE_BITS: u32 = 4;
 
 const _: () = assert!(FINGERPRINT_BITS + STATE_BITS + 1 + TICK_BITS + NUMBER_LOW_BITS == u64::BITS);
 const _: () = assert!(INITIAL_NUMBER_BITS - NUMBER_LOW_BITS == u8::BITS);
@@ -21,8 +21,8 @@ const _: () = assert!(INITIAL_NUMBER_BITS - NUMBER_LOW_BITS == u8::BITS);
 const NUMBER_SHIFT: u32 = 0;
 const TICK_SHIFT: u32 = NUMBER_SHIFT + NUMBER_LOW_BITS;
 const SIDE_SHIFT: u32 = TICK_SHIFT + TICK_BITS;
-const STATE_SHIFT: u32 = SIDE_SHIFT + 1;
-const FINGERPRINT_SHIFT: u32 = STATE_SHIFT + STATE_BITS;
+pub(super) const STATE_SHIFT: u32 = SIDE_SHIFT + 1;
+pub(super) const FINGERPRINT_SHIFT: u32 = STATE_SHIFT + STATE_BITS;
 
 /// In place of a hashed initial sequence number: it was never seen, because the connection is older than the start.
 pub const NUMBER_UNKNOWN: u32 = 0;
@@ -198,6 +198,45 @@ impl Entry {
     }
 }
 
+/// What an entry is like whose connection a ring still has the right record of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Likeness {
+    word: u64,
+    extension: u8,
+    /// A bit for each state that it may be in.
+    states: u32,
+}
+
+/// The states in which a connection may have a record: those of which the answer came in the tick of the SYN, if it came, and
+/// those of which it came later.
+const LATE: u32 = 1 << State::SynRecvLate as u32 | 1 << State::SynRecvLateServerFin as u32;
+const IN_TIME: u32 = 1 << State::SynSent as u32
+    | 1 << State::SynRecv as u32
+    | 1 << State::SynRecvServerFin as u32
+    | 1 << State::AnsweredUnseen as u32
+    | 1 << State::AnsweredUnseenServerFin as u32
+    | 1 << State::Candidate as u32;
+
+impl Likeness {
+    /// That of a connection which started at the tick with these low bits.
+    #[inline]
+    pub(super) fn new(client: Side, tick: u32, number: u32, is_late: bool) -> Self {
+        let entry = Entry { fingerprint: 0, state: State::Empty, client, tick, number };
+        let (word, extension) = entry.pack();
+        Likeness { word, extension, states: if is_late { LATE } else { IN_TIME } }
+    }
+
+    /// Whether an entry is like this; none if all of it is but for which end is the client.
+    #[inline]
+    pub(super) fn is_of(&self, word: u64, extension: u8) -> Option<bool> {
+        let difference = (word ^ self.word) & ((1 << STATE_SHIFT) - 1);
+        let is_like = self.states >> (word >> STATE_SHIFT & ((1 << STATE_BITS) - 1)) & 1 != 0
+            && difference & !(1 << SIDE_SHIFT) == 0
+            && extension == self.extension;
+        (!is_like || difference == 0).then_some(is_like)
+    }
+}
+
 /// The state in an entry's word.
 #[inline]
 pub(super) fn state_of(word: u64) -> State {
@@ -205,12 +244,21 @@ pub(super) fn state_of(word: u64) -> State {
 }
 
 /// Whether a word's place can be used again without losing anything: nothing is in it, or what has been closed for more than
-/// `linger_ticks`. Without a branch, because most words of a bucket are looked at in vain.
+/// `linger_ticks`.
 #[inline]
 pub(super) fn is_free(word: u64, now: u64, linger_ticks: u32) -> bool {
     let state = (word >> STATE_SHIFT) as u8 & ((1 << STATE_BITS) - 1);
+    if state > State::Closed as u8 {
+        return false;
+    }
     let age = Entry::tick_of(now).wrapping_sub((word >> TICK_SHIFT) as u32) & ((1 << TICK_BITS) - 1);
-    (state < State::Closed as u8) | ((state == State::Closed as u8) & (age > linger_ticks))
+    state < State::Closed as u8 || age > linger_ticks
+}
+
+/// What is left of a word whose connection leaves nothing behind.
+#[inline]
+pub(super) fn removed(word: u64) -> u64 {
+    word & ((1 << STATE_SHIFT) - 1) | (State::Removed as u64) << STATE_SHIFT
 }
 
 /// The fingerprint in an entry's word.
@@ -238,6 +286,27 @@ mod tests {
             let (word, extension) = entry.pack();
             prop_assert_eq!(Entry::unpack(word, extension), entry);
             prop_assert_eq!(State::ALL[state] as usize, state);
+        }
+    }
+
+    #[test]
+    fn a_record_may_be_of_what_is_half_open_or_a_candidate() {
+        for state in State::ALL {
+            for client in [Side::First, Side::Second] {
+                let entry = Entry { fingerprint: 5, state, client, tick: 77, number: 99_999 };
+                let (word, extension) = entry.pack();
+                let is_of =
+                    |is_late, tick, number| Likeness::new(Side::First, tick, number, is_late).is_of(word, extension);
+                for is_late in [false, true] {
+                    let may_be =
+                        (state.is_half_open() || state == State::Candidate) && state.is_answered_late() == is_late;
+                    let expected = if may_be && client == Side::Second { None } else { Some(may_be) };
+                    assert_eq!(is_of(is_late, 77, 99_999), expected, "{state:?}");
+                    for (tick, number) in [(78, 99_999), (77, 99_998), (77, 99_999 ^ 1 << NUMBER_LOW_BITS)] {
+                        assert_eq!(is_of(is_late, tick, number), Some(false), "{state:?}");
+                    }
+                }
+            }
         }
     }
 

@@ -1,9 +1,11 @@
 //! The connection filter: entries without keys, in buckets of one cache line, each connection in one of two buckets.
 
 mod saved;
+mod slots;
 
+use self::slots::{Places, unused_and_closed, with_fingerprint};
 use crate::config::FINGERPRINT_BITS;
-use crate::connection::entry::{fingerprint_of, is_free};
+use crate::connection::entry::{is_free, removed};
 use crate::connection::{Entry, State};
 use crate::hash::place_of;
 use crate::lines::{Line, Lines};
@@ -17,6 +19,9 @@ pub const SLOT_COUNT: usize = 7;
 /// Below it the second bucket need not be read at all; at it, buckets fill almost as evenly as if both were always compared.
 const CROWDED_COUNT: usize = 5;
 
+/// A crowded bucket has no more free places.
+const FREE_WHEN_CROWDED: usize = SLOT_COUNT - CROWDED_COUNT;
+
 /// The byte of the eighth word that is no entry's extension. Its lowest bit is set once a connection went to its second bucket
 /// because of this one;
 const OVERFLOWED: u64 = 1 << 56;
@@ -29,26 +34,40 @@ const _: () = assert!(SEEN_SHIFT + SLOT_COUNT == u64::BITS as usize);
 /// Where a bucket's extensions stand.
 const EXTENSIONS: usize = SLOT_COUNT;
 
-const _: () = assert!(size_of::<Line>() == (EXTENSIONS + 1) * size_of::<u64>());
+const SLOT_AND_EXTENSION_COUNT: usize = EXTENSIONS + 1;
 
-/// The slots of a bucket whose words pass, a bit each. All are looked at, so that the processor has nothing to guess.
-#[inline]
-fn slots_where(bucket: &Line, passes: impl Fn(u64) -> bool) -> u32 {
-    let words = bucket.0[..SLOT_COUNT].iter().enumerate();
-    words.fold(0, |slots, (index, &word)| slots | u32::from(passes(word)) << index)
-}
+const _: () = assert!(size_of::<Line>() == SLOT_AND_EXTENSION_COUNT * size_of::<u64>());
 
-/// The place of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
-    bucket: u32,
-    index: u32,
-}
+/// The place of an entry: its bucket, and in the lowest bits its word there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slot(u32);
 
 impl Slot {
     #[inline]
     fn new(bucket: usize, index: u32) -> Self {
-        Slot { bucket: bucket as u32, index }
+        Slot((bucket * SLOT_AND_EXTENSION_COUNT) as u32 | index)
+    }
+
+    #[inline]
+    fn bucket(self) -> usize {
+        self.0 as usize / SLOT_AND_EXTENSION_COUNT
+    }
+
+    #[inline]
+    fn index(self) -> usize {
+        self.0 as usize % SLOT_AND_EXTENSION_COUNT
+    }
+
+    /// Where its byte begins among the extensions.
+    #[inline]
+    fn extension_shift(self) -> usize {
+        8 * self.index()
+    }
+
+    /// The bit that tells whether its connection was seen.
+    #[inline]
+    fn seen(self) -> u64 {
+        1 << (SEEN_SHIFT + self.index())
     }
 }
 
@@ -57,8 +76,8 @@ impl Slot {
 pub enum Placed {
     /// There was a free place.
     Free,
-    /// An entry in this state had to go.
-    Evicted(State),
+    /// This entry had to go.
+    Evicted(Entry),
     /// Both buckets are full of established connections: it was not placed.
     Full,
 }
@@ -133,30 +152,41 @@ impl Filter {
 
     /// The entry of a connection, with its place. What has been closed for longer than it lingers is no entry.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, hash: ConnectionHash, now: u64) -> Option<(Slot, Entry)> {
+        self.find_slot(hash, now).map(|slot| (slot, self.get(slot)))
+    }
+
+    /// The place of a connection's entry.
+    #[inline(always)]
+    pub(super) fn find_slot(&self, hash: ConnectionHash, now: u64) -> Option<Slot> {
         let fingerprint = self.fingerprint(hash);
-        let [first, second] = self.bucket_indices(hash);
+        let first = hash.bucket(self.buckets.len());
         self.find_in(first, fingerprint, now).or_else(|| {
             if self.buckets[first].0[EXTENSIONS] & OVERFLOWED == 0 {
                 return None;
             }
-            self.find_in(second, fingerprint, now)
+            self.find_in_other(first, fingerprint, now)
         })
     }
 
-    #[inline]
-    fn find_in(&self, bucket: usize, fingerprint: u32, now: u64) -> Option<(Slot, Entry)> {
+    #[inline(always)]
+    fn find_in(&self, bucket: usize, fingerprint: u32, now: u64) -> Option<Slot> {
         let line = &self.buckets[bucket];
-        let mut slots = slots_where(line, |word| fingerprint_of(word) == fingerprint);
+        let mut slots = with_fingerprint(line, fingerprint);
         while slots != 0 {
             let slot = Slot::new(bucket, slots.trailing_zeros());
-            if !self.is_free(line.0[slot.index as usize], now) {
-                return Some((slot, self.get(slot)));
+            if !self.is_free(line.0[slot.index()], now) {
+                return Some(slot);
             }
             slots &= slots - 1;
         }
         None
+    }
+
+    #[inline(never)]
+    fn find_in_other(&self, bucket: usize, fingerprint: u32, now: u64) -> Option<Slot> {
+        self.find_in(self.other_bucket(bucket, fingerprint), fingerprint, now)
     }
 
     /// Whether this word's place can be used again without losing anything.
@@ -165,35 +195,55 @@ impl Filter {
         is_free(word, now, self.linger_ticks)
     }
 
-    /// The free slots of a bucket, a bit each.
-    #[inline]
-    fn free_slots(&self, bucket: usize, now: u64) -> u32 {
-        slots_where(&self.buckets[bucket], |word| self.is_free(word, now))
+    /// The free places of a bucket.
+    #[inline(always)]
+    fn free_places(&self, bucket: usize, now: u64) -> Places {
+        let line = &self.buckets[bucket];
+        let (mut free, mut closed) = unused_and_closed(line);
+        while !closed.is_empty() {
+            let index = closed.first();
+            free = free.with(index, self.is_free(line.0[index as usize], now));
+            closed = closed.without_first();
+        }
+        free
     }
 
     /// The entry at a place.
     #[must_use]
     #[inline]
     pub fn get(&self, slot: Slot) -> Entry {
-        let bucket = &self.buckets[slot.bucket as usize].0;
-        Entry::unpack(bucket[slot.index as usize], (bucket[EXTENSIONS] >> (8 * slot.index)) as u8)
+        let (word, extension) = self.packed(slot);
+        Entry::unpack(word, extension)
+    }
+
+    /// The same as it is kept: its word, and its byte of the extensions.
+    #[inline]
+    pub(super) fn packed(&self, slot: Slot) -> (u64, u8) {
+        let bucket = &self.buckets[slot.bucket()].0;
+        (bucket[slot.index()], (bucket[EXTENSIONS] >> slot.extension_shift()) as u8)
     }
 
     /// Puts an entry in the place of another.
     #[inline]
     pub fn set(&mut self, slot: Slot, entry: &Entry) {
+        self.write(slot, entry, 0);
+    }
+
+    /// Puts an entry in a place, and clears these of the bucket's other bits.
+    #[inline]
+    fn write(&mut self, slot: Slot, entry: &Entry, cleared: u64) {
         let (word, extension) = entry.pack();
-        let bucket = &mut self.buckets[slot.bucket as usize].0;
-        bucket[slot.index as usize] = word;
-        let shift = 8 * slot.index;
-        bucket[EXTENSIONS] = bucket[EXTENSIONS] & !(0xff << shift) | u64::from(extension) << shift;
+        let bucket = &mut self.buckets[slot.bucket()].0;
+        bucket[slot.index()] = word;
+        let shift = slot.extension_shift();
+        bucket[EXTENSIONS] = bucket[EXTENSIONS] & !(0xff << shift | cleared) | u64::from(extension) << shift;
     }
 
     /// Notes that a packet of the established connection at this place was seen.
     #[inline]
     pub fn mark_seen(&mut self, slot: Slot) {
-        let seen = 1 << (SEEN_SHIFT as u32 + slot.index);
-        let extensions = &mut self.buckets[slot.bucket as usize].0[EXTENSIONS];
+        let seen = slot.seen();
+        let extensions = &mut self.buckets[slot.bucket()].0[EXTENSIONS];
         // Most are marked already, and what is not written need not be written back.
         if *extensions & seen == 0 {
             *extensions |= seen;
@@ -202,8 +252,8 @@ impl Filter {
 
     /// Whether the connection at this place was seen since this was last asked.
     pub fn take_seen(&mut self, slot: Slot) -> bool {
-        let seen = 1 << (SEEN_SHIFT as u32 + slot.index);
-        let extensions = &mut self.buckets[slot.bucket as usize].0[EXTENSIONS];
+        let seen = slot.seen();
+        let extensions = &mut self.buckets[slot.bucket()].0[EXTENSIONS];
         let was_seen = *extensions & seen != 0;
         *extensions &= !seen;
         was_seen
@@ -212,14 +262,28 @@ impl Filter {
     /// Leaves nothing at a place.
     #[inline]
     pub fn remove(&mut self, slot: Slot) {
-        let entry = Entry { fingerprint: 0, state: State::Removed, ..self.get(slot) };
-        self.set(slot, &entry);
+        let word = &mut self.buckets[slot.bucket()].0[slot.index()];
+        *word = removed(*word);
     }
 
     /// Places the entry of a connection that has none. When both its buckets are full the oldest closed entry goes; else an
     /// entry moves to its other bucket, if there is room; else the oldest candidate goes, then the oldest that was only asked
     /// for, then the oldest that was answered. Established ones stay.
+    #[inline]
     pub fn insert(&mut self, hash: ConnectionHash, entry: &Entry, now: u64) -> Placed {
+        let first = hash.bucket(self.buckets.len());
+        let free = self.free_places(first, now);
+        if free.is_more_than(FREE_WHEN_CROWDED) {
+            let slot = Slot::new(first, free.first());
+            self.write(slot, entry, slot.seen());
+            return Placed::Free;
+        }
+        self.insert_crowded(hash, entry, now)
+    }
+
+    /// The same where the first bucket is crowded.
+    #[inline(never)]
+    fn insert_crowded(&mut self, hash: ConnectionHash, entry: &Entry, now: u64) -> Placed {
         let buckets = self.bucket_indices(hash);
         let free = self.free_of(buckets, now).map(|slot| (slot, Placed::Free));
         let Some((slot, placed)) = free.or_else(|| self.make_room(buckets, now)) else { return Placed::Full };
@@ -235,7 +299,7 @@ impl Filter {
         let oldest = || {
             let candidates = Self::slots(buckets).filter(|slot| self.get(*slot).state == State::Candidate);
             let oldest = candidates.max_by_key(|slot| self.get(*slot).age(now))?;
-            (entry.state == State::Candidate).then_some((oldest, Placed::Evicted(State::Candidate)))
+            (entry.state == State::Candidate).then(|| (oldest, Placed::Evicted(self.get(oldest))))
         };
         let Some((slot, placed)) = free.or_else(oldest) else { return Placed::Full };
         self.write_new(buckets, slot, entry);
@@ -245,41 +309,41 @@ impl Filter {
     /// A free place in the emptier of two buckets.
     #[inline]
     fn free_of(&self, [first, second]: [usize; 2], now: u64) -> Option<Slot> {
-        let mut slots = (first, self.free_slots(first, now));
-        if slots.1.count_ones() as usize <= SLOT_COUNT - CROWDED_COUNT {
-            let others = self.free_slots(second, now);
-            if others.count_ones() > slots.1.count_ones() {
-                slots = (second, others);
+        let mut places = (first, self.free_places(first, now));
+        if !places.1.is_more_than(FREE_WHEN_CROWDED) {
+            let others = self.free_places(second, now);
+            if others.count() > places.1.count() {
+                places = (second, others);
             }
         }
-        (slots.1 != 0).then(|| Slot::new(slots.0, slots.1.trailing_zeros()))
+        (!places.1.is_empty()).then(|| Slot::new(places.0, places.1.first()))
     }
 
     /// Writes the entry of a connection that had none.
     #[inline]
     fn write_new(&mut self, [first, _]: [usize; 2], slot: Slot, entry: &Entry) {
-        if slot.bucket as usize != first {
+        if slot.bucket() != first {
             self.buckets[first].0[EXTENSIONS] |= OVERFLOWED;
         }
-        self.take_seen(slot);
-        self.set(slot, entry);
+        self.write(slot, entry, slot.seen());
     }
 
     /// A free place of a bucket.
     #[inline]
     fn free(&self, bucket: usize, now: u64) -> Option<Slot> {
-        let slots = self.free_slots(bucket, now);
-        (slots != 0).then(|| Slot::new(bucket, slots.trailing_zeros()))
+        let places = self.free_places(bucket, now);
+        (!places.is_empty()).then(|| Slot::new(bucket, places.first()))
     }
 
     /// Makes room in one of two full buckets, and tells what it took.
+    #[cold]
     fn make_room(&mut self, buckets: [usize; 2], now: u64) -> Option<(Slot, Placed)> {
         let weakest = self.weakest(buckets, now);
-        if let Some((slot, State::Closed)) = weakest {
-            return Some((slot, Placed::Evicted(State::Closed)));
+        if let Some((slot, entry)) = weakest.filter(|(_, entry)| entry.state == State::Closed) {
+            return Some((slot, Placed::Evicted(entry)));
         }
         let moved = self.move_one(buckets, now).map(|slot| (slot, Placed::Free));
-        moved.or(weakest.map(|(slot, state)| (slot, Placed::Evicted(state))))
+        moved.or(weakest.map(|(slot, entry)| (slot, Placed::Evicted(entry))))
     }
 
     fn slots(buckets: [usize; 2]) -> impl Iterator<Item = Slot> {
@@ -289,7 +353,7 @@ impl Filter {
     /// Moves one entry of two full buckets to its other bucket; the place that it leaves.
     fn move_one(&mut self, buckets: [usize; 2], now: u64) -> Option<Slot> {
         let (from, to) = Self::slots(buckets).find_map(|from| {
-            let other = self.other_bucket(from.bucket as usize, self.get(from).fingerprint);
+            let other = self.other_bucket(from.bucket(), self.get(from).fingerprint);
             Some((from, self.free(other, now)?))
         })?;
         self.set(to, &self.get(from));
@@ -299,12 +363,12 @@ impl Filter {
         } else {
             self.take_seen(to);
         }
-        self.buckets[from.bucket as usize].0[EXTENSIONS] |= OVERFLOWED;
+        self.buckets[from.bucket()].0[EXTENSIONS] |= OVERFLOWED;
         Some(from)
     }
 
     /// The entry that a new connection may push out: by state first, then by age.
-    fn weakest(&self, buckets: [usize; 2], now: u64) -> Option<(Slot, State)> {
+    fn weakest(&self, buckets: [usize; 2], now: u64) -> Option<(Slot, Entry)> {
         let weakness = |entry: &Entry| match entry.state {
             State::Closed => 4,
             State::Candidate => 3,
@@ -313,7 +377,6 @@ impl Filter {
             _ => 0,
         };
         let entries = Self::slots(buckets).map(|slot| (slot, self.get(slot))).filter(|(_, entry)| weakness(entry) > 0);
-        let weakest = entries.max_by_key(|(_, entry)| (weakness(entry), entry.age(now)));
-        weakest.map(|(slot, entry)| (slot, entry.state))
+        entries.max_by_key(|(_, entry)| (weakness(entry), entry.age(now)))
     }
 }

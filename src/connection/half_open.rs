@@ -7,10 +7,14 @@
 //! A connection is written when its SYN is seen, and again when its SYN-ACK is seen in a later tick, because the timeout
 //! counts from there; what was written before is then skipped, as is what is half-open no longer. A flood overwrites the oldest.
 
+mod marked;
 mod saved;
 
+pub(super) use marked::{Mark, MarkedRing};
+
 use crate::config::{CLOCK_LEAP_MAX_NS, SYN_TIMEOUT_MAX_TICKS, TICK_NS};
-use crate::connection::{Entry, INITIAL_NUMBER_BITS, State};
+use crate::connection::entry::Likeness;
+use crate::connection::{Entry, INITIAL_NUMBER_BITS};
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6, Side};
 use crate::signal::AnyKey;
 
@@ -24,6 +28,12 @@ const _: () = assert!(SYN_TIMEOUT_MAX_TICKS + ((CLOCK_LEAP_MAX_NS / TICK_NS) as 
 
 /// Words of the largest record: a header and an IPv6 key.
 const RECORD_WORD_COUNT_MAX: usize = 1 + KeyV6::WORD_COUNT;
+
+/// Words of the smallest. Each record takes a multiple of them, and so does a ring: a record begins at a multiple, too, and one
+/// of this size never goes over the end.
+const UNIT_WORD_COUNT: usize = 1 + KeyV4::WORD_COUNT;
+
+const _: () = assert!(RECORD_WORD_COUNT_MAX == 2 * UNIT_WORD_COUNT);
 
 /// A half-open connection as the ring holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,14 +59,15 @@ impl Header {
     const ANSWERED: u64 = 2;
     const V6: u64 = 1;
 
-    fn new(record: &HalfOpen) -> Self {
-        let delay = record.since_tick.saturating_sub(record.start_tick).min((1 << DELAY_BITS) - 1);
+    /// The header of a connection that was written at this tick, so long after its start.
+    #[inline]
+    fn new<K: FlowKey>(since_tick: u64, delay: u64, number: u32, answered: bool) -> Self {
         Header(
-            (record.since_tick & 0xffff_ffff) << 32
-                | delay << (INITIAL_NUMBER_BITS + 2)
-                | u64::from(record.number) << 2
-                | if record.answered { Self::ANSWERED } else { 0 }
-                | if matches!(record.key, AnyKey::V6(_)) { Self::V6 } else { 0 },
+            (since_tick & 0xffff_ffff) << 32
+                | delay.min((1 << DELAY_BITS) - 1) << (INITIAL_NUMBER_BITS + 2)
+                | u64::from(number) << 2
+                | if answered { Self::ANSWERED } else { 0 }
+                | if K::FAMILY == Family::V6 { Self::V6 } else { 0 },
         )
     }
 
@@ -92,6 +103,12 @@ pub(super) struct Record {
 }
 
 impl Record {
+    /// The unit of its ring at which it begins.
+    #[inline]
+    fn unit(self) -> usize {
+        self.index / UNIT_WORD_COUNT
+    }
+
     /// Its connection's family.
     #[inline]
     pub(super) fn family(self) -> Family {
@@ -119,15 +136,6 @@ pub(super) struct Cursor {
     left: usize,
 }
 
-/// Whether the key names this end of its canonical form first. A key whose ends are the same names both.
-#[inline]
-fn names_first<K: FlowKey>(key: &K, side: Side) -> bool {
-    match side {
-        Side::First => *key <= key.reversed(),
-        Side::Second => *key >= key.reversed(),
-    }
-}
-
 /// The ring: 24 bytes an IPv4 connection, 48 an IPv6 one.
 pub struct HalfOpenRing {
     words: Box<[u64]>,
@@ -144,7 +152,7 @@ impl HalfOpenRing {
     }
 
     fn word_count(connection_count: usize) -> usize {
-        (connection_count * (1 + KeyV4::WORD_COUNT)).max(RECORD_WORD_COUNT_MAX)
+        (connection_count * UNIT_WORD_COUNT).max(RECORD_WORD_COUNT_MAX)
     }
 
     /// The memory of such a ring in bytes.
@@ -157,7 +165,7 @@ impl HalfOpenRing {
     #[must_use]
     #[inline]
     pub fn connection_count(&self) -> usize {
-        self.words.len() / (1 + KeyV4::WORD_COUNT)
+        self.words.len() / UNIT_WORD_COUNT
     }
 
     /// Whether another connection can be written without taking one off.
@@ -182,10 +190,11 @@ impl HalfOpenRing {
     /// Writes a connection. There must be room.
     #[inline]
     pub fn push(&mut self, record: &HalfOpen) {
-        let header = Header::new(record);
+        let HalfOpen { since_tick, answered, number, .. } = *record;
+        let delay = since_tick.saturating_sub(record.start_tick);
         match &record.key {
-            AnyKey::V4(key) => self.write(header, key.words()),
-            AnyKey::V6(key) => self.write(header, key.words()),
+            AnyKey::V4(key) => self.write(Header::new::<KeyV4>(since_tick, delay, number, answered), key.words()),
+            AnyKey::V6(key) => self.write(Header::new::<KeyV6>(since_tick, delay, number, answered), key.words()),
         }
     }
 
@@ -193,27 +202,55 @@ impl HalfOpenRing {
     #[inline]
     pub(super) fn push_from(&mut self, other: &Self, record: Record, answered: bool) {
         let header = Header(record.header.0 & !Header::ANSWERED | if answered { Header::ANSWERED } else { 0 });
+        let (from, to) = (record.index, self.end());
+        let words = other.words.get(from..from + UNIT_WORD_COUNT).filter(|_| record.family() == Family::V4);
+        if let Some(words) = words
+            && let Some(place) = self.words.get_mut(to..to + UNIT_WORD_COUNT)
+        {
+            place[0] = header.0;
+            place[1..].copy_from_slice(&words[1..]);
+            self.used += UNIT_WORD_COUNT;
+        } else {
+            self.push_key_from(other, record, header);
+        }
+    }
+
+    /// The same of any family, and where either record goes over the end.
+    #[inline(never)]
+    fn push_key_from(&mut self, other: &Self, record: Record, header: Header) {
         match record.family() {
             Family::V4 => self.write(header, other.key::<KeyV4>(record).words()),
             Family::V6 => self.write(header, other.key::<KeyV6>(record).words()),
         }
     }
 
+    /// Where the next record will begin.
+    #[inline]
+    fn end(&self) -> usize {
+        self.behind(self.head, self.used)
+    }
+
     #[inline]
     fn write(&mut self, header: Header, key: &[u64]) {
         let count = 1 + key.len();
         debug_assert!(self.used + count <= self.words.len());
-        let at = self.behind(self.head, self.used);
+        let at = self.end();
         if let Some(words) = self.words.get_mut(at..at + count) {
             words[0] = header.0;
             words[1..].copy_from_slice(key);
         } else {
-            // It goes over the end to the start.
-            for (distance, word) in std::iter::once(&header.0).chain(key).enumerate() {
-                self.words[self.behind(at, distance)] = *word;
-            }
+            self.write_over_end(at, header, key);
         }
         self.used += count;
+    }
+
+    /// Writes a record that goes over the end to the start.
+    #[cold]
+    #[inline(never)]
+    fn write_over_end(&mut self, at: usize, header: Header, key: &[u64]) {
+        for (distance, word) in std::iter::once(&header.0).chain(key).enumerate() {
+            self.words[self.behind(at, distance)] = *word;
+        }
     }
 
     /// Whether nothing is in it.
@@ -260,19 +297,32 @@ impl HalfOpenRing {
         }
     }
 
-    /// Whether a record is what the filter's entry says still. A candidate is told from a half-open connection by its number,
-    /// which is not known.
+    /// Whether a record is what the filter's entry, as that is kept, says still; `client` is the end of the canonical key that the
+    /// record names first. A candidate is told from a half-open connection by its number, which is not known.
     #[inline]
-    pub(super) fn is_current(&self, record: Record, entry: &Entry, now: u64) -> bool {
+    pub(super) fn is_current(&self, record: Record, client: Side, (word, extension): (u64, u8)) -> bool {
         let (header, delay) = (record.header, record.header.delay());
-        (entry.state.is_half_open() || entry.state == State::Candidate)
-            && entry.state.is_answered_late() == (delay != 0)
-            && entry.number == header.number()
-            && entry.tick == Entry::tick_of(header.since_tick(now).wrapping_sub(delay))
-            && match record.family() {
-                Family::V4 => names_first(&self.key::<KeyV4>(record), entry.client),
-                Family::V6 => names_first(&self.key::<KeyV6>(record), entry.client),
-            }
+        let tick = Entry::tick_of((header.0 >> 32).wrapping_sub(delay));
+        let likeness = Likeness::new(client, tick, header.number(), delay != 0);
+        likeness.is_of(word, extension).unwrap_or_else(|| self.is_of_one_end(record))
+    }
+
+    /// Whether a connection is one of an end with itself: its key names either side first.
+    #[cold]
+    fn is_of_one_end(&self, record: Record) -> bool {
+        fn is_symmetric<K: FlowKey>(key: &K) -> bool {
+            *key == key.reversed()
+        }
+        match record.family() {
+            Family::V4 => is_symmetric(&self.key::<KeyV4>(record)),
+            Family::V6 => is_symmetric(&self.key::<KeyV6>(record)),
+        }
+    }
+
+    /// Whether this is a record of the connection with this key, client first.
+    #[inline]
+    fn is_of<K: FlowKey>(&self, record: Record, key: &K) -> bool {
+        record.family() == K::FAMILY && *key == self.key(record)
     }
 
     /// All that was written and not taken off, oldest first, as seen at the tick `now`.

@@ -4,6 +4,7 @@ mod bounds;
 mod copies;
 mod filter;
 mod machine;
+mod marks;
 mod one_way;
 mod pickup;
 mod ring;

@@ -24,7 +24,8 @@ mod saved;
 
 pub use liveness::Sighting;
 
-use crate::connection::{Counts, Entry, Filter, HalfOpen, HalfOpenRing, NUMBER_UNKNOWN, Placed, Slot, State};
+use crate::connection::half_open::MarkedRing;
+use crate::connection::{Counts, Entry, Filter, HalfOpenRing, NUMBER_UNKNOWN, Placed, Slot, State};
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side};
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
@@ -56,6 +57,21 @@ pub struct TrackerConfig {
     pub fingerprint_bits: u32,
 }
 
+impl TrackerConfig {
+    /// The memory of the rings in bytes: of the half-open connections, and of the candidates.
+    #[must_use]
+    pub fn rings_size(&self) -> usize {
+        let (young_count, old_count) = halves(self.half_open_count);
+        let half_open_size = MarkedRing::size(young_count) + HalfOpenRing::size(old_count);
+        half_open_size + HalfOpenRing::size(self.candidate_count)
+    }
+}
+
+/// The connections that the young ring has room for, and the old one.
+fn halves(half_open_count: usize) -> (usize, usize) {
+    (half_open_count / 2, half_open_count - half_open_count / 2)
+}
+
 /// What a signal did to the set of open connections. The payload is what goes with the key: it is the same at the close
 /// as it was at the opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +90,7 @@ pub enum Event {
 pub struct Tracker {
     filter: Filter,
     /// The half-open connections as they come. Most are established or refused before they reach the end of it;
-    young: HalfOpenRing,
+    young: MarkedRing,
     /// the others move over, so that those that last are not pushed out by those that do not.
     old: HalfOpenRing,
     /// The batches that move over next without a look at the filter.
@@ -96,10 +112,11 @@ impl Tracker {
     /// A tracker that knows of no connection.
     #[must_use]
     pub fn new(config: TrackerConfig) -> Self {
+        let (young_count, old_count) = halves(config.half_open_count);
         Tracker {
             filter: Filter::new(config.place_count, config.linger_ticks, config.fingerprint_bits),
-            young: HalfOpenRing::new(config.half_open_count / 2),
-            old: HalfOpenRing::new(config.half_open_count - config.half_open_count / 2),
+            young: MarkedRing::new(young_count),
+            old: HalfOpenRing::new(old_count),
             unlooked_batches: 0,
             candidates: HalfOpenRing::new(config.candidate_count),
             hash_v4: KeyedHash::new(&config.secret, Purpose::Connection),
@@ -146,39 +163,63 @@ impl Tracker {
         let parts = signal.parts();
         self.advance(parts.tick);
         let hash = signal.hash();
-        let found = self.filter.find(hash, self.now);
-        if let Some((slot, entry)) = found {
-            if entry.state.is_established() {
-                self.filter.mark_seen(slot);
-            } else if entry.state == State::Candidate {
-                return self.candidate(signal, parts, (slot, entry));
-            }
+        let Some(found) = self.filter.find(hash, self.now) else {
+            return self.handle_unknown(signal, parts, hash);
+        };
+        let (slot, entry) = found;
+        if entry.state.is_established() {
+            self.filter.mark_seen(slot);
+        } else if entry.state == State::Candidate {
+            return self.candidate(signal, parts, found);
         }
         match parts.kind {
             Kind::Syn => self.syn(signal, parts, hash, found),
             Kind::SynAck => self.syn_ack(signal, parts, hash, found),
             Kind::Completes => self.completes(signal, parts, hash, found),
-            Kind::Ack => match found {
-                Some(found) => self.ack(signal, parts, found),
-                None => self.notice(signal, parts, hash),
-            },
+            Kind::Ack => self.ack(signal, parts, found),
             Kind::Fin => self.fin(signal, parts, found),
             Kind::Rst => self.reset(signal, found),
         }
     }
 
-    fn fin(&mut self, signal: &Signal, parts: SignalParts, found: Option<(Slot, Entry)>) -> Option<Event> {
-        let Some((slot, entry)) = found else {
-            self.unmatched_fin();
-            self.leave_trace(signal.hash());
-            return None;
-        };
+    /// Does what a signal says of a connection of which nothing is known.
+    #[inline]
+    fn handle_unknown(&mut self, signal: &Signal, parts: SignalParts, hash: ConnectionHash) -> Option<Event> {
+        match parts.kind {
+            Kind::Syn => {
+                let number = Entry::number_of(parts.number);
+                let asked = self.fresh(hash, State::SynSent, parts.sender, number);
+                self.begin_new(signal, hash, &asked);
+            }
+            Kind::SynAck => {
+                let number = Entry::number_of(parts.number);
+                let unseen = self.fresh(hash, State::AnsweredUnseen, parts.sender.other(), number);
+                return self.answered(signal, hash, None, unseen);
+            }
+            Kind::Completes => {
+                let anew = self.fresh(hash, State::Established, parts.sender, Entry::number_of(parts.number));
+                return self.open_at(signal, hash, None, anew);
+            }
+            Kind::Ack => return self.notice(signal, parts, hash),
+            Kind::Fin => {
+                self.unmatched_fin();
+                self.leave_trace(hash);
+            }
+            Kind::Rst => {
+                self.unmatched_reset();
+                self.leave_trace(hash);
+            }
+        }
+        None
+    }
+
+    fn fin(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (Slot, Entry)) -> Option<Event> {
         let from_client = parts.sender == entry.client;
         let marked = match (entry.state, from_client) {
             (State::SynSent, _) => {
                 // A client that ends what nobody answered had its answer on another way.
                 self.counts.one_sided += u64::from(from_client);
-                self.refuse(slot);
+                self.refuse(signal, slot, &entry);
                 return None;
             }
             (State::SynRecv | State::SynRecvLate | State::AnsweredUnseen, true) => {
@@ -188,6 +229,7 @@ impl Tracker {
                 self.counts.opened += 1;
                 self.counts.closed += 1;
                 self.linger(slot, &entry);
+                self.end_half_open(signal, &entry);
                 return Some(Event::Pass(oriented(signal, entry.client), entry.payload()));
             }
             (State::SynRecv, false) => State::SynRecvServerFin,
@@ -219,20 +261,17 @@ impl Tracker {
         None
     }
 
-    fn reset(&mut self, signal: &Signal, found: Option<(Slot, Entry)>) -> Option<Event> {
-        match found {
-            None => {
-                self.unmatched_reset();
-                self.leave_trace(signal.hash());
-            }
-            Some((_, entry)) if entry.is_trace() => self.unmatched_reset(),
-            Some((_, entry)) if entry.state == State::Closed => self.counts.late += 1,
-            Some((slot, entry)) if entry.state.is_established() => {
-                let event = self.close(signal, &entry);
-                self.linger(slot, &entry);
-                return event;
-            }
-            Some((slot, _)) => self.refuse(slot),
+    fn reset(&mut self, signal: &Signal, (slot, entry): (Slot, Entry)) -> Option<Event> {
+        if entry.is_trace() {
+            self.unmatched_reset();
+        } else if entry.state == State::Closed {
+            self.counts.late += 1;
+        } else if entry.state.is_established() {
+            let event = self.close(signal, &entry);
+            self.linger(slot, &entry);
+            return event;
+        } else {
+            self.refuse(signal, slot, &entry);
         }
         None
     }
@@ -242,34 +281,26 @@ impl Tracker {
         Entry { fingerprint: self.filter.fingerprint(hash), state, client, tick: Entry::tick_of(self.now), number }
     }
 
-    /// Writes a half-open connection, in the place it has or in a new one, and in the ring.
-    fn begin(&mut self, signal: &Signal, hash: ConnectionHash, slot: Option<Slot>, entry: Entry) {
-        // Written before room is made: what the rings hold of it is then out of date and does not take it off.
-        if let Some(slot) = slot {
-            self.filter.set(slot, &entry);
+    /// The connection of this signal, which has this entry, is half-open no longer.
+    #[inline]
+    fn end_half_open(&mut self, signal: &Signal, entry: &Entry) {
+        match signal.key() {
+            AnyKey::V4(key) => self.young.end(&of_client(key, entry.client), entry),
+            AnyKey::V6(key) => self.young.end(&of_client(key, entry.client), entry),
         }
-        while !self.young.has_room() {
-            self.move_over();
-        }
-        if slot.is_none() && !self.place(hash, &entry) {
-            return;
-        }
-        self.young.push(&HalfOpen {
-            key: oriented(signal, entry.client),
-            start_tick: self.now - u64::from(entry.age(self.now)),
-            since_tick: self.now,
-            answered: entry.state.is_answered(),
-            number: entry.number,
-        });
     }
 
     /// Places the entry of a connection that has none; whether there was a place.
+    #[inline(always)]
     fn place(&mut self, hash: ConnectionHash, entry: &Entry) -> bool {
         match self.filter.insert(hash, entry, self.now) {
             Placed::Free => {}
-            Placed::Evicted(State::Closed) => self.counts.forgotten += 1,
-            Placed::Evicted(State::Candidate) => self.counts.candidates_recycled += 1,
-            Placed::Evicted(_) => self.counts.recycled += 1,
+            Placed::Evicted(Entry { state: State::Closed, .. }) => self.counts.forgotten += 1,
+            Placed::Evicted(Entry { state: State::Candidate, .. }) => self.counts.candidates_recycled += 1,
+            Placed::Evicted(entry) => {
+                self.counts.recycled += 1;
+                self.young.doubt(entry.fingerprint);
+            }
             Placed::Full => {
                 self.counts.unplaced += 1;
                 return false;
@@ -290,6 +321,7 @@ impl Tracker {
 
     /// Makes a half-open connection an open one, if there may be another.
     fn open(&mut self, signal: &Signal, slot: Slot, entry: Entry) -> Option<Event> {
+        self.end_half_open(signal, &entry);
         if self.established >= self.config.connections_max {
             self.counts.refused_open += 1;
             let has_fin = matches!(entry.state, State::EstablishedClientFin | State::EstablishedServerFin);
@@ -318,8 +350,9 @@ impl Tracker {
         self.filter.set(slot, &Entry { state: State::Closed, tick, number, ..*entry });
     }
 
-    fn refuse(&mut self, slot: Slot) {
+    fn refuse(&mut self, signal: &Signal, slot: Slot, entry: &Entry) {
         self.counts.refused += 1;
+        self.end_half_open(signal, entry);
         // Nothing lingers: the SYN may come again with the same number.
         self.filter.remove(slot);
     }
@@ -328,9 +361,17 @@ impl Tracker {
 /// The signal's key with the client first.
 #[inline]
 fn oriented(signal: &Signal, client: Side) -> AnyKey {
-    match (signal.key(), client) {
-        (key, Side::First) => key,
-        (AnyKey::V4(key), Side::Second) => AnyKey::V4(key.reversed()),
-        (AnyKey::V6(key), Side::Second) => AnyKey::V6(key.reversed()),
+    match signal.key() {
+        AnyKey::V4(key) => AnyKey::V4(of_client(key, client)),
+        AnyKey::V6(key) => AnyKey::V6(of_client(key, client)),
+    }
+}
+
+/// A canonical key with the client first.
+#[inline]
+fn of_client<K: FlowKey>(key: K, client: Side) -> K {
+    match client {
+        Side::First => key,
+        Side::Second => key.reversed(),
     }
 }

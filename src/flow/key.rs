@@ -170,6 +170,17 @@ impl FlowKey for KeyV4 {
         KeyV4::new(second, first, self.vlan())
     }
 
+    /// The ends are 48 bits each, side by side: which is the lesser is told before anything is turned round.
+    #[inline]
+    fn canonical(&self) -> (Self, Side) {
+        let [high, low] = self.0;
+        let (first, second) = (high >> 16, (high & 0xffff) << 32 | low >> 32);
+        if first <= second {
+            return (*self, Side::First);
+        }
+        (KeyV4([second << 16 | first >> 32, first << 32 | low & 0xffff_ffff]), Side::Second)
+    }
+
     #[inline]
     fn ends(&self) -> [(Self::Address, u16); 2] {
         self.parts().into()

@@ -4,7 +4,7 @@
 //! people.
 
 use crate::config::{PARTITION_COUNT, STATE_ENTRY_SIZE};
-use crate::connection::{Filter, HalfOpenRing};
+use crate::connection::Filter;
 use crate::flow_list::EarlierList;
 use crate::pipeline::{Config, Snapshots};
 use crate::shard::PartitionConfig;
@@ -60,9 +60,9 @@ pub(super) fn table_count(config: &Config) -> u64 {
 /// What the copies of a state take: filter, rings, residues and the sums of snapshots once each, and the list, of which a map's spare room is not copied.
 pub(super) fn state_size(partition: &PartitionConfig, config: &Config, listed_max: u64) -> u64 {
     let tracker = &partition.tracker;
-    let rings_size = HalfOpenRing::size(tracker.half_open_count) + HalfOpenRing::size(tracker.candidate_count);
     let table_count = if config.snapshots.is_some() { 2 } else { 1 };
-    let partition_size = Filter::size(tracker.place_count) + rings_size + table_count * partition.geometry.size();
+    let partition_size =
+        Filter::size(tracker.place_count) + tracker.rings_size() + table_count * partition.geometry.size();
     let earlier_size = config.format.changes.map_or(0, |_| listed_max.saturating_mul(EarlierList::ENTRY_SIZE as u64));
     let list_size = listed_max.saturating_mul(STATE_ENTRY_SIZE).saturating_add(earlier_size);
     (PARTITION_COUNT as u64 * partition_size as u64).saturating_add(list_size)

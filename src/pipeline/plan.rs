@@ -131,8 +131,8 @@ impl Plan {
         let partition = PartitionConfig { tracker, geometry };
         let memory = Memory {
             filter_size: partitions * Filter::size(place_count as usize) as u64,
-            rings_size: partitions * 2 * HalfOpenRing::size(half_open_share as usize) as u64
-                + partitions * HalfOpenRing::size(candidate_share as usize) as u64
+            rings_size: partitions * partition.tracker.rings_size() as u64
+                + partitions * HalfOpenRing::size(half_open_share as usize) as u64
                 + HandshakeCache::size(half_open_count as usize) as u64
                 + watch_count.map_or(0, Watch::size) as u64,
             tables_size: partitions * (spare_count + table_count(config)) * geometry.size() as u64

@@ -35,7 +35,7 @@ fn filled(bucket_count: usize, percent: usize, fingerprint_bits: u32) -> (Filter
         match filter.insert(hash(number), &entry, NOW) {
             Placed::Free => drop(map.insert(number, entry)),
             Placed::Full => full += 1,
-            Placed::Evicted(state) => panic!("{state:?} had to go, but all are established"),
+            Placed::Evicted(entry) => panic!("{entry:?} had to go, but all are established"),
         }
     }
     (filter, map, full)
@@ -181,7 +181,7 @@ proptest! {
             prop_assert_eq!(lost.len(), 1);
             let (state, age) = held[lost[0]];
             prop_assert_eq!(rank(state, age), Some(weakest));
-            prop_assert_eq!(placed, Placed::Evicted(state));
+            prop_assert!(matches!(placed, Placed::Evicted(entry) if entry.state == state), "{placed:?}");
         } else {
             prop_assert_eq!(placed, Placed::Full);
             prop_assert!(lost.is_empty());
@@ -193,17 +193,18 @@ proptest! {
 
 #[test]
 fn what_is_worth_little_pushes_out_nothing_but_its_like() {
+    let oldest = entry(&Filter::new(SLOT_COUNT, LINGER_TICKS, FINGERPRINT_BITS), 0, State::Candidate, NOW - 1);
     for (held, candidate, trace) in [
         (State::Established, Placed::Full, Placed::Full),
         (State::SynSent, Placed::Full, Placed::Full),
         (State::Closed, Placed::Full, Placed::Full),
-        (State::Candidate, Placed::Evicted(State::Candidate), Placed::Full),
+        (State::Candidate, Placed::Evicted(oldest), Placed::Full),
         (State::Removed, Placed::Free, Placed::Free),
     ] {
         for (state, expected) in [(State::Candidate, candidate), (State::Closed, trace)] {
             let mut filter = Filter::new(SLOT_COUNT, LINGER_TICKS, FINGERPRINT_BITS);
             for number in 0..SLOT_COUNT as u64 {
-                let entry = entry(&filter, number, held, NOW);
+                let entry = entry(&filter, number, held, NOW - u64::from(number == 0));
                 filter.insert(hash(number), &entry, NOW);
             }
             let new = entry(&filter, 99, state, NOW);

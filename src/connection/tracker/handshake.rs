@@ -2,8 +2,9 @@
 //!
 //! What enters: a signal, and the entry that its connection has. What leaves: half-open entries, and openings.
 
+use super::of_client;
 use crate::connection::{Entry, Event, NUMBER_UNKNOWN, Slot, State, Tracker};
-use crate::signal::{ConnectionHash, Kind, Signal, SignalParts};
+use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
 
 impl Tracker {
     /// Whether this RST refuses a connection: it comes from the other side, and of the connection nothing but its SYN was seen.
@@ -21,17 +22,17 @@ impl Tracker {
         signal: &Signal,
         parts: SignalParts,
         hash: ConnectionHash,
-        found: Option<(Slot, Entry)>,
+        (slot, entry): (Slot, Entry),
     ) -> Option<Event> {
         let number = Entry::number_of(parts.number);
-        let begins = found.is_none_or(|(_, entry)| match entry.state {
+        let begins = match entry.state {
             State::Closed => entry.number != number,
             State::SynSent => entry.number != number && entry.client == parts.sender,
             _ => false,
-        });
+        };
         if begins {
             let asked = self.fresh(hash, State::SynSent, parts.sender, number);
-            self.begin(signal, hash, found.map(|(slot, _)| slot), asked);
+            self.begin_again(signal, slot, &asked);
         } else {
             self.counts.repeats += 1;
         }
@@ -43,22 +44,25 @@ impl Tracker {
         signal: &Signal,
         parts: SignalParts,
         hash: ConnectionHash,
-        found: Option<(Slot, Entry)>,
+        (slot, entry): (Slot, Entry),
     ) -> Option<Event> {
         let client = parts.sender.other();
         let number = Entry::number_of(parts.number);
         let unseen = self.fresh(hash, State::AnsweredUnseen, client, number);
-        let Some((slot, entry)) = found else { return self.answered(signal, hash, None, unseen) };
         match entry.state {
             State::SynSent if entry.client == client && self.config.answer_opens => {
                 self.open(signal, slot, Entry { state: State::Established, ..entry })
             }
             State::SynSent if entry.client == client && entry.age(self.now) == 0 => {
                 self.filter.set(slot, &Entry { state: State::SynRecv, ..entry });
+                match signal.key() {
+                    AnyKey::V4(key) => self.young.answer(&of_client(key, client), &entry),
+                    AnyKey::V6(key) => self.young.answer(&of_client(key, client), &entry),
+                }
                 None
             }
             State::SynSent if entry.client == client => {
-                self.begin(signal, hash, Some(slot), Entry { state: State::SynRecvLate, ..entry });
+                self.begin_again(signal, slot, &Entry { state: State::SynRecvLate, ..entry });
                 None
             }
             State::Closed if entry.number != number => self.answered(signal, hash, Some(slot), unseen),
@@ -90,8 +94,51 @@ impl Tracker {
         if self.config.answer_opens {
             return self.open_at(signal, hash, slot, Entry { state: State::Established, ..unseen });
         }
-        self.begin(signal, hash, slot, unseen);
+        self.begin(signal, hash, slot, &unseen);
         None
+    }
+
+    /// Writes a half-open connection of which nothing was known, in a place and in the ring.
+    #[inline(never)]
+    pub(super) fn begin_new(&mut self, signal: &Signal, hash: ConnectionHash, entry: &Entry) {
+        while !self.young.has_room() {
+            self.move_over();
+        }
+        if !self.place(hash, entry) {
+            return;
+        }
+        match signal.key() {
+            AnyKey::V4(key) => self.young.push(&of_client(key, entry.client), entry, self.now),
+            AnyKey::V6(key) => self.young.push(&of_client(key, entry.client), entry, self.now),
+        }
+    }
+
+    /// Writes a half-open connection in the place it has, and in the ring.
+    #[inline(never)]
+    pub(super) fn begin_again(&mut self, signal: &Signal, slot: Slot, entry: &Entry) {
+        // Written before room is made: what the rings hold of it is then out of date and does not take it off.
+        self.filter.set(slot, entry);
+        self.end_half_open(signal, entry);
+        let is_full = !self.young.has_room();
+        while !self.young.has_room() {
+            self.move_over();
+        }
+        match signal.key() {
+            AnyKey::V4(key) => self.young.push(&of_client(key, entry.client), entry, self.now),
+            AnyKey::V6(key) => self.young.push(&of_client(key, entry.client), entry, self.now),
+        }
+        if is_full {
+            // An old record of the same tick and number may have been taken for it, and gone with the entry.
+            self.young.doubt(entry.fingerprint);
+        }
+    }
+
+    /// Writes a half-open connection, in the place it has or in a new one, and in the ring.
+    pub(super) fn begin(&mut self, signal: &Signal, hash: ConnectionHash, slot: Option<Slot>, entry: &Entry) {
+        match slot {
+            Some(slot) => self.begin_again(signal, slot, entry),
+            None => self.begin_new(signal, hash, entry),
+        }
     }
 
     pub(super) fn completes(
@@ -99,11 +146,10 @@ impl Tracker {
         signal: &Signal,
         parts: SignalParts,
         hash: ConnectionHash,
-        found: Option<(Slot, Entry)>,
+        (slot, entry): (Slot, Entry),
     ) -> Option<Event> {
         let number = Entry::number_of(parts.number);
         let anew = self.fresh(hash, State::Established, parts.sender, number);
-        let Some((slot, entry)) = found else { return self.open_at(signal, hash, None, anew) };
         match entry.state {
             State::SynSent if entry.client == parts.sender && entry.number == number => {
                 self.open(signal, slot, Entry { state: State::Established, ..entry })

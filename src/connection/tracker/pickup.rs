@@ -64,7 +64,7 @@ impl Tracker {
         match parts.kind {
             Kind::Syn => {
                 let asked = anew(State::SynSent, parts.sender);
-                self.begin(signal, hash, Some(slot), asked);
+                self.begin_again(signal, slot, &asked);
                 None
             }
             Kind::SynAck => {
@@ -116,7 +116,7 @@ impl Tracker {
         let oldest = super::rings::oldest(&self.candidates);
         let current = self.current_of(&self.candidates, &oldest);
         self.candidates.skip_to(oldest.end);
-        self.take_off(&current, |counts: &mut Counts| &mut counts.candidates_recycled);
+        self.take_off(&oldest, &current, |counts: &mut Counts| &mut counts.candidates_recycled);
     }
 
     /// Leaves behind that a connection ended that was not known, where there is a free place for it.

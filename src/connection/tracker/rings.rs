@@ -4,9 +4,10 @@
 //! are not to be tracked any longer, and the half-open ones for a list. A record stands in a ring until it is the
 //! oldest, so each is held against the filter's entry before anything is done about it.
 
-use crate::connection::half_open::{Cursor, Record};
-use crate::connection::{Counts, Entry, HalfOpenRing, Slot, State, Tracker};
-use crate::flow::FlowKey;
+use crate::connection::entry::state_of;
+use crate::connection::half_open::{Cursor, Mark, Record};
+use crate::connection::{Counts, HalfOpenRing, Slot, State, Tracker};
+use crate::flow::{Family, FlowKey, Side};
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash};
 use crate::signal::ConnectionHash;
 
@@ -21,10 +22,17 @@ const FEW: usize = 8;
 /// so many are taken for the same.
 const UNLOOKED_BATCHES: u32 = 7;
 
-/// Which records of a batch are what the filter says still, and their entries.
-type Current = [Option<(Slot, Entry)>; BATCH_COUNT_MAX];
+/// What the filter says of the records of a batch.
+pub(super) struct Current {
+    slots: [Slot; BATCH_COUNT_MAX],
+    /// Which of them are what it says still, a bit each, and which of those it has as answered.
+    is: u32,
+    is_answered: u32,
+}
 
-/// Records that are looked up together, and the place behind the last.
+const _: () = assert!(BATCH_COUNT_MAX <= u32::BITS as usize);
+
+/// Records that are looked at together, and the place behind the last.
 pub(super) struct Batch {
     records: [Record; BATCH_COUNT_MAX],
     count: usize,
@@ -32,59 +40,83 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// The records of a ring from this place on, as many as are looked up together, up to one that is not wanted.
+    fn empty(start: Cursor) -> Self {
+        Batch { records: [Record::default(); BATCH_COUNT_MAX], count: 0, end: start }
+    }
+
+    /// The records of a ring from its start on, as many as are looked at together, up to one that is not wanted.
     #[inline]
-    pub(super) fn new(ring: &HalfOpenRing, start: Cursor, is_wanted: impl Fn(Record) -> bool) -> Self {
-        let count_max = (ring.connection_count() / BATCHES_IN_RING).clamp(HASH_GROUP_COUNT, BATCH_COUNT_MAX);
-        let mut batch = Batch { records: [Record::default(); BATCH_COUNT_MAX], count: 0, end: start };
+    fn new(ring: &HalfOpenRing, is_wanted: impl Fn(Record) -> bool) -> Self {
+        let count_max = batch_count(ring);
+        let mut batch = Batch::empty(ring.start());
         while batch.count < count_max
             && let Some((record, end)) = ring.after(batch.end).filter(|(record, _)| is_wanted(*record))
         {
-            batch.records[batch.count] = record;
-            batch.count += 1;
-            batch.end = end;
+            batch.push(record, end);
         }
         batch
     }
 
+    #[inline]
+    fn push(&mut self, record: Record, end: Cursor) {
+        self.records[self.count] = record;
+        self.count += 1;
+        self.end = end;
+    }
+
+    #[inline]
     fn records(&self) -> &[Record] {
         &self.records[..self.count]
     }
 
-    /// The records that are current, each with its entry.
-    fn with(&self, current: &Current) -> impl Iterator<Item = (Record, Entry)> {
-        let both = self.records().iter().zip(current);
-        both.filter_map(|(record, current)| current.map(|(_, entry)| (*record, entry)))
+    /// Keeps the records that pass.
+    #[inline]
+    fn retain(&mut self, passes: impl Fn(Record) -> bool) {
+        let mut kept = 0;
+        for at in 0..self.count {
+            self.records[kept] = self.records[at];
+            kept += usize::from(passes(self.records[at]));
+        }
+        self.count = kept;
     }
+}
+
+/// How many of a ring's records are looked at together.
+#[inline]
+fn batch_count(ring: &HalfOpenRing) -> usize {
+    (ring.connection_count() / BATCHES_IN_RING).clamp(HASH_GROUP_COUNT, BATCH_COUNT_MAX)
 }
 
 /// The oldest records of a ring.
 #[inline]
 pub(super) fn oldest(ring: &HalfOpenRing) -> Batch {
-    Batch::new(ring, ring.start(), |_| true)
+    Batch::new(ring, |_| true)
 }
 
 impl Tracker {
-    /// Takes off what has been half-open, or a candidate, for too long.
+    /// Takes off what has been half-open, or a candidate, for too long. Not in line: its batches would make everything that is in
+    /// line with it keep what it knows on the stack.
+    #[inline(never)]
     pub(super) fn expire(&mut self) {
         // Everything in the old ring is older than everything in the young one.
         let timeout = self.config.syn_timeout_ticks;
         while let Some(batch) = self.expired(&self.old, timeout) {
             let current = self.current_of(&self.old, &batch);
             self.old.skip_to(batch.end);
-            self.take_off(&current, |counts| &mut counts.expired);
+            self.take_off(&batch, &current, |counts| &mut counts.expired);
         }
         while self.old.is_empty()
-            && let Some(batch) = self.expired(&self.young, timeout)
+            && let Some(mut batch) = self.expired(self.young.ring(), timeout)
         {
-            let current = self.current_of(&self.young, &batch);
+            batch.retain(|record| self.young.mark(record) != Mark::Over);
+            let current = self.current_of(self.young.ring(), &batch);
             self.young.skip_to(batch.end);
-            self.take_off(&current, |counts| &mut counts.expired);
+            self.take_off(&batch, &current, |counts| &mut counts.expired);
         }
         while let Some(batch) = self.expired(&self.candidates, self.config.candidate_timeout_ticks) {
             let current = self.current_of(&self.candidates, &batch);
             self.candidates.skip_to(batch.end);
-            self.take_off(&current, |counts| &mut counts.candidates_expired);
+            self.take_off(&batch, &current, |counts| &mut counts.candidates_expired);
         }
     }
 
@@ -93,103 +125,204 @@ impl Tracker {
     fn expired(&self, ring: &HalfOpenRing, timeout: u64) -> Option<Batch> {
         let is_due = |record: Record| self.now.saturating_sub(record.since_tick(self.now)) > timeout;
         ring.after(ring.start()).filter(|(record, _)| is_due(*record))?;
-        Some(Batch::new(ring, ring.start(), is_due))
+        Some(Batch::new(ring, is_due))
     }
 
     /// Makes room in the young ring: what is half-open still moves over to the old one, where it pushes out the oldest. Where all
     /// but a few were (a flood), the next batches move over as they are: a look at each would cost more than it finds.
+    #[inline(never)]
     pub(super) fn move_over(&mut self) {
-        let leaving = oldest(&self.young);
         if self.unlooked_batches > 0 {
             self.unlooked_batches -= 1;
-            leaving.records().iter().for_each(|record| self.move_one_over(*record, record.answered()));
-        } else {
-            let current = self.current_of(&self.young, &leaving);
-            let mut count = 0;
-            for (record, entry) in leaving.with(&current) {
-                self.move_one_over(record, entry.state.is_answered());
-                count += 1;
-            }
-            if count * FEW >= leaving.count * (FEW - 1) {
-                self.unlooked_batches = UNLOOKED_BATCHES;
-            }
+            return self.move_unlooked();
+        }
+        let mut leaving = oldest(self.young.ring());
+        let count = leaving.count;
+        leaving.retain(|record| self.young.mark(record) != Mark::Over);
+        let current = self.current_of(self.young.ring(), &leaving);
+        for (at, record) in leaving.records().iter().enumerate().filter(|(at, _)| current.is >> at & 1 != 0) {
+            self.move_one_over(*record, current.is_answered >> at & 1 != 0);
+        }
+        if current.is.count_ones() as usize * FEW >= count * (FEW - 1) {
+            self.unlooked_batches = UNLOOKED_BATCHES;
         }
         self.young.skip_to(leaving.end);
     }
 
+    /// Moves a batch over as it is.
+    #[inline]
+    fn move_unlooked(&mut self) {
+        for _ in 0..batch_count(self.young.ring()) {
+            let Some((record, end)) = self.young.ring().after(self.young.ring().start()) else { break };
+            self.move_one_over(record, record.answered());
+            self.young.skip_to(end);
+        }
+    }
+
+    #[inline]
     fn move_one_over(&mut self, record: Record, answered: bool) {
         while !self.old.has_room() {
-            let oldest = oldest(&self.old);
-            let pushed_out = self.current_of(&self.old, &oldest);
-            self.old.skip_to(oldest.end);
-            self.take_off(&pushed_out, |counts| &mut counts.recycled);
+            self.recycle_oldest();
         }
-        self.old.push_from(&self.young, record, answered);
+        self.old.push_from(self.young.ring(), record, answered);
+    }
+
+    /// Takes the oldest half-open connections out of a full ring.
+    #[inline(never)]
+    fn recycle_oldest(&mut self) {
+        let oldest = oldest(&self.old);
+        let current = self.current_of(&self.old, &oldest);
+        self.old.skip_to(oldest.end);
+        self.take_off(&oldest, &current, |counts| &mut counts.recycled);
     }
 
     /// Takes connections out of the filter.
-    pub(super) fn take_off(&mut self, current: &Current, count: impl Fn(&mut Counts) -> &mut u64) {
-        for (slot, _) in current.iter().flatten() {
-            // A connection that was written twice within a tick is there only once.
-            if self.filter.get(*slot).state != State::Removed {
-                self.filter.remove(*slot);
+    #[inline]
+    pub(super) fn take_off(&mut self, batch: &Batch, current: &Current, count: impl Fn(&mut Counts) -> &mut u64) {
+        // A connection that was written twice has both records of one tick: of these the second may be in the young ring.
+        let young = self.young.ring();
+        let youngest = batch.records().last().map_or(0, |record| record.since_tick(self.now));
+        let is_twice = young.after(young.start()).is_some_and(|(record, _)| record.since_tick(self.now) <= youngest);
+        let mut left = current.is;
+        while left != 0 {
+            let slot = current.slots[left.trailing_zeros() as usize];
+            left &= left - 1;
+            let entry = self.filter.get(slot);
+            // It is in the filter only once.
+            if entry.state != State::Removed {
+                self.filter.remove(slot);
                 *count(&mut self.counts) += 1;
+                if is_twice {
+                    self.young.doubt(entry.fingerprint);
+                }
             }
         }
     }
 
-    /// Which of these records are what the filter says still, and their entries. The entries of all are asked for before the
-    /// first is read.
+    /// Which of these records are what the filter says still, and where. The entries of all are asked for before the first is
+    /// read.
     pub(super) fn current_of(&self, ring: &HalfOpenRing, batch: &Batch) -> Current {
-        let mut hashes = [ConnectionHash::new(0); BATCH_COUNT_MAX];
-        for (records, hashes) in batch.records().chunks(HASH_GROUP_COUNT).zip(hashes.chunks_mut(HASH_GROUP_COUNT)) {
-            hash_family(&self.hash_v4, ring, records, hashes);
-            hash_family(&self.hash_v6, ring, records, hashes);
-            hashes[..records.len()].iter().for_each(|hash| self.filter.prefetch(*hash));
+        let mut current = Current { slots: [Slot::default(); BATCH_COUNT_MAX], is: 0, is_answered: 0 };
+        let mut hashed = [Hashed::default(); BATCH_COUNT_MAX];
+        let hashed = &mut hashed[..batch.count];
+        for (records, hashed) in batch.records().chunks(HASH_GROUP_COUNT).zip(hashed.chunks_mut(HASH_GROUP_COUNT)) {
+            let mut left = &mut *hashed;
+            for run in records.chunk_by(|one, next| one.family() == next.family()) {
+                let (run_hashed, behind) = left.split_at_mut(run.len());
+                match run[0].family() {
+                    Family::V4 => hash_run(&self.hash_v4, ring, run, run_hashed),
+                    Family::V6 => hash_run(&self.hash_v6, ring, run, run_hashed),
+                }
+                left = behind;
+            }
+            hashed.iter().for_each(|hashed| self.filter.prefetch(hashed.hash));
         }
-        hashes[..batch.count].iter().for_each(|hash| self.filter.prefetch_second(*hash));
-        let mut current = [None; BATCH_COUNT_MAX];
-        for ((current, hash), record) in current.iter_mut().zip(hashes).zip(batch.records()) {
-            let found = self.filter.find(hash, self.now);
-            *current = found.filter(|(_, entry)| ring.is_current(*record, entry, self.now));
+        hashed.iter().for_each(|hashed| self.filter.prefetch_second(hashed.hash));
+        for (at, (hashed, record)) in hashed.iter().zip(batch.records()).enumerate() {
+            let Some(slot) = self.filter.find_slot(hashed.hash, self.now) else { continue };
+            let packed = self.filter.packed(slot);
+            if ring.is_current(*record, hashed.client, packed) {
+                current.slots[at] = slot;
+                current.is |= 1 << at;
+                current.is_answered |= u32::from(state_of(packed.0).is_answered()) << at;
+            }
         }
         current
     }
 
     /// Writes the half-open connections into an empty ring with room for as many, oldest first; one that was written twice in a
     /// tick may be there twice.
+    ///
+    /// Complexity: a look at each record of the old ring, and at those few of the young one of which it is not known what has become
+    /// of them.
     pub fn copy_half_open(&self, copy: &mut HalfOpenRing) {
-        for ring in [&self.old, &self.young] {
-            let mut batch = oldest(ring);
-            while batch.count > 0 {
-                for (record, entry) in batch.with(&self.current_of(ring, &batch)) {
-                    copy.push_from(ring, record, entry.state.is_answered());
-                }
-                batch = Batch::new(ring, batch.end, |_| true);
+        self.copy_ring(copy, &self.old, |cursor| self.old.after(cursor), |_| Mark::Doubtful);
+        let young = &self.young;
+        self.copy_ring(copy, young.ring(), |cursor| young.after(cursor), |record| young.mark(record));
+    }
+
+    /// What [`Self::copy_half_open`] writes, found by a look at every record.
+    #[cfg(test)]
+    pub(in crate::connection) fn copy_looked_up(&self, copy: &mut HalfOpenRing) {
+        for ring in [&self.old, self.young.ring()] {
+            self.copy_ring(copy, ring, |cursor| ring.after(cursor), |_| Mark::Doubtful);
+        }
+    }
+
+    /// How many records of the young ring have to be looked up for a copy.
+    #[cfg(test)]
+    pub(in crate::connection) fn doubtful_count(&self) -> usize {
+        let ring = self.young.ring();
+        let mut next = self.young.after(ring.start());
+        let records = std::iter::from_fn(|| {
+            let (record, end) = next?;
+            next = self.young.after(end);
+            Some(record)
+        });
+        records.filter(|record| self.young.mark(*record) == Mark::Doubtful).count()
+    }
+
+    /// Copies what is half-open of one ring, whose records `after` tells one after the other.
+    fn copy_ring(
+        &self,
+        copy: &mut HalfOpenRing,
+        ring: &HalfOpenRing,
+        after: impl Fn(Cursor) -> Option<(Record, Cursor)>,
+        mark: impl Fn(Record) -> Mark,
+    ) {
+        let mut doubtful = Batch::empty(ring.start());
+        let mut next = after(ring.start());
+        while let Some((record, end)) = next {
+            next = after(end);
+            let mark = mark(record);
+            let is_doubtful = mark == Mark::Doubtful;
+            if is_doubtful {
+                doubtful.push(record, end);
+            }
+            // In their order: those that have to be looked up before one of which it is known.
+            if doubtful.count == BATCH_COUNT_MAX || !is_doubtful || next.is_none() {
+                self.copy_current(copy, ring, &doubtful);
+                doubtful.count = 0;
+            }
+            if !is_doubtful {
+                copy.push_from(ring, record, mark == Mark::Answered);
+            }
+        }
+    }
+
+    fn copy_current(&self, copy: &mut HalfOpenRing, ring: &HalfOpenRing, batch: &Batch) {
+        if batch.count > 0 {
+            let current = self.current_of(ring, batch);
+            for (at, record) in batch.records().iter().enumerate().filter(|(at, _)| current.is >> at & 1 != 0) {
+                copy.push_from(ring, *record, current.is_answered >> at & 1 != 0);
             }
         }
     }
 }
 
-/// Hashes the connections of those records that are of one family, together.
+/// The hash of a record's connection, and the end of the canonical key that the record names first.
+#[derive(Clone, Copy)]
+struct Hashed {
+    hash: ConnectionHash,
+    client: Side,
+}
+
+impl Default for Hashed {
+    fn default() -> Self {
+        Hashed { hash: ConnectionHash::new(0), client: Side::First }
+    }
+}
+
+/// Hashes the connections of up to [`HASH_GROUP_COUNT`] records, all of one family, together.
 #[inline]
-fn hash_family<K: FlowKey>(
-    hash: &KeyedHash<K>,
-    ring: &HalfOpenRing,
-    records: &[Record],
-    hashes: &mut [ConnectionHash],
-) {
+fn hash_run<K: FlowKey>(hash: &KeyedHash<K>, ring: &HalfOpenRing, records: &[Record], hashed: &mut [Hashed]) {
     let mut keys = [K::from_words(&[]); HASH_GROUP_COUNT];
-    let mut owners = [0; HASH_GROUP_COUNT];
-    let mut count = 0;
-    for (at, record) in records.iter().enumerate().filter(|(_, record)| record.family() == K::FAMILY) {
-        keys[count] = ring.key::<K>(*record).canonical().0;
-        owners[count] = at;
-        count += 1;
+    for ((key, hashed), record) in keys.iter_mut().zip(&mut *hashed).zip(records) {
+        (*key, hashed.client) = ring.key::<K>(*record).canonical();
     }
     let mut images = [0; HASH_GROUP_COUNT];
-    hash.of_group(&keys[..count], &mut images);
-    for (owner, image) in owners[..count].iter().zip(images) {
-        hashes[*owner] = ConnectionHash::new(image);
+    hash.of_group(&keys[..records.len().min(HASH_GROUP_COUNT)], &mut images);
+    for (hashed, image) in hashed.iter_mut().zip(images) {
+        hashed.hash = ConnectionHash::new(image);
     }
 }

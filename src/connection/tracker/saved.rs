@@ -1,7 +1,7 @@
 //! A tracker as the bytes of a saved state: its filter, its rings, its time and its counts.
 
 use super::Tracker;
-use crate::connection::{Counts, Filter, HalfOpenRing};
+use crate::connection::{Counts, Filter};
 use crate::error::Result;
 use crate::state::{Decoder, Encoder};
 
@@ -9,8 +9,7 @@ impl Tracker {
     /// About how many bytes [`Self::save`] takes.
     #[must_use]
     pub fn saved_size(&self) -> usize {
-        let rings = HalfOpenRing::size(self.config.half_open_count) + HalfOpenRing::size(self.config.candidate_count);
-        Filter::size(self.config.place_count) + rings
+        Filter::size(self.config.place_count) + self.config.rings_size()
     }
 
     /// Its bytes in a saved state.
@@ -21,7 +20,8 @@ impl Tracker {
         encoder.u64(self.untracked_ends);
         self.counts.save(encoder);
         self.filter.save(encoder);
-        [&self.young, &self.old, &self.candidates].into_iter().for_each(|ring| ring.save(encoder));
+        self.young.save(encoder);
+        [&self.old, &self.candidates].into_iter().for_each(|ring| ring.save(encoder));
     }
 
     /// Goes on where another stood that was made with the same configuration. It is then to be given up if this fails.
@@ -34,7 +34,8 @@ impl Tracker {
         self.untracked_ends = decoder.count()?;
         self.counts = Counts::saved(decoder)?;
         self.filter.restore(decoder)?;
-        for ring in [&mut self.young, &mut self.old, &mut self.candidates] {
+        self.young.restore(decoder)?;
+        for ring in [&mut self.old, &mut self.candidates] {
             ring.restore(decoder)?;
         }
         // Counted rather than believed: both are taken from.

@@ -1,0 +1,129 @@
+//! Looking at all seven places of a bucket at once: which hold a fingerprint, which nothing, which what has closed.
+//!
+//! What enters: a bucket. What leaves: the places that pass. A signal costs little but these looks, so they take no branch, and as
+//! few instructions as will do.
+
+use super::SLOT_COUNT;
+use crate::connection::State;
+use crate::connection::entry::{STATE_BITS, STATE_SHIFT, fingerprint_of};
+use crate::lines::Line;
+
+/// The places of a bucket that hold this fingerprint, a bit each.
+#[inline]
+pub(super) fn with_fingerprint(bucket: &Line, fingerprint: u32) -> u32 {
+    // With the bits at hand these are compared several at a time. The eighth word is no entry.
+    const BITS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 0];
+    let words = bucket.0.iter().zip(BITS);
+    words.fold(0, |slots, (&word, bit)| slots | if fingerprint_of(word) == fingerprint { bit } else { 0 })
+}
+
+/// Some places of a bucket: the topmost of the [`STATE_BITS`] bits that each has here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Places(u32);
+
+// All fit into a number, and a state need only be moved down to its place in it.
+const _: () = assert!((SLOT_COUNT as u32 - 1) * STATE_BITS <= STATE_SHIFT);
+
+/// The lowest bit of each place.
+const ONES: u32 = (1 << (SLOT_COUNT as u32 * STATE_BITS)) / ((1 << STATE_BITS) - 1);
+const TOPS: u32 = ONES << (STATE_BITS - 1);
+
+impl Places {
+    /// Those whose bits in `states` are all zero.
+    #[inline]
+    fn of_zeros(states: u32) -> Self {
+        // What is not zero carries into its topmost bit, and no further.
+        let below = TOPS - ONES;
+        Places(!(((states & below) + below) | states) & TOPS)
+    }
+
+    /// Whether it is none.
+    #[inline]
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether there are more than `count`, which is small.
+    #[inline]
+    pub(super) fn is_more_than(self, count: usize) -> bool {
+        !(0..count).fold(self, |places, _| places.without_first()).is_empty()
+    }
+
+    /// How many.
+    #[inline]
+    pub(super) fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    /// The first of them; there is one.
+    #[inline]
+    pub(super) fn first(self) -> u32 {
+        self.0.trailing_zeros() / STATE_BITS
+    }
+
+    /// Without the first of them.
+    #[inline]
+    pub(super) fn without_first(self) -> Self {
+        Places(self.0 & self.0.wrapping_sub(1))
+    }
+
+    /// With this one, if it passes.
+    #[inline]
+    pub(super) fn with(self, index: u32, passes: bool) -> Self {
+        Places(self.0 | u32::from(passes) << (index * STATE_BITS + STATE_BITS - 1))
+    }
+}
+
+/// The places of a bucket in which nothing is, and those of what has closed, which may linger still.
+#[inline]
+pub(super) fn unused_and_closed(bucket: &Line) -> (Places, Places) {
+    let states = bucket.0[..SLOT_COUNT].iter().enumerate().fold(0, |states, (index, word)| {
+        let shift = index as u32 * STATE_BITS;
+        states | (word >> (STATE_SHIFT - shift)) as u32 & ((1 << STATE_BITS) - 1) << shift
+    });
+    // The two states below the first that means anything differ in the lowest bit.
+    const _: () = assert!(State::Empty as u32 == 0 && State::Removed as u32 == 1 && State::Closed as u32 == 2);
+    (Places::of_zeros(states & !ONES), Places::of_zeros(states ^ (ONES * State::Closed as u32)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::entry::{FINGERPRINT_SHIFT, state_of};
+    use proptest::prelude::*;
+
+    fn indices(all: Places) -> Vec<u32> {
+        let (mut places, count) = (all, all.count());
+        let mut indices = Vec::new();
+        while !places.is_empty() {
+            indices.push(places.first());
+            places = places.without_first();
+        }
+        assert_eq!(indices.len(), count as usize);
+        assert!((0..8).all(|count| all.is_more_than(count) == (indices.len() > count)));
+        indices
+    }
+
+    proptest! {
+        /// Words of few fingerprints and all states, so that everything is met.
+        #[test]
+        fn all_at_once_is_one_by_one(words in prop::array::uniform8((0u64..3, any::<u64>())), fingerprint in 0u32..3) {
+            let low = (1 << FINGERPRINT_SHIFT) - 1;
+            let bucket = Line(words.map(|(few, any)| few << FINGERPRINT_SHIFT | any & low));
+            let slots_where = |passes: &dyn Fn(u64) -> bool| {
+                (0..SLOT_COUNT as u32).filter(|index| passes(bucket.0[*index as usize])).collect::<Vec<_>>()
+            };
+            let found = with_fingerprint(&bucket, fingerprint);
+            let held = slots_where(&|word| fingerprint_of(word) == fingerprint);
+            prop_assert_eq!(found, held.iter().fold(0, |bits, index| bits | 1 << index));
+            let (unused, closed) = unused_and_closed(&bucket);
+            let is_unused = |word| matches!(state_of(word), State::Empty | State::Removed);
+            prop_assert_eq!(indices(unused), slots_where(&is_unused));
+            prop_assert_eq!(indices(closed), slots_where(&|word| state_of(word) == State::Closed));
+            let all = (0..SLOT_COUNT as u32).fold(closed, |places, index| places.with(index, index % 2 == 0));
+            prop_assert_eq!(indices(all), slots_where(&|_| true).into_iter().filter(|index| {
+                index % 2 == 0 || state_of(bucket.0[*index as usize]) == State::Closed
+            }).collect::<Vec<_>>());
+        }
+    }
+}
