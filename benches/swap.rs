@@ -81,7 +81,7 @@ impl Returner {
             if let Some(mut delta) = hand_over.delta {
                 delta.v4.clear();
                 delta.v6.clear();
-                (delta.updates_v4, delta.updates_v6) = (0, 0);
+                delta.begin_again();
                 // When the worker has gone nobody wants it.
                 drop(self.deltas[hand_over.partition].send(delta));
             }

@@ -184,8 +184,7 @@ impl FlowList {
                 (true, false) => delta.v6.clear(),
                 (false, _) => {}
             }
-            (delta.updates_v4, delta.updates_v6) = (0, 0);
-            (delta.items_v4, delta.items_v6) = (0, 0);
+            delta.begin_again();
             delta
         });
         if let Some(Findings { gone, open, seen }) = findings {

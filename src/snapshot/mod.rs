@@ -54,6 +54,13 @@ impl Delta {
         Delta { v4, v6, updates_v4: 0, updates_v6: 0, items_v4: 0, items_v6: 0 }
     }
 
+    /// Counts from nothing again, now that there is nothing in its tables.
+    pub fn begin_again(&mut self) {
+        debug_assert!(self.v4.is_zero() && self.v6.is_zero());
+        (self.updates_v4, self.updates_v6) = (0, 0);
+        (self.items_v4, self.items_v6) = (0, 0);
+    }
+
     /// Whether no change was made.
     #[must_use]
     pub fn is_untouched(&self) -> bool {
