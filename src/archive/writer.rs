@@ -201,18 +201,15 @@ impl Writer {
         Ok(())
     }
 
-    /// The log of the next segment, unless there is one already.
-    fn begin_log(&mut self) -> Result<&mut Log> {
-        let log = match self.log.take() {
-            Some(log) => log,
-            None => {
-                let next = self.number.checked_add(1);
-                let what = "this archive has as many segments as there are numbers: begin another";
-                self.number = next.ok_or_else(|| Error::new(what).in_file(&self.directory))?;
-                Log::new(&self.directory, self.number)?
-            }
-        };
-        Ok(self.log.insert(log))
+    /// Begins the log of the next segment, unless there is one already.
+    fn begin_log(&mut self) -> Result<()> {
+        if self.log.is_none() {
+            let next = self.number.checked_add(1);
+            let what = "this archive has as many segments as there are numbers: begin another";
+            self.number = next.ok_or_else(|| Error::new(what).in_file(&self.directory))?;
+            self.log = Some(Log::new(&self.directory, self.number)?);
+        }
+        Ok(())
     }
 
     /// Writes to the log what is not in it yet.

@@ -101,16 +101,11 @@ impl Tracker {
     /// Writes a half-open connection of which nothing was known, in a place and in the ring.
     #[inline(never)]
     pub(super) fn begin_new(&mut self, signal: &Signal, hash: ConnectionHash, entry: &Entry) {
-        while !self.young.has_room() {
-            self.move_over();
-        }
+        self.make_room();
         if !self.place(hash, entry) {
             return;
         }
-        match signal.key() {
-            AnyKey::V4(key) => self.young.push(&of_client(key, entry.client), entry, self.now),
-            AnyKey::V6(key) => self.young.push(&of_client(key, entry.client), entry, self.now),
-        }
+        self.write(signal, entry);
     }
 
     /// Writes a half-open connection in the place it has, and in the ring.
@@ -120,16 +115,28 @@ impl Tracker {
         self.filter.set(slot, entry);
         self.end_half_open(signal, entry);
         let is_full = !self.young.has_room();
-        while !self.young.has_room() {
-            self.move_over();
-        }
-        match signal.key() {
-            AnyKey::V4(key) => self.young.push(&of_client(key, entry.client), entry, self.now),
-            AnyKey::V6(key) => self.young.push(&of_client(key, entry.client), entry, self.now),
-        }
+        self.make_room();
+        self.write(signal, entry);
         if is_full {
             // An old record of the same tick and number may have been taken for it, and gone with the entry.
             self.young.doubt(entry.fingerprint);
+        }
+    }
+
+    /// Makes room for another in the young ring.
+    #[inline]
+    fn make_room(&mut self) {
+        while !self.young.has_room() {
+            self.move_over();
+        }
+    }
+
+    /// Writes a half-open connection in the young ring, which has room.
+    #[inline]
+    fn write(&mut self, signal: &Signal, entry: &Entry) {
+        match signal.key() {
+            AnyKey::V4(key) => self.young.push(&of_client(key, entry.client), entry, self.now),
+            AnyKey::V6(key) => self.young.push(&of_client(key, entry.client), entry, self.now),
         }
     }
 
