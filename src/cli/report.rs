@@ -126,8 +126,10 @@ fn logged_summary(summary: &Summary) {
     let counts = &summary.counts;
     tracing::info!(
         packets = summary.packets,
+        lost_packets = summary.lost,
         tcp = usable(summary),
         signals = summary.signals.signals,
+        lost_signals = summary.queue_full,
         opened = counts.opened,
         closed = counts.closed,
         unarchived = counts.unarchived,
@@ -150,6 +152,11 @@ fn usable(summary: &Summary) -> u64 {
     summary.packets - summary.unusable.iter().map(|(_, count)| count).sum::<u64>()
 }
 
+const LOST_PACKETS: &str = "lost by the kernel";
+const LOST_SIGNALS: &str = "  lost, a queue was full";
+const EVICTED: &str = "evicted";
+const SAID_IF_ANY: [&str; 3] = [LOST_PACKETS, LOST_SIGNALS, EVICTED];
+
 fn shown_summary(summary: &Summary) {
     let counts = &summary.counts;
     let (open, half_open) = summary.last.map_or((0, 0), |last| (last.flows, last.half_open));
@@ -158,10 +165,12 @@ fn shown_summary(summary: &Summary) {
     let unused: Vec<_> = unused.map(|(reason, count)| (format!("  {reason}"), count)).collect();
     rows.extend(unused.iter().map(|(reason, count)| (reason.as_str(), *count, String::new())));
     rows.extend([
+        (LOST_PACKETS, summary.lost, String::new()),
         ("signals", summary.signals.signals, sampled(summary)),
+        (LOST_SIGNALS, summary.queue_full, String::new()),
         ("opened", counts.opened, parts(&[("picked up in their midst", counts.picked_up)])),
         ("closed", counts.closed, String::new()),
-        ("evicted", counts.evicted(), parts(&[("idle", counts.evicted_idle), ("too old", counts.evicted_aged)])),
+        (EVICTED, counts.evicted(), parts(&[("idle", counts.evicted_idle), ("too old", counts.evicted_aged)])),
         ("open", open, String::new()),
         ("half-open", half_open, parts(&[("refused", counts.refused), ("timed out", counts.expired)])),
         ("repeats ignored", counts.repeats + counts.late, String::new()),
@@ -180,8 +189,8 @@ fn shown_summary(summary: &Summary) {
             ]),
         ),
     ]);
-    // What nobody asked for says nothing by being zero.
-    rows.retain(|(name, count, _)| *name != "evicted" || *count > 0);
+    // What nobody asked for, and what has not gone wrong, says nothing by being zero.
+    rows.retain(|(name, count, _)| *count > 0 || !SAID_IF_ANY.contains(name));
     table(&rows);
 }
 

@@ -58,8 +58,10 @@ fn burst(test: &str, connections_sent: &str, options: &str, may_drop: bool) {
     let list = watch.list_after(Timestamp::now());
     let (ended, given) = watch.stop("-INT");
     assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    let lost_packets = summed(&ended, "lost_packets");
     let dropped = total(&given, "dropped");
-    assert_eq!(summed(&ended, "packets") + dropped, b.packet_count("eth0"), "{}", ended.stderr);
+    assert_eq!(summed(&ended, "packets") + lost_packets, b.packet_count("eth0"), "{}", ended.stderr);
+    assert_eq!(dropped, lost_packets + summed(&ended, "lost_signals"), "{}", ended.stderr);
     if !may_drop {
         assert_eq!(dropped, 0, "{}", ended.stderr);
         let replayed = lists(&replay([&capture]).stdout).pop().unwrap();

@@ -160,8 +160,9 @@ fn soak(test: &str, duration: Duration) -> Option<Duration> {
     let (ended, lists) = watch.stop("-TERM");
     assert_eq!(ended.status, Some(0), "{}", ended.stderr);
     assert_consecutive(&lists);
-    let (seen, dropped) = (summed(&ended, "packets"), total(&lists, "dropped"));
-    assert_eq!(seen + dropped, load.packet_count() - started_count, "{dropped} dropped: {}", ended.stderr);
+    let (seen, lost, dropped) = (summed(&ended, "packets"), summed(&ended, "lost_packets"), total(&lists, "dropped"));
+    assert_eq!(seen + lost, load.packet_count() - started_count, "{lost} lost: {}", ended.stderr);
+    assert_eq!(dropped, lost + summed(&ended, "lost_signals"), "{}", ended.stderr);
     let middle_kib = middle_kib.unwrap();
     let (lists, late) = (lists.len(), latest(&directory));
     say(&format!(

@@ -111,7 +111,7 @@ impl LiveObserver for LiveWatch {
         self.figures.lock().last = Some(*header);
         if header.dropped > 0 || header.unusable > 0 {
             self.warn(&format!(
-                "in the interval to {}, {} packets were lost and {} could not be read",
+                "in the interval to {}, {} packets or signals were lost and {} packets could not be read",
                 time_of_day(header.end_ns),
                 grouped(header.dropped),
                 grouped(header.unusable),
