@@ -4,6 +4,7 @@
 //! both byte orders: times in microseconds, in nanoseconds, and the modified kind of old Linux kernels, whose records
 //! carry eight bytes more. Files older than version 2.4 may give a record's two lengths the other way round.
 
+use super::Packet;
 use super::byte_order::ByteOrder;
 use super::input::{Input, Record, Result, cut_short};
 use crate::config::{CAPTURE_BUFFER_SIZE, PACKET_SIZE_MAX};
@@ -101,17 +102,10 @@ impl PcapReader {
         Ok(PcapReader { kind, captured_length, link, is_usual })
     }
 
-    /// The next record if the input holds all of it and the file is of the commonest kind: little-endian, and of the present version.
-    #[inline(always)]
-    pub(super) fn usual_record(&self, input: &mut Input) -> Option<Record> {
-        if !self.is_usual {
-            return None;
-        }
-        let kind = Kind { record_header_size: RECORD_HEADER_SIZE, ..self.kind };
-        let (time_ns, record_size) =
-            read_record(kind, CapturedLength::First, input.unread(), u32::from_le_bytes).ok()?;
-        let record = input.consume(record_size);
-        Some(Record { time_ns, link: self.link, range: record.start + RECORD_HEADER_SIZE..record.end })
+    /// What reads the records of this file, if it is of the commonest kind: little-endian, and of the present version.
+    #[inline]
+    pub(super) fn usual(&self) -> Option<Usual> {
+        self.is_usual.then_some(Usual { fraction_ns: self.kind.fraction_ns, link: self.link })
     }
 
     /// The next record, or `None` where the file ends between records.
@@ -138,6 +132,26 @@ impl PcapReader {
                 Err(NoRecord::AnotherCapture) => return Err(another_capture(input.offset())),
             }
         }
+    }
+}
+
+/// Reads the records of a file of the commonest kind.
+#[derive(Clone, Copy)]
+pub(super) struct Usual {
+    fraction_ns: i64,
+    link: LinkType,
+}
+
+impl Usual {
+    /// The packet whose record these bytes begin with, and the bytes behind it, if all of it is there and nothing is wrong with it.
+    #[inline(always)]
+    pub(super) fn packet<'a>(&self, unread: &'a [u8]) -> Option<(Packet<'a>, &'a [u8])> {
+        let kind =
+            Kind { order: ByteOrder::Little, record_header_size: RECORD_HEADER_SIZE, fraction_ns: self.fraction_ns };
+        let (time_ns, record_size) = read_record(kind, CapturedLength::First, unread, u32::from_le_bytes).ok()?;
+        let (record, behind) = unread.split_at_checked(record_size)?;
+        let bytes = record.get(RECORD_HEADER_SIZE..)?;
+        Some((Packet { time_ns, link: self.link, bytes, vlan: None }, behind))
     }
 }
 

@@ -73,15 +73,6 @@ impl Replay {
         self.packet_count
     }
 
-    /// The next record, if it is of the usual kind and in the buffer as a whole, as nearly all are.
-    #[inline(always)]
-    fn usual_record(&mut self) -> Option<Record> {
-        let Format::Pcap(reader) = &self.format else { return None };
-        let record = reader.usual_record(&mut self.input)?;
-        self.packet_count += 1;
-        Some(record)
-    }
-
     /// The next record, whatever it is.
     #[inline(never)]
     fn any_record(&mut self) -> Result<Option<Record>> {
@@ -136,18 +127,42 @@ impl PacketSource for Replay {
 
     #[inline(always)]
     fn each_packet(&mut self, count_max: u64, mut take: impl FnMut(&Packet<'_>)) -> Result<u64> {
-        for count in 0..count_max {
-            let record = match self.usual_record() {
-                Some(record) => record,
-                None => match self.any_record()? {
-                    Some(record) => record,
-                    None => return Ok(count),
-                },
-            };
-            // Called in one place alone, so that it becomes a part of this loop.
-            take(&self.packet(record));
+        let usual = match &self.format {
+            Format::Pcap(reader) => reader.usual(),
+            Format::Pcapng(_) => None,
+        };
+        let (mut count, mut other) = (0, None);
+        loop {
+            // Records of the usual kind, as long as they are in the buffer as a whole, behind one that may be of another.
+            let unread = self.input.unread();
+            let mut rest = unread;
+            let counted = count + u64::from(other.is_some());
+            while count < count_max {
+                let packet = match other.take() {
+                    Some(record) => self.packet(record),
+                    None => match usual.and_then(|usual| usual.packet(rest)) {
+                        Some((packet, behind)) => {
+                            rest = behind;
+                            packet
+                        }
+                        None => break,
+                    },
+                };
+                // Called in one place alone, so that it becomes a part of this loop.
+                take(&packet);
+                count += 1;
+            }
+            let size = unread.len() - rest.len();
+            self.input.consume(size);
+            self.packet_count += count - counted;
+            if count == count_max {
+                return Ok(count);
+            }
+            other = self.any_record()?;
+            if other.is_none() {
+                return Ok(count);
+            }
         }
-        Ok(count_max)
     }
 
     fn is_finished(&self) -> bool {
