@@ -1,7 +1,7 @@
 //! Large tables of cache lines, zeroed, in huge pages where the system gives them.
 //!
 //! A table that is read at random misses not only the caches but also the processor's table of pages: with pages of 4 KiB
-//! that costs as much again as the line. The tables of all partitions stand side by side, because each by itself may be
+//! that costs as much again as the line. Large tables of all partitions stand side by side, because each by itself may be
 //! smaller than a huge page (2 MiB on most machines). What is not used is not touched, and takes no memory.
 
 // Memory that several owners have a part of each can not be had from the standard library, nor can huge pages.
@@ -32,9 +32,14 @@ unsafe impl Words for Line {}
 // SAFETY: it is words, and half as large as a line.
 unsafe impl Words for HalfLine {}
 
-/// A table of so many that huge pages would not be filled comes from the heap, where what is made and given up again and again costs
-/// least.
+/// A table of no more comes from the heap, where what is made and given up again and again costs least.
 const HEAP_SIZE_MAX: usize = 1 << 16;
+
+/// A table of at least so much lies in huge pages. Smaller ones are within what a processor's table of pages covers, and of many of them
+/// nothing or little is ever used (those of IPv6 where there is none): in a huge page that would take memory all the same.
+const HUGE_SIZE_MIN: usize = 1 << 19;
+
+const _: () = assert!(HEAP_SIZE_MAX < HUGE_SIZE_MIN);
 
 /// Cache lines, or parts of them, that nobody else has.
 pub struct Lines<T: Words = Line>(Memory<T>);
@@ -107,7 +112,7 @@ impl<T: Words> fmt::Debug for Lines<T> {
 
 #[cfg(target_os = "linux")]
 mod mapped {
-    use crate::lines::{Line, Words};
+    use crate::lines::{HUGE_SIZE_MIN, Line, Words};
     use parking_lot::Mutex;
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     use std::ptr::NonNull;
@@ -118,6 +123,9 @@ mod mapped {
 
     /// What a huge page is on most machines, and a multiple of one elsewhere: pages of other sizes are given back in part.
     const HUGE_PAGE_SIZE: usize = 1 << 21;
+
+    /// What a page is on most machines: where they are larger, a smaller table that is given up stays until the whole mapping goes.
+    const PAGE_SIZE: usize = 1 << 12;
 
     /// Memory that is mapped until the last of its lines has been given back.
     struct Mapping {
@@ -131,14 +139,15 @@ mod mapped {
     unsafe impl Sync for Mapping {}
 
     impl Mapping {
-        fn new(line_count: usize) -> Option<Self> {
+        fn new(line_count: usize, is_huge: bool) -> Option<Self> {
             let size = line_count.checked_mul(size_of::<Line>())?;
             let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
             // SAFETY: the kernel chooses the place, so nothing that is mapped already is touched.
             let start = unsafe { mmap_anonymous(std::ptr::null_mut(), size, protection, flags) }.ok()?;
+            let advice = if is_huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
             // SAFETY: the range is the one just mapped; the advice changes nothing that could be read. A kernel that does not take
-            // it gives small pages.
-            let _ = unsafe { madvise(start, size, Advice::LinuxHugepage) };
+            // it gives the pages that it likes.
+            let _ = unsafe { madvise(start, size, advice) };
             Some(Mapping { start: NonNull::new(start.cast())?, line_count })
         }
     }
@@ -151,8 +160,12 @@ mod mapped {
         }
     }
 
-    /// The mapping that lines are taken from, and how many of it are taken.
-    static LATEST: Mutex<(Weak<Mapping>, usize)> = Mutex::new((Weak::new(), 0));
+    /// A mapping that lines are taken from, and how many of it are taken.
+    type Latest = Mutex<(Weak<Mapping>, usize)>;
+
+    /// The one of huge pages, and the one of others.
+    static LATEST_HUGE: Latest = Mutex::new((Weak::new(), 0));
+    static LATEST_SMALL: Latest = Mutex::new((Weak::new(), 0));
 
     /// Part of a mapping.
     pub(super) struct Mapped<T: Words> {
@@ -171,11 +184,12 @@ mod mapped {
         pub(super) fn new(count: usize) -> Self {
             const { assert!(size_of::<Line>().is_multiple_of(size_of::<T>()) && align_of::<T>() <= align_of::<Line>()) };
             let line_count = count.div_ceil(size_of::<Line>() / size_of::<T>());
-            let mut latest = LATEST.lock();
+            let is_huge = line_count >= HUGE_SIZE_MIN / size_of::<Line>();
+            let mut latest = if is_huge { LATEST_HUGE.lock() } else { LATEST_SMALL.lock() };
             let (known, taken) = &mut *latest;
             let with_room = known.upgrade().filter(|mapping| mapping.line_count - *taken >= line_count);
             let mapping = with_room.unwrap_or_else(|| {
-                let fresh = Mapping::new(line_count.max(MAPPED_LINES_MIN)).map(Arc::new);
+                let fresh = Mapping::new(line_count.max(MAPPED_LINES_MIN), is_huge).map(Arc::new);
                 let fresh = fresh.expect("the system has no addresses left for a table");
                 (*known, *taken) = (Arc::downgrade(&fresh), 0);
                 fresh
@@ -203,9 +217,10 @@ mod mapped {
     impl<T: Words> Drop for Mapped<T> {
         fn drop(&mut self) {
             // Others may keep the mapping for long: what is these lines' alone goes back at once.
-            let start = self.start.as_ptr() as usize;
-            let first = start.next_multiple_of(HUGE_PAGE_SIZE);
-            let end = (start + self.count * size_of::<T>()) / HUGE_PAGE_SIZE * HUGE_PAGE_SIZE;
+            let (start, size) = (self.start.as_ptr() as usize, self.count * size_of::<T>());
+            let page_size = if size >= HUGE_SIZE_MIN { HUGE_PAGE_SIZE } else { PAGE_SIZE };
+            let first = start.next_multiple_of(page_size);
+            let end = (start + size) / page_size * page_size;
             if first < end {
                 let first_page = self.start.as_ptr().map_addr(|_| first).cast();
                 // SAFETY: whole pages within the lines, which nobody will look at again. If it fails they stay, which harms nobody.
@@ -241,7 +256,7 @@ mod tests {
 
     #[test]
     fn parts_of_lines_are_like_lines_in_small_tables_and_in_large_ones() {
-        for count in [0, 1, 5, 100, HEAP_SIZE_MAX / 32, HEAP_SIZE_MAX / 32 + 1, 300_001] {
+        for count in [0, 1, 5, 100, HEAP_SIZE_MAX / 32, HEAP_SIZE_MAX / 32 + 1, HUGE_SIZE_MIN / 32, 300_001] {
             let (mut one, other) = (Lines::<HalfLine>::new(count), Lines::<HalfLine>::new(count));
             assert!(one.len() == count && one == other && one.iter().all(|half| *half == HalfLine::default()));
             let Some(last) = one.last_mut() else { continue };
