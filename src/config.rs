@@ -149,8 +149,9 @@ pub const QUEUE_WAIT_MAX_US: u64 = 2_000;
 /// packets back before it shows a block of its ring that is not full.
 pub const MERGE_PATIENCE_NS: i64 = 15_000_000;
 
-/// Blocks at which a sleeping shard is woken: a wake-up costs as much as working one off.
-pub const QUEUE_WAKE_BLOCKS: usize = 16;
+/// Blocks at which a sleeping shard is woken: a wake-up costs as much as working off two, and what is left of the queue holds what comes
+/// in until the shard is there.
+pub const QUEUE_WAKE_BLOCKS: usize = 64;
 
 const _: () = assert!(QUEUE_WAKE_BLOCKS < QUEUE_BLOCKS_MAX / 2);
 const _: () = assert!(QUEUE_MARKS_MAX >= 2 * (PENDING_INTERVALS_MAX + 1));
