@@ -345,6 +345,16 @@ pub const LIST_PART_COUNT_MIN: usize = 1 << 15;
 /// Connections that are looked at to see where parts begin: no part is then a quarter longer than the others by chance.
 pub const LIST_SAMPLE_COUNT: usize = 1 << 12;
 
+/// Connections of the shortest last list that two threads write: some milliseconds, a hundred times what it takes to start one.
+pub const LIST_TWO_THREADS_MIN: u64 = 1 << 15;
+
+/// Rows that one thread hands the other at once: some 50 microseconds of work, and lines that stay in the second-level cache.
+pub const LIST_CHUNK_ROWS: usize = 256;
+
+/// Such chunks that wait for it, at most: half a megabyte, which keeps it busy for a part of the time in which the next part of the list
+/// is picked out and sorted.
+pub const LIST_CHUNKS_AHEAD: usize = 16;
+
 // Partitions do not share evenly.
 const _: () = assert!(CONNECTIONS_MAX / PARTITION_COUNT as u64 * 9 / 8 <= LISTED_MAX as u64);
 

@@ -3,7 +3,9 @@
 //! What enters: lists, or what changed from one to the next. What leaves: lines on a stream, in pieces of a bounded size,
 //! since lines take several times the memory of rows.
 
+use crate::config::LIST_TWO_THREADS_MIN;
 use crate::export::flow_line::{self, Mark, Style};
+use crate::export::side_by_side;
 use crate::export::timestamp::{Clockface, Text};
 use crate::flow_list::{Change, EarlierList, Header, List};
 use serde::{Serialize, Serializer};
@@ -104,6 +106,13 @@ fn serialize_text<S: Serializer>(text: &Text, serializer: S) -> Result<S::Ok, S:
     serializer.serialize_str(text.as_str())
 }
 
+/// Whether a list is written by two threads: a long one, when nothing else is left to do for a core that there is.
+fn is_worth_two_threads(header: &Header) -> bool {
+    header.is_last
+        && header.flows + header.half_open >= LIST_TWO_THREADS_MIN
+        && std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1)
+}
+
 /// What the lines of a list with this end begin with.
 fn head(end: &Text) -> Vec<u8> {
     let mut head = Vec::new();
@@ -146,6 +155,10 @@ impl Lines {
         self.header(&ListLine { timestamp: end.as_str(), event_type: "flow_list", flow_list: fields })?;
         let head = head(&end);
         let style = Style { head: &head, vlan_key: self.vlan_key, mark: None };
+        if is_worth_two_threads(&list.header) {
+            self.end(out)?;
+            return side_by_side::write(out, list.rows(), style);
+        }
         for row in list.rows() {
             flow_line::append(&mut self.lines, &mut self.clockface, &row, style);
             self.relieve(out)?;

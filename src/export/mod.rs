@@ -11,6 +11,7 @@ mod lines;
 mod place;
 mod retention;
 mod series;
+mod side_by_side;
 mod snapshots;
 mod source_lines;
 mod stream;

@@ -1,0 +1,170 @@
+//! The lines of a long list, made by two threads side by side and written in their order.
+//!
+//! What enters: rows one after another. What leaves: the bytes that one thread alone would have written. The thread that asks gathers
+//! the rows, hands most of them to the other in chunks, makes lines of the rest itself while the other is busy, and writes. It
+//! is meant for the last list of a replay, when nothing else is left to do; while packets come in their core is their own.
+
+use crate::config::{LIST_CHUNK_ROWS, LIST_CHUNKS_AHEAD};
+use crate::export::flow_line::{self, Style};
+use crate::export::timestamp::Clockface;
+use crate::flow_list::Row;
+use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::thread::Builder;
+
+/// Chunks that are made into lines and not written yet, at most: those that wait for the other thread, the one in its hands, and one of
+/// this thread's.
+const UNWRITTEN_MAX: usize = LIST_CHUNKS_AHEAD + 2;
+
+/// What a line mostly takes, in bytes, or a little less.
+const LINE_SIZE: usize = 320;
+
+/// The lines of a chunk.
+enum Chunk {
+    /// They come from the other thread, whose chunks come in their order.
+    Others,
+    /// These.
+    Mine(Vec<u8>),
+}
+
+/// Writes a line for each row.
+///
+/// # Errors
+///
+/// They could not be written.
+pub(super) fn write(out: &mut dyn Write, rows: impl Iterator<Item = Row>, style: Style) -> io::Result<()> {
+    std::thread::scope(|scope| {
+        let (to_other, its_rows) = bounded(LIST_CHUNKS_AHEAD);
+        // There is room for all that can be unwritten, so it never waits for the one that waits for it.
+        let (its_lines, from_other) = bounded(UNWRITTEN_MAX);
+        let other = Builder::new().name("lines".to_owned());
+        // Without it everything is done here: nobody takes what is sent then.
+        drop(other.spawn_scoped(scope, move || make_lines(&its_rows, &its_lines, style)));
+        let mut desk = Desk { out, to_other, from_other, unwritten: VecDeque::with_capacity(UNWRITTEN_MAX), style };
+        let (mut rows, mut clockface) = (rows.peekable(), Clockface::default());
+        while rows.peek().is_some() {
+            desk.take(rows.by_ref().take(LIST_CHUNK_ROWS).collect(), &mut clockface)?;
+        }
+        desk.finish()
+    })
+}
+
+/// The other thread's work.
+fn make_lines(rows: &Receiver<Vec<Row>>, lines: &Sender<Vec<u8>>, style: Style) {
+    let mut clockface = Clockface::default();
+    for chunk in rows {
+        if lines.send(lines_of(&chunk, &mut clockface, style)).is_err() {
+            return;
+        }
+    }
+}
+
+fn lines_of(rows: &[Row], clockface: &mut Clockface, style: Style) -> Vec<u8> {
+    let mut lines = Vec::with_capacity(rows.len() * LINE_SIZE);
+    rows.iter().for_each(|row| flow_line::append(&mut lines, clockface, row, style));
+    lines
+}
+
+/// Where chunks are given out, and written when their turn comes.
+struct Desk<'a> {
+    out: &'a mut dyn Write,
+    to_other: Sender<Vec<Row>>,
+    from_other: Receiver<Vec<u8>>,
+    unwritten: VecDeque<Chunk>,
+    style: Style<'a>,
+}
+
+impl Desk<'_> {
+    /// Gives a chunk to the other thread, or makes its lines here if that has enough to do.
+    fn take(&mut self, rows: Vec<Row>, clockface: &mut Clockface) -> io::Result<()> {
+        let chunk = match self.to_other.try_send(rows) {
+            Ok(()) => Chunk::Others,
+            Err(TrySendError::Full(rows) | TrySendError::Disconnected(rows)) => {
+                Chunk::Mine(lines_of(&rows, clockface, self.style))
+            }
+        };
+        if self.unwritten.len() == UNWRITTEN_MAX {
+            self.write_first()?;
+        }
+        self.unwritten.push_back(chunk);
+        Ok(())
+    }
+
+    /// Writes the chunk whose turn it is, if there is one.
+    fn write_first(&mut self) -> io::Result<()> {
+        match self.unwritten.pop_front() {
+            Some(Chunk::Others) => {
+                let lines =
+                    self.from_other.recv().map_err(|_| io::Error::other("a thread that makes lines is gone"))?;
+                self.out.write_all(&lines)
+            }
+            Some(Chunk::Mine(lines)) => self.out.write_all(&lines),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes what is left.
+    fn finish(mut self) -> io::Result<()> {
+        while !self.unwritten.is_empty() {
+            self.write_first()?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::VlanTags;
+    use crate::flow_list::RowState;
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    const STYLE: Style = Style { head: b"{", vlan_key: true, mark: None };
+
+    fn row(number: u32) -> Row {
+        let client = SocketAddr::new(Ipv4Addr::from_bits(number).into(), number as u16);
+        Row {
+            client,
+            server: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 443),
+            vlan: VlanTags::NONE.with(number as u16),
+            start_ns: i64::from(number) * 1_000_000_007,
+            age_ns: i64::from(number),
+            state: RowState::Established,
+            midstream: number.is_multiple_of(3),
+            unsettled: false,
+        }
+    }
+
+    #[test]
+    fn two_threads_write_what_one_does() {
+        for count in [0, 1, LIST_CHUNK_ROWS - 1, LIST_CHUNK_ROWS, 3 * LIST_CHUNK_ROWS + 1, 100 * LIST_CHUNK_ROWS] {
+            let rows: Vec<Row> = (0..count as u32).map(|number| row(number.wrapping_mul(0x9e37_79b9))).collect();
+            let mut written = Vec::new();
+            write(&mut written, rows.iter().copied(), STYLE).unwrap();
+            assert!(written == lines_of(&rows, &mut Clockface::default(), STYLE), "{count} rows");
+        }
+    }
+
+    /// A place that is full after so many bytes.
+    struct Full(usize);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_can_not_be_written_ends_both() {
+        for size in [0, 1 << 16, 1 << 20] {
+            let written = write(&mut Full(size), (0..50_000).map(row), STYLE);
+            assert_eq!(written.map_err(|error| error.kind()), Err(io::ErrorKind::StorageFull));
+        }
+    }
+}
