@@ -136,6 +136,13 @@ pub(super) struct Cursor {
     left: usize,
 }
 
+/// How far the records of a ring have been gone through that are kept in it: where the next one goes, and their words.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    end: usize,
+    used: usize,
+}
+
 /// The ring: 24 bytes an IPv4 connection, 48 an IPv6 one.
 pub struct HalfOpenRing {
     words: Box<[u64]>,
@@ -281,6 +288,28 @@ impl HalfOpenRing {
     #[inline]
     pub(super) fn skip_to(&mut self, Cursor { index, left }: Cursor) {
         (self.head, self.used) = (index, left);
+    }
+
+    /// None of its records is kept yet.
+    pub(super) fn none_kept(&self) -> Kept {
+        Kept { end: self.head, used: 0 }
+    }
+
+    /// Keeps a record, which is younger than those that were kept before it: it moves up behind them.
+    #[inline]
+    pub(super) fn keep(&mut self, kept: &mut Kept, record: Record) {
+        let count = record.header.word_count();
+        if kept.end != record.index {
+            for distance in 0..count {
+                self.words[self.behind(kept.end, distance)] = self.words[self.behind(record.index, distance)];
+            }
+        }
+        *kept = Kept { end: self.behind(kept.end, count), used: kept.used + count };
+    }
+
+    /// Takes off all records but these.
+    pub(super) fn retain(&mut self, kept: Kept) {
+        self.used = kept.used;
     }
 
     /// The key of a record of this family.

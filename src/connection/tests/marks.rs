@@ -7,12 +7,13 @@ use std::collections::BTreeSet;
 /// A half-open connection: its key, when it started and came into its state, whether it was answered, and its number.
 type Told = (AnyKey, u64, u64, bool, u32);
 
-/// What is half-open by the marks and by the filter, each once.
-fn both(scene: &Scene) -> [BTreeSet<Told>; 2] {
-    let copies = [Tracker::copy_half_open, Tracker::copy_looked_up];
-    copies.map(|write| {
+/// What is half-open by the filter, by the marks, and by the marks again when those that are over have been taken off; each once.
+fn three_times(scene: &mut Scene) -> [BTreeSet<Told>; 3] {
+    let writes: [fn(&mut Tracker, &mut HalfOpenRing); 3] =
+        [|tracker, copy| tracker.copy_looked_up(copy), Tracker::copy_half_open, Tracker::copy_half_open];
+    writes.map(|write| {
         let mut copy = HalfOpenRing::new(1 << 12);
-        write(&scene.tracker, &mut copy);
+        write(&mut scene.tracker, &mut copy);
         let told = |record: HalfOpen| {
             let HalfOpen { key, start_tick, since_tick, answered, number } = record;
             (key, start_tick, since_tick, answered, number)
@@ -31,6 +32,7 @@ proptest! {
         bucket_count in prop::sample::select(vec![1usize, 3, 40, 400]),
         connection_count in prop::sample::select(vec![5u32, 40, 600]),
         limits in prop::sample::select(vec![(0u64, 0usize), (3, 20), (1 << 20, 0), (1 << 20, 20)]),
+        look_interval in prop::sample::select(vec![16usize, 300, 10_000]),
         packets in prop::collection::vec((any::<u32>(), 0usize..40, any::<bool>(), 0u32..3), 1..1_500),
     ) {
         let (connections_max, candidate_count) = limits;
@@ -46,13 +48,13 @@ proptest! {
                 2..25 => drop(scene.send(any_key(connection % connection_count), sender, Kind::Syn, number)),
                 _ => drop(scene.send(any_key(connection % connection_count), sender, kinds[kind % 5], number)),
             }
-            if at % 16 == 0 {
-                let [marked, looked_up] = both(&scene);
-                prop_assert_eq!(marked, looked_up);
+            if at % look_interval == 0 {
+                let [looked_up, marked, again] = three_times(&mut scene);
+                prop_assert_eq!((&marked, &again), (&looked_up, &looked_up));
             }
         }
-        let [marked, looked_up] = both(&scene);
-        prop_assert_eq!(marked, looked_up);
+        let [looked_up, marked, again] = three_times(&mut scene);
+        prop_assert_eq!((&marked, &again), (&looked_up, &looked_up));
     }
 }
 
@@ -71,8 +73,8 @@ fn of_steady_traffic_hardly_any_record_is_looked_up() {
             scene.pass(1);
         }
         if number % 1_000 == 999 {
-            let [marked, looked_up] = both(&scene);
-            assert_eq!(marked, looked_up);
+            let [looked_up, marked, again] = three_times(&mut scene);
+            assert_eq!((&marked, &again), (&looked_up, &looked_up));
             assert_eq!(marked.len(), 200);
             assert!(scene.tracker.doubtful_count() < 64, "{} of 1,024", scene.tracker.doubtful_count());
         }
@@ -86,9 +88,28 @@ fn what_was_restored_is_looked_up() {
     (0..1_000).for_each(|number| drop(scene.play(any_key(number), ["S", "Sa", "SaD", "Sr"][number as usize % 4])));
     let mut encoder = crate::state::Encoder::default();
     scene.tracker.save(&mut encoder);
-    let before = both(&scene);
+    let before = three_times(&mut scene);
     scene.tracker = Tracker::new(config);
     scene.tracker.restore(&mut crate::state::Decoder::new(&encoder.into_bytes())).expect("it fits");
-    assert_eq!(both(&scene), before);
+    assert_eq!(three_times(&mut scene), before);
     assert!(scene.tracker.doubtful_count() > 50);
+}
+
+/// A client that nobody answers stands in the old ring for as long as others come and go.
+#[test]
+fn what_is_over_is_looked_up_once() {
+    let config = TrackerConfig { half_open_count: 200, place_count: 7 * 400, ..config() };
+    let mut scene = Scene::new(config);
+    (0..40).for_each(|number| drop(scene.play(any_key(number), "S")));
+    // The young ring has room for a hundred of IPv4.
+    (100..210).for_each(|number| drop(scene.play(v4(number), "S")));
+    (0..30).for_each(|number| drop(scene.play(any_key(number), "aD")));
+    assert!(scene.tracker.old_count() >= 40);
+    let [looked_up, marked, again] = three_times(&mut scene);
+    assert_eq!((&marked, &again), (&looked_up, &looked_up));
+    assert_eq!(marked.iter().filter(|told| (0..40).any(|number| told.0 == any_key(number))).count(), 10);
+    let still = scene.tracker.old_count();
+    (100..210).for_each(|number| drop(scene.play(v4(number), "r")));
+    three_times(&mut scene);
+    assert_eq!((still > 10, scene.tracker.old_count()), (true, 10));
 }

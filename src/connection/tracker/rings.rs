@@ -32,6 +32,15 @@ pub(super) struct Current {
 
 const _: () = assert!(BATCH_COUNT_MAX <= u32::BITS as usize);
 
+impl Current {
+    /// The records of the batch that are what the filter says still, each with whether it was answered.
+    #[inline]
+    fn records<'a>(&'a self, batch: &'a Batch) -> impl Iterator<Item = (Record, bool)> + 'a {
+        let records = batch.records().iter().enumerate().filter(|(at, _)| self.is >> at & 1 != 0);
+        records.map(|(at, record)| (*record, self.is_answered >> at & 1 != 0))
+    }
+}
+
 /// Records that are looked at together, and the place behind the last.
 pub(super) struct Batch {
     records: [Record; BATCH_COUNT_MAX],
@@ -47,8 +56,13 @@ impl Batch {
     /// The records of a ring from its start on, as many as are looked at together, up to one that is not wanted.
     #[inline]
     fn new(ring: &HalfOpenRing, is_wanted: impl Fn(Record) -> bool) -> Self {
-        let count_max = batch_count(ring);
-        let mut batch = Batch::empty(ring.start());
+        Batch::behind(ring.start(), ring, batch_count(ring), is_wanted)
+    }
+
+    /// The records of a ring behind this place, no more than `count_max`, up to one that is not wanted.
+    #[inline]
+    fn behind(start: Cursor, ring: &HalfOpenRing, count_max: usize, is_wanted: impl Fn(Record) -> bool) -> Self {
+        let mut batch = Batch::empty(start);
         while batch.count < count_max
             && let Some((record, end)) = ring.after(batch.end).filter(|(record, _)| is_wanted(*record))
         {
@@ -140,8 +154,8 @@ impl Tracker {
         let count = leaving.count;
         leaving.retain(|record| self.young.mark(record) != Mark::Over);
         let current = self.current_of(self.young.ring(), &leaving);
-        for (at, record) in leaving.records().iter().enumerate().filter(|(at, _)| current.is >> at & 1 != 0) {
-            self.move_one_over(*record, current.is_answered >> at & 1 != 0);
+        for (record, is_answered) in current.records(&leaving) {
+            self.move_one_over(record, is_answered);
         }
         if current.is.count_ones() as usize * FEW >= count * (FEW - 1) {
             self.unlooked_batches = UNLOOKED_BATCHES;
@@ -233,12 +247,27 @@ impl Tracker {
     /// Writes the half-open connections into an empty ring with room for as many, oldest first; one that was written twice in a
     /// tick may be there twice.
     ///
-    /// Complexity: a look at each record of the old ring, and at those few of the young one of which it is not known what has become
-    /// of them.
-    pub fn copy_half_open(&self, copy: &mut HalfOpenRing) {
-        self.copy_ring(copy, &self.old, |cursor| self.old.after(cursor), |_| Mark::Doubtful);
+    /// Complexity: a look at each record of the old ring, of which only those stay that are half-open still, and at those few of the
+    /// young one of which it is not known what has become of them.
+    pub fn copy_half_open(&mut self, copy: &mut HalfOpenRing) {
+        self.copy_old(copy);
         let young = &self.young;
         self.copy_ring(copy, young.ring(), |cursor| young.after(cursor), |record| young.mark(record));
+    }
+
+    /// Copies what is half-open of the old ring. The rest is taken off it: what is half-open no longer never is again, and is not to
+    /// be looked at a second time.
+    fn copy_old(&mut self, copy: &mut HalfOpenRing) {
+        let (mut kept, mut start) = (self.old.none_kept(), self.old.start());
+        loop {
+            let batch = Batch::behind(start, &self.old, BATCH_COUNT_MAX, |_| true);
+            if batch.count == 0 {
+                return self.old.retain(kept);
+            }
+            let current = self.copy_current(copy, &self.old, &batch);
+            current.records(&batch).for_each(|(record, _)| self.old.keep(&mut kept, record));
+            start = batch.end;
+        }
     }
 
     /// What [`Self::copy_half_open`] writes, found by a look at every record.
@@ -247,6 +276,12 @@ impl Tracker {
         for ring in [&self.old, self.young.ring()] {
             self.copy_ring(copy, ring, |cursor| ring.after(cursor), |_| Mark::Doubtful);
         }
+    }
+
+    /// How many records of the old ring have to be looked up for a copy.
+    #[cfg(test)]
+    pub(in crate::connection) fn old_count(&self) -> usize {
+        self.old.iter(self.now).count()
     }
 
     /// How many records of the young ring have to be looked up for a copy.
@@ -281,7 +316,9 @@ impl Tracker {
             }
             // In their order: those that have to be looked up before one of which it is known.
             if doubtful.count == BATCH_COUNT_MAX || !is_doubtful || next.is_none() {
-                self.copy_current(copy, ring, &doubtful);
+                if doubtful.count > 0 {
+                    self.copy_current(copy, ring, &doubtful);
+                }
                 doubtful.count = 0;
             }
             if !is_doubtful {
@@ -290,13 +327,11 @@ impl Tracker {
         }
     }
 
-    fn copy_current(&self, copy: &mut HalfOpenRing, ring: &HalfOpenRing, batch: &Batch) {
-        if batch.count > 0 {
-            let current = self.current_of(ring, batch);
-            for (at, record) in batch.records().iter().enumerate().filter(|(at, _)| current.is >> at & 1 != 0) {
-                copy.push_from(ring, *record, current.is_answered >> at & 1 != 0);
-            }
-        }
+    /// Copies those of these records that are half-open, and tells which they are.
+    fn copy_current(&self, copy: &mut HalfOpenRing, ring: &HalfOpenRing, batch: &Batch) -> Current {
+        let current = self.current_of(ring, batch);
+        current.records(batch).for_each(|(record, is_answered)| copy.push_from(ring, record, is_answered));
+        current
     }
 }
 

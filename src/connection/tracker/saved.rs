@@ -129,12 +129,12 @@ mod tests {
         }
         assert!(event_count > 300, "{event_count}");
         assert_eq!(other.counts(), tracker.counts());
-        let half_open = |tracker: &Tracker| {
+        let half_open = |tracker: &mut Tracker| {
             let mut copy = HalfOpenRing::new(config().half_open_count);
             tracker.copy_half_open(&mut copy);
             copy.iter(signals.last().unwrap().parts().tick).collect::<Vec<_>>()
         };
-        assert_eq!(half_open(&other), half_open(&tracker));
+        assert_eq!(half_open(&mut other), half_open(&mut tracker));
         assert!(tracker.counts().expired > 0 && tracker.counts().candidates > 0, "{:?}", tracker.counts());
     }
 
