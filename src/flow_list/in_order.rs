@@ -56,21 +56,18 @@ impl<'a, K: TableKey, I: Iterator<Item = &'a Connections<K>> + Clone> InOrder<I,
         let (begin, mut end) = (self.end, planned_end);
         // Most keys are outside by their first word already.
         let first_word = |key: K| key.words()[0];
-        let (low, mut high) = (begin.map_or(0, first_word), end.map_or(u64::MAX, first_word));
+        let (low, high) = (begin.map_or(0, first_word), end.map_or(u64::MAX, first_word));
         let Self { part, part_count, spare_count, .. } = self;
         part.clear();
-        self.lists.clone().flat_map(Connections::iter).for_each(|(key, start)| {
-            let is_outside = !(low..=high).contains(&first_word(key))
-                || begin.is_some_and(|begin| key <= begin)
-                || end.is_some_and(|end| key > end);
-            if is_outside {
+        self.lists.clone().flat_map(|list| list.iter_within(low..=high)).for_each(|(key, start)| {
+            if begin.is_some_and(|begin| key <= begin) || end.is_some_and(|end| key > end) {
                 return;
             }
             if part.len() == *part_count + *spare_count {
                 let (_, last, _) = part.select_nth_unstable_by_key(*part_count - 1, |row| row.key);
                 let last = last.key;
                 part.truncate(*part_count);
-                (end, high) = (Some(last), first_word(last));
+                end = Some(last);
                 if key > last {
                     return;
                 }

@@ -213,10 +213,13 @@ impl<K: TableKey> FamilyList<K> {
     pub(super) fn see(&mut self, seen: &[(K, u32)], cut: u64) {
         let epoch = self.ledger.liveness.epoch(cut);
         for (key, payload) in seen {
-            if let Some(start) = self.ledger.listed.get_mut(key).filter(|start| start.payload() == *payload) {
-                self.ledger.liveness.end_watch(key, *start);
-                *start = start.seen_in(epoch).settled();
-            }
+            self.ledger.listed.update(key, |start| {
+                if start.payload() != *payload {
+                    return start;
+                }
+                self.ledger.liveness.end_watch(key, start);
+                start.seen_in(epoch).settled()
+            });
         }
     }
 }

@@ -108,9 +108,13 @@ impl<K: TableKey> FamilyList<K> {
         }
         let mut questions = Questions { listed: Vec::new(), evict: Vec::new() };
         for key in keys {
-            if let Some(start) = self.ledger.listed.get_mut(&key) {
-                let (eviction, judged) = self.ledger.liveness.judge(&key, *start);
-                *start = judged;
+            let mut eviction = None;
+            let judge = |start| {
+                let judged;
+                (eviction, judged) = self.ledger.liveness.judge(&key, start);
+                judged
+            };
+            if let Some(start) = self.ledger.listed.update(&key, judge) {
                 match eviction {
                     Some(reason) => questions.evict.push((key, start.payload(), reason)),
                     None => questions.listed.push((key, start.payload())),
@@ -138,9 +142,8 @@ impl<K: TableKey> FamilyList<K> {
             let start = Start::of_payload(*payload, cut, self.ledger.liveness.epoch(cut));
             let placement = self.peeler.hash().of(key);
             let value = start.value(&self.ledger.code, placement);
-            if let Some(listed) = self.ledger.listed.get_mut(key) {
+            if let Some(before) = self.ledger.listed.update(key, |_| start) {
                 // It closed and opened again: the residue has the difference of the values, and no key.
-                let before = std::mem::replace(listed, start);
                 self.ledger.liveness.end_watch(key, before);
                 let before = before.value(&self.ledger.code, placement);
                 self.residue.subtract_value(placement, value.wrapping_sub(before));

@@ -19,6 +19,15 @@ const WATCHED_SHIFT: u32 = SEEN_SHIFT + u8::BITS;
 
 const _: () = assert!(WATCHED_SHIFT + u8::BITS + 1 == u64::BITS);
 
+/// The bytes of a packed start that are enough where it is within [`NEAR_TICKS`] of the tick from which it is told. They have the lower
+/// bits of the tick, and behind these all others of the start; the upper bits of the tick come last.
+pub(super) const NEAR_SIZE: usize = 6;
+const PACKED_BITS: u32 = NEAR_SIZE as u32 * u8::BITS;
+const NEAR_BITS: u32 = PACKED_BITS - (u64::BITS - START_BITS);
+
+/// 1.7 years.
+pub(super) const NEAR_TICKS: u64 = 1 << NEAR_BITS;
+
 /// A stretch of time in which every listed connection is asked about once. Epochs are numbered round and round, so an age may
 /// be taken for a lesser one, and never for a greater one: what vanished is then found out later, and nothing too early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,6 +114,21 @@ impl Start {
         Start(bits)
     }
 
+    /// All that it holds, where its tick is told from this one: a number of [`NEAR_SIZE`] bytes if it is less than [`NEAR_TICKS`] later.
+    #[inline]
+    pub(super) fn to_packed(self, first_tick: u64) -> u64 {
+        let ticks = self.tick().wrapping_sub(first_tick) & START_MASK;
+        ticks >> NEAR_BITS << PACKED_BITS | self.0 >> START_BITS << NEAR_BITS | ticks & (NEAR_TICKS - 1)
+    }
+
+    /// What was packed.
+    #[inline]
+    pub(super) fn of_packed(packed: u64, first_tick: u64) -> Self {
+        let ticks = packed >> PACKED_BITS << NEAR_BITS | packed & (NEAR_TICKS - 1);
+        let others = packed >> NEAR_BITS << START_BITS;
+        Start(others | ticks.wrapping_add(first_tick) & START_MASK)
+    }
+
     /// What the partition calls this start.
     pub(super) fn payload(self) -> u32 {
         self.tick() as u32 & ((1 << TICK_BITS) - 1) | if self.is_midstream() { MIDSTREAM } else { 0 }
@@ -168,6 +192,15 @@ mod tests {
             prop_assert_eq!(start.watched_since(watched).watched(), Some(watched));
             prop_assert_eq!(start.watched_since(watched).seen_in(seen).watched(), None);
             prop_assert!(!Start::unknown(tick, seen).is_known());
+        }
+
+        #[test]
+        fn what_is_packed_comes_back(bits: u64, first_tick in 0..START_MASK, ticks in 0..2 * NEAR_TICKS) {
+            let start = Start::of_bits(bits);
+            prop_assert_eq!(Start::of_packed(start.to_packed(first_tick), first_tick), start);
+            let start = Start::of_bits(bits & !START_MASK | first_tick.wrapping_add(ticks) & START_MASK);
+            let packed = start.to_packed(first_tick);
+            prop_assert_eq!((packed < 1 << PACKED_BITS, Start::of_packed(packed, first_tick)), (ticks < NEAR_TICKS, start));
         }
 
         #[test]

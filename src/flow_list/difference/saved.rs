@@ -81,9 +81,7 @@ impl<K: TableKey> FamilyList<K> {
     /// Marks everything listed as what may have closed while nobody looked, before the tick `resumed_tick`.
     pub(in crate::flow_list) fn unsettle(&mut self, resumed_tick: u64) {
         let ledger = &mut self.ledger;
-        for (key, start) in ledger.listed.iter_mut() {
-            *start = ledger.liveness.unsettle(key, *start, resumed_tick);
-        }
+        ledger.listed.update_all(|key, start| ledger.liveness.unsettle(key, start, resumed_tick));
         ledger.liveness.set_unsettled(!ledger.listed.is_empty());
     }
 }
