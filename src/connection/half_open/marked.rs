@@ -15,6 +15,8 @@ use crate::error::Result;
 use crate::flow::{Family, FlowKey};
 use crate::state::{Decoder, Encoder};
 
+const _: () = assert!(Mark::Over as u8 == 0);
+
 /// What is known of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
@@ -187,23 +189,28 @@ impl MarkedRing {
         }
     }
 
-    /// The first record behind this place that may be half-open, and the place behind it.
+    /// Shows all records that may be half-open, each with its mark.
+    ///
+    /// Complexity: a look at eight marks at a time, and at each of these records.
     #[inline]
-    pub(in crate::connection) fn after(&self, Cursor { index, left }: Cursor) -> Option<(Record, Cursor)> {
-        let (mut unit, mut left) = (index / UNIT_WORD_COUNT, left / UNIT_WORD_COUNT);
-        loop {
-            // Up to the end, and then from the start.
-            let run = &self.marks[unit..self.unit_count().min(unit + left)];
-            let over = over_count(run);
-            left -= over;
-            if left == 0 {
-                return None;
+    pub(in crate::connection) fn each(&self, mut show: impl FnMut(Record, Mark)) {
+        let unit_count = self.unit_count();
+        let first = self.ring.head / UNIT_WORD_COUNT;
+        let end = first + self.ring.used / UNIT_WORD_COUNT;
+        // Up to the end of the ring, and then from its start.
+        for units in [first..end.min(unit_count), 0..end.saturating_sub(unit_count)] {
+            let (eights, rest) = self.marks[units.clone()].as_chunks::<8>();
+            let rest = std::array::from_fn(|at| rest.get(at).copied().unwrap_or(Mark::Over));
+            for (marks, at) in eights.iter().chain([&rest]).zip(units.step_by(8)) {
+                // A byte each, and those of what is over are zero.
+                let mut left = u64::from_le_bytes(marks.map(|mark| mark as u8));
+                while left != 0 {
+                    let place = left.trailing_zeros() / u8::BITS;
+                    left &= !(u64::from(u8::MAX) << (place * u8::BITS));
+                    let index = (at + place as usize) * UNIT_WORD_COUNT;
+                    show(Record { index, header: Header(self.ring.words[index]) }, marks[place as usize]);
+                }
             }
-            if over < run.len() {
-                let words = UNIT_WORD_COUNT;
-                return self.ring.after(Cursor { index: (unit + over) * words, left: left * words });
-            }
-            unit = 0;
         }
     }
 
@@ -227,16 +234,4 @@ impl MarkedRing {
         }
         Ok(())
     }
-}
-
-/// How many marks of what is over stand before the first other one, looked at eight at a time.
-#[inline]
-fn over_count(marks: &[Mark]) -> usize {
-    const OVER: [Mark; 8] = [Mark::Over; 8];
-    if marks.first().is_none_or(|mark| *mark != Mark::Over) {
-        return 0;
-    }
-    let (eights, _) = marks.as_chunks();
-    let whole = OVER.len() * eights.iter().take_while(|eight| **eight == OVER).count();
-    whole + marks[whole..].iter().take_while(|mark| **mark == Mark::Over).count()
 }

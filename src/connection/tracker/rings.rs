@@ -66,16 +66,17 @@ impl Batch {
         while batch.count < count_max
             && let Some((record, end)) = ring.after(batch.end).filter(|(record, _)| is_wanted(*record))
         {
-            batch.push(record, end);
+            batch.push(record);
+            batch.end = end;
         }
         batch
     }
 
+    /// Adds a record. There must be room.
     #[inline]
-    fn push(&mut self, record: Record, end: Cursor) {
+    fn push(&mut self, record: Record) {
         self.records[self.count] = record;
         self.count += 1;
-        self.end = end;
     }
 
     #[inline]
@@ -244,15 +245,26 @@ impl Tracker {
         current
     }
 
-    /// Writes the half-open connections into an empty ring with room for as many, oldest first; one that was written twice in a
-    /// tick may be there twice.
+    /// Writes the half-open connections into an empty ring with room for as many, in an order that depends on nothing but what was
+    /// seen; one that was written twice in a tick may be there twice.
     ///
     /// Complexity: a look at each record of the old ring, of which only those stay that are half-open still, and at those few of the
     /// young one of which it is not known what has become of them.
     pub fn copy_half_open(&mut self, copy: &mut HalfOpenRing) {
         self.copy_old(copy);
-        let young = &self.young;
-        self.copy_ring(copy, young.ring(), |cursor| young.after(cursor), |record| young.mark(record));
+        let ring = self.young.ring();
+        let mut doubtful = Batch::empty(ring.start());
+        self.young.each(|record, mark| {
+            if mark != Mark::Doubtful {
+                return copy.push_from(ring, record, mark == Mark::Answered);
+            }
+            doubtful.push(record);
+            if doubtful.count == BATCH_COUNT_MAX {
+                self.copy_current(copy, ring, &doubtful);
+                doubtful.count = 0;
+            }
+        });
+        self.copy_current(copy, ring, &doubtful);
     }
 
     /// Copies what is half-open of the old ring. The rest is taken off it: what is half-open no longer never is again, and is not to
@@ -274,7 +286,14 @@ impl Tracker {
     #[cfg(test)]
     pub(in crate::connection) fn copy_looked_up(&self, copy: &mut HalfOpenRing) {
         for ring in [&self.old, self.young.ring()] {
-            self.copy_ring(copy, ring, |cursor| ring.after(cursor), |_| Mark::Doubtful);
+            let mut batch = Batch::empty(ring.start());
+            loop {
+                batch = Batch::behind(batch.end, ring, BATCH_COUNT_MAX, |_| true);
+                if batch.count == 0 {
+                    break;
+                }
+                self.copy_current(copy, ring, &batch);
+            }
         }
     }
 
@@ -287,44 +306,9 @@ impl Tracker {
     /// How many records of the young ring have to be looked up for a copy.
     #[cfg(test)]
     pub(in crate::connection) fn doubtful_count(&self) -> usize {
-        let ring = self.young.ring();
-        let mut next = self.young.after(ring.start());
-        let records = std::iter::from_fn(|| {
-            let (record, end) = next?;
-            next = self.young.after(end);
-            Some(record)
-        });
-        records.filter(|record| self.young.mark(*record) == Mark::Doubtful).count()
-    }
-
-    /// Copies what is half-open of one ring, whose records `after` tells one after the other.
-    fn copy_ring(
-        &self,
-        copy: &mut HalfOpenRing,
-        ring: &HalfOpenRing,
-        after: impl Fn(Cursor) -> Option<(Record, Cursor)>,
-        mark: impl Fn(Record) -> Mark,
-    ) {
-        let mut doubtful = Batch::empty(ring.start());
-        let mut next = after(ring.start());
-        while let Some((record, end)) = next {
-            next = after(end);
-            let mark = mark(record);
-            let is_doubtful = mark == Mark::Doubtful;
-            if is_doubtful {
-                doubtful.push(record, end);
-            }
-            // In their order: those that have to be looked up before one of which it is known.
-            if doubtful.count == BATCH_COUNT_MAX || !is_doubtful || next.is_none() {
-                if doubtful.count > 0 {
-                    self.copy_current(copy, ring, &doubtful);
-                }
-                doubtful.count = 0;
-            }
-            if !is_doubtful {
-                copy.push_from(ring, record, mark == Mark::Answered);
-            }
-        }
+        let mut count = 0;
+        self.young.each(|_, mark| count += usize::from(mark == Mark::Doubtful));
+        count
     }
 
     /// Copies those of these records that are half-open, and tells which they are.
