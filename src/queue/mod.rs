@@ -91,6 +91,9 @@ pub struct Writer {
     shared: Arc<Shared>,
     block: Box<Block>,
     when_full: WhenFull,
+    /// Blocks that there is room for at least: how many there are is the reader's to change, and to look at it is to fetch it from
+    /// another core.
+    room: usize,
     /// Whether the last block was dropped: then the next does not wait either.
     is_dropping: bool,
     dropped: u64,
@@ -126,7 +129,16 @@ fn queue(when_full: WhenFull, reader: Unparker) -> (Writer, Reader) {
     let writer = parker.unparker().clone();
     let block = Block::new();
     (
-        Writer { shared: Arc::clone(&shared), block, when_full, is_dropping: false, dropped: 0, parker, reader },
+        Writer {
+            shared: Arc::clone(&shared),
+            block,
+            when_full,
+            room: 0,
+            is_dropping: false,
+            dropped: 0,
+            parker,
+            reader,
+        },
         Reader { shared, writer },
     )
 }
@@ -166,6 +178,8 @@ impl Writer {
     /// Sends off a mark, behind all that was pushed before; waits while the queue is full.
     pub fn mark(&mut self, mark: Message) {
         self.send_block();
+        // It takes a place that a block may have been counted on.
+        self.room = 0;
         let mut waiting = Some(mark);
         while let Some(mark) = waiting.take()
             && let Err(back) = self.shared.full.push(mark)
@@ -183,7 +197,10 @@ impl Writer {
         if self.block.count == 0 {
             return;
         }
-        if !self.has_room() && !self.wait_for_room() {
+        if self.room == 0 {
+            self.room = self.room_now();
+        }
+        if self.room == 0 && !self.wait_for_room() {
             self.dropped += self.block.count as u64;
             self.block.count = 0;
             return;
@@ -194,20 +211,22 @@ impl Writer {
         let block = std::mem::replace(&mut self.block, next);
         // Only this thread fills the queue, so the room that was found is still there.
         drop(self.shared.full.push(Message::Signals(block)));
-        if self.shared.full.len() >= QUEUE_WAKE_BLOCKS {
+        self.room -= 1;
+        // Whether it sleeps is asked first: that seldom changes. If it just falls asleep the next block wakes it, or the flush behind.
+        if self.shared.reader_sleeps.load(Ordering::SeqCst) && self.shared.full.len() >= QUEUE_WAKE_BLOCKS {
             self.wake_reader();
         }
     }
 
-    fn has_room(&self) -> bool {
-        self.shared.full.len() < QUEUE_BLOCKS_MAX
+    fn room_now(&self) -> usize {
+        QUEUE_BLOCKS_MAX.saturating_sub(self.shared.full.len())
     }
 
     /// Waits for room as the policy has it; whether there is any.
     #[cold]
     fn wait_for_room(&mut self) -> bool {
         let began = Instant::now();
-        while !self.has_room() {
+        while self.room_now() == 0 {
             let is_over = match self.when_full {
                 WhenFull::Wait => false,
                 WhenFull::Drop => self.is_dropping || began.elapsed() > Duration::from_micros(QUEUE_WAIT_MAX_US),
@@ -222,6 +241,7 @@ impl Writer {
             });
         }
         self.is_dropping = false;
+        self.room = self.room_now();
         true
     }
 
@@ -275,7 +295,9 @@ impl Reader {
     }
 
     fn wake_writer(&self) {
-        if self.shared.full.len() <= QUEUE_BLOCKS_MAX / 2 && self.shared.writer_sleeps.swap(false, Ordering::SeqCst) {
+        let shared = &self.shared;
+        let may_wake = shared.writer_sleeps.load(Ordering::SeqCst) && shared.full.len() <= QUEUE_BLOCKS_MAX / 2;
+        if may_wake && shared.writer_sleeps.swap(false, Ordering::SeqCst) {
             self.writer.unpark();
         }
     }

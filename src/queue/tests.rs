@@ -74,9 +74,24 @@ fn a_writer_without_a_reader_does_not_wait_for_ever() {
     assert_eq!(writers[0].dropped(), (QUEUE_BLOCKS_MAX * BLOCK_SIGNAL_COUNT) as u64);
 }
 
+/// The signals and the marks that are still in a queue whose writer has gone.
+fn rest_of(mut inbox: Inbox) -> (u64, u64) {
+    let (mut signals, mut marks) = (0, 0);
+    while let Some(message) = inbox.receive(never) {
+        match message {
+            Message::Signals(block) => {
+                signals += block.signals().len() as u64;
+                inbox.recycle(block);
+            }
+            _ => marks += 1,
+        }
+    }
+    (signals, marks)
+}
+
 #[test]
 fn what_a_full_queue_can_not_take_is_counted_and_marks_pass() {
-    let (mut writers, mut inbox) = queues(1, WhenFull::Drop);
+    let (mut writers, inbox) = queues(1, WhenFull::Drop);
     let sent = (2 * QUEUE_BLOCKS_MAX * BLOCK_SIGNAL_COUNT) as u64;
     for tick in 0..sent {
         writers[0].push(&signal(tick));
@@ -84,18 +99,28 @@ fn what_a_full_queue_can_not_take_is_counted_and_marks_pass() {
     writers[0].mark(marker(7));
     let dropped = writers[0].dropped();
     drop(writers);
-    let (mut received, mut marks) = (0, 0);
-    while let Some(message) = inbox.receive(never) {
-        match message {
-            Message::Signals(block) => {
-                received += block.signals().len() as u64;
-                inbox.recycle(block);
-            }
-            _ => marks += 1,
-        }
-    }
+    let (received, marks) = rest_of(inbox);
     assert_eq!(received, (QUEUE_BLOCKS_MAX * BLOCK_SIGNAL_COUNT) as u64);
     assert_eq!((received + dropped, marks), (sent, 1));
+}
+
+#[test]
+fn many_marks_take_the_place_of_no_block_unnoticed() {
+    const MARKS: usize = 2 * QUEUE_MARKS_MAX;
+    let (mut writers, inbox) = queues(1, WhenFull::Drop);
+    let sent = (2 * QUEUE_BLOCKS_MAX * BLOCK_SIGNAL_COUNT) as u64;
+    for tick in 0..sent {
+        writers[0].push(&signal(tick));
+        if tick == BLOCK_SIGNAL_COUNT as u64 {
+            (0..MARKS as u64).for_each(|packets| writers[0].mark(marker(packets)));
+        }
+    }
+    writers[0].flush();
+    let dropped = writers[0].dropped();
+    drop(writers);
+    let (received, marks) = rest_of(inbox);
+    assert_eq!((received + dropped, marks), (sent, MARKS as u64));
+    assert!(dropped > 0);
 }
 
 #[test]
