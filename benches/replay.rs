@@ -241,12 +241,13 @@ fn planned_bytes(_scale: Scale) -> Result<Known, String> {
     Ok(Known { work: sizes.iter().sum::<f64>() / OPEN_COUNT as f64, limit: BYTES_A_CONNECTION_MAX })
 }
 
-fn cores(scale: Scale, name: &'static str) -> Result<Processes, String> {
+/// A replay on two cores against the same on one.
+fn cores(scale: Scale, name: &'static str, options: &[&str]) -> Result<Processes, String> {
     let work = match name {
-        "open" => open_replay(scale, &[])?.0,
+        "open" => open_replay(scale, options)?.0,
         _ => {
             let capture = capture(scale, name)?;
-            let work = replay(&capture, &[]);
+            let work = replay(&capture, options);
             assure_listed(&work, 1..=capture.truth.connections)?;
             work
         }
@@ -291,12 +292,16 @@ pub(crate) fn run(suite: &mut Suite) {
         planned_bytes,
     );
     let wall = |name, work, at_most| case(name, work, "the same on one core", "wall s", at_most);
+    // Two cores are given two shards; by default the second core is the capture's.
     suite.compare(
-        wall("replay/two-cores", "replay on two cores, 1M open, every packet a signal", Some(0.65)),
-        |scale| cores(scale, "open"),
+        wall("replay/two-cores", "replay on two cores, two shards, 1M open, every packet a signal", Some(0.65)),
+        |scale| cores(scale, "open", &["--shards", "2"]),
     );
+    suite.compare(wall("replay/two-cores-one-shard", "the same with the one shard of the default", None), |scale| {
+        cores(scale, "open", &[])
+    });
     suite.compare(
         wall("replay/two-cores-mixed", "replay on two cores, 9.5M packets, few of them signals", None),
-        |scale| cores(scale, "mixed"),
+        |scale| cores(scale, "mixed", &[]),
     );
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Bytes asked of the input at once: large enough that the system call costs nothing beside the copy, small enough to
 /// stay in the cache while the packets are parsed.
-pub const CAPTURE_READ_SIZE: usize = 1 << 20;
+pub const CAPTURE_READ_SIZE: usize = 512 << 10;
 
 /// The longest packet a capture file may hold, in bytes: what libpcap and Wireshark accept too. A longer one means that
 /// the file is damaged.
@@ -352,9 +352,9 @@ pub const LIST_TWO_THREADS_MIN: u64 = 1 << 15;
 /// Rows that one thread hands the other at once: some 50 microseconds of work, and lines that stay in the second-level cache.
 pub const LIST_CHUNK_ROWS: usize = 256;
 
-/// Such chunks that wait for it, at most: half a megabyte, which keeps it busy for a part of the time in which the next part of the list
-/// is picked out and sorted.
-pub const LIST_CHUNKS_AHEAD: usize = 16;
+/// Such chunks that wait for it, at most: a megabyte, which keeps it busy for two milliseconds of the five in which the next part of a
+/// list of a million is picked out and sorted.
+pub const LIST_CHUNKS_AHEAD: usize = 40;
 
 // Partitions do not share evenly.
 const _: () = assert!(CONNECTIONS_MAX / PARTITION_COUNT as u64 * 9 / 8 <= LISTED_MAX as u64);
