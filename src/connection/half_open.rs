@@ -36,7 +36,7 @@ const UNIT_WORD_COUNT: usize = 1 + KeyV4::WORD_COUNT;
 const _: () = assert!(RECORD_WORD_COUNT_MAX == 2 * UNIT_WORD_COUNT);
 
 /// A half-open connection as the ring holds it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HalfOpen {
     /// Its key, client first.
     pub key: AnyKey,

@@ -103,7 +103,13 @@ impl Snapshots {
         source.bases.clear();
         source.bases.extend_from_slice(bases.all());
         source.half_open.clear();
-        source.half_open.extend(rings.flat_map(|ring| ring.iter(marker.end_tick)));
+        for ring in rings {
+            let begun = source.half_open.len();
+            source.half_open.extend(ring.iter(marker.end_tick));
+            // How a ring is ordered, and what is in it twice, depends on whether the run was interrupted.
+            source.half_open[begun..].sort_unstable_by_key(|one| (one.since_tick, *one));
+        }
+        source.half_open.dedup();
     }
 
     /// Its bytes in a saved state, between two intervals: the sums, and what tells this run from others.

@@ -245,8 +245,8 @@ impl Tracker {
         current
     }
 
-    /// Writes the half-open connections into an empty ring with room for as many, in an order that depends on nothing but what was
-    /// seen; one that was written twice in a tick may be there twice.
+    /// Writes the half-open connections into an empty ring with room for as many, in no order; one that was written twice in a tick
+    /// may be there twice.
     ///
     /// Complexity: a look at each record of the old ring, of which only those stay that are half-open still, and at those few of the
     /// young one of which it is not known what has become of them.
