@@ -184,7 +184,7 @@ mod mapped {
         pub(super) fn new(count: usize) -> Self {
             const { assert!(size_of::<Line>().is_multiple_of(size_of::<T>()) && align_of::<T>() <= align_of::<Line>()) };
             let line_count = count.div_ceil(size_of::<Line>() / size_of::<T>());
-            let is_huge = line_count >= HUGE_SIZE_MIN / size_of::<Line>();
+            let is_huge = Self::is_huge(count);
             let mut latest = if is_huge { LATEST_HUGE.lock() } else { LATEST_SMALL.lock() };
             let (known, taken) = &mut *latest;
             let with_room = known.upgrade().filter(|mapping| mapping.line_count - *taken >= line_count);
@@ -198,6 +198,11 @@ mod mapped {
             let start = unsafe { mapping.start.add(*taken) };
             *taken += line_count;
             Mapped { start: start.cast(), count, _mapping: mapping }
+        }
+
+        /// Whether so many lie in huge pages.
+        fn is_huge(count: usize) -> bool {
+            count >= HUGE_SIZE_MIN / size_of::<T>()
         }
 
         #[inline]
@@ -218,7 +223,7 @@ mod mapped {
         fn drop(&mut self) {
             // Others may keep the mapping for long: what is these lines' alone goes back at once.
             let (start, size) = (self.start.as_ptr() as usize, self.count * size_of::<T>());
-            let page_size = if size >= HUGE_SIZE_MIN { HUGE_PAGE_SIZE } else { PAGE_SIZE };
+            let page_size = if Self::is_huge(self.count) { HUGE_PAGE_SIZE } else { PAGE_SIZE };
             let first = start.next_multiple_of(page_size);
             let end = (start + size) / page_size * page_size;
             if first < end {

@@ -52,7 +52,7 @@ impl<K: TableKey> Connections<K> {
     }
 
     pub(super) fn get(&self, key: &K) -> Option<Start> {
-        self.position(key).map(|position| self.entries.get(position).1)
+        self.position(key).map(|position| self.entries.start(position))
     }
 
     /// Asks for where in the index this key is looked for; its hash.
@@ -109,8 +109,8 @@ impl<K: TableKey> Connections<K> {
     /// Changes the start of a connection; what it was, if the connection is listed.
     pub(super) fn update(&mut self, key: &K, change: impl FnOnce(Start) -> Start) -> Option<Start> {
         let position = self.position(key)?;
-        let (_, before) = self.entries.get(position);
-        self.entries.set_start(position, change(before));
+        let before = self.entries.start(position);
+        self.entries.set_start(position, key, change(before));
         Some(before)
     }
 
@@ -118,7 +118,7 @@ impl<K: TableKey> Connections<K> {
     pub(super) fn update_all(&mut self, change: impl Fn(&K, Start) -> Start) {
         for position in 0..self.len() {
             let (key, start) = self.entries.get(position);
-            self.entries.set_start(position, change(&key, start));
+            self.entries.set_start(position, &key, change(&key, start));
         }
     }
 

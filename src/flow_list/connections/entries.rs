@@ -45,6 +45,12 @@ impl<K: TableKey> Entries<K> {
         self.packing.key(self.entry(position))
     }
 
+    /// The start at a position below [`Self::len`].
+    #[inline]
+    pub(super) fn start(&self, position: usize) -> Start {
+        self.packing.start(self.entry(position))
+    }
+
     /// The connection at a position below [`Self::len`].
     #[inline]
     pub(super) fn get(&self, position: usize) -> (K, Start) {
@@ -85,7 +91,7 @@ impl<K: TableKey> Entries<K> {
     /// Takes the connection off at a position below [`Self::len`]: its start, and who takes its place, which is the last unless that
     /// was it.
     pub(super) fn swap_remove(&mut self, position: usize) -> (Start, Option<K>) {
-        let (_, start) = self.get(position);
+        let start = self.start(position);
         self.len -= 1;
         let moved = (position < self.len).then(|| self.get(self.len));
         if let Some((key, start)) = &moved {
@@ -98,13 +104,12 @@ impl<K: TableKey> Entries<K> {
         (start, moved.map(|(key, _)| key))
     }
 
-    /// Gives the connection at a position below [`Self::len`] another start.
-    pub(super) fn set_start(&mut self, position: usize, start: Start) {
-        let key = self.key(position);
-        if !self.packing.fits(&key, start) {
-            self.fit(&key, start);
+    /// Gives the connection with this key, which is at this position, another start.
+    pub(super) fn set_start(&mut self, position: usize, key: &K, start: Start) {
+        if !self.packing.fits(key, start) {
+            self.fit(key, start);
         }
-        self.write(position, &key, start);
+        self.write(position, key, start);
     }
 
     /// The bytes of all entries, in the order of their positions.
