@@ -79,6 +79,7 @@ impl Returner {
     fn run(self, hand_overs: &Receiver<HandOver>) {
         for hand_over in hand_overs {
             if let Some(mut delta) = hand_over.delta {
+                delta.settle();
                 delta.v4.clear();
                 delta.v6.clear();
                 delta.begin_again();
@@ -141,9 +142,9 @@ impl Worker {
         worker
     }
 
-    /// The end of an interval.
-    fn end_interval(&mut self) {
-        let marker = Marker { end_tick: self.connections.tick(), ..Marker::default() };
+    /// The end of an interval, at this tick.
+    fn end_interval(&mut self, end_tick: u64) {
+        let marker = Marker { end_tick, ..Marker::default() };
         self.shard.end_interval(&marker, &mut self.channels);
     }
 
@@ -169,10 +170,12 @@ impl Worker {
                 if is_marked {
                     self.wait_for_spares();
                 }
+                // That of the signals before it: a marker does not come before its time.
+                let end_tick = block.last().map_or(0, |signal| signal.parts().tick);
                 let began = thread_ns();
                 self.shard.handle(block, &mut self.channels);
                 if is_marked {
-                    self.end_interval();
+                    self.end_interval(end_tick);
                 }
                 steps.record(thread_ns() - began).expect("a histogram that grows takes any time");
                 marker_count += usize::from(is_marked);
@@ -180,7 +183,7 @@ impl Worker {
             self.signals = signals;
             // What fills up without markers is emptied between stretches, unmeasured.
             self.wait_for_spares();
-            self.end_interval();
+            self.end_interval(self.connections.tick());
             self.wait_for_spares();
         }
         assert_eq!(self.channels.held_back_count, 0, "there were no empty tables");

@@ -186,7 +186,8 @@ impl SnapshotList {
             let (v4, v6) = (less(&now.v4, &before.v4), less(&now.v6, &before.v6));
             let (updates_v4, updates_v6) = (u64::from(!v4.is_zero()), u64::from(!v6.is_zero()));
             let (items_v4, items_v6) = (v4.estimated_count(), v6.estimated_count());
-            let delta = Some(Box::new(Delta { v4, v6, updates_v4, updates_v6, items_v4, items_v6 }));
+            let delta = Delta { updates_v4, updates_v6, items_v4, items_v6, ..Delta::of(v4, v6) };
+            let delta = Some(Box::new(delta));
             let (end, findings) = (None, None);
             self.list.apply(HandOver { partition, delta, is_held_back: false, tick, base, end, findings });
         }

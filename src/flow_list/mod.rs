@@ -171,6 +171,7 @@ impl FlowList {
         let keeps_list = self.keeps_list();
         let list = self.partitions.get_mut(partition)?;
         let delta = delta.map(|mut delta| {
+            delta.settle();
             if let Some(snapshots) = &mut self.snapshots {
                 snapshots.add(partition, &delta);
             }

@@ -18,7 +18,6 @@ const TICKS_AN_INTERVAL: u64 = 100;
 
 /// Hands out spares unless it is stalled, and keeps what is handed over.
 struct Hands {
-    #[expect(clippy::vec_box, reason = "deltas travel in their boxes")]
     spares: Vec<Box<Delta>>,
     inquiries: Vec<Option<Inquiry>>,
     handed_over: Vec<HandOver>,

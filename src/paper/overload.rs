@@ -100,7 +100,6 @@ impl Overload {
 
 /// Hands out spares unless it is stalled, and keeps what is handed over.
 struct Hands {
-    #[expect(clippy::vec_box, reason = "deltas travel in their boxes")]
     spares: Vec<Box<Delta>>,
     inquiries: Vec<Option<Inquiry>>,
     handed_over: Vec<HandOver>,

@@ -21,8 +21,8 @@ use crate::record::Inlet;
 use crate::shard::PartitionConfig;
 use crate::signal::{HandshakeCache, Watch};
 use crate::sketch::Geometry;
-use crate::snapshot::DeltaGeometry;
 use crate::snapshot::file::{Sums, is_name};
+use crate::snapshot::{Delta, DeltaGeometry};
 use crate::sources::SourceGeometry;
 use std::sync::Arc;
 use std::time::Duration;
@@ -136,6 +136,7 @@ impl Plan {
                 + HandshakeCache::size(half_open_count as usize) as u64
                 + watch_count.map_or(0, Watch::size) as u64,
             tables_size: partitions * (spare_count + table_count(config)) * geometry.size() as u64
+                + partitions * (spare_count + 1) * size_of::<Delta>() as u64
                 + config.snapshots.as_ref().map_or(0, |_| half_open_count * size_of::<HalfOpen>() as u64),
             queues_size: (capture_count * shard_count * queue::size()) as u64 + buffers_size,
             list_size_max: match keeps_list {

@@ -43,6 +43,8 @@ pub struct Shard {
     partitions: Vec<Partition>,
     /// Where each partition stands in `partitions`.
     positions: [usize; PARTITION_COUNT],
+    /// What they hand over at the end of an interval, until all have.
+    ended: Vec<HandOver>,
     /// Who opens connections, where that is counted.
     sources: Option<SourceTally>,
 }
@@ -55,7 +57,7 @@ impl Shard {
         for (position, partition) in partitions.iter().enumerate() {
             positions[partition.index()] = position;
         }
-        Shard { partitions, positions, sources: None }
+        Shard { ended: Vec::with_capacity(partitions.len()), partitions, positions, sources: None }
     }
 
     /// The same shard, which counts sources in this delta; it has a place for each of the partitions.
@@ -111,7 +113,9 @@ impl Shard {
     pub fn end_interval(&mut self, marker: &Marker, exchange: &mut impl Exchange) {
         let sources = self.sources.take();
         self.sources = sources.map(|sources| sources.exchange(|counted| exchange.exchange_sources(counted)));
-        self.partitions.iter_mut().for_each(|partition| partition.end_interval(marker, exchange));
+        // Handed over together: the list sleeps until the first comes, and is woken once.
+        self.ended.extend(self.partitions.iter_mut().map(|partition| partition.end_interval(marker, exchange)));
+        self.ended.drain(..).for_each(|hand_over| exchange.hand_over(hand_over));
     }
 
     /// Its partitions, to be restored.

@@ -27,7 +27,7 @@ pub struct PartitionConfig {
     pub geometry: DeltaGeometry,
 }
 
-/// Events that wait to be summed into the table of one family.
+/// Events that wait to be hashed and summed into the table of one family.
 struct Pending<K: TableKey> {
     batch: Batch<K>,
     /// What the table holds when it is handed over.
@@ -167,7 +167,7 @@ impl Partition {
     /// Moves time on. Values tell the low bits of a tick only, so no delta spans more than these can tell, unless it is held
     /// back for so long.
     fn advance(&mut self, tick: u64, exchange: &mut impl Exchange) {
-        if tick - self.began > DELTA_SPAN_MAX_TICKS && self.hand_over(None, exchange) {
+        if tick - self.began > DELTA_SPAN_MAX_TICKS && self.hand_over(exchange) {
             self.began = tick;
         }
         self.now = tick;
@@ -177,9 +177,9 @@ impl Partition {
         let cancels = !is_open && self.is_of_delta(payload);
         self.delta.items_v4 = items_after(self.delta.items_v4, cancels);
         if self.v4.batch.push(key, payload, is_open) {
-            self.delta.updates_v4 += self.v4.batch.step_into(&mut self.delta.v4);
+            self.delta.updates_v4 += self.v4.batch.step_into(&mut self.delta.v4, &mut self.delta.awaited_v4);
             if self.delta.items_v4 + BATCH_COUNT as u64 > self.v4.items_max {
-                self.hand_over(None, exchange);
+                self.hand_over(exchange);
             }
         }
     }
@@ -188,9 +188,9 @@ impl Partition {
         let cancels = !is_open && self.is_of_delta(payload);
         self.delta.items_v6 = items_after(self.delta.items_v6, cancels);
         if self.v6.batch.push(key, payload, is_open) {
-            self.delta.updates_v6 += self.v6.batch.step_into(&mut self.delta.v6);
+            self.delta.updates_v6 += self.v6.batch.step_into(&mut self.delta.v6, &mut self.delta.awaited_v6);
             if self.delta.items_v6 + BATCH_COUNT as u64 > self.v6.items_max {
-                self.hand_over(None, exchange);
+                self.hand_over(exchange);
             }
         }
     }
@@ -202,22 +202,25 @@ impl Partition {
         u64::from(age_ticks) < self.now - self.began
     }
 
-    fn flush(&mut self) {
-        self.delta.updates_v4 += self.v4.batch.sum_into(&mut self.delta.v4);
-        self.delta.updates_v6 += self.v6.batch.sum_into(&mut self.delta.v6);
+    /// Leaves what waits in either family to the delta: a busy family must not keep the other's events for later deltas.
+    fn leave_waiting(&mut self) {
+        let delta = &mut *self.delta;
+        delta.updates_v4 += self.v4.batch.leave_to(&mut delta.v4, &mut delta.awaited_v4);
+        delta.updates_v6 += self.v6.batch.leave_to(&mut delta.v6, &mut delta.awaited_v6);
     }
 
     /// A new time base begins.
     pub fn start_base(&mut self, base: TimeBase, exchange: &mut impl Exchange) {
-        self.hand_over(None, exchange);
+        self.hand_over(exchange);
         self.base = base;
         if let Some(recorder) = &mut self.recorder {
             recorder.start_base(base);
         }
     }
 
-    /// An interval ends: what the list wants evicted goes, what is half-open is told, and the delta handed over.
-    pub fn end_interval(&mut self, marker: &Marker, exchange: &mut impl Exchange) {
+    /// An interval ends: what the list wants evicted goes, what is half-open is told, and the delta is to be handed over.
+    #[must_use]
+    pub fn end_interval(&mut self, marker: &Marker, exchange: &mut impl Exchange) -> HandOver {
         self.advance(self.now.max(marker.end_tick), exchange);
         self.tracker.advance(self.now);
         // Asked for first: where it is waited for, it comes behind what the list asks, and nothing depends on who is faster.
@@ -232,8 +235,15 @@ impl Partition {
         if let Some(recorder) = &mut self.recorder {
             recorder.flush();
         }
-        let end = IntervalEnd { marker: *marker, half_open, counts: self.counts(), saved: None };
-        self.hand_over(Some(end), exchange);
+        let counts = self.counts();
+        let delta = self.swap(exchange);
+        // Changes that are held back are changes that the list does not know: it could make nothing of an answer. A state is cut
+        // where nothing is held back, too: else the next end of an interval has to do.
+        let is_held_back = delta.is_none() && !self.delta.is_untouched();
+        let findings = if is_held_back { None } else { self.findings() };
+        let saved = (marker.saves && !is_held_back).then(|| self.save());
+        let end = IntervalEnd { marker: *marker, half_open, counts, saved };
+        HandOver { is_held_back, end: Some(end), findings, ..self.handed(delta) }
     }
 
     /// Closes what the list wants evicted, before the hand-over, which then tells it.
@@ -285,36 +295,31 @@ impl Partition {
 
     /// Hands over the delta and goes on with an empty one; whether that was done. Where there is none the delta stays and goes
     /// on growing.
-    fn hand_over(&mut self, mut end: Option<IntervalEnd>, exchange: &mut impl Exchange) -> bool {
-        // What waits in either family goes with it: a busy family must not leave the other's events for later deltas.
-        self.flush();
-        let delta = if self.delta.is_untouched() {
+    fn hand_over(&mut self, exchange: &mut impl Exchange) -> bool {
+        if let Some(delta) = self.swap(exchange) {
+            exchange.hand_over(self.handed(Some(delta)));
+        }
+        self.delta.is_untouched()
+    }
+
+    /// Goes on with an empty delta in place of the present one, if there is anything in that, and an empty one.
+    fn swap(&mut self, exchange: &mut impl Exchange) -> Option<Box<Delta>> {
+        self.leave_waiting();
+        let swapped = if self.delta.is_untouched() {
             None
         } else {
             exchange.spare(self.index).map(|spare| std::mem::replace(&mut self.delta, spare))
         };
-        let is_held_back = delta.is_none() && !self.delta.is_untouched();
-        if !is_held_back {
+        if self.delta.is_untouched() {
             self.began = self.now;
         }
-        if delta.is_some() || end.is_some() {
-            // Changes that are held back are changes that the list does not know: it could make nothing of an answer.
-            let findings = if end.is_some() && !is_held_back { self.findings() } else { None };
-            // A state is cut where nothing is held back: else the next end of an interval has to do.
-            if let Some(end) = end.as_mut().filter(|end| end.marker.saves && !is_held_back) {
-                end.saved = Some(self.save());
-            }
-            exchange.hand_over(HandOver {
-                partition: self.index,
-                delta,
-                is_held_back,
-                tick: self.now,
-                base: self.base,
-                end,
-                findings,
-            });
-        }
-        !is_held_back
+        swapped
+    }
+
+    /// What hands this delta over.
+    fn handed(&self, delta: Option<Box<Delta>>) -> HandOver {
+        let (partition, tick, base) = (self.index, self.now, self.base);
+        HandOver { partition, delta, is_held_back: false, tick, base, end: None, findings: None }
     }
 }
 

@@ -39,7 +39,8 @@ impl Exchange for Desk {
         self.inquiry.take()
     }
 
-    fn hand_over(&mut self, hand_over: HandOver) {
+    fn hand_over(&mut self, mut hand_over: HandOver) {
+        hand_over.delta.iter_mut().for_each(|delta| delta.settle());
         self.handed.push(hand_over);
     }
 }
@@ -60,6 +61,12 @@ impl Desk {
     fn deltas(&self) -> impl Iterator<Item = &Delta> {
         self.handed.iter().filter_map(|handed| handed.delta.as_deref())
     }
+}
+
+/// Ends an interval of one partition.
+fn end_interval(partition: &mut Partition, marker: &Marker, desk: &mut Desk) {
+    let handed = partition.end_interval(marker, desk);
+    desk.hand_over(handed);
 }
 
 const HALF_OPEN_COUNT: usize = 256;
@@ -276,7 +283,7 @@ fn no_delta_spans_more_than_a_value_can_tell() {
             tick += pause;
         }
         signals.iter().for_each(|signal| partition.handle(signal, &mut desk));
-        partition.end_interval(&marker(tick - pause), &mut desk);
+        end_interval(&mut partition, &marker(tick - pause), &mut desk);
         let mut first = FIRST_TICK;
         for handed in desk.handed.iter().filter(|handed| handed.delta.is_some()) {
             assert!(handed.tick - first <= DELTA_SPAN_MAX_TICKS, "pause {pause}: {first}..{}", handed.tick);
@@ -382,7 +389,7 @@ fn a_busy_family_does_not_make_the_other_wait() {
         tick += DELTA_SPAN_MAX_TICKS / 200;
     }
     signals.iter().for_each(|signal| partition.handle(signal, &mut desk));
-    partition.end_interval(&marker(tick), &mut desk);
+    end_interval(&mut partition, &marker(tick), &mut desk);
     let with_v6 = |handed: &&HandOver| handed.delta.as_ref().is_some_and(|delta| delta.updates_v6 > 0);
     let told: Vec<u64> = desk.handed.iter().filter(with_v6).map(|handed| handed.tick - FIRST_TICK).collect();
     assert!(told.len() == 1 && told[0] <= DELTA_SPAN_MAX_TICKS, "{told:?}");

@@ -10,7 +10,7 @@ pub mod file;
 use crate::connection::{Counts, HalfOpenRing};
 use crate::flow::{KeyV4, KeyV6};
 use crate::signal::{AnyKey, TimeBase};
-use crate::sketch::{Geometry, Iblt};
+use crate::sketch::{Awaited, Geometry, Iblt};
 use std::time::Duration;
 
 /// The shapes of a delta's two tables.
@@ -44,14 +44,38 @@ pub struct Delta {
     pub items_v4: u64,
     /// The same of the IPv6 table.
     pub items_v6: u64,
+    /// The latest of the changes, which are not in the IPv4 table yet,
+    pub awaited_v4: Awaited<KeyV4>,
+    /// nor in the IPv6 table.
+    pub awaited_v6: Awaited<KeyV6>,
 }
 
 impl Delta {
     /// An empty delta.
     #[must_use]
     pub fn new(geometry: DeltaGeometry) -> Self {
-        let (v4, v6) = (Iblt::new(geometry.v4), Iblt::new(geometry.v6));
-        Delta { v4, v6, updates_v4: 0, updates_v6: 0, items_v4: 0, items_v6: 0 }
+        Delta::of(Iblt::new(geometry.v4), Iblt::new(geometry.v6))
+    }
+
+    /// A delta of these tables, in which no change is counted.
+    #[must_use]
+    pub fn of(v4: Iblt<KeyV4>, v6: Iblt<KeyV6>) -> Self {
+        Delta {
+            v4,
+            v6,
+            updates_v4: 0,
+            updates_v6: 0,
+            items_v4: 0,
+            items_v6: 0,
+            awaited_v4: Awaited::none(),
+            awaited_v6: Awaited::none(),
+        }
+    }
+
+    /// Sums the latest changes into the tables: whoever takes a delta does that before anything is read from it.
+    pub fn settle(&mut self) {
+        self.awaited_v4.sum_into(&mut self.v4);
+        self.awaited_v6.sum_into(&mut self.v6);
     }
 
     /// Counts from nothing again, now that there is nothing in its tables.

@@ -12,12 +12,12 @@ fn what_is_to_be_evicted_closes_before_the_hand_over_even_if_that_is_held_back()
     numbers.iter().flat_map(|number| opening(*number, FIRST_TICK)).for_each(|signal| {
         partition.handle(&signal, &mut desk);
     });
-    partition.end_interval(&marker(FIRST_TICK), &mut desk);
+    end_interval(&mut partition, &marker(FIRST_TICK), &mut desk);
     let payload = Entry::tick_of(FIRST_TICK);
     let listed: Vec<_> = keys.iter().map(|key| (*key, payload)).collect();
     // The first question clears what the openings left.
     desk.inquiry = Some(Inquiry { listed: listed.clone(), ..Inquiry::default() });
-    partition.end_interval(&marker(FIRST_TICK), &mut desk);
+    end_interval(&mut partition, &marker(FIRST_TICK), &mut desk);
     let findings = |desk: &Desk| desk.handed.last().and_then(|handed| handed.findings.clone());
     assert_eq!(findings(&desk).unwrap().seen, listed);
 
@@ -26,10 +26,10 @@ fn what_is_to_be_evicted_closes_before_the_hand_over_even_if_that_is_held_back()
     let evict = vec![idle(0, payload), idle(1, payload), idle(2, payload + 1), (keys[3], payload, Eviction::Aged)];
     desk.inquiry = Some(Inquiry { listed: listed[4..].to_vec(), evict, ..Inquiry::default() });
     desk.is_closed = true;
-    partition.end_interval(&marker(FIRST_TICK), &mut desk);
+    end_interval(&mut partition, &marker(FIRST_TICK), &mut desk);
     assert_eq!((desk.handed.last().map(|handed| handed.is_held_back), findings(&desk)), (Some(true), None));
     desk.is_closed = false;
-    partition.end_interval(&marker(FIRST_TICK), &mut desk);
+    end_interval(&mut partition, &marker(FIRST_TICK), &mut desk);
     let found = findings(&desk).expect("what was asked is answered once it can be");
     assert_eq!((found.seen, found.gone), (vec![(keys[1], payload)], vec![]));
     let mut left = Delta::new(geometry());

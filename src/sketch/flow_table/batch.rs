@@ -1,7 +1,8 @@
 //! The way of updates into a table: gathered, hashed and given values together, and summed together.
 //!
 //! What enters: pairs that are inserted or removed, one by one. What leaves: the sums of [`BATCH_COUNT`] of them at a time in a
-//! table, a step later: the cells of some are on their way from memory while others are gathered and hashed.
+//! table, a step later: the cells of some are on their way from memory while others are gathered and hashed. Whoever gives the
+//! table away need not wait for these: they go with it, and whoever takes it sums them.
 
 use super::iblt::AHEAD_COUNT;
 use crate::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
@@ -13,21 +14,48 @@ pub const BATCH_COUNT: usize = HASH_BATCH_COUNT;
 /// How many updates' cells are asked for before the next are gathered.
 const FIRST_COUNT: usize = 2 * AHEAD_COUNT;
 
-/// Updates that wait to be summed into a table. It holds no more than twice [`BATCH_COUNT`], and allocates only when it is made.
+/// The most updates that are on their way: those of a step, and what was gathered behind it.
+const AWAITED_COUNT_MAX: usize = 2 * BATCH_COUNT;
+
+/// Updates that wait to be hashed. It holds no more than [`BATCH_COUNT`], and allocates only when it is made.
 pub struct Batch<K: TableKey> {
     placement: KeyedHash<K>,
     code: ValueCode<K>,
     keys: Vec<K>,
     /// The payload that belongs to each key, and how often it is inserted: once, or minus once.
     payloads: Vec<(u32, i32)>,
-    asked: Asked<K>,
 }
 
-/// Updates that were hashed, the cells of the first of which are on their way.
-struct Asked<K: TableKey> {
+/// Updates of one table that were hashed and are not in it yet. Nothing may be read from the table before they are.
+#[derive(Clone)]
+pub struct Awaited<K: TableKey> {
     count: usize,
-    places: [[u32; HASH_COUNT]; BATCH_COUNT],
-    sums: [K::Cell; BATCH_COUNT],
+    places: [[u32; HASH_COUNT]; AWAITED_COUNT_MAX],
+    sums: [K::Cell; AWAITED_COUNT_MAX],
+}
+
+impl<K: TableKey> Awaited<K> {
+    /// None.
+    #[must_use]
+    pub fn none() -> Self {
+        Awaited {
+            count: 0,
+            places: [[0; HASH_COUNT]; AWAITED_COUNT_MAX],
+            sums: [K::Cell::default(); AWAITED_COUNT_MAX],
+        }
+    }
+
+    /// Sums them into their table.
+    ///
+    /// Complexity: `k` random accesses an update.
+    ///
+    /// # Panics
+    ///
+    /// The table is smaller than the one they are of.
+    pub fn sum_into(&mut self, table: &mut Iblt<K>) {
+        table.add_at(&self.places[..self.count], &self.sums, 0..self.count);
+        self.count = 0;
+    }
 }
 
 impl<K: TableKey> Batch<K> {
@@ -39,7 +67,6 @@ impl<K: TableKey> Batch<K> {
             code: ValueCode::new(KeyedHash::new(secret, Purpose::Value)),
             keys: Vec::with_capacity(BATCH_COUNT),
             payloads: Vec::with_capacity(BATCH_COUNT),
-            asked: Asked { count: 0, places: [[0; HASH_COUNT]; BATCH_COUNT], sums: [K::Cell::default(); BATCH_COUNT] },
         }
     }
 
@@ -52,66 +79,88 @@ impl<K: TableKey> Batch<K> {
         self.keys.len() >= BATCH_COUNT
     }
 
-    /// Sums what the step before has asked `table` for, and asks for what was added since; how many updates that was. The next step
-    /// must be into the same table, and nothing may be read from it before [`Self::sum_into`].
+    /// Sums what `table` awaits, and has it await what was added since the step before; how many updates that was.
     ///
     /// Complexity: `k` random accesses an update.
     ///
     /// # Panics
     ///
-    /// The table is smaller than that of the step before.
-    pub fn step_into(&mut self, table: &mut Iblt<K>) -> u64 {
+    /// The table is smaller than the one that awaits these.
+    pub fn step_into(&mut self, table: &mut Iblt<K>, awaited: &mut Awaited<K>) -> u64 {
         let count = self.keys.len();
-        self.step(table);
+        self.step(table, awaited);
         // More than one step only for whoever has added to a full batch.
         while !self.keys.is_empty() {
-            self.step(table);
+            self.step(table, awaited);
         }
         count as u64
     }
 
-    /// Sums all that waits into `table`, which is that of the step before if there was one, and goes on empty; how many updates were
-    /// added since the step.
+    /// Has `table`, which is to be given away, await what was added since the step before, too; how many updates that was.
     ///
-    /// Complexity: `k` random accesses an update.
+    /// Complexity: no access to the table, unless more was added than fits.
     ///
     /// # Panics
     ///
-    /// The table is smaller than that of the step before.
-    pub fn sum_into(&mut self, table: &mut Iblt<K>) -> u64 {
-        let count = self.step_into(table);
-        self.step(table);
-        count
+    /// As [`Self::step_into`].
+    pub fn leave_to(&mut self, table: &mut Iblt<K>, awaited: &mut Awaited<K>) -> u64 {
+        if awaited.count + self.keys.len() > AWAITED_COUNT_MAX {
+            return self.step_into(table, awaited);
+        }
+        let count = self.keys.len();
+        while !self.keys.is_empty() {
+            let mut hashes = HashBatch::default();
+            self.placement.of_batch(&self.keys, &mut hashes);
+            self.place(table, awaited, &mut hashes, |_| ());
+        }
+        count as u64
     }
 
-    /// Sums what was asked for, and hashes and asks for up to [`BATCH_COUNT`] others.
-    fn step(&mut self, table: &mut Iblt<K>) {
-        let Asked { count, places, sums } = &mut self.asked;
+    /// Sums what is awaited, and hashes and asks for up to [`BATCH_COUNT`] others.
+    fn step(&mut self, table: &mut Iblt<K>, awaited: &mut Awaited<K>) {
         // Some are summed at first, and some after the hashing: so memory is never idle for long.
-        let half = *count / 2;
-        table.add_at(&places[..*count], sums, 0..half);
+        let (count, half) = (awaited.count, awaited.count / 2);
+        table.add_at(&awaited.places[..count], &awaited.sums, 0..half);
         let mut hashes = HashBatch::default();
         self.placement.of_batch(&self.keys, &mut hashes);
-        table.add_at(&places[..*count], sums, half..*count);
-        *count = self.keys.len().min(BATCH_COUNT);
-        let (keys, payloads) = (&self.keys[..*count], &self.payloads[..*count]);
+        table.add_at(&awaited.places[..count], &awaited.sums, half..count);
+        awaited.count = 0;
+        let table = &*table;
+        self.place(table, awaited, &mut hashes, |places| places.iter().for_each(|places| table.prefetch(places)));
+    }
+
+    /// Puts the places and sums of up to [`BATCH_COUNT`] updates, which have these hashes, behind what is awaited. The first places are
+    /// asked for, some before values are worked out and some after.
+    #[inline(always)]
+    fn place(
+        &mut self,
+        table: &Iblt<K>,
+        awaited: &mut Awaited<K>,
+        hashes: &mut HashBatch,
+        ask: impl Fn(&[[u32; HASH_COUNT]]),
+    ) {
+        let count = self.keys.len().min(BATCH_COUNT);
+        let (keys, payloads) = (&self.keys[..count], &self.payloads[..count]);
+        let places = &mut awaited.places[awaited.count..][..count];
+        let sums = &mut awaited.sums[awaited.count..][..count];
         for (at, (key, &(payload, times))) in keys.iter().zip(payloads).enumerate() {
             let hash = hashes.get(at);
             hashes.set(at, ValueCode::<K>::block(hash, payload));
             places[at] = table.places(hash);
             sums[at] = K::Cell::of(key, check_of(hash), times, 0);
         }
-        let first = &places[..FIRST_COUNT.min(*count)];
+        let first = &places[..FIRST_COUNT.min(count)];
         let (soon, later) = first.split_at(AHEAD_COUNT.min(first.len()));
-        soon.iter().for_each(|places| table.prefetch(places));
-        self.code.map(&mut hashes, *count);
-        later.iter().for_each(|places| table.prefetch(places));
+        ask(soon);
+        self.code.map(hashes, count);
+        ask(later);
         for (at, (sum, &(payload, times))) in sums.iter_mut().zip(payloads).enumerate() {
             let value = ValueCode::<K>::of_image(hashes.get(at), payload);
             sum.set_value(value.wrapping_mul(i64::from(times) as u64));
         }
-        self.keys.drain(..*count);
-        self.payloads.drain(..*count);
+        awaited.count += count;
+        self.keys.drain(..count);
+        self.payloads.drain(..count);
     }
 }
 
@@ -125,7 +174,7 @@ mod tests {
     fn compare<K: TableKey>(count: u64, step_count: u64) {
         let placement = KeyedHash::<K>::new(&Secret::REPLAY, Purpose::Placement);
         let code = ValueCode::new(KeyedHash::<K>::new(&Secret::REPLAY, Purpose::Value));
-        let mut batch = Batch::new(&Secret::REPLAY);
+        let (mut batch, mut awaited) = (Batch::new(&Secret::REPLAY), Awaited::none());
         let (mut together, mut apart) = (Iblt::new(Geometry::new(50)), Iblt::new(Geometry::new(50)));
         let mut summed = 0;
         for number in 0..count {
@@ -136,14 +185,19 @@ mod tests {
             apart.apply_one(&change);
             assert_eq!(batch.push(key, payload, is_insert), number % step_count + 1 >= BATCH_COUNT as u64);
             if (number + 1).is_multiple_of(step_count) {
-                summed += batch.step_into(&mut together);
+                summed += batch.step_into(&mut together, &mut awaited);
                 assert_eq!(summed, number + 1);
             }
         }
         assert!(together.is_zero() || count > step_count, "nothing is summed before it is asked for");
-        assert_eq!(summed + batch.sum_into(&mut together), count);
+        let before = together.clone();
+        let is_left_whole = awaited.count + batch.keys.len() <= AWAITED_COUNT_MAX;
+        assert_eq!(summed + batch.leave_to(&mut together, &mut awaited), count);
+        assert!(!is_left_whole || together == before, "what is left to whoever takes the table does not touch it");
+        awaited.sum_into(&mut together);
         assert!(together == apart, "{count} updates, a step every {step_count}");
-        assert_eq!(batch.sum_into(&mut together), 0);
+        assert_eq!(batch.leave_to(&mut together, &mut awaited), 0);
+        awaited.sum_into(&mut together);
         assert!(together == apart, "nothing is left in the batch");
     }
 
