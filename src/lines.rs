@@ -64,6 +64,17 @@ impl<T: Words> Lines<T> {
         }
         Lines(Memory::Heap(vec![T::default(); count].into_boxed_slice()))
     }
+
+    /// Has the system lay in all of the memory, where it would else do so page by page: for whoever is about to write all over it. A page
+    /// that is read before it is written is laid in twice, and the second time all processors that the process runs on are told.
+    ///
+    /// Complexity: a call of the system the first time, and nothing later.
+    pub fn lay_in(&mut self) {
+        #[cfg(target_os = "linux")]
+        if let Memory::Mapped(lines) = &mut self.0 {
+            lines.lay_in();
+        }
+    }
 }
 
 impl<T: Words> Deref for Lines<T> {
@@ -171,6 +182,7 @@ mod mapped {
     pub(super) struct Mapped<T: Words> {
         start: NonNull<T>,
         count: usize,
+        is_laid_in: bool,
         /// Kept for as long as these are.
         _mapping: Arc<Mapping>,
     }
@@ -197,12 +209,31 @@ mod mapped {
             // SAFETY: there is room for so many lines behind those that are taken.
             let start = unsafe { mapping.start.add(*taken) };
             *taken += line_count;
-            Mapped { start: start.cast(), count, _mapping: mapping }
+            Mapped { start: start.cast(), count, is_laid_in: false, _mapping: mapping }
         }
 
         /// Whether so many lie in huge pages.
         fn is_huge(count: usize) -> bool {
             count >= HUGE_SIZE_MIN / size_of::<T>()
+        }
+
+        /// Has the system lay in the whole pages, the first time.
+        pub(super) fn lay_in(&mut self) {
+            if std::mem::replace(&mut self.is_laid_in, true) {
+                return;
+            }
+            if let Some((pages, size)) = self.pages(PAGE_SIZE) {
+                // SAFETY: they are these lines' alone, and nothing changes in them. A kernel that does not know the advice lays them in
+                // as they are written.
+                let _ = unsafe { madvise(pages.cast(), size, Advice::LinuxPopulateWrite) };
+            }
+        }
+
+        /// The whole pages of this size within the lines, and their size together, if there are any.
+        fn pages(&self, page_size: usize) -> Option<(*mut T, usize)> {
+            let (start, size) = (self.start.as_ptr() as usize, self.count * size_of::<T>());
+            let (first, end) = (start.next_multiple_of(page_size), (start + size) / page_size * page_size);
+            (first < end).then(|| (self.start.as_ptr().map_addr(|_| first), end - first))
         }
 
         #[inline]
@@ -222,14 +253,10 @@ mod mapped {
     impl<T: Words> Drop for Mapped<T> {
         fn drop(&mut self) {
             // Others may keep the mapping for long: what is these lines' alone goes back at once.
-            let (start, size) = (self.start.as_ptr() as usize, self.count * size_of::<T>());
             let page_size = if Self::is_huge(self.count) { HUGE_PAGE_SIZE } else { PAGE_SIZE };
-            let first = start.next_multiple_of(page_size);
-            let end = (start + size) / page_size * page_size;
-            if first < end {
-                let first_page = self.start.as_ptr().map_addr(|_| first).cast();
+            if let Some((pages, size)) = self.pages(page_size) {
                 // SAFETY: whole pages within the lines, which nobody will look at again. If it fails they stay, which harms nobody.
-                let _ = unsafe { madvise(first_page, end - first, Advice::LinuxDontNeed) };
+                let _ = unsafe { madvise(pages.cast(), size, Advice::LinuxDontNeed) };
             }
         }
     }
@@ -245,7 +272,10 @@ mod tests {
         for (number, part) in (1..).zip(&mut parts) {
             let (zero, mine) = (Line([0; 8]), Line([number; 8]));
             assert!(part.iter().step_by(97).chain(part.last()).all(|line| *line == zero));
+            part.lay_in();
+            assert!(part.iter().all(|line| *line == zero), "to be laid in changes nothing");
             part.iter_mut().step_by(97).for_each(|line| *line = mine);
+            part.lay_in();
             part.iter_mut().rev().take(1).for_each(|line| *line = mine);
         }
         for (number, part) in (1..).zip(&parts) {

@@ -177,6 +177,7 @@ impl Partition {
         let cancels = !is_open && self.is_of_delta(payload);
         self.delta.items_v4 = items_after(self.delta.items_v4, cancels);
         if self.v4.batch.push(key, payload, is_open) {
+            self.delta.v4.lay_in();
             self.delta.updates_v4 += self.v4.batch.step_into(&mut self.delta.v4, &mut self.delta.awaited_v4);
             if self.delta.items_v4 + BATCH_COUNT as u64 > self.v4.items_max {
                 self.hand_over(exchange);
@@ -188,6 +189,7 @@ impl Partition {
         let cancels = !is_open && self.is_of_delta(payload);
         self.delta.items_v6 = items_after(self.delta.items_v6, cancels);
         if self.v6.batch.push(key, payload, is_open) {
+            self.delta.v6.lay_in();
             self.delta.updates_v6 += self.v6.batch.step_into(&mut self.delta.v6, &mut self.delta.awaited_v6);
             if self.delta.items_v6 + BATCH_COUNT as u64 > self.v6.items_max {
                 self.hand_over(exchange);
