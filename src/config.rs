@@ -5,8 +5,8 @@ use std::time::Duration;
 // Capture: what a file may ask for.
 
 /// Bytes asked of the input at once: large enough that the system call costs nothing beside the copy, small enough to
-/// stay in the cache while the packets are parsed.
-pub const CAPTURE_READ_SIZE: usize = 512 << 10;
+/// stay in the cache, beside what else goes through it, while the packets are parsed.
+pub const CAPTURE_READ_SIZE: usize = 256 << 10;
 
 /// The longest packet a capture file may hold, in bytes: what libpcap and Wireshark accept too. A longer one means that
 /// the file is damaged.
@@ -134,8 +134,9 @@ pub const SAMPLE_INTERVAL_PACKETS: u32 = 16;
 /// Signals in a block: enough that the queue costs little a signal, few enough that a block stays in the first-level cache.
 pub const BLOCK_SIGNAL_COUNT: usize = 64;
 
-/// Blocks that wait in a queue at most: what a shard does in some milliseconds, the time it may be away.
-pub const QUEUE_BLOCKS_MAX: usize = 256;
+/// Blocks that wait in a queue at most: what a shard does in some milliseconds, the time it may be away. And more of them than a
+/// core's own cache holds (a megabyte or two): a block that has gone from there to the cache that all share is read in half the time.
+pub const QUEUE_BLOCKS_MAX: usize = 384;
 
 /// Marks that find room in a queue beside the blocks: an end of an interval and a new time base, of the few intervals that
 /// may be under way ([`PENDING_INTERVALS_MAX`]).
@@ -149,9 +150,9 @@ pub const QUEUE_WAIT_MAX_US: u64 = 2_000;
 /// packets back before it shows a block of its ring that is not full.
 pub const MERGE_PATIENCE_NS: i64 = 15_000_000;
 
-/// Blocks at which a sleeping shard is woken: a wake-up costs as much as working off two, and what is left of the queue holds what comes
-/// in until the shard is there.
-pub const QUEUE_WAKE_BLOCKS: usize = 64;
+/// Blocks at which a sleeping shard is woken: a wake-up costs as much as working off two, and a shard close behind the capture
+/// thread reads out of that one's cache. What is left of the queue holds what comes in until the shard is there.
+pub const QUEUE_WAKE_BLOCKS: usize = 160;
 
 const _: () = assert!(QUEUE_WAKE_BLOCKS < QUEUE_BLOCKS_MAX / 2);
 const _: () = assert!(QUEUE_MARKS_MAX >= 2 * (PENDING_INTERVALS_MAX + 1));
