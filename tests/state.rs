@@ -34,10 +34,14 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
+        // Twice as many signals as the queues hold: else all of a capture is behind the capture thread before the first state is
+        // saved, and there is no second.
         let generate = |seed: u32| {
             let path = directory.path().join(format!("{seed}.pcap"));
-            let words =
-                format!("generate --seed {seed} --connections 8000 --duration 60s --ipv6 0.3 --out {}", path.display());
+            let words = format!(
+                "generate --seed {seed} --connections 20000 --duration 60s --ipv6 0.3 --out {}",
+                path.display()
+            );
             assert_eq!(flowpeel(&words).status, Some(0));
             path
         };
