@@ -65,8 +65,9 @@ impl<T: Words> Lines<T> {
         Lines(Memory::Heap(vec![T::default(); count].into_boxed_slice()))
     }
 
-    /// Has the system lay in all of the memory, where it would else do so page by page: for whoever is about to write all over it. A page
-    /// that is read before it is written is laid in twice, and the second time all processors that the process runs on are told.
+    /// Has the system lay in the memory of a table of less than half a megabyte, where it would else do so page by page: for whoever is
+    /// about to write all over it. A page that is read before it is written is laid in twice, and the second time all processors that
+    /// the process runs on are told. Of larger tables there are few pages, which take too long to be laid in at once.
     ///
     /// Complexity: a call of the system the first time, and nothing later.
     pub fn lay_in(&mut self) {
@@ -217,9 +218,9 @@ mod mapped {
             count >= HUGE_SIZE_MIN / size_of::<T>()
         }
 
-        /// Has the system lay in the whole pages, the first time.
+        /// Has the system lay in the whole pages, the first time, unless they are huge.
         pub(super) fn lay_in(&mut self) {
-            if std::mem::replace(&mut self.is_laid_in, true) {
+            if std::mem::replace(&mut self.is_laid_in, true) || Self::is_huge(self.count) {
                 return;
             }
             if let Some((pages, size)) = self.pages(PAGE_SIZE) {
