@@ -241,7 +241,7 @@ impl Partition {
         let delta = self.swap(exchange);
         // Changes that are held back are changes that the list does not know: it could make nothing of an answer. A state is cut
         // where nothing is held back, too: else the next end of an interval has to do.
-        let is_held_back = delta.is_none() && !self.delta.is_untouched();
+        let is_held_back = !self.delta.is_untouched();
         let findings = if is_held_back { None } else { self.findings() };
         let saved = (marker.saves && !is_held_back).then(|| self.save());
         let end = IntervalEnd { marker: *marker, half_open, counts, saved };
@@ -304,7 +304,8 @@ impl Partition {
         self.delta.is_untouched()
     }
 
-    /// Goes on with an empty delta in place of the present one, if there is anything in that, and an empty one.
+    /// Goes on with an empty delta, if there is one and the present one is not empty too; the one that it replaces. What is in the
+    /// delta afterwards is held back.
     fn swap(&mut self, exchange: &mut impl Exchange) -> Option<Box<Delta>> {
         self.leave_waiting();
         let swapped = if self.delta.is_untouched() {

@@ -27,7 +27,6 @@ pub struct Batch<K: TableKey> {
 }
 
 /// Updates of one table that were hashed and are not in it yet. Nothing may be read from the table before they are.
-#[derive(Clone)]
 pub struct Awaited<K: TableKey> {
     count: usize,
     places: [[u32; HASH_COUNT]; AWAITED_COUNT_MAX],

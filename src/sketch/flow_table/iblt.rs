@@ -219,7 +219,7 @@ impl<K: TableKey> Iblt<K> {
         self.cells.iter_mut().for_each(|cell| cell.set_value(0));
     }
 
-    /// Has its memory laid in at once, if it is not large, because changes are about to come; else a page is when the first comes there.
+    /// Has its memory laid in at once, because changes are about to come. That of a large table is laid in as they come.
     pub fn lay_in(&mut self) {
         self.cells.lay_in();
     }
