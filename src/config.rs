@@ -230,6 +230,10 @@ const _: () = assert!(SYN_TIMEOUT_MAX_TICKS < (CLOCK_LEAP_MAX_NS / TICK_NS) as u
 const _: () = assert!(CANDIDATE_TIMEOUT_TICKS <= 2 * SYN_TIMEOUT_MAX_TICKS, "a delta must be able to tell its start");
 const _: () = assert!((LINGER_TICKS as u64) < SYN_TIMEOUT_MAX_TICKS);
 const _: () = assert!(HALF_OPEN_MIN <= HALF_OPEN_MAX);
+const _: () = assert!(
+    (HALF_OPEN_MAX + HALF_OPEN_MAX / CANDIDATES_DIVISOR) / (PARTITION_COUNT as u64) < 1 << TICK_BITS,
+    "where its record stands has to fit into an entry in place of its tick"
+);
 const _: () = assert!(SYN_TIMEOUT_DEFAULT_S * 10 <= SYN_TIMEOUT_MAX_TICKS);
 
 // Records of closed connections and their archive.
@@ -495,7 +499,7 @@ pub const FOLD_BASE: u32 = 60;
 // A state that outlives the process.
 
 /// The version of the files that hold a state: another one is refused, since what is in them is this version's own.
-pub const STATE_VERSION: u32 = 1;
+pub const STATE_VERSION: u32 = 2;
 
 /// Generations of a state that are kept: the newest, and one to fall back to.
 pub const STATE_GENERATION_COUNT: usize = 2;

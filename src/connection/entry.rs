@@ -110,6 +110,15 @@ impl State {
         self == State::SynSent || self.is_answered()
     }
 
+    /// Whether a ring has a record of the connection: it is half-open, or a candidate.
+    #[must_use]
+    #[inline]
+    pub fn is_recorded(self) -> bool {
+        const RECORDED: u32 = ((1 << (State::AnsweredUnseenServerFin as u32 + 1)) - (1 << State::SynSent as u32))
+            | 1 << State::Candidate as u32;
+        RECORDED >> self as u32 & 1 != 0
+    }
+
     /// Whether the connection is open by the packets of one side alone.
     #[must_use]
     #[inline]
@@ -134,7 +143,8 @@ pub struct Entry {
     pub state: State,
     /// Which end of the canonical key is the client.
     pub client: Side,
-    /// When it started (when it ended, once closed): the low [`TICK_BITS`] of the tick.
+    /// When it started (when it ended, once closed): the low [`TICK_BITS`] of the tick. In the filter, of what a ring has a record
+    /// of, the place of that record instead: it knows the rest.
     pub tick: u32,
     /// The client's initial sequence number, hashed to [`INITIAL_NUMBER_BITS`], or [`NUMBER_UNKNOWN`].
     pub number: u32,
@@ -198,45 +208,6 @@ impl Entry {
     }
 }
 
-/// What an entry is like whose connection a ring still has the right record of.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Likeness {
-    word: u64,
-    extension: u8,
-    /// A bit for each state that it may be in.
-    states: u32,
-}
-
-/// The states in which a connection may have a record: those of which the answer came in the tick of the SYN, if it came, and
-/// those of which it came later.
-const LATE: u32 = 1 << State::SynRecvLate as u32 | 1 << State::SynRecvLateServerFin as u32;
-const IN_TIME: u32 = 1 << State::SynSent as u32
-    | 1 << State::SynRecv as u32
-    | 1 << State::SynRecvServerFin as u32
-    | 1 << State::AnsweredUnseen as u32
-    | 1 << State::AnsweredUnseenServerFin as u32
-    | 1 << State::Candidate as u32;
-
-impl Likeness {
-    /// That of a connection which started at the tick with these low bits.
-    #[inline]
-    pub(super) fn new(client: Side, tick: u32, number: u32, is_late: bool) -> Self {
-        let entry = Entry { fingerprint: 0, state: State::Empty, client, tick, number };
-        let (word, extension) = entry.pack();
-        Likeness { word, extension, states: if is_late { LATE } else { IN_TIME } }
-    }
-
-    /// Whether an entry is like this; none if all of it is but for which end is the client.
-    #[inline]
-    pub(super) fn is_of(&self, word: u64, extension: u8) -> Option<bool> {
-        let difference = (word ^ self.word) & ((1 << STATE_SHIFT) - 1);
-        let is_like = self.states >> (word >> STATE_SHIFT & ((1 << STATE_BITS) - 1)) & 1 != 0
-            && difference & !(1 << SIDE_SHIFT) == 0
-            && extension == self.extension;
-        (!is_like || difference == 0).then_some(is_like)
-    }
-}
-
 /// The state in an entry's word.
 #[inline]
 pub(super) fn state_of(word: u64) -> State {
@@ -259,6 +230,18 @@ pub(super) fn is_free(word: u64, now: u64, linger_ticks: u32) -> bool {
 #[inline]
 pub(super) fn removed(word: u64) -> u64 {
     word & ((1 << STATE_SHIFT) - 1) | (State::Removed as u64) << STATE_SHIFT
+}
+
+/// A word in another state.
+#[inline]
+pub(super) fn in_state(word: u64, state: State) -> u64 {
+    word & !(((1 << STATE_BITS) - 1) << STATE_SHIFT) | (state as u64) << STATE_SHIFT
+}
+
+/// A word whose record stands at another place.
+#[inline]
+pub(super) fn recorded_at(word: u64, place: u32) -> u64 {
+    word & !(((1 << TICK_BITS) - 1) << TICK_SHIFT) | u64::from(place) << TICK_SHIFT
 }
 
 /// The fingerprint in an entry's word.
@@ -286,27 +269,16 @@ mod tests {
             let (word, extension) = entry.pack();
             prop_assert_eq!(Entry::unpack(word, extension), entry);
             prop_assert_eq!(State::ALL[state] as usize, state);
+            let changed = |word| Entry::unpack(word, extension);
+            prop_assert_eq!(changed(in_state(word, State::SynRecv)), Entry { state: State::SynRecv, ..entry });
+            prop_assert_eq!(changed(recorded_at(word, 77)), Entry { tick: 77, ..entry });
         }
     }
 
     #[test]
-    fn a_record_may_be_of_what_is_half_open_or_a_candidate() {
+    fn what_is_half_open_or_a_candidate_is_recorded() {
         for state in State::ALL {
-            for client in [Side::First, Side::Second] {
-                let entry = Entry { fingerprint: 5, state, client, tick: 77, number: 99_999 };
-                let (word, extension) = entry.pack();
-                let is_of =
-                    |is_late, tick, number| Likeness::new(Side::First, tick, number, is_late).is_of(word, extension);
-                for is_late in [false, true] {
-                    let may_be =
-                        (state.is_half_open() || state == State::Candidate) && state.is_answered_late() == is_late;
-                    let expected = if may_be && client == Side::Second { None } else { Some(may_be) };
-                    assert_eq!(is_of(is_late, 77, 99_999), expected, "{state:?}");
-                    for (tick, number) in [(78, 99_999), (77, 99_998), (77, 99_999 ^ 1 << NUMBER_LOW_BITS)] {
-                        assert_eq!(is_of(is_late, tick, number), Some(false), "{state:?}");
-                    }
-                }
-            }
+            assert_eq!(state.is_recorded(), state.is_half_open() || state == State::Candidate, "{state:?}");
         }
     }
 

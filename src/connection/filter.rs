@@ -1,11 +1,12 @@
 //! The connection filter: entries without keys, in buckets of one cache line, each connection in one of two buckets.
 
+mod crowded;
 mod saved;
 mod slots;
 
 use self::slots::{Places, unused_and_closed, with_fingerprint};
 use crate::config::FINGERPRINT_BITS;
-use crate::connection::entry::{is_free, removed};
+use crate::connection::entry::{in_state, is_free, recorded_at, removed, state_of};
 use crate::connection::{Entry, State};
 use crate::hash::place_of;
 use crate::lines::{Line, Lines};
@@ -48,6 +49,17 @@ impl Slot {
         Slot((bucket * SLOT_AND_EXTENSION_COUNT) as u32 | index)
     }
 
+    /// It as a number, and out of one again.
+    #[inline]
+    pub(super) fn number(self) -> u32 {
+        self.0
+    }
+
+    #[inline]
+    pub(super) fn from_number(number: u32) -> Self {
+        Slot(number)
+    }
+
     #[inline]
     fn bucket(self) -> usize {
         self.0 as usize / SLOT_AND_EXTENSION_COUNT
@@ -76,10 +88,10 @@ impl Slot {
 pub enum Placed {
     /// There was a free place.
     Free,
+    /// Another entry had to move, and is here now.
+    Moved(Slot),
     /// This entry had to go.
     Evicted(Entry),
-    /// Both buckets are full of established connections: it was not placed.
-    Full,
 }
 
 /// The entries of one partition. Memory is fixed when it is made.
@@ -150,24 +162,25 @@ impl Filter {
         }
     }
 
+    /// Asks for the bucket of a place.
+    #[inline]
+    pub(super) fn prefetch_slot(&self, slot: Slot) {
+        prefetch(&self.buckets[slot.bucket()]);
+    }
+
     /// The entry of a connection, with its place. What has been closed for longer than it lingers is no entry.
     #[must_use]
     #[inline(always)]
     pub fn find(&self, hash: ConnectionHash, now: u64) -> Option<(Slot, Entry)> {
-        self.find_slot(hash, now).map(|slot| (slot, self.get(slot)))
-    }
-
-    /// The place of a connection's entry.
-    #[inline(always)]
-    pub(super) fn find_slot(&self, hash: ConnectionHash, now: u64) -> Option<Slot> {
         let fingerprint = self.fingerprint(hash);
         let first = hash.bucket(self.buckets.len());
-        self.find_in(first, fingerprint, now).or_else(|| {
+        let slot = self.find_in(first, fingerprint, now).or_else(|| {
             if self.buckets[first].0[EXTENSIONS] & OVERFLOWED == 0 {
                 return None;
             }
             self.find_in_other(first, fingerprint, now)
-        })
+        })?;
+        Some((slot, self.get(slot)))
     }
 
     #[inline(always)]
@@ -212,15 +225,13 @@ impl Filter {
     #[must_use]
     #[inline]
     pub fn get(&self, slot: Slot) -> Entry {
-        let (word, extension) = self.packed(slot);
-        Entry::unpack(word, extension)
+        let bucket = &self.buckets[slot.bucket()].0;
+        Entry::unpack(bucket[slot.index()], (bucket[EXTENSIONS] >> slot.extension_shift()) as u8)
     }
 
-    /// The same as it is kept: its word, and its byte of the extensions.
-    #[inline]
-    pub(super) fn packed(&self, slot: Slot) -> (u64, u8) {
-        let bucket = &self.buckets[slot.bucket()].0;
-        (bucket[slot.index()], (bucket[EXTENSIONS] >> slot.extension_shift()) as u8)
+    /// The same, if the filter is so large.
+    pub(super) fn get_checked(&self, slot: Slot) -> Option<Entry> {
+        (slot.bucket() < self.buckets.len() && slot.index() < SLOT_COUNT).then(|| self.get(slot))
     }
 
     /// Puts an entry in the place of another.
@@ -237,6 +248,25 @@ impl Filter {
         bucket[slot.index()] = word;
         let shift = slot.extension_shift();
         bucket[EXTENSIONS] = bucket[EXTENSIONS] & !(0xff << shift | cleared) | u64::from(extension) << shift;
+    }
+
+    #[inline]
+    fn word_mut(&mut self, slot: Slot) -> &mut u64 {
+        &mut self.buckets[slot.bucket()].0[slot.index()]
+    }
+
+    /// Puts the entry at a place into another state; the rest of it stays.
+    #[inline]
+    pub fn set_state(&mut self, slot: Slot, state: State) {
+        let word = self.word_mut(slot);
+        *word = in_state(*word, state);
+    }
+
+    /// The record of the connection at this place stands there now.
+    #[inline]
+    pub(super) fn set_record(&mut self, slot: Slot, place: u32) {
+        let word = self.word_mut(slot);
+        *word = recorded_at(*word, place);
     }
 
     /// Notes that a packet of the established connection at this place was seen.
@@ -262,121 +292,40 @@ impl Filter {
     /// Leaves nothing at a place.
     #[inline]
     pub fn remove(&mut self, slot: Slot) {
-        let word = &mut self.buckets[slot.bucket()].0[slot.index()];
+        let word = self.word_mut(slot);
         *word = removed(*word);
     }
 
-    /// Places the entry of a connection that has none. When both its buckets are full the oldest closed entry goes; else an
-    /// entry moves to its other bucket, if there is room; else the oldest candidate goes, then the oldest that was only asked
-    /// for, then the oldest that was answered. Established ones stay.
+    /// Places the entry of a connection that has none; where, and what it took, or none when both its buckets are full of
+    /// established connections. When both are full the oldest closed entry goes; else an entry moves to its other bucket, if there is
+    /// room; else the oldest candidate goes, then the oldest that was only asked for, then the oldest that was answered. How old an
+    /// entry is `age` tells.
     #[inline]
-    pub fn insert(&mut self, hash: ConnectionHash, entry: &Entry, now: u64) -> Placed {
+    pub fn insert(
+        &mut self,
+        hash: ConnectionHash,
+        entry: &Entry,
+        now: u64,
+        age: impl Fn(&Entry) -> u32,
+    ) -> Option<(Slot, Placed)> {
         let first = hash.bucket(self.buckets.len());
         let free = self.free_places(first, now);
         if free.is_more_than(FREE_WHEN_CROWDED) {
             let slot = Slot::new(first, free.first());
             self.write(slot, entry, slot.seen());
-            return Placed::Free;
+            return Some((slot, Placed::Free));
         }
-        self.insert_crowded(hash, entry, now)
+        self.insert_crowded(hash, entry, now, age)
     }
 
-    /// The same where the first bucket is crowded.
-    #[inline(never)]
-    fn insert_crowded(&mut self, hash: ConnectionHash, entry: &Entry, now: u64) -> Placed {
-        let buckets = self.bucket_indices(hash);
-        let free = self.free_of(buckets, now).map(|slot| (slot, Placed::Free));
-        let Some((slot, placed)) = free.or_else(|| self.make_room(buckets, now)) else { return Placed::Full };
-        self.write_new(buckets, slot, entry);
-        placed
+    /// How many of its entries a ring has a record of.
+    ///
+    /// Complexity: a pass over the buckets.
+    pub(super) fn recorded_count(&self) -> usize {
+        self.states().filter(|state| state.is_recorded()).count()
     }
 
-    /// Places an entry of little worth: for a candidate the oldest candidate goes where both buckets are full, and
-    /// nothing else goes for any.
-    pub fn insert_weak(&mut self, hash: ConnectionHash, entry: &Entry, now: u64) -> Placed {
-        let buckets = self.bucket_indices(hash);
-        let free = self.free_of(buckets, now).map(|slot| (slot, Placed::Free));
-        let oldest = || {
-            let candidates = Self::slots(buckets).filter(|slot| self.get(*slot).state == State::Candidate);
-            let oldest = candidates.max_by_key(|slot| self.get(*slot).age(now))?;
-            (entry.state == State::Candidate).then(|| (oldest, Placed::Evicted(self.get(oldest))))
-        };
-        let Some((slot, placed)) = free.or_else(oldest) else { return Placed::Full };
-        self.write_new(buckets, slot, entry);
-        placed
-    }
-
-    /// A free place in the emptier of two buckets.
-    #[inline]
-    fn free_of(&self, [first, second]: [usize; 2], now: u64) -> Option<Slot> {
-        let mut places = (first, self.free_places(first, now));
-        if !places.1.is_more_than(FREE_WHEN_CROWDED) {
-            let others = self.free_places(second, now);
-            if others.count() > places.1.count() {
-                places = (second, others);
-            }
-        }
-        (!places.1.is_empty()).then(|| Slot::new(places.0, places.1.first()))
-    }
-
-    /// Writes the entry of a connection that had none.
-    #[inline]
-    fn write_new(&mut self, [first, _]: [usize; 2], slot: Slot, entry: &Entry) {
-        if slot.bucket() != first {
-            self.buckets[first].0[EXTENSIONS] |= OVERFLOWED;
-        }
-        self.write(slot, entry, slot.seen());
-    }
-
-    /// A free place of a bucket.
-    #[inline]
-    fn free(&self, bucket: usize, now: u64) -> Option<Slot> {
-        let places = self.free_places(bucket, now);
-        (!places.is_empty()).then(|| Slot::new(bucket, places.first()))
-    }
-
-    /// Makes room in one of two full buckets, and tells what it took.
-    #[cold]
-    fn make_room(&mut self, buckets: [usize; 2], now: u64) -> Option<(Slot, Placed)> {
-        let weakest = self.weakest(buckets, now);
-        if let Some((slot, entry)) = weakest.filter(|(_, entry)| entry.state == State::Closed) {
-            return Some((slot, Placed::Evicted(entry)));
-        }
-        let moved = self.move_one(buckets, now).map(|slot| (slot, Placed::Free));
-        moved.or(weakest.map(|(slot, entry)| (slot, Placed::Evicted(entry))))
-    }
-
-    fn slots(buckets: [usize; 2]) -> impl Iterator<Item = Slot> {
-        buckets.into_iter().flat_map(|bucket| (0..SLOT_COUNT as u32).map(move |index| Slot::new(bucket, index)))
-    }
-
-    /// Moves one entry of two full buckets to its other bucket; the place that it leaves.
-    fn move_one(&mut self, buckets: [usize; 2], now: u64) -> Option<Slot> {
-        let (from, to) = Self::slots(buckets).find_map(|from| {
-            let other = self.other_bucket(from.bucket(), self.get(from).fingerprint);
-            Some((from, self.free(other, now)?))
-        })?;
-        self.set(to, &self.get(from));
-        // What was seen there was seen here.
-        if self.take_seen(from) {
-            self.mark_seen(to);
-        } else {
-            self.take_seen(to);
-        }
-        self.buckets[from.bucket()].0[EXTENSIONS] |= OVERFLOWED;
-        Some(from)
-    }
-
-    /// The entry that a new connection may push out: by state first, then by age.
-    fn weakest(&self, buckets: [usize; 2], now: u64) -> Option<(Slot, Entry)> {
-        let weakness = |entry: &Entry| match entry.state {
-            State::Closed => 4,
-            State::Candidate => 3,
-            State::SynSent => 2,
-            state if state.is_answered() => 1,
-            _ => 0,
-        };
-        let entries = Self::slots(buckets).map(|slot| (slot, self.get(slot))).filter(|(_, entry)| weakness(entry) > 0);
-        entries.max_by_key(|(_, entry)| (weakness(entry), entry.age(now)))
+    fn states(&self) -> impl Iterator<Item = State> {
+        self.buckets.iter().flat_map(|bucket| &bucket.0[..SLOT_COUNT]).map(|word| state_of(*word))
     }
 }

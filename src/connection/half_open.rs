@@ -5,35 +5,41 @@
 //! connections that are older than the start stand in a ring of their own.
 //!
 //! A connection is written when its SYN is seen, and again when its SYN-ACK is seen in a later tick, because the timeout
-//! counts from there; what was written before is then skipped, as is what is half-open no longer. A flood overwrites the oldest.
+//! counts from there. A flood overwrites the oldest.
 
 mod marked;
+mod rings;
 mod saved;
 
-pub(super) use marked::{Mark, MarkedRing};
+pub(super) use marked::{Mark, MarkedRing, Room};
+pub(super) use rings::Rings;
 
 use crate::config::{CLOCK_LEAP_MAX_NS, SYN_TIMEOUT_MAX_TICKS, TICK_NS};
-use crate::connection::entry::Likeness;
-use crate::connection::{Entry, INITIAL_NUMBER_BITS};
-use crate::flow::{Family, FlowKey, KeyV4, KeyV6, Side};
+use crate::connection::{INITIAL_NUMBER_BITS, Slot};
+use crate::flow::{Family, FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::signal::AnyKey;
 
 /// Bits of the ticks between the start of a connection and the packet by which it was written.
 const DELAY_BITS: u32 = 13;
 
-const _: () = assert!(SYN_TIMEOUT_MAX_TICKS < 1 << DELAY_BITS);
-const _: () = assert!(32 + DELAY_BITS + INITIAL_NUMBER_BITS + 2 == u64::BITS);
-// A record's tick is found again from its low 32 bits, even after a leap.
-const _: () = assert!(SYN_TIMEOUT_MAX_TICKS + ((CLOCK_LEAP_MAX_NS / TICK_NS) as u64) < 1 << 31);
+/// Bits of the tick of that packet.
+const SINCE_BITS: u32 = 31;
 
-/// Words of the largest record: a header and an IPv6 key.
-const RECORD_WORD_COUNT_MAX: usize = 1 + KeyV6::WORD_COUNT;
+const _: () = assert!(SYN_TIMEOUT_MAX_TICKS < 1 << DELAY_BITS);
+const _: () = assert!(SINCE_BITS + DELAY_BITS + INITIAL_NUMBER_BITS + 3 == u64::BITS);
+// A record's tick is found again from its low bits, even after a leap.
+const _: () = assert!(SYN_TIMEOUT_MAX_TICKS + ((CLOCK_LEAP_MAX_NS / TICK_NS) as u64) < 1 << (SINCE_BITS - 1));
+
+/// Words of the largest record: a header, an IPv6 key and its tags.
+const RECORD_WORD_COUNT_MAX: usize = (2 + KeyV6::WORD_COUNT).next_multiple_of(UNIT_WORD_COUNT);
 
 /// Words of the smallest. Each record takes a multiple of them, and so does a ring: a record begins at a multiple, too, and one
 /// of this size never goes over the end.
 const UNIT_WORD_COUNT: usize = 1 + KeyV4::WORD_COUNT;
 
-const _: () = assert!(RECORD_WORD_COUNT_MAX == 2 * UNIT_WORD_COUNT);
+/// The bits at the end of a key in which its VLAN tags stand. Few keys have any, so in a record they stand in a word of their own, if
+/// there are any, and here the place of the connection's entry in the filter.
+const TAGS: u64 = (1 << u32::BITS) - 1;
 
 /// A half-open connection as the ring holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,48 +56,87 @@ pub struct HalfOpen {
     pub number: u32,
 }
 
-/// Everything of a record but its key, in a word: the low 32 bits of the tick, how long after the start that was, the number,
-/// whether the SYN was answered, and the family.
+/// Everything of a record but its key, in a word: the low bits of the tick, how long after the start that was, the number,
+/// whether it has VLAN tags, whether the SYN was answered, and the family.
 #[derive(Clone, Copy, Debug, Default)]
 struct Header(u64);
 
 impl Header {
+    const TAGGED: u64 = 4;
     const ANSWERED: u64 = 2;
     const V6: u64 = 1;
 
-    /// The header of a connection that was written at this tick, so long after its start.
+    /// The header of a connection with this key that was written at this tick, so long after its start.
     #[inline]
-    fn new<K: FlowKey>(since_tick: u64, delay: u64, number: u32, answered: bool) -> Self {
+    fn new<K: FlowKey>(key: &K, since_tick: u64, delay: u64, number: u32, answered: bool) -> Self {
         Header(
-            (since_tick & 0xffff_ffff) << 32
-                | delay.min((1 << DELAY_BITS) - 1) << (INITIAL_NUMBER_BITS + 2)
-                | u64::from(number) << 2
+            since_tick << (u64::BITS - SINCE_BITS)
+                | delay.min((1 << DELAY_BITS) - 1) << (INITIAL_NUMBER_BITS + 3)
+                | u64::from(number) << 3
+                | if key.vlan() == VlanTags::NONE { 0 } else { Self::TAGGED }
                 | if answered { Self::ANSWERED } else { 0 }
                 | if K::FAMILY == Family::V6 { Self::V6 } else { 0 },
         )
     }
 
+    /// Words of the record's key.
     #[inline]
-    fn word_count(self) -> usize {
-        1 + if self.0 & Self::V6 == 0 { KeyV4::WORD_COUNT } else { KeyV6::WORD_COUNT }
+    fn key_word_count(self) -> usize {
+        if self.0 & Self::V6 == 0 { KeyV4::WORD_COUNT } else { KeyV6::WORD_COUNT }
     }
 
-    /// The tick of the packet, as seen at the tick `now`: of all with its low 32 bits the one that is nearest.
+    /// Words of the record.
+    #[inline]
+    fn word_count(self) -> usize {
+        let tags = usize::from(self.0 & Self::TAGGED != 0);
+        (1 + self.key_word_count() + tags).next_multiple_of(UNIT_WORD_COUNT)
+    }
+
+    #[inline]
+    fn family(self) -> Family {
+        if self.0 & Self::V6 == 0 { Family::V4 } else { Family::V6 }
+    }
+
+    /// Whether it is one of the commonest: of IPv4, and without tags.
+    #[inline]
+    fn is_small(self) -> bool {
+        self.0 & (Self::V6 | Self::TAGGED) == 0
+    }
+
+    #[inline]
+    fn answered(self) -> bool {
+        self.0 & Self::ANSWERED != 0
+    }
+
+    /// The same of a connection that was answered, or was not.
+    #[inline]
+    fn with_answered(self, answered: bool) -> Self {
+        Header(self.0 & !Self::ANSWERED | if answered { Self::ANSWERED } else { 0 })
+    }
+
+    /// The low bits of the packet's tick.
+    #[inline]
+    fn since_low(self) -> u32 {
+        (self.0 >> (u64::BITS - SINCE_BITS)) as u32
+    }
+
+    /// The tick of the packet, as seen at the tick `now`: of all with its low bits the one that is nearest.
     #[inline]
     fn since_tick(self, now: u64) -> u64 {
-        let ago = (now as u32).wrapping_sub((self.0 >> 32) as u32) as i32;
+        let unused = u32::BITS - SINCE_BITS;
+        let ago = ((now as u32).wrapping_sub(self.since_low()) << unused) as i32 >> unused;
         now.wrapping_sub(i64::from(ago) as u64)
     }
 
     /// The ticks from the start to that packet.
     #[inline]
     fn delay(self) -> u64 {
-        self.0 >> (INITIAL_NUMBER_BITS + 2) & ((1 << DELAY_BITS) - 1)
+        self.0 >> (INITIAL_NUMBER_BITS + 3) & ((1 << DELAY_BITS) - 1)
     }
 
     #[inline]
     fn number(self) -> u32 {
-        (self.0 >> 2) as u32 & ((1 << INITIAL_NUMBER_BITS) - 1)
+        (self.0 >> 3) as u32 & ((1 << INITIAL_NUMBER_BITS) - 1)
     }
 }
 
@@ -109,16 +154,10 @@ impl Record {
         self.index / UNIT_WORD_COUNT
     }
 
-    /// Its connection's family.
+    /// How much of a ring it takes, in words.
     #[inline]
-    pub(super) fn family(self) -> Family {
-        if self.header.0 & Header::V6 == 0 { Family::V4 } else { Family::V6 }
-    }
-
-    /// Whether its SYN was answered, as far as was known when it was written.
-    #[inline]
-    pub(super) fn answered(self) -> bool {
-        self.header.0 & Header::ANSWERED != 0
+    pub(super) fn size(self) -> usize {
+        self.header.word_count()
     }
 
     /// The tick of the packet by which it was written, as seen at the tick `now`.
@@ -126,6 +165,12 @@ impl Record {
     pub(super) fn since_tick(self, now: u64) -> u64 {
         self.header.since_tick(now)
     }
+}
+
+/// How much of a ring the record of a connection with this key takes, in words.
+#[inline]
+pub(super) fn record_size<K: FlowKey>(key: &K) -> usize {
+    Header::new(key, 0, 0, 0, false).word_count()
 }
 
 /// A place between two records of a ring.
@@ -136,14 +181,7 @@ pub(super) struct Cursor {
     left: usize,
 }
 
-/// How far the records of a ring have been gone through that are kept in it: where the next one goes, and their words.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
-    end: usize,
-    used: usize,
-}
-
-/// The ring: 24 bytes an IPv4 connection, 48 an IPv6 one.
+/// The ring: 24 bytes an IPv4 connection, 48 an IPv6 one, and 24 more for one with VLAN tags.
 pub struct HalfOpenRing {
     words: Box<[u64]>,
     /// Where the oldest record begins, and how many words of records follow from there, over the end to the start.
@@ -175,13 +213,6 @@ impl HalfOpenRing {
         self.words.len() / UNIT_WORD_COUNT
     }
 
-    /// Whether another connection can be written without taking one off.
-    #[must_use]
-    #[inline]
-    pub fn has_room(&self) -> bool {
-        self.words.len() - self.used >= RECORD_WORD_COUNT_MAX
-    }
-
     /// Takes off everything.
     pub fn clear(&mut self) {
         self.used = 0;
@@ -194,70 +225,59 @@ impl HalfOpenRing {
         if sum < self.words.len() { sum } else { sum - self.words.len() }
     }
 
-    /// Writes a connection. There must be room.
-    #[inline]
-    pub fn push(&mut self, record: &HalfOpen) {
-        let HalfOpen { since_tick, answered, number, .. } = *record;
-        let delay = since_tick.saturating_sub(record.start_tick);
-        match &record.key {
-            AnyKey::V4(key) => self.write(Header::new::<KeyV4>(since_tick, delay, number, answered), key.words()),
-            AnyKey::V6(key) => self.write(Header::new::<KeyV6>(since_tick, delay, number, answered), key.words()),
-        }
-    }
-
-    /// Writes the connection of another ring's record, of which it is now known whether it was answered. There must be room.
-    #[inline]
-    pub(super) fn push_from(&mut self, other: &Self, record: Record, answered: bool) {
-        let header = Header(record.header.0 & !Header::ANSWERED | if answered { Header::ANSWERED } else { 0 });
-        let (from, to) = (record.index, self.end());
-        let words = other.words.get(from..from + UNIT_WORD_COUNT).filter(|_| record.family() == Family::V4);
-        if let Some(words) = words
-            && let Some(place) = self.words.get_mut(to..to + UNIT_WORD_COUNT)
-        {
-            place[0] = header.0;
-            place[1..].copy_from_slice(&words[1..]);
-            self.used += UNIT_WORD_COUNT;
-        } else {
-            self.push_key_from(other, record, header);
-        }
-    }
-
-    /// The same of any family, and where either record goes over the end.
-    #[inline(never)]
-    fn push_key_from(&mut self, other: &Self, record: Record, header: Header) {
-        match record.family() {
-            Family::V4 => self.write(header, other.key::<KeyV4>(record).words()),
-            Family::V6 => self.write(header, other.key::<KeyV6>(record).words()),
-        }
-    }
-
     /// Where the next record will begin.
     #[inline]
     fn end(&self) -> usize {
         self.behind(self.head, self.used)
     }
 
+    /// Writes a record of the connection with this key, whose entry has this place. There must be room.
     #[inline]
-    fn write(&mut self, header: Header, key: &[u64]) {
-        let count = 1 + key.len();
-        debug_assert!(self.used + count <= self.words.len());
-        let at = self.end();
-        if let Some(words) = self.words.get_mut(at..at + count) {
-            words[0] = header.0;
-            words[1..].copy_from_slice(key);
+    fn write<K: FlowKey>(&mut self, header: Header, key: &K, slot: Slot) {
+        let (at, words) = (self.end(), key.words());
+        let last = words.len() - 1;
+        let closing = words[last] & !TAGS | u64::from(slot.number());
+        let place = self.words.get_mut(at..at + 1 + words.len()).filter(|_| header.0 & Header::TAGGED == 0);
+        if let Some(place) = place {
+            place[0] = header.0;
+            place[1..=last].copy_from_slice(&words[..last]);
+            place[1 + last] = closing;
         } else {
-            self.write_over_end(at, header, key);
+            self.write_in_parts(header, &words[..last], [closing, u64::from(key.vlan().number())]);
         }
-        self.used += count;
+        self.used += header.word_count();
     }
 
-    /// Writes a record that goes over the end to the start.
-    #[cold]
+    /// Writes a record with tags, or one that goes over the end to the start.
     #[inline(never)]
-    fn write_over_end(&mut self, at: usize, header: Header, key: &[u64]) {
-        for (distance, word) in std::iter::once(&header.0).chain(key).enumerate() {
-            self.words[self.behind(at, distance)] = *word;
+    fn write_in_parts(&mut self, header: Header, words: &[u64], closing: [u64; 2]) {
+        let at = self.end();
+        let all = std::iter::once(&header.0).chain(words).chain(&closing);
+        for (distance, word) in all.take(header.word_count()).enumerate() {
+            let place = self.behind(at, distance);
+            self.words[place] = *word;
         }
+    }
+
+    /// Writes the record of another ring, of which it is known by now whether it was answered. There must be room.
+    #[inline]
+    pub(super) fn push_from(&mut self, other: &Self, record: Record, answered: bool) {
+        let header = record.header.with_answered(answered);
+        let (from, to) = (record.index, self.end());
+        let words = other.words.get(from..from + UNIT_WORD_COUNT).filter(|_| header.is_small());
+        if let Some(words) = words
+            && let Some(place) = self.words.get_mut(to..to + UNIT_WORD_COUNT)
+        {
+            place[0] = header.0;
+            place[1..].copy_from_slice(&words[1..]);
+        } else {
+            for distance in 1..header.word_count() {
+                let place = self.behind(to, distance);
+                self.words[place] = other.words[other.behind(from, distance)];
+            }
+            self.words[to] = header.0;
+        }
+        self.used += header.word_count();
     }
 
     /// Whether nothing is in it.
@@ -269,13 +289,13 @@ impl HalfOpenRing {
 
     /// The place before the oldest record.
     #[inline]
-    pub(super) fn start(&self) -> Cursor {
+    fn start(&self) -> Cursor {
         Cursor { index: self.head, left: self.used }
     }
 
     /// The record behind this place, and the place behind it.
     #[inline]
-    pub(super) fn after(&self, Cursor { index, left }: Cursor) -> Option<(Record, Cursor)> {
+    fn after(&self, Cursor { index, left }: Cursor) -> Option<(Record, Cursor)> {
         if left == 0 {
             return None;
         }
@@ -286,72 +306,33 @@ impl HalfOpenRing {
 
     /// Takes off all records before this place.
     #[inline]
-    pub(super) fn skip_to(&mut self, Cursor { index, left }: Cursor) {
+    fn skip_to(&mut self, Cursor { index, left }: Cursor) {
         (self.head, self.used) = (index, left);
     }
 
-    /// None of its records is kept yet.
-    pub(super) fn none_kept(&self) -> Kept {
-        Kept { end: self.head, used: 0 }
-    }
-
-    /// Keeps a record, which is younger than those that were kept before it: it moves up behind them.
+    /// The word of a record in which its key ends and its entry's place stands.
     #[inline]
-    pub(super) fn keep(&mut self, kept: &mut Kept, record: Record) {
-        let count = record.header.word_count();
-        if kept.end != record.index {
-            for distance in 0..count {
-                self.words[self.behind(kept.end, distance)] = self.words[self.behind(record.index, distance)];
-            }
-        }
-        *kept = Kept { end: self.behind(kept.end, count), used: kept.used + count };
+    fn closing(&self, record: Record) -> usize {
+        self.behind(record.index, record.header.key_word_count())
     }
 
-    /// Takes off all records but these.
-    pub(super) fn retain(&mut self, kept: Kept) {
-        self.used = kept.used;
+    /// The place of the entry of a record's connection.
+    #[inline]
+    fn slot(&self, record: Record) -> Slot {
+        Slot::from_number(self.words[self.closing(record)] as u32)
     }
 
     /// The key of a record of this family.
-    #[inline]
-    pub(super) fn key<K: FlowKey>(&self, record: Record) -> K {
-        let first = self.behind(record.index, 1);
-        match self.words.get(first..first + K::WORD_COUNT) {
-            Some(words) => K::from_words(words),
-            None => {
-                let words: [u64; RECORD_WORD_COUNT_MAX] =
-                    std::array::from_fn(|at| self.words[self.behind(first, at.min(K::WORD_COUNT - 1))]);
-                K::from_words(&words)
-            }
-        }
-    }
-
-    /// Whether a record is what the filter's entry, as that is kept, says still; `client` is the end of the canonical key that the
-    /// record names first. A candidate is told from a half-open connection by its number, which is not known.
-    #[inline]
-    pub(super) fn is_current(&self, record: Record, client: Side, (word, extension): (u64, u8)) -> bool {
-        let (header, delay) = (record.header, record.header.delay());
-        let tick = Entry::tick_of((header.0 >> 32).wrapping_sub(delay));
-        let likeness = Likeness::new(client, tick, header.number(), delay != 0);
-        likeness.is_of(word, extension).unwrap_or_else(|| self.is_of_one_end(record))
-    }
-
-    /// Whether a connection is one of an end with itself: its key names either side first.
-    #[cold]
-    fn is_of_one_end(&self, record: Record) -> bool {
-        fn is_symmetric<K: FlowKey>(key: &K) -> bool {
-            *key == key.reversed()
-        }
-        match record.family() {
-            Family::V4 => is_symmetric(&self.key::<KeyV4>(record)),
-            Family::V6 => is_symmetric(&self.key::<KeyV6>(record)),
-        }
-    }
-
-    /// Whether this is a record of the connection with this key, client first.
-    #[inline]
-    fn is_of<K: FlowKey>(&self, record: Record, key: &K) -> bool {
-        record.family() == K::FAMILY && *key == self.key(record)
+    fn key<K: FlowKey>(&self, record: Record) -> K {
+        let mut words: [u64; KeyV6::WORD_COUNT] =
+            std::array::from_fn(|at| self.words[self.behind(record.index, (1 + at).min(K::WORD_COUNT))]);
+        let tags = if record.header.0 & Header::TAGGED == 0 {
+            0
+        } else {
+            self.words[self.behind(record.index, 1 + K::WORD_COUNT)]
+        };
+        words[K::WORD_COUNT - 1] = words[K::WORD_COUNT - 1] & !TAGS | tags & TAGS;
+        K::from_words(&words)
     }
 
     /// All that was written and not taken off, oldest first, as seen at the tick `now`.
@@ -366,17 +347,18 @@ impl HalfOpenRing {
 
     #[inline]
     fn read(&self, record: Record, now: u64) -> HalfOpen {
-        let key = match record.family() {
+        let header = record.header;
+        let key = match header.family() {
             Family::V4 => AnyKey::V4(self.key(record)),
             Family::V6 => AnyKey::V6(self.key(record)),
         };
-        let since_tick = record.since_tick(now);
+        let since_tick = header.since_tick(now);
         HalfOpen {
             key,
-            start_tick: since_tick.wrapping_sub(record.header.delay()),
+            start_tick: since_tick.wrapping_sub(header.delay()),
             since_tick,
-            answered: record.answered(),
-            number: record.header.number(),
+            answered: header.answered(),
+            number: header.number(),
         }
     }
 }

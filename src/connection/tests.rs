@@ -3,8 +3,8 @@
 mod bounds;
 mod copies;
 mod filter;
+mod links;
 mod machine;
-mod marks;
 mod one_way;
 mod pickup;
 mod ring;
@@ -121,7 +121,7 @@ impl Scene {
         self.tracker.counts()
     }
 
-    fn half_open(&mut self) -> Vec<HalfOpen> {
+    fn half_open(&self) -> Vec<HalfOpen> {
         let mut copy = HalfOpenRing::new(1 << 12);
         self.tracker.copy_half_open(&mut copy);
         copy.iter(self.tick).collect()

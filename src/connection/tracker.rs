@@ -24,8 +24,8 @@ mod saved;
 
 pub use liveness::Sighting;
 
-use crate::connection::half_open::MarkedRing;
-use crate::connection::{Counts, Entry, Filter, HalfOpenRing, NUMBER_UNKNOWN, Placed, Slot, State};
+use crate::connection::half_open::Rings;
+use crate::connection::{Counts, Entry, Filter, NUMBER_UNKNOWN, Placed, Slot, State};
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side};
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
@@ -61,15 +61,8 @@ impl TrackerConfig {
     /// The memory of the rings in bytes: of the half-open connections, and of the candidates.
     #[must_use]
     pub fn rings_size(&self) -> usize {
-        let (young_count, old_count) = halves(self.half_open_count);
-        let half_open_size = MarkedRing::size(young_count) + HalfOpenRing::size(old_count);
-        half_open_size + HalfOpenRing::size(self.candidate_count)
+        Rings::size(self.half_open_count, self.candidate_count)
     }
-}
-
-/// The connections that the young ring has room for, and the old one.
-fn halves(half_open_count: usize) -> (usize, usize) {
-    (half_open_count / 2, half_open_count - half_open_count / 2)
 }
 
 /// What a signal did to the set of open connections. The payload is what goes with the key: it is the same at the close
@@ -89,14 +82,7 @@ pub enum Event {
 /// The connections of one partition. All memory is taken when it is made.
 pub struct Tracker {
     filter: Filter,
-    /// The half-open connections as they come. Most are established or refused before they reach the end of it;
-    young: MarkedRing,
-    /// the others move over, so that those that last are not pushed out by those that do not.
-    old: HalfOpenRing,
-    /// The batches that move over next without a look at the filter.
-    unlooked_batches: u32,
-    /// Those that may be older than the start.
-    candidates: HalfOpenRing,
+    rings: Rings,
     hash_v4: KeyedHash<KeyV4>,
     hash_v6: KeyedHash<KeyV6>,
     config: TrackerConfig,
@@ -110,15 +96,15 @@ pub struct Tracker {
 
 impl Tracker {
     /// A tracker that knows of no connection.
+    ///
+    /// # Panics
+    ///
+    /// The rings are for more than 2^[`TICK_BITS`](crate::config::TICK_BITS) connections together.
     #[must_use]
     pub fn new(config: TrackerConfig) -> Self {
-        let (young_count, old_count) = halves(config.half_open_count);
         Tracker {
             filter: Filter::new(config.place_count, config.linger_ticks, config.fingerprint_bits),
-            young: MarkedRing::new(young_count),
-            old: HalfOpenRing::new(old_count),
-            unlooked_batches: 0,
-            candidates: HalfOpenRing::new(config.candidate_count),
+            rings: Rings::new(config.half_open_count, config.candidate_count),
             hash_v4: KeyedHash::new(&config.secret, Purpose::Connection),
             hash_v6: KeyedHash::new(&config.secret, Purpose::Connection),
             config,
@@ -163,10 +149,10 @@ impl Tracker {
         let parts = signal.parts();
         self.advance(parts.tick);
         let hash = signal.hash();
-        let Some(found) = self.filter.find(hash, self.now) else {
+        let Some((slot, entry)) = self.filter.find(hash, self.now) else {
             return self.handle_unknown(signal, parts, hash);
         };
-        let (slot, entry) = found;
+        let found = (slot, self.rings.with_tick(entry));
         if entry.state.is_established() {
             self.filter.mark_seen(slot);
         } else if entry.state == State::Candidate {
@@ -219,7 +205,7 @@ impl Tracker {
             (State::SynSent, _) => {
                 // A client that ends what nobody answered had its answer on another way.
                 self.counts.one_sided += u64::from(from_client);
-                self.refuse(signal, slot, &entry);
+                self.refuse(slot);
                 return None;
             }
             (State::SynRecv | State::SynRecvLate | State::AnsweredUnseen, true) => {
@@ -228,8 +214,8 @@ impl Tracker {
             (state, true) if state.is_answered() => {
                 self.counts.opened += 1;
                 self.counts.closed += 1;
+                self.end_half_open(slot);
                 self.linger(slot, &entry);
-                self.end_half_open(signal, &entry);
                 return Some(Event::Pass(oriented(signal, entry.client), entry.payload()));
             }
             (State::SynRecv, false) => State::SynRecvServerFin,
@@ -257,7 +243,7 @@ impl Tracker {
             _ => return None,
         };
         self.one_way -= u64::from(entry.state.is_one_way());
-        self.filter.set(slot, &Entry { state: marked, ..entry });
+        self.filter.set_state(slot, marked);
         None
     }
 
@@ -271,7 +257,7 @@ impl Tracker {
             self.linger(slot, &entry);
             return event;
         } else {
-            self.refuse(signal, slot, &entry);
+            self.refuse(slot);
         }
         None
     }
@@ -281,47 +267,48 @@ impl Tracker {
         Entry { fingerprint: self.filter.fingerprint(hash), state, client, tick: Entry::tick_of(self.now), number }
     }
 
-    /// The connection of this signal, which has this entry, is half-open no longer.
+    /// The connection at this place of the filter is half-open no longer, or gets another record. To be told before its entry is changed.
     #[inline]
-    fn end_half_open(&mut self, signal: &Signal, entry: &Entry) {
-        match signal.key() {
-            AnyKey::V4(key) => self.young.end(&of_client(key, entry.client), entry),
-            AnyKey::V6(key) => self.young.end(&of_client(key, entry.client), entry),
-        }
+    fn end_half_open(&mut self, slot: Slot) {
+        self.rings.end(&self.filter.get(slot));
     }
 
-    /// Places the entry of a connection that has none; whether there was a place.
+    /// Places the entry of a connection that has none; where, if there was a place. Of a half-open connection it names the record that
+    /// is written next.
     #[inline(always)]
-    fn place(&mut self, hash: ConnectionHash, entry: &Entry) -> bool {
-        match self.filter.insert(hash, entry, self.now) {
+    fn place(&mut self, hash: ConnectionHash, entry: &Entry) -> Option<Slot> {
+        let (rings, now) = (&self.rings, self.now);
+        let Some((slot, placed)) = self.filter.insert(hash, entry, now, |held| rings.with_tick(*held).age(now)) else {
+            self.counts.unplaced += 1;
+            return None;
+        };
+        match placed {
             Placed::Free => {}
-            Placed::Evicted(Entry { state: State::Closed, .. }) => self.counts.forgotten += 1,
-            Placed::Evicted(Entry { state: State::Candidate, .. }) => self.counts.candidates_recycled += 1,
+            Placed::Moved(to) => self.rings.entry_moved(&self.filter.get(to), to),
             Placed::Evicted(entry) => {
-                self.counts.recycled += 1;
-                self.young.doubt(entry.fingerprint);
-            }
-            Placed::Full => {
-                self.counts.unplaced += 1;
-                return false;
+                self.rings.end(&entry);
+                match entry.state {
+                    State::Closed => self.counts.forgotten += 1,
+                    State::Candidate => self.counts.candidates_recycled += 1,
+                    _ => self.counts.recycled += 1,
+                }
             }
         }
-        true
+        Some(slot)
     }
 
     /// Opens a connection, in the place it has or in a new one.
     fn open_at(&mut self, signal: &Signal, hash: ConnectionHash, slot: Option<Slot>, entry: Entry) -> Option<Event> {
         let slot = match slot {
             Some(slot) => slot,
-            None if self.place(hash, &entry) => self.filter.find(hash, self.now)?.0,
-            None => return None,
+            None => self.place(hash, &entry)?,
         };
         self.open(signal, slot, entry)
     }
 
     /// Makes a half-open connection an open one, if there may be another.
     fn open(&mut self, signal: &Signal, slot: Slot, entry: Entry) -> Option<Event> {
-        self.end_half_open(signal, &entry);
+        self.end_half_open(slot);
         if self.established >= self.config.connections_max {
             self.counts.refused_open += 1;
             let has_fin = matches!(entry.state, State::EstablishedClientFin | State::EstablishedServerFin);
@@ -350,9 +337,9 @@ impl Tracker {
         self.filter.set(slot, &Entry { state: State::Closed, tick, number, ..*entry });
     }
 
-    fn refuse(&mut self, signal: &Signal, slot: Slot, entry: &Entry) {
+    fn refuse(&mut self, slot: Slot) {
         self.counts.refused += 1;
-        self.end_half_open(signal, entry);
+        self.end_half_open(slot);
         // Nothing lingers: the SYN may come again with the same number.
         self.filter.remove(slot);
     }

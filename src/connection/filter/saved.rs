@@ -1,7 +1,6 @@
 //! A filter as the bytes of a saved state: its buckets as they are.
 
 use super::{EXTENSIONS, Filter, SEEN_SHIFT, SLOT_COUNT};
-use crate::connection::entry::state_of;
 use crate::error::Result;
 use crate::lines::Line;
 use crate::state::{Decoder, Encoder};
@@ -31,9 +30,8 @@ impl Filter {
     /// Complexity: a pass over the buckets.
     #[must_use]
     pub fn established(&self) -> (u64, u64) {
-        let states = || self.buckets.iter().flat_map(|bucket| &bucket.0[..SLOT_COUNT]).map(|word| state_of(*word));
-        let established = states().filter(|state| state.is_established()).count() as u64;
-        (established, states().filter(|state| state.is_one_way()).count() as u64)
+        let established = self.states().filter(|state| state.is_established()).count() as u64;
+        (established, self.states().filter(|state| state.is_one_way()).count() as u64)
     }
 
     /// Forgets which connections were seen since somebody last asked.

@@ -1,19 +1,15 @@
-//! The ring of the youngest half-open connections, which knows of most of them what has become of them.
+//! A ring that knows of each of its records whether it is of any use still.
 //!
 //! What enters: connections as they begin, and word of those that complete, end or are answered. What leaves: the records of
-//! those that are half-open still, without asking the filter, which would miss the caches for each. Most records are of
-//! connections that completed long before they reach the end of the ring.
+//! those that are half-open still, without a look at anything else. Most records are of connections that completed long before they
+//! reach the end of the ring.
 //!
-//! Each unit of the ring has a mark, and the record of a connection is found by its fingerprint in an index of the latest. A
-//! record that another pushed out of the index can not be told of any more: it is doubtful from then on, and whoever wants to know
-//! has to ask the filter. So a mark is either right or says that it does not know.
+//! A record has a place, which the filter's entry of its connection names for as long as the record is of use; and the record names
+//! the place of that entry. So neither has to be looked for by its key.
 
 use super::{Cursor, HalfOpenRing, Header, Record, UNIT_WORD_COUNT};
-use crate::config::FINGERPRINT_BITS;
-use crate::connection::Entry;
-use crate::error::Result;
-use crate::flow::{Family, FlowKey};
-use crate::state::{Decoder, Encoder};
+use crate::connection::{Entry, Slot, State};
+use crate::flow::FlowKey;
 
 const _: () = assert!(Mark::Over as u8 == 0);
 
@@ -28,58 +24,88 @@ pub(in crate::connection) enum Mark {
     Asked,
     /// Its SYN was answered.
     Answered,
-    /// The filter has to be asked.
-    Doubtful,
 }
 
-/// The fingerprint's upper bits choose the second of a record's two places in the index.
-const SECOND_SHIFT: u32 = FINGERPRINT_BITS - u16::BITS;
+impl Mark {
+    /// That of the record of a connection in this state.
+    #[inline]
+    pub(super) fn of(state: State) -> Self {
+        match state {
+            state if !state.is_recorded() => Mark::Over,
+            state if state.is_answered() => Mark::Answered,
+            _ => Mark::Asked,
+        }
+    }
+}
 
-/// The most places of an index. Each is read at random, by the packets of every handshake, so all have to stay in the caches; and
-/// outside a flood far fewer connections are half-open at a time.
-const PLACE_COUNT_MAX: usize = 1 << 12;
+/// A ring is not filled beyond so many times what is of use in it, so that the memory that is gone through again and again is little
+/// enough for the caches,
+const FILL_FACTOR: usize = 4;
+
+/// nor emptied of what is over before it holds so many units.
+const FILL_UNIT_COUNT_MIN: usize = 1 << 9;
+
+/// Where at least one in so many units is of no use a full ring is emptied of those, and else its oldest have to go.
+const OVER_DIVISOR: usize = 4;
+
+/// What a [`MarkedRing`] needs before another record can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::connection) enum Room {
+    /// Nothing.
+    Enough,
+    /// What is over is to be left out.
+    Compact,
+    /// The oldest have to be taken off.
+    Full,
+}
 
 /// Such a ring.
 pub(in crate::connection) struct MarkedRing {
-    ring: HalfOpenRing,
-    /// A mark for each unit, and behind the last one for none, of which everything is over.
-    marks: Box<[Mark]>,
-    /// The unit of the latest record, by a part of the fingerprint. What was taken off since may be named still.
-    index: Box<[u16]>,
-    none: u16,
+    pub(super) ring: HalfOpenRing,
+    /// A mark for each unit.
+    pub(super) marks: Box<[Mark]>,
+    /// The place of the first unit: places count on from one ring to the next.
+    pub(super) first_place: u32,
+    /// The words of records that are of use.
+    pub(super) useful: usize,
+    /// How many words it is filled with before what is over is left out.
+    pub(super) fill_max: usize,
 }
 
 impl MarkedRing {
-    /// A ring for this many IPv4 connections.
-    pub(in crate::connection) fn new(connection_count: usize) -> Self {
+    /// A ring for this many IPv4 connections, with places from this one on.
+    pub(super) fn new(connection_count: usize, first_place: u32) -> Self {
         let ring = HalfOpenRing::new(connection_count);
-        let (unit_count, place_count) = Self::counts(connection_count);
-        let none = u16::try_from(unit_count).unwrap_or(u16::MAX);
-        MarkedRing {
-            ring,
-            marks: vec![Mark::Over; unit_count + 1].into_boxed_slice(),
-            index: vec![none; place_count].into_boxed_slice(),
-            none,
-        }
-    }
-
-    /// The units of such a ring, and the places of its index: as many as make it rare that a record pushes out another that is
-    /// half-open still.
-    fn counts(connection_count: usize) -> (usize, usize) {
-        let unit_count = HalfOpenRing::word_count(connection_count) / UNIT_WORD_COUNT;
-        (unit_count, (2 * unit_count).next_power_of_two().min(PLACE_COUNT_MAX))
+        let marks = vec![Mark::Over; ring.connection_count()].into_boxed_slice();
+        MarkedRing { ring, marks, first_place, useful: 0, fill_max: 0 }
     }
 
     /// The memory of such a ring in bytes.
-    pub(in crate::connection) fn size(connection_count: usize) -> usize {
-        let (unit_count, place_count) = Self::counts(connection_count);
-        HalfOpenRing::size(connection_count) + (unit_count + 1) * size_of::<Mark>() + place_count * size_of::<u16>()
+    pub(super) fn size(connection_count: usize) -> usize {
+        let ring_size = HalfOpenRing::size(connection_count);
+        ring_size + ring_size / (UNIT_WORD_COUNT * size_of::<u64>()) * size_of::<Mark>()
     }
 
-    /// The records.
+    /// The place behind the last.
+    pub(super) fn places_end(&self) -> u32 {
+        self.first_place + self.marks.len() as u32
+    }
+
+    /// How many IPv4 connections it has room for.
+    pub(in crate::connection) fn connection_count(&self) -> usize {
+        self.ring.connection_count()
+    }
+
     #[inline]
-    pub(in crate::connection) fn ring(&self) -> &HalfOpenRing {
-        &self.ring
+    pub(super) fn place_of(&self, record: Record) -> u32 {
+        self.first_place + record.unit() as u32
+    }
+
+    /// The record at a place.
+    #[inline]
+    pub(super) fn record(&self, place: u32) -> Record {
+        let index = (place - self.first_place) as usize * UNIT_WORD_COUNT;
+        Record { index, header: Header(self.ring.words[index]) }
     }
 
     /// What is known of a record.
@@ -88,113 +114,123 @@ impl MarkedRing {
         self.marks[record.unit()]
     }
 
+    /// The SYN of the connection of which this place has the record was answered.
     #[inline]
-    fn unit_count(&self) -> usize {
-        self.marks.len() - 1
+    pub(super) fn answer(&mut self, place: u32) {
+        self.marks[(place - self.first_place) as usize] = Mark::Answered;
     }
 
-    /// Whether another connection can be written without taking one off.
+    /// The record at this place is of no use any more.
     #[inline]
-    pub(in crate::connection) fn has_room(&self) -> bool {
-        self.ring.has_room()
+    pub(super) fn end(&mut self, place: u32) {
+        self.useful -= self.record(place).header.word_count();
+        self.marks[(place - self.first_place) as usize] = Mark::Over;
     }
 
-    /// Takes off all records before this place.
+    /// The place of the entry of a record's connection.
     #[inline]
-    pub(in crate::connection) fn skip_to(&mut self, cursor: Cursor) {
-        self.ring.skip_to(cursor);
+    pub(in crate::connection) fn slot(&self, record: Record) -> Slot {
+        self.ring.slot(record)
     }
 
-    /// The two places of the index at which a record of this fingerprint may be.
-    #[inline]
-    fn places(&self, fingerprint: u32) -> [usize; 2] {
-        let mask = self.index.len() - 1;
-        [fingerprint as usize & mask, (fingerprint >> SECOND_SHIFT) as usize & mask]
+    /// The entry of the connection of which this place has the record is there now.
+    pub(super) fn set_slot(&mut self, place: u32, slot: Slot) {
+        let word = &mut self.ring.words[self.ring.closing(self.record(place))];
+        *word = *word & !super::TAGS | u64::from(slot.number());
     }
 
-    /// Writes the half-open connection with this key, client first, as its entry says at the tick `now`. There must be room.
+    /// What it needs before a record of this size can be written.
     #[inline]
-    pub(in crate::connection) fn push<K: FlowKey>(&mut self, key: &K, entry: &Entry, now: u64) {
-        let unit = self.ring.end() / UNIT_WORD_COUNT;
-        let answered = entry.state.is_answered();
-        let mut mark = if answered { Mark::Answered } else { Mark::Asked };
-        match u16::try_from(unit) {
-            Ok(unit) => {
-                let [first, second] = self.places(entry.fingerprint);
-                let is_taken = self.marks[usize::from(self.index[first])] != Mark::Over;
-                let place = if is_taken { second } else { first };
-                let before = std::mem::replace(&mut self.index[place], unit);
-                self.doubt_at(usize::from(before));
-            }
-            // An index of wider numbers is not worth its memory: no ring of a router is as long.
-            Err(_) => mark = Mark::Doubtful,
-        }
-        self.marks[unit] = mark;
-        if K::FAMILY == Family::V6 {
-            let next = if unit + 1 < self.unit_count() { unit + 1 } else { 0 };
-            self.marks[next] = Mark::Over;
-        }
-        let header = Header::new::<K>(now, u64::from(entry.age(now)), entry.number, answered);
-        self.ring.write(header, key.words());
+    pub(in crate::connection) fn room(&self, size: usize) -> Room {
+        if self.ring.used + size <= self.fill_max { Room::Enough } else { self.room_beyond() }
     }
 
-    #[inline]
-    fn doubt_at(&mut self, unit: usize) {
-        let mark = &mut self.marks[unit];
-        if *mark != Mark::Over {
-            *mark = Mark::Doubtful;
-        }
+    fn room_beyond(&self) -> Room {
+        let word_count = self.ring.words.len();
+        let is_full = self.fill_max == word_count && (self.ring.used - self.useful) * OVER_DIVISOR < word_count;
+        if is_full { Room::Full } else { Room::Compact }
     }
 
-    /// The connection of this fingerprint may be half-open no longer.
-    #[inline]
-    pub(in crate::connection) fn doubt(&mut self, fingerprint: u32) {
-        self.places(fingerprint).into_iter().for_each(|place| self.doubt_at(usize::from(self.index[place])));
-    }
-
-    /// The connection with this key, client first, which has this entry, is half-open no longer, or gets another record.
-    #[inline]
-    pub(in crate::connection) fn end<K: FlowKey>(&mut self, key: &K, entry: &Entry) {
-        self.tell(key, entry, |_| Mark::Over);
-    }
-
-    /// The connection with this key, client first, which has this entry, was answered in the tick in which it began.
-    #[inline]
-    pub(in crate::connection) fn answer<K: FlowKey>(&mut self, key: &K, entry: &Entry) {
-        self.tell(key, entry, |mark| if mark == Mark::Asked { Mark::Answered } else { mark });
-    }
-
-    #[inline]
-    fn tell<K: FlowKey>(&mut self, key: &K, entry: &Entry, changed: impl Fn(Mark) -> Mark) {
-        let mut is_known = false;
-        // Both, because the first may name a record of the same connection that was taken off.
-        for place in self.places(entry.fingerprint) {
-            let unit = usize::from(self.index[place]);
-            let mark = self.marks[unit];
+    /// Leaves out what is over, in place; `moved` is told of each entry whose connection's record stands at another place now.
+    ///
+    /// Complexity: a pass over the records. It is asked for when most or many are over, so that each is moved a few times at most.
+    pub(in crate::connection) fn compact(&mut self, mut moved: impl FnMut(Slot, u32)) {
+        let (mut end, mut cursor) = (self.ring.head, self.start());
+        while let Some((record, behind)) = self.after(cursor) {
+            cursor = behind;
+            let mark = self.mark(record);
             if mark == Mark::Over {
                 continue;
             }
-            let index = unit * UNIT_WORD_COUNT;
-            let record = Record { index, header: Header(self.ring.words[index]) };
-            if self.ring.is_of(record, key) {
-                self.marks[unit] = changed(mark);
-                if self.marks[unit] == Mark::Over {
-                    self.index[place] = self.none;
+            let Record { index, header } = record;
+            if end != index {
+                for distance in 0..header.word_count() {
+                    let (from, to) = (self.ring.behind(index, distance), self.ring.behind(end, distance));
+                    self.ring.words[to] = self.ring.words[from];
                 }
-                is_known = true;
+                self.mark_at(end, header, mark);
+                let record = Record { index: end, header };
+                moved(self.slot(record), self.place_of(record));
             }
+            end = self.ring.behind(end, header.word_count());
         }
-        if !is_known {
-            self.doubt(entry.fingerprint);
+        self.ring.used = self.useful;
+        let word_count = self.ring.words.len();
+        self.fill_max = (self.useful * FILL_FACTOR).max(FILL_UNIT_COUNT_MIN * UNIT_WORD_COUNT).min(word_count);
+    }
+
+    /// The place before the oldest record.
+    #[inline]
+    pub(in crate::connection) fn start(&self) -> Cursor {
+        self.ring.start()
+    }
+
+    /// The record behind this place, and the place behind it.
+    #[inline]
+    pub(in crate::connection) fn after(&self, cursor: Cursor) -> Option<(Record, Cursor)> {
+        self.ring.after(cursor)
+    }
+
+    /// Takes off all records before this place, of which so many words were of use.
+    #[inline]
+    pub(in crate::connection) fn skip_to(&mut self, cursor: Cursor, useful: usize) {
+        self.ring.skip_to(cursor);
+        self.useful -= useful;
+    }
+
+    /// The place of the next record.
+    #[inline]
+    pub(in crate::connection) fn next_place(&self) -> u32 {
+        self.first_place + (self.ring.end() / UNIT_WORD_COUNT) as u32
+    }
+
+    /// Writes the connection with this key, client first, as its entry says at the tick `now`, which has this place and names
+    /// [`Self::next_place`]. There must be room.
+    #[inline]
+    pub(in crate::connection) fn push<K: FlowKey>(&mut self, key: &K, entry: &Entry, now: u64, slot: Slot) {
+        let header = Header::new(key, now, u64::from(entry.age(now)), entry.number, entry.state.is_answered());
+        self.mark_at(self.ring.end(), header, Mark::of(entry.state));
+        self.ring.write(header, key, slot);
+        self.useful += header.word_count();
+    }
+
+    /// Marks a record that begins with this word.
+    #[inline]
+    fn mark_at(&mut self, index: usize, header: Header, mark: Mark) {
+        self.marks[index / UNIT_WORD_COUNT] = mark;
+        if !header.is_small() {
+            for distance in (0..header.word_count()).step_by(UNIT_WORD_COUNT).skip(1) {
+                let within = self.ring.behind(index, distance);
+                self.marks[within / UNIT_WORD_COUNT] = Mark::Over;
+            }
         }
     }
 
-    /// Shows all records that may be half-open, each with its mark.
+    /// Writes all records that are of use still into another ring, in no order.
     ///
     /// Complexity: a look at eight marks at a time, and at each of these records.
-    #[inline]
-    pub(in crate::connection) fn each(&self, mut show: impl FnMut(Record, Mark)) {
-        let unit_count = self.unit_count();
+    pub(in crate::connection) fn copy_to(&self, copy: &mut HalfOpenRing) {
+        let unit_count = self.marks.len();
         let first = self.ring.head / UNIT_WORD_COUNT;
         let end = first + self.ring.used / UNIT_WORD_COUNT;
         // Up to the end of the ring, and then from its start.
@@ -208,30 +244,27 @@ impl MarkedRing {
                     let place = left.trailing_zeros() / u8::BITS;
                     left &= !(u64::from(u8::MAX) << (place * u8::BITS));
                     let index = (at + place as usize) * UNIT_WORD_COUNT;
-                    show(Record { index, header: Header(self.ring.words[index]) }, marks[place as usize]);
+                    let record = Record { index, header: Header(self.ring.words[index]) };
+                    copy.push_from(&self.ring, record, marks[place as usize] == Mark::Answered);
                 }
             }
         }
     }
+}
 
-    /// Its bytes in a saved state: the records.
-    pub(in crate::connection) fn save(&self, encoder: &mut Encoder) {
-        self.ring.save(encoder);
-    }
-
-    /// Fills it with what was saved. It is then to be given up if this fails.
-    ///
-    /// # Errors
-    ///
-    /// The bytes are not those of a ring that fits into this one.
-    pub(in crate::connection) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
-        self.ring.restore(decoder)?;
-        self.marks.fill(Mark::Over);
-        let mut cursor = self.ring.start();
-        while let Some((record, behind)) = self.ring.after(cursor) {
-            self.marks[record.unit()] = Mark::Doubtful;
+#[cfg(test)]
+impl MarkedRing {
+    /// Shows all records, each with its place and its key.
+    pub(in crate::connection) fn each_record(&self, mut show: impl FnMut(Record, u32, crate::signal::AnyKey)) {
+        let mut cursor = self.start();
+        while let Some((record, behind)) = self.after(cursor) {
+            show(record, self.place_of(record), self.ring.read(record, 0).key);
             cursor = behind;
         }
-        Ok(())
+    }
+
+    /// Copies one record.
+    pub(in crate::connection) fn copy_one(&self, record: Record, answered: bool, copy: &mut HalfOpenRing) {
+        copy.push_from(&self.ring, record, answered);
     }
 }

@@ -1,32 +1,69 @@
-//! A ring as the bytes of a saved state: its records, oldest first.
+//! A ring as the bytes of a saved state: its records, where they stand.
 
-use super::HalfOpenRing;
+use super::{HalfOpenRing, Mark, MarkedRing, UNIT_WORD_COUNT};
+use crate::connection::Filter;
 use crate::error::Result;
-use crate::flow::{FlowKey, KeyV4, KeyV6};
 use crate::state::{Decoder, Encoder};
 
 impl HalfOpenRing {
     /// Its bytes in a saved state.
-    pub fn save(&self, encoder: &mut Encoder) {
+    fn save(&self, encoder: &mut Encoder) {
+        encoder.u64(self.head as u64);
         encoder.length(self.used);
         (0..self.used).for_each(|distance| encoder.u64(self.words[self.behind(self.head, distance)]));
     }
 
-    /// Fills it with what was saved. It is then to be given up if this fails.
+    /// Fills it with what was saved, at the same places. It is then to be given up if this fails.
+    fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        self.head = decoder.count()? as usize;
+        let is_place = self.head < self.words.len() && self.head.is_multiple_of(UNIT_WORD_COUNT);
+        decoder.expect(is_place, "a ring that begins nowhere")?;
+        self.used = decoder.length(size_of::<u64>(), self.words.len())?;
+        for distance in 0..self.used {
+            let place = self.behind(self.head, distance);
+            self.words[place] = decoder.u64()?;
+        }
+        // Whoever reads a record trusts it to be there as a whole.
+        let mut left = self.used;
+        while left > 0 {
+            let header = super::Header(self.words[self.behind(self.head, self.used - left)]);
+            decoder.expect(header.word_count() <= left, "a ring with half a record")?;
+            left -= header.word_count();
+        }
+        Ok(())
+    }
+}
+
+impl MarkedRing {
+    /// Its bytes in a saved state.
+    pub(in crate::connection) fn save(&self, encoder: &mut Encoder) {
+        encoder.u64(self.fill_max as u64);
+        self.ring.save(encoder);
+    }
+
+    /// Fills it with what was saved, and tells how many of its records are those that an entry of the filter names. It is then to be
+    /// given up if this fails.
     ///
     /// # Errors
     ///
     /// The bytes are not those of a ring that fits into this one.
-    pub fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
-        self.used = decoder.length(size_of::<u64>(), self.words.len())?;
-        self.head = 0;
-        decoder.words(&mut self.words[..self.used])?;
-        // Whoever reads a record trusts it to be there as a whole.
-        let mut at = 0;
-        while at < self.used {
-            let is_v4 = self.words[at] & 1 == 0;
-            at += 1 + if is_v4 { KeyV4::WORD_COUNT } else { KeyV6::WORD_COUNT };
+    pub(in crate::connection) fn restore(&mut self, decoder: &mut Decoder, filter: &Filter) -> Result<usize> {
+        self.fill_max = decoder.count()? as usize;
+        decoder.expect(self.fill_max <= self.ring.words.len(), "a ring that is filled beyond its end")?;
+        self.ring.restore(decoder)?;
+        self.marks.fill(Mark::Over);
+        self.useful = 0;
+        let (mut cursor, mut named_count) = (self.start(), 0);
+        while let Some((record, behind)) = self.after(cursor) {
+            let place = self.place_of(record);
+            let entry = filter.get_checked(self.slot(record));
+            if let Some(entry) = entry.filter(|entry| entry.state.is_recorded() && entry.tick == place) {
+                self.marks[record.unit()] = Mark::of(entry.state);
+                self.useful += record.size();
+                named_count += 1;
+            }
+            cursor = behind;
         }
-        decoder.expect(at == self.used, "a ring with half a record")
+        Ok(named_count)
     }
 }

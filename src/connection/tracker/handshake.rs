@@ -3,6 +3,7 @@
 //! What enters: a signal, and the entry that its connection has. What leaves: half-open entries, and openings.
 
 use super::of_client;
+use crate::connection::half_open::record_size;
 use crate::connection::{Entry, Event, NUMBER_UNKNOWN, Slot, State, Tracker};
 use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
 
@@ -54,11 +55,8 @@ impl Tracker {
                 self.open(signal, slot, Entry { state: State::Established, ..entry })
             }
             State::SynSent if entry.client == client && entry.age(self.now) == 0 => {
-                self.filter.set(slot, &Entry { state: State::SynRecv, ..entry });
-                match signal.key() {
-                    AnyKey::V4(key) => self.young.answer(&of_client(key, client), &entry),
-                    AnyKey::V6(key) => self.young.answer(&of_client(key, client), &entry),
-                }
+                self.filter.set_state(slot, State::SynRecv);
+                self.rings.answer(self.filter.get(slot).tick);
                 None
             }
             State::SynSent if entry.client == client => {
@@ -73,7 +71,7 @@ impl Tracker {
             }
             State::OneWayClient if entry.client == client => {
                 self.one_way -= 1;
-                self.filter.set(slot, &Entry { state: State::Established, ..entry });
+                self.filter.set_state(slot, State::Established);
                 None
             }
             _ => {
@@ -101,42 +99,37 @@ impl Tracker {
     /// Writes a half-open connection of which nothing was known, in a place and in the ring.
     #[inline(never)]
     pub(super) fn begin_new(&mut self, signal: &Signal, hash: ConnectionHash, entry: &Entry) {
-        self.make_room();
-        if !self.place(hash, entry) {
-            return;
+        self.make_room_for(signal);
+        if let Some(slot) = self.place(hash, &Entry { tick: self.rings.half_open.next_place(), ..*entry }) {
+            self.write(signal, entry, slot);
         }
-        self.write(signal, entry);
     }
 
     /// Writes a half-open connection in the place it has, and in the ring.
     #[inline(never)]
     pub(super) fn begin_again(&mut self, signal: &Signal, slot: Slot, entry: &Entry) {
-        // Written before room is made: what the rings hold of it is then out of date and does not take it off.
-        self.filter.set(slot, entry);
-        self.end_half_open(signal, entry);
-        let is_full = !self.young.has_room();
-        self.make_room();
-        self.write(signal, entry);
-        if is_full {
-            // An old record of the same tick and number may have been taken for it, and gone with the entry.
-            self.young.doubt(entry.fingerprint);
-        }
+        self.end_half_open(slot);
+        self.make_room_for(signal);
+        self.filter.set(slot, &Entry { tick: self.rings.half_open.next_place(), ..*entry });
+        self.write(signal, entry, slot);
     }
 
-    /// Makes room for another in the young ring.
+    /// Makes room in the ring for the connection of this signal.
     #[inline]
-    fn make_room(&mut self) {
-        while !self.young.has_room() {
-            self.move_over();
-        }
+    fn make_room_for(&mut self, signal: &Signal) {
+        let size = match signal.key() {
+            AnyKey::V4(key) => record_size(&key),
+            AnyKey::V6(key) => record_size(&key),
+        };
+        self.counts.recycled += self.make_room(|rings| &mut rings.half_open, size);
     }
 
-    /// Writes a half-open connection in the young ring, which has room.
+    /// Writes a half-open connection in the ring, which has room.
     #[inline]
-    fn write(&mut self, signal: &Signal, entry: &Entry) {
+    fn write(&mut self, signal: &Signal, entry: &Entry, slot: Slot) {
         match signal.key() {
-            AnyKey::V4(key) => self.young.push(&of_client(key, entry.client), entry, self.now),
-            AnyKey::V6(key) => self.young.push(&of_client(key, entry.client), entry, self.now),
+            AnyKey::V4(key) => self.rings.half_open.push(&of_client(key, entry.client), entry, self.now, slot),
+            AnyKey::V6(key) => self.rings.half_open.push(&of_client(key, entry.client), entry, self.now, slot),
         }
     }
 
@@ -190,7 +183,7 @@ impl Tracker {
                 // The other side is there after all: from now on both have to end it.
                 if from_client == (entry.state == State::OneWayServer) {
                     self.one_way -= 1;
-                    self.filter.set(slot, &Entry { state: State::Established, ..entry });
+                    self.filter.set_state(slot, State::Established);
                 }
                 return None;
             }

@@ -72,7 +72,7 @@ impl Tracker {
         entry.state.is_established().then(|| (super::oriented(signal, entry.client), entry.payload()))
     }
 
-    fn hash_of(&self, key: &AnyKey) -> ConnectionHash {
+    pub(super) fn hash_of(&self, key: &AnyKey) -> ConnectionHash {
         ConnectionHash::new(match key {
             AnyKey::V4(key) => self.hash_v4.of(&key.canonical().0),
             AnyKey::V6(key) => self.hash_v6.of(&key.canonical().0),

@@ -14,7 +14,8 @@
 //! lingers of a connection that ended without having been known: the last packets of both sides, which follow a FIN within
 //! seconds, must not make a connection of it again.
 
-use crate::connection::{Counts, Entry, Event, HalfOpen, NUMBER_UNKNOWN, Placed, Slot, State, Tracker};
+use crate::connection::half_open::record_size;
+use crate::connection::{Entry, Event, NUMBER_UNKNOWN, Placed, Slot, State, Tracker};
 use crate::flow::{FlowKey, Side};
 use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
 
@@ -32,23 +33,27 @@ impl Tracker {
         if self.config.candidate_count == 0 {
             return None;
         }
-        while !self.candidates.has_room() {
-            self.recycle_candidates();
-        }
-        self.counts.candidates += 1;
-        let entry = self.fresh(hash, State::Candidate, parts.sender, NUMBER_UNKNOWN);
-        let placed = self.filter.insert_weak(hash, &entry, self.now);
-        self.counts.candidates_recycled += u64::from(placed != Placed::Free);
-        if placed != Placed::Full {
-            self.candidates.push(&HalfOpen {
-                key: super::oriented(signal, entry.client),
-                start_tick: self.now,
-                since_tick: self.now,
-                answered: false,
-                number: NUMBER_UNKNOWN,
-            });
+        match signal.key() {
+            AnyKey::V4(key) => self.write_candidate(&key, parts.sender, hash),
+            AnyKey::V6(key) => self.write_candidate(&key, parts.sender, hash),
         }
         None
+    }
+
+    fn write_candidate<K: FlowKey>(&mut self, key: &K, sender: Side, hash: ConnectionHash) {
+        self.counts.candidates_recycled += self.make_room(|rings| &mut rings.candidates, record_size(key));
+        self.counts.candidates += 1;
+        let candidate = self.fresh(hash, State::Candidate, sender, NUMBER_UNKNOWN);
+        let named = Entry { tick: self.rings.candidates.next_place(), ..candidate };
+        let (rings, now) = (&self.rings, self.now);
+        let placed = self.filter.insert_weak(hash, &named, now, |held| rings.with_tick(*held).age(now));
+        self.counts.candidates_recycled += u64::from(!matches!(placed, Some((_, Placed::Free))));
+        if let Some((slot, placed)) = placed {
+            if let Placed::Evicted(entry) = placed {
+                self.rings.end(&entry);
+            }
+            self.rings.candidates.push(&super::of_client(*key, sender), &candidate, now, slot);
+        }
     }
 
     /// A signal of a candidate.
@@ -111,24 +116,18 @@ impl Tracker {
         self.open(signal, slot, Entry { state, client, ..entry })
     }
 
-    /// Takes the oldest candidates out of a full ring.
-    fn recycle_candidates(&mut self) {
-        let oldest = super::rings::oldest(&self.candidates);
-        let current = self.current_of(&self.candidates, &oldest);
-        self.candidates.skip_to(oldest.end);
-        self.take_off(&oldest, &current, |counts: &mut Counts| &mut counts.candidates_recycled);
-    }
-
     /// Leaves behind that a connection ended that was not known, where there is a free place for it.
     pub(super) fn leave_trace(&mut self, hash: ConnectionHash) {
         if self.config.candidate_count > 0 {
             let trace = self.fresh(hash, State::Closed, Side::First, NUMBER_UNKNOWN);
-            self.filter.insert_weak(hash, &trace, self.now);
+            // Nothing goes for it, so no age is asked for.
+            self.filter.insert_weak(hash, &trace, self.now, |_| 0);
         }
     }
 
-    /// Makes an entry a trace.
+    /// Makes the entry of a candidate a trace.
     fn trace(&mut self, slot: Slot, entry: &Entry) {
+        self.end_half_open(slot);
         let trace = Entry { state: State::Closed, tick: Entry::tick_of(self.now), number: NUMBER_UNKNOWN, ..*entry };
         self.filter.set(slot, &trace);
     }

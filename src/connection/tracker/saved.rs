@@ -20,8 +20,7 @@ impl Tracker {
         encoder.u64(self.untracked_ends);
         self.counts.save(encoder);
         self.filter.save(encoder);
-        self.young.save(encoder);
-        [&self.old, &self.candidates].into_iter().for_each(|ring| ring.save(encoder));
+        [&self.rings.half_open, &self.rings.candidates].into_iter().for_each(|ring| ring.save(encoder));
     }
 
     /// Goes on where another stood that was made with the same configuration. It is then to be given up if this fails.
@@ -34,10 +33,12 @@ impl Tracker {
         self.untracked_ends = decoder.count()?;
         self.counts = Counts::saved(decoder)?;
         self.filter.restore(decoder)?;
-        self.young.restore(decoder)?;
-        for ring in [&mut self.old, &mut self.candidates] {
-            ring.restore(decoder)?;
+        let mut named_count = 0;
+        for ring in [&mut self.rings.half_open, &mut self.rings.candidates] {
+            named_count += ring.restore(decoder, &self.filter)?;
         }
+        // Each record that an entry names is named by one alone, so where there are as many every entry has its record.
+        decoder.expect(named_count == self.filter.recorded_count(), "half-open connections without a record")?;
         // Counted rather than believed: both are taken from.
         (self.established, self.one_way) = self.filter.established();
         Ok(())

@@ -1,0 +1,79 @@
+//! The rings of a partition, by the places of their records.
+//!
+//! What enters: places, as the filter's entries name them. What leaves: what the records there say. The half-open connections stand in
+//! one ring, and the candidates in another; places count on from the one to the other.
+
+use super::MarkedRing;
+use crate::config::TICK_BITS;
+use crate::connection::{Entry, Slot};
+
+/// The rings of a partition.
+pub(in crate::connection) struct Rings {
+    /// The half-open connections.
+    pub(in crate::connection) half_open: MarkedRing,
+    /// Those that may be older than the start.
+    pub(in crate::connection) candidates: MarkedRing,
+}
+
+impl Rings {
+    /// Rings for this many half-open IPv4 connections, and candidates.
+    ///
+    /// # Panics
+    ///
+    /// They have more places together than an entry has numbers for.
+    pub(in crate::connection) fn new(half_open_count: usize, candidate_count: usize) -> Self {
+        let half_open = MarkedRing::new(half_open_count, 0);
+        let candidates = MarkedRing::new(candidate_count, half_open.places_end());
+        assert!(candidates.places_end() <= 1 << TICK_BITS, "an entry has no number for so many places");
+        Rings { half_open, candidates }
+    }
+
+    /// The memory of such rings in bytes.
+    pub(in crate::connection) fn size(half_open_count: usize, candidate_count: usize) -> usize {
+        MarkedRing::size(half_open_count) + MarkedRing::size(candidate_count)
+    }
+
+    #[inline]
+    fn of(&self, place: u32) -> &MarkedRing {
+        if place < self.candidates.first_place { &self.half_open } else { &self.candidates }
+    }
+
+    #[inline]
+    fn of_mut(&mut self, place: u32) -> &mut MarkedRing {
+        if place < self.candidates.first_place { &mut self.half_open } else { &mut self.candidates }
+    }
+
+    /// An entry of the filter with the tick at which its connection started, where a record knows it.
+    #[inline]
+    pub(in crate::connection) fn with_tick(&self, entry: Entry) -> Entry {
+        if entry.state.is_recorded() { Entry { tick: self.start_tick(entry.tick), ..entry } } else { entry }
+    }
+
+    /// The low bits of the tick at which the connection started of which this place has the record.
+    #[inline]
+    fn start_tick(&self, place: u32) -> u32 {
+        let header = self.of(place).record(place).header;
+        Entry::tick_of(u64::from(header.since_low()).wrapping_sub(header.delay()))
+    }
+
+    /// The connection of this entry of the filter is half-open no longer, or gets another record; nothing, if it has none.
+    #[inline]
+    pub(in crate::connection) fn end(&mut self, entry: &Entry) {
+        if entry.state.is_recorded() {
+            self.of_mut(entry.tick).end(entry.tick);
+        }
+    }
+
+    /// The connection of which this place has the record was answered in the tick in which it began.
+    #[inline]
+    pub(in crate::connection) fn answer(&mut self, place: u32) {
+        self.of_mut(place).answer(place);
+    }
+
+    /// An entry of the filter has moved to this place there.
+    pub(in crate::connection) fn entry_moved(&mut self, entry: &Entry, slot: Slot) {
+        if entry.state.is_recorded() {
+            self.of_mut(entry.tick).set_slot(entry.tick, slot);
+        }
+    }
+}
