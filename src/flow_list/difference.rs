@@ -205,6 +205,7 @@ impl<K: TableKey> FamilyList<K> {
         let is_left = self.put_back(delta) || !delta.is_zero();
         if is_left {
             self.ledger.outcome.deltas_left += 1;
+            self.residue.lay_in();
             let added = self.residue.add(delta);
             assert!(added, "all deltas have the shape of the residue");
             delta.clear();

@@ -191,6 +191,13 @@ impl MarkedRing {
         self.ring.after(cursor)
     }
 
+    /// Asks for the records behind this place.
+    #[inline]
+    pub(in crate::connection) fn prefetch_behind(&self, cursor: Cursor) {
+        let words = &self.ring.words[cursor.index..];
+        words.iter().take(32 * UNIT_WORD_COUNT).step_by(8).for_each(crate::prefetch::prefetch);
+    }
+
     /// Takes off all records before this place, of which so many words were of use.
     #[inline]
     pub(in crate::connection) fn skip_to(&mut self, cursor: Cursor, useful: usize) {
