@@ -292,15 +292,16 @@ impl QuickHash {
         fold(fold(one, other) ^ self.secret[1] ^ u64::from(vlan.number()), self.secret[0])
     }
 
-    /// One end as a word: an IPv4 end as it is, an IPv6 end hashed.
-    #[inline]
+    /// One end as a word: an IPv4 end as it is, an IPv6 end hashed. With its bytes the other way round, as a packet has them: what is
+    /// read there need not be turned for this.
+    #[inline(always)]
     fn of_end<K: FlowKey>(&self, (address, port): (K::Address, u16)) -> u64 {
-        let address: u128 = address.into();
+        let (address, port): (u128, u64) = (address.into(), u64::from(port.swap_bytes()));
         match K::FAMILY {
-            Family::V4 => (address as u64) << u16::BITS | u64::from(port),
+            Family::V4 => u64::from((address as u32).swap_bytes()) << u16::BITS | port,
             Family::V6 => {
-                let halves = fold((address >> 64) as u64 ^ self.secret[0], address as u64 ^ self.secret[1]);
-                halves.rotate_left(u16::BITS) ^ u64::from(port)
+                let [first, second] = [(address >> 64) as u64, address as u64].map(u64::swap_bytes);
+                fold(first ^ self.secret[0], second ^ self.secret[1]).rotate_left(u16::BITS) ^ port
             }
         }
     }

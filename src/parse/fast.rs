@@ -7,59 +7,122 @@
 use super::ethernet::EtherType;
 use super::ip::{IPV4_FRAGMENT_OFFSET, IPV4_MORE_FRAGMENTS, Protocol};
 use super::{Addresses, TcpSegment, tcp};
-use crate::flow::VlanTags;
+use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
 
 const ETHERNET_SIZE: usize = 14;
 const IPV4_SIZE: usize = 20;
 const IPV6_SIZE: usize = 40;
 
+/// A plain frame. Of nearly all packets only the connection and the flags matter, so the rest is read when it is asked for.
+/// [`parse_frame`](super::parse_frame) says the same of such a frame. All of it is inlined where every packet counts, so that what is
+/// read stays in registers.
+pub trait PlainFrame<'a>: Copy {
+    /// The key of its connection.
+    type Key: FlowKey;
+
+    /// The frame, if it is such a one.
+    fn of(frame: &'a [u8]) -> Option<Self>;
+    /// Address and port of sender and receiver.
+    fn ends(self) -> [(<Self::Key as FlowKey>::Address, u16); 2];
+    /// Its TCP flags.
+    fn flags(self) -> u8;
+    /// All that matters of it.
+    fn segment(self) -> TcpSegment;
+}
+
 /// The segment of a plain frame.
 #[inline]
 pub(super) fn plain_ethernet(frame: &[u8]) -> Option<TcpSegment> {
-    plain_ipv4(frame).or_else(|| plain_ipv6(frame))
+    let ipv4 = PlainIpv4::of(frame).map(PlainIpv4::segment);
+    ipv4.or_else(|| PlainIpv6::of(frame).map(PlainIpv6::segment))
 }
 
-/// The segment of a plain Ethernet frame with IPv4, and `None` of any other frame: TCP directly in IP without options or fragments.
-/// [`parse_frame`](super::parse_frame) says the same of such a frame. It is inlined where every packet counts, so that what is read
-/// stays in registers.
-#[inline(always)]
-#[must_use]
-pub fn plain_ipv4(frame: &[u8]) -> Option<TcpSegment> {
-    const VERSION_4_WITHOUT_OPTIONS: u64 = 0x45;
-    const IS_FRAGMENT: u32 = ((IPV4_MORE_FRAGMENTS | IPV4_FRAGMENT_OFFSET) as u32) << 16;
-    let head = frame.first_chunk::<{ ETHERNET_SIZE + IPV4_SIZE + tcp::READ_SIZE }>()?;
-    let (ip, tcp_header) = split::<IPV4_SIZE, _>(head)?;
-    // A word at a time: EtherType, version, header length, type of service, total length and identification; then fragment,
-    // time to live and protocol.
-    let first = u64::from_be_bytes(*head[ETHERNET_SIZE - 2..].first_chunk()?);
-    let second = u32::from_be_bytes(*ip[6..].first_chunk()?);
-    let total_size = usize::from((first >> 16) as u16);
-    let is_plain = first >> 40 == u64::from(EtherType::IPV4.0) << 8 | VERSION_4_WITHOUT_OPTIONS
-        && second & (IS_FRAGMENT | 0xff) == u32::from(Protocol::TCP.0)
-        && IPV4_SIZE + tcp::header_size(tcp_header)? <= total_size;
-    let addresses = Addresses::V4 {
-        src: u32::from_be_bytes([ip[12], ip[13], ip[14], ip[15]]),
-        dst: u32::from_be_bytes([ip[16], ip[17], ip[18], ip[19]]),
-    };
-    is_plain.then(|| TcpSegment::from_header(tcp_header, addresses, VlanTags::NONE))
+/// An Ethernet frame with IPv4 and TCP directly in it, without options of IP or fragments.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainIpv4<'a> {
+    ip: &'a [u8; IPV4_SIZE],
+    tcp: &'a [u8; tcp::READ_SIZE],
 }
 
-/// The segment of a plain Ethernet frame with IPv6, likewise.
-#[inline(always)]
-#[must_use]
-pub fn plain_ipv6(frame: &[u8]) -> Option<TcpSegment> {
-    let head = frame.first_chunk::<{ ETHERNET_SIZE + IPV6_SIZE + tcp::READ_SIZE }>()?;
-    let (ip, tcp_header) = split::<IPV6_SIZE, _>(head)?;
-    let payload_size = usize::from(u16::from_be_bytes([ip[4], ip[5]]));
-    let is_plain = EtherType(u16::from_be_bytes([head[12], head[13]])) == EtherType::IPV6
-        && ip[0] >> 4 == 6
-        && Protocol(ip[6]) == Protocol::TCP
-        && tcp::header_size(tcp_header)? <= payload_size;
-    let addresses = Addresses::V6 {
-        src: u128::from_be_bytes(*ip[8..].first_chunk()?),
-        dst: u128::from_be_bytes(*ip[24..].first_chunk()?),
-    };
-    is_plain.then(|| TcpSegment::from_header(tcp_header, addresses, VlanTags::NONE))
+impl<'a> PlainFrame<'a> for PlainIpv4<'a> {
+    type Key = KeyV4;
+
+    #[inline(always)]
+    fn of(frame: &'a [u8]) -> Option<Self> {
+        const VERSION_4_WITHOUT_OPTIONS: u64 = 0x45;
+        const IS_FRAGMENT: u32 = ((IPV4_MORE_FRAGMENTS | IPV4_FRAGMENT_OFFSET) as u32) << 16;
+        let head = frame.first_chunk::<{ ETHERNET_SIZE + IPV4_SIZE + tcp::READ_SIZE }>()?;
+        let (ip, tcp) = split::<IPV4_SIZE, _>(head)?;
+        // A word at a time: EtherType, version, header length, type of service, total length and identification; then fragment,
+        // time to live and protocol.
+        let first = u64::from_be_bytes(*head[ETHERNET_SIZE - 2..].first_chunk()?);
+        let second = u32::from_be_bytes(*ip[6..].first_chunk()?);
+        let total_size = usize::from((first >> 16) as u16);
+        let is_plain = first >> 40 == u64::from(EtherType::IPV4.0) << 8 | VERSION_4_WITHOUT_OPTIONS
+            && second & (IS_FRAGMENT | 0xff) == u32::from(Protocol::TCP.0)
+            && IPV4_SIZE + tcp::header_size(tcp)? <= total_size;
+        is_plain.then_some(PlainIpv4 { ip, tcp })
+    }
+
+    #[inline(always)]
+    fn ends(self) -> [(u32, u16); 2] {
+        let ip = self.ip;
+        let (src, dst) = ([ip[12], ip[13], ip[14], ip[15]], [ip[16], ip[17], ip[18], ip[19]]);
+        let [src_port, dst_port] = tcp::ports(self.tcp);
+        [(u32::from_be_bytes(src), src_port), (u32::from_be_bytes(dst), dst_port)]
+    }
+
+    #[inline(always)]
+    fn flags(self) -> u8 {
+        tcp::flags(self.tcp)
+    }
+
+    #[inline(always)]
+    fn segment(self) -> TcpSegment {
+        let [(src, _), (dst, _)] = self.ends();
+        TcpSegment::from_header(self.tcp, Addresses::V4 { src, dst }, VlanTags::NONE)
+    }
+}
+
+/// An Ethernet frame with IPv6, likewise.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainIpv6<'a> {
+    ip: &'a [u8; IPV6_SIZE],
+    tcp: &'a [u8; tcp::READ_SIZE],
+}
+
+impl<'a> PlainFrame<'a> for PlainIpv6<'a> {
+    type Key = KeyV6;
+
+    #[inline(always)]
+    fn of(frame: &'a [u8]) -> Option<Self> {
+        let head = frame.first_chunk::<{ ETHERNET_SIZE + IPV6_SIZE + tcp::READ_SIZE }>()?;
+        let (ip, tcp) = split::<IPV6_SIZE, _>(head)?;
+        let payload_size = usize::from(u16::from_be_bytes([ip[4], ip[5]]));
+        let is_plain = EtherType(u16::from_be_bytes([head[12], head[13]])) == EtherType::IPV6
+            && ip[0] >> 4 == 6
+            && Protocol(ip[6]) == Protocol::TCP
+            && tcp::header_size(tcp)? <= payload_size;
+        is_plain.then_some(PlainIpv6 { ip, tcp })
+    }
+
+    #[inline(always)]
+    fn ends(self) -> [(u128, u16); 2] {
+        let address = |at: usize| self.ip[at..].first_chunk().map_or(0, |bytes| u128::from_be_bytes(*bytes));
+        let [src_port, dst_port] = tcp::ports(self.tcp);
+        [(address(8), src_port), (address(24), dst_port)]
+    }
+
+    #[inline(always)]
+    fn flags(self) -> u8 {
+        tcp::flags(self.tcp)
+    }
+
+    #[inline(always)]
+    fn segment(self) -> TcpSegment {
+        let [(src, _), (dst, _)] = self.ends();
+        TcpSegment::from_header(self.tcp, Addresses::V6 { src, dst }, VlanTags::NONE)
+    }
 }
 
 /// The IP header and the TCP header behind it; the lengths are known when this is compiled, so nothing is checked.

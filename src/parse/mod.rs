@@ -18,7 +18,7 @@ mod unread;
 mod unusable;
 mod walk;
 
-pub use fast::{plain_ipv4, plain_ipv6};
+pub use fast::{PlainFrame, PlainIpv4, PlainIpv6};
 pub use link::LinkType;
 pub use unusable::Unusable;
 

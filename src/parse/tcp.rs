@@ -31,17 +31,31 @@ impl TcpSegment {
     /// The segment whose header begins with these bytes.
     #[inline]
     pub(super) fn from_header(header: &[u8; READ_SIZE], addresses: Addresses, vlan: VlanTags) -> Self {
-        let [s0, s1, d0, d1, q0, q1, q2, q3, a0, a1, a2, a3, _, flags] = *header;
+        let [_, _, _, _, q0, q1, q2, q3, a0, a1, a2, a3, _, _] = *header;
+        let [src_port, dst_port] = ports(header);
         TcpSegment {
             addresses,
-            src_port: u16::from_be_bytes([s0, s1]),
-            dst_port: u16::from_be_bytes([d0, d1]),
+            src_port,
+            dst_port,
             vlan,
-            flags,
+            flags: flags(header),
             seq: u32::from_be_bytes([q0, q1, q2, q3]),
             ack: u32::from_be_bytes([a0, a1, a2, a3]),
         }
     }
+}
+
+/// The ports of sender and receiver.
+#[inline(always)]
+pub(super) fn ports(header: &[u8; READ_SIZE]) -> [u16; 2] {
+    let [s0, s1, d0, d1, ..] = *header;
+    [u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1])]
+}
+
+/// The flags.
+#[inline(always)]
+pub(super) fn flags(header: &[u8; READ_SIZE]) -> u8 {
+    header[READ_SIZE - 1]
 }
 
 /// The header's size in bytes by its data offset; `None` when the offset points into the fixed part.

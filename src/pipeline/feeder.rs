@@ -5,7 +5,7 @@
 use crate::capture::Packet;
 use crate::config::PARTITION_COUNT;
 use crate::error::{Error, Result};
-use crate::parse::{LinkType, TcpSegment, Unusable, parse_frame, plain_ipv4, plain_ipv6};
+use crate::parse::{LinkType, PlainFrame, PlainIpv4, PlainIpv6, TcpSegment, Unusable, parse_frame};
 use crate::pipeline::intervals::Intervals;
 use crate::pipeline::saving::{Reading, Saver};
 use crate::queue::{Message, Writer};
@@ -166,18 +166,24 @@ impl<T: Timekeeper> Feeder<T> {
         }
         self.packets += 1;
         // Nearly all frames are plain. Family by family, so that what is read of one need not go through memory.
-        if packet.link == LinkType::ETHERNET {
-            if let Some(segment) = plain_ipv4(packet.bytes) {
-                return self.segment(segment, packet.vlan);
+        if packet.link == LinkType::ETHERNET && packet.vlan.is_none() {
+            if let Some(frame) = PlainIpv4::of(packet.bytes) {
+                return self.plain(frame);
             }
-            if let Some(segment) = plain_ipv6(packet.bytes) {
-                return self.segment(segment, packet.vlan);
+            if let Some(frame) = PlainIpv6::of(packet.bytes) {
+                return self.plain(frame);
             }
         }
         match parse_frame(packet.link, packet.bytes) {
             Ok(segment) => self.segment(segment, packet.vlan),
             Err(reason) => self.unusable[reason.index()] += 1,
         }
+    }
+
+    #[inline(always)]
+    fn plain<'a>(&mut self, frame: impl PlainFrame<'a>) {
+        let (writers, time) = (&mut self.writers, &self.time);
+        self.signaller.push_plain(frame, || (time.tick(), time.elapsed_ns()), |signal| writers.send(&signal));
     }
 
     #[inline(always)]

@@ -10,7 +10,7 @@ mod stage;
 
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
 use crate::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, QuickHash, Secret};
-use crate::parse::{Addresses, TcpSegment};
+use crate::parse::{Addresses, PlainFrame, TcpSegment};
 use crate::signal::sampler::Sampler;
 use crate::signal::{ConnectionHash, HandshakeCache, Kind, Moment, Signal, SignalParts, Watch};
 use stage::{Look, Place, STAGE_COUNT, Stage, Taken, places};
@@ -116,6 +116,21 @@ impl Signaller {
             // A copy, so that the segment of a packet that passes is never in memory.
             let (tick, now_ns) = time();
             self.look(&TcpSegment { vlan, ..*segment }, quick, tick, now_ns, out);
+        }
+    }
+
+    /// The same of a plain frame, which has no VLAN tags; nothing of it is read but its ends and its flags where that is enough.
+    #[inline(always)]
+    pub fn push_plain<'a, F: PlainFrame<'a>>(
+        &mut self,
+        frame: F,
+        time: impl FnOnce() -> (u64, i64),
+        out: impl FnMut(Signal),
+    ) {
+        let quick = self.quick.of_ends::<F::Key>(frame.ends(), VlanTags::NONE);
+        if !self.passes(frame.flags(), quick) {
+            let (tick, now_ns) = time();
+            self.look(&frame.segment(), quick, tick, now_ns, out);
         }
     }
 
