@@ -112,6 +112,26 @@ pub(crate) fn grown(connection_count: u64) -> Result<Capture, String> {
 }
 
 fn made(name: &str, config: TrafficConfig) -> Result<Capture, String> {
+    let capture = there(name, config)?;
+    read_anew(Path::new(&capture.path)).map_err(|error| format!("can not read {}: {error}", capture.path))?;
+    Ok(capture)
+}
+
+/// Reads a file from the disk into the page cache. How it lies there, in pages by themselves or in many at a time, makes copies of it
+/// twice as dear or cheap, and would else depend on how full memory was when it was written.
+fn read_anew(path: &Path) -> std::io::Result<()> {
+    let mut file = File::open(path)?;
+    #[cfg(target_os = "linux")]
+    {
+        file.sync_all()?;
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    }
+    std::io::copy(&mut file, &mut std::io::sink())?;
+    Ok(())
+}
+
+/// A capture that is made where it is missing.
+fn there(name: &str, config: TrafficConfig) -> Result<Capture, String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let path = folder.join(format!("{name}.pcap"));
     let beside = folder.join(format!("{name}.json"));
