@@ -80,9 +80,7 @@ impl Returner {
         for hand_over in hand_overs {
             if let Some(mut delta) = hand_over.delta {
                 delta.settle();
-                delta.v4.clear();
-                delta.v6.clear();
-                delta.begin_again();
+                delta.clear();
                 // When the worker has gone nobody wants it.
                 drop(self.deltas[hand_over.partition].send(delta));
             }
@@ -122,7 +120,7 @@ impl Worker {
         let (ring_senders, rings): (Vec<_>, Vec<_>) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
         for (delta, ring) in delta_senders.iter().zip(&ring_senders) {
             let mut empty = Box::new(Delta::new(geometry));
-            empty.v4.clear();
+            empty.v4.table.clear();
             delta.send(empty).expect("it has room for one");
             ring.send(Box::new(HalfOpenRing::new(tracker.half_open_count))).expect("it has room for one");
         }

@@ -16,6 +16,7 @@ use crate::flow_list::start::Start;
 use crate::hash::{KeyedHash, Purpose};
 use crate::signal::Watch;
 use crate::sketch::{Change, Geometry, Iblt, Peeled, Peeler, Recipient, TableKey, ValueCode};
+use crate::snapshot::Changes;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -189,7 +190,8 @@ impl<K: TableKey> FamilyList<K> {
         }
     }
 
-    /// Applies a delta that was handed over at the tick `cut`; it is empty afterwards. Deltas come in order.
+    /// Applies the changes of a delta that was handed over at the tick `cut`, if there are any; their table is empty afterwards. Deltas
+    /// come in order.
     ///
     /// Complexity: a pass over the delta's cells; while there is a residue, one over its cells too, and some over the
     /// list when it is stuck.
@@ -197,7 +199,11 @@ impl<K: TableKey> FamilyList<K> {
     /// # Panics
     ///
     /// The delta has not the shape that the list was made for: what it holds would be lost.
-    pub(super) fn apply(&mut self, delta: &mut Iblt<K>, cut: u64) {
+    pub(super) fn apply(&mut self, changes: &mut Changes<K>, cut: u64) {
+        if changes.is_untouched() {
+            return;
+        }
+        let delta = &mut changes.table;
         self.ledger.cut = cut;
         self.ledger.sets_aside = false;
         self.peeler.peel(delta, &mut self.ledger);

@@ -16,7 +16,7 @@ use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash, TimeBase};
 use crate::sketch::{Change, Iblt, TableKey};
 use crate::snapshot::file::{self, Figures, Kind, SnapshotFile, Source, Sums};
-use crate::snapshot::{Delta, HandOver, Marker};
+use crate::snapshot::{Changes, Delta, HandOver, Marker};
 
 /// A moment by the clock that never steps back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -184,10 +184,7 @@ impl SnapshotList {
         let parts = snapshot.sums.iter().zip(&self.applied).zip(source.cut_ticks).enumerate();
         for (partition, ((now, before), tick)) in parts {
             let (v4, v6) = (less(&now.v4, &before.v4), less(&now.v6, &before.v6));
-            let (updates_v4, updates_v6) = (u64::from(!v4.is_zero()), u64::from(!v6.is_zero()));
-            let (items_v4, items_v6) = (v4.estimated_count(), v6.estimated_count());
-            let delta = Delta { updates_v4, updates_v6, items_v4, items_v6, ..Delta::of(v4, v6) };
-            let delta = Some(Box::new(delta));
+            let delta = Some(Box::new(Delta { v4, v6 }));
             let (end, findings) = (None, None);
             self.list.apply(HandOver { partition, delta, is_held_back: false, tick, base, end, findings });
         }
@@ -245,11 +242,12 @@ fn header_of(figures: &Figures) -> Header {
 }
 
 /// One table less another of its shape.
-fn less<K: TableKey>(now: &Iblt<K>, before: &Iblt<K>) -> Iblt<K> {
-    let mut difference = now.clone();
-    let is_subtracted = difference.subtract(before);
+fn less<K: TableKey>(now: &Iblt<K>, before: &Iblt<K>) -> Changes<K> {
+    let mut table = now.clone();
+    let is_subtracted = table.subtract(before);
     debug_assert!(is_subtracted, "what is of one run has one shape");
-    difference
+    let (updates, items) = (u64::from(!table.is_zero()), table.estimated_count());
+    Changes { updates, items, ..Changes::of(table) }
 }
 
 /// Whether about as many connections are open as the tables list by themselves.

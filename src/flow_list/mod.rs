@@ -175,17 +175,13 @@ impl FlowList {
             if let Some(snapshots) = &mut self.snapshots {
                 snapshots.add(partition, &delta);
             }
-            match (delta.updates_v4 > 0, keeps_list) {
-                (true, true) => list.v4.apply(&mut delta.v4, tick),
-                (true, false) => delta.v4.clear(),
-                (false, _) => {}
+            if keeps_list {
+                list.v4.apply(&mut delta.v4, tick);
+                list.v6.apply(&mut delta.v6, tick);
+                delta.begin_again();
+            } else {
+                delta.clear();
             }
-            match (delta.updates_v6 > 0, keeps_list) {
-                (true, true) => list.v6.apply(&mut delta.v6, tick),
-                (true, false) => delta.v6.clear(),
-                (false, _) => {}
-            }
-            delta.begin_again();
             delta
         });
         if let Some(Findings { gone, open, seen }) = findings {

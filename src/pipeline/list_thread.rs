@@ -154,7 +154,7 @@ impl<'a> ListThread<'a> {
             }
         }
         if let Some(delta) = &hand_over.delta {
-            let loads = [(delta.items_v4, delta.v4.geometry()), (delta.items_v6, delta.v6.geometry())];
+            let loads = [(delta.v4.items, delta.v4.table.geometry()), (delta.v6.items, delta.v6.table.geometry())];
             for (used, geometry) in loads {
                 let load = Load { used, limit: geometry.item_count() };
                 if load.ratio() >= self.told.fullest_delta.ratio() {

@@ -14,7 +14,7 @@ use crate::record::{Ending, Inlet, Recorder};
 use crate::shard::Exchange;
 use crate::signal::{AnyKey, Kind, Signal, TimeBase};
 use crate::sketch::{BATCH_COUNT, Batch, PAYLOAD_BITS, TableKey};
-use crate::snapshot::{Delta, DeltaGeometry, Eviction, Findings, HandOver, Inquiry, IntervalEnd, Marker};
+use crate::snapshot::{Changes, Delta, DeltaGeometry, Eviction, Findings, HandOver, Inquiry, IntervalEnd, Marker};
 
 const _: () = assert!(MIDSTREAM == 1 << TICK_BITS && TICK_BITS < PAYLOAD_BITS, "a payload is a tick and a flag");
 
@@ -37,6 +37,24 @@ struct Pending<K: TableKey> {
 impl<K: TableKey> Pending<K> {
     fn new(secret: &Secret, item_count: u64) -> Self {
         Pending { batch: Batch::new(secret), items_max: (item_count * DELTA_LOAD_PERCENT / 100).max(1) }
+    }
+
+    /// Takes in a change (whether it is an opening is told last), and says whether the table holds as much now as it is to. What
+    /// cancels another change in the table takes no room.
+    #[inline]
+    fn change(&mut self, (key, payload, is_open): (K, u32, bool), cancels: bool, changes: &mut Changes<K>) -> bool {
+        changes.items = items_after(changes.items, cancels);
+        if !self.batch.push(key, payload, is_open) {
+            return false;
+        }
+        changes.table.lay_in();
+        changes.updates += self.batch.step_into(&mut changes.table, &mut changes.awaited);
+        changes.items + BATCH_COUNT as u64 > self.items_max
+    }
+
+    /// Leaves what waits to the changes that are handed over.
+    fn leave_to(&mut self, changes: &mut Changes<K>) {
+        changes.updates += self.batch.leave_to(&mut changes.table, &mut changes.awaited);
     }
 }
 
@@ -151,16 +169,22 @@ impl Partition {
     }
 
     fn sum(&mut self, event: Event, exchange: &mut impl Exchange) {
-        match event {
-            Event::Open(AnyKey::V4(key), payload) => self.change_v4((key, payload, true), exchange),
-            Event::Close(AnyKey::V4(key), payload) => self.change_v4((key, payload, false), exchange),
-            Event::Open(AnyKey::V6(key), payload) => self.change_v6((key, payload, true), exchange),
-            Event::Close(AnyKey::V6(key), payload) => self.change_v6((key, payload, false), exchange),
+        let (key, payload, is_open) = match event {
+            Event::Open(key, payload) => (key, payload, true),
+            Event::Close(key, payload) => (key, payload, false),
             Event::Replace((closed, payload_before), (opened, payload)) => {
                 self.sum(Event::Close(closed, payload_before), exchange);
-                self.sum(Event::Open(opened, payload), exchange);
+                return self.sum(Event::Open(opened, payload), exchange);
             }
-            Event::Pass(..) => {}
+            Event::Pass(..) => return,
+        };
+        let cancels = !is_open && self.is_of_delta(payload);
+        let is_full = match key {
+            AnyKey::V4(key) => self.v4.change((key, payload, is_open), cancels, &mut self.delta.v4),
+            AnyKey::V6(key) => self.v6.change((key, payload, is_open), cancels, &mut self.delta.v6),
+        };
+        if is_full {
+            self.hand_over(exchange);
         }
     }
 
@@ -173,30 +197,6 @@ impl Partition {
         self.now = tick;
     }
 
-    fn change_v4(&mut self, (key, payload, is_open): (KeyV4, u32, bool), exchange: &mut impl Exchange) {
-        let cancels = !is_open && self.is_of_delta(payload);
-        self.delta.items_v4 = items_after(self.delta.items_v4, cancels);
-        if self.v4.batch.push(key, payload, is_open) {
-            self.delta.v4.lay_in();
-            self.delta.updates_v4 += self.v4.batch.step_into(&mut self.delta.v4, &mut self.delta.awaited_v4);
-            if self.delta.items_v4 + BATCH_COUNT as u64 > self.v4.items_max {
-                self.hand_over(exchange);
-            }
-        }
-    }
-
-    fn change_v6(&mut self, (key, payload, is_open): (KeyV6, u32, bool), exchange: &mut impl Exchange) {
-        let cancels = !is_open && self.is_of_delta(payload);
-        self.delta.items_v6 = items_after(self.delta.items_v6, cancels);
-        if self.v6.batch.push(key, payload, is_open) {
-            self.delta.v6.lay_in();
-            self.delta.updates_v6 += self.v6.batch.step_into(&mut self.delta.v6, &mut self.delta.awaited_v6);
-            if self.delta.items_v6 + BATCH_COUNT as u64 > self.v6.items_max {
-                self.hand_over(exchange);
-            }
-        }
-    }
-
     /// Whether the connection with this payload began after the present delta did, so that its opening is in it. One that began 29
     /// hours before may be taken for one that did: then the delta holds a little more than it is said to.
     fn is_of_delta(&self, payload: u32) -> bool {
@@ -206,9 +206,8 @@ impl Partition {
 
     /// Leaves what waits in either family to the delta: a busy family must not keep the other's events for later deltas.
     fn leave_waiting(&mut self) {
-        let delta = &mut *self.delta;
-        delta.updates_v4 += self.v4.batch.leave_to(&mut delta.v4, &mut delta.awaited_v4);
-        delta.updates_v6 += self.v6.batch.leave_to(&mut delta.v6, &mut delta.awaited_v6);
+        self.v4.leave_to(&mut self.delta.v4);
+        self.v6.leave_to(&mut self.delta.v6);
     }
 
     /// A new time base begins.

@@ -50,10 +50,10 @@ impl Desk {
     fn sum(&self) -> Delta {
         let mut sum = Delta::new(geometry());
         for delta in self.handed.iter().filter_map(|handed| handed.delta.as_ref()) {
-            assert!(sum.v4.add(&delta.v4) && sum.v6.add(&delta.v6));
+            assert!(sum.v4.table.add(&delta.v4.table) && sum.v6.table.add(&delta.v6.table));
             assert!(!delta.is_untouched());
-            sum.updates_v4 += delta.updates_v4;
-            sum.updates_v6 += delta.updates_v6;
+            sum.v4.updates += delta.v4.updates;
+            sum.v6.updates += delta.v6.updates;
         }
         sum
     }
@@ -154,12 +154,12 @@ fn direct(signals: &[Signal]) -> Delta {
         };
         match key {
             AnyKey::V4(key) => {
-                note(&mut sum.v4, key, payload, is_open);
-                sum.updates_v4 += 1;
+                note(&mut sum.v4.table, key, payload, is_open);
+                sum.v4.updates += 1;
             }
             AnyKey::V6(key) => {
-                note(&mut sum.v6, key, payload, is_open);
-                sum.updates_v6 += 1;
+                note(&mut sum.v6.table, key, payload, is_open);
+                sum.v6.updates += 1;
             }
         }
     }
@@ -167,8 +167,8 @@ fn direct(signals: &[Signal]) -> Delta {
 }
 
 fn assert_same(left: &Delta, right: &Delta) {
-    assert_eq!((left.updates_v4, left.updates_v6), (right.updates_v4, right.updates_v6));
-    assert!(left.v4 == right.v4 && left.v6 == right.v6);
+    assert_eq!((left.v4.updates, left.v6.updates), (right.v4.updates, right.v6.updates));
+    assert!(left.v4.table == right.v4.table && left.v6.table == right.v6.table);
 }
 
 /// Connections that open, and half of which close again a while later.
@@ -194,11 +194,11 @@ fn a_delta_is_handed_over_before_it_holds_too_much() {
     assert_eq!(desk.handed.len(), parts + PARTITION_COUNT);
     let (v4_max, v6_max) =
         (geometry().v4.item_count() * DELTA_LOAD_PERCENT / 100, geometry().v6.item_count() * DELTA_LOAD_PERCENT / 100);
-    assert!(desk.deltas().all(|delta| delta.items_v4 <= v4_max && delta.items_v6 <= v6_max));
-    assert!(desk.deltas().any(|delta| delta.items_v4 + BATCH_COUNT as u64 > v4_max), "not before it has to be");
+    assert!(desk.deltas().all(|delta| delta.v4.items <= v4_max && delta.v6.items <= v6_max));
+    assert!(desk.deltas().any(|delta| delta.v4.items + BATCH_COUNT as u64 > v4_max), "not before it has to be");
     // What closes in the delta that it opened in is not counted; everything else is.
-    assert!(desk.deltas().any(|delta| delta.updates_v4 > v4_max), "what cancels takes no room");
-    let estimates = desk.deltas().map(|delta| (delta.v4.estimated_count(), delta.items_v4));
+    assert!(desk.deltas().any(|delta| delta.v4.updates > v4_max), "what cancels takes no room");
+    let estimates = desk.deltas().map(|delta| (delta.v4.table.estimated_count(), delta.v4.items));
     assert!(estimates.into_iter().all(|(estimate, items)| estimate <= items + items / 4 + 4));
     assert_same(&desk.sum(), &direct(&signals));
 }
@@ -390,7 +390,7 @@ fn a_busy_family_does_not_make_the_other_wait() {
     }
     signals.iter().for_each(|signal| partition.handle(signal, &mut desk));
     end_interval(&mut partition, &marker(tick), &mut desk);
-    let with_v6 = |handed: &&HandOver| handed.delta.as_ref().is_some_and(|delta| delta.updates_v6 > 0);
+    let with_v6 = |handed: &&HandOver| handed.delta.as_ref().is_some_and(|delta| delta.v6.updates > 0);
     let told: Vec<u64> = desk.handed.iter().filter(with_v6).map(|handed| handed.tick - FIRST_TICK).collect();
     assert!(told.len() == 1 && told[0] <= DELTA_SPAN_MAX_TICKS, "{told:?}");
     assert_same(&desk.sum(), &direct(&signals));

@@ -10,7 +10,7 @@ pub mod file;
 use crate::connection::{Counts, HalfOpenRing};
 use crate::flow::{KeyV4, KeyV6};
 use crate::signal::{AnyKey, TimeBase};
-use crate::sketch::{Awaited, Geometry, Iblt};
+use crate::sketch::{Awaited, Geometry, Iblt, TableKey};
 use std::time::Duration;
 
 /// The shapes of a delta's two tables.
@@ -30,65 +30,88 @@ impl DeltaGeometry {
     }
 }
 
+/// What opened and closed of one family.
+pub struct Changes<K: TableKey> {
+    /// The changes, summed.
+    pub table: Iblt<K>,
+    /// How many were made to the table.
+    pub updates: u64,
+    /// Openings and closings that the table holds, at most: those of one connection cancel.
+    pub items: u64,
+    /// The latest of the changes, which are not in the table yet.
+    pub awaited: Awaited<K>,
+}
+
+impl<K: TableKey> Changes<K> {
+    /// What is in this table, in which no change is counted.
+    #[must_use]
+    pub fn of(table: Iblt<K>) -> Self {
+        Changes { table, updates: 0, items: 0, awaited: Awaited::none() }
+    }
+
+    /// Sums the latest changes into the table.
+    fn settle(&mut self) {
+        self.awaited.sum_into(&mut self.table);
+    }
+
+    /// Forgets all changes, which are settled.
+    fn clear(&mut self) {
+        if !self.is_untouched() {
+            self.table.clear();
+        }
+        self.begin_again();
+    }
+
+    /// Counts from nothing again, now that there is nothing in the table.
+    fn begin_again(&mut self) {
+        debug_assert!(self.table.is_zero());
+        (self.updates, self.items) = (0, 0);
+    }
+
+    /// Whether no change was made.
+    #[must_use]
+    pub fn is_untouched(&self) -> bool {
+        self.updates == 0
+    }
+}
+
 /// What opened and closed in one partition since the last hand-over.
 pub struct Delta {
     /// IPv4 connections.
-    pub v4: Iblt<KeyV4>,
+    pub v4: Changes<KeyV4>,
     /// IPv6 connections.
-    pub v6: Iblt<KeyV6>,
-    /// Changes made to the IPv4 table.
-    pub updates_v4: u64,
-    /// Changes made to the IPv6 table.
-    pub updates_v6: u64,
-    /// Openings and closings that the IPv4 table holds, at most: those of one connection cancel.
-    pub items_v4: u64,
-    /// The same of the IPv6 table.
-    pub items_v6: u64,
-    /// The latest of the changes, which are not in the IPv4 table yet,
-    pub awaited_v4: Awaited<KeyV4>,
-    /// nor in the IPv6 table.
-    pub awaited_v6: Awaited<KeyV6>,
+    pub v6: Changes<KeyV6>,
 }
 
 impl Delta {
     /// An empty delta.
     #[must_use]
     pub fn new(geometry: DeltaGeometry) -> Self {
-        Delta::of(Iblt::new(geometry.v4), Iblt::new(geometry.v6))
-    }
-
-    /// A delta of these tables, in which no change is counted.
-    #[must_use]
-    pub fn of(v4: Iblt<KeyV4>, v6: Iblt<KeyV6>) -> Self {
-        Delta {
-            v4,
-            v6,
-            updates_v4: 0,
-            updates_v6: 0,
-            items_v4: 0,
-            items_v6: 0,
-            awaited_v4: Awaited::none(),
-            awaited_v6: Awaited::none(),
-        }
+        Delta { v4: Changes::of(Iblt::new(geometry.v4)), v6: Changes::of(Iblt::new(geometry.v6)) }
     }
 
     /// Sums the latest changes into the tables: whoever takes a delta does that before anything is read from it.
     pub fn settle(&mut self) {
-        self.awaited_v4.sum_into(&mut self.v4);
-        self.awaited_v6.sum_into(&mut self.v6);
+        self.v4.settle();
+        self.v6.settle();
+    }
+
+    /// Forgets all changes, which are settled.
+    pub fn clear(&mut self) {
+        self.v4.clear();
+        self.v6.clear();
     }
 
     /// Counts from nothing again, now that there is nothing in its tables.
     pub fn begin_again(&mut self) {
-        debug_assert!(self.v4.is_zero() && self.v6.is_zero());
-        (self.updates_v4, self.updates_v6) = (0, 0);
-        (self.items_v4, self.items_v6) = (0, 0);
+        self.v4.begin_again();
+        self.v6.begin_again();
     }
 
     /// Whether no change was made.
     #[must_use]
     pub fn is_untouched(&self) -> bool {
-        self.updates_v4 == 0 && self.updates_v6 == 0
+        self.v4.is_untouched() && self.v6.is_untouched()
     }
 }
 

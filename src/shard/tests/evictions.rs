@@ -35,12 +35,12 @@ fn what_is_to_be_evicted_closes_before_the_hand_over_even_if_that_is_held_back()
     let mut left = Delta::new(geometry());
     for at in [1, 2, 4, 5] {
         match keys[at] {
-            AnyKey::V4(key) => note(&mut left.v4, key, payload, true),
-            AnyKey::V6(key) => note(&mut left.v6, key, payload, true),
+            AnyKey::V4(key) => note(&mut left.v4.table, key, payload, true),
+            AnyKey::V6(key) => note(&mut left.v6.table, key, payload, true),
         }
     }
     let sum = desk.sum();
-    assert!(sum.v4 == left.v4 && sum.v6 == left.v6, "two were closed");
+    assert!(sum.v4.table == left.v4.table && sum.v6.table == left.v6.table, "two were closed");
     assert_eq!((partition.counts().evicted_idle, partition.counts().evicted_aged), (1, 1));
 }
 

@@ -44,8 +44,8 @@ impl Sums {
     ///
     /// The delta has another shape: what it holds would be lost.
     pub fn add(&mut self, delta: &Delta) {
-        let is_added =
-            (delta.updates_v4 == 0 || self.v4.add(&delta.v4)) && (delta.updates_v6 == 0 || self.v6.add(&delta.v6));
+        let is_added = (delta.v4.is_untouched() || self.v4.add(&delta.v4.table))
+            && (delta.v6.is_untouched() || self.v6.add(&delta.v6.table));
         assert!(is_added, "all deltas have the shape of their sum");
     }
 

@@ -33,11 +33,11 @@ fn delta(partition: u32, count: u32) -> Delta {
     for at in partition * 1_000..partition * 1_000 + count {
         let (v4, v6) = (key_v4(at), key_v6(at));
         let hash = KeyedHash::new(secret, Purpose::Placement).of(&v4);
-        delta.v4.apply_one(&Change::insert(v4, hash, code_v4.encode(hash, at)));
+        delta.v4.table.apply_one(&Change::insert(v4, hash, code_v4.encode(hash, at)));
         let hash = KeyedHash::new(secret, Purpose::Placement).of(&v6);
-        delta.v6.apply_one(&Change::insert(v6, hash, code_v6.encode(hash, at)));
+        delta.v6.table.apply_one(&Change::insert(v6, hash, code_v6.encode(hash, at)));
     }
-    (delta.updates_v4, delta.updates_v6) = (u64::from(count), u64::from(count));
+    (delta.v4.updates, delta.v6.updates) = (u64::from(count), u64::from(count));
     delta
 }
 
