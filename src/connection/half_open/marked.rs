@@ -10,6 +10,8 @@
 use super::{Cursor, HalfOpenRing, Header, Record, UNIT_WORD_COUNT};
 use crate::connection::{Entry, Slot, State};
 use crate::flow::FlowKey;
+use crate::lines::Line;
+use crate::prefetch::prefetch;
 
 const _: () = assert!(Mark::Over as u8 == 0);
 
@@ -191,11 +193,12 @@ impl MarkedRing {
         self.ring.after(cursor)
     }
 
-    /// Asks for the records behind this place.
+    /// Asks for so many of the smallest records behind this place, up to the end of the memory.
     #[inline]
-    pub(in crate::connection) fn prefetch_behind(&self, cursor: Cursor) {
+    pub(in crate::connection) fn prefetch_behind(&self, cursor: Cursor, unit_count: usize) {
+        const WORD_COUNT_IN_LINE: usize = size_of::<Line>() / size_of::<u64>();
         let words = &self.ring.words[cursor.index..];
-        words.iter().take(32 * UNIT_WORD_COUNT).step_by(8).for_each(crate::prefetch::prefetch);
+        words.iter().take(unit_count * UNIT_WORD_COUNT).step_by(WORD_COUNT_IN_LINE).for_each(prefetch);
     }
 
     /// Takes off all records before this place, of which so many words were of use.

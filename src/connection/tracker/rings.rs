@@ -95,7 +95,7 @@ impl Tracker {
         leaving.records().iter().for_each(|record| self.filter.prefetch_slot(ring.slot(*record)));
         leaving.records().iter().for_each(|record| self.filter.remove(ring.slot(*record)));
         ring.skip_to(leaving.end, leaving.records().iter().map(|record| record.size()).sum());
-        ring.prefetch_behind(leaving.end);
+        ring.prefetch_behind(leaving.end, BATCH_COUNT_MAX);
         leaving.count as u64
     }
 
