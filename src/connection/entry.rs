@@ -96,13 +96,6 @@ impl State {
         (State::SynRecv as u8..=State::AnsweredUnseenServerFin as u8).contains(&(self as u8))
     }
 
-    /// Whether the answer came in a later tick than the SYN.
-    #[must_use]
-    #[inline]
-    pub fn is_answered_late(self) -> bool {
-        matches!(self, State::SynRecvLate | State::SynRecvLateServerFin)
-    }
-
     /// Whether the handshake is not complete.
     #[must_use]
     #[inline]

@@ -299,9 +299,14 @@ impl HalfOpenRing {
         if left == 0 {
             return None;
         }
-        let header = Header(self.words[index]);
-        let count = header.word_count();
-        Some((Record { index, header }, Cursor { index: self.behind(index, count), left: left - count }))
+        let record = self.record(index);
+        Some((record, Cursor { index: self.behind(index, record.size()), left: left - record.size() }))
+    }
+
+    /// The record that begins with this word.
+    #[inline]
+    fn record(&self, index: usize) -> Record {
+        Record { index, header: Header(self.words[index]) }
     }
 
     /// Takes off all records before this place.

@@ -16,11 +16,7 @@ impl Filter {
         now: u64,
         age: impl Fn(&Entry) -> u32,
     ) -> Option<(Slot, Placed)> {
-        let buckets = self.bucket_indices(hash);
-        let free = self.free_of(buckets, now).map(|slot| (slot, Placed::Free));
-        let (slot, placed) = free.or_else(|| self.make_room(buckets, now, age))?;
-        self.write_new(buckets, slot, entry);
-        Some((slot, placed))
+        self.insert_or(hash, entry, now, |filter, buckets| filter.make_room(buckets, now, age))
     }
 
     /// Places an entry of little worth: for a candidate the oldest candidate goes where both buckets are full, and
@@ -32,15 +28,26 @@ impl Filter {
         now: u64,
         age: impl Fn(&Entry) -> u32,
     ) -> Option<(Slot, Placed)> {
-        let buckets = self.bucket_indices(hash);
-        let free = self.free_of(buckets, now).map(|slot| (slot, Placed::Free));
-        let oldest = || {
-            let entries = Self::slots(buckets).map(|slot| (slot, self.get(slot)));
+        self.insert_or(hash, entry, now, |filter, buckets| {
+            let entries = Self::slots(buckets).map(|slot| (slot, filter.get(slot)));
             let candidates = entries.filter(|(_, held)| held.state == State::Candidate);
             let (slot, oldest) = candidates.max_by_key(|(_, held)| age(held))?;
             (entry.state == State::Candidate).then_some((slot, Placed::Evicted(oldest)))
-        };
-        let (slot, placed) = free.or_else(oldest)?;
+        })
+    }
+
+    /// Places an entry where there is a free place in one of its buckets, or else where `room` is made.
+    #[inline(always)]
+    fn insert_or(
+        &mut self,
+        hash: ConnectionHash,
+        entry: &Entry,
+        now: u64,
+        room: impl FnOnce(&mut Self, [usize; 2]) -> Option<(Slot, Placed)>,
+    ) -> Option<(Slot, Placed)> {
+        let buckets = self.bucket_indices(hash);
+        let free = self.free_of(buckets, now).map(|slot| (slot, Placed::Free));
+        let (slot, placed) = free.or_else(|| room(self, buckets))?;
         self.write_new(buckets, slot, entry);
         Some((slot, placed))
     }

@@ -106,8 +106,7 @@ impl MarkedRing {
     /// The record at a place.
     #[inline]
     pub(super) fn record(&self, place: u32) -> Record {
-        let index = (place - self.first_place) as usize * UNIT_WORD_COUNT;
-        Record { index, header: Header(self.ring.words[index]) }
+        self.ring.record((place - self.first_place) as usize * UNIT_WORD_COUNT)
     }
 
     /// What is known of a record.
@@ -253,8 +252,7 @@ impl MarkedRing {
                 while left != 0 {
                     let place = left.trailing_zeros() / u8::BITS;
                     left &= !(u64::from(u8::MAX) << (place * u8::BITS));
-                    let index = (at + place as usize) * UNIT_WORD_COUNT;
-                    let record = Record { index, header: Header(self.ring.words[index]) };
+                    let record = self.ring.record((at + place as usize) * UNIT_WORD_COUNT);
                     copy.push_from(&self.ring, record, marks[place as usize] == Mark::Answered);
                 }
             }
