@@ -10,7 +10,7 @@ use crate::row::{Case, Pair, Scale, Suite};
 use crate::traffic::{Connections, SIGNALS_EACH, TRACKER};
 use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use flowpeel::config::{BLOCK_SIGNAL_COUNT, LINGER_TICKS, PARTITION_COUNT};
-use flowpeel::connection::{HalfOpenRing, TrackerConfig};
+use flowpeel::connection::{HalfOpenList, TrackerConfig};
 use flowpeel::flow::KeyV4;
 use flowpeel::shard::{Exchange, Partition, PartitionConfig, Shard};
 use flowpeel::signal::Signal;
@@ -45,7 +45,7 @@ pub(crate) fn run(suite: &mut Suite) {
 /// The worker's end of the exchange: it waits for nothing.
 struct Channels {
     deltas: Vec<Receiver<Box<Delta>>>,
-    rings: Vec<Receiver<Box<HalfOpenRing>>>,
+    half_open: Vec<Receiver<Box<HalfOpenList>>>,
     hand_overs: Sender<HandOver>,
     held_back_count: usize,
 }
@@ -55,8 +55,8 @@ impl Exchange for Channels {
         self.deltas[partition].try_recv().ok()
     }
 
-    fn spare_ring(&mut self, partition: usize) -> Option<Box<HalfOpenRing>> {
-        self.rings[partition].try_recv().ok()
+    fn spare_half_open(&mut self, partition: usize) -> Option<Box<HalfOpenList>> {
+        self.half_open[partition].try_recv().ok()
     }
 
     fn inquiry(&mut self, _: usize) -> Option<Inquiry> {
@@ -72,7 +72,7 @@ impl Exchange for Channels {
 /// The other end: zeroes what it is given, and gives it back.
 struct Returner {
     deltas: Vec<Sender<Box<Delta>>>,
-    rings: Vec<Sender<Box<HalfOpenRing>>>,
+    half_open: Vec<Sender<Box<HalfOpenList>>>,
 }
 
 impl Returner {
@@ -84,9 +84,9 @@ impl Returner {
                 // When the worker has gone nobody wants it.
                 drop(self.deltas[hand_over.partition].send(delta));
             }
-            if let Some(mut ring) = hand_over.end.and_then(|end| end.half_open) {
-                ring.clear();
-                drop(self.rings[hand_over.partition].send(ring));
+            if let Some(mut half_open) = hand_over.end.and_then(|end| end.half_open) {
+                half_open.clear();
+                drop(self.half_open[hand_over.partition].send(half_open));
             }
         }
     }
@@ -117,19 +117,19 @@ impl Worker {
             ..TRACKER
         };
         let (delta_senders, deltas): (Vec<_>, Vec<_>) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
-        let (ring_senders, rings): (Vec<_>, Vec<_>) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
-        for (delta, ring) in delta_senders.iter().zip(&ring_senders) {
+        let (half_open_senders, half_open): (Vec<_>, Vec<_>) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
+        for (delta, half_open) in delta_senders.iter().zip(&half_open_senders) {
             let mut empty = Box::new(Delta::new(geometry));
             empty.v4.table.clear();
             delta.send(empty).expect("it has room for one");
-            ring.send(Box::new(HalfOpenRing::new(tracker.half_open_count))).expect("it has room for one");
+            half_open.send(Box::new(HalfOpenList::new(tracker.half_open_count))).expect("it has room for one");
         }
         let (hand_overs, handed) = unbounded();
-        let returner = Returner { deltas: delta_senders, rings: ring_senders };
+        let returner = Returner { deltas: delta_senders, half_open: half_open_senders };
         let config = PartitionConfig { tracker, geometry };
         let mut worker = Worker {
             shard: Shard::new((0..PARTITION_COUNT).map(|index| Partition::new(index, &config)).collect()),
-            channels: Channels { deltas, rings, hand_overs, held_back_count: 0 },
+            channels: Channels { deltas, half_open, hand_overs, held_back_count: 0 },
             connections: Connections::new(LIVE_COUNT as u64, (LIVE_COUNT / 10 / LINGER_TICKS as usize) as u64),
             signals: Vec::with_capacity(BEGIN_COUNT * SIGNALS_EACH),
             quantile,
@@ -149,7 +149,8 @@ impl Worker {
     /// Waits until whatever was handed over is back: real intervals take seconds.
     fn wait_for_spares(&self) {
         let is_away = || {
-            self.channels.deltas.iter().any(Receiver::is_empty) || self.channels.rings.iter().any(Receiver::is_empty)
+            self.channels.deltas.iter().any(Receiver::is_empty)
+                || self.channels.half_open.iter().any(Receiver::is_empty)
         };
         while is_away() {
             std::thread::yield_now();

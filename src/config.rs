@@ -212,9 +212,9 @@ pub const HALF_OPEN_MIN: u64 = 1 << 14;
 /// when it has to go, longer than most round trips.
 pub const HALF_OPEN_MAX: u64 = 1 << 18;
 
-/// Candidates, connections of which one side was seen and the start was not, are kept for as many as half-open ones divided by
-/// this: the busy ones are found within a second of the start, and then there are few.
-pub const CANDIDATES_DIVISOR: u64 = 2;
+/// Candidates, connections of which one side was seen and the start was not, are kept for a quarter as many as there may be
+/// connections, and for no more than this: the busy ones are found within a second of the start, and then there are few.
+pub const CANDIDATES_MAX: u64 = 1 << 17;
 
 /// How long a candidate waits for a packet of its other side, in ticks of 100 ms: ten minutes, in which a sample of one in 16
 /// meets both sides of a connection that sends a packet every ten seconds.
@@ -231,7 +231,7 @@ const _: () = assert!(CANDIDATE_TIMEOUT_TICKS <= 2 * SYN_TIMEOUT_MAX_TICKS, "a d
 const _: () = assert!((LINGER_TICKS as u64) < SYN_TIMEOUT_MAX_TICKS);
 const _: () = assert!(HALF_OPEN_MIN <= HALF_OPEN_MAX);
 const _: () = assert!(
-    (HALF_OPEN_MAX + HALF_OPEN_MAX / CANDIDATES_DIVISOR) / (PARTITION_COUNT as u64) < 1 << TICK_BITS,
+    (HALF_OPEN_MAX + CANDIDATES_MAX) / (PARTITION_COUNT as u64) < 1 << TICK_BITS,
     "where its record stands has to fit into an entry in place of its tick"
 );
 const _: () = assert!(SYN_TIMEOUT_DEFAULT_S * 10 <= SYN_TIMEOUT_MAX_TICKS);
@@ -321,10 +321,10 @@ pub const DELTA_LOAD_PERCENT: u64 = 50;
 pub const SNAPSHOT_LOAD_PERCENT: u64 = 90;
 
 /// Empty deltas of each partition beside the one in use, where a shard waits for the list or deltas hold a whole interval's churn,
-pub const DELTA_SPARES_WHOLE: u64 = 1;
+pub const DELTA_SPARES_WHOLE: usize = 1;
 
 /// and where neither is so: three, and a fourth that goes on filling, hold most of an interval's churn while a list is written.
-pub const DELTA_SPARES_LIVE: u64 = 3;
+pub const DELTA_SPARES_LIVE: usize = 3;
 
 /// The longest `--every`, in days: whoever wants one list of more wants the list at the end.
 pub const EVERY_MAX_DAYS: u64 = 366;

@@ -5,7 +5,7 @@ mod plain_frame;
 
 use feed::{Frames, Kept, lists_of};
 use flowpeel::config::{FINGERPRINT_BITS, PARTITION_COUNT};
-use flowpeel::connection::{HalfOpenRing, TrackerConfig};
+use flowpeel::connection::{HalfOpenList, TrackerConfig};
 use flowpeel::flow_list::{EvictionTimes, FlowList, FlowListConfig, Row};
 use flowpeel::hash::Secret;
 use flowpeel::parse::{LinkType, parse_frame};
@@ -165,8 +165,8 @@ impl Exchange for Desk {
         Some(Box::new(Delta::new(self.geometry)))
     }
 
-    fn spare_ring(&mut self, _: usize) -> Option<Box<HalfOpenRing>> {
-        Some(Box::new(HalfOpenRing::new(1_000)))
+    fn spare_half_open(&mut self, _: usize) -> Option<Box<HalfOpenList>> {
+        Some(Box::new(HalfOpenList::new(1_000)))
     }
 
     fn inquiry(&mut self, partition: usize) -> Option<Inquiry> {

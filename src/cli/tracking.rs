@@ -54,6 +54,10 @@ pub(super) struct Tracking {
     #[arg(long, value_name = "N", default_value = "500k", value_parser = values::count)]
     connections: u64,
 
+    /// Half-open connections that are kept; a flood recycles the oldest [default: half of --connections, 16384 to 262144]
+    #[arg(long, value_name = "N", value_parser = values::count)]
+    half_open: Option<u64>,
+
     /// Openings and closings in an interval that tables are made for
     #[arg(long, value_name = "N", default_value = "100k", value_parser = values::count)]
     churn: u64,
@@ -119,6 +123,7 @@ impl Tracking {
             every,
             shards: self.shards.unwrap_or(default.shards),
             connections_max: self.connections,
+            half_open_max: self.half_open,
             churn: self.churn,
             memory_size_max: self.memory,
             syn_timeout: self.syn_timeout,

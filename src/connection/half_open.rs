@@ -7,10 +7,12 @@
 //! A connection is written when its SYN is seen, and again when its SYN-ACK is seen in a later tick, because the timeout
 //! counts from there. A flood overwrites the oldest.
 
+mod list;
 mod marked;
 mod rings;
 mod saved;
 
+pub use list::HalfOpenList;
 pub(super) use marked::{Mark, MarkedRing, Room};
 pub(super) use rings::Rings;
 
@@ -43,9 +45,9 @@ const TAGS: u64 = (1 << u32::BITS) - 1;
 
 /// A half-open connection as the ring holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HalfOpen {
+pub struct HalfOpen<K = AnyKey> {
     /// Its key, client first.
-    pub key: AnyKey,
+    pub key: K,
     /// The tick at which it started.
     pub start_tick: u64,
     /// The tick of the packet that brought it into its state.
@@ -54,6 +56,33 @@ pub struct HalfOpen {
     pub answered: bool,
     /// The client's initial sequence number as entries keep it.
     pub number: u32,
+}
+
+impl<K> HalfOpen<K> {
+    /// What a record says, as seen at the tick `now`.
+    #[inline]
+    fn new(key: K, header: Header, now: u64) -> Self {
+        let since_tick = header.since_tick(now);
+        HalfOpen {
+            key,
+            start_tick: since_tick.wrapping_sub(header.delay()),
+            since_tick,
+            answered: header.answered(),
+            number: header.number(),
+        }
+    }
+
+    /// The header of its record. `key` is its key.
+    fn header(&self, key: &impl FlowKey) -> Header {
+        let delay = self.since_tick.wrapping_sub(self.start_tick);
+        Header::new(key, self.since_tick, delay, self.number, self.answered)
+    }
+
+    /// The same with another kind of key.
+    fn with_key<L>(self, key: impl FnOnce(K) -> L) -> HalfOpen<L> {
+        let HalfOpen { start_tick, since_tick, answered, number, .. } = self;
+        HalfOpen { key: key(self.key), start_tick, since_tick, answered, number }
+    }
 }
 
 /// Everything of a record but its key, in a word: the low bits of the tick, how long after the start that was, the number,
@@ -181,8 +210,8 @@ pub(super) struct Cursor {
     left: usize,
 }
 
-/// The ring: 24 bytes an IPv4 connection, 48 an IPv6 one, and 24 more for one with VLAN tags.
-pub struct HalfOpenRing {
+/// A ring of records: 24 bytes an IPv4 connection, 48 an IPv6 one, and 24 more for one with VLAN tags.
+struct HalfOpenRing {
     words: Box<[u64]>,
     /// Where the oldest record begins, and how many words of records follow from there, over the end to the start.
     head: usize,
@@ -191,8 +220,7 @@ pub struct HalfOpenRing {
 
 impl HalfOpenRing {
     /// A ring for this many IPv4 connections (half as many IPv6 ones).
-    #[must_use]
-    pub fn new(connection_count: usize) -> Self {
+    fn new(connection_count: usize) -> Self {
         HalfOpenRing { words: vec![0; Self::word_count(connection_count)].into_boxed_slice(), head: 0, used: 0 }
     }
 
@@ -201,21 +229,14 @@ impl HalfOpenRing {
     }
 
     /// The memory of such a ring in bytes.
-    #[must_use]
-    pub fn size(connection_count: usize) -> usize {
+    fn size(connection_count: usize) -> usize {
         Self::word_count(connection_count) * size_of::<u64>()
     }
 
     /// How many IPv4 connections it has room for.
-    #[must_use]
     #[inline]
-    pub fn connection_count(&self) -> usize {
+    fn connection_count(&self) -> usize {
         self.words.len() / UNIT_WORD_COUNT
-    }
-
-    /// Takes off everything.
-    pub fn clear(&mut self) {
-        self.used = 0;
     }
 
     /// The word this far behind another. Both are less than the ring is long.
@@ -257,34 +278,6 @@ impl HalfOpenRing {
             let place = self.behind(at, distance);
             self.words[place] = *word;
         }
-    }
-
-    /// Writes the record of another ring, of which it is known by now whether it was answered. There must be room.
-    #[inline]
-    pub(super) fn push_from(&mut self, other: &Self, record: Record, answered: bool) {
-        let header = record.header.with_answered(answered);
-        let (from, to) = (record.index, self.end());
-        let words = other.words.get(from..from + UNIT_WORD_COUNT).filter(|_| header.is_small());
-        if let Some(words) = words
-            && let Some(place) = self.words.get_mut(to..to + UNIT_WORD_COUNT)
-        {
-            place[0] = header.0;
-            place[1..].copy_from_slice(&words[1..]);
-        } else {
-            for distance in 1..header.word_count() {
-                let place = self.behind(to, distance);
-                self.words[place] = other.words[other.behind(from, distance)];
-            }
-            self.words[to] = header.0;
-        }
-        self.used += header.word_count();
-    }
-
-    /// Whether nothing is in it.
-    #[must_use]
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.used == 0
     }
 
     /// The place before the oldest record.
@@ -338,32 +331,5 @@ impl HalfOpenRing {
         };
         words[K::WORD_COUNT - 1] = words[K::WORD_COUNT - 1] & !TAGS | tags & TAGS;
         K::from_words(&words)
-    }
-
-    /// All that was written and not taken off, oldest first, as seen at the tick `now`.
-    pub fn iter(&self, now: u64) -> impl Iterator<Item = HalfOpen> {
-        let mut cursor = self.start();
-        std::iter::from_fn(move || {
-            let (record, next) = self.after(cursor)?;
-            cursor = next;
-            Some(self.read(record, now))
-        })
-    }
-
-    #[inline]
-    fn read(&self, record: Record, now: u64) -> HalfOpen {
-        let header = record.header;
-        let key = match header.family() {
-            Family::V4 => AnyKey::V4(self.key(record)),
-            Family::V6 => AnyKey::V6(self.key(record)),
-        };
-        let since_tick = header.since_tick(now);
-        HalfOpen {
-            key,
-            start_tick: since_tick.wrapping_sub(header.delay()),
-            since_tick,
-            answered: header.answered(),
-            number: header.number(),
-        }
     }
 }

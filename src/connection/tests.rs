@@ -3,6 +3,7 @@
 mod bounds;
 mod copies;
 mod filter;
+mod half_open_list;
 mod links;
 mod machine;
 mod one_way;
@@ -10,7 +11,7 @@ mod pickup;
 mod ring;
 mod table;
 
-use super::{Counts, Entry, Event, HalfOpen, HalfOpenRing, MIDSTREAM, Tracker, TrackerConfig};
+use super::{Counts, Entry, Event, HalfOpen, HalfOpenList, MIDSTREAM, Tracker, TrackerConfig};
 use crate::config::FINGERPRINT_BITS;
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::hash::{KeyedHash, Purpose, Secret};
@@ -122,8 +123,8 @@ impl Scene {
     }
 
     fn half_open(&self) -> Vec<HalfOpen> {
-        let mut copy = HalfOpenRing::new(1 << 12);
-        self.tracker.copy_half_open(&mut copy);
+        let mut copy = HalfOpenList::new(1 << 12);
+        self.tracker.list_half_open(&mut copy);
         copy.iter(self.tick).collect()
     }
 }

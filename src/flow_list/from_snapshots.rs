@@ -6,17 +6,18 @@
 //! snapshot that was applied last = the list + the residue.
 
 use crate::config::TICK_NS;
-use crate::connection::HalfOpen;
+use crate::connection::HalfOpenList;
 use crate::error::{Error, Result};
-use crate::flow::{FlowKey, KeyV4, KeyV6};
+use crate::flow::{KeyV4, KeyV6};
 use crate::flow_list::difference::FamilyList;
+use crate::flow_list::rows::ListTimes;
 use crate::flow_list::start::Start;
 use crate::flow_list::{EvictionTimes, FlowList, FlowListConfig, Header, List, PartitionList};
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash, TimeBase};
 use crate::sketch::{Change, Iblt, TableKey};
 use crate::snapshot::file::{self, Figures, Kind, SnapshotFile, Source, Sums};
-use crate::snapshot::{Changes, Delta, HandOver, Marker};
+use crate::snapshot::{Changes, Delta, HandOver};
 
 /// A moment by the clock that never steps back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,7 +140,10 @@ impl SnapshotList {
     }
 
     fn partition_of(&mut self, key: &AnyKey) -> Option<(&mut PartitionList, &mut Sums)> {
-        let partition = partition_of(&self.hash_v4, &self.hash_v6, key);
+        let partition = match key {
+            AnyKey::V4(key) => partition_of(&self.hash_v4, key),
+            AnyKey::V6(key) => partition_of(&self.hash_v6, key),
+        };
         Some((self.list.partitions.get_mut(partition)?, self.applied.get_mut(partition)?))
     }
 
@@ -200,27 +204,28 @@ impl SnapshotList {
     pub fn list<T>(&mut self, write: impl FnOnce(&List) -> T) -> T {
         let left = self.left();
         let (hash_v4, hash_v6) = (&self.hash_v4, &self.hash_v6);
-        let FlowList { partitions, bases, rows, .. } = &mut self.list;
+        let FlowList { partitions, bases, .. } = &mut self.list;
         let nothing = Source::default();
         let source = self.header.sources.first().unwrap_or(&nothing);
         bases.replace(&source.bases);
-        let partition_of = |half_open: &HalfOpen| partition_of(hash_v4, hash_v6, &half_open.key);
-        rows.collect(partitions, || source.half_open.iter().map(|one| (partition_of(one), *one)), None);
+        let mut half_open = HalfOpenList::of(&source.half_open);
+        half_open.sort();
+        half_open.retain::<KeyV4>(|key| !partitions[partition_of(hash_v4, key)].v4.listed().contains(key));
+        half_open.retain::<KeyV6>(|key| !partitions[partition_of(hash_v6, key)].v6.listed().contains(key));
+        // In which partition they are listed makes no difference.
+        partitions[0].half_open = Some(Box::new(half_open));
         let extraneous = partitions.iter().map(|partition| partition.v4.extraneous() + partition.v6.extraneous()).sum();
         let missing = left.saturating_add(source.figures.missing_elsewhere);
         let header = Header { missing, complete: missing == 0, extraneous, ..header_of(&source.figures) };
-        let marker = Marker { end_tick: source.end_tick, within_tick_ns: source.within_tick_ns, ..Marker::default() };
-        write(&rows.list(partitions, header, &marker, bases))
+        let (within_tick_ns, end_tick) = (source.within_tick_ns, source.end_tick);
+        let times = ListTimes { bases, within_tick_ns, end_tick };
+        write(&List::new(partitions, header, times, None))
     }
 }
 
 /// The index of the partition of a connection.
-fn partition_of(hash_v4: &KeyedHash<KeyV4>, hash_v6: &KeyedHash<KeyV6>, key: &AnyKey) -> usize {
-    let hash = match key {
-        AnyKey::V4(key) => hash_v4.of(&key.canonical().0),
-        AnyKey::V6(key) => hash_v6.of(&key.canonical().0),
-    };
-    ConnectionHash::new(hash).partition()
+fn partition_of<K: TableKey>(hash: &KeyedHash<K>, key: &K) -> usize {
+    ConnectionHash::new(hash.of(&key.canonical().0)).partition()
 }
 
 /// What a router told of an interval; the rest is the list's.

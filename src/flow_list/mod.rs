@@ -28,7 +28,7 @@ pub use saved::key as saved_key;
 pub use snapshots::SnapshotConfig;
 
 use crate::config::{ANNOUNCEMENTS_MAX, INQUIRY_MAX, PARTITION_COUNT};
-use crate::connection::{Counts, HalfOpenRing};
+use crate::connection::{Counts, HalfOpenList};
 use crate::flow::{KeyV4, KeyV6};
 use crate::hash::Secret;
 use crate::signal::{AnyKey, TimeBases, Watch};
@@ -37,7 +37,7 @@ use crate::snapshot::file::SnapshotFile;
 use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, Inquiry, IntervalEnd, Marker, Seen};
 use difference::FamilyList;
 use resync::{Questions, Settlement};
-use rows::Rows;
+use rows::ListTimes;
 use snapshots::{Snapshots, Told};
 use std::sync::Arc;
 
@@ -57,7 +57,8 @@ pub struct FlowListConfig {
 struct PartitionList {
     v4: FamilyList<KeyV4>,
     v6: FamilyList<KeyV6>,
-    half_open: Option<Box<HalfOpenRing>>,
+    /// What was half-open at the end of the interval; sorted, and without what is established, once the list is being made.
+    half_open: Option<Box<HalfOpenList>>,
     /// What was counted up to the list before, and up to the interval that is ending.
     listed_counts: Counts,
     counts: Counts,
@@ -69,7 +70,6 @@ struct PartitionList {
 pub struct FlowList {
     partitions: Vec<PartitionList>,
     bases: TimeBases,
-    rows: Rows,
     /// The sum of all deltas, where snapshots are wanted.
     snapshots: Option<Snapshots>,
     /// The interval that is ending: its marker once the first partition has told.
@@ -103,7 +103,6 @@ impl FlowList {
         FlowList {
             partitions: (0..PARTITION_COUNT).map(partition).collect(),
             bases: TimeBases::new(),
-            rows: Rows::default(),
             snapshots: None,
             ending: None,
             merged_start_ns: None,
@@ -199,7 +198,7 @@ impl FlowList {
             if let Some(snapshots) = &mut self.snapshots {
                 snapshots.cut(partition, tick);
             }
-            // Without the ring of half-open connections the list would not be whole either.
+            // Without the half-open connections the list would not be whole either.
             list.held_back = is_held_back || list.half_open.is_none();
             if self.ending.is_none() {
                 self.seen = self.seen.plus(marker.seen);
@@ -209,12 +208,12 @@ impl FlowList {
         delta
     }
 
-    /// Makes the list of the interval that has ended in every partition, and gives it to `write` together with the rings
-    /// that came with it. There is none when a partition held changes back: its interval becomes part of the next.
+    /// Makes the list of the interval that has ended in every partition, and gives it to `write`; then it gives back, empty, what
+    /// the half-open connections came in. There is none when a partition held changes back: its interval becomes part of the next.
     pub fn list<T>(
         &mut self,
         write: impl FnOnce(&List) -> T,
-        mut give_back: impl FnMut(usize, Box<HalfOpenRing>),
+        mut give_back: impl FnMut(usize, Box<HalfOpenList>),
     ) -> Option<T> {
         let marker = self.ending.take()?;
         let is_held_back = self.partitions.iter().any(|partition| partition.held_back) && !marker.is_last;
@@ -231,13 +230,10 @@ impl FlowList {
             self.merged_start_ns = None;
             self.merging = 0;
             self.seen = Seen::default();
-            let rings = || self.partitions.iter().map(|partition| partition.half_open.as_deref()).enumerate();
-            let rings = || rings().filter_map(|(index, ring)| Some((index, ring?)));
-            let half_open = || {
-                rings().flat_map(|(index, ring)| ring.iter(marker.end_tick).map(move |half_open| (index, half_open)))
-            };
-            self.rows.collect(&self.partitions, half_open, self.resumed_tick);
-            let mut list = self.rows.list(&self.partitions, header, &marker, &self.bases);
+            self.partitions.iter_mut().for_each(PartitionList::settle_half_open);
+            let Marker { end_tick, within_tick_ns, .. } = marker;
+            let times = ListTimes { bases: &self.bases, within_tick_ns, end_tick };
+            let mut list = List::new(&self.partitions, header, times, self.resumed_tick);
             if let Some(snapshots) = self.snapshots.as_ref().filter(|snapshots| !snapshots.keeps_list) {
                 list.header.flows = snapshots.open_count();
             }
@@ -251,9 +247,9 @@ impl FlowList {
         };
         for (index, partition) in self.partitions.iter_mut().enumerate() {
             partition.has_ended = false;
-            if let Some(mut ring) = partition.half_open.take() {
-                ring.clear();
-                give_back(index, ring);
+            if let Some(mut half_open) = partition.half_open.take() {
+                half_open.clear();
+                give_back(index, half_open);
             }
         }
         written
@@ -319,9 +315,9 @@ impl FlowList {
             return;
         }
         let (missing_elsewhere, totals) = (self.missing_elsewhere(header.opened + header.closed), self.counts());
-        let rings = self.partitions.iter().filter_map(|partition| partition.half_open.as_deref());
+        let half_open = self.partitions.iter().filter_map(|partition| partition.half_open.as_deref());
         if let Some(snapshots) = &mut self.snapshots {
-            snapshots.end_interval(Told { marker, header, missing_elsewhere, totals, bases: &self.bases, rings });
+            snapshots.end_interval(Told { marker, header, missing_elsewhere, totals, bases: &self.bases, half_open });
         }
     }
 
@@ -336,6 +332,18 @@ impl FlowList {
     pub fn outcome(&self) -> Outcome {
         let families = self.partitions.iter().flat_map(|partition| [partition.v4.outcome(), partition.v6.outcome()]);
         families.fold(Outcome::default(), Outcome::plus)
+    }
+}
+
+impl PartitionList {
+    /// Sorts what is half-open. What is listed twice (it may be, half-open, within one tick) counts once, and as established where it
+    /// is that too.
+    fn settle_half_open(&mut self) {
+        if let Some(half_open) = &mut self.half_open {
+            half_open.sort();
+            half_open.retain::<KeyV4>(|key| !self.v4.listed().contains(key));
+            half_open.retain::<KeyV6>(|key| !self.v6.listed().contains(key));
+        }
     }
 }
 

@@ -3,14 +3,13 @@
 //! What enters: the lists of all partitions, and the connections that are half-open. What leaves: a [`List`], whose rows come in the
 //! one order that makes equal lists equal bytes.
 
-use crate::config::TICK_NS;
+use crate::config::{PARTITION_COUNT, TICK_NS};
 use crate::connection::HalfOpen;
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::flow_list::PartitionList;
 use crate::flow_list::in_order::InOrder;
 use crate::flow_list::start::Start;
-use crate::signal::{AnyKey, TimeBases};
-use crate::snapshot::Marker;
+use crate::signal::TimeBases;
 use std::net::SocketAddr;
 
 /// What a list says of itself.
@@ -126,6 +125,14 @@ impl<K> Listed<K> {
         listed.midstream(start.is_midstream()).unsettled(start.is_unsettled())
     }
 
+    /// A half-open connection, in a run that went on at this tick.
+    #[inline]
+    fn half_open(half_open: HalfOpen<K>, resumed_tick: Option<u64>) -> Self {
+        let HalfOpen { key, start_tick, since_tick, answered, .. } = half_open;
+        let state = if answered { RowState::SynRecv } else { RowState::SynSent };
+        Listed::new(key, state, start_tick).unsettled(resumed_tick.is_some_and(|resumed| since_tick < resumed))
+    }
+
     /// The same, midstream or not.
     pub(super) fn midstream(self, is_midstream: bool) -> Self {
         Listed { rest: self.rest | u64::from(is_midstream) << 1, ..self }
@@ -160,84 +167,14 @@ impl<K> Listed<K> {
 const _: () = assert!(RowState::Established as u64 == 0 && RowState::SynSent as u64 == 1);
 const _: () = assert!(size_of::<Listed<KeyV4>>() == 24 && size_of::<Listed<KeyV6>>() == 48);
 
-/// The half-open connections of one list after another, in memory that is kept from one to the next.
-#[derive(Default)]
-pub(super) struct Rows {
-    v4: Vec<Listed<KeyV4>>,
-    v6: Vec<Listed<KeyV6>>,
-}
-
-impl Rows {
-    /// Gathers and sorts what is half-open, each with the index of its partition. A connection that is listed twice (it may be,
-    /// half-open, within one tick) counts once, established before half-open.
-    pub(super) fn collect<H: Iterator<Item = (usize, HalfOpen)>>(
-        &mut self,
-        partitions: &[PartitionList],
-        half_open: impl Fn() -> H,
-        resumed_tick: Option<u64>,
-    ) {
-        self.v4.clear();
-        self.v6.clear();
-        let is_v4 = |half_open: HalfOpen| matches!(half_open.key, AnyKey::V4(_));
-        let counts = half_open().fold(
-            [0; 2],
-            |[v6, v4], (_, half_open)| {
-                if is_v4(half_open) { [v6, v4 + 1] } else { [v6 + 1, v4] }
-            },
-        );
-        self.v6.reserve_exact(counts[0]);
-        self.v4.reserve_exact(counts[1]);
-        for (partition, half_open) in half_open() {
-            let HalfOpen { key, start_tick, since_tick, answered, .. } = half_open;
-            let Some(PartitionList { v4, v6, .. }) = partitions.get(partition) else { continue };
-            let unsettled = resumed_tick.is_some_and(|resumed| since_tick < resumed);
-            let state = if answered { RowState::SynRecv } else { RowState::SynSent };
-            match key {
-                AnyKey::V4(key) if !v4.listed().contains(&key) => {
-                    self.v4.push(Listed::new(key, state, start_tick).unsettled(unsettled));
-                }
-                AnyKey::V6(key) if !v6.listed().contains(&key) => {
-                    self.v6.push(Listed::new(key, state, start_tick).unsettled(unsettled));
-                }
-                AnyKey::V4(_) | AnyKey::V6(_) => {}
-            }
-        }
-        sort(&mut self.v4);
-        sort(&mut self.v6);
-    }
-
-    /// The list of these, and of what is established in these partitions.
-    pub(super) fn list<'a>(
-        &'a self,
-        partitions: &'a [PartitionList],
-        mut header: Header,
-        marker: &Marker,
-        bases: &'a TimeBases,
-    ) -> List<'a> {
-        let unsettled = self.v4.iter().map(Listed::is_unsettled).chain(self.v6.iter().map(Listed::is_unsettled));
-        header.unsettled = unsettled.filter(|unsettled| *unsettled).count() as u64;
-        header.half_open = (self.v4.len() + self.v6.len()) as u64;
-        for PartitionList { v4, v6, .. } in partitions {
-            header.flows += (v4.listed().len() + v6.listed().len()) as u64;
-            header.unsettled += v4.unsettled_count() + v6.unsettled_count();
-        }
-        let times = ListTimes { bases, within_tick_ns: marker.within_tick_ns, end_tick: marker.end_tick };
-        List { header, partitions, half_open: self, times }
-    }
-}
-
-fn sort<K: FlowKey>(rows: &mut Vec<Listed<K>>) {
-    rows.sort_unstable();
-    rows.dedup_by_key(|row| row.key);
-}
-
 /// A finished list, for an exporter to write.
 pub struct List<'a> {
     /// What the list says of itself.
     pub header: Header,
     partitions: &'a [PartitionList],
-    half_open: &'a Rows,
     pub(super) times: ListTimes<'a>,
+    /// Where a run went on after another had ended and packets had passed that nobody saw.
+    resumed_tick: Option<u64>,
 }
 
 /// What turns the ticks of a list into its times.
@@ -249,12 +186,34 @@ pub(super) struct ListTimes<'a> {
 }
 
 impl<'a> List<'a> {
+    /// The list of what is established and half-open in these partitions, with a header that counts it.
+    pub(super) fn new(
+        partitions: &'a [PartitionList],
+        mut header: Header,
+        times: ListTimes<'a>,
+        resumed_tick: Option<u64>,
+    ) -> Self {
+        for PartitionList { v4, v6, half_open, .. } in partitions {
+            header.flows += (v4.listed().len() + v6.listed().len()) as u64;
+            header.half_open += half_open.as_ref().map_or(0, |list| list.len()) as u64;
+            header.unsettled += v4.unsettled_count() + v6.unsettled_count();
+        }
+        let list = List { header, partitions, times, resumed_tick };
+        if resumed_tick.is_none() {
+            return list;
+        }
+        let unsettled_v4 = list.half_open::<KeyV4>().filter(Listed::is_unsettled).count();
+        let unsettled_v6 = list.half_open::<KeyV6>().filter(Listed::is_unsettled).count();
+        header.unsettled += (unsettled_v4 + unsettled_v6) as u64;
+        List { header, ..list }
+    }
+
     /// The connections by client address, client port, server address, server port, VLAN; IPv4 before IPv6.
     ///
     /// Complexity: that of sorting, in the memory of a sixteenth of the list, and some passes over all of it; each time.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
-        let v4 = merged(self.established_v4(), self.half_open.v4.iter().copied());
-        let v6 = merged(self.established_v6(), self.half_open.v6.iter().copied());
+        let v4 = merged(self.established_v4(), self.half_open());
+        let v6 = merged(self.established_v6(), self.half_open());
         v4.map(|listed| self.times.row(&listed)).chain(v6.map(|listed| self.times.row(&listed)))
     }
 
@@ -283,6 +242,25 @@ impl<'a> List<'a> {
     pub(super) fn established_v6(&self) -> impl Iterator<Item = Listed<KeyV6>> + use<'a> {
         InOrder::new(self.partitions.iter().map(|partition| partition.v6.listed()))
     }
+
+    /// The half-open connections of one family, in the order of their keys.
+    fn half_open<K: FlowKey>(&self) -> impl Iterator<Item = Listed<K>> + use<'a, K> {
+        let (end_tick, resumed_tick) = (self.times.end_tick, self.resumed_tick);
+        in_turn(std::array::from_fn(|index| {
+            let list = self.partitions.get(index).and_then(|partition| partition.half_open.as_deref());
+            let all = list.into_iter().flat_map(move |list| list.of_family(end_tick));
+            all.map(move |one| Listed::half_open(one, resumed_tick))
+        }))
+    }
+}
+
+/// The rows of all partitions in the order of their keys, in which each has its own.
+fn in_turn<K: FlowKey, I: Iterator<Item = Listed<K>>>(parts: [I; PARTITION_COUNT]) -> impl Iterator<Item = Listed<K>> {
+    let mut parts = parts.map(Iterator::peekable);
+    std::iter::from_fn(move || {
+        let first = parts.iter_mut().filter_map(|rows| Some((rows.peek()?.key, rows)));
+        first.min_by_key(|(key, _)| *key)?.1.next()
+    })
 }
 
 /// Both in the order of their keys, of which no two are the same.

@@ -4,7 +4,7 @@
 //! Whatever the list makes of a delta moves keys between the list and its residue; their sum, and so this, stays what it is.
 
 use crate::config::PARTITION_COUNT;
-use crate::connection::{Counts, HalfOpenRing};
+use crate::connection::{Counts, HalfOpenList};
 use crate::error::Result;
 use crate::flow_list::saved::{save_cells, saved_cells};
 use crate::flow_list::{FlowListConfig, Header};
@@ -43,7 +43,7 @@ pub(super) struct Told<'a, R> {
     pub(super) missing_elsewhere: u64,
     pub(super) totals: Counts,
     pub(super) bases: &'a TimeBases,
-    pub(super) rings: R,
+    pub(super) half_open: R,
 }
 
 impl Snapshots {
@@ -79,8 +79,8 @@ impl Snapshots {
     }
 
     /// The interval has ended in all partitions.
-    pub(super) fn end_interval<'a>(&mut self, told: Told<'_, impl Iterator<Item = &'a HalfOpenRing>>) {
-        let Told { marker, header, missing_elsewhere, totals, bases, rings } = told;
+    pub(super) fn end_interval<'a>(&mut self, told: Told<'_, impl Iterator<Item = &'a HalfOpenList>>) {
+        let Told { marker, header, missing_elsewhere, totals, bases, half_open } = told;
         let Some(source) = self.file.header.sources.first_mut() else { return };
         source.figures = Figures {
             interval: header.interval,
@@ -103,10 +103,10 @@ impl Snapshots {
         source.bases.clear();
         source.bases.extend_from_slice(bases.all());
         source.half_open.clear();
-        for ring in rings {
+        for list in half_open {
             let begun = source.half_open.len();
-            source.half_open.extend(ring.iter(marker.end_tick));
-            // How a ring is ordered, and what is in it twice, depends on whether the run was interrupted.
+            source.half_open.extend(list.iter(marker.end_tick));
+            // How they come, and what is in it twice, depends on whether the run was interrupted.
             source.half_open[begun..].sort_unstable_by_key(|one| (one.since_tick, *one));
         }
         source.half_open.dedup();

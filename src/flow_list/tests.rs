@@ -29,8 +29,8 @@ impl Exchange for Hands {
         if self.is_stalled { None } else { self.spares.pop() }
     }
 
-    fn spare_ring(&mut self, _: usize) -> Option<Box<HalfOpenRing>> {
-        Some(Box::new(HalfOpenRing::new(100)))
+    fn spare_half_open(&mut self, _: usize) -> Option<Box<HalfOpenList>> {
+        Some(Box::new(HalfOpenList::new(100)))
     }
 
     fn inquiry(&mut self, partition: usize) -> Option<Inquiry> {

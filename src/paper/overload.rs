@@ -4,7 +4,7 @@
 //! queues and threads are left out.
 
 use crate::config::{FINGERPRINT_BITS, LINGER_TICKS, PARTITION_COUNT};
-use crate::connection::{HalfOpenRing, TrackerConfig};
+use crate::connection::{HalfOpenList, TrackerConfig};
 use crate::flow::{FlowKey, KeyV4, Side, VlanTags};
 use crate::flow_list::{EvictionTimes, FlowList, FlowListConfig, List};
 use crate::hash::{KeyedHash, Purpose, Secret};
@@ -111,8 +111,8 @@ impl Exchange for Hands {
         if self.is_stalled { None } else { self.spares.pop() }
     }
 
-    fn spare_ring(&mut self, _: usize) -> Option<Box<HalfOpenRing>> {
-        Some(Box::new(HalfOpenRing::new(HALF_OPEN_COUNT)))
+    fn spare_half_open(&mut self, _: usize) -> Option<Box<HalfOpenList>> {
+        Some(Box::new(HalfOpenList::new(HALF_OPEN_COUNT)))
     }
 
     fn inquiry(&mut self, partition: usize) -> Option<Inquiry> {

@@ -192,8 +192,8 @@ impl<'a> ListThread<'a> {
             }
             list.header
         };
-        let mut rings = Vec::with_capacity(PARTITION_COUNT);
-        let listed = list.list(write, |partition, ring| rings.push((partition, ring)));
+        let mut emptied = Vec::with_capacity(PARTITION_COUNT);
+        let listed = list.list(write, |partition, half_open| emptied.push((partition, half_open)));
         let mut asked = Vec::with_capacity(PARTITION_COUNT);
         for partition in 0..PARTITION_COUNT {
             let inquiry = list.inquiry(partition);
@@ -204,9 +204,9 @@ impl<'a> ListThread<'a> {
                 returns.ask(partition, inquiry);
             }
         }
-        // Behind the questions: a shard that waits for its ring has then got them, and lists depend on no thread's pace.
-        for (partition, ring) in rings {
-            returns.ring(partition, ring);
+        // Behind the questions: a shard that waits for its half-open list has then got them, and lists depend on no thread's pace.
+        for (partition, half_open) in emptied {
+            returns.half_open(partition, half_open);
         }
         if let Some(snapshot) = list.snapshot().filter(|_| listed.is_some() && error.is_none()) {
             *error = exporter.snapshot(snapshot).err();

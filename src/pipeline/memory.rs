@@ -10,19 +10,19 @@ use crate::pipeline::{Config, Snapshots};
 use crate::shard::PartitionConfig;
 
 /// The sizes that follow from a [`Config`], in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// The connection filters.
     pub filter_size: u64,
-    /// The half-open rings, with the copies of them that lists carry, the ring of candidates, the cache of waiting handshakes,
-    /// and the watch over connections that may have vanished.
+    /// The half-open rings, the ring of candidates, the cache of waiting handshakes, and the watch over connections that may have
+    /// vanished.
     pub rings_size: u64,
     /// The deltas, those in use and the empty ones, and the residues.
     pub tables_size: u64,
     /// The queues, and the capture buffer or the rings that the kernel fills.
     pub queues_size: u64,
-    /// The list of open connections, and what the exporter keeps of the one before, at most: they grow to this only when
-    /// so many are open.
+    /// The list of open connections, the half-open ones that a list is made of, and what the exporter keeps of the one before, at most:
+    /// they grow to this only when so many are open.
     pub list_size_max: u64,
     /// The counters of sources, and what a report is made from; nothing where they are not counted.
     pub sources_size: u64,

@@ -59,6 +59,9 @@ pub struct Config {
     /// The connections that can be open at once, from [`CONNECTIONS_MIN`](crate::config::CONNECTIONS_MIN) to
     /// [`CONNECTIONS_MAX`](crate::config::CONNECTIONS_MAX).
     pub connections_max: u64,
+    /// The half-open connections that are kept, of IPv4 (half as many of IPv6); none: half as many as connections, from
+    /// [`HALF_OPEN_MIN`](crate::config::HALF_OPEN_MIN) to [`HALF_OPEN_MAX`](crate::config::HALF_OPEN_MAX).
+    pub half_open_max: Option<u64>,
     /// The openings and closings of an interval that can be decoded at once. More are handed over in parts.
     pub churn: u64,
     /// The memory that may be taken, in bytes; see [`Memory`] for what is counted.
@@ -117,6 +120,7 @@ impl Default for Config {
             every: None,
             shards: cores.saturating_sub(1).clamp(1, SHARDS_MAX),
             connections_max: CONNECTIONS_DEFAULT,
+            half_open_max: None,
             churn: CHURN_DEFAULT,
             memory_size_max: MEMORY_SIZE_DEFAULT,
             syn_timeout: Duration::from_secs(SYN_TIMEOUT_DEFAULT_S),

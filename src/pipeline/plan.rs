@@ -5,13 +5,13 @@
 //! at the start.
 
 use crate::config::{
-    CANDIDATE_TIMEOUT_TICKS, CANDIDATES_DIVISOR, CAPTURE_BUFFER_SIZE, CHURN_MIN, CONNECTIONS_MAX, CONNECTIONS_MIN,
+    CANDIDATE_TIMEOUT_TICKS, CANDIDATES_MAX, CAPTURE_BUFFER_SIZE, CHURN_MIN, CONNECTIONS_MAX, CONNECTIONS_MIN,
     DELTA_ITEMS_MIN, DELTA_PARTS, DELTA_SPARES_LIVE, DELTA_SPARES_WHOLE, EVERY_MAX_DAYS, EVICTION_TIMEOUT_MAX_DAYS,
     EVICTION_TIMEOUT_MIN_S, FILTER_LOAD_PERCENT, HALF_OPEN_MAX, HALF_OPEN_MIN, HALF_OPEN_PLACES_DIVISOR, LINGER_TICKS,
     LIST_ENTRY_SIZE, ONE_WAY_PLACES_DIVISOR, PARTITION_COUNT, PICKUP_MAX, ROUTER_NAME_SIZE_MAX, SHARDS_MAX,
     SNAPSHOT_LOAD_PERCENT, SNAPSHOT_SIZE_MAX, SOURCES_MAX, SOURCES_MIN, SYN_TIMEOUT_MAX_TICKS, TICK_NS,
 };
-use crate::connection::{Filter, HalfOpen, HalfOpenRing, TrackerConfig};
+use crate::connection::{Filter, HalfOpen, HalfOpenList, TrackerConfig};
 use crate::error::{Error, Result};
 use crate::flow_list::{EvictionTimes, FlowList, FlowListConfig, SnapshotConfig};
 use crate::pipeline::Config;
@@ -86,72 +86,20 @@ impl Plan {
 
     fn with(config: &Config, live: Option<LiveInput>) -> Result<Self> {
         check(config)?;
-        let connections_max = share(config.connections_max);
-        let half_open_count = (config.connections_max / 2).clamp(HALF_OPEN_MIN, HALF_OPEN_MAX);
-        let half_open_share = half_open_count / PARTITION_COUNT as u64;
-        let pickup = if config.answer_opens { 0 } else { config.pickup };
-        let candidate_share = if pickup == 0 { 0 } else { half_open_share / CANDIDATES_DIVISOR };
-        let churn = share(config.churn.max(CHURN_MIN));
-        // Whatever is neither established nor new makes room for others: what has closed first.
-        let [half_open_places, candidate_places] =
-            [half_open_share, candidate_share].map(|count| count / HALF_OPEN_PLACES_DIVISOR);
-        let others = half_open_places.max(churn) + candidate_places;
-        let place_count = (connections_max + others) * 100 / FILTER_LOAD_PERCENT;
-        let geometry = geometry(churn, config.snapshots.is_some());
+        let geometry = geometry(share(config.churn.max(CHURN_MIN)), config.snapshots.is_some());
+        let partition = PartitionConfig { tracker: tracker(config), geometry };
         let goes_on = live.is_some() && config.snapshots.is_none();
-        let spare_count = if goes_on { DELTA_SPARES_LIVE } else { DELTA_SPARES_WHOLE };
         let keeps_list = config.snapshots.as_ref().is_none_or(|snapshots| !snapshots.replace_lists);
-        let tracker = TrackerConfig {
-            secret: config.secret.clone(),
-            place_count: place_count as usize,
-            half_open_count: half_open_share as usize,
-            connections_max,
-            syn_timeout_ticks: config.syn_timeout.as_nanos() as u64 / TICK_NS as u64,
-            linger_ticks: LINGER_TICKS,
-            one_way_max: if config.one_way { place_count / ONE_WAY_PLACES_DIVISOR } else { 0 },
-            candidate_count: candidate_share as usize,
-            candidate_timeout_ticks: CANDIDATE_TIMEOUT_TICKS,
-            answer_opens: config.answer_opens,
-            fingerprint_bits: config.fingerprint_bits,
-        };
         let ticks = |time: Duration| (time.as_nanos() / TICK_NS as u128) as u64;
         let idle_timeout = config.idle_timeout.filter(|_| !config.answer_opens && keeps_list);
         let max_age = config.max_age.filter(|_| keeps_list);
         let eviction = EvictionTimes { idle_ticks: idle_timeout.map(ticks), age_max_ticks: max_age.map(ticks) };
-        let watch_count = idle_timeout.filter(|_| config.watches).map(|_| config.connections_max as usize);
-        let sampled = if idle_timeout.is_some() && !config.watches { 1 } else { pickup };
-        let shard_count = config.shards.clamp(1, SHARDS_MAX);
-        let (when_full, capture_count, buffers_size) = match live {
-            None => (WhenFull::Wait, 1, CAPTURE_BUFFER_SIZE as u64),
-            Some(live) => (WhenFull::Drop, live.capture_count.max(1), live.rings_size),
-        };
-        let sources = config.sources_max.map(SourceGeometry::for_sources);
-        let partitions = PARTITION_COUNT as u64;
-        let listed_max = connections_max * partitions;
-        let partition = PartitionConfig { tracker, geometry };
-        let memory = Memory {
-            filter_size: partitions * Filter::size(place_count as usize) as u64,
-            rings_size: partitions * partition.tracker.rings_size() as u64
-                + partitions * HalfOpenRing::size(half_open_share as usize) as u64
-                + HandshakeCache::size(half_open_count as usize) as u64
-                + watch_count.map_or(0, Watch::size) as u64,
-            tables_size: partitions * (spare_count + table_count(config)) * geometry.size() as u64
-                + partitions * (spare_count + 1) * size_of::<Delta>() as u64
-                + config.snapshots.as_ref().map_or(0, |_| half_open_count * size_of::<HalfOpen>() as u64),
-            queues_size: (capture_count * shard_count * queue::size()) as u64 + buffers_size,
-            list_size_max: match keeps_list {
-                true => (listed_max + half_open_count) * LIST_ENTRY_SIZE + config.format.memory_size(listed_max),
-                false => half_open_count * LIST_ENTRY_SIZE,
-            },
-            sources_size: sources.map_or(0, |geometry| geometry.memory_size(shard_count)),
-            archive_size: config.archive_size,
-            state_size: if config.saves_state { state_size(&partition, config, listed_max) } else { 0 },
-        };
-        let plan = Plan {
+        let looks_at_all = idle_timeout.is_some() && !config.watches;
+        let mut plan = Plan {
             list: FlowListConfig {
                 secret: config.secret.clone(),
                 geometry,
-                partition_connections_max: connections_max,
+                partition_connections_max: partition.tracker.connections_max,
                 eviction,
             },
             snapshots: config.snapshots.as_ref().map(|snapshots| SnapshotConfig {
@@ -162,25 +110,57 @@ impl Plan {
                 keeps_list,
             }),
             partition,
-            handshake_count: half_open_count as usize,
-            shard_count,
+            handshake_count: half_open_count(config) as usize,
+            shard_count: config.shards.clamp(1, SHARDS_MAX),
             every_ns: config.every.map(|every| every.as_nanos() as i64),
-            when_full,
-            capture_count,
-            spare_count: spare_count as usize,
-            sampled,
-            watch_count,
-            sources,
+            when_full: if live.is_some() { WhenFull::Drop } else { WhenFull::Wait },
+            capture_count: live.map_or(1, |live| live.capture_count.max(1)),
+            spare_count: if goes_on { DELTA_SPARES_LIVE } else { DELTA_SPARES_WHOLE },
+            sampled: if looks_at_all { 1 } else { pickup(config) },
+            watch_count: idle_timeout.filter(|_| config.watches).map(|_| config.connections_max as usize),
+            sources: config.sources_max.map(SourceGeometry::for_sources),
             records: None,
-            memory,
+            memory: Memory::default(),
         };
-        let snapshot_size = partitions * Sums::file_size(geometry);
+        plan.memory = plan.memory_of(config, live.map_or(CAPTURE_BUFFER_SIZE as u64, |live| live.rings_size));
+        plan.check_sizes(config)?;
+        Ok(plan)
+    }
+
+    /// What it takes, when its packets come in through buffers of this size.
+    fn memory_of(&self, config: &Config, buffers_size: u64) -> Memory {
+        let PartitionConfig { tracker, geometry } = &self.partition;
+        let partitions = PARTITION_COUNT as u64;
+        let half_open_count = partitions * tracker.half_open_count as u64;
+        let listed_max = partitions * tracker.connections_max;
+        let keeps_list = self.snapshots.as_ref().is_none_or(|snapshots| snapshots.keeps_list);
+        let list_size =
+            if keeps_list { listed_max * LIST_ENTRY_SIZE + config.format.memory_size(listed_max) } else { 0 };
+        Memory {
+            filter_size: partitions * Filter::size(tracker.place_count) as u64,
+            rings_size: partitions * tracker.rings_size() as u64
+                + HandshakeCache::size(self.handshake_count) as u64
+                + self.watch_count.map_or(0, Watch::size) as u64,
+            tables_size: partitions * (self.spare_count as u64 + table_count(config)) * geometry.size() as u64
+                + partitions * (self.spare_count as u64 + 1) * size_of::<Delta>() as u64
+                + config.snapshots.as_ref().map_or(0, |_| half_open_count * size_of::<HalfOpen>() as u64),
+            queues_size: (self.capture_count * self.shard_count * queue::size()) as u64 + buffers_size,
+            list_size_max: list_size + partitions * HalfOpenList::size(tracker.half_open_count) as u64,
+            sources_size: self.sources.map_or(0, |geometry| geometry.memory_size(self.shard_count)),
+            archive_size: config.archive_size,
+            state_size: if config.saves_state { state_size(&self.partition, config, listed_max) } else { 0 },
+        }
+    }
+
+    /// Whether what it takes is allowed.
+    fn check_sizes(&self, config: &Config) -> Result<()> {
+        let snapshot_size = PARTITION_COUNT as u64 * Sums::file_size(self.partition.geometry);
         if config.snapshots.is_some() && snapshot_size > SNAPSHOT_SIZE_MAX {
             let (size, most) = (snapshot_size >> 20, SNAPSHOT_SIZE_MAX >> 20);
             return Err(Error::new(format!("snapshots of {size} MiB: {most} are the most, so lower --churn")));
         }
-        if memory.total_size() > config.memory_size_max {
-            let (needed, allowed) = (memory.total_size().div_ceil(1 << 20), config.memory_size_max >> 20);
+        if self.memory.total_size() > config.memory_size_max {
+            let (needed, allowed) = (self.memory.total_size().div_ceil(1 << 20), config.memory_size_max >> 20);
             let what = format!(
                 "{} connections and a churn of {}{} take {needed} MiB, and {allowed} MiB are allowed: \
                  raise --memory, or lower --connections{}",
@@ -191,7 +171,7 @@ impl Plan {
             );
             return Err(Error::new(what));
         }
-        Ok(plan)
+        Ok(())
     }
 
     /// The same, with a record sent here of every connection that ends. Its other end has to be read as long as the run goes on.
@@ -231,6 +211,42 @@ pub(super) fn share(count: u64) -> u64 {
     count / PARTITION_COUNT as u64 + 6 * (count / PARTITION_COUNT as u64).isqrt() + 16
 }
 
+/// How many half-open connections there is room for.
+fn half_open_count(config: &Config) -> u64 {
+    config.half_open_max.unwrap_or((config.connections_max / 2).clamp(HALF_OPEN_MIN, HALF_OPEN_MAX))
+}
+
+/// One in so many packets that may be of connections older than the start is looked at; where only flags are seen there are none.
+fn pickup(config: &Config) -> u32 {
+    if config.answer_opens { 0 } else { config.pickup }
+}
+
+/// What the tracker of a partition is told.
+fn tracker(config: &Config) -> TrackerConfig {
+    let connections_max = share(config.connections_max);
+    let half_open_share = half_open_count(config) / PARTITION_COUNT as u64;
+    let candidate_count = (config.connections_max / 4).clamp(HALF_OPEN_MIN / 2, CANDIDATES_MAX);
+    let candidate_share = if pickup(config) == 0 { 0 } else { candidate_count / PARTITION_COUNT as u64 };
+    // Whatever is neither established nor new makes room for others: what has closed first.
+    let [half_open_places, candidate_places] =
+        [half_open_share, candidate_share].map(|count| count / HALF_OPEN_PLACES_DIVISOR);
+    let others = half_open_places.max(share(config.churn.max(CHURN_MIN))) + candidate_places;
+    let place_count = (connections_max + others) * 100 / FILTER_LOAD_PERCENT;
+    TrackerConfig {
+        secret: config.secret.clone(),
+        place_count: place_count as usize,
+        half_open_count: half_open_share as usize,
+        connections_max,
+        syn_timeout_ticks: config.syn_timeout.as_nanos() as u64 / TICK_NS as u64,
+        linger_ticks: LINGER_TICKS,
+        one_way_max: if config.one_way { place_count / ONE_WAY_PLACES_DIVISOR } else { 0 },
+        candidate_count: candidate_share as usize,
+        candidate_timeout_ticks: CANDIDATE_TIMEOUT_TICKS,
+        answer_opens: config.answer_opens,
+        fingerprint_bits: config.fingerprint_bits,
+    }
+}
+
 /// The shape of deltas for so much churn of a partition.
 fn geometry(churn: u64, for_snapshots: bool) -> DeltaGeometry {
     // The tables of snapshots are sums of deltas, so these have their shape: what changes in an interval is to be in them all at once.
@@ -254,6 +270,9 @@ fn check(config: &Config) -> Result<()> {
     }
     if !(1..=SHARDS_MAX).contains(&config.shards) {
         return Err(Error::new(format!("--shards must be from 1 to {SHARDS_MAX}")));
+    }
+    if config.half_open_max.is_some_and(|count| !(HALF_OPEN_MIN..=HALF_OPEN_MAX).contains(&count)) {
+        return Err(Error::new(format!("--half-open must be from {HALF_OPEN_MIN} to {HALF_OPEN_MAX}")));
     }
     let syn_timeout_ticks = config.syn_timeout.as_nanos() / TICK_NS as u128;
     if !(1..=u128::from(SYN_TIMEOUT_MAX_TICKS)).contains(&syn_timeout_ticks) {

@@ -1,10 +1,10 @@
 //! A shard on its thread, and the way its deltas go to the list and come back.
 //!
-//! What enters: the messages of its queue. What leaves: hand-overs. Deltas and rings go round: the shard takes an empty
+//! What enters: the messages of its queue. What leaves: hand-overs. Deltas and half-open lists go round: the shard takes an empty
 //! one for each that it hands over, so there are never more than were made at the start.
 
 use crate::config::PARTITION_COUNT;
-use crate::connection::HalfOpenRing;
+use crate::connection::HalfOpenList;
 use crate::error::Result;
 use crate::pipeline::Plan;
 use crate::pipeline::source_exchange::{self, SourceChannel, SourceReports};
@@ -15,11 +15,11 @@ use crate::snapshot::{Delta, HandOver, Inquiry};
 use crate::sources::SourceDelta;
 use crossbeam::channel::{Receiver, Sender, bounded};
 
-/// The empty deltas and rings of each partition, for its shard to take.
+/// The empty deltas of each partition, and lists of what is half-open, for its shard to take.
 #[derive(Clone)]
 pub(super) struct Pool {
     deltas: Vec<Receiver<Box<Delta>>>,
-    rings: Vec<Receiver<Box<HalfOpenRing>>>,
+    half_open: Vec<Receiver<Box<HalfOpenList>>>,
     inquiries: Vec<Receiver<Inquiry>>,
     /// Of each shard, where sources are counted.
     sources: Vec<SourceChannel>,
@@ -28,7 +28,7 @@ pub(super) struct Pool {
 /// The other end, for the list to give them back.
 pub(super) struct Returns {
     deltas: Vec<Sender<Box<Delta>>>,
-    rings: Vec<Sender<Box<HalfOpenRing>>>,
+    half_open: Vec<Sender<Box<HalfOpenList>>>,
     inquiries: Vec<Sender<Inquiry>>,
     /// What becomes of source counts, where there are any.
     pub(super) sources: Option<SourceReports>,
@@ -46,27 +46,28 @@ impl Returns {
         drop(self.inquiries[partition].try_send(inquiry));
     }
 
-    /// Gives back an empty ring.
-    pub(super) fn ring(&self, partition: usize, ring: Box<HalfOpenRing>) {
-        drop(self.rings[partition].try_send(ring));
+    /// Gives back an empty list of what is half-open.
+    pub(super) fn half_open(&self, partition: usize, half_open: Box<HalfOpenList>) {
+        drop(self.half_open[partition].try_send(half_open));
     }
 }
 
-/// A pool with some deltas and one ring for each partition. Each has its own: a partition that runs ahead of the list can
+/// A pool with some deltas and one list of what is half-open for each partition. Each has its own: a partition that runs ahead of the list can
 /// then never take what another needs to catch up.
 pub(super) fn pool(plan: &Plan) -> (Pool, Returns) {
     let (delta_senders, delta_receivers) = (0..PARTITION_COUNT).map(|_| bounded(plan.spare_count)).unzip();
-    let (ring_senders, ring_receivers) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
+    let (half_open_senders, half_open) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
     let (inquiry_senders, inquiries) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
     let (sources, reports) = source_exchange::channels(plan);
-    let returns = Returns { deltas: delta_senders, rings: ring_senders, inquiries: inquiry_senders, sources: reports };
+    let returns =
+        Returns { deltas: delta_senders, half_open: half_open_senders, inquiries: inquiry_senders, sources: reports };
     for partition in 0..PARTITION_COUNT {
         for _ in 0..plan.spare_count {
             returns.delta(partition, Box::new(Delta::new(plan.partition.geometry)));
         }
-        returns.ring(partition, Box::new(HalfOpenRing::new(plan.partition.tracker.half_open_count)));
+        returns.half_open(partition, Box::new(HalfOpenList::new(plan.partition.tracker.half_open_count)));
     }
-    (Pool { deltas: delta_receivers, rings: ring_receivers, inquiries, sources }, returns)
+    (Pool { deltas: delta_receivers, half_open, inquiries, sources }, returns)
 }
 
 struct Channels {
@@ -92,8 +93,8 @@ impl Exchange for Channels {
         self.take(&self.pool.deltas[partition])
     }
 
-    fn spare_ring(&mut self, partition: usize) -> Option<Box<HalfOpenRing>> {
-        self.take(&self.pool.rings[partition])
+    fn spare_half_open(&mut self, partition: usize) -> Option<Box<HalfOpenList>> {
+        self.take(&self.pool.half_open[partition])
     }
 
     fn inquiry(&mut self, partition: usize) -> Option<Inquiry> {

@@ -9,7 +9,7 @@ mod partition;
 pub use partition::{Partition, PartitionConfig};
 
 use crate::config::PARTITION_COUNT;
-use crate::connection::{Counts, HalfOpenRing};
+use crate::connection::{Counts, HalfOpenList};
 use crate::prefetch::prefetch;
 use crate::signal::{Signal, TimeBase};
 use crate::snapshot::{Delta, HandOver, Inquiry, Marker};
@@ -25,8 +25,8 @@ const SIGNAL_AHEAD: usize = 24;
 pub trait Exchange {
     /// An empty delta of this partition's, as soon as there is one; none when there is none and the shard is not to wait.
     fn spare(&mut self, partition: usize) -> Option<Box<Delta>>;
-    /// The empty ring of this partition, on the same terms.
-    fn spare_ring(&mut self, partition: usize) -> Option<Box<HalfOpenRing>>;
+    /// The empty list of this partition for what is half-open, on the same terms.
+    fn spare_half_open(&mut self, partition: usize) -> Option<Box<HalfOpenList>>;
     /// What the list asks this partition, if it asks anything.
     fn inquiry(&mut self, partition: usize) -> Option<Inquiry>;
     /// Takes what was counted of sources up to the end of an interval, before anything of that end is handed over, and gives an

@@ -225,12 +225,12 @@ impl Partition {
         self.advance(self.now.max(marker.end_tick), exchange);
         self.tracker.advance(self.now);
         // Asked for first: where it is waited for, it comes behind what the list asks, and nothing depends on who is faster.
-        let ring = exchange.spare_ring(self.index);
+        let half_open = exchange.spare_half_open(self.index);
         self.inquiry = self.inquiry.take().or_else(|| exchange.inquiry(self.index));
         self.evict(exchange);
-        let half_open = ring.map(|mut ring| {
-            self.tracker.copy_half_open(&mut ring);
-            ring
+        let half_open = half_open.map(|mut half_open| {
+            self.tracker.list_half_open(&mut half_open);
+            half_open
         });
         // What has closed is on its way to the archive before any list that does not show it any more.
         if let Some(recorder) = &mut self.recorder {

@@ -31,8 +31,8 @@ impl Exchange for Desk {
         (!self.is_closed).then(|| Box::new(Delta::new(geometry())))
     }
 
-    fn spare_ring(&mut self, _partition: usize) -> Option<Box<HalfOpenRing>> {
-        (!self.is_closed).then(|| Box::new(HalfOpenRing::new(HALF_OPEN_COUNT)))
+    fn spare_half_open(&mut self, _partition: usize) -> Option<Box<HalfOpenList>> {
+        (!self.is_closed).then(|| Box::new(HalfOpenList::new(HALF_OPEN_COUNT)))
     }
 
     fn inquiry(&mut self, _: usize) -> Option<Inquiry> {
@@ -218,8 +218,8 @@ fn each_partition_ends_the_interval_once_and_tells_its_half_open() {
     shard.end_interval(&marker(FIRST_TICK + 600), &mut desk);
     let half_open = |desk: &Desk| {
         let ends = desk.handed.iter().filter_map(|handed| handed.end.as_ref());
-        let rings = ends.map(|end| end.half_open.as_ref().expect("there was a spare ring"));
-        rings.map(|ring| ring.iter(FIRST_TICK + 600).count()).sum::<usize>()
+        let lists = ends.map(|end| end.half_open.as_ref().expect("there was a spare list"));
+        lists.map(|list| list.iter(FIRST_TICK + 600).count()).sum::<usize>()
     };
     assert_eq!(half_open(&desk), 100);
     desk.handed.clear();

@@ -7,7 +7,7 @@
 
 pub mod file;
 
-use crate::connection::{Counts, HalfOpenRing};
+use crate::connection::{Counts, HalfOpenList};
 use crate::flow::{KeyV4, KeyV6};
 use crate::signal::{AnyKey, TimeBase};
 use crate::sketch::{Awaited, Geometry, Iblt, TableKey};
@@ -234,7 +234,7 @@ pub struct IntervalEnd {
     /// The interval.
     pub marker: Marker,
     /// The half-open connections.
-    pub half_open: Option<Box<HalfOpenRing>>,
+    pub half_open: Option<Box<HalfOpenList>>,
     /// What was counted since the start.
     pub counts: Counts,
     /// What the partition has to know to go on from here, where that was asked for and nothing is held back.

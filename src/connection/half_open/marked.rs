@@ -7,9 +7,9 @@
 //! A record has a place, which the filter's entry of its connection names for as long as the record is of use; and the record names
 //! the place of that entry. So neither has to be looked for by its key.
 
-use super::{Cursor, HalfOpenRing, Header, Record, UNIT_WORD_COUNT};
+use super::{Cursor, HalfOpenList, HalfOpenRing, Header, Record, UNIT_WORD_COUNT};
 use crate::connection::{Entry, Slot, State};
-use crate::flow::FlowKey;
+use crate::flow::{Family, FlowKey, KeyV4, KeyV6};
 use crate::lines::Line;
 use crate::prefetch::prefetch;
 
@@ -235,10 +235,10 @@ impl MarkedRing {
         }
     }
 
-    /// Writes all records that are of use still into another ring, in no order.
+    /// Writes all that are of use still into a list, in no order.
     ///
     /// Complexity: a look at eight marks at a time, and at each of these records.
-    pub(in crate::connection) fn copy_to(&self, copy: &mut HalfOpenRing) {
+    pub(in crate::connection) fn copy_to(&self, list: &mut HalfOpenList) {
         let unit_count = self.marks.len();
         let first = self.ring.head / UNIT_WORD_COUNT;
         let end = first + self.ring.used / UNIT_WORD_COUNT;
@@ -253,9 +253,19 @@ impl MarkedRing {
                     let place = left.trailing_zeros() / u8::BITS;
                     left &= !(u64::from(u8::MAX) << (place * u8::BITS));
                     let record = self.ring.record((at + place as usize) * UNIT_WORD_COUNT);
-                    copy.push_from(&self.ring, record, marks[place as usize] == Mark::Answered);
+                    self.copy_one(record, marks[place as usize] == Mark::Answered, list);
                 }
             }
+        }
+    }
+
+    /// Adds a connection to a list, of which it is known by now whether it was answered.
+    #[inline]
+    pub(in crate::connection) fn copy_one(&self, record: Record, answered: bool, list: &mut HalfOpenList) {
+        let header = record.header.with_answered(answered);
+        match header.family() {
+            Family::V4 => list.add(&self.ring.key::<KeyV4>(record), header),
+            Family::V6 => list.add(&self.ring.key::<KeyV6>(record), header),
         }
     }
 }
@@ -266,13 +276,12 @@ impl MarkedRing {
     pub(in crate::connection) fn each_record(&self, mut show: impl FnMut(Record, u32, crate::signal::AnyKey)) {
         let mut cursor = self.start();
         while let Some((record, behind)) = self.after(cursor) {
-            show(record, self.place_of(record), self.ring.read(record, 0).key);
+            let key = match record.header.family() {
+                Family::V4 => crate::signal::AnyKey::V4(self.ring.key(record)),
+                Family::V6 => crate::signal::AnyKey::V6(self.ring.key(record)),
+            };
+            show(record, self.place_of(record), key);
             cursor = behind;
         }
-    }
-
-    /// Copies one record.
-    pub(in crate::connection) fn copy_one(&self, record: Record, answered: bool, copy: &mut HalfOpenRing) {
-        copy.push_from(&self.ring, record, answered);
     }
 }

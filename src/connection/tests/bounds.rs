@@ -158,12 +158,12 @@ fn an_answer_that_makes_room_does_not_push_out_its_own_connection() {
 #[test]
 fn a_copy_of_the_half_open_is_what_they_are() {
     let mut scene = Scene::new(TrackerConfig { half_open_count: 300, ..config() });
-    let mut ring = super::super::HalfOpenRing::new(300);
+    let mut ring = super::super::HalfOpenList::new(300);
     for number in 0..2_000 {
         scene.play(any_key(number), ["S", "Sa", "S+a", "SaD", "Sr"][number as usize % 5]);
         if number % 100 == 0 {
             ring.clear();
-            scene.tracker.copy_half_open(&mut ring);
+            scene.tracker.list_half_open(&mut ring);
             assert_eq!(ring.iter(scene.tick).collect::<Vec<_>>(), scene.half_open());
         }
     }

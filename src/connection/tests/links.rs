@@ -13,9 +13,9 @@ fn both_ways(scene: &Scene) -> [BTreeSet<Told>; 2] {
         let HalfOpen { key, start_tick, since_tick, answered, number } = record;
         (key, start_tick, since_tick, answered, number)
     };
-    let (mut marked, mut looked_up) = (HalfOpenRing::new(1 << 12), HalfOpenRing::new(1 << 12));
-    scene.tracker.copy_half_open(&mut marked);
-    scene.tracker.copy_looked_up(&mut looked_up);
+    let (mut marked, mut looked_up) = (HalfOpenList::new(1 << 12), HalfOpenList::new(1 << 12));
+    scene.tracker.list_half_open(&mut marked);
+    scene.tracker.list_looked_up(&mut looked_up);
     let marked_count = marked.iter(scene.tick).count();
     let sets = [marked, looked_up].map(|copy| copy.iter(scene.tick).map(told).collect::<BTreeSet<Told>>());
     assert_eq!(marked_count, sets[0].len(), "each connection has one record that is of use");

@@ -1,6 +1,6 @@
 //! Connections that are older than the start, answers that overtake their questions, and connections that vanish.
 
-use super::super::{HalfOpenRing, Sighting};
+use super::super::{HalfOpenList, Sighting};
 use super::*;
 
 fn scene() -> Scene {
@@ -113,8 +113,8 @@ fn a_flood_from_one_side_lists_nothing_and_pushes_out_nothing() {
     assert_eq!(counts.candidates, 1_000_000);
     assert!(counts.candidates_recycled >= 999_000, "{counts:?}");
     assert_eq!(scene.half_open().len(), 300);
-    let mut ring = HalfOpenRing::new(1_024);
-    scene.tracker.copy_half_open(&mut ring);
+    let mut ring = HalfOpenList::new(1_024);
+    scene.tracker.list_half_open(&mut ring);
     assert_eq!(ring.iter(scene.tick).count(), 300);
     (0..500).for_each(|number| assert_eq!(scene.play(any_key(number), "Ff").len(), 1));
 }

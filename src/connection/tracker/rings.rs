@@ -6,7 +6,7 @@
 //! before the first is read.
 
 use crate::connection::half_open::{Cursor, Mark, MarkedRing, Record, Rings, Room};
-use crate::connection::{HalfOpenRing, Tracker};
+use crate::connection::{HalfOpenList, Tracker};
 
 /// The most records that are gone through together: as many as hide the memory's latency behind each other. Of a small ring it is
 /// a small part, so that making room does not empty it.
@@ -99,23 +99,23 @@ impl Tracker {
         leaving.count as u64
     }
 
-    /// Writes the half-open connections into an empty ring with room for as many, in no order.
+    /// Writes the half-open connections into an empty list with room for as many, in no order.
     ///
     /// Complexity: a look at eight marks at a time, and at the records of those.
-    pub fn copy_half_open(&self, copy: &mut HalfOpenRing) {
-        self.rings.half_open.copy_to(copy);
+    pub fn list_half_open(&self, list: &mut HalfOpenList) {
+        self.rings.half_open.copy_to(list);
     }
 }
 
 #[cfg(test)]
 impl Tracker {
-    /// What [`Self::copy_half_open`] writes, found by a look at the filter for the key of every record.
-    pub(in crate::connection) fn copy_looked_up(&self, copy: &mut HalfOpenRing) {
+    /// What [`Self::list_half_open`] writes, found by a look at the filter for the key of every record.
+    pub(in crate::connection) fn list_looked_up(&self, list: &mut HalfOpenList) {
         let ring = &self.rings.half_open;
         ring.each_record(|record, place, key| {
             let found = self.filter.find(self.hash_of(&key), self.now);
             if let Some((_, entry)) = found.filter(|(_, entry)| entry.state.is_half_open() && entry.tick == place) {
-                ring.copy_one(record, entry.state.is_answered(), copy);
+                ring.copy_one(record, entry.state.is_answered(), list);
             }
         });
     }

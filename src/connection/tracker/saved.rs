@@ -53,7 +53,7 @@ impl Tracker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::{HalfOpenRing, TrackerConfig};
+    use crate::connection::{HalfOpenList, TrackerConfig};
     use crate::generate::{Traffic, TrafficConfig};
     use crate::hash::Secret;
     use crate::parse::{LinkType, parse_frame};
@@ -131,8 +131,8 @@ mod tests {
         assert!(event_count > 300, "{event_count}");
         assert_eq!(other.counts(), tracker.counts());
         let half_open = |tracker: &mut Tracker| {
-            let mut copy = HalfOpenRing::new(config().half_open_count);
-            tracker.copy_half_open(&mut copy);
+            let mut copy = HalfOpenList::new(config().half_open_count);
+            tracker.list_half_open(&mut copy);
             copy.iter(signals.last().unwrap().parts().tick).collect::<Vec<_>>()
         };
         assert_eq!(half_open(&mut other), half_open(&mut tracker));

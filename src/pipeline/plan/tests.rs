@@ -57,6 +57,19 @@ fn what_is_not_asked_for_takes_nothing() {
 }
 
 #[test]
+fn half_open_connections_take_what_is_asked_for() {
+    let plan = |half_open_max| Plan::new(&Config { half_open_max, ..Config::default() }).unwrap();
+    let [default, most] = [plan(None), plan(Some(HALF_OPEN_MAX))];
+    let more = (most.partition.tracker.half_open_count - default.partition.tracker.half_open_count) * PARTITION_COUNT;
+    assert_eq!(more as u64, HALF_OPEN_MAX - CONNECTIONS_DEFAULT / 2);
+    // A record and its mark, and what waits for handshakes; and in the list the record.
+    let handshakes = [&most, &default].map(|plan| HandshakeCache::size(plan.handshake_count));
+    let more_size = more * (24 + 1) + handshakes[0] - handshakes[1];
+    assert_eq!(most.memory().rings_size - default.memory().rings_size, more_size as u64);
+    assert_eq!(most.memory().list_size_max - default.memory().list_size_max, more as u64 * 24);
+}
+
+#[test]
 fn snapshots_take_their_tables_and_a_list_that_is_not_kept_takes_nothing() {
     let plan =
         |snapshots| Plan::new(&Config { snapshots, max_age: Some(Duration::from_secs(60)), ..Config::default() });
@@ -87,6 +100,7 @@ fn values_out_of_range_are_named() {
         (Config { shards: 0, ..Config::default() }, "--shards"),
         (Config { shards: 9, ..Config::default() }, "--shards"),
         (Config { connections_max: 1, ..Config::default() }, "--connections"),
+        (Config { half_open_max: Some(1), ..Config::default() }, "--half-open"),
         (Config { churn: u64::MAX, ..Config::default() }, "--churn"),
         (Config { syn_timeout: Duration::from_secs(601), ..Config::default() }, "--syn-timeout"),
         (Config { format: Format { changes: Some(0), ..Format::default() }, ..Config::default() }, "--changes"),

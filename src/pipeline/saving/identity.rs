@@ -44,7 +44,7 @@ pub(super) fn of(plan: &Plan, config: &Config) -> Identity {
         ("--every", if is_live { 0 } else { ns(config.every) }),
         ("size of fingerprints", u64::from(config.fingerprint_bits)),
         ("size of the filter", tracker.place_count as u64),
-        ("size of the rings", tracker.half_open_count as u64),
+        ("--half-open", tracker.half_open_count as u64),
         ("size of the cache of handshakes", plan.handshake_count as u64),
         ("size of the IPv4 tables", geometry.v4.cell_count() as u64),
         ("size of the IPv6 tables", geometry.v6.cell_count() as u64),
