@@ -245,34 +245,29 @@ impl<'a> List<'a> {
 
     /// The half-open connections of one family, in the order of their keys.
     fn half_open<K: FlowKey>(&self) -> impl Iterator<Item = Listed<K>> + use<'a, K> {
-        let (end_tick, resumed_tick) = (self.times.end_tick, self.resumed_tick);
-        in_turn(std::array::from_fn(|index| {
-            let list = self.partitions.get(index).and_then(|partition| partition.half_open.as_deref());
+        let (partitions, end_tick, resumed_tick) = (self.partitions, self.times.end_tick, self.resumed_tick);
+        let one = |index: usize| {
+            let list = partitions.get(index).and_then(|partition| partition.half_open.as_deref());
             let all = list.into_iter().flat_map(move |list| list.of_family(end_tick));
             all.map(move |one| Listed::half_open(one, resumed_tick))
-        }))
+        };
+        const _: () = assert!(PARTITION_COUNT == 8, "as many as are merged here");
+        let two = |index| merged(one(index), one(index + 1));
+        let four = |index| merged(two(index), two(index + 2));
+        merged(four(0), four(4))
     }
-}
-
-/// The rows of all partitions in the order of their keys, in which each has its own.
-fn in_turn<K: FlowKey, I: Iterator<Item = Listed<K>>>(parts: [I; PARTITION_COUNT]) -> impl Iterator<Item = Listed<K>> {
-    let mut parts = parts.map(Iterator::peekable);
-    std::iter::from_fn(move || {
-        let first = parts.iter_mut().filter_map(|rows| Some((rows.peek()?.key, rows)));
-        first.min_by_key(|(key, _)| *key)?.1.next()
-    })
 }
 
 /// Both in the order of their keys, of which no two are the same.
 fn merged<K: FlowKey>(
-    established: impl Iterator<Item = Listed<K>>,
-    half_open: impl Iterator<Item = Listed<K>>,
+    first: impl Iterator<Item = Listed<K>>,
+    second: impl Iterator<Item = Listed<K>>,
 ) -> impl Iterator<Item = Listed<K>> {
-    let (mut established, mut half_open) = (established.peekable(), half_open.peekable());
-    std::iter::from_fn(move || match (established.peek(), half_open.peek()) {
-        (Some(one), Some(other)) if one.key > other.key => half_open.next(),
-        (Some(_), _) => established.next(),
-        (None, _) => half_open.next(),
+    let (mut first, mut second) = (first.peekable(), second.peekable());
+    std::iter::from_fn(move || match (first.peek(), second.peek()) {
+        (Some(one), Some(other)) if one.key > other.key => second.next(),
+        (Some(_), _) => first.next(),
+        (None, _) => second.next(),
     })
 }
 
