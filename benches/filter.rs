@@ -6,7 +6,7 @@ use crate::clock::thread_ns_each;
 use crate::memory::Lines;
 use crate::row::{Case, Pair, Scale, Suite};
 use crate::traffic::{BETWEEN_COUNT, Connections, SIGNALS_EACH, TRACKER};
-use flowpeel::config::{FILTER_LOAD_PERCENT, LINGER_TICKS};
+use flowpeel::config::{FILTER_ESTABLISHED_PERCENT, LINGER_TICKS};
 use flowpeel::connection::{Filter, Tracker, TrackerConfig};
 use flowpeel::signal::Signal;
 
@@ -48,7 +48,7 @@ impl Signals {
         // So that a tenth as many linger as live.
         let per_tick = live_count / 10 / LINGER_TICKS as usize;
         let present_count = live_count + live_count / 10 + BETWEEN_COUNT * 3;
-        let place_count = present_count * 100 / FILTER_LOAD_PERCENT as usize;
+        let place_count = present_count * 100 / FILTER_ESTABLISHED_PERCENT as usize;
         let config = TrackerConfig {
             place_count,
             half_open_count: HALF_OPEN_COUNT,

@@ -173,13 +173,18 @@ pub const SHARDS_MAX: usize = PARTITION_COUNT;
 /// taken for another about once in 10^8 look-ups.
 pub const FINGERPRINT_BITS: u32 = 30;
 
-/// How full the filter may become with everything it is made for, in percent: so far every connection finds a place, and
-/// at 95 still all but two in a thousand.
-pub const FILTER_LOAD_PERCENT: u64 = 90;
+/// How full the filter may become with all the connections that can be established, in percent: at 97 each of them still finds a
+/// place, but one in fifty finds none while it is half-open; at 93 one in thirty thousand.
+pub const FILTER_ESTABLISHED_PERCENT: u64 = 93;
 
-/// The filter has places for one in so many of the half-open connections there may be, or for those that have just closed where these
-/// are more, beside all that can be established: only a flood needs more, and takes the places of what has closed and of its own.
+/// How full it may become with everything it is made for: where there is no place what has closed makes room, and lingers less.
+pub const FILTER_LOAD_PERCENT: u64 = 97;
+
+/// The filter has places for one in so many of the half-open connections there may be, or for those that close in an interval where
+/// these are more, beside all that can be established: only a flood needs more, and takes the places of what has closed and of its own.
 pub const HALF_OPEN_PLACES_DIVISOR: u64 = 8;
+
+const _: () = assert!(FILTER_ESTABLISHED_PERCENT <= FILTER_LOAD_PERCENT && FILTER_LOAD_PERCENT < 100);
 
 /// The part of the filter's places that connections seen from one side only may take, as one in so many: a flood can
 /// fake them, and must not fill it.

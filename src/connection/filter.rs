@@ -88,10 +88,19 @@ impl Slot {
 pub enum Placed {
     /// There was a free place.
     Free,
-    /// Another entry had to move, and is here now.
-    Moved(Slot),
+    /// Others had to move.
+    Moved(Moved),
     /// This entry had to go.
     Evicted(Entry),
+}
+
+/// What moved to make room for an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Where what moved is now: an entry, and sometimes one more that made room for it.
+    pub to: [Option<Slot>; 2],
+    /// Whether a closed entry had to go for that.
+    pub has_forgotten: bool,
 }
 
 /// The entries of one partition. Memory is fixed when it is made.
@@ -296,10 +305,11 @@ impl Filter {
         *word = removed(*word);
     }
 
-    /// Places the entry of a connection that has none; where, and what it took, or none when both its buckets are full of
-    /// established connections. When both are full the oldest closed entry goes; else an entry moves to its other bucket, if there is
-    /// room; else the oldest candidate goes, then the oldest that was only asked for, then the oldest that was answered. How old an
-    /// entry is `age` tells.
+    /// Places the entry of a connection that has none; where, and what it took, or none when both its buckets, and those that their
+    /// entries could move to, are full of established connections. When both are full the oldest closed entry goes; else an entry moves
+    /// to its other bucket, if there is room, or a closed one that goes for it; else the oldest candidate goes, then the oldest that was
+    /// only asked for, then the oldest that was answered; else, for what is established, an entry moves to the place of another that moves.
+    /// How old an entry is `age` tells.
     #[inline]
     pub fn insert(
         &mut self,

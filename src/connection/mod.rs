@@ -13,7 +13,7 @@ mod tracker;
 
 pub use counts::Counts;
 pub use entry::{Entry, INITIAL_NUMBER_BITS, MIDSTREAM, NUMBER_UNKNOWN, State};
-pub use filter::{Filter, Placed, SLOT_COUNT, Slot};
+pub use filter::{Filter, Moved, Placed, SLOT_COUNT, Slot};
 pub use half_open::{HalfOpen, HalfOpenList};
 pub use tracker::{Event, Sighting, Tracker, TrackerConfig};
 

@@ -25,7 +25,7 @@ mod saved;
 pub use liveness::Sighting;
 
 use crate::connection::half_open::Rings;
-use crate::connection::{Counts, Entry, Filter, NUMBER_UNKNOWN, Placed, Slot, State};
+use crate::connection::{Counts, Entry, Filter, Moved, NUMBER_UNKNOWN, Placed, Slot, State};
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side};
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
@@ -284,7 +284,10 @@ impl Tracker {
         };
         match placed {
             Placed::Free => {}
-            Placed::Moved(to) => self.rings.entry_moved(&self.filter.get(to), to),
+            Placed::Moved(Moved { to, has_forgotten }) => {
+                to.into_iter().flatten().for_each(|to| self.rings.entry_moved(&self.filter.get(to), to));
+                self.counts.forgotten += u64::from(has_forgotten);
+            }
             Placed::Evicted(entry) => {
                 self.rings.end(&entry);
                 match entry.state {

@@ -7,9 +7,10 @@
 use crate::config::{
     CANDIDATE_TIMEOUT_TICKS, CANDIDATES_MAX, CAPTURE_BUFFER_SIZE, CHURN_MIN, CONNECTIONS_MAX, CONNECTIONS_MIN,
     DELTA_ITEMS_MIN, DELTA_PARTS, DELTA_SPARES_LIVE, DELTA_SPARES_WHOLE, EVERY_MAX_DAYS, EVICTION_TIMEOUT_MAX_DAYS,
-    EVICTION_TIMEOUT_MIN_S, FILTER_LOAD_PERCENT, HALF_OPEN_MAX, HALF_OPEN_MIN, HALF_OPEN_PLACES_DIVISOR, LINGER_TICKS,
-    LIST_ENTRY_SIZE, ONE_WAY_PLACES_DIVISOR, PARTITION_COUNT, PICKUP_MAX, ROUTER_NAME_SIZE_MAX, SHARDS_MAX,
-    SNAPSHOT_LOAD_PERCENT, SNAPSHOT_SIZE_MAX, SOURCES_MAX, SOURCES_MIN, SYN_TIMEOUT_MAX_TICKS, TICK_NS,
+    EVICTION_TIMEOUT_MIN_S, FILTER_ESTABLISHED_PERCENT, FILTER_LOAD_PERCENT, HALF_OPEN_MAX, HALF_OPEN_MIN,
+    HALF_OPEN_PLACES_DIVISOR, LINGER_TICKS, LIST_ENTRY_SIZE, ONE_WAY_PLACES_DIVISOR, PARTITION_COUNT, PICKUP_MAX,
+    ROUTER_NAME_SIZE_MAX, SHARDS_MAX, SNAPSHOT_LOAD_PERCENT, SNAPSHOT_SIZE_MAX, SOURCES_MAX, SOURCES_MIN,
+    SYN_TIMEOUT_MAX_TICKS, TICK_NS,
 };
 use crate::connection::{Filter, HalfOpen, HalfOpenList, TrackerConfig};
 use crate::error::{Error, Result};
@@ -230,8 +231,10 @@ fn tracker(config: &Config) -> TrackerConfig {
     // Whatever is neither established nor new makes room for others: what has closed first.
     let [half_open_places, candidate_places] =
         [half_open_share, candidate_share].map(|count| count / HALF_OPEN_PLACES_DIVISOR);
-    let others = half_open_places.max(share(config.churn.max(CHURN_MIN))) + candidate_places;
-    let place_count = (connections_max + others) * 100 / FILTER_LOAD_PERCENT;
+    // Of openings and closings half are closings.
+    let closed_places = share(config.churn.max(CHURN_MIN)) / 2;
+    let all = connections_max + half_open_places.max(closed_places) + candidate_places;
+    let place_count = (all * 100 / FILTER_LOAD_PERCENT).max(connections_max * 100 / FILTER_ESTABLISHED_PERCENT);
     TrackerConfig {
         secret: config.secret.clone(),
         place_count: place_count as usize,

@@ -2,9 +2,21 @@
 //!
 //! What enters: the entry of a connection that has none, and how old others are. What leaves: its place, and what that took.
 
-use super::{EXTENSIONS, FREE_WHEN_CROWDED, Filter, OVERFLOWED, Placed, SLOT_COUNT, Slot};
+use super::slots::unused_and_closed;
+use super::{EXTENSIONS, FREE_WHEN_CROWDED, Filter, Moved, OVERFLOWED, Placed, SLOT_COUNT, Slot};
 use crate::connection::{Entry, State};
 use crate::signal::ConnectionHash;
+
+/// To place what is half-open so many entries are tried, to move one of them to the place of another that moves: each takes seven looks.
+const HALF_OPEN_TRIED_COUNT: usize = 3;
+
+/// A place that an entry can move to.
+#[derive(Clone, Copy)]
+struct Place {
+    slot: Slot,
+    /// Whether a closed entry has to go for it that would linger.
+    is_closed: bool,
+}
 
 impl Filter {
     /// [`Filter::insert`] where the first bucket is crowded.
@@ -16,7 +28,7 @@ impl Filter {
         now: u64,
         age: impl Fn(&Entry) -> u32,
     ) -> Option<(Slot, Placed)> {
-        self.insert_or(hash, entry, now, |filter, buckets| filter.make_room(buckets, now, age))
+        self.insert_or(hash, entry, now, |filter, buckets| filter.make_room(buckets, entry, now, age))
     }
 
     /// Places an entry of little worth: for a candidate the oldest candidate goes where both buckets are full, and
@@ -74,34 +86,76 @@ impl Filter {
         self.write(slot, entry, slot.seen());
     }
 
-    /// A free place of a bucket.
-    #[inline]
-    fn free(&self, bucket: usize, now: u64) -> Option<Slot> {
+    /// A place of a bucket in which nothing has to go.
+    fn free(&self, bucket: usize, now: u64) -> Option<Place> {
         let places = self.free_places(bucket, now);
-        (!places.is_empty()).then(|| Slot::new(bucket, places.first()))
+        (!places.is_empty()).then(|| Place { slot: Slot::new(bucket, places.first()), is_closed: false })
     }
 
-    /// Makes room in one of two full buckets, and tells what it took.
+    /// A place of a bucket in which a closed entry is.
+    fn closed(&self, bucket: usize) -> Option<Place> {
+        let (_, places) = unused_and_closed(&self.buckets[bucket]);
+        (!places.is_empty()).then(|| Place { slot: Slot::new(bucket, places.first()), is_closed: true })
+    }
+
+    /// Makes room for an entry in one of its two buckets, which are full, and tells what it took.
     #[cold]
-    fn make_room(&mut self, buckets: [usize; 2], now: u64, age: impl Fn(&Entry) -> u32) -> Option<(Slot, Placed)> {
-        let weakest = self.weakest(buckets, age);
-        if let Some((slot, entry)) = weakest.filter(|(_, entry)| entry.state == State::Closed) {
-            return Some((slot, Placed::Evicted(entry)));
+    fn make_room(
+        &mut self,
+        buckets: [usize; 2],
+        entry: &Entry,
+        now: u64,
+        age: impl Fn(&Entry) -> u32,
+    ) -> Option<(Slot, Placed)> {
+        let weakest = self.weakest(buckets, age).map(|(slot, entry)| (slot, Placed::Evicted(entry)));
+        if let Some((_, Placed::Evicted(Entry { state: State::Closed, .. }))) = weakest {
+            return weakest;
         }
-        let moved = self.move_one(buckets, now).map(|(from, to)| (from, Placed::Moved(to)));
-        moved.or(weakest.map(|(slot, entry)| (slot, Placed::Evicted(entry))))
+        let moved = self.move_one(buckets, |filter, bucket| filter.free(bucket, now));
+        let moved = moved.or_else(|| self.move_one(buckets, Self::closed));
+        // The last is many looks, with which no flood is to keep a shard busy.
+        let tried_count = if entry.state.is_established() { 2 * SLOT_COUNT } else { HALF_OPEN_TRIED_COUNT };
+        moved.or(weakest).or_else(|| self.move_two(buckets, tried_count, now))
     }
 
     fn slots(buckets: [usize; 2]) -> impl Iterator<Item = Slot> {
-        buckets.into_iter().flat_map(|bucket| (0..SLOT_COUNT as u32).map(move |index| Slot::new(bucket, index)))
+        buckets.into_iter().flat_map(Self::slots_of)
     }
 
-    /// Moves one entry of two full buckets to its other bucket; the place that it leaves, and the one that it has now.
-    fn move_one(&mut self, buckets: [usize; 2], now: u64) -> Option<(Slot, Slot)> {
-        let (from, to) = Self::slots(buckets).find_map(|from| {
-            let other = self.other_bucket(from.bucket(), self.get(from).fingerprint);
-            Some((from, self.free(other, now)?))
+    fn slots_of(bucket: usize) -> impl Iterator<Item = Slot> {
+        (0..SLOT_COUNT as u32).map(move |index| Slot::new(bucket, index))
+    }
+
+    /// Moves one entry of two full buckets to its other bucket, where that has such a place.
+    fn move_one(
+        &mut self,
+        buckets: [usize; 2],
+        place: impl Fn(&Self, usize) -> Option<Place>,
+    ) -> Option<(Slot, Placed)> {
+        let (from, to) = Self::slots(buckets).find_map(|from| Some((from, place(self, self.other_of(from))?)))?;
+        self.relocate(from, to.slot);
+        Some((from, Placed::Moved(Moved { to: [Some(to.slot), None], has_forgotten: to.is_closed })))
+    }
+
+    /// Moves one of the first so many entries of two full buckets to its other bucket, which is full too, and one from there to its other
+    /// bucket.
+    fn move_two(&mut self, buckets: [usize; 2], tried_count: usize, now: u64) -> Option<(Slot, Placed)> {
+        let (from, via, to) = Self::slots(buckets).take(tried_count).find_map(|from| {
+            let mut others = Self::slots_of(self.other_of(from)).map(|via| (via, self.other_of(via)));
+            others.find_map(|(via, last)| Some((from, via, self.free(last, now).or_else(|| self.closed(last))?)))
         })?;
+        self.relocate(via, to.slot);
+        self.relocate(from, via);
+        Some((from, Placed::Moved(Moved { to: [Some(via), Some(to.slot)], has_forgotten: to.is_closed })))
+    }
+
+    /// The other bucket of the entry at a place.
+    fn other_of(&self, slot: Slot) -> usize {
+        self.other_bucket(slot.bucket(), self.get(slot).fingerprint)
+    }
+
+    /// Puts the entry at one place in another, which is in its other bucket.
+    fn relocate(&mut self, from: Slot, to: Slot) {
         self.set(to, &self.get(from));
         // What was seen there was seen here.
         if self.take_seen(from) {
@@ -110,7 +164,6 @@ impl Filter {
             self.take_seen(to);
         }
         self.buckets[from.bucket()].0[EXTENSIONS] |= OVERFLOWED;
-        Some((from, to))
     }
 
     /// The entry that a new connection may push out: by state first, then by age.

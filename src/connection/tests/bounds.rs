@@ -1,6 +1,7 @@
 //! What happens when there is more than there is room for, and when time runs out.
 
 use super::*;
+use crate::config::FILTER_ESTABLISHED_PERCENT;
 use std::collections::BTreeSet;
 
 fn keys_of(half_open: &[HalfOpen]) -> BTreeSet<AnyKey> {
@@ -167,6 +168,25 @@ fn a_copy_of_the_half_open_is_what_they_are() {
             assert_eq!(ring.iter(scene.tick).collect::<Vec<_>>(), scene.half_open());
         }
     }
+}
+
+#[test]
+fn a_filter_as_full_as_it_is_meant_to_become_has_a_place_for_each() {
+    let place_count = 7_000;
+    let count = place_count * FILTER_ESTABLISHED_PERCENT as u32 / 100;
+    let config = TrackerConfig { place_count: place_count as usize, connections_max: count.into(), ..config() };
+    let mut scene = Scene::new(config);
+    (0..count).for_each(|number| assert_eq!(scene.play(any_key(number), "SaC").len(), 1, "{number}"));
+    // Then each that closes is followed by another, and lingers beside the others for as long as it can.
+    for number in 0..10 * count {
+        assert_eq!(scene.play(any_key(number), "Ff").len(), 1, "{number}");
+        assert_eq!(scene.play(any_key(number + count), "SaC").len(), 1, "{number}");
+    }
+    let counts = scene.counts();
+    assert!(counts.refused_open == 0 && counts.forgotten > 0, "{counts:?}");
+    println!("{} of {} had no place while they were half-open", counts.unplaced, 11 * count);
+    assert!(counts.unplaced < u64::from(count) / 500, "{counts:?}");
+    scene.tracker.check_links();
 }
 
 #[test]

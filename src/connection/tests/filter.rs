@@ -40,7 +40,7 @@ fn filled(bucket_count: usize, percent: usize, fingerprint_bits: u32) -> (Filter
     for number in 0..(bucket_count * SLOT_COUNT * percent / 100) as u64 {
         let entry = entry(&filter, number, State::Established, NOW - number);
         match place(&mut filter, number, &entry) {
-            Some(Placed::Free | Placed::Moved(_)) => drop(map.insert(number, entry)),
+            Some(Placed::Free | Placed::Moved(..)) => drop(map.insert(number, entry)),
             Some(Placed::Evicted(entry)) => panic!("{entry:?} had to go, but all are established"),
             None => full += 1,
         }
@@ -56,8 +56,8 @@ fn is_as(filter: &Filter, map: &BTreeMap<u64, Entry>, numbers: u64) {
 }
 
 #[test]
-fn it_fills_to_nine_tenths_and_finds_everything() {
-    for (percent, full_max_permille) in [(50, 0), (75, 0), (90, 0), (95, 2), (100, 20)] {
+fn it_fills_and_finds_everything() {
+    for (percent, full_max_permille) in [(50, 0), (75, 0), (90, 0), (95, 0), (97, 0), (98, 1), (100, 20)] {
         let (filter, map, full) = filled(4_096, percent, FINGERPRINT_BITS);
         let asked = map.len() + full;
         println!("{percent} %: {full} of {asked} found no place");
@@ -68,7 +68,7 @@ fn it_fills_to_nine_tenths_and_finds_everything() {
 
 #[test]
 fn it_stays_a_map_under_churn() {
-    for percent in [50, 90, 95] {
+    for percent in [50, 90, 97] {
         let (mut filter, mut map, _) = filled(512, percent, FINGERPRINT_BITS);
         let capacity = 512 * SLOT_COUNT * percent / 100;
         let mut next = map.len() as u64 * 2;
@@ -91,7 +91,7 @@ fn it_stays_a_map_under_churn() {
         }
         is_as(&filter, &map, next);
         println!("{percent} % under churn: {} of {capacity} placed", map.len());
-        assert!(map.len() * 100 >= capacity * 95);
+        assert_eq!(map.len(), capacity);
     }
 }
 
@@ -234,7 +234,7 @@ fn what_was_seen_is_told_once_and_moves_along() {
     let before: Vec<_> = map.keys().map(|number| filter.find(hash(*number), NOW).unwrap().0).collect();
     for number in 1_000..1_000 + 64 * SLOT_COUNT as u64 * 35 / 100 {
         let entry = entry(&filter, number, State::Established, NOW);
-        told += u64::from(matches!(place(&mut filter, number, &entry), Some(Placed::Moved(_))));
+        told += u64::from(matches!(place(&mut filter, number, &entry), Some(Placed::Moved(..))));
     }
     let after: Vec<_> = map.keys().map(|number| filter.find(hash(*number), NOW).unwrap().0).collect();
     let moved = before.iter().zip(&after).filter(|(before, after)| before != after).count();
