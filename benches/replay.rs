@@ -222,8 +222,8 @@ impl Pair for Known {
 }
 
 /// What a replay announces without its list, once it has listed completely at every interval.
-fn router_bytes(scale: Scale) -> Result<Known, String> {
-    let (_, _, Listed { said, .. }) = open_replay(scale, &["--every", "10s"])?;
+fn router_bytes(scale: Scale, options: &[&str]) -> Result<Known, String> {
+    let (_, _, Listed { said, .. }) = open_replay(scale, &[&["--every", "10s"], options].concat())?;
     let sizes = ["(filter ", "half-open ", "tables ", "queues "].map(|part| announced_mib(&said, part));
     let size = sizes.iter().sum::<f64>() * f64::from(1 << 20);
     Ok(Known { work: size / open_count(scale) as f64, limit: BYTES_A_CONNECTION_MAX })
@@ -279,7 +279,17 @@ pub(crate) fn run(suite: &mut Suite) {
             "bytes a connection",
             Some(1.0),
         ),
-        router_bytes,
+        |scale| router_bytes(scale, &[]),
+    );
+    suite.compare(
+        case(
+            "replay/router-bytes-half-open",
+            "the same with --half-open 16384",
+            "20 bytes",
+            "bytes a connection",
+            None,
+        ),
+        |scale| router_bytes(scale, &["--half-open", "16384"]),
     );
     suite.compare(
         case(
