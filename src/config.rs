@@ -217,9 +217,9 @@ pub const HALF_OPEN_MIN: u64 = 1 << 14;
 /// when it has to go, longer than most round trips.
 pub const HALF_OPEN_MAX: u64 = 1 << 18;
 
-/// Candidates, connections of which one side was seen and the start was not, are kept for a quarter as many as there may be
-/// connections, and for no more than this: the busy ones are found within a second of the start, and then there are few.
-pub const CANDIDATES_MAX: u64 = 1 << 17;
+/// Candidates, connections of which one side was seen and the start was not, are kept for as many as half-open ones are by default,
+/// divided by this: the busy ones are found within a second of the start, and then there are few.
+pub const CANDIDATES_DIVISOR: u64 = 2;
 
 /// How long a candidate waits for a packet of its other side, in ticks of 100 ms: ten minutes, in which a sample of one in 16
 /// meets both sides of a connection that sends a packet every ten seconds.
@@ -236,7 +236,7 @@ const _: () = assert!(CANDIDATE_TIMEOUT_TICKS <= 2 * SYN_TIMEOUT_MAX_TICKS, "a d
 const _: () = assert!((LINGER_TICKS as u64) < SYN_TIMEOUT_MAX_TICKS);
 const _: () = assert!(HALF_OPEN_MIN <= HALF_OPEN_MAX);
 const _: () = assert!(
-    (HALF_OPEN_MAX + CANDIDATES_MAX) / (PARTITION_COUNT as u64) < 1 << TICK_BITS,
+    (HALF_OPEN_MAX + HALF_OPEN_MAX / CANDIDATES_DIVISOR) / (PARTITION_COUNT as u64) < 1 << TICK_BITS,
     "where its record stands has to fit into an entry in place of its tick"
 );
 const _: () = assert!(SYN_TIMEOUT_DEFAULT_S * 10 <= SYN_TIMEOUT_MAX_TICKS);

@@ -198,14 +198,13 @@ impl<'a> List<'a> {
             header.half_open += half_open.as_ref().map_or(0, |list| list.len()) as u64;
             header.unsettled += v4.unsettled_count() + v6.unsettled_count();
         }
-        let list = List { header, partitions, times, resumed_tick };
-        if resumed_tick.is_none() {
-            return list;
+        let mut list = List { header, partitions, times, resumed_tick };
+        if resumed_tick.is_some() {
+            let unsettled_v4 = list.half_open::<KeyV4>().filter(Listed::is_unsettled).count();
+            let unsettled_v6 = list.half_open::<KeyV6>().filter(Listed::is_unsettled).count();
+            list.header.unsettled += (unsettled_v4 + unsettled_v6) as u64;
         }
-        let unsettled_v4 = list.half_open::<KeyV4>().filter(Listed::is_unsettled).count();
-        let unsettled_v6 = list.half_open::<KeyV6>().filter(Listed::is_unsettled).count();
-        header.unsettled += (unsettled_v4 + unsettled_v6) as u64;
-        List { header, ..list }
+        list
     }
 
     /// The connections by client address, client port, server address, server port, VLAN; IPv4 before IPv6.

@@ -5,7 +5,7 @@
 //! at the start.
 
 use crate::config::{
-    CANDIDATE_TIMEOUT_TICKS, CANDIDATES_MAX, CAPTURE_BUFFER_SIZE, CHURN_MIN, CONNECTIONS_MAX, CONNECTIONS_MIN,
+    CANDIDATE_TIMEOUT_TICKS, CANDIDATES_DIVISOR, CAPTURE_BUFFER_SIZE, CHURN_MIN, CONNECTIONS_MAX, CONNECTIONS_MIN,
     DELTA_ITEMS_MIN, DELTA_PARTS, DELTA_SPARES_LIVE, DELTA_SPARES_WHOLE, EVERY_MAX_DAYS, EVICTION_TIMEOUT_MAX_DAYS,
     EVICTION_TIMEOUT_MIN_S, FILTER_ESTABLISHED_PERCENT, FILTER_LOAD_PERCENT, HALF_OPEN_MAX, HALF_OPEN_MIN,
     HALF_OPEN_PLACES_DIVISOR, LINGER_TICKS, LIST_ENTRY_SIZE, ONE_WAY_PLACES_DIVISOR, PARTITION_COUNT, PICKUP_MAX,
@@ -212,9 +212,14 @@ pub(super) fn share(count: u64) -> u64 {
     count / PARTITION_COUNT as u64 + 6 * (count / PARTITION_COUNT as u64).isqrt() + 16
 }
 
-/// How many half-open connections there is room for.
+/// How many half-open connections there is room for,
 fn half_open_count(config: &Config) -> u64 {
-    config.half_open_max.unwrap_or((config.connections_max / 2).clamp(HALF_OPEN_MIN, HALF_OPEN_MAX))
+    config.half_open_max.unwrap_or_else(|| half_open_count_default(config))
+}
+
+/// and for how many where nothing else is asked for.
+fn half_open_count_default(config: &Config) -> u64 {
+    (config.connections_max / 2).clamp(HALF_OPEN_MIN, HALF_OPEN_MAX)
 }
 
 /// One in so many packets that may be of connections older than the start is looked at; where only flags are seen there are none.
@@ -226,7 +231,7 @@ fn pickup(config: &Config) -> u32 {
 fn tracker(config: &Config) -> TrackerConfig {
     let connections_max = share(config.connections_max);
     let half_open_share = half_open_count(config) / PARTITION_COUNT as u64;
-    let candidate_count = (config.connections_max / 4).clamp(HALF_OPEN_MIN / 2, CANDIDATES_MAX);
+    let candidate_count = half_open_count_default(config) / CANDIDATES_DIVISOR;
     let candidate_share = if pickup(config) == 0 { 0 } else { candidate_count / PARTITION_COUNT as u64 };
     // Whatever is neither established nor new makes room for others: what has closed first.
     let [half_open_places, candidate_places] =

@@ -52,8 +52,8 @@ impl Returns {
     }
 }
 
-/// A pool with some deltas and one list of what is half-open for each partition. Each has its own: a partition that runs ahead of the list can
-/// then never take what another needs to catch up.
+/// A pool with some deltas and one list of what is half-open for each partition. Each has its own: a partition that runs ahead of the
+/// list can then never take what another needs to catch up.
 pub(super) fn pool(plan: &Plan) -> (Pool, Returns) {
     let (delta_senders, delta_receivers) = (0..PARTITION_COUNT).map(|_| bounded(plan.spare_count)).unzip();
     let (half_open_senders, half_open) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();

@@ -4,7 +4,7 @@
 //! as the ring can hold: IPv4 connections stand from the start of the memory on and those of IPv6 from its end, each as the words of
 //! its key and a header, so that it sorts where it stands.
 
-use super::{HalfOpen, Header, UNIT_WORD_COUNT};
+use super::{HalfOpen, HalfOpenRing, Header, UNIT_WORD_COUNT};
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6};
 use crate::signal::AnyKey;
 use std::ops::Range;
@@ -26,8 +26,8 @@ impl HalfOpenList {
     /// An empty list with room for this many IPv4 connections (half as many IPv6 ones).
     #[must_use]
     pub fn new(connection_count: usize) -> Self {
-        let word_count = Self::size(connection_count) / size_of::<u64>();
-        HalfOpenList { words: vec![0; word_count].into_boxed_slice(), v4_count: 0, v6_count: 0 }
+        let words = vec![0; HalfOpenRing::word_count(connection_count)].into_boxed_slice();
+        HalfOpenList { words, v4_count: 0, v6_count: 0 }
     }
 
     /// A list of just these.
@@ -40,10 +40,10 @@ impl HalfOpenList {
         list
     }
 
-    /// The memory of such a list in bytes.
+    /// The memory of such a list in bytes: that of the ring.
     #[must_use]
     pub fn size(connection_count: usize) -> usize {
-        (connection_count * UNIT_WORD_COUNT).max(super::RECORD_WORD_COUNT_MAX) * size_of::<u64>()
+        HalfOpenRing::size(connection_count)
     }
 
     /// Forgets everything.
@@ -74,9 +74,10 @@ impl HalfOpenList {
     /// The same with this key and header.
     #[inline]
     pub(super) fn add<K: FlowKey>(&mut self, key: &K, header: Header) {
+        let taken = self.place_of::<K>();
         let place = match K::FAMILY {
-            Family::V4 => self.v4_count * WORD_COUNT_V4,
-            Family::V6 => self.words.len() - (self.v6_count + 1) * WORD_COUNT_V6,
+            Family::V4 => taken.end,
+            Family::V6 => taken.start - WORD_COUNT_V6,
         };
         debug_assert!(self.v4_count * WORD_COUNT_V4 + self.v6_count * WORD_COUNT_V6 + K::WORD_COUNT < self.words.len());
         let words = &mut self.words[place..=place + K::WORD_COUNT];
