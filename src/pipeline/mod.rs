@@ -278,7 +278,8 @@ fn queues(plan: &Plan) -> (Vec<Vec<Writer>>, Vec<Inbox>) {
 fn signallers<'a>(plan: &Plan, config: &Config, watch: Option<&'a Arc<Watch>>) -> impl Fn() -> Signaller + 'a {
     // The plan has checked that it is minutes at most.
     let syn_timeout_ns = config.syn_timeout.as_nanos() as i64;
-    let cache = Arc::new(HandshakeCache::new(plan.handshake_count, syn_timeout_ns));
+    let cache = HandshakeCache::new(plan.handshake_count, syn_timeout_ns);
+    let cache = Arc::new(if plan.capture_count == 1 { cache.for_one_thread() } else { cache });
     let config = SignallerConfig {
         secret: config.secret.clone(),
         vlan_key: config.vlan_key,

@@ -55,6 +55,8 @@ pub struct HandshakeCache {
     waiting: Box<[AtomicU64]>,
     /// How long a handshake waits, in stamps.
     timeout: u64,
+    /// Whether several threads write here.
+    is_shared: bool,
 }
 
 impl HandshakeCache {
@@ -67,7 +69,15 @@ impl HandshakeCache {
             sets: (0..set_count).map(|_| Set(Default::default())).collect(),
             waiting: (0..Self::word_count(set_count)).map(|_| AtomicU64::new(0)).collect(),
             timeout: timeout_ns.max(0) as u64 >> STAMP_SHIFT,
+            is_shared: true,
         }
+    }
+
+    /// The same cache, for one thread alone, which then need not lock the line of each word that it writes. (Of two threads one could
+    /// undo what the other wrote: handshakes would be lost uncounted.)
+    #[must_use]
+    pub fn for_one_thread(self) -> Self {
+        HandshakeCache { is_shared: false, ..self }
     }
 
     /// The memory that a cache for this many handshakes takes, in bytes.
@@ -107,12 +117,26 @@ impl HandshakeCache {
         (&self.waiting[at / WAITING_BIT_COUNT], 1 << (at % WAITING_BIT_COUNT))
     }
 
+    /// Replaces a word; whether that was done, because no other thread has since it was read.
+    #[inline]
+    fn replace(&self, word: &AtomicU64, there: u64, new: u64) -> bool {
+        if self.is_shared {
+            return word.compare_exchange(there, new, SeqCst, Relaxed).is_ok();
+        }
+        word.store(new, Relaxed);
+        true
+    }
+
     /// Marks a set as one in which somebody of a class waits.
     fn mark(&self, index: usize, class: usize) {
         let (word, bit) = self.waiting_bit(index, class);
-        // The count first: who is about to clear the bit must see that somebody came, even if the bit is set already.
-        word.fetch_add(1 << WAITING_BIT_COUNT, SeqCst);
-        word.fetch_or(bit, SeqCst);
+        loop {
+            // The count too: who is about to clear the bit must see that somebody came, even if the bit is set already.
+            let before = word.load(Relaxed);
+            if self.replace(word, before, before.wrapping_add(1 << WAITING_BIT_COUNT) | bit) {
+                return;
+            }
+        }
     }
 
     /// Asks for what [`Self::put`] and [`Self::take`] read.
@@ -156,7 +180,7 @@ impl HandshakeCache {
         // Another thread may take the place at the same moment; then there is another.
         for _ in 0..WAY_COUNT {
             let (way, there) = self.place(index, tag);
-            if self.sets[index].0[way].compare_exchange(there, tag, SeqCst, Relaxed).is_ok() {
+            if self.replace(&self.sets[index].0[way], there, tag) {
                 self.mark(index, Self::class(hash));
                 let has_pushed_out = there != 0 && !Self::same(there, tag);
                 if has_pushed_out {
@@ -187,7 +211,7 @@ impl HandshakeCache {
 
     /// Clears a place, unless something else has been put there since, and the bit of its class with the last of these.
     fn clear(&self, index: usize, way: usize, there: u64) {
-        if self.sets[index].0[way].compare_exchange(there, 0, SeqCst, Relaxed).is_ok() {
+        if self.replace(&self.sets[index].0[way], there, 0) {
             self.has_left(index, there);
         }
     }
@@ -200,7 +224,7 @@ impl HandshakeCache {
         let is_other = |tag: u64| tag == 0 || Self::class(tag >> HASH_SHIFT) != class;
         if self.sets[index].0.iter().all(|slot| is_other(slot.load(SeqCst))) {
             // Where it fails somebody came meanwhile; a bit too many only costs a look.
-            word.compare_exchange(before, before & !bit, SeqCst, Relaxed).ok();
+            self.replace(word, before, before & !bit);
         }
     }
 
@@ -273,6 +297,34 @@ mod tests {
         assert!(!takes(&cache, hash(2), Side::First, 0), "both are in the only set");
         assert!(!cache.put(hash(3), Side::First, Some(7), 0));
         assert!(takes(&cache, hash(1), Side::First, 0));
+    }
+
+    #[test]
+    fn for_one_thread_it_is_the_same() {
+        let shared = HandshakeCache::new(2 * WAY_COUNT, TIMEOUT_NS);
+        let caches = [HandshakeCache::new(2 * WAY_COUNT, TIMEOUT_NS).for_one_thread(), shared];
+        let mut seen = [0; 3];
+        for step in 0..20_000 {
+            let (random, now_ns) = (hash(step), step as i64 * TIMEOUT_NS / 200);
+            let (of, side) = (hash(random >> 8 & 31), if random & 64 == 0 { Side::First } else { Side::Second });
+            let did = caches.each_ref().map(|cache| match random & 3 {
+                0 | 1 => (usize::from(cache.put(of, side, Some(NUMBER), now_ns)), None),
+                2 => (0, cache.take(of, side, NUMBER, now_ns)),
+                _ => {
+                    cache.give_up(of, now_ns);
+                    (0, None)
+                }
+            });
+            assert_eq!(did[0], did[1], "{step}");
+            seen[did[0].0 + 2 * usize::from(did[0].1.is_some())] += 1;
+        }
+        assert!(seen.iter().all(|count| *count > 100), "{seen:?}");
+        let saved = caches.map(|cache| {
+            let mut encoder = crate::state::Encoder::default();
+            cache.save(&mut encoder);
+            encoder.into_bytes()
+        });
+        assert_eq!(saved[0], saved[1]);
     }
 
     #[test]
