@@ -12,16 +12,23 @@ pub const CAPTURE_READ_SIZE: usize = 256 << 10;
 /// the file is damaged.
 pub const PACKET_SIZE_MAX: usize = 256 << 10;
 
-/// The longest pcapng block that is held whole, in bytes: the longest packet and several options of the longest kind.
+/// The longest pcapng block that is held whole, in bytes: the longest packet and two options of the longest kind.
 /// Only packets and interface descriptions are; other blocks may have any length, because they are skipped as they come.
-pub const BLOCK_SIZE_MAX: usize = 512 << 10;
+pub const BLOCK_SIZE_MAX: usize = 400 << 10;
 
 /// The longest option of a pcapng block, in bytes: its length is a 16-bit number.
 const BLOCK_OPTION_SIZE_MAX: usize = (1 << 16) + 4;
-const _: () = assert!(BLOCK_SIZE_MAX >= PACKET_SIZE_MAX + 3 * BLOCK_OPTION_SIZE_MAX);
+const _: () = assert!(BLOCK_SIZE_MAX >= PACKET_SIZE_MAX + 2 * BLOCK_OPTION_SIZE_MAX);
 
-/// The capture buffer, in bytes: a whole read behind the beginning of the longest block that was cut by the read before.
-pub const CAPTURE_BUFFER_SIZE: usize = CAPTURE_READ_SIZE + BLOCK_SIZE_MAX;
+/// A page of memory on most machines, in bytes. The kernel copies page by page, on some processors at a third of the speed to a place
+/// that is a few bytes further into a page than what it copies, so reads begin with one.
+pub const READ_PAGE_SIZE: usize = 4 << 10;
+
+/// The capture buffer, in bytes: the longest block, wherever in a page it begins and the buffer does. Behind the beginning of a long one
+/// a read is as long as there is room for,
+pub const CAPTURE_BUFFER_SIZE: usize = BLOCK_SIZE_MAX + 2 * READ_PAGE_SIZE;
+// and behind that of an IP packet, of 64 KiB at most, it is whole.
+const _: () = assert!(CAPTURE_BUFFER_SIZE >= 2 * READ_PAGE_SIZE + (64 << 10) + CAPTURE_READ_SIZE);
 
 /// Bytes of compressed input held at once: little, since a decoder that meets damage loses what it made of them.
 pub const COMPRESSED_READ_SIZE: usize = 64 << 10;

@@ -8,16 +8,12 @@ use std::io::Read;
 use std::ops::Range;
 
 use super::decompress::Plain;
-use crate::config::{CAPTURE_BUFFER_SIZE, CAPTURE_READ_SIZE};
+use crate::config::{BLOCK_SIZE_MAX, CAPTURE_BUFFER_SIZE, CAPTURE_READ_SIZE, READ_PAGE_SIZE};
 use crate::error::Error;
 use crate::parse::LinkType;
 
 /// A result on the packet path: the failure is boxed, so that what is returned for every packet stays in registers.
 pub(super) type Result<T> = std::result::Result<T, Box<Error>>;
-
-/// The kernel copies a page at a time, on some processors at a third of the speed to a place that is a few bytes further into a page
-/// than what it copies, so reads begin with a page.
-const PAGE_SIZE: usize = 4096;
 
 /// Where a packet lies in the buffer: it becomes a [`Packet`](super::Packet) when nothing more can move it.
 #[derive(Debug)]
@@ -44,8 +40,8 @@ pub(super) struct Input {
 impl Input {
     /// An empty buffer over this stream.
     pub(super) fn new(stream: Plain) -> Self {
-        let buffer = vec![0; CAPTURE_BUFFER_SIZE + 2 * PAGE_SIZE].into_boxed_slice();
-        let first_page = buffer.as_ptr().align_offset(PAGE_SIZE).min(PAGE_SIZE);
+        let buffer = vec![0; CAPTURE_BUFFER_SIZE].into_boxed_slice();
+        let first_page = buffer.as_ptr().align_offset(READ_PAGE_SIZE).min(READ_PAGE_SIZE);
         Input { stream, buffer, first_page, start: 0, end: 0, buffer_offset: 0, stream_ended: false }
     }
 
@@ -65,7 +61,7 @@ impl Input {
         &self.buffer[self.start..self.end]
     }
 
-    /// The bytes that come next: at least `size`, which is at most [`CAPTURE_BUFFER_SIZE`], or fewer if the stream ends.
+    /// The bytes that come next: at least `size`, which is at most [`BLOCK_SIZE_MAX`], or fewer if the stream ends.
     ///
     /// # Errors
     ///
@@ -113,10 +109,10 @@ impl Input {
     #[cold]
     #[inline(never)]
     fn fill(&mut self, size: usize) -> Result<()> {
-        debug_assert!(size <= CAPTURE_BUFFER_SIZE);
+        debug_assert!(size <= BLOCK_SIZE_MAX);
         // To the end of a page, so that the next read begins with one.
         let unread_size = self.end - self.start;
-        let page_end = self.first_page + unread_size.next_multiple_of(PAGE_SIZE);
+        let page_end = self.first_page + unread_size.next_multiple_of(READ_PAGE_SIZE);
         let start = page_end - unread_size;
         self.buffer.copy_within(self.start..self.end, start);
         self.buffer_offset = self.offset().wrapping_sub(start as u64);

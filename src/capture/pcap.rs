@@ -7,7 +7,7 @@
 use super::Packet;
 use super::byte_order::ByteOrder;
 use super::input::{Input, Record, Result, cut_short};
-use crate::config::{CAPTURE_BUFFER_SIZE, PACKET_SIZE_MAX};
+use crate::config::{BLOCK_SIZE_MAX, PACKET_SIZE_MAX};
 use crate::error::Error;
 use crate::parse::LinkType;
 
@@ -20,7 +20,7 @@ const SECOND_NS: i64 = 1_000_000_000;
 const FILE_HEADER_SIZE: usize = 24;
 const RECORD_HEADER_SIZE: usize = 16;
 const MODIFIED_RECORD_HEADER_SIZE: usize = 24;
-const _: () = assert!(CAPTURE_BUFFER_SIZE >= MODIFIED_RECORD_HEADER_SIZE + PACKET_SIZE_MAX);
+const _: () = assert!(BLOCK_SIZE_MAX >= MODIFIED_RECORD_HEADER_SIZE + PACKET_SIZE_MAX);
 
 /// The field that names the link type also tells the length of a frame check sequence, in its upper half.
 const LINK_TYPE_MASK: u32 = 0xffff;

@@ -112,7 +112,7 @@ fn packets_across_the_end_of_a_read_are_whole() {
     let sizes = (0_usize..).map(|index| (index * 7_919) % 66_000);
     let mut expected = Vec::new();
     for (size, second) in sizes.zip(0_u32..) {
-        if pcap.bytes.len() > 4 * (CAPTURE_BUFFER_SIZE + CAPTURE_READ_SIZE) {
+        if pcap.bytes.len() > 6 * (CAPTURE_BUFFER_SIZE + CAPTURE_READ_SIZE) {
             break;
         }
         let packet: Vec<u8> = (0..size).map(|index| (index as u32 ^ second) as u8).collect();

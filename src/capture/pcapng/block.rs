@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::capture::byte_order::ByteOrder;
 use crate::capture::input::{Input, Result, cut_short};
-use crate::config::{BLOCK_SIZE_MAX, CAPTURE_BUFFER_SIZE};
+use crate::config::BLOCK_SIZE_MAX;
 use crate::error::Error;
 
 pub(super) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
@@ -26,7 +26,6 @@ const TRAILER_SIZE: usize = 4;
 const BLOCK_SIZE_MIN: usize = HEADER_SIZE + TRAILER_SIZE;
 /// A section header holds a byte-order magic, a version and a section length too.
 const SECTION_HEADER_SIZE_MIN: usize = BLOCK_SIZE_MIN + 16;
-const _: () = assert!(BLOCK_SIZE_MAX <= CAPTURE_BUFFER_SIZE);
 
 /// Whether a file that begins with these bytes, all twelve of them unless it ends before, is pcapng.
 pub(in crate::capture) fn is_section_header(unread: &[u8]) -> bool {
