@@ -12,10 +12,11 @@ use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use flowpeel::config::{BLOCK_SIGNAL_COUNT, LINGER_TICKS, PARTITION_COUNT};
 use flowpeel::connection::{HalfOpenList, TrackerConfig};
 use flowpeel::flow::KeyV4;
+use flowpeel::hash::Secret;
 use flowpeel::shard::{Exchange, Partition, PartitionConfig, Shard};
 use flowpeel::signal::Signal;
 use flowpeel::sketch::{CellV4, Geometry, HASH_COUNT, Iblt};
-use flowpeel::snapshot::{Delta, DeltaGeometry, HandOver, Inquiry, Marker};
+use flowpeel::snapshot::{Delta, DeltaGeometry, HandOver, Inquiry, Marker, Settler};
 use hdrhistogram::Histogram;
 use std::thread::JoinHandle;
 
@@ -77,9 +78,10 @@ struct Returner {
 
 impl Returner {
     fn run(self, hand_overs: &Receiver<HandOver>) {
+        let mut settler = Settler::new(&Secret::REPLAY);
         for hand_over in hand_overs {
             if let Some(mut delta) = hand_over.delta {
-                delta.settle();
+                settler.settle(&mut delta);
                 delta.clear();
                 // When the worker has gone nobody wants it.
                 drop(self.deltas[hand_over.partition].send(delta));

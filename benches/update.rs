@@ -8,7 +8,7 @@ use crate::row::{Case, Pair, Scale, Suite};
 use crate::traffic::key_of;
 use flowpeel::flow::{FlowKey, KeyV4, KeyV6};
 use flowpeel::hash::Secret;
-use flowpeel::sketch::{Awaited, Batch, Geometry, HASH_COUNT, Iblt, TableKey};
+use flowpeel::sketch::{Batch, Geometry, HASH_COUNT, Iblt, TableKey};
 use std::collections::HashMap;
 
 /// Openings and closings of one round.
@@ -46,7 +46,6 @@ pub(crate) fn run(suite: &mut Suite) {
 struct Updates<K: TableKey> {
     table: Iblt<K>,
     batch: Batch<K>,
-    awaited: Awaited<K>,
     next: u64,
 }
 
@@ -55,7 +54,7 @@ impl<K: TableKey> Updates<K> {
         let mut table = Iblt::new(geometry);
         // Every page is there before anything is measured.
         table.clear();
-        Updates { table, batch: Batch::new(&Secret::REPLAY), awaited: Awaited::none(), next: 0 }
+        Updates { table, batch: Batch::new(&Secret::REPLAY), next: 0 }
     }
 
     fn update(&mut self, count: usize) {
@@ -70,7 +69,7 @@ impl<K: TableKey> Updates<K> {
     fn push(&mut self, number: u64, is_insert: bool) {
         let key: K = key_of(number);
         if self.batch.push(key, key.words()[0] as u32, is_insert) {
-            self.batch.step_into(&mut self.table, &mut self.awaited);
+            self.batch.step_into(&mut self.table);
         }
     }
 }

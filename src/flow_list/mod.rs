@@ -34,7 +34,7 @@ use crate::hash::Secret;
 use crate::signal::{AnyKey, TimeBases, Watch};
 use crate::sketch::Geometry;
 use crate::snapshot::file::SnapshotFile;
-use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, Inquiry, IntervalEnd, Marker, Seen};
+use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, Inquiry, IntervalEnd, Marker, Seen, Settler};
 use difference::FamilyList;
 use resync::{Questions, Settlement};
 use rows::ListTimes;
@@ -69,6 +69,7 @@ struct PartitionList {
 /// The exporter's list of all partitions.
 pub struct FlowList {
     partitions: Vec<PartitionList>,
+    settler: Settler,
     bases: TimeBases,
     /// The sum of all deltas, where snapshots are wanted.
     snapshots: Option<Snapshots>,
@@ -102,6 +103,7 @@ impl FlowList {
         };
         FlowList {
             partitions: (0..PARTITION_COUNT).map(partition).collect(),
+            settler: Settler::new(&config.secret),
             bases: TimeBases::new(),
             snapshots: None,
             ending: None,
@@ -170,7 +172,7 @@ impl FlowList {
         let keeps_list = self.keeps_list();
         let list = self.partitions.get_mut(partition)?;
         let delta = delta.map(|mut delta| {
-            delta.settle();
+            self.settler.settle(&mut delta);
             if let Some(snapshots) = &mut self.snapshots {
                 snapshots.add(partition, &delta);
             }

@@ -19,7 +19,7 @@ use crate::pipeline::Config;
 use crate::pipeline::memory::{Memory, state_size, table_count};
 use crate::queue::{self, WhenFull};
 use crate::record::Inlet;
-use crate::shard::PartitionConfig;
+use crate::shard::{Partition, PartitionConfig};
 use crate::signal::{HandshakeCache, Watch};
 use crate::sketch::Geometry;
 use crate::snapshot::file::{Sums, is_name};
@@ -143,7 +143,7 @@ impl Plan {
                 + HandshakeCache::size(self.handshake_count) as u64
                 + self.watch_count.map_or(0, Watch::size) as u64,
             tables_size: partitions * (self.spare_count as u64 + table_count(config)) * geometry.size() as u64
-                + partitions * (self.spare_count as u64 + 1) * size_of::<Delta>() as u64
+                + partitions * ((self.spare_count + 1) * size_of::<Delta>() + size_of::<Partition>()) as u64
                 + config.snapshots.as_ref().map_or(0, |_| half_open_count * size_of::<HalfOpen>() as u64),
             queues_size: (self.capture_count * self.shard_count * queue::size()) as u64 + buffers_size,
             list_size_max: list_size + partitions * HalfOpenList::size(tracker.half_open_count) as u64,

@@ -48,13 +48,13 @@ impl<K: TableKey> Pending<K> {
             return false;
         }
         changes.table.lay_in();
-        changes.updates += self.batch.step_into(&mut changes.table, &mut changes.awaited);
+        changes.updates += self.batch.step_into(&mut changes.table);
         changes.items + BATCH_COUNT as u64 > self.items_max
     }
 
     /// Leaves what waits to the changes that are handed over.
     fn leave_to(&mut self, changes: &mut Changes<K>) {
-        changes.updates += self.batch.leave_to(&mut changes.table, &mut changes.awaited);
+        changes.updates += self.batch.leave_to(&mut changes.latest);
     }
 }
 
@@ -204,10 +204,9 @@ impl Partition {
         u64::from(age_ticks) < self.now - self.began
     }
 
-    /// Leaves what waits in either family to the delta: a busy family must not keep the other's events for later deltas.
-    fn leave_waiting(&mut self) {
-        self.v4.leave_to(&mut self.delta.v4);
-        self.v6.leave_to(&mut self.delta.v6);
+    /// Whether nothing has changed since the last hand-over.
+    fn is_untouched(&self) -> bool {
+        self.delta.is_untouched() && self.v4.batch.is_idle() && self.v6.batch.is_idle()
     }
 
     /// A new time base begins.
@@ -240,7 +239,7 @@ impl Partition {
         let delta = self.swap(exchange);
         // Changes that are held back are changes that the list does not know: it could make nothing of an answer. A state is cut
         // where nothing is held back, too: else the next end of an interval has to do.
-        let is_held_back = !self.delta.is_untouched();
+        let is_held_back = !self.is_untouched();
         let findings = if is_held_back { None } else { self.findings() };
         let saved = (marker.saves && !is_held_back).then(|| self.save());
         let end = IntervalEnd { marker: *marker, half_open, counts, saved };
@@ -300,19 +299,20 @@ impl Partition {
         if let Some(delta) = self.swap(exchange) {
             exchange.hand_over(self.handed(Some(delta)));
         }
-        self.delta.is_untouched()
+        self.is_untouched()
     }
 
     /// Goes on with an empty delta, if there is one and the present one is not empty too; the one that it replaces. What is in the
     /// delta afterwards is held back.
     fn swap(&mut self, exchange: &mut impl Exchange) -> Option<Box<Delta>> {
-        self.leave_waiting();
-        let swapped = if self.delta.is_untouched() {
-            None
-        } else {
-            exchange.spare(self.index).map(|spare| std::mem::replace(&mut self.delta, spare))
-        };
-        if self.delta.is_untouched() {
+        let spare = if self.is_untouched() { None } else { exchange.spare(self.index) };
+        let swapped = spare.map(|spare| {
+            // Of both families: a busy one must not keep the other's changes for later deltas.
+            self.v4.leave_to(&mut self.delta.v4);
+            self.v6.leave_to(&mut self.delta.v6);
+            std::mem::replace(&mut self.delta, spare)
+        });
+        if self.is_untouched() {
             self.began = self.now;
         }
         swapped

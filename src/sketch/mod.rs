@@ -143,8 +143,8 @@ pub use cell::{
 pub use counter::{Counter, EvenOdd, EvenOddCell, Keeping, OneKey, Optimisations, Standard, StandardCell, Tally, Wide};
 pub use estimate::Estimator;
 pub use flow_table::{
-    Awaited, BATCH_COUNT, Batch, Cell, CellV4, CellV6, Change, Geometry, HASH_COUNT, Iblt, PAYLOAD_BITS, Peeled,
-    Peeler, Recipient, TableKey, ValueCode, check_of,
+    BATCH_COUNT, Batch, Cell, CellV4, CellV6, Change, Geometry, HASH_COUNT, Iblt, Latest, PAYLOAD_BITS, Peeled, Peeler,
+    Recipient, TableKey, Updates, ValueCode, check_of,
 };
 pub use get::Got;
 pub use key_hash::{KeyHash, SecretHash};

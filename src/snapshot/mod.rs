@@ -9,8 +9,9 @@ pub mod file;
 
 use crate::connection::{Counts, HalfOpenList};
 use crate::flow::{KeyV4, KeyV6};
+use crate::hash::Secret;
 use crate::signal::{AnyKey, TimeBase};
-use crate::sketch::{Awaited, Geometry, Iblt, TableKey};
+use crate::sketch::{Batch, Geometry, Iblt, Latest, TableKey};
 use std::time::Duration;
 
 /// The shapes of a delta's two tables.
@@ -39,19 +40,14 @@ pub struct Changes<K: TableKey> {
     /// Openings and closings that the table holds, at most: those of one connection cancel.
     pub items: u64,
     /// The latest of the changes, which are not in the table yet.
-    pub awaited: Awaited<K>,
+    pub latest: Latest<K>,
 }
 
 impl<K: TableKey> Changes<K> {
     /// What is in this table, in which no change is counted.
     #[must_use]
     pub fn of(table: Iblt<K>) -> Self {
-        Changes { table, updates: 0, items: 0, awaited: Awaited::none() }
-    }
-
-    /// Sums the latest changes into the table.
-    fn settle(&mut self) {
-        self.awaited.sum_into(&mut self.table);
+        Changes { table, updates: 0, items: 0, latest: Latest::none() }
     }
 
     /// Forgets all changes, which are settled.
@@ -90,12 +86,6 @@ impl Delta {
         Delta { v4: Changes::of(Iblt::new(geometry.v4)), v6: Changes::of(Iblt::new(geometry.v6)) }
     }
 
-    /// Sums the latest changes into the tables: whoever takes a delta does that before anything is read from it.
-    pub fn settle(&mut self) {
-        self.v4.settle();
-        self.v6.settle();
-    }
-
     /// Forgets all changes, which are settled.
     pub fn clear(&mut self) {
         self.v4.clear();
@@ -112,6 +102,26 @@ impl Delta {
     #[must_use]
     pub fn is_untouched(&self) -> bool {
         self.v4.is_untouched() && self.v6.is_untouched()
+    }
+}
+
+/// Sums the latest changes of deltas into their tables: whoever takes a delta has that done before anything is read from it.
+pub struct Settler {
+    v4: Batch<KeyV4>,
+    v6: Batch<KeyV6>,
+}
+
+impl Settler {
+    /// One for deltas that were filled under this secret.
+    #[must_use]
+    pub fn new(secret: &Secret) -> Self {
+        Settler { v4: Batch::new(secret), v6: Batch::new(secret) }
+    }
+
+    /// Sums the latest changes into the tables.
+    pub fn settle(&mut self, delta: &mut Delta) {
+        self.v4.sum(&mut delta.v4.latest, &mut delta.v4.table);
+        self.v6.sum(&mut delta.v6.latest, &mut delta.v6.table);
     }
 }
 

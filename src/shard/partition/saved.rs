@@ -13,7 +13,7 @@ impl Partition {
     ///
     /// Complexity: a pass over its memory.
     pub(super) fn save(&self) -> SavedPartition {
-        debug_assert!(self.delta.is_untouched() && self.announced.is_empty() && self.inquiry.is_none());
+        debug_assert!(self.is_untouched() && self.announced.is_empty() && self.inquiry.is_none());
         let began = Instant::now();
         let mut encoder = Encoder::with_capacity(self.tracker.saved_size() + 1_024);
         self.base.save(&mut encoder);

@@ -2,11 +2,11 @@
 //!
 //! What enters: pairs that are inserted or removed, one by one. What leaves: the sums of [`BATCH_COUNT`] of them at a time in a
 //! table, a step later: the cells of some are on their way from memory while others are gathered and hashed. Whoever gives the
-//! table away need not wait for these: they go with it, and whoever takes it sums them.
+//! table away need not wait for these: they go with it as they came, and whoever takes it sums them by a batch of its own.
 
 use super::iblt::AHEAD_COUNT;
 use crate::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
-use crate::sketch::{Cell, HASH_COUNT, Iblt, TableKey, ValueCode, check_of};
+use crate::sketch::{Cell, HASH_COUNT, Iblt, Peeler, TableKey, ValueCode, check_of};
 
 /// How many updates are hashed together.
 pub const BATCH_COUNT: usize = HASH_BATCH_COUNT;
@@ -14,47 +14,54 @@ pub const BATCH_COUNT: usize = HASH_BATCH_COUNT;
 /// How many updates' cells are asked for before the next are gathered.
 const FIRST_COUNT: usize = 2 * AHEAD_COUNT;
 
-/// The most updates that are on their way: those of a step, and what was gathered behind it.
-const AWAITED_COUNT_MAX: usize = 2 * BATCH_COUNT;
+/// The most updates that are not in a table yet: those of a step, and what was gathered behind it.
+const LATEST_COUNT_MAX: usize = 2 * BATCH_COUNT;
 
-/// Updates that wait to be hashed. It holds no more than [`BATCH_COUNT`], and allocates only when it is made.
-pub struct Batch<K: TableKey> {
-    placement: KeyedHash<K>,
-    code: ValueCode<K>,
-    keys: Vec<K>,
-    /// The payload that belongs to each key, and how often it is inserted: once, or minus once.
-    payloads: Vec<(u32, i32)>,
-}
+/// The latest updates of a table that is given away. Nothing may be read from the table before [`Batch::sum`] has summed them.
+pub type Latest<K> = Updates<K, LATEST_COUNT_MAX>;
 
-/// Updates of one table that were hashed and are not in it yet. Nothing may be read from the table before they are.
-pub struct Awaited<K: TableKey> {
+/// Up to so many updates as they came.
+pub struct Updates<K, const COUNT_MAX: usize> {
     count: usize,
-    places: [[u32; HASH_COUNT]; AWAITED_COUNT_MAX],
-    sums: [K::Cell; AWAITED_COUNT_MAX],
+    keys: [K; COUNT_MAX],
+    /// The payload that belongs to each key, and how often it is inserted: once, or minus once.
+    payloads: [(u32, i32); COUNT_MAX],
 }
 
-impl<K: TableKey> Awaited<K> {
+impl<K: TableKey, const COUNT_MAX: usize> Updates<K, COUNT_MAX> {
     /// None.
     #[must_use]
     pub fn none() -> Self {
-        Awaited {
-            count: 0,
-            places: [[0; HASH_COUNT]; AWAITED_COUNT_MAX],
-            sums: [K::Cell::default(); AWAITED_COUNT_MAX],
-        }
+        Updates { count: 0, keys: [K::from_words(&[]); COUNT_MAX], payloads: [(0, 0); COUNT_MAX] }
     }
 
-    /// Sums them into their table.
-    ///
-    /// Complexity: `k` random accesses an update.
-    ///
-    /// # Panics
-    ///
-    /// The table is smaller than the one they are of.
-    pub fn sum_into(&mut self, table: &mut Iblt<K>) {
-        table.add_at(&self.places[..self.count], &self.sums, 0..self.count);
-        self.count = 0;
+    /// How many there are.
+    #[inline]
+    fn len(&self) -> usize {
+        self.count.min(COUNT_MAX)
     }
+
+    #[inline]
+    fn push(&mut self, key: K, payload: (u32, i32)) {
+        (self.keys[self.count], self.payloads[self.count]) = (key, payload);
+        self.count += 1;
+    }
+
+    #[inline]
+    fn all(&self) -> (&[K], &[(u32, i32)]) {
+        (&self.keys[..self.len()], &self.payloads[..self.len()])
+    }
+}
+
+/// Updates that wait to be hashed, and those that were hashed a step before and are not in the table yet. All its memory is its own.
+pub struct Batch<K: TableKey> {
+    placement: KeyedHash<K>,
+    code: ValueCode<K>,
+    waiting: Updates<K, BATCH_COUNT>,
+    /// Those of the step before: how many, their places, and what each is to add there.
+    asked_count: usize,
+    places: [[u32; HASH_COUNT]; BATCH_COUNT],
+    sums: [K::Cell; BATCH_COUNT],
 }
 
 impl<K: TableKey> Batch<K> {
@@ -64,102 +71,111 @@ impl<K: TableKey> Batch<K> {
         Batch {
             placement: KeyedHash::new(secret, Purpose::Placement),
             code: ValueCode::new(KeyedHash::new(secret, Purpose::Value)),
-            keys: Vec::with_capacity(BATCH_COUNT),
-            payloads: Vec::with_capacity(BATCH_COUNT),
+            waiting: Updates::none(),
+            asked_count: 0,
+            places: [[0; HASH_COUNT]; BATCH_COUNT],
+            sums: [K::Cell::default(); BATCH_COUNT],
         }
+    }
+
+    /// Whether all updates are in the table.
+    #[must_use]
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.waiting.count + self.asked_count == 0
     }
 
     /// Adds an insertion, or a removal, of a key with the value of this payload; whether the batch is full with it. With a full
     /// batch a step is to be made before anything else is added.
+    ///
+    /// # Panics
+    ///
+    /// The batch was full before.
     #[inline]
     pub fn push(&mut self, key: K, payload: u32, is_insert: bool) -> bool {
-        self.keys.push(key);
-        self.payloads.push((payload, if is_insert { 1 } else { -1 }));
-        self.keys.len() >= BATCH_COUNT
+        self.waiting.push(key, (payload, if is_insert { 1 } else { -1 }));
+        self.waiting.count == BATCH_COUNT
     }
 
-    /// Sums what `table` awaits, and has it await what was added since the step before; how many updates that was.
+    /// Sums what was hashed in the step before into its table, and hashes what was added since; how many updates that was.
     ///
     /// Complexity: `k` random accesses an update.
     ///
     /// # Panics
     ///
-    /// The table is smaller than the one that awaits these.
-    pub fn step_into(&mut self, table: &mut Iblt<K>, awaited: &mut Awaited<K>) -> u64 {
-        let count = self.keys.len();
-        self.step(table, awaited);
-        // More than one step only for whoever has added to a full batch.
-        while !self.keys.is_empty() {
-            self.step(table, awaited);
-        }
-        count as u64
+    /// The table is smaller than it was in the step before.
+    pub fn step_into(&mut self, table: &mut Iblt<K>) -> u64 {
+        // Some are summed at first, and some after the hashing: so memory is never idle for long.
+        let (asked_count, half) = (self.asked_count, self.asked_count / 2);
+        table.add_at(&self.places[..asked_count], &self.sums, 0..half);
+        let mut hashes = HashBatch::default();
+        self.placement.of_batch(self.waiting.all().0, &mut hashes);
+        table.add_at(&self.places[..asked_count], &self.sums, half..asked_count);
+        self.ask(table, &mut hashes)
     }
 
-    /// Has `table`, which is to be given away, await what was added since the step before, too; how many updates that was.
+    /// Leaves all that is not in the table, which is to be given away, to whoever takes it; how many of these updates no step has
+    /// counted.
     ///
-    /// Complexity: no access to the table, unless more was added than fits.
+    /// Complexity: linear in their number; no access to the table.
     ///
     /// # Panics
     ///
-    /// As [`Self::step_into`].
-    pub fn leave_to(&mut self, table: &mut Iblt<K>, awaited: &mut Awaited<K>) -> u64 {
-        if awaited.count + self.keys.len() > AWAITED_COUNT_MAX {
-            return self.step_into(table, awaited);
+    /// There are others in `latest`.
+    pub fn leave_to(&mut self, latest: &mut Latest<K>) -> u64 {
+        assert!(latest.count == 0, "what was left before is not summed");
+        for sum in &self.sums[..self.asked_count] {
+            // A sum of one update alone tells it whole.
+            let value = sum.value().wrapping_mul(i64::from(sum.count()) as u64);
+            latest.push(Peeler::<K>::lone_key(sum), (ValueCode::<K>::payload(value), sum.count()));
         }
-        let count = self.keys.len();
-        while !self.keys.is_empty() {
-            let mut hashes = HashBatch::default();
-            self.placement.of_batch(&self.keys, &mut hashes);
-            self.place(table, awaited, &mut hashes, |_| ());
-        }
-        count as u64
+        let (keys, payloads) = self.waiting.all();
+        keys.iter().zip(payloads).for_each(|(key, payload)| latest.push(*key, *payload));
+        let count = keys.len() as u64;
+        (self.asked_count, self.waiting.count) = (0, 0);
+        count
     }
 
-    /// Sums what is awaited, and hashes and asks for up to [`BATCH_COUNT`] others.
-    fn step(&mut self, table: &mut Iblt<K>, awaited: &mut Awaited<K>) {
-        // Some are summed at first, and some after the hashing: so memory is never idle for long.
-        let (count, half) = (awaited.count, awaited.count / 2);
-        table.add_at(&awaited.places[..count], &awaited.sums, 0..half);
-        let mut hashes = HashBatch::default();
-        self.placement.of_batch(&self.keys, &mut hashes);
-        table.add_at(&awaited.places[..count], &awaited.sums, half..count);
-        awaited.count = 0;
-        let table = &*table;
-        self.place(table, awaited, &mut hashes, |places| places.iter().for_each(|places| table.prefetch(places)));
+    /// Sums what was left with a table into it. The batch must be idle, and is again.
+    ///
+    /// Complexity: `k` random accesses an update.
+    pub fn sum(&mut self, latest: &mut Latest<K>, table: &mut Iblt<K>) {
+        let (keys, payloads) = latest.all();
+        for (key, payload) in keys.iter().zip(payloads) {
+            self.waiting.push(*key, *payload);
+            if self.waiting.count == BATCH_COUNT {
+                self.step_into(table);
+            }
+        }
+        while !self.is_idle() {
+            self.step_into(table);
+        }
+        latest.count = 0;
     }
 
-    /// Puts the places and sums of up to [`BATCH_COUNT`] updates, which have these hashes, behind what is awaited. The first places are
-    /// asked for, some before values are worked out and some after.
+    /// Works out the places and sums of the updates that wait, which have these hashes; how many they are. The first places are asked
+    /// for, some before values are worked out and some after.
     #[inline(always)]
-    fn place(
-        &mut self,
-        table: &Iblt<K>,
-        awaited: &mut Awaited<K>,
-        hashes: &mut HashBatch,
-        ask: impl Fn(&[[u32; HASH_COUNT]]),
-    ) {
-        let count = self.keys.len().min(BATCH_COUNT);
-        let (keys, payloads) = (&self.keys[..count], &self.payloads[..count]);
-        let places = &mut awaited.places[awaited.count..][..count];
-        let sums = &mut awaited.sums[awaited.count..][..count];
+    fn ask(&mut self, table: &Iblt<K>, hashes: &mut HashBatch) -> u64 {
+        let (keys, payloads) = self.waiting.all();
+        let count = keys.len();
         for (at, (key, &(payload, times))) in keys.iter().zip(payloads).enumerate() {
             let hash = hashes.get(at);
             hashes.set(at, ValueCode::<K>::block(hash, payload));
-            places[at] = table.places(hash);
-            sums[at] = K::Cell::of(key, check_of(hash), times, 0);
+            self.places[at] = table.places(hash);
+            self.sums[at] = K::Cell::of(key, check_of(hash), times, 0);
         }
-        let first = &places[..FIRST_COUNT.min(count)];
+        let first = &self.places[..FIRST_COUNT.min(count)];
         let (soon, later) = first.split_at(AHEAD_COUNT.min(first.len()));
-        ask(soon);
+        soon.iter().for_each(|places| table.prefetch(places));
         self.code.map(hashes, count);
-        ask(later);
-        for (at, (sum, &(payload, times))) in sums.iter_mut().zip(payloads).enumerate() {
+        later.iter().for_each(|places| table.prefetch(places));
+        for (at, (sum, &(payload, times))) in self.sums.iter_mut().zip(payloads).enumerate() {
             let value = ValueCode::<K>::of_image(hashes.get(at), payload);
             sum.set_value(value.wrapping_mul(i64::from(times) as u64));
         }
-        awaited.count += count;
-        self.keys.drain(..count);
-        self.payloads.drain(..count);
+        (self.asked_count, self.waiting.count) = (count, 0);
+        count as u64
     }
 }
 
@@ -173,7 +189,8 @@ mod tests {
     fn compare<K: TableKey>(count: u64, step_count: u64) {
         let placement = KeyedHash::<K>::new(&Secret::REPLAY, Purpose::Placement);
         let code = ValueCode::new(KeyedHash::<K>::new(&Secret::REPLAY, Purpose::Value));
-        let (mut batch, mut awaited) = (Batch::new(&Secret::REPLAY), Awaited::none());
+        let (mut batch, mut others, mut latest) =
+            (Batch::new(&Secret::REPLAY), Batch::new(&Secret::REPLAY), Latest::none());
         let (mut together, mut apart) = (Iblt::new(Geometry::new(50)), Iblt::new(Geometry::new(50)));
         let mut summed = 0;
         for number in 0..count {
@@ -184,20 +201,19 @@ mod tests {
             apart.apply_one(&change);
             assert_eq!(batch.push(key, payload, is_insert), number % step_count + 1 >= BATCH_COUNT as u64);
             if (number + 1).is_multiple_of(step_count) {
-                summed += batch.step_into(&mut together, &mut awaited);
+                summed += batch.step_into(&mut together);
                 assert_eq!(summed, number + 1);
             }
         }
         assert!(together.is_zero() || count > step_count, "nothing is summed before it is asked for");
-        let before = together.clone();
-        let is_left_whole = awaited.count + batch.keys.len() <= AWAITED_COUNT_MAX;
-        assert_eq!(summed + batch.leave_to(&mut together, &mut awaited), count);
-        assert!(!is_left_whole || together == before, "what is left to whoever takes the table does not touch it");
-        awaited.sum_into(&mut together);
+        assert_eq!(batch.is_idle(), count == 0);
+        assert_eq!(summed + batch.leave_to(&mut latest), count);
+        assert!(batch.is_idle(), "nothing is left in the batch");
+        others.sum(&mut latest, &mut together);
         assert!(together == apart, "{count} updates, a step every {step_count}");
-        assert_eq!(batch.leave_to(&mut together, &mut awaited), 0);
-        awaited.sum_into(&mut together);
-        assert!(together == apart, "nothing is left in the batch");
+        assert!(others.is_idle() && batch.leave_to(&mut latest) == 0);
+        others.sum(&mut latest, &mut together);
+        assert!(together == apart, "what was left is summed once");
     }
 
     #[test]
@@ -207,8 +223,8 @@ mod tests {
             compare::<KeyV4>(count, full);
             compare::<KeyV6>(count, full);
         }
-        // Steps before it is full, and too late.
-        for step_count in [1, 7, full - 1, full + 1, 3 * full + 5] {
+        // Steps before it is full.
+        for step_count in [1, 7, full - 1] {
             compare::<KeyV4>(5 * full, step_count);
             compare::<KeyV6>(5 * full, step_count);
         }

@@ -15,7 +15,7 @@ mod iblt;
 mod peel;
 mod value;
 
-pub use batch::{Awaited, BATCH_COUNT, Batch};
+pub use batch::{BATCH_COUNT, Batch, Latest, Updates};
 pub use cell::{Cell, CellV4, CellV6, TableKey};
 pub use geometry::{Geometry, HASH_COUNT, check_of};
 pub use iblt::{Change, Iblt};
