@@ -5,14 +5,22 @@
 use crate::captures::{self, Capture, OPEN_CHURN, OPEN_COUNT, QUICK_DIVISOR};
 use crate::process::{Outcome, Task, Usage};
 use crate::row::{Case, Pair, Scale, Suite};
+use flowpeel::pipeline::{Config, Plan};
 use serde_json::Value;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 /// What a process takes beside what flowpeel announces: code, stacks, buffers for output.
 const PROCESS_MIB: f64 = 16.0;
 
 /// What the router's side may take, in bytes a connection.
 const BYTES_A_CONNECTION_MAX: f64 = 20.0;
+
+/// The half-open connections that are enough for what opens in `open`.
+const OPEN_HALF_OPEN: u64 = 1 << 14;
+
+/// What is announced is rounded to tenths of a MiB.
+const ANNOUNCED_ERROR_MIB: f64 = 0.051;
 
 /// The memory that a million connections take; for fewer the default is enough.
 const OPEN_MEMORY: &str = "400MiB";
@@ -186,11 +194,16 @@ fn open_count(scale: Scale) -> u64 {
     if scale.is_quick { OPEN_COUNT / QUICK_DIVISOR } else { OPEN_COUNT }
 }
 
+/// How many open and close in an interval of it.
+fn open_churn(scale: Scale) -> u64 {
+    if scale.is_quick { OPEN_CHURN / QUICK_DIVISOR } else { OPEN_CHURN }
+}
+
 /// A replay of `open` with just the room that it takes, and what it said.
 fn open_replay(scale: Scale, options: &[&str]) -> Result<(Task, Capture, Listed), String> {
     let capture = capture(scale, "open")?;
     let connections = open_count(scale).to_string();
-    let churn = if scale.is_quick { OPEN_CHURN / QUICK_DIVISOR } else { OPEN_CHURN }.to_string();
+    let churn = open_churn(scale).to_string();
     let sizes = ["--memory", OPEN_MEMORY, "--connections", connections.as_str(), "--churn", churn.as_str()];
     let work = replay(&capture, &[&sizes, options].concat());
     let count = open_count(scale);
@@ -221,12 +234,36 @@ impl Pair for Known {
     }
 }
 
-/// What a replay announces without its list, once it has listed completely at every interval.
-fn router_bytes(scale: Scale, options: &[&str]) -> Result<Known, String> {
-    let (_, _, Listed { said, .. }) = open_replay(scale, &[&["--every", "10s"], options].concat())?;
-    let sizes = ["(filter ", "half-open ", "tables ", "queues "].map(|part| announced_mib(&said, part));
-    let size = sizes.iter().sum::<f64>() * f64::from(1 << 20);
-    Ok(Known { work: size / open_count(scale) as f64, limit: BYTES_A_CONNECTION_MAX })
+/// What a replay takes without its list, once it has listed completely at every interval: with room for so many half-open connections, or
+/// for as many as there is by default.
+fn router_bytes(scale: Scale, half_open_max: Option<u64>) -> Result<Known, String> {
+    let every = Duration::from_secs(10);
+    let asked = half_open_max.map(|count| count.to_string());
+    let half_open: Vec<&str> = asked.iter().flat_map(|count| ["--half-open", count]).collect();
+    let (_, _, Listed { said, .. }) = open_replay(scale, &[&["--every", "10s"], &half_open[..]].concat())?;
+    let config = Config {
+        every: Some(every),
+        connections_max: open_count(scale),
+        churn: open_churn(scale),
+        half_open_max,
+        memory_size_max: u64::MAX,
+        ..Config::default()
+    };
+    let memory = Plan::new(&config).map_err(|error| error.to_string())?.memory();
+    let parts = [
+        ("(filter ", memory.filter_size),
+        ("half-open ", memory.rings_size),
+        ("tables ", memory.tables_size),
+        ("queues ", memory.queues_size),
+    ];
+    for (part, size) in parts {
+        let announced = announced_mib(&said, part);
+        if announced.is_nan() || (announced - size as f64 / f64::from(1 << 20)).abs() > ANNOUNCED_ERROR_MIB {
+            return Err(format!("{size} bytes are planned, and announced is: {part}{announced} MiB"));
+        }
+    }
+    let size: u64 = parts.iter().map(|(_, size)| size).sum();
+    Ok(Known { work: size as f64 / open_count(scale) as f64, limit: BYTES_A_CONNECTION_MAX })
 }
 
 /// The same of a live capture: what `flowpeel plan` says, with the kernel's ring and the watch over silent connections.
@@ -279,7 +316,7 @@ pub(crate) fn run(suite: &mut Suite) {
             "bytes a connection",
             Some(1.0),
         ),
-        |scale| router_bytes(scale, &[]),
+        |scale| router_bytes(scale, None),
     );
     suite.compare(
         case(
@@ -287,9 +324,9 @@ pub(crate) fn run(suite: &mut Suite) {
             "the same with --half-open 16384",
             "20 bytes",
             "bytes a connection",
-            None,
+            Some(1.0),
         ),
-        |scale| router_bytes(scale, &["--half-open", "16384"]),
+        |scale| router_bytes(scale, Some(OPEN_HALF_OPEN)),
     );
     suite.compare(
         case(

@@ -184,8 +184,9 @@ pub const FINGERPRINT_BITS: u32 = 30;
 /// place, but one in fifty finds none while it is half-open; at 93 one in thirty thousand.
 pub const FILTER_ESTABLISHED_PERCENT: u64 = 93;
 
-/// How full it may become with everything it is made for: where there is no place what has closed makes room, and lingers less.
-pub const FILTER_LOAD_PERCENT: u64 = 97;
+/// How full it may become with everything it is made for, what has just closed included: where there is no place that makes room, and
+/// lingers less.
+pub const FILTER_LOAD_PERCENT: u64 = 98;
 
 /// The filter has places for one in so many of the half-open connections there may be, or for those that close in an interval where
 /// these are more, beside all that can be established: only a flood needs more, and takes the places of what has closed and of its own.
