@@ -9,6 +9,7 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
 
 /// A cache line of words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,13 +43,25 @@ const HUGE_SIZE_MIN: usize = 1 << 19;
 const _: () = assert!(HEAP_SIZE_MAX < HUGE_SIZE_MIN);
 
 /// Cache lines, or parts of them, that nobody else has.
-pub struct Lines<T: Words = Line>(Memory<T>);
+pub struct Lines<T: Words = Line> {
+    /// Where they are, whosever the memory is: every look-up asks.
+    start: NonNull<T>,
+    count: usize,
+    memory: Memory<T>,
+}
 
+/// What keeps the memory, and gives it back.
 enum Memory<T: Words> {
-    Heap(Box<[T]>),
+    /// Nothing is done with it before that.
+    Heap { _lines: heap::OnHeap<T> },
     #[cfg(target_os = "linux")]
     Mapped(mapped::Mapped<T>),
 }
+
+// SAFETY: they are its own words, as those of a box would be.
+unsafe impl<T: Words> Send for Lines<T> {}
+// SAFETY: as above.
+unsafe impl<T: Words> Sync for Lines<T> {}
 
 impl<T: Words> Lines<T> {
     /// So many, all zero.
@@ -60,9 +73,11 @@ impl<T: Words> Lines<T> {
     pub fn new(count: usize) -> Self {
         #[cfg(target_os = "linux")]
         if count > HEAP_SIZE_MAX / size_of::<T>() {
-            return Lines(Memory::Mapped(mapped::Mapped::new(count)));
+            let lines = mapped::Mapped::new(count);
+            return Lines { start: lines.start(), count, memory: Memory::Mapped(lines) };
         }
-        Lines(Memory::Heap(vec![T::default(); count].into_boxed_slice()))
+        let lines = heap::OnHeap::new(count);
+        Lines { start: lines.start(), count, memory: Memory::Heap { _lines: lines } }
     }
 
     /// Has the system lay in the memory of a table of less than half a megabyte, where it would else do so page by page: for whoever is
@@ -72,7 +87,7 @@ impl<T: Words> Lines<T> {
     /// Complexity: a call of the system the first time, and nothing later.
     pub fn lay_in(&mut self) {
         #[cfg(target_os = "linux")]
-        if let Memory::Mapped(lines) = &mut self.0 {
+        if let Memory::Mapped(lines) = &mut self.memory {
             lines.lay_in();
         }
     }
@@ -83,22 +98,16 @@ impl<T: Words> Deref for Lines<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        match &self.0 {
-            Memory::Heap(lines) => lines,
-            #[cfg(target_os = "linux")]
-            Memory::Mapped(lines) => lines.as_slice(),
-        }
+        // SAFETY: so many words stand there, valid whatever their bits are, for as long as `memory` does; only `self` leads to them.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
     }
 }
 
 impl<T: Words> DerefMut for Lines<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        match &mut self.0 {
-            Memory::Heap(lines) => lines,
-            #[cfg(target_os = "linux")]
-            Memory::Mapped(lines) => lines.as_mut_slice(),
-        }
+        // SAFETY: as above, and `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.count) }
     }
 }
 
@@ -119,6 +128,35 @@ impl<T: Words> PartialEq for Lines<T> {
 impl<T: Words> fmt::Debug for Lines<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(&**self).finish()
+    }
+}
+
+mod heap {
+    use crate::lines::Words;
+    use std::ptr::{NonNull, slice_from_raw_parts_mut};
+
+    /// A boxed slice that others point into.
+    pub(super) struct OnHeap<T: Words> {
+        start: NonNull<T>,
+        count: usize,
+    }
+
+    impl<T: Words> OnHeap<T> {
+        pub(super) fn new(count: usize) -> Self {
+            let lines = Box::leak(vec![T::default(); count].into_boxed_slice());
+            OnHeap { start: NonNull::from(lines).cast(), count }
+        }
+
+        pub(super) fn start(&self) -> NonNull<T> {
+            self.start
+        }
+    }
+
+    impl<T: Words> Drop for OnHeap<T> {
+        fn drop(&mut self) {
+            // SAFETY: it is the box that was leaked when this was made, and nobody points into it any more.
+            drop(unsafe { Box::from_raw(slice_from_raw_parts_mut(self.start.as_ptr(), self.count)) });
+        }
     }
 }
 
@@ -188,11 +226,6 @@ mod mapped {
         _mapping: Arc<Mapping>,
     }
 
-    // SAFETY: it owns its words as a box would.
-    unsafe impl<T: Words> Send for Mapped<T> {}
-    // SAFETY: as above.
-    unsafe impl<T: Words> Sync for Mapped<T> {}
-
     impl<T: Words> Mapped<T> {
         pub(super) fn new(count: usize) -> Self {
             const { assert!(size_of::<Line>().is_multiple_of(size_of::<T>()) && align_of::<T>() <= align_of::<Line>()) };
@@ -237,17 +270,10 @@ mod mapped {
             (first < end).then(|| (self.start.as_ptr().map_addr(|_| first), end - first))
         }
 
-        #[inline]
-        pub(super) fn as_slice(&self) -> &[T] {
-            // SAFETY: the lines are within the mapping, which lives as long as `self`, was zeroed by the kernel and is aligned to a
-            // page; each line is handed out once, so only `self` leads to these. Lines divide into such words evenly.
-            unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
-        }
-
-        #[inline]
-        pub(super) fn as_mut_slice(&mut self) -> &mut [T] {
-            // SAFETY: as above, and `self` is borrowed exclusively.
-            unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.count) }
+        /// The first of them. They are zeroed by the kernel and aligned to a line, each is handed out once, and the mapping lives as long as
+        /// this does.
+        pub(super) fn start(&self) -> NonNull<T> {
+            self.start
         }
     }
 
