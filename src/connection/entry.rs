@@ -237,12 +237,6 @@ pub(super) fn recorded_at(word: u64, place: u32) -> u64 {
     word & !(((1 << TICK_BITS) - 1) << TICK_SHIFT) | u64::from(place) << TICK_SHIFT
 }
 
-/// The fingerprint in an entry's word.
-#[inline]
-pub(super) fn fingerprint_of(word: u64) -> u32 {
-    (word >> FINGERPRINT_SHIFT) as u32
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

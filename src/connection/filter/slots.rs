@@ -5,17 +5,23 @@
 
 use super::SLOT_COUNT;
 use crate::connection::State;
-use crate::connection::entry::{STATE_BITS, STATE_SHIFT, fingerprint_of};
+use crate::connection::entry::{FINGERPRINT_SHIFT, STATE_BITS, STATE_SHIFT};
 use crate::lines::Line;
 
 /// The places of a bucket that hold this fingerprint, a bit each.
 #[inline]
 pub(super) fn with_fingerprint(bucket: &Line, fingerprint: u32) -> u32 {
     // With the bits at hand these are compared several at a time. The eighth word is no entry.
-    const BITS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 0];
-    let words = bucket.0.iter().zip(BITS);
-    words.fold(0, |slots, (&word, bit)| slots | if fingerprint_of(word) == fingerprint { bit } else { 0 })
+    const BITS: [u64; 8] = [1 << 32, 1 << 33, 1 << 34, 1 << 35, 1 << 36, 1 << 37, 1 << 38, 0];
+    let slots = bucket.0.iter().zip(BITS).fold(0, |slots, (word, bit)| {
+        // Where nothing differs the one that is taken off is borrowed from all bits above.
+        let difference = (word >> FINGERPRINT_SHIFT) ^ u64::from(fingerprint);
+        slots | difference.wrapping_sub(1) & bit
+    });
+    (slots >> u32::BITS) as u32
 }
+
+const _: () = assert!(u64::BITS - FINGERPRINT_SHIFT <= u32::BITS);
 
 /// Some places of a bucket: the topmost of the [`STATE_BITS`] bits that each has here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +95,8 @@ pub(super) fn unused_and_closed(bucket: &Line) -> (Places, Places) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::entry::{FINGERPRINT_SHIFT, state_of};
+    use crate::connection::Entry;
+    use crate::connection::entry::state_of;
     use proptest::prelude::*;
 
     fn indices(all: Places) -> Vec<u32> {
@@ -114,7 +121,7 @@ mod tests {
                 (0..SLOT_COUNT as u32).filter(|index| passes(bucket.0[*index as usize])).collect::<Vec<_>>()
             };
             let found = with_fingerprint(&bucket, fingerprint);
-            let held = slots_where(&|word| fingerprint_of(word) == fingerprint);
+            let held = slots_where(&|word| Entry::unpack(word, 0).fingerprint == fingerprint);
             prop_assert_eq!(found, held.iter().fold(0, |bits, index| bits | 1 << index));
             let (unused, closed) = unused_and_closed(&bucket);
             let is_unused = |word| matches!(state_of(word), State::Empty | State::Removed);
