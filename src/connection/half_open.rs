@@ -17,7 +17,7 @@ pub(super) use marked::{Mark, MarkedRing, Room};
 pub(super) use rings::Rings;
 
 use crate::config::{CLOCK_LEAP_MAX_NS, SYN_TIMEOUT_MAX_TICKS, TICK_NS};
-use crate::connection::{INITIAL_NUMBER_BITS, Slot};
+use crate::connection::{Entry, INITIAL_NUMBER_BITS, Slot};
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::signal::AnyKey;
 
@@ -33,7 +33,11 @@ const _: () = assert!(SINCE_BITS + DELAY_BITS + INITIAL_NUMBER_BITS + 3 == u64::
 const _: () = assert!(SYN_TIMEOUT_MAX_TICKS + ((CLOCK_LEAP_MAX_NS / TICK_NS) as u64) < 1 << (SINCE_BITS - 1));
 
 /// Words of the largest record: a header, an IPv6 key and its tags.
-const RECORD_WORD_COUNT_MAX: usize = (2 + KeyV6::WORD_COUNT).next_multiple_of(UNIT_WORD_COUNT);
+const RECORD_WORD_COUNT_MAX: usize = 3 * UNIT_WORD_COUNT;
+
+// A unit more is enough for what is more in such a record, and no less would do.
+const _: () = assert!((1 + KeyV6::WORD_COUNT).next_multiple_of(UNIT_WORD_COUNT) == 2 * UNIT_WORD_COUNT);
+const _: () = assert!((2 + KeyV6::WORD_COUNT).next_multiple_of(UNIT_WORD_COUNT) == RECORD_WORD_COUNT_MAX);
 
 /// Words of the smallest. Each record takes a multiple of them, and so does a ring: a record begins at a multiple, too, and one
 /// of this size never goes over the end.
@@ -114,11 +118,11 @@ impl Header {
         if self.0 & Self::V6 == 0 { KeyV4::WORD_COUNT } else { KeyV6::WORD_COUNT }
     }
 
-    /// Words of the record.
+    /// Words of the record: a unit more for an IPv6 key, and for tags.
     #[inline]
     fn word_count(self) -> usize {
-        let tags = usize::from(self.0 & Self::TAGGED != 0);
-        (1 + self.key_word_count() + tags).next_multiple_of(UNIT_WORD_COUNT)
+        let [is_v6, is_tagged] = [self.0 & Self::V6 != 0, self.0 & Self::TAGGED != 0];
+        UNIT_WORD_COUNT * (1 + usize::from(is_v6) + usize::from(is_tagged))
     }
 
     #[inline]
@@ -196,10 +200,27 @@ impl Record {
     }
 }
 
-/// How much of a ring the record of a connection with this key takes, in words.
-#[inline]
-pub(super) fn record_size<K: FlowKey>(key: &K) -> usize {
-    Header::new(key, 0, 0, 0, false).word_count()
+/// A record that is to be written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Draft<K> {
+    header: Header,
+    mark: Mark,
+    key: K,
+}
+
+impl<K: FlowKey> Draft<K> {
+    /// That of the connection with this key, client first, as its entry says at the tick `now`.
+    #[inline]
+    pub(super) fn new(key: K, entry: &Entry, now: u64) -> Self {
+        let header = Header::new(&key, now, u64::from(entry.age(now)), entry.number, entry.state.is_answered());
+        Draft { header, mark: Mark::of(entry.state), key }
+    }
+
+    /// How much of a ring it takes, in words.
+    #[inline]
+    pub(super) fn size(&self) -> usize {
+        self.header.word_count()
+    }
 }
 
 /// A place between two records of a ring.
@@ -252,10 +273,10 @@ impl HalfOpenRing {
         self.behind(self.head, self.used)
     }
 
-    /// Writes a record of the connection with this key, whose entry has this place. There must be room.
+    /// Writes a record at the end, of the connection whose entry has this place. There must be room.
     #[inline]
-    fn write<K: FlowKey>(&mut self, header: Header, key: &K, slot: Slot) {
-        let (at, words) = (self.end(), key.words());
+    fn write<K: FlowKey>(&mut self, draft: &Draft<K>, at: usize, slot: Slot) {
+        let (header, words) = (draft.header, draft.key.words());
         let last = words.len() - 1;
         let closing = words[last] & !TAGS | u64::from(slot.number());
         let place = self.words.get_mut(at..at + 1 + words.len()).filter(|_| header.0 & Header::TAGGED == 0);
@@ -264,15 +285,14 @@ impl HalfOpenRing {
             place[1..=last].copy_from_slice(&words[..last]);
             place[1 + last] = closing;
         } else {
-            self.write_in_parts(header, &words[..last], [closing, u64::from(key.vlan().number())]);
+            self.write_in_parts(at, header, &words[..last], [closing, u64::from(draft.key.vlan().number())]);
         }
         self.used += header.word_count();
     }
 
     /// Writes a record with tags, or one that goes over the end to the start.
     #[inline(never)]
-    fn write_in_parts(&mut self, header: Header, words: &[u64], closing: [u64; 2]) {
-        let at = self.end();
+    fn write_in_parts(&mut self, at: usize, header: Header, words: &[u64], closing: [u64; 2]) {
         let all = std::iter::once(&header.0).chain(words).chain(&closing);
         for (distance, word) in all.take(header.word_count()).enumerate() {
             let place = self.behind(at, distance);

@@ -175,7 +175,7 @@ impl Tracker {
             Kind::Syn => {
                 let number = Entry::number_of(parts.number);
                 let asked = self.fresh(hash, State::SynSent, parts.sender, number);
-                self.begin_new(signal, hash, &asked);
+                self.begin(signal, None, &asked);
             }
             Kind::SynAck => {
                 let number = Entry::number_of(parts.number);

@@ -7,8 +7,8 @@
 //! A record has a place, which the filter's entry of its connection names for as long as the record is of use; and the record names
 //! the place of that entry. So neither has to be looked for by its key.
 
-use super::{Cursor, HalfOpenList, HalfOpenRing, Header, Record, UNIT_WORD_COUNT};
-use crate::connection::{Entry, Slot, State};
+use super::{Cursor, Draft, HalfOpenList, HalfOpenRing, Header, Record, UNIT_WORD_COUNT};
+use crate::connection::{Slot, State};
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6};
 use crate::lines::Line;
 use crate::prefetch::prefetch;
@@ -59,6 +59,14 @@ pub(in crate::connection) enum Room {
     Compact,
     /// The oldest have to be taken off.
     Full,
+}
+
+/// Where a record is to stand.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::connection) struct Spot {
+    index: usize,
+    /// Its place.
+    pub(in crate::connection) place: u32,
 }
 
 /// Such a ring.
@@ -207,20 +215,20 @@ impl MarkedRing {
         self.useful -= useful;
     }
 
-    /// The place of the next record.
+    /// Where the next record is to stand.
     #[inline]
-    pub(in crate::connection) fn next_place(&self) -> u32 {
-        self.first_place + (self.ring.end() / UNIT_WORD_COUNT) as u32
+    pub(in crate::connection) fn next_spot(&self) -> Spot {
+        let index = self.ring.end();
+        Spot { index, place: self.first_place + (index / UNIT_WORD_COUNT) as u32 }
     }
 
-    /// Writes the connection with this key, client first, as its entry says at the tick `now`, which has this place and names
-    /// [`Self::next_place`]. There must be room.
-    #[inline]
-    pub(in crate::connection) fn push<K: FlowKey>(&mut self, key: &K, entry: &Entry, now: u64, slot: Slot) {
-        let header = Header::new(key, now, u64::from(entry.age(now)), entry.number, entry.state.is_answered());
-        self.mark_at(self.ring.end(), header, Mark::of(entry.state));
-        self.ring.write(header, key, slot);
-        self.useful += header.word_count();
+    /// Writes a record at the [`Self::next_spot`], of the connection whose entry has this slot and names the spot's place. There must be
+    /// room.
+    #[inline(always)]
+    pub(in crate::connection) fn push<K: FlowKey>(&mut self, draft: &Draft<K>, spot: Spot, slot: Slot) {
+        self.mark_at(spot.index, draft.header, draft.mark);
+        self.ring.write(draft, spot.index, slot);
+        self.useful += draft.size();
     }
 
     /// Marks a record that begins with this word.

@@ -1,10 +1,10 @@
 //! The ring against a queue of which the middle ones go too.
 
-use super::super::half_open::{MarkedRing, Rings, Room, record_size};
+use super::super::half_open::{Draft, MarkedRing, Rings, Room};
 use super::super::{INITIAL_NUMBER_BITS, Slot, State};
 use super::*;
 use crate::config::SYN_TIMEOUT_MAX_TICKS;
-use crate::flow::Side;
+use crate::flow::{FlowKey, Side};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -28,6 +28,14 @@ struct Written {
     slot: Slot,
     place: u32,
     size: usize,
+}
+
+/// Writes a record, once there is room for it; its place and its size.
+fn push<K: FlowKey>(rings: &mut Rings, draft: &Draft<K>, slot: Slot, queue: &mut VecDeque<Written>) -> (u32, usize) {
+    make_room(&mut rings.half_open, draft.size(), queue);
+    let spot = rings.half_open.next_spot();
+    rings.half_open.push(draft, spot, slot);
+    (spot.place, draft.size())
 }
 
 /// Makes room as a tracker does.
@@ -66,19 +74,14 @@ proptest! {
         for (at, ((number, tags, pause, delay, answered, initial), ended)) in records.into_iter().enumerate() {
             now += pause;
             let key = key(number, tags);
-            let size = match &key {
-                AnyKey::V4(key) => record_size(key),
-                AnyKey::V6(key) => record_size(key),
-            };
-            make_room(&mut rings.half_open, size, &mut queue);
             let state = if answered { State::AnsweredUnseen } else { State::SynSent };
             let start_tick = now - delay;
             let entry = Entry { fingerprint: 0, state, client: Side::First, tick: Entry::tick_of(start_tick), number: initial };
-            let (slot, place) = (Slot::from_number(at as u32), rings.half_open.next_place());
-            match &key {
-                AnyKey::V4(key) => rings.half_open.push(key, &entry, now, slot),
-                AnyKey::V6(key) => rings.half_open.push(key, &entry, now, slot),
-            }
+            let slot = Slot::from_number(at as u32);
+            let (place, size) = match key {
+                AnyKey::V4(key) => push(&mut rings, &Draft::new(key, &entry, now), slot, &mut queue),
+                AnyKey::V6(key) => push(&mut rings, &Draft::new(key, &entry, now), slot, &mut queue),
+            };
             let half_open = HalfOpen { key, start_tick, since_tick: now, answered, number: initial };
             queue.push_back(Written { half_open, slot, place, size });
             prop_assert_eq!(rings.with_tick(Entry { tick: place, ..entry }), entry);

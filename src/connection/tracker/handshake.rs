@@ -3,8 +3,9 @@
 //! What enters: a signal, and the entry that its connection has. What leaves: half-open entries, and openings.
 
 use super::of_client;
-use crate::connection::half_open::record_size;
+use crate::connection::half_open::Draft;
 use crate::connection::{Entry, Event, NUMBER_UNKNOWN, Slot, State, Tracker};
+use crate::flow::FlowKey;
 use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
 
 impl Tracker {
@@ -33,7 +34,7 @@ impl Tracker {
         };
         if begins {
             let asked = self.fresh(hash, State::SynSent, parts.sender, number);
-            self.begin_again(signal, slot, &asked);
+            self.begin(signal, Some(slot), &asked);
         } else {
             self.counts.repeats += 1;
         }
@@ -60,7 +61,7 @@ impl Tracker {
                 None
             }
             State::SynSent if entry.client == client => {
-                self.begin_again(signal, slot, &Entry { state: State::SynRecvLate, ..entry });
+                self.begin(signal, Some(slot), &Entry { state: State::SynRecvLate, ..entry });
                 None
             }
             State::Closed if entry.number != number => self.answered(signal, hash, Some(slot), unseen),
@@ -92,53 +93,39 @@ impl Tracker {
         if self.config.answer_opens {
             return self.open_at(signal, hash, slot, Entry { state: State::Established, ..unseen });
         }
-        self.begin(signal, hash, slot, &unseen);
+        self.begin(signal, slot, &unseen);
         None
     }
 
-    /// Writes a half-open connection of which nothing was known, in a place and in the ring.
-    #[inline(never)]
-    pub(super) fn begin_new(&mut self, signal: &Signal, hash: ConnectionHash, entry: &Entry) {
-        self.make_room_for(signal);
-        if let Some(slot) = self.place(hash, &Entry { tick: self.rings.half_open.next_place(), ..*entry }) {
-            self.write(signal, entry, slot);
-        }
-    }
-
-    /// Writes a half-open connection in the place it has, and in the ring.
-    #[inline(never)]
-    pub(super) fn begin_again(&mut self, signal: &Signal, slot: Slot, entry: &Entry) {
-        self.end_half_open(slot);
-        self.make_room_for(signal);
-        self.filter.set(slot, &Entry { tick: self.rings.half_open.next_place(), ..*entry });
-        self.write(signal, entry, slot);
-    }
-
-    /// Makes room in the ring for the connection of this signal.
-    #[inline]
-    fn make_room_for(&mut self, signal: &Signal) {
-        let size = match signal.key() {
-            AnyKey::V4(key) => record_size(&key),
-            AnyKey::V6(key) => record_size(&key),
-        };
-        self.counts.recycled += self.make_room(|rings| &mut rings.half_open, size);
-    }
-
-    /// Writes a half-open connection in the ring, which has room.
-    #[inline]
-    fn write(&mut self, signal: &Signal, entry: &Entry, slot: Slot) {
+    /// Writes a half-open connection in the ring, and in the filter: in the place it has there, or in a new one.
+    #[inline(always)]
+    pub(super) fn begin(&mut self, signal: &Signal, slot: Option<Slot>, entry: &Entry) {
         match signal.key() {
-            AnyKey::V4(key) => self.rings.half_open.push(&of_client(key, entry.client), entry, self.now, slot),
-            AnyKey::V6(key) => self.rings.half_open.push(&of_client(key, entry.client), entry, self.now, slot),
+            AnyKey::V4(key) => self.begin_as(of_client(key, entry.client), signal.hash(), slot, entry),
+            AnyKey::V6(key) => self.begin_as(of_client(key, entry.client), signal.hash(), slot, entry),
         }
     }
 
-    /// Writes a half-open connection, in the place it has or in a new one, and in the ring.
-    pub(super) fn begin(&mut self, signal: &Signal, hash: ConnectionHash, slot: Option<Slot>, entry: &Entry) {
-        match slot {
-            Some(slot) => self.begin_again(signal, slot, entry),
-            None => self.begin_new(signal, hash, entry),
+    #[inline(never)]
+    fn begin_as<K: FlowKey>(&mut self, key: K, hash: ConnectionHash, slot: Option<Slot>, entry: &Entry) {
+        if let Some(slot) = slot {
+            self.end_half_open(slot);
         }
+        let draft = Draft::new(key, entry, self.now);
+        self.counts.recycled += self.make_room(|rings| &mut rings.half_open, draft.size());
+        let spot = self.rings.half_open.next_spot();
+        let named = Entry { tick: spot.place, ..*entry };
+        let slot = match slot {
+            Some(slot) => {
+                self.filter.set(slot, &named);
+                slot
+            }
+            None => match self.place(hash, &named) {
+                Some(slot) => slot,
+                None => return,
+            },
+        };
+        self.rings.half_open.push(&draft, spot, slot);
     }
 
     pub(super) fn completes(

@@ -14,7 +14,7 @@
 //! lingers of a connection that ended without having been known: the last packets of both sides, which follow a FIN within
 //! seconds, must not make a connection of it again.
 
-use crate::connection::half_open::record_size;
+use crate::connection::half_open::Draft;
 use crate::connection::{Entry, Event, NUMBER_UNKNOWN, Placed, Slot, State, Tracker};
 use crate::flow::{FlowKey, Side};
 use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
@@ -41,10 +41,12 @@ impl Tracker {
     }
 
     fn write_candidate<K: FlowKey>(&mut self, key: &K, sender: Side, hash: ConnectionHash) {
-        self.counts.candidates_recycled += self.make_room(|rings| &mut rings.candidates, record_size(key));
-        self.counts.candidates += 1;
         let candidate = self.fresh(hash, State::Candidate, sender, NUMBER_UNKNOWN);
-        let named = Entry { tick: self.rings.candidates.next_place(), ..candidate };
+        let draft = Draft::new(super::of_client(*key, sender), &candidate, self.now);
+        self.counts.candidates_recycled += self.make_room(|rings| &mut rings.candidates, draft.size());
+        self.counts.candidates += 1;
+        let spot = self.rings.candidates.next_spot();
+        let named = Entry { tick: spot.place, ..candidate };
         let (rings, now) = (&self.rings, self.now);
         let placed = self.filter.insert_weak(hash, &named, now, |held| rings.with_tick(*held).age(now));
         self.counts.candidates_recycled += u64::from(!matches!(placed, Some((_, Placed::Free))));
@@ -52,7 +54,7 @@ impl Tracker {
             if let Placed::Evicted(entry) = placed {
                 self.rings.end(&entry);
             }
-            self.rings.candidates.push(&super::of_client(*key, sender), &candidate, now, slot);
+            self.rings.candidates.push(&draft, spot, slot);
         }
     }
 
@@ -69,7 +71,7 @@ impl Tracker {
         match parts.kind {
             Kind::Syn => {
                 let asked = anew(State::SynSent, parts.sender);
-                self.begin_again(signal, slot, &asked);
+                self.begin(signal, Some(slot), &asked);
                 None
             }
             Kind::SynAck => {

@@ -6,7 +6,7 @@
 //! before the first is read.
 
 use crate::connection::half_open::{Cursor, Mark, MarkedRing, Record, Rings, Room};
-use crate::connection::{HalfOpenList, Tracker};
+use crate::connection::{HalfOpenList, Slot, Tracker};
 
 /// The most records that are gone through together: as many as hide the memory's latency behind each other. Of a small ring it is
 /// a small part, so that making room does not empty it.
@@ -14,31 +14,36 @@ const BATCH_COUNT_MAX: usize = 32;
 const BATCH_COUNT_MIN: usize = 8;
 const BATCHES_IN_RING: usize = 64;
 
-/// The oldest records of a ring that are of use still, and the place behind all that were gone through for them.
-struct Batch {
-    records: [Record; BATCH_COUNT_MAX],
+/// The places in the filter of the oldest connections of a ring of which the records are of use still, and the place behind all records
+/// that were gone through for them.
+struct Leaving {
+    slots: [Slot; BATCH_COUNT_MAX],
     count: usize,
+    /// The words of these records.
+    useful: usize,
     end: Cursor,
 }
 
-impl Batch {
-    /// Those of a ring, up to one that is not wanted.
+impl Leaving {
+    /// Those of a ring, up to a record that is not wanted.
     #[inline]
     fn new(ring: &MarkedRing, is_wanted: impl Fn(Record) -> bool) -> Self {
         let count_max = (ring.connection_count() / BATCHES_IN_RING).clamp(BATCH_COUNT_MIN, BATCH_COUNT_MAX);
-        let mut batch = Batch { records: [Record::default(); BATCH_COUNT_MAX], count: 0, end: ring.start() };
+        let mut leaving = Leaving { slots: [Slot::default(); BATCH_COUNT_MAX], count: 0, useful: 0, end: ring.start() };
         for _ in 0..count_max {
-            let Some((record, end)) = ring.after(batch.end).filter(|(record, _)| is_wanted(*record)) else { break };
-            batch.records[batch.count] = record;
-            batch.count += usize::from(ring.mark(record) != Mark::Over);
-            batch.end = end;
+            let Some((record, end)) = ring.after(leaving.end).filter(|(record, _)| is_wanted(*record)) else { break };
+            let is_useful = ring.mark(record) != Mark::Over;
+            leaving.slots[leaving.count] = ring.slot(record);
+            leaving.count += usize::from(is_useful);
+            leaving.useful += if is_useful { record.size() } else { 0 };
+            leaving.end = end;
         }
-        batch
+        leaving
     }
 
     #[inline]
-    fn records(&self) -> &[Record] {
-        &self.records[..self.count]
+    fn slots(&self) -> &[Slot] {
+        &self.slots[..self.count]
     }
 }
 
@@ -91,10 +96,10 @@ impl Tracker {
     /// were of these.
     fn take_off(&mut self, ring: impl Fn(&mut Rings) -> &mut MarkedRing, is_wanted: impl Fn(Record) -> bool) -> u64 {
         let ring = ring(&mut self.rings);
-        let leaving = Batch::new(ring, is_wanted);
-        leaving.records().iter().for_each(|record| self.filter.prefetch_slot(ring.slot(*record)));
-        leaving.records().iter().for_each(|record| self.filter.remove(ring.slot(*record)));
-        ring.skip_to(leaving.end, leaving.records().iter().map(|record| record.size()).sum());
+        let leaving = Leaving::new(ring, is_wanted);
+        leaving.slots().iter().for_each(|slot| self.filter.prefetch_slot(*slot));
+        leaving.slots().iter().for_each(|slot| self.filter.remove(*slot));
+        ring.skip_to(leaving.end, leaving.useful);
         ring.prefetch_behind(leaving.end, BATCH_COUNT_MAX);
         leaving.count as u64
     }
