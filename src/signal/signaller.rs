@@ -69,8 +69,8 @@ pub struct Signaller {
     /// Whether there is a watch, or samples are taken: then packets that carry no flag may say something all the same.
     is_watchful: bool,
     quick: QuickHash,
-    hash_v4: KeyedHash<KeyV4>,
-    hash_v6: KeyedHash<KeyV6>,
+    v4: FamilyHash<KeyV4>,
+    v6: FamilyHash<KeyV6>,
     stage: Stage,
     /// The connections in the stage whose handshake may come to wait: the cache does not know of them yet.
     awaited: Awaited,
@@ -87,8 +87,8 @@ impl Signaller {
             watch,
             sampler: Sampler::new(config.pickup, config.syn_timeout_ns),
             quick: QuickHash::new(&config.secret),
-            hash_v4: KeyedHash::new(&config.secret, Purpose::Connection),
-            hash_v6: KeyedHash::new(&config.secret, Purpose::Connection),
+            v4: FamilyHash::new(&config.secret),
+            v6: FamilyHash::new(&config.secret),
             stage: Stage::new(),
             awaited: Awaited::new(),
             counts: SignalCounts::default(),
@@ -220,8 +220,8 @@ impl Signaller {
         }
         self.counts.signals += u64::from(kept.count_ones());
         let signals = self.stage.signals_mut();
-        hash_family(&self.hash_v4, signals, kept & !v6);
-        hash_family(&self.hash_v6, signals, kept & v6);
+        self.v4.set(signals, kept & !v6);
+        self.v6.set(signals, kept & v6);
         places(kept).for_each(|at| out(signals[at]));
         self.awaited.clear();
         self.is_watchful = self.watch.is_some() || !self.sampler.is_idle();
@@ -361,18 +361,27 @@ impl Awaited {
     }
 }
 
-/// Hashes the signals at these places, which are all of one family, together.
-fn hash_family<K: FlowKey>(hash: &KeyedHash<K>, signals: &mut [Signal; STAGE_COUNT], set: u64) {
-    if set == 0 {
-        return;
+/// Hashes the connections of signals of one family together, in memory that need not be cleared each time.
+struct FamilyHash<K: FlowKey> {
+    hash: KeyedHash<K>,
+    keys: [K; STAGE_COUNT],
+    hashes: HashBatch,
+}
+
+impl<K: FlowKey> FamilyHash<K> {
+    fn new(secret: &Secret) -> Self {
+        let hash = KeyedHash::new(secret, Purpose::Connection);
+        FamilyHash { hash, keys: [K::from_words(&[]); STAGE_COUNT], hashes: HashBatch::default() }
     }
-    let mut keys = [K::from_words(&[]); STAGE_COUNT];
-    let mut hashes = HashBatch::default();
-    let count = set.count_ones() as usize;
-    keys.iter_mut().zip(places(set)).for_each(|(key, at)| *key = signals[at].key_words());
-    hash.of_batch(&keys[..count], &mut hashes);
-    for (number, at) in places(set).enumerate() {
-        signals[at].set_hash(ConnectionHash::new(hashes.get(number)));
+
+    /// Gives the signals at these places, which are all of this family, their hashes.
+    fn set(&mut self, signals: &mut [Signal; STAGE_COUNT], set: u64) {
+        let count = set.count_ones() as usize;
+        self.keys.iter_mut().zip(places(set)).for_each(|(key, at)| *key = signals[at].key_words());
+        self.hash.of_batch(&self.keys[..count], &mut self.hashes);
+        for (number, at) in places(set).enumerate() {
+            signals[at].set_hash(ConnectionHash::new(self.hashes.get(number)));
+        }
     }
 }
 
