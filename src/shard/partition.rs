@@ -150,8 +150,8 @@ impl Partition {
         if self.announced.len() < self.announcements_max {
             self.announced.extend(self.tracker.established(signal));
         }
-        if let Some(event) = event {
-            self.record(&event, || ending_of(signal.parts().kind));
+        if let Some(event) = &event {
+            self.record(event, || ending_of(signal.parts().kind));
             self.sum(event, exchange);
         }
     }
@@ -168,20 +168,20 @@ impl Partition {
         recorder.record(key, payload, ending, self.now);
     }
 
-    fn sum(&mut self, event: Event, exchange: &mut impl Exchange) {
+    fn sum(&mut self, event: &Event, exchange: &mut impl Exchange) {
         let (key, payload, is_open) = match event {
-            Event::Open(key, payload) => (key, payload, true),
-            Event::Close(key, payload) => (key, payload, false),
+            Event::Open(key, payload) => (key, *payload, true),
+            Event::Close(key, payload) => (key, *payload, false),
             Event::Replace((closed, payload_before), (opened, payload)) => {
-                self.sum(Event::Close(closed, payload_before), exchange);
-                return self.sum(Event::Open(opened, payload), exchange);
+                self.sum(&Event::Close(*closed, *payload_before), exchange);
+                return self.sum(&Event::Open(*opened, *payload), exchange);
             }
             Event::Pass(..) => return,
         };
         let cancels = !is_open && self.is_of_delta(payload);
         let is_full = match key {
-            AnyKey::V4(key) => self.v4.change((key, payload, is_open), cancels, &mut self.delta.v4),
-            AnyKey::V6(key) => self.v6.change((key, payload, is_open), cancels, &mut self.delta.v6),
+            AnyKey::V4(key) => self.v4.change((*key, payload, is_open), cancels, &mut self.delta.v4),
+            AnyKey::V6(key) => self.v6.change((*key, payload, is_open), cancels, &mut self.delta.v6),
         };
         if is_full {
             self.hand_over(exchange);
@@ -258,8 +258,8 @@ impl Partition {
                     event
                 }
             };
-            if let Some(event) = event {
-                self.record(&event, || if reason == Eviction::Aged { Ending::Evicted } else { Ending::Timeout });
+            if let Some(event) = &event {
+                self.record(event, || if reason == Eviction::Aged { Ending::Evicted } else { Ending::Timeout });
                 self.sum(event, exchange);
             }
         }

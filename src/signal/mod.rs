@@ -50,9 +50,6 @@ const _: () = assert!(
 );
 
 impl Kind {
-    /// How many kinds there are.
-    const COUNT: usize = Kind::ALL.len();
-
     const ALL: [Self; 6] = [Kind::Syn, Kind::SynAck, Kind::Ack, Kind::Fin, Kind::Rst, Kind::Completes];
 
     /// The kind of a packet with these TCP flags, as far as they tell. Contradictory flags count by the strongest: RST, SYN,

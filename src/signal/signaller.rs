@@ -14,6 +14,7 @@ use crate::parse::{Addresses, PlainFrame, TcpSegment};
 use crate::signal::sampler::Sampler;
 use crate::signal::{ConnectionHash, HandshakeCache, Kind, Moment, Signal, SignalParts, Watch};
 use stage::{Look, Place, STAGE_COUNT, Stage, Taken, places};
+use std::hint::select_unpredictable;
 use std::sync::Arc;
 
 const _: () = assert!(STAGE_COUNT == HASH_BATCH_COUNT, "a full stage is what is hashed fastest");
@@ -388,12 +389,13 @@ impl<K: FlowKey> FamilyHash<K> {
 /// The initial sequence number of the client, as far as a packet of this kind tells it.
 #[inline(always)]
 fn initial_number(segment: &TcpSegment, kind: Kind) -> u32 {
-    // Looked up and not decided: what comes next is anybody's guess, and the processor's would be wrong half of the time.
-    let mut numbers = [0; Kind::COUNT];
-    numbers[Kind::Syn as usize] = segment.seq;
-    numbers[Kind::SynAck as usize] = segment.ack.wrapping_sub(1);
-    numbers[Kind::Ack as usize] = segment.seq.wrapping_sub(1);
-    numbers[kind as usize]
+    // Selected and not decided: what comes next is anybody's guess, and the processor's would be wrong half of the time. Nor put side by
+    // side to be looked up: both numbers were written just before, each by itself, and a read of both at once would wait for that.
+    const TOLD: u8 = 1 << Kind::Syn as u8 | 1 << Kind::SynAck as u8 | 1 << Kind::Ack as u8;
+    const IS_NEXT: u8 = 1 << Kind::SynAck as u8 | 1 << Kind::Ack as u8;
+    let is_in = |kinds: u8| kinds >> kind as u8 & 1;
+    let number = select_unpredictable(kind == Kind::SynAck, segment.ack, segment.seq);
+    number.wrapping_sub(u32::from(is_in(IS_NEXT))) & u32::from(is_in(TOLD)).wrapping_neg()
 }
 
 #[cfg(test)]
