@@ -56,8 +56,7 @@ impl Inbox {
     pub fn receive(&mut self, now: impl Fn() -> Moment) -> Option<Message> {
         loop {
             let is_over = self.sources.iter().all(|source| source.reader.is_closed());
-            let message =
-                if self.sources.len() == 1 { self.sources[0].reader.try_receive() } else { self.merge(now()) };
+            let message = if self.sources.len() == 1 { self.sources[0].next() } else { self.merge(now()) };
             if message.is_some() {
                 return message;
             }
@@ -153,6 +152,16 @@ impl Inbox {
 }
 
 impl Source {
+    /// The next message. The one behind it is fetched too, if there is one, and its signals are asked for.
+    fn next(&mut self) -> Option<Message> {
+        let message = self.head.take().or_else(|| self.reader.try_receive())?;
+        self.head = self.reader.try_receive();
+        if let Some(Message::Signals(block)) = &self.head {
+            block.prefetch();
+        }
+        Some(message)
+    }
+
     /// What stands at the front; fetched from the queue if it has to be.
     fn front(&mut self) -> Front {
         if self.head.is_none() && !self.is_over {

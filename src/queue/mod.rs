@@ -10,6 +10,7 @@ mod inbox;
 pub use inbox::Inbox;
 
 use crate::config::{BLOCK_SIGNAL_COUNT, QUEUE_BLOCKS_MAX, QUEUE_MARKS_MAX, QUEUE_WAIT_MAX_US, QUEUE_WAKE_BLOCKS};
+use crate::prefetch::prefetch;
 use crate::signal::{Signal, TimeBase};
 use crate::snapshot::Marker;
 use crossbeam::queue::ArrayQueue;
@@ -24,8 +25,12 @@ const SLEEP: Duration = Duration::from_millis(20);
 /// What a queue holds at most.
 const PLACE_COUNT: usize = QUEUE_BLOCKS_MAX + QUEUE_MARKS_MAX;
 
-/// Blocks beside the writer's own: those in the queue, the one that the reader works off, and the writer's next.
-const SPARE_BLOCKS_MAX: usize = QUEUE_BLOCKS_MAX + 2;
+/// Blocks beside the writer's own: those in the queue, the one that the reader works off and its next, and the writer's next.
+const SPARE_BLOCKS_MAX: usize = QUEUE_BLOCKS_MAX + 3;
+
+/// Signals of a reader's next block that it asks for while it works off the one before: until these are worked off there is time to ask
+/// for the rest.
+const FIRST_COUNT: usize = 24;
 
 /// Signals on their way.
 pub struct Block {
@@ -42,6 +47,12 @@ impl Block {
     #[must_use]
     pub fn signals(&self) -> &[Signal] {
         &self.signals[..self.count]
+    }
+
+    /// Asks for its first signals, and for their number: another core has written them.
+    fn prefetch(&self) {
+        prefetch(&self.count);
+        self.signals.iter().take(FIRST_COUNT).for_each(prefetch);
     }
 
     #[inline]
@@ -205,7 +216,7 @@ impl Writer {
             self.block.count = 0;
             return;
         }
-        // With every place of the queue taken, one block in the reader's hands and this one, another is still free.
+        // With every place of the queue taken, two blocks in the reader's hands and this one, another is still free.
         let mut next = self.shared.empty.pop().unwrap_or_else(Block::new);
         next.count = 0;
         let block = std::mem::replace(&mut self.block, next);
