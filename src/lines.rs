@@ -86,9 +86,10 @@ impl<T: Words> Lines<T> {
     ///
     /// Complexity: a call of the system the first time, and nothing later.
     pub fn lay_in(&mut self) {
-        #[cfg(target_os = "linux")]
-        if let Memory::Mapped(lines) = &mut self.memory {
-            lines.lay_in();
+        match &mut self.memory {
+            Memory::Heap { .. } => {}
+            #[cfg(target_os = "linux")]
+            Memory::Mapped(lines) => lines.lay_in(),
         }
     }
 }

@@ -1,0 +1,148 @@
+//! The cache by itself, and under several threads.
+
+use super::*;
+
+const TIMEOUT_NS: i64 = 60_000_000_000;
+
+const NUMBER: u32 = 77;
+
+fn takes(cache: &HandshakeCache, hash: u64, sender: Side, now_ns: i64) -> bool {
+    cache.take(hash, sender, NUMBER, now_ns).is_some()
+}
+
+fn hash(seed: u64) -> u64 {
+    (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[test]
+fn the_first_packet_of_the_client_is_told_once() {
+    let cache = HandshakeCache::new(1024, TIMEOUT_NS);
+    assert!(!takes(&cache, hash(1), Side::First, 0));
+    assert!(!cache.put(hash(1), Side::First, Some(NUMBER), 0));
+    assert!(!takes(&cache, hash(1), Side::Second, 0));
+    assert!(!takes(&cache, hash(2), Side::First, 0));
+    assert!(takes(&cache, hash(1), Side::First, 5));
+    assert!(!takes(&cache, hash(1), Side::First, 6));
+}
+
+#[test]
+fn a_thread_that_is_behind_clears_nothing_of_one_that_is_ahead() {
+    let cache = HandshakeCache::new(WAY_COUNT, TIMEOUT_NS);
+    assert!(!cache.put(hash(1), Side::First, Some(7), 1_000_000_000));
+    assert!(!takes(&cache, hash(2), Side::First, 0), "both are in the only set");
+    assert!(!cache.put(hash(3), Side::First, Some(7), 0));
+    assert!(takes(&cache, hash(1), Side::First, 0));
+}
+
+#[test]
+fn for_one_thread_it_is_the_same() {
+    let shared = HandshakeCache::new(2 * WAY_COUNT, TIMEOUT_NS);
+    let caches = [HandshakeCache::new(2 * WAY_COUNT, TIMEOUT_NS).for_one_thread(), shared];
+    let mut seen = [0; 3];
+    for step in 0..20_000 {
+        let (random, now_ns) = (hash(step), step as i64 * TIMEOUT_NS / 200);
+        let (of, side) = (hash(random >> 8 & 31), if random & 64 == 0 { Side::First } else { Side::Second });
+        let did = caches.each_ref().map(|cache| match random & 3 {
+            0 | 1 => (usize::from(cache.put(of, side, Some(NUMBER), now_ns)), None),
+            2 => (0, cache.take(of, side, NUMBER, now_ns)),
+            _ => {
+                cache.give_up(of, now_ns);
+                (0, None)
+            }
+        });
+        assert_eq!(did[0], did[1], "{step}");
+        seen[did[0].0 + 2 * usize::from(did[0].1.is_some())] += 1;
+    }
+    assert!(seen.iter().all(|count| *count > 100), "{seen:?}");
+    let saved = caches.map(|cache| {
+        let mut encoder = crate::state::Encoder::default();
+        cache.save(&mut encoder);
+        encoder.into_bytes()
+    });
+    assert_eq!(saved[0], saved[1]);
+}
+
+#[test]
+fn threads_that_share_a_set_lose_nothing() {
+    const ROUNDS: u64 = 20_000;
+    let cache = HandshakeCache::new(WAY_COUNT, TIMEOUT_NS);
+    let lost: u64 = std::thread::scope(|scope| {
+        let work = |thread: u64| {
+            let cache = &cache;
+            move || {
+                // Two a thread at a time, so there is always room for all.
+                let mut lost = 0;
+                for round in 0..ROUNDS {
+                    let hashes = [hash(4 * round + 2 * thread), hash(4 * round + 2 * thread + 1)];
+                    for hash in hashes {
+                        assert!(!cache.put(hash, Side::First, Some(7), 0));
+                    }
+                    for hash in hashes {
+                        lost += u64::from(cache.is_idle(hash) || cache.take(hash, Side::First, 7, 0).is_none());
+                    }
+                }
+                lost
+            }
+        };
+        let threads = [scope.spawn(work(0)), scope.spawn(work(1))];
+        threads.map(|thread| thread.join().unwrap()).iter().sum()
+    });
+    assert_eq!(lost, 0);
+}
+
+#[test]
+fn a_flood_pushes_out_the_oldest_and_says_so() {
+    let cache = HandshakeCache::new(WAY_COUNT, TIMEOUT_NS);
+    for seed in 0..WAY_COUNT as u64 {
+        assert!(!cache.put(hash(seed), Side::First, Some(NUMBER), (seed as i64) << STAMP_SHIFT));
+    }
+    assert!(cache.put(hash(100), Side::First, Some(NUMBER), 100 << STAMP_SHIFT));
+    assert!(!takes(&cache, hash(0), Side::First, 100 << STAMP_SHIFT));
+    for seed in (1..WAY_COUNT as u64).chain([100]) {
+        assert!(takes(&cache, hash(seed), Side::First, 100 << STAMP_SHIFT), "{seed}");
+    }
+}
+
+#[test]
+fn what_waited_too_long_makes_room_without_a_loss() {
+    let cache = HandshakeCache::new(WAY_COUNT, TIMEOUT_NS);
+    for seed in 0..WAY_COUNT as u64 {
+        cache.put(hash(seed), Side::First, Some(NUMBER), 0);
+    }
+    let later = TIMEOUT_NS + (2 << STAMP_SHIFT);
+    assert!(!cache.put(hash(50), Side::Second, Some(NUMBER), later));
+    assert!(takes(&cache, hash(50), Side::Second, later));
+    assert!(!takes(&cache, hash(7), Side::First, later));
+    assert!(cache.is_idle(hash(7)));
+}
+
+#[test]
+fn only_what_comes_next_completes() {
+    let cache = HandshakeCache::new(1024, TIMEOUT_NS);
+    for (number, taken, kind) in [
+        (Some(NUMBER), NUMBER, Kind::Completes),
+        (Some(NUMBER), NUMBER + 1_000, Kind::Ack),
+        (Some(0), 0, Kind::Completes),
+        (None, NUMBER, Kind::Ack),
+        (None, 0, Kind::Ack),
+    ] {
+        cache.put(hash(1), Side::First, number, 0);
+        assert_eq!(cache.take(hash(1), Side::First, taken, 0), Some(kind), "{number:?} {taken}");
+    }
+    // The answer to a repeated SYN-ACK replaces what waits, whatever number it names.
+    cache.put(hash(1), Side::First, Some(NUMBER), 0);
+    cache.put(hash(1), Side::First, Some(5), 0);
+    assert_eq!(cache.take(hash(1), Side::First, 5, 0), Some(Kind::Completes));
+    assert_eq!(cache.take(hash(1), Side::First, 5, 0), None);
+    cache.put(hash(1), Side::First, Some(NUMBER), 0);
+    assert_eq!(cache.take(hash(1), Side::First, NUMBER, TIMEOUT_NS), Some(Kind::Ack), "it may have timed out");
+    cache.put(hash(1), Side::First, Some(NUMBER), 0);
+    cache.give_up(hash(1), 0);
+    assert_eq!(cache.take(hash(1), Side::First, NUMBER, 0), None);
+    let others = (0..100_000).filter(|other| {
+        cache.put(hash(1), Side::First, Some(NUMBER), 0);
+        cache.take(hash(1), Side::First, NUMBER + 1 + other, 0) == Some(Kind::Completes)
+    });
+    let others = others.count();
+    assert!((300..500).contains(&others), "{others} of 100,000 are taken for it");
+}
