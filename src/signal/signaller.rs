@@ -5,6 +5,7 @@
 //! others wait in a small stage, so that the cache lines of all are asked for before the first is looked up, and signals are
 //! hashed together.
 
+mod awaited;
 mod saved;
 mod stage;
 
@@ -13,6 +14,7 @@ use crate::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, QuickHash, Se
 use crate::parse::{Addresses, PlainFrame, TcpSegment};
 use crate::signal::sampler::Sampler;
 use crate::signal::{ConnectionHash, HandshakeCache, Kind, Moment, Signal, SignalParts, Watch};
+use awaited::Awaited;
 use stage::{Look, Place, STAGE_COUNT, Stage, Taken, places};
 use std::hint::select_unpredictable;
 use std::sync::Arc;
@@ -304,61 +306,6 @@ fn unhashed(segment: &TcpSegment, parts: SignalParts, now_ns: i64, slot: &mut Si
             *slot = Signal::new(&key, hash, SignalParts { sender, ..parts }).at(moment);
             sender
         }
-    }
-}
-
-/// The handshakes in a stage that wait for an answer: the cache does not know of them yet.
-struct Awaited {
-    /// A bit for each of them, in so many that few others are taken for one.
-    bits: [u64; AWAITED_WORD_COUNT],
-    /// Their connections, and the side that each waits for.
-    waiting: Vec<(u64, Side)>,
-}
-
-const AWAITED_WORD_COUNT: usize = 8;
-
-impl Awaited {
-    fn new() -> Self {
-        // A SYN-ACK puts in one, or with --one-way two.
-        Awaited { bits: Default::default(), waiting: Vec::with_capacity(2 * STAGE_COUNT) }
-    }
-
-    #[inline]
-    fn place(quick: u64) -> (usize, u64) {
-        (quick as usize / 64 % AWAITED_WORD_COUNT, 1 << (quick % 64))
-    }
-
-    fn mark(&mut self, quick: u64) {
-        let (word, bit) = Awaited::place(quick);
-        self.bits[word] |= bit;
-    }
-
-    fn put(&mut self, quick: u64, side: Side) {
-        self.mark(quick);
-        self.waiting.push((quick, side));
-    }
-
-    #[inline]
-    fn may_hold(&self, quick: u64) -> bool {
-        let (word, bit) = Awaited::place(quick);
-        self.bits[word] & bit != 0
-    }
-
-    /// Whether a packet of this side was waited for; what comes after it is not any more.
-    fn take(&mut self, quick: u64, side: Side) -> bool {
-        let before = self.waiting.len();
-        self.waiting.retain(|waiting| *waiting != (quick, side));
-        let is_taken = self.waiting.len() < before;
-        if is_taken {
-            self.bits = Default::default();
-            (0..self.waiting.len()).for_each(|at| self.mark(self.waiting[at].0));
-        }
-        is_taken
-    }
-
-    fn clear(&mut self) {
-        self.bits = Default::default();
-        self.waiting.clear();
     }
 }
 

@@ -1,0 +1,61 @@
+//! Handshakes whose SYN-ACK is in the stage still, so that the cache does not know of them yet.
+//!
+//! What enters: connections and the sides that they wait for. What leaves: whether a packet is one that is waited for.
+
+use super::stage::STAGE_COUNT;
+use crate::flow::Side;
+
+/// The handshakes in a stage that wait for an answer: the cache does not know of them yet.
+pub(super) struct Awaited {
+    /// A bit for each of them, in so many that few others are taken for one.
+    bits: [u64; AWAITED_WORD_COUNT],
+    /// Their connections, and the side that each waits for.
+    waiting: Vec<(u64, Side)>,
+}
+
+const AWAITED_WORD_COUNT: usize = 8;
+
+impl Awaited {
+    pub(super) fn new() -> Self {
+        // A SYN-ACK puts in one, or with --one-way two.
+        Awaited { bits: Default::default(), waiting: Vec::with_capacity(2 * STAGE_COUNT) }
+    }
+
+    #[inline]
+    fn place(quick: u64) -> (usize, u64) {
+        (quick as usize / 64 % AWAITED_WORD_COUNT, 1 << (quick % 64))
+    }
+
+    fn mark(&mut self, quick: u64) {
+        let (word, bit) = Awaited::place(quick);
+        self.bits[word] |= bit;
+    }
+
+    pub(super) fn put(&mut self, quick: u64, side: Side) {
+        self.mark(quick);
+        self.waiting.push((quick, side));
+    }
+
+    #[inline]
+    pub(super) fn may_hold(&self, quick: u64) -> bool {
+        let (word, bit) = Awaited::place(quick);
+        self.bits[word] & bit != 0
+    }
+
+    /// Whether a packet of this side was waited for; what comes after it is not any more.
+    pub(super) fn take(&mut self, quick: u64, side: Side) -> bool {
+        let before = self.waiting.len();
+        self.waiting.retain(|waiting| *waiting != (quick, side));
+        let is_taken = self.waiting.len() < before;
+        if is_taken {
+            self.bits = Default::default();
+            (0..self.waiting.len()).for_each(|at| self.mark(self.waiting[at].0));
+        }
+        is_taken
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.bits = Default::default();
+        self.waiting.clear();
+    }
+}
