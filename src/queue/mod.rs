@@ -186,6 +186,11 @@ impl Writer {
         self.dropped
     }
 
+    /// Waits from now on when the queue is full, whatever it did before: there is time, because nothing comes any more.
+    pub fn drop_no_more(&mut self) {
+        self.when_full = WhenFull::Wait;
+    }
+
     /// Sends off a mark, behind all that was pushed before; waits while the queue is full.
     pub fn mark(&mut self, mark: Message) {
         self.send_block();
@@ -212,6 +217,7 @@ impl Writer {
             self.room = self.room_now();
         }
         if self.room == 0 && !self.wait_for_room() {
+            self.is_dropping = true;
             self.dropped += self.block.count as u64;
             self.block.count = 0;
             return;
@@ -223,6 +229,7 @@ impl Writer {
         // Only this thread fills the queue, so the room that was found is still there.
         drop(self.shared.full.push(Message::Signals(block)));
         self.room -= 1;
+        self.is_dropping = false;
         // Whether it sleeps is asked first: that seldom changes. If it just falls asleep the next block wakes it, or the flush behind.
         if self.shared.reader_sleeps.load(Ordering::SeqCst) && self.shared.full.len() >= QUEUE_WAKE_BLOCKS {
             self.wake_reader();
@@ -243,7 +250,6 @@ impl Writer {
                 WhenFull::Drop => self.is_dropping || began.elapsed() > Duration::from_micros(QUEUE_WAIT_MAX_US),
             };
             if is_over || self.shared.reader_is_gone.load(Ordering::Acquire) {
-                self.is_dropping = true;
                 return false;
             }
             self.sleep(match self.when_full {
@@ -251,7 +257,6 @@ impl Writer {
                 WhenFull::Drop => Duration::from_micros(QUEUE_WAIT_MAX_US),
             });
         }
-        self.is_dropping = false;
         self.room = self.room_now();
         true
     }

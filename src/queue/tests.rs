@@ -105,6 +105,34 @@ fn what_a_full_queue_can_not_take_is_counted_and_marks_pass() {
 }
 
 #[test]
+fn a_writer_that_found_room_again_waits_again() {
+    let (mut writers, mut inbox) = queues(1, WhenFull::Drop);
+    let full = (QUEUE_BLOCKS_MAX * BLOCK_SIGNAL_COUNT) as u64;
+    let one_more = full + BLOCK_SIGNAL_COUNT as u64;
+    (0..one_more).for_each(|tick| writers[0].push(&signal(tick)));
+    assert!(writers[0].is_dropping);
+    let Some(Message::Signals(block)) = inbox.receive(never) else { panic!("the queue is full") };
+    inbox.recycle(block);
+    (0..BLOCK_SIGNAL_COUNT as u64).for_each(|tick| writers[0].push(&signal(tick)));
+    assert!(!writers[0].is_dropping);
+    assert_eq!(writers[0].dropped(), BLOCK_SIGNAL_COUNT as u64);
+}
+
+#[test]
+fn at_the_end_a_writer_waits_for_room() {
+    let (mut writers, inbox) = queues(1, WhenFull::Drop);
+    let mut writer = writers.remove(0);
+    let full = (QUEUE_BLOCKS_MAX * BLOCK_SIGNAL_COUNT) as u64;
+    (0..full).for_each(|tick| writer.push(&signal(tick)));
+    writer.drop_no_more();
+    let reader = std::thread::spawn(move || rest_of(inbox));
+    (0..full).for_each(|tick| writer.push(&signal(tick)));
+    assert_eq!(writer.dropped(), 0);
+    drop(writer);
+    assert_eq!(reader.join().unwrap(), (2 * full, 0));
+}
+
+#[test]
 fn many_marks_take_the_place_of_no_block_unnoticed() {
     const MARKS: usize = 2 * QUEUE_MARKS_MAX;
     let (mut writers, inbox) = queues(1, WhenFull::Drop);
