@@ -223,8 +223,11 @@ impl<T: Timekeeper> Feeder<T> {
 
     /// Says what has to be said between two packets, to all shards.
     pub(super) fn mark(&mut self, mut marks: Marks) {
-        let writers = &mut self.writers;
-        self.signaller.flush(|signal| writers.send(&signal));
+        if marks.end.is_some_and(|end| end.is_last) {
+            self.writers.all.iter_mut().for_each(Writer::drop_no_more);
+        }
+        // What a full queue can not take is lost before it is told how much was.
+        self.flush();
         if let Some(end) = &mut marks.end {
             let seen = self.counts().seen();
             end.seen = seen.minus(self.marked);
@@ -318,3 +321,6 @@ impl Feeder<Intervals> {
         CaptureCounts { steps_back: self.time.steps_back(), ..self.counts() }
     }
 }
+
+#[cfg(test)]
+mod tests;
