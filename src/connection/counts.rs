@@ -30,7 +30,8 @@ pub struct Counts {
     pub forgotten: u64,
     /// Connections that were established but could not be tracked: no place, or too many.
     pub refused_open: u64,
-    /// About how many of those are open still: what ends without being known takes from it, half a connection a FIN.
+    /// About how many of those are open still, and of those that were found in their midst and refused: what ends without being known
+    /// takes from it, half a connection a FIN.
     pub untracked_open: u64,
     /// Attempts that found no place at all.
     pub unplaced: u64,
@@ -159,10 +160,9 @@ impl Counts {
         self.evicted_idle + self.evicted_aged
     }
 
-    /// Its bytes in a saved state.
+    /// Its bytes in a saved state, without what the archive lost: that is told anew.
     pub fn save(&self, encoder: &mut Encoder) {
         encoder.counts(self.figures());
-        encoder.u64(self.unarchived);
     }
 
     /// The counts that were saved.
@@ -171,7 +171,6 @@ impl Counts {
     ///
     /// The bytes are not those of counts.
     pub fn saved(decoder: &mut Decoder) -> Result<Self> {
-        let counts = Counts::of_figures(decoder.counts()?);
-        Ok(Counts { unarchived: decoder.count()?, ..counts })
+        Ok(Counts::of_figures(decoder.counts()?))
     }
 }

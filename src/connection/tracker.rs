@@ -21,6 +21,7 @@ mod liveness;
 mod pickup;
 mod rings;
 mod saved;
+mod untracked;
 
 pub use liveness::Sighting;
 
@@ -29,6 +30,7 @@ use crate::connection::{Counts, Entry, Filter, Moved, NUMBER_UNKNOWN, Placed, Sl
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side};
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
+use untracked::Untracked;
 
 /// What a [`Tracker`] is told once.
 #[derive(Clone, Debug)]
@@ -89,8 +91,8 @@ pub struct Tracker {
     now: u64,
     established: u64,
     one_way: u64,
-    /// The sides that have not ended of established connections that are not tracked.
-    untracked_ends: u64,
+    /// Established connections that are not tracked.
+    untracked: Untracked,
     counts: Counts,
 }
 
@@ -111,7 +113,7 @@ impl Tracker {
             now: 0,
             established: 0,
             one_way: 0,
-            untracked_ends: 0,
+            untracked: Untracked::default(),
             counts: Counts::default(),
         }
     }
@@ -119,7 +121,7 @@ impl Tracker {
     /// What was counted so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        Counts { untracked_open: self.untracked_ends.div_ceil(2), ..self.counts }
+        Counts { untracked_open: self.untracked.connections(), ..self.counts }
     }
 
     /// Asks for what [`Self::handle`] will read first for this signal.
@@ -315,7 +317,7 @@ impl Tracker {
         if self.established >= self.config.connections_max {
             self.counts.refused_open += 1;
             let has_fin = matches!(entry.state, State::EstablishedClientFin | State::EstablishedServerFin);
-            self.untracked_ends += if has_fin { 1 } else { 2 };
+            self.untracked.refuse(if has_fin { 1 } else { 2 });
             self.filter.remove(slot);
             return None;
         }

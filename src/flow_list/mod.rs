@@ -305,9 +305,7 @@ impl FlowList {
 
     /// What is missing and in no table, in an interval with so many changes: what was not tracked, and about what was lost.
     fn missing_elsewhere(&self, changes: u64) -> u64 {
-        let untracked = self.partitions.iter().map(|PartitionList { counts: now, listed_counts: before, .. }| {
-            now.untracked_open + now.refused_pickups - before.refused_pickups
-        });
+        let untracked = self.partitions.iter().map(|partition| partition.counts.untracked_open);
         untracked.sum::<u64>() + missed(&self.seen, changes)
     }
 

@@ -124,7 +124,14 @@ fn what_can_not_be_tracked_is_counted_once_in_a_while() {
     let mut scene = Scene::new(TrackerConfig { candidate_count: 100, connections_max: 1, ..config() });
     assert_eq!(scene.play(v4(0), "Dd").len(), 1);
     assert_eq!(scene.play(v4(2), "DdDdDdDd"), []);
-    assert_eq!((scene.counts().refused_pickups, scene.counts().untracked_open), (1, 0));
+    let refused = |scene: &Scene| (scene.counts().refused_pickups, scene.counts().untracked_open);
+    assert_eq!(refused(&scene), (1, 1));
+    assert_eq!(scene.play(v4(2), "l+DdDd"), []);
+    assert_eq!(refused(&scene), (2, 1), "the same one again");
+    assert_eq!(scene.play(v4(4), "Dd"), []);
+    assert_eq!(refused(&scene), (3, 2));
+    assert_eq!(scene.play(v4(4), "Ff"), []);
+    assert_eq!(refused(&scene), (3, 1));
     assert_eq!(scene.play(v4(0), "r").len(), 1);
     assert_eq!(scene.play(v4(2), "l+Dd").len(), 1, "now there is room");
 }

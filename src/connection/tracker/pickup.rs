@@ -103,6 +103,8 @@ impl Tracker {
         if self.established >= self.config.connections_max {
             // Not refused like one whose handshake was seen: it would be counted at every other packet.
             self.counts.refused_pickups += 1;
+            let sides = if parts.kind == Kind::Fin { 1 } else { 2 };
+            self.untracked.refuse_found(sides, self.now, u64::from(self.config.linger_ticks));
             self.trace(slot, &entry);
             return None;
         }
@@ -114,7 +116,7 @@ impl Tracker {
         };
         self.counts.picked_up += 1;
         // If some are open that could not be tracked, this is most likely one of them.
-        self.untracked_ends = self.untracked_ends.saturating_sub(2);
+        self.untracked.end(2);
         self.open(signal, slot, Entry { state, client, ..entry })
     }
 
@@ -136,12 +138,12 @@ impl Tracker {
 
     pub(super) fn unmatched_fin(&mut self) {
         self.counts.unmatched_fins += 1;
-        self.untracked_ends = self.untracked_ends.saturating_sub(1);
+        self.untracked.end(1);
     }
 
     pub(super) fn unmatched_reset(&mut self) {
         self.counts.unmatched_resets += 1;
-        self.untracked_ends = self.untracked_ends.saturating_sub(2);
+        self.untracked.end(2);
     }
 
     /// A FIN of what has ended already. It may be repeated at ever longer intervals, and answered each time: so long as it is,

@@ -1,6 +1,7 @@
 //! A tracker as the bytes of a saved state: its filter, its rings, its time and its counts.
 
 use super::Tracker;
+use super::untracked::Untracked;
 use crate::connection::{Counts, Filter};
 use crate::error::Result;
 use crate::state::{Decoder, Encoder};
@@ -17,7 +18,7 @@ impl Tracker {
     /// Complexity: a pass over its memory.
     pub fn save(&self, encoder: &mut Encoder) {
         encoder.u64(self.now);
-        encoder.u64(self.untracked_ends);
+        self.untracked.save(encoder);
         self.counts.save(encoder);
         self.filter.save(encoder);
         [&self.rings.half_open, &self.rings.candidates].into_iter().for_each(|ring| ring.save(encoder));
@@ -30,7 +31,7 @@ impl Tracker {
     /// The bytes are not those of such a tracker.
     pub fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         self.now = decoder.count()?;
-        self.untracked_ends = decoder.count()?;
+        self.untracked = Untracked::saved(decoder)?;
         self.counts = Counts::saved(decoder)?;
         self.filter.restore(decoder)?;
         let mut named_count = 0;
