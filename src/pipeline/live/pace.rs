@@ -70,16 +70,25 @@ impl Pace {
     /// The remaining marks, the last of all included. To be called until there are none.
     pub(in crate::pipeline) fn finish(&mut self) -> Option<Marks> {
         self.refresh();
+        if !self.has_begun {
+            // No packet has come yet. What the threads say first is the same for all.
+            return Some(self.begin());
+        }
         let marks = self.pacer.last_marks_after(self.passed, self.now)?;
         self.passed += 1;
         Some(marks)
     }
 
+    /// What is said before all else.
+    fn begin(&mut self) -> Marks {
+        self.has_begun = true;
+        Marks { end: None, base: Some(self.pacer.first_base()) }
+    }
+
     #[cold]
     fn turn(&mut self, elapsed_ns: i64) -> Marks {
         if !self.has_begun {
-            self.has_begun = true;
-            return Marks { end: None, base: Some(self.pacer.first_base()) };
+            return self.begin();
         }
         match self.pacer.marks_after(self.passed, elapsed_ns, self.now) {
             Ok(marks) => {
