@@ -120,9 +120,9 @@ const CAPTURE: &[Family] = &[
         |reading, samples| samples.value(reading.capture.handshakes_lost),
     ),
     counter(
-        "flowpeel_clock_steps_back_total",
-        "How often the time of packets stepped back by more than a minute.",
-        |reading, samples| samples.value(reading.capture.steps_back),
+        "flowpeel_clock_steps_total",
+        "How often the wall clock was set during the capture.",
+        |reading, samples| total_of_list(reading, samples, |list| list.clock_steps),
     ),
     summary(
         "flowpeel_signal_latency_seconds",

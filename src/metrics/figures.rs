@@ -38,6 +38,8 @@ pub struct ListFigures {
     pub delta: Load,
     /// Intervals merged into the next, since the start.
     pub merged_intervals: u64,
+    /// How often the wall clock was set, since the start.
+    pub clock_steps: u64,
     /// Deltas that did not empty by themselves, since the start; this and what follows as in `flow_list::Outcome`.
     pub deltas_left: u64,
     /// Closings found with the help of the list.

@@ -54,8 +54,6 @@ published! {
         dropped_signals,
         /// Handshakes that were pushed out of the cache before their answer came.
         handshakes_lost,
-        /// How often the clock stepped back by more than a minute.
-        steps_back,
     }
 }
 
@@ -86,7 +84,7 @@ published! {
         unmatched_resets,
         /// Closed connections that went before they had lingered.
         forgotten,
-        /// Connections established beyond the limit.
+        /// Connections established beyond the limit, those found in their midst included.
         refused_open,
         /// Attempts that found no place in the filter.
         unplaced,
@@ -152,7 +150,7 @@ mod tests {
         let cell = CaptureCell::default();
         assert_eq!(cell.load(), CaptureCounts::default());
         for packets in [1, 7] {
-            let counts = CaptureCounts { packets, steps_back: 2 * packets, ..CaptureCounts::default() };
+            let counts = CaptureCounts { packets, signals: 2 * packets, ..CaptureCounts::default() };
             cell.publish(&counts);
             assert_eq!(cell.load(), counts);
         }

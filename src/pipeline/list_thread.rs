@@ -121,7 +121,7 @@ impl<'a> ListThread<'a> {
 
     /// Takes hand-overs until all shards have ended. When a list can not be written, `has_failed` is set, and what comes
     /// after is taken but not written: the shards must be able to end.
-    pub(super) fn run(mut self, hand_overs: &Receiver<HandOver>, has_failed: &AtomicBool) -> Result<Told> {
+    pub(super) fn run(mut self, hand_overs: Receiver<HandOver>, has_failed: &AtomicBool) -> Result<Told> {
         for hand_over in hand_overs {
             let partition = hand_over.partition;
             if self.list.has_ended(partition) {

@@ -230,7 +230,8 @@ pub fn run_saving<S: PacketSource>(
         for (index, shard) in shards.into_iter().enumerate() {
             spawn(scope, format!("shard-{index}"), move || shard.run(()))?;
         }
-        let lists = spawn(scope, "lists".to_owned(), || list_thread.run(&lists, &has_failed))?;
+        let failed = &has_failed;
+        let lists = spawn(scope, "lists".to_owned(), move || list_thread.run(lists, failed))?;
         let writer = writer.map(|writer| spawn(scope, "state".to_owned(), || writer.run())).transpose()?;
         for (input, index) in first.into_iter().map(Ok).chain(inputs).zip(input..) {
             let packets_before = feeder.packets();

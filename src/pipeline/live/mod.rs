@@ -94,7 +94,7 @@ pub fn live_saving<S: LiveSource + Send>(
         metrics.merge(Latency::Peel, &mut told.recent.peel);
         metrics.merge(Latency::List, &mut told.recent.list);
         metrics.merge(Latency::Pause, &mut told.recent.pause);
-        publish::list(metrics, header, list, told);
+        publish::list(metrics, header, list, told, pacer.clock_steps());
         header.iter().for_each(|header| observer.listed(header));
     };
     let mut list_thread = ListThread::new(plan, watch.as_ref(), exporter, returns, &on_list);
@@ -109,11 +109,14 @@ pub fn live_saving<S: LiveSource + Send>(
         |saving: Saving| saving.begin_live(&mut shards, &mut list_thread, clocks.resumed_tick(), Box::new(on_written));
     let writer = saving.map(begin).transpose()?;
     std::thread::scope(|scope| {
+        let ending = StopAtEnd(&pacer);
+        let mut shard_threads = Vec::new();
         for (index, shard) in shards.into_iter().enumerate() {
             let timing = ShardTiming::new(clocks, metrics);
-            spawn(scope, format!("shard-{index}"), move || shard.run(timing))?;
+            shard_threads.push(spawn(scope, format!("shard-{index}"), move || shard.run(timing))?);
         }
-        let lists = spawn(scope, "lists".to_owned(), || list_thread.run(&lists, &has_failed))?;
+        let failed = &has_failed;
+        let lists = spawn(scope, "lists".to_owned(), move || list_thread.run(lists, failed))?;
         let writer = writer.map(|writer| spawn(scope, "state".to_owned(), || writer.run())).transpose()?;
         let mut threads = Vec::new();
         for (index, (source, writers)) in sources.into_iter().zip(captures).enumerate() {
@@ -124,11 +127,13 @@ pub fn live_saving<S: LiveSource + Send>(
         while !observer.is_stopped()
             && !has_failed.load(Ordering::Relaxed)
             && !threads.iter().any(ScopedJoinHandle::is_finished)
+            && !shard_threads.iter().any(ScopedJoinHandle::is_finished)
+            && !lists.is_finished()
         {
             observer.look();
             std::thread::park_timeout(WATCH_INTERVAL);
         }
-        pacer.stop();
+        drop(ending);
         let mut counts = CaptureCounts::default();
         let mut errors = Vec::new();
         for thread in threads {
@@ -140,6 +145,15 @@ pub fn live_saving<S: LiveSource + Send>(
         let written = writer.map(join);
         Ok(Summary::new(counts, told?, errors).with_saving(written))
     })
+}
+
+/// Ends the capture however the thread ends that watches it: else the others, which it waits for, would capture on.
+struct StopAtEnd<'a>(&'a Pacer);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
 }
 
 /// One source on its thread.

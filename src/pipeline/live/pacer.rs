@@ -96,6 +96,8 @@ struct State {
     listed: u64,
     start_wall_ns: i64,
     base: TimeBase,
+    /// How often the wall clock was set.
+    clock_steps: u64,
     is_over: bool,
 }
 
@@ -123,6 +125,7 @@ impl Pacer {
             listed: 0,
             start_wall_ns: now.wall_ns,
             base,
+            clock_steps: 0,
             is_over: false,
         };
         Pacer { clocks, every_ns, state: Mutex::new(state), saver, stopped_at_ns: AtomicI64::new(NEVER) }
@@ -143,6 +146,11 @@ impl Pacer {
         let mut state = self.state.lock();
         state.pending.pop_front();
         state.listed += 1;
+    }
+
+    /// How often the wall clock was set so far.
+    pub(super) fn clock_steps(&self) -> u64 {
+        self.state.lock().clock_steps
     }
 
     /// All capture threads are to come to an end, with the packets up to now.
@@ -233,6 +241,7 @@ impl Pacer {
         if (offset_ns - state.base.offset_ns).abs() <= i128::from(WALL_STEP_MIN_NS) {
             return None;
         }
+        state.clock_steps += 1;
         state.base = TimeBase { first_tick, offset_ns };
         Some(state.base)
     }

@@ -21,13 +21,13 @@ pub(super) fn capture(metrics: &Metrics, index: usize, counts: &CaptureCounts) {
         sampled: counts.signals.sampled,
         dropped_signals: counts.queue_full,
         handshakes_lost: counts.signals.handshakes_lost,
-        steps_back: counts.steps_back,
     };
     metrics.capture(index).publish(&published, &counts.unusable);
 }
 
-/// Publishes what was counted of connections up to the last interval's end, and the list of it unless it was merged.
-pub(super) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, told: &Told) {
+/// Publishes what was counted of connections up to the last interval's end, and the list of it unless it was merged; and how often
+/// the clock was set meanwhile.
+pub(super) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, told: &Told, clock_steps: u64) {
     let counts = list.counts();
     let open = counts.opened - counts.closed - counts.evicted_idle - counts.evicted_aged;
     let filter_used = open + header.map_or(0, |header| header.half_open);
@@ -44,7 +44,7 @@ pub(super) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, 
         unmatched_fins: counts.unmatched_fins,
         unmatched_resets: counts.unmatched_resets,
         forgotten: counts.forgotten,
-        refused_open: counts.refused_open,
+        refused_open: counts.refused_open + counts.refused_pickups,
         unplaced: counts.unplaced,
         one_sided: counts.one_sided,
         unarchived: counts.unarchived,
@@ -63,6 +63,7 @@ pub(super) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, 
         end_ns: header.end_ns,
         delta: told.fullest_delta,
         merged_intervals: list.merged(),
+        clock_steps,
         deltas_left: outcome.deltas_left,
         closings_found: outcome.unstuck,
         starts_corrected: outcome.restarted,
