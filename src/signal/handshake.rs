@@ -33,8 +33,12 @@ const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
 /// Above these the hash: its low 34 bits.
 const HASH_SHIFT: u32 = NUMBER_SHIFT + NUMBER_BITS;
 
+/// How far ahead of this thread's packets those of another may be, in stamps: half a minute, which is more than lies in any ring that
+/// loses nothing. What is older than stamps can tell looks young again for this long and for the timeout, once in 73 minutes.
+const AHEAD_MAX: u64 = 1 << 13;
+
 const _: () = assert!(
-    (SYN_TIMEOUT_MAX_TICKS * TICK_NS as u64) >> STAMP_SHIFT < STAMP_MASK / 2,
+    (SYN_TIMEOUT_MAX_TICKS * TICK_NS as u64) >> STAMP_SHIFT < STAMP_MASK - AHEAD_MAX,
     "a stamp must not wrap while its handshake may wait"
 );
 
@@ -168,7 +172,7 @@ impl HandshakeCache {
     #[inline]
     fn age(tag: u64, now: u64) -> u64 {
         let age = (now >> 2).wrapping_sub(tag >> 2) & STAMP_MASK;
-        if age > STAMP_MASK / 2 { 0 } else { age }
+        if age > STAMP_MASK - AHEAD_MAX { 0 } else { age }
     }
 
     /// Remembers that this connection's handshake waits for a packet of `waits_for`; where that is the client and its SYN
@@ -192,7 +196,8 @@ impl HandshakeCache {
         true
     }
 
-    /// The place of a set that this tag is to have, and what is there: its own, a free one, or the oldest's.
+    /// The place of a set that this tag is to have, and what is there: the first that is its own or free, else the oldest's. (Where a free
+    /// one comes first it stands twice, until it is taken.)
     fn place(&self, index: usize, tag: u64) -> (usize, u64) {
         let mut oldest = (0, 0);
         let mut oldest_age = 0;
@@ -256,7 +261,8 @@ impl HandshakeCache {
                 // What has waited too long may have been given up already.
                 let is_waiting = Self::age(there, tag) < self.timeout;
                 let is_next = is_waiting && (there ^ tag) & NUMBER_MASK << NUMBER_SHIFT == 0;
-                found = Some(if is_next { Kind::Completes } else { Kind::Ack });
+                let has_completed = found == Some(Kind::Completes);
+                found = Some(if is_next || has_completed { Kind::Completes } else { Kind::Ack });
             }
         }
         found

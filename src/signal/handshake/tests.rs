@@ -35,6 +35,32 @@ fn a_thread_that_is_behind_clears_nothing_of_one_that_is_ahead() {
 }
 
 #[test]
+fn what_a_flood_left_behind_gives_way_to_the_young_even_an_hour_later() {
+    const MINUTE_NS: i64 = 60_000_000_000;
+    for minutes in [2, 30, 36, 38, 50, 70] {
+        let cache = HandshakeCache::new(WAY_COUNT, TIMEOUT_NS);
+        (0..WAY_COUNT as u64).for_each(|number| assert!(!cache.put(hash(number), Side::First, Some(7), 0)));
+        let now_ns = minutes * MINUTE_NS;
+        let young = 100..100 + WAY_COUNT as u64;
+        young.clone().for_each(|number| assert!(!cache.put(hash(number), Side::First, Some(7), now_ns), "{minutes}"));
+        young.for_each(|number| assert!(takes(&cache, hash(number), Side::First, now_ns), "{minutes}"));
+    }
+}
+
+#[test]
+fn what_stands_twice_completes_by_either_number() {
+    for numbers in [[7, NUMBER], [NUMBER, 7]] {
+        let cache = HandshakeCache::new(WAY_COUNT, TIMEOUT_NS);
+        assert!(!cache.put(hash(1), Side::First, Some(7), 0));
+        assert!(!cache.put(hash(2), Side::First, Some(numbers[0]), 0));
+        assert!(takes(&cache, hash(1), Side::First, 0), "now a place before its own is free");
+        assert!(!cache.put(hash(2), Side::First, Some(numbers[1]), 0));
+        assert_eq!(cache.take(hash(2), Side::First, NUMBER, 0), Some(Kind::Completes), "{numbers:?}");
+        assert!(!takes(&cache, hash(2), Side::First, 0), "both are taken");
+    }
+}
+
+#[test]
 fn for_one_thread_it_is_the_same() {
     let shared = HandshakeCache::new(2 * WAY_COUNT, TIMEOUT_NS);
     let caches = [HandshakeCache::new(2 * WAY_COUNT, TIMEOUT_NS).for_one_thread(), shared];
