@@ -132,9 +132,10 @@ fn after_syn_ack(before: Option<Known>, packet: Packet, now: u64, rules: Rules) 
         Stage::Candidate => return (Some(answered), opens),
         Stage::SynSent if known.client != packet.sender && rules.answer_opens => {
             let event = (true, known.client, known.start);
-            return (Some(Known { stage, heard: BOTH.into(), ..known }), vec![event]);
+            return (Some(Known { stage, number: packet.number, heard: BOTH.into(), ..known }), vec![event]);
         }
         Stage::SynSent if known.client != packet.sender => {
+            known.number = packet.number;
             known.stage = Stage::Answered;
             known.since = now;
             known.heard.push(packet.sender);

@@ -274,3 +274,23 @@ fn timeouts_count_from_the_last_step() {
         ("StatD", 1, 0, Established),
     ]);
 }
+
+#[test]
+fn a_syn_with_data_may_be_answered_with_the_number_behind_it() {
+    for (answer_opens, late) in [(false, 0), (false, 3), (true, 0)] {
+        let mut scene = Scene::new(TrackerConfig { answer_opens, ..config() });
+        let key = v4(1);
+        let mut events = Vec::new();
+        let mut send = |scene: &mut Scene, sender, kind, number| events.extend(scene.send(key, sender, kind, number));
+        send(&mut scene, Sender::Client, Kind::Syn, 100);
+        scene.pass(late);
+        send(&mut scene, Sender::Server, Kind::SynAck, 110);
+        send(&mut scene, Sender::Client, Kind::Completes, 110);
+        send(&mut scene, Sender::Server, Kind::SynAck, 110);
+        send(&mut scene, Sender::Client, Kind::Completes, 110);
+        send(&mut scene, Sender::Client, Kind::Syn, 100);
+        assert_eq!(scene.half_open(), []);
+        assert!(matches!(events[..], [Event::Open(..)]), "{events:?}");
+        assert_eq!(scene.play(key, "Ff").len(), 1);
+    }
+}

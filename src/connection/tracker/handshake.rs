@@ -52,16 +52,18 @@ impl Tracker {
         let number = Entry::number_of(parts.number);
         let unseen = self.fresh(hash, State::AnsweredUnseen, client, number);
         match entry.state {
+            // The number is the answer's from here on: where the SYN had data the server may have taken it in, and that is what the
+            // client's next packet and a repeated answer go by.
             State::SynSent if entry.client == client && self.config.answer_opens => {
-                self.open(signal, slot, Entry { state: State::Established, ..entry })
+                self.open(signal, slot, Entry { state: State::Established, number, ..entry })
             }
-            State::SynSent if entry.client == client && entry.age(self.now) == 0 => {
+            State::SynSent if entry.client == client && entry.age(self.now) == 0 && entry.number == number => {
                 self.filter.set_state(slot, State::SynRecv);
                 self.rings.answer(self.filter.get(slot).tick);
                 None
             }
             State::SynSent if entry.client == client => {
-                self.begin(signal, Some(slot), &Entry { state: State::SynRecvLate, ..entry });
+                self.begin(signal, Some(slot), &Entry { state: State::SynRecvLate, number, ..entry });
                 None
             }
             State::Closed if entry.number != number => self.answered(signal, hash, Some(slot), unseen),
