@@ -204,6 +204,8 @@ impl Lockstep {
             one_way: false,
             syn_timeout_ns: timeout_ns,
             pickup,
+            answer_opens: false,
+            asked_count: 0,
         };
         let list = FlowListConfig {
             secret,

@@ -287,6 +287,8 @@ fn signallers<'a>(plan: &Plan, config: &Config, watch: Option<&'a Arc<Watch>>) -
         one_way: config.one_way,
         syn_timeout_ns,
         pickup: plan.sampled,
+        answer_opens: config.answer_opens,
+        asked_count: plan.asked_count,
     };
     move || Signaller::new(config.clone(), Arc::clone(&cache), watch.cloned())
 }

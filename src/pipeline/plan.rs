@@ -45,6 +45,8 @@ pub struct Plan {
     /// What snapshots say of their origin, where they are wanted.
     pub(super) snapshots: Option<SnapshotConfig>,
     pub(super) handshake_count: usize,
+    /// The handshakes of which each of several capture threads remembers the SYN; zero where there is only one, or no need.
+    pub(super) asked_count: usize,
     pub(super) shard_count: usize,
     pub(super) every_ns: Option<i64>,
     /// What capture threads and shards do when the way on is blocked.
@@ -96,6 +98,9 @@ impl Plan {
         let max_age = config.max_age.filter(|_| keeps_list);
         let eviction = EvictionTimes { idle_ticks: idle_timeout.map(ticks), age_max_ticks: max_age.map(ticks) };
         let looks_at_all = idle_timeout.is_some() && !config.watches;
+        let capture_count = live.map_or(1, |live| live.capture_count.max(1));
+        // What opens with its SYN-ACK has nothing to wait for.
+        let handshake_count = if config.answer_opens { 0 } else { half_open_count(config) as usize };
         let mut plan = Plan {
             list: FlowListConfig {
                 secret: config.secret.clone(),
@@ -111,11 +116,12 @@ impl Plan {
                 keeps_list,
             }),
             partition,
-            handshake_count: half_open_count(config) as usize,
+            handshake_count,
+            asked_count: if capture_count > 1 && !config.one_way { handshake_count } else { 0 },
             shard_count: config.shards.clamp(1, SHARDS_MAX),
             every_ns: config.every.map(|every| every.as_nanos() as i64),
             when_full: if live.is_some() { WhenFull::Drop } else { WhenFull::Wait },
-            capture_count: live.map_or(1, |live| live.capture_count.max(1)),
+            capture_count,
             spare_count: if goes_on { DELTA_SPARES_LIVE } else { DELTA_SPARES_WHOLE },
             sampled: if looks_at_all { 1 } else { pickup(config) },
             watch_count: idle_timeout.filter(|_| config.watches).map(|_| config.connections_max as usize),
@@ -134,6 +140,10 @@ impl Plan {
         let partitions = PARTITION_COUNT as u64;
         let half_open_count = partitions * tracker.half_open_count as u64;
         let listed_max = partitions * tracker.connections_max;
+        let asked_size = match self.asked_count {
+            0 => 0,
+            count => self.capture_count * HandshakeCache::size(count),
+        };
         let keeps_list = self.snapshots.as_ref().is_none_or(|snapshots| snapshots.keeps_list);
         let list_size =
             if keeps_list { listed_max * LIST_ENTRY_SIZE + config.format.memory_size(listed_max) } else { 0 };
@@ -141,6 +151,7 @@ impl Plan {
             filter_size: partitions * Filter::size(tracker.place_count) as u64,
             rings_size: partitions * tracker.rings_size() as u64
                 + HandshakeCache::size(self.handshake_count) as u64
+                + asked_size as u64
                 + self.watch_count.map_or(0, Watch::size) as u64,
             tables_size: partitions * (self.spare_count as u64 + table_count(config)) * geometry.size() as u64
                 + partitions * ((self.spare_count + 1) * size_of::<Delta>() + size_of::<Partition>()) as u64

@@ -35,6 +35,11 @@ pub struct SignallerConfig {
     pub syn_timeout_ns: i64,
     /// One in so many of the packets that carry no flag and that no handshake waits for is looked at; zero: none.
     pub pickup: u32,
+    /// Whether a SYN-ACK is enough to open a connection: then no handshake waits for anything.
+    pub answer_opens: bool,
+    /// The handshakes of which this thread alone remembers that it saw the SYN; zero: none, as is right where no other thread sees
+    /// packets of the same connections.
+    pub asked_count: usize,
 }
 
 /// What a [`Signaller`] counted.
@@ -67,9 +72,12 @@ impl SignalCounts {
 pub struct Signaller {
     config: SignallerConfig,
     cache: Arc<HandshakeCache>,
+    /// Whose SYN came in here. The SYN-ACK may come in at another thread, and be read there when its answer has been read here: so the
+    /// client is waited for from the SYN on.
+    asked: Option<HandshakeCache>,
     watch: Option<Arc<Watch>>,
     sampler: Sampler,
-    /// Whether there is a watch, or samples are taken: then packets that carry no flag may say something all the same.
+    /// Whether SYNs are remembered, there is a watch, or samples are taken: then packets that carry no flag may say something all the same.
     is_watchful: bool,
     quick: QuickHash,
     v4: FamilyHash<KeyV4>,
@@ -84,9 +92,12 @@ impl Signaller {
     /// A signaller that shares this cache with the other capture threads, and the watch with the list too.
     #[must_use]
     pub fn new(config: SignallerConfig, cache: Arc<HandshakeCache>, watch: Option<Arc<Watch>>) -> Self {
+        let asked = (config.asked_count > 0)
+            .then(|| HandshakeCache::new(config.asked_count, config.syn_timeout_ns).for_one_thread());
         Signaller {
-            is_watchful: watch.is_some() || config.pickup > 0,
+            is_watchful: asked.is_some() || watch.is_some() || config.pickup > 0,
             cache,
+            asked,
             watch,
             sampler: Sampler::new(config.pickup, config.syn_timeout_ns),
             quick: QuickHash::new(&config.secret),
@@ -155,10 +166,18 @@ impl Signaller {
             && (!self.is_watchful || self.passes_watch(quick))
     }
 
-    /// The same, as far as watch and samples go.
+    /// The same, as far as remembered SYNs, watch and samples go.
     #[inline(never)]
     fn passes_watch(&mut self, quick: u64) -> bool {
-        !self.watch.as_ref().is_some_and(|watch| watch.may_hold(quick)) && self.sampler.passes()
+        !self.watch.as_ref().is_some_and(|watch| watch.may_hold(quick))
+            && !self.may_have_asked(quick)
+            && self.sampler.passes()
+    }
+
+    /// Whether a SYN of this connection may be remembered.
+    #[inline]
+    fn may_have_asked(&self, quick: u64) -> bool {
+        self.asked.as_ref().is_some_and(|asked| !asked.is_idle(quick))
     }
 
     /// Takes in a segment that may say something.
@@ -169,7 +188,7 @@ impl Signaller {
         if kind == Kind::Ack {
             is_chosen = self.is_watched(quick);
             let is_answer = self.awaited.may_hold(quick) && self.awaited.take(quick, sender_of(segment));
-            if self.cache.is_idle(quick) && !is_answer {
+            if self.cache.is_idle(quick) && !is_answer && !self.may_have_asked(quick) {
                 is_chosen |= self.is_sample(now_ns);
                 if !is_chosen {
                     return;
@@ -179,6 +198,9 @@ impl Signaller {
         if matches!(kind, Kind::Ack | Kind::SynAck) || self.config.one_way {
             self.cache.prefetch_set(quick);
         }
+        if let Some(asked) = self.asked.as_ref().filter(|_| matches!(kind, Kind::Ack | Kind::Syn)) {
+            asked.prefetch_set(quick);
+        }
         let number = initial_number(segment, kind);
         let parts = SignalParts { tick, kind, sender: Side::First, number };
         let place = Place { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), is_open: self.is_open(kind) };
@@ -187,7 +209,8 @@ impl Signaller {
         if kind == Kind::SynAck {
             self.awaited.put(quick, sender.other());
         }
-        if self.config.one_way && matches!(kind, Kind::Syn | Kind::SynAck) {
+        if self.config.one_way && matches!(kind, Kind::Syn | Kind::SynAck) || self.asked.is_some() && kind == Kind::Syn
+        {
             self.awaited.put(quick, sender);
         }
         if self.stage.is_full() {
@@ -204,12 +227,13 @@ impl Signaller {
         is_watched
     }
 
-    /// Whether more has to be found out of a signal of this kind than its hash: of a SYN and of a FIN there is not.
+    /// Whether more has to be found out of a signal of this kind than its hash: of a FIN, and mostly of a SYN, there is not.
     #[inline(always)]
     fn is_open(&self, kind: Kind) -> bool {
         const OPEN: u8 =
             1 << Kind::Ack as u8 | 1 << Kind::Completes as u8 | 1 << Kind::SynAck as u8 | 1 << Kind::Rst as u8;
-        (OPEN | u8::from(self.config.one_way) << Kind::Syn as u8) >> kind as u8 & 1 != 0
+        let is_syn_open = self.config.one_way || self.asked.is_some();
+        (OPEN | u8::from(is_syn_open) << Kind::Syn as u8) >> kind as u8 & 1 != 0
     }
 
     /// Lets out what is waiting in the stage.
@@ -227,7 +251,7 @@ impl Signaller {
         self.v6.set(signals, kept & v6);
         places(kept).for_each(|at| out(signals[at]));
         self.awaited.clear();
-        self.is_watchful = self.watch.is_some() || !self.sampler.is_idle();
+        self.is_watchful = self.asked.is_some() || self.watch.is_some() || !self.sampler.is_idle();
     }
 
     /// Whether the packet at this place of the stage is to be handed on, and as what.
@@ -239,24 +263,30 @@ impl Signaller {
         match kind {
             Kind::Ack | Kind::Completes => {
                 let waited_for = self.cache.take(quick, sender, number, now_ns);
+                let asked = self.asked.as_ref().and_then(|asked| asked.take(quick, sender, number, now_ns));
                 self.stage.signals_mut()[at].set_kind(waited_for.unwrap_or(Kind::Ack));
-                is_chosen || waited_for.is_some() || self.is_sample(now_ns)
+                is_chosen || waited_for.is_some() || asked.is_some() || self.is_sample(now_ns)
             }
             Kind::SynAck => {
-                self.await_answer(look, sender.other(), Some(number));
+                if !self.config.answer_opens {
+                    self.await_answer(look, sender.other(), Some(number));
+                }
                 if self.config.one_way {
                     self.await_answer(look, sender, None);
                 }
                 true
             }
-            // With --one-way.
             Kind::Syn => {
-                self.await_answer(look, sender, None);
+                if self.config.one_way {
+                    self.await_answer(look, sender, None);
+                }
+                self.remember_syn(look, sender);
                 true
             }
             Kind::Rst => {
                 // What comes after it completes nothing.
                 self.cache.give_up(quick, now_ns);
+                self.asked.iter().for_each(|asked| asked.give_up(quick, now_ns));
                 true
             }
             Kind::Fin => true,
@@ -264,9 +294,20 @@ impl Signaller {
     }
 
     fn await_answer(&mut self, look: Look, from: Side, number: Option<u32>) {
-        if self.cache.put(look.quick, from, number, look.now_ns) {
+        let has_lost = self.cache.put(look.quick, from, number, look.now_ns);
+        self.count_lost(has_lost, look.now_ns);
+    }
+
+    /// Waits for the client itself: nothing tells yet what completes the handshake.
+    fn remember_syn(&mut self, look: Look, client: Side) {
+        let has_lost = self.asked.as_ref().is_some_and(|asked| asked.put(look.quick, client, None, look.now_ns));
+        self.count_lost(has_lost, look.now_ns);
+    }
+
+    fn count_lost(&mut self, has_lost: bool, now_ns: i64) {
+        if has_lost {
             self.counts.handshakes_lost += 1;
-            self.sampler.lost(look.now_ns);
+            self.sampler.lost(now_ns);
         }
     }
 

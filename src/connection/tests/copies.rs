@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::parse::{Addresses, TcpSegment};
-use crate::signal::{HandshakeCache, Signaller, SignallerConfig};
+use crate::signal::{HandshakeCache, Moment, Signaller, SignallerConfig};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ const SERVER: (u32, u16) = (0x0b00_0001, 443);
 const TIMEOUT_NS: i64 = 60_000_000_000;
 
 /// The packets of a conversation, with the letters of [`Scene::play`]: each side counts its bytes.
-fn segments(script: &str) -> Vec<TcpSegment> {
+fn segments(script: &str) -> Vec<(i64, TcpSegment)> {
     let (mut client, mut server) = (1_000, 5_000);
     let segment = |letter: char| {
         let from_client = letter.is_ascii_uppercase();
@@ -35,29 +35,50 @@ fn segments(script: &str) -> Vec<TcpSegment> {
         let ((src, src_port), (dst, dst_port)) = if from_client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
         TcpSegment { addresses: Addresses::V4 { src, dst }, src_port, dst_port, vlan: VlanTags::NONE, flags, seq, ack }
     };
-    script.chars().map(segment).collect()
+    (0..).step_by(1_000_000).zip(script.chars().map(segment)).collect()
 }
 
-/// What is open after two interfaces have seen these packets. Each choice says which of the two comes next, at the
-/// interfaces and then at the shard, as long as both have something left.
-fn open_after(copies: [Vec<TcpSegment>; 2], seen: &[bool], handled: &[bool], pickup: u32) -> Option<u32> {
+/// The packets of two interfaces, each with the time in ns at which it came.
+type Copies = [Vec<(i64, TcpSegment)>; 2];
+
+/// What two interfaces make of these packets, each in its own queue. Each choice says at which of them the next is read, as long as
+/// both have something left.
+fn signals_of(copies: Copies, seen: &[bool], pickup: u32) -> [VecDeque<Signal>; 2] {
     let cache = Arc::new(HandshakeCache::new(1_024, TIMEOUT_NS));
-    let config =
-        SignallerConfig { secret: Secret::REPLAY, vlan_key: false, one_way: false, syn_timeout_ns: TIMEOUT_NS, pickup };
+    let config = SignallerConfig {
+        secret: Secret::REPLAY,
+        vlan_key: false,
+        one_way: false,
+        syn_timeout_ns: TIMEOUT_NS,
+        pickup,
+        answer_opens: false,
+        asked_count: 1_024,
+    };
     let mut signallers = [(); 2].map(|()| Signaller::new(config.clone(), Arc::clone(&cache), None));
     let mut copies = copies.map(VecDeque::from);
     let mut queues = [VecDeque::new(), VecDeque::new()];
     let mut choices = seen.iter();
     while let Some(at) = next(&copies, &mut choices) {
-        let segment = copies[at].pop_front().unwrap();
-        signallers[at].push(&segment, || (FIRST_TICK, 0), |signal| queues[at].push_back(signal));
+        let (now_ns, segment) = copies[at].pop_front().unwrap();
+        signallers[at].push(&segment, || (FIRST_TICK, now_ns), |signal| queues[at].push_back(signal));
         signallers[at].flush(|signal| queues[at].push_back(signal));
     }
+    queues
+}
+
+/// What is open after two interfaces have seen these packets; choices as above, and the same for what comes next at the shard.
+fn open_after(copies: Copies, seen: &[bool], handled: &[bool], pickup: u32) -> Option<u32> {
+    let mut queues = signals_of(copies, seen, pickup);
+    let mut choices = handled.iter();
+    let signals = std::iter::from_fn(|| next(&queues, &mut choices).and_then(|at| queues[at].pop_front()));
+    open_after_signals(signals, pickup)
+}
+
+fn open_after_signals(signals: impl Iterator<Item = Signal>, pickup: u32) -> Option<u32> {
     let mut tracker = Tracker::new(TrackerConfig { candidate_count: 100 * pickup as usize, ..super::config() });
     let mut open = None;
-    let mut choices = handled.iter();
-    while let Some(at) = next(&queues, &mut choices) {
-        match tracker.handle(&queues[at].pop_front().unwrap()) {
+    for signal in signals {
+        match tracker.handle(&signal) {
             Some(Event::Open(_, payload)) => assert_eq!(open.replace(payload), None),
             Some(Event::Close(_, payload)) => assert_eq!(open.take(), Some(payload)),
             Some(Event::Replace((_, before), (_, payload))) => assert_eq!(open.replace(payload), Some(before)),
@@ -101,6 +122,10 @@ const CONVERSATIONS: [&str; 22] = [
     "SaDdrD",
 ];
 
+fn is_from_client((_, segment): &(i64, TcpSegment)) -> bool {
+    segment.src_port == CLIENT.1
+}
+
 fn understood() -> Vec<&'static str> {
     CONVERSATIONS.into_iter().filter(|script| !script.contains(['r', 'R']) && !script.starts_with("SaF")).collect()
 }
@@ -130,9 +155,24 @@ proptest! {
     ) {
         let packets = segments(script);
         let one = open_after([packets.clone(), vec![]], &[], &[], 0);
-        let from_client: Vec<bool> = packets.iter().map(|packet| packet.src_port == CLIENT.1).collect();
-        let (there, back) = packets.into_iter().partition(|packet| packet.src_port == CLIENT.1);
+        let from_client: Vec<bool> = packets.iter().map(is_from_client).collect();
+        let (there, back) = packets.into_iter().partition(is_from_client);
         let seen: Vec<bool> = from_client.iter().map(|from_client| !from_client).collect();
         prop_assert_eq!(open_after([there, back], &seen, &handled, 0), one, "{}", script);
+    }
+
+    /// The same where either interface is read late, so that an answer may be read before what it answers; the shard gets everything
+    /// in the order in which it came.
+    #[test]
+    fn two_directions_are_understood_in_whatever_order_they_are_read(
+        script in prop::sample::select(understood()),
+        seen in prop::collection::vec(any::<bool>(), 40),
+    ) {
+        let packets = segments(script);
+        let one = open_after([packets.clone(), vec![]], &[], &[], 0);
+        let (there, back) = packets.into_iter().partition(is_from_client);
+        let mut signals: Vec<Signal> = signals_of([there, back], &seen, 0).into_iter().flatten().collect();
+        signals.sort_by_key(|signal| signal.moment().since_ns(Moment::of(0)));
+        prop_assert_eq!(open_after_signals(signals.into_iter(), 0), one, "{}", script);
     }
 }

@@ -14,6 +14,8 @@ fn signaller() -> Signaller {
         one_way: false,
         syn_timeout_ns: 60_000_000_000,
         pickup: 0,
+        answer_opens: false,
+        asked_count: 0,
     };
     let cache = Arc::new(HandshakeCache::new(1_024, config.syn_timeout_ns));
     Signaller::new(config, cache, None)

@@ -53,7 +53,19 @@ fn what_is_not_asked_for_takes_nothing() {
     let with_sources = memory(&sources);
     assert!(with_sources.sources_size > 4 << 20 && memory(&plain).sources_size == 0);
     assert_eq!(Memory { sources_size: 0, ..with_sources }, memory(&plain));
-    assert_eq!(memory(&flags), memory(&plain), "where only flags are seen there is nothing to look at");
+    let handshakes = HandshakeCache::size(CONNECTIONS_DEFAULT as usize / 2) - HandshakeCache::size(0);
+    let rings_size = memory(&plain).rings_size - handshakes as u64;
+    let less = Memory { rings_size, ..memory(&plain) };
+    assert_eq!(memory(&flags), less, "where only flags are seen there is nothing to look at, and nothing to wait for");
+}
+
+#[test]
+fn several_capture_threads_remember_their_syns() {
+    let config = Config { every: Some(Duration::from_secs(10)), ..Config::default() };
+    let plan = |capture_count| Plan::live(&config, LiveInput { capture_count, rings_size: 0 }).unwrap();
+    let [one, three] = [1, 3].map(|capture_count| plan(capture_count).memory().rings_size);
+    assert_eq!(three - one, 3 * HandshakeCache::size(plan(3).asked_count) as u64);
+    assert_eq!((plan(1).asked_count, plan(3).asked_count), (0, plan(3).handshake_count));
 }
 
 #[test]

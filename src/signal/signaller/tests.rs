@@ -26,6 +26,8 @@ const CONFIG: SignallerConfig = SignallerConfig {
     one_way: false,
     syn_timeout_ns: 60_000_000_000,
     pickup: 0,
+    answer_opens: false,
+    asked_count: 0,
 };
 
 fn signaller(one_way: bool, handshake_count: usize) -> Signaller {
