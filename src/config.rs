@@ -569,6 +569,10 @@ const _: () = assert!(1 << AGGREGATE_LOST_BITS_MAX >= SNAPSHOT_SOURCES_MAX * SNA
 
 // The run as a whole.
 
+/// A signal to end that comes so soon after the first is the same one: `timeout` tells its child and then the group that it is in, and
+/// a service manager may do as much. Nobody who has seen that a run does not end is so quick.
+pub const SAME_SIGNAL_MAX: Duration = Duration::from_millis(500);
+
 /// How long a capture thread that has nothing to read sleeps at most, in milliseconds: so long it may take to stop.
 pub const LIVE_WAIT_MAX_MS: u64 = 100;
 

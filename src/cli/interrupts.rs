@@ -1,13 +1,18 @@
 //! SIGINT, SIGTERM and Ctrl-C: the first ends a run in order, the second at once.
 
 use crate::cli::report;
+use crate::config::SAME_SIGNAL_MAX;
 use crate::error::{Error, Result};
+use crossbeam::channel::bounded;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A run that has not stopped for so long after Ctrl-C says what it waits for.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A process that was told twice to end waits no longer than this until it has said so: standard error may be a pipe that nobody reads.
+const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(100);
 
 /// What a process ends with that was told twice to end.
 const INTERRUPTED: i32 = 130;
@@ -31,11 +36,16 @@ impl Interrupts {
     pub(super) fn catch(patience: &'static str) -> Result<Self> {
         let state = Arc::new(State::default());
         let interrupts = Interrupts(Arc::clone(&state));
+        let mut first: Option<Instant> = None;
         let interrupted = move || {
-            if state.is_stopped.swap(true, Ordering::Relaxed) {
-                report::leave_line();
-                std::process::exit(INTERRUPTED);
+            if let Some(first) = first {
+                if first.elapsed() > SAME_SIGNAL_MAX {
+                    end_at_once();
+                }
+                return;
             }
+            first = Some(Instant::now());
+            state.is_stopped.store(true, Ordering::Relaxed);
             // A bar is drawn over what the terminal shows for Ctrl-C.
             let has_bar = state.has_bar.load(Ordering::Relaxed);
             if !has_bar {
@@ -72,4 +82,18 @@ impl Interrupts {
     pub(super) fn finish(&self) {
         self.0.is_finished.store(true, Ordering::Relaxed);
     }
+}
+
+/// Ends the process without what it has not written yet, and says so.
+fn end_at_once() -> ! {
+    let (says, said) = bounded::<()>(0);
+    let last_words = move || {
+        report::leave_line();
+        report::error(&Error::new("ended at once by a second signal"), "; what was not written yet is lost");
+        drop(says);
+    };
+    // Where there is no thread to say it, nobody waits for it.
+    drop(std::thread::Builder::new().spawn(last_words));
+    let _ = said.recv_timeout(LAST_WORDS_PATIENCE);
+    std::process::exit(INTERRUPTED)
 }

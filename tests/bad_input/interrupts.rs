@@ -1,7 +1,7 @@
-//! Ctrl-C: the first ends the run with a list of what was read, the second ends it at once.
+//! Ctrl-C and SIGTERM: the first ends the run with a list of what was read, the second ends it at once.
 
 use crate::captures::{opening, pcap};
-use crate::command::{FLOWPEEL, Running, command};
+use crate::command::{Ended, FLOWPEEL, Running, command};
 use std::io::Write;
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -13,8 +13,8 @@ fn interrupt(child: &Child) {
     std::thread::sleep(Duration::from_millis(300));
 }
 
-#[test]
-fn the_first_lists_what_was_read() {
+/// A replay of a pipe that is told to end when it has read half of what is to come.
+fn interrupted(interrupt: impl FnOnce(&Child)) -> Ended {
     let mut command = command(FLOWPEEL, ["replay", "-"]);
     command.stdin(Stdio::piped());
     let mut running = Running::start(command);
@@ -29,13 +29,32 @@ fn the_first_lists_what_was_read() {
     while pipe.write_all(after).is_ok() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let ended = running.wait();
+    running.wait()
+}
+
+/// What was read is listed, as after any interrupt.
+fn assert_listed(ended: &Ended) {
     assert_eq!(ended.status, Some(1), "{}", ended.stderr);
     assert!(ended.errors().is_empty(), "{}", ended.stderr);
     assert!(ended.stderr.contains("warning: interrupted: what was read before is listed"), "{}", ended.stderr);
     let lists = ended.lists();
     assert_eq!(lists.len(), 1);
     assert!(lists[0].count("flows") > 4_000, "{}", lists[0].header);
+}
+
+#[test]
+fn the_first_lists_what_was_read() {
+    assert_listed(&interrupted(interrupt));
+}
+
+#[test]
+fn one_that_comes_twice_at_once_is_the_first() {
+    // As `timeout` does: the child, then the group that it is in.
+    assert_listed(&interrupted(|child| {
+        let twice = format!("kill -TERM {0}; sleep 0.001; kill -TERM {0}", child.id());
+        assert!(std::process::Command::new("sh").args(["-c", &twice]).status().unwrap().success());
+        std::thread::sleep(Duration::from_millis(300));
+    }));
 }
 
 #[test]
@@ -53,5 +72,6 @@ fn the_second_ends_at_once() {
     drop(pipe);
     assert_eq!(ended.status, Some(130));
     assert!(ended.stdout.is_empty());
+    assert_eq!(ended.errors(), ["error: ended at once by a second signal; what was not written yet is lost"]);
     assert!(ended.stderr.contains("warning: stopping when more input comes"), "{}", ended.stderr);
 }
