@@ -263,6 +263,14 @@ fn what_makes_no_sense_is_refused_at_once() {
         (&["replay", "--router", "edge", "pcaps/ssh.pcap"], "--snapshots"),
         (&["replay", "--snapshots", directory, "--no-list", "--max-age", "1h", "pcaps/ssh.pcap"], "--max-age"),
         (&["replay", "--snapshots", directory, "--no-list", "--out", directory, "pcaps/ssh.pcap"], "--out"),
+        (
+            &["replay", "--snapshots", directory, "--no-list", "--archive", directory, "pcaps/ssh.pcap"],
+            "so leave out --no-list",
+        ),
+        (
+            &["live", "-i", "lo", "--snapshots", directory, "--no-list", "--archive", directory],
+            "so leave out --no-list",
+        ),
         (&["replay", "--snapshots", directory, "--router", "a\nb", "pcaps/ssh.pcap"], "no control characters"),
     ] {
         let ended = flowpeel(arguments);

@@ -1,7 +1,7 @@
 //! The options of an archive, and what is said about it.
 
 use crate::archive::{Archive, ArchiveConfig, Recovery, Summary};
-use crate::cli::lists;
+use crate::cli::lists::{self, Lists};
 use crate::cli::report::{self, Voice};
 use crate::cli::values::{self, KeepLimit};
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ use std::time::Duration;
 #[derive(Args)]
 #[command(next_help_heading = "Archive")]
 pub(super) struct ArchiveOptions {
-    /// Keep a record of every connection in this directory, for `flowpeel find`
+    /// Keep a record of every connection in this directory, for `flowpeel find`. Not together with --state or --no-list
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
 
@@ -44,14 +44,19 @@ impl ArchiveOptions {
     ///
     /// # Errors
     ///
-    /// There is to be an archive and a state: what is fed again after a kill would be archived twice.
-    pub(super) fn check(&self, saves_state: bool) -> Result<()> {
-        if self.archive.is_some() && saves_state {
-            return Err(Error::new(
-                "--archive and --state do not go together: what is fed again would be archived twice",
-            ));
-        }
-        Ok(())
+    /// There is to be an archive and a state: what is fed again after a kill would be archived twice. Or an archive and no list: from the
+    /// lists it has what is open and how old it is, and with them a run learns that its disk has failed.
+    pub(super) fn check(&self, saves_state: bool, lists: &Lists) -> Result<()> {
+        let what = match self.archive {
+            Some(_) if saves_state => {
+                "--archive and --state do not go together: what is fed again would be archived twice"
+            }
+            Some(_) if !lists.keeps_list() => {
+                "--archive and --no-list do not go together: the archive has from the lists what is open, so leave out --no-list"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::new(what))
     }
 
     /// What the archive takes of the memory. Options are checked before anything is done.

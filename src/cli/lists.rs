@@ -66,7 +66,7 @@ pub(super) struct Lists {
     #[arg(long, value_name = "NAME", requires = "snapshots")]
     router: Option<String>,
 
-    /// Keep no list, write snapshots only. Nothing is taken off for being idle or old then
+    /// Keep no list, write snapshots only. Nothing is taken off for being idle or old then, and nothing can be archived
     #[arg(long, requires = "snapshots", conflicts_with_all = ["out", "compress", "changes", "idle_timeout", "max_age"])]
     no_list: bool,
 
@@ -119,6 +119,11 @@ impl Lists {
             return Err(Error::new("--keep is for files: name their directory with --out"));
         }
         self.writing.keep()
+    }
+
+    /// Whether a list is kept beside the snapshots.
+    pub(super) fn keeps_list(&self) -> bool {
+        !self.no_list
     }
 
     /// Whether snapshots are wanted.

@@ -61,7 +61,7 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
         // Equal captures give equal snapshots: there is nothing of this machine or this moment in them.
         let snapshots = arguments.lists.snapshots(String::new, 0);
         let saves_state = arguments.state.is_wanted();
-        arguments.archive.check(saves_state)?;
+        arguments.archive.check(saves_state, &arguments.lists)?;
         let config = Config { snapshots, saves_state, archive_size: arguments.archive.memory_size()?, ..config };
         Ok((Plan::new(&config)?, config))
     });
