@@ -8,7 +8,7 @@
 
 use crate::archive::entry::Hasher;
 use crate::archive::names::{FileName, Inventory};
-use crate::archive::segment::Segment;
+use crate::archive::segment::{Segment, TEMPORARY};
 use crate::bfield_store;
 use crate::config::{
     ARCHIVE_GROUP_SEGMENTS, ARCHIVE_INDEX_ENTRY_SIZE, ARCHIVE_INDEX_FALSE_POSITIVE_RATE, SEGMENT_ENTRY_SIZE_MIN,
@@ -82,7 +82,7 @@ fn build(directory: &Path, (first, last): (u32, u32)) -> Result<()> {
             break;
         }
     }
-    bfield_store::save(&builder.finish().field, &path).map(drop)
+    bfield_store::save(&builder.finish().field, &path, &TEMPORARY).map(drop)
 }
 
 /// Makes the indexes that an archive lacks, of groups of segments that are whole; how many.

@@ -25,17 +25,15 @@ fn check_of(block_index: u64, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// An index that is being written is its owner's alone.
-const TEMPORARY: Temporary = Temporary { prefix: ".tmp", suffix: "", mode: 0o600 };
-
-/// Writes a field to this file, over an older one: the path names a whole file at any time. Returns its size in bytes.
+/// Writes a field to this file, over an older one: the path names a whole file at any time. Who may read it, and how it is called until
+/// it is whole, is for those to say whose directory it is in. Returns its size in bytes.
 ///
 /// # Errors
 ///
 /// It can not be written; an older file stays as it was.
-pub fn save(field: &Field, path: &Path) -> Result<u64> {
+pub fn save(field: &Field, path: &Path, temporary: &Temporary) -> Result<u64> {
     let cannot = |error: io::Error| Error::new("can not write the index").in_file(path).because(error);
-    let file = NewFile::begin(path, &TEMPORARY).map_err(cannot)?;
+    let file = NewFile::begin(path, temporary).map_err(cannot)?;
     write(field, &mut BufWriter::new(file.file())).map_err(cannot)?;
     file.finish().map_err(cannot)
 }

@@ -4,11 +4,13 @@ use super::*;
 use crate::hash::Secret;
 use crate::sketch::bfield::{Field, Found, Goal, Pair, Plan};
 use crate::sketch::{KeyHash, SecretHash};
+use crate::whole_file::Temporary;
 use proptest::prelude::*;
 use std::fs;
 use std::path::PathBuf;
 
 const KEY_COUNT: u64 = 3_000;
+const TEMPORARY: Temporary = Temporary { prefix: ".index-", suffix: ".tmp", mode: 0o640 };
 
 fn pair(key: u64) -> Pair {
     Pair { hash: hash(key), value: (key % 500) as u32 }
@@ -40,7 +42,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
 fn what_is_saved_is_loaded_and_looked_up() {
     let (_folder, path) = folder();
     let field = field();
-    let size = save(&field, &path).unwrap();
+    let size = save(&field, &path, &TEMPORARY).unwrap();
     assert_eq!(size, fs::metadata(&path).unwrap().len());
     assert!(size < field.plan().byte_size() + 512 + field.plan().byte_size() / 512);
     assert_eq!(load(&path).unwrap(), field);
@@ -50,7 +52,7 @@ fn what_is_saved_is_loaded_and_looked_up() {
         assert_eq!(file.look_up(hash(key)).unwrap(), field.look_up(hash(key)));
     }
     // Over an older file, and without anything else left behind.
-    save(&Field::new(&plan()), &path).unwrap();
+    save(&Field::new(&plan()), &path, &TEMPORARY).unwrap();
     assert_eq!(load(&path).unwrap(), Field::new(&plan()));
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
 }
@@ -58,7 +60,7 @@ fn what_is_saved_is_loaded_and_looked_up() {
 #[test]
 fn the_bytes_of_a_file_are_the_same_everywhere() {
     let (_folder, path) = folder();
-    save(&field(), &path).unwrap();
+    save(&field(), &path, &TEMPORARY).unwrap();
     let bytes = fs::read(&path).unwrap();
     assert_eq!((bytes.len(), crc32fast::hash(&bytes)), (14_600, 0xd058_5ed3));
 }
@@ -66,7 +68,7 @@ fn the_bytes_of_a_file_are_the_same_everywhere() {
 #[test]
 fn every_damaged_byte_is_found() {
     let (_folder, path) = folder();
-    save(&field(), &path).unwrap();
+    save(&field(), &path, &TEMPORARY).unwrap();
     let whole = fs::read(&path).unwrap();
     for at in (0..whole.len()).step_by(37).chain(0..520).chain(whole.len() - 40..whole.len()) {
         let mut bytes = whole.clone();
@@ -93,7 +95,7 @@ fn every_damaged_byte_is_found() {
 #[test]
 fn a_head_that_asks_for_the_world_is_refused() {
     let (_folder, path) = folder();
-    save(&field(), &path).unwrap();
+    save(&field(), &path, &TEMPORARY).unwrap();
     let whole = fs::read(&path).unwrap();
     // Places of the first array, arrays, hash functions, nu: with a check sum that is right.
     for (offset, number) in

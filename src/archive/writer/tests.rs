@@ -173,6 +173,31 @@ fn indexes_go_with_the_last_of_their_segments() {
     assert_eq!((answer.entries.len(), answer.explanation.indexes_asked, answer.damages.len()), (1, 1, 0));
 }
 
+#[cfg(unix)]
+#[test]
+fn whoever_may_read_a_segment_may_read_all_of_the_archive() {
+    let place = tempfile::tempdir().unwrap();
+    let (mut writer, _) = Writer::open(place.path(), config()).unwrap();
+    for segment in 0..32 {
+        writer.add(&closed(segment * 10..segment * 10 + 10)).unwrap();
+        writer.seal().unwrap();
+    }
+    let mut list = writer.begin_open_list().unwrap();
+    list.add(&[entry(0, Fate::Open)]).unwrap();
+    list.finish().unwrap();
+    assert_eq!(crate::archive::index_missing(place.path()).unwrap(), 1);
+    let mut modes = std::collections::BTreeMap::new();
+    for entry in fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap()) {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&entry.metadata().unwrap().permissions()) & 0o777;
+        modes.insert(entry.file_name().into_string().unwrap(), mode);
+    }
+    assert!(modes.contains_key("index-0000000001-0000000032.bfield") && modes.contains_key(OPEN_LIST), "{modes:?}");
+    // The umask may take away of all the same.
+    let mode = modes["segment-0000000001.fpa"];
+    assert_eq!(mode & 0o600, 0o600);
+    assert!(modes.values().all(|other| *other == mode), "{modes:?}");
+}
+
 #[test]
 fn open_connections_are_carried_over_and_told_once() {
     let place = tempfile::tempdir().unwrap();
