@@ -22,6 +22,17 @@ pub struct Temporary {
     pub mode: u32,
 }
 
+impl Temporary {
+    /// Whether a file of this name is one that was being written so: what is called otherwise is somebody else's.
+    #[must_use]
+    pub fn is_name(&self, name: &str) -> bool {
+        let letters = name.strip_prefix(self.prefix).and_then(|name| name.strip_suffix(self.suffix));
+        letters.is_some_and(|letters| {
+            letters.len() == TEMPORARY_LETTER_COUNT && letters.bytes().all(|letter| letter.is_ascii_alphanumeric())
+        })
+    }
+}
+
 /// A file that is being written. It is removed when it is dropped unless it was finished.
 pub struct NewFile {
     file: NamedTempFile,

@@ -373,20 +373,12 @@ fn lock(path: &Path) -> Result<Option<File>> {
 fn remove_leftovers(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        let name = entry.file_name();
-        let is_ours = name.to_str().is_some_and(is_temporary);
+        let is_ours = entry.file_name().to_str().is_some_and(|name| TEMPORARY.is_name(name));
         if is_ours && entry.file_type()?.is_file() {
             fs::remove_file(entry.path())?;
         }
     }
     sync_directory_of(&directory.join(OPEN_LIST))
-}
-
-/// Whether a file of this name was being written: by this module, or as an index, which has a name of six letters after `.tmp`.
-fn is_temporary(name: &str) -> bool {
-    let ours = name.strip_prefix(TEMPORARY.prefix).and_then(|name| name.strip_suffix(TEMPORARY.suffix));
-    let letters = ours.or_else(|| name.strip_prefix(".tmp"));
-    letters.is_some_and(|letters| letters.len() == 6 && letters.bytes().all(|letter| letter.is_ascii_alphanumeric()))
 }
 
 #[cfg(test)]

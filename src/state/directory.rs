@@ -180,9 +180,8 @@ fn number_of(name: &str) -> Option<u64> {
 fn remove_leftovers(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        let name = entry.file_name();
-        let is_ours = |name: &str| name.starts_with(TEMPORARY.prefix) && name.ends_with(TEMPORARY.suffix);
-        if name.to_str().is_some_and(is_ours) && entry.file_type()?.is_file() {
+        let is_ours = entry.file_name().to_str().is_some_and(|name| TEMPORARY.is_name(name));
+        if is_ours && entry.file_type()?.is_file() {
             fs::remove_file(entry.path())?;
         }
     }

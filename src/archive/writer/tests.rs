@@ -98,11 +98,16 @@ fn what_a_killed_process_left_is_mended() {
     // Killed after the segment was renamed and before its log was removed, while another file was being written.
     fs::write(place.path().join("segment-0000000001.log"), log).unwrap();
     fs::write(place.path().join(".archive-abcdef.tmp"), "x").unwrap();
+    let others = [".tmpAbc123", ".archive-abcdefg.tmp", ".archive-abc_ef.tmp", "archive-abcdef.tmp"];
+    let others = others.map(|name| place.path().join(name));
+    others.iter().for_each(|path| fs::write(path, "somebody else's").unwrap());
     assert_eq!(all(place.path()), closed(0..10));
     let (_writer, recovery) = Writer::open(place.path(), config()).unwrap();
     assert!(recovery.logs.is_empty());
     assert_eq!(all(place.path()), closed(0..10));
-    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2, "the segment, and the log of the next");
+    assert!(others.iter().all(|path| path.exists()), "what is called otherwise is not the archive's");
+    let count = fs::read_dir(place.path()).unwrap().count() - others.len();
+    assert_eq!(count, 2, "the segment, and the log of the next");
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn with_nothing_sound_left_it_does_not_begin_anew_by_itself() {
 #[test]
 fn a_state_of_another_run_is_refused_and_left_as_it_is() {
     let (_place, path) = saved(&[b"one", b"two"]);
-    fs::write(path.join(".state-a.tmp"), "half").unwrap();
+    fs::write(path.join(".state-abcdef.tmp"), "half").unwrap();
     let before = names(&path);
     let other = Identity(vec![("--connections", 2_000)]);
     let error = StateDirectory::open(&path, other, SIZE_MAX).unwrap_err().to_string();
