@@ -220,6 +220,27 @@ fn what_does_not_fit_is_refused_before_anything_changes() {
 }
 
 #[test]
+fn a_state_that_can_not_be_saved_is_an_error_that_is_always_said() {
+    let place = Place::new();
+    let state = place.path("state");
+    // No file may be longer than some kilobytes, for root too, and lists go into a pipe.
+    let script = "trap '' XFSZ; ulimit -f 8; exec \"$@\"";
+    let mut arguments = ["-c", script, "sh", FLOWPEEL, "replay", "-q"].map(str::to_owned).to_vec();
+    arguments.extend(OPTIONS[0].split_whitespace().map(str::to_owned));
+    arguments.extend(state_in(&state));
+    arguments.push(place.captures[0][0].display().to_string());
+    let ended = Running::start(command("sh", arguments)).wait();
+    ended.assert_failed(&[
+        "the state could not be saved",
+        "can not save the state: File too large",
+        "none of this run",
+    ]);
+    ended.assert_one_line();
+    assert!(!ended.lists().is_empty(), "the run goes on");
+    assert!(files(&state).is_empty(), "nothing is left of it");
+}
+
+#[test]
 fn options_that_do_not_go_together_are_wrong_usage() {
     let place = tempfile::tempdir().unwrap();
     let state = place.path().join("state");

@@ -6,7 +6,7 @@ use crate::cli::Status;
 use crate::cli::archive::{self, ArchiveOptions};
 use crate::cli::lists::Lists;
 use crate::cli::report::{self, Voice};
-use crate::cli::state::State;
+use crate::cli::state::{self, State};
 use crate::cli::tracking::{Defaults, Tracking};
 use crate::cli::values;
 use crate::cli::watch::Watch;
@@ -112,7 +112,8 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
                 let listed = if summary.lists > 0 { "what was read before is listed" } else { "nothing was read" };
                 report::warning(&format!("interrupted: {listed}"));
             }
-            if summary.errors.is_empty() && !watch.is_interrupted() && is_archived {
+            let is_saved = state::finish(summary.saving.as_ref());
+            if summary.errors.is_empty() && !watch.is_interrupted() && is_archived && is_saved {
                 Status::Done
             } else {
                 Status::Failed

@@ -285,7 +285,8 @@ fn saved(saving: &SavingCounts, latencies: &Latencies) {
         let times = grouped(saving.put_off);
         warning(&format!("the state was saved later than it was to be {times} times, because lists were behind"));
     }
-    if let Some(error) = &saving.error {
+    // What could not be saved at the end is an error, and is told as one.
+    if let Some(error) = saving.error.as_ref().filter(|_| !saving.has_failed) {
         warning(&format!("the state could not be saved {} times: {error}", grouped(saving.failed)));
     }
 }

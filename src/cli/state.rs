@@ -8,7 +8,7 @@ use crate::cli::report::{self, Voice, grouped};
 use crate::cli::values;
 use crate::config::STATE_EVERY_DEFAULT;
 use crate::error::{Error, Result};
-use crate::pipeline::{Config, Plan, Saving};
+use crate::pipeline::{Config, Plan, Saving, SavingCounts};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -94,6 +94,18 @@ impl State {
         }
         Ok(Some(saving))
     }
+}
+
+/// Says that the last state that was due could not be written, if so; whether there is nothing that should have been saved and is not.
+pub(super) fn finish(saving: Option<&SavingCounts>) -> bool {
+    let Some(saving) = saving.filter(|saving| saving.has_failed) else { return true };
+    let what = format!("the state could not be saved {} times, and not at the end", grouped(saving.failed));
+    let aftermath = match saving.saved {
+        0 => "; none of this run is saved",
+        _ => "; the one before it is there still",
+    };
+    report::error(&Error::new(what).because(saving.error.clone().unwrap_or_default()), aftermath);
+    false
 }
 
 /// Says what is gone on from.

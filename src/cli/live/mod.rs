@@ -8,7 +8,7 @@ use crate::cli::Status;
 use crate::cli::archive::{self, ArchiveOptions};
 use crate::cli::lists::Lists;
 use crate::cli::report::{self, Voice};
-use crate::cli::state::State;
+use crate::cli::state::{self, State};
 use crate::cli::tracking::{Defaults, Tracking};
 use crate::cli::values;
 use crate::config::ROUTER_NAME_SIZE_MAX;
@@ -275,7 +275,8 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     if voice > Voice::Quiet {
         report::summary(&summary, voice);
     }
-    Ok(if summary.errors.is_empty() && is_archived { Status::Done } else { Status::Failed })
+    let is_saved = state::finish(summary.saving.as_ref());
+    Ok(if summary.errors.is_empty() && is_archived && is_saved { Status::Done } else { Status::Failed })
 }
 
 /// Says what goes on from here.

@@ -141,3 +141,35 @@ fn what_is_put_off_is_tried_again_and_the_last_is_always_saved() {
     hourly.put_off();
     assert!(hourly.begins(false) || Instant::now().checked_sub(hourly.every).is_none());
 }
+
+#[test]
+fn only_what_could_not_be_saved_at_the_end_is_a_failure() {
+    let place = tempfile::tempdir().unwrap();
+    let captures = captures(place.path());
+    for (fates, failed, has_failed) in [
+        (&[false, true][..], 1, false),
+        (&[true, false], 1, true),
+        (&[false, false], 2, true),
+        (&[true, true], 0, false),
+        (&[], 0, false),
+    ] {
+        let state = place.path().join("state");
+        let Saving { directory, saver, .. } = saving(&state, &captures).unwrap();
+        let (cuts, received) = crossbeam::channel::unbounded();
+        // Where there is no directory not even root can write.
+        let fate = |can_write: Option<&bool>| match can_write {
+            Some(true) => drop(std::fs::create_dir(&state)),
+            Some(false) => drop(std::fs::remove_dir_all(&state)),
+            None => {}
+        };
+        let mut fates = fates.iter();
+        fates.clone().for_each(|_| cuts.send(writer::Cut::new()).unwrap());
+        fate(fates.next());
+        let fates = Mutex::new(fates);
+        let on_written = Box::new(|_: Written| fate(fates.lock().next()));
+        drop(cuts);
+        let counts = writer::Writer { directory, saver, cuts: received, on_written }.run();
+        assert_eq!((counts.failed, counts.has_failed), (failed, has_failed));
+        drop(std::fs::remove_dir_all(&state));
+    }
+}

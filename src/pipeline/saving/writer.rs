@@ -21,6 +21,8 @@ pub struct SavingCounts {
     pub saved: u64,
     /// Those that could not be written.
     pub failed: u64,
+    /// Whether the last of all is one of these: what was known at the end is not saved.
+    pub has_failed: bool,
     /// Those that were put off to a later end of an interval, because changes were held back or no list was written.
     pub put_off: u64,
     /// The size of the last, in bytes.
@@ -61,12 +63,14 @@ impl Writer<'_> {
             match self.directory.save(&cut) {
                 Ok(size) => {
                     counts.saved += 1;
+                    counts.has_failed = false;
                     counts.size = size;
                     counts.writing.record(began.elapsed());
                     (self.on_written)(Ok(size));
                 }
                 Err(error) => {
                     counts.failed += 1;
+                    counts.has_failed = true;
                     (self.on_written)(Err(&error));
                     counts.error = Some(error.to_string());
                 }
