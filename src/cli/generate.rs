@@ -1,19 +1,24 @@
 //! `flowpeel generate`: synthetic captures, to try things on: options in, a pcap file out.
 
 use crate::cli::Status;
+use crate::cli::interrupts::Interrupts;
 use crate::cli::report::{self, Voice, grouped};
 use crate::cli::values;
 use crate::error::{Error, Result};
 use crate::generate::{Arrivals, Flood, FloodConfig, Traffic, TrafficConfig, TrafficCounts, write_pcap};
+use crate::whole_file::{NewFile, Temporary};
 use clap::{Args, ValueEnum};
 use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Bytes gathered before they are written.
 const BUFFER_SIZE: usize = 1 << 20;
+
+/// How a capture is called until it is whole. Nobody's addresses are in it, so anybody may read it.
+const TEMPORARY: Temporary = Temporary { prefix: ".generate-", suffix: ".tmp", mode: 0o666 };
 
 #[derive(Clone, Copy, ValueEnum)]
 enum FloodKind {
@@ -72,7 +77,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", default_value = "1M", value_parser = values::count, requires = "flood")]
     flood_rate: u64,
 
-    /// The file to write; - for standard output
+    /// The file to write, whole or not at all; - for standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     out: PathBuf,
 }
@@ -110,17 +115,61 @@ impl Arguments {
     fn write(&self, traffic: &mut Traffic) -> Result<TrafficCounts> {
         let is_stdout = self.out.as_os_str() == "-";
         let name = if is_stdout { Path::new("standard output") } else { &self.out };
-        let cannot = |error: std::io::Error| Error::new("can not write the capture").in_file(name).because(error);
-        let out: Box<dyn Write> = if is_stdout {
-            let stdout = std::io::stdout();
+        let cannot = |error: io::Error| Error::new("can not write the capture").in_file(name).because(error);
+        if is_stdout {
+            let stdout = io::stdout();
             if stdout.is_terminal() {
                 return Err(Error::new("a capture is not for a terminal: name a file with --out, or use a pipe"));
             }
-            Box::new(stdout)
+            write_to(stdout, traffic).map_err(cannot)
+        } else if is_file_or_free(name) {
+            let interrupts = Interrupts::catch("waiting for the disk")?;
+            let written = write_whole(name, traffic, &interrupts);
+            interrupts.finish();
+            written.map_err(cannot)
         } else {
-            Box::new(File::create(&self.out).map_err(cannot)?)
-        };
-        write_pcap(traffic, &mut BufWriter::with_capacity(BUFFER_SIZE, out)).map_err(cannot)
+            File::create(name).and_then(|file| write_to(file, traffic)).map_err(cannot)
+        }
+    }
+}
+
+fn write_to(out: impl Write, traffic: &mut Traffic) -> io::Result<TrafficCounts> {
+    write_pcap(traffic, &mut BufWriter::with_capacity(BUFFER_SIZE, out))
+}
+
+/// Whether this names a file, or nothing yet. Pipes and devices can only be written into, and so can what a link leads to: where
+/// standard output is a file, /dev/stdout is a link to it.
+fn is_file_or_free(path: &Path) -> bool {
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) => metadata.is_file(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// Writes a file whole or not at all: one that was there stays until then.
+fn write_whole(path: &Path, traffic: &mut Traffic, interrupts: &Interrupts) -> io::Result<TrafficCounts> {
+    let file = NewFile::begin(path, &TEMPORARY)?;
+    let counts = write_to(Interruptible { file: file.file(), interrupts }, traffic)?;
+    file.finish()?;
+    Ok(counts)
+}
+
+/// A file whose writing fails after an interrupt, so that what is half written is removed.
+struct Interruptible<'a> {
+    file: &'a File,
+    interrupts: &'a Interrupts,
+}
+
+impl Write for Interruptible<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.interrupts.is_interrupted() {
+            return Err(io::Error::other("interrupted"));
+        }
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Output that can not be written: full disks, closed pipes, names in the way, and a run that is killed.
 
 use crate::captures::{frames, opening, pcap};
-use crate::command::{FLOWPEEL, Running, command, lists, replay};
+use crate::command::{FLOWPEEL, Running, command, flowpeel, lists, replay};
 use crate::file;
 use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};
 use std::fs::{self, File};
@@ -187,6 +187,59 @@ fn generate_tells_what_it_can_not_write() {
     let mut command = command(FLOWPEEL, ["generate", "--connections", "1k"]);
     command.stdout(File::options().write(true).open("/dev/full").unwrap());
     Running::start(command).wait().assert_failed(&["standard output: can not write the capture: No space left"]);
+}
+
+#[test]
+fn what_generate_does_not_write_whole_leaves_the_file_before() {
+    let (directory, path) = file("a.pcap", b"before");
+    let unchanged = || {
+        assert_eq!(fs::read(&path).unwrap(), b"before");
+        assert_eq!(names(directory.path()), ["a.pcap"]);
+    };
+    let out = path.to_str().unwrap();
+    // No file may be longer than some kilobytes, for root too.
+    let script = "trap '' XFSZ; ulimit -f 8; exec \"$@\"";
+    let arguments = ["-c", script, "sh", FLOWPEEL, "generate", "--connections", "10k", "--out", out];
+    let ended = Running::start(command("sh", arguments)).wait();
+    ended.assert_failed(&[out, "can not write the capture: File too large"]);
+    unchanged();
+    let running =
+        Running::start(command(FLOWPEEL, ["generate", "--flood", "acks", "--flood-packets", "1G", "--out", out]));
+    std::thread::sleep(Duration::from_millis(300));
+    let pid = running.child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    running.wait().assert_failed(&[out, "can not write the capture: interrupted"]);
+    unchanged();
+    let ended = flowpeel(&format!("generate --connections 10 --out {out}"));
+    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    assert_eq!(replay([&path]).status, Some(0));
+    assert_eq!(names(directory.path()), ["a.pcap"]);
+}
+
+#[test]
+fn generate_writes_into_pipes_and_through_links() {
+    let (directory, path) = file("a.pcap", b"before");
+    let expected = Running::start(command(FLOWPEEL, ["generate", "--connections", "10"])).wait().stdout;
+    assert!(!expected.is_empty());
+    let generated = |out: &Path| {
+        let ended = flowpeel(&format!("generate --connections 10 --out {}", out.display()));
+        assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+        ended.stdout
+    };
+    assert!(generated(Path::new("/dev/stdout")) == expected);
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    generated(&link);
+    assert!(link.is_symlink() && fs::read(&path).unwrap() == expected);
+    let pipe = directory.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read(pipe).unwrap()
+    });
+    generated(&pipe);
+    assert!(reader.join().unwrap() == expected);
+    assert_eq!(names(directory.path()), ["a.pcap", "link", "pipe"]);
 }
 
 #[test]
