@@ -18,8 +18,8 @@ pub(super) struct ArchiveOptions {
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
 
-    /// Seal a segment of the archive when it has this size
-    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = values::size, requires = "archive")]
+    /// Seal a segment of the archive when it has this size, from 16KiB to 64MiB
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = values::any_size, requires = "archive")]
     segment_size: u64,
 
     /// Seal it when the connections in it ended this long after the first, too

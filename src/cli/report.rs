@@ -87,9 +87,13 @@ pub(super) fn memory(memory: &Memory, config: &Config) {
         Some(_) => format!(", sources {}", mib(memory.sources_size)),
         None => String::new(),
     };
+    let archive = match memory.archive_size {
+        0 => String::new(),
+        size => format!(", archive {}", mib(size)),
+    };
     line(format_args!(
         "room for {} connections and {} changes an interval: {} MiB at most \
-         (filter {}, half-open {}, tables {}, queues {}{sources}, list up to {}{})",
+         (filter {}, half-open {}, tables {}, queues and buffers {}{sources}{archive}, list up to {}{})",
         grouped(config.connections_max),
         grouped(config.churn),
         mib(memory.total_size()),

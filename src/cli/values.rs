@@ -1,6 +1,8 @@
 //! Values as people write them: counts (500k), sizes (256MiB), durations (10s), ranges and secrets.
 
-use crate::config::{FANOUT_COUNT_MAX, PICKUP_MAX, PLAN_FAILURE_MAX, PLAN_FAILURE_MIN, SHARDS_MAX};
+use crate::config::{
+    FANOUT_COUNT_MAX, PICKUP_MAX, PLAN_FAILURE_MAX, PLAN_FAILURE_MIN, RING_SIZE_MAX, RING_SIZE_MIN, SHARDS_MAX,
+};
 use crate::error::{Error, Result};
 use crate::hash::{SECRET_SIZE, Secret};
 use jiff::{SignedDuration, Span, SpanRelativeTo};
@@ -40,11 +42,27 @@ pub(super) fn fanout(text: &str) -> std::result::Result<usize, String> {
 
 /// A size in bytes: `256MiB`, `1G`, by 1024.
 pub(super) fn size(text: &str) -> std::result::Result<u64, String> {
-    let plain = text.strip_suffix("iB").or_else(|| text.strip_suffix('B')).unwrap_or(text);
-    let factors = [("k", 1 << 10), ("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30)];
     // Whoever writes less forgot the unit.
-    let size = scaled(plain, &factors).filter(|size| *size >= 1 << 20);
+    let size = bytes(text).filter(|size| *size >= 1 << 20);
     size.ok_or_else(|| "a size is a whole number of KiB, MiB or GiB, at least 1MiB: 256MiB".to_owned())
+}
+
+/// A size in bytes that may be less than that, of something that has a range of its own.
+pub(super) fn any_size(text: &str) -> std::result::Result<u64, String> {
+    bytes(text).ok_or_else(|| "a size is a whole number of KiB, MiB or GiB: 1MiB, 512KiB".to_owned())
+}
+
+/// The size of a ring.
+pub(super) fn ring_size(text: &str) -> std::result::Result<u64, String> {
+    let (least, most) = (RING_SIZE_MIN >> 10, RING_SIZE_MAX >> 20);
+    let size = any_size(text)?;
+    let size = Some(size).filter(|size| (RING_SIZE_MIN..=RING_SIZE_MAX).contains(size));
+    size.ok_or_else(|| format!("a ring has from {least}KiB to {most}MiB"))
+}
+
+fn bytes(text: &str) -> Option<u64> {
+    let plain = text.strip_suffix("iB").or_else(|| text.strip_suffix('B')).unwrap_or(text);
+    scaled(plain, &[("k", 1 << 10), ("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30)])
 }
 
 fn scaled(text: &str, factors: &[(&str, u64)]) -> Option<u64> {
@@ -183,9 +201,13 @@ mod tests {
         assert_eq!(size("2048KiB"), Ok(2 << 20));
         assert_eq!(size("1048576B"), Ok(1 << 20));
         assert!(size("256").is_err(), "the unit is missing");
+        assert_eq!((any_size("16KiB"), any_size("256")), (Ok(16 << 10), Ok(256)));
+        assert_eq!((ring_size("512KiB"), ring_size("1GiB")), (Ok(512 << 10), Ok(1 << 30)));
+        assert!(ring_size("511KiB").is_err() && ring_size("1025MiB").is_err());
         for wrong in ["", "k", "-1", "+1", "1.5M", "99999999999G", "1 k", "1x"] {
             assert!(count(wrong).is_err(), "{wrong}");
             assert!(size(wrong).is_err(), "{wrong}");
+            assert!(any_size(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -45,6 +45,22 @@ impl Memory {
             + self.state_size
             + self.archive_size
     }
+
+    /// The option by which most of it goes, and how much that is, in bytes: who has too little memory has to lower that one. So much of
+    /// it is for the buffers of captures, of which a replay has a single small one.
+    pub(super) fn largest(&self, buffers_size: u64) -> (&'static str, u64) {
+        let parts = [
+            // The copies for a state are mostly of these two.
+            ("--connections", self.filter_size + self.list_size_max + self.state_size),
+            ("--half-open", self.rings_size),
+            ("--churn", self.tables_size),
+            ("--shards", self.queues_size.saturating_sub(buffers_size)),
+            ("--ring-size", buffers_size),
+            ("--sources", self.sources_size),
+            ("--segment-size", self.archive_size),
+        ];
+        parts.into_iter().max_by_key(|(_, size)| *size).unwrap_or_default()
+    }
 }
 
 /// How many tables there are of each beside the spare deltas: a delta and a residue; with snapshots the sum, and a file of about its

@@ -129,8 +129,9 @@ impl Plan {
             records: None,
             memory: Memory::default(),
         };
-        plan.memory = plan.memory_of(config, live.map_or(CAPTURE_BUFFER_SIZE as u64, |live| live.rings_size));
-        plan.check_sizes(config)?;
+        let buffers_size = live.map_or(CAPTURE_BUFFER_SIZE as u64, |live| live.rings_size);
+        plan.memory = plan.memory_of(config, buffers_size);
+        plan.check_sizes(config, buffers_size)?;
         Ok(plan)
     }
 
@@ -165,7 +166,7 @@ impl Plan {
     }
 
     /// Whether what it takes is allowed.
-    fn check_sizes(&self, config: &Config) -> Result<()> {
+    fn check_sizes(&self, config: &Config, buffers_size: u64) -> Result<()> {
         let snapshot_size = PARTITION_COUNT as u64 * Sums::file_size(self.partition.geometry);
         if config.snapshots.is_some() && snapshot_size > SNAPSHOT_SIZE_MAX {
             let (size, most) = (snapshot_size >> 20, SNAPSHOT_SIZE_MAX >> 20);
@@ -173,13 +174,13 @@ impl Plan {
         }
         if self.memory.total_size() > config.memory_size_max {
             let (needed, allowed) = (self.memory.total_size().div_ceil(1 << 20), config.memory_size_max >> 20);
+            let (option, size) = self.memory.largest(buffers_size);
             let what = format!(
-                "{} connections and a churn of {}{} take {needed} MiB, and {allowed} MiB are allowed: \
-                 raise --memory, or lower --connections{}",
+                "{} connections and a churn of {}, with what else was asked for, take {needed} MiB, and {allowed} MiB are allowed: \
+                 raise --memory, or lower {option}, by which {} MiB of it go",
                 config.connections_max,
                 config.churn,
-                config.sources_max.map_or(String::new(), |count| format!(" and {count} sources")),
-                if config.sources_max.is_some() { ", --churn or --sources" } else { " or --churn" }
+                size.div_ceil(1 << 20)
             );
             return Err(Error::new(what));
         }

@@ -88,8 +88,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "HOW", default_value = "ring")]
     backend: BackendKind,
 
-    /// The ring of each capture thread: what the kernel can hold while nobody reads
-    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = values::size)]
+    /// The ring of each capture thread, from 512KiB to 1GiB: what the kernel can hold while nobody reads
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size)]
     ring_size: u64,
 
     /// Do not ask the interface for packets to other hosts

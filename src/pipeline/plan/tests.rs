@@ -107,6 +107,24 @@ fn what_does_not_fit_is_refused_with_both_figures() {
 }
 
 #[test]
+fn what_takes_most_is_what_is_to_be_lowered() {
+    let every = Some(Duration::from_secs(1));
+    let default = Config { every, ..Config::default() };
+    for (config, rings_size, option) in [
+        (Config { connections_max: 5_000_000, ..default.clone() }, 0, "--connections"),
+        (Config { connections_max: 5_000_000, saves_state: true, ..default.clone() }, 0, "--connections"),
+        (Config { churn: 20_000_000, ..default.clone() }, 0, "--churn"),
+        (Config { sources_max: Some(SOURCES_MAX), ..default.clone() }, 0, "--sources"),
+        (Config { archive_size: 300 << 20, ..default.clone() }, 0, "--segment-size"),
+        (default.clone(), 300 << 20, "--ring-size"),
+        (Config { shards: 8, memory_size_max: 1 << 20, connections_max: 1_000, ..default }, 0, "--shards"),
+    ] {
+        let message = Plan::live(&config, LiveInput { capture_count: 1, rings_size }).unwrap_err().to_string();
+        assert!(message.contains(&format!("raise --memory, or lower {option}, by which")), "{option}: {message}");
+    }
+}
+
+#[test]
 fn values_out_of_range_are_named() {
     for (config, name) in [
         (Config { shards: 0, ..Config::default() }, "--shards"),
