@@ -396,9 +396,10 @@ pub const RECOVERY_PASSES_MAX: usize = 16;
 /// settle needs no help.
 pub const RESIDUE_INTERVALS_MAX: u32 = 3;
 
-/// Listed connections of each family that a partition is asked about at the end of one interval: some milliseconds of
-/// its time.
-pub const INQUIRY_MAX: usize = 1 << 15;
+/// Listed connections of each family that a partition is asked about at the end of one interval: a millisecond or two of its time, and
+/// with their answers 15 MB of memory for all partitions. With the default idle timeout and lists every ten seconds, twelve
+/// million connections can be asked about in the time in which each has to be.
+pub const INQUIRY_MAX: usize = 1 << 13;
 
 /// Open connections that a partition announces at the end of one interval.
 pub const ANNOUNCEMENTS_MAX: usize = 1 << 15;

@@ -31,6 +31,12 @@ pub struct EvictionTimes {
 }
 
 impl EvictionTimes {
+    /// Whether nothing is ever evicted, so that nobody is asked about it.
+    #[must_use]
+    pub fn are_none(self) -> bool {
+        self.idle_ticks.is_none() && self.age_max_ticks.is_none()
+    }
+
     /// The length of an epoch; none when nothing is ever evicted.
     fn epoch_ticks(self) -> Option<u64> {
         let shortest = self.idle_ticks.into_iter().chain(self.age_max_ticks).min()?;

@@ -3,11 +3,12 @@
 //! What enters: a configuration, and the shapes that follow from it. What leaves: sizes in bytes, part by part, for the limit and for
 //! people.
 
-use crate::config::{PARTITION_COUNT, STATE_ENTRY_SIZE};
+use crate::config::{INQUIRY_MAX, PARTITION_COUNT, STATE_ENTRY_SIZE};
 use crate::connection::Filter;
 use crate::flow_list::EarlierList;
 use crate::pipeline::{Config, Snapshots};
 use crate::shard::PartitionConfig;
+use crate::snapshot::Inquiry;
 
 /// The sizes that follow from a [`Config`], in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +22,8 @@ pub struct Memory {
     pub tables_size: u64,
     /// The queues, and the capture buffer or the rings that the kernel fills.
     pub queues_size: u64,
-    /// The list of open connections, the half-open ones that a list is made of, and what the exporter keeps of the one before, at most:
+    /// The list of open connections, the half-open ones that a list is made of, what the exporter keeps of the one before, and the
+    /// questions whether what is listed is still alive, at most:
     /// they grow to this only when so many are open.
     pub list_size_max: u64,
     /// The counters of sources, and what a report is made from; nothing where they are not counted.
@@ -71,6 +73,12 @@ pub(super) fn table_count(config: &Config) -> u64 {
         Some(Snapshots { replace_lists: false, .. }) => 4,
         Some(Snapshots { replace_lists: true, .. }) => 3,
     }
+}
+
+/// What the questions to all partitions take, and as much for the answers, where each has at most so many connections.
+pub(super) fn questions_size(partition_connections_max: u64) -> u64 {
+    let count = partition_connections_max.min(2 * INQUIRY_MAX as u64);
+    2 * PARTITION_COUNT as u64 * count * Inquiry::QUESTION_SIZE as u64
 }
 
 /// What the copies of a state take: filter, rings, residues and the sums of snapshots once each, and the list, of which a map's spare room is not copied.

@@ -16,7 +16,7 @@ use crate::connection::{Filter, HalfOpen, HalfOpenList, TrackerConfig};
 use crate::error::{Error, Result};
 use crate::flow_list::{EvictionTimes, FlowList, FlowListConfig, SnapshotConfig};
 use crate::pipeline::Config;
-use crate::pipeline::memory::{Memory, state_size, table_count};
+use crate::pipeline::memory::{Memory, questions_size, state_size, table_count};
 use crate::queue::{self, WhenFull};
 use crate::record::Inlet;
 use crate::shard::{Partition, PartitionConfig};
@@ -158,7 +158,9 @@ impl Plan {
                 + partitions * ((self.spare_count + 1) * size_of::<Delta>() + size_of::<Partition>()) as u64
                 + config.snapshots.as_ref().map_or(0, |_| half_open_count * size_of::<HalfOpen>() as u64),
             queues_size: (self.capture_count * self.shard_count * queue::size()) as u64 + buffers_size,
-            list_size_max: list_size + partitions * HalfOpenList::size(tracker.half_open_count) as u64,
+            list_size_max: list_size
+                + partitions * HalfOpenList::size(tracker.half_open_count) as u64
+                + if self.list.eviction.are_none() { 0 } else { questions_size(tracker.connections_max) },
             sources_size: self.sources.map_or(0, |geometry| geometry.memory_size(self.shard_count)),
             archive_size: config.archive_size,
             state_size: if config.saves_state { state_size(&self.partition, config, listed_max) } else { 0 },

@@ -219,6 +219,11 @@ pub struct Inquiry {
     pub evict: Vec<(AnyKey, u32, Eviction)>,
 }
 
+impl Inquiry {
+    /// What a question takes, or its answer, in bytes.
+    pub const QUESTION_SIZE: usize = size_of::<(AnyKey, u32, Eviction)>();
+}
+
 /// What the partition answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {

@@ -1,9 +1,10 @@
 //! What a plan takes, and what it refuses.
 
 use super::*;
-use crate::config::{CONNECTIONS_DEFAULT, LISTED_MAX};
+use crate::config::{CONNECTIONS_DEFAULT, INQUIRY_MAX, LISTED_MAX};
 use crate::export::Format;
 use crate::pipeline::Snapshots;
+use crate::snapshot::Inquiry;
 
 #[test]
 fn the_defaults_fit_their_own_limit() {
@@ -45,7 +46,11 @@ fn what_is_not_asked_for_takes_nothing() {
     let watches = Config { watches: true, ..idle.clone() };
     assert!(memory(&pickup).filter_size > memory(&plain).filter_size);
     assert!(memory(&pickup).rings_size > memory(&plain).rings_size);
-    assert_eq!(memory(&idle), memory(&plain), "a replay needs no watch");
+    let questions = memory(&idle).list_size_max - memory(&plain).list_size_max;
+    let asked_max = (PARTITION_COUNT * 2 * INQUIRY_MAX) as u64;
+    assert_eq!(questions, 2 * asked_max * Inquiry::QUESTION_SIZE as u64, "each is asked and answered");
+    let list_size_max = memory(&plain).list_size_max + questions;
+    assert_eq!(memory(&idle), Memory { list_size_max, ..memory(&plain) }, "a replay needs no watch");
     let watch = memory(&watches).rings_size - memory(&plain).rings_size;
     assert_eq!(watch, Watch::size(CONNECTIONS_DEFAULT as usize) as u64);
     let flags = Config { answer_opens: true, pickup: 16, ..watches };
