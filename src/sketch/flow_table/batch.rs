@@ -35,12 +35,6 @@ impl<K: TableKey, const COUNT_MAX: usize> Updates<K, COUNT_MAX> {
         Updates { count: 0, keys: [K::from_words(&[]); COUNT_MAX], payloads: [(0, 0); COUNT_MAX] }
     }
 
-    /// How many there are.
-    #[inline]
-    fn len(&self) -> usize {
-        self.count.min(COUNT_MAX)
-    }
-
     #[inline]
     fn push(&mut self, key: K, payload: (u32, i32)) {
         (self.keys[self.count], self.payloads[self.count]) = (key, payload);
@@ -49,7 +43,7 @@ impl<K: TableKey, const COUNT_MAX: usize> Updates<K, COUNT_MAX> {
 
     #[inline]
     fn all(&self) -> (&[K], &[(u32, i32)]) {
-        (&self.keys[..self.len()], &self.payloads[..self.len()])
+        (&self.keys[..self.count], &self.payloads[..self.count])
     }
 }
 
