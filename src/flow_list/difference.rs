@@ -106,22 +106,19 @@ impl<K: TableKey> Ledger<K> {
 
     fn apply(&mut self, peeled: &Peeled<K>) {
         let Change { key, count, .. } = peeled.change;
-        let contradicts =
-            if let Some(waiting) = self.set_aside.get_mut(&key).filter(|waiting| **waiting > 0 || count > 0) {
-                *waiting += count;
-                if *waiting == 0 {
-                    self.set_aside.remove(&key);
-                }
-                false
-            } else {
-                match count {
-                    1 => !self.open(peeled),
-                    -1 => self.unlist(&key).is_none(),
-                    _ => true,
-                }
-            };
-        if contradicts {
-            self.contradict(peeled.change);
+        if let Some(waiting) = self.set_aside.get_mut(&key).filter(|waiting| **waiting > 0 || count > 0) {
+            *waiting += count;
+            if *waiting == 0 {
+                self.set_aside.remove(&key);
+            }
+            return;
+        }
+        match count {
+            1 if self.open(peeled) => (),
+            -1 if self.unlist(&key).is_some() => (),
+            // A list without room contradicts nothing: what opened is missing until there is some.
+            1 if !self.listed.contains(&key) => self.returned.push(peeled.change),
+            _ => self.contradict(peeled.change),
         }
     }
 
@@ -132,7 +129,12 @@ impl<K: TableKey> Ledger<K> {
         } else {
             Start::unknown(self.cut, self.liveness.epoch(self.cut))
         };
-        self.listed.len() < self.listed_max && self.listed.insert(peeled.change.key, start)
+        self.list(peeled.change.key, start)
+    }
+
+    /// Lists a connection, unless it is listed already or the list is full; whether that was done.
+    pub(super) fn list(&mut self, key: K, start: Start) -> bool {
+        self.listed.len() < self.listed_max && self.listed.insert(key, start)
     }
 
     /// The start that a value tells, of a connection that is known to have been alive in the delta that is being applied.
@@ -232,6 +234,7 @@ impl<K: TableKey> FamilyList<K> {
                 break;
             }
         }
+        // What found the list full goes back only now, or every pass would take it out again.
         for change in self.ledger.returned.drain(..) {
             self.residue.apply_one(&change);
         }

@@ -147,7 +147,7 @@ impl<K: TableKey> FamilyList<K> {
                 self.ledger.liveness.end_watch(key, before);
                 let before = before.value(&self.ledger.code, placement);
                 self.residue.subtract_value(placement, value.wrapping_sub(before));
-            } else if self.ledger.listed.insert(*key, start) {
+            } else if self.ledger.list(*key, start) {
                 self.residue.apply_one(&Change::remove(*key, placement, value));
             }
         }
