@@ -11,7 +11,7 @@ use flowpeel::pipeline::Config;
 use flowpeel::signal::{AnyKey, ConnectionHash};
 use flowpeel::sketch::{Change, Geometry, Iblt, TableKey};
 use flowpeel::snapshot::DeltaGeometry;
-use flowpeel::snapshot::file::{Kind, SnapshotFile, Source};
+use flowpeel::snapshot::file::{Kind, Presence, SnapshotFile, Source};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, Output};
@@ -200,6 +200,37 @@ fn connections_that_many_routers_saw_are_told_by_their_counts() {
     counts.sort();
     let expected: Vec<_> = (1..=256).map(|count| (false, count)).chain((1..=31).map(|count| (true, count))).collect();
     assert_eq!(counts, expected);
+}
+
+#[test]
+fn what_all_of_four_routers_see_is_told_by_itself() {
+    let geometry = DeltaGeometry { v4: Geometry::for_items(40), v6: Geometry::for_items(40) };
+    let end = |port: u32| (0x0a00_0000 + port, 40_000);
+    let files = (0..4).map(|number: u32| {
+        let source = Source { router: format!("router-{number}"), ..Source::default() };
+        let mut file = SnapshotFile::new(geometry, false, &Secret::REPLAY, source);
+        for port in 0..100 {
+            let v4 = KeyV4::new(end(port), (0xc0a8_0001, 443), VlanTags::NONE);
+            open(|file, at| &mut file.sums[at].v4, &mut file, v4, u64::from(number) << 40);
+            let client = 0x2001_0db8 << 96 | u128::from(port);
+            let v6 = KeyV6::new((client, 40_000), (0x2001_0db8 << 96 | 1 << 64, 443), VlanTags::NONE);
+            open(|file, at| &mut file.sums[at].v6, &mut file, v6, u64::from(number) << 40);
+        }
+        file
+    });
+    let merge = merged(&files.collect::<Vec<_>>());
+    let (v4, v6) = merge.loads(&Secret::REPLAY);
+    assert_eq!((v4.peeled, v4.left, v6.peeled, v6.left), (100, 0, 100, 0));
+    let all = Presence::Open { count: 4, payload: None };
+    for row in MergedList::new(&merge, &Secret::REPLAY, []).rows() {
+        assert_eq!(merge.presence(&key(row.client, row.server), &Secret::REPLAY), all);
+    }
+    let place = tempfile::tempdir().unwrap();
+    let path = file(place.path(), "merge", &merge);
+    let told = flowpeel(&["get", &path, "10.0.0.7:40000", "192.168.0.1:443"]);
+    assert_eq!(told.status.code(), Some(0), "{}", text(&told.stdout));
+    let told = text(&flowpeel(&["info", &path]).stdout);
+    assert!(told.lines().any(|line| line.starts_with("lists by itself") && line.contains("yes")), "{told}");
 }
 
 fn flowpeel(arguments: &[&str]) -> Output {

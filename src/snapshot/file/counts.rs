@@ -50,8 +50,7 @@ impl SnapshotFile {
     ///
     /// Complexity: that of listing.
     pub fn take_counts(&mut self, secret: &Secret) -> KeyCounts {
-        let router_count = u32::try_from(self.header.sources.len()).unwrap_or(u32::MAX);
-        KeyCounts::taken_from(&mut self.sums, secret, router_count)
+        KeyCounts::taken_from(&mut self.sums, secret, self.header.router_count())
     }
 }
 
@@ -68,6 +67,12 @@ impl<K: TableKey> Recipient<K> for Gathered<K> {
     }
 }
 
+/// A peeler for this table, which is a sum of those of so many routers.
+pub(super) fn peeler_of<K: TableKey>(table: &Iblt<K>, secret: &Secret, router_count: u32) -> Peeler<K> {
+    let hash = KeyedHash::new(secret, Purpose::Placement);
+    Peeler::new(hash, table.geometry().cell_count()).for_sum_of(router_count)
+}
+
 fn take<'a, K: TableKey>(
     tables: impl Iterator<Item = &'a mut Iblt<K>>,
     secret: &Secret,
@@ -76,9 +81,7 @@ fn take<'a, K: TableKey>(
     let mut gathered = Gathered(Vec::new());
     let mut left = 0u64;
     for table in tables {
-        let hash = KeyedHash::new(secret, Purpose::Placement);
-        let mut peeler = Peeler::new(hash, table.geometry().cell_count()).for_sum_of(router_count);
-        peeler.peel(table, &mut gathered);
+        peeler_of(table, secret, router_count).peel(table, &mut gathered);
         left = left.saturating_add(table.estimated_count());
     }
     (summed(gathered.0), left)

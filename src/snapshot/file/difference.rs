@@ -63,8 +63,7 @@ impl SnapshotFile {
             let is_subtracted = sums.v4.subtract(&others.v4) && sums.v6.subtract(&others.v6);
             debug_assert!(is_subtracted, "what was folded alike has one shape");
         }
-        let router_count = self.header.sources.len().max(other.header.sources.len());
-        let router_count = u32::try_from(router_count).unwrap_or(u32::MAX);
+        let router_count = self.header.router_count().max(other.header.router_count());
         let keys = KeyCounts::taken_from(&mut here.sums, secret, router_count);
         let with_margin = |told: usize, left: u64| {
             let estimate = (told as u64).saturating_add(left);

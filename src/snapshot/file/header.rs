@@ -92,6 +92,12 @@ impl Header {
         self.partition_count as u64 * Sums::file_size(self.geometry)
     }
 
+    /// How many routers are in it: no key is in its tables oftener, unless one of their filters was wrong.
+    #[must_use]
+    pub fn router_count(&self) -> u32 {
+        u32::try_from(self.sources.len()).unwrap_or(u32::MAX)
+    }
+
     /// When the latest interval of its routers ended, in ns since 1970.
     #[must_use]
     pub fn end_ns(&self) -> i64 {

@@ -4,8 +4,9 @@
 //! what would come out is worth little near the threshold.
 
 use super::SnapshotFile;
+use super::counts::peeler_of;
 use crate::hash::{KeyedHash, Purpose, Secret};
-use crate::sketch::{Iblt, Peeled, Peeler, Recipient, TableKey, ValueCode};
+use crate::sketch::{Iblt, Peeled, Recipient, TableKey, ValueCode};
 
 /// How full the tables of one family are, all partitions together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,11 +40,13 @@ impl SnapshotFile {
     /// Complexity: that of listing; one more table of each shape in memory.
     #[must_use]
     pub fn loads(&self, secret: &Secret) -> (Load, Load) {
-        (load(self.sums.iter().map(|sums| &sums.v4), secret), load(self.sums.iter().map(|sums| &sums.v6), secret))
+        let router_count = self.header.router_count();
+        let v4 = load(self.sums.iter().map(|sums| &sums.v4), secret, router_count);
+        (v4, load(self.sums.iter().map(|sums| &sums.v6), secret, router_count))
     }
 }
 
-fn load<'a, K: TableKey>(tables: impl Iterator<Item = &'a Iblt<K>>, secret: &Secret) -> Load {
+fn load<'a, K: TableKey>(tables: impl Iterator<Item = &'a Iblt<K>>, secret: &Secret, router_count: u32) -> Load {
     let mut anyone = Anyone(ValueCode::<K>::new(KeyedHash::new(secret, Purpose::Value)));
     let mut load = Load::default();
     for table in tables {
@@ -51,8 +54,7 @@ fn load<'a, K: TableKey>(tables: impl Iterator<Item = &'a Iblt<K>>, secret: &Sec
         load.held += table.estimated_count();
         load.item_count += table.geometry().item_count();
         let mut rest = table.clone();
-        let mut peeler = Peeler::new(KeyedHash::new(secret, Purpose::Placement), table.geometry().cell_count());
-        load.peeled += peeler.peel(&mut rest, &mut anyone) as u64;
+        load.peeled += peeler_of(table, secret, router_count).peel(&mut rest, &mut anyone) as u64;
         load.left += rest.estimated_count();
     }
     load

@@ -5,6 +5,7 @@
 //! alone. Where none does, what can be peeled out of that one table is in the way, and is taken out first.
 
 use super::SnapshotFile;
+use super::counts::peeler_of;
 use crate::flow::FlowKey;
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash};
@@ -33,28 +34,23 @@ impl SnapshotFile {
     #[must_use]
     pub fn presence(&self, key: &AnyKey, secret: &Secret) -> Presence {
         match key {
-            AnyKey::V4(key) => {
-                let tables = self.sums.iter().map(|sums| &sums.v4);
-                self.table_of(key, secret, tables).map_or(Presence::Unknown, |table| ask(table, key, secret))
-            }
-            AnyKey::V6(key) => {
-                let tables = self.sums.iter().map(|sums| &sums.v6);
-                self.table_of(key, secret, tables).map_or(Presence::Unknown, |table| ask(table, key, secret))
-            }
+            AnyKey::V4(key) => self.ask(key, secret, self.sums.iter().map(|sums| &sums.v4)),
+            AnyKey::V6(key) => self.ask(key, secret, self.sums.iter().map(|sums| &sums.v6)),
         }
     }
 
-    /// The table in which this connection is.
-    fn table_of<'a, K: TableKey + FlowKey>(
+    /// What the one of these tables tells in which this connection is.
+    fn ask<'a, K: TableKey + FlowKey>(
         &self,
         key: &K,
         secret: &Secret,
         mut tables: impl Iterator<Item = &'a Iblt<K>>,
-    ) -> Option<&'a Iblt<K>> {
+    ) -> Presence {
         let hash = KeyedHash::new(secret, Purpose::Connection).of(&key.canonical().0);
         // All partitions may be in one.
         let partition = if self.sums.len() == 1 { 0 } else { ConnectionHash::new(hash).partition() };
-        tables.nth(partition)
+        let table = tables.nth(partition);
+        table.map_or(Presence::Unknown, |table| ask(table, key, secret, self.header.router_count()))
     }
 }
 
@@ -86,7 +82,7 @@ fn presence(count: i32, payload: Option<u32>) -> Presence {
     }
 }
 
-fn ask<K: TableKey>(table: &Iblt<K>, key: &K, secret: &Secret) -> Presence {
+fn ask<K: TableKey>(table: &Iblt<K>, key: &K, secret: &Secret, router_count: u32) -> Presence {
     let hash = KeyedHash::new(secret, Purpose::Placement);
     let mut wanted = Wanted { code: ValueCode::new(KeyedHash::new(secret, Purpose::Value)), key: *key, found: None };
     let told = own_cells(table, &hash, &wanted);
@@ -94,8 +90,7 @@ fn ask<K: TableKey>(table: &Iblt<K>, key: &K, secret: &Secret) -> Presence {
         return told;
     }
     let mut rest = table.clone();
-    let mut peeler = Peeler::new(hash.clone(), table.geometry().cell_count());
-    peeler.peel(&mut rest, &mut wanted);
+    peeler_of(table, secret, router_count).peel(&mut rest, &mut wanted);
     wanted.found.unwrap_or_else(|| own_cells(&rest, &hash, &wanted))
 }
 
