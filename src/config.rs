@@ -385,6 +385,17 @@ pub const AGGREGATE_COUNT_MAX: u32 = 3;
 /// some milliseconds. An IPv4 key of all counts that a sum of routers may have is told, an IPv6 key that 31 routers saw.
 pub const AGGREGATE_LOST_BITS_MAX: u32 = 20;
 
+/// Keys that are tried for such counts for each cell of a table, on average: as many as it takes when each of a thousand routers sees
+/// what it likes,
+pub const AGGREGATE_TRIES_PER_CELL: u64 = 1 << 12;
+
+/// and in any table: some seconds, enough for five hundred IPv6 keys that 16 routers saw.
+pub const AGGREGATE_TRIES_MIN: u64 = 1 << 28;
+
+/// One division takes no more than this part of the tries that are left: those that take few are made even where those that take
+/// many have been in vain.
+pub const AGGREGATE_TRIES_SHARE: u64 = 16;
+
 /// Openings and closings against the list that are remembered in each partition and family: a hundred times as many as
 /// filter errors are to be expected in a billion packets.
 pub const EXTRANEOUS_MAX: usize = 1_024;
@@ -567,6 +578,7 @@ pub const DIGEST_DIFFERENCES_MAX: u64 = CONNECTIONS_MAX;
 pub const DIGEST_FAMILY_SHARE: u64 = 16;
 
 const _: () = assert!(1 << AGGREGATE_LOST_BITS_MAX >= SNAPSHOT_SOURCES_MAX * SNAPSHOT_SOURCES_MAX);
+const _: () = assert!(AGGREGATE_TRIES_MIN / AGGREGATE_TRIES_SHARE >= 1 << AGGREGATE_LOST_BITS_MAX);
 
 // The run as a whole.
 

@@ -40,6 +40,10 @@ pub trait Cell: Words {
     /// Sets the value sum alone.
     fn set_value(&mut self, value: u64);
 
+    /// The key that gives its sum of keys when taken as often as it counts, if there is one; of several, the one with zeros for the bits
+    /// that such a division loses at the top of each word.
+    fn quotient(&self) -> Option<Self::Key>;
+
     /// Whether no key is left in it, whatever its value sum. A count of zero alone does not say so.
     fn is_key_free(&self) -> bool;
 
@@ -139,6 +143,10 @@ macro_rules! cell {
             #[inline]
             fn set_value(&mut self, value: u64) {
                 self.0[$words + 1] = value;
+            }
+
+            fn quotient(&self) -> Option<$key> {
+                self.candidate(i64::from(Cell::count(self)), 0)
             }
 
             #[inline]

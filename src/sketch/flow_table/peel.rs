@@ -6,10 +6,13 @@
 //! sum, where the paper (sections 3 and 6) gives such keys up.
 //!
 //! A cell is taken for a lone key only when the key's check agrees and the key maps to this very cell. Work is bounded
-//! whatever the table holds: no more keys are taken out than there are cells, which is as many as an honest table gives.
+//! whatever the table holds: no more keys are taken out than there are cells, which is as many as an honest table gives, and no
+//! more are tried for counts that lose bits than some for each cell.
 
 use super::iblt::AHEAD_COUNT;
-use crate::config::{AGGREGATE_COUNT_MAX, AGGREGATE_LOST_BITS_MAX};
+use crate::config::{
+    AGGREGATE_COUNT_MAX, AGGREGATE_LOST_BITS_MAX, AGGREGATE_TRIES_MIN, AGGREGATE_TRIES_PER_CELL, AGGREGATE_TRIES_SHARE,
+};
 use crate::hash::{HASH_BATCH_COUNT, HASH_GROUP_COUNT, HashBatch, KeyedHash};
 use crate::prefetch::prefetch;
 use crate::sketch::{Cell, Change, HASH_COUNT, Iblt, TableKey, check_of};
@@ -105,6 +108,8 @@ pub struct Peeler<K: TableKey> {
     candidates: Box<Candidates<K>>,
     /// The largest count that is taken for one key.
     aggregate_max: u32,
+    /// Keys that may still be tried for such counts in the table that is being peeled.
+    tries: u64,
 }
 
 impl<K: TableKey> Peeler<K> {
@@ -118,13 +123,15 @@ impl<K: TableKey> Peeler<K> {
             overflowed: false,
             candidates: Box::new(Candidates::new()),
             aggregate_max: AGGREGATE_COUNT_MAX,
+            tries: 0,
         }
     }
 
     /// The same for sums of so many tables, in each of which a key may be. Its count then is at most their number.
     ///
     /// Complexity: for every factor of two in a count, twice to the power of the words of a key as many keys are tried; those for
-    /// which that is more than two to the power of [`AGGREGATE_LOST_BITS_MAX`] are left in the table.
+    /// which that is more than two to the power of [`AGGREGATE_LOST_BITS_MAX`] are left in the table, and so are the costliest once
+    /// more were tried in it than honest tables need.
     #[must_use]
     pub fn for_sum_of(mut self, table_count: u32) -> Self {
         self.aggregate_max = table_count.max(AGGREGATE_COUNT_MAX);
@@ -144,6 +151,7 @@ impl<K: TableKey> Peeler<K> {
     pub fn peel(&mut self, table: &mut Iblt<K>, recipient: &mut impl Recipient<K>) -> usize {
         let mut budget = table.geometry().cell_count();
         let whole = budget;
+        self.tries = AGGREGATE_TRIES_MIN + AGGREGATE_TRIES_PER_CELL * whole as u64;
         loop {
             let before = budget;
             self.scan(table, recipient, 1, &mut budget);
@@ -246,6 +254,7 @@ impl<K: TableKey> Peeler<K> {
         // An earlier key of this batch may have left the cell, so it is read again.
         let cell = table.cells()[place as usize];
         let is_lone = tried.are_lone[at] && cell == tried.cells[at];
+        let is_genuine = is_lone && tried.are_genuine[at];
         let (key, hash, places) = if is_lone {
             (tried.keys[at], tried.hashes[at], tried.all_places[at])
         } else {
@@ -256,7 +265,6 @@ impl<K: TableKey> Peeler<K> {
             return;
         }
         *budget -= 1;
-        let is_genuine = is_lone && tried.are_genuine[at];
         let known =
             is_genuine.then_some(cell.value()).or_else(|| Self::value_of(table, recipient, (&key, hash), place));
         let mut taken = cell;
@@ -294,26 +302,27 @@ impl<K: TableKey> Peeler<K> {
     }
 
     /// The key that stands in this cell alone but several times, when there is one.
-    fn aggregate(&self, cell: &K::Cell) -> Option<(K, u128)> {
+    fn aggregate(&mut self, cell: &K::Cell) -> Option<(K, u128)> {
         let count = cell.count();
         if !(2..=self.aggregate_max).contains(&count.unsigned_abs()) {
             return None;
         }
         let twos = count.trailing_zeros();
         let lost_bits = twos * K::WORD_COUNT as u32;
-        let is_divisible = cell.key_words().iter().all(|sum| sum.trailing_zeros() >= twos);
-        if lost_bits > AGGREGATE_LOST_BITS_MAX || !is_divisible {
+        // What takes many tries must leave enough for what takes few.
+        if lost_bits > AGGREGATE_LOST_BITS_MAX || self.tries / AGGREGATE_TRIES_SHARE < 1 << lost_bits {
             return None;
         }
-        let inverse = odd_inverse((count >> twos) as i64 as u64);
+        let known = cell.quotient()?;
         // A word times an even count has lost its top bits: all of them are tried.
         for first in (0..1u64 << lost_bits).step_by(HASH_GROUP_COUNT) {
             let mut keys = [K::from_words(&[]); HASH_GROUP_COUNT];
             let mut hashes = [0; HASH_GROUP_COUNT];
             for (key, lost) in keys.iter_mut().zip(first..1 << lost_bits) {
-                *key = Self::quotient(cell, twos, inverse, lost);
+                *key = Self::with_lost(&known, twos, lost);
             }
             let count = HASH_GROUP_COUNT.min((1 << lost_bits) - first as usize);
+            self.tries = self.tries.saturating_sub(count as u64);
             self.hash.of_group(&keys[..count], &mut hashes);
             let mut tried = keys.into_iter().zip(hashes).take(count);
             if let Some(found) = tried.find(|(_, hash)| Self::is_lone(cell, *hash)) {
@@ -323,14 +332,12 @@ impl<K: TableKey> Peeler<K> {
         None
     }
 
-    /// The cell's key sum divided by its count, an odd number with this inverse times two to the power of `twos`, with these bits
-    /// for the lost ones.
-    fn quotient(cell: &K::Cell, twos: u32, inverse: u64, lost: u64) -> K {
+    /// A key of which the top bits of each word are lost, so many, with these for them.
+    fn with_lost(known: &K, twos: u32, lost: u64) -> K {
         let mut words = [0; 8];
-        for (at, (word, &sum)) in words.iter_mut().zip(cell.key_words()).enumerate() {
+        for (at, (word, &low)) in words.iter_mut().zip(known.words()).enumerate() {
             let top = lost >> (at as u32 * twos) & ((1 << twos) - 1);
-            let low = (sum >> twos).wrapping_mul(inverse) << twos >> twos;
-            *word = if twos == 0 { low } else { low | top << (u64::BITS - twos) };
+            *word = low | top.rotate_right(twos);
         }
         K::from_words(&words)
     }
@@ -356,13 +363,4 @@ impl<K: TableKey> Peeler<K> {
 #[inline]
 fn is_candidate(count: i32, count_max: u32) -> bool {
     count.unsigned_abs().wrapping_sub(1) < count_max
-}
-
-/// The inverse of an odd number modulo 2^64, by Newton's iteration: each step doubles the bits that are right.
-fn odd_inverse(odd: u64) -> u64 {
-    let mut inverse = odd;
-    for _ in 0..5 {
-        inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));
-    }
-    inverse
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::flow::{KeyV4, KeyV6};
+use crate::sketch::Cell;
 
 /// A change with any fields; `lie` says how many of them are what an honest site would write.
 #[derive(Clone, Debug)]
@@ -84,6 +85,34 @@ fn a_half_placed_key_does_not_loop<K: TableKey>() {
 fn peeling_always_ends() {
     a_half_placed_key_does_not_loop::<KeyV4>();
     a_half_placed_key_does_not_loop::<KeyV6>();
+}
+
+/// Cells that count as if a thousand routers had the key zero, with a check that is no key's: all bits that there are would be tried in
+/// each of them. What takes few tries comes out all the same.
+#[test]
+fn divisions_in_vain_end_and_leave_some_for_others() {
+    let site = Site::<KeyV4>::new();
+    let geometry = Geometry::new(600);
+    // It stands behind as many such cells as there are tries for.
+    let late = |key: &KeyV4| geometry.places(site.placement.of(key))[0] > 400;
+    let mut honest = (0..).map(key::<KeyV4>).filter(late);
+    let (many, few) = (honest.next().unwrap(), honest.next().unwrap());
+    let places = |key: &KeyV4| geometry.places(site.placement.of(key));
+    let mut cells = vec![<KeyV4 as TableKey>::Cell::of_sums(1_024, 1, &[], 0); geometry.cell_count()];
+    places(&many).into_iter().chain(places(&few)).for_each(|place| cells[place] = Default::default());
+    let mut table = Iblt::from_cells(geometry, &cells).unwrap();
+    for (key, count) in [(many, 1_024), (few, 512)] {
+        table.apply_one(&Change { key, hash: site.placement.of(&key), count, value: 0 });
+    }
+    let mut taken = site.recipient();
+    let mut peeler = Peeler::new(site.placement.clone(), table.geometry().cell_count()).for_sum_of(1_024);
+    assert_eq!(peeler.peel(&mut table, &mut taken), 1);
+    assert_eq!((taken.peeled[0].change.key, taken.peeled[0].change.count), (few, 512));
+    // What is left over alone, it comes out: it was not told because of the others.
+    let mut alone = Iblt::new(geometry);
+    alone.apply_one(&Change { key: many, hash: site.placement.of(&many), count: 1_024, value: 0 });
+    assert_eq!(peeler.peel(&mut alone, &mut taken), 1);
+    assert!(alone.is_zero() && taken.peeled[1].change.key == many);
 }
 
 /// More keys to go on with at once than the work list holds: it says so and scans again.
