@@ -503,8 +503,12 @@ const _: () = assert!(CHANGES_FULL_LISTS_DEFAULT <= CHANGES_FULL_LISTS_MAX);
 // Snapshot files.
 
 /// The most bytes of a snapshot file, before compression: tables for a churn of ten million. Whoever reads a file holds no more
-/// than twice this of it, whatever it claims.
+/// than about twice this of it, whatever it claims.
 pub const SNAPSHOT_SIZE_MAX: u64 = 1 << 30;
+
+/// What a half-open connection takes in what is held of a file, in bytes: more than twice what it takes in the file, so it is this
+/// that has to fit beside the tables. That of fifty routers under a flood does.
+pub const SNAPSHOT_HALF_OPEN_SIZE: u64 = 72;
 
 /// The largest window that a snapshot's compression may ask for, as a power of two: 8 MiB, sixteen times what is written.
 pub const SNAPSHOT_WINDOW_LOG_MAX: u32 = 23;

@@ -61,6 +61,9 @@ fn what_is_only_claimed_takes_no_memory() {
     let pack = |body: &[u8]| zstd::bulk::compress(body, 1).unwrap();
     // A mebibyte of zeros, packed: the cells of tables that are not half there.
     let zeros = [vast.clone(), vec![0; 1 << 20]].concat();
+    // Half-open connections that are all there, of two routers, where there is room beside the tables for those of one.
+    let crowd = [router(0, 10_000), vec![0; 10_000 * 31]].concat();
+    let crowded = [header(cells, 2), crowd.clone(), crowd].concat();
     let mut window = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
     window.window_log(27).unwrap();
     window.write_all(&zeros).unwrap();
@@ -72,15 +75,18 @@ fn what_is_only_claimed_takes_no_memory() {
     for (name, bytes, part, more) in [
         ("a preamble that claims all it may", cut, "bytes are missing", 0),
         ("one that claims more", beyond, "more than is read", 0),
-        ("1,024 routers", file(1, &pack(&header([1, 1], 1_024)), 4_096), "before its last field", 0),
+        ("1,024 routers", file(1, &pack(&header([1, 1], 1_024)), 4_096), "are left", 0),
+        ("1,024 that are not there", file(1, &pack(&header([1, 1], 1_024)), vast_size), "before its last field", 0),
         ("more routers", file(1, &pack(&header([1, 1], u32::MAX)), 4_096), "are the most", 0),
         ("time bases", file(1, &pack(&[header([1, 1], 1), router(64, 0)].concat()), 4_096), "before its last field", 0),
         (
             "half-open",
-            file(1, &pack(&[header([1, 1], 1), router(0, 1 << 18)].concat()), 4_096),
+            file(1, &pack(&[header([1, 1], 1), router(0, 1 << 18)].concat()), vast_size),
             "before its last field",
             0,
         ),
+        ("half-open in a body that has less", file(1, &pack(&crowded), 4_096), "bytes, and 3695 are left", 0),
+        ("half-open beside vast tables", file(1, &pack(&crowded), vast_size), "and 4197 are the most", 4 << 20),
         (
             "more half-open",
             file(1, &pack(&[header([1, 1], 1), router(0, u32::MAX)].concat()), 4_096),

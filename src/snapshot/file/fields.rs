@@ -6,20 +6,22 @@
 use crate::error::{Error, Result};
 use std::io::{ErrorKind, Read, Write};
 
-/// Reads fields in order.
+/// Reads fields in order, and no further than they are said to go.
 pub(super) struct FieldReader<R> {
     reader: R,
     offset: u64,
+    size: u64,
 }
 
 impl<R: Read> FieldReader<R> {
-    pub(super) fn new(reader: R) -> Self {
-        FieldReader { reader, offset: 0 }
+    /// Of fields that take so many bytes together.
+    pub(super) fn new(reader: R, size: u64) -> Self {
+        FieldReader { reader, offset: 0, size }
     }
 
-    /// How many bytes were read.
-    pub(super) fn offset(&self) -> u64 {
-        self.offset
+    /// How many bytes are left, if there are as many as was said.
+    pub(super) fn left(&self) -> u64 {
+        self.size.saturating_sub(self.offset)
     }
 
     /// An error about what was read last.
@@ -29,6 +31,9 @@ impl<R: Read> FieldReader<R> {
 
     /// Fills the buffer.
     pub(super) fn fill(&mut self, buffer: &mut [u8]) -> Result<()> {
+        if buffer.len() as u64 > self.left() {
+            return Err(self.refuse("the snapshot ends before its last field"));
+        }
         self.reader.read_exact(buffer).map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => self.refuse("the snapshot ends before its last field"),
             _ => self.refuse("can not unpack the snapshot").because(error),
@@ -67,11 +72,16 @@ impl<R: Read> FieldReader<R> {
         Ok(i128::from_le_bytes(self.bytes()?))
     }
 
-    /// A number of things that follow, no greater than `most`.
-    pub(super) fn count(&mut self, most: usize, things: &str) -> Result<usize> {
+    /// A number of things that follow, of so many bytes each at least, no greater than `most`.
+    pub(super) fn count(&mut self, most: usize, size_min: usize, things: &str) -> Result<usize> {
         let count = self.u32()? as usize;
         if count > most {
             return Err(self.refuse(format!("the snapshot claims {count} {things}, and {most} are the most")));
+        }
+        let (size, left) = (count as u64 * size_min as u64, self.left());
+        if size > left {
+            let what = format!("the snapshot claims {count} {things}, which take {size} bytes, and {left} are left");
+            return Err(self.refuse(what));
         }
         Ok(count)
     }

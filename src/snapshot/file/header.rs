@@ -4,9 +4,9 @@
 //! against its limit before anything is made of it; and whether two snapshots go together.
 
 use super::fields::{FieldReader, FieldWriter};
-use super::source::Source;
+use super::source::{self, Source};
 use super::sums::Sums;
-use crate::config::{PARTITION_COUNT, SNAPSHOT_SIZE_MAX, SNAPSHOT_SOURCES_MAX};
+use crate::config::{PARTITION_COUNT, SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX, SNAPSHOT_SOURCES_MAX};
 use crate::error::{Error, Result};
 use crate::hash::Secret;
 use crate::sketch::Geometry;
@@ -111,23 +111,41 @@ impl Header {
         (run(self.unfolded.v4, self.geometry.v4), run(self.unfolded.v6, self.geometry.v6))
     }
 
-    /// Whether its parts go together.
-    pub(super) fn check(&self) -> Result<()> {
+    /// How many half-open connections there may be beside these tables in what is held of a file.
+    fn half_open_max(&self) -> usize {
+        (SNAPSHOT_SIZE_MAX.saturating_sub(self.tables_size()) / SNAPSHOT_HALF_OPEN_SIZE) as usize
+    }
+
+    /// Whether there may be such tables.
+    fn check_tables(&self) -> Result<()> {
         let divides = |unfolded: Geometry, folded: Geometry| {
             unfolded.subtable_cell_count().is_multiple_of(folded.subtable_cell_count())
         };
-        let is_whole = self.geometry == self.unfolded && self.partition_count == PARTITION_COUNT;
         let objection = if !matches!(self.partition_count, 1 | PARTITION_COUNT) {
             format!("tables for {} partitions: there are 1 or {PARTITION_COUNT}", self.partition_count)
         } else if !divides(self.unfolded.v4, self.geometry.v4) || !divides(self.unfolded.v6, self.geometry.v6) {
             "folded tables that were not folded evenly".to_owned()
-        } else if self.sources.is_empty() || self.sources.len() > SNAPSHOT_SOURCES_MAX {
-            format!("{} routers: there are 1 to {SNAPSHOT_SOURCES_MAX}", self.sources.len())
-        } else if self.kind == Kind::Snapshot && (self.sources.len() != 1 || !is_whole) {
-            "a snapshot is of one router, with all partitions, and not folded".to_owned()
         } else if self.tables_size() > SNAPSHOT_SIZE_MAX {
             let (size, most) = (self.tables_size() >> 20, SNAPSHOT_SIZE_MAX >> 20);
             format!("tables of {size} MiB: {most} are the most, so lower --churn")
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(objection))
+    }
+
+    /// Whether its parts go together.
+    pub(super) fn check(&self) -> Result<()> {
+        self.check_tables()?;
+        let is_whole = self.geometry == self.unfolded && self.partition_count == PARTITION_COUNT;
+        let half_open_count: usize = self.sources.iter().map(|source| source.half_open.len()).sum();
+        let objection = if self.sources.is_empty() || self.sources.len() > SNAPSHOT_SOURCES_MAX {
+            format!("{} routers: there are 1 to {SNAPSHOT_SOURCES_MAX}", self.sources.len())
+        } else if self.kind == Kind::Snapshot && (self.sources.len() != 1 || !is_whole) {
+            "a snapshot is of one router, with all partitions, and not folded".to_owned()
+        } else if half_open_count > self.half_open_max() {
+            let most = self.half_open_max();
+            format!("{half_open_count} half-open connections: beside its tables {most} are the most")
         } else {
             return self.sources.iter().try_for_each(Source::check);
         };
@@ -149,12 +167,16 @@ impl Header {
         let partition_count = usize::from(from.u16()?);
         let geometry = DeltaGeometry { v4: shape(from)?, v6: shape(from)? };
         let unfolded = DeltaGeometry { v4: shape(from)?, v6: shape(from)? };
-        let count = from.count(SNAPSHOT_SOURCES_MAX, "routers")?;
         let mut header = Header { kind, key_id, vlan_key, geometry, unfolded, partition_count, sources: Vec::new() };
-        for _ in 0..count {
-            header.sources.push(Source::read(from)?);
+        let contradicts = |from: &FieldReader<_>, error| from.refuse("the header contradicts itself").because(error);
+        header.check_tables().map_err(|error| contradicts(from, error))?;
+        let mut half_open_max = header.half_open_max();
+        for _ in 0..from.count(SNAPSHOT_SOURCES_MAX, source::SIZE_MIN, "routers")? {
+            let source = Source::read(from, half_open_max)?;
+            half_open_max -= source.half_open.len();
+            header.sources.push(source);
         }
-        header.check().map_err(|error| from.refuse("the header contradicts itself").because(error))?;
+        header.check().map_err(|error| contradicts(from, error))?;
         Ok(header)
     }
 

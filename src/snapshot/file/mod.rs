@@ -117,8 +117,8 @@ impl SnapshotFile {
 
     /// Reads a file to its end.
     ///
-    /// Complexity: linear in what there is to read; at most twice [`SNAPSHOT_SIZE_MAX`] of memory, and none for what is only
-    /// claimed.
+    /// Complexity: linear in what there is to read; at most about twice [`SNAPSHOT_SIZE_MAX`] of memory and what one table takes, and
+    /// none for what is only claimed.
     ///
     /// # Errors
     ///
@@ -138,9 +138,9 @@ impl SnapshotFile {
     }
 
     fn parse(preamble: &Preamble, body: impl Read) -> Result<Self> {
-        let mut from = FieldReader::new(body);
+        let mut from = FieldReader::new(body, preamble.body_size);
         let header = Header::read(preamble.kind, preamble.key_id, &mut from)?;
-        if from.offset() + header.tables_size() != preamble.body_size {
+        if from.left() != header.tables_size() {
             return Err(from.refuse("the tables have not the size that the header says"));
         }
         let mut sums = Vec::new();

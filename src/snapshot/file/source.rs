@@ -4,7 +4,7 @@
 //! write the very list that the router would have written.
 
 use super::fields::{FieldReader, FieldWriter};
-use crate::config::{HALF_OPEN_MAX, PARTITION_COUNT, ROUTER_NAME_SIZE_MAX, TIME_BASES_MAX};
+use crate::config::{HALF_OPEN_MAX, PARTITION_COUNT, ROUTER_NAME_SIZE_MAX, SNAPSHOT_HALF_OPEN_SIZE, TIME_BASES_MAX};
 use crate::connection::{Counts, HalfOpen, INITIAL_NUMBER_BITS};
 use crate::error::{Error, Result};
 use crate::flow::{FlowKey, KeyV4, KeyV6};
@@ -110,6 +110,18 @@ pub struct Source {
     pub half_open: Vec<HalfOpen>,
 }
 
+/// The bytes of a router without a name, time bases and half-open connections in a file,
+pub(super) const SIZE_MIN: usize =
+    1 + 8 * (3 + Figures::COUNT + Counts::FIGURE_COUNT + 2 + PARTITION_COUNT) + 1 + 4 + 4;
+
+/// those of a time base,
+const BASE_SIZE: usize = 8 + 16;
+
+/// and those of a half-open connection of IPv4, which has the shorter key.
+const HALF_OPEN_SIZE_MIN: usize = 1 + 2 + 4 + 8 + 8 * KeyV4::WORD_COUNT;
+
+const _: () = assert!(size_of::<HalfOpen>() as u64 <= SNAPSHOT_HALF_OPEN_SIZE);
+
 const IS_LAST: u8 = 1;
 const IS_V6: u8 = 1;
 const IS_ANSWERED: u8 = 2;
@@ -148,7 +160,8 @@ impl Source {
         self.half_open.iter().try_for_each(|half_open| write_half_open(half_open, out))
     }
 
-    pub(super) fn read(from: &mut FieldReader<impl Read>) -> Result<Self> {
+    /// One with no more than so many half-open connections.
+    pub(super) fn read(from: &mut FieldReader<impl Read>, half_open_max: usize) -> Result<Self> {
         let mut name = [0; ROUTER_NAME_SIZE_MAX];
         let name_size = usize::from(from.u8()?);
         let Some(name) = name.get_mut(..name_size) else {
@@ -169,7 +182,7 @@ impl Source {
             within_tick_ns: from.i64()?,
             cut_ticks: words(from)?,
             bases: read_bases(from)?,
-            half_open: read_all_half_open(from)?,
+            half_open: read_all_half_open(from, half_open_max)?,
         })
     }
 }
@@ -190,7 +203,7 @@ fn words<const N: usize>(from: &mut FieldReader<impl Read>) -> Result<[u64; N]> 
 
 fn read_bases(from: &mut FieldReader<impl Read>) -> Result<Vec<TimeBase>> {
     let mut bases: Vec<TimeBase> = Vec::new();
-    for _ in 0..from.count(TIME_BASES_MAX, "time bases")? {
+    for _ in 0..from.count(TIME_BASES_MAX, BASE_SIZE, "time bases")? {
         let base = TimeBase { first_tick: from.u64()?, offset_ns: from.i128()? };
         if bases.last().is_some_and(|last| last.first_tick >= base.first_tick) {
             return Err(from.refuse("the time bases are not in order"));
@@ -212,13 +225,15 @@ fn write_half_open(half_open: &HalfOpen, out: &mut FieldWriter<impl Write>) -> i
     words.iter().try_for_each(|word| out.u64(*word))
 }
 
-fn read_all_half_open(from: &mut FieldReader<impl Read>) -> Result<Vec<HalfOpen>> {
-    let count = from.count(HALF_OPEN_MAX as usize, "half-open connections")?;
+fn read_all_half_open(from: &mut FieldReader<impl Read>, most: usize) -> Result<Vec<HalfOpen>> {
+    let most = most.min(HALF_OPEN_MAX as usize);
+    let count = from.count(most, HALF_OPEN_SIZE_MIN, "half-open connections")?;
     // It grows with what is really there.
     let mut all = Vec::new();
     for _ in 0..count {
         all.push(read_half_open(from)?);
     }
+    all.shrink_to_fit();
     Ok(all)
 }
 

@@ -212,6 +212,14 @@ fn a_body_that_unpacks_without_end_is_left_at_its_first_wrong_field() {
     body.resize(64 << 20, 0);
     let message = refusal(&forged(&body, size, Packing::Zstd));
     assert!(message.contains("something follows the last field"), "{message}");
+    // A body that is said to be shorter is not read beyond that.
+    let good = &body[..size as usize];
+    assert!(
+        refusal(&forged(good, size - snapshot().header.tables_size() - 1, Packing::Zstd))
+            .contains("ends before its last field")
+    );
+    assert!(refusal(&forged(good, size - 1, Packing::Zstd)).contains("not the size that the header says"));
+    assert!(read(&forged(good, size, Packing::Zstd)).is_ok());
     assert!(refusal(&forged(&vec![0; 64 << 20], 64 << 20, Packing::Zstd)).contains("0 cells in each subtable"));
     assert!(refusal(&forged(&[], 0, Packing::Zstd)).contains("ends before its last field"));
 }
@@ -233,6 +241,14 @@ fn headers_are_checked_when_they_are_written_too() {
         it.header.sources = vec![source(); SNAPSHOT_SOURCES_MAX + 1];
     };
     assert!(refused(&many).contains("1025 routers"));
+    // Tables that leave room for some half-open connections, but not for these.
+    let crowded = |it: &mut SnapshotFile| {
+        it.header.geometry = DeltaGeometry { v4: Geometry::new((1 << 20) - 100), v6: Geometry::new(1) };
+        it.header.unfolded = it.header.geometry;
+        let half_open = it.header.sources[0].half_open[0];
+        it.header.sources[0].half_open = vec![half_open; 2_000];
+    };
+    assert!(refused(&crowded).contains("2000 half-open connections: beside its tables"));
 }
 
 /// All partitions in one table, with so many neighbours summed into each cell.
