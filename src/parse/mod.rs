@@ -12,7 +12,7 @@ mod mpls;
 mod ppp;
 mod tcp;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tunnel;
 mod unread;
 mod unusable;

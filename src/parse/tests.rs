@@ -1,6 +1,6 @@
 //! Every encapsulation whole, cut and damaged, and the two paths against each other.
 
-mod frames;
+pub(crate) mod frames;
 
 use super::{Addresses, LinkType, TcpSegment, Unusable, fast, parse_frame, walk};
 use crate::config;

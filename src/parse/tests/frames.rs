@@ -4,11 +4,11 @@ use crate::flow::VlanTags;
 use crate::parse::{Addresses, LinkType, TcpSegment};
 
 /// A frame and what has to be read from it.
-pub(super) struct Case {
-    pub(super) name: &'static str,
-    pub(super) link: LinkType,
-    pub(super) frame: Vec<u8>,
-    pub(super) segment: TcpSegment,
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) link: LinkType,
+    pub(crate) frame: Vec<u8>,
+    pub(crate) segment: TcpSegment,
 }
 
 /// The addresses of the innermost IPv4 header; the tunnels around it have others.
@@ -110,11 +110,17 @@ fn linked(name: &'static str, link: LinkType, header: &[u8]) -> Case {
 }
 
 /// Every way to carry TCP that is read.
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = untunnelled();
+    cases.extend(tunnels());
+    cases
+}
+
+/// Those without a tunnel over IP.
+pub(crate) fn untunnelled() -> Vec<Case> {
     let mut cases = links();
     cases.extend(on_ethernet());
     cases.extend(on_ip());
-    cases.extend(tunnels());
     cases
 }
 
@@ -157,7 +163,7 @@ fn on_ethernet() -> Vec<Case> {
     let ip = ipv4();
     let llc = join(&[&[0xaa, 0xaa, 3, 0, 0, 0, 0x08, 0x00], &ip]);
     let llc_size = u16::from_be_bytes(u16_of(llc.len()));
-    let pppoe = join(&[&[0x11, 0, 0, 9], &u16_of(2 + ip.len()), &[0x00, 0x21], &ip]);
+    let pppoe = |ppp: &[u8]| join(&[&[0x11, 0, 0, 9], &u16_of(ppp.len() + ip.len()), ppp, &ip]);
     let pseudowire = ethernet(0x0800, &ip);
     let mut unicast = pseudowire.clone();
     unicast[..3].copy_from_slice(&[0x00, 0x1b, 0x21]);
@@ -186,7 +192,12 @@ fn on_ethernet() -> Vec<Case> {
         case("MPLS", ethernet(0x8847, &join(&[&[0, 1, 0x10, 64, 0, 2, 0x11, 64], &ip]))),
         case("MPLS pseudowire", ethernet(0x8847, &join(&[&[0, 1, 0x11, 64, 0, 0, 0, 1], &pseudowire]))),
         case("the same without control word", ethernet(0x8848, &join(&[&[0, 1, 0x11, 64], &unicast]))),
-        case("PPPoE", ethernet(0x8864, &join(&[&pppoe, &[0; 4]]))),
+        case("transparent Ethernet", ethernet(0x6558, &pseudowire)),
+        case("PPPoE", ethernet(0x8864, &join(&[&pppoe(&[0x00, 0x21]), &[0; 4]]))),
+        case("PPPoE, compressed protocol", ethernet(0x8864, &pppoe(&[0x21]))),
+        case("PPPoE with address and control", ethernet(0x8864, &pppoe(&[0xff, 0x03, 0x00, 0x21]))),
+        case("PPPoE, MPLS", ethernet(0x8864, &pppoe(&[0x02, 0x81, 0, 0, 0x11, 64]))),
+        case("PPPoE, MPLS multicast", ethernet(0x8864, &pppoe(&[0x02, 0x83, 0, 0, 0x11, 64]))),
     ]
 }
 
@@ -218,7 +229,7 @@ fn on_ip() -> Vec<Case> {
     cases
 }
 
-fn tunnels() -> Vec<Case> {
+pub(crate) fn tunnels() -> Vec<Case> {
     let ip = ipv4();
     let frame = ethernet(0x0800, &ip);
     let erspan_three = [0x20, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -1,8 +1,9 @@
 //! The filters of `--capture`: which packets the kernel hands over.
 //!
 //! What enters: the link type of an interface. What leaves: the program. All programs pass what the parser could make
-//! something of and they can not decide: IPv6 with extension headers, deep stacks of tags and labels. They hold back what has
-//! no TCP header of its own: other protocols, later fragments, and whatever is inside of tunnels.
+//! something of and they can not decide: IPv6 with extension headers, deep stacks of tags and labels, rare tags, Ethernet inside
+//! of Ethernet. They hold back what has no TCP header of its own: other protocols, later fragments, and whatever is inside of
+//! tunnels over IP.
 
 use super::BpfProgram;
 use super::assembler::{Assembler, Label, Step, Test};
@@ -14,6 +15,13 @@ const MPLS_TYPES: [u32; 2] = [0x8847, 0x8848];
 const IPV4_TYPE: u32 = 0x0800;
 const IPV6_TYPE: u32 = 0x86dd;
 const PPPOE_SESSION_TYPE: u32 = 0x8864;
+/// Ethernet in Ethernet (transparent, and 802.1ah), Cisco metadata, VN-Tag: rare enough for the parser to decide them all.
+const RARE_TYPES: [u32; 4] = [0x6558, 0x88e7, 0x8909, 0x8926];
+/// PPP's numbers for IPv4 and IPv6.
+const PPP_IPV4: u32 = 0x21;
+const PPP_IPV6: u32 = 0x57;
+/// MPLS in PPP, and PPP's address and control, which stand before its number where both ends keep them.
+const RARE_PPP_TYPES: [u32; 3] = [0x0281, 0x0283, 0xff03];
 /// Up to this an EtherType is a length, and logical link control follows.
 const LENGTH_MAX: u32 = 1500;
 /// The access points of SNAP and of IP.
@@ -29,8 +37,6 @@ const OPENING_AND_CLOSING_FLAGS: u32 = 0x07;
 
 /// Where the ways through a filter meet.
 struct Exits {
-    /// IP of a version that has yet to be looked at, at X.
-    ip: Label,
     /// IPv4 at X.
     v4: Label,
     /// IPv6 at X.
@@ -73,7 +79,7 @@ fn verdict(size: u32) -> BpfProgram {
 
 fn tcp(link: LinkType, only_flags: bool) -> BpfProgram {
     let mut a = Assembler::default();
-    let exits = Exits { ip: a.label(), v4: a.label(), v6: a.label(), take: a.label(), refuse: a.label() };
+    let exits = Exits { v4: a.label(), v6: a.label(), take: a.label(), refuse: a.label() };
     if link == LinkType::ETHERNET {
         ethernet(&mut a, &exits);
     } else {
@@ -91,6 +97,7 @@ fn tcp(link: LinkType, only_flags: bool) -> BpfProgram {
 
 /// The EtherType, and those behind so many tags. Every tag has its own copy of the code, so that all places are fixed.
 fn ethernet(a: &mut Assembler, exits: &Exits) {
+    let labelled = a.label();
     for tag_count in 0..=LIVE_FILTER_TAG_COUNT {
         let payload = 14 + 4 * tag_count;
         let [tag, pppoe, mpls] = std::array::from_fn(|_| a.label());
@@ -106,6 +113,9 @@ fn ethernet(a: &mut Assembler, exits: &Exits) {
         for ether_type in MPLS_TYPES {
             a.jump_if(Test::Equal(ether_type), mpls);
         }
+        for ether_type in RARE_TYPES {
+            a.jump_if(Test::Equal(ether_type), exits.take);
+        }
         a.jump_if(Test::Greater(LENGTH_MAX), exits.refuse);
         a.step(Step::LoadHalf(payload));
         for access_point in LLC_ACCESS_POINTS {
@@ -115,37 +125,53 @@ fn ethernet(a: &mut Assembler, exits: &Exits) {
         a.place(pppoe);
         pppoe_session(a, exits, payload);
         a.place(mpls);
-        label_stack(a, exits, payload);
+        label_stack(a, exits, payload, labelled);
         if !is_last {
             a.place(tag);
         }
     }
+    a.place(labelled);
+    pseudowire(a, exits);
 }
 
-/// Six bytes of PPPoE, then PPP's protocol number in two.
+/// Six bytes of PPPoE, then PPP's protocol number in two, or in one when that is odd.
 fn pppoe_session(a: &mut Assembler, exits: &Exits, start: u32) {
     a.step(Step::LoadHalf(start + 6));
     a.step(Step::LoadIndex(start + 8));
-    a.jump_if(Test::Equal(0x0021), exits.v4);
-    a.jump_if(Test::Equal(0x0057), exits.v6);
+    a.jump_if(Test::Equal(PPP_IPV4), exits.v4);
+    a.jump_if(Test::Equal(PPP_IPV6), exits.v6);
+    for number in RARE_PPP_TYPES {
+        a.jump_if(Test::Equal(number), exits.take);
+    }
+    a.step(Step::LoadByte(start + 6));
+    a.step(Step::LoadIndex(start + 7));
+    a.jump_if(Test::Equal(PPP_IPV4), exits.v4);
+    a.jump_if(Test::Equal(PPP_IPV6), exits.v6);
     a.jump(exits.refuse);
 }
 
-/// Labels of four bytes, of which the last is marked.
-fn label_stack(a: &mut Assembler, exits: &Exits, start: u32) {
+/// Labels of four bytes, of which the last is marked; behind it `labelled` goes on, at X.
+fn label_stack(a: &mut Assembler, exits: &Exits, start: u32, labelled: Label) {
     const BOTTOM_OF_STACK: u32 = 1;
     for label in 0..LIVE_FILTER_LABEL_COUNT {
         let end = start + 4 * (label + 1);
         a.step(Step::LoadIndex(end));
         a.step(Step::LoadByte(end - 2));
-        a.jump_if(Test::AnyBits(BOTTOM_OF_STACK), exits.ip);
+        a.jump_if(Test::AnyBits(BOTTOM_OF_STACK), labelled);
     }
     a.jump(exits.take);
 }
 
-/// IPv4 or IPv6 by the first four bits.
+/// Behind labels zero bits begin what is no IP: the control word of a pseudowire, or the Ethernet header in it. What follows in
+/// the program asks which IP it is.
+fn pseudowire(a: &mut Assembler, exits: &Exits) {
+    a.step(Step::LoadByteIndexed(0));
+    a.step(Step::And(0xf0));
+    a.jump_if(Test::Equal(0), exits.take);
+}
+
+/// IPv4 or IPv6 at X, by the first four bits.
 fn ip(a: &mut Assembler, exits: &Exits) {
-    a.place(exits.ip);
     a.step(Step::LoadByteIndexed(0));
     a.step(Step::And(0xf0));
     a.jump_if(Test::Equal(0x40), exits.v4);

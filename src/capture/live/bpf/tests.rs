@@ -2,7 +2,8 @@
 
 use super::{BpfProgram, Instruction, code, everything, flags, headers, nothing};
 use crate::config::{BPF_INSTRUCTION_COUNT_MAX, LIVE_SNAP_SIZE, LIVE_TUNNEL_SNAP_SIZE};
-use crate::parse::{LinkType, TcpSegment, parse_frame};
+use crate::parse::tests::frames::{Case, tunnels, untunnelled};
+use crate::parse::{LinkType, TcpSegment, Unusable, parse_frame};
 use proptest::prelude::*;
 
 /// What the program says of a packet. A read behind its end refuses it, as in the kernel.
@@ -98,6 +99,7 @@ fn encapsulations() -> Vec<(Vec<u8>, Vec<u8>)> {
         all.push((with(&[0x08, 0]), with(&[0x86, 0xdd])));
         let pppoe = [0x88, 0x64, 0x11, 0, 0, 1, 0x05, 0xdc];
         all.push((with(&[&pppoe[..], &[0, 0x21]].concat()), with(&[&pppoe[..], &[0, 0x57]].concat())));
+        all.push((with(&[&pppoe[..], &[0x21]].concat()), with(&[&pppoe[..], &[0x57]].concat())));
         for label_count in 1..=3 {
             let mut labels = [0, 1, 0x40, 64].repeat(label_count);
             labels[4 * label_count - 2] |= 1;
@@ -162,11 +164,67 @@ fn what_only_the_parser_can_tell_passes() {
         let deep = [&[0x81, 0, 0, 1].repeat(3)[..], &[0x08, 0]].concat();
         let labels = [&[0x88, 0x47][..], &[0, 1, 0x40, 64].repeat(3), &[0, 1, 0x41, 64]].concat();
         let snap = [0, 48, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
-        for types in [&deep, &labels, &snap[..]] {
+        let metadata = [0x81, 0, 0, 5, 0x89, 0x09, 1, 1, 0, 1, 0, 2, 8, 0];
+        let vn_tag = [0x89, 0x26, 0, 0, 0, 3, 8, 0];
+        let backbone = [&[0x88, 0xa8, 0, 5, 0x88, 0xe7, 0, 1, 2, 3][..], &[2; 12], &[8, 0]].concat();
+        let transparent = [&[0x65, 0x58][..], &[2; 12], &[8, 0]].concat();
+        let labels_in_ppp = [0x88, 0x64, 0x11, 0, 0, 1, 5, 0xdc, 2, 0x81, 0, 1, 0x41, 64];
+        let uncompressed = [0x88, 0x64, 0x11, 0, 0, 1, 5, 0xdc, 0xff, 3, 0, 0x21];
+        let pseudowire = [&[0x88, 0x47, 0, 1, 0x41, 64, 0, 0, 0, 1][..], &[2; 12], &[8, 0]].concat();
+        let tags = [&deep[..], &snap, &metadata, &vn_tag, &backbone, &transparent];
+        let labelled = [&labels[..], &labels_in_ppp, &uncompressed, &pseudowire];
+        for types in tags.into_iter().chain(labelled) {
+            assert!(parse_frame(LinkType::ETHERNET, &ethernet(types, &tcp)).is_ok(), "{types:02x?}");
             assert_eq!(run(&program, &ethernet(types, &tcp)), LIVE_SNAP_SIZE, "{types:02x?}");
         }
         let authenticated = ethernet(&[0x08, 0], &ipv4(0, 0, 51, &[6; 40]));
         assert_eq!(run(&program, &authenticated), LIVE_SNAP_SIZE);
+    }
+}
+
+#[test]
+fn whatever_the_parser_reads_passes_but_for_tunnels_over_ip() {
+    let passes = |Case { link, frame, .. }: &Case| {
+        [headers(*link), flags(*link)].map(|program| run(&program, frame)) == [LIVE_SNAP_SIZE; 2]
+    };
+    // The link types that interfaces have.
+    let cases = untunnelled().into_iter().filter(|case| [LinkType::ETHERNET, LinkType::RAW].contains(&case.link));
+    for case in cases {
+        assert!(passes(&case), "{}", case.name);
+    }
+    for case in tunnels() {
+        assert!(!passes(&case), "{}", case.name);
+    }
+}
+
+/// All numbers that name what follows: the parser can learn none that the filters refuse.
+#[test]
+fn the_filters_know_the_numbers_that_the_parser_knows() {
+    const TYPE_MIN: u16 = 1501;
+    let (v4, v6) = (ipv4(0, 0, 6, &tcp(SYN)), ipv6(6, &tcp(SYN)));
+    let behind = |header: &[u8]| [header, &v4].concat();
+    let payloads = [
+        behind(&[]),
+        v6.clone(),
+        behind(&[0, 5, 8, 0]),
+        behind(&[0, 1, 0x41, 64]),
+        behind(&[0x11, 0, 0, 1, 5, 0xdc, 0, 0x21]),
+    ];
+    // Where PPP's number has one byte the other is the first of the packet.
+    let in_ppp = [&v4[..], &v6, &v4[1..], &v6[1..]];
+    // The flags are behind all numbers.
+    let program = headers(LinkType::ETHERNET);
+    let check = |types: &[u8], payloads: &[&[u8]]| {
+        let is_known = parse_frame(LinkType::ETHERNET, &ethernet(types, &[])) != Err(Unusable::NotIp);
+        let passes = payloads.iter().any(|payload| run(&program, &ethernet(types, payload)) > 0);
+        assert_eq!(passes, is_known, "{types:02x?}");
+    };
+    for number in TYPE_MIN..=u16::MAX {
+        check(&number.to_be_bytes(), &payloads.each_ref().map(Vec::as_slice));
+    }
+    for number in 0..=u16::MAX {
+        let [high, low] = number.to_be_bytes();
+        check(&[0x88, 0x64, 0x11, 0, 0, 1, 5, 0xdc, high, low], &in_ppp);
     }
 }
 
