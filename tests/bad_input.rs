@@ -8,6 +8,8 @@ mod command;
 mod cuts;
 #[path = "bad_input/interrupts.rs"]
 mod interrupts;
+#[path = "bad_input/links.rs"]
+mod links;
 #[path = "bad_input/output.rs"]
 mod output;
 #[path = "bad_input/times.rs"]

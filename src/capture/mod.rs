@@ -26,7 +26,7 @@ use std::time::Duration;
 pub struct Packet<'a> {
     /// When it was captured, in nanoseconds since 1970, as the capture has it: it may stand still or run backwards.
     pub time_ns: i64,
-    /// What the bytes begin with; always a link type that [`LinkType::is_supported`].
+    /// What the bytes begin with. Of a pcapng file it may be a link type that can not be read: then the packet only counts.
     pub link: LinkType,
     /// The captured bytes, which may be fewer than the frame had on the wire.
     pub bytes: &'a [u8],
@@ -81,7 +81,7 @@ pub trait PacketSource {
     /// How far it has come.
     fn progress(&self) -> Progress;
 
-    /// The packets passed over so far because of their link type, if there are any.
+    /// The packets so far that can not be read because of their link type, if there are any.
     fn skipped(&self) -> Option<&SkippedPackets> {
         None
     }
@@ -131,4 +131,4 @@ pub enum Condition {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -49,12 +49,17 @@ impl PcapngReader {
         }
     }
 
-    /// The packets passed over so far because of their link type.
+    /// The packets so far that can not be read because of their link type.
     pub(super) fn skipped(&self) -> &SkippedPackets {
         &self.skipped
     }
 
-    /// The next packet of an interface whose link type can be read, or `None` where the file ends between blocks.
+    /// The same, for the last time.
+    pub(super) fn take_skipped(&mut self) -> SkippedPackets {
+        std::mem::take(&mut self.skipped)
+    }
+
+    /// The next packet, or `None` where the file ends between blocks.
     ///
     /// # Errors
     ///
@@ -64,9 +69,7 @@ impl PcapngReader {
         while let Some(block) = Block::next(input, self.order)? {
             match block.kind {
                 block::ENHANCED_PACKET | block::OBSOLETE_PACKET | block::SIMPLE_PACKET => {
-                    if let Some(record) = self.packet(&block, input)? {
-                        return Ok(Some(record));
-                    }
+                    return self.packet(&block, input).map(Some);
                 }
                 block::SECTION_HEADER => self.start_section(&block, input)?,
                 block::INTERFACE_DESCRIPTION => self.add_interface(&block, input)?,
@@ -95,9 +98,9 @@ impl PcapngReader {
         Ok(())
     }
 
-    /// The packet of a block, unless its link type can not be read.
+    /// The packet of a block.
     #[inline]
-    fn packet(&mut self, block: &Block, input: &mut Input) -> Result<Option<Record>> {
+    fn packet(&mut self, block: &Block, input: &mut Input) -> Result<Record> {
         let body = block.body(input)?;
         let body_size = body.len();
         let fields = match block.kind {
@@ -125,10 +128,9 @@ impl PcapngReader {
         let start = block.consume(input).start + block::HEADER_SIZE + position;
         if !interface.is_supported {
             self.skipped.add(interface.link);
-            return Ok(None);
         }
         let range = start..start + captured_size;
-        Ok(Some(Record { time_ns: self.last_time_ns, link: interface.link, range }))
+        Ok(Record { time_ns: self.last_time_ns, link: interface.link, range })
     }
 }
 

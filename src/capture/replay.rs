@@ -108,14 +108,15 @@ impl Replay {
     #[cold]
     fn finish(&mut self) -> Result<()> {
         self.finished = true;
-        let Some(skipped) = self.skipped() else {
-            return Ok(());
-        };
-        if self.packet_count > 0 {
-            return Ok(());
+        match &mut self.format {
+            Format::Pcapng(reader) if (1..=reader.skipped().total_count()).contains(&self.packet_count) => {
+                // Told here, so there is no more to be told of them.
+                let skipped = reader.take_skipped();
+                let what = format!("link type {skipped} can not be read, and it has no other packets");
+                Err(Error::new(what).in_file(&self.name))
+            }
+            _ => Ok(()),
         }
-        let what = format!("link type {skipped} can not be read, and it has no other packets");
-        Err(Error::new(what).in_file(&self.name))
     }
 }
 

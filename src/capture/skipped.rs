@@ -7,7 +7,7 @@ use crate::config::SKIPPED_LINK_TYPE_COUNT_MAX;
 use crate::parse::LinkType;
 use std::fmt;
 
-/// Packets that were passed over because their interface has a link type that flowpeel can not read.
+/// Packets that are passed over because their interface has a link type that flowpeel can not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SkippedPackets {
     by_link: Vec<(LinkType, u64)>,
@@ -25,7 +25,7 @@ impl SkippedPackets {
         self.other_count
     }
 
-    /// All packets that were passed over.
+    /// All packets that are passed over.
     pub fn total_count(&self) -> u64 {
         self.by_link.iter().map(|&(_, count)| count).sum::<u64>() + self.other_count
     }

@@ -1,6 +1,6 @@
 //! Replay of capture files that are built here, good and bad.
 
-mod build;
+pub(crate) mod build;
 mod hostile;
 mod pcapng;
 

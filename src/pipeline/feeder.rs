@@ -29,6 +29,10 @@ pub(super) trait Timekeeper {
     /// Moves on to a packet of this time; what has to be said before it. Called again with the same time, it says what is
     /// to be said after that.
     fn packet(&mut self, time_ns: i64) -> Marks;
+    /// Whether a packet of this time comes after the end of the present interval. Live nothing does: intervals end by the clock.
+    fn is_over(&self, _time_ns: i64) -> bool {
+        false
+    }
     /// The tick of the last packet.
     fn tick(&self) -> u64;
     /// How long the clock had run at the last packet; unlike wall time it never steps back.
@@ -89,6 +93,8 @@ pub(super) struct Feeder<T> {
     unusable: [u64; Unusable::COUNT],
     /// What was seen up to the last marker.
     marked: Seen,
+    /// What was seen already and belongs behind the next marker.
+    ahead: Seen,
     /// Where it tells how far it has come when the state is saved, and in which input it is.
     saving: Option<(Arc<Saver>, Reading)>,
     /// The packets from one cut of the archive to the next, if there are any, and those after which the next is due.
@@ -127,6 +133,7 @@ impl<T: Timekeeper> Feeder<T> {
             lost: 0,
             unusable: [0; Unusable::COUNT],
             marked: Seen::default(),
+            ahead: Seen::default(),
             saving: None,
             cut_packets: None,
             next_cut: 0,
@@ -148,9 +155,9 @@ impl<T: Timekeeper> Feeder<T> {
         writers.all.iter_mut().for_each(|writer| writer.mark(Message::Cut));
     }
 
-    /// The packets so far.
+    /// The packets so far whose link type can be read.
     pub(super) fn packets(&self) -> u64 {
-        self.packets
+        self.packets - self.unusable[Unusable::UnsupportedLink.index()]
     }
 
     /// The clock that the packets are timed by.
@@ -162,7 +169,7 @@ impl<T: Timekeeper> Feeder<T> {
     #[inline(always)]
     pub(super) fn packet(&mut self, packet: &Packet) {
         if !self.time.is_quiet(packet.time_ns) {
-            self.turn(packet.time_ns);
+            self.turn(packet.time_ns, packet.link);
         }
         self.packets += 1;
         // Nearly all frames are plain. Family by family, so that what is read of one need not go through memory.
@@ -195,18 +202,20 @@ impl<T: Timekeeper> Feeder<T> {
 
     /// Says what has to be said before a packet of this time.
     #[cold]
-    fn turn(&mut self, time_ns: i64) {
+    fn turn(&mut self, time_ns: i64, link: LinkType) {
+        if !link.is_supported() {
+            // What can not be read does not end an interval, for its interface may have a clock of its own: it is counted in the
+            // next list when it comes after the end of this one.
+            let count = u64::from(self.time.is_over(time_ns));
+            self.ahead.packets += count;
+            self.ahead.unusable += count;
+            return;
+        }
         let mut marks = self.time.packet(time_ns);
         while marks != Marks::default() {
             self.mark(marks);
             marks = self.time.packet(time_ns);
         }
-    }
-
-    /// Counts packets that were passed over because of their link type.
-    pub(super) fn skip(&mut self, count: u64) {
-        self.packets += count;
-        self.unusable[Unusable::UnsupportedLink.index()] += count;
     }
 
     /// Takes note of how many packets the kernel has lost so far.
@@ -229,7 +238,7 @@ impl<T: Timekeeper> Feeder<T> {
         // What a full queue can not take is lost before it is told how much was.
         self.flush();
         if let Some(end) = &mut marks.end {
-            let seen = self.counts().seen();
+            let seen = self.counts().seen().minus(std::mem::take(&mut self.ahead));
             end.seen = seen.minus(self.marked);
             self.marked = seen;
         }
@@ -311,10 +320,12 @@ impl Feeder<Intervals> {
         Ok(())
     }
 
-    /// Ends the last interval and the queues. There is no last list when there was no packet and `is_sound` says that there
-    /// should have been.
+    /// Ends the last interval and the queues. There is no last list when no packet could be read and `is_sound` says that there
+    /// should have been one.
     pub(super) fn finish(mut self, is_sound: bool) -> CaptureCounts {
-        if self.packets > 0 || is_sound {
+        if self.packets() > 0 || is_sound {
+            // There is no list behind the last.
+            self.ahead = Seen::default();
             let end = self.time.finish();
             self.mark(Marks { end: Some(end), base: None });
         }

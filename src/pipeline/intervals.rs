@@ -62,7 +62,7 @@ impl Intervals {
         let stepped_back = time_ns < before_ns && base.is_some();
         self.steps_back += u64::from(stepped_back);
         // An end at the end of time is never reached, or it would be again and again.
-        let is_reached = time_ns >= self.end_ns && self.end_ns < i64::MAX;
+        let is_reached = self.is_over(time_ns) && self.end_ns < i64::MAX;
         let is_over = self.every_ns.is_some() && (stepped_back || is_reached);
         let mut marks = Marks { end: None, base };
         if is_over {
@@ -116,6 +116,10 @@ impl Timekeeper for Intervals {
             }
             _ => self.turn(time_ns),
         }
+    }
+
+    fn is_over(&self, time_ns: i64) -> bool {
+        time_ns >= self.end_ns
     }
 
     #[inline]

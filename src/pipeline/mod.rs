@@ -150,7 +150,7 @@ pub trait Observer {
     /// An input could not be read, or not to its end. The packets it gave before count, and the next input follows.
     fn failed(&mut self, _error: &Error, _packets: u64) {}
 
-    /// An input held packets of link types that can not be read, beside others that could. They are counted as unusable.
+    /// An input held packets of link types that can not be read. They are counted as unusable, each in its interval.
     fn skipped(&mut self, _packets: &SkippedPackets) {}
 
     /// Whether to stop here: the list of what was read is then the last.
@@ -350,8 +350,7 @@ fn feed(
             observer.progress(source.progress(), feeder.packets());
         }
     }
-    if let Some(skipped) = source.skipped().filter(|_| read.is_ok()) {
-        feeder.skip(skipped.total_count());
+    if let Some(skipped) = source.skipped() {
         observer.skipped(skipped);
     }
     read.map(|_| ())

@@ -8,7 +8,7 @@ use crate::capture::{PacketSource, Replay};
 use crate::error::Error;
 
 /// The number of a link type that flowpeel will never read: it is the user's own.
-pub(super) const USER_LINK: u32 = 147;
+pub(crate) const USER_LINK: u32 = 147;
 pub(super) const ETHERNET_LINK: u32 = 1;
 pub(super) const RAW_LINK: u32 = 101;
 
@@ -69,12 +69,16 @@ impl Pcap {
 }
 
 /// A pcapng file in the making.
-pub(super) struct Pcapng {
+pub(crate) struct Pcapng {
     pub(super) order: ByteOrder,
-    pub(super) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Pcapng {
+    pub(crate) fn little() -> Self {
+        Pcapng::new(ByteOrder::Little)
+    }
+
     pub(super) fn new(order: ByteOrder) -> Self {
         Pcapng { order, bytes: Vec::new() }.section(order)
     }
@@ -97,7 +101,7 @@ impl Pcapng {
         self.block(0x0a0d_0d0a, &body)
     }
 
-    pub(super) fn interface(self, link: u32, snapshot_size: u32, options: &[(u16, &[u8])]) -> Self {
+    pub(crate) fn interface(self, link: u32, snapshot_size: u32, options: &[(u16, &[u8])]) -> Self {
         let link = u16::try_from(link).expect("pcapng has 16 bits for it");
         let mut body = u16_bytes(self.order, link).to_vec();
         body.extend([0; 2]);
@@ -111,7 +115,7 @@ impl Pcapng {
         self.block(1, &body)
     }
 
-    pub(super) fn ethernet(self) -> Self {
+    pub(crate) fn ethernet(self) -> Self {
         self.interface(ETHERNET_LINK, 65_535, &[])
     }
 
@@ -123,7 +127,7 @@ impl Pcapng {
         self.block(kind, &body)
     }
 
-    pub(super) fn enhanced(self, interface: u32, ticks: u64, packet: &[u8]) -> Self {
+    pub(crate) fn enhanced(self, interface: u32, ticks: u64, packet: &[u8]) -> Self {
         let interface = u32_bytes(self.order, interface);
         self.timed(6, interface, ticks, packet)
     }

@@ -1,6 +1,7 @@
 //! A replay that stops anywhere and goes on, and states that hold anything.
 
 use super::*;
+use crate::capture::tests::build::{Pcapng, USER_LINK};
 use crate::error::Result;
 use crate::export::{Exporter, Format, Stream};
 use crate::generate::{Traffic, TrafficConfig};
@@ -34,17 +35,31 @@ fn config() -> Config {
     }
 }
 
-/// Generated captures in a directory.
+/// Generated captures in a directory: a pcap file, and a pcapng file with packets of an interface that can not be read.
 fn captures(place: &Path) -> Vec<PathBuf> {
-    let captures = [3, 4].map(|seed| {
-        let path = place.join(format!("{seed}.pcap"));
-        let mut traffic = Traffic::new(TrafficConfig::mixed(seed, 600)).unwrap();
-        let mut bytes = Vec::new();
-        crate::generate::write_pcap(&mut traffic, &mut bytes).unwrap();
-        std::fs::write(&path, bytes).unwrap();
-        path
-    });
-    captures.to_vec()
+    let (mut first, mut second) = (traffic(3), traffic(4));
+    let mut pcap = Vec::new();
+    crate::generate::write_pcap(&mut first, &mut pcap).unwrap();
+    let mut pcapng = Pcapng::little().ethernet().interface(USER_LINK, 0, &[]);
+    while let Some(frame) = second.next_frame() {
+        let time_us = frame.time_us;
+        pcapng = pcapng.enhanced(0, time_us, frame.bytes);
+        if time_us.is_multiple_of(3) {
+            // A part of them lies behind the end of the interval.
+            pcapng = pcapng.enhanced(1, time_us + 300_000, b"unreadable");
+        }
+    }
+    [("3.pcap", pcap), ("4.pcapng", pcapng.bytes)]
+        .map(|(name, bytes)| {
+            let path = place.join(name);
+            std::fs::write(&path, bytes).unwrap();
+            path
+        })
+        .to_vec()
+}
+
+fn traffic(seed: u64) -> Traffic {
+    Traffic::new(TrafficConfig::mixed(seed, 600)).unwrap()
 }
 
 fn saving(state: &Path, captures: &[PathBuf]) -> Result<Saving> {
