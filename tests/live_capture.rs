@@ -12,7 +12,7 @@ mod namespaces;
 
 use flowpeel::capture::live::{self, Backend, BpfProgram, CaptureMode, Live, LiveConfig};
 use flowpeel::capture::{LiveSource, PacketSource, Replay};
-use flowpeel::config::RING_SIZE_MIN;
+use flowpeel::config::{RING_SIZE_MAX, RING_SIZE_MIN};
 use flowpeel::parse::{Addresses, TcpSegment, parse_frame};
 use frames::{ipv4_tcp, tagged};
 use namespaces::{NEAR, Namespaces};
@@ -266,7 +266,10 @@ fn an_interface_that_is_not_there_is_an_error_that_says_what_to_do() {
     assert_eq!(error, "there is no interface no\\u{1b}ne: flowpeel interfaces lists them");
     assert!(live::open(&LiveConfig::new("a name that is far too long")).is_err());
     assert!(live::open(&LiveConfig { fanout_count: 0, ..LiveConfig::new("lo") }).is_err());
-    assert!(live::open(&LiveConfig { ring_size: 1, ..LiveConfig::new("lo") }).is_err());
+    for ring_size in [RING_SIZE_MIN - 1, RING_SIZE_MAX + 1] {
+        let error = live::open(&LiveConfig { ring_size, ..LiveConfig::new("lo") }).err().unwrap().to_string();
+        assert_eq!(error, "a ring has from 512 KiB to 1024 MiB");
+    }
 }
 
 /// Makes an interface without a link header, and for every line of its input writes a SYN to port 81 that comes in there.

@@ -130,8 +130,8 @@ fn check(config: &LiveConfig) -> Result<()> {
         return Err(Error::new(format!("an interface is captured by 1 to {FANOUT_COUNT_MAX} threads")));
     }
     if !(RING_SIZE_MIN..=RING_SIZE_MAX).contains(&config.ring_size) {
-        let (min, max) = (RING_SIZE_MIN >> 20, RING_SIZE_MAX >> 20);
-        return Err(Error::new(format!("a ring has from {min} MiB to {max} MiB")));
+        let (min, max) = (RING_SIZE_MIN >> 10, RING_SIZE_MAX >> 20);
+        return Err(Error::new(format!("a ring has from {min} KiB to {max} MiB")));
     }
     Ok(())
 }
