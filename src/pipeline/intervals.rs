@@ -58,7 +58,8 @@ impl Intervals {
         let (before_ns, before_tick, before_base) = (clock.highest_ns(), clock.tick(), clock.time_base());
         self.highest_ns = self.highest_ns.max(before_ns);
         let step = clock.advance(time_ns);
-        let base = (step == Step::NewBase).then(|| clock.time_base());
+        let (now_tick, now_base) = (clock.tick(), clock.time_base());
+        let base = (step == Step::NewBase).then_some(now_base);
         let stepped_back = time_ns < before_ns && base.is_some();
         self.steps_back += u64::from(stepped_back);
         // An end at the end of time is never reached, or it would be again and again.
@@ -69,7 +70,10 @@ impl Intervals {
             // After a step back the interval ends with its last packet, else where it was to end.
             let end_ns = if stepped_back { before_ns } else { self.end_ns };
             let end_tick = if stepped_back { before_tick } else { before_base.tick(end_ns) };
-            marks.end = Some(self.marker(end_ns, end_tick, before_base, false));
+            // A leap counts as the longest step there is: an end that lies farther on is where the clock goes on.
+            let is_passed = end_tick < now_tick;
+            let (end_tick, end_base) = if is_passed { (end_tick, before_base) } else { (now_tick, now_base) };
+            marks.end = Some(self.marker(end_ns, end_tick, end_base, false));
             self.begin(if base.is_some() { time_ns } else { end_ns }, time_ns);
         }
         marks
@@ -176,6 +180,25 @@ mod tests {
     #[test]
     fn jitter_over_an_end_ends_nothing_twice() {
         assert_eq!(ends(Some(10), &[9 * S, 11 * S, 9 * S, 12 * S]), [(9 * S, 10 * S), (10 * S, 12 * S)]);
+    }
+
+    #[test]
+    fn an_end_that_the_clock_leaps_over_is_not_behind_where_it_goes_on() {
+        const DAY: i64 = 86_400 * S;
+        let end = |every_ns, before_ns, after_ns| {
+            let mut intervals = Intervals::new(Some(every_ns));
+            intervals.packet(before_ns);
+            let first_tick = intervals.tick();
+            let end = intervals.packet(after_ns).end.expect("it is over");
+            ((end.end_tick - first_tick, end.within_tick_ns), intervals.tick() - first_tick)
+        };
+        // A leap of sixty days counts as one of thirty.
+        let day = (DAY / TICK_NS) as u64;
+        let month = 30 * day;
+        assert_eq!(end(60 * DAY, 60 * DAY + S, 120 * DAY + 4 * S), ((month, 0), month));
+        assert_eq!(end(60 * DAY, 90 * DAY, 120 * DAY + S), ((month, 0), month));
+        assert_eq!(end(60 * DAY, 100 * DAY, 150 * DAY), ((20 * day, 0), month));
+        assert_eq!(end(60 * DAY, 119 * DAY, 120 * DAY + S), ((day, 0), day + 10));
     }
 
     #[test]

@@ -99,3 +99,16 @@ fn the_command_lists_what_a_backward_clock_tells() {
     assert_eq!(lists.len() as u64, PACKETS, "each packet begins a time of its own");
     assert_eq!(lists.last().unwrap().count("flows"), u64::from(CONNECTIONS));
 }
+
+#[test]
+fn a_leap_past_the_end_of_a_long_interval_starts_nothing_in_the_future() {
+    const INTERVAL_S: u32 = 60 * 86_400;
+    let multiple_s = START_S - START_S % INTERVAL_S;
+    let at = |second| opening(40_000 + (second % 100) as u16).map(|frame| (second, frame));
+    let timed = [at(multiple_s + 1), at(multiple_s + INTERVAL_S + 4), at(multiple_s + INTERVAL_S + 99)].concat();
+    let (lists, _) = listed(&pcap_at(&timed), Some(Duration::from_secs(INTERVAL_S.into())));
+    let ages = |at: usize| lists[at].1.iter().map(|row| row.age_ns / 1_000_000_000).collect::<Vec<_>>();
+    assert!(lists.iter().flat_map(|(header, rows)| rows.iter().map(|row| row.start_ns <= header.end_ns)).all(|is| is));
+    // A leap ages nothing by more than thirty days.
+    assert_eq!((ages(0), ages(1)), (vec![2_592_000], vec![2_592_095, 95, 0]));
+}
