@@ -89,3 +89,12 @@ pub fn parse_frame(link: LinkType, frame: &[u8]) -> Result<TcpSegment, Unusable>
     }
     walk::walk(link, frame)
 }
+
+/// The same by the general path alone, for a frame that is known not to be [plain](PlainFrame).
+///
+/// # Errors
+/// As [`parse_frame`].
+#[inline]
+pub fn walk_frame(link: LinkType, frame: &[u8]) -> Result<TcpSegment, Unusable> {
+    walk::walk(link, frame)
+}

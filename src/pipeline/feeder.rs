@@ -5,7 +5,7 @@
 use crate::capture::Packet;
 use crate::config::PARTITION_COUNT;
 use crate::error::{Error, Result};
-use crate::parse::{LinkType, PlainFrame, PlainIpv4, PlainIpv6, TcpSegment, Unusable, parse_frame};
+use crate::parse::{LinkType, PlainFrame, PlainIpv4, PlainIpv6, TcpSegment, Unusable, parse_frame, walk_frame};
 use crate::pipeline::intervals::Intervals;
 use crate::pipeline::saving::{Reading, Saver};
 use crate::queue::{Message, Writer};
@@ -173,15 +173,18 @@ impl<T: Timekeeper> Feeder<T> {
         }
         self.packets += 1;
         // Nearly all frames are plain. Family by family, so that what is read of one need not go through memory.
-        if packet.link == LinkType::ETHERNET && packet.vlan.is_none() {
+        let read = if packet.link == LinkType::ETHERNET && packet.vlan.is_none() {
             if let Some(frame) = PlainIpv4::of(packet.bytes) {
                 return self.plain(frame);
             }
             if let Some(frame) = PlainIpv6::of(packet.bytes) {
                 return self.plain(frame);
             }
-        }
-        match parse_frame(packet.link, packet.bytes) {
+            walk_frame(packet.link, packet.bytes)
+        } else {
+            parse_frame(packet.link, packet.bytes)
+        };
+        match read {
             Ok(segment) => self.segment(segment, packet.vlan),
             Err(reason) => self.unusable[reason.index()] += 1,
         }
