@@ -47,7 +47,7 @@ pub const SKIPPED_LINK_TYPE_COUNT_MAX: usize = 16;
 // Live capture.
 
 /// Bytes of a packet that `--capture headers` and `--capture flags` take: 22 of Ethernet with two tags, 40 of IPv6, 60 of the
-/// longest TCP header, and 70 for extension headers or an MPLS stack between them.
+/// longest TCP header, and 70 for extension headers, an MPLS stack or another Ethernet header between them.
 pub const LIVE_SNAP_SIZE: u32 = 192;
 
 /// Bytes of a packet that `--tunnels` takes: the headers above twice, with those of a tunnel or two between them.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
 
 /// Letters and digits that tell files apart which are being written.
-pub const TEMPORARY_LETTER_COUNT: usize = 6;
+const TEMPORARY_LETTER_COUNT: usize = 6;
 
 /// How a file is called while it is being written (this, some letters and digits, and that), and who may read it.
 #[derive(Clone, Copy, Debug)]

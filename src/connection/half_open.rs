@@ -91,7 +91,7 @@ impl<K> HalfOpen<K> {
 
 /// Everything of a record but its key, in a word: the low bits of the tick, how long after the start that was, the number,
 /// whether it has VLAN tags, whether the SYN was answered, and the family.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Header(u64);
 
 impl Header {
@@ -174,7 +174,7 @@ impl Header {
 }
 
 /// Where a record stands in its ring, until that is taken off.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     index: usize,
     header: Header,

@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::state::lock;
-use crate::whole_file::{NewFile, TEMPORARY_LETTER_COUNT, Temporary};
+use crate::whole_file::{NewFile, Temporary};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -78,16 +78,9 @@ pub(super) fn write_whole(
 fn remove_leftovers(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        if entry.file_name().to_str().is_some_and(is_temporary) && entry.file_type()?.is_file() {
+        if entry.file_name().to_str().is_some_and(|name| TEMPORARY.is_name(name)) && entry.file_type()?.is_file() {
             fs::remove_file(entry.path())?;
         }
     }
     Ok(())
-}
-
-fn is_temporary(name: &str) -> bool {
-    let letters = name.strip_prefix(TEMPORARY.prefix).and_then(|name| name.strip_suffix(TEMPORARY.suffix));
-    letters.is_some_and(|letters| {
-        letters.len() == TEMPORARY_LETTER_COUNT && letters.bytes().all(|letter| letter.is_ascii_alphanumeric())
-    })
 }
