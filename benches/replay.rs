@@ -254,7 +254,7 @@ fn router_bytes(scale: Scale, half_open_max: Option<u64>) -> Result<Known, Strin
         ("(filter ", memory.filter_size),
         ("half-open ", memory.rings_size),
         ("tables ", memory.tables_size),
-        ("queues ", memory.queues_size),
+        ("queues and buffers ", memory.queues_size),
     ];
     for (part, size) in parts {
         let announced = announced_mib(&said, part);
