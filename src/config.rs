@@ -204,6 +204,10 @@ pub const LINGER_TICKS: u32 = 100;
 /// How long a half-open connection is kept unless something else is asked for: longer than a client waits.
 pub const SYN_TIMEOUT_DEFAULT_S: u64 = 60;
 
+/// How long each of several capture threads remembers the SYNs it read, in ns: a long round trip, and what lies in rings meanwhile. The
+/// shorter, the more of them in a second before any is forgotten too soon.
+pub const ASKED_TIMEOUT_NS: i64 = 4_000_000_000;
+
 /// The longest `--syn-timeout`, in ticks of 100 ms: ten minutes, far beyond the last repeat of any SYN.
 pub const SYN_TIMEOUT_MAX_TICKS: u64 = 6_000;
 
@@ -407,10 +411,13 @@ pub const RECOVERY_PASSES_MAX: usize = 16;
 /// settle needs no help.
 pub const RESIDUE_INTERVALS_MAX: u32 = 3;
 
-/// Listed connections of each family that a partition is asked about at the end of one interval: a millisecond or two of its time, and
-/// with their answers 15 MB of memory for all partitions. With the default idle timeout and lists every ten seconds, twelve
-/// million connections can be asked about in the time in which each has to be.
-pub const INQUIRY_MAX: usize = 1 << 13;
+/// Listed connections of each family that a partition is asked about at the end of one interval, at most: some milliseconds of its time,
+/// and with their answers 60 MB of memory for all partitions.
+pub const INQUIRY_MAX: usize = 1 << 15;
+
+/// As many for each second of the interval, but no fewer than in ten: six million of a family are then asked about within an epoch of the
+/// default idle timeout. (Beyond [`INQUIRY_MAX`], with intervals of more than 40 s, it takes longer.)
+pub const INQUIRY_A_SECOND: usize = 820;
 
 /// Open connections that a partition announces at the end of one interval.
 pub const ANNOUNCEMENTS_MAX: usize = 1 << 15;

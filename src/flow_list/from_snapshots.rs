@@ -105,6 +105,7 @@ impl SnapshotList {
             geometry: header.geometry,
             partition_connections_max: source.partition_connections_max,
             eviction: EvictionTimes::default(),
+            inquiry_max: 0,
         };
         Ok(SnapshotList {
             list: FlowList::new(&config, None),

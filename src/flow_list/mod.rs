@@ -27,7 +27,7 @@ pub use rows::{Header, List, Row, RowState};
 pub use saved::key as saved_key;
 pub use snapshots::SnapshotConfig;
 
-use crate::config::{ANNOUNCEMENTS_MAX, INQUIRY_MAX, PARTITION_COUNT};
+use crate::config::{ANNOUNCEMENTS_MAX, PARTITION_COUNT};
 use crate::connection::{Counts, HalfOpenList};
 use crate::flow::{KeyV4, KeyV6};
 use crate::hash::Secret;
@@ -52,6 +52,8 @@ pub struct FlowListConfig {
     pub partition_connections_max: u64,
     /// After how long connections are taken off without having been seen to end.
     pub eviction: EvictionTimes,
+    /// The listed connections of each family that a partition is asked about at the end of one interval.
+    pub inquiry_max: usize,
 }
 
 struct PartitionList {
@@ -70,6 +72,7 @@ struct PartitionList {
 pub struct FlowList {
     partitions: Vec<PartitionList>,
     settler: Settler,
+    inquiry_max: usize,
     bases: TimeBases,
     /// The sum of all deltas, where snapshots are wanted.
     snapshots: Option<Snapshots>,
@@ -104,6 +107,7 @@ impl FlowList {
         FlowList {
             partitions: (0..PARTITION_COUNT).map(partition).collect(),
             settler: Settler::new(&config.secret),
+            inquiry_max: config.inquiry_max,
             bases: TimeBases::new(),
             snapshots: None,
             ending: None,
@@ -268,10 +272,10 @@ impl FlowList {
         let announcements_max = if needs_answers { ANNOUNCEMENTS_MAX } else { 0 };
         let mut inquiry = Inquiry { announcements_max, ..Inquiry::default() };
         if list.v4.has_questions() {
-            ask(&mut inquiry, list.v4.questions(INQUIRY_MAX), AnyKey::V4);
+            ask(&mut inquiry, list.v4.questions(self.inquiry_max), AnyKey::V4);
         }
         if list.v6.has_questions() {
-            ask(&mut inquiry, list.v6.questions(INQUIRY_MAX), AnyKey::V6);
+            ask(&mut inquiry, list.v6.questions(self.inquiry_max), AnyKey::V6);
         }
         Some(inquiry)
     }

@@ -92,6 +92,7 @@ impl Rig {
                     geometry,
                     partition_connections_max,
                     eviction: EvictionTimes::default(),
+                    inquiry_max: crate::config::INQUIRY_MAX,
                 },
                 None,
             ),

@@ -179,6 +179,8 @@ const CONNECTIONS: &[Family] = &[
     ),
     counter("flowpeel_connections_untracked_total", "Connections that could not be tracked.", |reading, samples| {
         samples.labelled(&[("reason", "limit")], reading.shards.refused_open);
+        // Of these each is counted again whenever it is found again.
+        samples.labelled(&[("reason", "limit_midstream")], reading.shards.refused_pickups);
         samples.labelled(&[("reason", "no_place")], reading.shards.unplaced);
     }),
     counter(

@@ -84,8 +84,10 @@ published! {
         unmatched_resets,
         /// Closed connections that went before they had lingered.
         forgotten,
-        /// Connections established beyond the limit, those found in their midst included.
+        /// Connections established beyond the limit.
         refused_open,
+        /// Times that a connection found in its midst was beyond the limit.
+        refused_pickups,
         /// Attempts that found no place in the filter.
         unplaced,
         /// Connections of which one side only was seen, when it ended them.

@@ -172,6 +172,7 @@ impl Rig {
                     geometry,
                     partition_connections_max: share,
                     eviction: EvictionTimes::default(),
+                    inquiry_max: crate::config::INQUIRY_MAX,
                 },
                 None,
             ),

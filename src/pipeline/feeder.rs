@@ -233,10 +233,15 @@ impl<T: Timekeeper> Feeder<T> {
         writers.all.iter_mut().for_each(Writer::flush);
     }
 
+    /// Waits from now on where a queue is full: what comes last has time.
+    pub(super) fn drop_no_more(&mut self) {
+        self.writers.all.iter_mut().for_each(Writer::drop_no_more);
+    }
+
     /// Says what has to be said between two packets, to all shards.
     pub(super) fn mark(&mut self, mut marks: Marks) {
         if marks.end.is_some_and(|end| end.is_last) {
-            self.writers.all.iter_mut().for_each(Writer::drop_no_more);
+            self.drop_no_more();
         }
         // What a full queue can not take is lost before it is told how much was.
         self.flush();

@@ -3,9 +3,9 @@
 //! What enters: a configuration, and the shapes that follow from it. What leaves: sizes in bytes, part by part, for the limit and for
 //! people.
 
-use crate::config::{INQUIRY_MAX, PARTITION_COUNT, STATE_ENTRY_SIZE};
+use crate::config::{ANNOUNCEMENTS_MAX, PARTITION_COUNT, STATE_ENTRY_SIZE};
 use crate::connection::Filter;
-use crate::flow_list::EarlierList;
+use crate::flow_list::{EarlierList, FlowListConfig};
 use crate::pipeline::{Config, Snapshots};
 use crate::shard::PartitionConfig;
 use crate::snapshot::Inquiry;
@@ -75,10 +75,12 @@ pub(super) fn table_count(config: &Config) -> u64 {
     }
 }
 
-/// What the questions to all partitions take, and as much for the answers, where each has at most so many connections.
-pub(super) fn questions_size(partition_connections_max: u64) -> u64 {
-    let count = partition_connections_max.min(2 * INQUIRY_MAX as u64);
-    2 * PARTITION_COUNT as u64 * count * Inquiry::QUESTION_SIZE as u64
+/// What the questions to all partitions take, as much for the answers, and what they announce where the list could not decode
+/// everything.
+pub(super) fn questions_size(list: &FlowListConfig) -> u64 {
+    let most = |count: usize| list.partition_connections_max.min(count as u64);
+    let count = 2 * most(2 * list.inquiry_max) + most(ANNOUNCEMENTS_MAX);
+    PARTITION_COUNT as u64 * count * Inquiry::QUESTION_SIZE as u64
 }
 
 /// What the copies of a state take: filter, rings, residues and the sums of snapshots once each, and the list, of which a map's spare room is not copied.

@@ -284,7 +284,8 @@ fn signallers<'a>(plan: &Plan, config: &Config, watch: Option<&'a Arc<Watch>>) -
     let config = SignallerConfig {
         secret: config.secret.clone(),
         vlan_key: config.vlan_key,
-        one_way: config.one_way,
+        // Where a SYN-ACK opens nobody is waited for, on either side.
+        one_way: config.one_way && !config.answer_opens,
         syn_timeout_ns,
         pickup: plan.sampled,
         answer_opens: config.answer_opens,

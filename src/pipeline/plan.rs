@@ -8,9 +8,9 @@ use crate::config::{
     CANDIDATE_TIMEOUT_TICKS, CANDIDATES_DIVISOR, CAPTURE_BUFFER_SIZE, CHURN_MIN, CONNECTIONS_MAX, CONNECTIONS_MIN,
     DELTA_ITEMS_MIN, DELTA_PARTS, DELTA_SPARES_LIVE, DELTA_SPARES_WHOLE, EVERY_MAX_DAYS, EVICTION_TIMEOUT_MAX_DAYS,
     EVICTION_TIMEOUT_MIN_S, FILTER_ESTABLISHED_PERCENT, FILTER_LOAD_PERCENT, HALF_OPEN_MAX, HALF_OPEN_MIN,
-    HALF_OPEN_PLACES_DIVISOR, LINGER_TICKS, LIST_ENTRY_SIZE, ONE_WAY_PLACES_DIVISOR, PARTITION_COUNT, PICKUP_MAX,
-    ROUTER_NAME_SIZE_MAX, SHARDS_MAX, SNAPSHOT_LOAD_PERCENT, SNAPSHOT_SIZE_MAX, SOURCES_MAX, SOURCES_MIN,
-    SYN_TIMEOUT_MAX_TICKS, TICK_NS,
+    HALF_OPEN_PLACES_DIVISOR, INQUIRY_A_SECOND, INQUIRY_MAX, LINGER_TICKS, LIST_ENTRY_SIZE, ONE_WAY_PLACES_DIVISOR,
+    PARTITION_COUNT, PICKUP_MAX, ROUTER_NAME_SIZE_MAX, SHARDS_MAX, SNAPSHOT_LOAD_PERCENT, SNAPSHOT_SIZE_MAX,
+    SOURCES_MAX, SOURCES_MIN, SYN_TIMEOUT_MAX_TICKS, TICK_NS,
 };
 use crate::connection::{Filter, HalfOpen, HalfOpenList, TrackerConfig};
 use crate::error::{Error, Result};
@@ -107,6 +107,7 @@ impl Plan {
                 geometry,
                 partition_connections_max: partition.tracker.connections_max,
                 eviction,
+                inquiry_max: inquiry_max(config),
             },
             snapshots: config.snapshots.as_ref().map(|snapshots| SnapshotConfig {
                 router: snapshots.router.clone(),
@@ -146,6 +147,8 @@ impl Plan {
             count => self.capture_count * HandshakeCache::size(count),
         };
         let keeps_list = self.snapshots.as_ref().is_none_or(|snapshots| snapshots.keeps_list);
+        // A replay's shards hold nothing back, so its list asks only who is still alive.
+        let is_asking = self.when_full == WhenFull::Drop || !self.list.eviction.are_none();
         let list_size =
             if keeps_list { listed_max * LIST_ENTRY_SIZE + config.format.memory_size(listed_max) } else { 0 };
         Memory {
@@ -160,7 +163,7 @@ impl Plan {
             queues_size: (self.capture_count * self.shard_count * queue::size()) as u64 + buffers_size,
             list_size_max: list_size
                 + partitions * HalfOpenList::size(tracker.half_open_count) as u64
-                + if self.list.eviction.are_none() { 0 } else { questions_size(tracker.connections_max) },
+                + if keeps_list && is_asking { questions_size(&self.list) } else { 0 },
             sources_size: self.sources.map_or(0, |geometry| geometry.memory_size(self.shard_count)),
             archive_size: config.archive_size,
             state_size: if config.saves_state { state_size(&self.partition, config, listed_max) } else { 0 },
@@ -239,6 +242,12 @@ fn half_open_count_default(config: &Config) -> u64 {
 /// One in so many packets that may be of connections older than the start is looked at; where only flags are seen there are none.
 fn pickup(config: &Config) -> u32 {
     if config.answer_opens { 0 } else { config.pickup }
+}
+
+/// How many connections of a family a partition is asked about at the end of an interval.
+fn inquiry_max(config: &Config) -> usize {
+    let seconds = config.every.map_or(0, |every| every.as_secs()).clamp(10, INQUIRY_MAX as u64);
+    INQUIRY_MAX.min(INQUIRY_A_SECOND * seconds as usize)
 }
 
 /// What the tracker of a partition is told.

@@ -9,6 +9,7 @@ mod awaited;
 mod saved;
 mod stage;
 
+use crate::config::ASKED_TIMEOUT_NS;
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
 use crate::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, QuickHash, Secret};
 use crate::parse::{Addresses, PlainFrame, TcpSegment};
@@ -83,7 +84,7 @@ pub struct Signaller {
     v4: FamilyHash<KeyV4>,
     v6: FamilyHash<KeyV6>,
     stage: Stage,
-    /// The connections in the stage whose handshake may come to wait: the cache does not know of them yet.
+    /// The connections in the stage whose handshake may come to wait, or whose SYN is to be remembered: no cache knows of them yet.
     awaited: Awaited,
     counts: SignalCounts,
 }
@@ -92,8 +93,9 @@ impl Signaller {
     /// A signaller that shares this cache with the other capture threads, and the watch with the list too.
     #[must_use]
     pub fn new(config: SignallerConfig, cache: Arc<HandshakeCache>, watch: Option<Arc<Watch>>) -> Self {
+        let asked_timeout_ns = config.syn_timeout_ns.min(ASKED_TIMEOUT_NS);
         let asked = (config.asked_count > 0)
-            .then(|| HandshakeCache::new(config.asked_count, config.syn_timeout_ns).for_one_thread());
+            .then(|| HandshakeCache::new(config.asked_count, asked_timeout_ns).for_one_thread());
         Signaller {
             is_watchful: asked.is_some() || watch.is_some() || config.pickup > 0,
             cache,

@@ -191,6 +191,9 @@ fn after_completes(before: Option<Known>, packet: Packet, now: u64, rules: Rules
         Stage::Open if !is_same && is_both && is_client => {
             (Some(anew), vec![(false, known.client, known.start), opens])
         }
+        Stage::Answered if known.client == packet.sender => {
+            after_data(Some(Known { number: packet.number, ..known }), packet, rules.one_way)
+        }
         _ => after_data(Some(known), packet, rules.one_way),
     }
 }

@@ -156,6 +156,10 @@ impl Tracker {
                 let opened = self.open(signal, slot, anew);
                 replaced(closed, opened)
             }
+            // An answer to another number came before, which was not the server's to this client.
+            state if state.is_answered() && entry.client == parts.sender => {
+                self.ack(signal, parts, (slot, Entry { number, ..entry }))
+            }
             _ => self.ack(signal, parts, (slot, entry)),
         }
     }

@@ -194,6 +194,7 @@ impl<S: LiveSource> Capture<'_, S> {
             }
         }
         // What came before the stop belongs to the last list.
+        self.feeder.drop_no_more();
         while self.feeder.time().is_before_stop() && feed_some(&mut self.feeder, &mut self.source)? > 0 {}
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What a plan takes, and what it refuses.
 
 use super::*;
-use crate::config::{CONNECTIONS_DEFAULT, INQUIRY_MAX, LISTED_MAX};
+use crate::config::{ANNOUNCEMENTS_MAX, CONNECTIONS_DEFAULT, LISTED_MAX};
 use crate::export::Format;
 use crate::pipeline::Snapshots;
 use crate::snapshot::Inquiry;
@@ -47,8 +47,9 @@ fn what_is_not_asked_for_takes_nothing() {
     assert!(memory(&pickup).filter_size > memory(&plain).filter_size);
     assert!(memory(&pickup).rings_size > memory(&plain).rings_size);
     let questions = memory(&idle).list_size_max - memory(&plain).list_size_max;
-    let asked_max = (PARTITION_COUNT * 2 * INQUIRY_MAX) as u64;
-    assert_eq!(questions, 2 * asked_max * Inquiry::QUESTION_SIZE as u64, "each is asked and answered");
+    let asked_max = 2 * 10 * INQUIRY_A_SECOND;
+    let told = (PARTITION_COUNT * (2 * asked_max + ANNOUNCEMENTS_MAX) * Inquiry::QUESTION_SIZE) as u64;
+    assert_eq!(questions, told, "each is asked and answered, and some are announced");
     let list_size_max = memory(&plain).list_size_max + questions;
     assert_eq!(memory(&idle), Memory { list_size_max, ..memory(&plain) }, "a replay needs no watch");
     let watch = memory(&watches).rings_size - memory(&plain).rings_size;

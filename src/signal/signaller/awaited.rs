@@ -1,4 +1,4 @@
-//! Handshakes whose SYN-ACK is in the stage still, so that the cache does not know of them yet.
+//! Handshakes whose SYN or SYN-ACK is in the stage still, so that no cache knows of them yet.
 //!
 //! What enters: connections and the sides that they wait for. What leaves: whether a packet is one that is waited for.
 
@@ -17,7 +17,7 @@ const AWAITED_WORD_COUNT: usize = 8;
 
 impl Awaited {
     pub(super) fn new() -> Self {
-        // A SYN-ACK puts in one, or with --one-way two.
+        // A SYN may put in one, and a SYN-ACK one, or with --one-way two.
         Awaited { bits: Default::default(), waiting: Vec::with_capacity(2 * STAGE_COUNT) }
     }
 
