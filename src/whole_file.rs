@@ -3,7 +3,7 @@
 //! What enters: a path, and bytes. What leaves: a file that appears under its name when all of it is on the disk, in the place of the
 //! one before; whenever the process ends, the name stands for a whole file.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
@@ -23,9 +23,23 @@ pub struct Temporary {
 }
 
 impl Temporary {
+    /// Removes from a directory what a process that was killed was writing.
+    ///
+    /// # Errors
+    ///
+    /// The directory can not be read, or such a file not be removed.
+    pub fn remove_leftovers(&self, directory: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            if entry.file_name().to_str().is_some_and(|name| self.is_name(name)) && entry.file_type()?.is_file() {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a file of this name is one that was being written so: what is called otherwise is somebody else's.
-    #[must_use]
-    pub fn is_name(&self, name: &str) -> bool {
+    fn is_name(&self, name: &str) -> bool {
         let letters = name.strip_prefix(self.prefix).and_then(|name| name.strip_suffix(self.suffix));
         letters.is_some_and(|letters| {
             letters.len() == TEMPORARY_LETTER_COUNT && letters.bytes().all(|letter| letter.is_ascii_alphanumeric())

@@ -123,7 +123,8 @@ impl Writer {
         let cannot = |error: io::Error| Error::new("can not keep an archive here").in_file(directory).because(error);
         fs::create_dir_all(directory).map_err(cannot)?;
         let lock = lock(directory)?;
-        remove_leftovers(directory).map_err(cannot)?;
+        TEMPORARY.remove_leftovers(directory).map_err(cannot)?;
+        sync_directory_of(&directory.join(OPEN_LIST)).map_err(cannot)?;
         let inventory = Inventory::of(directory).map_err(cannot)?;
         for number in &inventory.stale_logs {
             fs::remove_file(directory.join(FileName::Log(*number).to_string())).map_err(cannot)?;
@@ -367,18 +368,6 @@ fn lock(path: &Path) -> Result<Option<File>> {
         }
         Err(TryLockError::Error(_)) => Ok(None),
     }
-}
-
-/// Removes what a process that was killed was writing.
-fn remove_leftovers(directory: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let is_ours = entry.file_name().to_str().is_some_and(|name| TEMPORARY.is_name(name));
-        if is_ours && entry.file_type()?.is_file() {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    sync_directory_of(&directory.join(OPEN_LIST))
 }
 
 #[cfg(test)]

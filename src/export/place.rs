@@ -41,7 +41,7 @@ impl Place {
         let lock = lock(&path, &format!("another process writes {what}s here: give each a directory of its own"))?;
         // Trying now tells the user at the start, not after the first interval.
         NewFile::begin(&path.join(what), &TEMPORARY).map_err(cannot)?;
-        let left = if lock.is_some() { remove_leftovers(&path) } else { Ok(()) };
+        let left = if lock.is_some() { TEMPORARY.remove_leftovers(&path) } else { Ok(()) };
         let failed = "can not remove what a run that was killed left half written";
         let warning = left.err().map(|error| Error::new(failed).in_file(&path).because(error));
         Ok((Place { path, what, _lock: lock }, warning))
@@ -72,15 +72,4 @@ pub(super) fn write_whole(
     write(&mut file.file()).map_err(|error| error.in_file(&path))?;
     let size = file.finish().map_err(cannot)?;
     Ok((size, replaced_size))
-}
-
-/// Removes what a process that was killed was writing.
-fn remove_leftovers(directory: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        if entry.file_name().to_str().is_some_and(|name| TEMPORARY.is_name(name)) && entry.file_type()?.is_file() {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
 }

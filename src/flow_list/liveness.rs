@@ -34,7 +34,7 @@ impl EvictionTimes {
     /// Whether nothing is ever evicted, so that nobody is asked about it.
     #[must_use]
     pub fn are_none(self) -> bool {
-        self.idle_ticks.is_none() && self.age_max_ticks.is_none()
+        self.epoch_ticks().is_none()
     }
 
     /// The length of an epoch; none when nothing is ever evicted.

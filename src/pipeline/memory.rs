@@ -23,8 +23,7 @@ pub struct Memory {
     /// The queues, and the capture buffer or the rings that the kernel fills.
     pub queues_size: u64,
     /// The list of open connections, the half-open ones that a list is made of, what the exporter keeps of the one before, and the
-    /// questions whether what is listed is still alive, at most:
-    /// they grow to this only when so many are open.
+    /// questions whether what is listed is still alive, at most: they grow to this only when so many are open.
     pub list_size_max: u64,
     /// The counters of sources, and what a report is made from; nothing where they are not counted.
     pub sources_size: u64,

@@ -96,8 +96,8 @@ impl Signaller {
         let asked_timeout_ns = config.syn_timeout_ns.min(ASKED_TIMEOUT_NS);
         let asked = (config.asked_count > 0)
             .then(|| HandshakeCache::new(config.asked_count, asked_timeout_ns).for_one_thread());
-        Signaller {
-            is_watchful: asked.is_some() || watch.is_some() || config.pickup > 0,
+        let signaller = Signaller {
+            is_watchful: false,
             cache,
             asked,
             watch,
@@ -109,7 +109,13 @@ impl Signaller {
             awaited: Awaited::new(),
             counts: SignalCounts::default(),
             config,
-        }
+        };
+        Signaller { is_watchful: signaller.has_to_watch(), ..signaller }
+    }
+
+    /// Whether packets that carry no flag may say something although no handshake waits for them.
+    fn has_to_watch(&self) -> bool {
+        self.asked.is_some() || self.watch.is_some() || !self.sampler.is_idle()
     }
 
     /// What was counted so far.
@@ -253,7 +259,7 @@ impl Signaller {
         self.v6.set(signals, kept & v6);
         places(kept).for_each(|at| out(signals[at]));
         self.awaited.clear();
-        self.is_watchful = self.asked.is_some() || self.watch.is_some() || !self.sampler.is_idle();
+        self.is_watchful = self.has_to_watch();
     }
 
     /// Whether the packet at this place of the stage is to be handed on, and as what.

@@ -92,7 +92,7 @@ impl StateDirectory {
             return Err(Error::new(what).in_file(path));
         }
         if lock.is_some() {
-            remove_leftovers(path).map_err(cannot)?;
+            TEMPORARY.remove_leftovers(path).map_err(cannot)?;
         }
         let next = numbers.last().map_or(1, |last| last.saturating_add(1));
         // Damaged ones are no state to fall back to, so they are the first to go.
@@ -174,18 +174,6 @@ fn name_of(number: u64) -> String {
 fn number_of(name: &str) -> Option<u64> {
     let number = name.strip_prefix(PREFIX)?.parse().ok()?;
     (name_of(number) == name).then_some(number)
-}
-
-/// Removes what a process that was killed was writing.
-fn remove_leftovers(directory: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let is_ours = entry.file_name().to_str().is_some_and(|name| TEMPORARY.is_name(name));
-        if is_ours && entry.file_type()?.is_file() {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -3,29 +3,17 @@
 use super::*;
 use crate::config::{BLOCK_SIGNAL_COUNT, QUEUE_BLOCKS_MAX};
 use crate::generate::{Traffic, TrafficConfig};
-use crate::hash::Secret;
+use crate::pipeline::{Config, Plan, signallers};
 use crate::queue::{WhenFull, queues};
-use crate::signal::{HandshakeCache, Moment, SignallerConfig};
-
-fn signaller() -> Signaller {
-    let config = SignallerConfig {
-        secret: Secret::REPLAY,
-        vlan_key: false,
-        one_way: false,
-        syn_timeout_ns: 60_000_000_000,
-        pickup: 0,
-        answer_opens: false,
-        asked_count: 0,
-    };
-    let cache = Arc::new(HandshakeCache::new(1_024, config.syn_timeout_ns));
-    Signaller::new(config, cache, None)
-}
+use crate::signal::Moment;
 
 #[test]
 fn what_is_lost_at_the_end_of_an_interval_is_told_with_it() {
     let (mut writers, mut inbox) = queues(1, WhenFull::Drop);
     (0..QUEUE_BLOCKS_MAX * BLOCK_SIGNAL_COUNT).for_each(|_| writers[0].push(&Signal::EMPTY));
-    let mut feeder = Feeder::new(writers, signaller(), Intervals::new(None));
+    let config = Config::default();
+    let signaller = signallers(&Plan::new(&config).unwrap(), &config, None)();
+    let mut feeder = Feeder::new(writers, signaller, Intervals::new(None));
     // Fewer signals than a block holds, in a queue without room for one.
     let mut traffic = Traffic::new(TrafficConfig::mixed(1, 8)).unwrap();
     while let Some(frame) = traffic.next_frame() {

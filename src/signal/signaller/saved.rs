@@ -24,7 +24,7 @@ impl Signaller {
         let [signals, sampled, watched, handshakes_lost] = decoder.counts()?;
         self.counts = SignalCounts { signals, sampled, watched, handshakes_lost };
         self.sampler.restore(decoder)?;
-        self.is_watchful |= !self.sampler.is_idle();
+        self.is_watchful = self.has_to_watch();
         self.cache.restore(decoder)
     }
 }
