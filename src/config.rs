@@ -180,8 +180,8 @@ pub const SHARDS_MAX: usize = PARTITION_COUNT;
 /// taken for another about once in 10^8 look-ups.
 pub const FINGERPRINT_BITS: u32 = 30;
 
-/// How full the filter may become with all the connections that can be established, in percent: at 97 each of them still finds a
-/// place, but one in fifty finds none while it is half-open; at 93 one in thirty thousand.
+/// How full the filter may become with all the connections that can be established, in percent: at 97 one in
+/// thirty thousand of them finds no place, and one in fifty while it is half-open; at 93 all find one, half-open or not.
 pub const FILTER_ESTABLISHED_PERCENT: u64 = 93;
 
 /// How full it may become with everything it is made for, what has just closed included: where there is no place that makes room, and

@@ -1,6 +1,6 @@
 //! The connection filter: entries without keys, in buckets of one cache line, each connection in one of two buckets.
 
-mod crowded;
+mod full;
 mod saved;
 mod slots;
 
@@ -15,13 +15,6 @@ use crate::signal::ConnectionHash;
 
 /// Entries in a bucket. Seven words of 64 bits, and an eighth that holds a byte more for each of them.
 pub const SLOT_COUNT: usize = 7;
-
-/// A bucket with this many places taken sends the next connection to the other of its two buckets when that is emptier.
-/// Below it the second bucket need not be read at all; at it, buckets fill almost as evenly as if both were always compared.
-const CROWDED_COUNT: usize = 5;
-
-/// A crowded bucket has no more free places.
-const FREE_WHEN_CROWDED: usize = SLOT_COUNT - CROWDED_COUNT;
 
 /// The byte of the eighth word that is no entry's extension. Its lowest bit is set once a connection went to its second bucket
 /// because of this one;
@@ -230,6 +223,13 @@ impl Filter {
         free
     }
 
+    /// The first free slot of a bucket.
+    #[inline(always)]
+    fn free_slot(&self, bucket: usize, now: u64) -> Option<Slot> {
+        let places = self.free_places(bucket, now);
+        (!places.is_empty()).then(|| Slot::new(bucket, places.first()))
+    }
+
     /// The entry at a place.
     #[must_use]
     #[inline]
@@ -319,13 +319,15 @@ impl Filter {
         age: impl Fn(&Entry) -> u32,
     ) -> Option<(Slot, Placed)> {
         let first = hash.bucket(self.buckets.len());
-        let free = self.free_places(first, now);
-        if free.is_more_than(FREE_WHEN_CROWDED) {
-            let slot = Slot::new(first, free.first());
-            self.write(slot, entry, slot.seen());
-            return Some((slot, Placed::Free));
+        // Where the first bucket has room the second is not even read, now and in look-ups. What closed and lingers no more is room
+        // too, so that no entry of a connection is ever found before a later one of the same.
+        match self.free_slot(first, now) {
+            Some(slot) => {
+                self.write(slot, entry, slot.seen());
+                Some((slot, Placed::Free))
+            }
+            None => self.insert_beside(hash, entry, now, age),
         }
-        self.insert_crowded(hash, entry, now, age)
     }
 
     /// How many of its entries a ring has a record of.

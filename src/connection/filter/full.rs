@@ -1,9 +1,9 @@
-//! Where the first bucket of a connection is crowded: to which of its two it goes, what moves for it, and what has to go.
+//! Where the first bucket of a connection is full: to which of its two it goes, what moves for it, and what has to go.
 //!
 //! What enters: the entry of a connection that has none, and how old others are. What leaves: its place, and what that took.
 
 use super::slots::unused_and_closed;
-use super::{EXTENSIONS, FREE_WHEN_CROWDED, Filter, Moved, OVERFLOWED, Placed, SLOT_COUNT, Slot};
+use super::{EXTENSIONS, Filter, Moved, OVERFLOWED, Placed, SLOT_COUNT, Slot};
 use crate::connection::{Entry, State};
 use crate::signal::ConnectionHash;
 
@@ -19,9 +19,9 @@ struct Place {
 }
 
 impl Filter {
-    /// [`Filter::insert`] where the first bucket is crowded.
+    /// [`Filter::insert`] where the first bucket is full.
     #[inline(never)]
-    pub(super) fn insert_crowded(
+    pub(super) fn insert_beside(
         &mut self,
         hash: ConnectionHash,
         entry: &Entry,
@@ -58,23 +58,10 @@ impl Filter {
         room: impl FnOnce(&mut Self, [usize; 2]) -> Option<(Slot, Placed)>,
     ) -> Option<(Slot, Placed)> {
         let buckets = self.bucket_indices(hash);
-        let free = self.free_of(buckets, now).map(|slot| (slot, Placed::Free));
-        let (slot, placed) = free.or_else(|| room(self, buckets))?;
+        let free = buckets.into_iter().find_map(|bucket| self.free_slot(bucket, now));
+        let (slot, placed) = free.map(|slot| (slot, Placed::Free)).or_else(|| room(self, buckets))?;
         self.write_new(buckets, slot, entry);
         Some((slot, placed))
-    }
-
-    /// A free place in the emptier of two buckets.
-    #[inline]
-    fn free_of(&self, [first, second]: [usize; 2], now: u64) -> Option<Slot> {
-        let mut places = (first, self.free_places(first, now));
-        if !places.1.is_more_than(FREE_WHEN_CROWDED) {
-            let others = self.free_places(second, now);
-            if others.count() > places.1.count() {
-                places = (second, others);
-            }
-        }
-        (!places.1.is_empty()).then(|| Slot::new(places.0, places.1.first()))
     }
 
     /// Writes the entry of a connection that had none.
@@ -88,8 +75,7 @@ impl Filter {
 
     /// A place of a bucket in which nothing has to go.
     fn free(&self, bucket: usize, now: u64) -> Option<Place> {
-        let places = self.free_places(bucket, now);
-        (!places.is_empty()).then(|| Place { slot: Slot::new(bucket, places.first()), is_closed: false })
+        self.free_slot(bucket, now).map(|slot| Place { slot, is_closed: false })
     }
 
     /// A place of a bucket in which a closed entry is.
