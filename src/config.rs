@@ -535,7 +535,7 @@ pub const FOLD_BASE: u32 = 60;
 // A state that outlives the process.
 
 /// The version of the files that hold a state: another one is refused, since what is in them is this version's own.
-pub const STATE_VERSION: u32 = 3;
+pub const STATE_VERSION: u32 = 4;
 
 /// Generations of a state that are kept: the newest, and one to fall back to.
 pub const STATE_GENERATION_COUNT: usize = 2;

@@ -192,6 +192,7 @@ impl Lockstep {
             one_way_max: 0,
             candidate_count: 1_000,
             candidate_timeout_ticks: 6_000,
+            untracked_ticks: None,
             answer_opens: false,
             fingerprint_bits: FINGERPRINT_BITS,
         };

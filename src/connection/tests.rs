@@ -35,6 +35,7 @@ fn config() -> TrackerConfig {
         one_way_max: 0,
         candidate_count: 0,
         candidate_timeout_ticks: CANDIDATE_TIMEOUT_TICKS,
+        untracked_ticks: None,
         answer_opens: false,
         fingerprint_bits: FINGERPRINT_BITS,
     }

@@ -53,6 +53,8 @@ pub struct TrackerConfig {
     pub candidate_count: usize,
     /// How long the other side of these may take, in ticks.
     pub candidate_timeout_ticks: u64,
+    /// How long a connection that could not be tracked may be open without being found, in ticks; `None`: for ever.
+    pub untracked_ticks: Option<u64>,
     /// Whether a SYN-ACK is enough to open a connection, because no packets without a flag are seen.
     pub answer_opens: bool,
     /// The width of the filter's fingerprints: [`FINGERPRINT_BITS`](crate::config::FINGERPRINT_BITS), or less in a test.
@@ -317,7 +319,7 @@ impl Tracker {
         if self.established >= self.config.connections_max {
             self.counts.refused_open += 1;
             let has_fin = matches!(entry.state, State::EstablishedClientFin | State::EstablishedServerFin);
-            self.untracked.refuse(if has_fin { 1 } else { 2 });
+            self.untracked.refuse(if has_fin { 1 } else { 2 }, self.now);
             self.filter.remove(slot);
             return None;
         }

@@ -74,6 +74,7 @@ impl Rig {
             one_way_max: 0,
             candidate_count: 0,
             candidate_timeout_ticks: 50,
+            untracked_ticks: None,
             answer_opens: false,
             fingerprint_bits: FINGERPRINT_BITS,
         };

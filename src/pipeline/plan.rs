@@ -90,13 +90,16 @@ impl Plan {
     fn with(config: &Config, live: Option<LiveInput>) -> Result<Self> {
         check(config)?;
         let geometry = geometry(share(config.churn.max(CHURN_MIN)), config.snapshots.is_some());
-        let partition = PartitionConfig { tracker: tracker(config), geometry };
         let goes_on = live.is_some() && config.snapshots.is_none();
         let keeps_list = config.snapshots.as_ref().is_none_or(|snapshots| !snapshots.replace_lists);
         let ticks = |time: Duration| (time.as_nanos() / TICK_NS as u128) as u64;
         let idle_timeout = config.idle_timeout.filter(|_| !config.answer_opens && keeps_list);
         let max_age = config.max_age.filter(|_| keeps_list);
         let eviction = EvictionTimes { idle_ticks: idle_timeout.map(ticks), age_max_ticks: max_age.map(ticks) };
+        // A connection that could not be tracked is found when it speaks, or would be off the list by then.
+        let idle_untracked = eviction.idle_ticks.filter(|_| pickup(config) > 0);
+        let untracked_ticks = idle_untracked.into_iter().chain(eviction.age_max_ticks).min();
+        let partition = PartitionConfig { tracker: TrackerConfig { untracked_ticks, ..tracker(config) }, geometry };
         let looks_at_all = idle_timeout.is_some() && !config.watches;
         let capture_count = live.map_or(1, |live| live.capture_count.max(1));
         // What opens with its SYN-ACK has nothing to wait for.
@@ -273,6 +276,7 @@ fn tracker(config: &Config) -> TrackerConfig {
         one_way_max: if config.one_way { place_count / ONE_WAY_PLACES_DIVISOR } else { 0 },
         candidate_count: candidate_share as usize,
         candidate_timeout_ticks: CANDIDATE_TIMEOUT_TICKS,
+        untracked_ticks: None,
         answer_opens: config.answer_opens,
         fingerprint_bits: config.fingerprint_bits,
     }

@@ -82,6 +82,7 @@ fn config() -> PartitionConfig {
         one_way_max: 0,
         candidate_count: 0,
         candidate_timeout_ticks: 50,
+        untracked_ticks: None,
         answer_opens: false,
         fingerprint_bits: FINGERPRINT_BITS,
     };

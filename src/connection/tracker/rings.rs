@@ -52,6 +52,9 @@ impl Tracker {
     /// line with it keep what it knows on the stack.
     #[inline(never)]
     pub(super) fn expire(&mut self) {
+        if let Some(kept_ticks) = self.config.untracked_ticks {
+            self.untracked.advance(self.now, kept_ticks);
+        }
         self.counts.expired += self.take_off_due(|rings| &mut rings.half_open, self.config.syn_timeout_ticks);
         self.counts.candidates_expired +=
             self.take_off_due(|rings| &mut rings.candidates, self.config.candidate_timeout_ticks);

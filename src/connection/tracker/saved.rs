@@ -72,6 +72,7 @@ mod tests {
             one_way_max: 0,
             candidate_count: 50,
             candidate_timeout_ticks: 100,
+            untracked_ticks: None,
             answer_opens: false,
             fingerprint_bits: crate::config::FINGERPRINT_BITS,
         }
