@@ -56,7 +56,7 @@ struct Queue {
 
 impl Queue {
     fn new(measure: Measure, limit: Limit, scale: Scale) -> Self {
-        let parts = SignalParts { tick: 1, kind: Kind::Syn, sender: Side::First, number: 1 };
+        let parts = SignalParts { tick: 1, kind: Kind::Syn, sender: Side::First, isn: 1 };
         let signal = |at| Signal::new(&key_of::<KeyV4>(at as u64), ConnectionHash::new(at as u128 + 1), parts);
         let signals = std::array::from_fn(signal);
         Queue { measure, limit, count: scale.of(SIGNAL_COUNT, SIGNAL_COUNT_QUICK), signals }

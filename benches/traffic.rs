@@ -80,7 +80,7 @@ impl Connections {
     fn signal(&self, number: u64, kind: Kind, by_client: bool, tick: u64) -> Signal {
         let (key, client) = key_of::<KeyV4>(number).canonical();
         let sender = if by_client { client } else { client.other() };
-        let parts = SignalParts { tick, kind, sender, number: number as u32 };
+        let parts = SignalParts { tick, kind, sender, isn: number as u32 };
         Signal::new(&key, ConnectionHash::new(self.hash.of(&key)), parts)
     }
 }

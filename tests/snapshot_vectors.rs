@@ -63,7 +63,7 @@ fn router() -> SnapshotFile {
             start_tick: (1 << 20) + 190,
             since_tick: (1 << 20) + 192,
             answered: true,
-            number: 0x1_2345,
+            short_isn: 0x1_2345,
         }],
     };
     let mut snapshot = SnapshotFile::new(geometry, true, &secret(), source);

@@ -9,23 +9,23 @@ use crate::flow::Side;
 
 /// Bits of the client's initial sequence number, hashed: two connections on the same ports are taken for one with a
 /// probability of 2^-17. (At 10 bits, four of 4,000 reused port pairs were.)
-pub const INITIAL_NUMBER_BITS: u32 = 17;
+pub const ISN_BITS: u32 = 17;
 
 /// Those of them that stand in the entry's word; the rest are in its extension byte.
-const NUMBER_LOW_BITS: u32 = 9;
+const ISN_LOW_BITS: u32 = 9;
 pub(super) const STATE_BITS: u32 = 4;
 
-const _: () = assert!(FINGERPRINT_BITS + STATE_BITS + 1 + TICK_BITS + NUMBER_LOW_BITS == u64::BITS);
-const _: () = assert!(INITIAL_NUMBER_BITS - NUMBER_LOW_BITS == u8::BITS);
+const _: () = assert!(FINGERPRINT_BITS + STATE_BITS + 1 + TICK_BITS + ISN_LOW_BITS == u64::BITS);
+const _: () = assert!(ISN_BITS - ISN_LOW_BITS == u8::BITS);
 
-const NUMBER_SHIFT: u32 = 0;
-const TICK_SHIFT: u32 = NUMBER_SHIFT + NUMBER_LOW_BITS;
+const ISN_SHIFT: u32 = 0;
+const TICK_SHIFT: u32 = ISN_SHIFT + ISN_LOW_BITS;
 const SIDE_SHIFT: u32 = TICK_SHIFT + TICK_BITS;
 pub(super) const STATE_SHIFT: u32 = SIDE_SHIFT + 1;
 pub(super) const FINGERPRINT_SHIFT: u32 = STATE_SHIFT + STATE_BITS;
 
 /// In place of a hashed initial sequence number: it was never seen, because the connection is older than the start.
-pub const NUMBER_UNKNOWN: u32 = 0;
+pub const ISN_UNKNOWN: u32 = 0;
 
 /// The bit of a payload that tells of a connection whose start was not seen.
 pub const MIDSTREAM: u32 = 1 << TICK_BITS;
@@ -139,8 +139,8 @@ pub struct Entry {
     /// When it started (when it ended, once closed): the low [`TICK_BITS`] of the tick. In the filter, of what a ring has a record
     /// of, the place of that record instead: it knows the rest.
     pub tick: u32,
-    /// The client's initial sequence number, hashed to [`INITIAL_NUMBER_BITS`], or [`NUMBER_UNKNOWN`].
-    pub number: u32,
+    /// The client's initial sequence number, hashed to [`ISN_BITS`], or [`ISN_UNKNOWN`].
+    pub short_isn: u32,
 }
 
 impl Entry {
@@ -152,12 +152,12 @@ impl Entry {
     }
 
     /// An initial sequence number as entries keep it. Multiplying by an odd number and taking the top bits makes near
-    /// numbers differ. Never [`NUMBER_UNKNOWN`].
+    /// numbers differ. Never [`ISN_UNKNOWN`].
     #[must_use]
     #[inline]
-    pub fn number_of(initial_number: u32) -> u32 {
-        let number = initial_number.wrapping_mul(0x9e37_79b1) >> (u32::BITS - INITIAL_NUMBER_BITS);
-        if number == NUMBER_UNKNOWN { 1 } else { number }
+    pub fn short_isn(isn: u32) -> u32 {
+        let short_isn = isn.wrapping_mul(0x9e37_79b1) >> (u32::BITS - ISN_BITS);
+        if short_isn == ISN_UNKNOWN { 1 } else { short_isn }
     }
 
     /// What goes with the key of an established connection: when it started, and [`MIDSTREAM`] if that was not seen. It is the
@@ -165,7 +165,7 @@ impl Entry {
     #[must_use]
     #[inline]
     pub fn payload(&self) -> u32 {
-        self.tick | if self.number == NUMBER_UNKNOWN { MIDSTREAM } else { 0 }
+        self.tick | if self.short_isn == ISN_UNKNOWN { MIDSTREAM } else { 0 }
     }
 
     /// How many ticks ago the entry's time was, up to the wrap.
@@ -183,8 +183,8 @@ impl Entry {
             | (self.state as u64) << STATE_SHIFT
             | u64::from(self.client == Side::Second) << SIDE_SHIFT
             | u64::from(self.tick) << TICK_SHIFT
-            | u64::from(self.number) & ((1 << NUMBER_LOW_BITS) - 1);
-        (word, (self.number >> NUMBER_LOW_BITS) as u8)
+            | u64::from(self.short_isn) & ((1 << ISN_LOW_BITS) - 1);
+        (word, (self.short_isn >> ISN_LOW_BITS) as u8)
     }
 
     /// The entry of a word and an extension byte.
@@ -196,7 +196,7 @@ impl Entry {
             state: state_of(word),
             client: if word >> SIDE_SHIFT & 1 == 0 { Side::First } else { Side::Second },
             tick: (word >> TICK_SHIFT) as u32 & ((1 << TICK_BITS) - 1),
-            number: u32::from(extension) << NUMBER_LOW_BITS | word as u32 & ((1 << NUMBER_LOW_BITS) - 1),
+            short_isn: u32::from(extension) << ISN_LOW_BITS | word as u32 & ((1 << ISN_LOW_BITS) - 1),
         }
     }
 }
@@ -249,10 +249,10 @@ mod tests {
             state in 0usize..1 << STATE_BITS,
             second: bool,
             tick in 0u32..1 << TICK_BITS,
-            number in 0u32..1 << INITIAL_NUMBER_BITS,
+            short_isn in 0u32..1 << ISN_BITS,
         ) {
             let client = if second { Side::Second } else { Side::First };
-            let entry = Entry { fingerprint, state: State::ALL[state], client, tick, number };
+            let entry = Entry { fingerprint, state: State::ALL[state], client, tick, short_isn };
             let (word, extension) = entry.pack();
             prop_assert_eq!(Entry::unpack(word, extension), entry);
             prop_assert_eq!(State::ALL[state] as usize, state);
@@ -282,7 +282,7 @@ mod tests {
             state: State::SynSent,
             client: Side::First,
             tick: Entry::tick_of(start),
-            number: 0,
+            short_isn: 0,
         })
         .pack();
         assert_eq!(Entry::unpack(word, extension).age(start + 25), 25);

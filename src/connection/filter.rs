@@ -44,13 +44,13 @@ impl Slot {
 
     /// It as a number, and out of one again.
     #[inline]
-    pub(super) fn number(self) -> u32 {
+    pub(super) fn to_bits(self) -> u32 {
         self.0
     }
 
     #[inline]
-    pub(super) fn from_number(number: u32) -> Self {
-        Slot(number)
+    pub(super) fn from_bits(bits: u32) -> Self {
+        Slot(bits)
     }
 
     #[inline]

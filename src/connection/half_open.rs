@@ -17,7 +17,7 @@ pub(super) use marked::{Mark, MarkedRing, Room};
 pub(super) use rings::Rings;
 
 use crate::config::{CLOCK_LEAP_MAX_NS, SYN_TIMEOUT_MAX_TICKS, TICK_NS};
-use crate::connection::{Entry, INITIAL_NUMBER_BITS, Slot};
+use crate::connection::{Entry, ISN_BITS, Slot};
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::signal::AnyKey;
 
@@ -28,7 +28,7 @@ const DELAY_BITS: u32 = 13;
 const SINCE_BITS: u32 = 31;
 
 const _: () = assert!(SYN_TIMEOUT_MAX_TICKS < 1 << DELAY_BITS);
-const _: () = assert!(SINCE_BITS + DELAY_BITS + INITIAL_NUMBER_BITS + 3 == u64::BITS);
+const _: () = assert!(SINCE_BITS + DELAY_BITS + ISN_BITS + 3 == u64::BITS);
 // A record's tick is found again from its low bits, even after a leap.
 const _: () = assert!(SYN_TIMEOUT_MAX_TICKS + ((CLOCK_LEAP_MAX_NS / TICK_NS) as u64) < 1 << (SINCE_BITS - 1));
 
@@ -59,7 +59,7 @@ pub struct HalfOpen<K = AnyKey> {
     /// Whether its SYN was answered, as far as was known when it was written.
     pub answered: bool,
     /// The client's initial sequence number as entries keep it.
-    pub number: u32,
+    pub short_isn: u32,
 }
 
 impl<K> HalfOpen<K> {
@@ -72,20 +72,20 @@ impl<K> HalfOpen<K> {
             start_tick: since_tick.wrapping_sub(header.delay()),
             since_tick,
             answered: header.answered(),
-            number: header.number(),
+            short_isn: header.short_isn(),
         }
     }
 
     /// The header of its record. `key` is its key.
     fn header(&self, key: &impl FlowKey) -> Header {
         let delay = self.since_tick.wrapping_sub(self.start_tick);
-        Header::new(key, self.since_tick, delay, self.number, self.answered)
+        Header::new(key, self.since_tick, delay, self.short_isn, self.answered)
     }
 
     /// The same with another kind of key.
     fn with_key<L>(self, key: impl FnOnce(K) -> L) -> HalfOpen<L> {
-        let HalfOpen { start_tick, since_tick, answered, number, .. } = self;
-        HalfOpen { key: key(self.key), start_tick, since_tick, answered, number }
+        let HalfOpen { start_tick, since_tick, answered, short_isn, .. } = self;
+        HalfOpen { key: key(self.key), start_tick, since_tick, answered, short_isn }
     }
 }
 
@@ -101,11 +101,11 @@ impl Header {
 
     /// The header of a connection with this key that was written at this tick, so long after its start.
     #[inline]
-    fn new<K: FlowKey>(key: &K, since_tick: u64, delay: u64, number: u32, answered: bool) -> Self {
+    fn new<K: FlowKey>(key: &K, since_tick: u64, delay: u64, short_isn: u32, answered: bool) -> Self {
         Header(
             since_tick << (u64::BITS - SINCE_BITS)
-                | delay.min((1 << DELAY_BITS) - 1) << (INITIAL_NUMBER_BITS + 3)
-                | u64::from(number) << 3
+                | delay.min((1 << DELAY_BITS) - 1) << (ISN_BITS + 3)
+                | u64::from(short_isn) << 3
                 | if key.vlan() == VlanTags::NONE { 0 } else { Self::TAGGED }
                 | if answered { Self::ANSWERED } else { 0 }
                 | if K::FAMILY == Family::V6 { Self::V6 } else { 0 },
@@ -164,12 +164,12 @@ impl Header {
     /// The ticks from the start to that packet.
     #[inline]
     fn delay(self) -> u64 {
-        self.0 >> (INITIAL_NUMBER_BITS + 3) & ((1 << DELAY_BITS) - 1)
+        self.0 >> (ISN_BITS + 3) & ((1 << DELAY_BITS) - 1)
     }
 
     #[inline]
-    fn number(self) -> u32 {
-        (self.0 >> 3) as u32 & ((1 << INITIAL_NUMBER_BITS) - 1)
+    fn short_isn(self) -> u32 {
+        (self.0 >> 3) as u32 & ((1 << ISN_BITS) - 1)
     }
 }
 
@@ -212,7 +212,7 @@ impl<K: FlowKey> Draft<K> {
     /// That of the connection with this key, client first, as its entry says at the tick `now`.
     #[inline]
     pub(super) fn new(key: K, entry: &Entry, now: u64) -> Self {
-        let header = Header::new(&key, now, u64::from(entry.age(now)), entry.number, entry.state.is_answered());
+        let header = Header::new(&key, now, u64::from(entry.age(now)), entry.short_isn, entry.state.is_answered());
         Draft { header, mark: Mark::of(entry.state), key }
     }
 
@@ -278,7 +278,7 @@ impl HalfOpenRing {
     fn write<K: FlowKey>(&mut self, draft: &Draft<K>, at: usize, slot: Slot) {
         let (header, words) = (draft.header, draft.key.words());
         let last = words.len() - 1;
-        let closing = words[last] & !TAGS | u64::from(slot.number());
+        let closing = words[last] & !TAGS | u64::from(slot.to_bits());
         let place = self.words.get_mut(at..at + 1 + words.len()).filter(|_| header.0 & Header::TAGGED == 0);
         if let Some(place) = place {
             place[0] = header.0;
@@ -337,7 +337,7 @@ impl HalfOpenRing {
     /// The place of the entry of a record's connection.
     #[inline]
     fn slot(&self, record: Record) -> Slot {
-        Slot::from_number(self.words[self.closing(record)] as u32)
+        Slot::from_bits(self.words[self.closing(record)] as u32)
     }
 
     /// The key of a record of this family.

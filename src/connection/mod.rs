@@ -12,7 +12,7 @@ mod half_open;
 mod tracker;
 
 pub use counts::Counts;
-pub use entry::{Entry, INITIAL_NUMBER_BITS, MIDSTREAM, NUMBER_UNKNOWN, State};
+pub use entry::{Entry, ISN_BITS, ISN_UNKNOWN, MIDSTREAM, State};
 pub use filter::{Filter, Moved, Placed, SLOT_COUNT, Slot};
 pub use half_open::{HalfOpen, HalfOpenList};
 pub use tracker::{Event, Sighting, Tracker, TrackerConfig};

@@ -67,10 +67,10 @@ impl Scene {
     }
 
     /// A packet of the connection with this key, client first, comes now.
-    fn send(&mut self, key: AnyKey, sender: Sender, kind: Kind, number: u32) -> Option<Event> {
+    fn send(&mut self, key: AnyKey, sender: Sender, kind: Kind, isn: u32) -> Option<Event> {
         let signal = match key {
-            AnyKey::V4(key) => signal(&self.hash_v4, &key, sender, (self.tick, kind, number)),
-            AnyKey::V6(key) => signal(&self.hash_v6, &key, sender, (self.tick, kind, number)),
+            AnyKey::V4(key) => signal(&self.hash_v4, &key, sender, (self.tick, kind, isn)),
+            AnyKey::V6(key) => signal(&self.hash_v6, &key, sender, (self.tick, kind, isn)),
         };
         self.tracker.prefetch(&signal);
         self.tracker.handle(&signal)
@@ -80,7 +80,7 @@ impl Scene {
     /// `C` what completes a handshake, of the client when large, of the server when small. A digit before it is the client's initial sequence number. `+` is
     /// the next tick, `t` the last one within the timeout from now, `l` the last within which a closed one lingers.
     fn play(&mut self, key: AnyKey, script: &str) -> Vec<Event> {
-        let mut number = 1;
+        let mut isn = 1;
         let mut events = Vec::new();
         for letter in script.chars() {
             let kind = match letter.to_ascii_uppercase() {
@@ -91,7 +91,7 @@ impl Scene {
                 'F' => Kind::Fin,
                 'R' => Kind::Rst,
                 digit if digit.is_ascii_digit() => {
-                    number = u32::from(letter) - u32::from('0');
+                    isn = u32::from(letter) - u32::from('0');
                     continue;
                 }
                 '+' => {
@@ -109,7 +109,7 @@ impl Scene {
                 }
             };
             let sender = if letter.is_ascii_uppercase() { Sender::Client } else { Sender::Server };
-            events.extend(self.send(key, sender, kind, number));
+            events.extend(self.send(key, sender, kind, isn));
         }
         events
     }
@@ -130,11 +130,11 @@ impl Scene {
     }
 }
 
-fn signal<K: FlowKey>(hash: &KeyedHash<K>, key: &K, sender: Sender, (tick, kind, number): (u64, Kind, u32)) -> Signal {
+fn signal<K: FlowKey>(hash: &KeyedHash<K>, key: &K, sender: Sender, (tick, kind, isn): (u64, Kind, u32)) -> Signal {
     let (canonical, client) = key.canonical();
     let sender = if sender == Sender::Client { client } else { client.other() };
     let hash = ConnectionHash::new(hash.of(&canonical));
-    Signal::new(&canonical, hash, SignalParts { tick, kind, sender, number })
+    Signal::new(&canonical, hash, SignalParts { tick, kind, sender, isn })
 }
 
 /// An IPv4 connection; the client is the smaller end for even numbers, the larger for odd ones.

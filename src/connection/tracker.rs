@@ -26,7 +26,7 @@ mod untracked;
 pub use liveness::Sighting;
 
 use crate::connection::half_open::Rings;
-use crate::connection::{Counts, Entry, Filter, Moved, NUMBER_UNKNOWN, Placed, Slot, State};
+use crate::connection::{Counts, Entry, Filter, ISN_UNKNOWN, Moved, Placed, Slot, State};
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side};
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
@@ -177,17 +177,17 @@ impl Tracker {
     fn handle_unknown(&mut self, signal: &Signal, parts: SignalParts, hash: ConnectionHash) -> Option<Event> {
         match parts.kind {
             Kind::Syn => {
-                let number = Entry::number_of(parts.number);
-                let asked = self.fresh(hash, State::SynSent, parts.sender, number);
+                let short_isn = Entry::short_isn(parts.isn);
+                let asked = self.fresh(hash, State::SynSent, parts.sender, short_isn);
                 self.begin(signal, None, &asked);
             }
             Kind::SynAck => {
-                let number = Entry::number_of(parts.number);
-                let unseen = self.fresh(hash, State::AnsweredUnseen, parts.sender.other(), number);
+                let short_isn = Entry::short_isn(parts.isn);
+                let unseen = self.fresh(hash, State::AnsweredUnseen, parts.sender.other(), short_isn);
                 return self.answered(signal, hash, None, unseen);
             }
             Kind::Completes => {
-                let anew = self.fresh(hash, State::Established, parts.sender, Entry::number_of(parts.number));
+                let anew = self.fresh(hash, State::Established, parts.sender, Entry::short_isn(parts.isn));
                 return self.open_at(signal, hash, None, anew);
             }
             Kind::Ack => return self.notice(signal, parts, hash),
@@ -267,8 +267,8 @@ impl Tracker {
     }
 
     /// An entry that starts now.
-    fn fresh(&self, hash: ConnectionHash, state: State, client: Side, number: u32) -> Entry {
-        Entry { fingerprint: self.filter.fingerprint(hash), state, client, tick: Entry::tick_of(self.now), number }
+    fn fresh(&self, hash: ConnectionHash, state: State, client: Side, short_isn: u32) -> Entry {
+        Entry { fingerprint: self.filter.fingerprint(hash), state, client, tick: Entry::tick_of(self.now), short_isn }
     }
 
     /// The connection at this place of the filter is half-open no longer, or gets another record. To be told before its entry is changed.
@@ -340,8 +340,8 @@ impl Tracker {
 
     /// Leaves a closed entry behind. Whatever its number was, it is that of a connection that was known.
     fn linger(&mut self, slot: Slot, entry: &Entry) {
-        let (tick, number) = (Entry::tick_of(self.now), entry.number.max(NUMBER_UNKNOWN + 1));
-        self.filter.set(slot, &Entry { state: State::Closed, tick, number, ..*entry });
+        let (tick, short_isn) = (Entry::tick_of(self.now), entry.short_isn.max(ISN_UNKNOWN + 1));
+        self.filter.set(slot, &Entry { state: State::Closed, tick, short_isn, ..*entry });
     }
 
     fn refuse(&mut self, slot: Slot) {

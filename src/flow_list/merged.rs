@@ -242,7 +242,7 @@ mod tests {
     }
 
     fn half_open(port: u16, answered: bool) -> HalfOpen {
-        HalfOpen { key: AnyKey::V4(key(port)), start_tick: 1 << 20, since_tick: 1 << 20, answered, number: 0 }
+        HalfOpen { key: AnyKey::V4(key(port)), start_tick: 1 << 20, since_tick: 1 << 20, answered, short_isn: 0 }
     }
 
     #[test]

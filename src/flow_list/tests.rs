@@ -111,8 +111,8 @@ impl Rig {
         let (canonical, client) = key.canonical();
         let sender: Side = if from_client { client } else { client.other() };
         let hash = ConnectionHash::new(self.hash.of(&canonical));
-        let number = self.tick as u32 ^ 77;
-        let signal = Signal::new(&canonical, hash, SignalParts { tick: self.tick, kind, sender, number });
+        let isn = self.tick as u32 ^ 77;
+        let signal = Signal::new(&canonical, hash, SignalParts { tick: self.tick, kind, sender, isn });
         self.shard.handle(&[signal], &mut self.hands);
         self.apply();
     }

@@ -187,11 +187,11 @@ impl Rig {
         rig
     }
 
-    fn signal(&mut self, key: &KeyV4, kind: Kind, from_client: bool, number: u32) {
+    fn signal(&mut self, key: &KeyV4, kind: Kind, from_client: bool, isn: u32) {
         let (canonical, client) = key.canonical();
         let sender: Side = if from_client { client } else { client.other() };
         let hash = ConnectionHash::new(self.hash.of(&canonical));
-        let signal = Signal::new(&canonical, hash, SignalParts { tick: self.tick, kind, sender, number });
+        let signal = Signal::new(&canonical, hash, SignalParts { tick: self.tick, kind, sender, isn });
         self.shard.handle(&[signal], &mut self.hands);
         self.apply();
     }

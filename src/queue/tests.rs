@@ -8,7 +8,7 @@ use crate::snapshot::Seen;
 
 fn signal(tick: u64) -> Signal {
     let key = KeyV4::new((1, 1), (2, 2), VlanTags::NONE);
-    Signal::new(&key, ConnectionHash::new(0), SignalParts { tick, kind: Kind::Ack, sender: Side::First, number: 0 })
+    Signal::new(&key, ConnectionHash::new(0), SignalParts { tick, kind: Kind::Ack, sender: Side::First, isn: 0 })
 }
 
 /// A signal of a packet that came after `ms` milliseconds, by the capture thread of this number.

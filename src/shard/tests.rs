@@ -99,7 +99,7 @@ const FIRST_TICK: u64 = 1 << 20;
 fn signal(number: u32, from_client: bool, kind: Kind, tick: u64) -> Signal {
     let parts = |client: Side| {
         let sender = if from_client { client } else { client.other() };
-        SignalParts { tick, kind, sender, number: 7 }
+        SignalParts { tick, kind, sender, isn: 7 }
     };
     if number.is_multiple_of(4) {
         let key = KeyV6::new((u128::from(number), 1_000), (1 << 90, 443), VlanTags::NONE);

@@ -27,11 +27,11 @@ const STAMP_BITS: u32 = 20;
 const STAMP_SHIFT: u32 = 22;
 const STAMP_MASK: u64 = (1 << STAMP_BITS) - 1;
 /// Bits of the client's initial sequence number in a tag, hashed; zero when it is not known.
-const NUMBER_BITS: u32 = 8;
-const NUMBER_SHIFT: u32 = STAMP_BITS + 2;
-const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
+const ISN_BITS: u32 = 8;
+const ISN_SHIFT: u32 = STAMP_BITS + 2;
+const ISN_MASK: u64 = (1 << ISN_BITS) - 1;
 /// Above these the hash: its low 34 bits.
-const HASH_SHIFT: u32 = NUMBER_SHIFT + NUMBER_BITS;
+const HASH_SHIFT: u32 = ISN_SHIFT + ISN_BITS;
 
 /// How far ahead of this thread's packets those of another may be, in stamps: half a minute, which is more than lies in any ring that
 /// loses nothing. What is older than stamps can tell looks young again for this long and for the timeout, once in 73 minutes.
@@ -151,21 +151,21 @@ impl HandshakeCache {
 
     /// The hash, the number, a stamp, and the side; never zero, because the lowest bit is set.
     #[inline]
-    fn tag(hash: u64, waits_for: Side, number: u64, now_ns: i64) -> u64 {
+    fn tag(hash: u64, waits_for: Side, isn: u64, now_ns: i64) -> u64 {
         let stamp = (now_ns >> STAMP_SHIFT) as u64 & STAMP_MASK;
-        hash << HASH_SHIFT | number << NUMBER_SHIFT | stamp << 2 | u64::from(waits_for == Side::Second) << 1 | 1
+        hash << HASH_SHIFT | isn << ISN_SHIFT | stamp << 2 | u64::from(waits_for == Side::Second) << 1 | 1
     }
 
     /// What a tag keeps of a number: never zero.
     #[inline]
-    fn number_of(number: u32) -> u64 {
-        u64::from(number.wrapping_mul(0x9e37_79b1) >> (u32::BITS - NUMBER_BITS)).max(1)
+    fn short_isn(isn: u32) -> u64 {
+        u64::from(isn.wrapping_mul(0x9e37_79b1) >> (u32::BITS - ISN_BITS)).max(1)
     }
 
     /// Whether both are of one connection and wait for the same side.
     #[inline]
     fn same(tag: u64, other: u64) -> bool {
-        (tag ^ other) & !(STAMP_MASK << 2 | NUMBER_MASK << NUMBER_SHIFT) == 0
+        (tag ^ other) & !(STAMP_MASK << 2 | ISN_MASK << ISN_SHIFT) == 0
     }
 
     /// How long ago a tag was put in, in stamps: not at all, if a thread did whose packets are ahead of this one's.
@@ -178,9 +178,9 @@ impl HandshakeCache {
     /// Remembers that this connection's handshake waits for a packet of `waits_for`; where that is the client and its SYN
     /// was answered, `number` is its initial sequence number. The answer is true when another handshake that was still
     /// waiting had to go for it.
-    pub fn put(&self, hash: u64, waits_for: Side, number: Option<u32>, now_ns: i64) -> bool {
+    pub fn put(&self, hash: u64, waits_for: Side, isn: Option<u32>, now_ns: i64) -> bool {
         let index = self.set_index(hash);
-        let tag = Self::tag(hash, waits_for, number.map_or(0, Self::number_of), now_ns);
+        let tag = Self::tag(hash, waits_for, isn.map_or(0, Self::short_isn), now_ns);
         // Another thread may take the place at the same moment; then there is another.
         for _ in 0..WAY_COUNT {
             let (way, there) = self.place(index, tag);
@@ -246,9 +246,9 @@ impl HandshakeCache {
     /// next behind the initial sequence number `number` is the one that completes it, any other of the sender one without a
     /// flag. (Once in 255 times another is taken for it.)
     #[inline]
-    pub fn take(&self, hash: u64, sender: Side, number: u32, now_ns: i64) -> Option<Kind> {
+    pub fn take(&self, hash: u64, sender: Side, isn: u32, now_ns: i64) -> Option<Kind> {
         let index = self.set_index(hash);
-        let tag = Self::tag(hash, sender, Self::number_of(number), now_ns);
+        let tag = Self::tag(hash, sender, Self::short_isn(isn), now_ns);
         let mut found = None;
         for (way, slot) in self.sets[index].0.iter().enumerate() {
             let there = slot.load(Relaxed);
@@ -260,7 +260,7 @@ impl HandshakeCache {
             if same {
                 // What has waited too long may have been given up already.
                 let is_waiting = Self::age(there, tag) < self.timeout;
-                let is_next = is_waiting && (there ^ tag) & NUMBER_MASK << NUMBER_SHIFT == 0;
+                let is_next = is_waiting && (there ^ tag) & ISN_MASK << ISN_SHIFT == 0;
                 let has_completed = found == Some(Kind::Completes);
                 found = Some(if is_next || has_completed { Kind::Completes } else { Kind::Ack });
             }

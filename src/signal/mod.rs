@@ -133,7 +133,7 @@ pub struct Signal {
     hash: u64,
     /// Tick in the upper 48 bits, then a byte for the kind and one for family and side.
     time_and_kind: u64,
-    number: u32,
+    isn: u32,
     moment: Moment,
 }
 
@@ -170,12 +170,12 @@ pub struct SignalParts {
     /// Which end of the canonical key sent it.
     pub sender: Side,
     /// The client's initial sequence number, where the packet tells it: a SYN, a SYN-ACK, and what completes a handshake.
-    pub number: u32,
+    pub isn: u32,
 }
 
 impl Signal {
     /// No signal in particular, to fill places with.
-    pub const EMPTY: Self = Signal { key: [0; 5], hash: 0, time_and_kind: 0, number: 0, moment: Moment(0) };
+    pub const EMPTY: Self = Signal { key: [0; 5], hash: 0, time_and_kind: 0, isn: 0, moment: Moment(0) };
 
     /// The signal of a packet of the connection with this canonical key.
     #[must_use]
@@ -188,7 +188,7 @@ impl Signal {
             key,
             hash: hash.0,
             time_and_kind: parts.tick << 16 | (parts.kind as u64) << 8 | bits,
-            number: parts.number,
+            isn: parts.isn,
             moment: Moment(0),
         }
     }
@@ -232,7 +232,7 @@ impl Signal {
     pub fn parts(&self) -> SignalParts {
         let kind = Kind::ALL[((self.time_and_kind >> 8 & 0xff) as usize).min(Kind::ALL.len() - 1)];
         let sender = if self.time_and_kind & 2 == 0 { Side::First } else { Side::Second };
-        SignalParts { tick: self.time_and_kind >> 16, kind, sender, number: self.number }
+        SignalParts { tick: self.time_and_kind >> 16, kind, sender, isn: self.isn }
     }
 
     #[inline]
@@ -312,7 +312,7 @@ mod tests {
         let key = KeyV6::new((1 << 127 | 5, 443), (7, 65535), VlanTags::NONE.with(12));
         for kind in Kind::ALL {
             for sender in [Side::First, Side::Second] {
-                let parts = SignalParts { tick: (1 << 48) - 1, kind, sender, number: u32::MAX };
+                let parts = SignalParts { tick: (1 << 48) - 1, kind, sender, isn: u32::MAX };
                 let signal = Signal::new(&key, hash, parts);
                 assert_eq!(signal.parts(), parts);
                 assert_eq!(signal.key(), AnyKey::V6(key));

@@ -209,8 +209,8 @@ impl Signaller {
         if let Some(asked) = self.asked.as_ref().filter(|_| matches!(kind, Kind::Ack | Kind::Syn)) {
             asked.prefetch_set(quick);
         }
-        let number = initial_number(segment, kind);
-        let parts = SignalParts { tick, kind, sender: Side::First, number };
+        let isn = isn_of(segment, kind);
+        let parts = SignalParts { tick, kind, sender: Side::First, isn };
         let place = Place { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), is_open: self.is_open(kind) };
         let look = Look { quick, now_ns, is_chosen };
         let sender = self.stage.push(place, look, |slot| unhashed(segment, parts, now_ns, slot));
@@ -267,17 +267,17 @@ impl Signaller {
     fn is_signal(&mut self, at: usize) -> bool {
         let look = self.stage.looks()[at];
         let Look { quick, now_ns, is_chosen } = look;
-        let SignalParts { kind, sender, number, .. } = self.stage.signals_mut()[at].parts();
+        let SignalParts { kind, sender, isn, .. } = self.stage.signals_mut()[at].parts();
         match kind {
             Kind::Ack | Kind::Completes => {
-                let waited_for = self.cache.take(quick, sender, number, now_ns);
-                let asked = self.asked.as_ref().and_then(|asked| asked.take(quick, sender, number, now_ns));
+                let waited_for = self.cache.take(quick, sender, isn, now_ns);
+                let asked = self.asked.as_ref().and_then(|asked| asked.take(quick, sender, isn, now_ns));
                 self.stage.signals_mut()[at].set_kind(waited_for.unwrap_or(Kind::Ack));
                 is_chosen || waited_for.is_some() || asked.is_some() || self.is_sample(now_ns)
             }
             Kind::SynAck => {
                 if !self.config.answer_opens {
-                    self.await_answer(look, sender.other(), Some(number));
+                    self.await_answer(look, sender.other(), Some(isn));
                 }
                 if self.config.one_way {
                     self.await_answer(look, sender, None);
@@ -301,8 +301,8 @@ impl Signaller {
         }
     }
 
-    fn await_answer(&mut self, look: Look, from: Side, number: Option<u32>) {
-        let has_lost = self.cache.put(look.quick, from, number, look.now_ns);
+    fn await_answer(&mut self, look: Look, from: Side, isn: Option<u32>) {
+        let has_lost = self.cache.put(look.quick, from, isn, look.now_ns);
         self.count_lost(has_lost, look.now_ns);
     }
 
@@ -376,22 +376,22 @@ impl<K: FlowKey> FamilyHash<K> {
         let count = set.count_ones() as usize;
         self.keys.iter_mut().zip(places(set)).for_each(|(key, at)| *key = signals[at].key_words());
         self.hash.of_batch(&self.keys[..count], &mut self.hashes);
-        for (number, at) in places(set).enumerate() {
-            signals[at].set_hash(ConnectionHash::new(self.hashes.get(number)));
+        for (index, at) in places(set).enumerate() {
+            signals[at].set_hash(ConnectionHash::new(self.hashes.get(index)));
         }
     }
 }
 
 /// The initial sequence number of the client, as far as a packet of this kind tells it.
 #[inline(always)]
-fn initial_number(segment: &TcpSegment, kind: Kind) -> u32 {
+fn isn_of(segment: &TcpSegment, kind: Kind) -> u32 {
     // Selected and not decided: what comes next is anybody's guess, and the processor's would be wrong half of the time. Nor put side by
     // side to be looked up: both numbers were written just before, each by itself, and a read of both at once would wait for that.
     const TOLD: u8 = 1 << Kind::Syn as u8 | 1 << Kind::SynAck as u8 | 1 << Kind::Ack as u8;
     const IS_NEXT: u8 = 1 << Kind::SynAck as u8 | 1 << Kind::Ack as u8;
     let is_in = |kinds: u8| kinds >> kind as u8 & 1;
-    let number = select_unpredictable(kind == Kind::SynAck, segment.ack, segment.seq);
-    number.wrapping_sub(u32::from(is_in(IS_NEXT))) & u32::from(is_in(TOLD)).wrapping_neg()
+    let isn = select_unpredictable(kind == Kind::SynAck, segment.ack, segment.seq);
+    isn.wrapping_sub(u32::from(is_in(IS_NEXT))) & u32::from(is_in(TOLD)).wrapping_neg()
 }
 
 #[cfg(test)]

@@ -145,7 +145,7 @@ impl MarkedRing {
     /// The entry of the connection of which this place has the record is there now.
     pub(super) fn set_slot(&mut self, place: u32, slot: Slot) {
         let word = &mut self.ring.words[self.ring.closing(self.record(place))];
-        *word = *word & !super::TAGS | u64::from(slot.number());
+        *word = *word & !super::TAGS | u64::from(slot.to_bits());
     }
 
     /// What it needs before a record of this size can be written.

@@ -20,7 +20,7 @@ fn hash(number: u64) -> ConnectionHash {
 fn entry(filter: &Filter, number: u64, state: State, tick: u64) -> Entry {
     let client = if number & 1 == 0 { Side::First } else { Side::Second };
     let fingerprint = filter.fingerprint(hash(number));
-    Entry { fingerprint, state, client, tick: Entry::tick_of(tick), number: Entry::number_of(number as u32) }
+    Entry { fingerprint, state, client, tick: Entry::tick_of(tick), short_isn: Entry::short_isn(number as u32) }
 }
 
 const NOW: u64 = 5 << 20;

@@ -14,7 +14,7 @@ proptest! {
     ) {
         let all = numbers.iter().map(|&(number, ago, answered)| {
             let since_tick = NOW - ago;
-            HalfOpen { key: any_key(number), start_tick: since_tick - ago, since_tick, answered, number }
+            HalfOpen { key: any_key(number), start_tick: since_tick - ago, since_tick, answered, short_isn: number }
         });
         let all: Vec<HalfOpen> = all.collect();
         let mut list = HalfOpenList::of(&all);

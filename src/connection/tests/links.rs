@@ -10,8 +10,8 @@ type Told = (AnyKey, u64, u64, bool, u32);
 /// What is half-open by the rings' marks, and by a look at the filter for each record's key; each connection once.
 fn both_ways(scene: &Scene) -> [BTreeSet<Told>; 2] {
     let told = |record: HalfOpen| {
-        let HalfOpen { key, start_tick, since_tick, answered, number } = record;
-        (key, start_tick, since_tick, answered, number)
+        let HalfOpen { key, start_tick, since_tick, answered, short_isn } = record;
+        (key, start_tick, since_tick, answered, short_isn)
     };
     let (mut marked, mut looked_up) = (HalfOpenList::new(1 << 12), HalfOpenList::new(1 << 12));
     scene.tracker.list_half_open(&mut marked);
@@ -38,14 +38,14 @@ proptest! {
         let place_count = 7 * bucket_count;
         let config = TrackerConfig { half_open_count, place_count, connections_max, candidate_count, ..config() };
         let mut scene = Scene::new(config);
-        for (at, (connection, kind, from_client, number)) in packets.into_iter().enumerate() {
+        for (at, (connection, kind, from_client, isn)) in packets.into_iter().enumerate() {
             let kinds = [Kind::SynAck, Kind::Completes, Kind::Ack, Kind::Fin, Kind::Rst];
             let sender = if from_client { Sender::Client } else { Sender::Server };
             match kind {
-                0 => scene.pass(u64::from(number)),
+                0 => scene.pass(u64::from(isn)),
                 1 => scene.pass(SYN_TIMEOUT_TICKS / 2),
-                2..25 => drop(scene.send(any_key(connection % connection_count), sender, Kind::Syn, number)),
-                _ => drop(scene.send(any_key(connection % connection_count), sender, kinds[kind % 5], number)),
+                2..25 => drop(scene.send(any_key(connection % connection_count), sender, Kind::Syn, isn)),
+                _ => drop(scene.send(any_key(connection % connection_count), sender, kinds[kind % 5], isn)),
             }
             if at % 16 == 0 {
                 scene.tracker.check_links();

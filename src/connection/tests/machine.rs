@@ -18,7 +18,7 @@ struct Known {
     stage: Stage,
     client: Sender,
     /// Zero is that of which the start was not seen.
-    number: u32,
+    isn: u32,
     start: u64,
     /// What its timeout counts from.
     since: u64,
@@ -52,7 +52,7 @@ struct Packet {
     connection: u32,
     sender: Sender,
     kind: Kind,
-    number: u32,
+    isn: u32,
     pause_ticks: u64,
 }
 
@@ -78,7 +78,7 @@ impl Machine {
         let (after, events) = match packet.kind {
             Kind::Ack | Kind::Fin | Kind::Rst if is_candidate => after_candidate(before, packet, now),
             Kind::Ack if before.is_none() && rules.pickup => {
-                (Some(Known { number: 0, ..fresh(Stage::Candidate, packet.sender, packet, now) }), vec![])
+                (Some(Known { isn: 0, ..fresh(Stage::Candidate, packet.sender, packet, now) }), vec![])
             }
             Kind::Fin | Kind::Rst if before.is_none() && rules.pickup => (Some(trace(packet, now)), vec![]),
             Kind::Syn => (Some(after_syn(before, packet, now)), vec![]),
@@ -90,8 +90,8 @@ impl Machine {
         };
         // What has closed has a number, if not one that can come again.
         let after = after.map(|known| {
-            let was_open = !events.is_empty() && known.stage == Stage::Closed && known.number == 0;
-            Known { number: if was_open { u32::MAX } else { known.number }, ..known }
+            let was_open = !events.is_empty() && known.stage == Stage::Closed && known.isn == 0;
+            Known { isn: if was_open { u32::MAX } else { known.isn }, ..known }
         });
         self.opened += events.iter().filter(|event| event.0).count() as u64;
         self.closed += events.iter().filter(|event| !event.0).count() as u64;
@@ -103,8 +103,8 @@ impl Machine {
 type After = (Option<Known>, Vec<(bool, Sender, u64)>);
 
 fn fresh(stage: Stage, client: Sender, packet: Packet, now: u64) -> Known {
-    let Packet { sender, number, .. } = packet;
-    Known { stage, client, number, start: now, since: now, heard: vec![sender], ended: vec![] }
+    let Packet { sender, isn, .. } = packet;
+    Known { stage, client, isn, start: now, since: now, heard: vec![sender], ended: vec![] }
 }
 
 fn after_syn(before: Option<Known>, packet: Packet, now: u64) -> Known {
@@ -113,8 +113,8 @@ fn after_syn(before: Option<Known>, packet: Packet, now: u64) -> Known {
         None => new,
         Some(known) => match known.stage {
             Stage::Candidate => new,
-            Stage::SynSent if known.number != packet.number && known.client == packet.sender => new,
-            Stage::Closed if known.number != packet.number => new,
+            Stage::SynSent if known.isn != packet.isn && known.client == packet.sender => new,
+            Stage::Closed if known.isn != packet.isn => new,
             _ => known,
         },
     }
@@ -127,15 +127,15 @@ fn after_syn_ack(before: Option<Known>, packet: Packet, now: u64, rules: Rules) 
     let answered = if rules.answer_opens { Known { heard: BOTH.into(), ..answered } } else { answered };
     let opens: Vec<_> = rules.answer_opens.then_some((true, answered.client, now)).into_iter().collect();
     let Some(mut known) = before else { return (Some(answered), opens) };
-    let is_same = known.number == packet.number;
+    let is_same = known.isn == packet.isn;
     match known.stage {
         Stage::Candidate => return (Some(answered), opens),
         Stage::SynSent if known.client != packet.sender && rules.answer_opens => {
             let event = (true, known.client, known.start);
-            return (Some(Known { stage, number: packet.number, heard: BOTH.into(), ..known }), vec![event]);
+            return (Some(Known { stage, isn: packet.isn, heard: BOTH.into(), ..known }), vec![event]);
         }
         Stage::SynSent if known.client != packet.sender => {
-            known.number = packet.number;
+            known.isn = packet.isn;
             known.stage = Stage::Answered;
             known.since = now;
             known.heard.push(packet.sender);
@@ -154,7 +154,7 @@ const BOTH: [Sender; 2] = [Sender::Client, Sender::Server];
 
 /// What lingers of a connection that ended without having been known.
 fn trace(packet: Packet, now: u64) -> Known {
-    Known { number: 0, ..fresh(Stage::Closed, packet.sender, packet, now) }
+    Known { isn: 0, ..fresh(Stage::Closed, packet.sender, packet, now) }
 }
 
 /// Neither a SYN nor an answer comes of a candidate.
@@ -177,8 +177,8 @@ fn after_completes(before: Option<Known>, packet: Packet, now: u64, rules: Rules
     let anew = Known { heard: BOTH.into(), ..fresh(Stage::Open, packet.sender, packet, now) };
     let opens = (true, packet.sender, now);
     let Some(known) = before else { return (Some(anew), vec![opens]) };
-    let is_same = known.number == packet.number;
-    let is_client = known.client == packet.sender || known.number == 0;
+    let is_same = known.isn == packet.isn;
+    let is_client = known.client == packet.sender || known.isn == 0;
     let is_both = BOTH.iter().all(|sender| known.heard.contains(sender));
     match known.stage {
         Stage::SynSent if known.client == packet.sender && is_same => {
@@ -192,7 +192,7 @@ fn after_completes(before: Option<Known>, packet: Packet, now: u64, rules: Rules
             (Some(anew), vec![(false, known.client, known.start), opens])
         }
         Stage::Answered if known.client == packet.sender => {
-            after_data(Some(Known { number: packet.number, ..known }), packet, rules.one_way)
+            after_data(Some(Known { isn: packet.isn, ..known }), packet, rules.one_way)
         }
         _ => after_data(Some(known), packet, rules.one_way),
     }
@@ -274,9 +274,9 @@ fn packets() -> impl Strategy<Value = Vec<Packet>> {
         1 => Just(Kind::Completes)
     ];
     let pause = prop_oneof![8 => Just(0u64), 4 => 1u64..4, 1 => LINGER_TICKS as u64 - 1..SYN_TIMEOUT_TICKS + 2];
-    let packet = (0u32..5, any::<bool>(), kind, 1u32..3, pause).prop_map(|(connection, first, kind, number, pause)| {
+    let packet = (0u32..5, any::<bool>(), kind, 1u32..3, pause).prop_map(|(connection, first, kind, isn, pause)| {
         let sender = if first { Sender::Client } else { Sender::Server };
-        Packet { connection, sender, kind, number, pause_ticks: pause }
+        Packet { connection, sender, kind, isn, pause_ticks: pause }
     });
     prop::collection::vec(packet, 1..300)
 }
@@ -294,8 +294,8 @@ fn agrees(packets: &[Packet], rules: Rules) {
     let mut listed = [None; 5];
     for &packet in packets {
         scene.pass(packet.pause_ticks);
-        let Packet { connection, sender, kind, number, .. } = packet;
-        let event = scene.send(any_key(connection), sender, kind, number);
+        let Packet { connection, sender, kind, isn, .. } = packet;
+        let event = scene.send(any_key(connection), sender, kind, isn);
         let expected = machine.step(packet, scene.tick);
         let told = match expected[..] {
             [] => None,
@@ -323,7 +323,7 @@ fn agrees(packets: &[Packet], rules: Rules) {
         for (is_midstream, &(is_open, ..)) in midstream.iter().flat_map(|(_, flags)| flags).zip(&expected) {
             let open = &mut listed[connection as usize];
             if is_open {
-                let is_unknown = machine.known[&connection].number == 0;
+                let is_unknown = machine.known[&connection].isn == 0;
                 assert_eq!(*is_midstream, is_unknown, "{packet:?} at {}", scene.tick);
                 *open = Some(*is_midstream);
             } else {
@@ -335,14 +335,14 @@ fn agrees(packets: &[Packet], rules: Rules) {
         let half_open: BTreeSet<_> = scene
             .half_open()
             .iter()
-            .map(|record| (record.key, record.start_tick, record.since_tick, record.answered, record.number))
+            .map(|record| (record.key, record.start_tick, record.since_tick, record.answered, record.short_isn))
             .collect();
         let waiting = machine.known.iter().filter(|(_, known)| matches!(known.stage, Stage::SynSent | Stage::Answered));
         let waiting: BTreeSet<_> = waiting
             .map(|(connection, known)| {
                 let key = oriented(*connection, known.client);
                 let is_answered = known.stage == Stage::Answered;
-                (key, known.start, known.since, is_answered, Entry::number_of(known.number))
+                (key, known.start, known.since, is_answered, Entry::short_isn(known.isn))
             })
             .collect();
         assert_eq!(half_open, waiting, "{packet:?} at {}", scene.tick);

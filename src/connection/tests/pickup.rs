@@ -49,7 +49,7 @@ fn both_sides_make_a_connection_and_one_does_not() {
             let opens = events.iter().filter(|event| matches!(event, Event::Open(..))).count();
             assert_eq!((opens, events.len() - opens), (opened, closed), "{script}: {events:?}");
             let half_open = scene.half_open();
-            assert!(half_open.iter().all(|record| script.contains(['S', 'a']) && record.number != 0), "{script}");
+            assert!(half_open.iter().all(|record| script.contains(['S', 'a']) && record.short_isn != 0), "{script}");
         }
     }
 }

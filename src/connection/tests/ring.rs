@@ -1,7 +1,7 @@
 //! The ring against a queue of which the middle ones go too.
 
 use super::super::half_open::{Draft, MarkedRing, Rings, Room};
-use super::super::{INITIAL_NUMBER_BITS, Slot, State};
+use super::super::{ISN_BITS, Slot, State};
 use super::*;
 use crate::config::SYN_TIMEOUT_MAX_TICKS;
 use crate::flow::{FlowKey, Side};
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 /// A key's number and its VLAN tags, a pause, how long before the start was, whether it was answered, and its number.
 fn record() -> impl Strategy<Value = (u32, u32, u64, u64, bool, u32)> {
-    (0u32..1_000, 0u32..4, 0u64..50, 0..=SYN_TIMEOUT_MAX_TICKS, any::<bool>(), 0u32..1 << INITIAL_NUMBER_BITS)
+    (0u32..1_000, 0u32..4, 0u64..50, 0..=SYN_TIMEOUT_MAX_TICKS, any::<bool>(), 0u32..1 << ISN_BITS)
 }
 
 /// The numbered key, with VLAN tags or without.
@@ -76,13 +76,13 @@ proptest! {
             let key = key(number, tags);
             let state = if answered { State::AnsweredUnseen } else { State::SynSent };
             let start_tick = now - delay;
-            let entry = Entry { fingerprint: 0, state, client: Side::First, tick: Entry::tick_of(start_tick), number: initial };
-            let slot = Slot::from_number(at as u32);
+            let entry = Entry { fingerprint: 0, state, client: Side::First, tick: Entry::tick_of(start_tick), short_isn: initial };
+            let slot = Slot::from_bits(at as u32);
             let (place, size) = match key {
                 AnyKey::V4(key) => push(&mut rings, &Draft::new(key, &entry, now), slot, &mut queue),
                 AnyKey::V6(key) => push(&mut rings, &Draft::new(key, &entry, now), slot, &mut queue),
             };
-            let half_open = HalfOpen { key, start_tick, since_tick: now, answered, number: initial };
+            let half_open = HalfOpen { key, start_tick, since_tick: now, answered, short_isn: initial };
             queue.push_back(Written { half_open, slot, place, size });
             prop_assert_eq!(rings.with_tick(Entry { tick: place, ..entry }), entry);
             if let Some(ended) = ended {

@@ -248,8 +248,9 @@ fn a_half_open_connection_tells_its_start_and_its_last_step() {
         let mut scene = Scene::new(config());
         let first = scene.tick;
         scene.play(v6(1), script);
-        let number = Entry::number_of(1);
-        let expected = HalfOpen { key: v6(1), start_tick: first + start, since_tick: first + since, answered, number };
+        let short_isn = Entry::short_isn(1);
+        let expected =
+            HalfOpen { key: v6(1), start_tick: first + start, since_tick: first + since, answered, short_isn };
         assert_eq!(scene.half_open(), [expected], "{script}");
     }
 }
@@ -281,7 +282,7 @@ fn a_syn_with_data_may_be_answered_with_the_number_behind_it() {
         let mut scene = Scene::new(TrackerConfig { answer_opens, ..config() });
         let key = v4(1);
         let mut events = Vec::new();
-        let mut send = |scene: &mut Scene, sender, kind, number| events.extend(scene.send(key, sender, kind, number));
+        let mut send = |scene: &mut Scene, sender, kind, isn| events.extend(scene.send(key, sender, kind, isn));
         send(&mut scene, Sender::Client, Kind::Syn, 100);
         scene.pass(late);
         send(&mut scene, Sender::Server, Kind::SynAck, 110);

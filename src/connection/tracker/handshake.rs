@@ -4,7 +4,7 @@
 
 use super::of_client;
 use crate::connection::half_open::Draft;
-use crate::connection::{Entry, Event, NUMBER_UNKNOWN, Slot, State, Tracker};
+use crate::connection::{Entry, Event, ISN_UNKNOWN, Slot, State, Tracker};
 use crate::flow::FlowKey;
 use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
 
@@ -26,14 +26,14 @@ impl Tracker {
         hash: ConnectionHash,
         (slot, entry): (Slot, Entry),
     ) -> Option<Event> {
-        let number = Entry::number_of(parts.number);
+        let short_isn = Entry::short_isn(parts.isn);
         let begins = match entry.state {
-            State::Closed => entry.number != number,
-            State::SynSent => entry.number != number && entry.client == parts.sender,
+            State::Closed => entry.short_isn != short_isn,
+            State::SynSent => entry.short_isn != short_isn && entry.client == parts.sender,
             _ => false,
         };
         if begins {
-            let asked = self.fresh(hash, State::SynSent, parts.sender, number);
+            let asked = self.fresh(hash, State::SynSent, parts.sender, short_isn);
             self.begin(signal, Some(slot), &asked);
         } else {
             self.counts.repeats += 1;
@@ -49,25 +49,25 @@ impl Tracker {
         (slot, entry): (Slot, Entry),
     ) -> Option<Event> {
         let client = parts.sender.other();
-        let number = Entry::number_of(parts.number);
-        let unseen = self.fresh(hash, State::AnsweredUnseen, client, number);
+        let short_isn = Entry::short_isn(parts.isn);
+        let unseen = self.fresh(hash, State::AnsweredUnseen, client, short_isn);
         match entry.state {
             // The number is the answer's from here on: where the SYN had data the server may have taken it in, and that is what the
             // client's next packet and a repeated answer go by.
             State::SynSent if entry.client == client && self.config.answer_opens => {
-                self.open(signal, slot, Entry { state: State::Established, number, ..entry })
+                self.open(signal, slot, Entry { state: State::Established, short_isn, ..entry })
             }
-            State::SynSent if entry.client == client && entry.age(self.now) == 0 && entry.number == number => {
+            State::SynSent if entry.client == client && entry.age(self.now) == 0 && entry.short_isn == short_isn => {
                 self.filter.set_state(slot, State::SynRecv);
                 self.rings.answer(self.filter.get(slot).tick);
                 None
             }
             State::SynSent if entry.client == client => {
-                self.begin(signal, Some(slot), &Entry { state: State::SynRecvLate, number, ..entry });
+                self.begin(signal, Some(slot), &Entry { state: State::SynRecvLate, short_isn, ..entry });
                 None
             }
-            State::Closed if entry.number != number => self.answered(signal, hash, Some(slot), unseen),
-            state if state.is_established() && entry.number != number => {
+            State::Closed if entry.short_isn != short_isn => self.answered(signal, hash, Some(slot), unseen),
+            state if state.is_established() && entry.short_isn != short_isn => {
                 let closed = self.close(signal, &entry);
                 let opened = self.answered(signal, hash, Some(slot), unseen);
                 replaced(closed, opened)
@@ -137,17 +137,17 @@ impl Tracker {
         hash: ConnectionHash,
         (slot, entry): (Slot, Entry),
     ) -> Option<Event> {
-        let number = Entry::number_of(parts.number);
-        let anew = self.fresh(hash, State::Established, parts.sender, number);
+        let short_isn = Entry::short_isn(parts.isn);
+        let anew = self.fresh(hash, State::Established, parts.sender, short_isn);
         match entry.state {
-            State::SynSent if entry.client == parts.sender && entry.number == number => {
+            State::SynSent if entry.client == parts.sender && entry.short_isn == short_isn => {
                 self.open(signal, slot, Entry { state: State::Established, ..entry })
             }
             State::SynSent if entry.client == parts.sender => self.open(signal, slot, anew),
-            _ if entry.number == number => self.ack(signal, parts, (slot, entry)),
+            _ if entry.short_isn == short_isn => self.ack(signal, parts, (slot, entry)),
             // Of the other side it may be the answer in a simultaneous opening, whose numbers are two. (Where the start was not
             // seen, the sides are not known.)
-            _ if entry.client != parts.sender && entry.number != NUMBER_UNKNOWN => {
+            _ if entry.client != parts.sender && entry.short_isn != ISN_UNKNOWN => {
                 self.ack(signal, parts, (slot, entry))
             }
             State::Closed => self.open(signal, slot, anew),
@@ -158,7 +158,7 @@ impl Tracker {
             }
             // An answer to another number came before, which was not the server's to this client.
             state if state.is_answered() && entry.client == parts.sender => {
-                self.ack(signal, parts, (slot, Entry { number, ..entry }))
+                self.ack(signal, parts, (slot, Entry { short_isn, ..entry }))
             }
             _ => self.ack(signal, parts, (slot, entry)),
         }

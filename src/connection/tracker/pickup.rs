@@ -15,14 +15,14 @@
 //! seconds, must not make a connection of it again.
 
 use crate::connection::half_open::Draft;
-use crate::connection::{Entry, Event, NUMBER_UNKNOWN, Placed, Slot, State, Tracker};
+use crate::connection::{Entry, Event, ISN_UNKNOWN, Placed, Slot, State, Tracker};
 use crate::flow::{FlowKey, Side};
 use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
 
 impl Entry {
     /// Whether this is what lingers of a connection whose start was not seen.
     pub(super) fn is_trace(&self) -> bool {
-        self.state == State::Closed && self.number == NUMBER_UNKNOWN
+        self.state == State::Closed && self.short_isn == ISN_UNKNOWN
     }
 }
 
@@ -41,7 +41,7 @@ impl Tracker {
     }
 
     fn write_candidate<K: FlowKey>(&mut self, key: &K, sender: Side, hash: ConnectionHash) {
-        let candidate = self.fresh(hash, State::Candidate, sender, NUMBER_UNKNOWN);
+        let candidate = self.fresh(hash, State::Candidate, sender, ISN_UNKNOWN);
         let draft = Draft::new(super::of_client(*key, sender), &candidate, self.now);
         self.counts.candidates_recycled += self.make_room(|rings| &mut rings.candidates, draft.size());
         self.counts.candidates += 1;
@@ -67,7 +67,7 @@ impl Tracker {
         (slot, entry): (Slot, Entry),
     ) -> Option<Event> {
         let hash = signal.hash();
-        let anew = |state, client| self.fresh(hash, state, client, Entry::number_of(parts.number));
+        let anew = |state, client| self.fresh(hash, state, client, Entry::short_isn(parts.isn));
         match parts.kind {
             Kind::Syn => {
                 let asked = anew(State::SynSent, parts.sender);
@@ -123,7 +123,7 @@ impl Tracker {
     /// Leaves behind that a connection ended that was not known, where there is a free place for it.
     pub(super) fn leave_trace(&mut self, hash: ConnectionHash) {
         if self.config.candidate_count > 0 {
-            let trace = self.fresh(hash, State::Closed, Side::First, NUMBER_UNKNOWN);
+            let trace = self.fresh(hash, State::Closed, Side::First, ISN_UNKNOWN);
             // Nothing goes for it, so no age is asked for.
             self.filter.insert_weak(hash, &trace, self.now, |_| 0);
         }
@@ -132,7 +132,7 @@ impl Tracker {
     /// Makes the entry of a candidate a trace.
     fn trace(&mut self, slot: Slot, entry: &Entry) {
         self.end_half_open(slot);
-        let trace = Entry { state: State::Closed, tick: Entry::tick_of(self.now), number: NUMBER_UNKNOWN, ..*entry };
+        let trace = Entry { state: State::Closed, tick: Entry::tick_of(self.now), short_isn: ISN_UNKNOWN, ..*entry };
         self.filter.set(slot, &trace);
     }
 

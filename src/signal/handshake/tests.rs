@@ -4,10 +4,10 @@ use super::*;
 
 const TIMEOUT_NS: i64 = 60_000_000_000;
 
-const NUMBER: u32 = 77;
+const ISN: u32 = 77;
 
 fn takes(cache: &HandshakeCache, hash: u64, sender: Side, now_ns: i64) -> bool {
-    cache.take(hash, sender, NUMBER, now_ns).is_some()
+    cache.take(hash, sender, ISN, now_ns).is_some()
 }
 
 fn hash(seed: u64) -> u64 {
@@ -18,7 +18,7 @@ fn hash(seed: u64) -> u64 {
 fn the_first_packet_of_the_client_is_told_once() {
     let cache = HandshakeCache::new(1024, TIMEOUT_NS);
     assert!(!takes(&cache, hash(1), Side::First, 0));
-    assert!(!cache.put(hash(1), Side::First, Some(NUMBER), 0));
+    assert!(!cache.put(hash(1), Side::First, Some(ISN), 0));
     assert!(!takes(&cache, hash(1), Side::Second, 0));
     assert!(!takes(&cache, hash(2), Side::First, 0));
     assert!(takes(&cache, hash(1), Side::First, 5));
@@ -49,13 +49,13 @@ fn what_a_flood_left_behind_gives_way_to_the_young_even_an_hour_later() {
 
 #[test]
 fn what_stands_twice_completes_by_either_number() {
-    for numbers in [[7, NUMBER], [NUMBER, 7]] {
+    for numbers in [[7, ISN], [ISN, 7]] {
         let cache = HandshakeCache::new(WAY_COUNT, TIMEOUT_NS);
         assert!(!cache.put(hash(1), Side::First, Some(7), 0));
         assert!(!cache.put(hash(2), Side::First, Some(numbers[0]), 0));
         assert!(takes(&cache, hash(1), Side::First, 0), "now a place before its own is free");
         assert!(!cache.put(hash(2), Side::First, Some(numbers[1]), 0));
-        assert_eq!(cache.take(hash(2), Side::First, NUMBER, 0), Some(Kind::Completes), "{numbers:?}");
+        assert_eq!(cache.take(hash(2), Side::First, ISN, 0), Some(Kind::Completes), "{numbers:?}");
         assert!(!takes(&cache, hash(2), Side::First, 0), "both are taken");
     }
 }
@@ -69,8 +69,8 @@ fn for_one_thread_it_is_the_same() {
         let (random, now_ns) = (hash(step), step as i64 * TIMEOUT_NS / 200);
         let (of, side) = (hash(random >> 8 & 31), if random & 64 == 0 { Side::First } else { Side::Second });
         let did = caches.each_ref().map(|cache| match random & 3 {
-            0 | 1 => (usize::from(cache.put(of, side, Some(NUMBER), now_ns)), None),
-            2 => (0, cache.take(of, side, NUMBER, now_ns)),
+            0 | 1 => (usize::from(cache.put(of, side, Some(ISN), now_ns)), None),
+            2 => (0, cache.take(of, side, ISN, now_ns)),
             _ => {
                 cache.give_up(of, now_ns);
                 (0, None)
@@ -120,9 +120,9 @@ fn threads_that_share_a_set_lose_nothing() {
 fn a_flood_pushes_out_the_oldest_and_says_so() {
     let cache = HandshakeCache::new(WAY_COUNT, TIMEOUT_NS);
     for seed in 0..WAY_COUNT as u64 {
-        assert!(!cache.put(hash(seed), Side::First, Some(NUMBER), (seed as i64) << STAMP_SHIFT));
+        assert!(!cache.put(hash(seed), Side::First, Some(ISN), (seed as i64) << STAMP_SHIFT));
     }
-    assert!(cache.put(hash(100), Side::First, Some(NUMBER), 100 << STAMP_SHIFT));
+    assert!(cache.put(hash(100), Side::First, Some(ISN), 100 << STAMP_SHIFT));
     assert!(!takes(&cache, hash(0), Side::First, 100 << STAMP_SHIFT));
     for seed in (1..WAY_COUNT as u64).chain([100]) {
         assert!(takes(&cache, hash(seed), Side::First, 100 << STAMP_SHIFT), "{seed}");
@@ -133,10 +133,10 @@ fn a_flood_pushes_out_the_oldest_and_says_so() {
 fn what_waited_too_long_makes_room_without_a_loss() {
     let cache = HandshakeCache::new(WAY_COUNT, TIMEOUT_NS);
     for seed in 0..WAY_COUNT as u64 {
-        cache.put(hash(seed), Side::First, Some(NUMBER), 0);
+        cache.put(hash(seed), Side::First, Some(ISN), 0);
     }
     let later = TIMEOUT_NS + (2 << STAMP_SHIFT);
-    assert!(!cache.put(hash(50), Side::Second, Some(NUMBER), later));
+    assert!(!cache.put(hash(50), Side::Second, Some(ISN), later));
     assert!(takes(&cache, hash(50), Side::Second, later));
     assert!(!takes(&cache, hash(7), Side::First, later));
     assert!(cache.is_idle(hash(7)));
@@ -145,29 +145,29 @@ fn what_waited_too_long_makes_room_without_a_loss() {
 #[test]
 fn only_what_comes_next_completes() {
     let cache = HandshakeCache::new(1024, TIMEOUT_NS);
-    for (number, taken, kind) in [
-        (Some(NUMBER), NUMBER, Kind::Completes),
-        (Some(NUMBER), NUMBER + 1_000, Kind::Ack),
+    for (isn, taken, kind) in [
+        (Some(ISN), ISN, Kind::Completes),
+        (Some(ISN), ISN + 1_000, Kind::Ack),
         (Some(0), 0, Kind::Completes),
-        (None, NUMBER, Kind::Ack),
+        (None, ISN, Kind::Ack),
         (None, 0, Kind::Ack),
     ] {
-        cache.put(hash(1), Side::First, number, 0);
-        assert_eq!(cache.take(hash(1), Side::First, taken, 0), Some(kind), "{number:?} {taken}");
+        cache.put(hash(1), Side::First, isn, 0);
+        assert_eq!(cache.take(hash(1), Side::First, taken, 0), Some(kind), "{isn:?} {taken}");
     }
     // The answer to a repeated SYN-ACK replaces what waits, whatever number it names.
-    cache.put(hash(1), Side::First, Some(NUMBER), 0);
+    cache.put(hash(1), Side::First, Some(ISN), 0);
     cache.put(hash(1), Side::First, Some(5), 0);
     assert_eq!(cache.take(hash(1), Side::First, 5, 0), Some(Kind::Completes));
     assert_eq!(cache.take(hash(1), Side::First, 5, 0), None);
-    cache.put(hash(1), Side::First, Some(NUMBER), 0);
-    assert_eq!(cache.take(hash(1), Side::First, NUMBER, TIMEOUT_NS), Some(Kind::Ack), "it may have timed out");
-    cache.put(hash(1), Side::First, Some(NUMBER), 0);
+    cache.put(hash(1), Side::First, Some(ISN), 0);
+    assert_eq!(cache.take(hash(1), Side::First, ISN, TIMEOUT_NS), Some(Kind::Ack), "it may have timed out");
+    cache.put(hash(1), Side::First, Some(ISN), 0);
     cache.give_up(hash(1), 0);
-    assert_eq!(cache.take(hash(1), Side::First, NUMBER, 0), None);
+    assert_eq!(cache.take(hash(1), Side::First, ISN, 0), None);
     let others = (0..100_000).filter(|other| {
-        cache.put(hash(1), Side::First, Some(NUMBER), 0);
-        cache.take(hash(1), Side::First, NUMBER + 1 + other, 0) == Some(Kind::Completes)
+        cache.put(hash(1), Side::First, Some(ISN), 0);
+        cache.take(hash(1), Side::First, ISN + 1 + other, 0) == Some(Kind::Completes)
     });
     let others = others.count();
     assert!((300..500).contains(&others), "{others} of 100,000 are taken for it");

@@ -117,7 +117,7 @@ fn both_directions_have_one_key_without_tags_unless_asked() {
     assert_eq!(signals[0].key(), signals[1].key());
     assert_eq!(signals[0].hash(), signals[1].hash());
     assert_eq!(signals[0].parts().sender, signals[1].parts().sender.other());
-    assert_eq!((signals[0].parts().number, signals[1].parts().number), (100, 199));
+    assert_eq!((signals[0].parts().isn, signals[1].parts().isn), (100, 199));
     let AnyKey::V4(key) = signals[0].key() else { panic!("an IPv4 key") };
     assert_eq!(key.vlan(), VlanTags::NONE);
 }

@@ -5,7 +5,7 @@
 
 use super::fields::{FieldReader, FieldWriter};
 use crate::config::{HALF_OPEN_MAX, PARTITION_COUNT, ROUTER_NAME_SIZE_MAX, SNAPSHOT_HALF_OPEN_SIZE, TIME_BASES_MAX};
-use crate::connection::{Counts, HalfOpen, INITIAL_NUMBER_BITS};
+use crate::connection::{Counts, HalfOpen, ISN_BITS};
 use crate::error::{Error, Result};
 use crate::flow::{FlowKey, KeyV4, KeyV6};
 use crate::signal::{AnyKey, TimeBase};
@@ -220,7 +220,7 @@ fn write_half_open(half_open: &HalfOpen, out: &mut FieldWriter<impl Write>) -> i
     };
     out.u8(family | if half_open.answered { IS_ANSWERED } else { 0 })?;
     out.u16(u16::try_from(half_open.since_tick.wrapping_sub(half_open.start_tick)).unwrap_or(u16::MAX))?;
-    out.u32(half_open.number)?;
+    out.u32(half_open.short_isn)?;
     out.u64(half_open.start_tick)?;
     words.iter().try_for_each(|word| out.u64(*word))
 }
@@ -239,16 +239,16 @@ fn read_all_half_open(from: &mut FieldReader<impl Read>, most: usize) -> Result<
 
 fn read_half_open(from: &mut FieldReader<impl Read>) -> Result<HalfOpen> {
     let flags = from.flags(IS_V6 | IS_ANSWERED)?;
-    let (delay, number, start_tick) = (from.u16()?, from.u32()?, from.u64()?);
+    let (delay, short_isn, start_tick) = (from.u16()?, from.u32()?, from.u64()?);
     let key = if flags & IS_V6 == 0 {
         AnyKey::V4(KeyV4::from_words(&words::<{ KeyV4::WORD_COUNT }>(from)?))
     } else {
         AnyKey::V6(KeyV6::from_words(&words::<{ KeyV6::WORD_COUNT }>(from)?))
     };
     // A ring could not hold it: more bits would run into its neighbours.
-    if number >> INITIAL_NUMBER_BITS != 0 {
+    if short_isn >> ISN_BITS != 0 {
         return Err(from.refuse("a half-open connection that no router has"));
     }
     let since_tick = start_tick.wrapping_add(u64::from(delay));
-    Ok(HalfOpen { key, start_tick, since_tick, answered: flags & IS_ANSWERED != 0, number })
+    Ok(HalfOpen { key, start_tick, since_tick, answered: flags & IS_ANSWERED != 0, short_isn })
 }

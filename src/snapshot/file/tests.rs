@@ -43,7 +43,7 @@ fn delta(partition: u32, count: u32) -> Delta {
 
 fn source() -> Source {
     let half_open =
-        |key, answered| HalfOpen { key, start_tick: 1 << 20, since_tick: (1 << 20) + 7, answered, number: 99 };
+        |key, answered| HalfOpen { key, start_tick: 1 << 20, since_tick: (1 << 20) + 7, answered, short_isn: 99 };
     Source {
         router: "edge-1".to_owned(),
         run: 0x0123_4567_89ab_cdef,
@@ -314,9 +314,9 @@ fn files_on_the_disk_are_named_in_errors() {
 
 fn half_open() -> impl Strategy<Value = HalfOpen> {
     (any::<[u64; 5]>(), any::<bool>(), 0u64..1 << 40, any::<u16>(), any::<bool>(), 0u32..1 << 17).prop_map(
-        |(words, is_v4, start_tick, delay, answered, number)| {
+        |(words, is_v4, start_tick, delay, answered, short_isn)| {
             let key = if is_v4 { AnyKey::V4(KeyV4::from_words(&words)) } else { AnyKey::V6(KeyV6::from_words(&words)) };
-            HalfOpen { key, start_tick, since_tick: start_tick + u64::from(delay), answered, number }
+            HalfOpen { key, start_tick, since_tick: start_tick + u64::from(delay), answered, short_isn }
         },
     )
 }

@@ -69,7 +69,7 @@ fn signal<K: FlowKey>(key: &K, kind: Kind) -> Signal {
     // Any function of the key does to share connections out.
     let hash =
         canonical.words().iter().fold(7u128, |hash, &word| (hash ^ u128::from(word)).wrapping_mul(0x9e37_79b9_7f4b));
-    Signal::new(&canonical, ConnectionHash::new(hash >> 24), SignalParts { tick: 1, kind, sender, number: 0 })
+    Signal::new(&canonical, ConnectionHash::new(hash >> 24), SignalParts { tick: 1, kind, sender, isn: 0 })
 }
 
 fn flow(source: u32, port: u16) -> AnyFlow {
