@@ -55,96 +55,62 @@ pub struct Counts {
     pub unarchived: u64,
 }
 
+/// Writes the conversions between [`Counts`] and an array, for all counts but `unarchived`. A count that is missing here does not
+/// compile.
+macro_rules! figures {
+    ($($count:ident),+ $(,)?) => {
+        /// How many counts [`Self::figures`] gives.
+        pub const FIGURE_COUNT: usize = [$(stringify!($count)),+].len();
+
+        /// The counts that go into a file, in the order of their declaration: all but [`Self::unarchived`], which says something
+        /// about this machine only.
+        #[must_use]
+        pub fn figures(&self) -> [u64; Self::FIGURE_COUNT] {
+            let Counts { $($count),+, unarchived: _ } = *self;
+            [$($count),+]
+        }
+
+        /// The counts of [`Self::figures`], with [`Self::unarchived`] zero.
+        #[must_use]
+        pub fn of_figures(figures: [u64; Self::FIGURE_COUNT]) -> Self {
+            let [$($count),+] = figures;
+            Counts { $($count),+, unarchived: 0 }
+        }
+    };
+}
+
 impl Counts {
+    // The order is that of the files.
+    figures![
+        opened,
+        closed,
+        refused,
+        expired,
+        recycled,
+        repeats,
+        late,
+        unmatched_fins,
+        unmatched_resets,
+        forgotten,
+        refused_open,
+        untracked_open,
+        unplaced,
+        one_sided,
+        candidates,
+        picked_up,
+        candidates_expired,
+        candidates_recycled,
+        refused_pickups,
+        evicted_idle,
+        evicted_aged,
+    ];
+
     /// The sum of both.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         let mut sums = self.figures();
         sums.iter_mut().zip(other.figures()).for_each(|(sum, figure)| *sum += figure);
         Counts { unarchived: self.unarchived + other.unarchived, ..Counts::of_figures(sums) }
-    }
-
-    /// How many counts there are.
-    pub const FIGURE_COUNT: usize = 21;
-
-    /// All counts in the order in which they stand here, for a file; but for what the archive lost, which is this machine's affair.
-    #[must_use]
-    pub fn figures(&self) -> [u64; Self::FIGURE_COUNT] {
-        [
-            self.opened,
-            self.closed,
-            self.refused,
-            self.expired,
-            self.recycled,
-            self.repeats,
-            self.late,
-            self.unmatched_fins,
-            self.unmatched_resets,
-            self.forgotten,
-            self.refused_open,
-            self.untracked_open,
-            self.unplaced,
-            self.one_sided,
-            self.candidates,
-            self.picked_up,
-            self.candidates_expired,
-            self.candidates_recycled,
-            self.refused_pickups,
-            self.evicted_idle,
-            self.evicted_aged,
-        ]
-    }
-
-    /// The counts of [`Self::figures`].
-    #[must_use]
-    pub fn of_figures(figures: [u64; Self::FIGURE_COUNT]) -> Self {
-        let [
-            opened,
-            closed,
-            refused,
-            expired,
-            recycled,
-            repeats,
-            late,
-            unmatched_fins,
-            unmatched_resets,
-            forgotten,
-            refused_open,
-            untracked_open,
-            unplaced,
-            one_sided,
-            candidates,
-            picked_up,
-            candidates_expired,
-            candidates_recycled,
-            refused_pickups,
-            evicted_idle,
-            evicted_aged,
-        ] = figures;
-        Counts {
-            opened,
-            closed,
-            refused,
-            expired,
-            recycled,
-            repeats,
-            late,
-            unmatched_fins,
-            unmatched_resets,
-            forgotten,
-            refused_open,
-            untracked_open,
-            unplaced,
-            one_sided,
-            candidates,
-            picked_up,
-            candidates_expired,
-            candidates_recycled,
-            refused_pickups,
-            evicted_idle,
-            evicted_aged,
-            unarchived: 0,
-        }
     }
 
     /// Connections that could not be tracked: established ones beyond the limit, attempts without a place, and half-open
