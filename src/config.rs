@@ -206,7 +206,7 @@ pub const SYN_TIMEOUT_DEFAULT_S: u64 = 60;
 
 /// How long each of several capture threads remembers the SYNs it read, in ns: a long round trip, and what lies in rings meanwhile. The
 /// shorter, the more of them in a second before any is forgotten too soon.
-pub const ASKED_TIMEOUT_NS: i64 = 4_000_000_000;
+pub const SEEN_SYN_TIMEOUT_NS: i64 = 4_000_000_000;
 
 /// The longest `--syn-timeout`, in ticks of 100 ms: ten minutes, far beyond the last repeat of any SYN.
 pub const SYN_TIMEOUT_MAX_TICKS: u64 = 6_000;

@@ -206,7 +206,7 @@ impl Lockstep {
             syn_timeout_ns: timeout_ns,
             pickup,
             answer_opens: false,
-            asked_count: 0,
+            seen_syn_count: 0,
         };
         let list = FlowListConfig {
             secret,

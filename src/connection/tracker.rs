@@ -178,8 +178,8 @@ impl Tracker {
         match parts.kind {
             Kind::Syn => {
                 let short_isn = Entry::short_isn(parts.isn);
-                let asked = self.fresh(hash, State::SynSent, parts.sender, short_isn);
-                self.begin(signal, None, &asked);
+                let syn_sent = self.fresh(hash, State::SynSent, parts.sender, short_isn);
+                self.begin(signal, None, &syn_sent);
             }
             Kind::SynAck => {
                 let short_isn = Entry::short_isn(parts.isn);

@@ -289,7 +289,7 @@ fn signallers<'a>(plan: &Plan, config: &Config, watch: Option<&'a Arc<Watch>>) -
         syn_timeout_ns,
         pickup: plan.sampled,
         answer_opens: config.answer_opens,
-        asked_count: plan.asked_count,
+        seen_syn_count: plan.seen_syn_count,
     };
     move || Signaller::new(config.clone(), Arc::clone(&cache), watch.cloned())
 }

@@ -46,7 +46,7 @@ pub struct Plan {
     pub(super) snapshots: Option<SnapshotConfig>,
     pub(super) handshake_count: usize,
     /// The handshakes of which each of several capture threads remembers the SYN; zero where there is only one, or no need.
-    pub(super) asked_count: usize,
+    pub(super) seen_syn_count: usize,
     pub(super) shard_count: usize,
     pub(super) every_ns: Option<i64>,
     /// What capture threads and shards do when the way on is blocked.
@@ -121,7 +121,7 @@ impl Plan {
             }),
             partition,
             handshake_count,
-            asked_count: if capture_count > 1 && !config.one_way { handshake_count } else { 0 },
+            seen_syn_count: if capture_count > 1 && !config.one_way { handshake_count } else { 0 },
             shard_count: config.shards.clamp(1, SHARDS_MAX),
             every_ns: config.every.map(|every| every.as_nanos() as i64),
             when_full: if live.is_some() { WhenFull::Drop } else { WhenFull::Wait },
@@ -145,7 +145,7 @@ impl Plan {
         let partitions = PARTITION_COUNT as u64;
         let half_open_count = partitions * tracker.half_open_count as u64;
         let listed_max = partitions * tracker.connections_max;
-        let asked_size = match self.asked_count {
+        let seen_syns_size = match self.seen_syn_count {
             0 => 0,
             count => self.capture_count * HandshakeCache::size(count),
         };
@@ -158,7 +158,7 @@ impl Plan {
             filter_size: partitions * Filter::size(tracker.place_count) as u64,
             rings_size: partitions * tracker.rings_size() as u64
                 + HandshakeCache::size(self.handshake_count) as u64
-                + asked_size as u64
+                + seen_syns_size as u64
                 + self.watch_count.map_or(0, Watch::size) as u64,
             tables_size: partitions * (self.spare_count as u64 + table_count(config)) * geometry.size() as u64
                 + partitions * ((self.spare_count + 1) * size_of::<Delta>() + size_of::<Partition>()) as u64

@@ -9,7 +9,7 @@ mod awaited;
 mod saved;
 mod stage;
 
-use crate::config::ASKED_TIMEOUT_NS;
+use crate::config::SEEN_SYN_TIMEOUT_NS;
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
 use crate::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, QuickHash, Secret};
 use crate::parse::{Addresses, PlainFrame, TcpSegment};
@@ -40,7 +40,7 @@ pub struct SignallerConfig {
     pub answer_opens: bool,
     /// The handshakes of which this thread alone remembers that it saw the SYN; zero: none, as is right where no other thread sees
     /// packets of the same connections.
-    pub asked_count: usize,
+    pub seen_syn_count: usize,
 }
 
 /// What a [`Signaller`] counted.
@@ -75,7 +75,7 @@ pub struct Signaller {
     cache: Arc<HandshakeCache>,
     /// Whose SYN came in here. The SYN-ACK may come in at another thread, and be read there when its answer has been read here: so the
     /// client is waited for from the SYN on.
-    asked: Option<HandshakeCache>,
+    seen_syns: Option<HandshakeCache>,
     watch: Option<Arc<Watch>>,
     sampler: Sampler,
     /// Whether SYNs are remembered, there is a watch, or samples are taken: then packets that carry no flag may say something all the same.
@@ -93,13 +93,13 @@ impl Signaller {
     /// A signaller that shares this cache with the other capture threads, and the watch with the list too.
     #[must_use]
     pub fn new(config: SignallerConfig, cache: Arc<HandshakeCache>, watch: Option<Arc<Watch>>) -> Self {
-        let asked_timeout_ns = config.syn_timeout_ns.min(ASKED_TIMEOUT_NS);
-        let asked = (config.asked_count > 0)
-            .then(|| HandshakeCache::new(config.asked_count, asked_timeout_ns).for_one_thread());
+        let seen_syn_timeout_ns = config.syn_timeout_ns.min(SEEN_SYN_TIMEOUT_NS);
+        let seen_syns = (config.seen_syn_count > 0)
+            .then(|| HandshakeCache::new(config.seen_syn_count, seen_syn_timeout_ns).for_one_thread());
         let signaller = Signaller {
             is_watchful: false,
             cache,
-            asked,
+            seen_syns,
             watch,
             sampler: Sampler::new(config.pickup, config.syn_timeout_ns),
             quick: QuickHash::new(&config.secret),
@@ -115,7 +115,7 @@ impl Signaller {
 
     /// Whether packets that carry no flag may say something although no handshake waits for them.
     fn has_to_watch(&self) -> bool {
-        self.asked.is_some() || self.watch.is_some() || !self.sampler.is_idle()
+        self.seen_syns.is_some() || self.watch.is_some() || !self.sampler.is_idle()
     }
 
     /// What was counted so far.
@@ -178,14 +178,14 @@ impl Signaller {
     #[inline(never)]
     fn passes_watch(&mut self, quick: u64) -> bool {
         !self.watch.as_ref().is_some_and(|watch| watch.may_hold(quick))
-            && !self.may_have_asked(quick)
+            && !self.may_have_seen_syn(quick)
             && self.sampler.passes()
     }
 
     /// Whether a SYN of this connection may be remembered.
     #[inline]
-    fn may_have_asked(&self, quick: u64) -> bool {
-        self.asked.as_ref().is_some_and(|asked| !asked.is_idle(quick))
+    fn may_have_seen_syn(&self, quick: u64) -> bool {
+        self.seen_syns.as_ref().is_some_and(|syns| !syns.is_idle(quick))
     }
 
     /// Takes in a segment that may say something.
@@ -196,7 +196,7 @@ impl Signaller {
         if kind == Kind::Ack {
             is_chosen = self.is_watched(quick);
             let is_answer = self.awaited.may_hold(quick) && self.awaited.take(quick, sender_of(segment));
-            if self.cache.is_idle(quick) && !is_answer && !self.may_have_asked(quick) {
+            if self.cache.is_idle(quick) && !is_answer && !self.may_have_seen_syn(quick) {
                 is_chosen |= self.is_sample(now_ns);
                 if !is_chosen {
                     return;
@@ -206,8 +206,8 @@ impl Signaller {
         if matches!(kind, Kind::Ack | Kind::SynAck) || self.config.one_way {
             self.cache.prefetch_set(quick);
         }
-        if let Some(asked) = self.asked.as_ref().filter(|_| matches!(kind, Kind::Ack | Kind::Syn)) {
-            asked.prefetch_set(quick);
+        if let Some(seen_syns) = self.seen_syns.as_ref().filter(|_| matches!(kind, Kind::Ack | Kind::Syn)) {
+            seen_syns.prefetch_set(quick);
         }
         let isn = isn_of(segment, kind);
         let parts = SignalParts { tick, kind, sender: Side::First, isn };
@@ -217,7 +217,8 @@ impl Signaller {
         if kind == Kind::SynAck {
             self.awaited.put(quick, sender.other());
         }
-        if self.config.one_way && matches!(kind, Kind::Syn | Kind::SynAck) || self.asked.is_some() && kind == Kind::Syn
+        if self.config.one_way && matches!(kind, Kind::Syn | Kind::SynAck)
+            || self.seen_syns.is_some() && kind == Kind::Syn
         {
             self.awaited.put(quick, sender);
         }
@@ -240,7 +241,7 @@ impl Signaller {
     fn is_open(&self, kind: Kind) -> bool {
         const OPEN: u8 =
             1 << Kind::Ack as u8 | 1 << Kind::Completes as u8 | 1 << Kind::SynAck as u8 | 1 << Kind::Rst as u8;
-        let is_syn_open = self.config.one_way || self.asked.is_some();
+        let is_syn_open = self.config.one_way || self.seen_syns.is_some();
         (OPEN | u8::from(is_syn_open) << Kind::Syn as u8) >> kind as u8 & 1 != 0
     }
 
@@ -271,9 +272,9 @@ impl Signaller {
         match kind {
             Kind::Ack | Kind::Completes => {
                 let waited_for = self.cache.take(quick, sender, isn, now_ns);
-                let asked = self.asked.as_ref().and_then(|asked| asked.take(quick, sender, isn, now_ns));
+                let seen_syn = self.seen_syns.as_ref().and_then(|syns| syns.take(quick, sender, isn, now_ns));
                 self.stage.signals_mut()[at].set_kind(waited_for.unwrap_or(Kind::Ack));
-                is_chosen || waited_for.is_some() || asked.is_some() || self.is_sample(now_ns)
+                is_chosen || waited_for.is_some() || seen_syn.is_some() || self.is_sample(now_ns)
             }
             Kind::SynAck => {
                 if !self.config.answer_opens {
@@ -294,7 +295,7 @@ impl Signaller {
             Kind::Rst => {
                 // What comes after it completes nothing.
                 self.cache.give_up(quick, now_ns);
-                self.asked.iter().for_each(|asked| asked.give_up(quick, now_ns));
+                self.seen_syns.iter().for_each(|syns| syns.give_up(quick, now_ns));
                 true
             }
             Kind::Fin => true,
@@ -308,7 +309,7 @@ impl Signaller {
 
     /// Waits for the client itself: nothing tells yet what completes the handshake.
     fn remember_syn(&mut self, look: Look, client: Side) {
-        let has_lost = self.asked.as_ref().is_some_and(|asked| asked.put(look.quick, client, None, look.now_ns));
+        let has_lost = self.seen_syns.as_ref().is_some_and(|syns| syns.put(look.quick, client, None, look.now_ns));
         self.count_lost(has_lost, look.now_ns);
     }
 

@@ -23,7 +23,7 @@ pub(in crate::connection) enum Mark {
     #[default]
     Over,
     /// Its SYN is not answered.
-    Asked,
+    SynSent,
     /// Its SYN was answered.
     Answered,
 }
@@ -35,7 +35,7 @@ impl Mark {
         match state {
             state if !state.is_recorded() => Mark::Over,
             state if state.is_answered() => Mark::Answered,
-            _ => Mark::Asked,
+            _ => Mark::SynSent,
         }
     }
 }

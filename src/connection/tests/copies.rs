@@ -52,7 +52,7 @@ fn signals_of(copies: Copies, seen: &[bool], pickup: u32) -> [VecDeque<Signal>; 
         syn_timeout_ns: TIMEOUT_NS,
         pickup,
         answer_opens: false,
-        asked_count: 1_024,
+        seen_syn_count: 1_024,
     };
     let mut signallers = [(); 2].map(|()| Signaller::new(config.clone(), Arc::clone(&cache), None));
     let mut copies = copies.map(VecDeque::from);

@@ -33,8 +33,8 @@ impl Tracker {
             _ => false,
         };
         if begins {
-            let asked = self.fresh(hash, State::SynSent, parts.sender, short_isn);
-            self.begin(signal, Some(slot), &asked);
+            let syn_sent = self.fresh(hash, State::SynSent, parts.sender, short_isn);
+            self.begin(signal, Some(slot), &syn_sent);
         } else {
             self.counts.repeats += 1;
         }

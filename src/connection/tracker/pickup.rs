@@ -70,8 +70,8 @@ impl Tracker {
         let anew = |state, client| self.fresh(hash, state, client, Entry::short_isn(parts.isn));
         match parts.kind {
             Kind::Syn => {
-                let asked = anew(State::SynSent, parts.sender);
-                self.begin(signal, Some(slot), &asked);
+                let syn_sent = anew(State::SynSent, parts.sender);
+                self.begin(signal, Some(slot), &syn_sent);
                 None
             }
             Kind::SynAck => {

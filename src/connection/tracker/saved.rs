@@ -87,7 +87,7 @@ mod tests {
             syn_timeout_ns: 2_000_000_000,
             pickup: 4,
             answer_opens: false,
-            asked_count: 0,
+            seen_syn_count: 0,
         };
         let mut signaller = Signaller::new(config, Arc::new(HandshakeCache::new(64, 2_000_000_000)), None);
         let mut traffic = Traffic::new(TrafficConfig::mixed(3, 2_000)).unwrap();

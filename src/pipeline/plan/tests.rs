@@ -70,8 +70,8 @@ fn several_capture_threads_remember_their_syns() {
     let config = Config { every: Some(Duration::from_secs(10)), ..Config::default() };
     let plan = |capture_count| Plan::live(&config, LiveInput { capture_count, rings_size: 0 }).unwrap();
     let [one, three] = [1, 3].map(|capture_count| plan(capture_count).memory().rings_size);
-    assert_eq!(three - one, 3 * HandshakeCache::size(plan(3).asked_count) as u64);
-    assert_eq!((plan(1).asked_count, plan(3).asked_count), (0, plan(3).handshake_count));
+    assert_eq!(three - one, 3 * HandshakeCache::size(plan(3).seen_syn_count) as u64);
+    assert_eq!((plan(1).seen_syn_count, plan(3).seen_syn_count), (0, plan(3).handshake_count));
 }
 
 #[test]

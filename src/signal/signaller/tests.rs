@@ -27,7 +27,7 @@ const CONFIG: SignallerConfig = SignallerConfig {
     syn_timeout_ns: 60_000_000_000,
     pickup: 0,
     answer_opens: false,
-    asked_count: 0,
+    seen_syn_count: 0,
 };
 
 fn signaller(one_way: bool, handshake_count: usize) -> Signaller {
