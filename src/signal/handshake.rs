@@ -188,7 +188,7 @@ impl HandshakeCache {
                 self.mark(index, Self::class(hash));
                 let has_pushed_out = there != 0 && !Self::same(there, tag);
                 if has_pushed_out {
-                    self.has_left(index, there);
+                    self.unmark_if_last(index, there);
                 }
                 return has_pushed_out && Self::age(there, tag) <= self.timeout;
             }
@@ -217,12 +217,12 @@ impl HandshakeCache {
     /// Clears a place, unless something else has been put there since, and the bit of its class with the last of these.
     fn clear(&self, index: usize, way: usize, there: u64) {
         if self.replace(&self.sets[index].0[way], there, 0) {
-            self.has_left(index, there);
+            self.unmark_if_last(index, there);
         }
     }
 
     /// Clears the bit of the class of a tag that was taken out, if it was the last of these.
-    fn has_left(&self, index: usize, tag: u64) {
+    fn unmark_if_last(&self, index: usize, tag: u64) {
         let class = Self::class(tag >> HASH_SHIFT);
         let (word, bit) = self.waiting_bit(index, class);
         let before = word.load(SeqCst);

@@ -63,9 +63,9 @@ impl Sampler {
         self.pickup == 0 && self.until_ns.is_none()
     }
 
-    /// Whether the packet that passes now is plainly not taken. Otherwise nothing changes, and [`Self::takes`] is to be asked.
+    /// Whether the packet that passes now is plainly not taken. Otherwise nothing changes, and [`Self::draw`] is to be asked.
     #[inline]
-    pub(super) fn passes(&mut self) -> bool {
+    pub(super) fn try_skip(&mut self) -> bool {
         if self.is_idle() {
             return true;
         }
@@ -76,13 +76,13 @@ impl Sampler {
 
     /// Whether the packet that passes now is taken.
     #[inline]
-    pub(super) fn takes(&mut self, now_ns: i64) -> bool {
+    pub(super) fn draw(&mut self, now_ns: i64) -> bool {
         if self.passed == self.run {
             self.begin(now_ns);
             if self.run == 0 {
                 return false;
             }
-        } else if self.until_ns.is_some() && !self.makes_good(now_ns) && self.pickup == 0 {
+        } else if self.until_ns.is_some() && !self.continue_recovery(now_ns) && self.pickup == 0 {
             self.run = self.passed;
             return false;
         }
@@ -91,7 +91,7 @@ impl Sampler {
     }
 
     /// Whether lost handshakes are still to be made good.
-    fn makes_good(&mut self, now_ns: i64) -> bool {
+    fn continue_recovery(&mut self, now_ns: i64) -> bool {
         let Some(until_ns) = self.until_ns else { return false };
         // The clock may have stepped back for years: that must not make the sampling last as long.
         self.until_ns = (now_ns <= until_ns).then(|| until_ns.min(now_ns.saturating_add(self.wait_ns)));
@@ -100,8 +100,8 @@ impl Sampler {
 
     /// Another run of packets, one of which is taken.
     fn begin(&mut self, now_ns: i64) {
-        let makes_good = self.makes_good(now_ns);
-        self.run = match (self.pickup, makes_good) {
+        let is_recovering = self.continue_recovery(now_ns);
+        self.run = match (self.pickup, is_recovering) {
             (pickup, false) => pickup,
             (0, true) => SAMPLE_INTERVAL_PACKETS,
             (pickup, true) => pickup.min(SAMPLE_INTERVAL_PACKETS),
@@ -120,7 +120,7 @@ mod tests {
     const WAIT_NS: i64 = 60_000_000_000;
 
     fn taken(sampler: &mut Sampler, count: u32, now_ns: i64) -> Vec<u32> {
-        (0..count).filter(|_| sampler.takes(now_ns)).collect()
+        (0..count).filter(|_| sampler.draw(now_ns)).collect()
     }
 
     #[test]

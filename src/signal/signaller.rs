@@ -80,7 +80,7 @@ pub struct Signaller {
     sampler: Sampler,
     /// Whether SYNs are remembered, there is a watch, or samples are taken: then packets that carry no flag may say something all the same.
     is_watchful: bool,
-    quick: QuickHash,
+    hasher: QuickHash,
     v4: FamilyHash<KeyV4>,
     v6: FamilyHash<KeyV6>,
     stage: Stage,
@@ -102,7 +102,7 @@ impl Signaller {
             seen_syns,
             watch,
             sampler: Sampler::new(config.pickup, config.syn_timeout_ns),
-            quick: QuickHash::new(&config.secret),
+            hasher: QuickHash::new(&config.secret),
             v4: FamilyHash::new(&config.secret),
             v6: FamilyHash::new(&config.secret),
             stage: Stage::new(),
@@ -133,11 +133,11 @@ impl Signaller {
     #[inline(always)]
     pub fn push(&mut self, segment: &TcpSegment, time: impl FnOnce() -> (u64, i64), out: impl FnMut(Signal)) {
         let vlan = if self.config.vlan_key { segment.vlan } else { VlanTags::NONE };
-        let quick = self.quick_of(segment, vlan);
-        if !self.passes(segment.flags, quick) {
+        let quick_hash = self.quick_hash_of(segment, vlan);
+        if !self.try_skip(segment.flags, quick_hash) {
             // A copy, so that the segment of a packet that passes is never in memory.
             let (tick, now_ns) = time();
-            self.look(&TcpSegment { vlan, ..*segment }, quick, tick, now_ns, out);
+            self.look(&TcpSegment { vlan, ..*segment }, quick_hash, tick, now_ns, out);
         }
     }
 
@@ -149,78 +149,78 @@ impl Signaller {
         time: impl FnOnce() -> (u64, i64),
         out: impl FnMut(Signal),
     ) {
-        let quick = self.quick.of_ends::<F::Key>(frame.ends(), VlanTags::NONE);
-        if !self.passes(frame.flags(), quick) {
+        let quick_hash = self.hasher.of_ends::<F::Key>(frame.ends(), VlanTags::NONE);
+        if !self.try_skip(frame.flags(), quick_hash) {
             let (tick, now_ns) = time();
-            self.look(&frame.segment(), quick, tick, now_ns, out);
+            self.look(&frame.segment(), quick_hash, tick, now_ns, out);
         }
     }
 
     #[inline(always)]
-    fn quick_of(&self, segment: &TcpSegment, vlan: VlanTags) -> u64 {
+    fn quick_hash_of(&self, segment: &TcpSegment, vlan: VlanTags) -> u64 {
         let (src_port, dst_port) = (segment.src_port, segment.dst_port);
         match segment.addresses {
-            Addresses::V4 { src, dst } => self.quick.of_ends::<KeyV4>([(src, src_port), (dst, dst_port)], vlan),
-            Addresses::V6 { src, dst } => self.quick.of_ends::<KeyV6>([(src, src_port), (dst, dst_port)], vlan),
+            Addresses::V4 { src, dst } => self.hasher.of_ends::<KeyV4>([(src, src_port), (dst, dst_port)], vlan),
+            Addresses::V6 { src, dst } => self.hasher.of_ends::<KeyV6>([(src, src_port), (dst, dst_port)], vlan),
         }
     }
 
     /// Whether a packet says nothing, as most: it carries no flag, nobody waits for it or watches, and it is no sample.
     #[inline(always)]
-    fn passes(&mut self, flags: u8, quick: u64) -> bool {
+    fn try_skip(&mut self, flags: u8, quick_hash: u64) -> bool {
         flags & (TcpSegment::SYN | TcpSegment::FIN | TcpSegment::RST) == 0
-            && self.cache.is_idle(quick)
-            && !self.awaited.may_hold(quick)
-            && (!self.is_watchful || self.passes_watch(quick))
+            && self.cache.is_idle(quick_hash)
+            && !self.awaited.may_hold(quick_hash)
+            && (!self.is_watchful || self.try_skip_watched(quick_hash))
     }
 
     /// The same, as far as remembered SYNs, watch and samples go.
     #[inline(never)]
-    fn passes_watch(&mut self, quick: u64) -> bool {
-        !self.watch.as_ref().is_some_and(|watch| watch.may_hold(quick))
-            && !self.may_have_seen_syn(quick)
-            && self.sampler.passes()
+    fn try_skip_watched(&mut self, quick_hash: u64) -> bool {
+        !self.watch.as_ref().is_some_and(|watch| watch.may_hold(quick_hash))
+            && !self.may_have_seen_syn(quick_hash)
+            && self.sampler.try_skip()
     }
 
     /// Whether a SYN of this connection may be remembered.
     #[inline]
-    fn may_have_seen_syn(&self, quick: u64) -> bool {
-        self.seen_syns.as_ref().is_some_and(|syns| !syns.is_idle(quick))
+    fn may_have_seen_syn(&self, quick_hash: u64) -> bool {
+        self.seen_syns.as_ref().is_some_and(|syns| !syns.is_idle(quick_hash))
     }
 
     /// Takes in a segment that may say something.
     #[inline(never)]
-    fn look(&mut self, segment: &TcpSegment, quick: u64, tick: u64, now_ns: i64, out: impl FnMut(Signal)) {
+    fn look(&mut self, segment: &TcpSegment, quick_hash: u64, tick: u64, now_ns: i64, out: impl FnMut(Signal)) {
         let kind = Kind::of_flags(segment.flags);
         let mut is_chosen = false;
         if kind == Kind::Ack {
-            is_chosen = self.is_watched(quick);
-            let is_answer = self.awaited.may_hold(quick) && self.awaited.take(quick, sender_of(segment));
-            if self.cache.is_idle(quick) && !is_answer && !self.may_have_seen_syn(quick) {
-                is_chosen |= self.is_sample(now_ns);
+            is_chosen = self.take_watched(quick_hash);
+            let is_answer = self.awaited.may_hold(quick_hash) && self.awaited.take(quick_hash, sender_of(segment));
+            if self.cache.is_idle(quick_hash) && !is_answer && !self.may_have_seen_syn(quick_hash) {
+                is_chosen |= self.draw_sample(now_ns);
                 if !is_chosen {
                     return;
                 }
             }
         }
         if matches!(kind, Kind::Ack | Kind::SynAck) || self.config.one_way {
-            self.cache.prefetch_set(quick);
+            self.cache.prefetch_set(quick_hash);
         }
         if let Some(seen_syns) = self.seen_syns.as_ref().filter(|_| matches!(kind, Kind::Ack | Kind::Syn)) {
-            seen_syns.prefetch_set(quick);
+            seen_syns.prefetch_set(quick_hash);
         }
         let isn = isn_of(segment, kind);
         let parts = SignalParts { tick, kind, sender: Side::First, isn };
         let place = Place { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), is_open: self.is_open(kind) };
-        let look = Look { quick, now_ns, is_chosen };
+        let look = Look { quick_hash, now_ns, is_chosen };
         let sender = self.stage.push(place, look, |slot| unhashed(segment, parts, now_ns, slot));
         if kind == Kind::SynAck {
-            self.awaited.put(quick, sender.other());
+            self.awaited.put(quick_hash, sender.other());
         }
         if self.config.one_way && matches!(kind, Kind::Syn | Kind::SynAck)
             || self.seen_syns.is_some() && kind == Kind::Syn
         {
-            self.awaited.put(quick, sender);
+            self.awaited.put(quick_hash, sender);
         }
         if self.stage.is_full() {
             self.flush(out);
@@ -229,9 +229,9 @@ impl Signaller {
 
     /// Whether this packet is the first of a connection under watch since the watch began; it ends with it.
     #[inline]
-    fn is_watched(&mut self, quick: u64) -> bool {
+    fn take_watched(&mut self, quick_hash: u64) -> bool {
         let Some(watch) = &self.watch else { return false };
-        let is_watched = watch.may_hold(quick) && watch.take(quick);
+        let is_watched = watch.may_hold(quick_hash) && watch.take(quick_hash);
         self.counts.watched += u64::from(is_watched);
         is_watched
     }
@@ -250,7 +250,7 @@ impl Signaller {
         let Taken { all, v6, open } = self.stage.take();
         let mut kept = all;
         for at in places(open) {
-            if !self.is_signal(at) {
+            if !self.resolve(at) {
                 kept &= !(1 << at);
             }
         }
@@ -265,16 +265,16 @@ impl Signaller {
 
     /// Whether the packet at this place of the stage is to be handed on, and as what.
     #[inline(always)]
-    fn is_signal(&mut self, at: usize) -> bool {
+    fn resolve(&mut self, at: usize) -> bool {
         let look = self.stage.looks()[at];
-        let Look { quick, now_ns, is_chosen } = look;
+        let Look { quick_hash, now_ns, is_chosen } = look;
         let SignalParts { kind, sender, isn, .. } = self.stage.signals_mut()[at].parts();
         match kind {
             Kind::Ack | Kind::Completes => {
-                let waited_for = self.cache.take(quick, sender, isn, now_ns);
-                let seen_syn = self.seen_syns.as_ref().and_then(|syns| syns.take(quick, sender, isn, now_ns));
+                let waited_for = self.cache.take(quick_hash, sender, isn, now_ns);
+                let seen_syn = self.seen_syns.as_ref().and_then(|syns| syns.take(quick_hash, sender, isn, now_ns));
                 self.stage.signals_mut()[at].set_kind(waited_for.unwrap_or(Kind::Ack));
-                is_chosen || waited_for.is_some() || seen_syn.is_some() || self.is_sample(now_ns)
+                is_chosen || waited_for.is_some() || seen_syn.is_some() || self.draw_sample(now_ns)
             }
             Kind::SynAck => {
                 if !self.config.answer_opens {
@@ -294,8 +294,8 @@ impl Signaller {
             }
             Kind::Rst => {
                 // What comes after it completes nothing.
-                self.cache.give_up(quick, now_ns);
-                self.seen_syns.iter().for_each(|syns| syns.give_up(quick, now_ns));
+                self.cache.give_up(quick_hash, now_ns);
+                self.seen_syns.iter().for_each(|syns| syns.give_up(quick_hash, now_ns));
                 true
             }
             Kind::Fin => true,
@@ -303,13 +303,13 @@ impl Signaller {
     }
 
     fn await_answer(&mut self, look: Look, from: Side, isn: Option<u32>) {
-        let has_lost = self.cache.put(look.quick, from, isn, look.now_ns);
+        let has_lost = self.cache.put(look.quick_hash, from, isn, look.now_ns);
         self.count_lost(has_lost, look.now_ns);
     }
 
     /// Waits for the client itself: nothing tells yet what completes the handshake.
     fn remember_syn(&mut self, look: Look, client: Side) {
-        let has_lost = self.seen_syns.as_ref().is_some_and(|syns| syns.put(look.quick, client, None, look.now_ns));
+        let has_lost = self.seen_syns.as_ref().is_some_and(|syns| syns.put(look.quick_hash, client, None, look.now_ns));
         self.count_lost(has_lost, look.now_ns);
     }
 
@@ -322,8 +322,8 @@ impl Signaller {
 
     /// Whether a packet that no handshake waits for is handed on all the same.
     #[inline]
-    fn is_sample(&mut self, now_ns: i64) -> bool {
-        let is_sample = !self.sampler.is_idle() && self.sampler.takes(now_ns);
+    fn draw_sample(&mut self, now_ns: i64) -> bool {
+        let is_sample = !self.sampler.is_idle() && self.sampler.draw(now_ns);
         self.counts.sampled += u64::from(is_sample);
         is_sample
     }

@@ -22,30 +22,30 @@ impl Awaited {
     }
 
     #[inline]
-    fn place(quick: u64) -> (usize, u64) {
-        (quick as usize / 64 % AWAITED_WORD_COUNT, 1 << (quick % 64))
+    fn place(quick_hash: u64) -> (usize, u64) {
+        (quick_hash as usize / 64 % AWAITED_WORD_COUNT, 1 << (quick_hash % 64))
     }
 
-    fn mark(&mut self, quick: u64) {
-        let (word, bit) = Awaited::place(quick);
+    fn mark(&mut self, quick_hash: u64) {
+        let (word, bit) = Awaited::place(quick_hash);
         self.bits[word] |= bit;
     }
 
-    pub(super) fn put(&mut self, quick: u64, side: Side) {
-        self.mark(quick);
-        self.waiting.push((quick, side));
+    pub(super) fn put(&mut self, quick_hash: u64, side: Side) {
+        self.mark(quick_hash);
+        self.waiting.push((quick_hash, side));
     }
 
     #[inline]
-    pub(super) fn may_hold(&self, quick: u64) -> bool {
-        let (word, bit) = Awaited::place(quick);
+    pub(super) fn may_hold(&self, quick_hash: u64) -> bool {
+        let (word, bit) = Awaited::place(quick_hash);
         self.bits[word] & bit != 0
     }
 
     /// Whether a packet of this side was waited for; what comes after it is not any more.
-    pub(super) fn take(&mut self, quick: u64, side: Side) -> bool {
+    pub(super) fn take(&mut self, quick_hash: u64, side: Side) -> bool {
         let before = self.waiting.len();
-        self.waiting.retain(|waiting| *waiting != (quick, side));
+        self.waiting.retain(|waiting| *waiting != (quick_hash, side));
         let is_taken = self.waiting.len() < before;
         if is_taken {
             self.bits = Default::default();

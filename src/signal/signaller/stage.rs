@@ -12,7 +12,7 @@ pub(super) const STAGE_COUNT: usize = u64::BITS as usize;
 /// What is still to be found out of a staged signal.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Look {
-    pub(super) quick: u64,
+    pub(super) quick_hash: u64,
     pub(super) now_ns: i64,
     /// Whether it is handed on in any case.
     pub(super) is_chosen: bool,
