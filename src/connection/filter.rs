@@ -96,6 +96,17 @@ pub struct Moved {
     pub has_forgotten: bool,
 }
 
+/// The shape of a [`Filter`].
+#[derive(Clone, Copy, Debug)]
+pub struct FilterConfig {
+    /// The fewest places.
+    pub place_count: usize,
+    /// How long a closed entry lingers, in ticks.
+    pub linger_ticks: u32,
+    /// The width of fingerprints: [`FINGERPRINT_BITS`], or less to see what too few do.
+    pub fingerprint_bits: u32,
+}
+
 /// The entries of one partition. Memory is fixed when it is made.
 ///
 /// A look-up that meets another connection's fingerprint is answered wrongly: with 30 bits and two buckets of seven this
@@ -107,15 +118,13 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// A filter with at least this many places, in which closed entries linger for so many ticks.
-    ///
-    /// `fingerprint_bits` is [`FINGERPRINT_BITS`], or less to see what too few do.
+    /// A filter without a connection.
     #[must_use]
-    pub fn new(place_count: usize, linger_ticks: u32, fingerprint_bits: u32) -> Self {
+    pub fn new(config: FilterConfig) -> Self {
         Filter {
-            buckets: Lines::new(place_count.div_ceil(SLOT_COUNT).max(1)),
-            fingerprint_mask: (1 << fingerprint_bits.min(FINGERPRINT_BITS)) - 1,
-            linger_ticks,
+            buckets: Lines::new(config.place_count.div_ceil(SLOT_COUNT).max(1)),
+            fingerprint_mask: (1 << config.fingerprint_bits.min(FINGERPRINT_BITS)) - 1,
+            linger_ticks: config.linger_ticks,
         }
     }
 

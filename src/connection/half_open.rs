@@ -14,7 +14,7 @@ mod saved;
 
 pub use list::HalfOpenList;
 pub(super) use marked::{Mark, MarkedRing, Room};
-pub(super) use rings::Rings;
+pub(super) use rings::{RingCounts, Rings};
 
 use crate::config::{CLOCK_LEAP_MAX_NS, SYN_TIMEOUT_MAX_TICKS, TICK_NS};
 use crate::connection::{Entry, ISN_BITS, Slot};

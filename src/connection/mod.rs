@@ -13,7 +13,7 @@ mod tracker;
 
 pub use counts::Counts;
 pub use entry::{Entry, ISN_BITS, ISN_UNKNOWN, MIDSTREAM, State};
-pub use filter::{Filter, Moved, Placed, SLOT_COUNT, Slot};
+pub use filter::{Filter, FilterConfig, Moved, Placed, SLOT_COUNT, Slot};
 pub use half_open::{HalfOpen, HalfOpenList};
 pub use tracker::{Event, Sighting, Tracker, TrackerConfig};
 

@@ -25,8 +25,8 @@ mod untracked;
 
 pub use liveness::Sighting;
 
-use crate::connection::half_open::Rings;
-use crate::connection::{Counts, Entry, Filter, ISN_UNKNOWN, Moved, Placed, Slot, State};
+use crate::connection::half_open::{RingCounts, Rings};
+use crate::connection::{Counts, Entry, Filter, FilterConfig, ISN_UNKNOWN, Moved, Placed, Slot, State};
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side};
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
@@ -65,7 +65,16 @@ impl TrackerConfig {
     /// The memory of the rings in bytes: of the half-open connections, and of the candidates.
     #[must_use]
     pub fn rings_size(&self) -> usize {
-        Rings::size(self.half_open_count, self.candidate_count)
+        Rings::size(self.ring_counts())
+    }
+
+    fn ring_counts(&self) -> RingCounts {
+        RingCounts { half_open: self.half_open_count, candidates: self.candidate_count }
+    }
+
+    fn filter(&self) -> FilterConfig {
+        let TrackerConfig { place_count, linger_ticks, fingerprint_bits, .. } = *self;
+        FilterConfig { place_count, linger_ticks, fingerprint_bits }
     }
 }
 
@@ -107,8 +116,8 @@ impl Tracker {
     #[must_use]
     pub fn new(config: TrackerConfig) -> Self {
         Tracker {
-            filter: Filter::new(config.place_count, config.linger_ticks, config.fingerprint_bits),
-            rings: Rings::new(config.half_open_count, config.candidate_count),
+            filter: Filter::new(config.filter()),
+            rings: Rings::new(config.ring_counts()),
             hash_v4: KeyedHash::new(&config.secret, Purpose::Connection),
             hash_v6: KeyedHash::new(&config.secret, Purpose::Connection),
             config,

@@ -27,6 +27,15 @@ pub struct PartitionConfig {
     pub geometry: DeltaGeometry,
 }
 
+/// An opening or a closing, as a table takes it.
+struct Update<K> {
+    key: K,
+    payload: u32,
+    is_open: bool,
+    /// Whether it cancels an update that is in the table, and so takes no room.
+    cancels: bool,
+}
+
 /// Events that wait to be hashed and summed into the table of one family.
 struct Pending<K: TableKey> {
     batch: Batch<K>,
@@ -39,12 +48,11 @@ impl<K: TableKey> Pending<K> {
         Pending { batch: Batch::new(secret), items_max: (item_count * DELTA_LOAD_PERCENT / 100).max(1) }
     }
 
-    /// Takes in a change (whether it is an opening is told last), and says whether the table holds as much now as it is to. What
-    /// cancels another change in the table takes no room.
+    /// Takes in an update, and tells whether the table now holds as much as it is to.
     #[inline]
-    fn change(&mut self, (key, payload, is_open): (K, u32, bool), cancels: bool, changes: &mut Changes<K>) -> bool {
-        changes.items = items_after(changes.items, cancels);
-        if !self.batch.push(key, payload, is_open) {
+    fn update(&mut self, update: Update<K>, changes: &mut Changes<K>) -> bool {
+        changes.items = items_after(changes.items, update.cancels);
+        if !self.batch.push(update.key, update.payload, update.is_open) {
             return false;
         }
         changes.table.lay_in();
@@ -180,8 +188,8 @@ impl Partition {
         };
         let cancels = !is_open && self.is_of_delta(payload);
         let is_full = match key {
-            AnyKey::V4(key) => self.v4.change((*key, payload, is_open), cancels, &mut self.delta.v4),
-            AnyKey::V6(key) => self.v6.change((*key, payload, is_open), cancels, &mut self.delta.v6),
+            AnyKey::V4(key) => self.v4.update(Update { key: *key, payload, is_open, cancels }, &mut self.delta.v4),
+            AnyKey::V6(key) => self.v6.update(Update { key: *key, payload, is_open, cancels }, &mut self.delta.v6),
         };
         if is_full {
             self.hand_over(exchange);

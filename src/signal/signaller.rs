@@ -136,8 +136,7 @@ impl Signaller {
         let quick_hash = self.quick_hash_of(segment, vlan);
         if !self.try_skip(segment.flags, quick_hash) {
             // A copy, so that the segment of a packet that passes is never in memory.
-            let (tick, now_ns) = time();
-            self.look(&TcpSegment { vlan, ..*segment }, quick_hash, tick, now_ns, out);
+            self.look(&TcpSegment { vlan, ..*segment }, quick_hash, time(), out);
         }
     }
 
@@ -151,8 +150,7 @@ impl Signaller {
     ) {
         let quick_hash = self.hasher.of_ends::<F::Key>(frame.ends(), VlanTags::NONE);
         if !self.try_skip(frame.flags(), quick_hash) {
-            let (tick, now_ns) = time();
-            self.look(&frame.segment(), quick_hash, tick, now_ns, out);
+            self.look(&frame.segment(), quick_hash, time(), out);
         }
     }
 
@@ -190,7 +188,7 @@ impl Signaller {
 
     /// Takes in a segment that may say something.
     #[inline(never)]
-    fn look(&mut self, segment: &TcpSegment, quick_hash: u64, tick: u64, now_ns: i64, out: impl FnMut(Signal)) {
+    fn look(&mut self, segment: &TcpSegment, quick_hash: u64, (tick, now_ns): (u64, i64), out: impl FnMut(Signal)) {
         let kind = Kind::of_flags(segment.flags);
         let mut is_chosen = false;
         if kind == Kind::Ack {

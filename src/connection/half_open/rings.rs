@@ -7,6 +7,13 @@ use super::MarkedRing;
 use crate::config::TICK_BITS;
 use crate::connection::{Entry, Slot};
 
+/// How many IPv4 connections each ring has room for (half as many of IPv6).
+#[derive(Clone, Copy, Debug)]
+pub(in crate::connection) struct RingCounts {
+    pub(in crate::connection) half_open: usize,
+    pub(in crate::connection) candidates: usize,
+}
+
 /// The rings of a partition.
 pub(in crate::connection) struct Rings {
     /// The half-open connections.
@@ -16,21 +23,21 @@ pub(in crate::connection) struct Rings {
 }
 
 impl Rings {
-    /// Rings for this many half-open IPv4 connections, and candidates.
+    /// Empty rings for this many connections.
     ///
     /// # Panics
     ///
     /// They have more places together than an entry has numbers for.
-    pub(in crate::connection) fn new(half_open_count: usize, candidate_count: usize) -> Self {
-        let half_open = MarkedRing::new(half_open_count, 0);
-        let candidates = MarkedRing::new(candidate_count, half_open.places_end());
+    pub(in crate::connection) fn new(counts: RingCounts) -> Self {
+        let half_open = MarkedRing::new(counts.half_open, 0);
+        let candidates = MarkedRing::new(counts.candidates, half_open.places_end());
         assert!(candidates.places_end() <= 1 << TICK_BITS, "an entry has no number for so many places");
         Rings { half_open, candidates }
     }
 
     /// The memory of such rings in bytes.
-    pub(in crate::connection) fn size(half_open_count: usize, candidate_count: usize) -> usize {
-        MarkedRing::size(half_open_count) + MarkedRing::size(candidate_count)
+    pub(in crate::connection) fn size(counts: RingCounts) -> usize {
+        MarkedRing::size(counts.half_open) + MarkedRing::size(counts.candidates)
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! The filter against a map, how full it becomes, what it gives up, and how often it is wrong.
 
-use super::super::{Filter, Placed, SLOT_COUNT, State};
+use super::super::{Filter, FilterConfig, Placed, SLOT_COUNT, State};
 use super::*;
 use crate::flow::Side;
 use proptest::prelude::*;
@@ -25,6 +25,10 @@ fn entry(filter: &Filter, number: u64, state: State, tick: u64) -> Entry {
 
 const NOW: u64 = 5 << 20;
 
+fn filter_of(place_count: usize, fingerprint_bits: u32) -> Filter {
+    Filter::new(FilterConfig { place_count, linger_ticks: LINGER_TICKS, fingerprint_bits })
+}
+
 /// Places an entry under its number's hash; what that took, if there was a place.
 fn place(filter: &mut Filter, number: u64, entry: &Entry) -> Option<Placed> {
     let (slot, placed) = filter.insert(hash(number), entry, NOW, |held| held.age(NOW))?;
@@ -34,7 +38,7 @@ fn place(filter: &mut Filter, number: u64, entry: &Entry) -> Option<Placed> {
 
 /// A filter with established connections in `percent` of its places, the map of what is in it, and how many found none.
 fn filled(bucket_count: usize, percent: usize, fingerprint_bits: u32) -> (Filter, BTreeMap<u64, Entry>, usize) {
-    let mut filter = Filter::new(bucket_count * SLOT_COUNT, LINGER_TICKS, fingerprint_bits);
+    let mut filter = filter_of(bucket_count * SLOT_COUNT, fingerprint_bits);
     let mut map = BTreeMap::new();
     let mut full = 0;
     for number in 0..(bucket_count * SLOT_COUNT * percent / 100) as u64 {
@@ -119,7 +123,7 @@ fn long_fingerprints_are_not_wrong_in_a_million() {
 #[test]
 fn closed_entries_linger_just_so_long() {
     for start in [NOW, (6 << 20) - 2] {
-        let mut filter = Filter::new(70, LINGER_TICKS, FINGERPRINT_BITS);
+        let mut filter = filter_of(70, FINGERPRINT_BITS);
         let closed = entry(&filter, 1, State::Closed, start);
         assert!(matches!(filter.insert(hash(1), &closed, start, |_| 0), Some((_, Placed::Free))));
         for age in 0..=u64::from(LINGER_TICKS) {
@@ -163,7 +167,7 @@ proptest! {
 
     #[test]
     fn the_weakest_and_oldest_goes(held in prop::collection::vec((0..STATES.len(), 0u64..10), SLOT_COUNT)) {
-        let mut filter = Filter::new(SLOT_COUNT, LINGER_TICKS, FINGERPRINT_BITS);
+        let mut filter = filter_of(SLOT_COUNT, FINGERPRINT_BITS);
         // Placed as established, so that none pushes out another, and given their states afterwards.
         for number in 0..SLOT_COUNT as u64 {
             let placeholder = entry(&filter, number, State::Established, NOW);
@@ -200,7 +204,7 @@ proptest! {
 
 #[test]
 fn what_is_worth_little_pushes_out_nothing_but_its_like() {
-    let oldest = entry(&Filter::new(SLOT_COUNT, LINGER_TICKS, FINGERPRINT_BITS), 0, State::Candidate, NOW - 1);
+    let oldest = entry(&filter_of(SLOT_COUNT, FINGERPRINT_BITS), 0, State::Candidate, NOW - 1);
     for (held, candidate, trace) in [
         (State::Established, None, None),
         (State::SynSent, None, None),
@@ -209,7 +213,7 @@ fn what_is_worth_little_pushes_out_nothing_but_its_like() {
         (State::Removed, Some(Placed::Free), Some(Placed::Free)),
     ] {
         for (state, expected) in [(State::Candidate, candidate), (State::Closed, trace)] {
-            let mut filter = Filter::new(SLOT_COUNT, LINGER_TICKS, FINGERPRINT_BITS);
+            let mut filter = filter_of(SLOT_COUNT, FINGERPRINT_BITS);
             for number in 0..SLOT_COUNT as u64 {
                 let entry = entry(&filter, number, held, NOW - u64::from(number == 0));
                 place(&mut filter, number, &entry);

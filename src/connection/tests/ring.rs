@@ -1,6 +1,6 @@
 //! The ring against a queue of which the middle ones go too.
 
-use super::super::half_open::{Draft, MarkedRing, Rings, Room};
+use super::super::half_open::{Draft, MarkedRing, RingCounts, Rings, Room};
 use super::super::{ISN_BITS, Slot, State};
 use super::*;
 use crate::config::SYN_TIMEOUT_MAX_TICKS;
@@ -68,7 +68,7 @@ proptest! {
         connection_count in 0usize..1_000,
         records in prop::collection::vec((record(), prop::option::weighted(0.6, any::<prop::sample::Index>())), 1..3_000),
     ) {
-        let mut rings = Rings::new(connection_count, 0);
+        let mut rings = Rings::new(RingCounts { half_open: connection_count, candidates: 0 });
         let mut queue: VecDeque<Written> = VecDeque::new();
         let mut now = (1 << 31) - 200;
         for (at, ((number, tags, pause, delay, answered, initial), ended)) in records.into_iter().enumerate() {

@@ -14,7 +14,7 @@ impl Tracker {
     pub fn refuses(&mut self, signal: &Signal) -> bool {
         let parts = signal.parts();
         self.advance(parts.tick);
-        let found = self.filter.find(signal.hash(), parts.tick.max(self.now));
+        let found = self.filter.find(signal.hash(), self.now);
         parts.kind == Kind::Rst
             && found.is_some_and(|(_, entry)| entry.state == State::SynSent && entry.client != parts.sender)
     }
