@@ -7,16 +7,12 @@
 //! With a single capture thread blocks pass through untouched. With several, a signal goes on when every other thread has
 //! shown that it has nothing older: by a younger signal, by a mark, or by silence for [`MERGE_PATIENCE_NS`].
 
-use super::{Block, Message, Reader, SLEEP};
-use crate::config::{MERGE_PATIENCE_NS, QUEUE_BLOCKS_MAX};
+use super::{Block, Message, Reader};
+use crate::config::{MERGE_PATIENCE_NS, MERGE_SLEEP, QUEUE_BLOCKS_MAX, QUEUE_SLEEP_MAX};
 use crate::signal::Moment;
 use crate::snapshot::Seen;
 use crossbeam::sync::Parker;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-/// How soon to look again at a thread whose silence is being waited out.
-const MERGE_SLEEP: Duration = Duration::from_millis(1);
 
 /// One capture thread's queue, and what of it was taken but not passed on.
 struct Source {
@@ -76,7 +72,7 @@ impl Inbox {
         // wait on, whatever else has come.
         let is_idle = self.sources.iter().all(|source| source.head.is_none());
         if !is_idle || readers().all(|reader| reader.len() == 0) {
-            self.parker.park_timeout(if is_idle { SLEEP } else { MERGE_SLEEP });
+            self.parker.park_timeout(if is_idle { QUEUE_SLEEP_MAX } else { MERGE_SLEEP });
         }
         tell(false);
     }

@@ -9,7 +9,9 @@ mod inbox;
 
 pub use inbox::Inbox;
 
-use crate::config::{BLOCK_SIGNAL_COUNT, QUEUE_BLOCKS_MAX, QUEUE_MARKS_MAX, QUEUE_WAIT_MAX_US, QUEUE_WAKE_BLOCKS};
+use crate::config::{
+    BLOCK_SIGNAL_COUNT, QUEUE_BLOCKS_MAX, QUEUE_MARKS_MAX, QUEUE_SLEEP_MAX, QUEUE_WAIT_MAX_US, QUEUE_WAKE_BLOCKS,
+};
 use crate::prefetch::prefetch;
 use crate::signal::{Signal, TimeBase};
 use crate::snapshot::Marker;
@@ -18,9 +20,6 @@ use crossbeam::sync::{Parker, Unparker};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-/// How long either side sleeps without looking for itself, so that whatever goes wrong costs no more.
-const SLEEP: Duration = Duration::from_millis(20);
 
 /// What a queue holds at most.
 const PLACE_COUNT: usize = QUEUE_BLOCKS_MAX + QUEUE_MARKS_MAX;
@@ -204,7 +203,7 @@ impl Writer {
                 return;
             }
             waiting = Some(back);
-            self.sleep(SLEEP);
+            self.sleep(QUEUE_SLEEP_MAX);
         }
         self.wake_reader();
     }
@@ -253,7 +252,7 @@ impl Writer {
                 return false;
             }
             self.sleep(match self.when_full {
-                WhenFull::Wait => SLEEP,
+                WhenFull::Wait => QUEUE_SLEEP_MAX,
                 WhenFull::Drop => Duration::from_micros(QUEUE_WAIT_MAX_US),
             });
         }

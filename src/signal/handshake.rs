@@ -12,7 +12,7 @@
 
 mod saved;
 
-use crate::config::{SYN_TIMEOUT_MAX_TICKS, TICK_NS};
+use crate::config::{CAPTURE_AHEAD_MAX_NS, SYN_TIMEOUT_MAX_TICKS, TICK_NS};
 use crate::flow::Side;
 use crate::hash::place_of;
 use crate::prefetch::prefetch;
@@ -33,9 +33,8 @@ const ISN_MASK: u64 = (1 << ISN_BITS) - 1;
 /// Above these the hash: its low 34 bits.
 const HASH_SHIFT: u32 = ISN_SHIFT + ISN_BITS;
 
-/// How far ahead of this thread's packets those of another may be, in stamps: half a minute, which is more than lies in any ring that
-/// loses nothing. What is older than stamps can tell looks young again for this long and for the timeout, once in 73 minutes.
-const AHEAD_MAX: u64 = 1 << 13;
+/// [`CAPTURE_AHEAD_MAX_NS`] in stamps.
+const AHEAD_MAX: u64 = CAPTURE_AHEAD_MAX_NS as u64 >> STAMP_SHIFT;
 
 const _: () = assert!(
     (SYN_TIMEOUT_MAX_TICKS * TICK_NS as u64) >> STAMP_SHIFT < STAMP_MASK - AHEAD_MAX,

@@ -7,15 +7,13 @@
 //! A set-associative array of 32-bit tags, sixteen to a cache line, and a byte for each set that says which eighths of
 //! the tags there are any of: for most packets that byte is all that is read. One thread puts tags in; any may take them out.
 
+use crate::config::WATCH_LOAD_PERCENT;
 use crate::hash::place_of;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU8, AtomicU32};
 
 /// Tags in a set: a cache line of them.
 const WAY_COUNT: usize = 16;
-
-/// How full the sets may become on average, in percent: at three quarters, hardly one is full.
-const LOAD_PERCENT: usize = 75;
 
 #[derive(Default)]
 #[repr(align(64))]
@@ -40,7 +38,7 @@ impl Watch {
     }
 
     fn set_count(connection_count: usize) -> usize {
-        (connection_count / LOAD_PERCENT * 100).div_ceil(WAY_COUNT).max(1)
+        (connection_count / WATCH_LOAD_PERCENT * 100).div_ceil(WAY_COUNT).max(1)
     }
 
     /// The memory of such a watch, in bytes.

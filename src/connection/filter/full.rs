@@ -4,11 +4,9 @@
 
 use super::slots::unused_and_closed;
 use super::{EXTENSIONS, Filter, Moved, OVERFLOWED, Placed, SLOT_COUNT, Slot};
+use crate::config::HALF_OPEN_MOVES_TRIED_MAX;
 use crate::connection::{Entry, State};
 use crate::signal::ConnectionHash;
-
-/// To place what is half-open so many entries are tried, to move one of them to the place of another that moves: each takes seven looks.
-const HALF_OPEN_TRIED_COUNT: usize = 3;
 
 /// A place that an entry can move to.
 #[derive(Clone, Copy)]
@@ -100,7 +98,7 @@ impl Filter {
         let moved = self.move_one(buckets, |filter, bucket| filter.free(bucket, now));
         let moved = moved.or_else(|| self.move_one(buckets, Self::closed));
         // The last is many looks, with which no flood is to keep a shard busy.
-        let tried_count = if entry.state.is_established() { 2 * SLOT_COUNT } else { HALF_OPEN_TRIED_COUNT };
+        let tried_count = if entry.state.is_established() { 2 * SLOT_COUNT } else { HALF_OPEN_MOVES_TRIED_MAX };
         moved.or(weakest).or_else(|| self.move_two(buckets, tried_count, now))
     }
 

@@ -8,6 +8,7 @@
 //! the place of that entry. So neither has to be looked for by its key.
 
 use super::{Cursor, Draft, HalfOpenList, HalfOpenRing, Header, Record, UNIT_WORD_COUNT};
+use crate::config::{HALF_OPEN_FILL_FACTOR, HALF_OPEN_FILL_UNITS_MIN, HALF_OPEN_OVER_DIVISOR};
 use crate::connection::{Slot, State};
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6};
 use crate::lines::Line;
@@ -39,16 +40,6 @@ impl Mark {
         }
     }
 }
-
-/// A ring is not filled beyond so many times what is of use in it, so that the memory that is gone through again and again is little
-/// enough for the caches,
-const FILL_FACTOR: usize = 4;
-
-/// nor emptied of what is over before it holds so many units.
-const FILL_UNIT_COUNT_MIN: usize = 1 << 9;
-
-/// Where at least one in so many units is of no use a full ring is emptied of those, and else its oldest have to go.
-const OVER_DIVISOR: usize = 4;
 
 /// What a [`MarkedRing`] needs before another record can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +147,8 @@ impl MarkedRing {
 
     fn room_beyond(&self) -> Room {
         let word_count = self.ring.words.len();
-        let is_full = self.fill_max == word_count && (self.ring.used - self.useful) * OVER_DIVISOR < word_count;
+        let is_full =
+            self.fill_max == word_count && (self.ring.used - self.useful) * HALF_OPEN_OVER_DIVISOR < word_count;
         if is_full { Room::Full } else { Room::Compact }
     }
 
@@ -185,7 +177,8 @@ impl MarkedRing {
         }
         self.ring.used = self.useful;
         let word_count = self.ring.words.len();
-        self.fill_max = (self.useful * FILL_FACTOR).max(FILL_UNIT_COUNT_MIN * UNIT_WORD_COUNT).min(word_count);
+        self.fill_max =
+            (self.useful * HALF_OPEN_FILL_FACTOR).max(HALF_OPEN_FILL_UNITS_MIN * UNIT_WORD_COUNT).min(word_count);
     }
 
     /// The place before the oldest record.

@@ -5,19 +5,14 @@
 //! oldest, or is left out because it is of no use any more. Of those that are of use at the end the entries are asked for together,
 //! before the first is read.
 
+use crate::config::{HALF_OPEN_BATCH_MAX, HALF_OPEN_BATCH_MIN, HALF_OPEN_BATCHES_IN_RING};
 use crate::connection::half_open::{Cursor, Mark, MarkedRing, Record, Rings, Room};
 use crate::connection::{HalfOpenList, Slot, Tracker};
-
-/// The most records that are gone through together: as many as hide the memory's latency behind each other. Of a small ring it is
-/// a small part, so that making room does not empty it.
-const BATCH_COUNT_MAX: usize = 32;
-const BATCH_COUNT_MIN: usize = 8;
-const BATCHES_IN_RING: usize = 64;
 
 /// The places in the filter of the oldest connections of a ring of which the records are of use still, and the place behind all records
 /// that were gone through for them.
 struct Leaving {
-    slots: [Slot; BATCH_COUNT_MAX],
+    slots: [Slot; HALF_OPEN_BATCH_MAX],
     count: usize,
     /// The words of these records.
     useful: usize,
@@ -28,8 +23,10 @@ impl Leaving {
     /// Those of a ring, up to a record that is not wanted.
     #[inline]
     fn new(ring: &MarkedRing, is_wanted: impl Fn(Record) -> bool) -> Self {
-        let count_max = (ring.connection_count() / BATCHES_IN_RING).clamp(BATCH_COUNT_MIN, BATCH_COUNT_MAX);
-        let mut leaving = Leaving { slots: [Slot::default(); BATCH_COUNT_MAX], count: 0, useful: 0, end: ring.start() };
+        let count_max =
+            (ring.connection_count() / HALF_OPEN_BATCHES_IN_RING).clamp(HALF_OPEN_BATCH_MIN, HALF_OPEN_BATCH_MAX);
+        let mut leaving =
+            Leaving { slots: [Slot::default(); HALF_OPEN_BATCH_MAX], count: 0, useful: 0, end: ring.start() };
         for _ in 0..count_max {
             let Some((record, end)) = ring.after(leaving.end).filter(|(record, _)| is_wanted(*record)) else { break };
             let is_useful = ring.mark(record) != Mark::Over;
@@ -103,7 +100,7 @@ impl Tracker {
         leaving.slots().iter().for_each(|slot| self.filter.prefetch_slot(*slot));
         leaving.slots().iter().for_each(|slot| self.filter.remove(*slot));
         ring.skip_to(leaving.end, leaving.useful);
-        ring.prefetch_behind(leaving.end, BATCH_COUNT_MAX);
+        ring.prefetch_behind(leaving.end, HALF_OPEN_BATCH_MAX);
         leaving.count as u64
     }
 
