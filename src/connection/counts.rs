@@ -1,57 +1,57 @@
-//! What is counted of connections.
+//! Counts of what happened to connections.
 //!
-//! What enters: one occurrence after another. What leaves: the sums that list headers and summaries are made of.
+//! What enters: single occurrences. What leaves: the sums in list headers and summaries.
 
 use crate::error::Result;
 use crate::state::{Decoder, Encoder};
 
-/// What happened to the connections of a tracker since it began.
+/// The counts of a tracker since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Connections established.
     pub opened: u64,
     /// Established connections that ended.
     pub closed: u64,
-    /// Half-open connections that were reset or given up by a FIN.
+    /// Half-open connections that ended with a RST or a FIN.
     pub refused: u64,
     /// Half-open connections that timed out.
     pub expired: u64,
-    /// Half-open connections that had to make room for newer ones, in the ring or in the filter.
+    /// Half-open connections that were evicted for newer ones, in the ring or in the filter.
     pub recycled: u64,
-    /// Packets seen again: repeated SYNs and SYN-ACKs.
+    /// Repeated SYNs and SYN-ACKs.
     pub repeats: u64,
     /// FINs and RSTs of connections that had closed a short while before.
     pub late: u64,
-    /// FINs of connections that are not known.
+    /// FINs of unknown connections.
     pub unmatched_fins: u64,
-    /// RSTs of connections that are not known.
+    /// RSTs of unknown connections.
     pub unmatched_resets: u64,
-    /// Closed connections that had to go before they had lingered.
+    /// Closed connections that were evicted before the end of their lingering time.
     pub forgotten: u64,
-    /// Connections that were established but could not be tracked: no place, or too many.
+    /// Established connections that could not be tracked because there were too many already.
     pub refused_open: u64,
-    /// About how many of those are open still, and of those that were found in their midst and refused: what ends without being known
-    /// takes from it, half a connection a FIN.
+    /// An estimate of the untracked connections that are still open: those of `refused_open`, and those found midstream
+    /// and refused. Each unmatched RST takes one off, each unmatched FIN half a one.
     pub untracked_open: u64,
-    /// Attempts that found no place at all.
+    /// Connections that found no place in the filter.
     pub unplaced: u64,
-    /// Half-open connections that one side ended without the other ever being seen.
+    /// Half-open connections that one side ended although the other was never seen.
     pub one_sided: u64,
-    /// Candidates for connections that are older than the start: one side was seen.
+    /// Candidates: connections older than the start of which one side was seen.
     pub candidates: u64,
-    /// Candidates that became open connections when the other side was seen; they count as opened too.
+    /// Candidates that became open connections when the other side was seen. They count as `opened` too.
     pub picked_up: u64,
     /// Candidates whose other side was not seen in time.
     pub candidates_expired: u64,
-    /// Candidates that had to make room, or found none. Nobody knows whether they were connections.
+    /// Candidates that were evicted or found no place. Whether they were connections is unknown.
     pub candidates_recycled: u64,
-    /// Times that a candidate proved to be a connection when no more could be tracked.
+    /// Times that the other side of a candidate was seen but no more connections could be tracked.
     pub refused_pickups: u64,
-    /// Open connections that were taken off because nothing was seen of them for too long.
+    /// Open connections that were evicted because nothing was seen of them for too long.
     pub evicted_idle: u64,
-    /// Open connections that were taken off because of their age.
+    /// Open connections that were evicted because of their age.
     pub evicted_aged: u64,
-    /// Connections that ended and did not get into the archive, because it did not keep up.
+    /// Connections that ended but are missing in the archive, because it did not keep up.
     pub unarchived: u64,
 }
 
@@ -62,8 +62,8 @@ macro_rules! figures {
         /// How many counts [`Self::figures`] gives.
         pub const FIGURE_COUNT: usize = [$(stringify!($count)),+].len();
 
-        /// The counts that go into a file, in the order of their declaration: all but [`Self::unarchived`], which says something
-        /// about this machine only.
+        /// The counts that go into a file, in the order of their declaration: all but [`Self::unarchived`], which
+        /// concerns this machine only.
         #[must_use]
         pub fn figures(&self) -> [u64; Self::FIGURE_COUNT] {
             let Counts { $($count),+, unarchived: _ } = *self;
@@ -80,7 +80,7 @@ macro_rules! figures {
 }
 
 impl Counts {
-    // The order is that of the files.
+    // The order is that of the file format.
     figures![
         opened,
         closed,
@@ -105,7 +105,7 @@ impl Counts {
         evicted_aged,
     ];
 
-    /// The sum of both.
+    /// The sum of two sets of counts.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         let mut sums = self.figures();
@@ -113,29 +113,29 @@ impl Counts {
         Counts { unarchived: self.unarchived + other.unarchived, ..Counts::of_figures(sums) }
     }
 
-    /// Connections that could not be tracked: established ones beyond the limit, attempts without a place, and half-open
-    /// ones that made room for others.
+    /// Connections that could not be tracked: established ones beyond the limit, those without a place, and evicted
+    /// half-open ones.
     #[must_use]
     pub fn untracked(&self) -> u64 {
         self.refused_open + self.refused_pickups + self.unplaced + self.recycled
     }
 
-    /// Open connections that were taken off without having been seen to end.
+    /// Open connections that were evicted without having been seen to end.
     #[must_use]
     pub fn evicted(&self) -> u64 {
         self.evicted_idle + self.evicted_aged
     }
 
-    /// Its bytes in a saved state, without what the archive lost: that is told anew.
+    /// Writes the counts into a saved state, except [`Self::unarchived`], which starts anew.
     pub fn save(&self, encoder: &mut Encoder) {
         encoder.counts(self.figures());
     }
 
-    /// The counts that were saved.
+    /// Reads counts from a saved state.
     ///
     /// # Errors
     ///
-    /// The bytes are not those of counts.
+    /// The bytes do not encode counts.
     pub fn saved(decoder: &mut Decoder) -> Result<Self> {
         Ok(Counts::of_figures(decoder.counts()?))
     }

@@ -1,17 +1,17 @@
 //! What the filter remembers of a connection: 72 bits.
 //!
-//! What enters: fingerprint, state, orientation, time and initial sequence number. What leaves: a word of 64 bits and a
-//! byte, and the same out of them again. Every bit is paid for once a connection, so each field has just the width that
-//! it needs.
+//! What enters: fingerprint, state, orientation, time and initial sequence number (ISN). What leaves: a word of 64 bits
+//! and an extension byte, and the fields decoded from them. Every connection pays for every bit, so each field has just
+//! the width that it needs.
 
 use crate::config::{FINGERPRINT_BITS, TICK_BITS};
 use crate::flow::Side;
 
-/// Bits of the client's initial sequence number, hashed: two connections on the same ports are taken for one with a
-/// probability of 2^-17. (At 10 bits, four of 4,000 reused port pairs were.)
+/// Bits of the hashed ISN, the short ISN: two connections on the same ports are taken for one with a probability of
+/// 2^-17. (With 10 bits, four of 4,000 reused port pairs were.)
 pub const ISN_BITS: u32 = 17;
 
-/// Those of them that stand in the entry's word; the rest are in its extension byte.
+/// Bits of the short ISN in the entry's word; the rest are in the extension byte.
 const ISN_LOW_BITS: u32 = 9;
 pub(super) const STATE_BITS: u32 = 4;
 
@@ -24,48 +24,49 @@ const SIDE_SHIFT: u32 = TICK_SHIFT + TICK_BITS;
 pub(super) const STATE_SHIFT: u32 = SIDE_SHIFT + 1;
 pub(super) const FINGERPRINT_SHIFT: u32 = STATE_SHIFT + STATE_BITS;
 
-/// In place of a hashed initial sequence number: it was never seen, because the connection is older than the start.
+/// The short ISN of a connection that is older than the start, so that its ISN was never seen.
 pub const ISN_UNKNOWN: u32 = 0;
 
-/// The bit of a payload that tells of a connection whose start was not seen.
+/// The flag in a payload that marks a connection whose start was not seen.
 pub const MIDSTREAM: u32 = 1 << TICK_BITS;
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum State {
-    /// No connection was ever here.
+    /// The place was never used.
     Empty,
-    /// A connection was here and left nothing behind.
+    /// The place was used, and what was there left nothing behind.
     Removed,
-    /// Ended; lingers for some seconds, so that late packets and repeats are known for what they are.
+    /// The connection has ended. The entry lingers for some seconds, so that late packets and retransmissions are
+    /// recognised.
     Closed,
     /// The client's SYN was seen.
     SynSent,
     /// SYN and SYN-ACK were seen, in one tick.
     SynRecv,
-    /// The same, and the server has sent its FIN.
+    /// [`State::SynRecv`], and the server has sent its FIN.
     SynRecvServerFin,
     /// SYN and SYN-ACK were seen, the SYN-ACK in a later tick: the timeout counts from there.
     SynRecvLate,
-    /// The same, and the server has sent its FIN.
+    /// [`State::SynRecvLate`], and the server has sent its FIN.
     SynRecvLateServerFin,
-    /// A SYN-ACK was seen, but never the client.
+    /// A SYN-ACK was seen, but no packet of the client.
     AnsweredUnseen,
-    /// The same, and the server has sent its FIN.
+    /// [`State::AnsweredUnseen`], and the server has sent its FIN.
     AnsweredUnseenServerFin,
     /// The handshake is complete.
     Established,
-    /// The same, and the client has sent its FIN.
+    /// [`State::Established`], and the client has sent its FIN.
     EstablishedClientFin,
-    /// The same, and the server has sent its FIN.
+    /// [`State::Established`], and the server has sent its FIN.
     EstablishedServerFin,
-    /// Taken for established by the client's packets alone.
+    /// Open, but only packets of the client were seen.
     OneWayClient,
-    /// Taken for established by the server's packets alone.
+    /// Open, but only packets of the server were seen.
     OneWayServer,
-    /// A packet without a flag was seen of a connection whose start was not: "client" is who sent it. The other side has to
-    /// be seen before it is taken for a connection.
+    /// A packet without a flag was seen of a connection whose start was not. Its sender counts as the client. The
+    /// connection opens when the other side is seen.
     Candidate,
 }
 
@@ -103,7 +104,7 @@ impl State {
         self == State::SynSent || self.is_answered()
     }
 
-    /// Whether a ring has a record of the connection: it is half-open, or a candidate.
+    /// Whether a ring has a record of the connection, which is half-open or a candidate.
     #[must_use]
     #[inline]
     pub fn is_recorded(self) -> bool {
@@ -112,14 +113,14 @@ impl State {
         RECORDED >> self as u32 & 1 != 0
     }
 
-    /// Whether the connection is open by the packets of one side alone.
+    /// Whether the connection is open although only one side was seen.
     #[must_use]
     #[inline]
     pub fn is_one_way(self) -> bool {
         matches!(self, State::OneWayClient | State::OneWayServer)
     }
 
-    /// Whether the connection is open, as the IBLT holds it.
+    /// Whether the connection is open, and so in the table of open connections.
     #[must_use]
     #[inline]
     pub fn is_established(self) -> bool {
@@ -127,19 +128,20 @@ impl State {
     }
 }
 
-/// One entry of the filter, unpacked.
+/// An entry of the filter, unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What tells it from others in its bucket.
+    /// The part of the connection's hash that tells it from others in its bucket.
     pub fingerprint: u32,
-    /// Where the connection stands.
+    /// The state of the connection.
     pub state: State,
     /// Which end of the canonical key is the client.
     pub client: Side,
-    /// When it started (when it ended, once closed): the low [`TICK_BITS`] of the tick. In the filter, of what a ring has a record
-    /// of, the place of that record instead: it knows the rest.
+    /// When the connection started or, in [`State::Closed`], ended: the low [`TICK_BITS`] of the tick. In the filter,
+    /// the entry of a connection with a record in a ring has the place of that record here instead, and the record has
+    /// the tick.
     pub tick: u32,
-    /// The client's initial sequence number, hashed to [`ISN_BITS`], or [`ISN_UNKNOWN`].
+    /// The client's ISN, hashed to [`ISN_BITS`], or [`ISN_UNKNOWN`].
     pub short_isn: u32,
 }
 
@@ -151,8 +153,8 @@ impl Entry {
         tick as u32 & ((1 << TICK_BITS) - 1)
     }
 
-    /// An initial sequence number as entries keep it. Multiplying by an odd number and taking the top bits makes near
-    /// numbers differ. Never [`ISN_UNKNOWN`].
+    /// The short ISN of an ISN. Multiplying by an odd number and taking the top bits makes near numbers differ. Never
+    /// [`ISN_UNKNOWN`].
     #[must_use]
     #[inline]
     pub fn short_isn(isn: u32) -> u32 {
@@ -160,22 +162,22 @@ impl Entry {
         if short_isn == ISN_UNKNOWN { 1 } else { short_isn }
     }
 
-    /// What goes with the key of an established connection: when it started, and [`MIDSTREAM`] if that was not seen. It is the
-    /// same from the opening to the closing, because neither tick nor number changes.
+    /// The payload of an established connection, which goes with its key: the start tick, and [`MIDSTREAM`] if the
+    /// start was not seen. It does not change from the opening to the closing, because neither tick nor short ISN does.
     #[must_use]
     #[inline]
     pub fn payload(&self) -> u32 {
         self.tick | if self.short_isn == ISN_UNKNOWN { MIDSTREAM } else { 0 }
     }
 
-    /// How many ticks ago the entry's time was, up to the wrap.
+    /// The age of the entry's tick in ticks, up to the wrap.
     #[must_use]
     #[inline]
     pub fn age(&self, now: u64) -> u32 {
         Entry::tick_of(now).wrapping_sub(self.tick) & ((1 << TICK_BITS) - 1)
     }
 
-    /// The word and the extension byte.
+    /// Packs the entry into a word and an extension byte.
     #[must_use]
     #[inline]
     pub(super) fn pack(&self) -> (u64, u8) {
@@ -187,7 +189,7 @@ impl Entry {
         (word, (self.short_isn >> ISN_LOW_BITS) as u8)
     }
 
-    /// The entry of a word and an extension byte.
+    /// Unpacks the entry from a word and an extension byte.
     #[must_use]
     #[inline]
     pub(super) fn unpack(word: u64, extension: u8) -> Self {
@@ -201,14 +203,13 @@ impl Entry {
     }
 }
 
-/// The state in an entry's word.
+/// The state in a packed word.
 #[inline]
 pub(super) fn state_of(word: u64) -> State {
     State::ALL[(word >> STATE_SHIFT) as usize & ((1 << STATE_BITS) - 1)]
 }
 
-/// Whether a word's place can be used again without losing anything: nothing is in it, or what has been closed for more than
-/// `linger_ticks`.
+/// Whether a word's place is free: nothing is in it, or a connection that was closed more than `linger_ticks` ago.
 #[inline]
 pub(super) fn is_free(word: u64, now: u64, linger_ticks: u32) -> bool {
     let state = (word >> STATE_SHIFT) as u8 & ((1 << STATE_BITS) - 1);
@@ -219,19 +220,19 @@ pub(super) fn is_free(word: u64, now: u64, linger_ticks: u32) -> bool {
     state < State::Closed as u8 || age > linger_ticks
 }
 
-/// What is left of a word whose connection leaves nothing behind.
+/// The word that remains when a connection is removed.
 #[inline]
 pub(super) fn removed(word: u64) -> u64 {
     word & ((1 << STATE_SHIFT) - 1) | (State::Removed as u64) << STATE_SHIFT
 }
 
-/// A word in another state.
+/// The word with another state.
 #[inline]
 pub(super) fn in_state(word: u64, state: State) -> u64 {
     word & !(((1 << STATE_BITS) - 1) << STATE_SHIFT) | (state as u64) << STATE_SHIFT
 }
 
-/// A word whose record stands at another place.
+/// The word with another place of the connection's record.
 #[inline]
 pub(super) fn recorded_at(word: u64, place: u32) -> u64 {
     word & !(((1 << TICK_BITS) - 1) << TICK_SHIFT) | u64::from(place) << TICK_SHIFT

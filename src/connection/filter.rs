@@ -13,26 +13,27 @@ use crate::lines::{Line, Lines};
 use crate::prefetch::prefetch;
 use crate::signal::ConnectionHash;
 
-/// Entries in a bucket. Seven words of 64 bits, and an eighth that holds a byte more for each of them.
+/// Entries in a bucket: seven words of 64 bits. The eighth word has an extension byte for each of them.
 pub const SLOT_COUNT: usize = 7;
 
-/// The byte of the eighth word that is no entry's extension. Its lowest bit is set once a connection went to its second bucket
-/// because of this one;
+/// The lowest bit of the eighth word's last byte: set once an entry of this bucket went to its other bucket instead, so that look-ups
+/// go on there.
 const OVERFLOWED: u64 = 1 << 56;
 
-/// the other seven belong to a slot each: whether its established connection was seen since somebody last asked.
+/// The shift of that byte's other seven bits. Each tells of a slot whether its established connection was seen since the last
+/// [`Filter::take_seen`].
 const SEEN_SHIFT: usize = 57;
 
 const _: () = assert!(SEEN_SHIFT + SLOT_COUNT == u64::BITS as usize);
 
-/// Where a bucket's extensions stand.
+/// The index of the word with the extension bytes.
 const EXTENSIONS: usize = SLOT_COUNT;
 
 const SLOT_AND_EXTENSION_COUNT: usize = EXTENSIONS + 1;
 
 const _: () = assert!(size_of::<Line>() == SLOT_AND_EXTENSION_COUNT * size_of::<u64>());
 
-/// The place of an entry: its bucket, and in the lowest bits its word there.
+/// The place of an entry: its bucket, and in the lowest bits the index of its word there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot(u32);
 
@@ -42,7 +43,7 @@ impl Slot {
         Slot((bucket * SLOT_AND_EXTENSION_COUNT) as u32 | index)
     }
 
-    /// It as a number, and out of one again.
+    /// The slot as a number, from which [`Self::from_bits`] makes the slot again.
     #[inline]
     pub(super) fn to_bits(self) -> u32 {
         self.0
@@ -63,36 +64,36 @@ impl Slot {
         self.0 as usize % SLOT_AND_EXTENSION_COUNT
     }
 
-    /// Where its byte begins among the extensions.
+    /// The shift of the entry's extension byte.
     #[inline]
     fn extension_shift(self) -> usize {
         8 * self.index()
     }
 
-    /// The bit that tells whether its connection was seen.
+    /// The bit that says whether the entry's connection was seen.
     #[inline]
     fn seen(self) -> u64 {
         1 << (SEEN_SHIFT + self.index())
     }
 }
 
-/// What it took to place an entry.
+/// How an entry found its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
     /// There was a free place.
     Free,
-    /// Others had to move.
+    /// Other entries had to move.
     Moved(Moved),
-    /// This entry had to go.
+    /// This entry was evicted.
     Evicted(Entry),
 }
 
-/// What moved to make room for an entry.
+/// What was moved to make room for an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// Where what moved is now: an entry, and sometimes one more that made room for it.
+    /// The new places of what was moved: of one entry, and sometimes of a second that made room for the first.
     pub to: [Option<Slot>; 2],
-    /// Whether a closed entry had to go for that.
+    /// Whether a closed entry was evicted for that.
     pub has_forgotten: bool,
 }
 
@@ -107,10 +108,10 @@ pub struct FilterConfig {
     pub fingerprint_bits: u32,
 }
 
-/// The entries of one partition. Memory is fixed when it is made.
+/// The entries of one partition. The memory is fixed when it is made.
 ///
-/// A look-up that meets another connection's fingerprint is answered wrongly: with 30 bits and two buckets of seven this
-/// happens about once in 10^8 look-ups of connections that are not there.
+/// A look-up is answered wrongly if it meets another connection's fingerprint. With 30 bits and two buckets of seven
+/// this happens about once in 10^8 look-ups of connections that are not there.
 pub struct Filter {
     buckets: Lines,
     fingerprint_mask: u32,
@@ -118,7 +119,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// A filter without a connection.
+    /// An empty filter.
     #[must_use]
     pub fn new(config: FilterConfig) -> Self {
         Filter {
@@ -134,15 +135,15 @@ impl Filter {
         place_count.div_ceil(SLOT_COUNT).max(1) * size_of::<Line>()
     }
 
-    /// The first bucket of a connection, and the second.
+    /// The first and the second bucket of a connection.
     #[inline]
     fn bucket_indices(&self, hash: ConnectionHash) -> [usize; 2] {
         let first = hash.bucket(self.buckets.len());
         [first, self.other_bucket(first, self.fingerprint(hash))]
     }
 
-    /// The other of an entry's two buckets. The two add up to a number that follows from the fingerprint, so each is found
-    /// from the other, and an entry can be moved without its key.
+    /// The other of an entry's two buckets. The sum of both is a function of the fingerprint, so each follows from the
+    /// other, and an entry can be moved without its key.
     #[inline]
     fn other_bucket(&self, bucket: usize, fingerprint: u32) -> usize {
         let count = self.buckets.len();
@@ -150,21 +151,21 @@ impl Filter {
         if sum >= bucket { sum - bucket } else { sum + count - bucket }
     }
 
-    /// The fingerprint by which the connection with this hash is kept.
+    /// The fingerprint that the filter keeps of the connection with this hash.
     #[must_use]
     #[inline]
     pub fn fingerprint(&self, hash: ConnectionHash) -> u32 {
         hash.fingerprint() & self.fingerprint_mask
     }
 
-    /// Asks for the first bucket of a connection.
+    /// Prefetches the first bucket of a connection.
     #[inline]
     pub fn prefetch(&self, hash: ConnectionHash) {
         prefetch(&self.buckets[hash.bucket(self.buckets.len())]);
     }
 
-    /// Asks for the second bucket, if the first, which should have come by now, says that it will be read. Memory answers only so
-    /// many questions at a time, and most would be in vain.
+    /// Prefetches the second bucket if the first, which should have arrived by now, says that it will be read. Only so
+    /// many cache misses can be under way at once, and most of these would be for nothing.
     #[inline]
     pub fn prefetch_second(&self, hash: ConnectionHash) {
         let first = hash.bucket(self.buckets.len());
@@ -173,13 +174,14 @@ impl Filter {
         }
     }
 
-    /// Asks for the bucket of a place.
+    /// Prefetches the bucket of a slot.
     #[inline]
     pub(super) fn prefetch_slot(&self, slot: Slot) {
         prefetch(&self.buckets[slot.bucket()]);
     }
 
-    /// The entry of a connection, with its place. What has been closed for longer than it lingers is no entry.
+    /// The entry of a connection, with its slot. Entries that have been closed for longer than they linger are not
+    /// found.
     #[must_use]
     #[inline(always)]
     pub fn find(&self, hash: ConnectionHash, now: u64) -> Option<(Slot, Entry)> {
@@ -213,7 +215,7 @@ impl Filter {
         self.find_in(self.other_bucket(bucket, fingerprint), fingerprint, now)
     }
 
-    /// Whether this word's place can be used again without losing anything.
+    /// Whether this word's place is free.
     #[inline]
     fn is_free(&self, word: u64, now: u64) -> bool {
         is_free(word, now, self.linger_ticks)
@@ -239,7 +241,7 @@ impl Filter {
         (!places.is_empty()).then(|| Slot::new(bucket, places.first()))
     }
 
-    /// The entry at a place.
+    /// The entry in a slot.
     #[must_use]
     #[inline]
     pub fn get(&self, slot: Slot) -> Entry {
@@ -247,18 +249,18 @@ impl Filter {
         Entry::unpack(bucket[slot.index()], (bucket[EXTENSIONS] >> slot.extension_shift()) as u8)
     }
 
-    /// The same, if the filter is so large.
+    /// The entry in a slot that may be out of range.
     pub(super) fn get_checked(&self, slot: Slot) -> Option<Entry> {
         (slot.bucket() < self.buckets.len() && slot.index() < SLOT_COUNT).then(|| self.get(slot))
     }
 
-    /// Puts an entry in the place of another.
+    /// Overwrites the entry in a slot.
     #[inline]
     pub fn set(&mut self, slot: Slot, entry: &Entry) {
         self.write(slot, entry, 0);
     }
 
-    /// Puts an entry in a place, and clears these of the bucket's other bits.
+    /// Writes an entry into a slot, and clears these other bits of the eighth word.
     #[inline]
     fn write(&mut self, slot: Slot, entry: &Entry, cleared: u64) {
         let (word, extension) = entry.pack();
@@ -273,32 +275,32 @@ impl Filter {
         &mut self.buckets[slot.bucket()].0[slot.index()]
     }
 
-    /// Puts the entry at a place into another state; the rest of it stays.
+    /// Changes the state of the entry in a slot, and nothing else.
     #[inline]
     pub fn set_state(&mut self, slot: Slot, state: State) {
         let word = self.word_mut(slot);
         *word = in_state(*word, state);
     }
 
-    /// The record of the connection at this place stands there now.
+    /// Changes the place of the record of the connection in a slot.
     #[inline]
     pub(super) fn set_record(&mut self, slot: Slot, place: u32) {
         let word = self.word_mut(slot);
         *word = recorded_at(*word, place);
     }
 
-    /// Notes that a packet of the established connection at this place was seen.
+    /// Notes that a packet of the established connection in this slot was seen.
     #[inline]
     pub fn mark_seen(&mut self, slot: Slot) {
         let seen = slot.seen();
         let extensions = &mut self.buckets[slot.bucket()].0[EXTENSIONS];
-        // Most are marked already, and what is not written need not be written back.
+        // Most are marked already, and a line that is not written need not be written back.
         if *extensions & seen == 0 {
             *extensions |= seen;
         }
     }
 
-    /// Whether the connection at this place was seen since this was last asked.
+    /// Returns whether the connection in this slot was seen since the last call, and forgets it.
     pub fn take_seen(&mut self, slot: Slot) -> bool {
         let seen = slot.seen();
         let extensions = &mut self.buckets[slot.bucket()].0[EXTENSIONS];
@@ -307,7 +309,7 @@ impl Filter {
         was_seen
     }
 
-    /// Leaves nothing at a place.
+    /// Removes the entry in a slot.
     #[inline]
     pub fn remove(&mut self, slot: Slot) {
         let word = self.word_mut(slot);
@@ -339,7 +341,7 @@ impl Filter {
         }
     }
 
-    /// How many of its entries a ring has a record of.
+    /// How many entries have a record in a ring.
     ///
     /// Complexity: a pass over the buckets.
     pub(super) fn recorded_count(&self) -> usize {

@@ -1,11 +1,11 @@
-//! The half-open connections with their keys, oldest first, in a ring of fixed size.
+//! A ring of fixed size with the half-open connections and their keys, oldest first.
 //!
-//! What enters: connections as they begin. What leaves: the same, oldest first. The filter has no keys, so whatever a
-//! list is to show, or a timeout to take off, before the handshake is complete has to stand here. Candidates for
-//! connections that are older than the start stand in a ring of their own.
+//! What enters: connections as they begin. What leaves: the same, oldest first. The filter has no keys, so a connection
+//! needs a record here for as long as a list may have to show it, or a timeout to remove it, before its handshake is
+//! complete. Candidates (connections older than the start, of which one side was seen) have a ring of their own.
 //!
-//! A connection is written when its SYN is seen, and again when its SYN-ACK is seen in a later tick, because the timeout
-//! counts from there. A flood overwrites the oldest.
+//! A record is written when the SYN is seen, and again when the SYN-ACK is seen in a later tick, because the timeout
+//! then counts from there. A flood overwrites the oldest records.
 
 mod list;
 mod marked;
@@ -21,7 +21,7 @@ use crate::connection::{Entry, ISN_BITS, Slot};
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::signal::AnyKey;
 
-/// Bits of the ticks between the start of a connection and the packet by which it was written.
+/// Bits of the delay: the ticks from the start of a connection to the packet by which its record was written.
 const DELAY_BITS: u32 = 13;
 
 /// Bits of the tick of that packet.
@@ -29,41 +29,41 @@ const SINCE_BITS: u32 = 31;
 
 const _: () = assert!(SYN_TIMEOUT_MAX_TICKS < 1 << DELAY_BITS);
 const _: () = assert!(SINCE_BITS + DELAY_BITS + ISN_BITS + 3 == u64::BITS);
-// A record's tick is found again from its low bits, even after a leap.
+// The full tick is recovered from these bits, even after a leap.
 const _: () = assert!(SYN_TIMEOUT_MAX_TICKS + ((CLOCK_LEAP_MAX_NS / TICK_NS) as u64) < 1 << (SINCE_BITS - 1));
 
-/// Words of the largest record: a header, an IPv6 key and its tags.
+/// Words of the largest record: header, IPv6 key and VLAN tags.
 const RECORD_WORD_COUNT_MAX: usize = 3 * UNIT_WORD_COUNT;
 
-// A unit more is enough for what is more in such a record, and no less would do.
+// Two units hold an IPv6 record without tags, and three are needed with tags.
 const _: () = assert!((1 + KeyV6::WORD_COUNT).next_multiple_of(UNIT_WORD_COUNT) == 2 * UNIT_WORD_COUNT);
 const _: () = assert!((2 + KeyV6::WORD_COUNT).next_multiple_of(UNIT_WORD_COUNT) == RECORD_WORD_COUNT_MAX);
 
-/// Words of the smallest. Each record takes a multiple of them, and so does a ring: a record begins at a multiple, too, and one
-/// of this size never goes over the end.
+/// Words of the smallest record. Every record takes a multiple of this, and so does a ring. So every record begins at a
+/// multiple, and a record of this size never wraps around the end.
 const UNIT_WORD_COUNT: usize = 1 + KeyV4::WORD_COUNT;
 
-/// The bits at the end of a key in which its VLAN tags stand. Few keys have any, so in a record they stand in a word of their own, if
-/// there are any, and here the place of the connection's entry in the filter.
+/// The bits at the end of a key that hold its VLAN tags. Few keys have tags, so a record has here the slot of the
+/// connection's entry in the filter, and the tags, if any, in a word of their own.
 const TAGS: u64 = (1 << u32::BITS) - 1;
 
-/// A half-open connection as the ring holds it.
+/// A half-open connection as the ring has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HalfOpen<K = AnyKey> {
-    /// Its key, client first.
+    /// The key, client first.
     pub key: K,
-    /// The tick at which it started.
+    /// The tick at which the connection started.
     pub start_tick: u64,
-    /// The tick of the packet that brought it into its state.
+    /// The tick of the packet that brought the connection into its state.
     pub since_tick: u64,
-    /// Whether its SYN was answered, as far as was known when it was written.
+    /// Whether the SYN was answered, as far as was known when the record was written.
     pub answered: bool,
-    /// The client's initial sequence number as entries keep it.
+    /// The client's short ISN, as in [`Entry`].
     pub short_isn: u32,
 }
 
 impl<K> HalfOpen<K> {
-    /// What a record says, as seen at the tick `now`.
+    /// Decodes a record's header at the tick `now`.
     #[inline]
     fn new(key: K, header: Header, now: u64) -> Self {
         let since_tick = header.since_tick(now);
@@ -76,21 +76,21 @@ impl<K> HalfOpen<K> {
         }
     }
 
-    /// The header of its record. `key` is its key.
+    /// The header of the connection's record; `key` is the key of the connection.
     fn header(&self, key: &impl FlowKey) -> Header {
         let delay = self.since_tick.wrapping_sub(self.start_tick);
         Header::new(key, self.since_tick, delay, self.short_isn, self.answered)
     }
 
-    /// The same with another kind of key.
+    /// The connection with its key converted.
     fn with_key<L>(self, key: impl FnOnce(K) -> L) -> HalfOpen<L> {
         let HalfOpen { start_tick, since_tick, answered, short_isn, .. } = self;
         HalfOpen { key: key(self.key), start_tick, since_tick, answered, short_isn }
     }
 }
 
-/// Everything of a record but its key, in a word: the low bits of the tick, how long after the start that was, the number,
-/// whether it has VLAN tags, whether the SYN was answered, and the family.
+/// All of a record but its key, in a word: the low bits of the packet's tick, the delay, the short ISN, and a bit each
+/// for tags, for an answered SYN, and for IPv6.
 #[derive(Clone, Copy, Debug)]
 struct Header(u64);
 
@@ -99,7 +99,7 @@ impl Header {
     const ANSWERED: u64 = 2;
     const V6: u64 = 1;
 
-    /// The header of a connection with this key that was written at this tick, so long after its start.
+    /// The header of a connection with this key, written at the tick `since_tick`, `delay` ticks after its start.
     #[inline]
     fn new<K: FlowKey>(key: &K, since_tick: u64, delay: u64, short_isn: u32, answered: bool) -> Self {
         Header(
@@ -118,7 +118,7 @@ impl Header {
         if self.0 & Self::V6 == 0 { KeyV4::WORD_COUNT } else { KeyV6::WORD_COUNT }
     }
 
-    /// Words of the record: a unit more for an IPv6 key, and for tags.
+    /// Words of the record: one unit, and one more each for an IPv6 key and for tags.
     #[inline]
     fn word_count(self) -> usize {
         let [is_v6, is_tagged] = [self.0 & Self::V6 != 0, self.0 & Self::TAGGED != 0];
@@ -130,7 +130,7 @@ impl Header {
         if self.0 & Self::V6 == 0 { Family::V4 } else { Family::V6 }
     }
 
-    /// Whether it is one of the commonest: of IPv4, and without tags.
+    /// Whether the record is of the most common kind: IPv4 without tags.
     #[inline]
     fn is_small(self) -> bool {
         self.0 & (Self::V6 | Self::TAGGED) == 0
@@ -141,7 +141,7 @@ impl Header {
         self.0 & Self::ANSWERED != 0
     }
 
-    /// The same of a connection that was answered, or was not.
+    /// The header with this value for whether the SYN was answered.
     #[inline]
     fn with_answered(self, answered: bool) -> Self {
         Header(self.0 & !Self::ANSWERED | if answered { Self::ANSWERED } else { 0 })
@@ -153,7 +153,7 @@ impl Header {
         (self.0 >> (u64::BITS - SINCE_BITS)) as u32
     }
 
-    /// The tick of the packet, as seen at the tick `now`: of all with its low bits the one that is nearest.
+    /// The tick of the packet, seen at the tick `now`: of all ticks with its low bits the nearest.
     #[inline]
     fn since_tick(self, now: u64) -> u64 {
         let unused = u32::BITS - SINCE_BITS;
@@ -161,7 +161,7 @@ impl Header {
         now.wrapping_sub(i64::from(ago) as u64)
     }
 
-    /// The ticks from the start to that packet.
+    /// The ticks from the start of the connection to that packet.
     #[inline]
     fn delay(self) -> u64 {
         self.0 >> (ISN_BITS + 3) & ((1 << DELAY_BITS) - 1)
@@ -173,7 +173,7 @@ impl Header {
     }
 }
 
-/// Where a record stands in its ring, until that is taken off.
+/// The position of a record in its ring, valid until the record is removed or moved.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     index: usize,
@@ -181,19 +181,19 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// The unit of its ring at which it begins.
+    /// The unit of the ring at which the record begins.
     #[inline]
     fn unit(self) -> usize {
         self.index / UNIT_WORD_COUNT
     }
 
-    /// How much of a ring it takes, in words.
+    /// The size of the record, in words.
     #[inline]
     pub(super) fn size(self) -> usize {
         self.header.word_count()
     }
 
-    /// The tick of the packet by which it was written, as seen at the tick `now`.
+    /// The tick of the packet by which the record was written, seen at the tick `now`.
     #[inline]
     pub(super) fn since_tick(self, now: u64) -> u64 {
         self.header.since_tick(now)
@@ -209,32 +209,32 @@ pub(super) struct Draft<K> {
 }
 
 impl<K: FlowKey> Draft<K> {
-    /// That of the connection with this key, client first, as its entry says at the tick `now`.
+    /// The record of the connection with this key, client first, and this entry, at the tick `now`.
     #[inline]
     pub(super) fn new(key: K, entry: &Entry, now: u64) -> Self {
         let header = Header::new(&key, now, u64::from(entry.age(now)), entry.short_isn, entry.state.is_answered());
         Draft { header, mark: Mark::of(entry.state), key }
     }
 
-    /// How much of a ring it takes, in words.
+    /// The size of the record, in words.
     #[inline]
     pub(super) fn size(&self) -> usize {
         self.header.word_count()
     }
 }
 
-/// A place between two records of a ring.
+/// A position between two records of a ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {
     index: usize,
-    /// The words of records that follow.
+    /// Words of records from here on.
     left: usize,
 }
 
-/// A ring of records: 24 bytes an IPv4 connection, 48 an IPv6 one, and 24 more for one with VLAN tags.
+/// A ring of records: 24 bytes for an IPv4 connection, 48 for an IPv6 one, and 24 more with VLAN tags.
 struct HalfOpenRing {
     words: Box<[u64]>,
-    /// Where the oldest record begins, and how many words of records follow from there, over the end to the start.
+    /// Where the oldest record begins, and how many words of records follow from there, wrapping around the end.
     head: usize,
     used: usize,
 }
@@ -249,7 +249,7 @@ impl HalfOpenRing {
         (connection_count * UNIT_WORD_COUNT).max(RECORD_WORD_COUNT_MAX)
     }
 
-    /// The memory of such a ring in bytes.
+    /// The memory of such a ring, in bytes.
     fn size(connection_count: usize) -> usize {
         Self::word_count(connection_count) * size_of::<u64>()
     }
@@ -260,20 +260,20 @@ impl HalfOpenRing {
         self.words.len() / UNIT_WORD_COUNT
     }
 
-    /// The word this far behind another. Both are less than the ring is long.
+    /// The word `distance` behind `index`, wrapping around the end. Both are less than the length of the ring.
     #[inline]
     fn behind(&self, index: usize, distance: usize) -> usize {
         let sum = index + distance;
         if sum < self.words.len() { sum } else { sum - self.words.len() }
     }
 
-    /// Where the next record will begin.
+    /// The word at which the next record begins.
     #[inline]
     fn end(&self) -> usize {
         self.behind(self.head, self.used)
     }
 
-    /// Writes a record at the end, of the connection whose entry has this place. There must be room.
+    /// Writes a record at the end, for the connection with its entry in `slot`. There must be room.
     #[inline]
     fn write<K: FlowKey>(&mut self, draft: &Draft<K>, at: usize, slot: Slot) {
         let (header, words) = (draft.header, draft.key.words());
@@ -290,7 +290,7 @@ impl HalfOpenRing {
         self.used += header.word_count();
     }
 
-    /// Writes a record with tags, or one that goes over the end to the start.
+    /// Writes a record with tags, or one that wraps around the end.
     #[inline(never)]
     fn write_in_parts(&mut self, at: usize, header: Header, words: &[u64], closing: [u64; 2]) {
         let all = std::iter::once(&header.0).chain(words).chain(&closing);
@@ -300,13 +300,13 @@ impl HalfOpenRing {
         }
     }
 
-    /// The place before the oldest record.
+    /// The position before the oldest record.
     #[inline]
     fn start(&self) -> Cursor {
         Cursor { index: self.head, left: self.used }
     }
 
-    /// The record behind this place, and the place behind it.
+    /// The record behind a position, and the position behind that record.
     #[inline]
     fn after(&self, Cursor { index, left }: Cursor) -> Option<(Record, Cursor)> {
         if left == 0 {
@@ -316,31 +316,31 @@ impl HalfOpenRing {
         Some((record, Cursor { index: self.behind(index, record.size()), left: left - record.size() }))
     }
 
-    /// The record that begins with this word.
+    /// The record that begins at this word.
     #[inline]
     fn record(&self, index: usize) -> Record {
         Record { index, header: Header(self.words[index]) }
     }
 
-    /// Takes off all records before this place.
+    /// Removes all records before this position.
     #[inline]
     fn skip_to(&mut self, Cursor { index, left }: Cursor) {
         (self.head, self.used) = (index, left);
     }
 
-    /// The word of a record in which its key ends and its entry's place stands.
+    /// The index of the word with the end of a record's key and the slot of its entry.
     #[inline]
     fn closing(&self, record: Record) -> usize {
         self.behind(record.index, record.header.key_word_count())
     }
 
-    /// The place of the entry of a record's connection.
+    /// The slot of the entry of a record's connection.
     #[inline]
     fn slot(&self, record: Record) -> Slot {
         Slot::from_bits(self.words[self.closing(record)] as u32)
     }
 
-    /// The key of a record of this family.
+    /// The key of a record, which must be of family `K`.
     fn key<K: FlowKey>(&self, record: Record) -> K {
         let mut words: [u64; KeyV6::WORD_COUNT] =
             std::array::from_fn(|at| self.words[self.behind(record.index, (1 + at).min(K::WORD_COUNT))]);

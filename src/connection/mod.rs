@@ -1,9 +1,9 @@
-//! Signals -> exactly one opening and one closing a connection.
+//! Signals -> exactly one opening and one closing for each connection.
 //!
-//! What enters: signals of one partition, in order. What leaves: events that open and close connections, half-open
-//! connections on request, and counts of everything that was ignored, refused or recycled. An approximate concurrent state
-//! machine (Bonomi et al., "Beyond Bloom Filters") in a fixed memory: a filter of 9-byte entries without keys, and a ring
-//! with the keys of the connections that are not established yet.
+//! What enters: the signals of one partition, in order. What leaves: events that open and close connections, the
+//! half-open connections on request, and counts of everything else. This is an approximate concurrent state machine
+//! (Bonomi et al., "Beyond Bloom Filters") in fixed memory: a filter of 9-byte entries without keys, and rings with the
+//! keys of the connections that are not established yet.
 
 mod counts;
 mod entry;

@@ -21,7 +21,7 @@ const SYN_TIMEOUT_TICKS: u64 = 20;
 const LINGER_TICKS: u32 = 5;
 const CANDIDATE_TIMEOUT_TICKS: u64 = 50;
 
-/// As the clock of a capture, time does not start at zero. Near enough to a wrap of the entries' ticks that tests cross it.
+/// As in a capture, time does not start at zero. It is near enough to a wrap of the entries' ticks that tests cross it.
 const FIRST_TICK: u64 = (1 << 20) - 30;
 
 fn config() -> TrackerConfig {
@@ -41,14 +41,14 @@ fn config() -> TrackerConfig {
     }
 }
 
-/// Who sends a packet.
+/// The sender of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Sender {
     Client,
     Server,
 }
 
-/// A tracker, and the time.
+/// A tracker, and the present tick.
 struct Scene {
     tracker: Tracker,
     hash_v4: KeyedHash<KeyV4>,
@@ -66,7 +66,7 @@ impl Scene {
         }
     }
 
-    /// A packet of the connection with this key, client first, comes now.
+    /// Sends a packet of the connection with this key, client first, now.
     fn send(&mut self, key: AnyKey, sender: Sender, kind: Kind, isn: u32) -> Option<Event> {
         let signal = match key {
             AnyKey::V4(key) => signal(&self.hash_v4, &key, sender, (self.tick, kind, isn)),
@@ -76,9 +76,10 @@ impl Scene {
         self.tracker.handle(&signal)
     }
 
-    /// Plays the packets of one connection, a letter each: `S` SYN, `A` SYN-ACK, `D` data or a bare ACK, `F` FIN, `R` RST,
-    /// `C` what completes a handshake, of the client when large, of the server when small. A digit before it is the client's initial sequence number. `+` is
-    /// the next tick, `t` the last one within the timeout from now, `l` the last within which a closed one lingers.
+    /// Plays the packets of one connection, a letter each: `S` SYN, `A` SYN-ACK, `D` data or a bare ACK, `F` FIN, `R`
+    /// RST, `C` what completes a handshake, of the client when large, of the server when small. A digit before it is
+    /// the client's ISN. `+` is the next tick, `t` the last one within the timeout from now, `l` the last within which
+    /// a closed connection lingers.
     fn play(&mut self, key: AnyKey, script: &str) -> Vec<Event> {
         let mut isn = 1;
         let mut events = Vec::new();

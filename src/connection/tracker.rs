@@ -1,20 +1,22 @@
-//! The state table: what each signal does to the connection it belongs to.
+//! The state table: what each signal does to its connection.
 //!
-//! What enters: the signals of one partition, in order. What leaves: openings and closings, exactly one of each a
-//! connection, whatever is repeated, late or forged; and counts of the rest. ("Answered" is `syn_recv` in lists; a
-//! number is the client's initial sequence number.)
+//! What enters: the signals of one partition, in order. What leaves: exactly one opening and one closing for each
+//! connection, whatever is retransmitted, late or forged, and counts of the rest. ("Answered" is `syn_recv` in lists.
+//! The ISN is the client's initial sequence number.)
 //!
 //! | signal | no entry | syn_sent | answered | established | closed (lingers) |
 //! |---|---|---|---|---|---|
-//! | SYN | syn_sent | same number: repeat; other: start over | repeat | ignored | same number: repeat; other: syn_sent |
-//! | SYN-ACK | answered | answered | repeat | same number: repeat; other: close, answered | same number: ignored; other: answered |
-//! | completes, of the client | established, open | established, open | established, open | same number: -; other: close, open | same number: -; other: established, open |
-//! | other, of the client | - | - | established, open | - | - |
-//! | FIN | unmatched | removed | mark its side, open when the client's | mark its side; both: close | late |
+//! | SYN | syn_sent | of the client, other ISN: start over; else: repeat | repeat | repeat | same ISN: repeat; other: syn_sent |
+//! | SYN-ACK | answered | of the server: answered; else: repeat | repeat | same ISN: repeat; other: close, answered | same ISN: repeat; other: answered |
+//! | completes, of the client | open | open | open | same ISN: -; other: close, open | same ISN: -; other: open |
+//! | other, of the client | - | - | open | - | - |
+//! | FIN | unmatched | removed | mark the server's; the client's: open, mark; both: open, close | mark its side; both: close | late |
 //! | RST | unmatched | removed | removed | close | late |
 //!
-//! "Completes" overtakes SYN and SYN-ACK where these come in by another queue, and is then all that is needed. Connections
-//! that are older than the start are in [`pickup`].
+//! A signal that completes a handshake may overtake the SYN and the SYN-ACK if these come in by another queue, and is
+//! sufficient by itself. If a SYN-ACK is enough to open a connection, "answered" means "open". If connections may open
+//! that are seen from one side only, a further packet of that side opens them. Connections that are older than the
+//! start are in [`pickup`].
 
 mod handshake;
 mod liveness;
@@ -32,37 +34,38 @@ use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
 use untracked::Untracked;
 
-/// What a [`Tracker`] is told once.
+/// The configuration of a [`Tracker`].
 #[derive(Clone, Debug)]
 pub struct TrackerConfig {
-    /// The secret under which signals were hashed.
+    /// The secret under which connections are hashed.
     pub secret: Secret,
-    /// The places of the filter.
+    /// The fewest places of the filter.
     pub place_count: usize,
-    /// The IPv4 connections that the half-open ring has room for.
+    /// How many IPv4 connections the half-open ring has room for.
     pub half_open_count: usize,
-    /// The most established connections that are tracked.
+    /// The most established connections to track.
     pub connections_max: u64,
     /// How long a half-open connection is kept, in ticks; at most [`SYN_TIMEOUT_MAX_TICKS`](crate::config::SYN_TIMEOUT_MAX_TICKS).
     pub syn_timeout_ticks: u64,
     /// How long a closed connection lingers, in ticks.
     pub linger_ticks: u32,
-    /// The most connections that may be open by the packets of one side alone; zero: none.
+    /// The most connections that may be open with packets of one side only; zero turns this off.
     pub one_way_max: u64,
-    /// The IPv4 connections of which one side was seen and the start was not that there is room for; zero: none are picked up.
+    /// How many IPv4 candidates there is room for; zero turns picking up off.
     pub candidate_count: usize,
-    /// How long the other side of these may take, in ticks.
+    /// How long a candidate waits for its other side, in ticks.
     pub candidate_timeout_ticks: u64,
-    /// How long a connection that could not be tracked may be open without being found, in ticks; `None`: for ever.
+    /// How long an untracked connection may be open without being found, in ticks; `None` for ever.
     pub untracked_ticks: Option<u64>,
-    /// Whether a SYN-ACK is enough to open a connection, because no packets without a flag are seen.
+    /// Whether a SYN-ACK is enough to open a connection, because packets without a flag are not seen.
     pub answer_opens: bool,
-    /// The width of the filter's fingerprints: [`FINGERPRINT_BITS`](crate::config::FINGERPRINT_BITS), or less in a test.
+    /// The width of the filter's fingerprints: [`FINGERPRINT_BITS`](crate::config::FINGERPRINT_BITS), or fewer in a
+    /// test.
     pub fingerprint_bits: u32,
 }
 
 impl TrackerConfig {
-    /// The memory of the rings in bytes: of the half-open connections, and of the candidates.
+    /// The memory of both rings, in bytes.
     #[must_use]
     pub fn rings_size(&self) -> usize {
         Rings::size(self.ring_counts())
@@ -78,21 +81,21 @@ impl TrackerConfig {
     }
 }
 
-/// What a signal did to the set of open connections. The payload is what goes with the key: it is the same at the close
-/// as it was at the opening.
+/// A change of the set of open connections. The payload goes with the key, and is the same for the closing as for the
+/// opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The connection with this key, client first, is established.
+    /// The connection with this key, client first, has opened.
     Open(AnyKey, u32),
-    /// It is no longer.
+    /// The connection with this key has closed.
     Close(AnyKey, u32),
-    /// The first is no longer, and the second, between the same ends, is.
+    /// The first connection has closed, and the second, between the same ends, has opened.
     Replace((AnyKey, u32), (AnyKey, u32)),
-    /// The connection was established and ended with one packet: there is nothing to insert and remove again.
+    /// The connection opened and closed with one packet: there is nothing to insert and delete.
     Pass(AnyKey, u32),
 }
 
-/// The connections of one partition. All memory is taken when it is made.
+/// The connections of one partition. All memory is allocated when it is made.
 pub struct Tracker {
     filter: Filter,
     rings: Rings,
@@ -102,13 +105,13 @@ pub struct Tracker {
     now: u64,
     established: u64,
     one_way: u64,
-    /// Established connections that are not tracked.
+    /// An estimate of the established connections that are not tracked.
     untracked: Untracked,
     counts: Counts,
 }
 
 impl Tracker {
-    /// A tracker that knows of no connection.
+    /// A tracker without a connection.
     ///
     /// # Panics
     ///
@@ -129,25 +132,25 @@ impl Tracker {
         }
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts { untracked_open: self.untracked.connections(), ..self.counts }
     }
 
-    /// Asks for what [`Self::handle`] will read first for this signal.
+    /// Prefetches what [`Self::handle`] reads first for this signal.
     #[inline]
     pub fn prefetch(&self, signal: &Signal) {
         self.filter.prefetch(signal.hash());
     }
 
-    /// Asks for what it will read then, when the first has come.
+    /// Prefetches what [`Self::handle`] reads next for this signal, once the first has arrived.
     #[inline]
     pub fn prefetch_second(&self, signal: &Signal) {
         self.filter.prefetch_second(signal.hash());
     }
 
-    /// Moves time on, and takes off what has been half-open for too long.
+    /// Moves time on to `tick`, and removes what has timed out.
     #[inline]
     pub fn advance(&mut self, tick: u64) {
         if tick > self.now {
@@ -156,7 +159,7 @@ impl Tracker {
         }
     }
 
-    /// Does what a signal says.
+    /// Applies a signal.
     #[inline]
     pub fn handle(&mut self, signal: &Signal) -> Option<Event> {
         let parts = signal.parts();
@@ -181,7 +184,7 @@ impl Tracker {
         }
     }
 
-    /// Does what a signal says of a connection of which nothing is known.
+    /// Applies a signal of an unknown connection.
     #[inline]
     fn handle_unknown(&mut self, signal: &Signal, parts: SignalParts, hash: ConnectionHash) -> Option<Event> {
         match parts.kind {
@@ -216,7 +219,7 @@ impl Tracker {
         let from_client = parts.sender == entry.client;
         let marked = match (entry.state, from_client) {
             (State::SynSent, _) => {
-                // A client that ends what nobody answered had its answer on another way.
+                // The client ends a connection without an answer: the answer came another way.
                 self.counts.one_sided += u64::from(from_client);
                 self.refuse(slot);
                 return None;
@@ -275,19 +278,20 @@ impl Tracker {
         None
     }
 
-    /// An entry that starts now.
+    /// An entry of the present tick.
     fn fresh(&self, hash: ConnectionHash, state: State, client: Side, short_isn: u32) -> Entry {
         Entry { fingerprint: self.filter.fingerprint(hash), state, client, tick: Entry::tick_of(self.now), short_isn }
     }
 
-    /// The connection at this place of the filter is half-open no longer, or gets another record. To be told before its entry is changed.
+    /// Notes that the connection in this slot is no longer half-open or gets another record. Call this before its entry
+    /// is changed.
     #[inline]
     fn end_half_open(&mut self, slot: Slot) {
         self.rings.end(&self.filter.get(slot));
     }
 
-    /// Places the entry of a connection that has none; where, if there was a place. Of a half-open connection it names the record that
-    /// is written next.
+    /// Places the entry of a connection that has none, and returns its slot if there was a place. The entry of a
+    /// half-open connection names the record that is written next.
     #[inline(always)]
     fn place(&mut self, hash: ConnectionHash, entry: &Entry) -> Option<Slot> {
         let (rings, now) = (&self.rings, self.now);
@@ -313,7 +317,7 @@ impl Tracker {
         Some(slot)
     }
 
-    /// Opens a connection, in the place it has or in a new one.
+    /// Opens a connection, in its slot or in a new place.
     fn open_at(&mut self, signal: &Signal, hash: ConnectionHash, slot: Option<Slot>, entry: Entry) -> Option<Event> {
         let slot = match slot {
             Some(slot) => slot,
@@ -322,7 +326,7 @@ impl Tracker {
         self.open(signal, slot, entry)
     }
 
-    /// Makes a half-open connection an open one, if there may be another.
+    /// Opens a connection in its slot, unless there are too many already.
     fn open(&mut self, signal: &Signal, slot: Slot, entry: Entry) -> Option<Event> {
         self.end_half_open(slot);
         if self.established >= self.config.connections_max {
@@ -347,7 +351,7 @@ impl Tracker {
         Some(Event::Close(oriented(signal, entry.client), entry.payload()))
     }
 
-    /// Leaves a closed entry behind. Whatever its number was, it is that of a connection that was known.
+    /// Leaves a closed entry behind. Its short ISN marks it as a connection that was known, even if the ISN was not.
     fn linger(&mut self, slot: Slot, entry: &Entry) {
         let (tick, short_isn) = (Entry::tick_of(self.now), entry.short_isn.max(ISN_UNKNOWN + 1));
         self.filter.set(slot, &Entry { state: State::Closed, tick, short_isn, ..*entry });
@@ -356,12 +360,12 @@ impl Tracker {
     fn refuse(&mut self, slot: Slot) {
         self.counts.refused += 1;
         self.end_half_open(slot);
-        // Nothing lingers: the SYN may come again with the same number.
+        // Nothing lingers: the SYN may be retransmitted with the same ISN.
         self.filter.remove(slot);
     }
 }
 
-/// The signal's key with the client first.
+/// The key of the signal, client first.
 #[inline]
 fn oriented(signal: &Signal, client: Side) -> AnyKey {
     match signal.key() {
@@ -370,7 +374,7 @@ fn oriented(signal: &Signal, client: Side) -> AnyKey {
     }
 }
 
-/// A canonical key with the client first.
+/// A canonical key turned round if need be, so that the client is first.
 #[inline]
 fn of_client<K: FlowKey>(key: K, client: Side) -> K {
     match client {

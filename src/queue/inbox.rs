@@ -1,11 +1,11 @@
-//! A shard's queues as one stream.
+//! The queues of one shard, merged into one stream.
 //!
-//! What enters: the queues of all capture threads, each in the order of its packets. What leaves: their signals in the order in
-//! which the packets came, and each mark once all threads have sent it. So the two halves of a conversation may come in on two
-//! interfaces, and all shards still cut at the same packet.
+//! What enters: the queues of all capture threads, each in the order of its packets. What leaves: their signals in the
+//! order in which the packets came, and each mark once all threads have sent it. So the two directions of a connection
+//! may come in on two interfaces, and all shards still cut at the same packet.
 //!
-//! With a single capture thread blocks pass through untouched. With several, a signal goes on when every other thread has
-//! shown that it has nothing older: by a younger signal, by a mark, or by silence for [`MERGE_PATIENCE_NS`].
+//! With a single capture thread blocks pass through untouched. With several, a signal goes on when every other thread
+//! has shown that it has nothing older: by a younger signal, by a mark, or by silence for [`MERGE_PATIENCE_NS`].
 
 use super::{Block, Message, Reader};
 use crate::config::{MERGE_PATIENCE_NS, MERGE_SLEEP, QUEUE_BLOCKS_MAX, QUEUE_SLEEP_MAX};
@@ -14,7 +14,7 @@ use crate::snapshot::Seen;
 use crossbeam::sync::Parker;
 use std::sync::atomic::Ordering;
 
-/// One capture thread's queue, and what of it was taken but not passed on.
+/// The queue of one capture thread, with the message that was taken from it but not passed on yet.
 struct Source {
     reader: Reader,
     head: Option<Message>,
@@ -23,7 +23,7 @@ struct Source {
     is_over: bool,
 }
 
-/// What stands at the front of a queue.
+/// The front of a queue.
 enum Front {
     Signal(Moment),
     Mark,
@@ -35,7 +35,7 @@ enum Front {
 pub struct Inbox {
     sources: Vec<Source>,
     parker: Parker,
-    /// Where the signals of several queues are gathered; lent out with each message.
+    /// The block in which the signals of several queues are gathered, lent out with each message.
     gathered: Option<Box<Block>>,
 }
 
@@ -47,8 +47,8 @@ impl Inbox {
         Inbox { sources, parker, gathered }
     }
 
-    /// The next message; waits for one, and answers none when there will be no more. `now` tells the present moment, on the
-    /// clock that signals carry.
+    /// The next message. Waits for one, and returns `None` when there will be no more. `now` tells the present moment
+    /// on the clock of the signals.
     pub fn receive(&mut self, now: impl Fn() -> Moment) -> Option<Message> {
         loop {
             let is_over = self.sources.iter().all(|source| source.reader.is_closed());
@@ -56,7 +56,7 @@ impl Inbox {
             if message.is_some() {
                 return message;
             }
-            // Read before the queues were looked at: what was pushed before the writers went is then not missed.
+            // `is_over` was read before the queues, so nothing that a writer pushed before it went is missed.
             if is_over && self.sources.iter().all(|source| source.head.is_none()) {
                 return None;
             }
@@ -68,8 +68,8 @@ impl Inbox {
         let readers = || self.sources.iter().map(|source| &source.reader);
         let tell = |sleeps| readers().for_each(|reader| reader.shared.reader_sleeps.store(sleeps, Ordering::SeqCst));
         tell(true);
-        // A writer may have sent something just before it could know that it is waited for. Signals that wait for older ones
-        // wait on, whatever else has come.
+        // A writer may have sent something just before it could see that this thread sleeps. If signals wait for older
+        // ones of a silent thread, the sleep is short and nothing else ends the wait.
         let is_idle = self.sources.iter().all(|source| source.head.is_none());
         if !is_idle || readers().all(|reader| reader.len() == 0) {
             self.parker.park_timeout(if is_idle { QUEUE_SLEEP_MAX } else { MERGE_SLEEP });
@@ -86,7 +86,7 @@ impl Inbox {
         }
     }
 
-    /// The signals that can go on, in order; or the mark that all threads have sent.
+    /// The next signals in order, or, if there are none, the mark that all threads have sent.
     pub(super) fn merge(&mut self, now: Moment) -> Option<Message> {
         let mut gathered = self.gathered.take().unwrap_or_else(Block::new);
         gathered.count = 0;
@@ -102,7 +102,7 @@ impl Inbox {
         self.mark()
     }
 
-    /// The queue whose front is the oldest signal, if that may go on.
+    /// The queue with the oldest signal at its front, if that signal may go on.
     fn next_source(&mut self, now: Moment) -> Option<usize> {
         let mut oldest: Option<(usize, Moment)> = None;
         let mut is_silent = false;
@@ -124,7 +124,7 @@ impl Inbox {
         oldest.filter(|(_, moment)| may_go(moment)).map(|(index, _)| index)
     }
 
-    /// The mark that stands at the front of every queue, what was seen before it summed over all.
+    /// The mark at the front of every queue, with the sum over all queues of what was seen before it.
     fn mark(&mut self) -> Option<Message> {
         let are_all_marks = self.sources.iter_mut().all(|source| matches!(source.front(), Front::Mark | Front::Over));
         if !are_all_marks {
@@ -148,7 +148,7 @@ impl Inbox {
 }
 
 impl Source {
-    /// The next message. The one behind it is fetched too, if there is one, and its signals are asked for.
+    /// The next message. The one behind it is fetched as well, and its signals are prefetched.
     fn next(&mut self) -> Option<Message> {
         let message = self.head.take().or_else(|| self.reader.try_receive())?;
         self.head = self.reader.try_receive();
@@ -158,7 +158,7 @@ impl Source {
         Some(message)
     }
 
-    /// What stands at the front; fetched from the queue if it has to be.
+    /// The front, fetched from the queue if need be.
     fn front(&mut self) -> Front {
         if self.head.is_none() && !self.is_over {
             let is_closed = self.reader.is_closed();
@@ -176,7 +176,7 @@ impl Source {
         }
     }
 
-    /// Moves the signal at the front on.
+    /// Moves the signal at the front into `gathered`.
     fn pass_on(&mut self, gathered: &mut Block) {
         let Some(Message::Signals(block)) = &self.head else { return };
         if let Some(signal) = block.signals().get(self.taken) {

@@ -1,9 +1,10 @@
-//! The way from the capture threads to a shard: bounded lock-free queues of blocks of signals, and of the marks between them.
+//! Queues from the capture threads to a shard: bounded and lock-free, for blocks of signals and the marks between them.
 //!
-//! What enters: signals one by one, and marks. What leaves: the same, those of each capture thread in their order, and the
-//! marks of all threads as one. Signals travel in recycled blocks of 64, which makes a queue cost a few nanoseconds a signal.
-//! Neither side wakes the other more often than it must: the reader is woken when a few blocks have gathered, when a mark has
-//! come or when the writer has nothing more for now, the writer when the queue is half empty.
+//! What enters: signals one by one, and marks. What leaves: the same, the signals of each capture thread in their
+//! order, and each mark once for all threads. Signals travel in recycled blocks of 64, at a few nanoseconds a signal.
+//! Wake-ups are rare: the reader is woken when [`QUEUE_WAKE_BLOCKS`] have gathered, when a mark has come, when the
+//! writer flushes because it has nothing more for now, and when the writer waits for room. The writer is woken when the
+//! queue is half empty.
 
 mod inbox;
 
@@ -21,17 +22,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What a queue holds at most.
+/// The places of a queue.
 const PLACE_COUNT: usize = QUEUE_BLOCKS_MAX + QUEUE_MARKS_MAX;
 
-/// Blocks beside the writer's own: those in the queue, the one that the reader works off and its next, and the writer's next.
+/// The blocks of a queue apart from the one that the writer fills: those in the queue, two that the reader holds, and
+/// the writer's next.
 const SPARE_BLOCKS_MAX: usize = QUEUE_BLOCKS_MAX + 3;
 
-/// Signals of a reader's next block that it asks for while it works off the one before: until these are worked off there is time to ask
-/// for the rest.
+/// Signals of its next block that a reader prefetches: while it works off these, the rest is prefetched.
 const FIRST_COUNT: usize = 24;
 
-/// Signals on their way.
+/// A block of signals.
 pub struct Block {
     signals: [Signal; BLOCK_SIGNAL_COUNT],
     count: usize,
@@ -48,7 +49,7 @@ impl Block {
         &self.signals[..self.count]
     }
 
-    /// Asks for its first signals, and for their number: another core has written them.
+    /// Prefetches the first signals and their number, which another core has written.
     fn prefetch(&self) {
         prefetch(&self.count);
         self.signals.iter().take(FIRST_COUNT).for_each(prefetch);
@@ -68,22 +69,22 @@ impl Block {
 
 /// What comes out of a queue.
 pub enum Message {
-    /// Signals; the block is to be given back with [`Inbox::recycle`].
+    /// Signals. The block goes back with [`Inbox::recycle`].
     Signals(Box<Block>),
     /// A new time base begins here.
     Base(TimeBase),
     /// An interval ends here.
     Marker(Marker),
-    /// A cut of the archive: what closes before it is sorted together.
+    /// A cut of the archive: the records of all connections that close before it are sorted together.
     Cut,
 }
 
 /// What a writer does when its queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// It waits: nothing is lost, and the input comes slower.
+    /// Waits: nothing is lost, and the input is slowed down.
     Wait,
-    /// It waits for [`QUEUE_WAIT_MAX_US`] at most, and then drops a block of signals and counts them. Marks always wait.
+    /// Waits for at most [`QUEUE_WAIT_MAX_US`], then drops the block of signals and counts them. Marks always wait.
     Drop,
 }
 
@@ -101,10 +102,10 @@ pub struct Writer {
     shared: Arc<Shared>,
     block: Box<Block>,
     when_full: WhenFull,
-    /// Blocks that there is room for at least: how many there are is the reader's to change, and to look at it is to fetch it from
-    /// another core.
+    /// A lower bound of the blocks that there is room for. The exact number depends on the reader, and to look at it is
+    /// to fetch a cache line from another core.
     room: usize,
-    /// Whether the last block was dropped: then the next does not wait either.
+    /// Whether the last block was dropped: then the next one does not wait either.
     is_dropping: bool,
     dropped: u64,
     parker: Parker,
@@ -117,7 +118,7 @@ struct Reader {
     writer: Unparker,
 }
 
-/// The queues of one shard, one for each capture thread, with all their memory: [`size`] bytes each.
+/// The queues of one shard, one for each capture thread, with all their memory of [`size`] bytes each.
 #[must_use]
 pub fn queues(writer_count: usize, when_full: WhenFull) -> (Vec<Writer>, Inbox) {
     let parker = Parker::new();
@@ -162,7 +163,7 @@ pub const fn size() -> usize {
 }
 
 impl Writer {
-    /// Appends a signal. Once the reader is gone, what is appended is lost.
+    /// Appends a signal. It is lost if the reader is gone.
     #[inline]
     pub fn push(&mut self, signal: &Signal) {
         self.block.push(signal);
@@ -171,7 +172,7 @@ impl Writer {
         }
     }
 
-    /// Sends off what was pushed, and lets the reader know: there may be nothing more for a while.
+    /// Sends off what was pushed and wakes the reader: there may be nothing more for a while.
     pub fn flush(&mut self) {
         self.send_block();
         if !self.shared.full.is_empty() {
@@ -179,21 +180,22 @@ impl Writer {
         }
     }
 
-    /// Signals that were dropped so far because the queue was full.
+    /// How many signals have been dropped so far because the queue was full.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Waits from now on when the queue is full, whatever it did before: there is time, because nothing comes any more.
+    /// Makes the writer wait from now on when the queue is full, whatever it did before: the input has ended, so there
+    /// is time.
     pub fn drop_no_more(&mut self) {
         self.when_full = WhenFull::Wait;
     }
 
-    /// Sends off a mark, behind all that was pushed before; waits while the queue is full.
+    /// Sends a mark behind everything that was pushed before, and waits while the queue is full.
     pub fn mark(&mut self, mark: Message) {
         self.send_block();
-        // It takes a place that a block may have been counted on.
+        // The mark takes a place that `room` may have counted for a block.
         self.room = 0;
         let mut waiting = Some(mark);
         while let Some(mark) = waiting.take()
@@ -221,15 +223,17 @@ impl Writer {
             self.block.count = 0;
             return;
         }
-        // With every place of the queue taken, two blocks in the reader's hands and this one, another is still free.
+        // If every place of the queue is taken, two blocks are with the reader and one is here, one block is still
+        // free.
         let mut next = self.shared.empty.pop().unwrap_or_else(Block::new);
         next.count = 0;
         let block = std::mem::replace(&mut self.block, next);
-        // Only this thread fills the queue, so the room that was found is still there.
+        // Only this thread fills the queue, so the room is still there.
         drop(self.shared.full.push(Message::Signals(block)));
         self.room -= 1;
         self.is_dropping = false;
-        // Whether it sleeps is asked first: that seldom changes. If it just falls asleep the next block wakes it, or the flush behind.
+        // The flag is read first because it seldom changes. If the reader falls asleep just now, the next block or the
+        // flush wakes it.
         if self.shared.reader_sleeps.load(Ordering::SeqCst) && self.shared.full.len() >= QUEUE_WAKE_BLOCKS {
             self.wake_reader();
         }
@@ -239,7 +243,7 @@ impl Writer {
         QUEUE_BLOCKS_MAX.saturating_sub(self.shared.full.len())
     }
 
-    /// Waits for room as the policy has it; whether there is any.
+    /// Waits for room as [`WhenFull`] says, and returns whether there is any.
     #[cold]
     fn wait_for_room(&mut self) -> bool {
         let began = Instant::now();
@@ -264,7 +268,7 @@ impl Writer {
     fn sleep(&mut self, time_max: Duration) {
         self.wake_reader();
         self.shared.writer_sleeps.store(true, Ordering::SeqCst);
-        // The reader may have made room just before it could know that it is waited for.
+        // The reader may have made room just before it could see that this thread sleeps.
         if self.shared.full.len() > QUEUE_BLOCKS_MAX / 2 {
             self.parker.park_timeout(time_max);
         }
@@ -292,19 +296,19 @@ impl Reader {
         self.shared.full.pop()
     }
 
-    /// How much waits here.
+    /// How many messages wait.
     fn len(&self) -> usize {
         self.shared.full.len()
     }
 
-    /// Whether there will be no more, once what waits has been taken.
+    /// Whether no more messages will be added.
     fn is_closed(&self) -> bool {
         self.shared.writer_is_gone.load(Ordering::SeqCst)
     }
 
-    /// Gives a block back, so that it can be filled again.
+    /// Gives a block back to be filled again.
     fn recycle(&self, block: Box<Block>) {
-        // There is room for every block; one too many would merely be freed.
+        // There is room for every block; a surplus one would merely be freed.
         drop(self.shared.empty.push(block));
         self.wake_writer();
     }

@@ -1,11 +1,12 @@
 //! Records of connections that have ended, on their way from the shards to an archive.
 //!
-//! What enters: closings, as each partition meets them. What leaves: blocks of records, and the cuts between them, through
-//! one bounded queue. Blocks are recycled. A replay waits when the queue is full; a live capture drops the block and counts its
-//! records, since no archive may hold up packets.
+//! What enters: closings, as each partition meets them. What leaves: blocks of records, and the cuts between them,
+//! through one bounded queue. Blocks are recycled. When the queue is full a replay waits; a live capture drops the
+//! block and counts its records, since no archive may hold up packets.
 //!
-//! The records of one partition come in their order, those of different partitions as their threads happen to run. A cut stands
-//! at the same packet in all partitions, so whoever sorts what lies between two cuts gets the same with any number of shards.
+//! The records of one partition stay in order; those of different partitions are interleaved as their threads happen to
+//! run. A cut is at the same packet in all partitions, so sorting the records between two cuts gives the same result
+//! with any number of shards.
 
 mod recorder;
 
@@ -23,11 +24,11 @@ use std::sync::Arc;
 pub enum Ending {
     /// Both sides sent a FIN.
     Fin,
-    /// A side reset it.
+    /// One side sent a RST.
     Rst,
     /// Nothing was seen of it for too long.
     Timeout,
-    /// It was taken off because of its age.
+    /// It was evicted because of its age.
     Evicted,
     /// Another connection between the same ends took its place: its end was not seen.
     Replaced,
@@ -36,18 +37,18 @@ pub enum Ending {
 /// A connection that was established and has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its key, client first.
+    /// The key, client first.
     pub key: AnyKey,
     /// When it started, in ticks of wall time since 1970.
     pub start: i64,
-    /// When it ended, likewise.
+    /// When it ended, in ticks of wall time since 1970.
     pub end: i64,
     /// How it ended.
     pub ending: Ending,
-    /// Whether its start was not seen: then `start` is when it was first seen.
+    /// Whether the start was not seen: then `start` is when the connection was first seen.
     pub midstream: bool,
-    /// Whether it may have started some whole wraps of the tick earlier: filters know starts up to the wrap only
-    /// ([`TICK_BITS`](crate::config::TICK_BITS)), and this one could be older than that.
+    /// Whether it may have started some whole wraps of the tick earlier: filters know starts only up to the wrap
+    /// ([`TICK_BITS`](crate::config::TICK_BITS)), and this connection could be older.
     pub may_be_older: bool,
 }
 
@@ -62,28 +63,28 @@ impl Block {
         Box::new(Block { partition: 0, records: Vec::with_capacity(RECORD_BLOCK_COUNT) })
     }
 
-    /// Whose records they are.
+    /// The partition that the records are of.
     #[must_use]
     pub fn partition(&self) -> usize {
         self.partition
     }
 
-    /// The records.
+    /// The records, in order.
     #[must_use]
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 }
 
-/// What comes out of the queue.
+/// A message of the queue.
 pub enum Message {
-    /// Records; the block is to be given back with [`Outlet::recycle`].
+    /// Records. The block goes back with [`Outlet::recycle`].
     Records(Box<Block>),
     /// This partition has sent everything up to the cut.
     Cut(usize),
 }
 
-/// Where recorders put their blocks. It can be given to as many as there are partitions.
+/// The end of the queue for the recorders, of which there may be as many as there are partitions.
 #[derive(Clone, Debug)]
 pub struct Inlet {
     full: Sender<Message>,
@@ -91,16 +92,16 @@ pub struct Inlet {
     when_full: WhenFull,
 }
 
-/// The other end, for an archive.
+/// The end of the queue for the archive.
 pub struct Outlet {
     full: Receiver<Message>,
     empty: Arc<ArrayQueue<Box<Block>>>,
 }
 
-/// Blocks in the queue, those that the partitions fill, and the one that is being read.
+/// All blocks: those in the queue, those that the partitions fill, and the one that is being read.
 const BLOCKS_MAX: usize = RECORD_QUEUE_BLOCKS_MAX + PARTITION_COUNT + 1;
 
-/// A queue with all its memory: [`size`] bytes.
+/// A queue with all its memory of [`size`] bytes.
 #[must_use]
 pub fn queue(when_full: WhenFull) -> (Inlet, Outlet) {
     let (sender, receiver) = bounded(RECORD_QUEUE_BLOCKS_MAX);
@@ -109,14 +110,15 @@ pub fn queue(when_full: WhenFull) -> (Inlet, Outlet) {
     (Inlet { full: sender, empty: Arc::clone(&empty), when_full }, Outlet { full: receiver, empty })
 }
 
-/// The memory of a queue in bytes.
+/// The memory of a queue, in bytes.
 #[must_use]
 pub const fn size() -> usize {
     BLOCKS_MAX * (RECORD_BLOCK_COUNT * size_of::<Record>() + size_of::<Block>() + size_of::<Message>())
 }
 
 impl Inlet {
-    /// Sends a block and puts an empty one in its place; how many records were dropped because that could not be.
+    /// Sends a block and puts an empty one in its place. Returns how many records were dropped because the queue was
+    /// full or closed.
     fn send(&self, block: &mut Box<Block>) -> u64 {
         let empty = self.empty.pop().unwrap_or_else(Block::new);
         let full = Message::Records(std::mem::replace(block, empty));
@@ -132,26 +134,26 @@ impl Inlet {
         dropped
     }
 
-    /// Says that a partition has come to a cut. Only a replay has cuts, and it waits.
+    /// Sends a partition's cut. Only a replay has cuts, and it waits for room.
     fn cut(&self, partition: usize) {
         if self.when_full == WhenFull::Wait {
-            // When nobody reads any more there is nothing to cut.
+            // If the archive is gone there is nothing to cut.
             drop(self.full.send(Message::Cut(partition)));
         }
     }
 }
 
 impl Outlet {
-    /// The receiving end: it is closed when all recorders and their [`Inlet`]s are gone.
+    /// The receiver of the queue, which is closed when all recorders and their [`Inlet`]s are gone.
     #[must_use]
     pub fn messages(&self) -> &Receiver<Message> {
         &self.full
     }
 
-    /// Gives a block back, so that it can be filled again.
+    /// Gives a block back to be filled again.
     pub fn recycle(&self, mut block: Box<Block>) {
         block.records.clear();
-        // There is room for every block; one too many would merely be freed.
+        // There is room for every block; a surplus one would merely be freed.
         drop(self.empty.push(block));
     }
 }

@@ -1,7 +1,8 @@
 //! One partition's end of the queue: closings in, records out.
 //!
-//! What enters: what the connection filter knows of a connection that ends, and the time bases. What leaves: records with wall
-//! times, in blocks; a block goes when it is full, at the end of an interval, at a cut, and when it is older than a second.
+//! What enters: what the connection filter knows of a connection that ends, and the time bases. What leaves: records
+//! with wall times, in blocks. A block is sent when it is full, at the end of an interval, at a cut, and when its
+//! oldest record is more than a second old.
 
 use crate::config::{RECORD_BLOCK_COUNT, RECORD_DELAY_MAX_TICKS, TICK_BITS, TICK_NS};
 use crate::connection::MIDSTREAM;
@@ -10,7 +11,7 @@ use crate::signal::{AnyKey, TimeBase, TimeBases};
 
 const WRAP_TICKS: u64 = 1 << TICK_BITS;
 
-/// Writes the records of one partition.
+/// The recorder of one partition.
 pub struct Recorder {
     partition: usize,
     inlet: Inlet,
@@ -18,26 +19,26 @@ pub struct Recorder {
     /// When the oldest record of the block ended, in ticks.
     block_since: u64,
     bases: TimeBases,
-    /// The first tick of all, once a base has said it.
+    /// The tick at which the first time base began.
     first_tick: Option<u64>,
     dropped: u64,
 }
 
 impl Recorder {
-    /// The recorder of this partition.
+    /// A recorder for this partition.
     #[must_use]
     pub fn new(partition: usize, inlet: Inlet) -> Self {
         let bases = TimeBases::new();
         Recorder { partition, inlet, block: Block::new(), block_since: 0, bases, first_tick: None, dropped: 0 }
     }
 
-    /// A time base begins.
+    /// Begins a new time base.
     pub fn start_base(&mut self, base: TimeBase) {
         self.first_tick.get_or_insert(base.first_tick);
         self.bases.learn(base);
     }
 
-    /// Takes down a connection that opened with this payload and ends at the tick `now`.
+    /// Records a connection that opened with this payload and ends at the tick `now`.
     pub fn record(&mut self, key: AnyKey, payload: u32, ending: Ending, now: u64) {
         let ago = (now as u32).wrapping_sub(payload) & (WRAP_TICKS as u32 - 1);
         let run_ticks = now.saturating_sub(self.first_tick.unwrap_or(now));
@@ -58,12 +59,12 @@ impl Recorder {
         }
     }
 
-    /// The wall time of a tick, in ticks since 1970. Bases are whole ticks apart, so nothing is lost by it.
+    /// The wall time of a tick, in ticks since 1970. Bases are whole ticks apart, so this is exact.
     fn wall(&self, tick: u64) -> i64 {
         self.bases.wall_ns(tick).div_euclid(TICK_NS)
     }
 
-    /// Sends what was taken down.
+    /// Sends the block, if there is anything in it.
     pub fn flush(&mut self) {
         if !self.block.records.is_empty() {
             self.block.partition = self.partition;
@@ -71,13 +72,13 @@ impl Recorder {
         }
     }
 
-    /// A cut: what was taken down before it goes, and then the cut.
+    /// Sends the block, and then a cut.
     pub fn cut(&mut self) {
         self.flush();
         self.inlet.cut(self.partition);
     }
 
-    /// Records that were dropped so far, because the queue was full or nobody reads it any more.
+    /// How many records were dropped so far because the queue was full or closed.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped

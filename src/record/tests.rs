@@ -47,7 +47,7 @@ fn records_come_with_wall_times_in_their_order() {
         may_be_older: false,
     };
     assert_eq!(late[8], expected);
-    // After a wrap of the ticks nobody knows how often they wrapped.
+    // After a wrap of the ticks the number of wraps is unknown.
     recorder.record(key(1), payload(first), Ending::Timeout, first + (1 << TICK_BITS) + 5);
     recorder.cut();
     let wrapped = received(&outlet)[0];

@@ -1,8 +1,8 @@
 //! Signals -> deltas: the connection filter's events summed into tables, one partition at a time.
 //!
 //! What enters: blocks of signals, and between them the marks that end intervals or start a new time base. What leaves:
-//! hand-overs of deltas. A shard owns its partitions and shares them with nobody; how the empty deltas come and the full ones
-//! go is its [`Exchange`]'s business.
+//! hand-overs of deltas. A shard owns its partitions and shares them with no other thread. Its [`Exchange`] provides
+//! the empty deltas and takes the full ones.
 
 mod partition;
 
@@ -15,42 +15,47 @@ use crate::signal::{Signal, TimeBase};
 use crate::snapshot::{Delta, HandOver, Inquiry, Marker};
 use crate::sources::{SourceDelta, SourceTally, event_of};
 
-/// How many signals ahead its second bucket is asked for, its first, and itself, which comes from another core: each must have come
-/// before the next is known, and all while memory takes no longer to answer.
+/// How many signals ahead of the one that is handled the second bucket is prefetched, once the first says that it will be read. Each
+/// prefetch needs what the one before it brought, so these distances are as long as memory takes to answer, and no longer.
 const SECOND_AHEAD: usize = 6;
+
+/// How many signals ahead the first bucket is prefetched, once the signal with its hash is there.
 const BUCKET_AHEAD: usize = 14;
+
+/// How many signals ahead the signal itself is prefetched, which another core has written.
 const SIGNAL_AHEAD: usize = 24;
 
 /// Where full deltas go and empty ones come from.
 pub trait Exchange {
-    /// An empty delta of this partition's, as soon as there is one; none when there is none and the shard is not to wait.
+    /// An empty delta for this partition. `None` if there is none and the shard is not to wait.
     fn spare(&mut self, partition: usize) -> Option<Box<Delta>>;
-    /// The empty list of this partition for what is half-open, on the same terms.
+    /// The empty list of half-open connections for this partition. `None` if there is none and the shard is not to
+    /// wait.
     fn spare_half_open(&mut self, partition: usize) -> Option<Box<HalfOpenList>>;
-    /// What the list asks this partition, if it asks anything.
+    /// The list's question to this partition, if it has one.
     fn inquiry(&mut self, partition: usize) -> Option<Inquiry>;
-    /// Takes what was counted of sources up to the end of an interval, before anything of that end is handed over, and gives an
-    /// empty delta for it, on the same terms: where there is none the same comes back, and goes on growing.
+    /// Takes what was counted of sources in an interval, before any partition hands over at its end, and returns an
+    /// empty delta. If there is none and the shard is not to wait, the same delta comes back and goes on growing.
     fn exchange_sources(&mut self, counted: Box<SourceDelta>) -> Box<SourceDelta> {
         counted
     }
-    /// Takes what a partition hands over.
+    /// Takes a hand-over of a partition.
     fn hand_over(&mut self, hand_over: HandOver);
 }
 
-/// One worker's partitions.
+/// The partitions of one worker thread.
 pub struct Shard {
     partitions: Vec<Partition>,
-    /// Where each partition stands in `partitions`.
+    /// The index of each partition in `partitions`; out of range for those that the shard does not own.
     positions: [usize; PARTITION_COUNT],
-    /// What they hand over at the end of an interval, until all have.
+    /// The hand-overs at the end of an interval, until all partitions have made theirs.
     ended: Vec<HandOver>,
-    /// Who opens connections, where that is counted.
+    /// The counting of sources, if it is on.
     sources: Option<SourceTally>,
 }
 
 impl Shard {
-    /// A shard with these partitions, each of which is a different one.
+    /// A shard with these partitions, which must all be different.
     #[must_use]
     pub fn new(partitions: Vec<Partition>) -> Self {
         let mut positions = [usize::MAX; PARTITION_COUNT];
@@ -60,13 +65,13 @@ impl Shard {
         Shard { ended: Vec::with_capacity(partitions.len()), partitions, positions, sources: None }
     }
 
-    /// The same shard, which counts sources in this delta; it has a place for each of the partitions.
+    /// Makes the shard count sources in this delta, which has a place for each of the partitions.
     #[must_use]
     pub fn with_sources(self, delta: Box<SourceDelta>) -> Self {
         Shard { sources: Some(SourceTally::new(delta)), ..self }
     }
 
-    /// Does what the signals say, in order. Signals of partitions that it does not own are not for it and change nothing.
+    /// Applies signals in order. Signals of partitions that the shard does not own change nothing.
     pub fn handle(&mut self, signals: &[Signal], exchange: &mut impl Exchange) {
         for signal in signals.iter().take(SIGNAL_AHEAD) {
             prefetch(signal);
@@ -96,7 +101,7 @@ impl Shard {
         }
     }
 
-    /// Has the partition of this signal ask for what it will read.
+    /// Prefetches for a signal, in its partition.
     #[inline]
     fn ask(&self, signal: &Signal, prefetch: impl Fn(&Partition, &Signal)) {
         if let Some(partition) = self.partitions.get(self.positions[signal.hash().partition()]) {
@@ -104,31 +109,31 @@ impl Shard {
         }
     }
 
-    /// A new time base begins: what was summed before is handed over under the old one.
+    /// Begins a new time base: what was summed before is handed over under the old one.
     pub fn start_base(&mut self, base: TimeBase, exchange: &mut impl Exchange) {
         self.partitions.iter_mut().for_each(|partition| partition.start_base(base, exchange));
     }
 
-    /// An interval ends here.
+    /// Ends an interval.
     pub fn end_interval(&mut self, marker: &Marker, exchange: &mut impl Exchange) {
         let sources = self.sources.take();
         self.sources = sources.map(|sources| sources.exchange(|counted| exchange.exchange_sources(counted)));
-        // Handed over together: the list sleeps until the first comes, and is woken once.
+        // The hand-overs go together: the list sleeps until the first comes, and is woken once.
         self.ended.extend(self.partitions.iter_mut().map(|partition| partition.end_interval(marker, exchange)));
         self.ended.drain(..).for_each(|hand_over| exchange.hand_over(hand_over));
     }
 
-    /// Its partitions, to be restored.
+    /// All partitions, to restore them.
     pub fn partitions(&mut self) -> impl Iterator<Item = &mut Partition> {
         self.partitions.iter_mut()
     }
 
-    /// A cut of the archive.
+    /// Makes a cut of the archive.
     pub fn cut(&mut self) {
         self.partitions.iter_mut().for_each(Partition::cut);
     }
 
-    /// What its partitions counted, each with its index.
+    /// The counts of all partitions, each with its index.
     pub fn counts(&self) -> impl Iterator<Item = (usize, Counts)> {
         self.partitions.iter().map(|partition| (partition.index(), partition.counts()))
     }

@@ -1,8 +1,8 @@
-//! One partition: its connections and the delta that their events are summed into.
+//! One partition: its connections, and the delta into which their events are summed.
 //!
-//! What enters: its signals, new time bases and interval ends, in order. What leaves: hand-overs, at the end of an
-//! interval and whenever the delta holds half of what it lists. Nothing in it depends on the thread that runs it, so
-//! neither do lists.
+//! What enters: its signals, new time bases and ends of intervals, in order. What leaves: hand-overs, at the end of an
+//! interval and whenever the delta holds half of what it can list. Nothing here depends on the thread that runs it, so
+//! lists do not either.
 
 mod saved;
 
@@ -18,28 +18,28 @@ use crate::snapshot::{Changes, Delta, DeltaGeometry, Eviction, Findings, HandOve
 
 const _: () = assert!(MIDSTREAM == 1 << TICK_BITS && TICK_BITS < PAYLOAD_BITS, "a payload is a tick and a flag");
 
-/// What a [`Partition`] is told once.
+/// The configuration of a [`Partition`].
 #[derive(Clone, Debug)]
 pub struct PartitionConfig {
-    /// Its connections.
+    /// The configuration of its tracker.
     pub tracker: TrackerConfig,
     /// The shape of its deltas.
     pub geometry: DeltaGeometry,
 }
 
-/// An opening or a closing, as a table takes it.
+/// An opening or a closing, for a table.
 struct Update<K> {
     key: K,
     payload: u32,
     is_open: bool,
-    /// Whether it cancels an update that is in the table, and so takes no room.
+    /// Whether it cancels an update in the table, and so takes no room.
     cancels: bool,
 }
 
 /// Events that wait to be hashed and summed into the table of one family.
 struct Pending<K: TableKey> {
     batch: Batch<K>,
-    /// What the table holds when it is handed over.
+    /// How many changes the table holds when it is handed over.
     items_max: u64,
 }
 
@@ -48,7 +48,7 @@ impl<K: TableKey> Pending<K> {
         Pending { batch: Batch::new(secret), items_max: (item_count * DELTA_LOAD_PERCENT / 100).max(1) }
     }
 
-    /// Takes in an update, and tells whether the table now holds as much as it is to.
+    /// Takes in an update, and returns whether the table is now to be handed over.
     #[inline]
     fn update(&mut self, update: Update<K>, changes: &mut Changes<K>) -> bool {
         changes.items = items_after(changes.items, update.cancels);
@@ -60,13 +60,13 @@ impl<K: TableKey> Pending<K> {
         changes.items + BATCH_COUNT as u64 > self.items_max
     }
 
-    /// Leaves what waits to the changes that are handed over.
+    /// Moves the waiting updates to the changes that are handed over.
     fn leave_to(&mut self, changes: &mut Changes<K>) {
         changes.updates += self.batch.leave_to(&mut changes.latest);
     }
 }
 
-/// The connections of one partition and their delta. All memory is taken when it is made.
+/// The connections of one partition and their delta. All memory is allocated when it is made.
 pub struct Partition {
     index: usize,
     tracker: Tracker,
@@ -77,18 +77,18 @@ pub struct Partition {
     now: u64,
     /// The tick at which the present delta began.
     began: u64,
-    /// Open connections that packets showed, for the list's next answer, and how many it wants.
+    /// Open connections that packets showed, for the next answer to the list, and the most that the list wants.
     announced: Vec<(AnyKey, u32)>,
     announcements_max: usize,
-    /// What the list has asked and was not answered yet, and what is known of the answer.
+    /// The list's question that is not answered yet, and what is known of the answer.
     inquiry: Option<Inquiry>,
     findings: Findings,
-    /// Takes down what closes, for an archive.
+    /// Records the connections that close, for an archive.
     recorder: Option<Recorder>,
 }
 
 impl Partition {
-    /// The partition of this index, with no connection.
+    /// A partition without a connection, of this index.
     #[must_use]
     pub fn new(index: usize, config: &PartitionConfig) -> Self {
         let secret = &config.tracker.secret;
@@ -109,45 +109,45 @@ impl Partition {
         }
     }
 
-    /// The same, with a record sent here of every connection that ends.
+    /// Makes the partition send a record of every connection that ends.
     #[must_use]
     pub fn recording(mut self, inlet: Inlet) -> Self {
         self.recorder = Some(Recorder::new(self.index, inlet));
         self
     }
 
-    /// Its index.
+    /// The index of the partition.
     #[must_use]
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let unarchived = self.recorder.as_ref().map_or(0, Recorder::dropped);
         Counts { unarchived, ..self.tracker.counts() }
     }
 
-    /// Asks for what [`Self::handle`] will read first for this signal.
+    /// Prefetches what [`Self::handle`] reads first for this signal.
     #[inline]
     pub fn prefetch(&self, signal: &Signal) {
         self.tracker.prefetch(signal);
     }
 
-    /// Asks for what it will read then, when the first has come.
+    /// Prefetches what [`Self::handle`] reads next for this signal, once the first has arrived.
     #[inline]
     pub fn prefetch_second(&self, signal: &Signal) {
         self.tracker.prefetch_second(signal);
     }
 
-    /// Whether this signal refuses a connection; see [`Tracker::refuses`].
+    /// Whether this signal refuses a connection, as [`Tracker::refuses`] says.
     #[inline]
     pub fn refuses(&mut self, signal: &Signal) -> bool {
         self.tracker.refuses(signal)
     }
 
-    /// Does what a signal says.
+    /// Applies a signal.
     #[inline]
     pub fn handle(&mut self, signal: &Signal, exchange: &mut impl Exchange) {
         let tick = signal.parts().tick;
@@ -164,7 +164,7 @@ impl Partition {
         }
     }
 
-    /// Takes down what an event closes, if that is wanted.
+    /// Records the connection that an event closes, if there is an archive.
     #[inline]
     fn record(&mut self, event: &Event, ending: impl FnOnce() -> Ending) {
         let Some(recorder) = &mut self.recorder else { return };
@@ -196,8 +196,8 @@ impl Partition {
         }
     }
 
-    /// Moves time on. Values tell the low bits of a tick only, so no delta spans more than these can tell, unless it is held
-    /// back for so long.
+    /// Moves time on. Values have only the low bits of a tick, so a delta is handed over before it spans more ticks
+    /// than these can tell, if the exchange has an empty one.
     fn advance(&mut self, tick: u64, exchange: &mut impl Exchange) {
         if tick - self.began > DELTA_SPAN_MAX_TICKS && self.hand_over(exchange) {
             self.began = tick;
@@ -205,8 +205,9 @@ impl Partition {
         self.now = tick;
     }
 
-    /// Whether the connection with this payload began after the present delta did, so that its opening is in it. One that began 29
-    /// hours before may be taken for one that did: then the delta holds a little more than it is said to.
+    /// Whether the connection with this payload began after the present delta did, so that its opening is in the delta.
+    /// A connection that began a wrap of 29 hours earlier may be mistaken for one that did; the delta then holds a
+    /// little more than its count says.
     fn is_of_delta(&self, payload: u32) -> bool {
         let age_ticks = (self.now as u32).wrapping_sub(payload) & ((1 << TICK_BITS) - 1);
         u64::from(age_ticks) < self.now - self.began
@@ -217,7 +218,7 @@ impl Partition {
         self.delta.is_untouched() && self.v4.batch.is_idle() && self.v6.batch.is_idle()
     }
 
-    /// A new time base begins.
+    /// Begins a new time base.
     pub fn start_base(&mut self, base: TimeBase, exchange: &mut impl Exchange) {
         self.hand_over(exchange);
         self.base = base;
@@ -226,12 +227,12 @@ impl Partition {
         }
     }
 
-    /// An interval ends: what the list wants evicted goes, what is half-open is told, and the delta is to be handed over.
+    /// Ends an interval: evicts what the list wants evicted, lists what is half-open, and returns the last hand-over.
     #[must_use]
     pub fn end_interval(&mut self, marker: &Marker, exchange: &mut impl Exchange) -> HandOver {
         self.advance(self.now.max(marker.end_tick), exchange);
         self.tracker.advance(self.now);
-        // Asked for first: where it is waited for, it comes behind what the list asks, and nothing depends on who is faster.
+        // Requested first: the list provides it only after its question, so nothing depends on which thread is faster.
         let half_open = exchange.spare_half_open(self.index);
         self.inquiry = self.inquiry.take().or_else(|| exchange.inquiry(self.index));
         self.evict(exchange);
@@ -239,14 +240,14 @@ impl Partition {
             self.tracker.list_half_open(&mut half_open);
             half_open
         });
-        // What has closed is on its way to the archive before any list that does not show it any more.
+        // The records of closed connections are on their way to the archive before any list that no longer shows them.
         if let Some(recorder) = &mut self.recorder {
             recorder.flush();
         }
         let counts = self.counts();
         let delta = self.swap(exchange);
-        // Changes that are held back are changes that the list does not know: it could make nothing of an answer. A state is cut
-        // where nothing is held back, too: else the next end of an interval has to do.
+        // While changes are held back, the list does not know them and could make nothing of an answer. A state is not
+        // saved then either: the next end of an interval has to do.
         let is_held_back = !self.is_untouched();
         let findings = if is_held_back { None } else { self.findings() };
         let saved = (marker.saves && !is_held_back).then(|| self.save());
@@ -254,7 +255,7 @@ impl Partition {
         HandOver { is_held_back, end: Some(end), findings, ..self.handed(delta) }
     }
 
-    /// Closes what the list wants evicted, before the hand-over, which then tells it.
+    /// Evicts what the list wants evicted, before the hand-over, which then has these closings.
     fn evict(&mut self, exchange: &mut impl Exchange) {
         let evict = self.inquiry.as_mut().map(|inquiry| std::mem::take(&mut inquiry.evict));
         for (key, payload, reason) in evict.into_iter().flatten() {
@@ -273,14 +274,14 @@ impl Partition {
         }
     }
 
-    /// A cut of the archive: what closed before it is before it in the records of every partition.
+    /// Makes a cut of the archive: in every partition the records of what has closed come before it.
     pub fn cut(&mut self) {
         if let Some(recorder) = &mut self.recorder {
             recorder.cut();
         }
     }
 
-    /// Answers what the list asks. Everything is looked up here and now, so that the answer is true at the hand-over.
+    /// Answers the list's question. Everything is looked up now, so that the answer is true at the hand-over.
     fn findings(&mut self) -> Option<Findings> {
         let Some(inquiry) = self.inquiry.take() else {
             self.announcements_max = 0;
@@ -301,8 +302,8 @@ impl Partition {
         Some(findings)
     }
 
-    /// Hands over the delta and goes on with an empty one; whether that was done. Where there is none the delta stays and goes
-    /// on growing.
+    /// Hands the delta over, goes on with an empty one, and returns whether it did. If there is no empty one, the delta
+    /// stays and goes on growing.
     fn hand_over(&mut self, exchange: &mut impl Exchange) -> bool {
         if let Some(delta) = self.swap(exchange) {
             exchange.hand_over(self.handed(Some(delta)));
@@ -310,12 +311,12 @@ impl Partition {
         self.is_untouched()
     }
 
-    /// Goes on with an empty delta, if there is one and the present one is not empty too; the one that it replaces. What is in the
-    /// delta afterwards is held back.
+    /// Puts an empty delta in the place of the present one, if there is one and the present one is not empty too, and
+    /// returns the present one. Otherwise what is in the delta is held back.
     fn swap(&mut self, exchange: &mut impl Exchange) -> Option<Box<Delta>> {
         let spare = if self.is_untouched() { None } else { exchange.spare(self.index) };
         let swapped = spare.map(|spare| {
-            // Of both families: a busy one must not keep the other's changes for later deltas.
+            // Both families: a busy one must not push the other's waiting changes into later deltas.
             self.v4.leave_to(&mut self.delta.v4);
             self.v6.leave_to(&mut self.delta.v6);
             std::mem::replace(&mut self.delta, spare)
@@ -326,14 +327,14 @@ impl Partition {
         swapped
     }
 
-    /// What hands this delta over.
+    /// The hand-over of this delta.
     fn handed(&self, delta: Option<Box<Delta>>) -> HandOver {
         let (partition, tick, base) = (self.index, self.now, self.base);
         HandOver { partition, delta, is_held_back: false, tick, base, end: None, findings: None }
     }
 }
 
-/// What a table holds after one more change, when it held so much: that of an opening that is in it cancels it.
+/// The number of changes in a table after one more update, which may cancel one of them.
 fn items_after(item_count: u64, cancels: bool) -> u64 {
     if cancels { item_count.saturating_sub(1) } else { item_count + 1 }
 }

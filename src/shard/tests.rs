@@ -1,4 +1,4 @@
-//! Every event ends in exactly one delta, whoever gives empty ones or does not.
+//! Every event ends in exactly one delta, whether there are empty ones or not.
 
 mod evictions;
 

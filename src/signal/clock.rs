@@ -1,30 +1,30 @@
-//! The clock that timeouts and ages run on: it adds up what the capture's clock steps forward, and never steps back.
+//! The clock that timeouts and ages run on: it adds up the forward steps of the capture's clock, and never steps back.
 //!
-//! A capture's clock is not to be trusted: it may stand, jitter, step back or leap decades. Time here is counted in ticks,
-//! and moves only when a packet is later than all before it. A step back of more than a minute, or a leap forward of
-//! more than a month, starts a new time base: ticks go on, and the base says which wall time they mean.
+//! A capture's clock cannot be trusted: it may stand still, jitter, step back or leap decades. Time here is counted in
+//! ticks, and moves only when a packet is later than all before it. A step back of more than a minute, or a leap
+//! forward of more than a month, starts a new time base: ticks go on, and the base says which wall time they mean.
 
 use crate::config::{CLOCK_LEAP_MAX_NS, CLOCK_STEP_BACK_MAX_NS, STATE_OFFSET_MAX_NS, TICK_NS};
 use crate::error::Result;
 use crate::state::{Decoder, Encoder};
 
-/// The tick at which every clock starts, so that what lies a timeout before the first packet is still a time.
+/// The tick at which every clock starts, high enough that the time one timeout before the first packet is a tick too.
 const FIRST_TICK: u64 = 1 << 20;
 
-/// What wall time the ticks of a stretch of the capture mean: wall time in ns is `tick * TICK_NS + offset_ns`.
+/// The wall time that a range of ticks stands for: in ns, `tick * TICK_NS + offset_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeBase {
-    /// The first tick it holds for.
+    /// The first tick of the range.
     pub first_tick: u64,
     /// Wall time of tick zero, a multiple of a tick; 128 bits because leaps add up.
     pub offset_ns: i128,
 }
 
 impl TimeBase {
-    /// The wall time, in ns since 1970, at which this tick began.
+    /// The wall time, in ns since 1970, at which a tick began, clamped to 64 bits.
     #[must_use]
     pub fn wall_ns(self, tick: u64) -> i64 {
-        // A base may come from a file, and be none that a clock has.
+        // A base may come from a file, with values that no clock has.
         let wall = (i128::from(tick) * i128::from(TICK_NS)).saturating_add(self.offset_ns);
         wall.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
     }
@@ -36,17 +36,17 @@ impl TimeBase {
         u64::try_from(ticks.max(0)).unwrap_or(u64::MAX)
     }
 
-    /// Its bytes in a saved state.
+    /// Writes the base into a saved state.
     pub fn save(&self, encoder: &mut Encoder) {
         encoder.u64(self.first_tick);
         encoder.bytes(&self.offset_ns.to_le_bytes());
     }
 
-    /// The base that was saved.
+    /// Reads a base from a saved state.
     ///
     /// # Errors
     ///
-    /// The bytes are not those of a base.
+    /// The bytes do not encode a time base.
     pub fn saved(decoder: &mut Decoder) -> Result<Self> {
         let first_tick = decoder.count()?;
         let offset_ns = decoder.bytes()?.try_into().map_or(i128::MAX, i128::from_le_bytes);
@@ -58,30 +58,30 @@ impl TimeBase {
 /// What a packet's time did to the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Time went on, or stands.
+    /// Time went on, or stood still.
     Forward,
     /// A new time base begins with this packet.
     NewBase,
 }
 
-/// Wall times in, ticks out.
+/// Turns wall times into ticks.
 #[derive(Clone, Debug)]
 pub struct Clock {
     base: TimeBase,
     highest_ns: i64,
-    /// The wall time, wrapped, at which the clock would have begun to run, had there been no leaps and steps back. It changes with
-    /// those alone, and tells how long the clock has run.
+    /// The wall time (wrapping) at which the clock would have started if there had been neither leaps nor steps back.
+    /// Only these change it; the time that the clock has run is measured from it.
     began_ns: i64,
     tick: u64,
-    /// Where the present tick ends: most packets are before it, and need no division.
+    /// The wall time at which the present tick ends: most packets come before it, and need no division.
     tick_ends_ns: i64,
 }
 
-/// The longest that a clock runs, in ns: what comes within a tick can always be added.
+/// The longest time that a clock runs, in ns: a tick can still be added without overflow.
 const ELAPSED_MAX_NS: i64 = i64::MAX - TICK_NS;
 
 impl Clock {
-    /// A clock that starts with a packet of this time.
+    /// A clock that starts with a packet of this wall time.
     #[must_use]
     pub fn new(wall_ns: i64) -> Self {
         let base = Clock::base(wall_ns, FIRST_TICK);
@@ -89,14 +89,14 @@ impl Clock {
         Clock { base, highest_ns: wall_ns, began_ns: wall_ns, tick: FIRST_TICK, tick_ends_ns }
     }
 
-    /// A clock that goes on in the tick `tick`, at this wall time.
+    /// A clock that goes on in the tick `tick` at this wall time.
     #[must_use]
     pub fn resumed(wall_ns: i64, tick: u64) -> Self {
         let base = Clock::base(wall_ns, tick);
         Clock { base, tick, tick_ends_ns: base.wall_ns(tick + 1), ..Clock::new(wall_ns) }
     }
 
-    /// Its bytes in a saved state.
+    /// Writes the clock into a saved state.
     pub fn save(&self, encoder: &mut Encoder) {
         self.base.save(encoder);
         encoder.i64(self.highest_ns);
@@ -104,11 +104,11 @@ impl Clock {
         encoder.u64(self.tick);
     }
 
-    /// The clock that was saved.
+    /// Reads a clock from a saved state.
     ///
     /// # Errors
     ///
-    /// The bytes are not those of a clock.
+    /// The bytes do not encode a clock.
     pub fn saved(decoder: &mut Decoder) -> Result<Self> {
         let (base, highest_ns, elapsed_ns) = (TimeBase::saved(decoder)?, decoder.i64()?, decoder.i64()?);
         let tick = decoder.count()?;
@@ -123,22 +123,22 @@ impl Clock {
         TimeBase { first_tick: tick, offset_ns: began - i128::from(tick) * i128::from(TICK_NS) }
     }
 
-    /// What [`Self::advance`] would answer for a packet of this time.
+    /// The step that [`Self::advance`] would take for a packet of this wall time.
     #[must_use]
     #[inline]
     pub fn step(&self, wall_ns: i64) -> Step {
-        // Two times that are further apart than 64 bits can say are out of bounds as well.
+        // The difference saturates, and is then out of bounds as well.
         let forward_ns = wall_ns.saturating_sub(self.highest_ns);
         if (-CLOCK_STEP_BACK_MAX_NS..=CLOCK_LEAP_MAX_NS).contains(&forward_ns) { Step::Forward } else { Step::NewBase }
     }
 
-    /// Moves on to a packet of this time.
+    /// Moves on to a packet of this wall time.
     #[inline]
     pub fn advance(&mut self, wall_ns: i64) -> Step {
         let step = self.step(wall_ns);
         if step == Step::NewBase {
-            // A leap counts as the longest step there is; of a step back only the passage to the next tick is kept, so
-            // that no two bases share a tick.
+            // A leap counts as the longest step there is. A step back counts as one tick, so that no two bases share a
+            // tick.
             let leaped_ns = if wall_ns > self.highest_ns { CLOCK_LEAP_MAX_NS } else { TICK_NS };
             self.tick += (leaped_ns / TICK_NS) as u64;
             self.run(leaped_ns, wall_ns);
@@ -154,8 +154,8 @@ impl Clock {
         step
     }
 
-    /// Moves on to a packet of this time if that needs no more than to add up, as for nearly all: it is in the present tick and not
-    /// before the packet before. Otherwise nothing changes, and [`Self::advance`] is to be asked.
+    /// Moves on to a packet of this wall time if it lies in the present tick and is not earlier than the packet before,
+    /// as is so for nearly all. Otherwise it returns false and changes nothing: call [`Self::advance`].
     #[inline]
     pub fn advance_within_tick(&mut self, wall_ns: i64) -> bool {
         let is_within_tick = self.highest_ns <= wall_ns && wall_ns < self.tick_ends_ns;
@@ -165,35 +165,36 @@ impl Clock {
         is_within_tick
     }
 
-    /// Runs for so long, up to a packet of this time.
+    /// Adds `forward_ns` to the time that the clock has run; the latest packet is of `wall_ns`.
     fn run(&mut self, forward_ns: i64, wall_ns: i64) {
         let elapsed_ns = self.elapsed_ns().saturating_add(forward_ns).min(ELAPSED_MAX_NS);
         self.highest_ns = wall_ns;
         self.began_ns = wall_ns.wrapping_sub(elapsed_ns);
     }
 
-    /// Now, in ticks.
+    /// The present tick.
     #[must_use]
     #[inline]
     pub fn tick(&self) -> u64 {
         self.tick
     }
 
-    /// How long the clock has run, in ns: what ticks count, and finer. It never steps back, whatever wall time does.
+    /// How long the clock has run, in ns: the time that ticks count, at a finer resolution. It never decreases,
+    /// whatever wall time does.
     #[must_use]
     #[inline]
     pub fn elapsed_ns(&self) -> i64 {
         self.highest_ns.wrapping_sub(self.began_ns)
     }
 
-    /// The highest time seen in the present base, in ns since 1970.
+    /// The latest wall time in the present base, in ns since 1970.
     #[must_use]
     #[inline]
     pub fn highest_ns(&self) -> i64 {
         self.highest_ns
     }
 
-    /// What wall time the present ticks mean.
+    /// The time base of the present tick.
     #[must_use]
     #[inline]
     pub fn time_base(&self) -> TimeBase {

@@ -1,14 +1,15 @@
-//! Handshakes that wait for the client's answer, so that of all packets without a flag only that answer is forwarded.
+//! Handshakes that wait for the client's answer: of all packets without a flag only that answer is forwarded.
 //!
-//! What enters: SYN-ACKs, and the packets that may be the answer. What leaves: whether a packet is one, and whether it is
-//! the very one that completes the handshake: the first byte behind the client's initial sequence number.
+//! What enters: SYN-ACKs, and packets that may be the answer to one. What leaves: whether a packet is such an answer,
+//! and whether it is the one that completes the handshake, whose sequence number follows the client's initial one
+//! (ISN).
 //!
-//! A small set-associative cache of 8-byte tags, shared by the capture threads (a SYN-ACK and the ACK may come in on
-//! different interfaces). A SYN-ACK puts a tag in; the first packet of its client takes it out. A few bits a set say
-//! whether anybody waits there: of most sets they say no, and the look-up ends there.
+//! A small set-associative cache of 8-byte tags, shared by the capture threads, because a SYN-ACK and its ACK may come
+//! in on different interfaces. A SYN-ACK puts a tag in; the first packet of its client takes it out. A few bits for
+//! each set say whether any handshake waits there. For most sets they say no, and the look-up ends there.
 //!
-//! The cache may lose a handshake: a flood of answered SYNs pushes the oldest out. Such losses are counted, and the
-//! caller then samples other packets until they are made good.
+//! The cache may lose a handshake: a flood of answered SYNs evicts the oldest. Such losses are counted, and the caller
+//! then samples other packets for as long as a lost handshake may still be completed.
 
 mod saved;
 
@@ -23,14 +24,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 const WAY_COUNT: usize = 8;
 /// Bits of the time stamp in a tag.
 const STAMP_BITS: u32 = 20;
-/// Stamps count steps of 2^22 ns (4.2 ms): a flood fills the cache within a few of them.
+/// Stamps count steps of 2^22 ns (4.2 ms): a flood takes a few of them to fill the cache.
 const STAMP_SHIFT: u32 = 22;
 const STAMP_MASK: u64 = (1 << STAMP_BITS) - 1;
-/// Bits of the client's initial sequence number in a tag, hashed; zero when it is not known.
+/// Bits of the client's ISN in a tag, hashed; zero if it is unknown.
 const ISN_BITS: u32 = 8;
 const ISN_SHIFT: u32 = STAMP_BITS + 2;
 const ISN_MASK: u64 = (1 << ISN_BITS) - 1;
-/// Above these the hash: its low 34 bits.
+/// The hash is in the bits above: its low 34 bits.
 const HASH_SHIFT: u32 = ISN_SHIFT + ISN_BITS;
 
 /// [`CAPTURE_AHEAD_MAX_NS`] in stamps.
@@ -41,29 +42,30 @@ const _: () = assert!(
     "a stamp must not wrap while its handshake may wait"
 );
 
-/// Classes of hashes in a set that are told apart by a bit each where somebody waits: as many as keep these bits few enough to stay
-/// in the first-level cache beside what else goes through it.
+/// Classes of hashes in a set: each has a bit that says whether a handshake of the class waits there. Two, so that all
+/// these bits stay in the first-level cache beside everything else.
 const CLASS_COUNT: usize = 2;
-/// Bits in a word of those.
+/// Such bits in a word, of which they are the lower half.
 const WAITING_BIT_COUNT: usize = u32::BITS as usize;
 
 #[repr(align(64))]
 struct Set([AtomicU64; WAY_COUNT]);
 
-/// The cache: memory is fixed when it is made.
+/// The cache. Its memory is fixed when it is made.
 pub struct HandshakeCache {
     sets: Box<[Set]>,
-    /// In which sets somebody waits, a bit for each class in the lower half of a word: few enough bytes to stay in the first-level
-    /// cache, since every packet asks. The upper half counts handshakes that came, so that no thread clears the bit of one.
+    /// Which sets have waiting handshakes, as a bit for each class in the lower half of a word: few enough bytes for
+    /// the first-level cache, since every packet reads one. The upper half counts insertions, so that no thread clears
+    /// the bit that another has just set.
     waiting: Box<[AtomicU64]>,
     /// How long a handshake waits, in stamps.
     timeout: u64,
-    /// Whether several threads write here.
+    /// Whether several threads write to the cache.
     is_shared: bool,
 }
 
 impl HandshakeCache {
-    /// A cache for at least this many handshakes, each of which waits for at most `timeout_ns`, to the length of a
+    /// A cache for at least this many handshakes, each of which waits for at most `timeout_ns`, to the precision of a
     /// stamp (4.2 ms).
     #[must_use]
     pub fn new(handshake_count: usize, timeout_ns: i64) -> Self {
@@ -76,8 +78,8 @@ impl HandshakeCache {
         }
     }
 
-    /// The same cache, for one thread alone, which then need not lock the line of each word that it writes. (Of two threads one could
-    /// undo what the other wrote: handshakes would be lost uncounted.)
+    /// This cache for use by one thread alone, which then writes without locked instructions. (If two threads wrote,
+    /// one could undo what the other wrote: handshakes would be lost uncounted.)
     #[must_use]
     pub fn for_one_thread(self) -> Self {
         HandshakeCache { is_shared: false, ..self }
@@ -99,7 +101,8 @@ impl HandshakeCache {
         place_of((hash >> u32::BITS) as u32, self.sets.len())
     }
 
-    /// Whether no handshake of this connection's class waits in its set, as in most: then [`Self::take`] would find nothing.
+    /// Whether no handshake of this connection's class waits in its set, so that [`Self::take`] would find nothing.
+    /// True for most.
     #[must_use]
     #[inline]
     pub fn is_idle(&self, hash: u64) -> bool {
@@ -107,20 +110,20 @@ impl HandshakeCache {
         word.load(Relaxed) & bit == 0
     }
 
-    /// The class of a hash, which is also that of its tag.
+    /// The class of a hash, which is also the class of its tag.
     #[inline]
     fn class(hash: u64) -> usize {
         hash as usize % CLASS_COUNT
     }
 
-    /// The bit of a class in a set, and the word that has it.
+    /// The word that has the bit of a class in a set, and the bit.
     #[inline]
     fn waiting_bit(&self, index: usize, class: usize) -> (&AtomicU64, u64) {
         let at = index * CLASS_COUNT + class;
         (&self.waiting[at / WAITING_BIT_COUNT], 1 << (at % WAITING_BIT_COUNT))
     }
 
-    /// Replaces a word; whether that was done, because no other thread has since it was read.
+    /// Replaces a word that was read as `there`. False if another thread has changed it since.
     #[inline]
     fn replace(&self, word: &AtomicU64, there: u64, new: u64) -> bool {
         if self.is_shared {
@@ -130,11 +133,11 @@ impl HandshakeCache {
         true
     }
 
-    /// Marks a set as one in which somebody of a class waits.
+    /// Sets the bit of a class in a set.
     fn mark(&self, index: usize, class: usize) {
         let (word, bit) = self.waiting_bit(index, class);
         loop {
-            // The count too: who is about to clear the bit must see that somebody came, even if the bit is set already.
+            // The count changes even if the bit is set already: a thread that is about to clear the bit then notices.
             let before = word.load(Relaxed);
             if self.replace(word, before, before.wrapping_add(1 << WAITING_BIT_COUNT) | bit) {
                 return;
@@ -142,45 +145,45 @@ impl HandshakeCache {
         }
     }
 
-    /// Asks for what [`Self::put`] and [`Self::take`] read.
+    /// Prefetches the set that [`Self::put`] and [`Self::take`] read.
     #[inline]
     pub fn prefetch_set(&self, hash: u64) {
         prefetch(&self.sets[self.set_index(hash)]);
     }
 
-    /// The hash, the number, a stamp, and the side; never zero, because the lowest bit is set.
+    /// A tag: hash, hashed ISN, stamp and side. Never zero, because the lowest bit is set.
     #[inline]
     fn tag(hash: u64, waits_for: Side, isn: u64, now_ns: i64) -> u64 {
         let stamp = (now_ns >> STAMP_SHIFT) as u64 & STAMP_MASK;
         hash << HASH_SHIFT | isn << ISN_SHIFT | stamp << 2 | u64::from(waits_for == Side::Second) << 1 | 1
     }
 
-    /// What a tag keeps of a number: never zero.
+    /// The hash of an ISN that a tag keeps. Never zero.
     #[inline]
     fn short_isn(isn: u32) -> u64 {
         u64::from(isn.wrapping_mul(0x9e37_79b1) >> (u32::BITS - ISN_BITS)).max(1)
     }
 
-    /// Whether both are of one connection and wait for the same side.
+    /// Whether two tags are of one connection and wait for the same side.
     #[inline]
     fn same(tag: u64, other: u64) -> bool {
         (tag ^ other) & !(STAMP_MASK << 2 | ISN_MASK << ISN_SHIFT) == 0
     }
 
-    /// How long ago a tag was put in, in stamps: not at all, if a thread did whose packets are ahead of this one's.
+    /// The age of a tag in stamps; zero if the thread that put it in is ahead of this one.
     #[inline]
     fn age(tag: u64, now: u64) -> u64 {
         let age = (now >> 2).wrapping_sub(tag >> 2) & STAMP_MASK;
         if age > STAMP_MASK - AHEAD_MAX { 0 } else { age }
     }
 
-    /// Remembers that this connection's handshake waits for a packet of `waits_for`; where that is the client and its SYN
-    /// was answered, `number` is its initial sequence number. The answer is true when another handshake that was still
-    /// waiting had to go for it.
+    /// Remembers that this connection's handshake waits for a packet of `waits_for`. `isn` is the client's ISN if the
+    /// handshake waits for the client's answer to a SYN-ACK, and `None` otherwise. The result is true if another
+    /// handshake that was still waiting was evicted for it.
     pub fn put(&self, hash: u64, waits_for: Side, isn: Option<u32>, now_ns: i64) -> bool {
         let index = self.set_index(hash);
         let tag = Self::tag(hash, waits_for, isn.map_or(0, Self::short_isn), now_ns);
-        // Another thread may take the place at the same moment; then there is another.
+        // Another thread may take the place at the same moment; then the next try finds another.
         for _ in 0..WAY_COUNT {
             let (way, there) = self.place(index, tag);
             if self.replace(&self.sets[index].0[way], there, tag) {
@@ -195,8 +198,8 @@ impl HandshakeCache {
         true
     }
 
-    /// The place of a set that this tag is to have, and what is there: the first that is its own or free, else the oldest's. (Where a free
-    /// one comes first it stands twice, until it is taken.)
+    /// The place in a set for this tag, and the tag that is there now: the first place that is free or has the same
+    /// handshake, otherwise the oldest. (If a free place comes first, the handshake has two tags until it is taken.)
     fn place(&self, index: usize, tag: u64) -> (usize, u64) {
         let mut oldest = (0, 0);
         let mut oldest_age = 0;
@@ -213,26 +216,28 @@ impl HandshakeCache {
         oldest
     }
 
-    /// Clears a place, unless something else has been put there since, and the bit of its class with the last of these.
+    /// Clears a place unless it has changed since it was read, and the bit of the class if the tag was its last in the
+    /// set.
     fn clear(&self, index: usize, way: usize, there: u64) {
         if self.replace(&self.sets[index].0[way], there, 0) {
             self.unmark_if_last(index, there);
         }
     }
 
-    /// Clears the bit of the class of a tag that was taken out, if it was the last of these.
+    /// Clears the bit of a tag's class in a set if no other tag of that class is there.
     fn unmark_if_last(&self, index: usize, tag: u64) {
         let class = Self::class(tag >> HASH_SHIFT);
         let (word, bit) = self.waiting_bit(index, class);
         let before = word.load(SeqCst);
         let is_other = |tag: u64| tag == 0 || Self::class(tag >> HASH_SHIFT) != class;
         if self.sets[index].0.iter().all(|slot| is_other(slot.load(SeqCst))) {
-            // Where it fails somebody came meanwhile; a bit too many only costs a look.
+            // If this fails, a tag of the class has been put in meanwhile. A bit that is set for nothing only costs a
+            // look-up.
             self.replace(word, before, before & !bit);
         }
     }
 
-    /// Lets this connection's handshake wait no longer, for either side: it was reset.
+    /// Removes this connection's handshake, whichever side it waits for: the connection was reset.
     pub fn give_up(&self, hash: u64, now_ns: i64) {
         if !self.is_idle(hash) {
             for side in [Side::First, Side::Second] {
@@ -241,9 +246,9 @@ impl HandshakeCache {
         }
     }
 
-    /// Whether this connection's handshake was waiting for a packet of `sender`; it no longer is. The packet that comes
-    /// next behind the initial sequence number `number` is the one that completes it, any other of the sender one without a
-    /// flag. (Once in 255 times another is taken for it.)
+    /// Removes this connection's handshake if it waits for a packet of `sender`, and returns the kind that a packet
+    /// without a flag then is: [`Kind::Completes`] if `isn`, the number before its sequence number, is the client's ISN
+    /// (or, once in 255 times, has the same hash), and otherwise [`Kind::Ack`]. `None` if no handshake was waiting.
     #[inline]
     pub fn take(&self, hash: u64, sender: Side, isn: u32, now_ns: i64) -> Option<Kind> {
         let index = self.set_index(hash);
@@ -252,12 +257,12 @@ impl HandshakeCache {
         for (way, slot) in self.sets[index].0.iter().enumerate() {
             let there = slot.load(Relaxed);
             let same = there != 0 && Self::same(there, tag);
-            // What has waited too long is cleared in passing: after a flood the sets become empty again.
+            // Tags that have timed out are cleared in passing, so that the sets become empty again after a flood.
             if there != 0 && (same || Self::age(there, tag) > self.timeout) {
                 self.clear(index, way, there);
             }
             if same {
-                // What has waited too long may have been given up already.
+                // A handshake that has timed out here may have been given up by its tracker already.
                 let is_waiting = Self::age(there, tag) < self.timeout;
                 let is_next = is_waiting && (there ^ tag) & ISN_MASK << ISN_SHIFT == 0;
                 let has_completed = found == Some(Kind::Completes);

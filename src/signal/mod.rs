@@ -1,8 +1,9 @@
 //! TCP header -> signal: the few packets that can change what is known of a connection.
 //!
 //! What enters: parsed TCP segments and their times. What leaves: signals of 64 bytes, hashed and ready for the
-//! connection filter: every SYN, SYN-ACK, FIN and RST, the client's packet that completes a handshake, those of
-//! connections under watch, and a sample of the others where one was asked for or a handshake may have been missed. The time that signals carry is a clock that never steps back.
+//! connection filter. Every SYN, SYN-ACK, FIN and RST makes one, and so do the client's packet that completes a
+//! handshake, the next packet of each connection under watch, and a sample of all others where pickup is on or a
+//! handshake may have been missed. Signals carry the time of a clock that never steps back.
 
 mod clock;
 mod handshake;
@@ -31,17 +32,17 @@ pub enum Kind {
     Syn,
     /// SYN with ACK: the sender answers.
     SynAck,
-    /// None of SYN, FIN and RST: the sender is at it.
+    /// None of SYN, FIN and RST: the sender is there.
     Ack,
     /// FIN: the sender has no more to say.
     Fin,
-    /// RST: the connection is no more.
+    /// RST: the connection has ended.
     Rst,
-    /// None of these, and a SYN-ACK was seen that this packet of the client answers.
+    /// As [`Kind::Ack`], and it is the client's answer to a SYN-ACK that was seen.
     Completes,
 }
 
-/// The flags by which kinds are told, and the one between them.
+/// The flags that decide a packet's kind (SYN, ACK, FIN, RST), and PSH, which lies among them.
 const FLAGS_THAT_TELL: u8 = 0x1f;
 
 const _: () = assert!(
@@ -52,12 +53,13 @@ const _: () = assert!(
 impl Kind {
     const ALL: [Self; 6] = [Kind::Syn, Kind::SynAck, Kind::Ack, Kind::Fin, Kind::Rst, Kind::Completes];
 
-    /// The kind of a packet with these TCP flags, as far as they tell. Contradictory flags count by the strongest: RST, SYN,
+    /// The kind of a packet with these TCP flags. Of contradictory flags the strongest counts: RST before SYN before
     /// FIN.
     #[must_use]
     #[inline]
     pub fn of_flags(flags: u8) -> Self {
-        // Looked up and not decided: which packet comes next is anybody's guess, and the processor's would often be wrong.
+        // A table instead of branches: which packet comes next is unpredictable, and branches would often be
+        // mispredicted.
         const KINDS: [Kind; FLAGS_THAT_TELL as usize + 1] = {
             let mut kinds = [Kind::Ack; FLAGS_THAT_TELL as usize + 1];
             let mut flags = 0;
@@ -83,7 +85,7 @@ impl Kind {
     }
 }
 
-/// The hash of a connection's canonical key, cut into the parts that each user has for itself.
+/// The hash of a connection's canonical key, cut into independent parts for its users.
 ///
 /// Bits 0-2 choose the partition, 3-32 are the fingerprint, 33-63 choose the first of the connection filter's two buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,28 +97,28 @@ const _: () = assert!(PARTITION_BITS + FINGERPRINT_BITS + BUCKET_BITS == u64::BI
 const BUCKET_BITS: u32 = 31;
 
 impl ConnectionHash {
-    /// The parts of this hash.
+    /// Takes the low 64 bits of a hash.
     #[must_use]
     #[inline]
     pub fn new(hash: u128) -> Self {
         ConnectionHash(hash as u64)
     }
 
-    /// Which of the 2^[`PARTITION_BITS`] partitions the connection belongs to.
+    /// The index of the connection's partition, one of 2^[`PARTITION_BITS`].
     #[must_use]
     #[inline]
     pub fn partition(self) -> usize {
         (self.0 & ((1 << PARTITION_BITS) - 1)) as usize
     }
 
-    /// What tells it from others in its buckets, [`FINGERPRINT_BITS`] wide.
+    /// The part that tells connections in one bucket apart, [`FINGERPRINT_BITS`] wide.
     #[must_use]
     #[inline]
     pub fn fingerprint(self) -> u32 {
         (self.0 >> PARTITION_BITS) as u32 & ((1 << FINGERPRINT_BITS) - 1)
     }
 
-    /// Its first bucket out of `bucket_count`.
+    /// The index of the connection's first bucket out of `bucket_count`.
     #[must_use]
     #[inline]
     pub fn bucket(self, bucket_count: usize) -> usize {
@@ -139,7 +141,7 @@ pub struct Signal {
 
 const _: () = assert!(size_of::<Signal>() == 64);
 
-/// When a packet came, in steps of about a microsecond that wrap after 73 minutes: what orders the signals of several
+/// When a packet came, in steps of about a microsecond that wrap after 73 minutes. It orders the signals of several
 /// capture threads, which are never more than seconds apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment(u32);
@@ -152,7 +154,7 @@ impl Moment {
         Moment((elapsed_ns >> 10) as u32)
     }
 
-    /// How long this is after `earlier`, in ns; below zero if it is before.
+    /// The time from `earlier` to this moment in ns, negative if this one is before.
     #[must_use]
     #[inline]
     pub fn since_ns(self, earlier: Self) -> i64 {
@@ -160,21 +162,22 @@ impl Moment {
     }
 }
 
-/// What of a signal is the same for both families.
+/// The parts of a signal that do not depend on the address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignalParts {
-    /// When, in ticks of the [`Clock`].
+    /// When the packet came, in ticks of the [`Clock`].
     pub tick: u64,
     /// What the packet says.
     pub kind: Kind,
-    /// Which end of the canonical key sent it.
+    /// Which end of the canonical key sent the packet.
     pub sender: Side,
-    /// The client's initial sequence number, where the packet tells it: a SYN, a SYN-ACK, and what completes a handshake.
+    /// The client's initial sequence number, for kinds that tell it: a SYN, a SYN-ACK, and the packet that completes a
+    /// handshake.
     pub isn: u32,
 }
 
 impl Signal {
-    /// No signal in particular, to fill places with.
+    /// A placeholder.
     pub const EMPTY: Self = Signal { key: [0; 5], hash: 0, time_and_kind: 0, isn: 0, moment: Moment(0) };
 
     /// The signal of a packet of the connection with this canonical key.
@@ -193,40 +196,40 @@ impl Signal {
         }
     }
 
-    /// The same signal, of a packet that came at this moment.
+    /// This signal, of a packet that came at this moment.
     #[must_use]
     #[inline]
     pub fn at(self, moment: Moment) -> Self {
         Signal { moment, ..self }
     }
 
-    /// Gives it the hash of its connection.
+    /// Sets the hash of the connection.
     #[inline]
     fn set_hash(&mut self, hash: ConnectionHash) {
         self.hash = hash.0;
     }
 
-    /// Says what it is after all.
+    /// Changes the kind.
     #[inline]
     fn set_kind(&mut self, kind: Kind) {
         self.time_and_kind = self.time_and_kind & !(0xff << 8) | (kind as u64) << 8;
     }
 
-    /// When its packet came.
+    /// The moment at which the packet came.
     #[must_use]
     #[inline]
     pub fn moment(&self) -> Moment {
         self.moment
     }
 
-    /// The hash of its connection.
+    /// The hash of the connection.
     #[must_use]
     #[inline]
     pub fn hash(&self) -> ConnectionHash {
         ConnectionHash(self.hash)
     }
 
-    /// Everything but key and hash.
+    /// Everything but the key, the hash and the moment.
     #[must_use]
     #[inline]
     pub fn parts(&self) -> SignalParts {
@@ -240,13 +243,13 @@ impl Signal {
         if self.time_and_kind & 1 == 0 { Family::V4 } else { Family::V6 }
     }
 
-    /// The canonical key, which is of this family.
+    /// The canonical key, as one of family `K`, which it has to be.
     #[inline]
     fn key_words<K: FlowKey>(&self) -> K {
         K::from_words(&self.key)
     }
 
-    /// The canonical key.
+    /// The canonical key of the connection.
     #[must_use]
     #[inline]
     pub fn key(&self) -> AnyKey {
@@ -267,7 +270,7 @@ pub enum AnyKey {
 }
 
 impl AnyKey {
-    /// The key of a connection of this client to this server; none when their addresses are of different families.
+    /// The key of the connection from `client` to `server`, or `None` if their addresses are of different families.
     #[must_use]
     pub fn of_ends(client: SocketAddr, server: SocketAddr, vlan: VlanTags) -> Option<Self> {
         match (client, server) {

@@ -1,30 +1,30 @@
-//! Which of the packets that carry no flag and that no handshake waits for are looked at all the same.
+//! The sample of packets that carry no flag and that no handshake waits for.
 //!
-//! What enters: the passing of such packets, and word of handshakes that were lost. What leaves: whether this one is to be
-//! handed on: one in so many, always (to find connections that are older than the start) or only for as long as a handshake
-//! that was lost may still be completed by any later packet of its client.
+//! What enters: a call for each such packet, and for each handshake that was lost. What leaves: whether the packet is
+//! in the sample. One in a certain number is, either always (to find connections that are older than the start) or only
+//! for as long as a lost handshake may still be completed by a later packet of its client.
 //!
-//! One packet of each run of so many is taken, at a place that changes from run to run: two sides that send in turn would
-//! otherwise show only one of them for ever.
+//! Packets are counted in runs, and one of each run is drawn, at a position that changes from run to run: of two sides
+//! that take turns a fixed position would always draw the same one.
 
 use crate::config::SAMPLE_INTERVAL_PACKETS;
 use crate::error::Result;
 use crate::hash::place_of;
 use crate::state::{Decoder, Encoder};
 
-/// Takes the samples of one capture thread.
+/// The sampler of one capture thread.
 pub(super) struct Sampler {
-    /// One in so many always; zero: none.
+    /// One in this many packets is always drawn; zero turns this off.
     pickup: u32,
     /// How long a handshake that was lost may still be completed, in ns.
     wait_ns: i64,
-    /// Until when lost handshakes are made good.
+    /// Until when packets are drawn because handshakes were lost.
     until_ns: Option<i64>,
-    /// The length of the present run, how much of it has passed, and which of it is taken.
+    /// The length of the present run, how many of its packets have passed, and which of them is drawn.
     run: u32,
     passed: u32,
     taken: u32,
-    /// Changes the place from run to run, the same way each time.
+    /// Determines the positions from run to run, always in the same way.
     state: u64,
 }
 
@@ -33,14 +33,14 @@ impl Sampler {
         Sampler { pickup, wait_ns, until_ns: None, run: 0, passed: 0, taken: 0, state: 0 }
     }
 
-    /// Its bytes in a saved state.
+    /// Writes the sampler into a saved state.
     pub(super) fn save(&self, encoder: &mut Encoder) {
         encoder.option(self.until_ns, Encoder::i64);
         [self.run, self.passed, self.taken].into_iter().for_each(|count| encoder.u32(count));
         encoder.u64(self.state);
     }
 
-    /// Goes on where another of the same configuration stood.
+    /// Continues from a saved state of the same configuration.
     pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         self.until_ns = decoder.option(Decoder::i64)?;
         (self.run, self.passed, self.taken) = (decoder.u32()?, decoder.u32()?, decoder.u32()?);
@@ -48,22 +48,24 @@ impl Sampler {
         decoder.expect(self.passed <= self.run, "more samples than there are")
     }
 
-    /// A handshake was lost now.
+    /// Notes that a handshake was lost now.
     pub(super) fn lost(&mut self, now_ns: i64) {
         if self.until_ns.is_none() {
-            // A long run gives way to a short one, but only once: a flood must not begin a new one for ever.
+            // A long run is cut short in favour of a short one, but only once: a flood must not start new runs for
+            // ever.
             self.passed = self.run;
         }
         self.until_ns = Some(now_ns.saturating_add(self.wait_ns));
     }
 
-    /// Whether no packet is taken at present.
+    /// Whether no packet is drawn at present.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
         self.pickup == 0 && self.until_ns.is_none()
     }
 
-    /// Whether the packet that passes now is plainly not taken. Otherwise nothing changes, and [`Self::draw`] is to be asked.
+    /// Skips the next packet if it plainly is not drawn, and returns whether it did. If not, nothing changes: call
+    /// [`Self::draw`].
     #[inline]
     pub(super) fn try_skip(&mut self) -> bool {
         if self.is_idle() {
@@ -74,7 +76,7 @@ impl Sampler {
         is_within_run
     }
 
-    /// Whether the packet that passes now is taken.
+    /// Counts the next packet, and returns whether it is drawn.
     #[inline]
     pub(super) fn draw(&mut self, now_ns: i64) -> bool {
         if self.passed == self.run {
@@ -90,15 +92,15 @@ impl Sampler {
         self.passed == self.taken
     }
 
-    /// Whether lost handshakes are still to be made good.
+    /// Updates until when packets are drawn for lost handshakes, and returns whether they still are.
     fn continue_recovery(&mut self, now_ns: i64) -> bool {
         let Some(until_ns) = self.until_ns else { return false };
-        // The clock may have stepped back for years: that must not make the sampling last as long.
+        // The clock may have stepped back by years, which must not make the sampling last as long.
         self.until_ns = (now_ns <= until_ns).then(|| until_ns.min(now_ns.saturating_add(self.wait_ns)));
         self.until_ns.is_some()
     }
 
-    /// Another run of packets, one of which is taken.
+    /// Starts another run, one packet of which is drawn.
     fn begin(&mut self, now_ns: i64) {
         let is_recovering = self.continue_recovery(now_ns);
         self.run = match (self.pickup, is_recovering) {

@@ -1,9 +1,8 @@
-//! The capture side's last step: segments in, signals out. It decides which few packets of a capture the shards get to
-//! see.
+//! The last step of the capture side: it decides which few packets of a capture the shards get to see.
 //!
-//! Most packets carry no flag and belong to no handshake: one bit of the handshake cache says so, and they go no further. The
-//! others wait in a small stage, so that the cache lines of all are asked for before the first is looked up, and signals are
-//! hashed together.
+//! What enters: parsed segments. What leaves: signals. Most packets carry no flag and belong to no handshake: one bit
+//! of the handshake cache says so, and they go no further. The others wait in a small stage, so that all their cache
+//! lines are prefetched before the first is looked up, and signals are hashed in batches.
 
 mod awaited;
 mod saved;
@@ -22,42 +21,43 @@ use std::sync::Arc;
 
 const _: () = assert!(STAGE_COUNT == HASH_BATCH_COUNT, "a full stage is what is hashed fastest");
 
-/// What a [`Signaller`] is told once.
+/// The configuration of a [`Signaller`].
 #[derive(Clone, Debug)]
 pub struct SignallerConfig {
-    /// The secret under which connections are placed.
+    /// The secret under which connections are hashed.
     pub secret: Secret,
     /// Whether VLAN tags are part of a connection's key.
     pub vlan_key: bool,
-    /// Whether connections of which only one side is seen are to open: then the answer to a SYN is waited for too, and the
-    /// server's packets after a SYN-ACK.
+    /// Whether connections of which only one side is seen are to open. The cache then also waits for the client's next
+    /// packet after its SYN, and for the server's after its SYN-ACK.
     pub one_way: bool,
     /// How long a handshake may take, in ns.
     pub syn_timeout_ns: i64,
-    /// One in so many of the packets that carry no flag and that no handshake waits for is looked at; zero: none.
+    /// One in this many of the packets that carry no flag and that no handshake waits for is handed on; zero turns this
+    /// off.
     pub pickup: u32,
-    /// Whether a SYN-ACK is enough to open a connection: then no handshake waits for anything.
+    /// Whether a SYN-ACK is enough to open a connection: then it leaves no handshake to wait for.
     pub answer_opens: bool,
-    /// The handshakes of which this thread alone remembers that it saw the SYN; zero: none, as is right where no other thread sees
-    /// packets of the same connections.
+    /// How many SYNs this thread remembers to have seen, for itself; zero turns this off, as is right if no other
+    /// thread sees packets of the same connections.
     pub seen_syn_count: usize,
 }
 
-/// What a [`Signaller`] counted.
+/// The counts of a [`Signaller`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SignalCounts {
     /// Signals handed on.
     pub signals: u64,
-    /// Those of them that are samples of other packets.
+    /// Signals that are samples of other packets.
     pub sampled: u64,
-    /// Those of them that are the first of a connection under watch.
+    /// Signals that are the first of a connection under watch.
     pub watched: u64,
-    /// Handshakes that were pushed out of the cache before their answer came.
+    /// Handshakes that were evicted from the cache before their answer came.
     pub handshakes_lost: u64,
 }
 
 impl SignalCounts {
-    /// What two signallers counted together.
+    /// The sum of two signallers' counts.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         SignalCounts {
@@ -73,24 +73,24 @@ impl SignalCounts {
 pub struct Signaller {
     config: SignallerConfig,
     cache: Arc<HandshakeCache>,
-    /// Whose SYN came in here. The SYN-ACK may come in at another thread, and be read there when its answer has been read here: so the
-    /// client is waited for from the SYN on.
+    /// Connections whose SYN came in here. The SYN-ACK may come in at another thread, which may read it only after this
+    /// thread has read its answer. So the client's next packet is waited for from the SYN on.
     seen_syns: Option<HandshakeCache>,
     watch: Option<Arc<Watch>>,
     sampler: Sampler,
-    /// Whether SYNs are remembered, there is a watch, or samples are taken: then packets that carry no flag may say something all the same.
+    /// Whether a packet without a flag may be a signal although no handshake waits for it.
     is_watchful: bool,
     hasher: QuickHash,
     v4: FamilyHash<KeyV4>,
     v6: FamilyHash<KeyV6>,
     stage: Stage,
-    /// The connections in the stage whose handshake may come to wait, or whose SYN is to be remembered: no cache knows of them yet.
+    /// The connections in the stage that a cache is to wait for but does not know yet.
     awaited: Awaited,
     counts: SignalCounts,
 }
 
 impl Signaller {
-    /// A signaller that shares this cache with the other capture threads, and the watch with the list too.
+    /// A signaller that shares the cache with the other capture threads, and the watch with the list too.
     #[must_use]
     pub fn new(config: SignallerConfig, cache: Arc<HandshakeCache>, watch: Option<Arc<Watch>>) -> Self {
         let seen_syn_timeout_ns = config.syn_timeout_ns.min(SEEN_SYN_TIMEOUT_NS);
@@ -113,34 +113,35 @@ impl Signaller {
         Signaller { is_watchful: signaller.has_to_watch(), ..signaller }
     }
 
-    /// Whether packets that carry no flag may say something although no handshake waits for them.
+    /// The value of `is_watchful`: SYNs are remembered, connections are watched or samples are drawn.
     fn has_to_watch(&self) -> bool {
         self.seen_syns.is_some() || self.watch.is_some() || !self.sampler.is_idle()
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     #[must_use]
     pub fn counts(&self) -> SignalCounts {
         self.counts
     }
 
-    /// Takes in one segment; `time` tells the tick at which it was seen and how long the clock had run, in ns (not a wall time: a step
-    /// back would age the handshakes that wait). It is asked where that matters. Signals come out when the stage is full, in the order of
-    /// their segments.
+    /// Takes in one segment, and hands the signals in the stage to `out`, in order, when the stage is full. `time`
+    /// tells the tick of the segment and how long the clock has run, in ns (not a wall time: a step back would age the
+    /// waiting handshakes); it is called only if that matters.
     ///
-    /// Complexity: two multiplications and a look at one word for most packets (and at a byte where connections are watched); one
-    /// hash and one cache set for the others.
+    /// Complexity: two multiplications and a look at one word for most packets (and at one byte if connections are
+    /// watched); one hash and one cache set for the others.
     #[inline(always)]
     pub fn push(&mut self, segment: &TcpSegment, time: impl FnOnce() -> (u64, i64), out: impl FnMut(Signal)) {
         let vlan = if self.config.vlan_key { segment.vlan } else { VlanTags::NONE };
         let quick_hash = self.quick_hash_of(segment, vlan);
         if !self.try_skip(segment.flags, quick_hash) {
-            // A copy, so that the segment of a packet that passes is never in memory.
+            // A copy, so that the segment of a packet that is skipped is never in memory.
             self.look(&TcpSegment { vlan, ..*segment }, quick_hash, time(), out);
         }
     }
 
-    /// The same of a plain frame, which has no VLAN tags; nothing of it is read but its ends and its flags where that is enough.
+    /// As [`Self::push`], for a plain frame, which has no VLAN tags. Of most frames only the addresses, ports and flags
+    /// are read.
     #[inline(always)]
     pub fn push_plain<'a, F: PlainFrame<'a>>(
         &mut self,
@@ -163,7 +164,8 @@ impl Signaller {
         }
     }
 
-    /// Whether a packet says nothing, as most: it carries no flag, nobody waits for it or watches, and it is no sample.
+    /// Skips a packet that says nothing, as most do, and returns whether it did: a packet without a flag that no
+    /// handshake and no watch waits for and that the sampler does not draw.
     #[inline(always)]
     fn try_skip(&mut self, flags: u8, quick_hash: u64) -> bool {
         flags & (TcpSegment::SYN | TcpSegment::FIN | TcpSegment::RST) == 0
@@ -172,7 +174,7 @@ impl Signaller {
             && (!self.is_watchful || self.try_skip_watched(quick_hash))
     }
 
-    /// The same, as far as remembered SYNs, watch and samples go.
+    /// The part of [`Self::try_skip`] that concerns seen SYNs, the watch and the sampler.
     #[inline(never)]
     fn try_skip_watched(&mut self, quick_hash: u64) -> bool {
         !self.watch.as_ref().is_some_and(|watch| watch.may_hold(quick_hash))
@@ -180,13 +182,13 @@ impl Signaller {
             && self.sampler.try_skip()
     }
 
-    /// Whether a SYN of this connection may be remembered.
+    /// Whether a SYN of this connection may have been seen.
     #[inline]
     fn may_have_seen_syn(&self, quick_hash: u64) -> bool {
         self.seen_syns.as_ref().is_some_and(|syns| !syns.is_idle(quick_hash))
     }
 
-    /// Takes in a segment that may say something.
+    /// Takes in a segment that may be a signal.
     #[inline(never)]
     fn look(&mut self, segment: &TcpSegment, quick_hash: u64, (tick, now_ns): (u64, i64), out: impl FnMut(Signal)) {
         let kind = Kind::of_flags(segment.flags);
@@ -225,7 +227,7 @@ impl Signaller {
         }
     }
 
-    /// Whether this packet is the first of a connection under watch since the watch began; it ends with it.
+    /// Ends the watch over the connection of a packet, and returns whether it was under watch.
     #[inline]
     fn take_watched(&mut self, quick_hash: u64) -> bool {
         let Some(watch) = &self.watch else { return false };
@@ -234,7 +236,7 @@ impl Signaller {
         is_watched
     }
 
-    /// Whether more has to be found out of a signal of this kind than its hash: of a FIN, and mostly of a SYN, there is not.
+    /// Whether a signal of this kind needs more than its hash: a FIN never does, and a SYN seldom.
     #[inline(always)]
     fn is_open(&self, kind: Kind) -> bool {
         const OPEN: u8 =
@@ -243,7 +245,7 @@ impl Signaller {
         (OPEN | u8::from(is_syn_open) << Kind::Syn as u8) >> kind as u8 & 1 != 0
     }
 
-    /// Lets out what is waiting in the stage.
+    /// Empties the stage, and hands its signals to `out`.
     pub fn flush(&mut self, mut out: impl FnMut(Signal)) {
         let Taken { all, v6, open } = self.stage.take();
         let mut kept = all;
@@ -261,7 +263,7 @@ impl Signaller {
         self.is_watchful = self.has_to_watch();
     }
 
-    /// Whether the packet at this place of the stage is to be handed on, and as what.
+    /// Decides for the packet at this place of the stage whether it is handed on, and as which kind.
     #[inline(always)]
     fn resolve(&mut self, at: usize) -> bool {
         let look = self.stage.looks()[at];
@@ -291,7 +293,7 @@ impl Signaller {
                 true
             }
             Kind::Rst => {
-                // What comes after it completes nothing.
+                // No later packet completes the handshake.
                 self.cache.give_up(quick_hash, now_ns);
                 self.seen_syns.iter().for_each(|syns| syns.give_up(quick_hash, now_ns));
                 true
@@ -305,7 +307,7 @@ impl Signaller {
         self.count_lost(has_lost, look.now_ns);
     }
 
-    /// Waits for the client itself: nothing tells yet what completes the handshake.
+    /// Waits for the client's next packet. Which one completes the handshake is not known yet.
     fn remember_syn(&mut self, look: Look, client: Side) {
         let has_lost = self.seen_syns.as_ref().is_some_and(|syns| syns.put(look.quick_hash, client, None, look.now_ns));
         self.count_lost(has_lost, look.now_ns);
@@ -318,7 +320,7 @@ impl Signaller {
         }
     }
 
-    /// Whether a packet that no handshake waits for is handed on all the same.
+    /// Whether a packet that no handshake waits for is handed on as a sample.
     #[inline]
     fn draw_sample(&mut self, now_ns: i64) -> bool {
         let is_sample = !self.sampler.is_idle() && self.sampler.draw(now_ns);
@@ -327,7 +329,7 @@ impl Signaller {
     }
 }
 
-/// Which end of its connection's canonical key sent a segment.
+/// The end of the canonical key that sent a segment.
 #[inline]
 fn sender_of(segment: &TcpSegment) -> Side {
     let (src_port, dst_port) = (segment.src_port, segment.dst_port);
@@ -338,7 +340,7 @@ fn sender_of(segment: &TcpSegment) -> Side {
     if is_first { Side::First } else { Side::Second }
 }
 
-/// Puts the signal of a segment in its place, but for its hash; which end sent it is found out here.
+/// Writes the signal of a segment into its slot, all but the hash, and returns which end sent it.
 #[inline(always)]
 fn unhashed(segment: &TcpSegment, parts: SignalParts, now_ns: i64, slot: &mut Signal) -> Side {
     let TcpSegment { src_port, dst_port, vlan, .. } = *segment;
@@ -357,7 +359,7 @@ fn unhashed(segment: &TcpSegment, parts: SignalParts, now_ns: i64, slot: &mut Si
     }
 }
 
-/// Hashes the connections of signals of one family together, in memory that need not be cleared each time.
+/// Hashes the connections of one family in batches, in memory that need not be cleared each time.
 struct FamilyHash<K: FlowKey> {
     hash: KeyedHash<K>,
     keys: [K; STAGE_COUNT],
@@ -370,7 +372,7 @@ impl<K: FlowKey> FamilyHash<K> {
         FamilyHash { hash, keys: [K::from_words(&[]); STAGE_COUNT], hashes: HashBatch::default() }
     }
 
-    /// Gives the signals at these places, which are all of this family, their hashes.
+    /// Sets the hashes of the signals at the places of `set`, which are all of this family.
     fn set(&mut self, signals: &mut [Signal; STAGE_COUNT], set: u64) {
         let count = set.count_ones() as usize;
         self.keys.iter_mut().zip(places(set)).for_each(|(key, at)| *key = signals[at].key_words());
@@ -381,11 +383,12 @@ impl<K: FlowKey> FamilyHash<K> {
     }
 }
 
-/// The initial sequence number of the client, as far as a packet of this kind tells it.
+/// The client's ISN, as far as a packet of this kind tells it, otherwise zero.
 #[inline(always)]
 fn isn_of(segment: &TcpSegment, kind: Kind) -> u32 {
-    // Selected and not decided: what comes next is anybody's guess, and the processor's would be wrong half of the time. Nor put side by
-    // side to be looked up: both numbers were written just before, each by itself, and a read of both at once would wait for that.
+    // A select instead of a branch: which kind comes next is unpredictable, and half of the branches would be
+    // mispredicted. Nor a table: both numbers were just written one by one, and an indexed read would have to wait for
+    // both stores.
     const TOLD: u8 = 1 << Kind::Syn as u8 | 1 << Kind::SynAck as u8 | 1 << Kind::Ack as u8;
     const IS_NEXT: u8 = 1 << Kind::SynAck as u8 | 1 << Kind::Ack as u8;
     let is_in = |kinds: u8| kinds >> kind as u8 & 1;

@@ -1,34 +1,34 @@
 //! Ticks -> wall time, for connections that may have started in an earlier time base.
 //!
-//! What enters: the time bases as hand-overs name them. What leaves: the wall time of any tick. Ticks go on where a
-//! capture's clock steps, so each has to be told in the base that it lies in.
+//! What enters: the time bases named in hand-overs. What leaves: the wall time of any tick. Ticks go on when the
+//! capture's clock steps, so each is converted with the base that it lies in.
 
 use crate::config::TIME_BASES_MAX;
 use crate::error::Result;
 use crate::signal::TimeBase;
 use crate::state::{Decoder, Encoder};
 
-/// The latest time bases, oldest first. When there are too many the oldest is forgotten, and what started in it is told in
-/// the time of the next.
+/// The latest time bases, oldest first. When there are too many the oldest is dropped, and ticks in it are converted
+/// with the next one.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct TimeBases {
     bases: Vec<TimeBase>,
 }
 
 impl TimeBases {
-    /// No base is known yet.
+    /// An empty collection.
     #[must_use]
     pub fn new() -> Self {
         TimeBases { bases: Vec::with_capacity(TIME_BASES_MAX) }
     }
 
-    /// These, oldest first, and no others.
+    /// Replaces all bases with these, oldest first.
     pub fn replace(&mut self, bases: &[TimeBase]) {
         self.bases.clear();
         self.bases.extend_from_slice(bases);
     }
 
-    /// Takes note of a base. Partitions tell of each in turn, so most are known.
+    /// Adds a base. Every partition tells of each, so most are known already.
     pub fn learn(&mut self, base: TimeBase) {
         let at = self.bases.partition_point(|known| known.first_tick < base.first_tick);
         if self.bases.get(at).is_some_and(|known| known.first_tick == base.first_tick) {
@@ -45,18 +45,18 @@ impl TimeBases {
         }
     }
 
-    /// All that are known, oldest first.
+    /// All known bases, oldest first.
     pub fn all(&self) -> &[TimeBase] {
         &self.bases
     }
 
-    /// Their bytes in a saved state.
+    /// Writes the bases into a saved state.
     pub fn save(&self, encoder: &mut Encoder) {
         encoder.length(self.bases.len());
         self.bases.iter().for_each(|base| base.save(encoder));
     }
 
-    /// The bases that were saved.
+    /// Reads bases from a saved state.
     pub fn saved(decoder: &mut Decoder) -> Result<Self> {
         let mut bases = TimeBases::new();
         for _ in 0..decoder.length(2 * size_of::<u64>(), TIME_BASES_MAX)? {
@@ -65,7 +65,7 @@ impl TimeBases {
         Ok(bases)
     }
 
-    /// The wall time, in ns since 1970, at which this tick began.
+    /// The wall time, in ns since 1970, at which this tick began; zero if no base is known.
     #[must_use]
     pub fn wall_ns(&self, tick: u64) -> i64 {
         let after = self.bases.partition_point(|base| base.first_tick <= tick);

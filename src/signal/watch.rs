@@ -1,11 +1,11 @@
-//! Connections that nobody has heard of for some time: the next packet of each is to be told.
+//! Connections that have been silent for some time, the next packet of each of which is to become a signal.
 //!
-//! What enters: from the list, connections that may have vanished; from the capture threads, packets without a flag. What
-//! leaves: whether such a packet belongs to one of those. Of most packets only a sample is looked at, and a connection
-//! that is quiet but alive may send one an hour: without this it would be taken for dead.
+//! What enters: from the list, connections that may have vanished; from the capture threads, packets without a flag.
+//! What leaves: whether such a packet belongs to one of these connections. Only a sample of most packets is looked at,
+//! and a connection that is quiet but alive may send one an hour: without the watch it would be taken for dead.
 //!
-//! A set-associative array of 32-bit tags, sixteen to a cache line, and a byte for each set that says which eighths of
-//! the tags there are any of: for most packets that byte is all that is read. One thread puts tags in; any may take them out.
+//! A set-associative array of 32-bit tags, sixteen to a cache line, with a byte for each set that says which eighths of
+//! the tag values occur in it. For most packets only that byte is read. One thread puts tags in; any may take them out.
 
 use crate::config::WATCH_LOAD_PERCENT;
 use crate::hash::place_of;
@@ -19,15 +19,15 @@ const WAY_COUNT: usize = 16;
 #[repr(align(64))]
 struct Set([AtomicU32; WAY_COUNT]);
 
-/// The connections under watch: memory is fixed when it is made.
+/// The connections under watch. The memory is fixed when it is made.
 pub struct Watch {
     sets: Box<[Set]>,
-    /// For each set, which of eight kinds of tags may be in it.
+    /// For each set, which eighths of the tag values may occur in it, a bit each.
     kinds: Box<[AtomicU8]>,
 }
 
 impl Watch {
-    /// A watch over at most this many connections.
+    /// A watch over about this many connections.
     #[must_use]
     pub fn new(connection_count: usize) -> Self {
         let set_count = Self::set_count(connection_count);
@@ -41,7 +41,7 @@ impl Watch {
         (connection_count / WATCH_LOAD_PERCENT * 100).div_ceil(WAY_COUNT).max(1)
     }
 
-    /// The memory of such a watch, in bytes.
+    /// The memory of a watch for this many connections, in bytes.
     #[must_use]
     pub fn size(connection_count: usize) -> usize {
         Self::set_count(connection_count) * (size_of::<Set>() + 1)
@@ -52,7 +52,7 @@ impl Watch {
         place_of((hash >> u32::BITS) as u32, self.sets.len())
     }
 
-    /// Never zero, which is an empty place.
+    /// The tag of a hash. Never zero, which marks an empty place.
     #[inline]
     fn tag(hash: u64) -> u32 {
         (hash as u32).max(1)
@@ -63,14 +63,14 @@ impl Watch {
         1 << (tag >> 29)
     }
 
-    /// Whether the connection with this hash may be under watch: of most that are not, this says so.
+    /// Whether the connection with this hash may be under watch. False for most that are not.
     #[must_use]
     #[inline]
     pub fn may_hold(&self, hash: u64) -> bool {
         self.kinds[self.set_index(hash)].load(Relaxed) & Self::kind(Self::tag(hash)) != 0
     }
 
-    /// Puts a connection under watch. The answer is false when there is no place: then it is not.
+    /// Puts a connection under watch. False if there is no place for it.
     pub fn put(&self, hash: u64) -> bool {
         let (index, tag) = (self.set_index(hash), Self::tag(hash));
         let ways = &self.sets[index].0;
@@ -82,8 +82,8 @@ impl Watch {
         is_placed
     }
 
-    /// Ends the watch over a connection; whether there was one. A connection that shares its tag with another (one in
-    /// 10^8) shares its watch too.
+    /// Ends the watch over a connection, and returns whether there was one. Connections with the same tag (one in 10^8)
+    /// share their watch.
     pub fn take(&self, hash: u64) -> bool {
         let (index, tag) = (self.set_index(hash), Self::tag(hash));
         let ways = &self.sets[index].0;
@@ -91,8 +91,8 @@ impl Watch {
             ways.iter().any(|way| way.load(Relaxed) == tag && way.compare_exchange(tag, 0, SeqCst, Relaxed).is_ok());
         if is_taken {
             let kind = Self::kind(tag);
-            // Cleared before the others are looked at, so that one that comes in meanwhile is not forgotten: either it is
-            // seen here, or it sets the bit afterwards.
+            // The bit is cleared before the other tags are read, so that a tag that is put in meanwhile is not lost:
+            // either it is seen here, or its thread sets the bit afterwards.
             self.kinds[index].fetch_and(!kind, SeqCst);
             let is_left =
                 |way: &AtomicU32| Some(way.load(SeqCst)).is_some_and(|tag| tag != 0 && Self::kind(tag) == kind);
@@ -156,7 +156,7 @@ mod tests {
         let count = 2_000u64;
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // Those of the taker come and go beside one that stays.
+                // The taker's tags come and go beside one that stays.
                 for number in 0..count {
                     watch.put(hash(number % 8));
                     assert!(watch.put(hash(100)));

@@ -1,6 +1,7 @@
-//! Where the first bucket of a connection is full: to which of its two it goes, what moves for it, and what has to go.
+//! Insertion where the first bucket of a connection is full: which bucket it goes to, what moves for it, and what is evicted.
 //!
-//! What enters: the entry of a connection that has none, and how old others are. What leaves: its place, and what that took.
+//! What enters: the entry of a connection that has none, and the ages of others. What leaves: its place, and what it
+//! took.
 
 use super::slots::unused_and_closed;
 use super::{EXTENSIONS, Filter, Moved, OVERFLOWED, Placed, SLOT_COUNT, Slot};
@@ -8,16 +9,16 @@ use crate::config::HALF_OPEN_MOVES_TRIED_MAX;
 use crate::connection::{Entry, State};
 use crate::signal::ConnectionHash;
 
-/// A place that an entry can move to.
+/// A place that an entry can be moved to.
 #[derive(Clone, Copy)]
 struct Place {
     slot: Slot,
-    /// Whether a closed entry has to go for it that would linger.
+    /// Whether a closed entry that would still linger has to be evicted for it.
     is_closed: bool,
 }
 
 impl Filter {
-    /// [`Filter::insert`] where the first bucket is full.
+    /// [`Filter::insert`] for a connection whose first bucket is full.
     #[inline(never)]
     pub(super) fn insert_beside(
         &mut self,
@@ -29,8 +30,8 @@ impl Filter {
         self.insert_or(hash, entry, now, |filter, buckets| filter.make_room(buckets, entry, now, age))
     }
 
-    /// Places an entry of little worth: for a candidate the oldest candidate goes where both buckets are full, and
-    /// nothing else goes for any.
+    /// Places an entry that is worth little. If both buckets are full, a candidate evicts the oldest candidate; nothing
+    /// else evicts anything.
     pub fn insert_weak(
         &mut self,
         hash: ConnectionHash,
@@ -62,7 +63,7 @@ impl Filter {
         Some((slot, placed))
     }
 
-    /// Writes the entry of a connection that had none.
+    /// Writes the entry of a connection that has none yet.
     #[inline]
     fn write_new(&mut self, [first, _]: [usize; 2], slot: Slot, entry: &Entry) {
         if slot.bucket() != first {
@@ -71,18 +72,18 @@ impl Filter {
         self.write(slot, entry, slot.seen());
     }
 
-    /// A place of a bucket in which nothing has to go.
+    /// A free place in a bucket.
     fn free(&self, bucket: usize, now: u64) -> Option<Place> {
         self.free_slot(bucket, now).map(|slot| Place { slot, is_closed: false })
     }
 
-    /// A place of a bucket in which a closed entry is.
+    /// A place in a bucket that has a closed entry.
     fn closed(&self, bucket: usize) -> Option<Place> {
         let (_, places) = unused_and_closed(&self.buckets[bucket]);
         (!places.is_empty()).then(|| Place { slot: Slot::new(bucket, places.first()), is_closed: true })
     }
 
-    /// Makes room for an entry in one of its two buckets, which are full, and tells what it took.
+    /// Makes room for an entry in its two buckets, which are both full, and tells how.
     #[cold]
     fn make_room(
         &mut self,
@@ -97,7 +98,7 @@ impl Filter {
         }
         let moved = self.move_one(buckets, |filter, bucket| filter.free(bucket, now));
         let moved = moved.or_else(|| self.move_one(buckets, Self::closed));
-        // The last is many looks, with which no flood is to keep a shard busy.
+        // A chain of two moves takes many look-ups, with which no flood is to keep a shard busy.
         let tried_count = if entry.state.is_established() { 2 * SLOT_COUNT } else { HALF_OPEN_MOVES_TRIED_MAX };
         moved.or(weakest).or_else(|| self.move_two(buckets, tried_count, now))
     }
@@ -110,7 +111,7 @@ impl Filter {
         (0..SLOT_COUNT as u32).map(move |index| Slot::new(bucket, index))
     }
 
-    /// Moves one entry of two full buckets to its other bucket, where that has such a place.
+    /// Moves one entry of two full buckets to its other bucket, if `place` finds a place there.
     fn move_one(
         &mut self,
         buckets: [usize; 2],
@@ -121,8 +122,8 @@ impl Filter {
         Some((from, Placed::Moved(Moved { to: [Some(to.slot), None], has_forgotten: to.is_closed })))
     }
 
-    /// Moves one of the first so many entries of two full buckets to its other bucket, which is full too, and one from there to its other
-    /// bucket.
+    /// Moves one of the first `tried_count` entries of two full buckets to its other bucket, which is full too, and for
+    /// that an entry of the other bucket to its own other bucket.
     fn move_two(&mut self, buckets: [usize; 2], tried_count: usize, now: u64) -> Option<(Slot, Placed)> {
         let (from, via, to) = Self::slots(buckets).take(tried_count).find_map(|from| {
             let mut others = Self::slots_of(self.other_of(from)).map(|via| (via, self.other_of(via)));
@@ -138,10 +139,10 @@ impl Filter {
         self.other_bucket(slot.bucket(), self.get(slot).fingerprint)
     }
 
-    /// Puts the entry at one place in another, which is in its other bucket.
+    /// Moves an entry from one slot to another, which is in its other bucket.
     fn relocate(&mut self, from: Slot, to: Slot) {
         self.set(to, &self.get(from));
-        // What was seen there was seen here.
+        // The bit that says whether the connection was seen moves too.
         if self.take_seen(from) {
             self.mark_seen(to);
         } else {
@@ -150,7 +151,7 @@ impl Filter {
         self.buckets[from.bucket()].0[EXTENSIONS] |= OVERFLOWED;
     }
 
-    /// The entry that a new connection may push out: by state first, then by age.
+    /// The entry to evict for a new connection: by state first, then by age.
     fn weakest(&self, buckets: [usize; 2], age: impl Fn(&Entry) -> u32) -> Option<(Slot, Entry)> {
         let weakness = |entry: &Entry| match entry.state {
             State::Closed => 4,

@@ -1,4 +1,4 @@
-//! A filter as the bytes of a saved state: its buckets as they are.
+//! A filter in a saved state: its buckets as they are.
 
 use super::{EXTENSIONS, Filter, SEEN_SHIFT, SLOT_COUNT};
 use crate::error::Result;
@@ -6,7 +6,7 @@ use crate::lines::Line;
 use crate::state::{Decoder, Encoder};
 
 impl Filter {
-    /// Its bytes in a saved state: about those of its memory.
+    /// Writes the filter into a saved state: about as many bytes as its memory.
     ///
     /// Complexity: a pass over the buckets.
     pub fn save(&self, encoder: &mut Encoder) {
@@ -14,18 +14,18 @@ impl Filter {
         self.buckets.iter().for_each(|bucket| encoder.words(&bucket.0));
     }
 
-    /// Fills it with what was saved. It is then to be given up if this fails.
+    /// Fills the filter from a saved state. After an error it is unusable.
     ///
     /// # Errors
     ///
-    /// The bytes are not those of a filter of this size.
+    /// The bytes do not encode a filter of this size.
     pub fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         let count = decoder.length(size_of::<Line>(), self.buckets.len())?;
         decoder.expect(count == self.buckets.len(), "a filter of another size")?;
         self.buckets.iter_mut().try_for_each(|bucket| decoder.words(&mut bucket.0))
     }
 
-    /// How many of its connections are established, and how many of those by the packets of one side alone.
+    /// How many connections are established, and how many of these are seen from one side only.
     ///
     /// Complexity: a pass over the buckets.
     #[must_use]
@@ -34,7 +34,7 @@ impl Filter {
         (established, self.states().filter(|state| state.is_one_way()).count() as u64)
     }
 
-    /// Forgets which connections were seen since somebody last asked.
+    /// Forgets which connections were seen.
     pub fn forget_seen(&mut self) {
         const SEEN: u64 = ((1 << SLOT_COUNT) - 1) << SEEN_SHIFT;
         self.buckets.iter_mut().for_each(|bucket| bucket.0[EXTENSIONS] &= !SEEN);

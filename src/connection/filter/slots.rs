@@ -1,20 +1,20 @@
-//! Looking at all seven places of a bucket at once: which hold a fingerprint, which nothing, which what has closed.
+//! Tests of all seven slots of a bucket at once: which hold a fingerprint, which are unused, and which are closed.
 //!
-//! What enters: a bucket. What leaves: the places that pass. A signal costs little but these looks, so they take no branch, and as
-//! few instructions as will do.
+//! What enters: a bucket. What leaves: the set of slots that pass. These tests are most of what a signal costs, so they
+//! are free of branches and take few instructions.
 
 use super::SLOT_COUNT;
 use crate::connection::State;
 use crate::connection::entry::{FINGERPRINT_SHIFT, STATE_BITS, STATE_SHIFT};
 use crate::lines::Line;
 
-/// The places of a bucket that hold this fingerprint, a bit each.
+/// The slots of a bucket that hold this fingerprint, a bit each.
 #[inline]
 pub(super) fn with_fingerprint(bucket: &Line, fingerprint: u32) -> u32 {
-    // With the bits at hand these are compared several at a time. The eighth word is no entry.
+    // With constant bits the comparison is vectorised. The eighth word is no entry.
     const BITS: [u64; 8] = [1 << 32, 1 << 33, 1 << 34, 1 << 35, 1 << 36, 1 << 37, 1 << 38, 0];
     let slots = bucket.0.iter().zip(BITS).fold(0, |slots, (word, bit)| {
-        // Where nothing differs the one that is taken off is borrowed from all bits above.
+        // If nothing differs, the subtraction borrows from all bits above.
         let difference = (word >> FINGERPRINT_SHIFT) ^ u64::from(fingerprint);
         slots | difference.wrapping_sub(1) & bit
     });
@@ -23,59 +23,59 @@ pub(super) fn with_fingerprint(bucket: &Line, fingerprint: u32) -> u32 {
 
 const _: () = assert!(u64::BITS - FINGERPRINT_SHIFT <= u32::BITS);
 
-/// Some places of a bucket: the topmost of the [`STATE_BITS`] bits that each has here.
+/// A set of a bucket's slots. Each slot has [`STATE_BITS`] bits, of which the topmost says whether it is in the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Places(u32);
 
-// All fit into a number, and a state need only be moved down to its place in it.
+// All slots fit into the number, and a state has to be shifted down, never up, to its bits there.
 const _: () = assert!((SLOT_COUNT as u32 - 1) * STATE_BITS <= STATE_SHIFT);
 
-/// The lowest bit of each place.
+/// The lowest bit of each slot.
 const ONES: u32 = (1 << (SLOT_COUNT as u32 * STATE_BITS)) / ((1 << STATE_BITS) - 1);
 const TOPS: u32 = ONES << (STATE_BITS - 1);
 
 impl Places {
-    /// Those whose bits in `states` are all zero.
+    /// The slots whose bits in `states` are all zero.
     #[inline]
     fn of_zeros(states: u32) -> Self {
-        // What is not zero carries into its topmost bit, and no further.
+        // Whatever is not zero carries into the topmost bit of its slot, and no further.
         let below = TOPS - ONES;
         Places(!(((states & below) + below) | states) & TOPS)
     }
 
-    /// Whether it is none.
+    /// Whether the set is empty.
     #[inline]
     pub(super) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The first of them; there is one.
+    /// The first slot of the set, which must not be empty.
     #[inline]
     pub(super) fn first(self) -> u32 {
         self.0.trailing_zeros() / STATE_BITS
     }
 
-    /// Without the first of them.
+    /// The set without its first slot.
     #[inline]
     pub(super) fn without_first(self) -> Self {
         Places(self.0 & self.0.wrapping_sub(1))
     }
 
-    /// With this one, if it passes.
+    /// The set with this slot, if `passes`.
     #[inline]
     pub(super) fn with(self, index: u32, passes: bool) -> Self {
         Places(self.0 | u32::from(passes) << (index * STATE_BITS + STATE_BITS - 1))
     }
 }
 
-/// The places of a bucket in which nothing is, and those of what has closed, which may linger still.
+/// The unused slots of a bucket, and the closed ones, which may still linger.
 #[inline]
 pub(super) fn unused_and_closed(bucket: &Line) -> (Places, Places) {
     let states = bucket.0[..SLOT_COUNT].iter().enumerate().fold(0, |states, (index, word)| {
         let shift = index as u32 * STATE_BITS;
         states | (word >> (STATE_SHIFT - shift)) as u32 & ((1 << STATE_BITS) - 1) << shift
     });
-    // The two states below the first that means anything differ in the lowest bit.
+    // The two states of an unused slot, Empty and Removed, differ in the lowest bit only.
     const _: () = assert!(State::Empty as u32 == 0 && State::Removed as u32 == 1 && State::Closed as u32 == 2);
     (Places::of_zeros(states & !ONES), Places::of_zeros(states ^ (ONES * State::Closed as u32)))
 }

@@ -1,11 +1,11 @@
-//! A ring that knows of each of its records whether it is of any use still.
+//! A ring with a mark for each record that says whether it is still of use.
 //!
-//! What enters: connections as they begin, and word of those that complete, end or are answered. What leaves: the records of
-//! those that are half-open still, without a look at anything else. Most records are of connections that completed long before they
-//! reach the end of the ring.
+//! What enters: connections as they begin, and notice of those that complete, end or are answered. What leaves: the
+//! records of those that are still half-open, found by the marks alone. Most records are of connections that complete
+//! long before they reach the end of the ring.
 //!
-//! A record has a place, which the filter's entry of its connection names for as long as the record is of use; and the record names
-//! the place of that entry. So neither has to be looked for by its key.
+//! Each record has a place, which the filter's entry of its connection names for as long as the record is of use, and
+//! each record names the slot of that entry. So neither has to be looked up by key.
 
 use super::{Cursor, Draft, HalfOpenList, HalfOpenRing, Header, Record, UNIT_WORD_COUNT};
 use crate::config::{HALF_OPEN_FILL_FACTOR, HALF_OPEN_FILL_UNITS_MIN, HALF_OPEN_OVER_DIVISOR};
@@ -16,21 +16,21 @@ use crate::prefetch::prefetch;
 
 const _: () = assert!(Mark::Over as u8 == 0);
 
-/// What is known of a record.
+/// The mark of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(in crate::connection) enum Mark {
-    /// Its connection is half-open no longer, or has another record. (Also what stands at a unit within a record.)
+    /// The connection is no longer half-open, or has another record. (Also the mark of a unit within a record.)
     #[default]
     Over,
-    /// Its SYN is not answered.
+    /// The SYN is not answered. Also the mark of a candidate.
     SynSent,
-    /// Its SYN was answered.
+    /// The SYN was answered.
     Answered,
 }
 
 impl Mark {
-    /// That of the record of a connection in this state.
+    /// The mark for a connection in this state.
     #[inline]
     pub(super) fn of(state: State) -> Self {
         match state {
@@ -41,58 +41,58 @@ impl Mark {
     }
 }
 
-/// What a [`MarkedRing`] needs before another record can be written.
+/// The need of a [`MarkedRing`] before another record can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connection) enum Room {
-    /// Nothing.
+    /// There is room.
     Enough,
-    /// What is over is to be left out.
+    /// Records that are over have to be compacted away.
     Compact,
-    /// The oldest have to be taken off.
+    /// The oldest records have to be removed.
     Full,
 }
 
-/// Where a record is to stand.
+/// The position of the next record.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::connection) struct Spot {
     index: usize,
-    /// Its place.
+    /// The place of the record.
     pub(in crate::connection) place: u32,
 }
 
-/// Such a ring.
+/// A ring with marks.
 pub(in crate::connection) struct MarkedRing {
     pub(super) ring: HalfOpenRing,
     /// A mark for each unit.
     pub(super) marks: Box<[Mark]>,
-    /// The place of the first unit: places count on from one ring to the next.
+    /// The place of the first unit: the places of a second ring follow those of the first.
     pub(super) first_place: u32,
-    /// The words of records that are of use.
+    /// Words of records that are of use.
     pub(super) useful: usize,
-    /// How many words it is filled with before what is over is left out.
+    /// Words of records from which on the ring is compacted.
     pub(super) fill_max: usize,
 }
 
 impl MarkedRing {
-    /// A ring for this many IPv4 connections, with places from this one on.
+    /// A ring for this many IPv4 connections, with places from `first_place` on.
     pub(super) fn new(connection_count: usize, first_place: u32) -> Self {
         let ring = HalfOpenRing::new(connection_count);
         let marks = vec![Mark::Over; ring.connection_count()].into_boxed_slice();
         MarkedRing { ring, marks, first_place, useful: 0, fill_max: 0 }
     }
 
-    /// The memory of such a ring in bytes.
+    /// The memory of such a ring, in bytes.
     pub(super) fn size(connection_count: usize) -> usize {
         let ring_size = HalfOpenRing::size(connection_count);
         ring_size + ring_size / (UNIT_WORD_COUNT * size_of::<u64>()) * size_of::<Mark>()
     }
 
-    /// The place behind the last.
+    /// The place behind the last one.
     pub(super) fn places_end(&self) -> u32 {
         self.first_place + self.marks.len() as u32
     }
 
-    /// How many IPv4 connections it has room for.
+    /// How many IPv4 connections the ring has room for.
     pub(in crate::connection) fn connection_count(&self) -> usize {
         self.ring.connection_count()
     }
@@ -108,38 +108,38 @@ impl MarkedRing {
         self.ring.record((place - self.first_place) as usize * UNIT_WORD_COUNT)
     }
 
-    /// What is known of a record.
+    /// The mark of a record.
     #[inline]
     pub(in crate::connection) fn mark(&self, record: Record) -> Mark {
         self.marks[record.unit()]
     }
 
-    /// The SYN of the connection of which this place has the record was answered.
+    /// Notes that the connection with its record at this place was answered.
     #[inline]
     pub(super) fn answer(&mut self, place: u32) {
         self.marks[(place - self.first_place) as usize] = Mark::Answered;
     }
 
-    /// The record at this place is of no use any more.
+    /// Notes that the record at this place is of no more use.
     #[inline]
     pub(super) fn end(&mut self, place: u32) {
         self.useful -= self.record(place).header.word_count();
         self.marks[(place - self.first_place) as usize] = Mark::Over;
     }
 
-    /// The place of the entry of a record's connection.
+    /// The slot of the entry of a record's connection.
     #[inline]
     pub(in crate::connection) fn slot(&self, record: Record) -> Slot {
         self.ring.slot(record)
     }
 
-    /// The entry of the connection of which this place has the record is there now.
+    /// Notes that the entry of the connection with its record at this place has moved to `slot`.
     pub(super) fn set_slot(&mut self, place: u32, slot: Slot) {
         let word = &mut self.ring.words[self.ring.closing(self.record(place))];
         *word = *word & !super::TAGS | u64::from(slot.to_bits());
     }
 
-    /// What it needs before a record of this size can be written.
+    /// What the ring needs before a record of this size can be written.
     #[inline]
     pub(in crate::connection) fn room(&self, size: usize) -> Room {
         if self.ring.used + size <= self.fill_max { Room::Enough } else { self.room_beyond() }
@@ -152,9 +152,11 @@ impl MarkedRing {
         if is_full { Room::Full } else { Room::Compact }
     }
 
-    /// Leaves out what is over, in place; `moved` is told of each entry whose connection's record stands at another place now.
+    /// Removes the records that are over, in place, and calls `moved` with the slot and the new place of each record
+    /// that moves.
     ///
-    /// Complexity: a pass over the records. It is asked for when most or many are over, so that each is moved a few times at most.
+    /// Complexity: a pass over the records. The ring is compacted only when many or most are over, so each record is
+    /// moved a few times at most.
     pub(in crate::connection) fn compact(&mut self, mut moved: impl FnMut(Slot, u32)) {
         let (mut end, mut cursor) = (self.ring.head, self.start());
         while let Some((record, behind)) = self.after(cursor) {
@@ -181,19 +183,19 @@ impl MarkedRing {
             (self.useful * HALF_OPEN_FILL_FACTOR).max(HALF_OPEN_FILL_UNITS_MIN * UNIT_WORD_COUNT).min(word_count);
     }
 
-    /// The place before the oldest record.
+    /// The position before the oldest record.
     #[inline]
     pub(in crate::connection) fn start(&self) -> Cursor {
         self.ring.start()
     }
 
-    /// The record behind this place, and the place behind it.
+    /// The record behind a position, and the position behind that record.
     #[inline]
     pub(in crate::connection) fn after(&self, cursor: Cursor) -> Option<(Record, Cursor)> {
         self.ring.after(cursor)
     }
 
-    /// Asks for so many of the smallest records behind this place, up to the end of the memory.
+    /// Prefetches the next `unit_count` units behind a position, up to the end of the memory.
     #[inline]
     pub(in crate::connection) fn prefetch_behind(&self, cursor: Cursor, unit_count: usize) {
         const WORD_COUNT_IN_LINE: usize = size_of::<Line>() / size_of::<u64>();
@@ -201,22 +203,22 @@ impl MarkedRing {
         words.iter().take(unit_count * UNIT_WORD_COUNT).step_by(WORD_COUNT_IN_LINE).for_each(prefetch);
     }
 
-    /// Takes off all records before this place, of which so many words were of use.
+    /// Removes all records before this position, `useful` words of which were of use.
     #[inline]
     pub(in crate::connection) fn skip_to(&mut self, cursor: Cursor, useful: usize) {
         self.ring.skip_to(cursor);
         self.useful -= useful;
     }
 
-    /// Where the next record is to stand.
+    /// The position of the next record.
     #[inline]
     pub(in crate::connection) fn next_spot(&self) -> Spot {
         let index = self.ring.end();
         Spot { index, place: self.first_place + (index / UNIT_WORD_COUNT) as u32 }
     }
 
-    /// Writes a record at the [`Self::next_spot`], of the connection whose entry has this slot and names the spot's place. There must be
-    /// room.
+    /// Writes a record at [`Self::next_spot`], for the connection with its entry in `slot`, which names the spot's
+    /// place. There must be room.
     #[inline(always)]
     pub(in crate::connection) fn push<K: FlowKey>(&mut self, draft: &Draft<K>, spot: Spot, slot: Slot) {
         self.mark_at(spot.index, draft.header, draft.mark);
@@ -224,7 +226,7 @@ impl MarkedRing {
         self.useful += draft.size();
     }
 
-    /// Marks a record that begins with this word.
+    /// Marks the record that begins at this word.
     #[inline]
     fn mark_at(&mut self, index: usize, header: Header, mark: Mark) {
         self.marks[index / UNIT_WORD_COUNT] = mark;
@@ -236,19 +238,19 @@ impl MarkedRing {
         }
     }
 
-    /// Writes all that are of use still into a list, in no order.
+    /// Adds all connections whose records are of use to a list, in no order.
     ///
-    /// Complexity: a look at eight marks at a time, and at each of these records.
+    /// Complexity: a look at every eight marks, and at each of these records.
     pub(in crate::connection) fn copy_to(&self, list: &mut HalfOpenList) {
         let unit_count = self.marks.len();
         let first = self.ring.head / UNIT_WORD_COUNT;
         let end = first + self.ring.used / UNIT_WORD_COUNT;
-        // Up to the end of the ring, and then from its start.
+        // First up to the end of the ring, then from its start.
         for units in [first..end.min(unit_count), 0..end.saturating_sub(unit_count)] {
             let (eights, rest) = self.marks[units.clone()].as_chunks::<8>();
             let rest = std::array::from_fn(|at| rest.get(at).copied().unwrap_or(Mark::Over));
             for (marks, at) in eights.iter().chain([&rest]).zip(units.step_by(8)) {
-                // A byte each, and those of what is over are zero.
+                // A byte for each mark, zero for records that are over.
                 let mut left = u64::from_le_bytes(marks.map(|mark| mark as u8));
                 while left != 0 {
                     let place = left.trailing_zeros() / u8::BITS;
@@ -260,7 +262,7 @@ impl MarkedRing {
         }
     }
 
-    /// Adds a connection to a list, of which it is known by now whether it was answered.
+    /// Adds a connection to a list, answered or not as is known by now.
     #[inline]
     pub(in crate::connection) fn copy_one(&self, record: Record, answered: bool, list: &mut HalfOpenList) {
         let header = record.header.with_answered(answered);
@@ -273,7 +275,7 @@ impl MarkedRing {
 
 #[cfg(test)]
 impl MarkedRing {
-    /// Shows all records, each with its place and its key.
+    /// Calls `show` with each record, its place and its key.
     pub(in crate::connection) fn each_record(&self, mut show: impl FnMut(Record, u32, crate::signal::AnyKey)) {
         let mut cursor = self.start();
         while let Some((record, behind)) = self.after(cursor) {

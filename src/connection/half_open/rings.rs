@@ -1,7 +1,7 @@
-//! The rings of a partition, by the places of their records.
+//! The rings of a partition, addressed by place.
 //!
-//! What enters: places, as the filter's entries name them. What leaves: what the records there say. The half-open connections stand in
-//! one ring, and the candidates in another; places count on from the one to the other.
+//! What enters: the places that the filter's entries name. What leaves: what the records there say. One ring has the
+//! half-open connections and another the candidates, whose places follow those of the first.
 
 use super::MarkedRing;
 use crate::config::TICK_BITS;
@@ -18,7 +18,7 @@ pub(in crate::connection) struct RingCounts {
 pub(in crate::connection) struct Rings {
     /// The half-open connections.
     pub(in crate::connection) half_open: MarkedRing,
-    /// Those that may be older than the start.
+    /// Connections that may be older than the start.
     pub(in crate::connection) candidates: MarkedRing,
 }
 
@@ -27,7 +27,7 @@ impl Rings {
     ///
     /// # Panics
     ///
-    /// They have more places together than an entry has numbers for.
+    /// The rings have more places together than an entry can name.
     pub(in crate::connection) fn new(counts: RingCounts) -> Self {
         let half_open = MarkedRing::new(counts.half_open, 0);
         let candidates = MarkedRing::new(counts.candidates, half_open.places_end());
@@ -35,7 +35,7 @@ impl Rings {
         Rings { half_open, candidates }
     }
 
-    /// The memory of such rings in bytes.
+    /// The memory of such rings, in bytes.
     pub(in crate::connection) fn size(counts: RingCounts) -> usize {
         MarkedRing::size(counts.half_open) + MarkedRing::size(counts.candidates)
     }
@@ -50,20 +50,21 @@ impl Rings {
         if place < self.candidates.first_place { &mut self.half_open } else { &mut self.candidates }
     }
 
-    /// An entry of the filter with the tick at which its connection started, where a record knows it.
+    /// An entry of the filter with the tick at which its connection started, from the record if there is one.
     #[inline]
     pub(in crate::connection) fn with_tick(&self, entry: Entry) -> Entry {
         if entry.state.is_recorded() { Entry { tick: self.start_tick(entry.tick), ..entry } } else { entry }
     }
 
-    /// The low bits of the tick at which the connection started of which this place has the record.
+    /// The low bits of the start tick of the connection with its record at this place.
     #[inline]
     fn start_tick(&self, place: u32) -> u32 {
         let header = self.of(place).record(place).header;
         Entry::tick_of(u64::from(header.since_low()).wrapping_sub(header.delay()))
     }
 
-    /// The connection of this entry of the filter is half-open no longer, or gets another record; nothing, if it has none.
+    /// Notes that the record of this entry, if it has one, is of no more use: its connection is no longer half-open, or
+    /// gets another.
     #[inline]
     pub(in crate::connection) fn end(&mut self, entry: &Entry) {
         if entry.state.is_recorded() {
@@ -71,13 +72,13 @@ impl Rings {
         }
     }
 
-    /// The connection of which this place has the record was answered in the tick in which it began.
+    /// Notes that the connection with its record at this place was answered, in the tick in which it began.
     #[inline]
     pub(in crate::connection) fn answer(&mut self, place: u32) {
         self.of_mut(place).answer(place);
     }
 
-    /// An entry of the filter has moved to this place there.
+    /// Notes that an entry of the filter has moved to `slot`.
     pub(in crate::connection) fn entry_moved(&mut self, entry: &Entry, slot: Slot) {
         if entry.state.is_recorded() {
             self.of_mut(entry.tick).set_slot(entry.tick, slot);

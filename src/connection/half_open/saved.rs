@@ -1,4 +1,4 @@
-//! A ring as the bytes of a saved state: its records, where they stand.
+//! A ring in a saved state: its records, at their places.
 
 use super::{HalfOpenRing, Mark, MarkedRing, UNIT_WORD_COUNT};
 use crate::connection::Filter;
@@ -6,14 +6,14 @@ use crate::error::Result;
 use crate::state::{Decoder, Encoder};
 
 impl HalfOpenRing {
-    /// Its bytes in a saved state.
+    /// Writes the ring into a saved state.
     fn save(&self, encoder: &mut Encoder) {
         encoder.u64(self.head as u64);
         encoder.length(self.used);
         (0..self.used).for_each(|distance| encoder.u64(self.words[self.behind(self.head, distance)]));
     }
 
-    /// Fills it with what was saved, at the same places. It is then to be given up if this fails.
+    /// Fills the ring from a saved state, with all records at their old places. After an error it is unusable.
     fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         self.head = decoder.count()? as usize;
         let is_place = self.head < self.words.len() && self.head.is_multiple_of(UNIT_WORD_COUNT);
@@ -23,7 +23,7 @@ impl HalfOpenRing {
             let place = self.behind(self.head, distance);
             self.words[place] = decoder.u64()?;
         }
-        // Whoever reads a record trusts it to be there as a whole.
+        // Reading a record relies on all of its words being there.
         let mut left = self.used;
         while left > 0 {
             let header = super::Header(self.words[self.behind(self.head, self.used - left)]);
@@ -35,18 +35,18 @@ impl HalfOpenRing {
 }
 
 impl MarkedRing {
-    /// Its bytes in a saved state.
+    /// Writes the ring into a saved state.
     pub(in crate::connection) fn save(&self, encoder: &mut Encoder) {
         encoder.u64(self.fill_max as u64);
         self.ring.save(encoder);
     }
 
-    /// Fills it with what was saved, and tells how many of its records are those that an entry of the filter names. It is then to be
-    /// given up if this fails.
+    /// Fills the ring from a saved state, and returns how many of its records are named by an entry of the filter.
+    /// After an error the ring is unusable.
     ///
     /// # Errors
     ///
-    /// The bytes are not those of a ring that fits into this one.
+    /// The bytes do not encode a ring that fits into this one.
     pub(in crate::connection) fn restore(&mut self, decoder: &mut Decoder, filter: &Filter) -> Result<usize> {
         self.fill_max = decoder.count()? as usize;
         decoder.expect(self.fill_max <= self.ring.words.len(), "a ring that is filled beyond its end")?;

@@ -25,7 +25,7 @@ fn segments(script: &str) -> Vec<(i64, TcpSegment)> {
             _ => (TcpSegment::RST, 0),
         };
         let (own, other) = if from_client { (&mut client, &mut server) } else { (&mut server, &mut client) };
-        // SYN and SYN-ACK come again with their own numbers.
+        // SYN and SYN-ACK are retransmitted with their own sequence numbers.
         let (seq, ack) = match letter {
             'S' => (1_000, 0),
             'a' => (5_000, *other),
@@ -41,8 +41,8 @@ fn segments(script: &str) -> Vec<(i64, TcpSegment)> {
 /// The packets of two interfaces, each with the time in ns at which it came.
 type Copies = [Vec<(i64, TcpSegment)>; 2];
 
-/// What two interfaces make of these packets, each in its own queue. Each choice says at which of them the next is read, as long as
-/// both have something left.
+/// The signals that two interfaces make of these packets, each in its own queue. Each choice says at which of them the
+/// next packet is read, as long as both have packets left.
 fn signals_of(copies: Copies, seen: &[bool], pickup: u32) -> [VecDeque<Signal>; 2] {
     let cache = Arc::new(HandshakeCache::new(1_024, TIMEOUT_NS));
     let config = SignallerConfig {
@@ -66,7 +66,8 @@ fn signals_of(copies: Copies, seen: &[bool], pickup: u32) -> [VecDeque<Signal>; 
     queues
 }
 
-/// What is open after two interfaces have seen these packets; choices as above, and the same for what comes next at the shard.
+/// The open connections after two interfaces have seen these packets. Choices are as above, and there are others for
+/// what comes next at the shard.
 fn open_after(copies: Copies, seen: &[bool], handled: &[bool], pickup: u32) -> Option<u32> {
     let mut queues = signals_of(copies, seen, pickup);
     let mut choices = handled.iter();
@@ -146,8 +147,8 @@ proptest! {
         prop_assert_eq!(two, one, "{}", script);
     }
 
-    /// Each direction comes in at an interface of its own. (A reset of the server that overtakes the client, or a FIN that is the
-    /// client's only answer and overtakes the SYN-ACK, is forgotten before it can be understood.)
+    /// Each direction comes in at its own interface. (A RST of the server that overtakes the client, or a FIN that is
+    /// the client's only answer and overtakes the SYN-ACK, is forgotten before it can be understood.)
     #[test]
     fn two_directions_list_what_one_interface_does(
         script in prop::sample::select(understood()),
@@ -161,8 +162,8 @@ proptest! {
         prop_assert_eq!(open_after([there, back], &seen, &handled, 0), one, "{}", script);
     }
 
-    /// The same where either interface is read late, so that an answer may be read before what it answers; the shard gets everything
-    /// in the order in which it came.
+    /// As above, with either interface read late, so that an answer may be read before what it answers. The shard gets
+    /// everything in the order in which it came.
     #[test]
     fn two_directions_are_understood_in_whatever_order_they_are_read(
         script in prop::sample::select(understood()),

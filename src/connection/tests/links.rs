@@ -4,10 +4,12 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// A half-open connection: its key, when it started and came into its state, whether it was answered, and its number.
+/// A half-open connection: its key, when it started and came into its state, whether it was answered, and its short
+/// ISN.
 type Told = (AnyKey, u64, u64, bool, u32);
 
-/// What is half-open by the rings' marks, and by a look at the filter for each record's key; each connection once.
+/// The half-open connections by the rings' marks, and by a look-up in the filter for each record's key; each connection
+/// once.
 fn both_ways(scene: &Scene) -> [BTreeSet<Told>; 2] {
     let told = |record: HalfOpen| {
         let HalfOpen { key, start_tick, since_tick, answered, short_isn } = record;
@@ -25,7 +27,8 @@ fn both_ways(scene: &Scene) -> [BTreeSet<Told>; 2] {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// So few connections and so little room that everything happens: repeats, answers, moves, evictions, floods and timeouts.
+    /// So few connections and so little room that everything happens: retransmissions, answers, moves, evictions,
+    /// floods and timeouts.
     #[test]
     fn records_are_what_a_look_finds(
         half_open_count in prop::sample::select(vec![4usize, 16, 60, 300, 2_000]),
@@ -74,7 +77,8 @@ fn what_is_restored_is_what_was_saved() {
     assert_eq!(both_ways(&scene), before);
 }
 
-/// A client that nobody answers stands in the ring for as long as others come and go, which are far more than it has room for.
+/// The record of a client without an answer stays in the ring while far more others come and go than the ring has room
+/// for.
 #[test]
 fn what_is_over_leaves_its_place_to_others() {
     let config = TrackerConfig { half_open_count: 200, place_count: 7 * 400, ..config() };

@@ -17,12 +17,12 @@ enum Stage {
 struct Known {
     stage: Stage,
     client: Sender,
-    /// Zero is that of which the start was not seen.
+    /// Zero for a connection of which the start was not seen.
     isn: u32,
     start: u64,
-    /// What its timeout counts from.
+    /// The tick from which its timeout counts.
     since: u64,
-    /// Who was seen, and who has sent a FIN.
+    /// The sides that were seen, and those that have sent a FIN.
     heard: Vec<Sender>,
     ended: Vec<Sender>,
 }
@@ -88,7 +88,7 @@ impl Machine {
             Kind::Fin => after_fin(before, packet, now, rules),
             Kind::Rst => after_rst(before, now),
         };
-        // What has closed has a number, if not one that can come again.
+        // A closed connection has an ISN, even if only one that cannot come again.
         let after = after.map(|known| {
             let was_open = !events.is_empty() && known.stage == Stage::Closed && known.isn == 0;
             Known { isn: if was_open { u32::MAX } else { known.isn }, ..known }
@@ -152,7 +152,7 @@ fn after_syn_ack(before: Option<Known>, packet: Packet, now: u64, rules: Rules) 
 
 const BOTH: [Sender; 2] = [Sender::Client, Sender::Server];
 
-/// What lingers of a connection that ended without having been known.
+/// The trace of a connection that ended without having been known.
 fn trace(packet: Packet, now: u64) -> Known {
     Known { isn: 0, ..fresh(Stage::Closed, packet.sender, packet, now) }
 }
@@ -163,7 +163,7 @@ fn after_candidate(before: Option<Known>, packet: Packet, now: u64) -> After {
     match packet.kind {
         Kind::Ack if packet.sender == known.client => (Some(known), vec![]),
         Kind::Ack | Kind::Fin if packet.sender != known.client => {
-            // Of the keys here the end with the greater port comes first in those with even numbers.
+            // In the keys here the end with the greater port comes first if their number is even.
             let client = if packet.connection.is_multiple_of(2) { Sender::Client } else { Sender::Server };
             let ended = if packet.kind == Kind::Fin { vec![packet.sender] } else { vec![] };
             let event = (true, client, known.start);
@@ -290,7 +290,7 @@ fn agrees(packets: &[Packet], rules: Rules) {
     });
     let mut machine = Machine { rules, ..Machine::default() };
     let payload = Entry::tick_of;
-    // Of the connections that are open, whether they are listed as older than the start.
+    // Of the open connections, whether they are listed as older than the start.
     let mut listed = [None; 5];
     for &packet in packets {
         scene.pass(packet.pause_ticks);

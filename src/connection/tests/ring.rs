@@ -1,4 +1,4 @@
-//! The ring against a queue of which the middle ones go too.
+//! The ring against a queue in which records in the middle end too.
 
 use super::super::half_open::{Draft, MarkedRing, RingCounts, Rings, Room};
 use super::super::{ISN_BITS, Slot, State};
@@ -8,7 +8,8 @@ use crate::flow::{FlowKey, Side};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
-/// A key's number and its VLAN tags, a pause, how long before the start was, whether it was answered, and its number.
+/// A key's number and its VLAN tags, a pause, how long before the start was, whether it was answered, and its short
+/// ISN.
 fn record() -> impl Strategy<Value = (u32, u32, u64, u64, bool, u32)> {
     (0u32..1_000, 0u32..4, 0u64..50, 0..=SYN_TIMEOUT_MAX_TICKS, any::<bool>(), 0u32..1 << ISN_BITS)
 }
@@ -22,7 +23,7 @@ fn key(number: u32, tags: u32) -> AnyKey {
     }
 }
 
-/// A record that is of use, as it was written, with the places of its entry and of itself.
+/// A record that is of use, as it was written, with the slot of its entry and its own place.
 struct Written {
     half_open: HalfOpen,
     slot: Slot,
@@ -30,7 +31,7 @@ struct Written {
     size: usize,
 }
 
-/// Writes a record, once there is room for it; its place and its size.
+/// Writes a record once there is room for it, and returns its place and its size.
 fn push<K: FlowKey>(rings: &mut Rings, draft: &Draft<K>, slot: Slot, queue: &mut VecDeque<Written>) -> (u32, usize) {
     make_room(&mut rings.half_open, draft.size(), queue);
     let spot = rings.half_open.next_spot();

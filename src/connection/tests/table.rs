@@ -15,7 +15,7 @@ enum Seen {
 use Seen::{Answered, Closed, Established, Nothing, SynSent};
 
 impl Scene {
-    /// Where the connection stands, given what it did so far. The RST that tells the lingering from the gone changes
+    /// The state of the connection, given what it did so far. The RST that tells a lingering connection from none changes
     /// neither.
     fn look(&mut self, key: AnyKey, events: &[Event]) -> Seen {
         if let Some(Event::Open(..)) = events.last() {
@@ -196,8 +196,8 @@ fn repeated_late_and_doubled_packets_change_nothing() {
 
 #[test]
 fn simultaneous_open() {
-    // Both ask; whose SYN came first is the client. The other's SYN is a repeat, and of the two SYN-ACKs the one that
-    // answers the client counts.
+    // Both sides send a SYN. The sender of the first one is the client; the other SYN is a repeat, and of the two
+    // SYN-ACKs the one that answers the client counts.
     check(&[
         ("Ss", 0, 0, SynSent),
         ("S2s", 0, 0, SynSent),
@@ -268,7 +268,7 @@ fn timeouts_count_from_the_last_step() {
         ("S+++aft+D", 0, 0, Nothing),
         ("at", 0, 0, Answered),
         ("at+", 0, 0, Nothing),
-        // A repeated SYN does not prolong it, a new attempt does.
+        // A retransmitted SYN does not prolong it, a new attempt does.
         ("S+++St", 0, 0, Nothing),
         ("S+++2St", 0, 0, SynSent),
         ("S+++2St+", 0, 0, Nothing),

@@ -1,6 +1,6 @@
 //! How connections begin: SYN, SYN-ACK, and the client's answer.
 //!
-//! What enters: a signal, and the entry that its connection has. What leaves: half-open entries, and openings.
+//! What enters: a signal, and the entry of its connection. What leaves: half-open entries, and openings.
 
 use super::of_client;
 use crate::connection::half_open::Draft;
@@ -9,8 +9,8 @@ use crate::flow::FlowKey;
 use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
 
 impl Tracker {
-    /// Whether this RST refuses a connection: it comes from the other side, and of the connection nothing but its SYN was seen.
-    /// To be asked before the signal is handled.
+    /// Whether this signal is a RST that refuses a connection: it answers a SYN after which nothing else was seen of
+    /// the connection. Call this before the signal is handled.
     pub fn refuses(&mut self, signal: &Signal) -> bool {
         let parts = signal.parts();
         self.advance(parts.tick);
@@ -52,8 +52,8 @@ impl Tracker {
         let short_isn = Entry::short_isn(parts.isn);
         let unseen = self.fresh(hash, State::AnsweredUnseen, client, short_isn);
         match entry.state {
-            // The number is the answer's from here on: where the SYN had data the server may have taken it in, and that is what the
-            // client's next packet and a repeated answer go by.
+            // From here on the ISN is the one that the SYN-ACK acknowledges. The server may have accepted data in the
+            // SYN, and then the client's next packet and a retransmitted SYN-ACK go by that number.
             State::SynSent if entry.client == client && self.config.answer_opens => {
                 self.open(signal, slot, Entry { state: State::Established, short_isn, ..entry })
             }
@@ -84,7 +84,7 @@ impl Tracker {
         }
     }
 
-    /// The server has answered a SYN that was not seen.
+    /// Notes that the server has answered a SYN that was not seen.
     pub(super) fn answered(
         &mut self,
         signal: &Signal,
@@ -99,7 +99,7 @@ impl Tracker {
         None
     }
 
-    /// Writes a half-open connection in the ring, and in the filter: in the place it has there, or in a new one.
+    /// Writes a half-open connection into the ring and the filter, in its slot or in a new place.
     #[inline(always)]
     pub(super) fn begin(&mut self, signal: &Signal, slot: Option<Slot>, entry: &Entry) {
         match signal.key() {
@@ -145,8 +145,8 @@ impl Tracker {
             }
             State::SynSent if entry.client == parts.sender => self.open(signal, slot, anew),
             _ if entry.short_isn == short_isn => self.ack(signal, parts, (slot, entry)),
-            // Of the other side it may be the answer in a simultaneous opening, whose numbers are two. (Where the start was not
-            // seen, the sides are not known.)
+            // A packet of the other side may be the answer in a simultaneous open, which has two ISNs. (If the start
+            // was not seen, which side is the client is a guess.)
             _ if entry.client != parts.sender && entry.short_isn != ISN_UNKNOWN => {
                 self.ack(signal, parts, (slot, entry))
             }
@@ -156,7 +156,7 @@ impl Tracker {
                 let opened = self.open(signal, slot, anew);
                 replaced(closed, opened)
             }
-            // An answer to another number came before, which was not the server's to this client.
+            // An earlier SYN-ACK with another ISN was no answer to this client.
             state if state.is_answered() && entry.client == parts.sender => {
                 self.ack(signal, parts, (slot, Entry { short_isn, ..entry }))
             }
@@ -173,7 +173,7 @@ impl Tracker {
             State::SynSent if from_client && one_way_allowed => State::OneWayClient,
             State::AnsweredUnseen if !from_client && one_way_allowed => State::OneWayServer,
             State::OneWayClient | State::OneWayServer => {
-                // The other side is there after all: from now on both have to end it.
+                // The other side is there after all: from now on both have to end the connection.
                 if from_client == (entry.state == State::OneWayServer) {
                     self.one_way -= 1;
                     self.filter.set_state(slot, State::Established);
@@ -186,7 +186,7 @@ impl Tracker {
     }
 }
 
-/// What a closing and an opening make together.
+/// The one event for a closing and an opening.
 fn replaced(closed: Option<Event>, opened: Option<Event>) -> Option<Event> {
     match (closed, opened) {
         (Some(Event::Close(before, payload_before)), Some(Event::Open(after, payload))) => {

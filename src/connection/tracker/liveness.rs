@@ -1,21 +1,21 @@
-//! What the list asks about open connections: whether they are still there, and to take off those that have vanished.
+//! Questions of the list about open connections, and the eviction of those that have vanished.
 //!
-//! What enters: keys with the payloads that they opened with, from the list, which alone knows the keys. What leaves: what the
-//! filter says of them. A question that is out of date, because the connection has closed or has closed and opened again,
-//! finds another payload or none, and changes nothing.
+//! What enters: keys, which only the list knows, with the payloads of their openings. What leaves: what the filter
+//! knows of them. A question is out of date if the connection has closed, and perhaps opened again; it then finds
+//! another payload or none, and changes nothing.
 
 use crate::connection::{Entry, Event, Slot, Tracker};
 use crate::flow::{FlowKey, Side};
 use crate::signal::{AnyKey, ConnectionHash, Signal};
 
-/// What is known of a listed connection.
+/// What the filter knows of a listed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sighting {
-    /// It is not open, or not the one that is listed.
+    /// The connection is not open, or is another one than the list has.
     Gone,
-    /// A packet of it was seen since it was last asked about.
+    /// A packet was seen since the last question.
     Seen,
-    /// None was.
+    /// No packet was seen since the last question.
     Unseen,
 }
 
@@ -26,7 +26,7 @@ impl Tracker {
         self.find_open(key, payload).is_some()
     }
 
-    /// The same, and whether it was seen since this was last asked.
+    /// Looks a listed connection up, and forgets whether it was seen.
     pub fn look(&mut self, key: &AnyKey, payload: u32) -> Sighting {
         match self.find_open(key, payload) {
             None => Sighting::Gone,
@@ -35,7 +35,7 @@ impl Tracker {
         }
     }
 
-    /// Takes off a connection of which nothing was seen for too long, unless something was seen of it since the last look.
+    /// Evicts a connection of which nothing was seen for too long, unless something was seen since the last look.
     pub fn evict_idle(&mut self, key: &AnyKey, payload: u32) -> (Sighting, Option<Event>) {
         let sighting = self.look(key, payload);
         let event = if sighting == Sighting::Unseen { self.evict(key, payload) } else { None };
@@ -43,14 +43,14 @@ impl Tracker {
         (sighting, event)
     }
 
-    /// Takes off a connection because of its age.
+    /// Evicts a connection because of its age.
     pub fn evict_aged(&mut self, key: &AnyKey, payload: u32) -> Option<Event> {
         let event = self.evict(key, payload);
         self.counts.evicted_aged += u64::from(event.is_some());
         event
     }
 
-    /// Nothing lingers: should it speak again it is to be found.
+    /// Removes an open connection. Nothing lingers, so that a further packet finds it again.
     fn evict(&mut self, key: &AnyKey, payload: u32) -> Option<Event> {
         let (slot, entry) = self.find_open(key, payload)?;
         self.established -= 1;
@@ -65,7 +65,7 @@ impl Tracker {
         found.filter(|(_, entry)| entry.state.is_established() && entry.client == client && entry.payload() == payload)
     }
 
-    /// The established connection that this signal belongs to, client first, with the payload it opened with.
+    /// The established connection of this signal, client first, with the payload of its opening.
     #[must_use]
     pub fn established(&self, signal: &Signal) -> Option<(AnyKey, u32)> {
         let (_, entry) = self.filter.find(signal.hash(), self.now)?;
@@ -80,7 +80,7 @@ impl Tracker {
     }
 }
 
-/// Which end of its canonical form a key names first.
+/// The end of the canonical key that is first in `key`, the client.
 fn client_of(key: &AnyKey) -> Side {
     match key {
         AnyKey::V4(key) => key.canonical().1,

@@ -1,18 +1,18 @@
-//! Connections that are older than the start: found by the packets in their midst.
+//! Connections that are older than the start, found by packets midstream.
 //!
-//! What enters: a sample of the packets without a flag, and whatever meets what became of them. What leaves: openings of
-//! connections of which both sides were seen.
+//! What enters: a sample of the packets without a flag, and all signals of connections that are candidates or traces.
+//! What leaves: openings of connections of which both sides were seen.
 //!
 //! | signal | no entry | candidate, same side | candidate, other side |
 //! |---|---|---|---|
-//! | SYN, SYN-ACK, completes | as ever | as without an entry | as without an entry |
+//! | SYN, SYN-ACK, completes | as in the state table | as without an entry | as without an entry |
 //! | other | candidate | - | established, open |
-//! | FIN | unmatched, trace | trace | established with its side marked, open |
+//! | FIN | unmatched, trace | unmatched, trace | established with its side marked, open |
 //! | RST | unmatched, trace | unmatched, trace | unmatched, trace |
 //!
-//! One side alone proves nothing: a flood of forged packets fills the candidates' ring and lists nothing. A trace is what
-//! lingers of a connection that ended without having been known: the last packets of both sides, which follow a FIN within
-//! seconds, must not make a connection of it again.
+//! One side alone proves nothing: a flood of forged packets fills the candidates' ring and lists nothing. A trace
+//! lingers when a connection ends that was not known: the last packets of both sides, which follow a FIN within
+//! seconds, must not make it a candidate again.
 
 use crate::connection::half_open::Draft;
 use crate::connection::{Entry, Event, ISN_UNKNOWN, Placed, Slot, State, Tracker};
@@ -20,14 +20,14 @@ use crate::flow::{FlowKey, Side};
 use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
 
 impl Entry {
-    /// Whether this is what lingers of a connection whose start was not seen.
+    /// Whether this is a trace.
     pub(super) fn is_trace(&self) -> bool {
         self.state == State::Closed && self.short_isn == ISN_UNKNOWN
     }
 }
 
 impl Tracker {
-    /// A packet without a flag came of a connection that is not known: the first sign of one that may be older than the start.
+    /// Makes a candidate of an unknown connection, on a packet without a flag: it may be older than the start.
     #[cold]
     pub(super) fn notice(&mut self, signal: &Signal, parts: SignalParts, hash: ConnectionHash) -> Option<Event> {
         if self.config.candidate_count == 0 {
@@ -58,7 +58,7 @@ impl Tracker {
         }
     }
 
-    /// A signal of a candidate.
+    /// Applies a signal of a candidate.
     #[cold]
     pub(super) fn candidate(
         &mut self,
@@ -97,11 +97,11 @@ impl Tracker {
         }
     }
 
-    /// Both sides were seen. Who asked is not known: the end with the lower port is taken for the server, and of equal ports
-    /// that with the lower address.
+    /// Opens a candidate whose other side was seen. Which side opened it is unknown: the end with the lower port is
+    /// taken for the server, and of equal ports the end with the lower address.
     fn pick_up(&mut self, signal: &Signal, parts: SignalParts, slot: Slot, entry: Entry) -> Option<Event> {
         if self.established >= self.config.connections_max {
-            // Not refused like one whose handshake was seen: it would be counted at every other packet.
+            // A trace lingers, unlike after a refused handshake; otherwise every other packet would count.
             self.counts.refused_pickups += 1;
             let sides = if parts.kind == Kind::Fin { 1 } else { 2 };
             self.untracked.refuse_found(sides, self.now, u64::from(self.config.linger_ticks));
@@ -115,21 +115,21 @@ impl Tracker {
             _ => State::Established,
         };
         self.counts.picked_up += 1;
-        // If some are open that could not be tracked, this is most likely one of them.
+        // If untracked connections are open, this most likely was one of them.
         self.untracked.end(2);
         self.open(signal, slot, Entry { state, client, ..entry })
     }
 
-    /// Leaves behind that a connection ended that was not known, where there is a free place for it.
+    /// Leaves a trace of an unknown connection that ended, if there is a free place.
     pub(super) fn leave_trace(&mut self, hash: ConnectionHash) {
         if self.config.candidate_count > 0 {
             let trace = self.fresh(hash, State::Closed, Side::First, ISN_UNKNOWN);
-            // Nothing goes for it, so no age is asked for.
+            // A trace evicts nothing, so ages do not matter.
             self.filter.insert_weak(hash, &trace, self.now, |_| 0);
         }
     }
 
-    /// Makes the entry of a candidate a trace.
+    /// Turns a candidate into a trace.
     fn trace(&mut self, slot: Slot, entry: &Entry) {
         self.end_half_open(slot);
         let trace = Entry { state: State::Closed, tick: Entry::tick_of(self.now), short_isn: ISN_UNKNOWN, ..*entry };
@@ -146,8 +146,8 @@ impl Tracker {
         self.untracked.end(2);
     }
 
-    /// A FIN of what has ended already. It may be repeated at ever longer intervals, and answered each time: so long as it is,
-    /// what ended must go on lingering, or the answers would be taken for a connection.
+    /// Handles a FIN of a closed connection. It may be retransmitted at ever longer intervals, and answered each time.
+    /// Meanwhile the entry must go on lingering, or the answers would make a candidate of the connection.
     pub(super) fn late_fin(&mut self, slot: Slot, entry: &Entry) {
         if entry.is_trace() {
             self.unmatched_fin();
@@ -160,12 +160,12 @@ impl Tracker {
     }
 }
 
-/// The end of a connection that is more likely to have asked for it.
+/// The end of a connection that is more likely the client.
 fn likely_client(signal: &Signal) -> Side {
     let (first, second) = match signal.key() {
         AnyKey::V4(key) => (key.first().port(), key.second().port()),
         AnyKey::V6(key) => (key.first().port(), key.second().port()),
     };
-    // The first end of a canonical key is the one with the lower address.
+    // In a canonical key the end with the lower address comes first.
     if second < first { Side::First } else { Side::Second }
 }

@@ -1,26 +1,25 @@
-//! The half-open connections of a tracker, and the candidates, in their rings: who is recycled, who times out.
+//! The rings of a tracker: which half-open connections and candidates are evicted, and which time out.
 //!
 //! What enters: the passing of time, and newer connections that need room. What leaves: the entries of connections that
-//! are not to be tracked any longer, and the half-open ones for a list. A record stands in a ring until it is the
-//! oldest, or is left out because it is of no use any more. Of those that are of use at the end the entries are asked for together,
-//! before the first is read.
+//! are not to be tracked any longer, and the half-open connections for a list. A record stays in its ring until it is
+//! the oldest, or until it is compacted away because it is of no more use. Records leave in batches: the entries of
+//! those that are still of use are prefetched together.
 
 use crate::config::{HALF_OPEN_BATCH_MAX, HALF_OPEN_BATCH_MIN, HALF_OPEN_BATCHES_IN_RING};
 use crate::connection::half_open::{Cursor, Mark, MarkedRing, Record, Rings, Room};
 use crate::connection::{HalfOpenList, Slot, Tracker};
 
-/// The places in the filter of the oldest connections of a ring of which the records are of use still, and the place behind all records
-/// that were gone through for them.
+/// A batch of the oldest records of a ring: the slots of those that are of use, and the position behind all of them.
 struct Leaving {
     slots: [Slot; HALF_OPEN_BATCH_MAX],
     count: usize,
-    /// The words of these records.
+    /// Words of the records that are of use.
     useful: usize,
     end: Cursor,
 }
 
 impl Leaving {
-    /// Those of a ring, up to a record that is not wanted.
+    /// The oldest records of a ring, up to the first that is not wanted.
     #[inline]
     fn new(ring: &MarkedRing, is_wanted: impl Fn(Record) -> bool) -> Self {
         let count_max =
@@ -45,8 +44,8 @@ impl Leaving {
 }
 
 impl Tracker {
-    /// Takes off what has been half-open, or a candidate, for too long. Not in line: its batches would make everything that is in
-    /// line with it keep what it knows on the stack.
+    /// Removes everything that has been half-open or a candidate for too long. Not inlined: the batches on its stack
+    /// would make every function that it is inlined into spill its registers.
     #[inline(never)]
     pub(super) fn expire(&mut self) {
         if let Some(kept_ticks) = self.config.untracked_ticks {
@@ -57,7 +56,7 @@ impl Tracker {
             self.take_off_due(|rings| &mut rings.candidates, self.config.candidate_timeout_ticks);
     }
 
-    /// Takes off all that has stood in a ring for longer than `timeout` ticks; how many of it were of use.
+    /// Removes all records older than `timeout` ticks from a ring, and returns how many were of use.
     fn take_off_due(&mut self, ring: impl Fn(&mut Rings) -> &mut MarkedRing, timeout: u64) -> u64 {
         let now = self.now;
         let is_due = |record: Record| now.saturating_sub(record.since_tick(now)) > timeout;
@@ -71,7 +70,7 @@ impl Tracker {
         }
     }
 
-    /// Makes room in a ring for a record of this size, and tells how many connections had to go for it: the oldest.
+    /// Makes room in a ring for a record of this size, and returns how many connections, the oldest, were evicted.
     #[inline]
     pub(super) fn make_room(&mut self, ring: impl Fn(&mut Rings) -> &mut MarkedRing, size: usize) -> u64 {
         match ring(&mut self.rings).room(size) {
@@ -92,8 +91,8 @@ impl Tracker {
         }
     }
 
-    /// Takes the oldest records out of a ring, up to one that is not wanted, and their connections out of the filter; how many there
-    /// were of these.
+    /// Removes a batch of the oldest records from a ring, up to the first that is not wanted, and their connections
+    /// from the filter. Returns how many connections that were.
     fn take_off(&mut self, ring: impl Fn(&mut Rings) -> &mut MarkedRing, is_wanted: impl Fn(Record) -> bool) -> u64 {
         let ring = ring(&mut self.rings);
         let leaving = Leaving::new(ring, is_wanted);
@@ -104,9 +103,9 @@ impl Tracker {
         leaving.count as u64
     }
 
-    /// Writes the half-open connections into an empty list with room for as many, in no order.
+    /// Adds the half-open connections, in no order, to an empty list, which must have room for them.
     ///
-    /// Complexity: a look at eight marks at a time, and at the records of those.
+    /// Complexity: a look at every eight marks, and at each of these records.
     pub fn list_half_open(&self, list: &mut HalfOpenList) {
         self.rings.half_open.copy_to(list);
     }
@@ -114,7 +113,7 @@ impl Tracker {
 
 #[cfg(test)]
 impl Tracker {
-    /// What [`Self::list_half_open`] writes, found by a look at the filter for the key of every record.
+    /// The list of [`Self::list_half_open`], made by looking the key of every record up in the filter.
     pub(in crate::connection) fn list_looked_up(&self, list: &mut HalfOpenList) {
         let ring = &self.rings.half_open;
         ring.each_record(|record, place, key| {
@@ -125,7 +124,7 @@ impl Tracker {
         });
     }
 
-    /// Whoever is named names who names it.
+    /// Asserts that records and entries name each other.
     pub(in crate::connection) fn check_links(&self) {
         let mut named_count = 0;
         for ring in [&self.rings.half_open, &self.rings.candidates] {

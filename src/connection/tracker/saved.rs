@@ -1,4 +1,4 @@
-//! A tracker as the bytes of a saved state: its filter, its rings, its time and its counts.
+//! A tracker in a saved state: its filter, its rings, its time and its counts.
 
 use super::Tracker;
 use super::untracked::Untracked;
@@ -7,13 +7,13 @@ use crate::error::Result;
 use crate::state::{Decoder, Encoder};
 
 impl Tracker {
-    /// About how many bytes [`Self::save`] takes.
+    /// About how many bytes [`Self::save`] writes.
     #[must_use]
     pub fn saved_size(&self) -> usize {
         Filter::size(self.config.place_count) + self.config.rings_size()
     }
 
-    /// Its bytes in a saved state.
+    /// Writes the tracker into a saved state.
     ///
     /// Complexity: a pass over its memory.
     pub fn save(&self, encoder: &mut Encoder) {
@@ -24,11 +24,11 @@ impl Tracker {
         [&self.rings.half_open, &self.rings.candidates].into_iter().for_each(|ring| ring.save(encoder));
     }
 
-    /// Goes on where another stood that was made with the same configuration. It is then to be given up if this fails.
+    /// Continues from a saved state of the same configuration. After an error the tracker is unusable.
     ///
     /// # Errors
     ///
-    /// The bytes are not those of such a tracker.
+    /// The bytes do not encode such a tracker.
     pub fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         self.now = decoder.count()?;
         self.untracked = Untracked::saved(decoder)?;
@@ -38,14 +38,14 @@ impl Tracker {
         for ring in [&mut self.rings.half_open, &mut self.rings.candidates] {
             named_count += ring.restore(decoder, &self.filter)?;
         }
-        // Each record that an entry names is named by one alone, so where there are as many every entry has its record.
+        // No two entries name the same record, so if the numbers are equal every entry has its record.
         decoder.expect(named_count == self.filter.recorded_count(), "half-open connections without a record")?;
-        // Counted rather than believed: both are taken from.
+        // Counted, not read: both are decremented, and must never be too small.
         (self.established, self.one_way) = self.filter.established();
         Ok(())
     }
 
-    /// Forgets which connections were seen: what was seen before a restart says nothing about after it.
+    /// Forgets which connections were seen: what was seen before a restart says nothing about the time after it.
     pub fn forget_seen(&mut self) {
         self.filter.forget_seen();
     }

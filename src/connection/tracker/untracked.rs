@@ -1,13 +1,13 @@
-//! About how many connections are open that can not be tracked, because there are as many as may be.
+//! An estimate of the open connections that cannot be tracked because there are too many.
 //!
-//! What enters: connections that were refused, and sides of unknown connections that ended. What leaves: how many of the refused
-//! are open still. All is counted in sides: a FIN ends one, an RST both.
+//! What enters: connections that were refused, and sides of unknown connections that ended. What leaves: how many of
+//! the refused connections are still open. Everything is counted in sides: a FIN ends one, a RST both.
 //!
-//! A connection whose handshake was seen is refused once. One that is older than the start is refused again whenever what lingers of
-//! the time before has gone, so of those only as many count as were refused within one such time: these are different ones.
+//! A connection whose handshake was seen is refused once. One that is older than the start is refused again whenever its trace has
+//! stopped lingering. So of these only those count that were refused within one lingering time: they are all different.
 //!
-//! Whether an end was that of a refused connection cannot be known: a connection may be older than the start, or repeat its FIN. So
-//! the number is an estimate, and the last one counts until it would be off every list for being idle or old.
+//! Whether an end was that of a refused connection cannot be known: a connection may be older than the start, or retransmit its FIN.
+//! So the number is an estimate, and the last connection counts until every list would have evicted it for being idle or old.
 
 use crate::error::Result;
 use crate::state::{Decoder, Encoder};
@@ -16,9 +16,9 @@ use crate::state::{Decoder, Encoder};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Untracked {
     sides: u64,
-    /// Those of connections found in their midst since [`Self::since`].
+    /// The sides of connections found midstream since [`Self::since`].
     found: u64,
-    /// The tick at which the present time of lingering began.
+    /// The tick at which the present lingering time began.
     since: u64,
     /// The tick at which one was refused last.
     refused: Option<u64>,
@@ -38,40 +38,40 @@ impl Untracked {
         }
     }
 
-    /// A connection whose handshake was seen was refused.
+    /// Adds a connection whose handshake was seen.
     pub(super) fn refuse(&mut self, sides: u64, now: u64) {
         self.sides += sides;
         self.refused = Some(now);
     }
 
-    /// A connection that was found in its midst was refused; what it leaves behind lingers for so many ticks.
+    /// Adds a connection that was found midstream, and whose trace lingers for `linger_ticks`.
     pub(super) fn refuse_found(&mut self, sides: u64, now: u64, linger_ticks: u64) {
         if now.saturating_sub(self.since) > linger_ticks {
             (self.found, self.since) = (0, now);
         }
         self.found += sides;
         self.refused = Some(now);
-        // Those that were refused by their handshakes are found again too.
+        // Connections that were refused by their handshakes are found midstream too.
         self.sides = self.sides.max(self.found);
     }
 
-    /// So many sides of connections that are not known have ended. They may well have been among these.
+    /// Takes off the sides of an unknown connection that have ended: it may well have been one of these.
     pub(super) fn end(&mut self, sides: u64) {
         self.sides = self.sides.saturating_sub(sides);
         self.found = self.found.saturating_sub(sides);
     }
 
-    /// Its bytes in a saved state.
+    /// Writes the estimate into a saved state.
     pub(super) fn save(&self, encoder: &mut Encoder) {
         [self.sides, self.found, self.since].into_iter().for_each(|number| encoder.u64(number));
         encoder.option(self.refused, Encoder::u64);
     }
 
-    /// What was saved.
+    /// Reads an estimate from a saved state.
     ///
     /// # Errors
     ///
-    /// The bytes are not those of such numbers.
+    /// The bytes do not encode an estimate.
     pub(super) fn saved(decoder: &mut Decoder) -> Result<Self> {
         let [sides, found, since] = decoder.counts()?;
         Ok(Untracked { sides, found, since, refused: decoder.option(Decoder::count)? })

@@ -1,4 +1,4 @@
-//! A partition as the bytes of a saved state, cut at the end of an interval, when nothing waits to be handed over.
+//! A partition in a saved state, at the end of an interval, when nothing waits to be handed over.
 
 use super::Partition;
 use crate::config::ANNOUNCEMENTS_MAX;
@@ -9,7 +9,7 @@ use crate::state::{Decoder, Encoder};
 use std::time::Instant;
 
 impl Partition {
-    /// What it has to know to go on from here. Its delta must have been handed over.
+    /// The state from which the partition can go on. Its delta must have been handed over.
     ///
     /// Complexity: a pass over its memory.
     pub(super) fn save(&self) -> SavedPartition {
@@ -24,11 +24,11 @@ impl Partition {
         SavedPartition { bytes: encoder.into_bytes(), took: began.elapsed() }
     }
 
-    /// Goes on where another of the same configuration stood. It is then to be given up if this fails.
+    /// Continues from a saved state of the same configuration. After an error the partition is unusable.
     ///
     /// # Errors
     ///
-    /// The bytes are not those of such a partition.
+    /// The bytes do not encode such a partition.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let mut decoder = Decoder::new(bytes);
         self.base = TimeBase::saved(&mut decoder)?;
@@ -41,7 +41,7 @@ impl Partition {
         decoder.end()
     }
 
-    /// Forgets which connections were seen: what was seen before a restart says nothing about after it.
+    /// Forgets which connections were seen: what was seen before a restart says nothing about the time after it.
     pub fn forget_seen(&mut self) {
         self.tracker.forget_seen();
     }

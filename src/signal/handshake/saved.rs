@@ -1,12 +1,11 @@
-//! The cache as the bytes of a saved state: the handshakes that wait, each with its place, because the order of places decides who is
-//! pushed out.
+//! The cache in a saved state: its tags, each with its place, because the order of places decides which tag is evicted.
 
 use super::{HandshakeCache, Relaxed, WAY_COUNT};
 use crate::error::Result;
 use crate::state::{Decoder, Encoder};
 
 impl HandshakeCache {
-    /// Its bytes in a saved state. Nobody else may be using it.
+    /// Writes the cache into a saved state. No other thread may be using it.
     ///
     /// Complexity: a pass over its memory.
     pub fn save(&self, encoder: &mut Encoder) {
@@ -16,16 +15,16 @@ impl HandshakeCache {
             encoder.u64(place as u64);
             encoder.u64(tag);
         }
-        // A bit may be set where nobody waits any more; the sampling depends on it.
+        // A bit may be set although no handshake waits there any more, and what is sampled depends on it.
         encoder.length(self.waiting.len());
         self.waiting.iter().for_each(|word| encoder.u64(word.load(Relaxed)));
     }
 
-    /// Fills an empty cache with what was saved. It is then to be given up if this fails.
+    /// Fills an empty cache from a saved state. After an error the cache is unusable.
     ///
     /// # Errors
     ///
-    /// The bytes are not those of a cache of this size.
+    /// The bytes do not encode a cache of this size.
     pub fn restore(&self, decoder: &mut Decoder) -> Result<()> {
         let count = decoder.length(2 * size_of::<u64>(), self.sets.len() * WAY_COUNT)?;
         for _ in 0..count {

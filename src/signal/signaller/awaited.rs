@@ -1,15 +1,16 @@
-//! Handshakes whose SYN or SYN-ACK is in the stage still, so that no cache knows of them yet.
+//! Handshakes whose SYN or SYN-ACK is still in the stage, so that no cache knows of them.
 //!
-//! What enters: connections and the sides that they wait for. What leaves: whether a packet is one that is waited for.
+//! What enters: connections, each with the side that it waits for. What leaves: whether a packet is one that is waited
+//! for.
 
 use super::stage::STAGE_COUNT;
 use crate::flow::Side;
 
-/// The handshakes in a stage that wait for an answer: the cache does not know of them yet.
+/// The handshakes in the stage that wait for a packet.
 pub(super) struct Awaited {
-    /// A bit for each of them, in so many that few others are taken for one.
+    /// A bit for each of them, in enough words that few other connections share one.
     bits: [u64; AWAITED_WORD_COUNT],
-    /// Their connections, and the side that each waits for.
+    /// The hashes of their connections, each with the side that it waits for.
     waiting: Vec<(u64, Side)>,
 }
 
@@ -17,7 +18,7 @@ const AWAITED_WORD_COUNT: usize = 8;
 
 impl Awaited {
     pub(super) fn new() -> Self {
-        // A SYN may put in one, and a SYN-ACK one, or with --one-way two.
+        // A SYN adds one, and a SYN-ACK one, or with --one-way two.
         Awaited { bits: Default::default(), waiting: Vec::with_capacity(2 * STAGE_COUNT) }
     }
 
@@ -42,7 +43,7 @@ impl Awaited {
         self.bits[word] & bit != 0
     }
 
-    /// Whether a packet of this side was waited for; what comes after it is not any more.
+    /// Removes a connection if it waits for a packet of this side, and returns whether it did.
     pub(super) fn take(&mut self, quick_hash: u64, side: Side) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|waiting| *waiting != (quick_hash, side));

@@ -1,12 +1,12 @@
-//! A signaller as the bytes of a saved state, between two packets and with nothing in its stage.
+//! A signaller in a saved state, between two packets and with an empty stage.
 
 use super::{SignalCounts, Signaller};
 use crate::error::Result;
 use crate::state::{Decoder, Encoder};
 
 impl Signaller {
-    /// Its bytes in a saved state, and those of the cache, which it must be alone with. Its stage must have been
-    /// [flushed](Self::flush).
+    /// Writes the signaller and the cache, which no other thread may be using, into a saved state. The stage must have
+    /// been [flushed](Self::flush).
     pub fn save(&self, encoder: &mut Encoder) {
         debug_assert!(self.stage.is_empty());
         let SignalCounts { signals, sampled, watched, handshakes_lost } = self.counts;
@@ -15,11 +15,11 @@ impl Signaller {
         self.cache.save(encoder);
     }
 
-    /// Goes on where another of the same configuration stood. It is then to be given up if this fails.
+    /// Continues from a saved state of the same configuration. After an error the signaller is unusable.
     ///
     /// # Errors
     ///
-    /// The bytes are not those of such a signaller.
+    /// The bytes do not encode such a signaller.
     pub fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         let [signals, sampled, watched, handshakes_lost] = decoder.counts()?;
         self.counts = SignalCounts { signals, sampled, watched, handshakes_lost };

@@ -1,41 +1,41 @@
-//! Where segments wait that are looked up together.
+//! The stage, in which segments wait so that they are looked up together.
 //!
-//! What enters: signals that lack their hashes, each with what is still to be found out of it. What leaves: the same, and of which
-//! places what has to be found out. A signal is made in its place and stays there until it is handed on. Places are told as sets, a
-//! bit for each, so that nobody has to look at a signal to see whether it concerns him.
+//! What enters: signals without hashes, each with what is needed to look it up. What leaves: the signals, and which of
+//! them are IPv6 or have to be looked up. A signal is built in its place and stays there until it is handed on. Groups
+//! of places are sets with a bit for each place, so that no signal has to be read to see whether it belongs to one.
 
 use crate::signal::Signal;
 
-/// Segments that are looked up together: as many as a set has bits.
+/// The places of a stage: as many as a set has bits.
 pub(super) const STAGE_COUNT: usize = u64::BITS as usize;
 
-/// What is still to be found out of a staged signal.
+/// What it takes to look a staged signal up.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Look {
     pub(super) quick_hash: u64,
     pub(super) now_ns: i64,
-    /// Whether it is handed on in any case.
+    /// Whether the signal is handed on in any case.
     pub(super) is_chosen: bool,
 }
 
 /// The sets that a signal belongs to.
 pub(super) struct Place {
-    /// It is of an IPv6 connection.
+    /// The connection is of IPv6.
     pub(super) is_v6: bool,
-    /// More has to be found out of it than its hash.
+    /// The signal needs more than its hash.
     pub(super) is_open: bool,
 }
 
-/// What there was in a stage: sets of places.
+/// The contents of a stage, as sets of places.
 pub(super) struct Taken {
     pub(super) all: u64,
-    /// Those of IPv6 connections.
+    /// The signals of IPv6 connections.
     pub(super) v6: u64,
-    /// Those of which more has to be found out than the hash.
+    /// The signals that need more than their hash.
     pub(super) open: u64,
 }
 
-/// The places, and how many are taken: always fewer than all, but while [`Self::is_full`] says so.
+/// The places, and how many are taken: fewer than all, except while [`Self::is_full`] is true.
 pub(super) struct Stage {
     signals: Box<[Signal; STAGE_COUNT]>,
     looks: Box<[Look; STAGE_COUNT]>,
@@ -50,7 +50,7 @@ impl Stage {
         Stage { signals, looks: Box::new([Look::default(); STAGE_COUNT]), count: 0, v6: 0, open: 0 }
     }
 
-    /// Takes the next place, in which `make` makes a signal.
+    /// Takes the next place, in which `make` builds a signal.
     #[inline(always)]
     pub(super) fn push<T>(&mut self, place: Place, look: Look, make: impl FnOnce(&mut Signal) -> T) -> T {
         let at = self.count % STAGE_COUNT;
@@ -69,9 +69,9 @@ impl Stage {
         self.count == 0
     }
 
-    /// Which places are taken. They are free now, but what is in them stays there.
+    /// Frees all places, and returns which were taken. The signals in them stay until they are overwritten.
     pub(super) fn take(&mut self) -> Taken {
-        // As many ones, from below.
+        // As many ones from the lowest bit on.
         let all = u64::MAX.checked_shr((STAGE_COUNT - self.count) as u32).unwrap_or(0);
         let taken = Taken { all, v6: self.v6, open: self.open };
         (self.count, self.v6, self.open) = (0, 0, 0);
