@@ -161,16 +161,17 @@ pub const MERGE_PATIENCE_NS: i64 = 15_000_000;
 /// thread reads out of that one's cache. What is left of the queue holds what comes in until the shard is there.
 pub const QUEUE_WAKE_BLOCKS: usize = 160;
 
-/// The longest that either end of a queue sleeps before it looks for itself: a wake-up that is lost for whatever reason costs no more.
+/// The longest that either end of a queue sleeps before it looks for itself: a wake-up that is lost for whatever reason
+/// costs no more.
 pub const QUEUE_SLEEP_MAX: Duration = Duration::from_millis(20);
 
-/// How long a shard sleeps while it waits out the silence of a capture thread: a fifteenth of [`MERGE_PATIENCE_NS`], so that it
-/// ends that little late.
+/// How long a shard sleeps while it waits out the silence of a capture thread: a fifteenth of [`MERGE_PATIENCE_NS`], so
+/// that it ends that little late.
 pub const MERGE_SLEEP: Duration = Duration::from_millis(1);
 
-/// How far one capture thread's packets may be ahead of another's, in nanoseconds: half a minute, more than lies in any kernel ring
-/// that loses nothing. A handshake that is older than its time stamp can tell looks young again for this long and for its timeout,
-/// once in 73 minutes.
+/// How far one capture thread's packets may be ahead of another's, in nanoseconds: half a minute, more than lies in any
+/// kernel ring that loses nothing. A handshake that is older than its time stamp can tell looks young again for this
+/// long and for its timeout, once in 73 minutes.
 pub const CAPTURE_AHEAD_MAX_NS: i64 = 1 << 35;
 
 /// How full the sets of the watch may become on average, in percent: at this load hardly one of its sets is full.
@@ -252,22 +253,24 @@ pub const CANDIDATES_DIVISOR: u64 = 2;
 /// meets both sides of a connection that sends a packet every ten seconds.
 pub const CANDIDATE_TIMEOUT_TICKS: u64 = 6_000;
 
-/// A half-open ring is compacted when it holds this many times what was of use at the last compaction: the memory that it goes through
-/// again and again then stays small enough for the caches.
+/// A half-open ring is compacted when it holds this many times what was of use at the last compaction: the memory that
+/// it goes through again and again then stays small enough for the caches.
 pub const HALF_OPEN_FILL_FACTOR: usize = 4;
 
-/// A half-open ring is not compacted before it holds this many units of 24 bytes: 12 KiB, which the first-level cache holds anyway.
+/// A half-open ring is not compacted before it holds this many units of 24 bytes: 12 KiB, which the first-level cache
+/// holds anyway.
 pub const HALF_OPEN_FILL_UNITS_MIN: usize = 1 << 9;
 
-/// A full half-open ring is compacted if at least one in this many of its units is of no more use, so that each record is moved a few
-/// times at most; otherwise its oldest records are evicted.
+/// A full half-open ring is compacted if at least one in this many of its units is of no more use, so that each record
+/// is moved a few times at most; otherwise its oldest records are evicted.
 pub const HALF_OPEN_OVER_DIVISOR: usize = 4;
 
-/// Entries that are tried for a chain of two moves to place a half-open connection: each takes seven look-ups, with which no flood is
-/// to keep a shard busy.
+/// Entries that are tried for a chain of two moves to place a half-open connection: each takes seven look-ups, with
+/// which no flood is to keep a shard busy.
 pub const HALF_OPEN_MOVES_TRIED_MAX: usize = 3;
 
-/// The most records that are taken off a half-open ring together: as many as hide the memory's latency behind each other.
+/// The most records that are taken off a half-open ring together: as many as hide the memory's latency behind each
+/// other.
 pub const HALF_OPEN_BATCH_MAX: usize = 32;
 
 /// The fewest, in a small ring.

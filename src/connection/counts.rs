@@ -55,8 +55,8 @@ pub struct Counts {
     pub unarchived: u64,
 }
 
-/// Writes the conversions between [`Counts`] and an array, for all counts but `unarchived`. A count that is missing here does not
-/// compile.
+/// Writes the conversions between [`Counts`] and an array, for all counts but `unarchived`. A count that is missing
+/// here does not compile.
 macro_rules! figures {
     ($($count:ident),+ $(,)?) => {
         /// How many counts [`Self::figures`] gives.

@@ -16,12 +16,12 @@ use crate::signal::ConnectionHash;
 /// Entries in a bucket: seven words of 64 bits. The eighth word has an extension byte for each of them.
 pub const SLOT_COUNT: usize = 7;
 
-/// The lowest bit of the eighth word's last byte: set once an entry of this bucket went to its other bucket instead, so that look-ups
-/// go on there.
+/// The lowest bit of the eighth word's last byte: set once an entry of this bucket went to its other bucket instead, so
+/// that look-ups go on there.
 const OVERFLOWED: u64 = 1 << 56;
 
-/// The shift of that byte's other seven bits. Each tells of a slot whether its established connection was seen since the last
-/// [`Filter::take_seen`].
+/// The shift of that byte's other seven bits. Each tells of a slot whether its established connection was seen since
+/// the last [`Filter::take_seen`].
 const SEEN_SHIFT: usize = 57;
 
 const _: () = assert!(SEEN_SHIFT + SLOT_COUNT == u64::BITS as usize);
@@ -330,8 +330,8 @@ impl Filter {
         age: impl Fn(&Entry) -> u32,
     ) -> Option<(Slot, Placed)> {
         let first = hash.bucket(self.buckets.len());
-        // Where the first bucket has room the second is not even read, now and in look-ups. What closed and lingers no more is room
-        // too, so that no entry of a connection is ever found before a later one of the same.
+        // Where the first bucket has room the second is not even read, now and in look-ups. What closed and lingers no
+        // more is room too, so that no entry of a connection is ever found before a later one of the same.
         match self.free_slot(first, now) {
             Some(slot) => {
                 self.write(slot, entry, slot.seen());

@@ -45,7 +45,8 @@ pub struct TrackerConfig {
     pub half_open_count: usize,
     /// The most established connections to track.
     pub connections_max: u64,
-    /// How long a half-open connection is kept, in ticks; at most [`SYN_TIMEOUT_MAX_TICKS`](crate::config::SYN_TIMEOUT_MAX_TICKS).
+    /// How long a half-open connection is kept, in ticks; at most
+    /// [`SYN_TIMEOUT_MAX_TICKS`](crate::config::SYN_TIMEOUT_MAX_TICKS).
     pub syn_timeout_ticks: u64,
     /// How long a closed connection lingers, in ticks.
     pub linger_ticks: u32,

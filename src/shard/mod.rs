@@ -15,8 +15,9 @@ use crate::signal::{Signal, TimeBase};
 use crate::snapshot::{Delta, HandOver, Inquiry, Marker};
 use crate::sources::{SourceDelta, SourceTally, event_of};
 
-/// How many signals ahead of the one that is handled the second bucket is prefetched, once the first says that it will be read. Each
-/// prefetch needs what the one before it brought, so these distances are as long as memory takes to answer, and no longer.
+/// How many signals ahead of the one that is handled the second bucket is prefetched, once the first says that it will
+/// be read. Each prefetch needs what the one before it brought, so these distances are as long as memory takes to
+/// answer, and no longer.
 const SECOND_AHEAD: usize = 6;
 
 /// How many signals ahead the first bucket is prefetched, once the signal with its hash is there.

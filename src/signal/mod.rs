@@ -87,7 +87,8 @@ impl Kind {
 
 /// The hash of a connection's canonical key, cut into independent parts for its users.
 ///
-/// Bits 0-2 choose the partition, 3-32 are the fingerprint, 33-63 choose the first of the connection filter's two buckets.
+/// Bits 0-2 choose the partition, 3-32 are the fingerprint, 33-63 choose the first of the connection filter's two
+/// buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionHash(u64);
 

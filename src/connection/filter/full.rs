@@ -1,4 +1,5 @@
-//! Insertion where the first bucket of a connection is full: which bucket it goes to, what moves for it, and what is evicted.
+//! Insertion where the first bucket of a connection is full: which bucket it goes to, what moves for it, and what is
+//! evicted.
 //!
 //! What enters: the entry of a connection that has none, and the ages of others. What leaves: its place, and what it
 //! took.

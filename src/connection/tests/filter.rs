@@ -150,8 +150,8 @@ const STATES: [State; 14] = [
     State::Candidate,
 ];
 
-/// Which of two goes first: the closed, then candidates, then those only asked for, then the answered, and of equals the older. None when it
-/// has to stay.
+/// Which of two goes first: the closed, then candidates, then those only asked for, then the answered, and of equals
+/// the older. None when it has to stay.
 fn rank(state: State, age: u64) -> Option<(u8, u64)> {
     match state {
         State::Closed => Some((4, age)),

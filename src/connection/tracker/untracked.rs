@@ -3,11 +3,13 @@
 //! What enters: connections that were refused, and sides of unknown connections that ended. What leaves: how many of
 //! the refused connections are still open. Everything is counted in sides: a FIN ends one, a RST both.
 //!
-//! A connection whose handshake was seen is refused once. One that is older than the start is refused again whenever its trace has
-//! stopped lingering. So of these only those count that were refused within one lingering time: they are all different.
+//! A connection whose handshake was seen is refused once. One that is older than the start is refused again whenever
+//! its trace has stopped lingering. So of these only those count that were refused within one lingering time: they are
+//! all different.
 //!
-//! Whether an end was that of a refused connection cannot be known: a connection may be older than the start, or retransmit its FIN.
-//! So the number is an estimate, and the last connection counts until every list would have evicted it for being idle or old.
+//! Whether an end was that of a refused connection cannot be known: a connection may be older than the start, or
+//! retransmit its FIN. So the number is an estimate, and the last connection counts until every list would have evicted
+//! it for being idle or old.
 
 use crate::error::Result;
 use crate::state::{Decoder, Encoder};
@@ -25,8 +27,8 @@ pub(super) struct Untracked {
 }
 
 impl Untracked {
-    /// About how many connections have a side that has not ended. At least one for as long as one may: the ends that were
-    /// counted may have been those of other connections.
+    /// About how many connections have a side that has not ended. At least one for as long as one may: the ends that
+    /// were counted may have been those of other connections.
     pub(super) fn connections(&self) -> u64 {
         self.sides.div_ceil(2).max(u64::from(self.refused.is_some()))
     }
