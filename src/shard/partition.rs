@@ -209,10 +209,17 @@ impl Partition {
         self.delta.is_untouched() && self.v4.batch.is_idle() && self.v6.batch.is_idle()
     }
 
-    /// A new time base begins.
+    /// A new time base begins. The list is told of the one before if anything in it may have begun that is still to open: that is told in
+    /// the base in which it began, whether anything else changed there or not.
     pub fn start_base(&mut self, base: TimeBase, exchange: &mut impl Exchange) {
-        self.hand_over(exchange);
+        let delta = self.swap(exchange);
+        if delta.is_some() || !self.is_untouched() || self.tracker.has_records() {
+            exchange.hand_over(self.handed(delta));
+        }
         self.base = base;
+        // A record knows the low bits of its tick only: it has to be taken off before many leaps together make it look young.
+        self.advance(self.now.max(base.first_tick), exchange);
+        self.tracker.advance(self.now);
         if let Some(recorder) = &mut self.recorder {
             recorder.start_base(base);
         }

@@ -107,6 +107,12 @@ impl Tracker {
         leaving.count as u64
     }
 
+    /// Whether anything is half-open or a candidate.
+    #[must_use]
+    pub fn has_records(&self) -> bool {
+        [&self.rings.half_open, &self.rings.candidates].into_iter().any(MarkedRing::is_used)
+    }
+
     /// Writes the half-open connections into an empty list with room for as many, in no order.
     ///
     /// Complexity: a look at eight marks at a time, and at the records of those.
