@@ -6,6 +6,7 @@
 
 use crate::config::{FINGERPRINT_BITS, TICK_BITS};
 use crate::flow::Side;
+use crate::signal::HANDSHAKE_NUMBER_BITS;
 
 /// Bits of the client's initial sequence number, hashed: two connections on the same ports are taken for one with a
 /// probability of 2^-17. (At 10 bits, four of 4,000 reused port pairs were.)
@@ -17,6 +18,7 @@ pub(super) const STATE_BITS: u32 = 4;
 
 const _: () = assert!(FINGERPRINT_BITS + STATE_BITS + 1 + TICK_BITS + NUMBER_LOW_BITS == u64::BITS);
 const _: () = assert!(INITIAL_NUMBER_BITS - NUMBER_LOW_BITS == u8::BITS);
+const _: () = assert!(HANDSHAKE_NUMBER_BITS < INITIAL_NUMBER_BITS);
 
 const NUMBER_SHIFT: u32 = 0;
 const TICK_SHIFT: u32 = NUMBER_SHIFT + NUMBER_LOW_BITS;
@@ -158,6 +160,14 @@ impl Entry {
     pub fn number_of(initial_number: u32) -> u32 {
         let number = initial_number.wrapping_mul(0x9e37_79b1) >> (u32::BITS - INITIAL_NUMBER_BITS);
         if number == NUMBER_UNKNOWN { 1 } else { number }
+    }
+
+    /// Whether the capture side, which waits for a handshake's last packet by fewer bits of the number, takes these for the same: both
+    /// are the top bits of one product.
+    #[must_use]
+    #[inline]
+    pub fn is_told_as(number: u32, other: u32) -> bool {
+        (number ^ other) >> (INITIAL_NUMBER_BITS - HANDSHAKE_NUMBER_BITS) == 0
     }
 
     /// What goes with the key of an established connection: when it started, and [`MIDSTREAM`] if that was not seen. It is the

@@ -27,7 +27,7 @@ const STAMP_BITS: u32 = 20;
 const STAMP_SHIFT: u32 = 22;
 const STAMP_MASK: u64 = (1 << STAMP_BITS) - 1;
 /// Bits of the client's initial sequence number in a tag, hashed; zero when it is not known.
-const NUMBER_BITS: u32 = 8;
+pub const NUMBER_BITS: u32 = 8;
 const NUMBER_SHIFT: u32 = STAMP_BITS + 2;
 const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
 /// Above these the hash: its low 34 bits.

@@ -12,7 +12,7 @@ mod time_bases;
 mod watch;
 
 pub use clock::{Clock, Step, TimeBase};
-pub use handshake::HandshakeCache;
+pub use handshake::{HandshakeCache, NUMBER_BITS as HANDSHAKE_NUMBER_BITS};
 pub use signaller::{SignalCounts, Signaller, SignallerConfig};
 pub use time_bases::TimeBases;
 pub use watch::Watch;

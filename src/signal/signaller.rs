@@ -6,16 +6,18 @@
 //! hashed together.
 
 mod awaited;
+mod family_hash;
 mod saved;
 mod stage;
 
 use crate::config::ASKED_TIMEOUT_NS;
-use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
-use crate::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, QuickHash, Secret};
+use crate::flow::{KeyV4, KeyV6, Side, VlanTags};
+use crate::hash::{HASH_BATCH_COUNT, QuickHash, Secret};
 use crate::parse::{Addresses, PlainFrame, TcpSegment};
 use crate::signal::sampler::Sampler;
 use crate::signal::{ConnectionHash, HandshakeCache, Kind, Moment, Signal, SignalParts, Watch};
 use awaited::Awaited;
+use family_hash::FamilyHash;
 use stage::{Look, Place, STAGE_COUNT, Stage, Taken, places};
 use std::hint::select_unpredictable;
 use std::sync::Arc;
@@ -211,7 +213,8 @@ impl Signaller {
         }
         let number = initial_number(segment, kind);
         let parts = SignalParts { tick, kind, sender: Side::First, number };
-        let place = Place { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), is_open: self.is_open(kind) };
+        let is_open = self.is_open(kind) || kind == Kind::Fin && self.may_be_awaited(quick);
+        let place = Place { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), is_open };
         let look = Look { quick, now_ns, is_chosen };
         let sender = self.stage.push(place, look, |slot| unhashed(segment, parts, now_ns, slot));
         if kind == Kind::SynAck {
@@ -235,7 +238,14 @@ impl Signaller {
         is_watched
     }
 
-    /// Whether more has to be found out of a signal of this kind than its hash: of a FIN, and mostly of a SYN, there is not.
+    /// Whether a handshake of this connection may wait for a packet, in the stage or in a cache.
+    #[inline]
+    fn may_be_awaited(&self, quick: u64) -> bool {
+        !self.cache.is_idle(quick) || self.awaited.may_hold(quick) || self.may_have_asked(quick)
+    }
+
+    /// Whether more has to be found out of a signal of this kind than its hash: mostly not of a SYN, and of a FIN only where a handshake
+    /// waits.
     #[inline(always)]
     fn is_open(&self, kind: Kind) -> bool {
         const OPEN: u8 =
@@ -297,7 +307,14 @@ impl Signaller {
                 self.asked.iter().for_each(|asked| asked.give_up(quick, now_ns));
                 true
             }
-            Kind::Fin => true,
+            Kind::Fin => {
+                // It is all that its sender's handshake waited for: a repeated packet must not complete it once more, behind the end.
+                self.cache.take(quick, sender, number, now_ns);
+                if let Some(asked) = &self.asked {
+                    asked.take(quick, sender, number, now_ns);
+                }
+                true
+            }
         }
     }
 
@@ -354,30 +371,6 @@ fn unhashed(segment: &TcpSegment, parts: SignalParts, now_ns: i64, slot: &mut Si
             let (key, sender) = KeyV6::canonical_of((src, src_port), (dst, dst_port), vlan);
             *slot = Signal::new(&key, hash, SignalParts { sender, ..parts }).at(moment);
             sender
-        }
-    }
-}
-
-/// Hashes the connections of signals of one family together, in memory that need not be cleared each time.
-struct FamilyHash<K: FlowKey> {
-    hash: KeyedHash<K>,
-    keys: [K; STAGE_COUNT],
-    hashes: HashBatch,
-}
-
-impl<K: FlowKey> FamilyHash<K> {
-    fn new(secret: &Secret) -> Self {
-        let hash = KeyedHash::new(secret, Purpose::Connection);
-        FamilyHash { hash, keys: [K::from_words(&[]); STAGE_COUNT], hashes: HashBatch::default() }
-    }
-
-    /// Gives the signals at these places, which are all of this family, their hashes.
-    fn set(&mut self, signals: &mut [Signal; STAGE_COUNT], set: u64) {
-        let count = set.count_ones() as usize;
-        self.keys.iter_mut().zip(places(set)).for_each(|(key, at)| *key = signals[at].key_words());
-        self.hash.of_batch(&self.keys[..count], &mut self.hashes);
-        for (number, at) in places(set).enumerate() {
-            signals[at].set_hash(ConnectionHash::new(self.hashes.get(number)));
         }
     }
 }

@@ -144,7 +144,10 @@ impl Tracker {
                 self.open(signal, slot, Entry { state: State::Established, ..entry })
             }
             State::SynSent if entry.client == parts.sender => self.open(signal, slot, anew),
-            _ if entry.number == number => self.ack(signal, parts, (slot, entry)),
+            // Each asked the other, and who asked first has answered the SYN of this one.
+            State::SynSent => self.open(signal, slot, Entry { state: State::Established, number, ..entry }),
+            // Of the number the capture side knows few bits: where these agree it is a later packet of the connection that is known.
+            _ if Entry::is_told_as(entry.number, number) => self.ack(signal, parts, (slot, entry)),
             // Of the other side it may be the answer in a simultaneous opening, whose numbers are two. (Where the start was not
             // seen, the sides are not known.)
             _ if entry.client != parts.sender && entry.number != NUMBER_UNKNOWN => {
