@@ -212,7 +212,7 @@ impl Lockstep {
             secret,
             geometry,
             partition_connections_max: 10_000,
-            eviction: EvictionTimes { idle_ticks: Some(IDLE_S * 10), age_max_ticks: None },
+            eviction: EvictionTimes { idle_ticks: Some(IDLE_S * 10), ..EvictionTimes::default() },
             inquiry_max: flowpeel::config::INQUIRY_MAX,
         };
         let cache = Arc::new(HandshakeCache::new(1_000, timeout_ns));

@@ -6,6 +6,7 @@
 
 use crate::config::{FINGERPRINT_BITS, TICK_BITS};
 use crate::flow::Side;
+use crate::signal::HANDSHAKE_ISN_BITS;
 
 /// Bits of the hashed ISN, the short ISN: two connections on the same ports are taken for one with a probability of
 /// 2^-17. (With 10 bits, four of 4,000 reused port pairs were.)
@@ -17,6 +18,7 @@ pub(super) const STATE_BITS: u32 = 4;
 
 const _: () = assert!(FINGERPRINT_BITS + STATE_BITS + 1 + TICK_BITS + ISN_LOW_BITS == u64::BITS);
 const _: () = assert!(ISN_BITS - ISN_LOW_BITS == u8::BITS);
+const _: () = assert!(HANDSHAKE_ISN_BITS < ISN_BITS);
 
 const ISN_SHIFT: u32 = 0;
 const TICK_SHIFT: u32 = ISN_SHIFT + ISN_LOW_BITS;
@@ -160,6 +162,14 @@ impl Entry {
     pub fn short_isn(isn: u32) -> u32 {
         let short_isn = isn.wrapping_mul(0x9e37_79b1) >> (u32::BITS - ISN_BITS);
         if short_isn == ISN_UNKNOWN { 1 } else { short_isn }
+    }
+
+    /// Whether two short ISNs are the same to the capture side, which waits for the last packet of a handshake by fewer
+    /// bits of the ISN: both are the top bits of one product.
+    #[must_use]
+    #[inline]
+    pub fn is_told_as(short_isn: u32, other: u32) -> bool {
+        (short_isn ^ other) >> (ISN_BITS - HANDSHAKE_ISN_BITS) == 0
     }
 
     /// The payload of an established connection, which goes with its key: the start tick, and [`MIDSTREAM`] if the

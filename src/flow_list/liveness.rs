@@ -28,6 +28,8 @@ pub struct EvictionTimes {
     pub idle_ticks: Option<u64>,
     /// Those that are so old; none: not at all. At least [`IDLE_EPOCHS`].
     pub age_max_ticks: Option<u64>,
+    /// The length of an interval, at whose end connections are asked about; 0: there is one interval only.
+    pub interval_ticks: u64,
 }
 
 impl EvictionTimes {
@@ -42,7 +44,8 @@ impl EvictionTimes {
         let shortest = self.idle_ticks.into_iter().chain(self.age_max_ticks).min()?;
         // However much longer than the age the idle timeout is, its epochs must be told apart.
         let shortest = shortest.max(self.idle_ticks.unwrap_or(0) * IDLE_EPOCHS / (Epoch::COUNT - IDLE_EPOCHS));
-        Some((shortest / IDLE_EPOCHS).max(1))
+        // From one end of an interval to the next few epochs pass: a whole turn of them would look like none.
+        Some((shortest.max(self.interval_ticks) / IDLE_EPOCHS).max(1))
     }
 }
 
@@ -226,6 +229,30 @@ impl<K: TableKey> FamilyList<K> {
                 self.ledger.liveness.end_watch(key, start);
                 start.seen_in(epoch).settled()
             });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn however_long_an_interval_is_silence_over_two_of_them_is_seen() {
+        for idle in [IDLE_EPOCHS, 1_600, 36_000] {
+            for interval in [1, 100, 600, 25_500, 51_000, 255 * 255, 864_000] {
+                let times =
+                    EvictionTimes { idle_ticks: Some(idle), interval_ticks: interval, ..EvictionTimes::default() };
+                let liveness = Liveness::new(&Secret::REPLAY, times, None);
+                let key = crate::flow::KeyV4::new((1, 1), (2, 2), crate::flow::VlanTags::NONE);
+                let seen = 1 << 30;
+                let intervals = (2 * idle).div_ceil(interval).max(2);
+                let liveness = Liveness { now: seen + intervals * interval, ..liveness };
+                let start = Start::of_payload(0, seen, liveness.epoch(seen));
+                assert_eq!(liveness.judge(&key, start).0, Some(Eviction::Idle), "{idle} of {interval}");
+                let liveness = Liveness { now: seen + idle, ..liveness };
+                assert_eq!(liveness.judge(&key, start).0, None, "{idle} of {interval}");
+            }
         }
     }
 }

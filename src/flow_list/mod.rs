@@ -302,6 +302,7 @@ impl FlowList {
             header.missing += partition.v4.missing() + partition.v6.missing();
             header.extraneous += partition.v4.extraneous() + partition.v6.extraneous();
         }
+        header.untracked += self.seen.handshakes_lost;
         header.missing += self.missing_elsewhere(header.opened + header.closed);
         header.complete = header.missing == 0;
         header

@@ -79,6 +79,7 @@ impl CaptureCounts {
             packets: self.packets,
             dropped: self.lost + self.queue_full,
             unusable: damaged.map(|reason| self.unusable[reason.index()]).sum(),
+            handshakes_lost: self.signals.handshakes_lost,
         }
     }
 }
@@ -287,7 +288,8 @@ impl<T: Timekeeper> Feeder<T> {
         encoder.u64(self.packets);
         encoder.u64(self.lost);
         encoder.counts(self.unusable);
-        encoder.counts([self.marked.packets, self.marked.dropped, self.marked.unusable]);
+        let Seen { packets, dropped, unusable, handshakes_lost } = self.marked;
+        encoder.counts([packets, dropped, unusable, handshakes_lost]);
         self.signaller.save(&mut encoder);
         self.time.save(&mut encoder);
         saver.put_position(reading, self.packets, &encoder.into_bytes());
@@ -315,12 +317,12 @@ impl Feeder<Intervals> {
         self.packets = decoder.count()?;
         self.lost = decoder.count()?;
         self.unusable = decoder.counts()?;
-        let [packets, dropped, unusable] = decoder.counts()?;
-        self.marked = Seen { packets, dropped, unusable };
+        let [packets, dropped, unusable, handshakes_lost] = decoder.counts()?;
+        self.marked = Seen { packets, dropped, unusable, handshakes_lost };
+        self.signaller.restore(&mut decoder)?;
         let seen = self.counts().seen();
         let is_seen = packets <= seen.packets && dropped <= seen.dropped && unusable <= seen.unusable;
-        decoder.expect(is_seen, "more marked than seen")?;
-        self.signaller.restore(&mut decoder)?;
+        decoder.expect(is_seen && handshakes_lost <= seen.handshakes_lost, "more marked than seen")?;
         self.time.restore(&mut decoder)?;
         decoder.end()?;
         // The time base was told behind the mark at which the state was cut.

@@ -95,7 +95,11 @@ impl Plan {
         let ticks = |time: Duration| (time.as_nanos() / TICK_NS as u128) as u64;
         let idle_timeout = config.idle_timeout.filter(|_| !config.answer_opens && keeps_list);
         let max_age = config.max_age.filter(|_| keeps_list);
-        let eviction = EvictionTimes { idle_ticks: idle_timeout.map(ticks), age_max_ticks: max_age.map(ticks) };
+        let eviction = EvictionTimes {
+            idle_ticks: idle_timeout.map(ticks),
+            age_max_ticks: max_age.map(ticks),
+            interval_ticks: config.every.map_or(0, ticks),
+        };
         // A connection that could not be tracked is found when it speaks, or would be off the list by then.
         let idle_untracked = eviction.idle_ticks.filter(|_| pickup(config) > 0);
         let untracked_ticks = idle_untracked.into_iter().chain(eviction.age_max_ticks).min();

@@ -218,10 +218,17 @@ impl Partition {
         self.delta.is_untouched() && self.v4.batch.is_idle() && self.v6.batch.is_idle()
     }
 
-    /// Begins a new time base.
+    /// Begins a new time base. The list is told of the one before if a connection that began in it may still open: its
+    /// start is told in that base, whether anything else changed there or not.
     pub fn start_base(&mut self, base: TimeBase, exchange: &mut impl Exchange) {
-        self.hand_over(exchange);
+        let delta = self.swap(exchange);
+        if delta.is_some() || !self.is_untouched() || self.tracker.has_records() {
+            exchange.hand_over(self.handed(delta));
+        }
         self.base = base;
+        // A record knows the low bits of its tick only: it has to be taken off before many leaps together make it look young.
+        self.advance(self.now.max(base.first_tick), exchange);
+        self.tracker.advance(self.now);
         if let Some(recorder) = &mut self.recorder {
             recorder.start_base(base);
         }

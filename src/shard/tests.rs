@@ -1,5 +1,6 @@
 //! Every event ends in exactly one delta, whether there are empty ones or not.
 
+mod bases;
 mod evictions;
 
 use super::*;
@@ -248,26 +249,6 @@ fn without_a_spare_the_delta_stays_and_that_is_told() {
     shard.end_interval(&marker(FIRST_TICK + 400), &mut desk);
     assert!(desk.handed[PARTITION_COUNT..].iter().all(|handed| !handed.is_held_back));
     assert_same(&desk.sum(), &direct(&signals));
-}
-
-#[test]
-fn a_new_base_ends_the_delta_under_the_old_one() {
-    let (mut shard, mut desk) = (shard(), Desk::default());
-    let bases = [3, 4].map(|offset| TimeBase { first_tick: FIRST_TICK * offset, offset_ns: i128::from(offset) });
-    shard.start_base(bases[0], &mut desk);
-    assert!(desk.handed.is_empty(), "nothing changed before");
-    let early: Vec<Signal> = (0..40).flat_map(|number| opening(number, FIRST_TICK * 3)).collect();
-    let late: Vec<Signal> = (100..140).flat_map(|number| opening(number, FIRST_TICK * 4)).collect();
-    shard.handle(&early, &mut desk);
-    shard.start_base(bases[1], &mut desk);
-    assert!(!desk.handed.is_empty());
-    assert!(desk.handed.iter().all(|handed| handed.base == bases[0] && handed.tick == FIRST_TICK * 3));
-    assert_same(&desk.sum(), &direct(&early));
-    shard.handle(&late, &mut desk);
-    desk.handed.clear();
-    shard.end_interval(&marker(FIRST_TICK * 4), &mut desk);
-    assert!(desk.handed.iter().all(|handed| handed.base == bases[1] && handed.tick == FIRST_TICK * 4));
-    assert_same(&desk.sum(), &direct(&late));
 }
 
 #[test]

@@ -28,7 +28,7 @@ const STAMP_BITS: u32 = 20;
 const STAMP_SHIFT: u32 = 22;
 const STAMP_MASK: u64 = (1 << STAMP_BITS) - 1;
 /// Bits of the client's ISN in a tag, hashed; zero if it is unknown.
-const ISN_BITS: u32 = 8;
+pub const ISN_BITS: u32 = 8;
 const ISN_SHIFT: u32 = STAMP_BITS + 2;
 const ISN_MASK: u64 = (1 << ISN_BITS) - 1;
 /// The hash is in the bits above: its low 34 bits.

@@ -13,7 +13,7 @@ mod time_bases;
 mod watch;
 
 pub use clock::{Clock, Step, TimeBase};
-pub use handshake::HandshakeCache;
+pub use handshake::{HandshakeCache, ISN_BITS as HANDSHAKE_ISN_BITS};
 pub use signaller::{SignalCounts, Signaller, SignallerConfig};
 pub use time_bases::TimeBases;
 pub use watch::Watch;

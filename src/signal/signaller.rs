@@ -5,16 +5,18 @@
 //! lines are prefetched before the first is looked up, and signals are hashed in batches.
 
 mod awaited;
+mod family_hash;
 mod saved;
 mod stage;
 
 use crate::config::SEEN_SYN_TIMEOUT_NS;
-use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
-use crate::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, QuickHash, Secret};
+use crate::flow::{KeyV4, KeyV6, Side, VlanTags};
+use crate::hash::{HASH_BATCH_COUNT, QuickHash, Secret};
 use crate::parse::{Addresses, PlainFrame, TcpSegment};
 use crate::signal::sampler::Sampler;
 use crate::signal::{ConnectionHash, HandshakeCache, Kind, Moment, Signal, SignalParts, Watch};
 use awaited::Awaited;
+use family_hash::FamilyHash;
 use stage::{Look, Place, STAGE_COUNT, Stage, Taken, places};
 use std::hint::select_unpredictable;
 use std::sync::Arc;
@@ -211,7 +213,8 @@ impl Signaller {
         }
         let isn = isn_of(segment, kind);
         let parts = SignalParts { tick, kind, sender: Side::First, isn };
-        let place = Place { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), is_open: self.is_open(kind) };
+        let is_open = self.is_open(kind) || kind == Kind::Fin && self.may_be_awaited(quick_hash);
+        let place = Place { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), is_open };
         let look = Look { quick_hash, now_ns, is_chosen };
         let sender = self.stage.push(place, look, |slot| unhashed(segment, parts, now_ns, slot));
         if kind == Kind::SynAck {
@@ -236,7 +239,14 @@ impl Signaller {
         is_watched
     }
 
-    /// Whether a signal of this kind needs more than its hash: a FIN never does, and a SYN seldom.
+    /// Whether a handshake of this connection may wait for a packet, in the stage or in a cache.
+    #[inline]
+    fn may_be_awaited(&self, quick_hash: u64) -> bool {
+        !self.cache.is_idle(quick_hash) || self.awaited.may_hold(quick_hash) || self.may_have_seen_syn(quick_hash)
+    }
+
+    /// Whether a signal of this kind always needs more than its hash: a SYN seldom does, and a FIN only if a handshake
+    /// waits.
     #[inline(always)]
     fn is_open(&self, kind: Kind) -> bool {
         const OPEN: u8 =
@@ -298,7 +308,14 @@ impl Signaller {
                 self.seen_syns.iter().for_each(|syns| syns.give_up(quick_hash, now_ns));
                 true
             }
-            Kind::Fin => true,
+            Kind::Fin => {
+                // The sender's handshake waits no longer: a retransmission behind the end must not complete it again.
+                self.cache.take(quick_hash, sender, isn, now_ns);
+                if let Some(seen_syns) = &self.seen_syns {
+                    seen_syns.take(quick_hash, sender, isn, now_ns);
+                }
+                true
+            }
         }
     }
 
@@ -355,30 +372,6 @@ fn unhashed(segment: &TcpSegment, parts: SignalParts, now_ns: i64, slot: &mut Si
             let (key, sender) = KeyV6::canonical_of((src, src_port), (dst, dst_port), vlan);
             *slot = Signal::new(&key, hash, SignalParts { sender, ..parts }).at(moment);
             sender
-        }
-    }
-}
-
-/// Hashes the connections of one family in batches, in memory that need not be cleared each time.
-struct FamilyHash<K: FlowKey> {
-    hash: KeyedHash<K>,
-    keys: [K; STAGE_COUNT],
-    hashes: HashBatch,
-}
-
-impl<K: FlowKey> FamilyHash<K> {
-    fn new(secret: &Secret) -> Self {
-        let hash = KeyedHash::new(secret, Purpose::Connection);
-        FamilyHash { hash, keys: [K::from_words(&[]); STAGE_COUNT], hashes: HashBatch::default() }
-    }
-
-    /// Sets the hashes of the signals at the places of `set`, which are all of this family.
-    fn set(&mut self, signals: &mut [Signal; STAGE_COUNT], set: u64) {
-        let count = set.count_ones() as usize;
-        self.keys.iter_mut().zip(places(set)).for_each(|(key, at)| *key = signals[at].key_words());
-        self.hash.of_batch(&self.keys[..count], &mut self.hashes);
-        for (index, at) in places(set).enumerate() {
-            signals[at].set_hash(ConnectionHash::new(self.hashes.get(index)));
         }
     }
 }

@@ -155,6 +155,8 @@ pub struct Seen {
     pub dropped: u64,
     /// Packets that should have been TCP and could not be read as such: damaged, or cut too short.
     pub unusable: u64,
+    /// Handshakes whose last packet could no longer be waited for: the connection is listed only if a sample shows a later packet.
+    pub handshakes_lost: u64,
 }
 
 impl Seen {
@@ -165,6 +167,7 @@ impl Seen {
             packets: self.packets + other.packets,
             dropped: self.dropped + other.dropped,
             unusable: self.unusable + other.unusable,
+            handshakes_lost: self.handshakes_lost + other.handshakes_lost,
         }
     }
 
@@ -175,6 +178,7 @@ impl Seen {
             packets: self.packets - earlier.packets,
             dropped: self.dropped - earlier.dropped,
             unusable: self.unusable - earlier.unusable,
+            handshakes_lost: self.handshakes_lost - earlier.handshakes_lost,
         }
     }
 }

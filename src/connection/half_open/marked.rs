@@ -97,6 +97,11 @@ impl MarkedRing {
         self.ring.connection_count()
     }
 
+    /// Whether any of its records is of use.
+    pub(in crate::connection) fn is_used(&self) -> bool {
+        self.useful > 0
+    }
+
     #[inline]
     pub(super) fn place_of(&self, record: Record) -> u32 {
         self.first_place + record.unit() as u32

@@ -186,6 +186,10 @@ fn after_completes(before: Option<Known>, packet: Packet, now: u64, rules: Rules
             (Some(Known { stage: Stage::Open, heard: BOTH.into(), ..known }), vec![event])
         }
         Stage::SynSent if known.client == packet.sender => (Some(anew), vec![opens]),
+        Stage::SynSent => {
+            let event = (true, known.client, known.start);
+            (Some(Known { stage: Stage::Open, isn: packet.isn, heard: BOTH.into(), ..known }), vec![event])
+        }
         Stage::Candidate => (Some(anew), vec![opens]),
         Stage::Closed if !is_same && is_client => (Some(anew), vec![opens]),
         Stage::Open if !is_same && is_both && is_client => {

@@ -144,7 +144,10 @@ impl Tracker {
                 self.open(signal, slot, Entry { state: State::Established, ..entry })
             }
             State::SynSent if entry.client == parts.sender => self.open(signal, slot, anew),
-            _ if entry.short_isn == short_isn => self.ack(signal, parts, (slot, entry)),
+            // In a simultaneous open: the side whose SYN was seen first has answered the SYN of this one.
+            State::SynSent => self.open(signal, slot, Entry { state: State::Established, short_isn, ..entry }),
+            // The capture side knows few bits of the ISN: if these agree it is a later packet of the known connection.
+            _ if Entry::is_told_as(entry.short_isn, short_isn) => self.ack(signal, parts, (slot, entry)),
             // A packet of the other side may be the answer in a simultaneous open, which has two ISNs. (If the start
             // was not seen, which side is the client is a guess.)
             _ if entry.client != parts.sender && entry.short_isn != ISN_UNKNOWN => {

@@ -103,6 +103,12 @@ impl Tracker {
         leaving.count as u64
     }
 
+    /// Whether anything is half-open or a candidate.
+    #[must_use]
+    pub fn has_records(&self) -> bool {
+        [&self.rings.half_open, &self.rings.candidates].into_iter().any(MarkedRing::is_used)
+    }
+
     /// Adds the half-open connections, in no order, to an empty list, which must have room for them.
     ///
     /// Complexity: a look at every eight marks, and at each of these records.

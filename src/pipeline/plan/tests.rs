@@ -97,7 +97,7 @@ fn snapshots_take_their_tables_and_a_list_that_is_not_kept_takes_nothing() {
     assert!(beside.memory().tables_size > plain.memory().tables_size * 5 / 3);
     assert!(alone.memory().tables_size < beside.memory().tables_size);
     assert!(alone.memory().list_size_max < plain.memory().list_size_max / 2);
-    assert!(beside.list.eviction.age_max_ticks.is_some() && alone.list.eviction == EvictionTimes::default());
+    assert!(beside.list.eviction.age_max_ticks.is_some() && alone.list.eviction.are_none());
     assert!(beside.list.geometry.v4.folded(60).is_some());
     let nameless = plan(Some(Snapshots { router: "\n".to_owned(), ..Snapshots::default() }));
     assert!(nameless.unwrap_err().to_string().contains("no control characters"));

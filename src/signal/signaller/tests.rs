@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::SAMPLE_INTERVAL_PACKETS;
+use crate::flow::FlowKey;
 use crate::signal::AnyKey;
 
 const ACK: u8 = TcpSegment::ACK;
@@ -67,6 +68,17 @@ fn of_the_packets_without_a_flag_only_the_answer_goes_on() {
     ];
     let kinds = kinds(&mut signaller(false, 1024), &packets);
     assert_eq!(kinds, [Kind::Syn, Kind::SynAck, Kind::Ack, Kind::Fin]);
+}
+
+#[test]
+fn behind_a_fin_nothing_completes_the_handshake() {
+    let there = |flags| segment(CLIENT, SERVER, flags);
+    let packets = [there(SYN), segment(SERVER, CLIENT, SYN | ACK), there(FIN | ACK), there(ACK)];
+    let expected = [Kind::Syn, Kind::SynAck, Kind::Fin];
+    assert_eq!(kinds(&mut signaller(false, 1024), &packets), expected, "all in one stage");
+    let mut signaller = signaller(false, 1024);
+    let apart: Vec<Kind> = packets.iter().flat_map(|packet| kinds(&mut signaller, &[*packet])).collect();
+    assert_eq!(apart, expected, "each by itself");
 }
 
 #[test]
