@@ -1,4 +1,4 @@
-//! The connection filter: what a signal costs, asked for ahead as shards do.
+//! The connection filter: what a signal costs with the prefetches of a shard.
 //!
 //! The limit touches one random cache line for each signal, in as much memory as the filter has.
 
@@ -8,10 +8,9 @@ use crate::row::{Case, Pair, Scale, Suite};
 use crate::traffic::{BETWEEN_COUNT, Connections, SIGNALS_EACH, TRACKER};
 use flowpeel::config::{FILTER_ESTABLISHED_PERCENT, LINGER_TICKS};
 use flowpeel::connection::{Filter, Tracker, TrackerConfig};
+use flowpeel::prefetch::prefetch;
+use flowpeel::shard::{BUCKET_AHEAD, SECOND_AHEAD, SIGNAL_AHEAD};
 use flowpeel::signal::Signal;
-
-/// How many signals ahead buckets are asked for, as in a shard.
-const AHEAD_COUNT: usize = 12;
 
 /// Connections that begin in one round.
 const BEGIN_COUNT: usize = 200_000;
@@ -82,8 +81,14 @@ impl Pair for Signals {
         let opened_before = self.tracker.counts().opened;
         let cost = thread_ns_each(self.signals.len(), || {
             for (at, signal) in self.signals.iter().enumerate() {
-                if let Some(ahead) = self.signals.get(at + AHEAD_COUNT) {
+                if let Some(ahead) = self.signals.get(at + SIGNAL_AHEAD) {
+                    prefetch(ahead);
+                }
+                if let Some(ahead) = self.signals.get(at + BUCKET_AHEAD) {
                     self.tracker.prefetch(ahead);
+                }
+                if let Some(ahead) = self.signals.get(at + SECOND_AHEAD) {
+                    self.tracker.prefetch_second(ahead);
                 }
                 std::hint::black_box(self.tracker.handle(signal));
             }

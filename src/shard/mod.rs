@@ -15,11 +15,14 @@ use crate::signal::{Signal, TimeBase};
 use crate::snapshot::{Delta, HandOver, Inquiry, Marker};
 use crate::sources::{SourceDelta, SourceTally, event_of};
 
-/// How many signals ahead its second bucket is asked for, its first, and itself, which comes from another core: each must have come
-/// before the next is known, and all while memory takes no longer to answer.
-const SECOND_AHEAD: usize = 6;
-const BUCKET_AHEAD: usize = 14;
-const SIGNAL_AHEAD: usize = 24;
+// Each of these must have arrived before the address of the next is known, and none so early that it is evicted before its use.
+
+/// How many signals before its use a signal's second bucket is prefetched.
+pub const SECOND_AHEAD: usize = 6;
+/// How many signals before its use a signal's first bucket is prefetched.
+pub const BUCKET_AHEAD: usize = 14;
+/// How many signals before its use a signal itself, which another core wrote, is prefetched.
+pub const SIGNAL_AHEAD: usize = 24;
 
 /// Where full deltas go and empty ones come from.
 pub trait Exchange {
