@@ -2,8 +2,9 @@
 //!
 //! What enters: a secret and flow keys. What leaves: 128 bits a key, the same on every machine, that nobody without the
 //! secret can aim. AES-128 in CBC-MAC mode is a pseudo-random function on inputs of one length, so each use and each
-//! address family has a cipher key of its own, derived from the secret. Keys are hashed in groups of eight because the
-//! hardware works on eight blocks in the time of little more than one.
+//! address family has a cipher key of its own, derived from the secret. Several keys are hashed together, because the hardware works
+//! on many blocks in the time of little more than one: batches of 64 wherever packets and peeling bring many keys, groups of eight
+//! elsewhere.
 
 use crate::flow::{Family, FlowKey, VlanTags};
 use aes::Aes128;
@@ -16,10 +17,11 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use std::marker::PhantomData;
 
-/// How many keys are hashed together.
+/// How many keys [`KeyedHash::of_group`] hashes together.
 pub const HASH_GROUP_COUNT: usize = 8;
 
-/// How many keys are hashed together where there are many: the widest units work on so many blocks at once, and on fewer one by one.
+/// How many keys [`KeyedHash::of_batch`] hashes together: the widest cipher units work on this many blocks at once, and on fewer one
+/// by one.
 pub const HASH_BATCH_COUNT: usize = 64;
 
 /// The size of a secret, in bytes.
