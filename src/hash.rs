@@ -309,6 +309,12 @@ impl QuickHash {
     }
 }
 
+/// 2^64 divided by the golden ratio, which is odd: multiples of it differ in many bits and are spread evenly.
+pub const GOLDEN_64: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A prime close to 2^32 divided by the golden ratio, with the properties of [`GOLDEN_64`] in 32 bits.
+pub const GOLDEN_32: u32 = 0x9e37_79b1;
+
 /// One of `count` places (at most 2^32), chosen by 32 bits of a hash: neighbouring parts choose neighbouring places.
 #[must_use]
 #[inline]

@@ -6,6 +6,7 @@
 
 use crate::config::{FINGERPRINT_BITS, TICK_BITS};
 use crate::flow::Side;
+use crate::hash::GOLDEN_32;
 use crate::signal::HANDSHAKE_NUMBER_BITS;
 
 /// Bits of the client's initial sequence number, hashed: two connections on the same ports are taken for one with a
@@ -158,7 +159,7 @@ impl Entry {
     #[must_use]
     #[inline]
     pub fn number_of(initial_number: u32) -> u32 {
-        let number = initial_number.wrapping_mul(0x9e37_79b1) >> (u32::BITS - INITIAL_NUMBER_BITS);
+        let number = initial_number.wrapping_mul(GOLDEN_32) >> (u32::BITS - INITIAL_NUMBER_BITS);
         if number == NUMBER_UNKNOWN { 1 } else { number }
     }
 

@@ -14,7 +14,7 @@ mod saved;
 
 use crate::config::{SYN_TIMEOUT_MAX_TICKS, TICK_NS};
 use crate::flow::Side;
-use crate::hash::place_of;
+use crate::hash::{GOLDEN_32, place_of};
 use crate::prefetch::prefetch;
 use crate::signal::Kind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -159,7 +159,7 @@ impl HandshakeCache {
     /// What a tag keeps of a number: never zero.
     #[inline]
     fn number_of(number: u32) -> u64 {
-        u64::from(number.wrapping_mul(0x9e37_79b1) >> (u32::BITS - NUMBER_BITS)).max(1)
+        u64::from(number.wrapping_mul(GOLDEN_32) >> (u32::BITS - NUMBER_BITS)).max(1)
     }
 
     /// Whether both are of one connection and wait for the same side.
