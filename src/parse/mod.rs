@@ -4,12 +4,12 @@
 //! ports, VLAN tags, flags and numbers, or the [`Unusable`] reason under which the frame is counted. Parsing is total:
 //! it reads no byte that it has not checked and can not panic, whatever the frame holds.
 
-mod ethernet;
+pub(crate) mod ethernet;
 mod fast;
-mod ip;
+pub(crate) mod ip;
 mod link;
 mod mpls;
-mod ppp;
+pub(crate) mod ppp;
 mod tcp;
 #[cfg(test)]
 pub(crate) mod tests;
