@@ -309,7 +309,7 @@ impl QuickHash {
     }
 }
 
-/// 2^64 divided by the golden ratio, which is odd: multiples of it differ in many bits and are spread evenly.
+/// 2^64 divided by the golden ratio and rounded down to an odd number, whose multiples differ in many bits and are spread evenly.
 pub const GOLDEN_64: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A prime close to 2^32 divided by the golden ratio, with the properties of [`GOLDEN_64`] in 32 bits.

@@ -10,21 +10,13 @@ use std::fmt;
 /// Packets that are passed over because their interface has a link type that flowpeel can not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SkippedPackets {
+    /// The link types in order of their first packet, each with how many packets it had.
     by_link: Vec<(LinkType, u64)>,
+    /// Packets of further link types, beyond the limit of those counted apart.
     other_count: u64,
 }
 
 impl SkippedPackets {
-    /// The link types in order of their first packet, each with how many packets it had.
-    pub fn by_link(&self) -> &[(LinkType, u64)] {
-        &self.by_link
-    }
-
-    /// Packets of further link types, beyond the [limit](crate::config::SKIPPED_LINK_TYPE_COUNT_MAX) of those counted apart.
-    pub fn other_count(&self) -> u64 {
-        self.other_count
-    }
-
     /// All packets that are passed over.
     pub fn total_count(&self) -> u64 {
         self.by_link.iter().map(|&(_, count)| count).sum::<u64>() + self.other_count
@@ -61,9 +53,9 @@ mod tests {
         for number in (0..20).chain(0..20) {
             skipped.add(LinkType(number));
         }
-        assert_eq!(skipped.by_link().len(), SKIPPED_LINK_TYPE_COUNT_MAX);
-        assert!(skipped.by_link().iter().all(|&(_, count)| count == 2));
-        assert_eq!(skipped.other_count(), 8);
+        assert_eq!(skipped.by_link.len(), SKIPPED_LINK_TYPE_COUNT_MAX);
+        assert!(skipped.by_link.iter().all(|&(_, count)| count == 2));
+        assert_eq!(skipped.other_count, 8);
         assert_eq!(skipped.total_count(), 40);
         assert!(skipped.to_string().ends_with(" and others"));
     }
