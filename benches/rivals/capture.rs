@@ -3,12 +3,13 @@
 //! What enters: a pcap file in microseconds, little-endian, of Ethernet frames. What leaves: its packets, one by one, as they lie in the
 //! read buffer.
 
+use flowpeel::config::CAPTURE_READ_SIZE;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-/// As much as flowpeel asks for at once.
-const READ_SIZE: usize = 1 << 20;
+/// As much as flowpeel asks for at once: larger and smaller reads make no difference to this loop that can be measured.
+const READ_SIZE: usize = CAPTURE_READ_SIZE;
 
 /// The longest packet that is taken.
 const PACKET_SIZE_MAX: usize = 256 << 10;
