@@ -12,6 +12,7 @@ mod interrupts;
 mod links;
 #[path = "bad_input/output.rs"]
 mod output;
+mod say;
 #[path = "bad_input/times.rs"]
 mod times;
 
@@ -19,6 +20,7 @@ use captures::{
     START_S, block, frames, gzip, packet_body, pcap, pcap_header, pcapng, pcapng_header, record_header, zstd,
 };
 use command::{FLOWPEEL, Running, command, flowpeel, replay};
+use say::skipped;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -41,7 +43,7 @@ fn unprivileged(arguments: &[&Path]) -> Option<command::Ended> {
     let switch = ["--reuid=65534", "--regid=65534", "--clear-groups", "--"];
     let is_possible = command("setpriv", switch).arg("true").status().is_ok_and(|status| status.success());
     if !is_possible {
-        println!("skipped: setpriv can not switch to another user here");
+        skipped("setpriv cannot switch to another user here");
         return None;
     }
     let mut command = command("setpriv", switch);
@@ -206,7 +208,7 @@ fn a_terminal_is_no_capture() {
     let line = format!("'{FLOWPEEL}' replay -");
     let terminal = command("script", ["-qec", &line, "/dev/null"]);
     if command("script", ["--version"]).output().is_err() {
-        println!("skipped: there is no script command to make a terminal");
+        skipped("there is no script command to make a terminal");
         return;
     }
     let ended = Running::start(terminal).wait();

@@ -37,6 +37,7 @@ mod process;
 mod programs;
 #[path = "live/restart.rs"]
 mod restart;
+mod say;
 #[path = "live/soak.rs"]
 mod soak;
 #[path = "live/sockets.rs"]

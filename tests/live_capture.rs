@@ -9,6 +9,7 @@ mod frames;
 mod life;
 #[path = "live_capture/namespaces.rs"]
 mod namespaces;
+mod say;
 
 use flowpeel::capture::live::{self, Backend, BpfProgram, CaptureMode, Live, LiveConfig};
 use flowpeel::capture::{LiveSource, PacketSource, Replay};
@@ -16,6 +17,7 @@ use flowpeel::config::{RING_SIZE_MAX, RING_SIZE_MIN};
 use flowpeel::parse::{Addresses, TcpSegment, parse_frame};
 use frames::{ipv4_tcp, tagged};
 use namespaces::{NEAR, Namespaces};
+use say::skipped;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -80,7 +82,7 @@ fn both_backends_see_what_tcpdump_sees() {
     let mut tcpdump = namespaces.near_command("tcpdump");
     tcpdump.args(["-i", NEAR, "-Z", "root", "-U", "-w"]).arg(&file).args(["tcp or (ip6 proto 6)"]);
     let Ok(mut tcpdump) = tcpdump.stderr(Stdio::null()).spawn() else {
-        eprintln!("skipped: there is no tcpdump");
+        skipped("there is no tcpdump");
         return;
     };
     let start = Instant::now();
@@ -149,7 +151,7 @@ fn a_program_of_tcpdump_takes_the_filters_place() {
     let Some(namespaces) = Namespaces::new() else { return };
     let listing = namespaces.near_command("tcpdump").args(["-ddd", "-i", NEAR, "tcp[13] & 2 != 0"]).output();
     let Some(listing) = listing.ok().filter(|output| output.status.success()) else {
-        eprintln!("skipped: there is no tcpdump");
+        skipped("there is no tcpdump");
         return;
     };
     let program = BpfProgram::from_listing(&String::from_utf8(listing.stdout).unwrap()).unwrap();
@@ -292,7 +294,7 @@ fn packets_without_a_link_header_are_read_in_both_directions() {
     let mut ready = String::new();
     BufReader::new(output).read_line(&mut ready).unwrap();
     if ready.trim() != "ready" {
-        eprintln!("skipped: no tunnel can be made here (it takes python3 and /dev/net/tun)");
+        skipped("no tunnel can be made here (it takes python3 and /dev/net/tun)");
         tunnel.wait().unwrap();
         return;
     }

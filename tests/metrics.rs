@@ -6,6 +6,7 @@ mod clients;
 mod exposition;
 #[path = "metrics/hostile.rs"]
 mod hostile;
+mod say;
 
 use clients::{ask, get, run};
 use flowpeel::metrics::{CaptureCounts, ListFigures, Load, Metrics, Setup, ShardCounts};

@@ -9,8 +9,10 @@ mod files;
 mod log;
 #[path = "operation/packaging.rs"]
 mod packaging;
+mod say;
 
 use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};
+use say::skipped;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -62,7 +64,7 @@ fn name(path: &Path) -> &str {
 fn has(program: &str) -> bool {
     let is_there = Command::new(program).arg("--version").output().is_ok();
     if !is_there {
-        println!("skipped: there is no {program} here");
+        skipped(&format!("there is no {program} here"));
     }
     is_there
 }

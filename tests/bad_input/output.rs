@@ -61,7 +61,7 @@ fn a_full_disk_under_the_directory() {
     let mut command = command("unshare", ["-m", "sh", "-c", script, "sh"]);
     command.args([disk.as_os_str(), FLOWPEEL.as_ref(), path.as_os_str()]);
     if command.output().is_ok_and(|output| matches!(output.status.code(), Some(77 | 1)) && output.stdout.is_empty()) {
-        println!("skipped: no disk can be mounted here");
+        crate::say::skipped("no disk can be mounted here");
         return;
     }
     let ended = Running::start(command).wait();

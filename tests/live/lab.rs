@@ -5,7 +5,6 @@
 
 use std::cell::RefCell;
 use std::fs::{self, Permissions};
-use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -25,9 +24,9 @@ const SETTINGS: &str = "cd /proc/sys/net && echo 1 >ipv4/ip_forward && echo 0 >i
     echo 0 >ipv6/conf/$c/router_solicitations; done && ip link set lo up && \
     for f in -4 -6; do ip $f rule add pref 1000 lookup local && ip $f rule del pref 0; done";
 
-/// Says past the test harness, which shows what passing tests print to nobody.
+/// Says something under the name of these tests, whether they pass or not.
 pub(crate) fn say(text: &str) {
-    std::io::stderr().write_all(format!("live: {text}\n").as_bytes()).unwrap();
+    crate::say::say(&format!("live: {text}"));
 }
 
 /// Whether there is such a program; if not, the test or its part is skipped, and this says so.

@@ -1,5 +1,6 @@
 //! Two network namespaces with a cable between them, made for one test and gone after it.
 
+use crate::say::skipped;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::net::{TcpListener, TcpStream};
@@ -29,7 +30,7 @@ impl Namespaces {
         let id = format!("ring-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let namespaces = Namespaces { near: format!("{id}-near"), far: format!("{id}-far") };
         if !ip(&format!("netns add {}", namespaces.near)) {
-            eprintln!("skipped: no network namespace can be made here (it takes root and the ip command)");
+            skipped("no network namespace can be made here (it takes root and the ip command)");
             return None;
         }
         assert!(ip(&format!("netns add {}", namespaces.far)));

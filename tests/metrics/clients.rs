@@ -1,5 +1,6 @@
 //! Clients of the metrics server, honest and other.
 
+use crate::say::skipped;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
@@ -68,7 +69,7 @@ pub(crate) fn run(program: &str, arguments: &[&str], input: &str) -> Option<(boo
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            eprintln!("skipped: {program} is not installed");
+            skipped(&format!("{program} is not installed"));
             return None;
         }
         Err(error) => panic!("{program}: {error}"),

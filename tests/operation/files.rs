@@ -1,5 +1,6 @@
 //! Files of lists: compressed, kept within bounds, whole however a run ends, and one run's at a time.
 
+use crate::say::skipped;
 use crate::{FLOWPEEL, capture, files, flowpeel, name, replayed, stderr};
 use serde_json::Value;
 use std::fs;
@@ -156,7 +157,7 @@ fn a_full_disk_is_named_and_what_was_written_is_whole() {
         .output();
     let output = match output {
         Ok(output) if kept.exists() => output,
-        _ => return println!("skipped: no disk can be mounted here"),
+        _ => return skipped("no disk can be mounted here"),
     };
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
