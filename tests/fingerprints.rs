@@ -9,9 +9,9 @@ mod oracle;
 
 use flowpeel::config::LINGER_TICKS;
 use flowpeel::connection::SLOT_COUNT;
-use flowpeel::generate::{Traffic, TrafficConfig};
+use flowpeel::generate::TrafficConfig;
 use flowpeel::pipeline::{Config, Plan};
-use oracle::{List, Oracle, Rules};
+use oracle::{List, Rules, lists_of};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,17 +20,6 @@ const BITS: u32 = 12;
 const EVERY_S: u64 = 10;
 
 type Ends = BTreeSet<(SocketAddr, SocketAddr)>;
-
-fn exact(traffic: TrafficConfig) -> Vec<List> {
-    let mut traffic = Traffic::new(traffic).unwrap();
-    let mut oracle = Oracle::new(Rules { every_us: Some(EVERY_S * 1_000_000), ..Rules::default() });
-    let mut lists = Vec::new();
-    while let Some(frame) = traffic.next_frame() {
-        lists.extend(oracle.frame(frame.time_us, frame.bytes));
-    }
-    lists.extend(oracle.finish());
-    lists
-}
 
 /// How many connections are expected to meet a fingerprint like their own when they begin.
 fn predicted(exact: &[List], config: &Config) -> f64 {
@@ -58,7 +47,7 @@ fn short_fingerprints_err_as_often_as_predicted_and_sync_is_kept() {
         fingerprint_bits: BITS,
         ..Config::default()
     };
-    let exact = exact(traffic.clone());
+    let exact = lists_of(traffic.clone(), Rules { every_us: Some(EVERY_S * 1_000_000), ..Rules::default() });
     let (lists, summary) = feed::lists(traffic, &config);
     let (mut missing, mut wrong) = (Ends::new(), Ends::new());
     for (kept, exact) in lists.iter().zip(&exact) {

@@ -4,10 +4,9 @@ mod feed;
 mod oracle;
 
 use feed::{Frames, Kept, lists_of};
-use flowpeel::flow_list::Row;
 use flowpeel::generate::{EndingShares, Flood, FloodConfig, Traffic, TrafficConfig};
 use flowpeel::pipeline::Config;
-use oracle::{Line, Oracle, Rules, Segment, segment};
+use oracle::{Line, Oracle, Rules, Segment, line, segment};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,11 +18,6 @@ type Ends = (SocketAddr, SocketAddr);
 
 fn ends(one: SocketAddr, other: SocketAddr) -> Ends {
     (one.min(other), one.max(other))
-}
-
-fn line(row: &Row) -> Line {
-    let (start_us, state) = ((row.start_ns / 1_000) as u64, row.state.name());
-    Line { client: row.client, server: row.server, state, start_us, midstream: row.midstream }
 }
 
 fn generated(seed: u64) -> Frames {

@@ -10,11 +10,11 @@ use flowpeel::capture::{Packet, PacketSource, Progress, Replay};
 use flowpeel::error::Result;
 use flowpeel::export::Exporter;
 use flowpeel::flow_list::List;
-use flowpeel::generate::{Flood, FloodConfig, Traffic, TrafficConfig};
+use flowpeel::generate::{Flood, FloodConfig, TrafficConfig};
 use flowpeel::parse::LinkType;
 use flowpeel::pipeline::{Config, Plan, run};
 use flowpeel::sources::Report;
-use oracle::{Oracle, Rules};
+use oracle::{Oracle, Rules, lists_of};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -56,14 +56,8 @@ fn config(every_s: u64, sources_max: u64, shards: usize) -> Config {
 
 /// The exact counts of generated traffic, interval by interval.
 fn exact(traffic: TrafficConfig, every_s: u64) -> Vec<Exact> {
-    let mut traffic = Traffic::new(traffic).unwrap();
-    let mut oracle = Oracle::new(Rules { every_us: Some(every_s * 1_000_000), ..Rules::default() });
-    let mut lists = Vec::new();
-    while let Some(frame) = traffic.next_frame() {
-        lists.extend(oracle.frame(frame.time_us, frame.bytes));
-    }
-    lists.extend(oracle.finish());
-    lists.into_iter().map(|list| list.sources).collect()
+    let rules = Rules { every_us: Some(every_s * 1_000_000), ..Rules::default() };
+    lists_of(traffic, rules).into_iter().map(|list| list.sources).collect()
 }
 
 #[track_caller]

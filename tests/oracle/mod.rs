@@ -2,7 +2,7 @@
 //!
 //! What enters: Ethernet frames and their times. What leaves: for every interval the list that flowpeel should give. It
 //! keeps the state table of the design on whole keys and whole sequence numbers in an ordinary map, and parses with
-//! pnet_packet; it shares no code with flowpeel. It holds one entry for every connection of the last minutes, so it suits
+//! pnet_packet; it shares no code with flowpeel but for the comparison of lists. It holds one entry for every connection of the last minutes, so it suits
 //! captures of some million packets.
 //!
 //! Time is the highest time seen, in ticks of 100 ms since 1970: it stands while packets are older than that.
@@ -10,11 +10,13 @@
 // Each test program compiles this module for itself and uses a part of it.
 #![allow(dead_code, unused_imports)]
 
+mod compared;
 mod packet;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
+pub(crate) use compared::{line, lists_of, lists_of_part};
 pub(crate) use packet::{Segment, frames_of_pcap, segment};
 
 /// A tick of the clock, in microseconds.
@@ -177,7 +179,7 @@ impl Oracle {
     fn list(&mut self, end_us: u64) -> List {
         let now = end_us / TICK_US;
         let present = self.entries.values().filter(|entry| !is_absent(entry, now, &self.rules));
-        let mut lines: Vec<Line> = present.filter_map(line).collect();
+        let mut lines: Vec<Line> = present.filter_map(line_of).collect();
         lines.sort();
         let (opened, closed) = (std::mem::take(&mut self.opened), std::mem::take(&mut self.closed));
         List { end_us, lines, opened, closed, sources: std::mem::take(&mut self.sources) }
@@ -269,7 +271,7 @@ fn is_absent(entry: &Entry, now: u64, rules: &Rules) -> bool {
     }
 }
 
-fn line(entry: &Entry) -> Option<Line> {
+fn line_of(entry: &Entry) -> Option<Line> {
     let state = match entry.state {
         State::SynSent => "syn_sent",
         State::SynRecv => "syn_recv",
