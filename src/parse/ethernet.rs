@@ -26,7 +26,7 @@ impl EtherType {
     pub(crate) const TRANSPARENT_ETHERNET: Self = EtherType(0x6558);
 }
 
-/// The largest value of the length field of an IEEE 802.3 frame; above it the field is an EtherType.
+/// The largest value of the length field of an IEEE 802.3 frame; a greater value is an EtherType.
 pub(crate) const LENGTH_MAX: u16 = 1500;
 
 /// The service access points of logical link control: SNAP, and IP by itself.
@@ -39,7 +39,7 @@ pub(super) fn addresses(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     length_or_type(unread)
 }
 
-/// What stands behind the addresses and behind every tag: a length, with LLC after it, or an EtherType.
+/// Reads the field behind the addresses and behind every tag: a length, with LLC after it, or an EtherType.
 fn length_or_type(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     let number = u16::from_be_bytes(*unread.take::<2>(Unusable::MalformedLink)?);
     if number <= LENGTH_MAX {
@@ -50,7 +50,7 @@ fn length_or_type(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     }
 }
 
-/// Reads the tag that `ether_type` names, or says which layer it names.
+/// Reads the tag that `ether_type` names, or returns the layer that it names.
 pub(super) fn payload(ether_type: EtherType, unread: &mut Unread<'_>, vlan: &mut VlanTags) -> Result<Layer, Unusable> {
     match ether_type {
         EtherType::IPV4 => Ok(Layer::Ipv4),
@@ -89,7 +89,7 @@ fn cisco_metadata(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     length_or_type(unread)
 }
 
-/// Logical link control: IP by its own service access point, or an EtherType by way of SNAP.
+/// Logical link control: IP by its own service access point, or an EtherType in SNAP.
 pub(super) fn llc(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     const UNNUMBERED_INFORMATION: u8 = 0x03;
     match *unread.take::<3>(Unusable::NotIp)? {

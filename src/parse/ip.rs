@@ -25,7 +25,7 @@ impl Protocol {
 pub(super) const IPV4_MORE_FRAGMENTS: u16 = 0x2000;
 pub(crate) const IPV4_FRAGMENT_OFFSET: u16 = 0x1fff;
 
-/// Which IP it is, by the first four bits.
+/// The version of IP, by the first four bits.
 pub(super) fn version(unread: &Unread<'_>) -> Result<Layer, Unusable> {
     let [first] = *unread.peek::<1>(Unusable::NotIp)?;
     match first >> 4 {
@@ -44,7 +44,7 @@ pub(super) fn v4(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     if header[0] >> 4 != 4 || header_size < header.len() {
         return Err(MALFORMED);
     }
-    // A sender that leaves segmentation to its network card shows packets of any size with a length of 0.
+    // Senders that leave segmentation to the network card show packets of any size with a length of 0.
     if total_size != 0 {
         if total_size < header_size {
             return Err(MALFORMED);
@@ -80,7 +80,7 @@ pub(super) fn v6(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     Ok(Layer::Protocol(Protocol(next), Addresses::V6 { src, dst }))
 }
 
-/// Reads the extension header that `protocol` names, or says which layer it names.
+/// Reads the extension header that `protocol` names, or returns the layer that it names.
 pub(super) fn payload(protocol: Protocol, addresses: Addresses, unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     let is_v6 = matches!(addresses, Addresses::V6 { .. });
     let next = match protocol {

@@ -4,7 +4,7 @@ use super::unread::Unread;
 use super::{Addresses, TcpSegment, Unusable};
 use crate::flow::VlanTags;
 
-/// What is read of a TCP header: ports, sequence and acknowledgement number, data offset, flags.
+/// The bytes that are read of a TCP header: ports, sequence and acknowledgement number, data offset, flags.
 pub(super) const READ_SIZE: usize = 14;
 
 /// The smallest data offset, in words of four bytes: a header without options.

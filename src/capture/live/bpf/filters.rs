@@ -1,9 +1,9 @@
 //! The filters of `--capture`: which packets the kernel hands over.
 //!
-//! What enters: the link type of an interface. What leaves: the program. All programs pass what the parser could make
-//! something of and they can not decide: IPv6 with extension headers, deep stacks of tags and labels, rare tags, Ethernet inside
-//! of Ethernet. They hold back what has no TCP header of its own: other protocols, later fragments, and whatever is inside of
-//! tunnels over IP.
+//! What enters: the link type of an interface. What leaves: the program. All programs pass what they cannot decide and
+//! the parser may be able to read: IPv6 with extension headers, deep stacks of tags and labels, rare tags, Ethernet
+//! inside Ethernet. They hold back what has no TCP header of its own: other protocols, later fragments, and whatever is
+//! inside tunnels over IP.
 
 use super::BpfProgram;
 use super::assembler::{Assembler, Label, Step, Test};
@@ -21,8 +21,8 @@ const RARE_TYPES: [EtherType; 4] =
 const RARE_PPP_TYPES: [u16; 3] = [ppp::MPLS, ppp::MPLS_MULTICAST, u16::from_be_bytes([ppp::ADDRESS, ppp::CONTROL])];
 /// The service access points behind which IP may follow; destination and source are the same.
 const LLC_ACCESS_POINTS: [u8; 2] = [ethernet::LLC_SNAP, ethernet::LLC_IP];
-/// The extension headers of IPv6, with three that the parser knows nothing of: mobility, host identity and shim6. What is encrypted
-/// cannot be read behind its header.
+/// The extension headers of IPv6, with three that the parser knows nothing of: mobility, host identity and shim6. What
+/// is encrypted cannot be read behind its header.
 const IPV6_EXTENSIONS: [Protocol; 8] = [
     Protocol::HOP_BY_HOP,
     Protocol::ROUTING,
@@ -35,7 +35,7 @@ const IPV6_EXTENSIONS: [Protocol; 8] = [
 ];
 const OPENING_AND_CLOSING_FLAGS: u8 = TcpSegment::FIN | TcpSegment::SYN | TcpSegment::RST;
 
-/// Where the ways through a filter meet.
+/// The labels that all paths through a filter lead to.
 struct Exits {
     /// IPv4 at X.
     v4: Label,
@@ -43,29 +43,29 @@ struct Exits {
     v6: Label,
     /// The packet is taken.
     take: Label,
-    /// It is not.
+    /// The packet is not taken.
     refuse: Label,
 }
 
-/// Takes nothing: for a socket that is not ready yet.
+/// The program that takes nothing, for a socket that is not ready yet.
 #[must_use]
 pub(in crate::capture::live) fn nothing() -> BpfProgram {
     verdict(0)
 }
 
-/// Takes every packet, for whatever tunnels may hold.
+/// The program that takes every packet, for whatever tunnels may hold.
 #[must_use]
 pub(in crate::capture::live) fn everything() -> BpfProgram {
     verdict(LIVE_TUNNEL_SNAP_SIZE)
 }
 
-/// Takes the headers of every TCP packet.
+/// The program that takes the headers of every TCP packet.
 #[must_use]
 pub(in crate::capture::live) fn headers(link: LinkType) -> BpfProgram {
     tcp(link, false)
 }
 
-/// Takes the headers of TCP packets that open or close: with SYN, FIN or RST.
+/// The program that takes the headers of TCP packets that open or close a connection: with SYN, FIN or RST.
 #[must_use]
 pub(in crate::capture::live) fn flags(link: LinkType) -> BpfProgram {
     tcp(link, true)
@@ -103,7 +103,8 @@ fn is_protocol(protocol: Protocol) -> Test {
     Test::Equal(protocol.0.into())
 }
 
-/// The EtherType, and those behind so many tags. Every tag has its own copy of the code, so that all places are fixed.
+/// The EtherType of the frame, and those behind each of the tags. Every tag has its own copy of the code, so that all
+/// offsets are fixed.
 fn ethernet(a: &mut Assembler, exits: &Exits) {
     let labelled = a.label();
     for tag_count in 0..=LIVE_FILTER_TAG_COUNT {
@@ -142,7 +143,7 @@ fn ethernet(a: &mut Assembler, exits: &Exits) {
     pseudowire(a, exits);
 }
 
-/// Six bytes of PPPoE, then PPP's protocol number in two, or in one when that is odd.
+/// Six bytes of PPPoE, then PPP's protocol number in two bytes, or in one byte if that is odd.
 fn pppoe_session(a: &mut Assembler, exits: &Exits, start: u32) {
     a.step(Step::LoadHalf(start + 6));
     a.step(Step::LoadIndex(start + 8));
@@ -158,7 +159,7 @@ fn pppoe_session(a: &mut Assembler, exits: &Exits, start: u32) {
     a.jump(exits.refuse);
 }
 
-/// Labels of four bytes, of which the last is marked; behind it `labelled` goes on, at X.
+/// Labels of four bytes, of which the last is marked; the code at `labelled` goes on behind it, at X.
 fn label_stack(a: &mut Assembler, exits: &Exits, start: u32, labelled: Label) {
     const BOTTOM_OF_STACK: u32 = 1;
     for label in 0..LIVE_FILTER_LABEL_COUNT {
@@ -170,8 +171,8 @@ fn label_stack(a: &mut Assembler, exits: &Exits, start: u32, labelled: Label) {
     a.jump(exits.take);
 }
 
-/// Behind labels zero bits begin what is no IP: the control word of a pseudowire, or the Ethernet header in it. What follows in
-/// the program asks which IP it is.
+/// Behind labels, what begins with four zero bits is not IP: the control word of a pseudowire, or the Ethernet header
+/// in it. The code that follows asks which IP it is.
 fn pseudowire(a: &mut Assembler, exits: &Exits) {
     a.step(Step::LoadByteIndexed(0));
     a.step(Step::And(0xf0));
@@ -228,7 +229,7 @@ fn ipv6(a: &mut Assembler, exits: &Exits, only_flags: bool) {
     }
 }
 
-/// The flags of a TCP header that begins so far behind X.
+/// The flags of a TCP header that begins at X plus `start`.
 fn flag_byte(a: &mut Assembler, exits: &Exits, start: u32) {
     a.step(Step::LoadByteIndexed(start + 13));
     a.jump_if(Test::AnyBits(OPENING_AND_CLOSING_FLAGS.into()), exits.take);
