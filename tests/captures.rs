@@ -1,6 +1,9 @@
 //! Real captures through the command itself: the small ones of pcaps/ against their expected lists, and, where they are at
 //! hand, captures that nobody here recorded against their truth.
 
+mod say;
+
+use say::say;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -167,11 +170,6 @@ fn assert_refused(output: &Output, name: &str, number: u32) {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(output.stdout.is_empty(), "what can not be read has no list");
     assert!(said.contains(&format!("{name} ({number})")), "{said}");
-}
-
-/// Says past the test harness, which shows what passing tests print to nobody.
-fn say(text: &str) {
-    std::io::stderr().write_all(format!("{text}\n").as_bytes()).unwrap();
 }
 
 /// The directory of shared captures, unless it or what the scorer needs is absent.

@@ -10,6 +10,7 @@
 mod open;
 #[path = "collect/restarts.rs"]
 mod restarts;
+mod say;
 #[path = "collect/single.rs"]
 mod single;
 #[path = "collect/steady.rs"]

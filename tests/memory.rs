@@ -2,7 +2,9 @@
 //! more for a long flood than for a short one.
 #![cfg(target_os = "linux")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+mod say;
+
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -90,9 +92,7 @@ fn watched(generated: &str, options: &[&str]) -> Measured {
     let (Some(announced), Some(list), Some(packets)) = sizes else { panic!("{sizes:?} in {text}") };
     let mib = |size: u64| size as f64 / f64::from(1 << 20);
     let announcement = format!("{:.1} MiB announced, {:.1} of them for the list", mib(announced), mib(list));
-    // Past the test harness, which shows what passing tests print to nobody.
-    let figures = format!("memory: {generated}: {:.1} MiB at the peak, {announcement}\n", mib(peak));
-    std::io::stderr().write_all(figures.as_bytes()).unwrap();
+    say::say(&format!("memory: {generated}: {:.1} MiB at the peak, {announcement}", mib(peak)));
     assert!(peak > 1 << 20, "{peak} bytes: it was not watched");
     assert!(peak <= announced + PROCESS_SIZE_MAX);
     Measured { announced, list, peak, packets }

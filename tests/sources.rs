@@ -2,6 +2,7 @@
 
 mod feed;
 mod oracle;
+mod say;
 #[path = "sources/shared.rs"]
 mod shared;
 

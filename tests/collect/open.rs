@@ -11,7 +11,6 @@ use flowpeel::hash::Secret;
 use flowpeel::pipeline::{Config, Plan, Snapshots, run};
 use flowpeel::snapshot::file::SnapshotFile;
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -55,9 +54,9 @@ impl AgentObserver for Kept {
     }
 }
 
-/// Says past the test harness, which shows what passing tests print to nobody.
+/// Says something under the name of these tests, whether they pass or not.
 fn say(text: &str) {
-    std::io::stderr().write_all(format!("collect: {text}\n").as_bytes()).unwrap();
+    crate::say::say(&format!("collect: {text}"));
 }
 
 /// Runs a router at this pace, whose tables list `churn` changes, and holds an agent's lists against its own.

@@ -1,9 +1,9 @@
 //! Captures that nobody here recorded against what tshark says of them.
 
+use crate::say::skipped;
 use crate::{Exact, replayed, told};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -35,8 +35,7 @@ fn exact(truth: &Value) -> Exact {
 #[test]
 fn shared_captures_are_counted_as_tshark_counts_them() {
     if !Path::new(SHARED).is_dir() {
-        let skipped = "sources: shared captures are skipped: there is no ../shared/pcaps beside the project\n";
-        return std::io::stderr().write_all(skipped.as_bytes()).unwrap();
+        return skipped("there is no ../shared/pcaps beside the project");
     }
     let mut compared = 0;
     for entry in std::fs::read_dir(SHARED).unwrap() {
