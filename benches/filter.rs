@@ -16,10 +16,10 @@ use flowpeel::signal::Signal;
 const BEGIN_COUNT: usize = 200_000;
 const BEGIN_COUNT_QUICK: usize = 20_000;
 
-/// The half-open connections that there is room for: more than there ever are.
+/// The room for half-open connections: more than there ever are.
 const HALF_OPEN_COUNT: usize = 1 << 14;
 
-/// So few that the filter lies in the second-level cache, and so many that it lies in none.
+/// Live connections: few enough for a filter in the second-level cache, and too many for any cache.
 const LIVE_COUNT_IN_CACHE: usize = 20_000;
 const LIVE_COUNT_OUT_OF_CACHE: usize = 5_000_000;
 const LIVE_COUNT_OUT_OF_CACHE_QUICK: usize = 500_000;
@@ -62,7 +62,7 @@ impl Signals {
             lines: Lines::new(Filter::size(place_count)),
             begin_count,
         };
-        // Until as many close as open, and the filter is as full as it gets.
+        // Runs until as many connections close as open, and the filter is as full as it gets.
         for _ in 0..present_count.div_ceil(begin_count) {
             signals.work();
         }
