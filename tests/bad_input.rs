@@ -1,4 +1,4 @@
-//! Bad input: never a panic, never without an end, one clear line for each failure, and what could be read is listed.
+//! Bad input: never a panic or a hang, one clear line for each failure, and what could be read is listed.
 
 #[path = "bad_input/captures.rs"]
 mod captures;
@@ -35,9 +35,9 @@ fn file(name: &str, bytes: &[u8]) -> (TempDir, PathBuf) {
     (directory, path)
 }
 
-/// The command under a user who owns nothing, or `None`, with a note, where that can not be had.
+/// Runs the command as a user who owns nothing; `None`, after saying so, where that is not possible.
 fn unprivileged(arguments: &[&Path]) -> Option<command::Ended> {
-    // The built command may lie where that user can not go.
+    // The built command may be in a place that this user cannot enter.
     let (_directory, program) = file("flowpeel", &fs::read(FLOWPEEL).unwrap());
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let switch = ["--reuid=65534", "--regid=65534", "--clear-groups", "--"];

@@ -1,4 +1,5 @@
-//! The lists of large mixed traffic against an exact oracle: same connections, same states, same starts, at every interval.
+//! The lists of large mixed traffic against an exact oracle: same connections, same states, same starts, at every
+//! interval.
 
 mod feed;
 mod oracle;

@@ -1,8 +1,8 @@
-//! What goes wrong when the filter's fingerprints are too short: as often as the analysis says, and without losing sync.
+//! Fingerprints of the filter that are too short: errors are as frequent as the analysis says, and sync is kept.
 //!
-//! A connection that is not in the filter is taken for one that is with the probability of one matching fingerprint among
-//! the entries of the bucket that is looked at: entries there * 2^-bits. With 30 bits nobody sees it happen; with 12 bits it
-//! happens a hundred times in this traffic.
+//! A connection that is not in the filter is taken for one that is with the probability of a matching fingerprint among
+//! the entries of its bucket: entries * 2^-bits. With 30 bits that is never seen; with 12 bits it happens a hundred
+//! times in this traffic.
 
 mod feed;
 mod oracle;
@@ -66,7 +66,8 @@ fn short_fingerprints_err_as_often_as_predicted_and_sync_is_kept() {
         summary.outcome.set_aside,
         last.extraneous
     );
-    // A collision hides one connection, and leaves another listed after its end; many hit what has closed and harm nothing.
+    // A collision hides one connection, and leaves another listed after its end; many hit what has closed and harm
+    // nothing.
     let errors = (missing.len() + wrong.len()) as f64;
     assert!(errors > predicted / 10.0, "{errors} errors of {predicted} predicted: is the test blind?");
     assert!(errors < 2.0 * predicted, "{errors} errors of {predicted} predicted");

@@ -17,7 +17,7 @@ fn exact(traffic: TrafficConfig) -> Vec<List> {
     })
 }
 
-/// Floods at the default sizes, and holds the legitimate part of every list against the oracle.
+/// Floods at the default sizes, and compares the legitimate part of every list with the oracle's.
 fn assert_unharmed(flood: FloodConfig) -> (Vec<Header>, Summary) {
     let traffic = TrafficConfig::flooded(5, flood);
     let config = Config { every: Some(Duration::from_secs(1)), ..Config::default() };

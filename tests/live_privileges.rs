@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const NOBODY: u32 = 65534;
 
-/// Runs one of the tests below that are only run so, in a process of its own.
+/// Runs one of the ignored tests below, in a process of its own.
 fn child(program: &Path, name: &str, user: Option<u32>) -> Output {
     let mut command = Command::new(program);
     command.args(["--exact", name, "--ignored", "--nocapture", "--test-threads", "1"]).current_dir("/");
@@ -34,7 +34,7 @@ fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// Whether packets on loopback come to this source.
+/// Whether this source captures packets on loopback.
 fn captures(source: &mut live::Live) -> bool {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();

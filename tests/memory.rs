@@ -1,5 +1,5 @@
-//! The memory of a whole replay while it is flooded, as the kernel counts it: no more than was announced at the start, and no
-//! more for a long flood than for a short one.
+//! The memory of a whole replay while it is flooded, as the kernel counts it: no more than was announced at the start,
+//! and no more for a long flood than for a short one.
 #![cfg(target_os = "linux")]
 
 mod say;
@@ -9,14 +9,14 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// What the process takes beside what it announces: code, stacks, output buffers; and under a flood the rows of half-open
-/// connections and the few of the thousand clients.
+/// What the process takes beside what it announces: code, stacks, output buffers; and under a flood the rows of
+/// half-open connections and the few of the thousand clients.
 const PROCESS_SIZE_MAX: u64 = 16 << 20;
 
-/// What the measurement is off by from run to run: which pages of a table are touched first, and how full a list got.
+/// The variation from run to run: which pages of a table are touched first, and how full a list got.
 const TOLERANCE_SIZE: u64 = 4 << 20;
 
-/// Between two looks. The peak is the kernel's own, so it matters only how late before the end the last one comes.
+/// The time between two looks. The peak is the kernel's own, so only the last look before the end matters.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A child that does not outlive a failing test.
@@ -24,13 +24,13 @@ struct Reaped(Child);
 
 impl Drop for Reaped {
     fn drop(&mut self) {
-        // It has ended already unless a test has failed, and then nobody asks how.
+        // It has ended already unless a test has failed.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// What one replay took, in bytes.
+/// The memory of one replay, in bytes.
 struct Measured {
     announced: u64,
     /// The part of it that is for open connections.
@@ -39,7 +39,7 @@ struct Measured {
     packets: u64,
 }
 
-/// The most memory the process had at once, in bytes; none when it has ended.
+/// The peak of the process's memory, in bytes; `None` when it has ended.
 fn peak_of(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(PathBuf::from(format!("/proc/{pid}/status"))).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,4 +1,5 @@
-//! Taps that see one direction only: nothing is established without `one_way`, and with it what one side shows counts.
+//! Taps that see one direction only: without `one_way` nothing is established, with it the packets of one side are
+//! enough.
 
 mod feed;
 mod oracle;
@@ -17,7 +18,7 @@ fn frames(from_clients: bool) -> Frames {
     (config.reuse.closed, config.reuse.open) = (0.0, 0.0);
     (config.repeats.late_fin, config.repeats.late_reset) = (0.0, 0.0);
     config.repeats.duplicate_delay_us_max = 1;
-    // A server that first says something after a minute has timed out: its side alone shows no handshake.
+    // A server that first sends after a minute has timed out: its side alone shows no handshake.
     config.lifetime_us = 2_000..=40_000_000;
     let mut traffic = Traffic::new(config).unwrap();
     let mut frames = Frames::new();
@@ -31,7 +32,8 @@ fn frames(from_clients: bool) -> Frames {
 
 type Ends = (SocketAddr, SocketAddr);
 
-/// What one side shows: it asked or answered, sent something more, and neither a FIN nor a RST.
+/// The connections that are open by the packets of one side: it sent a SYN or SYN-ACK, something more, and neither a
+/// FIN nor a RST.
 fn open(frames: &Frames, from_clients: bool) -> BTreeSet<Ends> {
     let mut states: BTreeMap<Ends, u8> = BTreeMap::new();
     for segment in frames.iter().filter_map(|(_, bytes)| segment(bytes)) {

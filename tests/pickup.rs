@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const SECOND_US: u64 = 1_000_000;
 
-/// The two ends, whoever asked.
+/// The two ends, in an order that does not depend on which is the client.
 type Ends = (SocketAddr, SocketAddr);
 
 fn ends(one: SocketAddr, other: SocketAddr) -> Ends {
@@ -66,8 +66,8 @@ fn what_began_before_the_capture_is_listed_exactly() {
     against_the_whole(&all, cut_us, &listed, &midstream);
 }
 
-/// What is picked up, held against what the whole capture tells: it is there, and what is not open any more ended in part
-/// before the cut.
+/// Compares the connections that were picked up with those of the whole capture: they are in it, and those that are not
+/// open any more ended in part before the cut.
 fn against_the_whole(all: &Frames, cut_us: u64, listed: &BTreeSet<Ends>, midstream: &BTreeSet<Ends>) {
     let whole = Oracle::lists(Rules::default(), all.iter().map(|(time_us, bytes)| (*time_us, bytes.as_slice())));
     let open: BTreeMap<_, _> = whole[0]

@@ -1,4 +1,4 @@
-//! Who opens connections: `--sources` against exact counts of everything there is to hold it against, and under a flood.
+//! The sources of connections: `--sources` against exact counts of generated and real traffic, and under a flood.
 
 mod feed;
 mod oracle;
@@ -91,7 +91,7 @@ fn generated_sources_are_counted_exactly_whatever_the_shards() {
     }
 }
 
-/// Traffic with a scanner among it: after every so many packets a SYN to one port after another.
+/// Traffic with a scanner in it: every `every` packets a SYN to the next port.
 struct Scanned {
     inner: Generated,
     packet_count: u64,
@@ -170,14 +170,14 @@ fn flowpeel() -> Command {
     Command::new(env!("CARGO_BIN_EXE_flowpeel"))
 }
 
-/// The files of sources that a replay which is done writes, in order.
+/// The files of sources that a successful replay writes, in order.
 fn source_files(capture: &Path, options: &[&str]) -> Vec<Vec<u8>> {
     let (output, files) = replayed(capture, options);
     assert!(output.status.success(), "{}: {}", capture.display(), String::from_utf8_lossy(&output.stderr));
     files
 }
 
-/// What a replay says, and the files of sources that it writes, in order.
+/// The output of a replay, and the files of sources that it writes, in order.
 fn replayed(capture: &Path, options: &[&str]) -> (Output, Vec<Vec<u8>>) {
     let out = tempfile::tempdir().unwrap();
     let output = flowpeel().arg("replay").arg(capture).args(options).arg("--out").arg(out.path()).output().unwrap();
@@ -188,7 +188,7 @@ fn replayed(capture: &Path, options: &[&str]) -> (Output, Vec<Vec<u8>>) {
     (output, files)
 }
 
-/// What a file tells: header and sources.
+/// The contents of a file: header and sources.
 fn told(file: &[u8]) -> (Value, Exact) {
     let text = str::from_utf8(file).unwrap();
     let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -206,7 +206,7 @@ fn told(file: &[u8]) -> (Value, Exact) {
     (header, counts)
 }
 
-/// The exact counts of a capture whose frames are Ethernet; none of another.
+/// The exact counts of a capture of Ethernet frames; `None` for other captures.
 fn exact_of(capture: &Path) -> Option<Exact> {
     let mut replay = Replay::open(capture).unwrap();
     let mut oracle = Oracle::new(Rules::default());
@@ -236,7 +236,7 @@ fn the_captures_of_this_project_are_counted_exactly() {
         }
         let (header, counts) = told(&first[0]);
         assert_eq!(header["source_list"]["complete"], true);
-        // What is in a tunnel, or under a tag of another kind, the oracle does not see.
+        // The oracle does not see what is in a tunnel, or under a tag of another kind.
         let is_plain = !name.starts_with("tunnel") && !name.starts_with("vlan");
         if let Some(exact) = exact_of(&capture).filter(|_| is_plain) {
             assert_eq!(counts, exact, "{name}");

@@ -1,4 +1,4 @@
-//! Output that can not be written: full disks, closed pipes, names in the way, and a run that is killed.
+//! Output that cannot be written: full disks, closed pipes, names in the way, and a run that is killed.
 
 use crate::captures::{frames, opening, pcap};
 use crate::command::{FLOWPEEL, Running, command, flowpeel, lists, replay};
@@ -28,7 +28,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Every list in a directory is whole; how many there are.
+/// Checks that every list in a directory is whole. Returns how many there are.
 fn whole_lists(directory: &Path) -> usize {
     let names = names(directory);
     let kept = names.iter().filter(|name| name.starts_with("flows-") && name.ends_with(".ndjson"));

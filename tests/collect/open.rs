@@ -1,5 +1,5 @@
-//! More open connections than any table lists, of which few change in an interval; every third snapshot is lost, and the
-//! agent is started again in between.
+//! More open connections than any table lists, of which few change in an interval; every third snapshot is lost, and
+//! the agent is started again in between.
 
 use crate::list_names;
 use crate::steady::{INTERVAL_US, Pace, Steady};
@@ -113,7 +113,7 @@ fn assert_collected(pace: Pace, churn: u64) {
     }
 }
 
-/// Runs an agent once, which has to write so many lists; the most connections in one of them.
+/// Runs an agent once, which has to write this many lists. Returns the most connections in one of them.
 fn collect(config: &AgentConfig, lists: u64) -> u64 {
     let began = Instant::now();
     let mut kept = Kept { began: Some(began), ..Kept::default() };

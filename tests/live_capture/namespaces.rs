@@ -24,7 +24,7 @@ fn ip(arguments: &str) -> bool {
 }
 
 impl Namespaces {
-    /// `None`, and a word about it, where no namespace can be made.
+    /// Two namespaces; `None`, after saying so, where none can be made.
     pub(super) fn new() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let id = format!("ring-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -89,7 +89,8 @@ impl Namespaces {
         within(&self.far, work)
     }
 
-    /// Opens and closes so many connections to a server at the far end, one after the other, each with a few bytes both ways.
+    /// Opens and closes `count` connections to a server at the far end, one after the other, each with a few bytes both
+    /// ways.
     pub(super) fn connect(&self, address: &str, count: usize) {
         use std::io::{Read, Write};
         let listener = self.far(|| TcpListener::bind((address, 0)).unwrap());

@@ -18,7 +18,7 @@ fn lines(path: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Holds a file's header against its lines.
+/// Compares a file's header with its lines.
 fn assert_whole(path: &Path) {
     let lines = lines(path);
     let said = match lines[0]["event_type"].as_str().unwrap() {
@@ -147,7 +147,7 @@ fn a_full_disk_is_named_and_what_was_written_is_whole() {
     let disk = place.path().join("disk");
     let kept = place.path().join("kept");
     fs::create_dir(&disk).unwrap();
-    // A disk of 1 MiB that nobody else sees and that goes with the process; its files are copied out at the end.
+    // A disk of 1 MiB in a namespace of its own, which ends with the process; its files are copied out at the end.
     let script = r#"mount -t tmpfs -o size=1m none "$1" || exit 77
         "$3" replay -q --every 1s --compress --changes=20 --out "$1/lists" "$4"; status=$?
         cp -r "$1/lists" "$2"; exit $status"#;

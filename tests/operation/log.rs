@@ -1,11 +1,11 @@
-//! Log lines: one for each thing that is said, and nothing from outside that could be taken for more.
+//! Log lines: one for each message, and nothing from outside that could pass for another.
 
 use crate::{capture, flowpeel, stderr};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// Runs a replay of a good capture and one with a hostile name; what it says.
+/// The log of a replay of a good capture and of one with a hostile name.
 fn said(format: &str) -> String {
     let place = tempfile::tempdir().unwrap();
     let good = capture(place.path(), "good.pcap", 10);

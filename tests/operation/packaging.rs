@@ -1,4 +1,5 @@
-//! What comes with the command, tried where it is for: completions in a shell, man pages in man, the unit in systemd.
+//! The files that come with the command, tried where they are used: completions in a shell, man pages in man, the unit
+//! in systemd.
 
 use crate::say::skipped;
 use crate::{FLOWPEEL, files, flowpeel, has, name, stderr};

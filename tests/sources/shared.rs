@@ -1,4 +1,4 @@
-//! Captures that nobody here recorded against what tshark says of them.
+//! Captures recorded by others against the counts of tshark.
 
 use crate::say::skipped;
 use crate::{Exact, replayed, told};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Where captures with truth may lie, beside the project.
+/// Where captures with truth may be, beside the project.
 const SHARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/pcaps");
 
 /// Attempts and answers in a truth: what tshark counted, conversation by conversation.
