@@ -1,7 +1,7 @@
-//! The captures that whole processes are measured on: synthetic, and made once.
+//! The captures that whole processes are measured on: generated, and made once.
 //!
-//! What enters: a name. What leaves: a file, and how many packets and connections are in it. They lie in the build's folder for such
-//! things (`target/tmp`), each with its counts beside it, and are made anew when either is missing.
+//! What enters: a name. What leaves: a file, and how many packets and connections are in it. The files are in
+//! `target/tmp`, each with its counts beside it, and are made again if either is missing.
 
 use flowpeel::generate::{
     Arrivals, EndingShares, Flood, FloodConfig, ReuseShares, Traffic, TrafficConfig, TrafficCounts, write_pcap,
@@ -11,51 +11,52 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
-/// What is written at once.
+/// The bytes that are written at once.
 const BUFFER_SIZE: usize = 1 << 20;
 
-/// Where everything follows from.
+/// The seed of all captures.
 const SEED: u64 = 1;
 
-/// A capture.
+/// A capture file, and its counts.
 pub(crate) struct Capture {
     pub(crate) path: String,
     pub(crate) truth: Truth,
 }
 
-/// What is in it.
+/// The counts of a capture.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Truth {
     pub(crate) packets: u64,
-    /// All that began, those of a flood aside.
+    /// All connections that began, except those of a flood.
     pub(crate) connections: u64,
     /// The SYNs of a flood.
     pub(crate) flood: u64,
 }
 
-/// The captures that have a name, for programs that ask for one.
+/// The captures that programs can ask for by name.
 pub(crate) const NAMES: [&str; 6] = ["mixed", "mixed-quick", "flood", "flood-quick", "open", "open-quick"];
 
 /// Connections that are open at once in `open`.
 pub(crate) const OPEN_COUNT: u64 = 1_000_000;
 
-/// Opened and closed in ten seconds of it.
+/// Connections that open and close in ten seconds of `open`.
 pub(crate) const OPEN_CHURN: u64 = 100_000;
 
-/// The same of `open-quick`: a hundredth.
+/// How many times smaller the figures of `open-quick` are.
 pub(crate) const QUICK_DIVISOR: u64 = 100;
 
-/// 9.5 million packets of everything that connections do, for two minutes, as long as packets are: 205 bytes on average.
+/// 9.5 million packets of everything that connections do, in two minutes, with payloads: 205 bytes on average.
 fn mixed(connection_count: u64) -> TrafficConfig {
     TrafficConfig { data_packets: 0..=46, captured_size_max: 330, ..TrafficConfig::mixed(SEED, connection_count) }
 }
 
-/// SYNs that nobody answers, a million a second, over a thousand clients.
+/// Unanswered SYNs, a million a second, beside a thousand clients.
 fn flood(packet_count: u64) -> TrafficConfig {
     TrafficConfig::flooded(SEED, FloodConfig { packet_count, ..FloodConfig::new(Flood::Unanswered) })
 }
 
-/// Connections over IPv4 without data, none of which fails; all of them close after about `lifetime_us`, or none without one.
+/// Connections over IPv4 without data, none of which fails. All of them close after about `lifetime_us`, or never if
+/// that is `None`.
 fn plain(connection_count: u64, duration_us: u64, lifetime_us: Option<u64>) -> TrafficConfig {
     let flooded = TrafficConfig::flooded(SEED, FloodConfig::new(Flood::Unanswered));
     let lifetime = lifetime_us.unwrap_or(duration_us);
@@ -73,11 +74,11 @@ fn plain(connection_count: u64, duration_us: u64, lifetime_us: Option<u64>) -> T
     }
 }
 
-/// So many connections open at once at the end, and so many opened and closed in ten seconds.
+/// Traffic with `open_count` connections open at the end, `churn` of which open and close in ten seconds.
 fn open(open_count: u64, churn: u64) -> TrafficConfig {
     let opened_per_s = churn / 2 / 10;
-    // Connections live as long as this on average, and twice as long at most: from then on as many close as open. A little less
-    // than the full number, which chance must not exceed.
+    // The mean lifetime; the longest is twice that, and from then on as many connections close as open. It is a little
+    // less than the full number of connections asks for, which chance must not exceed.
     let lifetime_s = open_count / opened_per_s - 1;
     let duration_s = 2 * lifetime_s + 24;
     plain(opened_per_s * duration_s, duration_s * 1_000_000, Some(lifetime_s * 1_000_000))
@@ -87,7 +88,7 @@ fn open(open_count: u64, churn: u64) -> TrafficConfig {
 ///
 /// # Errors
 ///
-/// There is none of that name, or it can not be written.
+/// There is no capture of that name, or it cannot be written.
 pub(crate) fn named(name: &str) -> Result<Capture, String> {
     let config = match name {
         "mixed" => mixed(400_000),
@@ -101,11 +102,11 @@ pub(crate) fn named(name: &str) -> Result<Capture, String> {
     made(name, config)
 }
 
-/// So many connections that open within a minute, and stay: three packets each.
+/// The capture of `connection_count` connections that open within a minute and stay, with three packets each.
 ///
 /// # Errors
 ///
-/// It can not be written.
+/// The capture cannot be written.
 #[cfg(feature = "paper")]
 pub(crate) fn grown(connection_count: u64) -> Result<Capture, String> {
     made(&format!("grown-{connection_count}"), plain(connection_count, 60_000_000, None))
@@ -117,8 +118,8 @@ fn made(name: &str, config: TrafficConfig) -> Result<Capture, String> {
     Ok(capture)
 }
 
-/// Reads a file from the disk into the page cache. How it lies there, in pages by themselves or in many at a time, makes copies of it
-/// twice as dear or cheap, and would else depend on how full memory was when it was written.
+/// Reads a file from the disk into the page cache. Whether it lies there in single pages or in many at a time doubles
+/// or halves the cost of copies, and would otherwise depend on how full memory was when the file was written.
 fn read_anew(path: &Path) -> std::io::Result<()> {
     let mut file = File::open(path)?;
     #[cfg(target_os = "linux")]
@@ -130,7 +131,7 @@ fn read_anew(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A capture that is made where it is missing.
+/// A capture that is made if it is missing.
 fn there(name: &str, config: TrafficConfig) -> Result<Capture, String> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let path = folder.join(format!("{name}.pcap"));
@@ -150,7 +151,7 @@ fn there(name: &str, config: TrafficConfig) -> Result<Capture, String> {
     Ok(Capture { path: path_text, truth })
 }
 
-/// Written whole or not at all.
+/// Writes a capture whole or not at all.
 fn write(traffic: &mut Traffic, path: &Path) -> std::io::Result<TrafficCounts> {
     let part = path.with_extension("part");
     let counts = write_pcap(traffic, &mut BufWriter::with_capacity(BUFFER_SIZE, File::create(&part)?))?;

@@ -1,7 +1,8 @@
 //! How long something takes.
 //!
-//! What enters: the thing to do. What leaves: nanoseconds, of the processor or of the wall. Where one thread works alone its
-//! processor time is the better measure: other processes of the machine are not in it, though what they do to the caches is.
+//! What enters: the operations. What leaves: nanoseconds, of processor time or of wall time. For one thread alone
+//! processor time is the better measure: it leaves out other processes of the machine, except for their effect on the
+//! caches.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Instant;
@@ -18,7 +19,7 @@ pub(crate) fn process_ns() -> u64 {
 
 fn now_ns(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
-    // These clocks begin at zero with what they measure.
+    // These clocks start at zero, so they are never negative.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
@@ -36,7 +37,7 @@ pub(crate) fn process_ns_each(count: usize, operations: impl FnOnce()) -> f64 {
     (process_ns() - began) as f64 / count as f64
 }
 
-/// The time by the wall that each of `count` operations takes, in nanoseconds.
+/// The wall time that each of `count` operations takes, in nanoseconds.
 pub(crate) fn wall_ns_each(count: usize, operations: impl FnOnce()) -> f64 {
     let began = Instant::now();
     operations();

@@ -1,4 +1,4 @@
-//! The connection filter: what a signal costs, asked for ahead as shards do.
+//! The connection filter: what a signal costs with the prefetches of a shard.
 //!
 //! The limit touches one random cache line for each signal, in as much memory as the filter has.
 
@@ -8,19 +8,18 @@ use crate::row::{Case, Pair, Scale, Suite};
 use crate::traffic::{BETWEEN_COUNT, Connections, SIGNALS_EACH, TRACKER};
 use flowpeel::config::{FILTER_ESTABLISHED_PERCENT, LINGER_TICKS};
 use flowpeel::connection::{Filter, Tracker, TrackerConfig};
+use flowpeel::prefetch::prefetch;
+use flowpeel::shard::{BUCKET_AHEAD, SECOND_AHEAD, SIGNAL_AHEAD};
 use flowpeel::signal::Signal;
-
-/// How many signals ahead buckets are asked for, as in a shard.
-const AHEAD_COUNT: usize = 12;
 
 /// Connections that begin in one round.
 const BEGIN_COUNT: usize = 200_000;
 const BEGIN_COUNT_QUICK: usize = 20_000;
 
-/// The half-open connections that there is room for: more than there ever are.
+/// The room for half-open connections: more than there ever are.
 const HALF_OPEN_COUNT: usize = 1 << 14;
 
-/// So few that the filter lies in the second-level cache, and so many that it lies in none.
+/// Live connections: few enough for a filter in the second-level cache, and too many for any cache.
 const LIVE_COUNT_IN_CACHE: usize = 20_000;
 const LIVE_COUNT_OUT_OF_CACHE: usize = 5_000_000;
 const LIVE_COUNT_OUT_OF_CACHE_QUICK: usize = 500_000;
@@ -63,7 +62,7 @@ impl Signals {
             lines: Lines::new(Filter::size(place_count)),
             begin_count,
         };
-        // Until as many close as open, and the filter is as full as it gets.
+        // Runs until as many connections close as open, and the filter is as full as it gets.
         for _ in 0..present_count.div_ceil(begin_count) {
             signals.work();
         }
@@ -82,8 +81,14 @@ impl Pair for Signals {
         let opened_before = self.tracker.counts().opened;
         let cost = thread_ns_each(self.signals.len(), || {
             for (at, signal) in self.signals.iter().enumerate() {
-                if let Some(ahead) = self.signals.get(at + AHEAD_COUNT) {
+                if let Some(ahead) = self.signals.get(at + SIGNAL_AHEAD) {
+                    prefetch(ahead);
+                }
+                if let Some(ahead) = self.signals.get(at + BUCKET_AHEAD) {
                     self.tracker.prefetch(ahead);
+                }
+                if let Some(ahead) = self.signals.get(at + SECOND_AHEAD) {
+                    self.tracker.prefetch_second(ahead);
                 }
                 std::hint::black_box(self.tracker.handle(signal));
             }

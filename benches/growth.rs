@@ -1,7 +1,9 @@
-//! How time and memory grow with the connections: whole processes, from ten thousand connections to ten million.
+//! Growth of time and memory with the number of connections: whole processes, from ten thousand connections to ten
+//! million.
 //!
-//! What enters: where to write. What leaves: a table of the medians, two plots beside it, and every measurement as JSON. The
-//! captures are connections that open within a minute and stay, three packets each: what grows is nothing but their number.
+//! What enters: where to write. What leaves: a table of the medians, two plots beside it, and every measurement as
+//! JSON. The captures are connections that open within a minute and stay, three packets each, so only their number
+//! grows.
 
 use crate::captures;
 use crate::machine::Machine;
@@ -15,19 +17,19 @@ use std::path::{Path, PathBuf};
 const COUNTS: [u64; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
 const COUNTS_QUICK: [u64; 2] = [1_000, 10_000];
 
-/// The memory that ten million connections take, and more.
+/// More than the memory that ten million connections take.
 const MEMORY: &str = "8GiB";
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// What is measured.
+/// The arguments of `growth`.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The folder for growth.md, growth.json and the plots
     #[arg(long, value_name = "DIR", default_value = "docs/performance")]
     out: PathBuf,
 
-    /// So many rounds in turns
+    /// Rounds in turns
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
 
@@ -47,11 +49,11 @@ pub(crate) struct Arguments {
 /// The processes, by name.
 const NAMES: [&str; 3] = ["flowpeel", "exact map", "bare loop"];
 
-/// One number of connections, measured.
+/// The measurements for one number of connections.
 struct Size {
     connection_count: u64,
     packet_count: u64,
-    /// Of each of [`NAMES`], round by round.
+    /// The usage of each of [`NAMES`], round by round.
     usages: [Vec<Usage>; NAMES.len()],
 }
 
@@ -106,7 +108,7 @@ fn count_listed(tasks: &[Task; NAMES.len()]) -> Result<[u64; 2], String> {
     Ok([tasks[0].count_lines()?.saturating_sub(1), tasks[1].count_lines()?])
 }
 
-/// A count with its thousands set apart.
+/// A count with its thousands separated.
 fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let (first, rest) = digits.split_at((digits.len() - 1) % 3 + 1);
@@ -123,7 +125,7 @@ fn plot(sizes: &[Size], file_name: &'static str, title: &'static str, y: &'stati
     Plot { file_name, title, x: "connections, as powers of ten", y, lines: lines.collect() }
 }
 
-/// What a plot shows, of the first so many processes.
+/// The cost that a plot shows, for the first processes of [`NAMES`].
 struct Cost {
     count: usize,
     of: fn(&Size, usize) -> f64,
@@ -178,7 +180,7 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("can not write {}: {error}", path.display()))
 }
 
-/// Measures, and writes what came of it.
+/// Measures, and writes the results.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let counts: &[u64] = match (arguments.sizes.as_slice(), arguments.quick) {
         ([], true) => &COUNTS_QUICK,

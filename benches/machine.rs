@@ -1,20 +1,20 @@
-//! On what machine it was measured.
+//! The machine that a measurement was made on.
 
 use std::thread::available_parallelism;
 
-/// What of a machine figures depend on.
+/// The properties of a machine that figures depend on.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
-    /// What the processor calls itself.
+    /// The name of the processor.
     pub(crate) processor: String,
     /// The cores that this process may use.
     pub(crate) core_count: usize,
-    /// What the kernel does about huge pages: the word that it has in brackets.
+    /// The kernel's policy for huge pages: the word that it has in brackets.
     pub(crate) huge_pages: String,
 }
 
 impl Machine {
-    /// The one this runs on, as far as it tells.
+    /// The machine that this runs on, as far as the system tells.
     pub(crate) fn this() -> Self {
         let unknown = || "unknown".to_owned();
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -1,9 +1,9 @@
 //! `cargo bench --bench limits`: what the parts of flowpeel cost, each beside its limit, measured in turns.
 //!
-//! What enters: which cases, and how many rounds. What leaves: a table on stdout, and the same as JSON and as Markdown where
-//! asked for. Only ratios are meant to be compared between runs.
+//! What enters: which cases, and how many rounds. What leaves: a table on stdout, and the same as JSON and as Markdown
+//! where asked for. Only ratios are meant to be compared between runs.
 
-// Whole processes are measured by what Linux says of them.
+// Whole processes are measured by Linux's own figures.
 #[cfg(target_os = "linux")]
 mod captures;
 mod clock;
@@ -35,10 +35,10 @@ use row::{Scale, Suite};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The fewest rounds whose median means something.
+/// The fewest rounds whose median is meaningful.
 const ROUNDS_DEFAULT: usize = 7;
 
-/// As many as show that it works.
+/// The fewest rounds that show that everything works.
 const ROUNDS_QUICK: usize = 2;
 
 /// Measures the parts of flowpeel, each beside its limit
@@ -48,11 +48,11 @@ struct Arguments {
     /// Only cases with one of these in their names
     names: Vec<String>,
 
-    /// So many rounds of work and limit in turns [default: 7; with --quick 2]
+    /// Rounds of work and limit in turns [default: 7; with --quick 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: Option<u32>,
 
-    /// Do as little as shows that everything works; what it tells is worth nothing
+    /// Do only as much as shows that everything works; the figures mean nothing
     #[arg(long)]
     quick: bool,
 
@@ -68,7 +68,7 @@ struct Arguments {
     #[arg(long, value_name = "DATE")]
     date: Option<String>,
 
-    /// What cargo says to every benchmark
+    /// The option that cargo passes to every benchmark
     #[arg(long, hide = true)]
     bench: bool,
 }

@@ -1,32 +1,34 @@
-//! The limit of everything that is summed or looked up at random places: touching as many random cache lines, and nothing else.
+//! The limit of everything that is summed or looked up at random places: touching as many random cache lines, and
+//! nothing else.
 //!
-//! What enters: how much memory, and how many lines. What leaves: lines that were read, changed and written. A place costs half a
-//! multiplication, a change is one addition, and each batch is asked for while the one before it is changed.
+//! What enters: how much memory, and how many lines. What leaves: lines that were read, changed and written. A place
+//! costs half a multiplication, a change is one addition, and each batch is prefetched while the one before it is
+//! changed.
 
 use flowpeel::lines::Line;
 use flowpeel::prefetch::prefetch;
 
-/// What every machine here has.
+/// The size of a cache line.
 pub(crate) const LINE_SIZE: usize = size_of::<Line>();
 
-/// The lines of one batch: of 8, 16, 32 and more these are the fastest, in small tables and in large ones.
+/// The lines of one batch: of 8, 16, 32 and more, 16 is the fastest, in small tables and in large ones.
 const BATCH_COUNT: usize = 16;
 
-/// Lines to be touched at random, in pages of the same kind as those of tables.
+/// Lines to be touched at random, in pages of the same size as those of tables.
 pub(crate) struct Lines {
     lines: flowpeel::lines::Lines,
     random: Random,
 }
 
 impl Lines {
-    /// Lines of so many bytes together, all of which have been written to.
+    /// Lines of `size` bytes together, all of which have been written to.
     pub(crate) fn new(size: usize) -> Self {
         let mut lines = flowpeel::lines::Lines::new((size / LINE_SIZE).max(1));
         lines.fill(Line([1; 8]));
         Lines { lines, random: Random::new(1) }
     }
 
-    /// Reads, changes and writes so many random lines.
+    /// Reads, changes and writes this many random lines.
     pub(crate) fn touch(&mut self, line_count: usize) {
         let mut places = self.next_batch();
         for _ in 0..line_count / BATCH_COUNT {
@@ -39,7 +41,7 @@ impl Lines {
         }
     }
 
-    /// The places of another batch, which are asked for.
+    /// The places of the next batch, which this prefetches.
     #[inline(always)]
     fn next_batch(&mut self) -> [u32; BATCH_COUNT] {
         let mut places = [0; BATCH_COUNT];
@@ -55,7 +57,7 @@ impl Lines {
     }
 }
 
-/// A generator of words that follow from a seed, too cheap to be seen beside a cache miss.
+/// A generator of words from a seed, of no measurable cost beside a cache miss.
 pub(crate) struct Random(u64);
 
 impl Random {

@@ -1,7 +1,7 @@
 //! Parsing frames: from the bytes of a frame to its TCP header.
 //!
-//! The limit reads the first 64 bytes of each frame, and makes nothing of them. Frames lie in a buffer of the size that replay
-//! reads at once, as they would in a capture file.
+//! The limit reads the first 64 bytes of each frame, and does not interpret them. Frames lie in a buffer of the size
+//! that replay reads at once, as they would in a capture file.
 
 use crate::clock::thread_ns_each;
 use crate::row::{Case, Pair, Scale, Suite};
@@ -10,14 +10,14 @@ use flowpeel::generate::{Traffic, TrafficConfig};
 use flowpeel::parse::{LinkType, parse_frame};
 use std::hint::black_box;
 
-/// How often the buffer is gone through in one round.
+/// Passes over the buffer in one round.
 const PASS_COUNT: usize = 500;
 const PASS_COUNT_QUICK: usize = 20;
 
-/// What a capture that is cut short keeps of a frame.
+/// The bytes that a capture of headers keeps of a frame.
 const SNAP_SIZE: usize = 128;
 
-/// What the limit reads of a frame.
+/// The bytes that the limit reads of a frame.
 const HEAD_SIZE: usize = 64;
 
 pub(crate) fn run(suite: &mut Suite) {
@@ -56,7 +56,7 @@ impl Frames {
         Ok(Frames { bytes, bounds, pass_count: scale.of(PASS_COUNT, PASS_COUNT_QUICK) })
     }
 
-    /// What it costs for each frame to look at it, given where it begins and ends.
+    /// The cost of `look` for each frame, which is given where the frame begins and ends.
     fn cost(&self, mut look: impl FnMut(usize, usize)) -> f64 {
         thread_ns_each(self.pass_count * self.bounds.len(), || {
             for _ in 0..self.pass_count {
@@ -69,7 +69,7 @@ impl Frames {
 impl Pair for Frames {
     fn work(&mut self) -> f64 {
         self.cost(|begin, end| {
-            // All that it says has to be there in the end.
+            // By reference, so that the whole result has to be computed.
             black_box(&parse_frame(LinkType::ETHERNET, &self.bytes[begin..end]).ok());
         })
     }
@@ -78,7 +78,7 @@ impl Pair for Frames {
         let mut sum = 0u64;
         let bytes = &self.bytes;
         let cost = self.cost(|begin, _| {
-            // Words alone: what is behind a frame that is shorter is read instead of testing for it.
+            // Whole words only: behind a shorter frame the bytes of the next are read, which is cheaper than a test.
             for word in bytes[begin..begin + HEAD_SIZE].as_chunks().0 {
                 sum = sum.wrapping_add(u64::from_ne_bytes(*word));
             }

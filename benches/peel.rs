@@ -1,4 +1,4 @@
-//! Peeling a table: everything that is in it, taken out key by key.
+//! Peeling a table: its whole contents, taken out key by key.
 //!
 //! The limit touches as many random lines of as much memory as the keys have cells, and neither scans nor verifies.
 
@@ -24,7 +24,7 @@ pub(crate) fn run(suite: &mut Suite) {
     suite.compare(case, |scale| Ok(Peel::new(scale)));
 }
 
-/// Counts what it is given, and knows genuine values like a list does.
+/// A recipient that counts, and knows genuine values as a list does.
 struct Count {
     code: ValueCode<KeyV4>,
     key_count: usize,

@@ -1,7 +1,8 @@
-//! What a whole process costs, as the kernel counts it.
+//! The cost of a whole process, as the kernel counts it.
 //!
-//! What enters: a command. What leaves: the CPU time of the process, its peak of memory and the time by the wall. Between a benchmark and
-//! what it measures stands a process that starts that one alone, because what the kernel tells of ended children is of all of them.
+//! What enters: a command. What leaves: the CPU time of the process, its peak of memory and its wall time. A benchmark
+//! measures by a process in between that starts only that command, because the kernel's figures for ended children are
+//! sums over all of them.
 
 use clap::Args;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -15,14 +16,14 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 use tempfile::NamedTempFile;
 
-/// What a process and its children took.
+/// The resources that a process and its children took.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Usage {
-    /// In user mode, in seconds.
+    /// The CPU time in user mode, in seconds.
     pub(crate) user_s: f64,
-    /// In the kernel, on its behalf, in seconds.
+    /// The CPU time in the kernel, in seconds.
     pub(crate) system_s: f64,
-    /// By the wall, in seconds.
+    /// The wall time, in seconds.
     pub(crate) wall_s: f64,
     /// The most memory that was resident at once, in bytes.
     pub(crate) peak_size: u64,
@@ -46,7 +47,7 @@ pub(crate) struct Arguments {
     /// Where to tell it, as JSON
     usage: PathBuf,
 
-    /// Let it have so many cores
+    /// Let it have this many cores
     #[arg(long, value_name = "N")]
     cores: Option<usize>,
 
@@ -55,7 +56,7 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-/// Keeps this process, and what it starts, to the first so many of its cores.
+/// Restricts this process, and what it starts, to the first `core_count` of its cores.
 fn keep_to(core_count: usize) -> Result<(), String> {
     let cannot = |error| format!("can not choose cores: {error}");
     let all = sched_getaffinity(None).map_err(cannot)?;
@@ -91,7 +92,7 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<ExitCode, String> {
     let text = serde_json::to_string(&usage).map_err(|error| error.to_string())?;
     let path = &arguments.usage;
     std::fs::write(path, text).map_err(|error| format!("can not write {}: {error}", path.display()))?;
-    // Whoever was killed has no code.
+    // A process that was killed has no code.
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
@@ -102,24 +103,24 @@ pub(crate) struct Task {
     core_count: Option<usize>,
 }
 
-/// What became of it.
+/// The outcome of a task.
 pub(crate) struct Outcome {
     pub(crate) usage: Usage,
-    /// What it said on standard error.
+    /// The text on standard error.
     pub(crate) said: String,
 }
 
 impl Task {
-    /// flowpeel with these arguments.
+    /// A task of flowpeel, with these arguments.
     pub(crate) fn flowpeel(arguments: &[&str]) -> Self {
         Task::of(env!("CARGO_BIN_EXE_flowpeel").into(), arguments)
     }
 
-    /// This rival, and its arguments.
+    /// A task of the rival that these arguments name.
     ///
     /// # Errors
     ///
-    /// This program, which is the rivals too, can not be found.
+    /// The path of this program, which is also the rivals, is unknown.
     pub(crate) fn rival(arguments: &[&str]) -> Result<Self, String> {
         Ok(Task::of(this_program()?.into(), &[&["rival"], arguments].concat()))
     }
@@ -129,22 +130,22 @@ impl Task {
         Task { command: std::iter::once(program).chain(arguments).collect(), core_count: None }
     }
 
-    /// The same on so many cores.
+    /// This task on `core_count` cores.
     pub(crate) fn on_cores(mut self, core_count: usize) -> Self {
         self.core_count = Some(core_count);
         self
     }
 
-    /// Runs it; what it writes on standard output goes nowhere.
+    /// Runs the task, and discards its standard output.
     ///
     /// # Errors
     ///
-    /// It can not be run, or did not do its work.
+    /// The task cannot be run, or failed.
     pub(crate) fn run(&self) -> Result<Outcome, String> {
         self.run_with(Stdio::null(), |_| ())
     }
 
-    /// Runs it, and shows every line that it writes: for a look, not to be measured.
+    /// Runs the task, and passes every line of its output to `visit`: for checks, not for measuring.
     ///
     /// # Errors
     ///
@@ -153,7 +154,7 @@ impl Task {
         self.run_with(Stdio::piped(), visit)
     }
 
-    /// Runs it, and counts the lines that it writes.
+    /// Runs the task, and counts the lines that it writes.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! The way of a signal from one thread to another.
 //!
-//! The limits are a thread that writes blocks and reads them itself, out of its first-level cache, and the same two threads with
-//! a queue that takes signals one at a time.
+//! The limits are a thread that writes blocks and reads them itself, out of its first-level cache, and the same two
+//! threads with a queue that takes signals one at a time.
 
 use crate::clock::{process_ns_each, wall_ns_each};
 use crate::row::{Case, Pair, Scale, Suite};
@@ -34,7 +34,8 @@ pub(crate) fn run(suite: &mut Suite) {
     });
 }
 
-/// Which time is taken: that of the wall, which is what the slower of two threads takes, or that of both threads.
+/// The time that is measured: wall time, which is what the slower of two threads takes, or the processor time of both
+/// threads.
 #[derive(Clone, Copy)]
 enum Measure {
     Wall,
@@ -69,7 +70,7 @@ impl Queue {
         }
     }
 
-    /// What a reader makes of signals.
+    /// The sum that a reader makes of signals.
     #[inline(always)]
     fn read(signals: &[Signal], sum: u64) -> u64 {
         signals
@@ -139,7 +140,7 @@ impl Queue {
         })
     }
 
-    /// What all signals add up to.
+    /// The sum over all signals.
     fn expected(&self) -> u64 {
         Self::read(&self.signals, 0).wrapping_mul((self.count / BLOCK_SIGNAL_COUNT) as u64)
     }

@@ -1,6 +1,7 @@
-//! Whole replays, each a process: against the least that can be done with a capture, and against an exact hash map.
+//! Whole replays, each a process, against the least that can be done with a capture, and against an exact hash map.
 //!
-//! What enters: captures of the project's generator. What leaves: rows of CPU time, memory and time by the wall, the list included.
+//! What enters: captures of the project's generator. What leaves: rows of CPU time, memory and wall time, the list
+//! included.
 
 use crate::captures::{self, Capture, OPEN_CHURN, OPEN_COUNT, QUICK_DIVISOR};
 use crate::process::{Outcome, Task, Usage};
@@ -10,29 +11,29 @@ use serde_json::Value;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// What a process takes beside what flowpeel announces: code, stacks, buffers for output.
+/// What a process takes beside what flowpeel announces, in MiB: code, stacks, buffers for output.
 const PROCESS_MIB: f64 = 16.0;
 
-/// What the router's side may take, in bytes a connection.
+/// The most that the router's side may take, in bytes a connection.
 const BYTES_A_CONNECTION_MAX: f64 = 20.0;
 
-/// The half-open connections that are enough for what opens in `open`.
+/// Room for half-open connections that is enough for `open`.
 const OPEN_HALF_OPEN: u64 = 1 << 14;
 
-/// What is announced is rounded to tenths of a MiB.
+/// The error of what is announced, which is rounded to tenths of a MiB.
 const ANNOUNCED_ERROR_MIB: f64 = 0.051;
 
 /// The memory that a million connections take; for fewer the default is enough.
 const OPEN_MEMORY: &str = "400MiB";
 
-/// Two processes, of which the same is measured.
+/// Two processes, whose costs are measured alike.
 struct Processes {
     work: Task,
     limit: Task,
     cost: fn(&Usage) -> f64,
 }
 
-/// What a process costs; no number when it fails, so that what else was measured is not lost.
+/// The cost of a process; not a number if it fails, so that the other measurements are not lost.
 fn cost(task: &Task, cost: fn(&Usage) -> f64) -> f64 {
     task.run().map(|outcome| cost(&outcome.usage)).unwrap_or_else(failed)
 }
@@ -55,9 +56,9 @@ impl Pair for Processes {
 /// A process, and what it announces.
 struct Announced {
     task: Task,
-    /// What it costs.
+    /// The cost.
     cost: fn(&Outcome) -> f64,
-    /// What it may.
+    /// The most that it may cost.
     limit: fn(&Outcome) -> f64,
     last: Outcome,
 }
@@ -80,7 +81,7 @@ impl Pair for Announced {
         }
     }
 
-    /// Of the run that was just measured.
+    /// The limit for the run that was just measured.
     fn limit(&mut self) -> f64 {
         (self.limit)(&self.last)
     }
@@ -96,18 +97,18 @@ fn replay(capture: &Capture, options: &[&str]) -> Task {
     Task::flowpeel(&[&["replay"], options, &[capture.path.as_str()]].concat())
 }
 
-/// The number behind this text, of what flowpeel announces in MiB.
+/// The MiB that flowpeel announces behind this text.
 fn announced_mib(said: &str, before: &str) -> f64 {
     let behind = said.split_once(before).map_or("", |(_, behind)| behind);
     let end = behind.find(|sign: char| !sign.is_ascii_digit() && sign != '.').unwrap_or(behind.len());
     behind[..end].parse().unwrap_or(f64::NAN)
 }
 
-/// What a replay has listed.
+/// The result of a replay.
 struct Listed {
-    /// The connections of the last list.
+    /// The number of connections of the last list.
     flow_count: u64,
-    /// What it said meanwhile.
+    /// The text on standard error.
     said: String,
 }
 
@@ -133,7 +134,8 @@ fn assure_listed(task: &Task, expected: RangeInclusive<u64>) -> Result<Listed, S
     }
 }
 
-/// Checks that the exact map lists as many connections as flowpeel, a tenth less to a fifth more, and `half_open` on top.
+/// Checks that the exact map lists as many connections as flowpeel, a tenth less to a fifth more, and `half_open` on
+/// top.
 fn assure_map(task: &Task, flow_count: u64, half_open: u64) -> Result<(), String> {
     let count = task.count_lines()?;
     let most = flow_count + flow_count / 5 + half_open;
@@ -161,7 +163,7 @@ fn against_the_map(scale: Scale) -> Result<Processes, String> {
     let capture = capture(scale, "mixed")?;
     let (work, limit) = (replay(&capture, &[]), Task::rival(&["exact-map", &capture.path])?);
     let flow_count = assure_listed(&work, 1..=capture.truth.connections)?.flow_count;
-    // Nobody answers a part of the connections, and the map knows no timeout.
+    // Some connections are not answered, and the map knows no timeout.
     assure_map(&limit, flow_count, capture.truth.connections / 10)?;
     Ok(Processes { work, limit, cost: Usage::cpu_s })
 }
@@ -176,7 +178,7 @@ fn flooded(scale: Scale) -> Result<Processes, String> {
     Ok(Processes { work, limit, cost: Usage::cpu_s })
 }
 
-/// A replay of the flood that lists what of its clients is open.
+/// A replay of the flood that lists the open connections of its clients.
 fn flooded_replay(capture: &Capture) -> Result<Task, String> {
     let work = replay(capture, &[]);
     assure_listed(&work, 900..=1_000)?;
@@ -199,7 +201,7 @@ fn open_churn(scale: Scale) -> u64 {
     if scale.is_quick { OPEN_CHURN / QUICK_DIVISOR } else { OPEN_CHURN }
 }
 
-/// A replay of `open` with just the room that it takes, and what it said.
+/// A replay of `open` with just the room that it takes, its capture, and its text on standard error.
 fn open_replay(scale: Scale, options: &[&str]) -> Result<(Task, Capture, Listed), String> {
     let capture = capture(scale, "open")?;
     let connections = open_count(scale).to_string();
@@ -218,7 +220,7 @@ fn open_memory(scale: Scale) -> Result<Processes, String> {
     Ok(Processes { work, limit, cost: Usage::peak_mib })
 }
 
-/// What does not change from run to run.
+/// A cost that does not change from run to run.
 struct Known {
     work: f64,
     limit: f64,
@@ -234,8 +236,8 @@ impl Pair for Known {
     }
 }
 
-/// What a replay takes without its list, once it has listed completely at every interval: with room for so many half-open connections, or
-/// for as many as there is by default.
+/// The memory that a replay takes without its list, after a check that every list is complete: with room for this many
+/// half-open connections, or by default.
 fn router_bytes(scale: Scale, half_open_max: Option<u64>) -> Result<Known, String> {
     let every = Duration::from_secs(10);
     let asked = half_open_max.map(|count| count.to_string());
@@ -266,7 +268,8 @@ fn router_bytes(scale: Scale, half_open_max: Option<u64>) -> Result<Known, Strin
     Ok(Known { work: size as f64 / open_count(scale) as f64, limit: BYTES_A_CONNECTION_MAX })
 }
 
-/// The same of a live capture: what `flowpeel plan` says, with the kernel's ring and the watch over silent connections.
+/// The memory that a live capture takes, as `flowpeel plan` says, with the kernel's ring and the watch over silent
+/// connections.
 fn planned_bytes(_scale: Scale) -> Result<Known, String> {
     let (connections, churn) = (OPEN_COUNT.to_string(), OPEN_CHURN.to_string());
     let plan = Task::flowpeel(&["plan", "--connections", &connections, "--churn", &churn, "--every", "10s", "--json"]);
@@ -339,7 +342,7 @@ pub(crate) fn run(suite: &mut Suite) {
         planned_bytes,
     );
     let wall = |name, work, at_most| case(name, work, "the same on one core", "wall s", at_most);
-    // Two cores are given two shards; by default the second core is the capture's.
+    // On two cores there are two shards here; by default the second core is for the capture.
     suite.compare(
         wall("replay/two-cores", "replay on two cores, two shards, 1M open, every packet a signal", Some(0.65)),
         |scale| cores(scale, "open", &["--shards", "2"]),

@@ -1,13 +1,13 @@
-//! What a benchmark says: one comparison of a work with its limit, measured in turns, is one [`Row`].
+//! The results of benchmarks: one comparison of a work with its limit, measured in turns, is one [`Row`].
 //!
-//! What enters: cases, each with a pair to measure. What leaves: rows, for [`table`](crate::table) to write. Absolute times on
-//! shared machines mean nothing, so work and limit are measured in the same run, in turns, and what counts is the median of
-//! their ratios.
+//! What enters: cases, each with a pair to measure. What leaves: rows, for [`table`](crate::table) to write. Absolute
+//! times on shared machines mean nothing, so work and limit are measured in the same run, in turns, and what counts is
+//! the median of their ratios.
 
 use std::fmt;
 use std::io::Write;
 
-/// What is compared. Its name chooses it on the command line, subject first: `update/ipv4-32mb`.
+/// A comparison. Its name selects it on the command line, subject first: `update/ipv4-32mb`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -15,13 +15,13 @@ pub(crate) struct Case {
     pub(crate) work: &'static str,
     /// What it is held against.
     pub(crate) limit: &'static str,
-    /// What both are measured in: `ns an update`, `CPU s`, `MiB`.
+    /// The unit of both: `ns an update`, `CPU s`, `MiB`.
     pub(crate) unit: &'static str,
-    /// The most that work / limit may be; none where both are only told.
+    /// The most that work / limit may be; `None` if it has no target.
     pub(crate) at_most: Option<f64>,
 }
 
-/// Work and limit, set up to be measured again and again. Each tells what it cost, in the case's unit.
+/// A work and its limit, set up to be measured repeatedly. Each returns its cost, in the case's unit.
 pub(crate) trait Pair {
     fn work(&mut self) -> f64;
     fn limit(&mut self) -> f64;
@@ -30,7 +30,7 @@ pub(crate) trait Pair {
 /// How much to do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
-    /// As little as shows that everything works.
+    /// Whether to do only as much as shows that everything works.
     pub(crate) is_quick: bool,
 }
 
@@ -45,14 +45,14 @@ impl Scale {
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) case: Case,
-    /// What each cost, round by round; nothing when it was not measured.
+    /// The costs, round by round; empty if the case was not measured.
     pub(crate) work: Vec<f64>,
     pub(crate) limit: Vec<f64>,
-    /// Why it was not measured.
+    /// Why the case was not measured.
     pub(crate) skipped: Option<String>,
 }
 
-/// The middle of some measurements, and how far they lie apart.
+/// The median of some measurements, and their spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -61,7 +61,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// That of these measurements; none of none.
+    /// The spread of these measurements; `None` if there are none.
     pub(crate) fn of(measurements: &[f64]) -> Option<Self> {
         let mut sorted = measurements.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -107,8 +107,8 @@ impl Suite {
         Suite { scale, rounds, names, rows: Vec::new() }
     }
 
-    /// Measures a case, if it was asked for: `make` sets it up, or says why it can not be; then come work and limit in turns,
-    /// after one of each that does not count.
+    /// Measures a case, if it was asked for: `make` sets it up, or says why it cannot be. Then work and limit run in
+    /// turns, after one run of each that does not count.
     pub(crate) fn compare<P: Pair>(&mut self, case: Case, make: impl FnOnce(Scale) -> Result<P, String>) {
         if !self.names.is_empty() && !self.names.iter().any(|name| case.name.contains(name.as_str())) {
             return;
@@ -134,8 +134,8 @@ impl Suite {
     }
 }
 
-/// A line for whoever waits.
+/// Prints a line of progress.
 fn progress(line: fmt::Arguments) {
-    // Nobody may be listening, and that is no reason to stop.
+    // Standard error may be closed, which is no reason to stop.
     drop(writeln!(std::io::stderr(), "bench: {line}"));
 }

@@ -1,12 +1,14 @@
-//! What this program does beside comparing: it is the rivals, it measures processes, it makes captures, it draws how costs grow.
+//! The subcommands of this program: it is the rivals, it measures processes, it makes captures, it draws how costs
+//! grow.
 //!
-//! What enters: the command line. What leaves: an exit status when its first word is one of these, and nothing otherwise.
+//! What enters: the command line. What leaves: an exit status when its first word is one of these, and nothing
+//! otherwise.
 
 use crate::{captures, process, rivals};
 use clap::Parser;
 use std::process::ExitCode;
 
-/// What the first word can be.
+/// The names of the subcommands.
 const WORDS: [&str; 4] = ["rival", "measure", "capture", "growth"];
 
 #[derive(Parser)]
@@ -47,7 +49,7 @@ pub(crate) fn asked_for() -> Option<ExitCode> {
     if !WORDS.contains(&first.as_str()) {
         return None;
     }
-    // Cargo says to every benchmark that it is one.
+    // Cargo passes this option to every benchmark.
     let arguments = std::env::args_os().filter(|argument| argument != "--bench");
     Some(run(Arguments::parse_from(arguments)).unwrap_or_else(|error| {
         eprintln!("limits: {error}");

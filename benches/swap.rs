@@ -1,9 +1,10 @@
-//! The end of an interval, as a worker feels it: it swaps full tables for empty ones, and another thread zeroes and returns them.
+//! The end of an interval for a worker: it swaps full tables for empty ones, and another thread zeroes and returns
+//! them.
 //!
-//! A worker handles blocks of signals, and every few hundred of them a marker behind the block. Each block is a step, its marker
-//! part of it, and what counts is the longest step, against the longest of as many without markers. Steps are measured in
-//! processor time: a worker waits for nothing, it goes on with what it has where no empty table is there, and what other
-//! processes of the machine take is no stall of its own.
+//! A worker handles blocks of signals, and every few hundred of them a marker behind the block. Each block is a step,
+//! its marker part of it, and what counts is the longest step, against the longest of as many without markers. Steps
+//! are measured in processor time: a worker never waits, it keeps its table if there is no empty one, and the time of
+//! other processes is no stall of its own.
 
 use crate::clock::thread_ns;
 use crate::row::{Case, Pair, Scale, Suite};
@@ -23,10 +24,10 @@ use std::thread::JoinHandle;
 /// The IPv4 tables of all partitions together, in bytes.
 const TABLES_SIZE: usize = 32 << 20;
 
-/// Connections that begin in one stretch, over which no table fills up: nothing is handed over but at markers.
+/// Connections that begin in one stretch, in which no table fills up, so that tables are handed over only at markers.
 const BEGIN_COUNT: usize = 128_000;
 
-/// Blocks between two markers.
+/// The number of blocks between two markers.
 const MARKER_BLOCKS: usize = 500;
 
 /// Stretches of one round.
@@ -43,7 +44,7 @@ pub(crate) fn run(suite: &mut Suite) {
     suite.compare(case("swap/99.99", "the same, 99.99 % of all steps"), |scale| Ok(Worker::new(0.9999, scale)));
 }
 
-/// The worker's end of the exchange: it waits for nothing.
+/// The worker's end of the exchange, which never waits.
 struct Channels {
     deltas: Vec<Receiver<Box<Delta>>>,
     half_open: Vec<Receiver<Box<HalfOpenList>>>,
@@ -70,7 +71,7 @@ impl Exchange for Channels {
     }
 }
 
-/// The other end: zeroes what it is given, and gives it back.
+/// The other end of the exchange, which zeroes tables and gives them back.
 struct Returner {
     deltas: Vec<Sender<Box<Delta>>>,
     half_open: Vec<Sender<Box<HalfOpenList>>>,
@@ -83,7 +84,7 @@ impl Returner {
             if let Some(mut delta) = hand_over.delta {
                 settler.settle(&mut delta);
                 delta.clear();
-                // When the worker has gone nobody wants it.
+                // This fails only after the worker has gone.
                 drop(self.deltas[hand_over.partition].send(delta));
             }
             if let Some(mut half_open) = hand_over.end.and_then(|end| end.half_open) {
@@ -100,10 +101,10 @@ struct Worker {
     channels: Channels,
     connections: Connections,
     signals: Vec<Signal>,
-    /// Of the steps of a round, ordered by their length, the one at this part of them is told: 1 for the longest.
+    /// The quantile of a round's steps that is reported: 1 for the longest.
     quantile: f64,
     stretch_count: usize,
-    /// Ends by itself when the channel to it does.
+    /// Ends when the channel to it is closed.
     _returner: JoinHandle<()>,
 }
 
@@ -148,7 +149,7 @@ impl Worker {
         self.shard.end_interval(&marker, &mut self.channels);
     }
 
-    /// Waits until whatever was handed over is back: real intervals take seconds.
+    /// Waits until everything that was handed over is back, because real intervals take seconds.
     fn wait_for_spares(&self) {
         let is_away = || {
             self.channels.deltas.iter().any(Receiver::is_empty)
@@ -159,7 +160,7 @@ impl Worker {
         }
     }
 
-    /// Of all steps of a round the longest, or the one at the quantile asked for, in nanoseconds.
+    /// The longest step of a round, or the one at the quantile, in nanoseconds.
     fn longest(&mut self, has_markers: bool) -> f64 {
         let mut steps = Histogram::<u64>::new(3).expect("three digits are possible");
         let mut marker_count = 0;
@@ -171,7 +172,7 @@ impl Worker {
                 if is_marked {
                     self.wait_for_spares();
                 }
-                // That of the signals before it: a marker does not come before its time.
+                // The tick of the signals before the marker, which does not come before its time.
                 let end_tick = block.last().map_or(0, |signal| signal.parts().tick);
                 let began = thread_ns();
                 self.shard.handle(block, &mut self.channels);
@@ -182,7 +183,7 @@ impl Worker {
                 marker_count += usize::from(is_marked);
             }
             self.signals = signals;
-            // What fills up without markers is emptied between stretches, unmeasured.
+            // Tables that fill up without markers are emptied between stretches, which is not measured.
             self.wait_for_spares();
             self.end_interval(self.connections.tick());
             self.wait_for_spares();

@@ -1,13 +1,13 @@
-//! The rows, written down: for people on a terminal, as JSON for programs, as Markdown for docs/performance.md.
+//! The formats of the rows: text for a terminal, JSON for programs, Markdown for docs/performance.md.
 
 use crate::machine::Machine;
 use crate::row::{Row, Spread};
 use serde_json::{Value, json};
 
-/// Under what circumstances rows were measured.
+/// The circumstances under which rows were measured.
 pub(crate) struct Setting {
     pub(crate) machine: Machine,
-    /// What is said of the date; today when nothing is.
+    /// The date; today if it is `None`.
     pub(crate) date: Option<String>,
     pub(crate) rounds: usize,
     pub(crate) is_quick: bool,
@@ -44,7 +44,7 @@ fn ratio(row: &Row) -> String {
     spread.map_or_else(String::new, |ratio| format!("{:.2}x ({:.2}..{:.2})", ratio.median, ratio.min, ratio.max))
 }
 
-/// A figure with three digits, or all those before the point.
+/// A figure with three significant digits, or with all digits before the point.
 fn significant(figure: f64) -> String {
     match figure.abs() {
         small if small < 10.0 => format!("{figure:.2}"),
@@ -118,7 +118,7 @@ pub(crate) fn markdown(rows: &[Row], setting: &Setting) -> String {
     );
     text += &format!("| {} |\n|---|---|---|---:|---:|---:|---|\n", HEADS.join(" | "));
     for row in rows {
-        // A bar within a cell would be taken for the next one's.
+        // A bar within a cell would begin the next cell.
         text += &format!("| {} |\n", columns(row).map(|cell| cell.replace('|', "\\|")).join(" | "));
     }
     text

@@ -1,4 +1,5 @@
-//! Keys that follow from their numbers, and the signals of connections that open and close as steadily as they do on a router.
+//! Keys that are derived from numbers, and the signals of connections that open and close as steadily as they do on a
+//! router.
 
 use flowpeel::config::{CANDIDATE_TIMEOUT_TICKS, FINGERPRINT_BITS, LINGER_TICKS};
 use flowpeel::connection::TrackerConfig;
@@ -32,7 +33,7 @@ pub(crate) const TRACKER: TrackerConfig = TrackerConfig {
 /// Signals of a connection: a handshake, and a FIN of either side.
 pub(crate) const SIGNALS_EACH: usize = 5;
 
-/// So many other connections begin between two packets of a handshake, or of a close.
+/// How many other connections begin between two packets of a handshake, or of a close.
 pub(crate) const BETWEEN_COUNT: usize = 1_000;
 
 /// Connections that begin one after the other, each closing when `live_count` others have opened.
@@ -44,7 +45,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Such connections, so many of which begin in a tick.
+    /// Such connections, `per_tick` of which begin in a tick.
     pub(crate) fn new(live_count: u64, per_tick: u64) -> Self {
         let hash = KeyedHash::new(&Secret::REPLAY, Purpose::Connection);
         Connections { hash, live_count, per_tick, next: 0 }
@@ -55,7 +56,7 @@ impl Connections {
         1 + self.next / self.per_tick
     }
 
-    /// Replaces `signals` by those of the time in which the next `count` connections begin, in the order in which they come.
+    /// Replaces `signals` by those of the time in which the next `count` connections begin, in order.
     pub(crate) fn fill(&mut self, signals: &mut Vec<Signal>, count: usize) {
         signals.clear();
         for _ in 0..count {

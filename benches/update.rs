@@ -1,4 +1,4 @@
-//! Updates of the tables: hashing, placing and summing, by the very batches that partitions use.
+//! Updates of the tables: hashing, placing and summing, in the batches that partitions use.
 //!
 //! The limit of a table is a bare loop over memory of its size; the rival is a hash map of the same keys and values.
 
@@ -11,11 +11,11 @@ use flowpeel::hash::Secret;
 use flowpeel::sketch::{Batch, Geometry, HASH_COUNT, Iblt, TableKey};
 use std::collections::HashMap;
 
-/// Openings and closings of one round.
+/// The number of openings and closings in one round.
 const UPDATE_COUNT: usize = 4_000_000;
 const UPDATE_COUNT_QUICK: usize = 200_000;
 
-/// Connections that are open at any time.
+/// The number of connections that are open at any time.
 const LIVE_COUNT: u64 = 1_000_000;
 
 const BARE: &str = "bare loop, 4 random lines a key";
@@ -52,7 +52,7 @@ struct Updates<K: TableKey> {
 impl<K: TableKey> Updates<K> {
     fn new(geometry: Geometry) -> Self {
         let mut table = Iblt::new(geometry);
-        // Every page is there before anything is measured.
+        // Touches every page before anything is measured.
         table.clear();
         Updates { table, batch: Batch::new(&Secret::REPLAY), next: 0 }
     }

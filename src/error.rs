@@ -1,8 +1,8 @@
-//! The one error type of everything off the packet path.
+//! The error type of everything off the packet path.
 //!
-//! What enters: the cause of a failure, and where it was met. What leaves: one line that says what failed, where (file
-//! and offset) and what to do. On the packet path there are no errors, only reasons that are counted
-//! (see [`parse::Unusable`](crate::parse::Unusable)).
+//! What enters: the cause of a failure, and where it occurred. What leaves: one line that says what failed, where (file
+//! and offset) and what to do. On the packet path there are no errors, only reasons that are counted (see
+//! [`parse::Unusable`](crate::parse::Unusable)).
 
 use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
@@ -27,28 +27,28 @@ impl Error {
         Error { what: what.into(), path: None, offset: None, cause: None }
     }
 
-    /// The same failure, in this file.
+    /// This failure with the file in which it occurred.
     #[must_use]
     pub fn in_file(mut self, path: impl AsRef<Path>) -> Self {
         self.path = Some(path.as_ref().to_path_buf());
         self
     }
 
-    /// The same failure, at this byte of the (decompressed) input.
+    /// This failure with the byte of the (decompressed) input at which it occurred.
     #[must_use]
     pub fn at(mut self, offset: u64) -> Self {
         self.offset = Some(offset);
         self
     }
 
-    /// The same failure, brought about by `cause`.
+    /// This failure with its cause.
     #[must_use]
     pub fn because(mut self, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.cause = Some(cause.into());
         self
     }
 
-    /// The byte of the (decompressed) input at which it happened.
+    /// The byte of the (decompressed) input at which the failure occurred, if there is one.
     #[must_use]
     pub fn offset(&self) -> Option<u64> {
         self.offset
@@ -58,7 +58,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(path) = &self.path {
-            // A path comes from the user, but it may still hold what moves a terminal's cursor.
+            // A path comes from the user, but may still hold control characters for the terminal.
             for letter in path.display().to_string().chars() {
                 match letter {
                     letter if letter.is_control() => write!(f, "{}", letter.escape_debug())?,

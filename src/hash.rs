@@ -1,9 +1,10 @@
 //! The keyed pseudo-random functions that place connections, tell them apart and check them.
 //!
-//! What enters: a secret and flow keys. What leaves: 128 bits a key, the same on every machine, that nobody without the
-//! secret can aim. AES-128 in CBC-MAC mode is a pseudo-random function on inputs of one length, so each use and each
-//! address family has a cipher key of its own, derived from the secret. Keys are hashed in groups of eight because the
-//! hardware works on eight blocks in the time of little more than one.
+//! What enters: a secret and flow keys. What leaves: 128 bits a key, the same on every machine, which nobody without
+//! the secret can predict. AES-128 in CBC-MAC mode is a pseudo-random function on inputs of one length, so each use and
+//! each address family has a cipher key of its own, derived from the secret. Several keys are hashed together, because
+//! the hardware works on many blocks in the time of little more than one: batches of 64 wherever packets and peeling
+//! bring many keys, groups of eight elsewhere.
 
 use crate::flow::{Family, FlowKey, VlanTags};
 use aes::Aes128;
@@ -16,21 +17,23 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use std::marker::PhantomData;
 
-/// How many keys are hashed together.
+/// How many keys [`KeyedHash::of_group`] hashes together.
 pub const HASH_GROUP_COUNT: usize = 8;
 
-/// How many keys are hashed together where there are many: the widest units work on so many blocks at once, and on fewer one by one.
+/// How many keys [`KeyedHash::of_batch`] hashes together: the widest cipher units work on this many blocks at once, and
+/// on fewer one by one.
 pub const HASH_BATCH_COUNT: usize = 64;
 
 /// The size of a secret, in bytes.
 pub const SECRET_SIZE: usize = 16;
 
-/// What the hashes of one site depend on. Whoever decodes a table needs the secret of whoever filled it.
+/// The secret that all hashes of a site depend on. A table can be decoded only with the secret with which it was
+/// filled.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; SECRET_SIZE]);
 
 impl Secret {
-    /// The secret of replays that name none: equal captures then give equal bytes everywhere. It protects nothing.
+    /// The secret of replays that name none, so that equal captures give equal bytes everywhere. It protects nothing.
     pub const REPLAY: Self = Secret(*b"flowpeel replay\0");
 
     /// The secret with these bytes.
@@ -39,8 +42,8 @@ impl Secret {
         Secret(bytes)
     }
 
-    /// A key of its own for what the label names: HMAC-SHA256 of the label under the secret. Neither the secret nor the key of
-    /// another label follows from it.
+    /// The key for the purpose that the label names: HMAC-SHA256 of the label under the secret. Neither the secret nor
+    /// the key of another label follows from it.
     #[must_use]
     pub fn derived(&self, label: &[u8]) -> [u8; 32] {
         let mut code = code_under(&self.0);
@@ -55,7 +58,7 @@ impl Secret {
     }
 }
 
-/// HMAC-SHA256 under a key that is no longer than a block: it is filled up with zeros, as the definition says.
+/// HMAC-SHA256 under a key that is no longer than a block: the key is padded with zeros, as the definition says.
 fn code_under(key: &[u8]) -> Hmac<Sha256> {
     let mut block = [0; 64];
     block.iter_mut().zip(key).for_each(|(byte, of_key)| *byte = *of_key);
@@ -68,16 +71,16 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// What a hash is for. Hashes for different purposes are independent of each other.
+/// The purpose of a hash. Hashes for different purposes are independent of each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Finding the entry of a connection by its canonical key: partition and connection filter.
+    /// Finding the entry of a connection by its canonical key, in a partition and in the connection filter.
     Connection = 1,
     /// Placing an oriented key in an IBLT, and checking it there.
     Placement = 2,
     /// Checking a value that stands beside a key in an IBLT.
     Value = 3,
-    /// Finding a handshake that waits for its answer.
+    /// Finding a handshake that waits for its answer in the handshake cache.
     Handshake = 4,
 }
 
@@ -140,8 +143,8 @@ impl<K: FlowKey> KeyedHash<K> {
         }
     }
 
-    /// Puts the hashes of up to [`HASH_BATCH_COUNT`] keys into `hashes`. Keys beyond that are left out. Many keys take a third of the
-    /// time each that they take by [`Self::of_group`].
+    /// Puts the hashes of up to [`HASH_BATCH_COUNT`] keys into `hashes`. Keys beyond that are left out. If there are
+    /// many keys, each takes a third of its time in [`Self::of_group`].
     #[inline]
     pub fn of_batch(&self, keys: &[K], hashes: &mut HashBatch) {
         let (count, round_count) = (keys.len().min(HASH_BATCH_COUNT), K::WORD_COUNT.div_ceil(2));
@@ -158,7 +161,7 @@ impl<K: FlowKey> KeyedHash<K> {
         self.cipher.encrypt_with_backend(Rounds { blocks: &mut hashes.blocks, count, round_count, mix });
     }
 
-    /// Replaces the first `count` hashes by their images, as by [`Self::of_block`].
+    /// Replaces each of the first `count` hashes by its image, as [`Self::of_block`] does.
     #[inline]
     pub fn of_hashes(&self, hashes: &mut HashBatch, count: usize) {
         let count = count.min(HASH_BATCH_COUNT);
@@ -182,8 +185,8 @@ impl<K: FlowKey> KeyedHash<K> {
         }
     }
 
-    /// The pseudo-random image of a block that is a hash already, mixed with what else it is to depend on. A function
-    /// that is used for this must not hash keys as well: one could give away the other.
+    /// The pseudo-random image of a block that is already a hash, mixed with what else the image is to depend on. A
+    /// function that is used for this must not hash keys as well: one could reveal the other.
     #[must_use]
     #[inline]
     pub fn of_block(&self, block: u128) -> u128 {
@@ -195,7 +198,7 @@ impl<K: FlowKey> KeyedHash<K> {
 
 /// A block of the cipher: a hash, most significant byte first.
 type Block = Array<u8, U16>;
-/// Those of a batch.
+/// The blocks of a batch.
 type Blocks = [Block; HASH_BATCH_COUNT];
 
 /// The hashes of up to [`HASH_BATCH_COUNT`] keys, as the cipher leaves them.
@@ -205,14 +208,14 @@ pub struct HashBatch {
 }
 
 impl HashBatch {
-    /// The hash of the key at this place.
+    /// The hash of the key at this position.
     #[must_use]
     #[inline]
     pub fn get(&self, at: usize) -> u128 {
         u128::from_be_bytes(self.blocks[at].0)
     }
 
-    /// Sets the one at this place.
+    /// Sets the hash at this position.
     #[inline]
     pub fn set(&mut self, at: usize, hash: u128) {
         self.blocks[at].0 = hash.to_be_bytes();
@@ -225,7 +228,8 @@ impl Default for HashBatch {
     }
 }
 
-/// Rounds in which something is mixed into blocks, and the first are encrypted: all compiled for the units that the cipher has found.
+/// Rounds that mix something into the blocks and then encrypt the first `count`, compiled as a whole for the cipher
+/// units of this processor.
 struct Rounds<'a, F> {
     blocks: &'a mut Blocks,
     count: usize,
@@ -243,7 +247,7 @@ impl<F: Fn(&mut Blocks, usize)> BlockCipherEncClosure for Rounds<'_, F> {
         let Rounds { blocks, count, round_count, mix } = self;
         for round in 0..round_count {
             mix(blocks, round);
-            // Others are encrypted with them where the cipher's widest step is faster than one by one.
+            // Unused blocks are encrypted along where the cipher's widest step is faster than one block at a time.
             let padded = count.next_multiple_of(B::ParBlocksSize::USIZE);
             if padded <= HASH_BATCH_COUNT.min(3 * count) {
                 let (groups, _) = ParBlocks::<B>::slice_as_chunks_mut(&mut blocks[..padded]);
@@ -255,10 +259,11 @@ impl<F: Fn(&mut Blocks, usize)> BlockCipherEncClosure for Rounds<'_, F> {
     }
 }
 
-/// A keyed hash for the one place where every packet is hashed and a collision costs next to nothing: the handshake cache.
+/// A keyed hash for the handshake cache, where every packet is hashed and a collision costs next to nothing.
 ///
-/// Words are mixed with secret ones and multiplied, and the halves of the product folded together; that takes a tenth of the
-/// time of a block cipher. Without the secret nobody can aim; with it, it is the same on every machine.
+/// Words are mixed with secret words and multiplied, and the halves of the product are folded together; that takes a
+/// tenth of the time of a block cipher. Nobody without the secret can predict it; with the secret it is the same on
+/// every machine.
 #[derive(Clone)]
 pub struct QuickHash {
     secret: [u64; 2],
@@ -275,7 +280,7 @@ impl QuickHash {
         QuickHash { secret: [(words >> 64) as u64, words as u64] }
     }
 
-    /// The hash of a connection, the same from either end: a packet need not be turned round to be looked up.
+    /// The hash of a connection, the same from either end: a packet's key need not be reversed for a look-up.
     #[must_use]
     #[inline]
     pub fn of<K: FlowKey>(&self, key: &K) -> u64 {
@@ -286,14 +291,14 @@ impl QuickHash {
     #[must_use]
     #[inline]
     pub fn of_ends<K: FlowKey>(&self, ends: [(K::Address, u16); 2], vlan: VlanTags) -> u64 {
-        // A product does not change when its factors change places.
+        // A product does not depend on the order of its factors.
         let [one, other] = ends;
         let [one, other] = [self.of_end::<K>(one) ^ self.secret[0], self.of_end::<K>(other) ^ self.secret[0]];
         fold(fold(one, other) ^ self.secret[1] ^ u64::from(vlan.number()), self.secret[0])
     }
 
-    /// One end as a word: an IPv4 end as it is, an IPv6 end hashed. With its bytes the other way round, as a packet has them: what is
-    /// read there need not be turned for this.
+    /// One end as a word: an IPv4 end as it is, an IPv6 end hashed. The bytes are in the order of a packet, so what is
+    /// read there need not be swapped.
     #[inline(always)]
     fn of_end<K: FlowKey>(&self, (address, port): (K::Address, u16)) -> u64 {
         let (address, port): (u128, u64) = (address.into(), u64::from(port.swap_bytes()));
@@ -307,14 +312,22 @@ impl QuickHash {
     }
 }
 
-/// One of `count` places (at most 2^32), chosen by 32 bits of a hash: neighbouring parts choose neighbouring places.
+/// 2^64 divided by the golden ratio and rounded down to an odd number, whose multiples differ in many bits and are
+/// spread evenly.
+pub const GOLDEN_64: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A prime close to 2^32 divided by the golden ratio, with the properties of [`GOLDEN_64`] in 32 bits.
+pub const GOLDEN_32: u32 = 0x9e37_79b1;
+
+/// The one of `count` places (at most 2^32) that 32 bits of a hash choose: neighbouring parts choose neighbouring
+/// places.
 #[must_use]
 #[inline]
 pub fn place_of(part: u32, count: usize) -> usize {
     ((u64::from(part) * count as u64) >> u32::BITS) as usize
 }
 
-/// The product's halves on top of each other.
+/// The exclusive or of the halves of the product.
 #[inline]
 fn fold(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);

@@ -1,12 +1,13 @@
-//! How far chance may have moved what was counted.
+//! Confidence intervals of counts and means.
 //!
-//! What enters: counts, or a mean with its error. What leaves: an interval. Shares get Wilson's interval, which holds near nothing and
-//! near all as well, where these experiments live; the difference of two shares gets Newcombe's, made of the two.
+//! What enters: counts, or a mean with its error. What leaves: an interval. Shares get Wilson's interval, which also
+//! holds near 0 and near 1, where the shares of these experiments lie; the difference of two shares gets Newcombe's,
+//! made of the two.
 
-/// Standard deviations within which 95 of 100 normal values lie.
+/// The number of standard deviations within which 95 of 100 normal values lie.
 pub const NINETY_FIVE: f64 = 1.959_964;
 
-/// Two ends, both inside.
+/// An interval that includes both its ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// The lower end.
@@ -16,8 +17,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Wilson's interval for the share that `count` of `trial_count` came from, `deviations` wide on either side; all that is possible
-    /// when nothing was tried.
+    /// Wilson's interval for the share of which `count` of `trial_count` is a sample, `deviations` wide on either side;
+    /// the whole range from 0 to 1 without trials.
     #[must_use]
     pub fn of_share(count: u64, trial_count: u64, deviations: f64) -> Self {
         if trial_count == 0 {
@@ -28,7 +29,7 @@ impl Interval {
         let center = (share + square / (2.0 * trials)) / (1.0 + square / trials);
         let spread = share * (1.0 - share) / trials + square / (4.0 * trials * trials);
         let half = deviations * spread.sqrt() / (1.0 + square / trials);
-        // At the very ends nothing but rounding would keep the share itself out.
+        // At the ends only rounding could exclude the share itself.
         let low = if count == 0 { 0.0 } else { (center - half).max(0.0) };
         let high = if count >= trial_count { 1.0 } else { (center + half).min(1.0) };
         Interval { low, high }
@@ -40,14 +41,14 @@ impl Interval {
         Interval { low: mean - deviations * error, high: mean + deviations * error }
     }
 
-    /// Whether a value lies in it, or no farther off than `tolerance`.
+    /// Whether a value lies in the interval, or outside by no more than `tolerance`.
     #[must_use]
     pub fn holds(&self, value: f64, tolerance: f64) -> bool {
         self.low - tolerance <= value && value <= self.high + tolerance
     }
 }
 
-/// Whether two shares, each (count, trials), may be one and the same: zero lies in Newcombe's interval of their difference.
+/// Whether two shares, each (count, trials), may be equal: zero lies in Newcombe's interval of their difference.
 #[must_use]
 pub fn may_be_equal(one: (u64, u64), other: (u64, u64), deviations: f64) -> bool {
     let share = |(count, trial_count): (u64, u64)| count as f64 / trial_count.max(1) as f64;
@@ -58,7 +59,7 @@ pub fn may_be_equal(one: (u64, u64), other: (u64, u64), deviations: f64) -> bool
     share(larger) - share(lesser) <= below.hypot(above)
 }
 
-/// The mean of some values, and its standard error; none when there are fewer than two.
+/// The mean of some values, and its standard error, which is 0 for fewer than two values.
 #[must_use]
 pub fn mean_of(values: &[f64]) -> (f64, f64) {
     let count = values.len() as f64;

@@ -1,10 +1,10 @@
 //! Large tables of cache lines, zeroed, in huge pages where the system gives them.
 //!
-//! A table that is read at random misses not only the caches but also the processor's table of pages: with pages of 4 KiB
-//! that costs as much again as the line. Large tables of all partitions stand side by side, because each by itself may be
-//! smaller than a huge page (2 MiB on most machines). What is not used is not touched, and takes no memory.
+//! A table that is read at random misses not only the caches but also the TLB: with pages of 4 KiB that costs as much
+//! again as the line. Large tables of all partitions lie side by side, because each by itself may be smaller than a
+//! huge page (2 MiB on most machines). What is not used is not touched, and takes no memory.
 
-// Memory that several owners have a part of each can not be had from the standard library, nor can huge pages.
+// The standard library has neither memory of which several owners have a part each, nor huge pages.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -21,54 +21,54 @@ pub struct Line(pub [u64; 8]);
 #[repr(C, align(32))]
 pub struct HalfLine(pub [u64; 4]);
 
-/// What cache lines are divided into evenly, and is valid with every bit zero.
+/// A type that divides cache lines evenly, and is valid with every bit zero.
 ///
 /// # Safety
 ///
-/// Both must be true of it.
+/// The type must have both properties.
 pub unsafe trait Words: Copy + Default + PartialEq + fmt::Debug + Send + Sync + 'static {}
 
-// SAFETY: it is words, and as large as a line.
+// SAFETY: it consists of words, and is as large as a line.
 unsafe impl Words for Line {}
-// SAFETY: it is words, and half as large as a line.
+// SAFETY: it consists of words, and is half as large as a line.
 unsafe impl Words for HalfLine {}
 
-/// A table of no more comes from the heap, where what is made and given up again and again costs least.
+/// Tables up to this size, in bytes, come from the heap, where frequent allocation costs least.
 const HEAP_SIZE_MAX: usize = 1 << 16;
 
-/// A table of at least so much lies in huge pages. Smaller ones are within what a processor's table of pages covers, and of many of them
-/// nothing or little is ever used (those of IPv6 where there is none): in a huge page that would take memory all the same.
+/// Tables of at least this size, in bytes, lie in huge pages. The TLB covers smaller ones, and many of those are hardly
+/// used or never (those of IPv6 where there is none): in a huge page they would take memory all the same.
 const HUGE_SIZE_MIN: usize = 1 << 19;
 
 const _: () = assert!(HEAP_SIZE_MAX < HUGE_SIZE_MIN);
 
-/// Cache lines, or parts of them, that nobody else has.
+/// Cache lines, or parts of them, with one owner.
 pub struct Lines<T: Words = Line> {
-    /// Where they are, whosever the memory is: every look-up asks.
+    /// The address of the first, whichever memory they are in: every look-up needs it.
     start: NonNull<T>,
     count: usize,
     memory: Memory<T>,
 }
 
-/// What keeps the memory, and gives it back.
+/// The owner of the memory, which frees it.
 enum Memory<T: Words> {
-    /// Nothing is done with it before that.
+    /// Held only to be dropped.
     Heap { _lines: heap::OnHeap<T> },
     #[cfg(target_os = "linux")]
     Mapped(mapped::Mapped<T>),
 }
 
-// SAFETY: they are its own words, as those of a box would be.
+// SAFETY: the words are its own, as those of a box would be.
 unsafe impl<T: Words> Send for Lines<T> {}
 // SAFETY: as above.
 unsafe impl<T: Words> Sync for Lines<T> {}
 
 impl<T: Words> Lines<T> {
-    /// So many, all zero.
+    /// This many, all zero.
     ///
     /// # Panics
     ///
-    /// The system has not so many addresses left.
+    /// The system has not enough address space left.
     #[must_use]
     pub fn new(count: usize) -> Self {
         #[cfg(target_os = "linux")]
@@ -80,11 +80,12 @@ impl<T: Words> Lines<T> {
         Lines { start: lines.start(), count, memory: Memory::Heap { _lines: lines } }
     }
 
-    /// Has the system lay in the memory of a table of less than half a megabyte, where it would else do so page by page: for whoever is
-    /// about to write all over it. A page that is read before it is written is laid in twice, and the second time all processors that
-    /// the process runs on are told. Of larger tables there are few pages, which take too long to be laid in at once.
+    /// Has the system populate the memory of a table of less than half a megabyte at once instead of page by page, for
+    /// callers that are about to write all over it. A page that is read before it is written is populated twice, and
+    /// the second time all processors that the process runs on are interrupted. Larger tables have few pages, which
+    /// take too long to be populated at once.
     ///
-    /// Complexity: a call of the system the first time, and nothing later.
+    /// Complexity: a system call the first time, and nothing later.
     pub fn lay_in(&mut self) {
         match &mut self.memory {
             Memory::Heap { .. } => {}
@@ -99,7 +100,8 @@ impl<T: Words> Deref for Lines<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: so many words stand there, valid whatever their bits are, for as long as `memory` does; only `self` leads to them.
+        // SAFETY: there are `count` words, valid whatever their bits are, for as long as `memory` lives; only `self`
+        // leads to them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
     }
 }
@@ -136,7 +138,7 @@ mod heap {
     use crate::lines::Words;
     use std::ptr::{NonNull, slice_from_raw_parts_mut};
 
-    /// A boxed slice that others point into.
+    /// A boxed slice that pointers lead into.
     pub(super) struct OnHeap<T: Words> {
         start: NonNull<T>,
         count: usize,
@@ -155,7 +157,7 @@ mod heap {
 
     impl<T: Words> Drop for OnHeap<T> {
         fn drop(&mut self) {
-            // SAFETY: it is the box that was leaked when this was made, and nobody points into it any more.
+            // SAFETY: it is the box that was leaked when this was made, and no pointer into it is used any more.
             drop(unsafe { Box::from_raw(slice_from_raw_parts_mut(self.start.as_ptr(), self.count)) });
         }
     }
@@ -169,16 +171,18 @@ mod mapped {
     use std::ptr::NonNull;
     use std::sync::{Arc, Weak};
 
-    /// Lines that are mapped at a time, at least: 64 MiB of addresses, of which only what is touched takes memory.
+    /// The fewest lines that are mapped at a time: 64 MiB of addresses, of which only what is touched takes memory.
     const MAPPED_LINES_MIN: usize = 1 << 20;
 
-    /// What a huge page is on most machines, and a multiple of one elsewhere: pages of other sizes are given back in part.
+    /// The size of a huge page on most machines, in bytes. Where huge pages have another size, only a part of them is
+    /// given back early.
     const HUGE_PAGE_SIZE: usize = 1 << 21;
 
-    /// What a page is on most machines: where they are larger, a smaller table that is given up stays until the whole mapping goes.
+    /// The size of a page on most machines, in bytes. Where pages are larger, tables smaller than one stay until the
+    /// whole mapping goes.
     const PAGE_SIZE: usize = 1 << 12;
 
-    /// Memory that is mapped until the last of its lines has been given back.
+    /// A mapping that lasts until the last of its lines has been given back.
     struct Mapping {
         start: NonNull<Line>,
         line_count: usize,
@@ -193,11 +197,11 @@ mod mapped {
         fn new(line_count: usize, is_huge: bool) -> Option<Self> {
             let size = line_count.checked_mul(size_of::<Line>())?;
             let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
-            // SAFETY: the kernel chooses the place, so nothing that is mapped already is touched.
+            // SAFETY: the kernel chooses the address, so nothing that is mapped already is touched.
             let start = unsafe { mmap_anonymous(std::ptr::null_mut(), size, protection, flags) }.ok()?;
             let advice = if is_huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
-            // SAFETY: the range is the one just mapped; the advice changes nothing that could be read. A kernel that does not take
-            // it gives the pages that it likes.
+            // SAFETY: the range is the one just mapped; the advice changes nothing that could be read. A kernel that
+            // does not follow it chooses the pages itself.
             let _ = unsafe { madvise(start, size, advice) };
             Some(Mapping { start: NonNull::new(start.cast())?, line_count })
         }
@@ -205,16 +209,16 @@ mod mapped {
 
     impl Drop for Mapping {
         fn drop(&mut self) {
-            // SAFETY: the range is what was mapped, and whoever had lines of it has kept this alive. If it fails the memory stays
-            // mapped, which harms nobody.
+            // SAFETY: the range is what was mapped, and every owner of lines in it keeps this alive. If it fails the
+            // memory stays mapped, which does no harm.
             let _ = unsafe { munmap(self.start.as_ptr().cast(), self.line_count * size_of::<Line>()) };
         }
     }
 
-    /// A mapping that lines are taken from, and how many of it are taken.
+    /// A mapping that lines are taken from, and how many of them are taken.
     type Latest = Mutex<(Weak<Mapping>, usize)>;
 
-    /// The one of huge pages, and the one of others.
+    /// The latest mapping of huge pages, and that of other pages.
     static LATEST_HUGE: Latest = Mutex::new((Weak::new(), 0));
     static LATEST_SMALL: Latest = Mutex::new((Weak::new(), 0));
 
@@ -223,7 +227,7 @@ mod mapped {
         start: NonNull<T>,
         count: usize,
         is_laid_in: bool,
-        /// Kept for as long as these are.
+        /// Keeps the mapping for as long as these lines live.
         _mapping: Arc<Mapping>,
     }
 
@@ -241,25 +245,25 @@ mod mapped {
                 (*known, *taken) = (Arc::downgrade(&fresh), 0);
                 fresh
             });
-            // SAFETY: there is room for so many lines behind those that are taken.
+            // SAFETY: the mapping has room for these lines behind those that are taken.
             let start = unsafe { mapping.start.add(*taken) };
             *taken += line_count;
             Mapped { start: start.cast(), count, is_laid_in: false, _mapping: mapping }
         }
 
-        /// Whether so many lie in huge pages.
+        /// Whether this many lie in huge pages.
         fn is_huge(count: usize) -> bool {
             count >= HUGE_SIZE_MIN / size_of::<T>()
         }
 
-        /// Has the system lay in the whole pages, the first time, unless they are huge.
+        /// Has the system populate the whole pages, the first time, unless they are huge.
         pub(super) fn lay_in(&mut self) {
             if std::mem::replace(&mut self.is_laid_in, true) || Self::is_huge(self.count) {
                 return;
             }
             if let Some((pages, size)) = self.pages(PAGE_SIZE) {
-                // SAFETY: they are these lines' alone, and nothing changes in them. A kernel that does not know the advice lays them in
-                // as they are written.
+                // SAFETY: the pages belong to these lines alone, and their contents do not change. A kernel that does
+                // not know the advice populates them as they are written.
                 let _ = unsafe { madvise(pages.cast(), size, Advice::LinuxPopulateWrite) };
             }
         }
@@ -271,8 +275,8 @@ mod mapped {
             (first < end).then(|| (self.start.as_ptr().map_addr(|_| first), end - first))
         }
 
-        /// The first of them. They are zeroed by the kernel and aligned to a line, each is handed out once, and the mapping lives as long as
-        /// this does.
+        /// The address of the first. The lines are zeroed by the kernel and aligned, each is handed out once, and the
+        /// mapping lives as long as this does.
         pub(super) fn start(&self) -> NonNull<T> {
             self.start
         }
@@ -280,10 +284,11 @@ mod mapped {
 
     impl<T: Words> Drop for Mapped<T> {
         fn drop(&mut self) {
-            // Others may keep the mapping for long: what is these lines' alone goes back at once.
+            // Other lines may keep the mapping for long, so the pages that belong to these alone are given back now.
             let page_size = if Self::is_huge(self.count) { HUGE_PAGE_SIZE } else { PAGE_SIZE };
             if let Some((pages, size)) = self.pages(page_size) {
-                // SAFETY: whole pages within the lines, which nobody will look at again. If it fails they stay, which harms nobody.
+                // SAFETY: they are whole pages within the lines, which are not accessed again. If it fails they stay,
+                // which does no harm.
                 let _ = unsafe { madvise(pages.cast(), size, Advice::LinuxDontNeed) };
             }
         }

@@ -1,16 +1,16 @@
-//! Asking the processor for a cache line before it is needed.
+//! Prefetching: cache lines are loaded before they are needed.
 //!
 //! The filter and the tables are far larger than the caches and are touched at random: without prefetching, every
 //! update waits for memory. This is the only reason for the one unsafe call here.
 #![allow(unsafe_code)]
 
-/// Asks for the cache line that holds the start of `place`. It has no effect but on time, and none at all where the
-/// processor has no such instruction.
+/// Prefetches the cache line that holds the start of `place`. It affects nothing but time, and does nothing on other
+/// processors than x86-64.
 #[inline(always)]
 pub fn prefetch<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch is a hint; it reads nothing architecturally and can not fault, and the address is that of a live
-    // reference in any case.
+    // SAFETY: a prefetch is a hint; it reads nothing architecturally and cannot fault, and the address is that of a
+    // live reference in any case.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast());

@@ -1,33 +1,33 @@
 //! Files that are whole or not there.
 //!
-//! What enters: a path, and bytes. What leaves: a file that appears under its name when all of it is on the disk, in the place of the
-//! one before; whenever the process ends, the name stands for a whole file.
+//! What enters: a path, and bytes. What leaves: a file that takes its name, and the place of an older file, when all of
+//! it is on the disk. Whenever the process ends, the name stands for a whole file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
 
-/// Letters and digits that tell files apart which are being written.
+/// How many letters and digits tell files apart while they are being written.
 const TEMPORARY_LETTER_COUNT: usize = 6;
 
-/// How a file is called while it is being written (this, some letters and digits, and that), and who may read it.
+/// The temporary name of a file while it is being written (prefix, some letters and digits, suffix), and its mode.
 #[derive(Clone, Copy, Debug)]
 pub struct Temporary {
-    /// The beginning of its name.
+    /// The beginning of the name.
     pub prefix: &'static str,
-    /// The end of its name.
+    /// The end of the name.
     pub suffix: &'static str,
-    /// Its mode, less what the umask takes away.
+    /// The mode of the file, less what the umask takes away.
     pub mode: u32,
 }
 
 impl Temporary {
-    /// Removes from a directory what a process that was killed was writing.
+    /// Removes from a directory the temporary files that killed processes left.
     ///
     /// # Errors
     ///
-    /// The directory can not be read, or such a file not be removed.
+    /// The directory cannot be read, or such a file cannot be removed.
     pub fn remove_leftovers(&self, directory: &Path) -> io::Result<()> {
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
@@ -38,7 +38,7 @@ impl Temporary {
         Ok(())
     }
 
-    /// Whether a file of this name is one that was being written so: what is called otherwise is somebody else's.
+    /// Whether this is a temporary name of this kind: files of other names are not ours.
     fn is_name(&self, name: &str) -> bool {
         let letters = name.strip_prefix(self.prefix).and_then(|name| name.strip_suffix(self.suffix));
         letters.is_some_and(|letters| {
@@ -47,18 +47,18 @@ impl Temporary {
     }
 }
 
-/// A file that is being written. It is removed when it is dropped unless it was finished.
+/// A file that is being written. It is removed on drop unless it was finished.
 pub struct NewFile {
     file: NamedTempFile,
     path: PathBuf,
 }
 
 impl NewFile {
-    /// Begins a file that is to be at this path.
+    /// Begins a file that is to have this path.
     ///
     /// # Errors
     ///
-    /// Its directory can not be written to.
+    /// The directory of the file cannot be written to.
     pub fn begin(path: &Path, temporary: &Temporary) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
@@ -76,11 +76,12 @@ impl NewFile {
         self.file.as_file()
     }
 
-    /// Puts it in its place; its size.
+    /// Gives the file its name. Returns its size in bytes.
     ///
     /// # Errors
     ///
-    /// It can not be forced to the disk or named; a file that was there stays as it was.
+    /// The file cannot be synced or renamed: an older file of that name stays as it was. Or the directory cannot be
+    /// synced: the file may lose its name in a crash.
     pub fn finish(self) -> io::Result<u64> {
         self.file().sync_all()?;
         let size = self.file().metadata()?.len();
@@ -94,11 +95,11 @@ fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Makes sure that the name of a file is on the disk, or that it is gone: a name is there only when its directory is.
+/// Syncs the directory of a file, so that the file's name, or its removal, is on the disk.
 ///
 /// # Errors
 ///
-/// Its directory can not be forced to the disk.
+/// The directory cannot be synced.
 pub fn sync_directory_of(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     File::open(directory_of(path))?.sync_all()?;

@@ -1,7 +1,9 @@
-//! From the first packet on nothing is allocated but the rows of lists: every allocation of the process is counted while the
-//! whole path runs on its threads over floods. It is the only test of its program, since others would be counted with it.
+//! From the first packet on, only the rows of lists are allocated: every allocation of the process is counted while the
+//! whole path runs on its threads over floods. It is the only test of its program, since the allocations of others
+//! would be counted too.
 
 mod counting;
+mod say;
 
 use counting::{ALLOCATED_SIZE, ALLOCATION_COUNT, Counting, IS_COUNTING};
 use flowpeel::capture::{Packet, PacketSource, Progress};
@@ -10,13 +12,12 @@ use flowpeel::flow_list::List;
 use flowpeel::generate::{Arrivals, Flood, FloodConfig, Traffic, TrafficConfig};
 use flowpeel::parse::LinkType;
 use flowpeel::pipeline::{Config, Plan, run};
-use std::io::Write;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-/// What it takes that threads wait for each other, once each: a thread that waits on a channel for the first time makes 48
-/// bytes to be found by, and each end of a channel that is waited on makes room for four such threads in 96 bytes. There
-/// are 17 channels and at most 10 threads.
+/// The bytes that waiting takes, once: a thread that waits on a channel for the first time allocates 48 bytes, and each
+/// end of a channel that is waited on allocates 96 bytes for four threads. There are 17 channels and at most 10
+/// threads.
 const WAITING_SIZE_MAX: usize = 17 * 2 * 96 + 10 * 48;
 
 /// Attempts in a second that fill the rings within two.
@@ -25,7 +26,7 @@ const RATE_PER_S: u64 = 150_000;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Packets that were made before anything is counted; counting begins with the first and stops behind the last.
+/// Packets that were made before counting starts; it starts with the first packet and stops after the last.
 struct Recorded {
     bytes: Vec<u8>,
     /// The time of each packet, and where it ends.
@@ -34,7 +35,7 @@ struct Recorded {
 }
 
 impl Recorded {
-    /// A flood and nothing else: without connections there is nothing to list but half-open ones.
+    /// A flood alone: there is nothing to list but half-open connections.
     fn flood(flood: FloodConfig) -> Self {
         let arrivals = Arrivals::Population { client_count: 0 };
         let config = TrafficConfig { arrivals, ..TrafficConfig::flooded(3, flood) };
@@ -92,8 +93,7 @@ fn allocated(flood: FloodConfig, config: &Config) -> usize {
     let (count, size) = (ALLOCATION_COUNT.load(SeqCst), ALLOCATED_SIZE.load(SeqCst));
     let flooded = format!("{kind:?}, {} shards: {} packets, ", config.shards, summary.packets);
     let figures = format!("{} lists, {count} allocations of {size} bytes", summary.lists);
-    // Past the test harness, which shows what passing tests print to nobody.
-    std::io::stderr().write_all(format!("allocations: {flooded}{figures}\n").as_bytes()).unwrap();
+    say::say(&format!("allocations: {flooded}{figures}"));
     size
 }
 
@@ -105,7 +105,8 @@ fn nothing_is_allocated_after_the_first_packet_but_the_rows_of_lists() {
             let size = allocated(FloodConfig { packet_count: 1_000_000, ..FloodConfig::new(kind) }, &config);
             assert!(size <= WAITING_SIZE_MAX, "{kind:?} with {shards} shards: {size} bytes");
 
-            // What is half-open is listed in memory that is there from the start, and the few that are established take little.
+            // Half-open connections are listed in memory that is allocated at the start, and the few established ones
+            // take little.
             let config = Config { every: Some(Duration::from_secs(1)), ..config };
             let flood_of = |seconds| FloodConfig {
                 packet_count: seconds * RATE_PER_S,

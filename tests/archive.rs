@@ -1,4 +1,5 @@
-//! Archives: what find says against an exact account of generated traffic, whatever becomes of the files in between.
+//! Archives: the answers of find against an exact account of generated traffic, whatever happens to the files in
+//! between.
 
 #[path = "archive/crash.rs"]
 mod crash;
@@ -21,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// Segments as small as they may be: several groups of them are made of little traffic.
+/// The smallest segments allowed, so that little traffic makes several groups of them.
 fn small() -> ArchiveConfig {
     ArchiveConfig { segment_size: SEGMENT_SIZE_MIN, ..ArchiveConfig::default() }
 }

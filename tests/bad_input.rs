@@ -1,4 +1,4 @@
-//! Bad input: never a panic, never without an end, one clear line for each failure, and what could be read is listed.
+//! Bad input: never a panic or a hang, one clear line for each failure, and what could be read is listed.
 
 #[path = "bad_input/captures.rs"]
 mod captures;
@@ -12,6 +12,7 @@ mod interrupts;
 mod links;
 #[path = "bad_input/output.rs"]
 mod output;
+mod say;
 #[path = "bad_input/times.rs"]
 mod times;
 
@@ -19,6 +20,7 @@ use captures::{
     START_S, block, frames, gzip, packet_body, pcap, pcap_header, pcapng, pcapng_header, record_header, zstd,
 };
 use command::{FLOWPEEL, Running, command, flowpeel, replay};
+use say::skipped;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -33,15 +35,15 @@ fn file(name: &str, bytes: &[u8]) -> (TempDir, PathBuf) {
     (directory, path)
 }
 
-/// The command under a user who owns nothing, or `None`, with a note, where that can not be had.
+/// Runs the command as a user who owns nothing; `None`, after saying so, where that is not possible.
 fn unprivileged(arguments: &[&Path]) -> Option<command::Ended> {
-    // The built command may lie where that user can not go.
+    // The built command may be in a place that this user cannot enter.
     let (_directory, program) = file("flowpeel", &fs::read(FLOWPEEL).unwrap());
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let switch = ["--reuid=65534", "--regid=65534", "--clear-groups", "--"];
     let is_possible = command("setpriv", switch).arg("true").status().is_ok_and(|status| status.success());
     if !is_possible {
-        println!("skipped: setpriv can not switch to another user here");
+        skipped("setpriv cannot switch to another user here");
         return None;
     }
     let mut command = command("setpriv", switch);
@@ -206,7 +208,7 @@ fn a_terminal_is_no_capture() {
     let line = format!("'{FLOWPEEL}' replay -");
     let terminal = command("script", ["-qec", &line, "/dev/null"]);
     if command("script", ["--version"]).output().is_err() {
-        println!("skipped: there is no script command to make a terminal");
+        skipped("there is no script command to make a terminal");
         return;
     }
     let ended = Running::start(terminal).wait();

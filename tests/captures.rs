@@ -1,6 +1,9 @@
-//! Real captures through the command itself: the small ones of pcaps/ against their expected lists, and, where they are at
-//! hand, captures that nobody here recorded against their truth.
+//! Real captures through the command itself: the small ones of pcaps/ against their expected lists and, where they are
+//! available, captures recorded by others against their truth.
 
+mod say;
+
+use say::say;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -9,10 +12,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Where captures with truth may lie, beside the project. They are nobody's to copy into it.
+/// Where captures with truth may be, beside the project. They may not be copied into it.
 const SHARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared");
 
-/// Captures of [`SHARED`] that have to be refused, each with the link type that the refusal names.
+/// Captures of [`SHARED`] that must be refused, each with the link type that the error names.
 const REFUSED: [(&str, &str, u32); 9] = [
     ("arkime__80211http.pcap", "IEEE802_11_RADIO", 127),
     ("arkime__nflog.pcap", "NFLOG", 239),
@@ -25,7 +28,7 @@ const REFUSED: [(&str, &str, u32); 9] = [
     ("zeek__dns-inverse-query.pcap", "FDDI", 10),
 ];
 
-/// A connection as the expected lists tell it: client, server, state, tags.
+/// A connection as in the expected lists: client, server, state, tags.
 type Connection = (SocketAddr, SocketAddr, String, Vec<u64>);
 
 fn flowpeel() -> Command {
@@ -40,7 +43,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What a replay that is done prints.
+/// The output of a successful replay.
 fn printed(capture: &Path, options: &[&str]) -> Vec<u8> {
     let mut arguments: Vec<&OsStr> = options.iter().map(OsStr::new).collect();
     arguments.push(capture.as_os_str());
@@ -169,11 +172,6 @@ fn assert_refused(output: &Output, name: &str, number: u32) {
     assert!(said.contains(&format!("{name} ({number})")), "{said}");
 }
 
-/// Says past the test harness, which shows what passing tests print to nobody.
-fn say(text: &str) {
-    std::io::stderr().write_all(format!("{text}\n").as_bytes()).unwrap();
-}
-
 /// The directory of shared captures, unless it or what the scorer needs is absent.
 fn shared_captures(test: &str) -> Option<PathBuf> {
     let directory = Path::new(SHARED).join("pcaps");
@@ -189,7 +187,7 @@ fn shared_captures(test: &str) -> Option<PathBuf> {
     None
 }
 
-/// Holds every shared capture against its truth, listed every so many seconds.
+/// Compares every shared capture, listed every `every`, with its truth.
 fn assert_scores(every: Option<&str>) {
     let Some(directory) = shared_captures(&format!("scoring with --every {}", every.unwrap_or("none"))) else { return };
     let captures = files(&directory, &CAPTURES);

@@ -1,15 +1,16 @@
-//! The offline agent: its lists are those of the router, byte for byte, whatever snapshots are missing, late, doubled or
-//! damaged, and however often it was killed.
+//! The offline agent: its lists are those of the router, byte for byte, whichever snapshots are missing, late,
+//! duplicated or damaged, and however often it was killed.
 //!
-//! - `steady`: packets of ever so many open connections, of which few open and close in an interval
+//! - `steady`: packets of any number of open connections, of which few open and close in an interval
 //! - `open`: more connections than any table lists; its long form has a million
 //! - `restarts`: an agent that is killed goes on where it was
-//! - `single`: one snapshot and what it tells
+//! - `single`: one snapshot at a time
 
 #[path = "collect/open.rs"]
 mod open;
 #[path = "collect/restarts.rs"]
 mod restarts;
+mod say;
 #[path = "collect/single.rs"]
 mod single;
 #[path = "collect/steady.rs"]
@@ -51,7 +52,8 @@ fn list_names(directory: &Path) -> Vec<String> {
 struct Site(TempDir);
 
 impl Site {
-    /// What a replay of a generated capture of so many connections over two minutes leaves, with these options.
+    /// The files of a replay, with these options, of a generated capture of `connection_count` connections over two
+    /// minutes.
     fn replayed(connection_count: u64, options: &str) -> Self {
         let site = Site(tempfile::tempdir().unwrap());
         let capture = site.path("capture.pcap");
@@ -91,7 +93,7 @@ impl Site {
         (text(&output.stderr), output.status.code())
     }
 
-    /// Holds an agent's lists against the router's: all but those of these snapshots are there, and no other.
+    /// Compares an agent's lists with the router's: all are there but those of the snapshots `without`, and no others.
     fn assert_same(&self, agent: &str, without: &[String]) {
         let missing: Vec<String> = without.iter().map(|name| list_stem(name)).collect();
         let expected: Vec<String> = list_names(&self.path("lists"))
@@ -140,7 +142,7 @@ fn every_list_is_the_routers_in_every_format() {
 fn what_is_missing_costs_its_own_list_and_no_other() {
     let site = Site::replayed(20_000, "--every 10s --churn 10k");
     let mut without: Vec<String> = site.snapshots().into_iter().skip(2).step_by(3).collect();
-    // Nothing would cover the last.
+    // No later snapshot would make up for the last.
     without.retain(|name| Some(name) != site.snapshots().last());
     assert!(without.len() >= 3);
     without.iter().for_each(|name| site.remove_snapshot(name));
@@ -158,7 +160,7 @@ fn what_comes_late_or_twice_is_covered_and_counted() {
     fs::rename(snapshots.join(&all[3]), &late).unwrap();
     assert_eq!(site.collect("agent", "").1, Some(0));
     fs::rename(&late, snapshots.join(&all[3])).unwrap();
-    // It was written before the last list was, so only an agent that runs meanwhile would see it: it is written again.
+    // It is older than the last list, so only an agent that ran then would have seen it: it is written again.
     fs::write(snapshots.join(&all[3]), fs::read(snapshots.join(&all[3])).unwrap()).unwrap();
     let (said, status) = site.collect("agent", "");
     assert!(status == Some(0) && said.contains("0 lists, 1 snapshots late or doubled"), "{said}");

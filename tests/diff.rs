@@ -1,4 +1,4 @@
-//! What differs between two taps on one traffic: exactly what differs between their exact lists, whatever their clocks say.
+//! The difference between two taps on one traffic: exactly that between their exact lists, whatever their clocks say.
 
 mod oracle;
 mod taps;
@@ -62,7 +62,7 @@ fn two_taps(connection_count: u64, churn: u64, loss: u64) -> TwoTaps {
     }
 }
 
-/// Compares all ways, with churn too small for all that is open; the size of the digest.
+/// Compares in all ways, with a churn too small for all open connections. Returns the size of the digest.
 fn compare(taps: &TwoTaps) -> usize {
     let TwoTaps { a, b, exact, .. } = taps;
     assert!(exact.len() > 20 && exact.values().any(|count| *count == 1) && exact.values().any(|count| *count == -1));
@@ -143,7 +143,7 @@ fn add_all<K: TableKey>(tables: &mut [Sums], keys: impl Iterator<Item = K>, tabl
     });
 }
 
-/// A router on which connections with these numbers are open, so many of a hundred over IPv6.
+/// A router on which connections with these numbers are open, `percent_v6` % of them over IPv6.
 fn open(numbers: Range<u64>, percent_v6: u64) -> SnapshotFile {
     let shape = Geometry::for_items(12_500).foldable();
     let geometry = DeltaGeometry { v4: shape, v6: shape };

@@ -1,30 +1,14 @@
-//! The lists of large mixed traffic against an exact oracle: same connections, same states, same starts, at every interval.
+//! The lists of large mixed traffic against an exact oracle: same connections, same states, same starts, at every
+//! interval.
 
 mod feed;
 mod oracle;
 
 use feed::Kept;
-use flowpeel::flow_list::Row;
-use flowpeel::generate::{Traffic, TrafficConfig};
+use flowpeel::generate::TrafficConfig;
 use flowpeel::pipeline::Config;
-use oracle::{Line, List, Oracle, Rules};
+use oracle::{Line, List, Rules, line, lists_of};
 use std::time::Duration;
-
-fn line(row: &Row) -> Line {
-    let (start_us, state) = ((row.start_ns / 1_000) as u64, row.state.name());
-    Line { client: row.client, server: row.server, state, start_us, midstream: row.midstream }
-}
-
-fn oracle(traffic: TrafficConfig, rules: Rules) -> Vec<List> {
-    let mut traffic = Traffic::new(traffic).unwrap();
-    let mut oracle = Oracle::new(rules);
-    let mut lists = Vec::new();
-    while let Some(frame) = traffic.next_frame() {
-        lists.extend(oracle.frame(frame.time_us, frame.bytes));
-    }
-    lists.extend(oracle.finish());
-    lists
-}
 
 fn assert_exact(listed: &[Kept], exact: &[List]) {
     assert_eq!(listed.len(), exact.len());
@@ -53,7 +37,7 @@ fn four_hundred_thousand_connections_are_listed_exactly_at_every_interval() {
     let traffic = TrafficConfig { data_packets: 0..=4, ..TrafficConfig::mixed(2026, 400_000) };
     let config = Config { every: Some(Duration::from_secs(10)), ..Config::default() };
     let (listed, summary) = feed::lists(traffic.clone(), &config);
-    let exact = oracle(traffic, Rules { every_us: Some(10_000_000), ..Rules::default() });
+    let exact = lists_of(traffic, Rules { every_us: Some(10_000_000), ..Rules::default() });
     assert_eq!(listed.len(), 12);
     assert_exact(&listed, &exact);
     assert!(summary.outcome.restarted > 0, "some connections closed and opened again within a delta");
@@ -65,7 +49,7 @@ fn small_tables_are_handed_over_in_parts_and_lists_stay_exact() {
     let config = Config { every: Some(Duration::from_secs(30)), churn: 1_000, ..Config::default() };
     let (listed, summary) = feed::lists(traffic.clone(), &config);
     assert!(summary.latencies.peel.count() > 4 * 8, "deltas were handed over between markers");
-    assert_exact(&listed, &oracle(traffic, Rules { every_us: Some(30_000_000), ..Rules::default() }));
+    assert_exact(&listed, &lists_of(traffic, Rules { every_us: Some(30_000_000), ..Rules::default() }));
 }
 
 #[test]

@@ -1,17 +1,17 @@
-//! What goes wrong when the filter's fingerprints are too short: as often as the analysis says, and without losing sync.
+//! Fingerprints of the filter that are too short: errors are as frequent as the analysis says, and sync is kept.
 //!
-//! A connection that is not in the filter is taken for one that is with the probability of one matching fingerprint among
-//! the entries of the bucket that is looked at: entries there * 2^-bits. With 30 bits nobody sees it happen; with 12 bits it
-//! happens a hundred times in this traffic.
+//! A connection that is not in the filter is taken for one that is with the probability of a matching fingerprint among
+//! the entries of its bucket: entries * 2^-bits. With 30 bits that is never seen; with 12 bits it happens a hundred
+//! times in this traffic.
 
 mod feed;
 mod oracle;
 
 use flowpeel::config::LINGER_TICKS;
 use flowpeel::connection::SLOT_COUNT;
-use flowpeel::generate::{Traffic, TrafficConfig};
+use flowpeel::generate::TrafficConfig;
 use flowpeel::pipeline::{Config, Plan};
-use oracle::{List, Oracle, Rules};
+use oracle::{List, Rules, lists_of};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,17 +20,6 @@ const BITS: u32 = 12;
 const EVERY_S: u64 = 10;
 
 type Ends = BTreeSet<(SocketAddr, SocketAddr)>;
-
-fn exact(traffic: TrafficConfig) -> Vec<List> {
-    let mut traffic = Traffic::new(traffic).unwrap();
-    let mut oracle = Oracle::new(Rules { every_us: Some(EVERY_S * 1_000_000), ..Rules::default() });
-    let mut lists = Vec::new();
-    while let Some(frame) = traffic.next_frame() {
-        lists.extend(oracle.frame(frame.time_us, frame.bytes));
-    }
-    lists.extend(oracle.finish());
-    lists
-}
 
 /// How many connections are expected to meet a fingerprint like their own when they begin.
 fn predicted(exact: &[List], config: &Config) -> f64 {
@@ -58,7 +47,7 @@ fn short_fingerprints_err_as_often_as_predicted_and_sync_is_kept() {
         fingerprint_bits: BITS,
         ..Config::default()
     };
-    let exact = exact(traffic.clone());
+    let exact = lists_of(traffic.clone(), Rules { every_us: Some(EVERY_S * 1_000_000), ..Rules::default() });
     let (lists, summary) = feed::lists(traffic, &config);
     let (mut missing, mut wrong) = (Ends::new(), Ends::new());
     for (kept, exact) in lists.iter().zip(&exact) {
@@ -77,7 +66,8 @@ fn short_fingerprints_err_as_often_as_predicted_and_sync_is_kept() {
         summary.outcome.set_aside,
         last.extraneous
     );
-    // A collision hides one connection, and leaves another listed after its end; many hit what has closed and harm nothing.
+    // A collision hides one connection, and leaves another listed after its end; many hit what has closed and harm
+    // nothing.
     let errors = (missing.len() + wrong.len()) as f64;
     assert!(errors > predicted / 10.0, "{errors} errors of {predicted} predicted: is the test blind?");
     assert!(errors < 2.0 * predicted, "{errors} errors of {predicted} predicted");

@@ -4,42 +4,27 @@ mod feed;
 mod oracle;
 
 use flowpeel::flow_list::Header;
-use flowpeel::generate::{Flood, FloodConfig, Traffic, TrafficConfig, is_client};
+use flowpeel::generate::{Flood, FloodConfig, TrafficConfig, is_client};
 use flowpeel::pipeline::{Config, Summary};
-use oracle::{Line, List, Oracle, Rules};
+use oracle::{Line, List, Rules, line, lists_of_part, segment};
 use std::time::Duration;
 
 /// What the oracle says of the legitimate connections alone: a flood must not change it.
 fn exact(traffic: TrafficConfig) -> Vec<List> {
-    let mut traffic = Traffic::new(traffic).unwrap();
-    let mut oracle = Oracle::new(Rules { every_us: Some(1_000_000), ..Rules::default() });
-    let mut lists = Vec::new();
-    while let Some(frame) = traffic.next_frame() {
-        let is_legitimate = |segment: &oracle::Segment| is_client(segment.src.ip()) || is_client(segment.dst.ip());
-        if oracle::segment(frame.bytes).is_some_and(|segment| is_legitimate(&segment)) {
-            lists.extend(oracle.frame(frame.time_us, frame.bytes));
-        }
-    }
-    lists.extend(oracle.finish());
-    lists
+    let rules = Rules { every_us: Some(1_000_000), ..Rules::default() };
+    lists_of_part(traffic, rules, |frame| {
+        segment(frame).is_some_and(|segment| is_client(segment.src.ip()) || is_client(segment.dst.ip()))
+    })
 }
 
-/// Floods at the default sizes, and holds the legitimate part of every list against the oracle.
+/// Floods at the default sizes, and compares the legitimate part of every list with the oracle's.
 fn assert_unharmed(flood: FloodConfig) -> (Vec<Header>, Summary) {
     let traffic = TrafficConfig::flooded(5, flood);
     let config = Config { every: Some(Duration::from_secs(1)), ..Config::default() };
     let mut lists: Vec<(Header, Vec<Line>)> = Vec::new();
     let summary = feed::visit(traffic.clone(), &config, |list| {
         let legitimate = list.rows().filter(|row| is_client(row.client.ip()));
-        let mut lines: Vec<Line> = legitimate
-            .map(|row| Line {
-                client: row.client,
-                server: row.server,
-                state: row.state.name(),
-                start_us: (row.start_ns / 1_000) as u64,
-                midstream: row.midstream,
-            })
-            .collect();
+        let mut lines: Vec<Line> = legitimate.map(|row| line(&row)).collect();
         lines.sort();
         lists.push((list.header, lines));
     });

@@ -1,4 +1,4 @@
-//! The generator: that it keeps its promises, counted over what it really sends.
+//! The generator: its promises, checked against what it really sends.
 
 #[path = "generate/census.rs"]
 mod census;
@@ -37,7 +37,7 @@ fn equal_seeds_give_equal_bytes() {
     assert_eq!(capture(TrafficConfig::mixed(1, 500)).0, first);
     assert_ne!(capture(TrafficConfig::mixed(2, 500)).0, first);
     assert_eq!(frames_of_pcap(&first).count() as u64, counts.frame_count);
-    // Pinned, so that another machine or compiler that made other bytes would be seen. A change to the generator changes it.
+    // Pinned, so that a machine or compiler that makes other bytes is noticed. A change to the generator changes it.
     assert_eq!(digest(&first), DIGEST_OF_SEED_1);
 }
 

@@ -1,11 +1,12 @@
-//! The order that the source keeps: imports point down only, and what every file has to look like.
+//! The rules of the source: imports point down only, and how every file has to look.
 
 #[path = "layers/source.rs"]
 mod source;
 
 use source::{Source, all_sources};
 
-/// The modules from top to bottom. A module may import those of lower layers; of its own layer only what [`BESIDE`] says.
+/// The modules from top to bottom. A module may import those of lower layers; of its own layer only what [`BESIDE`]
+/// says.
 const LAYERS: [&[&str]; 7] = [
     &["main", "cli"],
     &["pipeline", "paper", "agent"],
@@ -16,7 +17,8 @@ const LAYERS: [&[&str]; 7] = [
     &["flow", "hash", "config", "error", "metrics", "prefetch", "lines", "interval", "state", "whole_file"],
 ];
 
-/// Who may import whom within a layer: no circle can come of it, because each layer lists importers before the imported.
+/// The imports that are allowed within a layer. There can be no cycle, because each layer lists importers before the
+/// imported.
 const BESIDE: [(&str, &str); 15] = [
     ("main", "cli"),
     ("archive", "export"),
@@ -36,25 +38,25 @@ const BESIDE: [(&str, &str); 15] = [
     ("state", "whole_file"),
 ];
 
-/// Modules that import less than their layer would allow, with all that they do import.
+/// Modules that may import less than their layer allows, with everything that they may import.
 const ALONE: [(&str, &[&str]); 9] = [
-    // Pure algorithm: it knows keys and how to hash them, and no packet.
+    // Pure algorithms: they know keys and how to hash them, but no packets.
     ("sketch", &["flow", "hash", "prefetch", "lines", "config"]),
-    // Fields and their files: whose keys they are is for the layers above to say.
+    // Fields and their files: what the keys are is known to the layers above.
     ("bfield_store", &["sketch", "error", "config", "whole_file"]),
-    // Traffic is held against what the rest makes of it, so it must share nothing with it.
+    // Generated traffic tests the rest, so it must share nothing with it.
     ("generate", &["error", "config"]),
-    // Packets as they come: what is in them is for the layers above to say.
+    // Packets as they come: their contents are for the layers above.
     ("capture", &["parse", "error", "config"]),
-    // It has nothing of a router but its files: no packet and no thread.
+    // It knows only the files of a router, no packets and no threads.
     ("agent", &["export", "flow_list", "snapshot", "signal", "flow", "hash", "error", "config"]),
-    // Whoever counts publishes here; it knows none of them.
+    // The modules that count publish here; it knows none of them.
     ("metrics", &["config"]),
-    // Whoever saves encodes its own here; it knows none of them.
+    // The modules that save encode their own here; it knows none of them.
     ("state", &["error", "config", "whole_file"]),
-    // What it tells is what the metrics tell: nothing that comes from packets can get into it.
+    // It serves the metrics alone: nothing that comes from packets can get into it.
     ("serve", &["metrics", "error", "config"]),
-    // It tries the tables and the list over them: no packet, no capture and no thread.
+    // It experiments with the tables and the list over them: no packets, no capture and no threads.
     (
         "paper",
         &[
@@ -73,7 +75,7 @@ const ALONE: [(&str, &[&str]); 9] = [
     ),
 ];
 
-/// What an algorithm does not need: of `std`, and of other crates.
+/// The parts of `std` and of other crates that an algorithm does not need.
 const NOT_IN_SKETCH: [(&str, &[&str]); 3] = [
     ("std::", &["thread", "sync", "fs", "net", "io", "path", "process", "env", "time", "os"]),
     ("crossbeam::", &[]),
@@ -82,11 +84,11 @@ const NOT_IN_SKETCH: [(&str, &[&str]); 3] = [
 
 /// The only files with unsafe code, each with the reason.
 const UNSAFE: [&str; 4] = [
-    // A prefetch can fault nothing, and there is no safe one.
+    // A prefetch cannot fault, and there is no safe one.
     "prefetch.rs",
-    // Memory in huge pages that several owners have a part of each: the standard library has neither.
+    // Memory in huge pages of which several owners have a part each: the standard library has neither.
     "lines.rs",
-    // Memory that the kernel writes to: no crate with a permissive licence and a past reads such a ring.
+    // Memory that the kernel writes to: no established crate with a permissive licence reads such a ring.
     "capture/live/ring_memory.rs",
     // Options of packet sockets and questions about interfaces, for which no crate has a safe wrapper.
     "capture/live/socket_options.rs",

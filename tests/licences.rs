@@ -1,14 +1,15 @@
-//! Every crate that flowpeel is built from may be used by whoever may use flowpeel: cargo says under which licences they are.
+//! The licences of all crates that flowpeel is built from, as cargo reports them: whoever may use flowpeel may use
+//! them.
 
 use serde_json::Value;
 use std::process::Command;
 
-/// Licences that ask for no more than that their text and the names of the authors are kept.
+/// Licences that only require that their text and the authors' names are kept.
 const PERMISSIVE: [&str; 9] =
     ["MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "Zlib", "Unicode-3.0", "Unlicense", "0BSD"];
 
-/// Whether an SPDX expression leaves a choice of permissive licences. Parentheses bind a choice within a conjunction; older
-/// manifests write `/` for OR.
+/// Whether an SPDX expression leaves a choice of permissive licences. Parentheses bind a choice within a conjunction;
+/// older manifests write `/` for OR.
 fn is_permissive(expression: &str) -> bool {
     let expression = expression.replace('/', " OR ");
     // Within parentheses stand only choices, so a conjunction can be cut at every AND outside of them.

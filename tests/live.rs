@@ -1,10 +1,12 @@
 //! `flowpeel live` with real traffic, in network namespaces.
 //!
-//! Every test makes hosts of its own, namespaces joined by cables (veth), runs real TCP over them, and removes them at the end,
-//! also when it fails. Nothing outside is touched: no interface, rule, setting or process of the machine. What is true comes
-//! from the kernels of the hosts, by `ss`; a list is held against it when nothing changed since before its interval began.
+//! Every test makes hosts of its own, namespaces joined by cables (veth), runs real TCP over them, and removes them at
+//! the end, also when it fails. Nothing outside is touched: no interface, rule, setting or process of the machine. The
+//! truth comes from the kernels of the hosts, by `ss`; a list is compared with it if nothing has changed since before
+//! its interval began.
 //!
-//! - `exact`: 500 connections opened, held and ended in every way, on hosts, a router, VLANs; those older than the capture
+//! - `exact`: 500 connections opened, held and ended in every way, on hosts, a router, VLANs; those older than the
+//!   capture
 //! - `programs`: a web server, streams, sessions
 //! - `burst`: packets as fast as they can be sent, of which none is lost, or none without a word
 //! - `stops`: signals under load, and `kill -9`
@@ -13,13 +15,13 @@
 //! - `restart`: a capture that is killed and goes on from the state it saved
 //! - `soak`: a changing load, interfaces that go and come back; its long form is `scripts/soak`
 //!
-//! They need root, `ip`, `ss` and python3, some of them also tcpreplay, tcpdump or others, and are skipped, saying so, where
-//! these are missing. No test depends on how fast the machine is: waiting ends with what is waited for, or after a minute, in
-//! failure.
+//! They need root, `ip`, `ss` and python3, some of them also tcpreplay, tcpdump or others, and are skipped, and say so,
+//! where these are missing. No test depends on the speed of the machine: waiting ends when the awaited event comes, or
+//! fails after a minute.
 
 #[path = "live/burst.rs"]
 mod burst;
-// A part of it is for the tests of bad input alone.
+// Only the tests of bad input use all of it.
 #[path = "live/collect.rs"]
 mod collect;
 #[path = "bad_input/command.rs"]
@@ -37,6 +39,7 @@ mod process;
 mod programs;
 #[path = "live/restart.rs"]
 mod restart;
+mod say;
 #[path = "live/soak.rs"]
 mod soak;
 #[path = "live/sockets.rs"]

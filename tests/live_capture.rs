@@ -1,6 +1,6 @@
 //! Live capture on real interfaces: two network namespaces with a cable between them, and real connections over it.
 //!
-//! Without root there are no namespaces: the tests say so then and do nothing.
+//! Without root there can be no namespaces: the tests say so then and are skipped.
 #![cfg(target_os = "linux")]
 
 #[path = "live_capture/frames.rs"]
@@ -9,6 +9,7 @@ mod frames;
 mod life;
 #[path = "live_capture/namespaces.rs"]
 mod namespaces;
+mod say;
 
 use flowpeel::capture::live::{self, Backend, BpfProgram, CaptureMode, Live, LiveConfig};
 use flowpeel::capture::{LiveSource, PacketSource, Replay};
@@ -16,13 +17,14 @@ use flowpeel::config::{RING_SIZE_MAX, RING_SIZE_MIN};
 use flowpeel::parse::{Addresses, TcpSegment, parse_frame};
 use frames::{ipv4_tcp, tagged};
 use namespaces::{NEAR, Namespaces};
+use say::skipped;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes; a test that waits for so long has failed.
+/// Longer than anything here takes; a test that waits for this long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Silence after which nothing more is expected: many times what a block of the ring is held back.
 const SILENCE: Duration = Duration::from_millis(500);
@@ -38,8 +40,8 @@ fn open(namespaces: &Namespaces, config: &LiveConfig) -> Live {
     namespaces.near(|| live::open(config).unwrap().remove(0))
 }
 
-/// What has come in until there is silence: how many packets, and the TCP segments among them. A filter may let others pass,
-/// IPv6 with extension headers above all.
+/// The packets that come until there is silence: their number, and the TCP segments among them. A filter may let others
+/// pass, above all IPv6 with extension headers.
 fn packets(source: &mut Live) -> (u64, Vec<TcpSegment>) {
     let mut count = 0;
     let mut segments = Vec::new();
@@ -80,7 +82,7 @@ fn both_backends_see_what_tcpdump_sees() {
     let mut tcpdump = namespaces.near_command("tcpdump");
     tcpdump.args(["-i", NEAR, "-Z", "root", "-U", "-w"]).arg(&file).args(["tcp or (ip6 proto 6)"]);
     let Ok(mut tcpdump) = tcpdump.stderr(Stdio::null()).spawn() else {
-        eprintln!("skipped: there is no tcpdump");
+        skipped("there is no tcpdump");
         return;
     };
     let start = Instant::now();
@@ -149,7 +151,7 @@ fn a_program_of_tcpdump_takes_the_filters_place() {
     let Some(namespaces) = Namespaces::new() else { return };
     let listing = namespaces.near_command("tcpdump").args(["-ddd", "-i", NEAR, "tcp[13] & 2 != 0"]).output();
     let Some(listing) = listing.ok().filter(|output| output.status.success()) else {
-        eprintln!("skipped: there is no tcpdump");
+        skipped("there is no tcpdump");
         return;
     };
     let program = BpfProgram::from_listing(&String::from_utf8(listing.stdout).unwrap()).unwrap();
@@ -272,7 +274,8 @@ fn an_interface_that_is_not_there_is_an_error_that_says_what_to_do() {
     }
 }
 
-/// Makes an interface without a link header, and for every line of its input writes a SYN to port 81 that comes in there.
+/// Makes an interface without a link header, and for every line of its input writes a SYN to port 81 that comes in
+/// there.
 const TUNNEL: &str = r"
 import fcntl, struct, sys
 tun = open('/dev/net/tun', 'r+b', buffering=0)
@@ -292,7 +295,7 @@ fn packets_without_a_link_header_are_read_in_both_directions() {
     let mut ready = String::new();
     BufReader::new(output).read_line(&mut ready).unwrap();
     if ready.trim() != "ready" {
-        eprintln!("skipped: no tunnel can be made here (it takes python3 and /dev/net/tun)");
+        skipped("no tunnel can be made here (it takes python3 and /dev/net/tun)");
         tunnel.wait().unwrap();
         return;
     }
@@ -302,7 +305,7 @@ fn packets_without_a_link_header_are_read_in_both_directions() {
             let config = LiveConfig { interface: "tun0".to_owned(), ..config(backend, capture) };
             let mut source = open(&namespaces, &config);
             writeln!(input).unwrap();
-            // Nobody answers.
+            // There is no answer.
             namespaces.near(|| {
                 let server = "10.89.0.3:82".parse().unwrap();
                 TcpStream::connect_timeout(&server, Duration::from_millis(200)).unwrap_err();

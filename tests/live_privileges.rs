@@ -1,8 +1,11 @@
 //! Giving up privileges, in processes of their own: capturing goes on, and nothing that was given up comes back.
 #![cfg(target_os = "linux")]
 
+mod say;
+
 use flowpeel::capture::live::{self, LiveConfig};
 use flowpeel::capture::{LiveSource, PacketSource};
+use say::skipped;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -12,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const NOBODY: u32 = 65534;
 
-/// Runs one of the tests below that are only run so, in a process of its own.
+/// Runs one of the ignored tests below, in a process of its own.
 fn child(program: &Path, name: &str, user: Option<u32>) -> Output {
     let mut command = Command::new(program);
     command.args(["--exact", name, "--ignored", "--nocapture", "--test-threads", "1"]).current_dir("/");
@@ -31,7 +34,7 @@ fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// Whether packets on loopback come to this source.
+/// Whether this source captures packets on loopback.
 fn captures(source: &mut live::Live) -> bool {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -64,7 +67,7 @@ fn assert_powerless() {
 #[test]
 fn root_becomes_somebody_else() {
     if !is_root() {
-        eprintln!("skipped: this takes root");
+        skipped("this takes root");
         return;
     }
     assert_success(&child(&std::env::current_exe().unwrap(), "child_of_root", None));
@@ -97,7 +100,7 @@ fn a_program_with_the_capability_alone_captures_and_gives_it_up() {
     }
     let setcap = Command::new("setcap").arg("cap_net_raw+ep").arg(&program).output();
     if !is_root() || !setcap.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: this takes root, setcap, and a file system that keeps capabilities");
+        skipped("this takes root, setcap, and a file system that keeps capabilities");
         return;
     }
     assert_success(&child(&program, "child_with_the_capability", Some(NOBODY)));

@@ -1,20 +1,22 @@
-//! The memory of a whole replay while it is flooded, as the kernel counts it: no more than was announced at the start, and no
-//! more for a long flood than for a short one.
+//! The memory of a whole replay while it is flooded, as the kernel counts it: no more than was announced at the start,
+//! and no more for a long flood than for a short one.
 #![cfg(target_os = "linux")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+mod say;
+
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// What the process takes beside what it announces: code, stacks, output buffers; and under a flood the rows of half-open
-/// connections and the few of the thousand clients.
+/// What the process takes beside what it announces: code, stacks, output buffers; and under a flood the rows of
+/// half-open connections and the few of the thousand clients.
 const PROCESS_SIZE_MAX: u64 = 16 << 20;
 
-/// What the measurement is off by from run to run: which pages of a table are touched first, and how full a list got.
+/// The variation from run to run: which pages of a table are touched first, and how full a list got.
 const TOLERANCE_SIZE: u64 = 4 << 20;
 
-/// Between two looks. The peak is the kernel's own, so it matters only how late before the end the last one comes.
+/// The time between two looks. The peak is the kernel's own, so only the last look before the end matters.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A child that does not outlive a failing test.
@@ -22,13 +24,13 @@ struct Reaped(Child);
 
 impl Drop for Reaped {
     fn drop(&mut self) {
-        // It has ended already unless a test has failed, and then nobody asks how.
+        // It has ended already unless a test has failed.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// What one replay took, in bytes.
+/// The memory of one replay, in bytes.
 struct Measured {
     announced: u64,
     /// The part of it that is for open connections.
@@ -37,7 +39,7 @@ struct Measured {
     packets: u64,
 }
 
-/// The most memory the process had at once, in bytes; none when it has ended.
+/// The peak of the process's memory, in bytes; `None` when it has ended.
 fn peak_of(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(PathBuf::from(format!("/proc/{pid}/status"))).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -90,9 +92,7 @@ fn watched(generated: &str, options: &[&str]) -> Measured {
     let (Some(announced), Some(list), Some(packets)) = sizes else { panic!("{sizes:?} in {text}") };
     let mib = |size: u64| size as f64 / f64::from(1 << 20);
     let announcement = format!("{:.1} MiB announced, {:.1} of them for the list", mib(announced), mib(list));
-    // Past the test harness, which shows what passing tests print to nobody.
-    let figures = format!("memory: {generated}: {:.1} MiB at the peak, {announcement}\n", mib(peak));
-    std::io::stderr().write_all(figures.as_bytes()).unwrap();
+    say::say(&format!("memory: {generated}: {:.1} MiB at the peak, {announcement}", mib(peak)));
     assert!(peak > 1 << 20, "{peak} bytes: it was not watched");
     assert!(peak <= announced + PROCESS_SIZE_MAX);
     Measured { announced, list, peak, packets }

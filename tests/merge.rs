@@ -1,4 +1,5 @@
-//! Routers added up: every connection once, with how many of them saw it, in whatever order and grouping they were added.
+//! Merges of routers: every connection once, with how many of them saw it, in whatever order and grouping they were
+//! merged.
 
 mod oracle;
 mod taps;

@@ -1,4 +1,4 @@
-//! The metrics of a run as others see them: over HTTP, by Prometheus' own tools, in the dashboard and in the alert rules.
+//! The metrics of a run from outside: over HTTP, by Prometheus' own tools, in the dashboard and in the alert rules.
 
 #[path = "metrics/clients.rs"]
 mod clients;
@@ -6,6 +6,7 @@ mod clients;
 mod exposition;
 #[path = "metrics/hostile.rs"]
 mod hostile;
+mod say;
 
 use clients::{ask, get, run};
 use flowpeel::metrics::{CaptureCounts, ListFigures, Load, Metrics, Setup, ShardCounts};
@@ -178,7 +179,7 @@ fn ordinary_clients_read_it() {
     let metrics = metrics();
     let server = served(&metrics);
     let url = format!("http://{}/metrics", server.local_addr());
-    // Whatever proxy the environment names, it is not for this machine.
+    // A proxy that the environment names is not for this machine.
     let python = "import sys, urllib.request as r; o = r.build_opener(r.ProxyHandler({})); \
                   sys.stdout.write(o.open(sys.argv[1], timeout=60).read().decode())";
     let curl = ["--silent", "--fail", "--noproxy", "*", "--max-time", "60", &url];

@@ -1,50 +1,27 @@
-//! Taps that see one direction only: nothing is established without `one_way`, and with it what one side shows counts.
+//! Taps that see one direction only: without `one_way` nothing is established, with it the packets of one side are
+//! enough.
 
 mod feed;
 mod oracle;
 
-use flowpeel::capture::{Packet, PacketSource, Progress};
-use flowpeel::error::Result;
-use flowpeel::flow_list::{List, RowState};
+use feed::{Frames, lists_of};
+use flowpeel::flow_list::RowState;
 use flowpeel::generate::{Traffic, TrafficConfig, is_client};
-use flowpeel::parse::LinkType;
-use flowpeel::pipeline::{Config, Plan, Summary, run};
+use flowpeel::pipeline::{Config, Summary};
 use oracle::segment;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-/// The frames of one side alone.
-struct OneSide {
-    frames: std::vec::IntoIter<(u64, Vec<u8>)>,
-    current: Vec<u8>,
-}
-
-impl PacketSource for OneSide {
-    fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
-        let Some((time_us, bytes)) = self.frames.next() else { return Ok(None) };
-        self.current = bytes;
-        Ok(Some(Packet { time_ns: time_us as i64 * 1_000, link: LinkType::ETHERNET, bytes: &self.current, vlan: None }))
-    }
-
-    fn is_finished(&self) -> bool {
-        self.frames.len() == 0
-    }
-
-    fn progress(&self) -> Progress {
-        Progress::default()
-    }
-}
-
 /// Traffic in which every connection has ports of its own, seen from one side.
-fn frames(from_clients: bool) -> Vec<(u64, Vec<u8>)> {
+fn frames(from_clients: bool) -> Frames {
     let mut config = TrafficConfig::mixed(21, 3_000);
     (config.reuse.closed, config.reuse.open) = (0.0, 0.0);
     (config.repeats.late_fin, config.repeats.late_reset) = (0.0, 0.0);
     config.repeats.duplicate_delay_us_max = 1;
-    // A server that first says something after a minute has timed out: its side alone shows no handshake.
+    // A server that first sends after a minute has timed out: its side alone shows no handshake.
     config.lifetime_us = 2_000..=40_000_000;
     let mut traffic = Traffic::new(config).unwrap();
-    let mut frames = Vec::new();
+    let mut frames = Frames::new();
     while let Some(frame) = traffic.next_frame() {
         if segment(frame.bytes).is_some_and(|segment| is_client(segment.src.ip()) == from_clients) {
             frames.push((frame.time_us, frame.bytes.to_vec()));
@@ -55,8 +32,9 @@ fn frames(from_clients: bool) -> Vec<(u64, Vec<u8>)> {
 
 type Ends = (SocketAddr, SocketAddr);
 
-/// What one side shows: it asked or answered, sent something more, and neither a FIN nor a RST.
-fn open(frames: &[(u64, Vec<u8>)], from_clients: bool) -> BTreeSet<Ends> {
+/// The connections that are open by the packets of one side: it sent a SYN or SYN-ACK, something more, and neither a
+/// FIN nor a RST.
+fn open(frames: &Frames, from_clients: bool) -> BTreeSet<Ends> {
     let mut states: BTreeMap<Ends, u8> = BTreeMap::new();
     for segment in frames.iter().filter_map(|(_, bytes)| segment(bytes)) {
         let ends = if from_clients { (segment.src, segment.dst) } else { (segment.dst, segment.src) };
@@ -72,18 +50,11 @@ fn open(frames: &[(u64, Vec<u8>)], from_clients: bool) -> BTreeSet<Ends> {
     states.into_iter().filter(|(_, state)| *state == 2).map(|(ends, _)| ends).collect()
 }
 
-fn established(frames: Vec<(u64, Vec<u8>)>, one_way: bool) -> (BTreeSet<Ends>, Summary) {
-    let config = Config { one_way, ..Config::default() };
-    let mut listed = BTreeSet::new();
-    let mut exporter = |list: &List| {
-        let rows = list.rows().filter(|row| row.state == RowState::Established);
-        listed = rows.map(|row| (row.client, row.server)).collect();
-        Ok(())
-    };
-    let source = OneSide { frames: frames.into_iter(), current: Vec::new() };
-    let summary =
-        run(&Plan::new(&config).unwrap(), &config, std::iter::once(Ok(source)), &mut exporter, &mut ()).unwrap();
-    (listed, summary)
+fn established(frames: Frames, one_way: bool) -> (BTreeSet<Ends>, Summary) {
+    let (lists, summary) = lists_of(frames, &Config { one_way, ..Config::default() });
+    let [list] = lists.try_into().expect("one list, at the end");
+    let rows = list.rows.iter().filter(|row| row.state == RowState::Established);
+    (rows.map(|row| (row.client, row.server)).collect(), summary)
 }
 
 #[test]

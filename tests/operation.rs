@@ -1,5 +1,5 @@
-//! What it takes to run for months: files that are whole, compressed, kept within bounds or told as changes; log lines;
-//! and what comes with the command: completions, man pages and a systemd unit.
+//! Running for months: files that are whole, compressed, kept within bounds or written as changes; log lines; and what
+//! comes with the command: completions, man pages and a systemd unit.
 
 #[path = "operation/changes.rs"]
 mod changes;
@@ -9,8 +9,10 @@ mod files;
 mod log;
 #[path = "operation/packaging.rs"]
 mod packaging;
+mod say;
 
 use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};
+use say::skipped;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -24,7 +26,7 @@ fn flowpeel<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
     Command::new(FLOWPEEL).args(arguments).output().unwrap()
 }
 
-/// `flowpeel replay` with these options, which does what it is asked for.
+/// `flowpeel replay` with these options, which must succeed.
 fn replayed(options: &str, inputs: &[&Path]) -> Output {
     let mut arguments: Vec<&OsStr> = vec!["replay".as_ref()];
     arguments.extend(options.split_whitespace().map(OsStr::new));
@@ -38,7 +40,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// A capture of so many connections over two minutes, half of them over IPv6.
+/// A capture of this many connections over two minutes, half of them over IPv6.
 fn capture(directory: &Path, name: &str, connection_count: u64) -> PathBuf {
     let path = directory.join(name);
     let config = TrafficConfig { data_packets: 0..=0, ipv6_share: 0.5, ..TrafficConfig::mixed(11, connection_count) };
@@ -58,11 +60,11 @@ fn name(path: &Path) -> &str {
     path.file_name().unwrap().to_str().unwrap()
 }
 
-/// Whether this program is here; a test that needs it says so where it is not.
+/// Whether this program is installed; if not, says that the test is skipped.
 fn has(program: &str) -> bool {
     let is_there = Command::new(program).arg("--version").output().is_ok();
     if !is_there {
-        println!("skipped: there is no {program} here");
+        skipped(&format!("there is no {program} here"));
     }
     is_there
 }

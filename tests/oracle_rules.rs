@@ -1,4 +1,4 @@
-//! The oracle against the state table, packet by packet: what other tests trust must itself be tested.
+//! The oracle against the state table, packet by packet, because other tests rely on it.
 
 mod oracle;
 mod plain_frame;

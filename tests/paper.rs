@@ -1,4 +1,5 @@
-//! The paper's experiments in their quick form: every figure is where chance leaves it, and equal seeds give equal bytes.
+//! The paper's experiments in their quick form: every figure is within chance of the expected one, and equal seeds give
+//! equal bytes.
 
 use flowpeel::paper::{EXPERIMENTS, Reference, Section, Setting, markdown, write};
 use std::fs;

@@ -4,26 +4,20 @@ mod feed;
 mod oracle;
 
 use feed::{Frames, Kept, lists_of};
-use flowpeel::flow_list::Row;
 use flowpeel::generate::{EndingShares, Flood, FloodConfig, Traffic, TrafficConfig};
 use flowpeel::pipeline::Config;
-use oracle::{Line, Oracle, Rules, Segment, segment};
+use oracle::{Line, Oracle, Rules, Segment, line, segment};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 const SECOND_US: u64 = 1_000_000;
 
-/// The two ends, whoever asked.
+/// The two ends, in an order that does not depend on which is the client.
 type Ends = (SocketAddr, SocketAddr);
 
 fn ends(one: SocketAddr, other: SocketAddr) -> Ends {
     (one.min(other), one.max(other))
-}
-
-fn line(row: &Row) -> Line {
-    let (start_us, state) = ((row.start_ns / 1_000) as u64, row.state.name());
-    Line { client: row.client, server: row.server, state, start_us, midstream: row.midstream }
 }
 
 fn generated(seed: u64) -> Frames {
@@ -72,8 +66,8 @@ fn what_began_before_the_capture_is_listed_exactly() {
     against_the_whole(&all, cut_us, &listed, &midstream);
 }
 
-/// What is picked up, held against what the whole capture tells: it is there, and what is not open any more ended in part
-/// before the cut.
+/// Compares the connections that were picked up with those of the whole capture: they are in it, and those that are not
+/// open any more ended in part before the cut.
 fn against_the_whole(all: &Frames, cut_us: u64, listed: &BTreeSet<Ends>, midstream: &BTreeSet<Ends>) {
     let whole = Oracle::lists(Rules::default(), all.iter().map(|(time_us, bytes)| (*time_us, bytes.as_slice())));
     let open: BTreeMap<_, _> = whole[0]

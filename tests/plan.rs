@@ -1,4 +1,4 @@
-//! `flowpeel plan`, as it is called: what it says holds together, and the options it gives are taken.
+//! `flowpeel plan` as a command: its figures are consistent, and the options that it gives are accepted.
 
 use serde_json::Value;
 use std::process::{Command, Output};

@@ -1,5 +1,5 @@
-//! What a snapshot file only claims takes no memory: every allocation is counted while files are read that somebody with the
-//! secret made to do harm. It is the only test of its program, since others would be counted with it.
+//! What a snapshot file only claims takes no memory: every allocation is counted while files are read that an attacker
+//! with the secret made. It is the only test of its program, since the allocations of others would be counted too.
 
 mod counting;
 
@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering::SeqCst;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What reading takes beside what it reads: buffers for some cells, the window of zstd's caller, an error's words. A vector
-/// that grows has been allocated twice over.
+/// What reading takes beside what it reads: buffers for some cells, the window of zstd's caller, an error's words. A
+/// vector that grows has been allocated twice over.
 const READING_SIZE_MAX: usize = 1 << 20;
 
 /// A file with this packed body, which claims this size unpacked.
@@ -32,7 +32,7 @@ fn file(packing: u8, body: &[u8], size: u64) -> Vec<u8> {
     file
 }
 
-/// The beginning of a body, with so many cells in the subtables and so many routers.
+/// The beginning of a body, with this many cells in the subtables and this many routers.
 fn header(cells: [u32; 2], routers: u32) -> Vec<u8> {
     let mut body = vec![0, 8, 0];
     body.extend(cells.iter().chain(&cells).flat_map(|count| count.to_le_bytes()));
@@ -40,7 +40,7 @@ fn header(cells: [u32; 2], routers: u32) -> Vec<u8> {
     body
 }
 
-/// A router without a name, with so many time bases and half-open connections, which do not follow.
+/// A router without a name, with this many time bases and half-open connections, which do not follow.
 fn router(bases: u32, half_open: u32) -> Vec<u8> {
     let fields_size = 1 + 3 * 8 + 1 + 12 * 8 + 21 * 8 + 2 * 8 + 8 * 8;
     let mut router = vec![0; fields_size];

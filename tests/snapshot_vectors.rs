@@ -1,4 +1,5 @@
-//! Files of the snapshot format, committed: they are read, and written again byte for byte, on every machine and by every version.
+//! Files of the snapshot format, committed: they are read, and written again byte for byte, on every machine and by
+//! every version.
 
 use flowpeel::connection::{Counts, HalfOpen};
 use flowpeel::flow::{KeyV4, KeyV6, VlanTags};

@@ -1,5 +1,5 @@
-//! The router's side of snapshots: what is in them is what the lists say, however many shards there are and whether there are
-//! lists or not; and the command line around them.
+//! The router's side of snapshots: their contents agree with the lists, for any number of shards, with lists or
+//! without; and the command line around them.
 
 mod feed;
 
@@ -20,7 +20,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-/// Keeps lists and the bytes of snapshots.
+/// An exporter that keeps lists and the bytes of snapshots.
 #[derive(Default)]
 struct Recorder {
     lists: Vec<(Header, Vec<Row>)>,
@@ -67,7 +67,7 @@ fn read(bytes: &[u8]) -> SnapshotFile {
     SnapshotFile::read(bytes, &Secret::REPLAY).unwrap()
 }
 
-/// What comes out of a table: each key with its count and, where it is known, its payload.
+/// The contents of a table: each key with its count and, where it is known, its payload.
 struct Out<K> {
     code: ValueCode<K>,
     keys: Vec<(K, i32, u32)>,

@@ -1,7 +1,8 @@
-//! Who opens connections: `--sources` against exact counts of everything there is to hold it against, and under a flood.
+//! The sources of connections: `--sources` against exact counts of generated and real traffic, and under a flood.
 
 mod feed;
 mod oracle;
+mod say;
 #[path = "sources/shared.rs"]
 mod shared;
 
@@ -10,11 +11,11 @@ use flowpeel::capture::{Packet, PacketSource, Progress, Replay};
 use flowpeel::error::Result;
 use flowpeel::export::Exporter;
 use flowpeel::flow_list::List;
-use flowpeel::generate::{Flood, FloodConfig, Traffic, TrafficConfig};
+use flowpeel::generate::{Flood, FloodConfig, TrafficConfig};
 use flowpeel::parse::LinkType;
 use flowpeel::pipeline::{Config, Plan, run};
 use flowpeel::sources::Report;
-use oracle::{Oracle, Rules};
+use oracle::{Oracle, Rules, lists_of};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -56,14 +57,8 @@ fn config(every_s: u64, sources_max: u64, shards: usize) -> Config {
 
 /// The exact counts of generated traffic, interval by interval.
 fn exact(traffic: TrafficConfig, every_s: u64) -> Vec<Exact> {
-    let mut traffic = Traffic::new(traffic).unwrap();
-    let mut oracle = Oracle::new(Rules { every_us: Some(every_s * 1_000_000), ..Rules::default() });
-    let mut lists = Vec::new();
-    while let Some(frame) = traffic.next_frame() {
-        lists.extend(oracle.frame(frame.time_us, frame.bytes));
-    }
-    lists.extend(oracle.finish());
-    lists.into_iter().map(|list| list.sources).collect()
+    let rules = Rules { every_us: Some(every_s * 1_000_000), ..Rules::default() };
+    lists_of(traffic, rules).into_iter().map(|list| list.sources).collect()
 }
 
 #[track_caller]
@@ -96,7 +91,7 @@ fn generated_sources_are_counted_exactly_whatever_the_shards() {
     }
 }
 
-/// Traffic with a scanner among it: after every so many packets a SYN to one port after another.
+/// Traffic with a scanner in it: every `every` packets a SYN to the next port.
 struct Scanned {
     inner: Generated,
     packet_count: u64,
@@ -175,14 +170,14 @@ fn flowpeel() -> Command {
     Command::new(env!("CARGO_BIN_EXE_flowpeel"))
 }
 
-/// The files of sources that a replay which is done writes, in order.
+/// The files of sources that a successful replay writes, in order.
 fn source_files(capture: &Path, options: &[&str]) -> Vec<Vec<u8>> {
     let (output, files) = replayed(capture, options);
     assert!(output.status.success(), "{}: {}", capture.display(), String::from_utf8_lossy(&output.stderr));
     files
 }
 
-/// What a replay says, and the files of sources that it writes, in order.
+/// The output of a replay, and the files of sources that it writes, in order.
 fn replayed(capture: &Path, options: &[&str]) -> (Output, Vec<Vec<u8>>) {
     let out = tempfile::tempdir().unwrap();
     let output = flowpeel().arg("replay").arg(capture).args(options).arg("--out").arg(out.path()).output().unwrap();
@@ -193,7 +188,7 @@ fn replayed(capture: &Path, options: &[&str]) -> (Output, Vec<Vec<u8>>) {
     (output, files)
 }
 
-/// What a file tells: header and sources.
+/// The contents of a file: header and sources.
 fn told(file: &[u8]) -> (Value, Exact) {
     let text = str::from_utf8(file).unwrap();
     let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -211,7 +206,7 @@ fn told(file: &[u8]) -> (Value, Exact) {
     (header, counts)
 }
 
-/// The exact counts of a capture whose frames are Ethernet; none of another.
+/// The exact counts of a capture of Ethernet frames; `None` for other captures.
 fn exact_of(capture: &Path) -> Option<Exact> {
     let mut replay = Replay::open(capture).unwrap();
     let mut oracle = Oracle::new(Rules::default());
@@ -241,7 +236,7 @@ fn the_captures_of_this_project_are_counted_exactly() {
         }
         let (header, counts) = told(&first[0]);
         assert_eq!(header["source_list"]["complete"], true);
-        // What is in a tunnel, or under a tag of another kind, the oracle does not see.
+        // The oracle does not see what is in a tunnel, or under a tag of another kind.
         let is_plain = !name.starts_with("tunnel") && !name.starts_with("vlan");
         if let Some(exact) = exact_of(&capture).filter(|_| is_plain) {
             assert_eq!(counts, exact, "{name}");

@@ -1,8 +1,8 @@
-//! `--state`: a replay that is killed, again and again, comes to the same lists; and what does not fit is refused.
+//! `--state`: a replay that is killed again and again writes the same lists, and a state that does not fit is refused.
 //!
 //! `scripts/kill-state` runs the long form of the first test.
 
-// A part of it is for the tests of bad input alone.
+// Only the tests of bad input use all of it.
 #[path = "bad_input/command.rs"]
 #[allow(dead_code)]
 mod command;
@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 /// How many kills the long form makes, by a name that `scripts/kill-state` sets.
 const KILLS: &str = "FLOWPEEL_KILLS";
 
-/// Replays that are told differently; the second has several captures, one of which breaks off, and goes by other threads. OUT is
-/// where the lists go.
+/// The options of different kinds of replays; the second has several captures, one of which breaks off, and uses other
+/// threads. OUT is where the lists go.
 const OPTIONS: [&str; 4] = [
     "--every 1s --connections 20k --churn 4k --shards 2",
     "--every 2s --connections 20k --churn 4k --changes=5 --compress --shards 1",
@@ -25,7 +25,7 @@ const OPTIONS: [&str; 4] = [
     "--every 1s --connections 20k --churn 4k --sources=2k --snapshots OUT/snapshots",
 ];
 
-/// Captures and places for what comes of them.
+/// Captures, and a directory for the results.
 struct Place {
     directory: tempfile::TempDir,
     captures: Vec<Vec<PathBuf>>,
@@ -34,8 +34,8 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        // Twice as many signals as the queues hold: else all of a capture is behind the capture thread before the first state is
-        // saved, and there is no second.
+        // Twice as many signals as the queues hold. Otherwise the capture thread is done before the first state is
+        // saved, and there is no second one.
         let generate = |seed: u32| {
             let path = directory.path().join(format!("{seed}.pcap"));
             let words = format!(
@@ -95,8 +95,8 @@ impl Random {
     }
 }
 
-/// Kills replays until so many are killed, each going on from where the one before was; whenever one comes to its end, its lists are
-/// those of a replay that was left in peace.
+/// Kills this many replays, each of which goes on from where the one before was. Whenever one comes to its end, its
+/// lists are those of a replay that was not killed.
 fn kill(kill_count: u64) {
     let place = Place::new();
     let mut random = Random(kill_count);

@@ -1,4 +1,4 @@
-//! Connections that vanish without a word: who is taken off the list and when, and who is not.
+//! Connections that vanish without a FIN or RST: which are taken off the list and when, and which are not.
 
 mod feed;
 mod plain_frame;
@@ -39,14 +39,14 @@ fn opening(number: u16, time_us: u64) -> Frames {
     ]
 }
 
-/// One that talks all the time keeps the clock going.
+/// A connection that sends all the time, to keep the clock going.
 const BUSY: u16 = 0;
-/// These never say another word, or only late;
+/// Connections that never send anything more, or only late.
 const SILENT: std::ops::Range<u16> = 100..400;
-/// these send a packet every half of the timeout, one side alone.
+/// Connections of which one side sends a packet every half of the timeout.
 const KEPT: std::ops::Range<u16> = 500..800;
 const IDLE_S: u64 = 160;
-/// When the silent with even numbers speak again.
+/// When the silent connections with even numbers send again.
 const AGAIN_S: u64 = 400;
 const END_S: u64 = 800;
 
@@ -88,7 +88,8 @@ fn what_falls_silent_is_evicted_and_what_is_kept_alive_is_not() {
     }
 }
 
-/// The lists have what is kept alive, and what is silent for so long as they should; how many were evicted.
+/// Asserts that the lists have what is kept alive, and silent connections for as long as they should. Returns how many
+/// were evicted.
 fn assert_evicted(listed: &[Kept]) -> u64 {
     let clients = |rows: &[Row]| rows.iter().map(|row| row.client.port() - 10_000).collect::<BTreeSet<_>>();
     let mut evicted = 0;
@@ -143,8 +144,8 @@ fn what_is_too_old_is_evicted_whatever_is_seen() {
     assert_eq!((summary.counts.evicted_aged, summary.counts.evicted_idle), (all, 0));
 }
 
-/// The path of a live capture without its threads, so that none runs ahead of another: the list has asked, and put under
-/// watch what it suspects, before the next packet comes.
+/// The path of a live capture without its threads, so that none runs ahead of another: the list has asked, and put
+/// under watch what it suspects, before the next packet comes.
 struct Lockstep {
     signaller: Signaller,
     shard: Shard,
@@ -153,7 +154,7 @@ struct Lockstep {
     lists: Vec<Kept>,
 }
 
-/// Has always another delta, and takes what is handed over.
+/// An exchange that always has another delta, and takes what is handed over.
 struct Desk {
     geometry: DeltaGeometry,
     inquiries: Vec<Option<Inquiry>>,

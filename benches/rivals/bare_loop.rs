@@ -7,7 +7,7 @@ use super::frame::{FIN, RST, SYN, segment};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Counts.
+/// Counts the flags of a capture.
 pub(super) fn run(capture: &Path, out: &mut impl Write) -> io::Result<()> {
     let mut counts = [0u64; 3];
     let packet_count = each_frame(capture, |_, frame| {

@@ -1,14 +1,15 @@
 //! The packets of a capture, by large reads and nothing else.
 //!
-//! What enters: a pcap file in microseconds, little-endian, of Ethernet frames. What leaves: its packets, one by one, as they lie in the
-//! read buffer.
+//! What enters: a pcap file in microseconds, little-endian, of Ethernet frames. What leaves: its packets, one by one,
+//! as they lie in the read buffer.
 
+use flowpeel::config::CAPTURE_READ_SIZE;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-/// As much as flowpeel asks for at once.
-const READ_SIZE: usize = 1 << 20;
+/// As much as flowpeel asks for at once; 1 MiB and 4 MiB make no measurable difference to the bare loop.
+const READ_SIZE: usize = CAPTURE_READ_SIZE;
 
 /// The longest packet that is taken.
 const PACKET_SIZE_MAX: usize = 256 << 10;
@@ -31,11 +32,11 @@ fn bad(what: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, what.to_owned())
 }
 
-/// Shows every packet to `visit`, and tells how many there were.
+/// Passes every packet to `visit`, and returns how many there were.
 ///
 /// # Errors
 ///
-/// The file can not be read, is of another kind, holds a longer packet, or is cut short.
+/// The file cannot be read, is of another kind, holds a longer packet, or is cut short.
 #[inline(always)]
 pub(super) fn each_frame(path: &Path, mut visit: impl FnMut(Time, &[u8])) -> io::Result<u64> {
     let mut file = File::open(path)?;
@@ -47,7 +48,7 @@ pub(super) fn each_frame(path: &Path, mut visit: impl FnMut(Time, &[u8])) -> io:
     let mut buffer = vec![0; RECORD_HEADER_SIZE + PACKET_SIZE_MAX + READ_SIZE];
     let (mut held, mut count) = (0, 0);
     loop {
-        // What is held is less than one packet with its header.
+        // The bytes held are fewer than one packet with its header.
         let read = file.read(&mut buffer[held..held + READ_SIZE])?;
         if read == 0 {
             return if held == 0 { Ok(count) } else { Err(bad("the file is cut short")) };

@@ -1,9 +1,10 @@
-//! What one would write instead of flowpeel: a hash map of the open connections.
+//! The obvious alternative to flowpeel: a hash map of the open connections.
 //!
-//! What enters: a capture. What leaves: the connections open at its end, each with its client, its server and its start. A SYN inserts,
-//! two FINs or one RST remove, and everything else is passed over: repeats and answers of a SYN too, since whatever is in the map is open.
-//! So a SYN that nobody answers is listed, and late repeats leave ghosts. Keys are the two ends in an order of their own, 12 bytes or 36,
-//! and the value is 4 bytes: the map is as small and as quick as an exact one gets.
+//! What enters: a capture. What leaves: the connections open at its end, each with its client, its server and its
+//! start. A SYN inserts, two FINs or one RST remove, and everything else is ignored, SYN-ACKs and retransmitted SYNs
+//! too, since whatever is in the map is open. So an unanswered SYN is listed, and late retransmissions leave ghosts.
+//! Keys are the two ends, the lower first, in 12 bytes or 36, and the value is 4 bytes: the map is as small and as fast
+//! as an exact one gets.
 
 use super::capture::{Time, each_frame};
 use super::frame::{ACK, Addresses, FIN, RST, SIGNALS, segment};
@@ -15,14 +16,14 @@ use std::io::{self, BufWriter, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-/// Bytes gathered before they are written.
+/// The size of the output buffer.
 const BUFFER_SIZE: usize = 1 << 20;
 
-/// Which sides have sent a FIN: the lower end of the key, the higher.
+/// The bits of the ends that have sent a FIN: the lower end of the key, the higher.
 const FIN_OF: [u32; 2] = [1, 2];
-/// The client is the higher end of the key.
+/// The bit that says that the client is the higher end of the key.
 const CLIENT_IS_HIGH: u32 = 4;
-/// The start, in ticks of 100 ms since the first packet of these, stands above.
+/// The start, in ticks of 100 ms since the first of these packets, is in the bits above.
 const TICK_SHIFT: u32 = 3;
 
 /// Two ends of IPv4, the lower first.
@@ -41,7 +42,7 @@ struct KeyV6 {
 
 const _: () = assert!(size_of::<(KeyV4, u32)>() == 16 && size_of::<(KeyV6, u32)>() == 40);
 
-/// Whole words, since hashing costs by the word.
+/// Hashes whole words, since each word hashed costs time.
 impl Hash for KeyV4 {
     #[inline(always)]
     fn hash<H: Hasher>(&self, state: &mut H) {
@@ -76,13 +77,13 @@ fn ordered<A: Ord>(sender: (A, u16), receiver: (A, u16)) -> ([A; 2], [u16; 2], u
 struct Connections<K> {
     open: HashMap<K, u32, RandomState>,
     bound: usize,
-    /// Those that found no room.
+    /// How many connections found no room.
     untracked_count: u64,
 }
 
 impl<K: Copy + Eq + Hash> Connections<K> {
     fn new(bounded: Option<usize>) -> Self {
-        // A map that knows its bound need not grow; its pages cost nothing until they are written to.
+        // A map with a bound need not grow; its pages cost nothing until they are written to.
         let open = HashMap::with_capacity_and_hasher(bounded.unwrap_or(0), RandomState::with_seeds(1, 2, 3, 4));
         Connections { open, bound: bounded.unwrap_or(usize::MAX), untracked_count: 0 }
     }
@@ -111,7 +112,7 @@ impl<K: Copy + Eq + Hash> Connections<K> {
         }
     }
 
-    /// Writes a line for each.
+    /// Writes a line for each connection.
     fn write(&self, begin: Time, ends: impl Fn(&K) -> [SocketAddr; 2], out: &mut impl Write) -> io::Result<()> {
         for (key, value) in &self.open {
             let [low, high] = ends(key);
@@ -124,7 +125,7 @@ impl<K: Copy + Eq + Hash> Connections<K> {
     }
 }
 
-/// The ticks from `begin` to `now`; none before it.
+/// The ticks from `begin` to `now`; 0 if that is earlier.
 fn tick_at(begin: Time, now: Time) -> u32 {
     let tenths = |time: Time| i64::from(time.seconds) * 10 + i64::from(time.microseconds / 100_000);
     (tenths(now) - tenths(begin)).clamp(0, i64::from(u32::MAX >> TICK_SHIFT)) as u32
@@ -146,7 +147,7 @@ fn ends_v6(key: &KeyV6) -> [SocketAddr; 2] {
     })
 }
 
-/// Lists.
+/// Lists the open connections of a capture.
 pub(super) fn run(capture: &Path, bounded: Option<usize>, out: &mut impl Write) -> io::Result<()> {
     let (mut v4, mut v6) = (Connections::new(bounded), Connections::new(bounded));
     let mut begin = None;

@@ -1,7 +1,7 @@
-//! The TCP header of an Ethernet frame: where plain traffic has it, and nowhere else.
+//! The TCP header of an Ethernet frame, looked for only where plain traffic has it.
 //!
-//! What enters: a frame. What leaves: addresses, ports and flags, still in the frame. Tags, tunnels and the extension headers of IPv6 are
-//! not followed: that would make it slower, and the captures hold none.
+//! What enters: a frame. What leaves: addresses, ports and flags, still in the frame. Tags, tunnels and the extension
+//! headers of IPv6 are not followed: that would make it slower, and the captures hold none.
 
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
@@ -12,16 +12,16 @@ pub(super) const SYN: u8 = 0x02;
 pub(super) const RST: u8 = 0x04;
 pub(super) const ACK: u8 = 0x10;
 
-/// What can open or close a connection.
+/// The flags that can open or close a connection.
 pub(super) const SIGNALS: u8 = FIN | SYN | RST;
 
-/// The addresses of sender and receiver, one behind the other.
+/// The addresses of sender and receiver, one after the other.
 pub(super) enum Addresses<'a> {
     V4(&'a [u8; 8]),
     V6(&'a [u8; 32]),
 }
 
-/// A TCP header, as far as it matters.
+/// The fields of a TCP header that matter.
 pub(super) struct Segment<'a> {
     pub(super) addresses: Addresses<'a>,
     /// The ports of sender and receiver.

@@ -1,8 +1,9 @@
-//! What flowpeel is held against over whole captures: the least that can be done with a capture, and what one would write instead
-//! of flowpeel.
+//! The rivals that flowpeel is measured against over whole captures: the least that can be done with a capture, and the
+//! obvious alternative to flowpeel.
 //!
-//! What enters: the path of a capture. What leaves: what a rival made of it, on standard output. Each is a process of its own when it is
-//! measured, as flowpeel is. They parse as little as is right for plain TCP over Ethernet, and one thread does everything.
+//! What enters: the path of a capture. What leaves: a rival's result, on standard output. Each is measured as a process
+//! of its own, as flowpeel is. They parse only as much as plain TCP over Ethernet needs, and one thread does
+//! everything.
 
 mod bare_loop;
 mod capture;
@@ -32,7 +33,7 @@ enum Rival {
         /// The capture: pcap, in microseconds
         capture: PathBuf,
 
-        /// Hold at most so many
+        /// Hold at most this many
         #[arg(long, value_name = "N")]
         bounded: Option<usize>,
     },

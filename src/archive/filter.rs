@@ -6,6 +6,8 @@
 //! A filter never says no for what was put in. With `b` bits an entry and `k` of them set, it says yes for what was not about
 //! once in `(1 - e^(-k/b))^-k` times: 16 bits and 11 give 0.046 %, 10 and 7 give 0.82 %.
 
+use crate::hash::place_of;
+
 /// The size of a page: what a disk reads anyway.
 pub(super) const PAGE_SIZE: usize = 4_096;
 const CHECKSUM_SIZE: usize = 4;
@@ -43,7 +45,7 @@ impl Shape {
 
     /// The page in which a hash has its bits.
     pub(super) fn page_of(self, hash: u128, page_count: u32) -> u32 {
-        ((u64::from((hash >> 96) as u32) * u64::from(page_count)) >> 32) as u32
+        place_of((hash >> 96) as u32, page_count as usize) as u32
     }
 
     /// Which bits of its page. Within a page a step from bit to bit will do: pages are small beside what chance does to them.
@@ -90,10 +92,11 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::GOLDEN_64;
 
     fn hash(index: u64) -> u128 {
         let mixed = |seed: u64| {
-            let mut word = (index ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut word = (index ^ seed).wrapping_mul(GOLDEN_64);
             word = (word ^ word >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
             word ^ word >> 32
         };

@@ -1,6 +1,6 @@
-//! The two byte orders of capture files: a file (or a section of one) is written in that of its maker.
+//! The two byte orders of capture files: a file, or a section of one, is written in that of the machine that made it.
 
-/// In which order the bytes of a number stand.
+/// The order of the bytes in a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ByteOrder {
     /// The lowest byte first.
@@ -41,7 +41,7 @@ impl ByteOrder {
         }
     }
 
-    /// The two 16-bit numbers of these four bytes, the one that stands first first.
+    /// The two 16-bit numbers of these four bytes, in the order in which they are written.
     #[inline]
     pub(super) fn u16_pair(self, [a, b, c, d]: [u8; 4]) -> (u16, u16) {
         (self.u16([a, b]), self.u16([c, d]))

@@ -1,8 +1,8 @@
-//! The bytes of a capture, decompressed when they are compressed.
+//! The bytes of a capture, decompressed if need be.
 //!
-//! What enters: any reader. What leaves: the plain bytes, as a stream. Compression is told by the content, never by the
-//! name, and only once: a compressed file inside a compressed file is not a capture. Nothing is ever expanded as a
-//! whole, so a file that expands a millionfold costs time only.
+//! What enters: any reader. What leaves: the plain bytes, as a stream. Compression is recognised by the content, never
+//! by the name, and only once: a compressed file inside a compressed file is not a capture. Nothing is ever
+//! decompressed as a whole, so a file that expands a millionfold costs only time.
 
 use std::io::{self, BufReader, Chain, Cursor, ErrorKind, Read};
 
@@ -18,7 +18,7 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const ZSTD_SKIPPABLE_MAGIC: [u8; 3] = [0x2a, 0x4d, 0x18];
 const MAGIC_SIZE_MAX: usize = 4;
 
-/// The reader of the stored bytes, which knows how many it gave.
+/// The reader of the stored bytes, with a count of them.
 struct Stored {
     reader: Box<dyn Read + Send>,
     read_size: u64,
@@ -32,7 +32,7 @@ impl Read for Stored {
                     self.read_size += size as u64;
                     return Ok(size);
                 }
-                // Decoders would lose their place if a signal interrupted them.
+                // Decoders would lose their position if a signal interrupted them.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -40,7 +40,7 @@ impl Read for Stored {
     }
 }
 
-/// The stored bytes, of which the first had to be looked at to tell what they are.
+/// The stored bytes, of which the first were read ahead to recognise the compression.
 type Looked = Chain<Cursor<Vec<u8>>, Stored>;
 
 /// A stream of plain bytes.
@@ -53,7 +53,7 @@ enum Decoder {
 }
 
 impl Plain {
-    /// Looks at the first bytes and takes the decoder that they call for.
+    /// A stream over this reader, with the decoder that its first bytes call for.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Plain {
         let mut stored = Stored { reader, read_size: 0 };
         let mut head = vec![0; COMPRESSED_READ_SIZE];
         let mut head_size = 0;
-        // A pipe may give fewer bytes than it takes to tell.
+        // A pipe may give fewer bytes at once than recognising takes.
         while head_size < MAGIC_SIZE_MAX {
             match stored.read(&mut head[head_size..])? {
                 0 => break,
@@ -96,7 +96,7 @@ impl Plain {
         looked.get_ref().1.read_size
     }
 
-    /// What a failed read means to the user.
+    /// The error that tells the user what a failed read means.
     pub(super) fn explain(&self, error: io::Error) -> Error {
         let compression = match &self.0 {
             Decoder::None(_) => None,

@@ -1,8 +1,8 @@
 //! The one buffer that packets are slices of.
 //!
-//! What enters: a stream of plain bytes. What leaves: its bytes in order, as many in a row as a reader asks for, and the
-//! place where they stand in the stream. The rest of a read that does not hold a whole record is moved before the place of
-//! the next one; nothing else is copied or allocated.
+//! What enters: a stream of plain bytes. What leaves: its bytes in order, as many in a row as a reader asks for, and
+//! their offset in the stream. What is left of a read without a whole record is moved in front of the next read;
+//! nothing else is copied or allocated.
 
 use std::io::Read;
 use std::ops::Range;
@@ -12,10 +12,10 @@ use crate::config::{BLOCK_SIZE_MAX, CAPTURE_BUFFER_SIZE, CAPTURE_READ_SIZE, READ
 use crate::error::Error;
 use crate::parse::LinkType;
 
-/// A result on the packet path: the failure is boxed, so that what is returned for every packet stays in registers.
+/// A result on the packet path. The error is boxed, so that what is returned for every packet stays in registers.
 pub(super) type Result<T> = std::result::Result<T, Box<Error>>;
 
-/// Where a packet lies in the buffer: it becomes a [`Packet`](super::Packet) when nothing more can move it.
+/// The position of a packet in the buffer: it becomes a [`Packet`](super::Packet) when nothing can move it any more.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) time_ns: i64,
@@ -29,10 +29,11 @@ pub(super) struct Input {
     buffer: Box<[u8]>,
     /// Where in the buffer a page of memory begins.
     first_page: usize,
-    /// The bytes of the buffer that were read and not consumed: `start <= end <= buffer.len()`.
+    /// The bytes of the buffer that were read and not yet consumed: `start <= end <= buffer.len()`.
     start: usize,
     end: usize,
-    /// The place of the buffer's first byte in the stream; below zero (wrapped) before the first has been read over.
+    /// The offset of the buffer's first byte in the stream; below zero (wrapped) while the first read lies behind
+    /// unused bytes.
     buffer_offset: u64,
     stream_ended: bool,
 }
@@ -45,7 +46,7 @@ impl Input {
         Input { stream, buffer, first_page, start: 0, end: 0, buffer_offset: 0, stream_ended: false }
     }
 
-    /// The place in the stream of the next byte.
+    /// The offset of the next byte in the stream.
     pub(super) fn offset(&self) -> u64 {
         self.buffer_offset.wrapping_add(self.start as u64)
     }
@@ -55,17 +56,17 @@ impl Input {
         self.stream.read_size()
     }
 
-    /// The bytes that were read already and come next.
+    /// The next bytes, as far as they are in the buffer already.
     #[inline]
     pub(super) fn unread(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// The bytes that come next: at least `size`, which is at most [`BLOCK_SIZE_MAX`], or fewer if the stream ends.
+    /// The next bytes: at least `size`, which is at most [`BLOCK_SIZE_MAX`], or fewer if the stream ends before.
     ///
     /// # Errors
     ///
-    /// The stream can not be read on; the error says where.
+    /// The stream cannot be read any further; the error says where.
     #[inline]
     pub(super) fn peek(&mut self, size: usize) -> Result<&[u8]> {
         if self.end - self.start < size {
@@ -74,7 +75,7 @@ impl Input {
         Ok(self.unread())
     }
 
-    /// Passes over `size` bytes that were peeked, and tells where in the buffer they are until the next peek.
+    /// Passes over `size` bytes that were peeked. Returns where in the buffer they are until the next peek.
     #[inline]
     pub(super) fn consume(&mut self, size: usize) -> Range<usize> {
         let start = self.start;
@@ -82,13 +83,13 @@ impl Input {
         start..self.start
     }
 
-    /// The bytes at a place in the buffer.
+    /// The bytes of this range of the buffer.
     #[inline]
     pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.buffer[range]
     }
 
-    /// Passes over `size` bytes, of which the buffer need not hold all at once; whether there were as many.
+    /// Passes over `size` bytes, which need not fit into the buffer. Returns whether there were that many.
     ///
     /// # Errors
     ///
@@ -110,7 +111,7 @@ impl Input {
     #[inline(never)]
     fn fill(&mut self, size: usize) -> Result<()> {
         debug_assert!(size <= BLOCK_SIZE_MAX);
-        // To the end of a page, so that the next read begins with one.
+        // They are moved to the end of a page, so that the next read begins at a page's start.
         let unread_size = self.end - self.start;
         let page_end = self.first_page + unread_size.next_multiple_of(READ_PAGE_SIZE);
         let start = page_end - unread_size;
@@ -133,7 +134,7 @@ impl Input {
     }
 }
 
-/// The failure of an input that ends inside `what`, which begins at `offset`.
+/// The error for an input that ends inside `what`, which begins at `offset`.
 #[cold]
 pub(super) fn cut_short(what: &str, offset: u64, present_size: usize, whole_size: usize) -> Box<Error> {
     let what = format!("the file is cut short inside {what} ({present_size} of {whole_size} bytes are there)");

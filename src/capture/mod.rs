@@ -1,8 +1,9 @@
 //! Where packets come from.
 //!
-//! What enters: a capture file, standard input, or what passes an interface. What leaves: a stream of [`Packet`]s, each a
-//! time, a link type and the captured bytes, borrowed from the source's one buffer. A [`PacketSource`] hides where they come from, so that one
-//! loop serves replay and live capture. All memory is bounded and taken at the start, whatever a file says of itself.
+//! What enters: a capture file, standard input, or what passes an interface. What leaves: a stream of [`Packet`]s, each
+//! a time, a link type and the captured bytes, borrowed from the source's one buffer. A [`PacketSource`] hides where
+//! they come from, so that one loop serves replay and live capture. All memory is bounded and allocated at the start,
+//! whatever a file says of itself.
 
 mod byte_order;
 mod decompress;
@@ -26,7 +27,8 @@ use std::time::Duration;
 pub struct Packet<'a> {
     /// When it was captured, in nanoseconds since 1970, as the capture has it: it may stand still or run backwards.
     pub time_ns: i64,
-    /// What the bytes begin with. Of a pcapng file it may be a link type that can not be read: then the packet only counts.
+    /// What the bytes begin with. In a pcapng file it may be a link type that cannot be read: then the packet is only
+    /// counted.
     pub link: LinkType,
     /// The captured bytes, which may be fewer than the frame had on the wire.
     pub bytes: &'a [u8],
@@ -34,33 +36,34 @@ pub struct Packet<'a> {
     pub vlan: Option<u16>,
 }
 
-/// How far a source has come through its input.
+/// How much of its input a source has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes read so far of the input as it is stored (compressed, if it is).
     pub read_size: u64,
-    /// Bytes of the whole input as it is stored, where that is known: it is for a file, not for a pipe.
+    /// Bytes of the whole input as it is stored; `None` where that is unknown, as for a pipe.
     pub input_size: Option<u64>,
 }
 
 /// A source of packets.
 pub trait PacketSource {
-    /// The next packet, or `None` when there is none: for now if the source is live, for good if it
-    /// [is finished](PacketSource::is_finished).
+    /// The next packet, or `None` if there is none: for now if the source is live, for good if it [is
+    /// finished](PacketSource::is_finished).
     ///
     /// # Errors
     ///
-    /// The input can not be read on. The source is finished then, and what it yielded before is good.
+    /// The input cannot be read any further. The source is then finished, and the packets that it yielded before are
+    /// good.
     fn next_packet(&mut self) -> Result<Option<Packet<'_>>>;
 
-    /// Gives the next packets to `take`, `count_max` of them at most; fewer when there are no more, for now or for good. How many
-    /// it gave.
+    /// Passes up to `count_max` packets to `take`, fewer when there are no more, for now or for good. Returns how many
+    /// it passed.
     ///
-    /// A source that holds many packets in memory goes through them in one loop here, which costs less than asking for each.
+    /// A source that holds many packets in memory goes through them in one loop, which costs less than a call for each.
     ///
     /// # Errors
     ///
-    /// As [`Self::next_packet`]; those before were given.
+    /// As [`Self::next_packet`]; the packets before the failure were passed on.
     #[inline]
     fn each_packet(&mut self, count_max: u64, mut take: impl FnMut(&Packet<'_>)) -> Result<u64>
     where
@@ -75,37 +78,38 @@ pub trait PacketSource {
         Ok(count_max)
     }
 
-    /// Whether no packet can come any more.
+    /// Whether no more packets can come.
     fn is_finished(&self) -> bool;
 
-    /// How far it has come.
+    /// How much of the input has been read.
     fn progress(&self) -> Progress;
 
-    /// The packets so far that can not be read because of their link type, if there are any.
+    /// The packets so far that cannot be read because of their link type, if there are any.
     fn skipped(&self) -> Option<&SkippedPackets> {
         None
     }
 }
 
-/// A source whose packets come as they please.
+/// A source whose packets arrive in real time.
 pub trait LiveSource: PacketSource {
-    /// Sleeps until there are packets or `timeout` is over, and no longer than that; tells how the interface is if that has
-    /// changed. While it is away this looks for it, and it is back when this says so.
+    /// Sleeps until there are packets, for `timeout` at most. Returns the interface's condition if that has changed.
+    /// While the interface is gone, this call looks for it, and captures it again before it returns that it is up.
     fn wait(&mut self, timeout: Duration) -> Option<Condition>;
 
-    /// How the interface was when it was last looked at.
+    /// The condition of the interface when it was last looked at.
     fn condition(&self) -> Condition;
 
-    /// What has been received and lost since this source was opened, through all ups and downs.
+    /// What has been received and lost since this source was opened, however often its interface was down or gone
+    /// meanwhile.
     fn losses(&mut self) -> Losses;
 }
 
-/// What a source has received, and what the kernel could not keep for it.
+/// The packets that a source has received, and those that the kernel could not keep for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Packets that passed the filter and were kept, whether they have been read yet or not.
     pub received: u64,
-    /// Packets that passed the filter and were dropped, because nobody had read those before.
+    /// Packets that passed the filter and were dropped, because earlier ones had not been read yet.
     pub dropped: u64,
     /// How often the ring was found full.
     pub freezes: u64,
@@ -119,14 +123,14 @@ impl AddAssign for Losses {
     }
 }
 
-/// How an interface is.
+/// The state of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// It is up, and captured.
+    /// The interface is up, and captured.
     Up,
-    /// It is there, and down.
+    /// The interface exists, and is down.
     Down,
-    /// There is no interface of that name. It is captured when there is one again.
+    /// There is no interface of that name. It is captured again as soon as there is one.
     Gone,
 }
 

@@ -1,8 +1,8 @@
 //! The pcap format: a file header, then records.
 //!
-//! What enters: an [`Input`] at the beginning of a file. What leaves: its records in order. Four kinds are read, each in
-//! both byte orders: times in microseconds, in nanoseconds, and the modified kind of old Linux kernels, whose records
-//! carry eight bytes more. Files older than version 2.4 may give a record's two lengths the other way round.
+//! What enters: an [`Input`] at the beginning of a file. What leaves: its records in order. Four kinds are read, each
+//! in both byte orders: times in microseconds, in nanoseconds, and the modified kind of old Linux kernels, whose
+//! records carry eight bytes more. Files older than version 2.4 may have a record's two lengths in the opposite order.
 
 use super::Packet;
 use super::byte_order::ByteOrder;
@@ -22,7 +22,7 @@ const RECORD_HEADER_SIZE: usize = 16;
 const MODIFIED_RECORD_HEADER_SIZE: usize = 24;
 const _: () = assert!(BLOCK_SIZE_MAX >= MODIFIED_RECORD_HEADER_SIZE + PACKET_SIZE_MAX);
 
-/// The field that names the link type also tells the length of a frame check sequence, in its upper half.
+/// The field of the link type also holds the length of a frame check sequence, in its upper half.
 const LINK_TYPE_MASK: u32 = 0xffff;
 
 /// Which of a record's two lengths is the captured one.
@@ -32,21 +32,21 @@ enum CapturedLength {
     First,
     /// The second, in old files.
     Second,
-    /// The smaller one: files of version 2.3 have it either way.
+    /// The smaller one: files of version 2.3 have them in either order.
     Smaller,
 }
 
-/// What the magic number says.
+/// The kind of a pcap file, as its magic number tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     order: ByteOrder,
-    /// What the fraction of a time counts, in nanoseconds.
+    /// The unit of a time's fraction, in nanoseconds.
     fraction_ns: i64,
     record_header_size: usize,
 }
 
 impl Kind {
-    /// The kind of pcap file that begins so, if any does.
+    /// The kind of pcap file that begins with these bytes, if there is one.
     pub(super) fn recognise(magic: [u8; 4]) -> Option<Self> {
         let kinds = [
             (MICROSECOND_MAGIC, 1000, RECORD_HEADER_SIZE),
@@ -74,7 +74,7 @@ impl PcapReader {
     ///
     /// # Errors
     ///
-    /// The header is cut short, of an unknown version, or of a link type that flowpeel can not read.
+    /// The header is cut short, of an unknown version, or of a link type that flowpeel cannot read.
     pub(super) fn new(kind: Kind, input: &mut Input) -> Result<Self> {
         let offset = input.offset();
         let unread = input.peek(FILE_HEADER_SIZE)?;
@@ -102,7 +102,7 @@ impl PcapReader {
         Ok(PcapReader { kind, captured_length, link, is_usual })
     }
 
-    /// What reads the records of this file, if it is of the commonest kind: little-endian, and of the present version.
+    /// A reader of this file's records, if it is of the most common kind: little-endian, and of the current version.
     #[inline]
     pub(super) fn usual(&self) -> Option<Usual> {
         self.is_usual.then_some(Usual { fraction_ns: self.kind.fraction_ns, link: self.link })
@@ -112,10 +112,10 @@ impl PcapReader {
     ///
     /// # Errors
     ///
-    /// The input can not be read, is cut short inside a record, or the record is longer than any packet.
+    /// The input cannot be read or is cut short inside a record, or the record is longer than any packet.
     pub(super) fn next_record(&mut self, input: &mut Input) -> Result<Option<Record>> {
         loop {
-            // The order is told once a record, and not once a number.
+            // One branch on the order for each record, not one for each number.
             let read = match self.kind.order {
                 ByteOrder::Little => read_record(self.kind, self.captured_length, input.unread(), u32::from_le_bytes),
                 ByteOrder::Big => read_record(self.kind, self.captured_length, input.unread(), u32::from_be_bytes),
@@ -135,7 +135,7 @@ impl PcapReader {
     }
 }
 
-/// Reads the records of a file of the commonest kind.
+/// A reader of the records of the most common kind of file.
 #[derive(Clone, Copy)]
 pub(super) struct Usual {
     fraction_ns: i64,
@@ -143,7 +143,8 @@ pub(super) struct Usual {
 }
 
 impl Usual {
-    /// The packet whose record these bytes begin with, and the bytes behind it, if all of it is there and nothing is wrong with it.
+    /// The packet whose record these bytes begin with, and the bytes behind it; `None` if the record is not whole or
+    /// not valid.
     #[inline(always)]
     pub(super) fn packet<'a>(&self, unread: &'a [u8]) -> Option<(Packet<'a>, &'a [u8])> {
         let kind =
@@ -170,8 +171,9 @@ fn read_record(
     let ([seconds, fraction, first_length, second_length], _) = header.as_chunks::<4>() else {
         return Err(NoRecord::Needs(record_header_size));
     };
-    // Seconds are unsigned and 32 bits wide, so this can not overflow. A fraction of a second or more is no time (files
-    // with a negative one exist): carried over it could be an hour, so such a packet comes at the end of its second.
+    // Seconds are unsigned and 32 bits wide, so this cannot overflow. A fraction of one second or more is invalid
+    // (files with negative ones exist) and could add up to more than an hour, so such a packet is put at the end of its
+    // second.
     let within_second_ns = (i64::from(number(*fraction)) * fraction_ns).min(SECOND_NS - fraction_ns);
     let time_ns = i64::from(number(*seconds)) * SECOND_NS + within_second_ns;
     let (first_length, second_length) = (number(*first_length), number(*second_length));
@@ -191,13 +193,13 @@ fn read_record(
     if unread.len() < record_size { Err(NoRecord::Needs(record_size)) } else { Ok((time_ns, record_size)) }
 }
 
-/// Why some bytes do not begin with a whole record.
+/// The reason why some bytes do not begin with a whole record.
 enum NoRecord {
-    /// There have to be so many.
+    /// The record needs this many bytes.
     Needs(usize),
-    /// It would be longer than any packet.
+    /// The record would hold this many bytes, more than any packet has.
     TooLong(usize),
-    /// They are the header of another capture.
+    /// The bytes are the header of another capture.
     AnotherCapture,
 }
 
@@ -210,13 +212,13 @@ fn end_of_file(input: &mut Input, record_size: usize) -> Result<Option<Record>> 
     }
 }
 
-/// The failure of captures that were put into one file behind each other.
+/// The error for captures that were concatenated into one file.
 #[cold]
 fn another_capture(offset: u64) -> Box<Error> {
     Box::new(Error::new("another capture begins here: name captures one by one, do not put them together").at(offset))
 }
 
-/// The failure of a packet that can not have been captured.
+/// The error for a packet of a size that cannot have been captured.
 #[cold]
 pub(super) fn too_long(captured_size: usize, offset: u64) -> Box<Error> {
     let what = format!(

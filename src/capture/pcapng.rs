@@ -1,8 +1,9 @@
 //! The pcapng format: sections of blocks.
 //!
-//! What enters: an [`Input`] at the beginning of a file. What leaves: its packets in order. Each section has a byte order
-//! and interfaces of its own, each interface a link type and a clock. The framing is written out here, because the pcap-parser
-//! crate needs every block whole in memory, however long it is, and makes a list of the options of each packet.
+//! What enters: an [`Input`] at the beginning of a file. What leaves: its packets in order. Each section has a byte
+//! order and interfaces of its own, each interface a link type and a clock. The framing is implemented here, because
+//! the pcap-parser crate needs every block whole in memory, however long it is, and collects the options of each packet
+//! in a list.
 
 mod block;
 mod interface;
@@ -28,10 +29,10 @@ pub(super) struct PcapngReader {
     skipped: SkippedPackets,
 }
 
-/// What a block says of its packet.
+/// The fields of a packet block.
 struct PacketFields {
     interface_index: usize,
-    /// In ticks of the interface's clock; a simple packet has no time.
+    /// The time in ticks of the interface's clock; a simple packet has none.
     ticks: Option<u64>,
     captured_size: usize,
     /// Where in the block's body the packet begins.
@@ -49,12 +50,12 @@ impl PcapngReader {
         }
     }
 
-    /// The packets so far that can not be read because of their link type.
+    /// The packets so far that cannot be read because of their link type.
     pub(super) fn skipped(&self) -> &SkippedPackets {
         &self.skipped
     }
 
-    /// The same, for the last time.
+    /// Takes the packets that [`Self::skipped`] returns, and leaves none behind.
     pub(super) fn take_skipped(&mut self) -> SkippedPackets {
         std::mem::take(&mut self.skipped)
     }
@@ -63,7 +64,7 @@ impl PcapngReader {
     ///
     /// # Errors
     ///
-    /// The input can not be read, is cut short inside a block, or the block contradicts itself.
+    /// The input cannot be read or is cut short inside a block, or the block contradicts itself.
     #[inline]
     pub(super) fn next_record(&mut self, input: &mut Input) -> Result<Option<Record>> {
         while let Some(block) = Block::next(input, self.order)? {
@@ -134,7 +135,7 @@ impl PcapngReader {
     }
 }
 
-/// The fields of an enhanced packet block or of its obsolete forerunner, or `None` when it is too short for them.
+/// The fields of an enhanced packet block or of its obsolete predecessor; `None` if it is too short for them.
 #[inline]
 fn timed_packet(block: &Block, body: &[u8]) -> Option<PacketFields> {
     let ([interface, ticks_high, ticks_low, captured_size, _wire_size, ..], _) = body.as_chunks::<4>() else {
@@ -154,10 +155,10 @@ fn timed_packet(block: &Block, body: &[u8]) -> Option<PacketFields> {
     })
 }
 
-/// The fields of a simple packet block, which is always of the first interface, or `None` when it is too short.
+/// The fields of a simple packet block, which always belongs to the first interface; `None` if it is too short.
 ///
-/// It gives only the length on the wire: what was captured of that is as much as the interface's snapshot length and
-/// the block allow.
+/// The block gives only the length on the wire: the captured length is as much of it as the interface's snapshot length
+/// and the block allow.
 fn simple_packet(block: &Block, body: &[u8], interface: Option<&Interface>) -> Option<PacketFields> {
     let ([wire_size, ..], _) = body.as_chunks::<4>() else {
         return None;

@@ -1,7 +1,7 @@
-//! Replay: a capture file, or standard input, as a source of packets.
+//! Replay: a capture file or standard input as a source of packets.
 //!
-//! What enters: a path. What leaves: the packets of the file in file order, then what there is to say of the file. The
-//! format is told by the content, never by the name.
+//! What enters: a path. What leaves: the packets of the file in file order, then what there is to say about the file.
+//! The format is recognised by the content, never by the name.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -15,15 +15,15 @@ use super::skipped::SkippedPackets;
 use super::{Packet, PacketSource, Progress};
 use crate::error::{Error, Result};
 
-/// The first bytes by which every format can be told.
+/// How many of the first bytes tell every format apart.
 const MAGIC_SIZE_MAX: usize = 12;
 
-/// Compressions that are recognised, but only to say what to do.
+/// Compressions that are recognised only so that the error says what to do.
 const OTHER_COMPRESSIONS: [(&[u8], &str); 3] = [(b"\xfd7zXZ\0", "xz"), (b"BZh", "bzip2"), (b"\x04\x22\x4d\x18", "lz4")];
 
 /// One capture being replayed: pcap or pcapng, plain or compressed with gzip or zstd.
 pub struct Replay {
-    /// What errors call the input.
+    /// The name of the input in errors.
     name: PathBuf,
     input: Input,
     input_size: Option<u64>,
@@ -38,12 +38,12 @@ enum Format {
 }
 
 impl Replay {
-    /// Opens a file, a FIFO or, as `-`, standard input, and tells its format by its first bytes.
+    /// Opens a file, a FIFO or, as `-`, standard input, and recognises its format by its first bytes.
     ///
     /// # Errors
     ///
-    /// It can not be opened or read, is a terminal or empty, is no capture, or is a pcap file of a link type that
-    /// flowpeel can not read.
+    /// The input cannot be opened or read, is a terminal or empty, is no capture, or is a pcap file of a link type that
+    /// flowpeel cannot read.
     pub fn open(path: &Path) -> Result<Self> {
         if path == Path::new("-") {
             let name = Path::new("standard input");
@@ -58,7 +58,7 @@ impl Replay {
         Ok(replay)
     }
 
-    /// Replays what a reader yields; `name` is what errors call it.
+    /// Replays what a reader yields; `name` is its name in errors.
     ///
     /// # Errors
     ///
@@ -68,12 +68,12 @@ impl Replay {
         Ok(Replay { name: name.to_path_buf(), input, input_size: None, format, packet_count: 0, finished: false })
     }
 
-    /// The packets yielded so far.
+    /// How many packets were yielded so far.
     pub fn packet_count(&self) -> u64 {
         self.packet_count
     }
 
-    /// The next record, whatever it is.
+    /// The next record, of any kind.
     #[inline(never)]
     fn any_record(&mut self) -> Result<Option<Record>> {
         if self.finished {
@@ -104,13 +104,13 @@ impl Replay {
         }
     }
 
-    /// The end of the input: a failure if all that it held could not be read.
+    /// Ends the replay: with an error if the input held packets and none of them could be read.
     #[cold]
     fn finish(&mut self) -> Result<()> {
         self.finished = true;
         match &mut self.format {
             Format::Pcapng(reader) if (1..=reader.skipped().total_count()).contains(&self.packet_count) => {
-                // Told here, so there is no more to be told of them.
+                // The error names them, so they are not reported again.
                 let skipped = reader.take_skipped();
                 let what = format!("link type {skipped} can not be read, and it has no other packets");
                 Err(Error::new(what).in_file(&self.name))
@@ -134,7 +134,8 @@ impl PacketSource for Replay {
         };
         let (mut count, mut other) = (0, None);
         loop {
-            // Records of the usual kind, as long as they are in the buffer as a whole, behind one that may be of another.
+            // First one record of any kind, if there is one, then records of the usual kind for as long as the buffer
+            // holds them whole.
             let unread = self.input.unread();
             let mut rest = unread;
             let counted = count + u64::from(other.is_some());
@@ -149,7 +150,7 @@ impl PacketSource for Replay {
                         None => break,
                     },
                 };
-                // Called in one place alone, so that it becomes a part of this loop.
+                // Called in this one place only, so that it is inlined into the loop.
                 take(&packet);
                 count += 1;
             }
@@ -189,7 +190,7 @@ fn open_file(path: &Path) -> Result<(File, Option<u64>)> {
     if metadata.is_dir() {
         return Err(Error::new("it is a directory: name a capture file"));
     }
-    // Pipes and devices have a size that says nothing.
+    // The size of pipes and devices says nothing.
     Ok((file, metadata.is_file().then_some(metadata.len())))
 }
 

@@ -1,31 +1,23 @@
-//! The packets that a file holds and flowpeel can not read, counted by link type.
+//! The packets of a file that flowpeel cannot read, counted by link type.
 //!
-//! What enters: the link type of each such packet. What leaves: how many there were of each, for the user to be told. A
+//! What enters: the link type of each such packet. What leaves: how many there were of each, to report to the user. A
 //! file may name 2^16 link types, so only the first few are counted apart.
 
 use crate::config::SKIPPED_LINK_TYPE_COUNT_MAX;
 use crate::parse::LinkType;
 use std::fmt;
 
-/// Packets that are passed over because their interface has a link type that flowpeel can not read.
+/// Packets that are skipped because their interface has a link type that flowpeel cannot read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SkippedPackets {
+    /// The link types in order of their first packet, each with how many packets it had.
     by_link: Vec<(LinkType, u64)>,
+    /// Packets of further link types, beyond the limit of those counted apart.
     other_count: u64,
 }
 
 impl SkippedPackets {
-    /// The link types in order of their first packet, each with how many packets it had.
-    pub fn by_link(&self) -> &[(LinkType, u64)] {
-        &self.by_link
-    }
-
-    /// Packets of further link types, beyond the [limit](crate::config::SKIPPED_LINK_TYPE_COUNT_MAX) of those counted apart.
-    pub fn other_count(&self) -> u64 {
-        self.other_count
-    }
-
-    /// All packets that are passed over.
+    /// All packets that were skipped.
     pub fn total_count(&self) -> u64 {
         self.by_link.iter().map(|&(_, count)| count).sum::<u64>() + self.other_count
     }
@@ -61,9 +53,9 @@ mod tests {
         for number in (0..20).chain(0..20) {
             skipped.add(LinkType(number));
         }
-        assert_eq!(skipped.by_link().len(), SKIPPED_LINK_TYPE_COUNT_MAX);
-        assert!(skipped.by_link().iter().all(|&(_, count)| count == 2));
-        assert_eq!(skipped.other_count(), 8);
+        assert_eq!(skipped.by_link.len(), SKIPPED_LINK_TYPE_COUNT_MAX);
+        assert!(skipped.by_link.iter().all(|&(_, count)| count == 2));
+        assert_eq!(skipped.other_count, 8);
         assert_eq!(skipped.total_count(), 40);
         assert!(skipped.to_string().ends_with(" and others"));
     }

@@ -6,6 +6,7 @@
 
 use crate::config::{FINGERPRINT_BITS, TICK_BITS};
 use crate::flow::Side;
+use crate::hash::GOLDEN_32;
 use crate::signal::HANDSHAKE_ISN_BITS;
 
 /// Bits of the hashed ISN, the short ISN: two connections on the same ports are taken for one with a probability of
@@ -160,7 +161,7 @@ impl Entry {
     #[must_use]
     #[inline]
     pub fn short_isn(isn: u32) -> u32 {
-        let short_isn = isn.wrapping_mul(0x9e37_79b1) >> (u32::BITS - ISN_BITS);
+        let short_isn = isn.wrapping_mul(GOLDEN_32) >> (u32::BITS - ISN_BITS);
         if short_isn == ISN_UNKNOWN { 1 } else { short_isn }
     }
 

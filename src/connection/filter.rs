@@ -8,7 +8,7 @@ use self::slots::{Places, unused_and_closed, with_fingerprint};
 use crate::config::FINGERPRINT_BITS;
 use crate::connection::entry::{in_state, is_free, recorded_at, removed, state_of};
 use crate::connection::{Entry, State};
-use crate::hash::place_of;
+use crate::hash::{GOLDEN_32, place_of};
 use crate::lines::{Line, Lines};
 use crate::prefetch::prefetch;
 use crate::signal::ConnectionHash;
@@ -147,7 +147,7 @@ impl Filter {
     #[inline]
     fn other_bucket(&self, bucket: usize, fingerprint: u32) -> usize {
         let count = self.buckets.len();
-        let sum = place_of(fingerprint.wrapping_mul(0x9e37_79b1), count);
+        let sum = place_of(fingerprint.wrapping_mul(GOLDEN_32), count);
         if sum >= bucket { sum - bucket } else { sum + count - bucket }
     }
 

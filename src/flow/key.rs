@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The address family of a connection. The two are kept in tables of their own.
+/// The address family of a connection. Each family has tables of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
     /// IPv4: 16-byte keys.
@@ -36,8 +36,8 @@ impl Side {
 
 /// Up to two VLAN identifiers (12 bits each), outermost first.
 ///
-/// Deeper tags are not part of a key. The number holds how many tags there are in the top byte, then 12 bits a tag, and
-/// stands so in the last four bytes of a key.
+/// Deeper tags are not part of a key. The number holds the count of tags in its top byte, then 12 bits a tag, and is
+/// the last four bytes of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VlanTags(u32);
 
@@ -64,7 +64,7 @@ impl VlanTags {
         self.iter().fold(VlanTags::NONE.with(tag), VlanTags::with)
     }
 
-    /// All that it holds, as one number.
+    /// The tags and their count, as one number.
     #[must_use]
     #[inline]
     pub fn number(self) -> u32 {
@@ -80,8 +80,8 @@ impl VlanTags {
 
 /// A connection's key: fixed-size words that order, sum and hash alike on every machine.
 ///
-/// The words are the big-endian reading of: first address, first port, second address, second port, VLAN tags. Comparing
-/// words therefore orders keys by client address, client port, server address, server port, VLAN.
+/// The words are the big-endian reading of: first address, first port, second address, second port, VLAN tags.
+/// Comparing words therefore orders keys by client address, client port, server address, server port, VLAN.
 pub trait FlowKey: Copy + Eq + Ord + std::hash::Hash + fmt::Debug + Send + Sync + 'static {
     /// The number of 64-bit words of a key.
     const WORD_COUNT: usize;
@@ -90,20 +90,20 @@ pub trait FlowKey: Copy + Eq + Ord + std::hash::Hash + fmt::Debug + Send + Sync 
     /// An address as a number, in host order.
     type Address: Copy + Into<u128>;
 
-    /// The words, most significant first; as many as [`Self::WORD_COUNT`].
+    /// The words, most significant first; there are [`Self::WORD_COUNT`] of them.
     fn words(&self) -> &[u64];
-    /// The key of these words. Words past [`Self::WORD_COUNT`] are not read, missing ones are taken as zero.
+    /// The key made of these words. Words past [`Self::WORD_COUNT`] are not read; missing ones are zero.
     fn from_words(words: &[u64]) -> Self;
     /// The same connection named from the other end.
     #[must_use]
     fn reversed(&self) -> Self;
-    /// Addresses and ports of both ends, the one named first before the other.
+    /// The addresses and ports of both ends, in the order in which the key names them.
     fn ends(&self) -> [(Self::Address, u16); 2];
-    /// Address and port of the end named first.
+    /// The address and port of the end named first.
     fn first(&self) -> SocketAddr;
-    /// Address and port of the end named second.
+    /// The address and port of the end named second.
     fn second(&self) -> SocketAddr;
-    /// The VLAN tags; none unless they were asked to be part of the key.
+    /// The VLAN tags; [`VlanTags::NONE`] unless they are part of the key.
     fn vlan(&self) -> VlanTags;
 
     /// The one of `self` and `self.reversed()` that is the same for both directions, and which of its ends `self`
@@ -131,7 +131,7 @@ impl KeyV4 {
         ])
     }
 
-    /// The canonical key of a packet between these ends, and which of its ends is the first of these.
+    /// The canonical key of a packet between these ends, and which of its ends the sender is.
     #[must_use]
     #[inline]
     pub fn canonical_of(sender: (u32, u16), receiver: (u32, u16), vlan: VlanTags) -> (Self, Side) {
@@ -170,7 +170,7 @@ impl FlowKey for KeyV4 {
         KeyV4::new(second, first, self.vlan())
     }
 
-    /// The ends are 48 bits each, side by side: which is the lesser is told before anything is turned round.
+    /// The ends are 48 bits each, side by side, so they are compared before anything is reversed.
     #[inline]
     fn canonical(&self) -> (Self, Side) {
         let [high, low] = self.0;
@@ -220,7 +220,7 @@ impl KeyV6 {
         ])
     }
 
-    /// The canonical key of a packet between these ends, and which of its ends is the first of these.
+    /// The canonical key of a packet between these ends, and which of its ends the sender is.
     #[must_use]
     #[inline]
     pub fn canonical_of(sender: (u128, u16), receiver: (u128, u16), vlan: VlanTags) -> (Self, Side) {

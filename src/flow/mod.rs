@@ -1,4 +1,4 @@
-//! What a connection is called: its two endpoints, oriented from client to server, and the VLAN tags where they count.
+//! The names of connections: two endpoints, oriented from client to server, and the VLAN tags where they count.
 //!
 //! What enters: addresses and ports as they stand in packets. What leaves: fixed-size keys that can be summed, compared
 //! and printed. Nothing here knows how packets are parsed or where keys are kept.

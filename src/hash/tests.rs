@@ -1,4 +1,4 @@
-//! What the hashes are, bit for bit, and that those of many keys are those of each.
+//! The hashes, bit for bit, and that keys hashed together have the hashes that each has alone.
 
 use super::*;
 use crate::flow::{KeyV4, KeyV6, VlanTags};

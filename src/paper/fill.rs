@@ -3,13 +3,13 @@
 //! What enters: a seed and a number of a trial. What leaves: keys and values that look random and are the same everywhere.
 
 use super::row::Measure;
-use crate::hash::Secret;
+use crate::hash::{GOLDEN_64, Secret};
 use crate::interval::mean_of;
 use crate::sketch::{CheckedCell, Layout, Outcome, Placement, Simulation, Table, mixed};
 
 /// The number at place `index` of the SplitMix64 stream of `seed`.
 pub(super) fn number_at(seed: u64, index: u64) -> u64 {
-    mixed(seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    mixed(seed.wrapping_add(index.wrapping_add(1).wrapping_mul(GOLDEN_64)))
 }
 
 /// The pairs of one trial: those of another trial, or at other places, are others.

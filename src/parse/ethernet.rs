@@ -9,25 +9,29 @@ use crate::flow::VlanTags;
 
 /// A number of the IEEE's EtherType registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EtherType(pub(super) u16);
+pub(crate) struct EtherType(pub(crate) u16);
 
 impl EtherType {
-    pub(super) const IPV4: Self = EtherType(0x0800);
-    pub(super) const IPV6: Self = EtherType(0x86dd);
-    pub(super) const MPLS: Self = EtherType(0x8847);
-    pub(super) const MPLS_MULTICAST: Self = EtherType(0x8848);
-    pub(super) const PPPOE_SESSION: Self = EtherType(0x8864);
-    pub(super) const VLAN: Self = EtherType(0x8100);
-    pub(super) const SERVICE_VLAN: Self = EtherType(0x88a8);
-    pub(super) const QINQ: Self = EtherType(0x9100);
-    pub(super) const BACKBONE_BRIDGE: Self = EtherType(0x88e7);
-    pub(super) const CISCO_METADATA: Self = EtherType(0x8909);
-    pub(super) const VN_TAG: Self = EtherType(0x8926);
-    pub(super) const TRANSPARENT_ETHERNET: Self = EtherType(0x6558);
+    pub(crate) const IPV4: Self = EtherType(0x0800);
+    pub(crate) const IPV6: Self = EtherType(0x86dd);
+    pub(crate) const MPLS: Self = EtherType(0x8847);
+    pub(crate) const MPLS_MULTICAST: Self = EtherType(0x8848);
+    pub(crate) const PPPOE_SESSION: Self = EtherType(0x8864);
+    pub(crate) const VLAN: Self = EtherType(0x8100);
+    pub(crate) const SERVICE_VLAN: Self = EtherType(0x88a8);
+    pub(crate) const QINQ: Self = EtherType(0x9100);
+    pub(crate) const BACKBONE_BRIDGE: Self = EtherType(0x88e7);
+    pub(crate) const CISCO_METADATA: Self = EtherType(0x8909);
+    pub(crate) const VN_TAG: Self = EtherType(0x8926);
+    pub(crate) const TRANSPARENT_ETHERNET: Self = EtherType(0x6558);
 }
 
-/// The largest value of the length field of an IEEE 802.3 frame; above it the field is an EtherType.
-const LENGTH_MAX: u16 = 1500;
+/// The largest value of the length field of an IEEE 802.3 frame; a greater value is an EtherType.
+pub(crate) const LENGTH_MAX: u16 = 1500;
+
+/// The service access points of logical link control: SNAP, and IP by itself.
+pub(crate) const LLC_SNAP: u8 = 0xaa;
+pub(crate) const LLC_IP: u8 = 0x06;
 
 /// Destination and source address, then a length or an EtherType.
 pub(super) fn addresses(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
@@ -35,7 +39,7 @@ pub(super) fn addresses(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     length_or_type(unread)
 }
 
-/// What stands behind the addresses and behind every tag: a length, with LLC after it, or an EtherType.
+/// Reads the field behind the addresses and behind every tag: a length, with LLC after it, or an EtherType.
 fn length_or_type(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     let number = u16::from_be_bytes(*unread.take::<2>(Unusable::MalformedLink)?);
     if number <= LENGTH_MAX {
@@ -46,7 +50,7 @@ fn length_or_type(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     }
 }
 
-/// Reads the tag that `ether_type` names, or says which layer it names.
+/// Reads the tag that `ether_type` names, or returns the layer that it names.
 pub(super) fn payload(ether_type: EtherType, unread: &mut Unread<'_>, vlan: &mut VlanTags) -> Result<Layer, Unusable> {
     match ether_type {
         EtherType::IPV4 => Ok(Layer::Ipv4),
@@ -85,18 +89,16 @@ fn cisco_metadata(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     length_or_type(unread)
 }
 
-/// Logical link control: IP by its own service access point, or an EtherType by way of SNAP.
+/// Logical link control: IP by its own service access point, or an EtherType in SNAP.
 pub(super) fn llc(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     const UNNUMBERED_INFORMATION: u8 = 0x03;
-    const SNAP: u8 = 0xaa;
-    const IP: u8 = 0x06;
     match *unread.take::<3>(Unusable::NotIp)? {
-        [SNAP, SNAP, UNNUMBERED_INFORMATION] => match *unread.take::<5>(Unusable::NotIp)? {
+        [LLC_SNAP, LLC_SNAP, UNNUMBERED_INFORMATION] => match *unread.take::<5>(Unusable::NotIp)? {
             // RFC 1042, and what IEEE 802.1H bridges write instead.
             [0, 0, 0 | 0xf8, high, low] => Ok(Layer::EtherType(EtherType(u16::from_be_bytes([high, low])))),
             _ => Err(Unusable::NotIp),
         },
-        [IP, IP, UNNUMBERED_INFORMATION] => Ok(Layer::Ipv4),
+        [LLC_IP, LLC_IP, UNNUMBERED_INFORMATION] => Ok(Layer::Ipv4),
         _ => Err(Unusable::NotIp),
     }
 }

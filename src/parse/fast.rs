@@ -1,8 +1,8 @@
 //! The fast path: TCP directly in IP directly in Ethernet, which nearly every frame is.
 //!
-//! What enters: an Ethernet frame. What leaves: exactly what [`walk`](super::walk) would say, or `None` when the frame
-//! is anything but plain, and the walk has to say it. All that is read lies at fixed places, so one check of the length
-//! covers it.
+//! What enters: an Ethernet frame. What leaves: exactly what [`walk`](super::walk) would return, or `None` if the frame
+//! is not plain and has to be walked. Everything that is read lies at fixed offsets, so one check of the length covers
+//! it.
 
 use super::ethernet::EtherType;
 use super::ip::{IPV4_FRAGMENT_OFFSET, IPV4_MORE_FRAGMENTS, Protocol};
@@ -13,20 +13,20 @@ const ETHERNET_SIZE: usize = 14;
 const IPV4_SIZE: usize = 20;
 const IPV6_SIZE: usize = 40;
 
-/// A plain frame. Of nearly all packets only the connection and the flags matter, so the rest is read when it is asked for.
-/// [`parse_frame`](super::parse_frame) says the same of such a frame. All of it is inlined where every packet counts, so that what is
-/// read stays in registers.
+/// A plain frame. Of nearly all packets only the connection and the flags matter, so the rest is read when it is asked
+/// for. [`parse_frame`](super::parse_frame) returns the same for such a frame. Everything is inlined on the path of
+/// every packet, so that what is read stays in registers.
 pub trait PlainFrame<'a>: Copy {
     /// The key of its connection.
     type Key: FlowKey;
 
-    /// The frame, if it is such a one.
+    /// The plain frame that these bytes are, or `None`.
     fn of(frame: &'a [u8]) -> Option<Self>;
-    /// Address and port of sender and receiver.
+    /// The address and port of sender and receiver.
     fn ends(self) -> [(<Self::Key as FlowKey>::Address, u16); 2];
-    /// Its TCP flags.
+    /// The TCP flags.
     fn flags(self) -> u8;
-    /// All that matters of it.
+    /// The whole segment.
     fn segment(self) -> TcpSegment;
 }
 
@@ -53,8 +53,8 @@ impl<'a> PlainFrame<'a> for PlainIpv4<'a> {
         const IS_FRAGMENT: u32 = ((IPV4_MORE_FRAGMENTS | IPV4_FRAGMENT_OFFSET) as u32) << 16;
         let head = frame.first_chunk::<{ ETHERNET_SIZE + IPV4_SIZE + tcp::READ_SIZE }>()?;
         let (ip, tcp) = split::<IPV4_SIZE, _>(head)?;
-        // A word at a time: EtherType, version, header length, type of service, total length and identification; then fragment,
-        // time to live and protocol.
+        // A word at a time: EtherType, version, header length, type of service, total length and identification; then
+        // fragment, time to live and protocol.
         let first = u64::from_be_bytes(*head[ETHERNET_SIZE - 2..].first_chunk()?);
         let second = u32::from_be_bytes(*ip[6..].first_chunk()?);
         let total_size = usize::from((first >> 16) as u16);
@@ -84,7 +84,7 @@ impl<'a> PlainFrame<'a> for PlainIpv4<'a> {
     }
 }
 
-/// An Ethernet frame with IPv6, likewise.
+/// An Ethernet frame with IPv6 and TCP directly in it.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainIpv6<'a> {
     ip: &'a [u8; IPV6_SIZE],
@@ -125,7 +125,8 @@ impl<'a> PlainFrame<'a> for PlainIpv6<'a> {
     }
 }
 
-/// The IP header and the TCP header behind it; the lengths are known when this is compiled, so nothing is checked.
+/// The IP header and the TCP header behind it. The lengths are known at compile time, so nothing is checked at run
+/// time.
 #[inline]
 fn split<const IP_SIZE: usize, const N: usize>(head: &[u8; N]) -> Option<(&[u8; IP_SIZE], &[u8; tcp::READ_SIZE])> {
     let (ip, tcp_header) = head.get(ETHERNET_SIZE..)?.split_first_chunk::<IP_SIZE>()?;

@@ -6,26 +6,26 @@ use super::{Addresses, Unusable};
 
 /// A number of the IP protocol registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Protocol(pub(super) u8);
+pub(crate) struct Protocol(pub(crate) u8);
 
 impl Protocol {
-    pub(super) const HOP_BY_HOP: Self = Protocol(0);
-    pub(super) const IPV4: Self = Protocol(4);
-    pub(super) const TCP: Self = Protocol(6);
-    pub(super) const UDP: Self = Protocol(17);
-    pub(super) const IPV6: Self = Protocol(41);
-    pub(super) const ROUTING: Self = Protocol(43);
-    pub(super) const FRAGMENT: Self = Protocol(44);
-    pub(super) const GRE: Self = Protocol(47);
-    pub(super) const AUTHENTICATION: Self = Protocol(51);
-    pub(super) const DESTINATION_OPTIONS: Self = Protocol(60);
+    pub(crate) const HOP_BY_HOP: Self = Protocol(0);
+    pub(crate) const IPV4: Self = Protocol(4);
+    pub(crate) const TCP: Self = Protocol(6);
+    pub(crate) const UDP: Self = Protocol(17);
+    pub(crate) const IPV6: Self = Protocol(41);
+    pub(crate) const ROUTING: Self = Protocol(43);
+    pub(crate) const FRAGMENT: Self = Protocol(44);
+    pub(crate) const GRE: Self = Protocol(47);
+    pub(crate) const AUTHENTICATION: Self = Protocol(51);
+    pub(crate) const DESTINATION_OPTIONS: Self = Protocol(60);
 }
 
 /// The more-fragments bit and the 13 bits of offset in an IPv4 header.
 pub(super) const IPV4_MORE_FRAGMENTS: u16 = 0x2000;
-pub(super) const IPV4_FRAGMENT_OFFSET: u16 = 0x1fff;
+pub(crate) const IPV4_FRAGMENT_OFFSET: u16 = 0x1fff;
 
-/// Which IP it is, by the first four bits.
+/// The version of IP, by the first four bits.
 pub(super) fn version(unread: &Unread<'_>) -> Result<Layer, Unusable> {
     let [first] = *unread.peek::<1>(Unusable::NotIp)?;
     match first >> 4 {
@@ -44,7 +44,7 @@ pub(super) fn v4(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     if header[0] >> 4 != 4 || header_size < header.len() {
         return Err(MALFORMED);
     }
-    // A sender that leaves segmentation to its network card shows packets of any size with a length of 0.
+    // Senders that leave segmentation to the network card show packets of any size with a length of 0.
     if total_size != 0 {
         if total_size < header_size {
             return Err(MALFORMED);
@@ -80,7 +80,7 @@ pub(super) fn v6(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     Ok(Layer::Protocol(Protocol(next), Addresses::V6 { src, dst }))
 }
 
-/// Reads the extension header that `protocol` names, or says which layer it names.
+/// Reads the extension header that `protocol` names, or returns the layer that it names.
 pub(super) fn payload(protocol: Protocol, addresses: Addresses, unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     let is_v6 = matches!(addresses, Addresses::V6 { .. });
     let next = match protocol {

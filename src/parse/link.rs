@@ -1,7 +1,7 @@
-//! Link types: which there are, by the numbers of the pcap registry, and which of them flowpeel reads.
+//! Link types, by the numbers of the pcap registry, and which of them flowpeel reads.
 //!
 //! What enters: a number from a capture file or from an interface, then the frame. What leaves: the number's name for
-//! people, and for the link types that are read the layer above the link header.
+//! people and, for the link types that are read, the layer above the link header.
 
 mod names;
 
@@ -22,7 +22,7 @@ impl LinkType {
     pub const ETHERNET: Self = LinkType(1);
     /// PPP, with or without its address and control bytes.
     pub const PPP: Self = LinkType(9);
-    /// Raw IP under the number that most systems give it in memory; some files carry it.
+    /// Raw IP under the number that most systems use for it in memory; some files carry it.
     pub const RAW_BSD: Self = LinkType(12);
     /// Raw IP under OpenBSD's number.
     pub const RAW_OPENBSD: Self = LinkType(14);
@@ -87,7 +87,7 @@ impl fmt::Display for LinkType {
     }
 }
 
-/// Reads the link header of a frame and says which layer follows.
+/// Reads the link header of a frame and returns the layer that follows.
 pub(super) fn first_layer(link: LinkType, unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     match link {
         LinkType::ETHERNET => Ok(Layer::Ethernet),
@@ -104,7 +104,7 @@ pub(super) fn first_layer(link: LinkType, unread: &mut Unread<'_>) -> Result<Lay
     }
 }
 
-/// The loopback header is the address family alone. The writer's byte order is not known, so both are accepted: no
+/// The loopback header, which is the address family alone. The writer's byte order is unknown, so both are accepted: no
 /// family is above 255, so only one of the two readings can name one.
 fn loopback(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     const AF_INET: u32 = 2;
@@ -121,19 +121,20 @@ fn loopback(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     }
 }
 
-/// Packet type, hardware type, address length, 8 bytes of address, protocol.
+/// Linux cooked, version 1: packet type, hardware type, address length, 8 bytes of address, protocol.
 fn linux_cooked_v1(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     let [.., high, low] = *unread.take::<16>(Unusable::MalformedLink)?;
     Ok(cooked_protocol(u16::from_be_bytes([high, low])))
 }
 
-/// Protocol, reserved, interface index, hardware type, packet type, address length, 8 bytes of address.
+/// Linux cooked, version 2: protocol, reserved, interface index, hardware type, packet type, address length, 8 bytes of
+/// address.
 fn linux_cooked_v2(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     let [high, low, ..] = *unread.take::<20>(Unusable::MalformedLink)?;
     Ok(cooked_protocol(u16::from_be_bytes([high, low])))
 }
 
-/// Linux writes an EtherType, or a small number of its own for frames that have none.
+/// The layer of a cooked protocol: Linux writes an EtherType, or a small number of its own for frames without one.
 fn cooked_protocol(protocol: u16) -> Layer {
     const ETH_P_802_2: u16 = 4;
     match protocol {

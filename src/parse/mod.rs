@@ -2,14 +2,14 @@
 //!
 //! What enters: the bytes of one captured frame and its link type. What leaves: the innermost TCP header's addresses,
 //! ports, VLAN tags, flags and numbers, or the [`Unusable`] reason under which the frame is counted. Parsing is total:
-//! it reads no byte that it has not checked and can not panic, whatever the frame holds.
+//! it reads no byte that it has not checked and cannot panic, whatever the frame holds.
 
-mod ethernet;
+pub(crate) mod ethernet;
 mod fast;
-mod ip;
+pub(crate) mod ip;
 mod link;
 mod mpls;
-mod ppp;
+pub(crate) mod ppp;
 mod tcp;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -43,7 +43,7 @@ pub enum Addresses {
     },
 }
 
-/// What flowpeel reads of a TCP header and of the headers around it.
+/// The fields that flowpeel reads of a TCP header and of the headers around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpSegment {
     /// The addresses of the innermost IP header.
@@ -63,8 +63,8 @@ pub struct TcpSegment {
 }
 
 impl TcpSegment {
-    /// The same segment with the VLAN tag that the kernel took out of the frame, given as tag control information: it was
-    /// the outermost. Identifier 0 stands for no VLAN.
+    /// This segment with the VLAN tag that the kernel took out of the frame, given as tag control information, as its
+    /// outermost. Identifier 0 stands for no VLAN.
     #[must_use]
     #[inline]
     pub fn behind_tag(self, tag_control: u16) -> Self {
@@ -78,8 +78,8 @@ impl TcpSegment {
 /// Reads one captured frame down to its innermost TCP header.
 ///
 /// # Errors
-/// The reason why the frame has no TCP header that could be read. A frame cut short gives what the whole frame would
-/// give, or [`Unusable::CutShort`]; never anything else.
+/// The frame has no TCP header that could be read, for this reason. A frame cut short gives what the whole frame would
+/// give, or [`Unusable::CutShort`], and nothing else.
 #[inline]
 pub fn parse_frame(link: LinkType, frame: &[u8]) -> Result<TcpSegment, Unusable> {
     if link == LinkType::ETHERNET
@@ -90,7 +90,8 @@ pub fn parse_frame(link: LinkType, frame: &[u8]) -> Result<TcpSegment, Unusable>
     walk::walk(link, frame)
 }
 
-/// The same by the general path alone, for a frame that is known not to be [plain](PlainFrame).
+/// Reads a frame as [`parse_frame`] does, by the general path alone: for a frame that is known not to be
+/// [plain](PlainFrame).
 ///
 /// # Errors
 /// As [`parse_frame`].

@@ -1,4 +1,5 @@
-//! MPLS: labels down to the bottom of the stack, then what no field names and has to be told by its first bits.
+//! MPLS: labels down to the bottom of the stack, then a payload that no field names and that is recognised by its first
+//! bits.
 
 use super::Unusable;
 use super::unread::Unread;
@@ -10,8 +11,9 @@ pub(super) fn label(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     if low & 1 == 0 { Ok(Layer::MplsLabel) } else { Ok(Layer::MplsPayload) }
 }
 
-/// What the labels carry: IP by its version, or an Ethernet pseudowire, whose control word begins with 16 zero bits.
-/// Without a control word an Ethernet address stands there; one that begins with four zero bits is taken for that.
+/// The payload of the labels: IP by its version, or an Ethernet pseudowire, whose control word begins with 16 zero
+/// bits. A payload that begins with four zero bits and not with 16 is taken for an Ethernet header without a control
+/// word.
 pub(super) fn payload(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     let [first] = *unread.peek::<1>(Unusable::MalformedLink)?;
     match first >> 4 {

@@ -9,6 +9,16 @@ use super::walk::Layer;
 const CISCO_UNICAST: u8 = 0x0f;
 const CISCO_BROADCAST: u8 = 0x8f;
 
+/// The address and control bytes that begin a PPP frame unless both ends have agreed to leave them out.
+pub(crate) const ADDRESS: u8 = 0xff;
+pub(crate) const CONTROL: u8 = 0x03;
+
+/// The protocol numbers of PPP that are read.
+pub(crate) const IPV4: u16 = 0x0021;
+pub(crate) const IPV6: u16 = 0x0057;
+pub(crate) const MPLS: u16 = 0x0281;
+pub(crate) const MPLS_MULTICAST: u16 = 0x0283;
+
 /// A frame of a serial line: Cisco HDLC, or PPP.
 pub(super) fn hdlc_framing(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     match *unread.peek::<1>(Unusable::MalformedLink)? {
@@ -41,8 +51,6 @@ pub(super) fn session(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
 /// PPP: address and control, which both ends may have agreed to leave out, then the protocol in two bytes, or in one
 /// when the first is odd.
 pub(super) fn protocol(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
-    const ADDRESS: u8 = 0xff;
-    const CONTROL: u8 = 0x03;
     let mut first = unread.take::<1>(Unusable::MalformedLink)?[0];
     if first == ADDRESS {
         if *unread.take::<1>(Unusable::MalformedLink)? != [CONTROL] {
@@ -57,9 +65,9 @@ pub(super) fn protocol(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
         u16::from_be_bytes([first, second])
     };
     match number {
-        0x0021 => Ok(Layer::Ipv4),
-        0x0057 => Ok(Layer::Ipv6),
-        0x0281 | 0x0283 => Ok(Layer::MplsLabel),
+        IPV4 => Ok(Layer::Ipv4),
+        IPV6 => Ok(Layer::Ipv6),
+        MPLS | MPLS_MULTICAST => Ok(Layer::MplsLabel),
         _ => Err(Unusable::NotIp),
     }
 }

@@ -4,7 +4,7 @@ use super::unread::Unread;
 use super::{Addresses, TcpSegment, Unusable};
 use crate::flow::VlanTags;
 
-/// What is read of a TCP header: ports, sequence and acknowledgement number, data offset, flags.
+/// The bytes that are read of a TCP header: ports, sequence and acknowledgement number, data offset, flags.
 pub(super) const READ_SIZE: usize = 14;
 
 /// The smallest data offset, in words of four bytes: a header without options.
@@ -21,12 +21,6 @@ impl TcpSegment {
     pub const PSH: u8 = 0x08;
     /// The acknowledgement number counts.
     pub const ACK: u8 = 0x10;
-    /// The urgent pointer counts.
-    pub const URG: u8 = 0x20;
-    /// The network met congestion.
-    pub const ECE: u8 = 0x40;
-    /// The sender has slowed down.
-    pub const CWR: u8 = 0x80;
 
     /// The segment whose header begins with these bytes.
     #[inline]

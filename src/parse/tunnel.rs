@@ -1,6 +1,6 @@
 //! Tunnels over IP: GRE and what it carries, and over UDP VXLAN, Geneve and GTP-U.
 //!
-//! A UDP datagram is a tunnel by its port and by a header that fits; any other is simply not TCP.
+//! A UDP datagram is a tunnel if its port and its header say so; any other is not TCP.
 
 use super::Unusable;
 use super::ethernet::EtherType;
@@ -16,7 +16,7 @@ pub(super) enum Erspan {
     Three,
 }
 
-/// GRE: flags and version, the protocol of what follows, and the fields that the flags announce.
+/// GRE: flags and version, the protocol of the payload, and the fields that the flags announce.
 pub(super) fn gre(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     const CHECKSUM: u16 = 0x8000;
     const ROUTING: u16 = 0x4000;
@@ -72,7 +72,7 @@ pub(super) fn erspan(kind: Erspan, unread: &mut Unread<'_>) -> Result<Layer, Unu
     }
 }
 
-/// UDP: by its destination port perhaps a tunnel.
+/// UDP, which may be a tunnel by its destination port.
 pub(super) fn udp(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     const VXLAN: u16 = 4789;
     const VXLAN_LINUX: u16 = 8472;
@@ -89,15 +89,15 @@ pub(super) fn udp(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     };
     let [l0, l1, _, _] = *unread.take::<4>(Unusable::NotTcp)?;
     match usize::from(u16::from_be_bytes([l0, l1])) {
-        // As in IP: a datagram that a network card has yet to segment.
+        // A datagram that a network card has yet to segment, as in IP.
         0 => {}
         size => unread.limit(size.checked_sub(HEADER_SIZE).ok_or(Unusable::NotTcp)?),
     }
     tunnel(unread)
 }
 
-/// VXLAN: flags, of which one says that the network identifier counts, another marks a group policy, and a third that
-/// the fourth byte names what follows (the generic extension); without it Ethernet does.
+/// VXLAN: flags, of which one says that the network identifier is valid, another marks a group policy, and a third says
+/// that the fourth byte names the payload (the generic extension); without it the payload is Ethernet.
 fn vxlan(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     const IDENTIFIER_VALID: u8 = 0x08;
     const NEXT_PROTOCOL: u8 = 0x04;
@@ -125,7 +125,7 @@ fn geneve(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
 }
 
 /// GTP-U, version 1: flags, message type, length of what follows the first 8 bytes, tunnel identifier. Any of three
-/// flags brings four more bytes, the last of which is the type of the first extension header.
+/// flags adds four more bytes, the last of which is the type of the first extension header.
 fn gtp_u(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     const VERSION_AND_PROTOCOL: u8 = 0x30;
     const EXTENSION: u8 = 0x04;

@@ -1,21 +1,21 @@
-//! The part of a frame that has not been read, and how long the headers so far say that it is.
+//! The part of a frame that has not been read, and its length by the headers so far.
 //!
 //! Every read goes through here, so that no byte is read unchecked and the two ways to run out of bytes are told apart:
-//! a frame that was captured short, and a packet that ends where its own headers say so.
+//! a frame that was cut short by the capture, and a packet that ends where its own headers say so.
 
 use super::Unusable;
 
 /// The bytes after the headers that have been read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unread<'a> {
-    /// What there is of them; never longer than `declared_size`.
+    /// The captured bytes; never longer than `declared_size`.
     bytes: &'a [u8],
-    /// How many there should be; `usize::MAX` while no header has said.
+    /// How many bytes there should be; `usize::MAX` until a header says so.
     declared_size: usize,
 }
 
 impl<'a> Unread<'a> {
-    /// A whole frame. Its end declares nothing: it may be padded, and it may be cut by the snapshot length.
+    /// A whole frame. Its end declares no length: the frame may be padded, and may be cut by the snapshot length.
     pub(super) fn new(frame: &'a [u8]) -> Self {
         Unread { bytes: frame, declared_size: usize::MAX }
     }
@@ -28,7 +28,8 @@ impl<'a> Unread<'a> {
     /// The next `N` bytes.
     ///
     /// # Errors
-    /// `beyond` when the packet ends before them by its own account, else [`Unusable::CutShort`] when the frame does.
+    /// `beyond` if the packet's own headers end it before them; otherwise [`Unusable::CutShort`] if the frame ends
+    /// before them.
     pub(super) fn take<const N: usize>(&mut self, beyond: Unusable) -> Result<&'a [u8; N], Unusable> {
         let Some((head, rest)) = self.bytes.split_first_chunk::<N>() else {
             return Err(self.missing(N, beyond));
@@ -53,14 +54,14 @@ impl<'a> Unread<'a> {
         Ok(())
     }
 
-    /// A header says that `size` bytes follow: what stands behind them is padding. A length beyond what an outer
-    /// header has declared changes nothing.
+    /// Declares that `size` bytes follow, as a header says: what is behind them is padding. A length beyond what an
+    /// outer header declared changes nothing.
     pub(super) fn limit(&mut self, size: usize) {
         self.declared_size = self.declared_size.min(size);
         self.bytes = self.bytes.get(..size).unwrap_or(self.bytes);
     }
 
-    /// What follows goes on in another packet, so running out of bytes is no contradiction.
+    /// Notes that the payload goes on in another packet, so running out of bytes is no contradiction.
     pub(super) fn goes_on_elsewhere(&mut self) {
         self.declared_size = usize::MAX;
     }

@@ -2,14 +2,14 @@
 
 /// Why a frame gives no TCP header.
 ///
-/// The first group is ordinary traffic that is none of flowpeel's business; the rest is damage, or traffic that
-/// flowpeel can not look into ([`Unusable::is_ordinary`] tells them apart).
+/// The first group is ordinary traffic that does not concern flowpeel; the rest is damage, or traffic that flowpeel
+/// cannot look into ([`Unusable::is_ordinary`] tells them apart).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Unusable {
-    /// Something else than IP: ARP, LLDP, spanning tree, PPP negotiation.
+    /// Something other than IP: ARP, LLDP, spanning tree, PPP negotiation.
     NotIp,
-    /// IP that carries something else than TCP, or a tunnel that is not opened: UDP, ICMP, ESP.
+    /// IP that carries something other than TCP, or a tunnel that is not opened: UDP, ICMP, ESP.
     NotTcp,
     /// A fragment after the first: the TCP header, if there is one, travelled in the first.
     LaterFragment,
@@ -27,7 +27,7 @@ pub enum Unusable {
     MalformedTunnel,
     /// A TCP header that contradicts itself, or a packet that ends inside it.
     MalformedTcp,
-    /// More headers inside one another than are followed.
+    /// More nested headers than are followed.
     NestedTooDeep,
 }
 
@@ -57,13 +57,13 @@ impl Unusable {
         self as usize
     }
 
-    /// Whether such frames are part of healthy traffic, and no sign of damage or of a wrong setting.
+    /// Whether such frames are part of healthy traffic, not a sign of damage or of a wrong setting.
     #[must_use]
     pub fn is_ordinary(self) -> bool {
         matches!(self, Self::NotIp | Self::NotTcp | Self::LaterFragment)
     }
 
-    /// The name under which machines read the counter; it never changes.
+    /// The name of the counter for machines; it never changes.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

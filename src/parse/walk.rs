@@ -1,7 +1,7 @@
-//! The walk from header to header: the general path, for every frame that the fast path does not know.
+//! The walk from header to header: the general path, for every frame that is not plain.
 //!
-//! What enters: the first layer and the unread bytes. What leaves: the innermost TCP header. Each turn of one loop
-//! takes one layer and learns which follows, so nesting costs turns and no stack, and the turns are limited.
+//! What enters: a frame and its link type. What leaves: the innermost TCP header. Each turn of one loop takes one layer
+//! and learns which one follows, so nesting costs turns and no stack, and the turns are limited.
 
 use super::ethernet::EtherType;
 use super::ip::Protocol;
@@ -15,13 +15,13 @@ use crate::flow::VlanTags;
 pub(super) enum Layer {
     /// Destination, source, and a length or an EtherType.
     Ethernet,
-    /// What an EtherType names.
+    /// The layer that this EtherType names.
     EtherType(EtherType),
     /// IEEE 802.2 logical link control.
     Llc,
     /// An MPLS label.
     MplsLabel,
-    /// What is below the last MPLS label.
+    /// The payload below the last MPLS label.
     MplsPayload,
     /// PPPoE of a session.
     Pppoe,
@@ -33,7 +33,7 @@ pub(super) enum Layer {
     Ipv4,
     /// IPv6.
     Ipv6,
-    /// What an IP protocol number names, between these addresses.
+    /// The layer that this IP protocol number names, between these addresses.
     Protocol(Protocol, Addresses),
     /// GRE.
     Gre,

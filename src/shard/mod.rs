@@ -18,13 +18,13 @@ use crate::sources::{SourceDelta, SourceTally, event_of};
 /// How many signals ahead of the one that is handled the second bucket is prefetched, once the first says that it will
 /// be read. Each prefetch needs what the one before it brought, so these distances are as long as memory takes to
 /// answer, and no longer.
-const SECOND_AHEAD: usize = 6;
+pub const SECOND_AHEAD: usize = 6;
 
 /// How many signals ahead the first bucket is prefetched, once the signal with its hash is there.
-const BUCKET_AHEAD: usize = 14;
+pub const BUCKET_AHEAD: usize = 14;
 
 /// How many signals ahead the signal itself is prefetched, which another core has written.
-const SIGNAL_AHEAD: usize = 24;
+pub const SIGNAL_AHEAD: usize = 24;
 
 /// Where full deltas go and empty ones come from.
 pub trait Exchange {

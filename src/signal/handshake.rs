@@ -15,7 +15,7 @@ mod saved;
 
 use crate::config::{CAPTURE_AHEAD_MAX_NS, SYN_TIMEOUT_MAX_TICKS, TICK_NS};
 use crate::flow::Side;
-use crate::hash::place_of;
+use crate::hash::{GOLDEN_32, place_of};
 use crate::prefetch::prefetch;
 use crate::signal::Kind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -161,7 +161,7 @@ impl HandshakeCache {
     /// The hash of an ISN that a tag keeps. Never zero.
     #[inline]
     fn short_isn(isn: u32) -> u64 {
-        u64::from(isn.wrapping_mul(0x9e37_79b1) >> (u32::BITS - ISN_BITS)).max(1)
+        u64::from(isn.wrapping_mul(GOLDEN_32) >> (u32::BITS - ISN_BITS)).max(1)
     }
 
     /// Whether two tags are of one connection and wait for the same side.

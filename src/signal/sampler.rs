@@ -9,7 +9,7 @@
 
 use crate::config::SAMPLE_INTERVAL_PACKETS;
 use crate::error::Result;
-use crate::hash::place_of;
+use crate::hash::{GOLDEN_64, place_of};
 use crate::state::{Decoder, Encoder};
 
 /// The sampler of one capture thread.
@@ -110,7 +110,7 @@ impl Sampler {
         };
         self.passed = 0;
         // A Weyl sequence: it fills the range evenly, and neighbours in it are far apart.
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.state = self.state.wrapping_add(GOLDEN_64);
         self.taken = 1 + place_of((self.state >> u32::BITS) as u32, self.run as usize) as u32;
     }
 }

@@ -52,9 +52,10 @@ impl Distinct {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::GOLDEN_64;
 
-    fn mixed(number: u64) -> u64 {
-        let product = u128::from(number ^ 0x9e37_79b9_7f4a_7c15) * 0xd1b5_4a32_d192_ed03;
+    fn scattered(number: u64) -> u64 {
+        let product = u128::from(number ^ GOLDEN_64) * 0xd1b5_4a32_d192_ed03;
         let word = (product >> 64) as u64 ^ product as u64;
         word.wrapping_mul(0x94d0_49bb_1331_11eb) ^ word >> 29
     }
@@ -65,8 +66,8 @@ mod tests {
         assert_eq!(distinct.count(), 0);
         let mut inserted = 0;
         for truth in [1u64, 100, 5_000, 10_000, 20_000, 300_000, 2_000_000] {
-            (inserted..truth).for_each(|number| distinct.insert(mixed(number)));
-            (0..truth.min(100)).for_each(|number| distinct.insert(mixed(number)));
+            (inserted..truth).for_each(|number| distinct.insert(scattered(number)));
+            (0..truth.min(100)).for_each(|number| distinct.insert(scattered(number)));
             inserted = truth;
             let off = (distinct.count() as f64 / truth as f64 - 1.0).abs();
             assert!(off < 0.06, "{} for {truth}", distinct.count());
@@ -76,9 +77,9 @@ mod tests {
     #[test]
     fn joined_is_what_both_saw() {
         let (mut one, mut other, mut both) = (Distinct::new(), Distinct::new(), Distinct::new());
-        (0..5_000).for_each(|number| one.insert(mixed(number)));
-        (4_000..9_000).for_each(|number| other.insert(mixed(number)));
-        (0..9_000).for_each(|number| both.insert(mixed(number)));
+        (0..5_000).for_each(|number| one.insert(scattered(number)));
+        (4_000..9_000).for_each(|number| other.insert(scattered(number)));
+        (0..9_000).for_each(|number| both.insert(scattered(number)));
         one.join(&other);
         assert!(one == both);
         one.clear();

@@ -1,4 +1,4 @@
-//! Killed at any moment: what was flushed is there, the rest is said to be lost, and the next run goes on.
+//! A process killed at any moment: what was flushed is there, the rest is reported as lost, and the next run goes on.
 
 use crate::{ended, exact, files, found};
 use flowpeel::archive::{Endpoint, Query};

@@ -1,4 +1,4 @@
-//! Flipped bits and cut files: whatever is damaged, find says so, misses nothing of the rest and invents nothing.
+//! Flipped bits and cut files: find reports any damage, misses nothing of the rest and invents nothing.
 
 use crate::{archive, between, ended, exact, files, found, sorted};
 use flowpeel::archive::find;

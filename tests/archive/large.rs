@@ -79,7 +79,7 @@ fn ten_million_connections_in_five_hundred_segments() {
         read += explanation.read;
         vain += explanation.read_in_vain;
         within_two += u64::from(explanation.read <= 2);
-        // Whoever is in three segments can not be read from two.
+        // A connection in three segments cannot be read from two.
         beyond += u64::from(explanation.read > 2 && explanation.read - explanation.read_in_vain > 2);
     }
     println!(

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What runs longer hangs.
+/// A program that runs longer hangs.
 pub(crate) const TIME_MAX: Duration = Duration::from_secs(60);
 
 pub(crate) const FLOWPEEL: &str = env!("CARGO_BIN_EXE_flowpeel");
@@ -53,13 +53,13 @@ impl Running {
         Running::of(command.spawn().unwrap())
     }
 
-    /// One that was started already; what was taken of its output is somebody else's.
+    /// Takes over a child that was started already; what was taken of its output is left to the caller.
     pub(crate) fn of(mut child: Child) -> Self {
         let (stdout, stderr) = (gather(child.stdout.take()), gather(child.stderr.take()));
         Running { child, stdout, stderr }
     }
 
-    /// Its end, which must come in time and may not be a panic.
+    /// Waits for the end, which must come in time and may not be a panic.
     pub(crate) fn wait(mut self) -> Ended {
         let deadline = Instant::now() + TIME_MAX;
         let status = loop {
@@ -83,7 +83,7 @@ impl Running {
     }
 }
 
-/// What a program left.
+/// The result of a program.
 pub(crate) struct Ended {
     pub(crate) status: Option<i32>,
     pub(crate) stdout: Vec<u8>,
@@ -96,7 +96,7 @@ impl Ended {
         self.stderr.lines().filter(|line| line.starts_with("error: ")).collect()
     }
 
-    /// It failed with one error line, which holds all of these parts, and printed no control character.
+    /// Asserts that it failed with one error line, which holds all of these parts, and printed no control character.
     pub(crate) fn assert_failed(&self, parts: &[&str]) {
         assert_eq!(self.status, Some(1), "{}", self.stderr);
         let errors = self.errors();
@@ -107,13 +107,13 @@ impl Ended {
         assert!(self.stderr.lines().all(|line| !line.contains(|c: char| c.is_control())), "{}", self.stderr);
     }
 
-    /// Nothing was read: no list, and no other word than the error.
+    /// Asserts that nothing was read: it printed no list, and nothing but the error.
     pub(crate) fn assert_nothing(&self) {
         assert!(self.stdout.is_empty(), "{:?}", String::from_utf8_lossy(&self.stdout));
         self.assert_one_line();
     }
 
-    /// It said one thing, after what it would take if it came so far.
+    /// Asserts that it printed one line, after the announcement of its memory if there is one.
     pub(crate) fn assert_one_line(&self) {
         let said = self.stderr.lines().filter(|line| !line.starts_with("room for "));
         assert_eq!(said.count(), 1, "{}", self.stderr);
@@ -142,7 +142,7 @@ impl List {
 ///
 /// # Panics
 ///
-/// If a line is not whole, or a list does not hold as many connections as its header says.
+/// A line is not whole, or a list does not hold as many connections as its header says.
 pub(crate) fn lists(bytes: &[u8]) -> Vec<List> {
     assert!(bytes.is_empty() || bytes.ends_with(b"\n"), "the last line is not whole");
     let mut lists: Vec<List> = Vec::new();

@@ -1,4 +1,4 @@
-//! Captures cut at every byte: what precedes the cut is listed, the cut is told with its place.
+//! Captures cut at every byte: what precedes the cut is listed, and the error names the place of the cut.
 
 use crate::captures::{PCAP_HEADER_SIZE, RECORD_HEADER_SIZE, frames, gzip, pcap, pcapng, pcapng_header, zstd};
 use crate::command::{TIME_MAX, replay};
@@ -11,10 +11,10 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// A list that was given out.
+/// A list that was exported.
 pub(crate) type Kept = (Header, Vec<Row>);
 
-/// What there is to say of a capture in memory.
+/// The lists of a capture in memory, the summary and the error.
 pub(crate) fn listed(bytes: &[u8], every: Option<Duration>) -> (Vec<Kept>, Summary) {
     let config = Config { every, connections_max: 1_000, churn: 1_000, shards: 1, ..Config::default() };
     let mut lists = Vec::new();
@@ -27,7 +27,7 @@ pub(crate) fn listed(bytes: &[u8], every: Option<Duration>) -> (Vec<Kept>, Summa
     (lists, summary)
 }
 
-/// Does something that must end in time.
+/// Runs something that must end in time.
 pub(crate) fn in_time(work: impl FnOnce() + Send + 'static) {
     let (ended, end) = mpsc::channel();
     let worker = std::thread::spawn(move || {
@@ -139,7 +139,7 @@ fn the_command_tells_a_cut_and_lists_what_precedes_it() {
 
 #[test]
 fn the_command_tells_compressed_files_that_are_cut_or_damaged() {
-    // Enough packets that some can be had of a part.
+    // Enough packets for a part of them to be decompressed.
     let frames: Vec<_> = (1..20_000).flat_map(crate::captures::opening).collect();
     for (stored, name) in [(gzip(&pcap(&frames)), "gzip"), (zstd(&pcap(&frames)), "zstd")] {
         let (_directory, path) = file("cut", &stored[..stored.len() / 2]);

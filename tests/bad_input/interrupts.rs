@@ -6,7 +6,7 @@ use std::io::Write;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-/// Presses Ctrl-C for one process, and gives it the time to notice.
+/// Sends SIGINT to one process, and gives it time to notice.
 fn interrupt(child: &Child) {
     let status = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(status.success());

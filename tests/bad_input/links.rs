@@ -1,4 +1,4 @@
-//! Packets of interfaces that can not be read, among others: counted in their interval, and whatever becomes of the file.
+//! Packets of link types that cannot be read, among others: counted in their interval, whatever happens to the file.
 
 use crate::captures::{START_S, block, frames, packet_body, pcapng_header};
 use crate::command::replay;

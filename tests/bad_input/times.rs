@@ -1,4 +1,4 @@
-//! Clocks that run backwards, leap and stand: no more lists than packets, and an end.
+//! Clocks that run backwards, leap and stand still: no more lists than packets, and no hang.
 
 use crate::captures::{START_S, opening, pcap_at, pcapng_at};
 use crate::command::replay;
@@ -32,7 +32,7 @@ fn assert_bounded(name: &str, bytes: &[u8]) {
             assert!(rows.len() <= usize::from(CONNECTIONS), "{name}: {header:?}");
             assert!(rows.iter().all(|row| row.age_ns >= 0), "{name}: {header:?}");
         }
-        // Every handshake is complete within three packets, however long they say that took: at most a timeout.
+        // Every handshake is complete within three packets; by their clock it may have timed out at most.
         let opened: u64 = lists.iter().map(|(header, _)| header.opened).sum();
         assert!(opened <= u64::from(CONNECTIONS), "{name}");
         assert_eq!(lists.last().unwrap().0.flows, opened, "{name}");

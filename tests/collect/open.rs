@@ -1,5 +1,5 @@
-//! More open connections than any table lists, of which few change in an interval; every third snapshot is lost, and the
-//! agent is started again in between.
+//! More open connections than any table lists, of which few change in an interval; every third snapshot is lost, and
+//! the agent is started again in between.
 
 use crate::list_names;
 use crate::steady::{INTERVAL_US, Pace, Steady};
@@ -11,7 +11,6 @@ use flowpeel::hash::Secret;
 use flowpeel::pipeline::{Config, Plan, Snapshots, run};
 use flowpeel::snapshot::file::SnapshotFile;
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -55,9 +54,9 @@ impl AgentObserver for Kept {
     }
 }
 
-/// Says past the test harness, which shows what passing tests print to nobody.
+/// Says something under the name of these tests, whether they pass or not.
 fn say(text: &str) {
-    std::io::stderr().write_all(format!("collect: {text}\n").as_bytes()).unwrap();
+    crate::say::say(&format!("collect: {text}"));
 }
 
 /// Runs a router at this pace, whose tables list `churn` changes, and holds an agent's lists against its own.
@@ -114,7 +113,7 @@ fn assert_collected(pace: Pace, churn: u64) {
     }
 }
 
-/// Runs an agent once, which has to write so many lists; the most connections in one of them.
+/// Runs an agent once, which has to write this many lists. Returns the most connections in one of them.
 fn collect(config: &AgentConfig, lists: u64) -> u64 {
     let began = Instant::now();
     let mut kept = Kept { began: Some(began), ..Kept::default() };

@@ -11,7 +11,7 @@ pub(crate) struct Agent(Child);
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // It has ended already unless a test has failed, and then nobody asks how.
+        // It has ended already unless a test has failed.
         drop(self.0.kill());
         drop(self.0.wait());
     }
@@ -25,7 +25,7 @@ pub(crate) fn follow(site: &Site, into: &str, options: &[&str]) -> Agent {
     Agent(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
 }
 
-/// Waits until there are so many lists.
+/// Waits until there are this many lists.
 pub(crate) fn wait_for(directory: &Path, count: usize) {
     let began = Instant::now();
     while !directory.exists() || list_names(directory).len() < count {
@@ -34,7 +34,7 @@ pub(crate) fn wait_for(directory: &Path, count: usize) {
     }
 }
 
-/// Ends an agent as an operator does, which it takes well.
+/// Ends an agent as an operator does, to which it responds with success.
 pub(crate) fn stop(agent: &mut Agent) {
     assert!(Command::new("kill").arg("-TERM").arg(agent.0.id().to_string()).status().unwrap().success());
     assert!(agent.0.wait().unwrap().success());
@@ -68,8 +68,8 @@ fn killed_at_any_moment_it_goes_on_where_it_was() {
     }
 }
 
-/// With changes between, an agent goes on from the last list in full and all that changed since: what it lists then is the
-/// router's.
+/// With changes between, an agent goes on from the last list in full and all that changed since: what it lists then is
+/// the router's.
 #[test]
 fn a_chain_of_changes_is_gone_on_from() {
     let site = Site::replayed(20_000, "--every 5s --churn 3k");

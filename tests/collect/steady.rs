@@ -1,7 +1,7 @@
-//! Packets of ever so many open connections.
+//! Packets of any number of open connections.
 //!
-//! What enters: how many are to be open and how many open and close in an interval. What leaves: packets, made as they are
-//! asked for.
+//! What enters: how many are to be open and how many open and close in an interval. What leaves: packets, made as they
+//! are asked for.
 
 use flowpeel::capture::{Packet, PacketSource, Progress};
 use flowpeel::error::Result;
@@ -13,7 +13,7 @@ const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
 
-/// What is done to connections in one interval after another.
+/// How many connections open and close in each interval.
 #[derive(Clone, Copy)]
 pub(crate) struct Pace {
     /// Openings in an interval until all are open.
@@ -27,7 +27,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// What is opened and closed in this interval.
+    /// How many connections open and close in this interval.
     fn of(&self, interval: u64) -> (u64, u64) {
         let before = (interval * self.filled).min(self.open);
         match self.filled.min(self.open - before) {

@@ -1,6 +1,6 @@
-//! Every allocation of a test program, counted while it is told to.
+//! A count of every allocation of a test program, while counting is on.
 
-// An allocator can not be written without.
+// An allocator needs it.
 #![allow(unsafe_code)]
 // Each test program compiles this module for itself and uses a part of it.
 #![allow(dead_code)]
@@ -8,7 +8,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
-/// The system's allocator, which counts when it is told to.
+/// The system's allocator, with a count while counting is on.
 pub(crate) struct Counting;
 
 pub(crate) static IS_COUNTING: AtomicBool = AtomicBool::new(false);
@@ -22,8 +22,8 @@ fn count(size: usize) {
     }
 }
 
-// SAFETY: every call goes to the system's allocator with the arguments it came with, and its answer comes back unchanged;
-// counting touches nothing but atomic numbers.
+// SAFETY: every call goes to the system's allocator with the arguments it came with, and its answer comes back
+// unchanged; counting touches nothing but atomic numbers.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());

@@ -82,7 +82,7 @@ pub(crate) fn lists_of(frames: Frames, config: &Config) -> (Vec<Kept>, Summary) 
     (lists, summary)
 }
 
-/// A list that was given out.
+/// A list that was exported.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Kept {
     pub(crate) header: Header,

@@ -1,4 +1,5 @@
-//! Rust source as far as its imports need it read: comments, literals and tests taken out, paths followed to the crate's root.
+//! Rust source, read as far as its imports need it: without comments, literals and tests, with paths resolved to the
+//! crate's root.
 
 use std::path::Path;
 
@@ -6,11 +7,11 @@ use std::path::Path;
 pub(crate) struct Source {
     /// Its path below src/, with `/`.
     pub(crate) path: String,
-    /// As it is.
+    /// The text of the file.
     pub(crate) text: String,
-    /// Comments and literals blanked out.
+    /// The text with comments and literals blanked out.
     code: String,
-    /// What is under `#[cfg(test)]` blanked out, too; nothing of a file of tests.
+    /// The code with everything under `#[cfg(test)]` blanked out; empty for a file of tests.
     shipped: String,
 }
 
@@ -54,7 +55,7 @@ impl Source {
         self.path.split('/').next().unwrap().trim_end_matches(".rs")
     }
 
-    /// The modules of the crate's root that it names in a path, each with its line. Not what is under test.
+    /// The modules of the crate's root that it names in a path, each with its line, tests left out.
     pub(crate) fn own_modules(&self) -> Vec<(usize, String)> {
         let to_root = "super::".repeat(self.modules().len().max(1));
         let mut found: Vec<_> =
@@ -63,7 +64,7 @@ impl Source {
         found
     }
 
-    /// What follows a root such as `std::`: one name, or each name of a group in braces. Not what is under test.
+    /// The names that follow a root such as `std::`: one name, or each name of a group in braces, tests left out.
     pub(crate) fn heads_below(&self, root: &str) -> Vec<(usize, String)> {
         let tokens = tokens(&self.shipped);
         let root: Vec<&str> = root.split_inclusive("::").flat_map(|step| [step.trim_end_matches("::"), "::"]).collect();
@@ -83,7 +84,7 @@ impl Source {
         self.code.split(|c: char| !c.is_alphanumeric() && c != '_')
     }
 
-    /// The words of its code without what is under test; none for a file of tests.
+    /// The words of its code without tests; `None` for a file of tests.
     pub(crate) fn words_without_tests(&self) -> Option<impl Iterator<Item = &str>> {
         (!self.shipped.is_empty()).then(|| self.shipped.split(|c: char| !c.is_alphanumeric() && c != '_'))
     }

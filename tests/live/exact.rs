@@ -1,4 +1,4 @@
-//! Lists against the kernels of the hosts: 500 connections that are opened, used and ended in every way.
+//! Lists compared with the kernels of the hosts: 500 connections that are opened, used and ended in every way.
 
 use crate::command::{lists, replay};
 use crate::lab::{End, Host, Lab, has, join, routed, run, traffic};
@@ -17,7 +17,8 @@ const HOLE: u16 = 7002;
 /// The server's addresses.
 const SERVER: [&str; 2] = ["10.0.2.1", "fd00:2::1"];
 
-/// Opens 500 connections to these addresses of `b` and ends them in every way, and calls `check` whenever traffic rests.
+/// Opens 500 connections to these addresses of `b` and ends them in every way, and calls `check` whenever traffic
+/// rests.
 fn lead_a_life(a: &Host, b: &Host, addresses: &[&str], mut check: impl FnMut(&str)) {
     b.drop_port("eth0", HOLE);
     let mut server = Crowd::serve(b, &[STAYS]);
@@ -59,9 +60,9 @@ fn lead_a_life(a: &Host, b: &Host, addresses: &[&str], mut check: impl FnMut(&st
     check("a server killed whose client closes");
 }
 
-/// Holds the lists of all captures against the hosts' sockets.
+/// Compares the lists of all captures with the hosts' sockets.
 fn compare(watches: &mut [Watch], hosts: &[(&Host, &[u64])], when: &str) -> BTreeSet<Connection> {
-    // What a killed host leaves unsaid may take another moment; then the lists are of no use, and the next are taken.
+    // The kernel of a killed program may need another moment; then these lists are discarded, and the next are taken.
     let mut tries = 0;
     let (known, listed) = loop {
         let known = settled(hosts);
@@ -136,7 +137,7 @@ fn vlans(backend: &str, has_tags: bool) {
         (a, b)
     });
     for host in networks.iter().flat_map(|(a, b)| [a, b]) {
-        // What carries the tags is a program, and does neither checksums nor segments.
+        // A program carries the tags, and does neither checksums nor segmentation.
         run(host.command(traffic("pcaps/traffic/offload"), ["eth0"]));
     }
     let carriers = [(&switch, "carrier"), (&other_switch, "carrier2")].map(|(host, name)| {

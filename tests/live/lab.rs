@@ -1,11 +1,10 @@
 //! Hosts that are network namespaces, and the cables between them.
 //!
-//! What enters: names, addresses. What leaves: places where programs run whose traffic nobody else sees. Whatever a test did
-//! and however it ended, its namespaces go, and with them every process in them, each ended by its own number.
+//! What enters: names, addresses. What leaves: places where programs run whose traffic stays among them. Whatever a
+//! test did and however it ended, its namespaces are removed, and every process in them is ended by its own number.
 
 use std::cell::RefCell;
 use std::fs::{self, Permissions};
-use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,19 +17,19 @@ const PREFIX: &str = "flowpeel-live-";
 /// Labs of this test program so far.
 static LAB_COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// What a host's kernel is told first: packets pass routers, addresses are there at once, and rules come before the host's own
-/// addresses, so that one of them can drop what comes in. Packets of IPv6 come from programs alone.
+/// The settings of a host's kernel: packets pass routers, addresses are usable at once, and rules come before the
+/// host's own addresses, so that one of them can drop incoming packets. IPv6 packets come from programs alone.
 const SETTINGS: &str = "cd /proc/sys/net && echo 1 >ipv4/ip_forward && echo 0 >ipv4/ip_early_demux && \
     for c in all default; do echo 1 >ipv6/conf/$c/forwarding; echo 0 >ipv6/conf/$c/accept_dad; \
     echo 0 >ipv6/conf/$c/router_solicitations; done && ip link set lo up && \
     for f in -4 -6; do ip $f rule add pref 1000 lookup local && ip $f rule del pref 0; done";
 
-/// Says past the test harness, which shows what passing tests print to nobody.
+/// Says something under the name of these tests, whether they pass or not.
 pub(crate) fn say(text: &str) {
-    std::io::stderr().write_all(format!("live: {text}\n").as_bytes()).unwrap();
+    crate::say::say(&format!("live: {text}"));
 }
 
-/// Whether there is such a program; if not, the test or its part is skipped, and this says so.
+/// Whether this program is installed; if not, says that the test or its part is skipped.
 pub(crate) fn has(program: &str, test: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
@@ -40,7 +39,7 @@ pub(crate) fn has(program: &str, test: &str) -> bool {
     found
 }
 
-/// Runs a program to its end, which must be a good one.
+/// Runs a program to its end, and asserts its success.
 pub(crate) fn run(mut command: Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -53,7 +52,7 @@ fn ip(words: &str) -> Command {
     command
 }
 
-/// A test's hosts, and a directory that everybody may enter.
+/// A test's hosts, and a directory that every user may enter.
 pub(crate) struct Lab {
     prefix: String,
     namespaces: RefCell<Vec<String>>,
@@ -61,7 +60,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// A lab, or nothing, said why, where namespaces can not be had.
+    /// A lab; `None`, after saying why, where there can be no namespaces.
     pub(crate) fn new(test: &str) -> Option<Lab> {
         if !["ip", "ss", "python3"].iter().all(|program| has(program, test)) {
             return None;
@@ -118,7 +117,7 @@ fn remove(namespace: &str) {
     drop(ip(&format!("netns del {namespace}")).status());
 }
 
-/// Removes what test programs left that are no more, and that were ended without a chance to.
+/// Removes what killed test programs left.
 fn remove_leftovers() {
     let namespaces = ip("netns list").output().map(|output| output.stdout).unwrap_or_default();
     for line in String::from_utf8_lossy(&namespaces).lines() {
@@ -148,7 +147,7 @@ impl Host {
         command
     }
 
-    /// Runs a command line, without quotes, to its good end.
+    /// Runs a command line without quotes to its end, and asserts its success.
     pub(crate) fn run(&self, words: &str) -> String {
         let mut words = words.split_whitespace();
         run(self.command(words.next().unwrap(), words))
@@ -162,7 +161,7 @@ impl Host {
         counts[1] + counts[9]
     }
 
-    /// Drops TCP packets without a word: a rule sends them into a black hole.
+    /// Drops TCP packets to this port silently: a rule sends them into a black hole.
     pub(crate) fn drop_port(&self, interface: &str, port: u16) {
         for family in ["-4", "-6"] {
             self.run(&format!("ip {family} rule add pref 10 ipproto tcp iif {interface} dport {port} blackhole"));
@@ -173,7 +172,7 @@ impl Host {
 /// One end of a cable: a host's interface and its addresses.
 pub(crate) struct End<'a>(pub(crate) &'a Host, pub(crate) &'a str, pub(crate) &'a [&'a str]);
 
-/// A cable, with what a kernel puts into its packets at will: large segments, checksums left to the card.
+/// Joins two ends by a cable, with the kernel's usual offloads: large segments, checksums left to the card.
 pub(crate) fn join(one: &End, other: &End, mtu: u32) {
     let End(host, interface, _) = one;
     let End(other_host, other_interface, _) = other;
@@ -188,8 +187,8 @@ pub(crate) fn join(one: &End, other: &End, mtu: u32) {
     }
 }
 
-/// Two hosts with a router between: `a` has 10.0.1.1 and fd00:1::1, `b` 10.0.2.1 and fd00:2::1, both on `eth0`; the router's
-/// interfaces are `to-a` and `to-b`.
+/// Two hosts with a router between: `a` has 10.0.1.1 and fd00:1::1, `b` 10.0.2.1 and fd00:2::1, both on `eth0`; the
+/// router's interfaces are `to-a` and `to-b`.
 pub(crate) fn routed(lab: &Lab) -> (Host, Host, Host) {
     let (a, router, b) = (lab.host("a"), lab.host("router"), lab.host("b"));
     join(

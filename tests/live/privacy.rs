@@ -1,4 +1,4 @@
-//! What others can read, and what flowpeel can do: no more than is needed.
+//! What other users can read, and what flowpeel may do: no more than needed.
 
 use crate::command::{FLOWPEEL, command};
 use crate::lab::{End, Host, Lab, has, join, run, say};
@@ -11,7 +11,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Who owns nothing.
+/// The number of a user who owns nothing.
 const NOBODY: u32 = 65_534;
 
 fn pair(lab: &Lab, interface: &str) -> (Host, Host) {
@@ -136,7 +136,7 @@ fn status_of(text: &str, name: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Holds every thread to being nobody, who can do nothing.
+/// Asserts that every thread runs as `nobody`, without capabilities.
 fn assert_is_nobody(watch: &Watch) {
     let threads = fs::read_dir(format!("/proc/{}/task", watch.process.pid())).unwrap();
     let statuses: Vec<String> =

@@ -1,4 +1,4 @@
-//! Programs that run on hosts: ended with their guard, and never waited for without a limit.
+//! Programs that run on hosts: ended when dropped, and never waited for without a limit.
 
 use crate::command::{Ended, TIME_MAX};
 use crate::lab::{Host, traffic};
@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How often something is looked at again that was not there yet.
+/// The time between two looks for something that is awaited.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What is there in the end, within [`TIME_MAX`].
+/// Waits for what `look` finds, for [`TIME_MAX`] at most.
 ///
 /// # Panics
 ///
-/// If it is not; then with what `why` has to say.
+/// It finds nothing in that time; the message is that of `why`.
 pub(crate) fn until<T>(why: impl Fn() -> String, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + TIME_MAX;
     loop {
@@ -46,7 +46,7 @@ impl Process {
         self.child.id()
     }
 
-    /// What it has said so far.
+    /// Its output so far.
     pub(crate) fn said(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.stderr).unwrap()).into_owned()
     }
@@ -107,7 +107,7 @@ impl Crowd {
         crowd
     }
 
-    /// Has something done, and waits until it is.
+    /// Sends a command, and waits until it is done.
     pub(crate) fn ask(&mut self, command: &str) {
         writeln!(self.commands, "{command}").unwrap();
         let mut answer = String::new();

@@ -1,4 +1,5 @@
-//! A capture that is killed and goes on: what was open then is still listed, marked until it is known to be open still.
+//! A capture that is killed and goes on: what was open before is still listed, marked until it is known to be still
+//! open.
 
 use crate::command::List;
 use crate::lab::{End, Lab, join};
@@ -18,7 +19,7 @@ fn part(list: &List, is_unsettled: bool) -> List {
     List { header: list.header.clone(), flows: flows.cloned().collect() }
 }
 
-/// How many connections a header says are not settled; without a word there is none.
+/// How many connections a header says are not settled; 0 if it does not say.
 fn unsettled(list: &List) -> u64 {
     list.header["flow_list"].get("unsettled").map_or(0, |count| count.as_u64().unwrap())
 }
@@ -77,7 +78,7 @@ fn what_may_have_closed_meanwhile_is_marked_until_it_is_settled() {
     let spoken = watch.list_when(|list| unsettled(list) == 200);
     assert_eq!(connections(&part(&spoken, false)), open);
     assert_eq!(spoken.count("flows"), 350);
-    // What says nothing any more goes when it has been silent for long enough.
+    // Silent connections are taken off once they have been silent for long enough.
     let settled = watch.list_when(|list| {
         stays.borrow_mut().ask("say");
         unsettled(list) == 0

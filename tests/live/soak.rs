@@ -1,4 +1,4 @@
-//! A soak: a load that changes, interfaces that go and come back, and nothing that grows, is late, or is lost without a word.
+//! A soak: a load that changes, interfaces that go and come back, and nothing that grows, is late, or is lost silently.
 //!
 //! The short form is a test. `scripts/soak` runs the long one, which also holds lists to their time.
 
@@ -41,7 +41,7 @@ impl<'a> Load<'a> {
         }
         join(&End(&a, "eth0", &["10.0.2.2/24"]), &End(&b, "eth0", &["10.0.2.1/24"]), 1500);
         join(&End(&a, "eth1", &[]), &End(&b, "eth1", &[]), 1500);
-        // Who asks for addresses sends packets that are not TCP.
+        // Resolving link addresses would send packets that are not TCP.
         for (host, other, address) in [(&a, &b, "10.0.2.1"), (&b, &a, "10.0.2.2")] {
             let hardware = other.run("cat /sys/class/net/eth0/address");
             host.run(&format!("ip neighbour add {address} lladdr {} dev eth0 nud permanent", hardware.trim()));
@@ -110,7 +110,8 @@ fn memory_kib(pid: u32) -> u64 {
     line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// Every interval is there once, each begins where the one before ended, and all are equally long but the first and the last.
+/// Every interval is there once, each begins where the one before ended, and all are equally long but the first and the
+/// last.
 fn assert_consecutive(lists: &[List]) {
     assert_eq!(lists[0].count("interval"), 1);
     for pair in lists.windows(2) {
@@ -132,7 +133,7 @@ fn latest(directory: &Path) -> Duration {
     late.max().unwrap().unsigned_abs()
 }
 
-/// Soaks for this long, and tells how late the latest list was.
+/// Soaks for this long. Returns how late the latest list was.
 fn soak(test: &str, duration: Duration) -> Option<Duration> {
     let lab = Lab::new(test).filter(|_| has("tcpreplay", test))?;
     let mut load = Load::new(&lab);

@@ -1,4 +1,4 @@
-//! What the kernels of the hosts know of their connections: the truth that lists are held against.
+//! The connections that the kernels of the hosts know: the truth for the lists.
 
 use crate::lab::Host;
 use crate::process::until;
@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 /// Servers listen below this port; clients are given ports above it.
 const SERVER_PORTS_END: u16 = 10_000;
 
-/// A connection as lists and kernels tell it: tags, client, server, state.
+/// A connection as in lists and kernels: tags, client, server, state.
 pub(crate) type Connection = (Vec<u64>, SocketAddr, SocketAddr, &'static str);
 
 /// The states that last while traffic rests. One side's end leaves a connection established.
@@ -29,7 +29,7 @@ fn endpoint(text: &str) -> SocketAddr {
     SocketAddr::new(address.parse::<IpAddr>().unwrap().to_canonical(), port.parse().unwrap())
 }
 
-/// What is open on these hosts, or nothing while it is changing.
+/// The open connections of these hosts; `None` while they are changing.
 fn sockets(hosts: &[(&Host, &[u64])]) -> Option<BTreeSet<Connection>> {
     let mut found = BTreeSet::new();
     for (host, tags) in hosts {
@@ -48,7 +48,7 @@ fn sockets(hosts: &[(&Host, &[u64])]) -> Option<BTreeSet<Connection>> {
     Some(found)
 }
 
-/// What is open on these hosts, once nothing changes any more. Traffic of a host with tags is on that VLAN.
+/// The open connections of these hosts, once nothing changes any more. Traffic of a host with tags is on that VLAN.
 pub(crate) fn settled(hosts: &[(&Host, &[u64])]) -> BTreeSet<Connection> {
     let mut before = None;
     until(

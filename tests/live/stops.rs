@@ -1,4 +1,4 @@
-//! Ends that nobody chose: signals under load, and none at all.
+//! Ends by signals under load, and without any warning.
 
 use crate::burst::{generate, send, silent_pair, summed, total};
 use crate::command::FLOWPEEL;
@@ -39,7 +39,7 @@ fn the_second_signal_ends_it_at_once() {
     let Some(lab) = Lab::new("a second signal") else { return };
     let (a, b) = (lab.host("a"), lab.host("b"));
     join(&End(&a, "eth0", &["10.0.2.2/24"]), &End(&b, "eth0", &["10.0.2.1/24"]), 1500);
-    // Nobody reads the lists: once they fill the pipe, the first signal can not be obeyed.
+    // The lists are not read: once they fill the pipe, the first signal cannot be obeyed.
     let options = ["live", "-i", "eth0", "--every", "100ms", "--connections", "10k"];
     let mut command = b.command(FLOWPEEL, options);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();

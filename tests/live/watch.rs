@@ -73,14 +73,15 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// `flowpeel live` on a host with these options, lists going to a directory of its own; it captures when this is back.
+    /// `flowpeel live` on a host with these options, lists going to a directory of its own; it captures when this is
+    /// back.
     pub(crate) fn start(lab: &Lab, host: &Host, name: &str, options: &str) -> Self {
         let directory = lab.path(name);
         fs::create_dir(&directory).unwrap();
         Watch::start_into(host, directory, options, &["live"])
     }
 
-    /// The same into a directory that is there, by a command line that may begin with other programs.
+    /// As [`Self::start`], into a directory that exists, by a command line that may begin with other programs.
     pub(crate) fn start_into(host: &Host, directory: PathBuf, options: &str, live: &[&str]) -> Self {
         let (program, before) = if live.len() > 1 { (live[0], &live[1..]) } else { (FLOWPEEL, live) };
         let mut command = host.command(program, before);
@@ -90,7 +91,7 @@ impl Watch {
         watch
     }
 
-    /// The latest list, once something is true of it; that has to come.
+    /// Waits for a latest list for which `is_true` holds.
     pub(crate) fn list_when(&mut self, is_true: impl Fn(&List) -> bool) -> List {
         let Watch { process, options, directory } = self;
         let mut looked_at = PathBuf::new();
@@ -124,7 +125,7 @@ pub(crate) fn errors(ended: &Ended) -> Vec<&str> {
     ended.stderr.lines().filter(|line| line.contains(" ERROR ")).collect()
 }
 
-/// Holds what a list says against what there is.
+/// Compares a list with the connections that there are.
 pub(crate) fn assert_listed(list: &List, expected: &BTreeSet<Connection>, who: &str) {
     let listed = connections(list);
     let missing: Vec<_> = expected.difference(&listed).take(5).collect();

@@ -1,5 +1,6 @@
 //! Two network namespaces with a cable between them, made for one test and gone after it.
 
+use crate::say::skipped;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::net::{TcpListener, TcpStream};
@@ -23,13 +24,13 @@ fn ip(arguments: &str) -> bool {
 }
 
 impl Namespaces {
-    /// `None`, and a word about it, where no namespace can be made.
+    /// Two namespaces; `None`, after saying so, where none can be made.
     pub(super) fn new() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let id = format!("ring-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let namespaces = Namespaces { near: format!("{id}-near"), far: format!("{id}-far") };
         if !ip(&format!("netns add {}", namespaces.near)) {
-            eprintln!("skipped: no network namespace can be made here (it takes root and the ip command)");
+            skipped("no network namespace can be made here (it takes root and the ip command)");
             return None;
         }
         assert!(ip(&format!("netns add {}", namespaces.far)));
@@ -88,7 +89,8 @@ impl Namespaces {
         within(&self.far, work)
     }
 
-    /// Opens and closes so many connections to a server at the far end, one after the other, each with a few bytes both ways.
+    /// Opens and closes `count` connections to a server at the far end, one after the other, each with a few bytes both
+    /// ways.
     pub(super) fn connect(&self, address: &str, count: usize) {
         use std::io::{Read, Write};
         let listener = self.far(|| TcpListener::bind((address, 0)).unwrap());

@@ -1,11 +1,12 @@
 //! Clients of the metrics server, honest and other.
 
+use crate::say::skipped;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-/// Far longer than the server may take for anything: who waits for so long has found a hang.
+/// Far longer than the server may take for anything: a wait of this length is a hang.
 pub(crate) const HANG: Duration = Duration::from_secs(60);
 
 /// An answer: the status, the head and the body.
@@ -27,7 +28,7 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
 ///
 /// # Panics
 ///
-/// It does not close.
+/// The server does not close.
 pub(crate) fn read_to_close(client: &mut TcpStream) -> Vec<u8> {
     let mut answer = Vec::new();
     match client.read_to_end(&mut answer) {
@@ -38,7 +39,7 @@ pub(crate) fn read_to_close(client: &mut TcpStream) -> Vec<u8> {
     answer
 }
 
-/// Sends bytes as they are and says that there are no more; what comes back.
+/// Sends bytes as they are and closes the sending side. Returns what comes back.
 pub(crate) fn send(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut client = connect(address);
     // The server may have refused it by the first bytes.
@@ -60,7 +61,7 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> Answer {
     ask(address, &format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n"))
 }
 
-/// What a program says; none, and a word about it, where it is not installed.
+/// Whether a program succeeds, and its output; `None`, after saying so, where it is not installed.
 pub(crate) fn run(program: &str, arguments: &[&str], input: &str) -> Option<(bool, String)> {
     use std::process::Stdio;
     let mut command = Command::new(program);
@@ -68,7 +69,7 @@ pub(crate) fn run(program: &str, arguments: &[&str], input: &str) -> Option<(boo
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            eprintln!("skipped: {program} is not installed");
+            skipped(&format!("{program} is not installed"));
             return None;
         }
         Err(error) => panic!("{program}: {error}"),

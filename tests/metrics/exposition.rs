@@ -1,4 +1,5 @@
-//! A strict reader of Prometheus' text format, made from its description alone: it takes nothing that a scraper might not.
+//! A strict reader of Prometheus' text format, made from its description alone: it takes nothing that a scraper might
+//! not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ fn is_name(text: &str) -> bool {
     text.starts_with(is_letter) && text.chars().all(|letter| is_letter(letter) || letter.is_ascii_digit())
 }
 
-/// What is left behind the labels, when they are well-formed; the labels' names are added to `names`.
+/// The text behind the labels, if they are well-formed; the labels' names are added to `names`.
 fn after_labels<'a>(text: &'a str, names: &mut BTreeSet<String>) -> Option<&'a str> {
     let Some(mut rest) = text.strip_prefix('{') else { return Some(text) };
     loop {
@@ -44,7 +45,7 @@ fn after_labels<'a>(text: &'a str, names: &mut BTreeSet<String>) -> Option<&'a s
 ///
 /// # Panics
 ///
-/// The text is not as it has to be.
+/// The text breaks a rule of the format.
 pub(crate) fn parse(text: &str) -> BTreeMap<String, Family> {
     assert!(text.ends_with('\n'), "the last line has no end");
     let mut families: BTreeMap<String, Family> = BTreeMap::new();

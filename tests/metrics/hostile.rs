@@ -1,4 +1,4 @@
-//! What no client may do to the metrics server: hold it up, make it grow, or bring it down.
+//! Hostile clients of the metrics server: none can hold it up, make it grow, or bring it down.
 
 use crate::clients::{HANG, connect, get, read_to_close, send};
 use crate::{metrics, served};

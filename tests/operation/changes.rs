@@ -1,4 +1,4 @@
-//! Lists put together again from what changed, and held byte for byte against the lists themselves.
+//! Lists rebuilt from their changes, and compared byte for byte with the lists themselves.
 
 use crate::{capture, files, name, replayed};
 use serde_json::Value;
@@ -7,10 +7,10 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// What orders connections within a list.
+/// The key that orders connections within a list.
 type Key = (SocketAddr, SocketAddr, Vec<u64>);
 
-/// What a reader holds: the established connections of the last list, line by line.
+/// A reader, which holds the established connections of the last list, line by line.
 #[derive(Default)]
 struct Reader {
     interval: u64,
@@ -48,7 +48,7 @@ fn aged(line: &str, end: &str, elapsed_us: i64) -> String {
 }
 
 impl Reader {
-    /// Reads a list or what changed; the header and the established connections of the list.
+    /// Reads a list or its changes. Returns the header and the established connections of the list.
     fn read(&mut self, text: &str) -> String {
         let mut lines = text.lines();
         let header = lines.next().unwrap();

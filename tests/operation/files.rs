@@ -1,5 +1,6 @@
 //! Files of lists: compressed, kept within bounds, whole however a run ends, and one run's at a time.
 
+use crate::say::skipped;
 use crate::{FLOWPEEL, capture, files, flowpeel, name, replayed, stderr};
 use serde_json::Value;
 use std::fs;
@@ -17,7 +18,7 @@ fn lines(path: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Holds a file's header against its lines.
+/// Compares a file's header with its lines.
 fn assert_whole(path: &Path) {
     let lines = lines(path);
     let said = match lines[0]["event_type"].as_str().unwrap() {
@@ -146,7 +147,7 @@ fn a_full_disk_is_named_and_what_was_written_is_whole() {
     let disk = place.path().join("disk");
     let kept = place.path().join("kept");
     fs::create_dir(&disk).unwrap();
-    // A disk of 1 MiB that nobody else sees and that goes with the process; its files are copied out at the end.
+    // A disk of 1 MiB in a namespace of its own, which ends with the process; its files are copied out at the end.
     let script = r#"mount -t tmpfs -o size=1m none "$1" || exit 77
         "$3" replay -q --every 1s --compress --changes=20 --out "$1/lists" "$4"; status=$?
         cp -r "$1/lists" "$2"; exit $status"#;
@@ -156,7 +157,7 @@ fn a_full_disk_is_named_and_what_was_written_is_whole() {
         .output();
     let output = match output {
         Ok(output) if kept.exists() => output,
-        _ => return println!("skipped: no disk can be mounted here"),
+        _ => return skipped("no disk can be mounted here"),
     };
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");

@@ -1,5 +1,7 @@
-//! What comes with the command, tried where it is for: completions in a shell, man pages in man, the unit in systemd.
+//! The files that come with the command, tried where they are used: completions in a shell, man pages in man, the unit
+//! in systemd.
 
+use crate::say::skipped;
 use crate::{FLOWPEEL, files, flowpeel, has, name, stderr};
 use std::fs;
 use std::path::Path;
@@ -108,7 +110,7 @@ fn the_unit_is_closed_to_all_it_does_not_need() {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output);
     if said.contains("unrecognized option") {
-        return println!("skipped: this systemd-analyze does not look at files");
+        return skipped("this systemd-analyze does not look at files");
     }
     // The threshold is ten times the exposure that is shown.
     assert!(output.status.success(), "{said}");

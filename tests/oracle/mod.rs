@@ -2,19 +2,21 @@
 //!
 //! What enters: Ethernet frames and their times. What leaves: for every interval the list that flowpeel should give. It
 //! keeps the state table of the design on whole keys and whole sequence numbers in an ordinary map, and parses with
-//! pnet_packet; it shares no code with flowpeel. It holds one entry for every connection of the last minutes, so it suits
-//! captures of some million packets.
+//! pnet_packet; it shares no code with flowpeel but for the comparison of lists. It holds one entry for every
+//! connection of the last minutes, so it suits captures of some million packets.
 //!
 //! Time is the highest time seen, in ticks of 100 ms since 1970: it stands while packets are older than that.
 
 // Each test program compiles this module for itself and uses a part of it.
 #![allow(dead_code, unused_imports)]
 
+mod compared;
 mod packet;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
+pub(crate) use compared::{line, lists_of, lists_of_part};
 pub(crate) use packet::{Segment, frames_of_pcap, segment};
 
 /// A tick of the clock, in microseconds.
@@ -45,8 +47,8 @@ pub(crate) struct List {
     pub(crate) opened: u64,
     /// How many ceased to be established.
     pub(crate) closed: u64,
-    /// Who opened connections in the interval: SYNs sent, SYN-ACKs that came back, and connections that a RST of the other side
-    /// ended when nothing but SYNs had been seen of them.
+    /// Who opened connections in the interval: SYNs sent, SYN-ACKs that came back, and connections that a RST of the
+    /// other side ended when nothing but SYNs had been seen of them.
     pub(crate) sources: BTreeMap<IpAddr, [u64; 3]>,
 }
 
@@ -73,7 +75,7 @@ pub(crate) struct Rules {
     pub(crate) linger_ticks: u64,
     /// Whether connections whose start was not seen are entries, once both sides were.
     pub(crate) pickup: bool,
-    /// Those of which one side was seen are absent when older than this.
+    /// Entries of which one side was seen are absent when older than this.
     pub(crate) candidate_ticks: u64,
 }
 
@@ -143,8 +145,8 @@ impl Oracle {
         lists
     }
 
-    /// Takes a frame in. When it is the first of a later interval, gives the list of everything before it as
-    /// things stood at the end of the interval that held the last frames.
+    /// Takes a frame in. If it is the first of a later interval, returns the list at the end of the interval that held
+    /// the frames before it.
     pub(crate) fn frame(&mut self, time_us: u64, bytes: &[u8]) -> Option<List> {
         let end_us = self.interval_end_us();
         let list = end_us.filter(|end_us| time_us >= *end_us).map(|end_us| self.list(end_us));
@@ -159,7 +161,7 @@ impl Oracle {
         list
     }
 
-    /// The list at the end of the input; none when there was no frame.
+    /// The list at the end of the input; `None` if there was no frame.
     pub(crate) fn finish(mut self) -> Option<List> {
         self.highest_us.map(|end_us| self.list(end_us))
     }
@@ -177,7 +179,7 @@ impl Oracle {
     fn list(&mut self, end_us: u64) -> List {
         let now = end_us / TICK_US;
         let present = self.entries.values().filter(|entry| !is_absent(entry, now, &self.rules));
-        let mut lines: Vec<Line> = present.filter_map(line).collect();
+        let mut lines: Vec<Line> = present.filter_map(line_of).collect();
         lines.sort();
         let (opened, closed) = (std::mem::take(&mut self.opened), std::mem::take(&mut self.closed));
         List { end_us, lines, opened, closed, sources: std::mem::take(&mut self.sources) }
@@ -269,7 +271,7 @@ fn is_absent(entry: &Entry, now: u64, rules: &Rules) -> bool {
     }
 }
 
-fn line(entry: &Entry) -> Option<Line> {
+fn line_of(entry: &Entry) -> Option<Line> {
     let state = match entry.state {
         State::SynSent => "syn_sent",
         State::SynRecv => "syn_recv",
@@ -289,8 +291,9 @@ fn after_rst(before: Option<Entry>, now: u64) -> Option<Entry> {
     }
 }
 
-/// What is not known, or by one packet only: two sides make a connection of it, unless one of them ends it first. What ended is
-/// remembered for a while, so that its last packets make none of it.
+/// The entry after a packet of a connection whose start was not seen: packets of both sides make it a connection,
+/// unless one of them ends it first. Ended connections are remembered for a while, so that their last packets do not
+/// make new ones.
 fn after_unknown(before: Option<Entry>, segment: &Segment, now: u64) -> Option<Entry> {
     let noticed = Entry { isn: None, ..half_open(State::Noticed, (segment.src, segment.dst), 0, now) };
     let is_other_side = before.as_ref().is_some_and(|entry| entry.client != segment.src);
@@ -299,7 +302,7 @@ fn after_unknown(before: Option<Entry>, segment: &Segment, now: u64) -> Option<E
     }
     let Some(mut entry) = before else { return Some(noticed) };
     if is_other_side {
-        // Who connects has the higher port, as a rule.
+        // The client has the higher port, as a rule.
         let [server, client] = {
             let mut ends = [(segment.src.port(), segment.src), (segment.dst.port(), segment.dst)];
             ends.sort();

@@ -10,7 +10,7 @@ use pnet_packet::ipv6::Ipv6Packet;
 use pnet_packet::tcp::{TcpFlags, TcpPacket};
 use pnet_packet::vlan::VlanPacket;
 
-/// What the state table reads of a TCP segment.
+/// The fields of a TCP segment that the state table reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) src: SocketAddr,
@@ -23,7 +23,7 @@ pub(crate) struct Segment {
     pub(crate) ack: u32,
 }
 
-/// The TCP segment in an Ethernet frame, behind any VLAN tags; none when there is none or its header is cut.
+/// The TCP segment in an Ethernet frame, behind any VLAN tags; `None` if there is none or its header is cut.
 pub(crate) fn segment(frame: &[u8]) -> Option<Segment> {
     let ethernet = EthernetPacket::new(frame)?;
     network(ethernet.get_ethertype(), ethernet.payload())
@@ -52,7 +52,8 @@ fn network(ether_type: EtherType, bytes: &[u8]) -> Option<Segment> {
     }
 }
 
-/// The bytes behind hop-by-hop options, routing, destination options and a first fragment's header, where TCP follows them.
+/// The bytes behind hop-by-hop options, routing, destination options and a first fragment's header, where TCP follows
+/// them.
 fn behind_extensions(mut protocol: IpNextHeaderProtocol, mut bytes: &[u8]) -> Option<&[u8]> {
     while protocol != IpNextHeaderProtocols::Tcp {
         match protocol {
@@ -93,7 +94,7 @@ fn tcp(src: IpAddr, dst: IpAddr, bytes: &[u8]) -> Option<Segment> {
 /// The frames of a classic little-endian capture in microseconds: time and captured bytes.
 ///
 /// # Panics
-/// When `capture` is not one, or ends within a frame.
+/// `capture` is not such a capture, or ends within a frame.
 pub(crate) fn frames_of_pcap(capture: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let word = |at: usize| u32::from_le_bytes(capture[at..at + 4].try_into().expect("four bytes"));
     assert_eq!((word(0), word(20)), (0xa1b2_c3d4, 1), "a little-endian capture of Ethernet frames in microseconds");

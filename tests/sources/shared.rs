@@ -1,13 +1,13 @@
-//! Captures that nobody here recorded against what tshark says of them.
+//! Captures recorded by others against the counts of tshark.
 
+use crate::say::skipped;
 use crate::{Exact, replayed, told};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Where captures with truth may lie, beside the project.
+/// Where captures with truth may be, beside the project.
 const SHARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/pcaps");
 
 /// Attempts and answers in a truth: what tshark counted, conversation by conversation.
@@ -35,8 +35,7 @@ fn exact(truth: &Value) -> Exact {
 #[test]
 fn shared_captures_are_counted_as_tshark_counts_them() {
     if !Path::new(SHARED).is_dir() {
-        let skipped = "sources: shared captures are skipped: there is no ../shared/pcaps beside the project\n";
-        return std::io::stderr().write_all(skipped.as_bytes()).unwrap();
+        return skipped("there is no ../shared/pcaps beside the project");
     }
     let mut compared = 0;
     for entry in std::fs::read_dir(SHARED).unwrap() {

@@ -17,15 +17,15 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::path::Path;
 
-/// What a tap sees of a traffic.
+/// The part of some traffic that a tap sees.
 #[derive(Clone)]
 pub(crate) struct Tap {
     pub(crate) traffic: TrafficConfig,
-    /// One packet of so many is missing; 0 when all are there.
+    /// One packet of this many is missing; 0 if none is.
     pub(crate) loss: u64,
     /// Its clock is ahead by this.
     pub(crate) ahead_us: u64,
-    /// It has seen a packet of something else so long before, so that its ticks began earlier.
+    /// It has seen a packet of something else this long before, so that its ticks began earlier.
     pub(crate) began_us: u64,
     /// Which router it is on: it sees about half of the connections then.
     pub(crate) router: Option<u64>,
@@ -135,7 +135,7 @@ impl PacketSource for Packets {
     }
 }
 
-/// What came of a tap, list after list.
+/// The results of a tap, list by list.
 #[derive(Default)]
 pub(crate) struct Recorded {
     pub(crate) snapshots: Vec<SnapshotFile>,

@@ -1,9 +1,9 @@
-//! One job for two B-fields: so many 64-bit keys of a thousand values, at the size that flowpeel plans for 2^-32, in
+//! The same job for two B-fields: 64-bit keys of a thousand values, at the size that flowpeel plans for 2^-32, in
 //! memory.
 //!
 //! What enters: the number of keys. What leaves: a line for each implementation: bytes, time to build, look-ups a
 //! second of keys that are in and of keys that are not, and how many of each were wrong. Both run on one thread; times
-//! are those that the thread was on a processor, where the system tells them.
+//! are processor times of the thread where the system tells them.
 
 use flowpeel::hash::Secret;
 use flowpeel::sketch::bfield::{Field, Found, Goal, Pair, Plan};
@@ -15,7 +15,7 @@ const VALUE_COUNT: u64 = 1_000;
 const ABSENT_BASE: u64 = 1 << 48;
 const BLOCK_COUNT: usize = 1_024;
 
-/// What an implementation showed.
+/// The results of an implementation.
 struct Outcome {
     byte_size: u64,
     build: Duration,
@@ -25,7 +25,7 @@ struct Outcome {
     false_positive_count: u64,
 }
 
-/// Time on a processor, or since the first call where the system does not tell.
+/// The processor time, or the time since `start` where the system does not tell that.
 fn now(start: Instant) -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let on_cpu = text.split_whitespace().next().and_then(|nanoseconds| nanoseconds.parse().ok());
@@ -36,7 +36,7 @@ fn value_of(key: u64) -> u32 {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 % VALUE_COUNT as u32
 }
 
-/// How long a job took, and what it counted.
+/// How long a job took, and its count.
 fn timed(start: Instant, job: impl FnOnce() -> u64) -> (Duration, u64) {
     let before = now(start);
     let count = job();

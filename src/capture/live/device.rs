@@ -1,6 +1,7 @@
-//! An interface as it is now: its index, whether it is up, and what its packets begin with.
+//! The current state of an interface: its index, whether it is up, and what its packets begin with.
 //!
-//! What enters: the name of an interface. What leaves: what the system says of it, or that there is none of that name.
+//! What enters: the name of an interface. What leaves: what the system says about it, or that there is none of that
+//! name.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -8,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use super::socket_options::{Question, ask};
 use crate::parse::LinkType;
 
-/// What an interface's packets begin with.
+/// The header that an interface's packets begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// An Ethernet header.
@@ -18,7 +19,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The kind of this hardware (ARPHRD_), if it is one that can be read.
+    /// The kind of this hardware type (ARPHRD_), if flowpeel can read it.
     pub(super) fn of_hardware(hardware: u16) -> Option<Self> {
         match hardware {
             libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(Kind::Ethernet),
@@ -34,7 +35,7 @@ impl Kind {
         }
     }
 
-    /// The link type of its packets.
+    /// The link type of the packets.
     pub(super) fn link(self) -> LinkType {
         match self {
             Kind::Ethernet => LinkType::ETHERNET,
@@ -49,16 +50,16 @@ const ARPHRD_IP6GRE: u16 = 823;
 /// An interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Device {
-    /// Its index: another interface of the same name has another.
+    /// The index: a later interface of the same name has another.
     pub(super) index: i32,
-    /// Whether it is up.
+    /// Whether the interface is up.
     pub(super) is_up: bool,
-    /// Its hardware (ARPHRD_).
+    /// The hardware type (ARPHRD_).
     pub(super) hardware: u16,
 }
 
 impl Device {
-    /// The interface of this name, or `None` if there is none. Any socket will do to ask.
+    /// The interface of this name, or `None` if there is none. Any socket will do for the question.
     pub(super) fn find(fd: BorrowedFd<'_>, name: &str) -> io::Result<Option<Self>> {
         let ask = |question| match ask(fd, name, question) {
             Ok(answer) => Ok(Some(answer)),
@@ -80,7 +81,7 @@ impl Device {
     }
 }
 
-/// The names of hardware that can not be read, for people.
+/// The names for people of hardware types that cannot be read.
 pub(super) fn hardware_name(hardware: u16) -> &'static str {
     match hardware {
         libc::ARPHRD_AX25 => "AX.25",

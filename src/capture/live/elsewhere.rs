@@ -1,7 +1,7 @@
 //! Live capture where there is no packet ring: pnet's own socket, without a filter in the kernel.
 //!
-//! What enters: an interface that pnet knows. What leaves: its packets, at the time when they are read. Nothing is known of what
-//! the system lost, and an interface that goes down ends the capture.
+//! What enters: an interface that pnet knows. What leaves: its packets, with the time at which they were read. Packets
+//! that the system dropped are not counted, and an interface that goes down ends the capture.
 
 use std::io;
 use std::path::Path;
@@ -15,15 +15,15 @@ use crate::config::PACKET_SIZE_MAX;
 use crate::error::{Error, Result};
 use crate::parse::LinkType;
 
-/// How long one look for a packet takes at most.
+/// The longest that one look for a packet takes.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// A program for a filter in the kernel, of which there is none here.
+/// A program for a filter in the kernel: there is none on this system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BpfProgram {}
 
 impl BpfProgram {
-    /// There are no programs here.
+    /// Fails: there are no programs on this system.
     ///
     /// # Errors
     ///
@@ -32,7 +32,7 @@ impl BpfProgram {
         Err(Error::new("filter programs need Linux").in_file(path))
     }
 
-    /// There are no programs here.
+    /// Fails: there are no programs on this system.
     ///
     /// # Errors
     ///
@@ -53,7 +53,8 @@ pub struct Live {
 ///
 /// # Errors
 ///
-/// The system has no such interface or does not let it be captured, or the configuration asks for what needs Linux.
+/// The system has no such interface or does not let it be captured, or the configuration asks for something that needs
+/// Linux.
 pub fn open(config: &LiveConfig) -> Result<Vec<Live>> {
     let name = config.interface.escape_debug();
     if config.backend == Backend::Ring || config.fanout_count != 1 || config.capture == CaptureMode::Flags {
@@ -77,7 +78,7 @@ pub fn open(config: &LiveConfig) -> Result<Vec<Live>> {
     }
 }
 
-/// Gives up nothing: that needs Linux.
+/// Fails: giving up privileges needs Linux.
 ///
 /// # Errors
 ///
@@ -87,24 +88,24 @@ pub fn drop_privileges(_user: Option<&str>) -> Result<()> {
 }
 
 impl LiveSource for Live {
-    /// Does not sleep: a look for a packet does.
+    /// Does not sleep, because each look for a packet does.
     fn wait(&mut self, _timeout: Duration) -> Option<Condition> {
         None
     }
 
-    /// Always up: the system does not say otherwise.
+    /// Always up: the system does not tell.
     fn condition(&self) -> Condition {
         Condition::Up
     }
 
-    /// What was lost is not known.
+    /// Nothing: the losses are unknown.
     fn losses(&mut self) -> Losses {
         Losses { received: self.received, ..Losses::default() }
     }
 }
 
 impl PacketSource for Live {
-    /// Waits for a millisecond at most.
+    /// The next packet, for which this waits a millisecond at most.
     fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
         if self.finished {
             return Ok(None);

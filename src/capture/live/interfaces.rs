@@ -1,40 +1,40 @@
-//! The interfaces of this machine, as far as capturing them is concerned.
+//! The interfaces of this machine, with what matters for capturing them.
 //!
-//! What enters: nothing. What leaves: name, index, state, link type and addresses of every interface. Names come from whoever
-//! configured the machine, and can hold anything but a slash and white space: escape them before they are printed.
+//! What enters: nothing. What leaves: name, index, state, link type and addresses of every interface. Names can hold
+//! anything but a slash and white space: escape them before they are printed.
 
 use std::net::IpAddr;
 
 use crate::error::Result;
 use crate::parse::LinkType;
 
-/// What the packets of an interface begin with.
+/// The link type of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterfaceLink {
     /// A link type that can be captured.
     Supported(LinkType),
-    /// Hardware that can not: its name, and its number among Linux's ARPHRD_ values.
+    /// Hardware that cannot be captured: its name, and its number among Linux's ARPHRD_ values.
     Unsupported(&'static str, u16),
-    /// The system does not tell before it is opened.
+    /// Unknown until the interface is opened.
     Unknown,
 }
 
 /// One interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name. Not fit to be printed as it is.
+    /// The name, to be escaped before it is printed.
     pub name: String,
-    /// Its index.
+    /// The index.
     pub index: u32,
-    /// Whether it is up.
+    /// Whether the interface is up.
     pub is_up: bool,
-    /// What its packets begin with.
+    /// The link type.
     pub link: InterfaceLink,
-    /// Its hardware address, if it is one of six bytes that are not all zero.
+    /// The hardware address, if it has six bytes that are not all zero.
     pub mac: Option<[u8; 6]>,
-    /// Its addresses, each with the length of its prefix in bits.
+    /// The IP addresses, each with the length of its prefix in bits.
     pub addresses: Vec<(IpAddr, u8)>,
-    /// The largest packet that it carries, in bytes.
+    /// The largest packet that the interface carries, in bytes.
     pub mtu: Option<u32>,
 }
 
@@ -42,7 +42,7 @@ pub struct Interface {
 ///
 /// # Errors
 ///
-/// The system does not tell them.
+/// The system does not list its interfaces.
 pub fn interfaces() -> Result<Vec<Interface>> {
     let mut interfaces = system::list()?;
     interfaces.sort_by_key(|interface| interface.index);
@@ -83,7 +83,7 @@ mod system {
         Ok(interfaces.into_values().collect())
     }
 
-    /// An interface without its addresses; none if it has vanished meanwhile.
+    /// An interface without its addresses; `None` if it has vanished meanwhile.
     fn describe(asker: BorrowedFd<'_>, name: &str) -> io::Result<Option<Interface>> {
         let Some(device) = Device::find(asker, name)? else {
             return Ok(None);

@@ -1,8 +1,9 @@
 //! A live source, through the ups and downs of its interface.
 //!
-//! What enters: what to capture. What leaves: packets while there are any, and how the interface is. An interface that is away
-//! is looked for at growing intervals; when it is back its socket is bound to it again, which needs no privilege. Only in a
-//! fanout group, or when the interface came back as another kind, a new socket has to be opened, which does need it.
+//! What enters: what to capture. What leaves: packets while there are any, and the condition of the interface. An
+//! interface that is gone is looked for at growing intervals; when it is back the socket is bound to it again, which
+//! needs no privilege. A new socket, which does need the privilege, is opened only in a fanout group, or if the
+//! interface came back as another kind.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,7 @@ use crate::capture::{Condition, LiveSource, Losses, Packet, PacketSource, Progre
 use crate::config::{FANOUT_COUNT_MAX, INTERFACE_RETRY_MAX_MS, INTERFACE_RETRY_MIN_MS, RING_SIZE_MAX, RING_SIZE_MIN};
 use crate::error::{Error, Result};
 
-/// One source of an interface's packets: all of them, or a share.
+/// One source of an interface's packets, of all of them or of a share.
 ///
 /// # Example
 ///
@@ -44,13 +45,13 @@ pub struct Live {
     group: Arc<Mutex<Option<Group>>>,
     source: Source,
     condition: Condition,
-    /// Whether the socket is bound to the interface that has the name: one that was away has to be bound again, even if it
-    /// comes back under its old index.
+    /// Whether the socket is bound to the interface that has the name now. After an interface was gone the socket has
+    /// to be bound again, even if the index is the same.
     is_bound: bool,
     retry: Retry,
-    /// What sockets before this one received and lost.
+    /// What earlier sockets received and lost.
     losses_before: Losses,
-    /// What ended the capture; it is told once.
+    /// The error that ended the capture, until it has been returned.
     failure: Option<Error>,
     finished: bool,
 }
@@ -82,17 +83,17 @@ impl Retry {
     }
 }
 
-/// Opens the sources of an interface, as many as are to share its packets.
+/// Opens the sources of an interface: as many as [`LiveConfig::fanout_count`] says.
 ///
 /// # Errors
 ///
-/// There is no such interface, or none that can be read; this process may not capture, and the error tells what to do; the
-/// configuration is out of bounds; or the memory for the rings is not to be had.
+/// There is no such interface, or its packets cannot be read; this process may not capture, and the error tells what to
+/// do; the configuration is out of bounds; or there is no memory for the rings.
 pub fn open(config: &LiveConfig) -> Result<Vec<Live>> {
     check(config)?;
     let name = config.interface.escape_debug();
     let cannot = |error| cannot_capture(config, error);
-    // Any socket will do to ask about interfaces, and this one needs no privilege.
+    // Any socket can ask about interfaces, and this one needs no privilege.
     let asker = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
         .or_else(|_| socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None))
         .map_err(|errno| cannot(errno.into()))?;
@@ -118,7 +119,7 @@ pub fn open(config: &LiveConfig) -> Result<Vec<Live>> {
             finished: false,
         });
     }
-    // Only now, when the shares are dealt out, so that no packet comes to two of them.
+    // Only now that all are in the group, so that no packet comes to two of them.
     for member in &members {
         member.source.start(&config.capture).map_err(cannot)?;
     }
@@ -155,7 +156,7 @@ fn cannot_capture(config: &LiveConfig, error: io::Error) -> Error {
     }
 }
 
-/// No thread leaves it half changed, so one that panicked is no reason for the others to.
+/// No thread leaves the group half changed, so a panic of one is no reason for the others to panic.
 fn lock(group: &Mutex<Option<Group>>) -> MutexGuard<'_, Option<Group>> {
     group.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -165,7 +166,7 @@ fn open_member(config: &LiveConfig, group: &Mutex<Option<Group>>, device: Device
     if config.fanout_count > 1 {
         let mut group = lock(group);
         let known = group.filter(|group| group.interface_index == device.index).map(|group| group.number);
-        // The group of an interface that came back under its old number may have ended with its last member.
+        // The kernel's group may have ended with its last member; a new one is begun then.
         let number = source.join_fanout(known).or_else(|_| source.join_fanout(None))?;
         *group = Some(Group { interface_index: device.index, number });
     }
@@ -173,7 +174,7 @@ fn open_member(config: &LiveConfig, group: &Mutex<Option<Group>>, device: Device
 }
 
 impl Live {
-    /// The socket has told an error.
+    /// Notes an error of the socket.
     fn trouble(&mut self, errno: Errno) {
         if !matches!(errno, Errno::NETDOWN | Errno::NODEV | Errno::NXIO) {
             self.failure = Some(cannot_capture(&self.config, errno.into()));
@@ -181,12 +182,12 @@ impl Live {
         }
         let found = self.find().unwrap_or_default();
         self.note_identity(found);
-        // An interface that is up again already has been down, and that is told before.
+        // An interface that is up again already has been down: that is reported first.
         self.condition = if found.is_some() { Condition::Down } else { Condition::Gone };
         self.retry = Retry::soon();
     }
 
-    /// Notes whether the socket is still bound to the interface of that name.
+    /// Notes whether the socket is still bound to the interface of the configured name.
     fn note_identity(&mut self, found: Option<Device>) {
         self.is_bound &= found.is_some_and(|device| device.index == self.source.device.index);
     }
@@ -196,7 +197,7 @@ impl Live {
         Device::find(self.source.socket.fd(), &self.config.interface)
     }
 
-    /// Looks whether the interface is back, and captures it again if so.
+    /// Looks for the interface, and captures it again if it is back.
     fn look(&mut self) {
         let found = self.find().unwrap_or_default();
         self.note_identity(found);
@@ -218,7 +219,7 @@ impl Live {
         self.retry.later();
     }
 
-    /// Captures the interface that has taken the name. An error of `None` is one that may pass.
+    /// Captures the interface that has the name now. An error of `None` is temporary.
     fn capture_again(&mut self, device: Device) -> std::result::Result<(), Option<Error>> {
         let passing =
             |error: &io::Error| matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO | libc::ENETDOWN));
@@ -292,7 +293,7 @@ impl LiveSource for Live {
 }
 
 impl PacketSource for Live {
-    /// Never waits.
+    /// The next packet; never waits for one.
     #[inline]
     fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
         if self.finished || self.failure.is_some() {
@@ -300,7 +301,7 @@ impl PacketSource for Live {
         }
         match &mut self.source.reader {
             Reader::Ring(ring) => ring.next_packet().inspect_err(|_| self.finished = true),
-            // Its trouble is for `wait` to tell.
+            // `wait` reports the errors of its socket.
             Reader::Pnet(pnet) => Ok(pnet.next_packet()),
         }
     }

@@ -1,9 +1,10 @@
-//! Live capture: what passes an interface, as a source of packets.
+//! Live capture: the packets of an interface as a source.
 //!
-//! What enters: the name of an interface, and what of its packets is wanted. What leaves: [`Live`] sources, one for each capture
-//! thread. On Linux the kernel filters before it copies, and hands over packets through a ring of shared memory, or through
-//! pnet's receiver on a socket that is filtered alike. An interface that goes down or vanishes is waited for: that is a
-//! [`Condition`](super::Condition), not an error. On other systems pnet captures everything, without filter.
+//! What enters: the name of an interface, and which of its packets are wanted. What leaves: [`Live`] sources, one for
+//! each capture thread. On Linux the kernel filters before it copies, and hands over packets through a ring of shared
+//! memory, or through pnet's receiver on a socket with the same filter. An interface that goes down or vanishes is
+//! waited for: that is a [`Condition`](super::Condition), not an error. On other systems pnet captures everything,
+//! without a filter.
 
 #[cfg(target_os = "linux")]
 mod bpf;
@@ -46,23 +47,23 @@ use crate::config;
 /// How packets come from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// By a ring of shared memory, with the kernel's time stamps and VLAN tags. Linux only.
+    /// Through a ring of shared memory, with the kernel's time stamps and VLAN tags. Linux only.
     Ring,
-    /// By pnet, one system call or more a packet. The time is read when a packet is, and the outermost VLAN tag, which Linux
-    /// takes out of the frame, is not known.
+    /// Through pnet, with at least one system call a packet. A packet's time is when it is read, and the outermost VLAN
+    /// tag, which Linux takes out of the frame, is unknown.
     Pnet,
 }
 
-/// What of the packets is captured.
+/// Which packets are captured, and how much of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CaptureMode {
-    /// The headers of every TCP packet, behind VLAN tags, MPLS labels and PPPoE too.
+    /// The headers of every TCP packet, also behind VLAN tags, MPLS labels and PPPoE.
     Headers,
     /// The headers of TCP packets with SYN, FIN or RST.
     Flags,
-    /// The beginning of every packet, whatever it holds: tunnels are looked into.
+    /// The beginning of every packet, whatever it holds, so that tunnels are looked into.
     Everything,
-    /// What this program says.
+    /// What this program takes.
     Program(BpfProgram),
 }
 
@@ -73,14 +74,14 @@ pub struct LiveConfig {
     pub interface: String,
     /// How packets come from the kernel.
     pub backend: Backend,
-    /// What of them is captured.
+    /// Which packets are captured, and how much of them.
     pub capture: CaptureMode,
-    /// How many sources share the packets: those of one connection all come to the same one.
+    /// How many sources share the packets; all packets of a connection come to the same one.
     pub fanout_count: usize,
-    /// The ring of each source, in bytes, rounded down to whole blocks; without a ring what the kernel keeps of packets that
-    /// have not been read, as far as it lets this process ask for.
+    /// The ring of each source, in bytes, rounded down to whole blocks. Without a ring: how many bytes of unread
+    /// packets the kernel is to keep, as far as it allows this process.
     pub ring_size: u64,
-    /// Whether the interface is to take packets for any address while it is captured.
+    /// Whether the interface is promiscuous while it is captured: it then takes packets for any address.
     pub promiscuous: bool,
 }
 
@@ -98,7 +99,7 @@ impl LiveConfig {
         }
     }
 
-    /// The memory that all sources together take from the kernel and hold themselves, in bytes.
+    /// The memory that all sources together take, in the kernel and in this process, in bytes.
     #[must_use]
     pub fn memory_size(&self) -> u64 {
         let each = match self.backend {
@@ -108,7 +109,7 @@ impl LiveConfig {
         each.saturating_mul(self.fanout_count as u64)
     }
 
-    /// The blocks of each ring.
+    /// The number of blocks of each ring.
     fn block_count(&self) -> u32 {
         let size = self.ring_size.clamp(config::RING_SIZE_MIN, config::RING_SIZE_MAX);
         (size / u64::from(config::RING_BLOCK_SIZE)) as u32

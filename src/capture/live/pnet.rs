@@ -1,6 +1,7 @@
 //! pnet's receiver on a socket of our own, which is filtered in the kernel.
 //!
-//! What enters: a packet socket. What leaves: its packets, at the time when they are read, since the receiver tells none.
+//! What enters: a packet socket. What leaves: its packets, with the time at which they were read, since the receiver
+//! gives none.
 
 use std::io;
 use std::os::fd::IntoRawFd;
@@ -15,19 +16,19 @@ use crate::capture::Packet;
 use crate::config::PACKET_SIZE_MAX;
 use crate::parse::LinkType;
 
-/// A receiver.
+/// A receiver on a packet socket.
 pub(super) struct Pnet {
     receiver: Box<dyn DataLinkReceiver>,
     link: LinkType,
-    /// The socket's error, if reading has met it and so taken it from the socket.
+    /// The socket's error, if reading met it, which clears it from the socket.
     trouble: Option<Errno>,
 }
 
 impl Pnet {
-    /// A receiver on this socket, which it binds to the interface and lets keep so many bytes of packets.
+    /// A receiver on this socket, which it binds to the interface and gives a buffer of this many bytes.
     pub(super) fn new(socket: &PacketSocket, device: &Device, link: LinkType, buffer_size: u64) -> io::Result<Self> {
         socket.keep(buffer_size)?;
-        // It closes what it is given, and the socket is needed still: for statistics, and to be bound again.
+        // pnet closes what it is given, and the socket is still needed: for statistics, and to be bound again.
         let socket_fd = socket.fd().try_clone_to_owned()?.into_raw_fd();
         let config = Config {
             read_buffer_size: PACKET_SIZE_MAX,
@@ -52,12 +53,12 @@ impl Pnet {
         }
     }
 
-    /// The next packet, if there is one now and no trouble.
+    /// The next packet, if there is one now and no error.
     pub(super) fn next_packet(&mut self) -> Option<Packet<'_>> {
         match self.receiver.next() {
             Ok(bytes) => Some(Packet { time_ns: now_ns(), link: self.link, bytes, vlan: None }),
             Err(error) => {
-                // Its own errors, for want of a packet, have no number.
+                // pnet's own errors, which say that there is no packet, have no number.
                 let errno = error.raw_os_error().map(Errno::from_raw_os_error);
                 self.trouble = errno.filter(|errno| !matches!(*errno, Errno::INTR | Errno::AGAIN)).or(self.trouble);
                 None
@@ -65,7 +66,7 @@ impl Pnet {
         }
     }
 
-    /// The socket's error that reading has met, once.
+    /// Takes the socket's error that reading met, if there is one.
     pub(super) fn take_trouble(&mut self) -> Option<Errno> {
         self.trouble.take()
     }

@@ -1,7 +1,7 @@
-//! Privileges: which one is missing, and giving up all of them.
+//! Privileges: naming the one that is missing, and giving up all of them.
 //!
-//! What enters: the name or the number of a user. What leaves: a process that can do no more than that user, and never again
-//! more; or, for people, the command that gives flowpeel the one privilege that it needs.
+//! What enters: the name or the number of a user. What leaves: a process that can do no more than that user, now and
+//! later; or, for people, the command that gives flowpeel the one privilege that it needs.
 
 use std::fmt::Write;
 use std::io;
@@ -14,7 +14,7 @@ use rustix::thread::{
 
 use crate::error::{Error, Result};
 
-/// The error for want of the privilege to capture, with the command that gives it.
+/// The error for a missing privilege to capture, with the command that grants it.
 pub(super) fn missing(what: &str) -> Error {
     let program =
         std::env::current_exe().map_or_else(|_| "flowpeel".to_owned(), |path| path.to_string_lossy().into_owned());
@@ -36,7 +36,7 @@ fn shell_quoted(word: &str) -> String {
         match c {
             '\'' | '\\' => quoted.extend(['\\', c]),
             c if c.is_control() => {
-                // Control characters are below 256; writing to a string can not fail.
+                // Control characters are below 256; writing to a string cannot fail.
                 let _ = write!(quoted, "\\u{:04x}", u32::from(c));
             }
             c => quoted.push(c),
@@ -45,16 +45,16 @@ fn shell_quoted(word: &str) -> String {
     quoted + "'"
 }
 
-/// Becomes this user, if one is named, and gives up every capability, and the ability ever to gain one.
+/// Becomes this user, if one is named, and gives up every capability and the ability to gain one.
 ///
 /// Sockets that are open stay open, and a source that they belong to can go on after its interface has come back (see
-/// [`Live`](super::Live)). Capabilities belong to threads: call this before there are any others, or they keep theirs. A process
-/// that is not root but has file capabilities can not become another user; it gives up its capabilities.
+/// [`Live`](super::Live)). Capabilities belong to threads: call this before there are any others, or they keep theirs.
+/// A process that is not root but has file capabilities cannot become another user; it gives up its capabilities.
 ///
 /// # Errors
 ///
-/// There is no such user, or this process may not become that user: nothing has changed then. Or the system keeps something
-/// from being given up: the process is not to go on then, since it may have given up a part.
+/// There is no such user, or this process may not become that user: nothing has changed then. Or the system refuses a
+/// step: the process must not go on then, since it may have given up only a part.
 pub fn drop_privileges(user: Option<&str>) -> Result<()> {
     let user = user.map(find_user).transpose()?;
     if let Some(user) = user.as_ref().filter(|user| !geteuid().is_root() && user.uid != geteuid()) {
@@ -65,7 +65,7 @@ pub fn drop_privileges(user: Option<&str>) -> Result<()> {
     set_no_new_privs(true).map_err(|errno| cannot(errno.into()))?;
     clear_ambient_capability_set().map_err(|errno| cannot(errno.into()))?;
     empty_bounding_set().map_err(cannot)?;
-    // Whoever is not root is that user already.
+    // A process that is not root is that user already.
     if let Some(user) = user.as_ref().filter(|_| geteuid().is_root()) {
         become_user(user)?;
     }
@@ -82,7 +82,7 @@ pub fn drop_privileges(user: Option<&str>) -> Result<()> {
     }
 }
 
-/// The user of this name, or of this number if no user is called so.
+/// The user of this name, or of this number if no user has that name.
 fn find_user(user: &str) -> Result<User> {
     let shown = user.escape_debug();
     let cannot = |errno: nix::Error| Error::new(format!("can not look up user {shown}")).because(errno);
@@ -95,11 +95,11 @@ fn find_user(user: &str) -> Result<User> {
     found.ok_or_else(|| Error::new(format!("there is no user {shown}")))
 }
 
-/// Takes on the user's number, group and nothing else, for the whole process.
+/// Takes on the user's number and group, and no other groups, for the whole process.
 fn become_user(user: &User) -> Result<()> {
     let shown = user.name.escape_debug();
     let cannot = |errno: nix::Error| Error::new(format!("can not become user {shown}")).because(errno);
-    // The groups first: who is root no more can not.
+    // The groups first: only root can set them.
     setgroups(&[user.gid]).map_err(cannot)?;
     setresgid(user.gid, user.gid, user.gid).map_err(cannot)?;
     setresuid(user.uid, user.uid, user.uid).map_err(cannot)?;
@@ -110,7 +110,7 @@ fn become_user(user: &User) -> Result<()> {
     if is_user && is_alone { Ok(()) } else { Err(Error::new(format!("can not become user {shown} altogether"))) }
 }
 
-/// Empties the set that bounds what a program could gain, as far as this process may: one that may not is bound by having
+/// Empties the bounding set of capabilities, as far as this process may. A process that may not is bound by having
 /// waived new privileges.
 fn empty_bounding_set() -> io::Result<()> {
     if !capabilities(None)?.effective.contains(CapabilitySet::SETPCAP) {
@@ -120,7 +120,7 @@ fn empty_bounding_set() -> io::Result<()> {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
         match remove_capability_from_bounding_set(capability) {
             Ok(()) => {}
-            // Above the last that this kernel knows.
+            // Above the last capability that this kernel knows.
             Err(rustix::io::Errno::INVAL) => break,
             Err(errno) => return Err(errno.into()),
         }

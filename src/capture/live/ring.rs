@@ -1,7 +1,7 @@
-//! A ring of blocks that the kernel fills with packets (TPACKET_V3), as it is read.
+//! The reader of a ring of blocks that the kernel fills with packets (TPACKET_V3).
 //!
-//! What enters: a packet socket. What leaves: its packets, straight from the memory that the kernel wrote them to, without a
-//! system call. A block goes back to the kernel when its last packet has been seen.
+//! What enters: a packet socket. What leaves: its packets, directly from the memory that the kernel wrote them to,
+//! without a system call. A block goes back to the kernel when its last packet has been read.
 
 use std::io;
 
@@ -14,30 +14,30 @@ use crate::config::{RING_BLOCK_SIZE, RING_RETIRE_MS};
 use crate::error::{Error, Result};
 use crate::parse::LinkType;
 
-/// The kernel asks for a size of frames, but puts them behind one another as they come. It has to divide that of a block.
+/// The kernel asks for a frame size, but packs frames one after the other. It has to divide the block size.
 const FRAME_SIZE: u32 = 2048;
 
 const _: () = assert!(RING_BLOCK_SIZE.is_multiple_of(FRAME_SIZE));
 
-/// A socket's ring, and how far it has been read.
+/// A socket's ring, and the position of its reader.
 pub(super) struct Ring {
     memory: RingMemory,
     link: LinkType,
-    /// The block that is read, or that is waited for.
+    /// The block that is read, or waited for.
     block_index: usize,
-    /// The place of the next packet in it, if it has been begun.
+    /// The position of the next packet in it, if reading it has begun.
     next: Option<Next>,
 }
 
 #[derive(Clone, Copy)]
 struct Next {
     offset: usize,
-    /// Packets of the block that have not been seen, from this one on.
+    /// Packets of the block that have not been read, this one included.
     count: u32,
 }
 
 impl Ring {
-    /// Gives this socket a ring of so many blocks.
+    /// Gives this socket a ring of this many blocks.
     pub(super) fn new(socket: &PacketSocket, block_count: u32, link: LinkType) -> io::Result<Self> {
         options::use_version_3(socket.fd())?;
         let request =
@@ -52,7 +52,7 @@ impl Ring {
         self.next.is_some_and(|next| next.count > 0) || self.memory.block(self.following()).is_some()
     }
 
-    /// The block to be read when what has been begun is done with.
+    /// The block to be read after the current one.
     fn following(&self) -> usize {
         match self.next {
             Some(_) => (self.block_index + 1) % self.memory.block_count(),
@@ -63,7 +63,7 @@ impl Ring {
     /// The next packet, if there is one now.
     ///
     /// # Errors
-    /// The ring's memory does not make sense, which no working kernel brings about.
+    /// The ring's memory is inconsistent, which no working kernel causes.
     #[inline]
     pub(super) fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
         if self.next.is_none_or(|next| next.count == 0) && !self.begin_block()? {
@@ -78,9 +78,10 @@ impl Ring {
         Ok(Some(Packet { time_ns: frame.time_ns, link: self.link, bytes, vlan: frame.vlan }))
     }
 
-    /// Gives back the block that has been read and goes on to the next that holds packets; false if there is none yet.
+    /// Gives back the block that has been read and goes on to the next one that holds packets; false if there is none
+    /// yet.
     fn begin_block(&mut self) -> Result<bool> {
-        // A block can be empty, so there may be several to go through, but never more than there are.
+        // Blocks can be empty, so several may be passed, but never more than the ring has.
         for _ in 0..=self.memory.block_count() {
             if self.next.take().is_some() {
                 self.memory.release(self.block_index);

@@ -1,27 +1,27 @@
-//! What the bytes of a ring's block say: how many packets there are, and where each begins.
+//! The layout of a ring's block: how many packets it holds, and where each begins.
 //!
-//! What enters: the bytes of one block. What leaves: its packets' places, checked to lie inside of it. The kernel wrote all of
-//! this, and it is still read like a file: a number out of bounds is an error, never a read out of bounds.
+//! What enters: the bytes of one block. What leaves: the positions of its packets, checked to lie inside it. The kernel
+//! wrote all of this, and it is still read like a file: a number out of bounds is an error, never a read out of bounds.
 
 use std::ops::Range;
 
-/// What a block says of itself.
+/// The header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockHeader {
-    /// Packets in the block.
+    /// How many packets the block holds.
     pub(super) packet_count: u32,
-    /// Where the first of them begins.
+    /// Where the first packet begins.
     pub(super) first_offset: usize,
 }
 
 /// One packet of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
-    /// When the kernel saw it, in nanoseconds since 1970.
+    /// When the kernel received the packet, in nanoseconds since 1970.
     pub(super) time_ns: i64,
-    /// Its bytes in the block.
+    /// The range of its bytes in the block.
     pub(super) range: Range<usize>,
-    /// The tag control information that the kernel took out of the frame.
+    /// The tag control information of the VLAN tag that the kernel took out of the frame.
     pub(super) vlan: Option<u16>,
     /// Where the next packet begins, if there is one.
     pub(super) next_offset: usize,
@@ -31,7 +31,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
-/// Reads the header of a block; `None` if it is no block that the kernel has filled.
+/// Reads the header of a block; `None` if it is not one that the kernel filled.
 pub(super) fn block_header(block: &[u8]) -> Option<BlockHeader> {
     const PACKET_COUNT_OFFSET: usize = 12;
     const FIRST_OFFSET_OFFSET: usize = 16;
@@ -40,7 +40,7 @@ pub(super) fn block_header(block: &[u8]) -> Option<BlockHeader> {
     (first_offset < block.len()).then_some(BlockHeader { packet_count, first_offset })
 }
 
-/// Reads the packet that begins here; `None` if it does not lie inside of the block.
+/// Reads the packet that begins at this offset; `None` if it does not lie inside the block.
 pub(super) fn frame(block: &[u8], offset: usize) -> Option<Frame> {
     /// The kernel's header of a packet.
     const HEADER_SIZE: usize = 48;
@@ -52,7 +52,7 @@ pub(super) fn frame(block: &[u8], offset: usize) -> Option<Frame> {
     let tag_control = word(32)?;
     let start = offset.checked_add(usize::from(data_offset))?;
     let end = start.checked_add(captured_size as usize)?;
-    // The last packet of a block has no next one.
+    // The last packet of a block has a zero here.
     let next_offset = if next == 0 { block.len() } else { offset.checked_add(next as usize)? };
     if usize::from(data_offset) < HEADER_SIZE || end > block.len() {
         return None;

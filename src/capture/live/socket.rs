@@ -1,8 +1,8 @@
-//! A packet socket: what it is opened for, what it has lost, and waiting for it.
+//! A packet socket: opening it, its losses, and waiting for it.
 //!
-//! What enters: an interface, and what to capture. What leaves: a socket that receives packets of that interface, and of them
-//! only what its filter takes. Until it is started it takes nothing, so that no packet comes in that the filter would have
-//! held back, or before the other members of its group share the work.
+//! What enters: an interface, and what to capture. What leaves: a socket that receives those packets of the interface
+//! that its filter takes. Until it is started it takes nothing, so that no packet comes in that the filter would have
+//! held back, or before all members of its group share the work.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,30 +21,30 @@ use crate::capture::Losses;
 /// A packet socket.
 pub(super) struct PacketSocket {
     fd: OwnedFd,
-    /// The kernel's counters up to the last reading.
+    /// The sum of the kernel's counters up to the last reading.
     losses: Losses,
 }
 
-/// Why a wait ended.
+/// The reason why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Woken {
     /// There are packets.
     Packets,
-    /// Nothing happened for so long.
+    /// The time is over.
     Nothing,
     /// The socket has an error: the interface is down or gone.
     Trouble(Errno),
 }
 
 impl PacketSocket {
-    /// A socket for interfaces of this kind, bound to none, that takes nothing.
+    /// A socket for interfaces of this kind, bound to none, which takes nothing yet.
     ///
     /// # Errors
-    /// The system refuses it, above all without the privilege.
+    /// The system refuses, above all without the privilege to capture.
     pub(super) fn open(kind: Kind) -> io::Result<Self> {
         let socket_type = match kind {
             Kind::Ethernet => SocketType::RAW,
-            // Without a link header, whatever the interface has in its place: packets begin with IP.
+            // Packets begin with IP: whatever the interface has as a link header is left out.
             Kind::Ip => SocketType::DGRAM,
         };
         // Protocol 0: nothing is received before it is bound.
@@ -59,39 +59,39 @@ impl PacketSocket {
         self.fd.as_fd()
     }
 
-    /// Has it receive the packets of this interface, in place of the one before.
+    /// Binds the socket to this interface, in place of the one before.
     pub(super) fn bind(&self, device: &Device) -> io::Result<()> {
         options::bind(self.fd(), device.index)
     }
 
-    /// Has the interface take packets for any address.
+    /// Makes the interface promiscuous: it takes packets for any address.
     pub(super) fn be_promiscuous(&self, device: &Device) -> io::Result<()> {
         options::be_promiscuous(self.fd(), device.index)
     }
 
-    /// Joins the fanout group of this number, or a new one, and tells its number. Packets of both directions of a connection
-    /// come to the same member, and fragments are put together before they are given out.
+    /// Joins the fanout group of this number, or a new one. Returns its number. Packets of both directions of a
+    /// connection come to the same member, and fragments are reassembled before they are distributed.
     pub(super) fn join_fanout(&self, group: Option<u16>) -> io::Result<u16> {
         const MODE: u32 = libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_DEFRAG;
         let argument = match group {
             Some(group) => u32::from(group) | MODE << 16,
-            // The kernel finds a number that no other process uses.
+            // The kernel chooses a number that is in no other use.
             None => (MODE | libc::PACKET_FANOUT_FLAG_UNIQUEID) << 16,
         };
         options::join_fanout(self.fd(), argument)?;
         Ok(options::fanout(self.fd())? as u16)
     }
 
-    /// Lets it keep so many bytes of packets that nobody has read, or as many as this process may ask for.
+    /// Sets the buffer for unread packets to this many bytes, or as many as this process may ask for.
     pub(super) fn keep(&self, buffer_size: u64) -> io::Result<()> {
-        // The kernel takes twice what it is asked for.
+        // The kernel doubles what it is asked for.
         let half = usize::try_from(buffer_size / 2).unwrap_or(usize::MAX);
         set_socket_recv_buffer_size_force(&self.fd, half)
             .or_else(|_| set_socket_recv_buffer_size(&self.fd, half))
             .map_err(io::Error::from)
     }
 
-    /// Begins to take what the filter lets pass.
+    /// Starts to take what the filter lets pass.
     pub(super) fn start(&self, filter: &BpfProgram) -> io::Result<()> {
         options::attach_filter(self.fd(), filter)
     }
@@ -99,7 +99,7 @@ impl PacketSocket {
     /// Sleeps until there are packets or the time is over.
     pub(super) fn wait(&self, timeout: Duration) -> Woken {
         let mut fds = [PollFd::new(&self.fd, PollFlags::IN | PollFlags::ERR)];
-        // Too long a time is as good as for ever.
+        // A timeout too long for the type is as good as none.
         let timeout = Timespec::try_from(timeout).ok();
         match poll(&mut fds, timeout.as_ref()) {
             Ok(0) | Err(Errno::INTR) => Woken::Nothing,
@@ -109,7 +109,7 @@ impl PacketSocket {
         }
     }
 
-    /// The error that the socket has, which it then has no more.
+    /// Takes the socket's error, which the kernel clears.
     pub(super) fn error(&self) -> Woken {
         match socket_error(&self.fd) {
             Ok(Ok(())) => Woken::Nothing,
@@ -117,9 +117,9 @@ impl PacketSocket {
         }
     }
 
-    /// What it has received and lost since it was opened.
+    /// What the socket has received and lost since it was opened.
     pub(super) fn losses(&mut self) -> Losses {
-        // It can not fail on a packet socket; if it does, the counters stay as they were.
+        // This cannot fail on a packet socket; if it does, the counters stay as they were.
         if let Ok([packets, dropped, freezes]) = options::take_statistics(self.fd.as_fd()) {
             // The kernel counts dropped packets among the packets.
             self.losses += Losses {

@@ -1,7 +1,7 @@
 //! The system calls on packet sockets for which there is no safe wrapper.
 //!
-//! What enters: an open socket and plain numbers. What leaves: plain numbers, or the system's error. Every function is safe to
-//! call with any arguments: it hands the kernel references to memory of its own frame, with their true sizes.
+//! What enters: an open socket and plain numbers. What leaves: plain numbers, or the system's error. Every function is
+//! safe to call with any arguments: it passes the kernel references to memory of its own frame, with their true sizes.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::bpf::BpfProgram;
 
-/// What a ring is asked for, in bytes, items and milliseconds.
+/// The parameters of a ring, in bytes, items and milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RingRequest {
     pub(super) block_size: u32,
@@ -20,10 +20,10 @@ pub(super) struct RingRequest {
     pub(super) retire_ms: u32,
 }
 
-/// A type of only numbers: any bytes are one, and it has no padding that the kernel could read.
+/// A type that consists of numbers only: any bytes are a valid value, and it has no padding that the kernel could read.
 ///
 /// # Safety
-/// The implementor is such a type.
+/// The implementing type must be one.
 unsafe trait Plain: Copy {}
 // SAFETY: a number.
 unsafe impl Plain for u32 {}
@@ -39,7 +39,8 @@ fn checked(result: c_int) -> io::Result<()> {
 }
 
 fn set<T: Plain>(fd: BorrowedFd<'_>, option: c_int, value: &T) -> io::Result<()> {
-    // SAFETY: the pointer is that of a live reference, the size that of what it points to, and `T` is initialised throughout.
+    // SAFETY: the pointer is that of a live reference, the size that of what it points to, and `T` is initialised
+    // throughout.
     checked(unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
@@ -62,7 +63,7 @@ fn get<T: Plain>(fd: BorrowedFd<'_>, option: c_int) -> io::Result<T> {
     Ok(unsafe { value.assume_init() })
 }
 
-/// Makes the socket's rings of the third version, whose blocks hold packets of any length.
+/// Sets the version of the socket's rings to the third, whose blocks hold packets of any length.
 pub(super) fn use_version_3(fd: BorrowedFd<'_>) -> io::Result<()> {
     set(fd, libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as u32))
 }
@@ -82,7 +83,7 @@ pub(super) fn make_ring(fd: BorrowedFd<'_>, request: RingRequest) -> io::Result<
     set(fd, libc::PACKET_RX_RING, &request)
 }
 
-/// Has the interface take packets for any address for as long as this socket is open.
+/// Makes the interface promiscuous for as long as this socket is open: it takes packets for any address.
 pub(super) fn be_promiscuous(fd: BorrowedFd<'_>, interface_index: i32) -> io::Result<()> {
     let membership = libc::packet_mreq {
         mr_ifindex: interface_index,
@@ -103,14 +104,14 @@ pub(super) fn fanout(fd: BorrowedFd<'_>) -> io::Result<u32> {
     get(fd, libc::PACKET_FANOUT)
 }
 
-/// The packets since the last call, those dropped of them, and how often the ring was full; the kernel's counters begin
-/// anew. The last is 0 without a ring of the third version.
+/// Takes the kernel's counters since the last call: all packets, those of them that were dropped, and how often the
+/// ring was full. The last is 0 without a ring of the third version.
 pub(super) fn take_statistics(fd: BorrowedFd<'_>) -> io::Result<[u32; 3]> {
     let statistics: libc::tpacket_stats_v3 = get(fd, libc::PACKET_STATISTICS)?;
     Ok([statistics.tp_packets, statistics.tp_drops, statistics.tp_freeze_q_cnt])
 }
 
-/// Puts a filter in the place of the one before.
+/// Attaches a filter, in place of the one before.
 pub(super) fn attach_filter(fd: BorrowedFd<'_>, program: &BpfProgram) -> io::Result<()> {
     let mut instructions: Vec<libc::sock_filter> = program
         .instructions()
@@ -119,8 +120,8 @@ pub(super) fn attach_filter(fd: BorrowedFd<'_>, program: &BpfProgram) -> io::Res
         .collect();
     let len = u16::try_from(instructions.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     let program = libc::sock_fprog { len, filter: instructions.as_mut_ptr() };
-    // SAFETY: `program` is live and of that size; it points to `len` instructions, which live until the call has returned,
-    // when the kernel has its own copy of them.
+    // SAFETY: `program` is live and of that size; it points to `len` instructions, which live until the call has
+    // returned, when the kernel has its own copy of them.
     checked(unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
@@ -132,7 +133,7 @@ pub(super) fn attach_filter(fd: BorrowedFd<'_>, program: &BpfProgram) -> io::Res
     })
 }
 
-/// Has the socket receive every packet of an interface.
+/// Binds the socket to an interface, to receive all its packets.
 pub(super) fn bind(fd: BorrowedFd<'_>, interface_index: i32) -> io::Result<()> {
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
@@ -149,22 +150,22 @@ pub(super) fn bind(fd: BorrowedFd<'_>, interface_index: i32) -> io::Result<()> {
     })
 }
 
-/// What can be asked about an interface.
+/// A question about an interface.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Question {
-    /// Its index.
+    /// The index.
     Index,
-    /// Its flags (IFF_UP and others).
+    /// The flags (IFF_UP and others).
     Flags,
-    /// What its hardware is (ARPHRD_).
+    /// The hardware type (ARPHRD_).
     HardwareType,
-    /// The largest packet that it carries, in bytes.
+    /// The largest packet that the interface carries, in bytes.
     Mtu,
 }
 
 /// Asks about the interface of this name. Any socket will do.
 pub(super) fn ask(fd: BorrowedFd<'_>, name: &str, question: Question) -> io::Result<u32> {
-    // SAFETY: an interface request is of numbers and bytes throughout, in every variant that is asked for here.
+    // SAFETY: an interface request consists of numbers and bytes, in every variant that is asked for here.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     // The last byte stays zero, which ends the name.
     if name.len() >= request.ifr_name.len() || name.bytes().any(|byte| byte == 0) {
@@ -181,7 +182,7 @@ pub(super) fn ask(fd: BorrowedFd<'_>, name: &str, question: Question) -> io::Res
     };
     // SAFETY: these requests read the name and write within the request, which is live.
     checked(unsafe { libc::ioctl(fd.as_raw_fd(), number as _, &raw mut request) })?;
-    // SAFETY: the request is initialised throughout, and each of these variants is of numbers.
+    // SAFETY: the request is initialised throughout, and each of these variants consists of numbers.
     Ok(unsafe {
         match question {
             Question::Index => request.ifr_ifru.ifru_ifindex as u32,

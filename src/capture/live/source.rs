@@ -1,7 +1,7 @@
-//! A socket with what reads it: a ring, or pnet.
+//! A socket and its reader: a ring, or pnet.
 //!
-//! What enters: an interface that is there, and what to capture of it. What leaves: a source of its packets, which can be bound
-//! to another interface when this one is gone.
+//! What enters: an interface that exists, and what to capture of it. What leaves: a source of its packets, which can be
+//! bound to another interface when this one is gone.
 
 use std::io;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::ring::Ring;
 use super::socket::{PacketSocket, Woken};
 use super::{Backend, CaptureMode, LiveConfig};
 
-/// What reads the socket.
+/// The reader of a socket.
 pub(super) enum Reader {
     /// A ring.
     Ring(Ring),
@@ -23,7 +23,7 @@ pub(super) enum Reader {
 
 /// A socket that is open, and its reader.
 pub(super) struct Source {
-    // Before the socket, so that the memory is unmapped first.
+    // Declared before the socket, so that its memory is unmapped first.
     pub(super) reader: Reader,
     pub(super) socket: PacketSocket,
     pub(super) device: Device,
@@ -32,7 +32,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Opens a source that takes nothing before it is [started](Source::start).
+    /// Opens a source that takes no packets before it is [started](Source::start).
     pub(super) fn open(config: &LiveConfig, device: Device, kind: Kind) -> io::Result<Self> {
         let socket = PacketSocket::open(kind)?;
         let reader = match config.backend {
@@ -44,31 +44,31 @@ impl Source {
         Ok(source)
     }
 
-    /// Joins a fanout group, or begins one, and tells its number.
+    /// Joins a fanout group, or begins one. Returns its number.
     pub(super) fn join_fanout(&mut self, group: Option<u16>) -> io::Result<u16> {
         let group = self.socket.join_fanout(group)?;
         self.is_grouped = true;
         Ok(group)
     }
 
-    /// Begins to take packets.
+    /// Starts to take packets.
     pub(super) fn start(&self, capture: &CaptureMode) -> io::Result<()> {
         self.socket.start(&filter(capture, self.kind))
     }
 
-    /// Whether the socket can be bound to another interface: not to one of another kind, and not out of a fanout group, where
-    /// the kernel holds it fast.
+    /// Whether the socket can be bound to this interface: not if that is of another kind, and not in a fanout group,
+    /// which the kernel does not let it leave.
     pub(super) fn can_move_to(&self, device: &Device) -> bool {
         !self.is_grouped && Kind::of_hardware(device.hardware) == Some(self.kind)
     }
 
-    /// Captures another interface from now on. This needs no privilege.
+    /// Captures this interface from now on. It needs no privilege.
     pub(super) fn move_to(&mut self, device: Device, config: &LiveConfig) -> io::Result<()> {
         self.device = device;
         self.attach(config)
     }
 
-    /// Whether there is a packet that can be had without asking the kernel.
+    /// Whether a packet can be read without asking the kernel.
     pub(super) fn has_packet(&self) -> bool {
         match &self.reader {
             Reader::Ring(ring) => ring.has_packet(),
@@ -76,7 +76,7 @@ impl Source {
         }
     }
 
-    /// Sleeps until there are packets, or trouble, or the time is over.
+    /// Sleeps until there are packets, an error, or the time is over.
     pub(super) fn wait(&mut self, timeout: Duration) -> Woken {
         let met = match &mut self.reader {
             Reader::Ring(_) => None,

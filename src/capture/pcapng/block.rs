@@ -1,7 +1,7 @@
 //! The framing of pcapng: type, length, body, and the length once more.
 //!
-//! What enters: an [`Input`] at the beginning of a block. What leaves: the block's type and, when it is wanted and not
-//! too long, its body; a block that is not wanted may have any length, because it is passed over as it is read.
+//! What enters: an [`Input`] at the beginning of a block. What leaves: the block's type and, if it is wanted and not
+//! too long, its body. A block that is not wanted may have any length, because it is skipped as it is read.
 
 use std::ops::Range;
 
@@ -16,18 +16,18 @@ pub(super) const OBSOLETE_PACKET: u32 = 2;
 pub(super) const SIMPLE_PACKET: u32 = 3;
 pub(super) const ENHANCED_PACKET: u32 = 6;
 
-/// The number after the length of a section header, by which the byte order is told.
+/// The number after the length of a section header, which tells the byte order.
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 
-/// What stands before the body: type and length.
+/// The size of what precedes the body: type and length.
 pub(super) const HEADER_SIZE: usize = 8;
-/// What stands behind it: the length once more.
+/// The size of what follows the body: the length once more.
 const TRAILER_SIZE: usize = 4;
 const BLOCK_SIZE_MIN: usize = HEADER_SIZE + TRAILER_SIZE;
 /// A section header holds a byte-order magic, a version and a section length too.
 const SECTION_HEADER_SIZE_MIN: usize = BLOCK_SIZE_MIN + 16;
 
-/// Whether a file that begins with these bytes, all twelve of them unless it ends before, is pcapng.
+/// Whether a file that begins with these bytes is pcapng; there are twelve of them, or fewer if the file is shorter.
 pub(in crate::capture) fn is_section_header(unread: &[u8]) -> bool {
     match unread.as_chunks::<4>().0 {
         [kind, _size, magic, ..] => {
@@ -41,13 +41,13 @@ pub(in crate::capture) fn is_section_header(unread: &[u8]) -> bool {
 /// A block that begins at the input's next byte.
 #[derive(Debug)]
 pub(super) struct Block {
-    /// Its type.
+    /// The type.
     pub(super) kind: u32,
     /// The section's byte order.
     pub(super) order: ByteOrder,
-    /// Where in the stream it begins.
+    /// The offset in the stream at which the block begins.
     pub(super) offset: u64,
-    /// All its bytes, header and trailer included: at least what its type needs to be framed.
+    /// The size in bytes, header and trailer included: at least the minimum for its type.
     size: usize,
 }
 
@@ -56,7 +56,7 @@ impl Block {
     ///
     /// # Errors
     ///
-    /// The input can not be read or is cut short, or the length is impossible.
+    /// The input cannot be read or is cut short, or the length is impossible.
     #[inline]
     pub(super) fn next(input: &mut Input, mut order: ByteOrder) -> Result<Option<Block>> {
         // The shortest block has twelve bytes, and the third word of a section header tells its byte order.
@@ -84,11 +84,11 @@ impl Block {
         Ok(Some(Block { kind, order, offset, size }))
     }
 
-    /// The bytes between header and trailer, once the whole block is in the buffer and its lengths agree.
+    /// The bytes between header and trailer. The whole block is read into the buffer, and its two lengths agree.
     ///
     /// # Errors
     ///
-    /// The input can not be read or is cut short, the lengths differ, or the block is too long to be held.
+    /// The input cannot be read or is cut short, the lengths differ, or the block is too long for the buffer.
     #[inline]
     pub(super) fn body<'a>(&self, input: &'a mut Input) -> Result<&'a [u8]> {
         if self.size > BLOCK_SIZE_MAX {
@@ -102,7 +102,7 @@ impl Block {
         rest.get(HEADER_SIZE..).ok_or_else(|| self.too_short())
     }
 
-    /// Passes over a block whose body was seen, and tells where in the buffer it begins.
+    /// Passes over a block whose body was read. Returns its range of the buffer.
     #[inline]
     pub(super) fn consume(&self, input: &mut Input) -> Range<usize> {
         input.consume(self.size)
@@ -112,7 +112,7 @@ impl Block {
     ///
     /// # Errors
     ///
-    /// The input can not be read or is cut short, or the two lengths differ.
+    /// The input cannot be read or is cut short, or the two lengths differ.
     pub(super) fn skip(&self, input: &mut Input) -> Result<()> {
         let is_whole = input.skip((self.size - TRAILER_SIZE) as u64)?;
         let trailer = input.peek(TRAILER_SIZE)?;
@@ -128,11 +128,11 @@ impl Block {
         Ok(())
     }
 
-    /// Refuses a section of a version that may differ in ways this reader does not know.
+    /// Checks that the section is of a version that this reader knows.
     ///
     /// # Errors
     ///
-    /// The version is not 1.x, or the input can not be read or is cut short.
+    /// The version is not 1.x, or the input cannot be read or is cut short.
     pub(super) fn check_section_version(&self, input: &mut Input) -> Result<()> {
         let unread = input.peek(SECTION_HEADER_SIZE_MIN)?;
         let ([_kind, _size, _magic, version, ..], _) = unread.as_chunks::<4>() else {
@@ -147,7 +147,7 @@ impl Block {
         }
     }
 
-    /// The failure of a block that has no room for what its type must hold.
+    /// The error for a block that is too short for its type.
     #[cold]
     pub(super) fn too_short(&self) -> Box<Error> {
         let what = format!("the file is damaged: a block of type {} with only {} bytes", self.kind, self.size);

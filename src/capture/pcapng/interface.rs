@@ -1,7 +1,6 @@
-//! What a pcapng file says of an interface: its link type, its snapshot length and its clock.
+//! The description of an interface in a pcapng file: its link type, its snapshot length and its clock.
 //!
-//! What enters: the body of an interface description. What leaves: how the interface's packets and their times are to
-//! be read.
+//! What enters: the body of an interface description. What leaves: how to read the interface's packets and their times.
 
 use crate::capture::byte_order::ByteOrder;
 use crate::error::{Error, Result};
@@ -15,7 +14,7 @@ const OPTION_TIME_OFFSET: u16 = 14;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interface {
     pub(super) link: LinkType,
-    /// Whether flowpeel reads that link type; kept, so that it is not worked out for each packet.
+    /// Whether flowpeel reads that link type, kept so that it is not looked up for each packet.
     pub(super) is_supported: bool,
     /// The most that was captured of a packet.
     pub(super) snapshot_size: usize,
@@ -80,7 +79,7 @@ impl<'a> FirstOption<'a> {
     }
 }
 
-/// How the packets of an interface tell the time.
+/// The clock of an interface's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clock {
     tick: Tick,
@@ -88,14 +87,14 @@ pub(super) struct Clock {
     offset_s: i64,
 }
 
-/// What one tick of a clock is.
+/// The length of one tick of a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tick {
     /// This many nanoseconds.
     Nanoseconds(u64),
-    /// This part of a nanosecond.
+    /// A nanosecond divided by this.
     PartOfNanosecond(u64),
-    /// This many times halved second.
+    /// A second halved this many times.
     HalvedSecond(u32),
 }
 
@@ -110,14 +109,14 @@ impl Tick {
         }
         match 9_u32.checked_sub(exponent) {
             Some(exponent) => Tick::Nanoseconds(10_u64.pow(exponent)),
-            // A part too small for the number is too small for 64 bits of it to matter.
+            // With a divisor beyond 64 bits, all of 64 bits of ticks are less than a nanosecond.
             None => Tick::PartOfNanosecond(10_u64.checked_pow(exponent - 9).unwrap_or(u64::MAX)),
         }
     }
 }
 
 impl Clock {
-    /// Nanoseconds since 1970, or the nearest that 64 bits can tell (the year 2262).
+    /// Nanoseconds since 1970, or the nearest time that fits into 64 bits (the year 2262).
     #[inline]
     pub(super) fn time_ns(&self, ticks: u64) -> i64 {
         let since_offset_ns = match self.tick {

@@ -153,7 +153,7 @@ pub(super) fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 1).expect("memory takes all")
 }
 
-/// A reader as a slow pipe is one: it gives some bytes at a time and is interrupted now and then.
+/// A reader like a slow pipe: it gives some bytes at a time and is interrupted now and then.
 pub(super) struct Dribble {
     bytes: Cursor<Vec<u8>>,
     read_count: usize,
@@ -213,7 +213,7 @@ pub(super) fn packets(bytes: &[u8]) -> Vec<Seen> {
     seen
 }
 
-/// The line that tells why a capture can not be read (on).
+/// The line that says why a capture cannot be read any further.
 pub(super) fn failure(bytes: &[u8]) -> String {
     replay_bytes(bytes).1.expect("it can not be read").to_string()
 }

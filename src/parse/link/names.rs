@@ -1,6 +1,6 @@
 //! The names of the link types, by their numbers in the pcap registry, as tcpdump prints them.
 
-/// Number and name of every link type that is known by name, in the order of the numbers.
+/// The number and name of every link type that has a name, in the order of the numbers.
 pub(super) const NAMES: &[(u32, &str)] = &[
     (0, "NULL"),
     (1, "EN10MB"),

@@ -5,10 +5,8 @@
 
 use super::plan::{ArrayPlan, Steps};
 use super::{Code, Plan};
+use crate::hash::GOLDEN_64;
 use crate::sketch::placement::mixed;
-
-/// 2^64 divided by the golden ratio, made odd: multiples of it differ in many bits.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// What the state is multiplied with before each scattered step: a multiplier of known quality for 64-bit linear
 /// congruential generators.
@@ -39,7 +37,7 @@ fn words(hash: u128, array_index: usize) -> [u64; 2] {
     match array_index {
         0 => [high, low],
         index => {
-            let salt = GOLDEN.wrapping_mul(index as u64);
+            let salt = GOLDEN_64.wrapping_mul(index as u64);
             [mixed(high ^ salt), mixed(low ^ salt.rotate_left(32))]
         }
     }
@@ -82,7 +80,7 @@ impl Whitening {
     #[inline]
     pub(super) fn new(code: Code, array_index: usize, hash: u128) -> Self {
         let [high, low] = words(hash, array_index);
-        Whitening { shift: below(mixed(high ^ low.wrapping_mul(GOLDEN)), code.word_count()), code }
+        Whitening { shift: below(mixed(high ^ low.wrapping_mul(GOLDEN_64)), code.word_count()), code }
     }
 
     /// The bits that stand for a value of this key.

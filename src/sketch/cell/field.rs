@@ -6,6 +6,7 @@
 
 use super::Mode;
 use crate::config::TABLE_VALUE_SIZE_MAX;
+use crate::hash::GOLDEN_64;
 use crate::sketch::placement::mixed;
 use crate::sketch::sum::{Sum, quotients};
 
@@ -186,7 +187,7 @@ impl<V: Sum> ValueField<V> for ValueCheck {
         value.write(&mut bytes[..V::SIZE]);
         let words = bytes[..V::SIZE.next_multiple_of(8)].chunks(8).map(u64::read);
         ValueCheck(words.fold((hash >> 64) as u64 ^ !(hash as u64), |check, word| {
-            mixed(check.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ mixed(word))
+            mixed(check.wrapping_add(GOLDEN_64) ^ mixed(word))
         }))
     }
 

@@ -5,6 +5,7 @@
 
 use super::Placement;
 use crate::config::{TABLE_CELLS_MAX, TABLE_DEGREE_MAX, TABLE_SEGMENTS_MAX};
+use crate::hash::{GOLDEN_64, place_of};
 use std::ops::{Deref, Range};
 
 /// The places of one key: distinct, each below the number of cells.
@@ -199,7 +200,7 @@ impl Parts {
         if let Some(part) = self.spare.take() {
             return part;
         }
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.state = self.state.wrapping_add(GOLDEN_64);
         let word = mixed(self.state);
         self.spare = Some((word >> 32) as u32);
         word as u32
@@ -207,7 +208,7 @@ impl Parts {
 
     #[inline]
     fn below(&mut self, count: u32) -> u32 {
-        ((u64::from(self.next()) * u64::from(count)) >> u32::BITS) as u32
+        place_of(self.next(), count as usize) as u32
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::layout::mixed;
 use super::{Layout, Placement};
+use crate::hash::GOLDEN_64;
 
 /// A series of trials, each with its own random keys.
 ///
@@ -58,7 +59,7 @@ impl Simulation {
         let mut structure = Structure { cells: vec![(0, 0); layout.cell_count()], work: Vec::new() };
         let mut outcome = Outcome { trial_count: self.trial_count, ..Outcome::default() };
         for trial in 0..self.trial_count {
-            let seed = mixed(self.seed ^ mixed(trial.wrapping_add(0x9e37_79b9_7f4a_7c15)));
+            let seed = mixed(self.seed ^ mixed(trial.wrapping_add(GOLDEN_64)));
             let unlisted = structure.unlisted(&layout, seed, self.item_count);
             outcome.failure_count += u64::from(unlisted > 0);
             outcome.unlisted_count += u64::from(unlisted);

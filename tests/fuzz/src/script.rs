@@ -47,7 +47,8 @@ impl<'a> Script<'a> {
         std::mem::take(&mut self.0)
     }
 
-    /// A key or a value: one of 128 that differ in their first byte, or, for an odd byte, one of which all bytes follow.
+    /// A key or a value: one of 128 that differ in their first byte, or, for an odd byte, one of which all bytes
+    /// follow.
     pub fn sum<S: Sum>(&mut self) -> S {
         let first = self.byte();
         let mut bytes = vec![0; S::SIZE];

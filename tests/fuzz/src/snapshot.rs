@@ -1,7 +1,7 @@
 //! Files of any bytes as snapshots: as they are, and as what somebody with the secret would have written.
 //!
-//! What enters: a file, or a kind, a packing and a body. What leaves: nothing; what is read is written again to the same, and
-//! lists, questions and figures come to an end, whatever is in the tables.
+//! What enters: a file, or a kind, a packing and a body. What leaves: nothing; what is read is written again to the
+//! same, and lists, questions and figures come to an end, whatever is in the tables.
 
 use flowpeel::flow::VlanTags;
 use flowpeel::flow_list::SnapshotList;
@@ -19,7 +19,8 @@ pub const BODY_BEGIN: usize = 48;
 /// What stands behind it.
 pub const TAG_SIZE: usize = 32;
 
-/// Bodies that say that they are longer than this unpacked are not looked into: a few compressed bytes stand for any number.
+/// Bodies that say that they are longer than this unpacked are not looked into: a few compressed bytes stand for any
+/// number.
 const BODY_SIZE_MAX: usize = 1 << 20;
 
 /// The secret of the project's own snapshots, which are the seeds.

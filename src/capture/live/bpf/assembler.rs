@@ -1,12 +1,12 @@
 //! A small assembler: instructions by their names, and labels in place of distances.
 //!
-//! What enters: steps and labels, in the order of the program. What leaves: the program. Jumps go forward only, so that every
-//! program ends; a label that is not placed behind its jumps, or too far behind, is a mistake in this module's callers that no
-//! input can bring about.
+//! What enters: steps and labels, in the order of the program. What leaves: the program. Jumps go forward only, so that
+//! every program ends. A label that is not placed behind its jumps, or too far behind, is a mistake of this module's
+//! callers that no input can cause.
 
 use super::{BpfProgram, Instruction, code};
 
-/// A place in the program, to be known when it is reached.
+/// A position in the program, known once it is placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Label(usize);
 
@@ -17,9 +17,9 @@ pub(super) enum Step {
     LoadByte(u32),
     /// A = half word at a fixed place.
     LoadHalf(u32),
-    /// A = byte so far behind X.
+    /// A = byte at X plus this.
     LoadByteIndexed(u32),
-    /// A = half word so far behind X.
+    /// A = half word at X plus this.
     LoadHalfIndexed(u32),
     /// X = a number.
     LoadIndex(u32),
@@ -31,22 +31,22 @@ pub(super) enum Step {
     AddIndex,
     /// X = A.
     IndexFromA,
-    /// Take so many bytes of the packet.
+    /// Take this many bytes of the packet.
     Return(u32),
 }
 
-/// A question about A.
+/// A condition on A.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Test {
-    /// Is it this number?
+    /// A equals this number.
     Equal(u32),
-    /// Is it greater than this?
+    /// A is greater than this number.
     Greater(u32),
-    /// Has it any of these bits?
+    /// A has any of these bits.
     AnyBits(u32),
 }
 
-/// Where a jump leads when its test holds; otherwise the next instruction follows.
+/// A jump and its label, taken if its test holds; otherwise the next instruction follows.
 struct Jump {
     at: usize,
     to: Label,
@@ -57,12 +57,12 @@ struct Jump {
 pub(super) struct Assembler {
     instructions: Vec<Instruction>,
     jumps: Vec<Jump>,
-    /// Where each label is, once it is placed.
+    /// The position of each label, once it is placed.
     places: Vec<Option<usize>>,
 }
 
 impl Assembler {
-    /// A new label, not placed yet.
+    /// Makes a new label, which is not placed yet.
     pub(super) fn label(&mut self) -> Label {
         self.places.push(None);
         Label(self.places.len() - 1)
@@ -90,7 +90,7 @@ impl Assembler {
         self.push(code, operand);
     }
 
-    /// Goes to the label if the test holds.
+    /// Appends a jump to the label if the test holds.
     pub(super) fn jump_if(&mut self, test: Test, to: Label) {
         self.jumps.push(Jump { at: self.instructions.len(), to });
         match test {
@@ -100,16 +100,16 @@ impl Assembler {
         }
     }
 
-    /// Goes to the label.
+    /// Appends a jump to the label.
     pub(super) fn jump(&mut self, to: Label) {
         self.jumps.push(Jump { at: self.instructions.len(), to });
         self.push(code::JUMP, 0);
     }
 
-    /// The program, every jump resolved.
+    /// The program, with every jump resolved.
     ///
     /// # Panics
-    /// A label is not placed behind its jumps, or a condition has to jump over more than 255 instructions.
+    /// A label is not placed behind its jumps, or a conditional jump has to skip more than 255 instructions.
     pub(super) fn finish(mut self) -> BpfProgram {
         for Jump { at, to } in self.jumps {
             let place = self.places[to.0].expect("a label that is jumped to is placed");

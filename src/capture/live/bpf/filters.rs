@@ -1,41 +1,41 @@
 //! The filters of `--capture`: which packets the kernel hands over.
 //!
-//! What enters: the link type of an interface. What leaves: the program. All programs pass what the parser could make
-//! something of and they can not decide: IPv6 with extension headers, deep stacks of tags and labels, rare tags, Ethernet inside
-//! of Ethernet. They hold back what has no TCP header of its own: other protocols, later fragments, and whatever is inside of
-//! tunnels over IP.
+//! What enters: the link type of an interface. What leaves: the program. All programs pass what they cannot decide and
+//! the parser may be able to read: IPv6 with extension headers, deep stacks of tags and labels, rare tags, Ethernet
+//! inside Ethernet. They hold back what has no TCP header of its own: other protocols, later fragments, and whatever is
+//! inside tunnels over IP.
 
 use super::BpfProgram;
 use super::assembler::{Assembler, Label, Step, Test};
 use crate::config::{LIVE_FILTER_LABEL_COUNT, LIVE_FILTER_TAG_COUNT, LIVE_SNAP_SIZE, LIVE_TUNNEL_SNAP_SIZE};
-use crate::parse::LinkType;
+use crate::parse::ethernet::{self, EtherType};
+use crate::parse::ip::{IPV4_FRAGMENT_OFFSET, Protocol};
+use crate::parse::{LinkType, TcpSegment, ppp};
 
-const VLAN_TYPES: [u32; 3] = [0x8100, 0x88a8, 0x9100];
-const MPLS_TYPES: [u32; 2] = [0x8847, 0x8848];
-const IPV4_TYPE: u32 = 0x0800;
-const IPV6_TYPE: u32 = 0x86dd;
-const PPPOE_SESSION_TYPE: u32 = 0x8864;
-/// Ethernet in Ethernet (transparent, and 802.1ah), Cisco metadata, VN-Tag: rare enough for the parser to decide them all.
-const RARE_TYPES: [u32; 4] = [0x6558, 0x88e7, 0x8909, 0x8926];
-/// PPP's numbers for IPv4 and IPv6.
-const PPP_IPV4: u32 = 0x21;
-const PPP_IPV6: u32 = 0x57;
+const VLAN_TYPES: [EtherType; 3] = [EtherType::VLAN, EtherType::SERVICE_VLAN, EtherType::QINQ];
+const MPLS_TYPES: [EtherType; 2] = [EtherType::MPLS, EtherType::MPLS_MULTICAST];
+/// Rare enough for the parser to decide them all.
+const RARE_TYPES: [EtherType; 4] =
+    [EtherType::TRANSPARENT_ETHERNET, EtherType::BACKBONE_BRIDGE, EtherType::CISCO_METADATA, EtherType::VN_TAG];
 /// MPLS in PPP, and PPP's address and control, which stand before its number where both ends keep them.
-const RARE_PPP_TYPES: [u32; 3] = [0x0281, 0x0283, 0xff03];
-/// Up to this an EtherType is a length, and logical link control follows.
-const LENGTH_MAX: u32 = 1500;
-/// The access points of SNAP and of IP.
-const LLC_ACCESS_POINTS: [u32; 2] = [0xaaaa, 0x0606];
-const TCP: u32 = 6;
-const AUTHENTICATION: u32 = 51;
-/// Hop-by-hop, routing, fragment, authentication, destination options, mobility, host identity, shim6. What is encrypted can
-/// not be read behind its header.
-const IPV6_EXTENSIONS: [u32; 8] = [0, 43, 44, AUTHENTICATION, 60, 135, 139, 140];
-const FRAGMENT_OFFSET: u32 = 0x1fff;
-/// FIN, SYN and RST.
-const OPENING_AND_CLOSING_FLAGS: u32 = 0x07;
+const RARE_PPP_TYPES: [u16; 3] = [ppp::MPLS, ppp::MPLS_MULTICAST, u16::from_be_bytes([ppp::ADDRESS, ppp::CONTROL])];
+/// The service access points behind which IP may follow; destination and source are the same.
+const LLC_ACCESS_POINTS: [u8; 2] = [ethernet::LLC_SNAP, ethernet::LLC_IP];
+/// The extension headers of IPv6, with three that the parser knows nothing of: mobility, host identity and shim6. What
+/// is encrypted cannot be read behind its header.
+const IPV6_EXTENSIONS: [Protocol; 8] = [
+    Protocol::HOP_BY_HOP,
+    Protocol::ROUTING,
+    Protocol::FRAGMENT,
+    Protocol::AUTHENTICATION,
+    Protocol::DESTINATION_OPTIONS,
+    Protocol(135),
+    Protocol(139),
+    Protocol(140),
+];
+const OPENING_AND_CLOSING_FLAGS: u8 = TcpSegment::FIN | TcpSegment::SYN | TcpSegment::RST;
 
-/// Where the ways through a filter meet.
+/// The labels that all paths through a filter lead to.
 struct Exits {
     /// IPv4 at X.
     v4: Label,
@@ -43,29 +43,29 @@ struct Exits {
     v6: Label,
     /// The packet is taken.
     take: Label,
-    /// It is not.
+    /// The packet is not taken.
     refuse: Label,
 }
 
-/// Takes nothing: for a socket that is not ready yet.
+/// The program that takes nothing, for a socket that is not ready yet.
 #[must_use]
 pub(in crate::capture::live) fn nothing() -> BpfProgram {
     verdict(0)
 }
 
-/// Takes every packet, for whatever tunnels may hold.
+/// The program that takes every packet, for whatever tunnels may hold.
 #[must_use]
 pub(in crate::capture::live) fn everything() -> BpfProgram {
     verdict(LIVE_TUNNEL_SNAP_SIZE)
 }
 
-/// Takes the headers of every TCP packet.
+/// The program that takes the headers of every TCP packet.
 #[must_use]
 pub(in crate::capture::live) fn headers(link: LinkType) -> BpfProgram {
     tcp(link, false)
 }
 
-/// Takes the headers of TCP packets that open or close: with SYN, FIN or RST.
+/// The program that takes the headers of TCP packets that open or close a connection: with SYN, FIN or RST.
 #[must_use]
 pub(in crate::capture::live) fn flags(link: LinkType) -> BpfProgram {
     tcp(link, true)
@@ -95,7 +95,16 @@ fn tcp(link: LinkType, only_flags: bool) -> BpfProgram {
     a.finish()
 }
 
-/// The EtherType, and those behind so many tags. Every tag has its own copy of the code, so that all places are fixed.
+fn is_type(ether_type: EtherType) -> Test {
+    Test::Equal(ether_type.0.into())
+}
+
+fn is_protocol(protocol: Protocol) -> Test {
+    Test::Equal(protocol.0.into())
+}
+
+/// The EtherType of the frame, and those behind each of the tags. Every tag has its own copy of the code, so that all
+/// offsets are fixed.
 fn ethernet(a: &mut Assembler, exits: &Exits) {
     let labelled = a.label();
     for tag_count in 0..=LIVE_FILTER_TAG_COUNT {
@@ -103,23 +112,23 @@ fn ethernet(a: &mut Assembler, exits: &Exits) {
         let [tag, pppoe, mpls] = std::array::from_fn(|_| a.label());
         a.step(Step::LoadHalf(payload - 2));
         a.step(Step::LoadIndex(payload));
-        a.jump_if(Test::Equal(IPV4_TYPE), exits.v4);
-        a.jump_if(Test::Equal(IPV6_TYPE), exits.v6);
+        a.jump_if(is_type(EtherType::IPV4), exits.v4);
+        a.jump_if(is_type(EtherType::IPV6), exits.v6);
         let is_last = tag_count == LIVE_FILTER_TAG_COUNT;
         for ether_type in VLAN_TYPES {
-            a.jump_if(Test::Equal(ether_type), if is_last { exits.take } else { tag });
+            a.jump_if(is_type(ether_type), if is_last { exits.take } else { tag });
         }
-        a.jump_if(Test::Equal(PPPOE_SESSION_TYPE), pppoe);
+        a.jump_if(is_type(EtherType::PPPOE_SESSION), pppoe);
         for ether_type in MPLS_TYPES {
-            a.jump_if(Test::Equal(ether_type), mpls);
+            a.jump_if(is_type(ether_type), mpls);
         }
         for ether_type in RARE_TYPES {
-            a.jump_if(Test::Equal(ether_type), exits.take);
+            a.jump_if(is_type(ether_type), exits.take);
         }
-        a.jump_if(Test::Greater(LENGTH_MAX), exits.refuse);
+        a.jump_if(Test::Greater(ethernet::LENGTH_MAX.into()), exits.refuse);
         a.step(Step::LoadHalf(payload));
         for access_point in LLC_ACCESS_POINTS {
-            a.jump_if(Test::Equal(access_point), exits.take);
+            a.jump_if(Test::Equal(u16::from_be_bytes([access_point; 2]).into()), exits.take);
         }
         a.jump(exits.refuse);
         a.place(pppoe);
@@ -134,23 +143,23 @@ fn ethernet(a: &mut Assembler, exits: &Exits) {
     pseudowire(a, exits);
 }
 
-/// Six bytes of PPPoE, then PPP's protocol number in two, or in one when that is odd.
+/// Six bytes of PPPoE, then PPP's protocol number in two bytes, or in one byte if that is odd.
 fn pppoe_session(a: &mut Assembler, exits: &Exits, start: u32) {
     a.step(Step::LoadHalf(start + 6));
     a.step(Step::LoadIndex(start + 8));
-    a.jump_if(Test::Equal(PPP_IPV4), exits.v4);
-    a.jump_if(Test::Equal(PPP_IPV6), exits.v6);
+    a.jump_if(Test::Equal(ppp::IPV4.into()), exits.v4);
+    a.jump_if(Test::Equal(ppp::IPV6.into()), exits.v6);
     for number in RARE_PPP_TYPES {
-        a.jump_if(Test::Equal(number), exits.take);
+        a.jump_if(Test::Equal(number.into()), exits.take);
     }
     a.step(Step::LoadByte(start + 6));
     a.step(Step::LoadIndex(start + 7));
-    a.jump_if(Test::Equal(PPP_IPV4), exits.v4);
-    a.jump_if(Test::Equal(PPP_IPV6), exits.v6);
+    a.jump_if(Test::Equal(ppp::IPV4.into()), exits.v4);
+    a.jump_if(Test::Equal(ppp::IPV6.into()), exits.v6);
     a.jump(exits.refuse);
 }
 
-/// Labels of four bytes, of which the last is marked; behind it `labelled` goes on, at X.
+/// Labels of four bytes, of which the last is marked; the code at `labelled` goes on behind it, at X.
 fn label_stack(a: &mut Assembler, exits: &Exits, start: u32, labelled: Label) {
     const BOTTOM_OF_STACK: u32 = 1;
     for label in 0..LIVE_FILTER_LABEL_COUNT {
@@ -162,8 +171,8 @@ fn label_stack(a: &mut Assembler, exits: &Exits, start: u32, labelled: Label) {
     a.jump(exits.take);
 }
 
-/// Behind labels zero bits begin what is no IP: the control word of a pseudowire, or the Ethernet header in it. What follows in
-/// the program asks which IP it is.
+/// Behind labels, what begins with four zero bits is not IP: the control word of a pseudowire, or the Ethernet header
+/// in it. The code that follows asks which IP it is.
 fn pseudowire(a: &mut Assembler, exits: &Exits) {
     a.step(Step::LoadByteIndexed(0));
     a.step(Step::And(0xf0));
@@ -183,10 +192,10 @@ fn ipv4(a: &mut Assembler, exits: &Exits, only_flags: bool) {
     let tcp = a.label();
     a.place(exits.v4);
     a.step(Step::LoadHalfIndexed(6));
-    a.jump_if(Test::AnyBits(FRAGMENT_OFFSET), exits.refuse);
+    a.jump_if(Test::AnyBits(IPV4_FRAGMENT_OFFSET.into()), exits.refuse);
     a.step(Step::LoadByteIndexed(9));
-    a.jump_if(Test::Equal(TCP), tcp);
-    a.jump_if(Test::Equal(AUTHENTICATION), exits.take);
+    a.jump_if(is_protocol(Protocol::TCP), tcp);
+    a.jump_if(is_protocol(Protocol::AUTHENTICATION), exits.take);
     a.jump(exits.refuse);
     a.place(tcp);
     if only_flags {
@@ -207,9 +216,9 @@ fn ipv6(a: &mut Assembler, exits: &Exits, only_flags: bool) {
     let tcp = a.label();
     a.place(exits.v6);
     a.step(Step::LoadByteIndexed(6));
-    a.jump_if(Test::Equal(TCP), tcp);
+    a.jump_if(is_protocol(Protocol::TCP), tcp);
     for extension in IPV6_EXTENSIONS {
-        a.jump_if(Test::Equal(extension), exits.take);
+        a.jump_if(is_protocol(extension), exits.take);
     }
     a.jump(exits.refuse);
     a.place(tcp);
@@ -220,9 +229,9 @@ fn ipv6(a: &mut Assembler, exits: &Exits, only_flags: bool) {
     }
 }
 
-/// The flags of a TCP header that begins so far behind X.
+/// The flags of a TCP header that begins at X plus `start`.
 fn flag_byte(a: &mut Assembler, exits: &Exits, start: u32) {
     a.step(Step::LoadByteIndexed(start + 13));
-    a.jump_if(Test::AnyBits(OPENING_AND_CLOSING_FLAGS), exits.take);
+    a.jump_if(Test::AnyBits(OPENING_AND_CLOSING_FLAGS.into()), exits.take);
     a.jump(exits.refuse);
 }

@@ -1,4 +1,5 @@
-//! The listing of a program in numbers, as `tcpdump -ddd` prints it: the number of instructions, then one a line.
+//! The listing of a program in numbers, as `tcpdump -ddd` prints it: the number of instructions, then one instruction a
+//! line.
 //!
 //! What enters: a file or its text. What leaves: the program, or the line that is wrong.
 
@@ -15,12 +16,12 @@ impl BpfProgram {
     ///
     /// # Errors
     ///
-    /// The file can not be read, or is no such listing: the error names the line.
+    /// The file cannot be read, or is not such a listing: the error names the line.
     pub fn read(path: &Path) -> Result<Self> {
         let cannot = |error: std::io::Error| Error::new("can not read the program").in_file(path).because(error);
         let file = File::open(path).map_err(cannot)?;
         let mut text = String::new();
-        // One byte more than may be: whatever is longer is told from what just fits.
+        // One byte more than allowed tells what is too long from what just fits.
         file.take(BPF_FILE_SIZE_MAX + 1).read_to_string(&mut text).map_err(cannot)?;
         if text.len() as u64 > BPF_FILE_SIZE_MAX {
             return Err(Error::new("it is too long for a program as tcpdump -ddd prints it").in_file(path));
@@ -32,7 +33,8 @@ impl BpfProgram {
     ///
     /// # Errors
     ///
-    /// It is none, an instruction jumps out of the program, or the last one does not return: the error names the line.
+    /// The text is not such a listing, an instruction jumps out of the program, or the last one does not return: the
+    /// error names the line.
     ///
     /// # Examples
     ///
@@ -91,13 +93,13 @@ fn read_instruction(line: &str) -> Option<Instruction> {
     numbers.next().is_none().then_some(instruction)
 }
 
-/// Whether the instruction is followed by one, with so many behind it.
+/// Whether the instruction stays inside a program that has `behind` instructions after it.
 fn stays_inside(instruction: &Instruction, behind: usize) -> bool {
     let distance = match instruction.code {
         code if code & code::CLASS_MASK != code::CLASS_JUMP => return true,
         code::JUMP => instruction.operand,
         _ => u32::from(instruction.jump_true.max(instruction.jump_false)),
     };
-    // A 32-bit number fits wherever there is an address space for packets.
+    // A 32-bit number fits into a `usize` wherever flowpeel runs.
     (distance as usize) < behind
 }

@@ -1,4 +1,5 @@
-//! The filters against frames, run by a small machine of our own; on real interfaces the kernel runs them (tests/live_capture.rs).
+//! The filters against frames, run by a small BPF machine; on real interfaces the kernel runs them
+//! (tests/live_capture.rs).
 
 use super::{BpfProgram, Instruction, code, everything, flags, headers, nothing};
 use crate::config::{BPF_INSTRUCTION_COUNT_MAX, LIVE_SNAP_SIZE, LIVE_TUNNEL_SNAP_SIZE};
