@@ -6,7 +6,7 @@
 
 use crate::lines::Lines;
 use crate::prefetch::prefetch;
-use crate::sketch::{Cell, Geometry, HASH_COUNT, TableKey, check_of};
+use crate::sketch::{Cell, Geometry, HASH_COUNT, Refused, TableKey, check_of};
 use std::ops::Range;
 
 /// How many keys ahead cells are asked for, while those of others are changed. With four cells each that keeps as many lines on their way
@@ -41,7 +41,7 @@ impl<K: TableKey> Change<K> {
         Change { key, hash, count: -1, value: value.wrapping_neg() }
     }
 
-    /// The change that undoes this one.
+    /// The change that undoes this one. Tests and fuzzing need it; to remove a pair, use [`Self::remove`].
     #[must_use]
     pub fn undone(&self) -> Self {
         Change { count: self.count.wrapping_neg(), value: self.value.wrapping_neg(), ..*self }
@@ -174,30 +174,34 @@ impl<K: TableKey> Iblt<K> {
         cell.count()
     }
 
-    /// Adds all that another table holds (a whole network out of its routers). Tables of different shapes do not add:
-    /// then nothing changes and the answer is false.
+    /// Adds all that another table holds (a whole network out of its routers).
     ///
     /// Complexity: a pass over the cells.
-    #[must_use]
-    pub fn add(&mut self, other: &Self) -> bool {
-        let fits = self.geometry == other.geometry;
-        if fits {
-            self.cells.iter_mut().zip(&*other.cells).for_each(|(cell, other)| cell.add(other));
-        }
-        fits
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Layout`]: the tables have different shapes. Nothing has changed then.
+    pub fn merge(&mut self, other: &Self) -> Result<(), Refused> {
+        self.check_shape(other)?;
+        self.cells.iter_mut().zip(&*other.cells).for_each(|(cell, other)| cell.add(other));
+        Ok(())
     }
 
-    /// Takes away all that another table holds (what differs between two). Tables of different shapes do not subtract:
-    /// then nothing changes and the answer is false.
+    /// Takes away all that another table holds (what differs between two).
     ///
     /// Complexity: a pass over the cells.
-    #[must_use]
-    pub fn subtract(&mut self, other: &Self) -> bool {
-        let fits = self.geometry == other.geometry;
-        if fits {
-            self.cells.iter_mut().zip(&*other.cells).for_each(|(cell, other)| cell.subtract(other));
-        }
-        fits
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Layout`]: the tables have different shapes. Nothing has changed then.
+    pub fn subtract(&mut self, other: &Self) -> Result<(), Refused> {
+        self.check_shape(other)?;
+        self.cells.iter_mut().zip(&*other.cells).for_each(|(cell, other)| cell.subtract(other));
+        Ok(())
+    }
+
+    fn check_shape(&self, other: &Self) -> Result<(), Refused> {
+        if self.geometry == other.geometry { Ok(()) } else { Err(Refused::Layout) }
     }
 
     /// Takes `value` from the value sums of all cells of the key with this placement hash.
