@@ -13,7 +13,7 @@
 //! | 508..512 | CRC-32 of what precedes it |
 
 use crate::config::BFIELD_ARRAY_COUNT_MAX;
-use crate::sketch::bfield::{ArrayPlan, Code, Contents, Goal, Plan, Steps};
+use crate::sketch::bfield::{ArrayPlan, Code, CodeShape, Contents, Goal, Plan, Steps};
 
 /// The size of the head, in bytes.
 pub(super) const HEADER_SIZE: usize = 512;
@@ -66,7 +66,7 @@ pub(super) fn decode(bytes: &[u8; HEADER_SIZE]) -> Result<(Plan, Contents), &'st
     if array_count > BFIELD_ARRAY_COUNT_MAX {
         return Err(wrong);
     }
-    let code = Code::new(small(1), small(2)).ok_or(wrong)?;
+    let code = Code::new(CodeShape { bit_count: small(1), one_count: small(2) }).ok_or(wrong)?;
     let steps = match small(4) {
         0 => Steps::Even,
         1 => Steps::Scattered,

@@ -7,7 +7,7 @@
 use super::fill::number_at;
 use super::{Experiment, Measure, Reference, Row, RowTable, Section, Setting, Source, Step, Unit};
 use crate::hash::Secret;
-use crate::sketch::bfield::{Code, Field, Found, Goal, Pair, Plan, Settling, Steps, ValueTooLarge};
+use crate::sketch::bfield::{Code, CodeShape, Field, Found, Goal, Pair, Plan, Settling, Steps, ValueTooLarge};
 use crate::sketch::{KeyHash, SecretHash};
 
 /// The B-field.
@@ -49,7 +49,7 @@ struct Trial {
 
 /// What fields told, of how many keys.
 #[derive(Clone, Copy, Default)]
-struct Told {
+struct ErrorCounts {
     untold: (u64, u64),
     false_positive: (u64, u64),
 }
@@ -59,16 +59,17 @@ impl Trial {
     fn plan(&self) -> Plan {
         let code = Code::for_values(1_000);
         let plan = code.and_then(|code| {
-            let goal = Goal { false_positive_rate: 1.0, key_count: self.key_count, value_count: code.word_count() };
+            let goal =
+                Goal { false_positive_rate: 1.0, key_count: self.key_count, value_count: code.code_word_count() };
             Plan::with_code(&goal, code, self.hash_count).ok()
         });
         plan.expect("there is a field of twenty bits with so many hash functions").with_steps(self.steps)
     }
 
     /// Fills fields, and looks up in each its share of so many keys that are not in.
-    fn run(&self, query_count: u64) -> Told {
+    fn run(&self, query_count: u64) -> ErrorCounts {
         let (plan, hash) = (self.plan(), SecretHash::<u64>::new(&Secret::REPLAY));
-        let mut told = Told::default();
+        let mut told = ErrorCounts::default();
         for field_index in 0..self.field_count {
             let base = number_at(self.seed, field_index) & !(2 * ABSENT_BASE - 1);
             let mut field = Field::new(&plan);
@@ -84,7 +85,7 @@ impl Trial {
     }
 
     fn pair(&self, field: &Field, hash: u128, at: u64) -> Pair {
-        let word_count = field.plan().code().word_count();
+        let word_count = field.plan().code().code_word_count();
         let value = match self.value {
             Value::Any => (number_at(self.seed, at) % word_count) as u32,
             Value::One => 7,
@@ -211,7 +212,7 @@ fn sizes() -> RowTable {
 
 /// Figure 1, word by word.
 fn figure_1() -> RowTable {
-    let code = Code::new(5, 2);
+    let code = Code::new(CodeShape { bit_count: 5, one_count: 2 });
     let is_right = |(number, word): (usize, &u64)| {
         code.is_some_and(|code| code.encode(number as u64) == *word && code.decode(*word) == number as u64)
     };

@@ -36,11 +36,11 @@ const _: () = assert!(CHOOSE[NU_MAX as usize][BFIELD_KAPPA_MAX as usize] >= 1 <<
 /// The bit strings of `nu` bits with `kappa` ones, and their numbers.
 ///
 /// ```
-/// use flowpeel::sketch::bfield::Code;
+/// use flowpeel::sketch::bfield::{Code, CodeShape};
 ///
 /// let code = Code::for_values(1_000).unwrap();
-/// assert_eq!((code.nu(), code.kappa(), code.word_count()), (20, 3, 1_140));
-/// let five = Code::new(5, 2).unwrap();
+/// assert_eq!((code.nu(), code.kappa(), code.code_word_count()), (20, 3, 1_140));
+/// let five = Code::new(CodeShape { bit_count: 5, one_count: 2 }).unwrap();
 /// assert_eq!(five.encode(2), 0b00110);
 /// assert_eq!(five.decode(0b00110), 2);
 /// ```
@@ -50,11 +50,21 @@ pub struct Code {
     kappa: u32,
 }
 
+/// The size of the bit strings of a [`Code`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodeShape {
+    /// Bits of each string: the paper's nu.
+    pub bit_count: u32,
+    /// Ones among them: the paper's kappa.
+    pub one_count: u32,
+}
+
 impl Code {
-    /// The code of `nu` bits, `kappa` of them ones. None when there is no such code: `nu` is 1 to 64, `kappa` 1 to 8
-    /// and at most `nu`.
+    /// The code of this shape. `None` when there is none: strings have 1 to 64 bits, and 1 to 8 ones but no more than
+    /// bits.
     #[must_use]
-    pub fn new(nu: u32, kappa: u32) -> Option<Self> {
+    pub fn new(shape: CodeShape) -> Option<Self> {
+        let CodeShape { bit_count: nu, one_count: kappa } = shape;
         let is_possible = (1..=BFIELD_KAPPA_MAX.min(nu)).contains(&kappa) && nu <= NU_MAX;
         is_possible.then_some(Code { nu, kappa })
     }
@@ -68,7 +78,7 @@ impl Code {
         }
         (1..=BFIELD_KAPPA_MAX).find_map(|kappa| {
             let longest = NU_MAX.min(NU_PER_KAPPA_MAX * kappa);
-            (kappa..=longest).map(|nu| Code { nu, kappa }).find(|code| code.word_count() >= value_count)
+            (kappa..=longest).map(|nu| Code { nu, kappa }).find(|code| code.code_word_count() >= value_count)
         })
     }
 
@@ -89,7 +99,7 @@ impl Code {
     /// How many bit strings there are: `nu` over `kappa`.
     #[must_use]
     #[inline]
-    pub fn word_count(&self) -> u64 {
+    pub fn code_word_count(&self) -> u64 {
         CHOOSE[self.nu as usize][self.kappa as usize]
     }
 
@@ -107,7 +117,7 @@ impl Code {
     #[must_use]
     #[inline]
     pub fn encode(&self, number: u64) -> u64 {
-        let mut rest = number.min(self.word_count() - 1);
+        let mut rest = number.min(self.code_word_count() - 1);
         let (mut bits, mut position) = (0, self.nu as usize);
         for ones in (1..=self.kappa as usize).rev() {
             // The highest one stands where as many words as are left lie below it.
@@ -145,11 +155,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn code_of(bit_count: u32, one_count: u32) -> Option<Code> {
+        Code::new(CodeShape { bit_count, one_count })
+    }
+
     #[test]
     fn figure_1_of_the_paper() {
         let words = ["00011", "00101", "00110", "01001", "01010", "01100", "10001", "10010", "10100", "11000"];
-        let code = Code::new(5, 2).unwrap();
-        assert_eq!(code.word_count(), 10);
+        let code = code_of(5, 2).unwrap();
+        assert_eq!(code.code_word_count(), 10);
         for (number, word) in words.iter().enumerate() {
             assert_eq!(format!("{:05b}", code.encode(number as u64)), *word);
             assert_eq!(code.decode(u64::from_str_radix(word, 2).unwrap()), number as u64);
@@ -168,18 +182,18 @@ mod tests {
             (1 << 20, 44, 5),
             (1 << 32, 64, 8),
         ] {
-            assert_eq!(Code::for_values(value_count), Code::new(nu, kappa), "{value_count} values");
+            assert_eq!(Code::for_values(value_count), code_of(nu, kappa), "{value_count} values");
         }
         assert_eq!(Code::for_values(0), None);
         assert_eq!(Code::for_values((1 << 32) + 1), None);
-        assert_eq!((Code::new(0, 0), Code::new(3, 4), Code::new(65, 2), Code::new(20, 9)), (None, None, None, None));
+        assert_eq!((code_of(0, 0), code_of(3, 4), code_of(65, 2), code_of(20, 9)), (None, None, None, None));
     }
 
     proptest! {
         #[test]
         fn decode_undoes_encode(nu in 1u32..=64, kappa in 1u32..=8, number: u64) {
-            let code = Code::new(nu, kappa.min(nu)).unwrap();
-            let number = number % code.word_count();
+            let code = code_of(nu, kappa.min(nu)).unwrap();
+            let number = number % code.code_word_count();
             let bits = code.encode(number);
             prop_assert_eq!((bits.count_ones(), bits & !code.mask()), (code.kappa(), 0));
             prop_assert_eq!(code.decode(bits), number);
@@ -188,9 +202,9 @@ mod tests {
 
         #[test]
         fn any_bits_decode_to_something(nu in 1u32..=64, kappa in 1u32..=8, bits: u64) {
-            let code = Code::new(nu, kappa.min(nu)).unwrap();
+            let code = code_of(nu, kappa.min(nu)).unwrap();
             let number = code.decode(bits);
-            prop_assert!((bits & code.mask()).count_ones() < code.kappa() || number < code.word_count());
+            prop_assert!((bits & code.mask()).count_ones() < code.kappa() || number < code.code_word_count());
         }
     }
 }

@@ -4,8 +4,8 @@
 //! are those of the paper (section "Implementation Details", 4b and 5a), with values whitened.
 
 use super::array::BitArray;
-use super::look_up::{Found, ReadWindows, Told, look_up};
-use super::places::{Places, Whitening};
+use super::look_up::{ArrayAnswer, Found, ReadWindows, look_up};
+use super::places::{Whitening, WindowStarts};
 use super::plan::ArrayPlan;
 use super::{Plan, Unplannable};
 use std::convert::Infallible;
@@ -157,11 +157,11 @@ impl Field {
         let Some((array, array_plan)) = self.arrays.first_mut().zip(self.plan.arrays().first()) else { return Ok(()) };
         for group in pairs.chunks(GROUP_COUNT) {
             for pair in group {
-                Places::new(&self.plan, array_plan, 0, pair.hash).for_each(|place| array.prefetch(place));
+                WindowStarts::new(&self.plan, array_plan, 0, pair.hash).for_each(|place| array.prefetch(place));
             }
             for pair in group {
                 let bits = Whitening::new(self.plan.code(), 0, pair.hash).encode(pair.value);
-                Places::new(&self.plan, array_plan, 0, pair.hash).for_each(|place| {
+                WindowStarts::new(&self.plan, array_plan, 0, pair.hash).for_each(|place| {
                     array.set(place, bits);
                 });
             }
@@ -176,7 +176,7 @@ impl Field {
         let mut settled = Settled { is_told: false, is_changed: false };
         for (array_index, array_plan) in self.plan.arrays().iter().enumerate() {
             let array = &mut self.arrays[array_index];
-            let places = Places::new(&self.plan, array_plan, array_index, pair.hash);
+            let places = WindowStarts::new(&self.plan, array_plan, array_index, pair.hash);
             if array_index > 0 {
                 let bits = Whitening::new(self.plan.code(), array_index, pair.hash).encode(pair.value);
                 for place in places {
@@ -200,11 +200,11 @@ impl Field {
 
     /// Which of these keys the first array can not tell.
     pub(super) fn untold_in_first(&self, pairs: &[Pair], mut visit: impl FnMut(&Pair)) {
-        let mut told = [Told::Absent; GROUP_COUNT];
+        let mut told = [ArrayAnswer::Absent; GROUP_COUNT];
         for group in pairs.chunks(GROUP_COUNT) {
             self.tell_first(group.len(), |at| group[at].hash, &mut told);
             for (pair, told) in group.iter().zip(told) {
-                if told == Told::TooMany {
+                if told == ArrayAnswer::TooMany {
                     visit(pair);
                 }
             }
@@ -223,26 +223,26 @@ impl Field {
     /// What is known of each of these keys, as many as both slices have: faster than one by one where the field is
     /// larger than the caches.
     pub fn look_up_all(&self, hashes: &[u128], found: &mut [Found]) {
-        let mut told = [Told::Absent; GROUP_COUNT];
+        let mut told = [ArrayAnswer::Absent; GROUP_COUNT];
         for (hashes, found) in hashes.chunks(GROUP_COUNT).zip(found.chunks_mut(GROUP_COUNT)) {
             let count = hashes.len().min(found.len());
             self.tell_first(count, |at| hashes[at], &mut told);
             for ((hash, found), told) in hashes.iter().zip(found).zip(told) {
                 *found = match told {
-                    Told::Absent => Found::Absent,
-                    Told::Value(value) => Found::Value(value),
-                    Told::TooMany => self.look_up(*hash),
+                    ArrayAnswer::Absent => Found::Absent,
+                    ArrayAnswer::Value(value) => Found::Value(value),
+                    ArrayAnswer::TooMany => self.look_up(*hash),
                 };
             }
         }
     }
 
     /// What the first array says of up to [`GROUP_COUNT`] keys.
-    fn tell_first(&self, count: usize, hash_at: impl Fn(usize) -> u128, told: &mut [Told; GROUP_COUNT]) {
+    fn tell_first(&self, count: usize, hash_at: impl Fn(usize) -> u128, told: &mut [ArrayAnswer; GROUP_COUNT]) {
         let Some((array, array_plan)) = self.arrays.first().zip(self.plan.arrays().first()) else { return };
         let code = self.plan.code();
-        let mut states: [(Option<Places>, u64); GROUP_COUNT] = std::array::from_fn(|at| {
-            let places = (at < count).then(|| Places::new(&self.plan, array_plan, 0, hash_at(at)));
+        let mut states: [(Option<WindowStarts>, u64); GROUP_COUNT] = std::array::from_fn(|at| {
+            let places = (at < count).then(|| WindowStarts::new(&self.plan, array_plan, 0, hash_at(at)));
             (places, code.mask())
         });
         // First the windows that nearly all keys need, then the rest of those that are left.
@@ -262,7 +262,7 @@ impl Field {
             }
         }
         for (at, (told, (_, bits))) in told.iter_mut().zip(&states).enumerate().take(count) {
-            *told = Told::of(&self.plan, 0, hash_at(at), *bits);
+            *told = ArrayAnswer::of(&self.plan, 0, hash_at(at), *bits);
         }
     }
 

@@ -4,7 +4,7 @@
 //! in, and with which value.
 
 use super::Plan;
-use super::places::{Places, Whitening};
+use super::places::{Whitening, WindowStarts};
 
 /// What is known of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub trait ReadWindows {
 
 /// What one array says of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum ArrayAnswer {
     /// It is not in this array.
     Absent,
     /// It is in with this value, or by chance.
@@ -42,18 +42,18 @@ pub(super) enum Told {
     TooMany,
 }
 
-impl Told {
+impl ArrayAnswer {
     /// What the bits say that all windows of a key have in common.
     #[inline]
     pub(super) fn of(plan: &Plan, array_index: usize, hash: u128, bits: u64) -> Self {
         let code = plan.code();
         let ones = bits.count_ones();
         if ones != code.kappa() {
-            return if ones < code.kappa() { Told::Absent } else { Told::TooMany };
+            return if ones < code.kappa() { ArrayAnswer::Absent } else { ArrayAnswer::TooMany };
         }
         // Chance may spell the number of no value.
         let value = Whitening::new(code, array_index, hash).decode(bits);
-        if value < plan.goal().value_count { Told::Value(value as u32) } else { Told::Absent }
+        if value < plan.goal().value_count { ArrayAnswer::Value(value as u32) } else { ArrayAnswer::Absent }
     }
 }
 
@@ -68,17 +68,17 @@ impl Told {
 pub fn look_up<R: ReadWindows>(plan: &Plan, reader: &mut R, hash: u128, is_settled: bool) -> Result<Found, R::Error> {
     for (array_index, array) in plan.arrays().iter().enumerate() {
         let mut bits = plan.code().mask();
-        for place in Places::new(plan, array, array_index, hash) {
+        for place in WindowStarts::new(plan, array, array_index, hash) {
             bits &= reader.window(array_index, place)?;
             if bits.count_ones() < plan.code().kappa() {
                 break;
             }
         }
-        match Told::of(plan, array_index, hash, bits) {
-            Told::Value(value) => return Ok(Found::Value(value)),
-            Told::Absent if array_index == 0 || is_settled => return Ok(Found::Absent),
-            Told::Absent => return Ok(Found::Indeterminate),
-            Told::TooMany => {}
+        match ArrayAnswer::of(plan, array_index, hash, bits) {
+            ArrayAnswer::Value(value) => return Ok(Found::Value(value)),
+            ArrayAnswer::Absent if array_index == 0 || is_settled => return Ok(Found::Absent),
+            ArrayAnswer::Absent => return Ok(Found::Indeterminate),
+            ArrayAnswer::TooMany => {}
         }
     }
     Ok(Found::Indeterminate)

@@ -38,7 +38,7 @@ mod plan;
 mod rates;
 
 pub use build::{Builder, Built, Pass, Settling};
-pub use code::Code;
+pub use code::{Code, CodeShape};
 pub use field::{Contents, Field, Pair, Settled, ValueTooLarge};
 pub use look_up::{Found, ReadWindows, look_up};
 pub use plan::{ArrayPlan, Goal, Plan, Steps, Unplannable};

@@ -14,7 +14,7 @@ const SCATTER: u64 = 0xd134_2543_de82_ef95;
 
 /// The windows of one key in one array, as an iterator of the places where they begin.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
+pub(super) struct WindowStarts {
     state: u64,
     factor: u64,
     step: u64,
@@ -49,7 +49,7 @@ fn below(word: u64, bound: u64) -> u64 {
     ((u128::from(word) * u128::from(bound)) >> 64) as u64
 }
 
-impl Places {
+impl WindowStarts {
     /// The places of the key with this hash.
     #[inline]
     pub(super) fn new(plan: &Plan, array: &ArrayPlan, array_index: usize, hash: u128) -> Self {
@@ -58,11 +58,11 @@ impl Places {
             Steps::Even => 1,
             Steps::Scattered => SCATTER,
         };
-        Places { state: high, factor, step: low | 1, start_count: array.start_count, left: plan.hash_count() }
+        WindowStarts { state: high, factor, step: low | 1, start_count: array.start_count, left: plan.hash_count() }
     }
 }
 
-impl Iterator for Places {
+impl Iterator for WindowStarts {
     type Item = u64;
 
     #[inline]
@@ -80,7 +80,7 @@ impl Whitening {
     #[inline]
     pub(super) fn new(code: Code, array_index: usize, hash: u128) -> Self {
         let [high, low] = words(hash, array_index);
-        Whitening { shift: below(mixed(high ^ low.wrapping_mul(GOLDEN_64)), code.word_count()), code }
+        Whitening { shift: below(mixed(high ^ low.wrapping_mul(GOLDEN_64)), code.code_word_count()), code }
     }
 
     /// The bits that stand for a value of this key.
@@ -92,19 +92,19 @@ impl Whitening {
     /// The value that these bits stand for; it may be none that there is.
     #[inline]
     pub(super) fn decode(&self, bits: u64) -> u64 {
-        self.shifted(self.code.decode(bits), self.code.word_count() - self.shift)
+        self.shifted(self.code.decode(bits), self.code.code_word_count() - self.shift)
     }
 
     /// The value of this key whose bits are those of code word `number`: what leaves whitening without effect.
     #[cfg(feature = "paper")]
     pub(super) fn value_of(&self, number: u64) -> u64 {
-        self.shifted(number, self.code.word_count() - self.shift)
+        self.shifted(number, self.code.code_word_count() - self.shift)
     }
 
     #[inline]
     fn shifted(&self, number: u64, shift: u64) -> u64 {
         let sum = number + shift;
-        if sum >= self.code.word_count() { sum - self.code.word_count() } else { sum }
+        if sum >= self.code.code_word_count() { sum - self.code.code_word_count() } else { sum }
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn even_steps_are_the_papers() {
         let plan = plan().with_steps(Steps::Even);
-        let places: Vec<u64> = Places::new(&plan, &plan.arrays()[0], 0, 0x1234 << 110 | 0x77 << 50).collect();
+        let places: Vec<u64> = WindowStarts::new(&plan, &plan.arrays()[0], 0, 0x1234 << 110 | 0x77 << 50).collect();
         let count = plan.arrays()[0].start_count;
         assert_eq!(places.len(), plan.hash_count() as usize);
         let step = (places[1] + count - places[0]) % count;
@@ -137,7 +137,7 @@ mod tests {
         fn places_lie_in_the_array_and_values_come_back(hash: u128, value in 0u32..1_000, index in 0usize..3) {
             let plan = plan();
             let array = plan.arrays()[index.min(plan.arrays().len() - 1)];
-            let places: Vec<u64> = Places::new(&plan, &array, index, hash).collect();
+            let places: Vec<u64> = WindowStarts::new(&plan, &array, index, hash).collect();
             prop_assert_eq!(places.len(), plan.hash_count() as usize);
             prop_assert!(places.iter().all(|place| *place < array.start_count));
             let whitening = Whitening::new(plan.code(), index, hash);

@@ -7,8 +7,8 @@
 use super::Code;
 use super::rates::Windows;
 use crate::config::{
-    BFIELD_ARRAY_COUNT_MAX, BFIELD_ARRAY_KEYS_MIN, BFIELD_BITS_MAX, BFIELD_FALSE_POSITIVE_MIN, BFIELD_HASH_COUNT_MAX,
-    BFIELD_INDETERMINATE_MAX, BFIELD_KEYS_LEFT_MAX,
+    BFIELD_ARRAY_COUNT_MAX, BFIELD_ARRAY_KEYS_MIN, BFIELD_BITS_MAX, BFIELD_DEVIATIONS, BFIELD_FALSE_POSITIVE_MIN,
+    BFIELD_HASH_COUNT_MAX, BFIELD_INDETERMINATE_MAX, BFIELD_KEYS_LEFT_MAX,
 };
 use std::f64::consts::LN_2;
 
@@ -106,9 +106,10 @@ impl Plan {
             return Err(Unplannable::FalsePositiveRate);
         }
         let code = Code::for_values(goal.value_count).ok_or(Unplannable::ValueCount)?;
-        let unmasked = goal.value_count as f64 / code.word_count() as f64;
+        let unmasked = goal.value_count as f64 / code.code_word_count() as f64;
         // Bits that are set together only make more errors than the formula of independent ones.
-        let least = (code.word_count() as f64 * unmasked / goal.false_positive_rate).log2() / f64::from(code.kappa());
+        let least =
+            (code.code_word_count() as f64 * unmasked / goal.false_positive_rate).log2() / f64::from(code.kappa());
         let windows = Windows::new(code, half_load(code));
         let meets = |hash_count: &u32| {
             windows.false_positive_rate(*hash_count) * unmasked <= goal.false_positive_rate
@@ -126,7 +127,7 @@ impl Plan {
     /// It has no code for some values, keys or hash functions are too many, or more than a quarter of the keys would be
     /// indeterminate.
     pub fn with_code(goal: &Goal, code: Code, hash_count: u32) -> Result<Self, Unplannable> {
-        if goal.value_count == 0 || goal.value_count > code.word_count().min(1 << u32::BITS) {
+        if goal.value_count == 0 || goal.value_count > code.code_word_count().min(1 << u32::BITS) {
             return Err(Unplannable::ValueCount);
         }
         let beta = Windows::new(code, half_load(code)).indeterminate_rate(hash_count);
@@ -137,7 +138,7 @@ impl Plan {
         let mut expected = goal.key_count as f64;
         while arrays.is_empty() || (expected >= BFIELD_KEYS_LEFT_MAX && arrays.len() < BFIELD_ARRAY_COUNT_MAX) {
             // Later arrays get what chance may bring beside the mean.
-            let slack = if arrays.is_empty() { 0.0 } else { 6.0 * expected.sqrt() };
+            let slack = if arrays.is_empty() { 0.0 } else { BFIELD_DEVIATIONS * expected.sqrt() };
             let key_count = ((expected + slack).ceil() as u64).max(BFIELD_ARRAY_KEYS_MIN);
             let starts = key_count as f64 * f64::from(hash_count) / half_load(code);
             arrays.push(ArrayPlan { key_count, start_count: starts.ceil() as u64 });
@@ -160,7 +161,7 @@ impl Plan {
         arrays: &[ArrayPlan],
     ) -> Result<Self, Unplannable> {
         let is_rate = (0.0..=1.0).contains(&goal.false_positive_rate);
-        let is_values = (1..=code.word_count().min(1 << u32::BITS)).contains(&goal.value_count);
+        let is_values = (1..=code.code_word_count().min(1 << u32::BITS)).contains(&goal.value_count);
         let is_hashes = (1..=BFIELD_HASH_COUNT_MAX).contains(&hash_count);
         let is_arrays = (1..=BFIELD_ARRAY_COUNT_MAX).contains(&arrays.len());
         let is_sizes = arrays.iter().all(|array| (1..=BFIELD_BITS_MAX).contains(&array.start_count));
@@ -229,7 +230,7 @@ impl Plan {
     #[must_use]
     pub fn false_positive_rate(&self) -> f64 {
         // A string whose number is that of no value gives none.
-        let decoded = self.goal.value_count as f64 / self.code.word_count() as f64;
+        let decoded = self.goal.value_count as f64 / self.code.code_word_count() as f64;
         self.windows().false_positive_rate(self.hash_count) * decoded
     }
 
@@ -259,6 +260,7 @@ fn half_load(code: Code) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sketch::bfield::CodeShape;
     use proptest::prelude::*;
 
     fn goal(false_positive_rate: f64, key_count: u64, value_count: u64) -> Goal {
@@ -291,7 +293,7 @@ mod tests {
         ] {
             assert_eq!(Plan::new(&goal), Err(why), "{goal:?}");
         }
-        let code = Code::new(5, 2).unwrap();
+        let code = Code::new(CodeShape { bit_count: 5, one_count: 2 }).unwrap();
         assert_eq!(Plan::with_code(&goal(0.1, 1, 11), code, 10), Err(Unplannable::ValueCount));
         assert_eq!(Plan::with_code(&goal(0.1, 1, 10), code, 1), Err(Unplannable::Parts));
         let array = ArrayPlan { key_count: 1, start_count: u64::MAX };
@@ -307,7 +309,7 @@ mod tests {
             let plan = Plan::new(&goal).unwrap();
             prop_assert!(plan.false_positive_rate() <= goal.false_positive_rate * 1.000_001);
             prop_assert!(plan.indeterminate_rate() <= BFIELD_INDETERMINATE_MAX * 1.000_001);
-            prop_assert!(plan.code().word_count() >= goal.value_count);
+            prop_assert!(plan.code().code_word_count() >= goal.value_count);
             let parts = Plan::from_parts(&goal, plan.code(), plan.hash_count(), plan.steps(), plan.arrays());
             prop_assert_eq!(parts, Ok(plan));
         }

@@ -154,15 +154,20 @@ fn cover(code: Code, bits: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sketch::bfield::CodeShape;
     use std::f64::consts::LN_2;
 
+    fn code_of(bit_count: u32, one_count: u32) -> Code {
+        Code::new(CodeShape { bit_count, one_count }).unwrap()
+    }
+
     fn half_full(nu: u32, kappa: u32) -> Windows {
-        Windows::new(Code::new(nu, kappa).unwrap(), LN_2 / f64::from(kappa))
+        Windows::new(code_of(nu, kappa), LN_2 / f64::from(kappa))
     }
 
     /// The sum over all sets of places, one by one.
     fn counted_sets(nu: u32, kappa: u32, size: u32, hash_count: u32) -> f64 {
-        let code = Code::new(nu, kappa).unwrap();
+        let code = code_of(nu, kappa);
         let words = (0u64..1 << nu).filter(|word| word.count_ones() == size);
         let places = |word: u64| (0..64).filter(|at| word >> at & 1 == 1).collect::<Vec<usize>>();
         words.map(|word| all_set(code, LN_2 / f64::from(kappa), &places(word)).powi(hash_count as i32)).sum()
@@ -170,7 +175,7 @@ mod tests {
 
     #[test]
     fn half_of_the_bits_are_set() {
-        let code = Code::new(20, 3).unwrap();
+        let code = code_of(20, 3);
         assert!((all_set(code, LN_2 / 3.0, &[4]) - 0.5).abs() < 1e-12);
         assert!((all_set(code, LN_2 / 3.0, &[]) - 1.0).abs() < 1e-12);
     }
@@ -202,7 +207,7 @@ mod tests {
         let sum = windows.expected_sets(3, 10);
         assert!((sum / 4.03e-6 - 1.0).abs() < 0.02, "{sum}");
         // The paper's 7.1 GB are fourteen hash functions at a bit error rate of 2^-14.1.
-        let paper = Windows::new(Code::new(20, 3).unwrap(), LN_2 / 3.0 * 14.0 / 14.1);
+        let paper = Windows::new(code_of(20, 3), LN_2 / 3.0 * 14.0 / 14.1);
         assert!((paper.expected_sets(3, 14) / 1.4e-9 - 1.0).abs() < 0.05, "{}", paper.expected_sets(3, 14));
         assert!((paper.indeterminate_rate(14) / 9.7e-4 - 1.0).abs() < 0.03, "{}", paper.indeterminate_rate(14));
         assert!(windows.expected_sets(3, 15) < 2f64.powi(-31), "{}", windows.expected_sets(3, 15));

@@ -97,9 +97,9 @@ impl<K: Key, H: KeyHash<K>> OneKey<K, H> {
         Ok(OneKey { table, kept, keeping: Keeping::First, optimisations, choice_count: 0 })
     }
 
-    /// Whether the key that is added so often takes the place of the kept one. With one chance in as many as the cell
-    /// counts then, every addition is as likely to be the one that is kept.
-    fn is_kept(&mut self, place: u32, hash: u128, count: u64) -> bool {
+    /// Decides whether the key that is added `count` times takes the place of the kept one. A random choice replaces it
+    /// with a chance of `count` in what the cell counts then, so every addition is as likely to be the one kept.
+    fn draw_kept(&mut self, place: u32, hash: u128, count: u64) -> bool {
         let Some(kept) = self.kept[place as usize] else { return true };
         match self.keeping {
             Keeping::First => false,
@@ -182,7 +182,7 @@ impl<K: Key, H: KeyHash<K>> Counter for OneKey<K, H> {
         self.table.update(key, (), signed(count));
         let hash = self.table.hash().of(key);
         for &place in self.table.places(hash).iter() {
-            if count > 0 && self.is_kept(place, hash, count) {
+            if count > 0 && self.draw_kept(place, hash, count) {
                 self.kept[place as usize] = Some(*key);
             }
         }

@@ -19,6 +19,16 @@ const PLACE_BITS: u32 = 24;
 
 const _: () = assert!(HASH_COUNT as u32 * PLACE_BITS + u32::BITS == u128::BITS);
 
+/// Cells beyond one an item, in percent of the items: a point and a half above the threshold of large tables with four
+/// subtables, which is 1.295 cells an item.
+const MORE_CELLS_PERCENT: u64 = 31;
+
+/// Cells for each item of the square root of the number of items: small tables scatter by that around the threshold.
+const SCATTER_CELLS: u64 = 3;
+
+/// Cells that every table has besides: the smallest fail by items that share all their cells.
+const SMALLEST_CELLS: u64 = 64;
+
 /// The shape of a table: `k` subtables of equally many cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -40,7 +50,8 @@ impl Geometry {
     pub fn for_items(item_count: u64) -> Self {
         // So many are more than the largest table lists, and far from an overflow.
         let item_count = item_count.min(1 << (PLACE_BITS + HASH_COUNT as u32));
-        let cell_count = item_count + item_count * 31 / 100 + 3 * item_count.isqrt() + 64;
+        let cell_count =
+            item_count + item_count * MORE_CELLS_PERCENT / 100 + SCATTER_CELLS * item_count.isqrt() + SMALLEST_CELLS;
         Geometry::new(u32::try_from(cell_count.div_ceil(HASH_COUNT as u64)).unwrap_or(u32::MAX))
     }
 

@@ -24,6 +24,10 @@ impl Deref for Places {
     }
 }
 
+/// How often a place that is to be distinct is drawn. After that the next free cell is taken, so that placing ends soon
+/// where nearly all cells are the key's own.
+const DISTINCT_DRAWS_MAX: u32 = 8;
+
 /// The shape of a table: how its cells are laid out, and where in them a hash points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -117,7 +121,11 @@ impl Layout {
             let mut tries = 0;
             while places.contains(&place) {
                 tries += 1;
-                place = if tries < 8 { parts.below(self.cell_count) } else { (place + 1) % self.cell_count };
+                place = if tries < DISTINCT_DRAWS_MAX {
+                    parts.below(self.cell_count)
+                } else {
+                    (place + 1) % self.cell_count
+                };
             }
             places.places[places.count] = place;
             places.count += 1;
