@@ -57,7 +57,7 @@ impl<C: TableCell> Suspect<C> {
 
 impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
     /// Puts values right that may be mixed with noise. Where cells do not check values all entries are suspect.
-    pub(super) fn settle(&mut self, draft: &mut Draft<C>) {
+    pub(super) fn correct_values(&mut self, draft: &mut Draft<C>) {
         let Draft { listing, suspects } = draft;
         if !C::IS_VALUE_CHECKED {
             suspects.clear();

@@ -52,7 +52,18 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         self.get_hashed(key, self.hash().of(key))
     }
 
-    /// What is known of each key, in their order; cells are asked for together.
+    /// What is known of each key, in their order, with the prefetches of many keys under way at a time.
+    ///
+    /// ```
+    /// use flowpeel::hash::Secret;
+    /// use flowpeel::sketch::{Got, Layout, Placement, Sums, Table};
+    ///
+    /// let layout = Layout::new(Placement::Subtables { hash_count: 4 }, 400);
+    /// let mut table = Table::<Sums<u64, u64>>::with_secret(layout, &Secret::REPLAY);
+    /// (0..50).for_each(|key| table.insert(&key, 2 * key));
+    /// let got = table.get_all(&[7, 49, 50]);
+    /// assert_eq!((got[0].value(), got[1].value(), got[2]), (Some(14), Some(98), Got::Absent));
+    /// ```
     #[must_use]
     pub fn get_all(&self, keys: &[C::Key]) -> Vec<Got<C::Value>> {
         let mut got = Vec::with_capacity(keys.len());

@@ -10,9 +10,9 @@
 //! same check.
 
 use super::cell::{TableCell, Values};
+use super::draft::Draft;
 use super::key_hash::KeyHash;
 use super::list::{Entry, Listing, Rule};
-use super::settle::Draft;
 use super::table::{BATCH_COUNT, Table};
 use crate::config::TABLE_PASSES_MAX;
 

@@ -10,8 +10,8 @@
 //! out up to 2^16 are, where its count has as many factors of two: only who knows the secret can make many such keys.)
 
 use super::cell::{TableCell, Values};
+use super::draft::Draft;
 use super::key_hash::KeyHash;
-use super::settle::Draft;
 use super::sum::{Sum, quotients};
 use super::table::{BATCH_COUNT, Table};
 use crate::config::{TABLE_DIVISIONS_MIN, TABLE_DIVISIONS_PER_CELL};
@@ -112,7 +112,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         self.peel_parts(rule, |entry, hash, part| draft.push(entry, hash, part));
         draft.listing.residue = self.residue();
         if draft.listing.residue.noise_cell_count > 0 {
-            self.settle(draft);
+            self.correct_values(draft);
         }
     }
 

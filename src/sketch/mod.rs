@@ -122,6 +122,7 @@ pub mod bfield;
 mod bytes;
 mod cell;
 mod counter;
+mod draft;
 mod estimate;
 mod flow_table;
 mod get;
@@ -132,7 +133,6 @@ mod oblivious;
 mod placement;
 mod reconcile;
 mod refused;
-mod settle;
 mod sum;
 mod table;
 
@@ -152,7 +152,7 @@ pub use list::{Entry, Listing, Residue, Rule};
 pub use oblivious::{CellStore, select};
 #[cfg(feature = "paper")]
 pub(crate) use placement::mixed;
-pub use placement::{Degrees, Layout, Outcome, Placement, Places, Plan, Simulation, plan};
+pub use placement::{CommonDegree, Degrees, Layout, Outcome, Placement, Places, Plan, Simulation, plan};
 pub use reconcile::{Changed, Difference, reconcile};
 pub use refused::Refused;
 pub use sum::{Key, Sum};

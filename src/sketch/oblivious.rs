@@ -21,6 +21,33 @@ pub trait CellStore<C> {
 
 /// Inserts a record, or only seems to: the same cells are read and written in the same order, and nothing branches on
 /// `is_selected`. Use the index of a record as its key, and a layout for as many records as can be selected.
+///
+/// ```
+/// use flowpeel::hash::Secret;
+/// use flowpeel::sketch::{CellStore, Rule, SecretHash, Sums, Table, TableCell, plan, select};
+///
+/// type Record = Sums<u64, u64>;
+///
+/// /// Cells in plain memory: a store that hides them encrypts here.
+/// struct Plain(Vec<Record>);
+///
+/// impl CellStore<Record> for Plain {
+///     fn read(&mut self, place: u32) -> Record {
+///         self.0[place as usize]
+///     }
+///     fn write(&mut self, place: u32, cell: Record) {
+///         self.0[place as usize] = cell;
+///     }
+/// }
+///
+/// let (layout, hash) = (plan(10, 1e-6).layout(), SecretHash::new(&Secret::REPLAY));
+/// let mut store = Plain(vec![Record::zero(); layout.cell_count()]);
+/// for index in 0..1_000 {
+///     select(&mut store, &layout, &hash, (&index, 3 * index), index % 100 == 0);
+/// }
+/// let listing = Table::from_store(layout, hash, &mut store).list(Rule::Aggregates);
+/// assert!(listing.is_complete() && listing.inserted.len() == 10);
+/// ```
 pub fn select<C: TableCell>(
     store: &mut impl CellStore<C>,
     layout: &Layout,

@@ -8,9 +8,9 @@
 //! when the difference is complete.
 
 use super::cell::{TableCell, Values};
+use super::draft::Draft;
 use super::key_hash::KeyHash;
 use super::list::{Entry, Residue, Rule};
-use super::settle::Draft;
 use super::table::Table;
 use crate::config::TABLE_PASSES_MAX;
 use std::collections::BTreeSet;

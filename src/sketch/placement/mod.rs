@@ -103,6 +103,13 @@ impl Degrees {
         self.rows.iter().map(|row| usize::from(row.0)).max().unwrap_or(0)
     }
 
+    /// The degree that most keys have, and the share of the keys that have it.
+    #[must_use]
+    pub fn most_common(&self) -> CommonDegree {
+        let (degree, share) = self.rows.into_iter().max_by_key(|row| row.1).unwrap_or_default();
+        CommonDegree { degree: degree.into(), share: f64::from(share) / f64::from(self.total) }
+    }
+
     /// The mean degree: what an update costs.
     #[must_use]
     pub fn mean(&self) -> f64 {
@@ -110,7 +117,21 @@ impl Degrees {
     }
 }
 
+/// The number of cells that most keys of a table have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CommonDegree {
+    /// The number of cells.
+    pub degree: u32,
+    /// The share of the keys that have this many: 1 except in irregular tables.
+    pub share: f64,
+}
+
 impl Placement {
+    /// Every placement that was measured, so that [`Plan::with`] can plan it.
+    pub fn measured() -> impl Iterator<Item = Self> {
+        measured::CURVES.iter().map(|curve| curve.placement)
+    }
+
     /// The largest number of cells a key can have.
     #[must_use]
     pub fn degree_max(&self) -> usize {
@@ -122,6 +143,15 @@ impl Placement {
         }
     }
 
+    /// The number of cells that most keys have.
+    #[must_use]
+    pub fn common_degree(&self) -> CommonDegree {
+        match self {
+            Placement::Irregular(degrees) => degrees.most_common(),
+            _ => CommonDegree { degree: self.degree_max() as u32, share: 1.0 },
+        }
+    }
+
     /// The mean number of cells a key has: what an update costs.
     #[must_use]
     pub fn degree_mean(&self) -> f64 {
@@ -129,13 +159,6 @@ impl Placement {
             Placement::Irregular(degrees) => degrees.mean(),
             _ => self.degree_max() as f64,
         }
-    }
-
-    /// The placement that needs the fewest cells to list `item_count` items in all but `failure` of the tries, as
-    /// [`plan()`] finds it.
-    #[must_use]
-    pub fn best_for(item_count: u64, failure: f64) -> Self {
-        plan(item_count, failure).placement
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::measured::{CURVES, Curve, FAILURES};
 use super::{Layout, Placement};
-use crate::config::TABLE_CELLS_MAX;
+use crate::config::{PLAN_FAILURE_MIN, TABLE_CELLS_MAX};
 
 /// A table for a number of items.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,7 +31,7 @@ impl Plan {
     #[must_use]
     pub fn with(placement: Placement, item_count: u64, failure: f64) -> Option<Self> {
         let curve = CURVES.iter().find(|curve| curve.placement == placement)?;
-        let failure = failure.clamp(FAILURE_MIN, FAILURES[0]);
+        let failure = failure.clamp(PLAN_FAILURE_MIN, FAILURES[0]);
         let cells = curve.cells(item_count, failure)?;
         let fits = cells <= f64::from(TABLE_CELLS_MAX);
         let (cells, failure) = if fits { (cells, failure) } else { (f64::from(TABLE_CELLS_MAX), 1.0) };
@@ -40,8 +40,8 @@ impl Plan {
 
     /// The plan with the fewest cells among those whose table is made of subtables: where one may get lost, or they are
     /// kept apart.
-    #[must_use]
-    pub fn with_subtables(item_count: u64, failure: f64) -> Self {
+    #[cfg(test)]
+    pub(super) fn with_subtables(item_count: u64, failure: f64) -> Self {
         best(item_count, failure, |placement| matches!(placement, Placement::Subtables { .. }))
     }
 
@@ -51,9 +51,6 @@ impl Plan {
         Layout::new(self.placement, self.cell_count)
     }
 }
-
-/// The rarest failure that is planned for.
-const FAILURE_MIN: f64 = 1e-6;
 
 /// The table with the fewest cells that lists `item_count` items in all but `failure` of the tries.
 ///
