@@ -114,7 +114,11 @@ fn best(churn: u64, failure: f64) -> TableSizing {
         let failure = plan.failure.min(failure).max(pairs(cell_count));
         Some((placement, cell_count, failure))
     });
-    let fewest = tables.min_by_key(|table| table.1).unwrap_or((ENGINE, TABLE_CELLS_MAX.into(), 1.0));
+    // Of placements with as few cells, the simpler one.
+    let is_simple =
+        |placement: &Placement| matches!(placement, Placement::Distinct { .. } | Placement::Subtables { .. });
+    let fewest = tables.min_by_key(|table| (table.1, !is_simple(&table.0)));
+    let fewest = fewest.unwrap_or((ENGINE, TABLE_CELLS_MAX.into(), 1.0));
     let (placement, cell_count, failure) = fewest;
     let cell_size = Iblt::<KeyV4>::size(Geometry::new(1)) as u64 / HASH_COUNT as u64;
     let size = cell_count * cell_size;

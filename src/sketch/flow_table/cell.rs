@@ -61,7 +61,7 @@ fn tally(count: i32, check: u32) -> u64 {
 }
 
 /// Cells by the words that they are made of.
-trait Layout {
+trait FromWords {
     fn with(tally: u64, key: impl Fn(usize) -> u64, value: u64) -> Self;
 }
 
@@ -76,7 +76,7 @@ macro_rules! cell {
 
         const _: () = assert!(size_of::<$name>() >= ($words + 2) * size_of::<u64>() && <$key as FlowKey>::WORD_COUNT == $words);
 
-        impl Layout for $name {
+        impl FromWords for $name {
             #[inline]
             fn with(tally: u64, key: impl Fn(usize) -> u64, value: u64) -> Self {
                 let word = |at| match at {
