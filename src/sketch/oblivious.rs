@@ -1,17 +1,17 @@
-//! Oblivious selection (section 1.3 of the paper): whoever holds the cells sees the same accesses whether a record is
+//! Oblivious selection (section 1.3 of the paper): the holder of the cells sees the same accesses whether a record is
 //! selected or not.
 //!
 //! What enters: cells that are read and written one by one, wherever they are kept, and records. What leaves: the
 //! cells, with the selected records inserted. The law: which cells are read and written, and in which order, depends on
-//! the keys alone; every cell that is read is written again. The owner's store encrypts what it writes afresh, so that
-//! not even the contents tell.
+//! the keys alone, and every cell that is read is written again. The owner's store encrypts every write afresh, so that
+//! not even the contents reveal the selection.
 
 use super::cell::TableCell;
 use super::key_hash::KeyHash;
 use super::placement::Layout;
 use super::table::Table;
 
-/// Cells kept somewhere, by somebody.
+/// Cells that are kept elsewhere, possibly by someone else.
 pub trait CellStore<C> {
     /// The cell at `place`.
     fn read(&mut self, place: u32) -> C;
@@ -67,7 +67,7 @@ pub fn select<C: TableCell>(
 }
 
 impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
-    /// The table that a store holds, read cell by cell in order.
+    /// Reads the table that a store holds, cell by cell in order.
     #[must_use]
     pub fn from_store(layout: Layout, hash: H, store: &mut impl CellStore<C>) -> Self {
         let mut table = Table::new(layout, hash);
@@ -86,11 +86,11 @@ mod tests {
 
     type Record = Sums<u64, u64>;
 
-    /// A store in the hands of somebody curious: every field is summed with a one-time pad that only the owner can
-    /// compute, a new one for every write. He keeps a trace of all that he sees.
+    /// A store in the hands of a curious holder: every field is summed with a one-time pad that only the owner can
+    /// compute, a new one for every write. The holder keeps a trace of all accesses.
     struct Padded {
         pads: u64,
-        /// What the curious one holds: the padded cells as bytes.
+        /// What the holder has: the padded cells as bytes.
         held: Vec<Vec<u8>>,
         versions: Vec<u64>,
         trace: Vec<(bool, u32)>,

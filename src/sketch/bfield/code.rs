@@ -1,18 +1,18 @@
-//! ENCODE and DECODE: values as bit strings of one weight (section "Implementation Details", 4a of the paper).
+//! ENCODE and DECODE: values as bit strings of constant weight (section "Implementation Details", 4a of the paper).
 //!
 //! What enters: values, or bit strings. What leaves: the other. The strings of `nu` bits with `kappa` ones are numbered
-//! in lexicographic order, which is also that of the numbers they spell: the combinatorial number system.
+//! in lexicographic order, which is also the order of the numbers they spell: the combinatorial number system.
 
 use crate::config::BFIELD_KAPPA_MAX;
 
-/// The longest code, in bits: a window of it is read out of two words.
+/// The longest code, in bits: a window of it is read from two words.
 const NU_MAX: u32 = u64::BITS;
 
-/// `nu` is kept "within an order of magnitude" of `kappa`, as the paper asks for: longer codes make fewer errors a bit,
-/// and ask for more hash functions to get there.
+/// `nu` is kept "within an order of magnitude" of `kappa`, as the paper asks: longer codes make fewer errors a bit, but
+/// need more hash functions to do so.
 const NU_PER_KAPPA_MAX: u32 = 10;
 
-/// `CHOOSE[n][k]` is the number of ways to take `k` of `n` things.
+/// `CHOOSE[n][k]` is the number of ways to choose `k` of `n` things.
 const CHOOSE: [[u64; BFIELD_KAPPA_MAX as usize + 1]; NU_MAX as usize + 1] = choose_all();
 
 const fn choose_all() -> [[u64; BFIELD_KAPPA_MAX as usize + 1]; NU_MAX as usize + 1] {
@@ -60,8 +60,8 @@ pub struct CodeShape {
 }
 
 impl Code {
-    /// The code of this shape. `None` when there is none: strings have 1 to 64 bits, and 1 to 8 ones but no more than
-    /// bits.
+    /// The code of this shape. `None` when there is no such code: strings have 1 to 64 bits, and from 1 to 8 of these
+    /// are ones.
     #[must_use]
     pub fn new(shape: CodeShape) -> Option<Self> {
         let CodeShape { bit_count: nu, one_count: kappa } = shape;
@@ -69,8 +69,8 @@ impl Code {
         is_possible.then_some(Code { nu, kappa })
     }
 
-    /// The code for so many values: with the smallest `kappa` that keeps `nu` within an order of magnitude of it, then
-    /// the smallest `nu` (1c and 1d of the section). None for no values, and for more than 2^32.
+    /// The code for `value_count` values: with the smallest `kappa` that keeps `nu` within an order of magnitude of it,
+    /// then the smallest `nu` (1c and 1d of the section). `None` for no values, and for more than 2^32.
     #[must_use]
     pub fn for_values(value_count: u64) -> Option<Self> {
         if value_count == 0 || value_count > 1 << u32::BITS {
@@ -82,14 +82,14 @@ impl Code {
         })
     }
 
-    /// The length of a bit string.
+    /// The length of a bit string, in bits.
     #[must_use]
     #[inline]
     pub fn nu(&self) -> u32 {
         self.nu
     }
 
-    /// The ones in it.
+    /// The number of ones in a bit string.
     #[must_use]
     #[inline]
     pub fn kappa(&self) -> u32 {
@@ -103,7 +103,7 @@ impl Code {
         CHOOSE[self.nu as usize][self.kappa as usize]
     }
 
-    /// The ones of a window.
+    /// The bits of a window, all set.
     #[must_use]
     #[inline]
     pub fn mask(&self) -> u64 {
@@ -111,7 +111,7 @@ impl Code {
     }
 
     /// The bit string with this number, counted from zero (the paper counts from one). A number that is too large gives
-    /// the last.
+    /// the last string.
     ///
     /// Complexity: `nu` steps.
     #[must_use]
@@ -120,7 +120,7 @@ impl Code {
         let mut rest = number.min(self.code_word_count() - 1);
         let (mut bits, mut position) = (0, self.nu as usize);
         for ones in (1..=self.kappa as usize).rev() {
-            // The highest one stands where as many words as are left lie below it.
+            // The highest one stands at the position below which there are as many words as are left.
             position -= 1;
             while CHOOSE[position][ones] > rest {
                 position -= 1;
@@ -131,7 +131,7 @@ impl Code {
         bits
     }
 
-    /// The number of a bit string of `kappa` ones. Further ones count for nothing; with fewer the number means nothing.
+    /// The number of a bit string of `kappa` ones. Further ones are ignored; with fewer ones the number is meaningless.
     #[must_use]
     #[inline]
     pub fn decode(&self, bits: u64) -> u64 {
@@ -145,7 +145,7 @@ impl Code {
     }
 }
 
-/// `n` over `k`; zero where that is nothing.
+/// `n` choose `k`; zero outside of the table.
 pub(super) fn choose(n: u32, k: u32) -> f64 {
     CHOOSE.get(n as usize).and_then(|row| row.get(k as usize)).map_or(0.0, |&count| count as f64)
 }

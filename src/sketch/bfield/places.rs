@@ -1,18 +1,18 @@
 //! Where a key's windows begin, and how its value is whitened.
 //!
 //! What enters: the 128-bit hash of a key, and an array. What leaves: `k` places in it, and a number to add to the
-//! value. Each array makes places of its own, so that keys that met in one do not meet again in the next.
+//! value. Each array has its own places, so that keys that collide in one do not collide again in the next.
 
 use super::plan::{ArrayPlan, Steps};
 use super::{Code, Plan};
 use crate::hash::GOLDEN_64;
 use crate::sketch::placement::mixed;
 
-/// What the state is multiplied with before each scattered step: a multiplier of known quality for 64-bit linear
-/// congruential generators.
+/// The factor of the state before each scattered step: a multiplier of known quality for 64-bit linear congruential
+/// generators.
 const SCATTER: u64 = 0xd134_2543_de82_ef95;
 
-/// The windows of one key in one array, as an iterator of the places where they begin.
+/// The windows of one key in one array: an iterator over the places where they begin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WindowStarts {
     state: u64,
@@ -22,18 +22,18 @@ pub(super) struct WindowStarts {
     left: u32,
 }
 
-/// What whitening adds to the numbers of a key's code words in one array.
+/// The number that whitening adds to the code word numbers of a key in one array.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Whitening {
     shift: u64,
     code: Code,
 }
 
-/// The hash for one array, as two words.
+/// The hash of a key for one array, as two words.
 #[inline]
 fn words(hash: u128, array_index: usize) -> [u64; 2] {
     let (high, low) = ((hash >> 64) as u64, hash as u64);
-    // The hash is random already: the first array, where nearly all look-ups end, takes it as it is.
+    // The hash is already random, so the first array, where nearly all look-ups end, uses it unchanged.
     match array_index {
         0 => [high, low],
         index => {
@@ -50,7 +50,7 @@ fn below(word: u64, bound: u64) -> u64 {
 }
 
 impl WindowStarts {
-    /// The places of the key with this hash.
+    /// The window starts of the key with this hash.
     #[inline]
     pub(super) fn new(plan: &Plan, array: &ArrayPlan, array_index: usize, hash: u128) -> Self {
         let [high, low] = words(hash, array_index);
@@ -68,7 +68,7 @@ impl Iterator for WindowStarts {
     #[inline]
     fn next(&mut self) -> Option<u64> {
         self.left = self.left.checked_sub(1)?;
-        // The state is a place on a ring of 2^64 that the array is laid on.
+        // The state is a place on a ring of 2^64, onto which the array is mapped.
         let place = below(self.state, self.start_count);
         self.state = self.state.wrapping_mul(self.factor).wrapping_add(self.step);
         Some(place)
@@ -89,13 +89,13 @@ impl Whitening {
         self.code.encode(self.shifted(u64::from(value), self.shift))
     }
 
-    /// The value that these bits stand for; it may be none that there is.
+    /// The number that these bits stand for; it may be that of no value.
     #[inline]
     pub(super) fn decode(&self, bits: u64) -> u64 {
         self.shifted(self.code.decode(bits), self.code.code_word_count() - self.shift)
     }
 
-    /// The value of this key whose bits are those of code word `number`: what leaves whitening without effect.
+    /// The value of this key whose bits are those of code word `number`, which cancels the whitening.
     #[cfg(feature = "paper")]
     pub(super) fn value_of(&self, number: u64) -> u64 {
         self.shifted(number, self.code.code_word_count() - self.shift)
