@@ -54,7 +54,7 @@ impl Overload {
     /// A million connections, a tenth of which changes in each interval, with 0.8 cells a change.
     pub(super) const FULL: Self = Overload { open_count: 1_000_000, churn: 100_000, cell_count: 80_000 };
 
-    /// The same experiment at a smaller size.
+    /// A smaller overload, of 20,000 connections.
     pub(super) const QUICK: Self = Overload { open_count: 20_000, churn: 4_000, cell_count: 3_200 };
 
     /// Intervals that are waited for at most.

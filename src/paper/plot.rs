@@ -11,7 +11,7 @@ use plotters::prelude::*;
 pub struct Line {
     /// The name of the line in the legend.
     pub name: String,
-    /// Its points, from left to right.
+    /// The points, from left to right.
     pub points: Vec<(f64, f64)>,
 }
 

@@ -7,13 +7,13 @@ use crate::interval::{Interval, NINETY_FIVE, may_be_equal};
 /// The origin of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The paper states it.
+    /// A figure that the paper states.
     Paper,
-    /// A formula of the paper gives it.
+    /// A formula of the paper.
     Formula,
-    /// An independent prototype measured it, with other hashes.
+    /// The measurement of an independent prototype, with other hashes.
     Prototype,
-    /// It is what flowpeel promises.
+    /// A promise of flowpeel.
     Goal,
 }
 
@@ -56,7 +56,7 @@ pub enum Measure {
     Mean {
         /// The mean.
         mean: f64,
-        /// Its standard error.
+        /// The standard error of the mean.
         error: f64,
         /// The number of trials.
         trial_count: u64,

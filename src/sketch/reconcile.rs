@@ -20,9 +20,9 @@ use std::collections::BTreeSet;
 pub struct Changed<K, V> {
     /// The key.
     pub key: K,
-    /// Its value on this side.
+    /// The value on this side.
     pub here: V,
-    /// Its value on the other side.
+    /// The value on the other side.
     pub there: V,
 }
 

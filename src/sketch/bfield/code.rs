@@ -96,7 +96,7 @@ impl Code {
         self.kappa
     }
 
-    /// How many bit strings there are: `nu` over `kappa`.
+    /// The number of bit strings: `nu` choose `kappa`.
     #[must_use]
     #[inline]
     pub fn code_word_count(&self) -> u64 {

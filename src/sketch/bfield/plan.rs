@@ -171,7 +171,7 @@ impl Plan {
         Ok(Plan { goal: *goal, code, hash_count, steps, arrays: arrays.to_vec() })
     }
 
-    /// The same plan with other steps. A new plan has [`Steps::Scattered`].
+    /// Replaces the steps. A new plan has [`Steps::Scattered`].
     #[must_use]
     pub fn with_steps(self, steps: Steps) -> Self {
         Plan { steps, ..self }

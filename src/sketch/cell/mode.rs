@@ -10,9 +10,9 @@ pub trait Mode: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
     /// Whether the same element twice differs from nothing.
     const IS_MULTISET: bool;
 
-    /// Both combined.
+    /// The two elements combined.
     fn plus<S: Sum>(one: S, other: S) -> S;
-    /// The first without the second.
+    /// The first element without the second.
     fn minus<S: Sum>(one: S, other: S) -> S;
     /// The element, `count` times.
     fn times<S: Sum>(one: S, count: i64) -> S;

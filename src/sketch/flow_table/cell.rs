@@ -157,7 +157,7 @@ macro_rules! cell {
             }
         }
 
-        /// The same sums as [`Sums`] of such keys, in an aligned cell: general tables can be made of it too.
+        /// Lets general tables be made of these cells, which are as [`Sums`] of such keys, but aligned.
         impl TableCell for $name {
             type Key = $key;
             type Value = u64;

@@ -79,8 +79,8 @@ impl<K: TableKey> Iblt<K> {
         Some(table)
     }
 
-    /// The same sums in a table with one cell for each `run` neighbouring ones: keys are placed in it as in any table
-    /// of that shape. `None` if `run` does not divide the subtables.
+    /// Sums each `run` neighbouring cells into one: keys are placed in the result as in any table of that shape.
+    /// `None` if `run` does not divide the subtables.
     ///
     /// Complexity: a pass over the cells.
     #[must_use]
