@@ -131,9 +131,9 @@ impl<K: TableKey> Peeler<K> {
     /// Makes the peeler one for sums of `table_count` tables, in each of which a key may be: the count of a key is then
     /// at most their number.
     ///
-    /// Complexity: for a count with t factors of two and keys of w words, 2^(t * w) keys are tried. Counts for which t
-    /// * w is above [`AGGREGATE_LOST_BITS_MAX`] are left in the table; so are the costliest counts once more keys were
-    /// tried than honest tables need.
+    /// Complexity: for a count with t factors of two and keys of w words, 2^(tw) keys are tried. Counts for which tw is
+    /// above [`AGGREGATE_LOST_BITS_MAX`] are left in the table; so are the costliest counts once more keys were tried
+    /// than honest tables need.
     #[must_use]
     pub fn for_sum_of(mut self, table_count: u32) -> Self {
         self.aggregate_max = table_count.max(AGGREGATE_COUNT_MAX);
