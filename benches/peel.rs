@@ -81,7 +81,7 @@ impl Peel {
 impl Pair for Peel {
     fn work(&mut self) -> f64 {
         self.table.clear();
-        assert!(self.table.add(&self.full));
+        assert_eq!(self.table.merge(&self.full), Ok(()));
         (self.count.key_count, self.count.unknown_count) = (0, 0);
         let cost = thread_ns_each(self.key_count, || {
             self.peeler.peel(&mut self.table, &mut self.count);

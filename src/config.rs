@@ -189,6 +189,13 @@ pub const PARTITION_BITS: u32 = 3;
 /// the same with one shard and with eight.
 pub const PARTITION_COUNT: usize = 1 << PARTITION_BITS;
 
+/// Standard deviations that each partition has room for beside its even share of items: partitions do not share evenly, and
+/// this is more than chance brings.
+pub const PARTITION_DEVIATIONS: u64 = 6;
+
+/// Items that each partition has room for besides, so that a share of almost none does too.
+pub const PARTITION_ITEMS_MIN: u64 = 16;
+
 /// The most shards: there are no more partitions to work on.
 pub const SHARDS_MAX: usize = PARTITION_COUNT;
 
@@ -799,6 +806,10 @@ pub const BFIELD_ARRAY_COUNT_MAX: usize = 26;
 
 /// The smallest array, in keys: in smaller ones chance is far from its mean, and they save nothing.
 pub const BFIELD_ARRAY_KEYS_MIN: u64 = 64;
+
+/// Standard deviations of the number of keys handed on that each later array has room for beside the mean: more than
+/// chance brings.
+pub const BFIELD_DEVIATIONS: f64 = 6.0;
 
 /// The largest field, in bits: a tebibyte.
 pub const BFIELD_BITS_MAX: u64 = 1 << 43;

@@ -1,8 +1,8 @@
-//! A field in a file: written whole, read back, or looked up in where it lies.
+//! A field in a file: written whole, read back, or looked up in place.
 //!
 //! What enters: a field and a path, or a path and hashes. What leaves: a file, a field, or what is known of the keys.
-//! Behind the head follow the words of all arrays, then for each block of 4 KiB of them, and the rest, a CRC-32 of its
-//! number and its bytes.
+//! The head is followed by the words of all arrays, and then by a CRC-32 for each block of 4 KiB of these (the last may
+//! be shorter), over the block's number and its bytes.
 
 use super::header::{self, HEADER_SIZE};
 use crate::config::BFIELD_BLOCK_SIZE;
@@ -17,7 +17,7 @@ const WORD_SIZE: usize = size_of::<u64>();
 const CHECK_SIZE: usize = size_of::<u32>();
 const BLOCK_WORD_COUNT: usize = BFIELD_BLOCK_SIZE / WORD_SIZE;
 
-/// The check sum of a block: its number is in it, so that blocks can not change places.
+/// The checksum of a block. It covers the block's number, so that blocks cannot change places.
 fn check_of(block_index: u64, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&block_index.to_le_bytes());
@@ -25,12 +25,12 @@ fn check_of(block_index: u64, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Writes a field to this file, over an older one: the path names a whole file at any time. Who may read it, and how it is called until
-/// it is whole, is for those to say whose directory it is in. Returns its size in bytes.
+/// Writes a field to this file, replacing an older one: at any time the path names a whole file. The caller, who owns
+/// the directory, decides about permissions and the name of the temporary file. Returns the file's size in bytes.
 ///
 /// # Errors
 ///
-/// It can not be written; an older file stays as it was.
+/// The file cannot be written; an older file stays as it was.
 pub fn save(field: &Field, path: &Path, temporary: &Temporary) -> Result<u64> {
     let cannot = |error: io::Error| Error::new("can not write the index").in_file(path).because(error);
     let file = NewFile::begin(path, temporary).map_err(cannot)?;
@@ -64,11 +64,11 @@ pub struct FieldFile {
     contents: Contents,
 }
 
-/// The blocks of a file, one of them in memory.
+/// The blocks of a file, one of which is in memory.
 #[derive(Debug)]
 struct Blocks {
     file: File,
-    /// Where each array begins, in words, and where the last one ends.
+    /// Where each array begins and where the last one ends, in words.
     array_offsets: Vec<u64>,
     /// The length of a window, in bits.
     nu: u64,
@@ -76,7 +76,7 @@ struct Blocks {
     block: Vec<u8>,
 }
 
-/// Why a block can not be used.
+/// Why a block cannot be used.
 enum Unread {
     Failed(io::Error),
     Damaged { offset: u64 },
@@ -87,7 +87,7 @@ impl FieldFile {
     ///
     /// # Errors
     ///
-    /// It can not be read, is no such file, is damaged, or has another length than its head says.
+    /// The file cannot be read, is no field file, is damaged, or has another length than its head says.
     pub fn open(path: &Path) -> Result<Self> {
         let cannot = |error: io::Error| Error::new("can not read the index").in_file(path).because(error);
         let mut file = File::open(path).map_err(cannot)?;
@@ -111,13 +111,13 @@ impl FieldFile {
         Ok(FieldFile { path: path.to_path_buf(), blocks, plan, contents })
     }
 
-    /// What the field was made from.
+    /// The plan that the field was made from.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// What is in the field.
+    /// How many pairs are in the field, and whether it is settled.
     #[must_use]
     pub fn contents(&self) -> Contents {
         self.contents
@@ -125,21 +125,21 @@ impl FieldFile {
 
     /// What is known of a key.
     ///
-    /// Complexity: some three reads of a block for most keys that are not in, `k` for one that is.
+    /// Complexity: about three reads of a block for most keys that are not in the field, `k` for one that is.
     ///
     /// # Errors
     ///
-    /// A block that is needed can not be read, or is damaged.
+    /// A block that is needed cannot be read, or is damaged.
     pub fn look_up(&mut self, hash: u128) -> Result<Found> {
         let found = look_up(&self.plan, &mut self.blocks, hash, self.contents.is_settled);
         found.map_err(|unread| unread.into_error(&self.path))
     }
 
-    /// Reads all blocks, and nothing of them.
+    /// Verifies all blocks without looking anything up.
     ///
     /// # Errors
     ///
-    /// A block can not be read, or is damaged.
+    /// A block cannot be read, or is damaged.
     pub fn verify(&mut self) -> Result<()> {
         let mut index = 0..self.blocks.block_count();
         let read = index.try_for_each(|block_index| self.blocks.read(block_index));
@@ -147,14 +147,14 @@ impl FieldFile {
     }
 }
 
-/// Reads a field back into memory, every block verified.
+/// Reads a field back into memory, verifying every block.
 ///
 /// # Errors
 ///
-/// As [`FieldFile::open`] and [`FieldFile::verify`].
+/// Fails as [`FieldFile::open`] and [`FieldFile::verify`] do.
 pub fn load(path: &Path) -> Result<Field> {
     let mut file = FieldFile::open(path)?;
-    // The file has this length, so no head makes this larger than a file that is there.
+    // The file has this length, so no head makes this larger than an existing file.
     let counts: Vec<u64> = file.plan.arrays().iter().map(|array| file.plan.word_count(array)).collect();
     let mut arrays: Vec<Vec<u64>> = counts.iter().map(|count| Vec::with_capacity(*count as usize)).collect();
     let mut array_index = 0;
@@ -180,7 +180,7 @@ impl Blocks {
         self.word_count().div_ceil(BLOCK_WORD_COUNT as u64)
     }
 
-    /// The size of the file. Sizes of a plan add up without overflow.
+    /// The size of the file, in bytes. The sizes of a plan add up without overflow.
     fn file_size(&self) -> u64 {
         HEADER_SIZE as u64 + self.word_count() * WORD_SIZE as u64 + self.block_count() * CHECK_SIZE as u64
     }

@@ -1,8 +1,8 @@
-//! A field that is added to while it is looked up in (section "Mutability" of the paper).
+//! A field that is looked up in while it grows (section "Mutability" of the paper).
 //!
 //! What enters: pairs, and hashes of keys. What leaves: what is known of the keys; and after a crash the same field,
-//! from the log. A thread goes through the log whenever the field has grown by a quarter, and inserts those keys again
-//! that the first array can not tell any more.
+//! from the log. Whenever the field has grown by a quarter, a thread reads the log and inserts those keys again that
+//! the first array can no longer tell.
 
 use super::log::{Log, Recovered};
 use crate::config::{BFIELD_SETTLE_PAIRS_MIN, BFIELD_SETTLE_SHARE};
@@ -13,9 +13,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// A field in memory, its log on disk, and a thread that settles it. Any number of threads may use it.
+/// A field in memory, its log on disk, and a thread that settles the field. Any number of threads may use it.
 ///
-/// A key that was inserted is never absent. Until it is settled it may be indeterminate; and one that became
+/// A key that was inserted is never absent. Until it is settled it may be indeterminate. A key that became
 /// indeterminate and is not settled yet may, by chance (beta times alpha), show a wrong value.
 #[derive(Debug)]
 pub struct Growing {
@@ -27,20 +27,20 @@ pub struct Growing {
 struct Shared {
     field: RwLock<Field>,
     log: Mutex<Log>,
-    /// Held by whoever settles: one at a time.
+    /// Held while settling: one thread at a time.
     settling: Mutex<()>,
     work: Mutex<Work>,
     wake: Condvar,
-    /// Pairs that the first array could not tell when the field was settled last.
+    /// Pairs that the first array could not tell when the field was last settled.
     untold_count: Mutex<u64>,
 }
 
 /// What the thread has to do.
 #[derive(Debug, Default)]
 struct Work {
-    /// Pairs that came since the last settling began.
+    /// Pairs that were inserted since the last settling began.
     fresh_count: u64,
-    /// Pairs before that.
+    /// Pairs that were inserted before that.
     settled_count: u64,
     is_over: bool,
     failure: Option<Error>,
@@ -58,17 +58,17 @@ impl Work {
 }
 
 impl Growing {
-    /// The field of this plan with all that its log holds; an empty one where there is no log yet. A log belongs to one
-    /// process at a time.
+    /// Opens the field of this plan with all pairs of its log; without a log the field is empty and the log is created.
+    /// A log belongs to one process at a time.
     ///
     /// # Errors
     ///
-    /// The log can not be read or written, is no log, or is one for another number of values; or the thread can not be
+    /// The log cannot be read or written, is no log, or is one for another number of values; or the thread cannot be
     /// started.
     ///
     /// # Panics
     ///
-    /// When the field's memory can not be had.
+    /// The field's memory cannot be allocated.
     pub fn open(log: &Path, plan: &Plan) -> Result<(Self, Recovered)> {
         let mut field = Field::new(plan);
         let (log, recovered) = Log::open(log, plan.goal().value_count, &mut |pairs| {
@@ -96,11 +96,12 @@ impl Growing {
     ///
     /// # Errors
     ///
-    /// A value is too large for the plan: nothing was inserted. Or the log can not be written: then what it holds of
-    /// them is in after it is opened again, and nothing more can be inserted until then.
+    /// A value is too large for the plan: nothing was inserted. Or the log cannot be written: then those pairs that
+    /// reached it are in the field when it is opened again, and nothing more can be inserted until then.
     pub fn insert(&self, pairs: &[Pair]) -> Result<()> {
         self.shared.field.read().check(pairs).map_err(|error| Error::new("can not insert it").because(error))?;
-        // The log stays locked until the field has them too: so a reader of the log never misses what is in the field.
+        // The log stays locked until the field has the pairs too, so that a reader of the log never misses what is in
+        // the field.
         let mut log = self.shared.log.lock();
         log.append(pairs)?;
         let inserted = self.shared.field.write().insert(pairs);
@@ -114,11 +115,11 @@ impl Growing {
         Ok(())
     }
 
-    /// Puts what was inserted onto the disk. It also tells what went wrong in the background.
+    /// Writes all inserted pairs to disk, and reports failures of the background thread.
     ///
     /// # Errors
     ///
-    /// The log can not be written; or the thread could not read it.
+    /// The log cannot be written, or the thread could not read it.
     pub fn flush(&self) -> Result<()> {
         self.shared.log.lock().sync()?;
         self.shared.work.lock().failure.take().map_or(Ok(()), Err)
@@ -130,29 +131,30 @@ impl Growing {
         self.shared.field.read().look_up(hash)
     }
 
-    /// Settles the field now; how many pairs it can not tell after that, counting those whose keys have several values.
+    /// Settles the field now. Returns how many pairs it cannot tell after that, including those whose keys have several
+    /// values.
     ///
-    /// Complexity: the log is read once, or some times where many keys have several values.
+    /// Complexity: the log is read once, or a few times where many keys have several values.
     ///
     /// # Errors
     ///
-    /// The log can not be written or read.
+    /// The log cannot be written or read.
     pub fn settle(&self) -> Result<u64> {
         self.shared.settle()
     }
 
-    /// Stops the thread, settles the field, and gives it away. The log stays.
+    /// Stops the thread, settles the field, and returns it. The log stays.
     ///
     /// # Errors
     ///
-    /// The log can not be written or read.
+    /// The log cannot be written or read.
     pub fn finish(mut self) -> Result<Built> {
         self.stop();
         let indeterminate_count = self.shared.settle()?;
         self.flush()?;
         let shared = Arc::clone(&self.shared);
         drop(self);
-        // The thread has ended, so nobody else has it.
+        // The thread has ended, so this is the only reference left.
         let shared = Arc::try_unwrap(shared).map_err(|_| Error::new("the index is still in use"))?;
         let field = shared.field.into_inner();
         Ok(Built {
@@ -167,7 +169,7 @@ impl Growing {
         self.shared.work.lock().is_over = true;
         self.shared.wake.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so; there is nothing to add.
+            // A thread that panicked has reported it already.
             drop(thread.join());
         }
     }
@@ -204,7 +206,7 @@ impl Shared {
         }
     }
 
-    /// The thread.
+    /// The body of the thread.
     fn settle_when_due(&self) {
         loop {
             {

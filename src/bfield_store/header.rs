@@ -1,6 +1,6 @@
 //! The head of a field's file: everything but the bits.
 //!
-//! What enters: a plan and what is in a field, or the first bytes of a file. What leaves: the other, or why it is no
+//! What enters: a plan and figures about a field, or the first bytes of a file. What leaves: the other, or why it is no
 //! such file. All numbers are little-endian:
 //!
 //! | bytes | |
@@ -13,7 +13,7 @@
 //! | 508..512 | CRC-32 of what precedes it |
 
 use crate::config::BFIELD_ARRAY_COUNT_MAX;
-use crate::sketch::bfield::{ArrayPlan, Code, Contents, Goal, Plan, Steps};
+use crate::sketch::bfield::{ArrayPlan, Code, CodeShape, Contents, Goal, Plan, Steps};
 
 /// The size of the head, in bytes.
 pub(super) const HEADER_SIZE: usize = 512;
@@ -25,7 +25,7 @@ const CHECK_OFFSET: usize = HEADER_SIZE - 4;
 
 const _: () = assert!(ARRAYS_OFFSET + 16 * BFIELD_ARRAY_COUNT_MAX <= CHECK_OFFSET);
 
-/// The head of this field's file.
+/// Encodes the head of this field's file.
 pub(super) fn encode(plan: &Plan, contents: Contents) -> [u8; HEADER_SIZE] {
     let mut bytes = [0; HEADER_SIZE];
     let mut put = |offset: usize, field: &[u8]| bytes[offset..offset + field.len()].copy_from_slice(field);
@@ -47,7 +47,7 @@ pub(super) fn encode(plan: &Plan, contents: Contents) -> [u8; HEADER_SIZE] {
     bytes
 }
 
-/// What the head of a file says, or what is wrong with it.
+/// Decodes the head of a file, or says what is wrong with it.
 pub(super) fn decode(bytes: &[u8; HEADER_SIZE]) -> Result<(Plan, Contents), &'static str> {
     let small = |index: usize| u32::from_le_bytes(std::array::from_fn(|at| bytes[8 + 4 * index + at]));
     let large = |index: usize| u64::from_le_bytes(std::array::from_fn(|at| bytes[40 + 8 * index + at]));
@@ -60,13 +60,13 @@ pub(super) fn decode(bytes: &[u8; HEADER_SIZE]) -> Result<(Plan, Contents), &'st
     if crc32fast::hash(&bytes[..CHECK_OFFSET]).to_le_bytes() != bytes[CHECK_OFFSET..] {
         return Err("its head is damaged: build it again");
     }
-    // The check sum only says that it is what was written: not that who wrote it meant well.
+    // The checksum only shows that the head is what was written, not that the writer was honest.
     let wrong = "its head describes no field";
     let array_count = small(5) as usize;
     if array_count > BFIELD_ARRAY_COUNT_MAX {
         return Err(wrong);
     }
-    let code = Code::new(small(1), small(2)).ok_or(wrong)?;
+    let code = Code::new(CodeShape { bit_count: small(1), one_count: small(2) }).ok_or(wrong)?;
     let steps = match small(4) {
         0 => Steps::Even,
         1 => Steps::Scattered,

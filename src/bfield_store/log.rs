@@ -1,8 +1,8 @@
 //! The insertion log of a field that grows.
 //!
-//! What enters: pairs, in the order of their insertion. What leaves: a file that gives them back however it was cut
-//! off, and what of it could not be used. A head of 32 bytes (`FPBFLOG1`, the number of values, zeros, CRC-32) is
-//! followed by records of 24: hash, value, and a CRC-32 of the record's number and both.
+//! What enters: pairs, in the order of their insertion. What leaves: a file that gives them back wherever it was cut
+//! off, and figures about what could not be used. A head of 32 bytes (`FPBFLOG1`, the number of values, zeros, CRC-32)
+//! is followed by records of 24: hash, value, and a CRC-32 of the record's number and both.
 
 use crate::config::BFIELD_LOG_READ_COUNT;
 use crate::error::{Error, Result};
@@ -21,19 +21,19 @@ const MAGIC: &[u8; 8] = b"FPBFLOG1";
 pub struct Recovered {
     /// Pairs that were read back.
     pub pair_count: u64,
-    /// Bytes at the end that were cut off: what a crash left half written.
+    /// Bytes that were cut off at the end, which a crash left half written.
     pub cut_size: u64,
-    /// Records before that which are damaged and lost: their keys may be told absent, so build the field anew.
+    /// Damaged records before that, which are lost. Their keys may be told absent, so rebuild the field.
     pub damaged_count: u64,
 }
 
-/// A log that is written to.
+/// A log that can be written to.
 #[derive(Debug)]
 pub(super) struct Log {
     path: PathBuf,
     out: BufWriter<File>,
     record_count: u64,
-    /// Whether a write failed: what is behind it could not be told from damage.
+    /// Whether a write failed: records after it could not be told from damage.
     has_failed: bool,
 }
 
@@ -57,7 +57,7 @@ fn record(index: u64, pair: &Pair) -> [u8; RECORD_SIZE] {
     record
 }
 
-/// The pair of a record, unless that is damaged.
+/// The pair of a record, unless the record is damaged.
 fn pair_of(index: u64, bytes: &[u8]) -> Option<Pair> {
     let hash = u128::from_le_bytes(bytes.get(..16)?.try_into().ok()?);
     let value = u32::from_le_bytes(bytes.get(16..20)?.try_into().ok()?);
@@ -66,12 +66,13 @@ fn pair_of(index: u64, bytes: &[u8]) -> Option<Pair> {
 }
 
 impl Log {
-    /// Opens a log of pairs with so many values, which is made if it is not there, and visits what is in it, some pairs
-    /// at a time. What a crash left half written at its end is cut off.
+    /// Opens a log of pairs with `value_count` values, creating it if there is none, and calls `visit` with blocks of
+    /// its pairs. What a crash left half written at its end is cut off.
     ///
     /// # Errors
     ///
-    /// It can not be read or written, is no log, or is one of other values; or `visit` fails. Nothing was changed then.
+    /// The log cannot be read or written, is no log, or is one with other values; or `visit` fails. Nothing was changed
+    /// then.
     pub(super) fn open(
         path: &Path,
         value_count: u64,
@@ -80,7 +81,7 @@ impl Log {
         let cannot = |error: io::Error| Error::new("can not open the log").in_file(path).because(error);
         let mut file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(cannot)?;
-        // Where the file system knows no locks, nobody can be kept out.
+        // A file system without locks cannot keep other processes out.
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
             return Err(Error::new("another process writes this log").in_file(path));
         }
@@ -103,7 +104,7 @@ impl Log {
                 recovered.pair_count += pairs.len() as u64;
                 visit(pairs)?;
             }
-            // What is damaged behind the last good record was never finished.
+            // What is damaged after the last good record was never finished.
             recovered.damaged_count = reader.good_end - recovered.pair_count;
             let end = HEAD_SIZE as u64 + reader.good_end * RECORD_SIZE as u64;
             recovered.cut_size = size - end;
@@ -118,7 +119,7 @@ impl Log {
         Ok((log, recovered))
     }
 
-    /// Appends pairs. They are on the disk after the next [`Self::sync`].
+    /// Appends pairs. They are on disk after the next [`Self::sync`].
     pub(super) fn append(&mut self, pairs: &[Pair]) -> Result<()> {
         if self.has_failed {
             return Err(Error::new("a write failed before: open it again").in_file(&self.path));
@@ -132,12 +133,12 @@ impl Log {
         Ok(())
     }
 
-    /// Hands what was appended to the system: readers see it.
+    /// Hands what was appended to the system, so that readers see it.
     pub(super) fn write(&mut self) -> Result<()> {
         self.out.flush().map_err(|error| self.failed(error))
     }
 
-    /// Puts what was appended onto the disk.
+    /// Writes what was appended to disk.
     pub(super) fn sync(&mut self) -> Result<()> {
         self.write()?;
         self.out.get_ref().sync_data().map_err(|error| self.failed(error))
@@ -148,7 +149,7 @@ impl Log {
         Error::new("can not write the log").in_file(&self.path).because(error)
     }
 
-    /// A reader of what was written until now.
+    /// A reader of everything written so far.
     pub(super) fn reader(&self) -> Result<LogReader> {
         LogReader::new(&self.path, self.record_count)
     }
@@ -180,7 +181,7 @@ impl LogReader {
         Ok(LogReader { path: path.to_path_buf(), file, index: 0, record_count, good_end: 0, bytes, pairs })
     }
 
-    /// The good ones of the next records; none when there are no more.
+    /// The good records among the next ones; `None` at the end.
     pub(super) fn next_pairs(&mut self) -> Result<Option<&[Pair]>> {
         let count = (self.record_count - self.index).min(BFIELD_LOG_READ_COUNT as u64);
         if count == 0 {

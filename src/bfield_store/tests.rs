@@ -51,7 +51,7 @@ fn what_is_saved_is_loaded_and_looked_up() {
     for key in 0..2 * KEY_COUNT {
         assert_eq!(file.look_up(hash(key)).unwrap(), field.look_up(hash(key)));
     }
-    // Over an older file, and without anything else left behind.
+    // The file replaces an older one, and nothing else is left behind.
     save(&Field::new(&plan()), &path, &TEMPORARY).unwrap();
     assert_eq!(load(&path).unwrap(), Field::new(&plan()));
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
@@ -97,7 +97,7 @@ fn a_head_that_asks_for_the_world_is_refused() {
     let (_folder, path) = folder();
     save(&field(), &path, &TEMPORARY).unwrap();
     let whole = fs::read(&path).unwrap();
-    // Places of the first array, arrays, hash functions, nu: with a check sum that is right.
+    // Places of the first array, arrays, hash functions, nu: with a correct checksum.
     for (offset, number) in
         [(80, u64::MAX), (80, 1 << 42), (28, u64::MAX), (20, 0), (20, 65), (12, 65), (12, 0), (64, u64::MAX)]
     {

@@ -214,8 +214,8 @@ impl<K: TableKey> FamilyList<K> {
         if is_left {
             self.ledger.outcome.deltas_left += 1;
             self.residue.lay_in();
-            let added = self.residue.add(delta);
-            assert!(added, "all deltas have the shape of the residue");
+            let is_added = self.residue.merge(delta).is_ok();
+            assert!(is_added, "all deltas have the shape of the residue");
             delta.clear();
             self.residue_is_zero = false;
         }

@@ -1,8 +1,8 @@
-//! Who talks: the clients, the servers, and the sources of a flood, each in address ranges of its own.
+//! The addresses of the clients, the servers, and the sources of a flood, each in ranges of their own.
 //!
-//! What enters: the number of a connection or of a flood's packet. What leaves: addresses and ports. The connection number
-//! determines the client's address and port, and no two of four thousand million numbers share them, so that ports are
-//! reused where the configuration says so and nowhere else.
+//! What enters: the number of a connection or of a flood's packet. What leaves: addresses and ports. The connection
+//! number determines the client's address and port, and no two of four thousand million numbers share them, so ports
+//! are reused where the configuration says so and nowhere else.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -20,14 +20,14 @@ const CLIENT_PREFIX_V6: [u16; 3] = [0x2001, 0xdb8, 0xc];
 /// Servers of IPv6 are in `2001:db8:5::/48`, of IPv4 in `203.0.113.0/24`.
 const SERVER_PREFIX_V6: [u16; 3] = [0x2001, 0xdb8, 5];
 const SERVER_COUNT: u64 = 254;
-/// The more often a port stands here, the more servers are asked on it.
+/// Ports of the servers; the more often a port is listed, the more often it is chosen.
 const SERVER_PORTS: [u16; 10] = [443, 443, 443, 443, 443, 80, 80, 22, 8080, 5432];
 
-/// The client hosts: few enough that each has many connections, enough that each has ports left.
+/// The number of client hosts: few enough that each has many connections, and enough that each has ports left.
 const HOST_COUNT: u64 = 1 << 16;
 const PORT_MIN: u64 = 1024;
 const PORT_COUNT: u64 = 65_536 - PORT_MIN;
-/// More connections than this would share their clients' ports.
+/// The most connections: more would share their clients' ports.
 pub(super) const CONNECTION_COUNT_MAX: u64 = HOST_COUNT * PORT_COUNT;
 
 /// The two ends of a connection.
@@ -55,9 +55,10 @@ pub fn is_server(address: IpAddr) -> bool {
     }
 }
 
-/// The ends of connection number `index`, its server drawn from `random`: the lower its number, the more it is asked.
+/// The ends of connection number `index`. Its server is drawn from `random`; servers with low numbers are drawn more
+/// often.
 pub(super) fn endpoints(index: u64, ipv6: bool, random: &mut Random) -> Endpoints {
-    // Both multipliers are odd, so neither lets two hosts fall together.
+    // Both multipliers are odd, so neither maps two hosts to one address.
     let host = index.wrapping_mul(40_503) % HOST_COUNT;
     let port = PORT_MIN + (index / HOST_COUNT + number_at(host, 0) % PORT_COUNT) % PORT_COUNT;
     let server = 1 + random.below(SERVER_COUNT).min(random.below(SERVER_COUNT)) as u16;
@@ -74,7 +75,7 @@ pub(super) fn endpoints(index: u64, ipv6: bool, random: &mut Random) -> Endpoint
     Endpoints { client: SocketAddr::new(client, port as u16), server: SocketAddr::new(server, server_port) }
 }
 
-/// The attacked server, and a source for it made of two random numbers: outside of the clients' and servers' ranges.
+/// The attacked server, and a source made of two random numbers, outside of the clients' and servers' ranges.
 pub(super) fn flood_endpoints(numbers: [u64; 2], ipv6: bool) -> Endpoints {
     let port = 1 + scaled(numbers[1] << 32, 65_535) as u16;
     let (client, server) = if ipv6 {
@@ -82,7 +83,7 @@ pub(super) fn flood_endpoints(numbers: [u64; 2], ipv6: bool) -> Endpoints {
         let low = u128::from(numbers[0]) << 44 | u128::from(numbers[1] >> 20);
         (IpAddr::V6(Ipv6Addr::from_bits(0x3fff_u128 << 112 | low)), IpAddr::V6(ATTACKED_V6))
     } else {
-        // Any unicast address but those of clients (10), servers (203) and this host (127).
+        // Any unicast address except those of clients (10), servers (203) and this host (127).
         let octet = match 1 + scaled(numbers[0], 222) as u32 {
             10 => 11,
             127 => 128,

@@ -1,7 +1,7 @@
-//! Everything that will send something later, in the order in which it is due.
+//! The queue of everything that will send a packet later, in the order in which it is due.
 //!
-//! What enters: connections and delayed copies of packets, each with a time. What leaves: whatever is due first. The
-//! places of what has ended are used again, so that the memory is that of the most that were ever alive at once.
+//! What enters: connections and delayed copies of packets, each with a time. What leaves: whatever is due first. Slots
+//! are reused, so the memory is that of the most entries that were ever alive at once.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,7 +10,7 @@ use super::connection::Connection;
 use super::packet::Packet;
 use super::random::Random;
 
-/// What waits for its time.
+/// An entry that waits for its time.
 #[derive(Clone, Debug)]
 pub(super) enum Waiting {
     /// A connection, for its next packet.
@@ -19,7 +19,8 @@ pub(super) enum Waiting {
     Copy(Packet),
 }
 
-/// When something is due, and where it is. What was put in first comes first among equals.
+/// When an entry is due, and where it is. Entries that are due at the same time come in the order in which they were
+/// inserted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
     time_us: u64,
@@ -27,10 +28,10 @@ struct Due {
     place: usize,
 }
 
-// What the documentation of this module's parent promises for each thing that is alive.
+// The documentation of the parent module promises this size for each entry.
 const _: () = assert!(size_of::<Option<Waiting>>() + size_of::<Reverse<Due>>() + size_of::<usize>() <= 200);
 
-/// All that is alive.
+/// All entries that are alive.
 #[derive(Default)]
 pub(super) struct Alive {
     due: BinaryHeap<Reverse<Due>>,
@@ -40,17 +41,17 @@ pub(super) struct Alive {
 }
 
 impl Alive {
-    /// When the first thing is due.
+    /// When the first entry is due.
     pub(super) fn next_us(&self) -> Option<u64> {
         self.due.peek().map(|Reverse(due)| due.time_us)
     }
 
-    /// How many things are alive.
+    /// How many entries are alive.
     pub(super) fn count(&self) -> usize {
         self.due.len()
     }
 
-    /// Puts something in, due at `time_us`.
+    /// Inserts an entry that is due at `time_us`.
     pub(super) fn insert(&mut self, waiting: Waiting, time_us: u64) {
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(None);
@@ -60,30 +61,30 @@ impl Alive {
         self.push(place, time_us);
     }
 
-    /// What is due first: its time and its place. It must be put back by [`push`](Self::push) or taken out by
+    /// The entry that is due first: its time and its place. It must be put back by [`push`](Self::push) or taken out by
     /// [`remove`](Self::remove).
     pub(super) fn pop(&mut self) -> Option<(u64, usize)> {
         self.due.pop().map(|Reverse(due)| (due.time_us, due.place))
     }
 
-    /// What is at `place`.
+    /// The entry at `place`.
     pub(super) fn at(&mut self, place: usize) -> Option<&mut Waiting> {
         self.places.get_mut(place)?.as_mut()
     }
 
-    /// Makes what is at `place` due again.
+    /// Makes the entry at `place` due again.
     pub(super) fn push(&mut self, place: usize, time_us: u64) {
         self.due.push(Reverse(Due { time_us, order: self.order, place }));
         self.order += 1;
     }
 
-    /// Takes out what is at `place`.
+    /// Takes out the entry at `place`.
     pub(super) fn remove(&mut self, place: usize) -> Option<Waiting> {
         self.free.push(place);
         self.places.get_mut(place)?.take()
     }
 
-    /// A connection for which `wanted` holds, if `try_count` draws meet one.
+    /// A connection for which `wanted` holds, if one of `try_count` random draws hits one.
     pub(super) fn draw(
         &mut self,
         try_count: usize,

@@ -1,12 +1,12 @@
-//! When new connections begin.
+//! The times at which new connections begin.
 //!
-//! What enters: how many there are to be, and over how long. What leaves: the times at which they begin, in order; each
-//! is drawn when its turn comes, so a million arrivals take no more memory than one.
+//! What enters: how many connections there are to be, and over how long. What leaves: the times at which they begin, in
+//! order. Each time is drawn when its turn comes, so a million arrivals take no more memory than one.
 
 use super::config::{Arrivals, TrafficConfig};
 use super::random::Random;
 
-/// A population's first connections begin within this long, for a thousand SYNs at one instant are no ordinary traffic.
+/// A population's first connections begin within this time: a thousand SYNs at one instant are no ordinary traffic.
 const RAMP_US: u64 = 1_000_000;
 
 /// The arrivals of a capture.
@@ -29,18 +29,18 @@ impl ArrivalTimes {
         times
     }
 
-    /// When the next connection begins; none when all have begun.
+    /// When the next connection begins; `None` when all have begun.
     pub(super) fn next_us(&self) -> Option<u64> {
         self.next_us
     }
 
-    /// The next connection has begun.
+    /// Notes that the next connection has begun.
     pub(super) fn advance(&mut self, random: &mut Random) {
         self.next_index += 1;
         self.draw(random);
     }
 
-    /// Each arrival has a part of the time of its own and a random place in it: so the times come in order.
+    /// Each arrival has its own part of the time and a random place in it, so the times are in order.
     fn draw(&mut self, random: &mut Random) {
         let part_at = |index: u64| (u128::from(index) * u128::from(self.over_us) / u128::from(self.count)) as u64;
         self.next_us = (self.next_index < self.count).then(|| {

@@ -1,7 +1,7 @@
-//! Whether a [`TrafficConfig`] can be followed.
+//! Validation of a [`TrafficConfig`].
 //!
-//! What enters: a configuration. What leaves: nothing, or an error that names the value that can not be used and says
-//! what it may be.
+//! What enters: a configuration. What leaves: nothing, or an error that names the unusable value and says what it may
+//! be.
 
 use std::ops::RangeInclusive;
 
@@ -11,7 +11,7 @@ use super::packet::HEADERS_SIZE_MAX;
 use crate::config::{GENERATED_CAPTURED_SIZE_MAX, GENERATED_PACKETS_MAX, GENERATED_TIME_MAX_US, GENERATED_WAIT_MAX_US};
 use crate::error::{Error, Result};
 
-/// Checks everything before anything is made.
+/// Checks the whole configuration before any traffic is made.
 pub(super) fn check(config: &TrafficConfig) -> Result<()> {
     shares(config)?;
     let (name, count) = match config.arrivals {
@@ -64,7 +64,8 @@ fn shares(config: &TrafficConfig) -> Result<()> {
     }
 }
 
-/// Shares that exclude each other: each at least 0, together at most 1. A little more is a sum's rounding.
+/// Checks shares that exclude each other: each is at least 0, and together they are at most 1, give or take the
+/// rounding of a sum.
 fn sum(name: &str, shares: &[f64]) -> Result<()> {
     let good = shares.iter().all(|share| (0.0..=1.0).contains(share)) && shares.iter().sum::<f64>() <= 1.000_001;
     require(good, || format!("the shares of {name} must be between 0 and 1, and their sum too"))

@@ -1,16 +1,16 @@
-//! What traffic to make: every share and every range by its name.
+//! The configuration of traffic: every share and every range by its name.
 //!
-//! What enters: the caller's wishes. What leaves: a [`TrafficConfig`], which [`Traffic::new`](super::Traffic::new) checks.
-//! Shares are between 0 and 1; the defaults are near what real captures showed: some 5 % of the connections repeat the SYN, 8 %
-//! send a FIN or RST after the close, half of them close by two FINs, and some never end in sight.
+//! What enters: the caller's choices. What leaves: a [`TrafficConfig`], which [`Traffic::new`](super::Traffic::new)
+//! checks. Shares are between 0 and 1. The defaults are close to what real captures showed: some 5 % of the connections
+//! repeat the SYN, 8 % send a FIN or RST after the close, half of them close by two FINs, and some never visibly end.
 
 use std::ops::RangeInclusive;
 
 /// When connections begin.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arrivals {
-    /// This many connections, evenly over the whole duration, each at a random place of its part of it. Ends that come
-    /// after the duration are not in sight.
+    /// This many connections, spread evenly over the duration, each at a random place in its part. Ends that come after
+    /// the duration are not captured.
     Spread {
         /// The number of connections.
         connection_count: u64,
@@ -27,13 +27,13 @@ pub enum Arrivals {
 pub struct HandshakeShares {
     /// The server answers the SYN with a RST.
     pub refused: f64,
-    /// Nobody answers, though the SYN is repeated up to four times after 1, 2, 4 and 8 seconds.
+    /// The server does not answer, though the SYN is repeated up to four times, after 1, 2, 4 and 8 seconds.
     pub unanswered: f64,
     /// The server answers and repeats its SYN-ACK after 1, 2 and 4 seconds, but the client has gone.
     pub unacknowledged: f64,
 }
 
-/// How connections end; the others by a FIN of each side, sent first by either.
+/// How connections end; the others end by a FIN of each side, sent first by either.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndingShares {
     /// A RST of either side, without a FIN.
@@ -46,7 +46,7 @@ pub struct EndingShares {
     pub half_closed: f64,
 }
 
-/// What comes again, or too late.
+/// Packets that come again, or too late.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RepeatShares {
     /// Connections that repeat the SYN after a second before it is answered.
@@ -59,26 +59,26 @@ pub struct RepeatShares {
     pub late_fin: f64,
     /// Closed connections that send a RST 1 ms to 15 s after the close.
     pub late_reset: f64,
-    /// Packets that are captured twice; half of these at once, with nothing between.
+    /// Packets that are captured twice; half of the copies follow at once, with nothing between.
     pub duplicate: f64,
-    /// The other half come again after at most this long.
+    /// The longest delay of the other copies, in microseconds.
     pub duplicate_delay_us_max: u64,
 }
 
 /// Connections on ports that were used before, with a new initial sequence number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReuseShares {
-    /// Connections that take the ports of one that has ended seconds before.
+    /// Connections that take the ports of one that ended seconds before.
     pub closed: f64,
-    /// Connections that take the ports of one that began in the same 10 seconds and is still open, as when a client has lost its
-    /// state: the old one falls silent, and the server answers and acknowledges the new SYN.
+    /// Connections that take the ports of one that began in the same 10 seconds and is still open, as when a client has
+    /// lost its state: the old connection falls silent, and the server answers and acknowledges the new SYN.
     pub open: f64,
 }
 
 /// What a flood is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flood {
-    /// SYNs that nobody answers.
+    /// SYNs without an answer.
     Unanswered,
     /// SYNs that the attacked server answers with a SYN-ACK each, 50 us later.
     Answered,
@@ -89,17 +89,17 @@ pub enum Flood {
 /// A flood from random sources against one server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FloodConfig {
-    /// What it is made of.
+    /// The kind of the flood.
     pub flood: Flood,
-    /// The SYNs or ACKs sent; a server's answers are on top.
+    /// The number of SYNs or ACKs sent; a server's answers come on top.
     pub packet_count: u64,
-    /// How many of them are sent in a second, at equal distances.
+    /// How many of these packets are sent in a second, at equal distances.
     pub rate_per_s: u64,
-    /// When it begins, after the start of the traffic.
+    /// When the flood begins, in microseconds after the start of the traffic.
     pub begin_us: u64,
-    /// The part of them that comes over IPv6, against the server's IPv6 address.
+    /// The share of these packets that comes over IPv6, against the server's IPv6 address.
     pub ipv6_share: f64,
-    /// The part of the ACKs that carries data.
+    /// The share of the ACKs that carries data.
     pub data_share: f64,
 }
 
@@ -117,7 +117,7 @@ impl FloodConfig {
         }
     }
 
-    /// From its first packet to its last, in microseconds.
+    /// The time from the first packet of the flood to its last, in microseconds.
     #[must_use]
     pub fn length_us(&self) -> u64 {
         let length = u128::from(self.packet_count) * 1_000_000 / u128::from(self.rate_per_s.max(1));
@@ -125,42 +125,44 @@ impl FloodConfig {
     }
 }
 
-/// All that determines a capture.
+/// Everything that determines a capture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrafficConfig {
     /// Equal seeds (and equal values below) give equal bytes.
     pub seed: u64,
     /// When the capture starts, in microseconds since 1970.
     pub start_us: u64,
-    /// How long it lasts; what comes later is not in sight.
+    /// How long the capture lasts, in microseconds; later packets are not captured.
     pub duration_us: u64,
     /// When connections begin.
     pub arrivals: Arrivals,
-    /// The part of the connections that is over IPv6.
+    /// The share of the connections that is over IPv6.
     pub ipv6_share: f64,
-    /// The time from a SYN to the ACK of its answer; short and long ones are as likely by powers of two.
+    /// The time from a SYN to the ACK of its answer, in microseconds, drawn uniformly on a logarithmic scale.
     pub round_trip_us: RangeInclusive<u64>,
-    /// The time from the handshake to the first sign of the end; by powers of two likewise.
+    /// The time from the handshake to the first sign of the end, in microseconds, drawn uniformly on a logarithmic
+    /// scale.
     pub lifetime_us: RangeInclusive<u64>,
-    /// The packets between handshake and ending, of either direction: two of three with data, the others plain ACKs.
+    /// The packets between handshake and ending, of either direction: two of three carry data, the others are plain
+    /// ACKs.
     pub data_packets: RangeInclusive<u64>,
     /// How connections fail to open.
     pub handshakes: HandshakeShares,
     /// How connections end.
     pub endings: EndingShares,
-    /// What comes again, or too late.
+    /// Packets that come again, or too late.
     pub repeats: RepeatShares,
-    /// Ports that are used again.
+    /// Connections on ports that were used before.
     pub reuse: ReuseShares,
-    /// The flood over all this.
+    /// The flood on top of the connections.
     pub flood: Option<FloodConfig>,
     /// The bytes of a frame that are captured (the snap length).
     pub captured_size_max: usize,
 }
 
-/// 2026-01-01T00:00:00Z, a multiple of any interval one would list by.
+/// 2026-01-01T00:00:00Z, a multiple of any common interval.
 const START_US: u64 = 1_767_225_600_000_000;
-/// The time before and after a flood.
+/// The quiet time before and after a flood.
 const QUIET_US: u64 = 10_000_000;
 
 impl TrafficConfig {
@@ -194,8 +196,9 @@ impl TrafficConfig {
         }
     }
 
-    /// A flood over a thousand clients that connect, talk and close all the while, 100 ms away, from ten seconds before it to
-    /// ten seconds after it. They fail in no way, so that what is missed of them is the flood's work.
+    /// A flood over a thousand clients that connect, talk and close all the while, 100 ms away, from ten seconds before
+    /// the flood to ten seconds after it. Their connections do not fail by themselves, so what is missed of them is the
+    /// flood's effect.
     #[must_use]
     pub fn flooded(seed: u64, flood: FloodConfig) -> Self {
         TrafficConfig {

@@ -1,7 +1,7 @@
-//! One legitimate connection: what it sends, and when.
+//! A legitimate connection: what it sends, and when.
 //!
 //! What enters: two endpoints and the configuration, from which a plan is drawn at the start. What leaves: one packet a
-//! step and the time to the next one. A connection holds its plan and its counters, never its packets.
+//! step and the time until the next one. A connection holds its plan and its counters, never its packets.
 
 use std::net::SocketAddr;
 
@@ -10,15 +10,15 @@ use super::config::{EndingShares, HandshakeShares, TrafficConfig};
 use super::packet::{ACK, FIN, PAYLOAD_SIZE_MAX, PSH, Packet, RST, SYN};
 use super::random::{Random, within};
 
-/// The wait before a SYN or SYN-ACK is repeated; it doubles each time.
+/// The wait before a SYN or SYN-ACK is retransmitted; it doubles each time.
 const RETRY_US: u64 = 1_000_000;
-/// The wait before a FIN is repeated.
+/// The wait before a FIN is retransmitted.
 const FIN_RETRY_US: std::ops::RangeInclusive<u64> = 200_000..=1_200_000;
-/// How long after the close a late FIN or RST comes: some of them after any linger.
+/// How long after the close a late FIN or RST comes: some come after any linger.
 const LATE_US: std::ops::RangeInclusive<u64> = 1_000..=15_000_000;
-/// The SYNs after the first that a client sends to a server that does not answer: at most this many.
+/// The most times that a client retransmits its SYN to a server that does not answer.
 const SYN_RETRY_COUNT_MAX: u64 = 4;
-/// The packets that the other side of a half-closed connection sends: at most this many.
+/// The most packets that the other side of a half-closed connection sends.
 const HALF_CLOSED_COUNT_MAX: u64 = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub(super) struct Connection {
     stage: Stage,
     handshake: Handshake,
     ending: Ending,
-    /// Half of the round trip: from the router to one end and back.
+    /// Half of the round-trip time: from the router to one end and back.
     half_trip_us: u64,
     /// The mean time between two data packets.
     gap_us: u64,
@@ -78,7 +78,7 @@ pub(super) struct Connection {
     repeat_first_fin: bool,
     repeat_second_fin: bool,
     late: Stage,
-    /// Whether both sides have ended it, or one has reset it.
+    /// Whether both sides have ended the connection, or one has reset it.
     is_closed: bool,
     client_next: u32,
     server_next: u32,
@@ -136,23 +136,23 @@ impl Connection {
         self.began_us
     }
 
-    /// Whether its handshake is complete and no end of it in sight.
+    /// Whether the handshake is complete and no end is in sight.
     pub(super) fn is_established(&self) -> bool {
         self.stage == Stage::Data
     }
 
-    /// Whether it has been closed: not merely fallen silent, nor failed to open.
+    /// Whether the connection has been closed, and has not merely fallen silent or failed to open.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Makes it fall silent: its next step sends nothing.
+    /// Makes the connection fall silent: its next step sends nothing.
     pub(super) fn abandon(&mut self) {
         self.stage = Stage::Nothing;
     }
 
-    /// The next packet, and the time until the one after it; no time when it was the last, no packet when it has
-    /// fallen silent.
+    /// The next packet, and the time until the one after it. There is no time after the last packet, and no packet from
+    /// a connection that has fallen silent.
     pub(super) fn step(&mut self, random: &mut Random) -> Option<(Packet, Option<u64>)> {
         let (packet, wait_us) = match self.stage {
             Stage::Syn | Stage::SynAck | Stage::Refusal | Stage::FirstAck => self.step_handshake(random),
@@ -250,7 +250,7 @@ impl Connection {
         }
     }
 
-    /// After the handshake: data, or at once the ending.
+    /// Continues after the handshake: with data, or at once with the ending.
     fn enter_data(&mut self, random: &mut Random) -> Option<u64> {
         if self.data_left_count == 0 {
             return self.begin_ending(random);
@@ -276,7 +276,7 @@ impl Connection {
     fn after_first_fin(&mut self, random: &mut Random) -> Option<u64> {
         match self.ending {
             Ending::FinThenReset => {
-                // Either side may answer a FIN, or follow its own, by a RST.
+                // Either side may follow a FIN with a RST: the other's or its own.
                 self.client_ends ^= random.chance(0.5);
                 self.then(Stage::Reset, self.half_trip_us)
             }
@@ -315,7 +315,7 @@ impl Connection {
         Some(random.below(2 * self.gap_us + 1))
     }
 
-    /// The sequence number of the FIN that the ending side has sent, or would have.
+    /// The sequence number of the FIN that the ending side has sent or would send.
     fn sent_fin_seq(&self) -> u32 {
         if self.client_ends { self.client_next } else { self.server_next }.wrapping_sub(1)
     }
@@ -332,7 +332,7 @@ impl Connection {
         self.packet(from_client, if with_data { PSH | ACK } else { ACK }, seq, payload_size)
     }
 
-    /// Moves a side's sequence number on; returns where it was.
+    /// Advances a side's sequence number, and returns the old one.
     fn advance(&mut self, from_client: bool, by: u32) -> u32 {
         let next = if from_client { &mut self.client_next } else { &mut self.server_next };
         std::mem::replace(next, next.wrapping_add(by))

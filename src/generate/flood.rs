@@ -1,7 +1,7 @@
 //! A flood: packets from random sources to one server, and the server's answers.
 //!
-//! What enters: the configuration. What leaves: packets in the order of their time. Each is a function of the seed and its
-//! number, so answers need no memory of what they answer: they are the same numbers a little later.
+//! What enters: the configuration. What leaves: packets in order of time. Each is a function of the seed and its
+//! number, so answers need no memory of what they answer: they repeat the same numbers a little later.
 
 use super::addresses::flood_endpoints;
 use super::config::{Flood, FloodConfig, TrafficConfig};
@@ -10,17 +10,17 @@ use super::random::{number_at, scaled, within};
 
 /// How long the attacked server takes to answer.
 pub(super) const ANSWER_DELAY_US: u64 = 50;
-/// The random numbers that a flood's packet takes.
+/// How many random numbers each packet of a flood takes.
 const NUMBER_COUNT: u64 = 4;
 
-/// A flood and how far it has come.
+/// A flood under way.
 pub(super) struct FloodPackets {
     config: FloodConfig,
     seed: u64,
     begin_us: u64,
     /// The SYNs or ACKs sent so far.
     sent_count: u64,
-    /// The answers so far, and how many there are to be.
+    /// The answers sent so far, and how many there are in all.
     answered_count: u64,
     answers_count: u64,
 }
@@ -31,7 +31,7 @@ impl FloodPackets {
         let config = traffic.flood.clone()?;
         Some(FloodPackets {
             begin_us: traffic.start_us + config.begin_us,
-            // Far from the legitimate traffic's numbers, which start at the same seed.
+            // This is far from the legitimate traffic's numbers, which start at the same seed.
             seed: number_at(traffic.seed, u64::MAX),
             sent_count: 0,
             answered_count: 0,
@@ -40,7 +40,7 @@ impl FloodPackets {
         })
     }
 
-    /// When the next packet is due; none when the flood is over.
+    /// When the next packet is due; `None` when the flood is over.
     pub(super) fn next_us(&self) -> Option<u64> {
         match (self.next_sent_us(), self.next_answer_us()) {
             (Some(sent), Some(answer)) => Some(sent.min(answer)),
@@ -74,7 +74,7 @@ impl FloodPackets {
     }
 
     fn time_us(&self, index: u64) -> u64 {
-        // The configuration was checked: so many packets times a million stay within 64 bits.
+        // The configuration was checked: this many packets times a million fit in 64 bits.
         self.begin_us + index * 1_000_000 / self.config.rate_per_s
     }
 

@@ -1,13 +1,13 @@
-//! Synthetic traffic: captures of any length whose every byte follows from a seed.
+//! Synthetic traffic: captures of any length in which every byte follows from a seed.
 //!
-//! What enters: a [`TrafficConfig`] that says how many connections, how they open and end, and what is flooded. What
-//! leaves: Ethernet frames in the order of their time, one by one, or a pcap file. Real captures that are long, busy or
-//! hostile enough can not be handed around; a seed can, and equal seeds give equal bytes on every machine.
+//! What enters: a [`TrafficConfig`] that says how many connections there are, how they open and end, and what is
+//! flooded. What leaves: Ethernet frames in order of time, one by one, or a pcap file. Real captures that are long,
+//! busy or hostile enough cannot be handed around; a seed can, and equal seeds give equal bytes on every machine.
 //!
-//! Frames are made as they are asked for. What is held grows with the connections alive at once (about 200 bytes each),
-//! not with the length of the capture; a flood holds nothing at all, because each of its packets is a function of its number.
+//! Frames are made on demand. Memory grows with the connections alive at once (about 200 bytes each), not with the
+//! length of the capture. A flood takes none at all, because each of its packets is a function of its number.
 //!
-//! Who is who can be told by address: see [`is_client`] and [`is_server`]; all other addresses are a flood's.
+//! Roles can be told by address: see [`is_client`] and [`is_server`]. All other addresses are a flood's.
 //!
 //! ```
 //! use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};

@@ -1,8 +1,8 @@
 //! One TCP segment and the bytes of the frame around it.
 //!
-//! What enters: a sender, a receiver, flags, numbers and a payload size. What leaves: an Ethernet frame with right lengths
-//! and right checksums, cut like a capture with a snap length. The payload is all zero, so that the checksum of a packet
-//! whose payload was cut off is still right.
+//! What enters: a sender, a receiver, flags, numbers and a payload size. What leaves: an Ethernet frame with correct
+//! lengths and checksums, cut like a capture with a snap length. The payload is all zeros, so the checksum of a packet
+//! whose payload was cut off is still correct.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -29,7 +29,7 @@ const PROTOCOL_TCP: u8 = 6;
 pub(super) struct Packet {
     pub(super) src: SocketAddr,
     pub(super) dst: SocketAddr,
-    /// Whether it goes from the client's side of the router to the server's.
+    /// Whether the segment goes from the client's side of the router to the server's.
     pub(super) to_server: bool,
     pub(super) flags: u8,
     pub(super) seq: u32,
@@ -38,8 +38,8 @@ pub(super) struct Packet {
 }
 
 impl Packet {
-    /// Writes the frame's first `captured_size_max` bytes to `frame`, which is emptied first, and returns its size on
-    /// the wire.
+    /// Writes the frame's first `captured_size_max` bytes to `frame`, which is cleared first. Returns the frame's size
+    /// on the wire.
     pub(super) fn encode(&self, captured_size_max: usize, frame: &mut Vec<u8>) -> usize {
         frame.clear();
         let (to, from) = if self.to_server { (MAC_SERVERS, MAC_CLIENTS) } else { (MAC_CLIENTS, MAC_SERVERS) };
@@ -54,7 +54,7 @@ impl Packet {
         wire_size
     }
 
-    /// Appends the Ethernet type and the IP header; returns the sum of the pseudo header that TCP's checksum covers.
+    /// Appends the Ethernet type and the IP header. Returns the sum of the pseudo-header that TCP's checksum covers.
     fn push_ip(&self, segment_size: u16, frame: &mut Vec<u8>) -> u32 {
         let addresses_at = match (self.src.ip(), self.dst.ip()) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {

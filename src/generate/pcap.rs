@@ -10,13 +10,13 @@ const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
 const VERSION: [u16; 2] = [2, 4];
 const LINKTYPE_ETHERNET: u32 = 1;
 
-/// Writes all frames that are left in `traffic` to `out`, after a file header, and returns what the traffic was.
+/// Writes a file header and all remaining frames of `traffic` to `out`, and returns the statistics of the traffic.
 ///
-/// `out` is written to in small pieces: give it a buffer.
+/// Writes are small: give `out` a buffer.
 ///
 /// # Errors
 ///
-/// Whatever `out` fails with; the frame it failed on is lost.
+/// Any error of `out`. The frame that was being written is lost.
 pub fn write_pcap(traffic: &mut Traffic, out: &mut impl Write) -> io::Result<TrafficCounts> {
     let mut header = Vec::with_capacity(24);
     header.extend_from_slice(&MAGIC_MICROSECONDS.to_le_bytes());
@@ -27,7 +27,7 @@ pub fn write_pcap(traffic: &mut Traffic, out: &mut impl Write) -> io::Result<Tra
     out.write_all(&header)?;
     while let Some(frame) = traffic.next_frame() {
         let mut record = [0; 16];
-        // The traffic ends before 32-bit seconds do, and no frame is longer than 64 KiB.
+        // The traffic ends before 32-bit seconds overflow, and no frame is longer than 64 KiB.
         record[..4].copy_from_slice(&((frame.time_us / 1_000_000) as u32).to_le_bytes());
         record[4..8].copy_from_slice(&((frame.time_us % 1_000_000) as u32).to_le_bytes());
         record[8..12].copy_from_slice(&(frame.bytes.len() as u32).to_le_bytes());

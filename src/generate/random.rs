@@ -1,8 +1,8 @@
-//! Numbers that look random and are the same everywhere.
+//! Random-looking numbers that are the same everywhere.
 //!
 //! What enters: a seed. What leaves: a stream of numbers (xoshiro256++), or the number at any place of a stream without
-//! those before it (SplitMix64). Shares are compared as 32-bit whole numbers: a product with a power of two is exact, so no
-//! machine's rounding can make a difference.
+//! those before it (SplitMix64). Shares are compared as 32-bit integers: a product with a power of two is exact, so
+//! rounding is the same on every machine.
 
 use std::ops::RangeInclusive;
 
@@ -18,7 +18,7 @@ pub(super) fn number_at(seed: u64, index: u64) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// `number` (uniform over 64 bits) as a number below `bound`; zero when `bound` is.
+/// Scales `number` (uniform over 64 bits) to a number below `bound`; zero when `bound` is zero.
 #[inline]
 pub(super) fn scaled(number: u64, bound: u64) -> u64 {
     ((u128::from(number) * u128::from(bound)) >> 64) as u64
@@ -49,19 +49,19 @@ impl Random {
         result
     }
 
-    /// A number below `bound`; zero when `bound` is.
+    /// A number below `bound`; zero when `bound` is zero.
     #[inline]
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         scaled(self.number(), bound)
     }
 
-    /// A number of `range`, each as likely; its start when the range is empty.
+    /// A number of `range`, drawn uniformly; its start when the range is empty.
     pub(super) fn uniform(&mut self, range: &RangeInclusive<u64>) -> u64 {
         let width = range.end().saturating_sub(*range.start());
         range.start() + self.below(width.saturating_add(1))
     }
 
-    /// A number of `range`, each power of two as likely, as times on a network are spread.
+    /// A number of `range`, drawn uniformly on a logarithmic scale, as times on a network are distributed.
     pub(super) fn log_uniform(&mut self, range: &RangeInclusive<u64>) -> u64 {
         let low = (*range.start()).max(1);
         let high = (*range.end()).max(low);

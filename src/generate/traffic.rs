@@ -1,7 +1,7 @@
-//! The traffic itself: what is due next, of all that is going on.
+//! The traffic itself: picks what is due next from all that is going on.
 //!
-//! What enters: a configuration. What leaves: frames in the order of their time. Three things can be next: a connection
-//! that begins, something alive whose time has come, and the flood.
+//! What enters: a configuration. What leaves: frames in order of time. Three things can be next: a connection that
+//! begins, an entry whose time has come, and the flood.
 
 use std::collections::VecDeque;
 
@@ -16,13 +16,15 @@ use super::random::{Random, within};
 use crate::config::GENERATED_CLOSED_MAX;
 use crate::error::Result;
 
-/// A port is reused over an open connection only when that began in the same interval of this length.
+/// A port is reused over an open connection only when that connection began in the same interval of this length.
 const REUSE_INTERVAL_US: u64 = 10_000_000;
-/// The draws for such a connection. Among the alive there are enough of them that this many nearly always meet one.
+/// How many draws are made for such a connection. Enough connections qualify that this many draws nearly always hit
+/// one.
 const REUSE_TRY_COUNT: usize = 256;
-/// Ports are reused at most this long after the last packet: about half of them while a closed connection may linger still.
+/// The longest time after the last packet in which ports are reused: for about half of them, a closed connection may
+/// still linger.
 const REUSE_AFTER_US_MAX: u64 = 20_000_000;
-/// A client of a population rests this long between two connections, so that time passes whatever they do.
+/// A client of a population pauses this long between two connections, so that time passes whatever they do.
 const PAUSE_US: u64 = 1_000;
 
 /// One captured frame.
@@ -30,51 +32,51 @@ const PAUSE_US: u64 = 1_000;
 pub struct Frame<'a> {
     /// When it was captured, in microseconds since 1970.
     pub time_us: u64,
-    /// Its captured bytes, from the Ethernet header on.
+    /// The captured bytes, from the Ethernet header on.
     pub bytes: &'a [u8],
-    /// Its size on the wire, in bytes: as many as captured, or more.
+    /// The size on the wire, in bytes: the captured size, or more.
     pub wire_size: usize,
 }
 
 /// What a [`Traffic`] has sent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficCounts {
-    /// All frames.
+    /// All frames, including those of floods and duplicates.
     pub frame_count: u64,
-    /// Those that are a flood's, or an answer to it.
+    /// Frames that belong to a flood or answer it.
     pub flood_frame_count: u64,
-    /// Those that were captured before: exact copies.
+    /// Frames that are exact copies of earlier ones.
     pub duplicate_frame_count: u64,
     /// Legitimate connections that began.
     pub connection_count: u64,
-    /// Those of them that took the ports of one that had ended.
+    /// Legitimate connections that took the ports of one that had ended.
     pub reused_closed_count: u64,
-    /// Those of them that took the ports of one that was still open.
+    /// Legitimate connections that took the ports of one that was still open.
     pub reused_open_count: u64,
-    /// The most connections and delayed copies that were alive at once: what the memory grows with.
+    /// The most connections and delayed copies that were alive at once, which is what memory grows with.
     pub alive_count_max: usize,
 }
 
-/// Traffic that is made as it is asked for.
+/// Traffic that is made on demand.
 pub struct Traffic {
     config: TrafficConfig,
     random: Random,
     arrivals: ArrivalTimes,
     alive: Alive,
     flood: Option<FloodPackets>,
-    /// Endpoints of connections that have closed, and when, oldest first: for reuse.
+    /// Endpoints of closed connections and when these closed, oldest first: for reuse.
     closed: VecDeque<(u64, Endpoints)>,
     next_index: u64,
     end_us: u64,
     frame: Vec<u8>,
     frame_time_us: u64,
     frame_wire_size: usize,
-    /// Whether the frame at hand is to be given a second time.
+    /// Whether the current frame is to be given a second time.
     again: bool,
     counts: TrafficCounts,
 }
 
-/// Which of the three is next.
+/// Which of the three sources is next.
 enum Source {
     Arrival,
     Alive,
@@ -86,7 +88,7 @@ impl Traffic {
     ///
     /// # Errors
     ///
-    /// When a share is not between 0 and 1, a range is empty or too large, or the flood does not fit into the duration.
+    /// A share is not between 0 and 1, a range is empty or too large, or the flood does not fit into the duration.
     pub fn new(config: TrafficConfig) -> Result<Self> {
         super::check::check(&config)?;
         let mut random = Random::new(config.seed);
@@ -108,7 +110,7 @@ impl Traffic {
         })
     }
 
-    /// The next frame; none when the duration is over or nothing more is sent. Times never step back.
+    /// The next frame; `None` when the duration is over or nothing more is sent. Times never go back.
     pub fn next_frame(&mut self) -> Option<Frame<'_>> {
         if self.again {
             self.again = false;
@@ -133,7 +135,7 @@ impl Traffic {
         self.config.captured_size_max
     }
 
-    /// Sets the time to that of the next packet and returns it.
+    /// Advances the time to that of the next packet, and returns the packet.
     fn next_packet(&mut self) -> Option<Packet> {
         loop {
             let (time_us, source) = self.next_source()?;
@@ -181,7 +183,7 @@ impl Traffic {
         self.counts.alive_count_max = self.counts.alive_count_max.max(self.alive.count());
     }
 
-    /// Endpoints nobody has used, or those of a connection that has ended, or of one that now falls silent.
+    /// New endpoints, or those of a connection that has ended, or those of one that now falls silent.
     fn draw_endpoints(&mut self, now_us: u64) -> Endpoints {
         let number = self.random.number() as u32;
         let reuse = &self.config.reuse;
@@ -207,7 +209,7 @@ impl Traffic {
         endpoints(self.next_index - 1, ipv6, &mut self.random)
     }
 
-    /// Lets what is due first take its step; no packet when it has fallen silent.
+    /// Lets the entry that is due first take its step; no packet when it has fallen silent.
     fn run_alive(&mut self, now_us: u64) -> Option<Packet> {
         let (_, place) = self.alive.pop()?;
         let (packet, wait_us) = match self.alive.at(place)? {
@@ -232,10 +234,10 @@ impl Traffic {
         packet
     }
 
-    /// Frees a connection's place; when it has closed, its ports may be reused.
+    /// Frees a connection's slot; if it has closed, its ports may be reused.
     fn end_connection(&mut self, place: usize, now_us: u64) {
         if let Some(Waiting::Connection(connection)) = self.alive.remove(place) {
-            // Several times what is reused, as not all connections close, and some ports wait too long.
+            // Several times as many as are reused, since not all connections close, and some ports wait too long.
             let sampled = connection.is_closed() && self.random.chance((4.0 * self.config.reuse.closed).min(1.0));
             if sampled && self.closed.len() < GENERATED_CLOSED_MAX {
                 self.closed.push_back((now_us, connection.endpoints()));

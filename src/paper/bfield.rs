@@ -1,32 +1,32 @@
 //! The B-field paper: its code, its rates and its sizes.
 //!
-//! What enters: the setting. What leaves: Figure 1's code words, alpha and beta against the corrected formulas, bytes a
-//! key, and what the paper's two hash functions cost small arrays. The headline at full size is a run of its own
+//! What enters: the setting. What leaves: Figure 1's code words, alpha and beta compared with the corrected formulas,
+//! bytes a key, and how the paper's two hash functions affect small arrays. The headline at full size is a separate run
 //! (`bfield_headline.rs`).
 
 use super::fill::number_at;
 use super::{Experiment, Measure, Reference, Row, RowTable, Section, Setting, Source, Step, Unit};
 use crate::hash::Secret;
-use crate::sketch::bfield::{Code, Field, Found, Goal, Pair, Plan, Settling, Steps, ValueTooLarge};
+use crate::sketch::bfield::{Code, CodeShape, Field, Found, Goal, Pair, Plan, Settling, Steps, ValueTooLarge};
 use crate::sketch::{KeyHash, SecretHash};
 
-/// The B-field.
+/// The experiments of the B-field paper.
 #[derive(Clone, Copy, Debug)]
 pub struct BField;
 
-/// Figure 1: the words of five bits with two ones, in their order.
+/// Figure 1: the words of five bits with two ones, in order.
 const FIGURE_1: [u64; 10] = [0b00011, 0b00101, 0b00110, 0b01001, 0b01010, 0b01100, 0b10001, 0b10010, 0b10100, 0b11000];
 
-/// How near the formulas have to be, as a share of them.
+/// How close to the formulas the measurements have to be, as a share of these.
 const NEAR: f64 = 0.05;
 
 /// Keys that are looked up together.
 const BLOCK_COUNT: u64 = 1_024;
 
-/// Where keys that are not in begin.
+/// Where absent keys begin.
 const ABSENT_BASE: u64 = 1 << 40;
 
-/// Which values keys have.
+/// Which values the keys have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Value {
     Any,
@@ -47,28 +47,29 @@ struct Trial {
     seed: u64,
 }
 
-/// What fields told, of how many keys.
+/// The errors of fields, each with the number of keys that were tried.
 #[derive(Clone, Copy, Default)]
-struct Told {
+struct ErrorCounts {
     untold: (u64, u64),
     false_positive: (u64, u64),
 }
 
 impl Trial {
-    /// The plan: for every value that there is a word of.
+    /// The plan, with a value for every code word.
     fn plan(&self) -> Plan {
         let code = Code::for_values(1_000);
         let plan = code.and_then(|code| {
-            let goal = Goal { false_positive_rate: 1.0, key_count: self.key_count, value_count: code.word_count() };
+            let goal =
+                Goal { false_positive_rate: 1.0, key_count: self.key_count, value_count: code.code_word_count() };
             Plan::with_code(&goal, code, self.hash_count).ok()
         });
         plan.expect("there is a field of twenty bits with so many hash functions").with_steps(self.steps)
     }
 
-    /// Fills fields, and looks up in each its share of so many keys that are not in.
-    fn run(&self, query_count: u64) -> Told {
+    /// Fills fields, and looks up in each its share of `query_count` absent keys.
+    fn run(&self, query_count: u64) -> ErrorCounts {
         let (plan, hash) = (self.plan(), SecretHash::<u64>::new(&Secret::REPLAY));
-        let mut told = Told::default();
+        let mut told = ErrorCounts::default();
         for field_index in 0..self.field_count {
             let base = number_at(self.seed, field_index) & !(2 * ABSENT_BASE - 1);
             let mut field = Field::new(&plan);
@@ -84,7 +85,7 @@ impl Trial {
     }
 
     fn pair(&self, field: &Field, hash: u128, at: u64) -> Pair {
-        let word_count = field.plan().code().word_count();
+        let word_count = field.plan().code().code_word_count();
         let value = match self.value {
             Value::Any => (number_at(self.seed, at) % word_count) as u32,
             Value::One => 7,
@@ -94,7 +95,7 @@ impl Trial {
     }
 }
 
-/// Inserts pairs, and settles them as far as one pass over them does it.
+/// Inserts pairs, and settles them as far as one pass does.
 fn settled(field: &mut Field, pairs: &[Pair]) -> Result<Settling, ValueTooLarge> {
     field.insert(pairs)?;
     let mut settling = Settling::new(field);
@@ -102,7 +103,7 @@ fn settled(field: &mut Field, pairs: &[Pair]) -> Result<Settling, ValueTooLarge>
     Ok(settling)
 }
 
-/// How many of these blocks of keys show a value.
+/// How many keys of these blocks show a value.
 fn false_positives(field: &Field, base: u64, block_count: u64) -> u64 {
     let hash = SecretHash::<u64>::new(&Secret::REPLAY);
     let mut hashes = [0; BLOCK_COUNT as usize];
@@ -157,7 +158,7 @@ fn rates(setting: &Setting, step: &Step) -> [RowTable; 2] {
     ]
 }
 
-/// What equal steps do to a small array.
+/// The effect of equal steps on a small array.
 fn steps(setting: &Setting, step: &Step) -> RowTable {
     step("steps");
     let queries = setting.trials(60_000_000, 2_000_000);
@@ -177,7 +178,7 @@ fn steps(setting: &Setting, step: &Step) -> RowTable {
     RowTable { caption: caption.to_owned(), rows: rows.to_vec() }
 }
 
-/// What is worked out for the paper's example.
+/// The plan for the paper's example.
 fn sizes() -> RowTable {
     let goal = Goal { false_positive_rate: 2f64.powi(-32), key_count: 1_000_000_000, value_count: 1_000 };
     let plan = Plan::new(&goal).expect("the paper's example can be planned for");
@@ -211,7 +212,7 @@ fn sizes() -> RowTable {
 
 /// Figure 1, word by word.
 fn figure_1() -> RowTable {
-    let code = Code::new(5, 2);
+    let code = Code::new(CodeShape { bit_count: 5, one_count: 2 });
     let is_right = |(number, word): (usize, &u64)| {
         code.is_some_and(|code| code.encode(number as u64) == *word && code.decode(*word) == number as u64)
     };

@@ -1,7 +1,7 @@
 //! The B-field paper's headline at full size: a billion keys with a thousand values.
 //!
-//! What enters: how many keys, and a seed. What leaves: the size, how long it took, and how often it was wrong. Unlike
-//! the experiments of the report this measures time, so two runs are never the same bytes.
+//! What enters: how many keys, and a seed. What leaves: the size, the time it took, and the number of errors. Unlike
+//! the experiments of the report this measures time, so no two runs give the same bytes.
 
 use super::fill::number_at;
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ use crate::sketch::bfield::{Builder, Field, Found, Goal, Pair, Pass, Plan};
 use crate::sketch::{KeyHash, SecretHash};
 use std::time::{Duration, Instant};
 
-/// Values in the paper's example.
+/// The number of values in the paper's example.
 const VALUE_COUNT: u64 = 1_000;
 
 /// The paper's false positive rate, as a power of two.
@@ -19,30 +19,30 @@ const RATE_LOG: i32 = -32;
 /// Keys that are hashed, inserted and looked up together.
 const BLOCK_COUNT: u64 = 4_096;
 
-/// Keys that are looked up, at most, of those that are in.
+/// Present keys that are looked up, at most.
 const PRESENT_COUNT_MAX: u64 = 100_000_000;
 
-/// Where keys that are not in begin.
+/// Where absent keys begin.
 const ABSENT_BASE: u64 = 1 << 48;
 
-/// Told before each block of keys: what is done, how many were, and of how many.
+/// Called before each block of keys, with the current step, the keys done, and the keys in all.
 pub type Progress<'a> = dyn Fn(&str, u64, u64) + 'a;
 
-/// The job: so many keys.
+/// A run with a given number of keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Headline {
     /// Keys that are inserted.
     pub key_count: u64,
-    /// Where values follow from.
+    /// The seed of the values.
     pub seed: u64,
 }
 
-/// A part of the job.
+/// The time of one part of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timed {
-    /// Keys that it handled.
+    /// Keys that this part handled.
     pub key_count: u64,
-    /// How long it took.
+    /// How long this part took.
     pub time: Duration,
 }
 
@@ -54,39 +54,39 @@ impl Timed {
     }
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// What was worked out.
+    /// The plan of the field.
     pub plan: Plan,
     /// The first pass: every key inserted.
     pub insertion: Timed,
-    /// The second pass: every key looked up, and those that the first array can not tell inserted again.
+    /// The second pass: every key looked up, and those that the first array cannot tell inserted again.
     pub settling: Timed,
-    /// Look-ups of keys that are in.
+    /// Look-ups of present keys.
     pub present: Timed,
-    /// Look-ups of keys that are not.
+    /// Look-ups of absent keys.
     pub absent: Timed,
-    /// Keys that the first array can not tell.
+    /// Keys that the first array cannot tell.
     pub untold_count: u64,
     /// Keys that no array can tell.
     pub indeterminate_count: u64,
-    /// Looked-up keys that were in and did not show their value.
+    /// Present keys whose look-up did not show their value.
     pub wrong_count: u64,
-    /// Looked-up keys that were not in and showed one.
+    /// Absent keys whose look-up showed a value.
     pub false_positive_count: u64,
 }
 
 impl Headline {
-    /// Builds the field and looks keys up in it. It takes the field's memory and a little more.
+    /// Builds the field and looks keys up in it. This takes the memory of the field and a little more.
     ///
     /// # Errors
     ///
-    /// So many keys can not be planned for.
+    /// No field can be planned for this many keys.
     ///
     /// # Panics
     ///
-    /// When the memory can not be had.
+    /// The memory cannot be allocated.
     pub fn run(&self, progress: &Progress) -> Result<Outcome> {
         let goal =
             Goal { false_positive_rate: 2f64.powi(RATE_LOG), key_count: self.key_count, value_count: VALUE_COUNT };
@@ -126,7 +126,7 @@ impl Headline {
         })
     }
 
-    /// Looks keys up; how many show their value (keys that are in) or any (others).
+    /// Looks keys up. Returns how many show their value (present keys) or any value (absent keys).
     fn look_up(&self, what: &str, field: &Field, (from, stride): (u64, u64), progress: &Progress) -> (Timed, u64) {
         let key_count = self.key_count.div_ceil(stride);
         let (mut hashes, mut found) = (Vec::new(), Vec::new());
@@ -147,7 +147,7 @@ impl Headline {
         (Timed { key_count, time: start.elapsed() }, count)
     }
 
-    /// The pairs of `count` keys, `stride` apart, a block at a time with the number of those before it.
+    /// Visits the pairs of `count` keys, `stride` apart, one block at a time, with the number of keys before the block.
     fn for_each_block(&self, from: u64, stride: u64, count: u64, visit: &mut dyn FnMut(u64, &[Pair])) {
         let hash = SecretHash::<u64>::new(&Secret::REPLAY);
         let (mut keys, mut pairs) = (Vec::new(), Vec::new());

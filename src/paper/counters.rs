@@ -1,7 +1,7 @@
 //! Invertible Bloom counters (Ding and Rauen): Table III, Figure 1, and bytes a key.
 //!
-//! What enters: the setting. What leaves: for each kind of counter the highest load at which every trial lists everything,
-//! how that falls off, and what it comes to in bytes.
+//! What enters: the setting. What leaves: for each kind of counter the highest load at which every trial lists
+//! everything, how that falls off, and the bytes a key that result.
 
 use super::fill::{Pairs, number_at};
 use super::{Experiment, Line, Measure, Plot, Reference, Row, RowTable, Section, Setting, Source, Step, Unit};
@@ -18,7 +18,7 @@ pub struct Counters;
 /// The paper's keys are below ten million, and its sums do not wrap.
 type CounterKey = Wide<4, 8>;
 
-/// Keys of a trial, before those that were drawn twice are one.
+/// Keys of a trial, before duplicates among the random keys are merged.
 const KEY_COUNT: u64 = 10_000;
 /// The largest key, and the largest multiplicity.
 const KEY_MAX: u64 = 10_000_000;
@@ -32,10 +32,10 @@ enum Kind {
     OneKey(Keeping, Optimisations),
 }
 
-/// A random key of a cell is kept.
+/// Keeps a random key of each cell.
 const RANDOM: Keeping = Keeping::Random(1);
 
-/// One row of Table III: the kind, the cells of a key, what the paper found, and what is to be reached.
+/// One row of Table III: the kind, the cells of a key, the paper's result, and the goal.
 struct Threshold {
     kind: Kind,
     hash_count: u32,
@@ -53,7 +53,7 @@ const DRAWN: Kind = Kind::OneKey(Keeping::Drawn, Optimisations::BOTH);
 const FIRST: Kind = Kind::OneKey(Keeping::First, Optimisations::BOTH);
 const LAST: Kind = Kind::OneKey(Keeping::Last, Optimisations::BOTH);
 
-/// Goals are in hundredths, as loads are tried.
+/// Goals are in hundredths, like the loads that are tried.
 const THRESHOLDS: [Threshold; 19] = [
     threshold(Kind::Standard, 3, 0.81, 0.80),
     threshold(Kind::Standard, 4, 0.76, 0.76),
@@ -106,7 +106,7 @@ impl Kind {
             (0..KEY_COUNT).map(|at| (key(at), 1 + pairs.key(at) % MULTIPLICITY_MAX)).collect();
         let cell_count = (keys.len() as f64 / load) as u32;
         let mut counter = self.counter(Layout::new(Placement::Subtables { hash_count }, cell_count));
-        // In the order in which they were drawn, since what is kept depends on it.
+        // Keys are added in the order in which they were drawn, since which keys are kept depends on it.
         let mut left = keys.clone();
         for at in 0..KEY_COUNT {
             if let Some(count) = left.remove(&key(at)) {
@@ -118,7 +118,7 @@ impl Kind {
         tally.is_complete() && tally.keys.len() == keys.len() && tally.keys.iter().all(is_exact)
     }
 
-    /// How many of so many trials are complete.
+    /// How many of the trials are complete.
     fn complete_count(self, hash_count: u32, load: f64, seed: u64, trial_count: u64) -> u64 {
         (0..trial_count).filter(|&trial| self.is_complete(hash_count, load, seed, trial)).count() as u64
     }
@@ -186,12 +186,13 @@ fn figure(setting: &Setting, step: &Step) -> (Vec<Row>, Plot) {
     (rows, plot)
 }
 
-/// Bytes of a cell's count, of each key and key sum, and of the check: counts below four billion, IPv6 addresses.
+/// Bytes of a cell's count, of each key and key sum, and of the check: for counts below four billion and IPv6
+/// addresses.
 const COUNT_SIZE: f64 = 4.0;
 const KEY_SIZE: f64 = 16.0;
 const CHECK_SIZE: f64 = 8.0;
 
-/// What a key takes at the loads that were found.
+/// Bytes a key at the loads that were found.
 fn bytes(highest: &[f64]) -> Vec<Row> {
     let standard_size = COUNT_SIZE + KEY_SIZE + CHECK_SIZE;
     let best = plan(KEY_COUNT, 1e-3);

@@ -1,4 +1,4 @@
-//! Beyond the paper: differences to a known list, and the way back from an overload.
+//! Beyond the paper: differences from a known list, and recovery from an overload.
 //!
 //! What enters: the setting. What leaves: how many intervals were exact.
 
@@ -9,22 +9,22 @@ use super::{Experiment, Measure, Reference, Row, RowTable, Section, Setting, Sou
 use crate::hash::Secret;
 use crate::sketch::{Entry, Layout, Placement, Rule, Sums, Table};
 
-/// Differences with a known list.
+/// Differences from a known list.
 #[derive(Clone, Copy, Debug)]
 pub struct Differences;
 
 /// A list of keys that changes from interval to interval.
 struct Churn {
     key_count: u64,
-    /// Half of them are openings, half closings.
+    /// Differences of an interval: half of them openings, half closings.
     difference_count: u64,
     cell_count: u32,
     interval_count: u64,
 }
 
 impl Churn {
-    /// How many intervals' differences were listed exactly by who knows the list before. (The list is set right after one that was
-    /// not, so that each interval counts for itself.)
+    /// How many intervals' differences were listed exactly with the help of the previous list. (After an interval that
+    /// failed the list is corrected, so that each interval counts by itself.)
     fn exact_count(&self, seed: u64) -> u64 {
         let pairs = Pairs::new(seed, 0);
         let mut known = pairs.first(self.key_count);
@@ -61,7 +61,7 @@ fn sorted(mut pairs: Vec<(u64, u64)>) -> Option<Vec<(u64, u64)>> {
     Some(pairs)
 }
 
-/// The pairs of entries that are all there so many times, in order; none when one is not.
+/// The pairs of entries that all have this count, in order; `None` when one has another count.
 fn listed(entries: &[Entry<u64, u64>], count: i64) -> Option<Vec<(u64, u64)>> {
     let pair = |entry: &Entry<u64, u64>| Some((entry.key, entry.value().filter(|_| entry.count == count)?));
     sorted(entries.iter().map(pair).collect::<Option<_>>()?)

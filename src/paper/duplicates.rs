@@ -1,6 +1,7 @@
 //! Duplicates and extraneous deletions (section 5): they change nothing.
 //!
-//! What enters: the setting. What leaves: how often tables with them list completely, and how often single keys are got.
+//! What enters: the setting. What leaves: how often tables with them list completely, and how often a GET of a single
+//! key succeeds.
 
 use super::fill::{Pairs, five_subtables};
 use super::{Experiment, Measure, Reference, Row, RowTable, Section, Setting, Source, Step};
@@ -11,19 +12,19 @@ use crate::sketch::{Got, Rule, Values};
 #[derive(Clone, Copy, Debug)]
 pub struct Duplicates;
 
-/// One key in so many is there twice, and one in so many is deleted instead of inserted.
+/// One key in this many is there twice, and one in this many is deleted instead of inserted.
 const EVERY: u64 = 5;
 
-/// Single keys are got in one trial of so many: means of many keys need few trials.
+/// GET is tried in one trial out of this many: means over many keys need few trials.
 const GET_EVERY: u64 = 100;
 
 /// What the paper says of GET in both runs.
 const PAPER_GOT: f64 = 0.978_3;
 
-/// Half a unit of its last digit.
+/// Half a unit of the last digit of [`PAPER_GOT`].
 const ROUNDING: f64 = 0.000_05;
 
-/// What came of the trials of one size.
+/// The results of the trials of one size.
 struct Outcome {
     complete_count: u64,
     trial_count: u64,
@@ -80,7 +81,7 @@ impl Experiment for Duplicates {
             let size = format!("{key_count} keys, {} cells", 8 * key_count);
             rows.push(Row::counted(format!("{size}: complete"), (20_000, 20_000), ours));
             let (mean, error) = mean_of(&outcome.got);
-            // One trial tells nothing of its own error: a key more or less in a hundred is more than there ever is.
+            // A single trial does not show its own error. A thousandth is more than that error ever is.
             let error = if outcome.got.len() < 2 { 0.001 } else { error };
             let got = Measure::Mean { mean, error, trial_count: outcome.got.len() as u64 };
             let reference = Reference::Value { value: PAPER_GOT, tolerance: ROUNDING };

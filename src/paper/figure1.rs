@@ -1,6 +1,7 @@
 //! Figure 1: how much lists around the threshold.
 //!
-//! What enters: the setting. What leaves: how often everything is listed, and how much on average, against the cells.
+//! What enters: the setting. What leaves: how often everything is listed, and how much on average, against the number
+//! of cells.
 
 use super::fill::{FIVE, simulated};
 use super::table1::threshold;
@@ -11,10 +12,10 @@ use crate::sketch::{Placement, Simulation};
 #[derive(Clone, Copy, Debug)]
 pub struct Figure1;
 
-/// One number of cells, and what is known of it.
+/// One number of cells, and the known results for it.
 struct Point {
     cell_count: u32,
-    /// Complete listings, trials and who counted them.
+    /// Complete listings, trials, and where these were counted.
     known: Option<(u64, u64, Source)>,
     full: u64,
     quick: u64,
@@ -41,7 +42,7 @@ const SMALL: [Point; 9] = [
     point(14_800, 1_000, 20),
 ];
 
-/// Figure 1 (b): 100,000 keys. The paper names that of 144,000 cells.
+/// Figure 1 (b): 100,000 keys. The paper names the figure of 144,000 cells.
 const LARGE: [Point; 7] = [
     point(141_500, 100, 2),
     point(142_000, 100, 2),
@@ -85,7 +86,7 @@ fn half(setting: &Setting, step: &Step, item_count: u32, points: &[Point]) -> (V
 /// Why the paper may have counted fewer failures than there are.
 const RARE: &str = "the paper counted 2 failures in 20,000 there and does not say how it chose the cells";
 
-/// The same for three and four subtables, at the same parts of the threshold.
+/// The lines of three and four subtables, at the same fractions of the threshold.
 fn others(setting: &Setting, step: &Step) -> Vec<Line> {
     let item_count = 10_000;
     let line = |hash_count: u32| {

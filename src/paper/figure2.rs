@@ -12,7 +12,8 @@ pub struct Figure2;
 /// The paper's trials.
 const PAPER_TRIALS: u64 = 20_000;
 
-/// How far its formula, "a good first approximation", may be off, in shares of the trials: other ways in which keys are left.
+/// How far the paper's formula, "a good first approximation", may be off, as a share of the trials: there are other
+/// ways in which keys are left.
 const APPROXIMATION: f64 = 0.01;
 
 /// One half of the figure.
@@ -20,7 +21,7 @@ struct Half {
     file_name: &'static str,
     title: &'static str,
     key_count: u64,
-    /// Damaged keys, and how many of its trials were incomplete, where the paper says so.
+    /// Numbers of damaged keys, and how many of its trials were incomplete, where the paper says so.
     points: [(u64, Option<u64>); 8],
     full: u64,
     quick: u64,

@@ -1,6 +1,7 @@
 //! Random pairs, and tables with them.
 //!
-//! What enters: a seed and a number of a trial. What leaves: keys and values that look random and are the same everywhere.
+//! What enters: a seed and the number of a trial. What leaves: keys and values that look random and are the same
+//! everywhere.
 
 use super::row::Measure;
 use crate::hash::{GOLDEN_64, Secret};
@@ -12,7 +13,7 @@ pub(super) fn number_at(seed: u64, index: u64) -> u64 {
     mixed(seed.wrapping_add(index.wrapping_add(1).wrapping_mul(GOLDEN_64)))
 }
 
-/// The pairs of one trial: those of another trial, or at other places, are others.
+/// The pairs of one trial. Other trials, and other places, have other pairs.
 pub(super) struct Pairs {
     seed: u64,
 }
@@ -33,7 +34,7 @@ impl Pairs {
         number_at(!self.seed, at << 2 | version)
     }
 
-    /// A number below `bound` that goes with the key at a place, for choices.
+    /// A number below `bound` that is fixed for the key at a place, for random choices.
     pub(super) fn choice(&self, at: u64, bound: u64) -> u64 {
         number_at(self.seed.rotate_left(32), at) % bound
     }
@@ -55,10 +56,10 @@ pub(super) fn five_subtables(cell_count: u32) -> PaperTable {
 /// The paper's placement in all its experiments.
 pub(super) const FIVE: Placement = Placement::Subtables { hash_count: 5 };
 
-/// Runs of a simulation whose means tell how far chance goes.
+/// Batches of simulation runs; the scatter of their means gives the standard error.
 const BATCH_COUNT: u64 = 20;
 
-/// A simulation: the outcome, and the mean share of the items that were listed.
+/// Runs a simulation. Returns its outcome, and the mean share of the items that were listed.
 pub(super) fn simulated(simulation: &Simulation) -> (Outcome, Measure) {
     let mut sum = Outcome::default();
     let mut shares = Vec::new();

@@ -1,6 +1,7 @@
-//! How often GET tells (sections 2.3, 3 and 5), and how often with the help of neighbours.
+//! How often GET succeeds (sections 2.3, 3 and 5), by itself and with the help of neighbours.
 //!
-//! What enters: the setting. What leaves: the share of keys that are found, and of absent keys that are told to be absent.
+//! What enters: the setting. What leaves: the share of keys that are found, and of absent keys that are recognised as
+//! absent.
 
 use super::fill::{Pairs, number_at};
 use super::table2::Damage;
@@ -13,10 +14,10 @@ use crate::sketch::{Got, Layout, Placement, PlainCell, Sums, Table, TableCell, V
 #[derive(Clone, Copy, Debug)]
 pub struct Get;
 
-/// What the paper says of eight cells a key and five hashes.
+/// The share of keys that the paper finds with eight cells a key and five hashes.
 const PAPER: f64 = 0.978_3;
 
-/// Half a unit of its last digit; the formulas hold to as much.
+/// Half a unit of the last digit of [`PAPER`]; the formulas are as exact as that.
 const ROUNDING: f64 = 0.000_1;
 
 /// A table of valid keys.
@@ -27,7 +28,7 @@ struct Shape {
     cells_per_key: u32,
 }
 
-/// Shares by the paper's rule and with neighbours, trial by trial.
+/// Success rates by the paper's rule and with neighbours, one a trial.
 #[derive(Default)]
 struct Rates {
     plain: Vec<f64>,
@@ -45,13 +46,15 @@ impl Shape {
         1.0 - (1.0 - (-self.load()).exp()).powi(self.hash_count as i32)
     }
 
-    /// Without checks a cell with one other key also tells that a key is absent: 1 - (1 - e^(-kn/m) - kn/m e^(-kn/m))^k.
+    /// Without checks a cell with one other key also shows that a key is absent: 1 - (1 - e^(-kn/m) - kn/m
+    /// e^(-kn/m))^k.
     fn absent_formula(self) -> f64 {
         let empty = (-self.load()).exp();
         1.0 - (1.0 - empty - self.load() * empty).powi(self.hash_count as i32)
     }
 
-    /// The rates over trials: of present keys that are found with their value, or of absent ones that are told so.
+    /// The rates over trials: of present keys that are found with their value, or of absent keys that are recognised as
+    /// absent.
     fn rates<C: TableCell<Key = u64, Value = u64>>(self, seed: u64, trial_count: u64, is_present: bool) -> Rates {
         let layout = Layout::new(
             Placement::Subtables { hash_count: self.hash_count },
@@ -83,7 +86,7 @@ fn mean(values: &[f64]) -> Measure {
     Measure::Mean { mean, error, trial_count: values.len() as u64 }
 }
 
-/// What the paper says about valid keys among damaged ones: as often as without.
+/// What the paper says about valid keys among damaged ones: GET finds them as often as without these.
 fn among_damaged(setting: &Setting, damaged_count: u64) -> Row {
     let damage = Damage { key_count: 10_000, damaged_count };
     let mut table = damage.table();

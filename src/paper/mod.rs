@@ -1,8 +1,8 @@
 //! The papers' experiments, run again: Goodrich and Mitzenmacher, "Invertible Bloom Lookup Tables", arXiv:1101.2245, and the B-field.
 //!
-//! What enters: a seed, and whether it is to be quick. What leaves: for every figure the paper's value, ours, the trials
-//! and the interval that chance leaves, side by side, with plots. Experiments are pure: equal settings give equal rows on
-//! every machine, in any order and on any thread, and only [`write()`] touches a file.
+//! What enters: a seed, and whether the run is to be quick. What leaves: for every figure the paper's value, ours, the
+//! number of trials and the confidence interval, side by side, with plots. Experiments are pure: equal settings give
+//! equal rows on every machine, in any order and on any thread, and only [`write()`] touches a file.
 //!
 //! ```
 //! use flowpeel::paper::{Setting, Table1, Experiment};
@@ -44,17 +44,17 @@ pub use row::{Measure, Reference, Row, Source, Unit};
 pub use table1::Table1;
 pub use table2::Table2;
 
-/// What a run depends on.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Where all random keys follow from.
+    /// The seed of all random keys.
     pub seed: u64,
-    /// Whether there are only so many trials as some seconds allow.
+    /// Whether to run only as many trials as take some seconds.
     pub is_quick: bool,
 }
 
 impl Setting {
-    /// The number of trials: `full`, or `quick` where that is asked for.
+    /// The number of trials: `full`, or `quick` in a quick run.
     fn trials(&self, full: u64, quick: u64) -> u64 {
         if self.is_quick { quick } else { full }
     }
@@ -65,15 +65,15 @@ impl Setting {
     }
 }
 
-/// Told before each part of an experiment what is tried next.
+/// Called before each part of an experiment with what is tried next.
 pub type Step<'a> = dyn Fn(&str) + Sync + 'a;
 
-/// One figure or table, or what goes beyond the paper.
+/// One figure or table of a paper, or an experiment beyond the papers.
 pub trait Experiment: Sync {
-    /// What it is called in the report.
+    /// The title in the report.
     fn title(&self) -> &'static str;
 
-    /// Runs it.
+    /// Runs the experiment.
     fn run(&self, setting: &Setting, step: &Step) -> Section;
 }
 
@@ -81,10 +81,10 @@ pub trait Experiment: Sync {
 pub const EXPERIMENTS: [&dyn Experiment; 10] =
     [&Table1, &Figure1, &Duplicates, &Figure2, &Table2, &Get, &Placements, &Differences, &Counters, &BField];
 
-/// What came of one experiment.
+/// The results of one experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Section {
-    /// What it is called.
+    /// The title of the experiment.
     pub title: &'static str,
     /// What was tried, and how.
     pub text: &'static str,
@@ -97,7 +97,7 @@ pub struct Section {
 /// Rows that belong together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowTable {
-    /// What they have in common.
+    /// What the rows have in common.
     pub caption: String,
     /// The rows.
     pub rows: Vec<Row>,

@@ -1,7 +1,8 @@
-//! The engine without threads: shards, their tables and the list over them, so that it can be said when tables are handed over.
+//! The engine without threads: shards, their tables and the list over them, driven so that the time of every hand-over
+//! can be chosen.
 //!
-//! What enters: a size. What leaves: how the list fares before, during and after an exporter that stalls. Real parts throughout: only
-//! queues and threads are left out.
+//! What enters: a size. What leaves: how the list fares before, during and after an exporter stalls. All parts are
+//! real; only queues and threads are left out.
 
 use crate::config::{FINGERPRINT_BITS, LINGER_TICKS, PARTITION_COUNT};
 use crate::connection::{HalfOpenList, TrackerConfig};
@@ -19,22 +20,22 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Overload {
     open_count: u64,
-    /// Openings and closings an interval, half of each.
+    /// Openings plus closings an interval, half of each.
     churn: u64,
     /// Cells of all partitions' tables together.
     cell_count: u64,
 }
 
-/// How it went.
+/// The course of an overload and the recovery from it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recovery {
     /// Exact lists and all lists, before the overload.
     pub(super) exact_before: (u64, u64),
     /// Connections listed wrongly or not at all, at the end of the overload.
     pub(super) missing_first: u64,
-    /// Intervals until the list was exact again, or all that were waited for.
+    /// Intervals until the list was exact again, or the number that were waited for.
     pub(super) intervals: u64,
-    /// Connections listed wrongly or not at all, at the end of those.
+    /// Connections listed wrongly or not at all, at the end of these intervals.
     pub(super) missing_last: u64,
     /// Exact lists and all lists, after that.
     pub(super) exact_after: (u64, u64),
@@ -46,26 +47,26 @@ const TICKS_AN_INTERVAL: u64 = 100;
 /// Spare tables for each partition: one in use and some on the way.
 const SPARE_COUNT: usize = 3;
 
-/// Half-open connections a partition can keep: here every handshake is complete at once.
+/// Half-open connections that a partition can keep: here every handshake completes at once.
 const HALF_OPEN_COUNT: usize = 100;
 
 impl Overload {
-    /// A million connections, a tenth of which changes in an interval, in 0.8 cells a change.
+    /// A million connections, a tenth of which changes in each interval, with 0.8 cells a change.
     pub(super) const FULL: Self = Overload { open_count: 1_000_000, churn: 100_000, cell_count: 80_000 };
 
-    /// The same in small.
+    /// A smaller overload, of 20,000 connections.
     pub(super) const QUICK: Self = Overload { open_count: 20_000, churn: 4_000, cell_count: 3_200 };
 
     /// Intervals that are waited for at most.
     pub(super) const INTERVALS_MAX: u64 = 20;
 
-    /// Intervals before and after that are held against the truth.
+    /// Intervals before and after the overload that are compared with the truth.
     const CHECKED_INTERVALS: u64 = 5;
 
     /// Intervals for which the exporter stalls.
     const STALLED_INTERVALS: u64 = 3;
 
-    /// Runs it; `asks` is whether the list may ask what it needs to know.
+    /// Runs the overload; `asks` is whether the list may ask about connections.
     pub(super) fn run(&self, asks: bool) -> Recovery {
         let mut rig = Rig::new(self, asks);
         rig.churn(self.open_count, 0);
@@ -86,7 +87,7 @@ impl Overload {
             missing_last = rig.end_interval();
             intervals += 1;
         }
-        // Without a list nothing is listed.
+        // Without a list, everything is missing.
         let number = |missing: Option<u64>| missing.unwrap_or(self.open_count);
         Recovery {
             exact_before,
@@ -98,7 +99,7 @@ impl Overload {
     }
 }
 
-/// Hands out spares unless it is stalled, and keeps what is handed over.
+/// Hands out spare tables unless stalled, and keeps what is handed over.
 struct Hands {
     spares: Vec<Box<Delta>>,
     inquiries: Vec<Option<Inquiry>>,
@@ -130,7 +131,7 @@ struct Rig {
     hands: Hands,
     list: FlowList,
     hash: KeyedHash<KeyV4>,
-    /// What is open, each with the number that its packets carry.
+    /// The open connections, each with the number that its packets carry.
     open: BTreeMap<KeyV4, u32>,
     next: u32,
     tick: u64,
@@ -142,7 +143,7 @@ impl Rig {
         let secret = Secret::REPLAY;
         let subtable_cell_count = overload.cell_count as usize / PARTITION_COUNT / HASH_COUNT;
         let geometry = DeltaGeometry { v4: Geometry::new(subtable_cell_count as u32), v6: Geometry::for_items(1) };
-        // Twice what is open and what has just closed: the filter is not what is tried here.
+        // Room for twice what is open or has just closed: the filter is not what is tried here.
         let share = 2 * (overload.open_count + 3 * overload.churn) / PARTITION_COUNT as u64;
         let tracker = TrackerConfig {
             secret: secret.clone(),
@@ -196,7 +197,7 @@ impl Rig {
         self.apply();
     }
 
-    /// The exporter's part: what is handed over is applied at once.
+    /// Applies at once what is handed over, as the exporter would.
     fn apply(&mut self) {
         for hand_over in self.hands.handed_over.drain(..) {
             self.hands.spares.extend(self.list.apply(hand_over));
@@ -212,7 +213,7 @@ impl Rig {
         self.open.insert(key, self.next);
     }
 
-    /// Closes one of the open connections, by a fixed rule that picks all over them.
+    /// Closes one of the open connections, chosen by a fixed rule that spreads over all of them.
     fn close_some(&mut self) {
         let address = 0x0a00_0000 + self.next.wrapping_mul(0x9e37_79b1) % (self.next + 1);
         let from = KeyV4::new((address, 0), (0, 0), VlanTags::NONE);
@@ -223,7 +224,7 @@ impl Rig {
         }
     }
 
-    /// An interval with so many openings and closings.
+    /// Runs an interval with these numbers of openings and closings.
     fn churn(&mut self, opened: u64, closed: u64) {
         let steps = opened.max(closed);
         for step in 0..steps {
@@ -237,7 +238,7 @@ impl Rig {
         }
     }
 
-    /// Every open connection sends a packet, as a sample of packets shows in time.
+    /// Lets every open connection send a packet, as a sample of packets shows in time.
     fn everybody_talks(&mut self) {
         if self.asks {
             for (key, number) in self.open.clone() {
@@ -246,7 +247,7 @@ impl Rig {
         }
     }
 
-    /// So many intervals of this churn; how many lists were exact, and how many there were.
+    /// Runs intervals of this churn. Returns how many lists were exact, and how many there were.
     fn exact_intervals(&mut self, churn: u64, intervals: u64) -> (u64, u64) {
         let exact = (0..intervals).filter(|_| {
             self.churn(churn / 2, churn / 2);
@@ -255,8 +256,8 @@ impl Rig {
         (exact.count() as u64, intervals)
     }
 
-    /// Ends the interval; how many connections its list has wrongly or not at all, if there is a list. A list that says it is complete
-    /// and is not counts as wholly wrong.
+    /// Ends the interval. Returns how many connections its list has wrongly or not at all, if there is a list. A list
+    /// that claims to be complete and is not counts as wholly wrong.
     fn end_interval(&mut self) -> Option<u64> {
         let marker = Marker { end_tick: self.tick, ..Marker::default() };
         self.shard.end_interval(&marker, &mut self.hands);
@@ -278,7 +279,7 @@ impl Rig {
     }
 }
 
-/// Connections that are listed or open, and not both: a walk along the two, which are in one order.
+/// Connections that are either listed or open, but not both: a merge of the two, which are in one order.
 fn differences(list: &List, open: &BTreeMap<KeyV4, u32>) -> u64 {
     let mut rows = list.rows().map(|row| (row.client, row.server)).peekable();
     let mut keys = open.keys().map(|key| (key.first(), key.second())).peekable();

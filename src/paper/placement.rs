@@ -1,7 +1,7 @@
 //! Beyond the paper: how few cells are enough, by placement.
 //!
-//! What enters: the setting. What leaves: for four sizes the cells a key with which the best placement lists completely in 999 of
-//! 1,000 trials, checked by trying; and what other placements are planned with, tried too.
+//! What enters: the setting. What leaves: for four sizes, the cells a key with which the best placement lists
+//! completely in 999 of 1,000 trials, confirmed by trials; and what other placements are planned with, tried as well.
 
 use super::fill::simulated;
 use super::row::grouped;
@@ -15,7 +15,7 @@ pub struct Placements;
 /// The share of listings that may be incomplete.
 const FAILURE: f64 = 0.001;
 
-/// Keys, the most cells a key with the best placement, and the trials.
+/// A number of keys, the most cells a key for the best placement, and the numbers of trials.
 struct Size {
     key_count: u32,
     per_key: f64,
@@ -35,7 +35,7 @@ const SIZES: [Size; 4] = [
     Size { key_count: 1_000_000, per_key: 1.07, best: coupled(150, false), full: 200, quick: 1 },
 ];
 
-/// Other placements that plans know.
+/// Other placements that can be planned.
 const OTHERS: [Placement; 5] = [
     Placement::Subtables { hash_count: 3 },
     Placement::Subtables { hash_count: 4 },
@@ -59,7 +59,7 @@ fn best_row(setting: &Setting, size: &Size) -> Row {
     Row::percent(what, Source::Goal, Reference::AtLeast(1.0 - FAILURE), ours)
 }
 
-/// The placements at 999 of 1,000 by their plans, in as many trials as take about the same time at every size.
+/// The placements at 999 of 1,000 by their plans, with numbers of trials that take about the same time at every size.
 fn plans(setting: &Setting, step: &Step) -> (Vec<Row>, Vec<Line>) {
     let (mut rows, mut lines) = (Vec::new(), Vec::new());
     for placement in OTHERS {

@@ -1,6 +1,7 @@
 //! Plots: lines over a grid, as SVG.
 //!
-//! What enters: lines of points with their names. What leaves: the text of a small picture, the same for the same points.
+//! What enters: lines of points with their names. What leaves: the text of a small picture, the same for the same
+//! points.
 
 use crate::error::{Error, Result};
 use plotters::prelude::*;
@@ -8,9 +9,9 @@ use plotters::prelude::*;
 /// A line of a plot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// What it shows.
+    /// The name of the line in the legend.
     pub name: String,
-    /// Its points, from left to right.
+    /// The points, from left to right.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -19,11 +20,11 @@ pub struct Line {
 pub struct Plot {
     /// The name of its file.
     pub file_name: &'static str,
-    /// What it is about.
+    /// The title of the plot.
     pub title: &'static str,
-    /// What goes to the right.
+    /// The label of the horizontal axis.
     pub x: &'static str,
-    /// What goes up.
+    /// The label of the vertical axis.
     pub y: &'static str,
     /// The lines.
     pub lines: Vec<Line>,
@@ -31,10 +32,10 @@ pub struct Plot {
 
 const SIZE: (u32, u32) = (640, 360);
 
-/// What margins and labels take of the width.
+/// The width that margins and labels take.
 const AROUND: u32 = 80;
 
-/// Colours that are told apart by eyes that see fewer of them, and in print.
+/// Colours that can be told apart with colour blindness and in print.
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -44,7 +45,8 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(60, 60, 60),
 ];
 
-/// The ends of the points' coordinates, with some air above and below; a range even for a single point, or none.
+/// The ends of the points' coordinates, with some room above and below. There is a range even for a single point or
+/// none.
 fn range(values: impl Iterator<Item = f64> + Clone, air: f64) -> std::ops::Range<f64> {
     let low = values.clone().fold(f64::INFINITY, f64::min);
     let high = values.fold(f64::NEG_INFINITY, f64::max);
@@ -55,24 +57,25 @@ fn range(values: impl Iterator<Item = f64> + Clone, air: f64) -> std::ops::Range
     low - margin..high + margin
 }
 
-/// How much wider than its points a plot has to be, as a part of its width, so that the names of its lines stand beside them.
+/// How much wider than its points a plot has to be, as a share of its width, so that the names of its lines fit beside
+/// them.
 fn legend_room(lines: &[Line]) -> f64 {
     let longest = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0);
     let part = (longest as f64 * 5.5 + 50.0) / f64::from(SIZE.0 - AROUND);
     if lines.len() > 1 { part / (1.0 - part) } else { 0.0 }
 }
 
-/// A number with as many decimals as it needs, four at most.
+/// A number with as many decimals as it needs, at most four.
 fn short(value: f64) -> String {
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Draws it: the text of an SVG file.
+/// Draws a plot as the text of an SVG file.
 ///
 /// # Errors
 ///
-/// The plot can not be drawn.
+/// The plot cannot be drawn.
 pub fn svg(plot: &Plot) -> Result<String> {
     let mut text = String::new();
     drawn(plot, &mut text).map_err(|error| Error::new("can not draw a plot").in_file(plot.file_name).because(error))?;

@@ -11,7 +11,7 @@ use std::path::Path;
 
 const HEADS: [&str; 6] = ["", "expected", "ours", "trials", "95 % interval", ""];
 
-/// The report as text; `folder` is where the plots are, seen from it.
+/// The report as text; `folder` is where the plots are, relative to the report.
 #[must_use]
 pub fn markdown(sections: &[Section], setting: &Setting, folder: &str) -> String {
     let mut text = "# The paper's experiments, run again\n\n".to_owned();
@@ -58,11 +58,11 @@ fn summary(sections: &[Section]) -> String {
     text
 }
 
-/// Writes the report to `path`, and its plots to the folder of that name without the ending.
+/// Writes the report to `path`, and its plots to a folder of that name without the extension.
 ///
 /// # Errors
 ///
-/// A file or the folder can not be written, or `path` has no name.
+/// A file or the folder cannot be written, or `path` has no name.
 pub fn write(sections: &[Section], setting: &Setting, path: &Path) -> Result<()> {
     let cannot =
         |path: &Path, error: std::io::Error| Error::new("can not write the report").in_file(path).because(error);

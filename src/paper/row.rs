@@ -1,37 +1,37 @@
-//! One figure: what it should be, what it is, and whether chance explains the difference.
+//! One figure: the expected value, the measured value, and whether chance explains the difference.
 //!
 //! What enters: the reference and the measure. What leaves: the verdict, and the texts of the report.
 
 use crate::interval::{Interval, NINETY_FIVE, may_be_equal};
 
-/// Where a reference comes from.
+/// The origin of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The paper says so.
+    /// A figure that the paper states.
     Paper,
-    /// A formula of the paper says so.
+    /// A formula of the paper.
     Formula,
-    /// An independent prototype measured it, with other hashes.
+    /// The measurement of an independent prototype, with other hashes.
     Prototype,
-    /// It is what is promised.
+    /// A promise of flowpeel.
     Goal,
 }
 
-/// What a figure should be.
+/// The expected value of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reference {
-    /// A share that was counted, with chances of its own.
+    /// A share that was counted, with an error of its own.
     Counted {
-        /// How many.
+        /// The number of successes.
         count: u64,
-        /// Out of how many.
+        /// The number of trials.
         trial_count: u64,
     },
     /// A value, good to `tolerance` (its rounding, or what an approximation leaves out).
     Value {
         /// The value.
         value: f64,
-        /// How far it may be off.
+        /// The largest deviation from it.
         tolerance: f64,
     },
     /// No more than this.
@@ -45,23 +45,23 @@ pub enum Reference {
 /// What was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Measure {
-    /// So many of so many trials.
+    /// A share of the trials.
     Share {
-        /// How many.
+        /// The number of successes.
         count: u64,
-        /// Out of how many.
+        /// The number of trials.
         trial_count: u64,
     },
     /// The mean over trials.
     Mean {
         /// The mean.
         mean: f64,
-        /// Its standard error.
+        /// The standard error of the mean.
         error: f64,
-        /// How many trials.
+        /// The number of trials.
         trial_count: u64,
     },
-    /// A number that no chance is in.
+    /// A number without a random error.
     Exact(f64),
 }
 
@@ -72,29 +72,29 @@ pub enum Unit {
     Percent,
     /// A share, in millionths.
     Millionths,
-    /// A number with so many decimals.
+    /// A number with this many decimals.
     Number(usize),
 }
 
 /// One line of the report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What was measured.
+    /// The name of the figure.
     pub what: String,
-    /// Where the reference comes from.
+    /// The origin of the reference.
     pub source: Source,
-    /// What it should be.
+    /// The expected value.
     pub reference: Reference,
-    /// What it is.
+    /// The measured value.
     pub ours: Measure,
-    /// How it is printed.
+    /// How the figure is printed.
     pub unit: Unit,
-    /// Why it is not what it should be, where that is known; else nothing.
+    /// Why the figure differs from the reference, where that is known; otherwise empty.
     pub note: &'static str,
 }
 
 impl Measure {
-    /// The best single value.
+    /// The best single estimate.
     #[must_use]
     pub fn center(&self) -> f64 {
         match *self {
@@ -104,7 +104,7 @@ impl Measure {
         }
     }
 
-    /// Where the truth lies, so many standard deviations wide on either side.
+    /// The confidence interval, `deviations` standard deviations wide on either side.
     #[must_use]
     pub fn interval(&self, deviations: f64) -> Interval {
         match *self {
@@ -116,7 +116,7 @@ impl Measure {
 }
 
 impl Row {
-    /// A row about a share, in percent, against what the paper counted.
+    /// A row about a share, in percent, compared with what the paper counted.
     pub(super) fn counted(what: impl Into<String>, paper: (u64, u64), ours: (u64, u64)) -> Self {
         let reference = Reference::Counted { count: paper.0, trial_count: paper.1 };
         Row::percent(what, Source::Paper, reference, Measure::Share { count: ours.0, trial_count: ours.1 })
@@ -133,12 +133,12 @@ impl Row {
         Row::percent(what, Source::Goal, Reference::AtLeast(1.0), ours)
     }
 
-    /// The row, with an explanation of what is not as it should be.
+    /// The row, with an explanation of why it differs from the reference.
     pub(super) fn because(self, note: &'static str) -> Self {
         Row { note, ..self }
     }
 
-    /// Whether chance explains the difference, `deviations` wide.
+    /// Whether chance explains the difference, with intervals `deviations` standard deviations wide.
     #[must_use]
     pub fn is_inside(&self, deviations: f64) -> bool {
         let interval = self.ours.interval(deviations);
@@ -151,14 +151,14 @@ impl Row {
             }
             (Reference::Value { value, tolerance }, _) => interval.holds(value, tolerance),
             (Reference::AtMost(value), _) => interval.low <= value,
-            // A promise about every trial is broken by one.
+            // A promise about every trial is broken by a single one.
             (Reference::AtLeast(value), ours) if value >= 1.0 => ours.center() >= value,
             (Reference::AtLeast(value), _) => interval.high >= value,
             (Reference::Unknown, _) => true,
         }
     }
 
-    /// Whether it is as it should be, in 95 of 100 cases.
+    /// Whether chance explains the difference in 95 of 100 cases.
     #[must_use]
     pub fn is_expected(&self) -> bool {
         self.is_inside(NINETY_FIVE)
@@ -217,7 +217,7 @@ impl Row {
     }
 }
 
-/// A count with its thousands set apart.
+/// A count with commas between groups of thousands.
 pub(super) fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|group| str::from_utf8(group).ok()).collect();

@@ -1,4 +1,4 @@
-//! Table 1: the thresholds of listing, from the formula and found by trying.
+//! Table 1: the thresholds of listing, from the formula and by experiment.
 //!
 //! What enters: the setting. What leaves: cells an item at which listing becomes possible, for 3 to 7 subtables.
 
@@ -16,18 +16,18 @@ const PAPER: [(u32, f64); 5] = [(3, 1.222), (4, 1.295), (5, 1.425), (6, 1.570), 
 /// Half a unit of the last digit that the paper prints.
 const ROUNDING: f64 = 0.000_5;
 
-/// How far from the formula a threshold is looked for, as a part of it.
+/// How far from the formula a threshold is searched, as a share of it.
 const REACH: f64 = 0.01;
 
-/// Halvings of that: what is left of it is a ten-thousandth of a cell an item.
+/// Bisections of that range: the rest is a ten-thousandth of a cell an item.
 const HALVING_COUNT: u32 = 8;
 
-/// How far the threshold of so many items may lie from that of infinitely many, in cells an item.
+/// How far the threshold of this many items may lie from that of infinitely many, in cells an item.
 const FINITE_SIZE: f64 = 0.002;
 const FINITE_SIZE_QUICK: f64 = 0.01;
 
-/// `c_k`: the inverse of the largest load `a` with `1 - e^(-k a x^(k-1)) < x` for all `x` between 0 and 1, that is of the
-/// least value of `-ln(1 - x) / (k x^(k-1))`, found by narrowing down where it is.
+/// `c_k`: the inverse of the largest load `a` with `1 - e^(-k a x^(k-1)) < x` for all `x` between 0 and 1, that is, of
+/// the least value of `-ln(1 - x) / (k x^(k-1))`, which is found by narrowing down where it lies.
 pub(super) fn threshold(hash_count: u32) -> f64 {
     let load = |x: f64| -(-x).ln_1p() / (f64::from(hash_count) * x.powi(hash_count as i32 - 1));
     let (mut low, mut high) = (0.01, 0.999_999);
@@ -46,7 +46,7 @@ fn found_threshold(hash_count: u32, item_count: u32, seed: u64) -> f64 {
         let middle = (low + high) / 2.0;
         let cell_count = (f64::from(item_count) * threshold(hash_count) * middle) as u32;
         let simulation = Simulation { placement, item_count, cell_count, trial_count: 1, seed };
-        // A few items on the same cells fail at any size; the threshold is where most of them do.
+        // A few items on the same cells fail at any size; at the threshold most items do.
         let is_listed = simulation.run().unlisted_count < u64::from(item_count) / 100;
         if is_listed { high = middle } else { low = middle }
     }

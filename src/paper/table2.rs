@@ -1,7 +1,8 @@
-//! Table 2: how many valid keys stay unlisted when others are damaged; and that none do when these are taken out whole.
+//! Table 2: how many valid keys stay unlisted when others are damaged, and that none do when damaged keys are taken out
+//! whole.
 //!
-//! What enters: the setting. What leaves: how often so many valid keys were left, by the paper's rule and by aggregates.
-//! A damaged key has two values.
+//! What enters: the setting. What leaves: how often a number of valid keys was left, by the paper's rule and by
+//! aggregates. A damaged key has two values.
 
 use super::fill::{Pairs, PaperTable, five_subtables};
 use super::{Experiment, Row, RowTable, Section, Setting, Step};
@@ -12,17 +13,17 @@ use crate::sketch::{Layout, Placement, Rule, Table, Values};
 #[derive(Clone, Copy, Debug)]
 pub struct Table2;
 
-/// How often so many valid keys were left: 0 to 3, and more.
+/// In how many trials 0, 1, 2, 3, and more valid keys were left.
 pub(super) type Left = [u64; 5];
 
-/// What came of some trials.
+/// The results of some trials.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tried {
-    /// How often so many valid keys were left by the paper's rule.
+    /// In how many trials the paper's rule left each number of valid keys.
     pub(super) left: Left,
     /// In how many trials aggregates left no valid key.
     pub(super) valid_count: u64,
-    /// In how many they left no damaged one either, with all counts and sums right.
+    /// In how many trials aggregates left no damaged key either, with all counts and sums right.
     pub(super) all_count: u64,
 }
 
@@ -31,11 +32,11 @@ pub(super) struct Tried {
 pub(super) struct Damage {
     /// Keys in all.
     pub(super) key_count: u64,
-    /// Those of them that have two values.
+    /// Keys that have two values.
     pub(super) damaged_count: u64,
 }
 
-/// Valid keys that one trial left, and damaged keys that it left or told wrongly.
+/// The valid keys that one trial left, and the damaged keys that it left or listed wrongly.
 pub(super) struct Trial {
     pub(super) valid_left: u64,
     pub(super) damaged_left: u64,
@@ -55,7 +56,7 @@ impl Damage {
         table.insert_all(&seconds);
     }
 
-    /// Lists it by this rule.
+    /// Lists the table by this rule.
     pub(super) fn listed(&self, table: &mut PaperTable, pairs: &Pairs, rule: Rule) -> Trial {
         let (mut valid, mut damaged, mut sums) = (0, 0, 0u64);
         table.peel(rule, |entry| match entry.values {
@@ -80,7 +81,7 @@ impl Damage {
         Trial { valid_left, damaged_left }
     }
 
-    /// Fills a table in each of so many trials, and lists it by the paper's rule and by aggregates.
+    /// Fills a table in each trial, and lists it by the paper's rule and by aggregates.
     pub(super) fn tried(&self, mut table: PaperTable, seed: u64, trial_count: u64) -> Tried {
         let mut tried = Tried::default();
         for trial in 0..trial_count {
@@ -96,14 +97,16 @@ impl Damage {
         tried
     }
 
-    /// The share of trials that leave a valid key, by the paper's formula (section 3): all cells of one hold a damaged key.
+    /// The share of trials that leave a valid key, by the paper's formula (section 3): all cells of such a key hold a
+    /// damaged one.
     pub(super) fn formula(&self) -> f64 {
         let poisoned = 1.0 - (-5.0 * self.damaged_count as f64 / (8 * self.key_count) as f64).exp();
         -((self.key_count - self.damaged_count) as f64 * (-poisoned.powi(5)).ln_1p()).exp_m1()
     }
 }
 
-/// The paper's three experiments: keys, damaged keys, trials of 20,000 that left 0, 1, 2 and 3; our trials, in full and quick.
+/// The paper's three experiments: keys, damaged keys, and how many of 20,000 trials left 0, 1, 2 and 3; then our
+/// trials, full and quick.
 const PAPER: [(Damage, [u64; 4], u64, u64); 3] = [
     (Damage { key_count: 10_000, damaged_count: 1_000 }, [19_872, 128, 0, 0], 20_000, 30),
     (Damage { key_count: 10_000, damaged_count: 2_000 }, [16_701, 2_977, 304, 18], 20_000, 30),

@@ -9,8 +9,8 @@ use crate::config::{
     DELTA_ITEMS_MIN, DELTA_PARTS, DELTA_SPARES_LIVE, DELTA_SPARES_WHOLE, EVERY_MAX_DAYS, EVICTION_TIMEOUT_MAX_DAYS,
     EVICTION_TIMEOUT_MIN_S, FILTER_ESTABLISHED_PERCENT, FILTER_LOAD_PERCENT, HALF_OPEN_MAX, HALF_OPEN_MIN,
     HALF_OPEN_PLACES_DIVISOR, INQUIRY_A_SECOND, INQUIRY_MAX, LINGER_TICKS, LIST_ENTRY_SIZE, ONE_WAY_PLACES_DIVISOR,
-    PARTITION_COUNT, PICKUP_MAX, ROUTER_NAME_SIZE_MAX, SHARDS_MAX, SNAPSHOT_LOAD_PERCENT, SNAPSHOT_SIZE_MAX,
-    SOURCES_MAX, SOURCES_MIN, SYN_TIMEOUT_MAX_TICKS, TICK_NS,
+    PARTITION_COUNT, PARTITION_DEVIATIONS, PARTITION_ITEMS_MIN, PICKUP_MAX, ROUTER_NAME_SIZE_MAX, SHARDS_MAX,
+    SNAPSHOT_LOAD_PERCENT, SNAPSHOT_SIZE_MAX, SOURCES_MAX, SOURCES_MIN, SYN_TIMEOUT_MAX_TICKS, TICK_NS,
 };
 use crate::connection::{Filter, HalfOpen, HalfOpenList, TrackerConfig};
 use crate::error::{Error, Result};
@@ -231,9 +231,10 @@ impl Plan {
     }
 }
 
-/// What one partition gets of so many: they do not share evenly, and six standard deviations are more than chance brings.
+/// What one partition has room for of this many items: its even share and [`PARTITION_DEVIATIONS`] standard deviations.
 pub(super) fn share(count: u64) -> u64 {
-    count / PARTITION_COUNT as u64 + 6 * (count / PARTITION_COUNT as u64).isqrt() + 16
+    let mean = count / PARTITION_COUNT as u64;
+    mean + PARTITION_DEVIATIONS * mean.isqrt() + PARTITION_ITEMS_MIN
 }
 
 /// How many half-open connections there is room for,

@@ -14,7 +14,7 @@ use crate::config::{
 };
 use crate::error::Result;
 use crate::flow::KeyV4;
-use crate::sketch::{self, Degrees, Geometry, HASH_COUNT, Iblt, Outcome, Placement, Simulation};
+use crate::sketch::{self, CommonDegree, Geometry, HASH_COUNT, Iblt, Outcome, Placement, Simulation};
 
 /// A kind of tables, and how often one of them fails to list.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -99,34 +99,26 @@ fn engine(geometry: Geometry, churn: u64) -> TableSizing {
     }
 }
 
-/// Placements for a single table, each with the number of cells that most of its keys have, and the share of these keys.
-const CANDIDATES: [(Placement, u32, f64); 10] = [
-    (Placement::Distinct { hash_count: 4 }, 4, 1.0),
-    (Placement::Distinct { hash_count: 5 }, 5, 1.0),
-    (Placement::Distinct { hash_count: 6 }, 6, 1.0),
-    (Placement::Subtables { hash_count: 4 }, 4, 1.0),
-    (Placement::Subtables { hash_count: 5 }, 5, 1.0),
-    (Placement::Subtables { hash_count: 6 }, 6, 1.0),
-    (Placement::Irregular(Degrees::FEW), 3, 0.7),
-    (Placement::Irregular(Degrees::MANY), 3, 0.886_6),
-    (Placement::Coupled { hash_count: 4, segment_count: 150, half_ends: false }, 4, 1.0),
-    (Placement::Coupled { hash_count: 5, segment_count: 200, half_ends: false }, 5, 1.0),
-];
-
 /// The single table with the fewest cells: by the measured curves, and with no more pairs of items on the same cells than failures are
 /// asked for, since these go on where curves end.
 fn best(churn: u64, failure: f64) -> TableSizing {
     let item_count = churn.max(1);
-    let tables = CANDIDATES.iter().filter_map(|&(placement, degree, share)| {
+    let tables = Placement::measured().filter_map(|placement| {
         let plan = sketch::Plan::with(placement, item_count, failure).filter(|plan| plan.failure < 1.0)?;
-        let pairs = |cells: u64| twins(placement, (degree, share), item_count, cells);
+        let pairs = |cells: u64| twins(placement, item_count, cells);
         // Twins grow rarer by the degree's power of the cells.
-        let short = (pairs(u64::from(plan.cell_count)) / failure).max(1.0).powf(f64::from(degree).recip());
+        let short = (pairs(u64::from(plan.cell_count)) / failure)
+            .max(1.0)
+            .powf(f64::from(placement.common_degree().degree).recip());
         let cell_count = (f64::from(plan.cell_count) * short).ceil() as u64;
         let failure = plan.failure.min(failure).max(pairs(cell_count));
         Some((placement, cell_count, failure))
     });
-    let fewest = tables.min_by_key(|table| table.1).unwrap_or((ENGINE, TABLE_CELLS_MAX.into(), 1.0));
+    // Of placements with as few cells, the simpler one.
+    let is_simple =
+        |placement: &Placement| matches!(placement, Placement::Distinct { .. } | Placement::Subtables { .. });
+    let fewest = tables.min_by_key(|table| (table.1, !is_simple(&table.0)));
+    let fewest = fewest.unwrap_or((ENGINE, TABLE_CELLS_MAX.into(), 1.0));
     let (placement, cell_count, failure) = fewest;
     let cell_size = Iblt::<KeyV4>::size(Geometry::new(1)) as u64 / HASH_COUNT as u64;
     let size = cell_count * cell_size;
@@ -134,7 +126,8 @@ fn best(churn: u64, failure: f64) -> TableSizing {
 }
 
 /// How many pairs of items have all their cells in common, on average.
-fn twins(placement: Placement, (degree, share): (u32, f64), item_count: u64, cell_count: u64) -> f64 {
+fn twins(placement: Placement, item_count: u64, cell_count: u64) -> f64 {
+    let CommonDegree { degree, share } = placement.common_degree();
     let (items, cells) = (item_count as f64 * share, cell_count as f64);
     let choices: f64 = match placement {
         Placement::Subtables { .. } => (cells / f64::from(degree)).powi(degree as i32),
@@ -160,14 +153,14 @@ fn failure_of(item_count: u64, cell_count: u64) -> f64 {
     }
     if is_enough(PLAN_FAILURE_MIN) {
         // The curves go on as they came, and twins may be commoner than that.
-        return twins(ENGINE, (HASH_COUNT as u32, 1.0), item_count, cell_count);
+        return twins(ENGINE, item_count, cell_count);
     }
     let (mut rare, mut common) = (PLAN_FAILURE_MIN, PLAN_FAILURE_MAX);
     for _ in 0..40 {
         let middle = (rare * common).sqrt();
         if is_enough(middle) { common = middle } else { rare = middle }
     }
-    common.max(twins(ENGINE, (HASH_COUNT as u32, 1.0), item_count, cell_count).min(1.0))
+    common.max(twins(ENGINE, item_count, cell_count).min(1.0))
 }
 
 impl TableSizing {

@@ -51,7 +51,7 @@ impl Desk {
     fn sum(&self) -> Delta {
         let mut sum = Delta::new(geometry());
         for delta in self.handed.iter().filter_map(|handed| handed.delta.as_ref()) {
-            assert!(sum.v4.table.add(&delta.v4.table) && sum.v6.table.add(&delta.v6.table));
+            assert!(sum.v4.table.merge(&delta.v4.table).is_ok() && sum.v6.table.merge(&delta.v6.table).is_ok());
             assert!(!delta.is_untouched());
             sum.v4.updates += delta.v4.updates;
             sum.v6.updates += delta.v6.updates;

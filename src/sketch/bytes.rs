@@ -1,13 +1,13 @@
 //! Byte strings and flow keys as sums.
 //!
-//! What enters: `[u8; N]`, which counts as one little-endian number of N bytes, so that a division by an even count
-//! loses a few bits of the whole and not of every byte; and flow keys, which wrap word by word as in the tables of
-//! connections. What leaves: their arithmetic, with the laws of [`Sum`].
+//! What enters: `[u8; N]` and flow keys. A byte string counts as one little-endian number of N bytes, so that a
+//! division by an even count loses a few bits of the whole and not of every byte. Flow keys wrap word by word, as in
+//! the tables of connections. What leaves: their arithmetic, with the laws of [`Sum`].
 
 use super::sum::{Key, Sum, odd_inverse};
 use crate::flow::{FlowKey, KeyV4, KeyV6};
 
-/// Bytes that are worked on at once.
+/// Bytes that are processed at once.
 const LIMB_SIZE: usize = 8;
 
 fn limb(bytes: &[u8]) -> u64 {
@@ -91,7 +91,7 @@ impl<const N: usize> Sum for [u8; N] {
             0 => limb,
             _ => limb >> twos | limb_at(&sum, at + LIMB_SIZE) << (u64::BITS - twos),
         });
-        // Division from the low end: every limb of the quotient is the one whose product ends in what is left.
+        // Division from the low end: each limb of the quotient is the one whose product ends in the limb that is left.
         let odd = count.unsigned_abs() >> twos;
         let inverse = odd_inverse(odd) as u64;
         let mut borrow = 0u64;

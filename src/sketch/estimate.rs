@@ -1,13 +1,12 @@
-//! How large a difference is, before a table for it is made.
+//! The size of a difference, estimated before a table for it is made.
 //!
-//! What enters: two sets of pairs, each on its own side. What leaves: about how many pairs differ. Nobody has to guess
-//! the size of a table: both sides fill an estimator of fixed size, one is sent over, and the table is planned for what
-//! it says.
+//! What enters: two sets of pairs, each on its own side. What leaves: about how many pairs differ. The size of a table
+//! need not be guessed: both sides fill an estimator of fixed size, one is sent over, and the table is planned for the
+//! estimate.
 //!
-//! Pairs are split into strata by the zeros at the end of their hash: stratum i holds one of 2^(i+1). The sparsest
-//! strata of the difference list; from the first that does not, the size is known up to the sampling. The law:
-//! estimators of equal sets differ by nothing, and what they say depends on the difference alone, however large the
-//! sets.
+//! Pairs are split into strata by the zeros at the end of their hash: stratum i holds one pair in 2^(i+1). The sparsest
+//! strata of the difference list; the first that does not gives the size, up to sampling error. The law: estimators of
+//! equal sets differ by nothing, and the estimate depends on the difference alone, however large the sets.
 
 use super::cell::{Sums, TableCell};
 use super::key_hash::{KeyHash, SecretHash};
@@ -21,7 +20,7 @@ use crate::hash::Secret;
 
 type FingerprintCell = Sums<u64, ()>;
 
-/// A sketch of a set of pairs, of a fixed 40 KiB, from which the size of its difference with another can be told.
+/// A sketch of a set of pairs, of a fixed 40 KiB, that gives the size of the set's difference with another.
 ///
 /// ```
 /// use flowpeel::hash::Secret;
@@ -49,12 +48,12 @@ impl<K: Key> Estimator<K> {
         Estimator { hash: SecretHash::new(secret), strata }
     }
 
-    /// Takes a pair in. A key with another value is another pair.
+    /// Adds a pair. The same key with another value is another pair.
     pub fn insert<V: Sum>(&mut self, key: &K, value: &V) {
         self.update(key, value, 1);
     }
 
-    /// Takes a pair out again.
+    /// Removes a pair.
     pub fn remove<V: Sum>(&mut self, key: &K, value: &V) {
         self.update(key, value, -1);
     }
@@ -69,14 +68,14 @@ impl<K: Key> Estimator<K> {
         self.strata[stratum].update(&fingerprint, (), count);
     }
 
-    /// About how many pairs are in one of the two sets only. Off by 8 % on average, by more than a third hardly ever;
-    /// exact up to some forty.
+    /// About how many pairs are in only one of the two sets. The estimate is off by 8 % on average and hardly ever by
+    /// more than a third; up to about forty it is exact.
     #[must_use]
     pub fn difference(&self, other: &Self) -> u64 {
         let mut count = 0u64;
         for (at, (ours, theirs)) in self.strata.iter().zip(&other.strata).enumerate().rev() {
             let mut table = ours.clone();
-            // Strata all have one layout.
+            // All strata have one layout.
             let is_same = table.subtract(theirs).is_ok();
             let listing = table.list(Rule::Aggregates);
             if !is_same || !listing.is_complete() {
@@ -87,16 +86,16 @@ impl<K: Key> Estimator<K> {
         count
     }
 
-    /// The sketch as bytes, the same on every machine.
+    /// The sketch in bytes, the same on every machine.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.strata.iter().flat_map(Table::to_bytes).collect()
     }
 
-    /// The sketch of such bytes.
+    /// Decodes a sketch that [`Self::to_bytes`] encoded.
     ///
     /// # Errors
-    /// [`Refused::Length`].
+    /// [`Refused::Length`]: the bytes are not as many as a sketch takes.
     pub fn from_bytes(secret: &Secret, bytes: &[u8]) -> Result<Self, Refused> {
         let mut estimator = Estimator::new(secret);
         let size = ESTIMATOR_CELL_COUNT as usize * FingerprintCell::SIZE;

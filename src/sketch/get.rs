@@ -1,9 +1,9 @@
 //! Getting (GET, sections 2.3 and 3 of the paper): what is known of one key, without listing.
 //!
-//! What enters: a table and a key. What leaves: its count and values, or that it is not there, or that the table can
-//! not tell. A cell that holds the key alone tells, and one that holds nothing, or another key alone, tells that it is
-//! absent. Where neither is to be found, a cell with one other key is: with that key told by another of its cells, what
-//! is left is the key's own part.
+//! What enters: a table and a key. What leaves: its count and values, or that it is absent, or that the table cannot
+//! tell. A cell that holds the key alone gives its count and values. A cell that is empty, or holds another key alone,
+//! shows that the key is absent. Where there is neither, a cell with one other key may help: when another cell gives
+//! that key's part, subtracting it leaves the key's own.
 
 use super::cell::{TableCell, Values};
 use super::key_hash::KeyHash;
@@ -15,44 +15,55 @@ use crate::config::{TABLE_GET_DEPTH_MAX, TABLE_GET_VISITS_MAX};
 /// What a table knows of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Got<V> {
-    /// It was inserted, and not removed as often.
+    /// The key was inserted, and not removed as often.
     Found {
-        /// How many times, less how many times it was removed.
+        /// How many times it was inserted, less how many times it was removed: positive.
         count: i64,
         /// What is known of its values.
         values: Values<V>,
     },
-    /// It was removed more often than inserted (an extraneous deletion).
+    /// The key was removed more often than inserted (an extraneous deletion).
     Deleted {
-        /// How many times more: positive.
+        /// How many times more it was removed: positive.
         count: i64,
         /// What is known of the values.
         values: Values<V>,
     },
-    /// It is not there (or was inserted and removed, with different values perhaps): the paper's null.
+    /// The key is not there, or was inserted and removed, perhaps with different values: the paper's null.
     Absent,
-    /// The table can not tell (the paper's "not found"): list it, or make it larger. A key that is there is told with a
+    /// The table cannot tell (the paper's "not found"): list it, or make it larger. A key that is there is found with a
     /// probability of at least 1 - (1 - e^(-kn/m))^k.
     Unknown,
 }
 
 impl<V> Got<V> {
-    /// The value of a key that was inserted with a single one.
+    /// The value of a key that was inserted with a single value.
     pub fn value(self) -> Option<V> {
         if let Got::Found { values: Values::One(value), .. } = self { Some(value) } else { None }
     }
 }
 
 impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
-    /// What is known of the key, with the help of its neighbours.
+    /// What is known of the key, with the help of the keys that share its cells.
     ///
-    /// Complexity: one random access for each of its cells; where that does not tell, a bounded number of others.
+    /// Complexity: one random access for each of its cells; where these do not tell, a bounded number of others.
     #[must_use]
     pub fn get(&self, key: &C::Key) -> Got<C::Value> {
         self.get_hashed(key, self.hash().of(key))
     }
 
-    /// What is known of each key, in their order; cells are asked for together.
+    /// What is known of each key, in their order. The cells of a batch of keys are prefetched together.
+    ///
+    /// ```
+    /// use flowpeel::hash::Secret;
+    /// use flowpeel::sketch::{Got, Layout, Placement, Sums, Table};
+    ///
+    /// let layout = Layout::new(Placement::Subtables { hash_count: 4 }, 400);
+    /// let mut table = Table::<Sums<u64, u64>>::with_secret(layout, &Secret::REPLAY);
+    /// (0..50).for_each(|key| table.insert(&key, 2 * key));
+    /// let got = table.get_all(&[7, 49, 50]);
+    /// assert_eq!((got[0].value(), got[1].value(), got[2]), (Some(14), Some(98), Got::Absent));
+    /// ```
     #[must_use]
     pub fn get_all(&self, keys: &[C::Key]) -> Vec<Got<C::Value>> {
         let mut got = Vec::with_capacity(keys.len());
@@ -65,7 +76,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         got
     }
 
-    /// What the key's own cells tell, as in the paper: no neighbour is asked.
+    /// What the key's own cells tell, as in the paper, without the help of other keys.
     #[must_use]
     pub fn get_plain(&self, key: &C::Key) -> Got<C::Value> {
         self.own(key, self.hash().of(key)).unwrap_or(Got::Unknown)
@@ -85,7 +96,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         }
     }
 
-    /// What the key's cells tell by themselves.
+    /// What the key's cells tell by themselves, if anything.
     fn own(&self, key: &C::Key, hash: u128) -> Option<Got<C::Value>> {
         for &place in self.places(hash).iter() {
             let cell = self.cell(place);
@@ -96,7 +107,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
                 let (_, values) = self.part_of(cell, &Lone { key: *key, hash, count });
                 return Some(found(count, values));
             }
-            // Without checks a count of one is believed (section 2.3).
+            // Without checks, a count of one is taken for a lone key (section 2.3).
             if !C::IS_CHECKED && cell.count() == Some(1) {
                 return Some(Got::Absent);
             }
@@ -114,8 +125,8 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
             })
     }
 
-    /// The key's part and how often it is there, from a cell that holds it alone, or with one other key whose part is
-    /// found so.
+    /// The key's part and its count, from a cell that holds it alone, or from one that it shares with one other key
+    /// whose part is found in the same way.
     fn decoded(&self, key: &C::Key, hash: u128, depth: usize, visits: &mut usize) -> Option<(C, i64)> {
         let places = self.places(hash);
         for &place in places.iter() {

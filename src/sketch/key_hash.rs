@@ -1,16 +1,16 @@
-//! Keyed functions from keys to 128 bits, by which tables place and check.
+//! Keyed hashes of keys to 128 bits, by which tables place and check.
 //!
-//! What enters: a secret and keys. What leaves: hashes that are the same on every machine and that nobody without the
-//! secret can aim. The lower half of a hash places the key, the upper half checks it: they must be independent, and
-//! neither may be linear in the key.
+//! What enters: a secret and keys. What leaves: hashes that are the same on every machine and that cannot be aimed
+//! without the secret. The lower half of a hash places the key, the upper half checks it: the halves must be
+//! independent, and neither may be linear in the key.
 
 use super::sum::Key;
 use crate::flow::{FlowKey, KeyV4};
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
 use std::marker::PhantomData;
 
-/// A function from keys to 128 bits that look random. Write one for keys of your own; equal functions are needed
-/// wherever tables are added, compared or listed.
+/// A function from keys to 128 bits that look random. Implement it for a hash of your own. Tables that are added,
+/// subtracted or compared need equal functions.
 ///
 /// ```
 /// use flowpeel::sketch::{KeyHash, Layout, Placement, Rule, Sums, Table};
@@ -35,15 +35,15 @@ pub trait KeyHash<K>: Clone {
     /// The hash of one key.
     fn of(&self, key: &K) -> u128;
 
-    /// The hashes of as many keys as both slices have.
+    /// Hashes the keys into `hashes`, as many as both slices have.
     #[inline]
     fn of_group(&self, keys: &[K], hashes: &mut [u128]) {
         hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = self.of(key));
     }
 }
 
-/// The default: AES-128 in CBC-MAC mode over the key's bytes, under a key that depends on the secret and on the size of
-/// the keys, which are of one size each as that mode asks for.
+/// The default hash: AES-128 in CBC-MAC mode over the key's bytes, under a key derived from the secret and the size of
+/// the keys. All keys of one type have one size, as CBC-MAC requires.
 #[derive(Clone)]
 pub struct SecretHash<K> {
     cipher: KeyedHash<KeyV4>,
@@ -54,7 +54,8 @@ impl<K: Key> SecretHash<K> {
     /// The function under this secret.
     #[must_use]
     pub fn new(secret: &Secret) -> Self {
-        // Tables of connections use the secret's own function: this one is derived from it by a block of its own.
+        // Tables of connections use the secret's own function; this one is derived from it by a block that they never
+        // hash.
         let outer = KeyedHash::<KeyV4>::new(secret, Purpose::Placement);
         let label = u128::from_be_bytes(*b"sketch key size\0") ^ K::SIZE as u128;
         let derived = Secret::new(outer.of_block(label).to_be_bytes());
@@ -68,7 +69,7 @@ impl<K: Key> KeyHash<K> for SecretHash<K> {
         (0..block_count::<K>()).fold(0, |hash, at| self.cipher.of_block(hash ^ key.block(at)))
     }
 
-    /// Eight keys go through the cipher in little more than the time of one.
+    /// Eight keys pass through the cipher in little more time than one.
     #[inline]
     fn of_group(&self, keys: &[K], hashes: &mut [u128]) {
         for (keys, hashes) in keys.chunks(HASH_GROUP_COUNT).zip(hashes.chunks_mut(HASH_GROUP_COUNT)) {
@@ -87,12 +88,12 @@ impl<K: Key> KeyHash<K> for SecretHash<K> {
     }
 }
 
-/// Blocks of a key: one even of keys without any bytes.
+/// Blocks of a key: one even for keys without any bytes.
 fn block_count<K: Key>() -> usize {
     K::SIZE.div_ceil(16).max(1)
 }
 
-/// Flow keys place as in the tables of connections.
+/// Flow keys are placed as in the tables of connections.
 impl<K: FlowKey> KeyHash<K> for KeyedHash<K> {
     #[inline]
     fn of(&self, key: &K) -> u128 {

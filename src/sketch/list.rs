@@ -1,17 +1,18 @@
 //! Listing (LISTENTRIES, section 2.4 of the paper, with the checks of section 3): take out a key that stands alone in a
-//! cell, subtract its part from its other cells, and go on with those.
+//! cell, subtract its part from its other cells, and continue with those.
 //!
 //! What enters: a table. What leaves: what was inserted, what was deleted without having been inserted, and what is
-//! left.
+//! left in the table.
 //!
-//! The law: what is listed and what is left is what there was, whatever the cells hold. A cell is taken for a lone key
-//! only when the check agrees and the key maps to this very cell. Work is bounded: no more keys are taken out than
-//! there are cells, and no more divisions for keys are tried than some for each cell. (For the value of a key that does come
-//! out up to 2^16 are, where its count has as many factors of two: only who knows the secret can make many such keys.)
+//! The law: what is listed plus what is left is what there was, whatever the cells hold. A cell is taken for a lone key
+//! only when the check agrees and the key maps to that cell. Work is bounded: at most as many keys are taken out as
+//! there are cells, and divisions for keys are limited to a number for each cell. (For the value of a key that does
+//! come out, up to 2^16 divisions are tried, where its count has enough factors of two; only with the secret can many
+//! such keys be made.)
 
 use super::cell::{TableCell, Values};
+use super::draft::Draft;
 use super::key_hash::KeyHash;
-use super::settle::Draft;
 use super::sum::{Sum, quotients};
 use super::table::{BATCH_COUNT, Table};
 use crate::config::{TABLE_DIVISIONS_MIN, TABLE_DIVISIONS_PER_CELL};
@@ -20,14 +21,15 @@ use crate::prefetch::prefetch;
 
 const _: () = assert!(BATCH_COUNT.is_multiple_of(HASH_GROUP_COUNT));
 
-/// Which keys are listed.
+/// Which keys are listed, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// All. A key with several values comes out as one entry with their sum: its part is the same in all its cells, so
-    /// it is subtracted whole and poisons nothing. (The paper leaves this open: section 6.)
+    /// All keys. A key with several values is listed as one entry with their sum. Its part is the same in all its
+    /// cells, so it is subtracted whole and blocks no other key. (The paper leaves this open: section 6.)
     Aggregates,
-    /// The paper's (section 3): only keys of which one value is known, any number of times. A key with several values
-    /// stays, and its cells are of no use to others. It takes a cell with a value check to tell.
+    /// The paper's rule (section 3): only keys of which one value is known, any number of times. A key with several
+    /// values stays, and so do the keys that only its cells would show. Telling them apart takes a cell with a value
+    /// check.
     SingleValued,
 }
 
@@ -36,15 +38,15 @@ pub enum Rule {
 pub struct Entry<K, V> {
     /// The key.
     pub key: K,
-    /// How many times it was inserted less how many times it was removed: never zero. Always 1 from cells that do not
-    /// count.
+    /// How many times the key was inserted less how many times it was removed: never zero. Always 1 from cells that do
+    /// not count.
     pub count: i64,
     /// What is known of its values.
     pub values: Values<V>,
 }
 
 impl<K, V> Entry<K, V> {
-    /// The value of a key with a single one.
+    /// The value of a key with a single value.
     pub fn value(self) -> Option<V> {
         if let Values::One(value) = self.values { Some(value) } else { None }
     }
@@ -53,10 +55,10 @@ impl<K, V> Entry<K, V> {
 /// What could not be listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Residue {
-    /// Cells with keys that could not be told.
+    /// Cells with keys that could not be listed.
     pub key_cell_count: usize,
-    /// Cells without keys, but with something in the value sums: keys were inserted and removed with different values,
-    /// or the values of listed keys are unknown.
+    /// Cells without keys, but with something in the value sums: either keys were inserted and removed with different
+    /// values, or the values of listed keys are unknown.
     pub noise_cell_count: usize,
 }
 
@@ -68,16 +70,16 @@ impl Residue {
     }
 }
 
-/// All that came out of a table, and how much did not.
+/// All that was listed of a table, and how much was not.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a listing may be partial: look at its residue"]
 pub struct Listing<K, V> {
-    /// What was inserted; for cells that do not count, everything.
+    /// What was inserted; from cells that do not count, everything.
     pub inserted: Vec<Entry<K, V>>,
-    /// What was deleted without having been inserted (extraneous deletions, section 3 of the paper; in a difference,
-    /// what only the other side has).
+    /// What was deleted without having been inserted: extraneous deletions (section 3 of the paper). In a difference,
+    /// what only the other side has.
     pub deleted: Vec<Entry<K, V>>,
-    /// What is left.
+    /// What could not be listed.
     pub residue: Residue,
 }
 
@@ -87,10 +89,10 @@ impl<K, V> Listing<K, V> {
         self.residue.is_empty()
     }
 
-    /// The entries of a complete listing, inserted and deleted ones.
+    /// The entries of a complete listing: inserted and deleted ones.
     ///
     /// # Errors
-    /// The listing itself when it is not complete ("list-incomplete" in section 2.1 of the paper).
+    /// The listing itself when it is incomplete ("list-incomplete" in section 2.1 of the paper).
     #[expect(clippy::type_complexity, reason = "two lists are two lists")]
     pub fn complete(self) -> Result<(Vec<Entry<K, V>>, Vec<Entry<K, V>>), Self> {
         if self.is_complete() { Ok((self.inserted, self.deleted)) } else { Err(self) }
@@ -98,7 +100,7 @@ impl<K, V> Listing<K, V> {
 }
 
 impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
-    /// Lists what is in the table and takes it out; what is left in the table is what was not listed.
+    /// Lists what is in the table and takes it out; what stays in the table is what could not be listed.
     ///
     /// Complexity: a pass or two over the cells, then one random access for each cell of a key.
     pub fn list(&mut self, rule: Rule) -> Listing<C::Key, C::Value> {
@@ -107,22 +109,22 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         draft.listing
     }
 
-    /// Goes on with a listing.
+    /// Continues a listing.
     pub(super) fn list_into(&mut self, rule: Rule, draft: &mut Draft<C>) {
         self.peel_parts(rule, |entry, hash, part| draft.push(entry, hash, part));
         draft.listing.residue = self.residue();
         if draft.listing.residue.noise_cell_count > 0 {
-            self.settle(draft);
+            self.correct_values(draft);
         }
     }
 
-    /// Lists what is in the table and leaves it as it is.
+    /// Lists what is in the table and leaves the table unchanged.
     pub fn listing(&self, rule: Rule) -> Listing<C::Key, C::Value> {
         self.clone().list(rule)
     }
 
-    /// Takes out what can be told, giving each entry to `take` instead of making lists; how many there were. Values
-    /// that passed no check are right if the table is empty afterwards.
+    /// Takes out all that can be listed, and gives each entry to `take` instead of making lists. Returns the number of
+    /// entries. Values that passed no check are right if the table is empty afterwards.
     pub fn peel(&mut self, rule: Rule, mut take: impl FnMut(Entry<C::Key, C::Value>)) -> usize {
         self.peel_parts(rule, |entry, _, _| take(entry))
     }
@@ -132,7 +134,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         let divisions = TABLE_DIVISIONS_MIN + TABLE_DIVISIONS_PER_CELL * whole as u64;
         let mut peel = Peel { rule, work: Vec::new(), budget: whole, divisions, with_aggregates: false };
         peel.pass(self, &mut take);
-        // Only a table that is stuck is searched for keys that are in it several times.
+        // Only a stuck table is searched for keys that are in it several times.
         if C::IS_MULTISET && !self.is_key_free() {
             peel.with_aggregates = true;
             peel.pass(self, &mut take);
@@ -146,7 +148,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         self.cells().iter().all(C::is_key_free)
     }
 
-    /// What is in it, as what a listing leaves is described.
+    /// What is left in the table, counted by cells.
     #[must_use]
     pub fn residue(&self) -> Residue {
         let mut residue = Residue::default();
@@ -157,7 +159,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         residue
     }
 
-    /// The key that is alone in the cell at `place`, with its hash and how often it is there, when that is so.
+    /// The key that is alone in `cell`, the cell at `place`, with its hash and count; `None` if there is no such key.
     pub(super) fn lone(&self, cell: &C, place: u32, divisions: &mut u64) -> Option<Lone<C::Key>> {
         let count = cell.count().unwrap_or(1);
         if count == 0 || count.unsigned_abs() > 1 && !C::IS_MULTISET {
@@ -174,9 +176,9 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         None
     }
 
-    /// The part of a key that is alone in `cell`, out of all cells in which it is alone: in some of them the values of
-    /// other keys may lie beside its own. Where that can not be told, the part without its values, and they are
-    /// unknown.
+    /// The part of a key that is alone in `cell`, and its values. All cells in which the key is alone are compared,
+    /// since some may hold values of other keys besides. If they disagree and no check decides, the part is returned
+    /// without values, and these are unknown.
     pub(super) fn part_of(&self, cell: &C, lone: &Lone<C::Key>) -> (C, Values<C::Value>) {
         let places = self.places(lone.hash);
         let mut found: Option<C> = None;
@@ -212,16 +214,16 @@ pub(super) struct Lone<K> {
 struct Peel {
     rule: Rule,
     work: Vec<u32>,
-    /// Keys that may still be taken out.
+    /// How many more keys may be taken out.
     budget: usize,
-    /// Divisions that may still be tried.
+    /// How many more divisions may be tried.
     divisions: u64,
-    /// Whether keys are looked for that are in a cell several times.
+    /// Whether to look for keys that are in a cell several times.
     with_aggregates: bool,
 }
 
 impl Peel {
-    /// One pass over the cells in order, following every key taken out to its other cells before going on.
+    /// One pass over the cells in order, following each key that is taken out to its other cells before continuing.
     fn pass<C: TableCell, H: KeyHash<C::Key>>(
         &mut self,
         table: &mut Table<C, H>,
@@ -261,8 +263,7 @@ impl Peel {
         }
     }
 
-    /// Looks at some cells. An earlier one of the batch may change a later one, so cells are read again when it is
-    /// their turn.
+    /// Processes some cells. One cell of the batch may change a later one, so each is read again in its turn.
     fn batch<C: TableCell, H: KeyHash<C::Key>>(
         &mut self,
         table: &mut Table<C, H>,
@@ -297,7 +298,7 @@ impl Peel {
         }
     }
 
-    /// The key of a cell that holds one once.
+    /// The key of a cell that holds one key once.
     #[inline]
     fn sole<C: TableCell>(cell: &C) -> Option<C::Key> {
         match cell.count().unwrap_or(1) {

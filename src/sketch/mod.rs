@@ -2,13 +2,13 @@
 //! paper" in this module): fixed-size sums of key-value pairs that can be added, subtracted and, while they hold few
 //! enough, listed exactly.
 //!
-//! What enters: keys, values, and how often. What leaves: the same, listed out of a table again, and the residue that
-//! could not be. Pure algorithm: nothing here knows a packet, a thread or a file. There are two families: [`Table`] for
-//! any keys, made of what is chosen for it, and [`Iblt`] with its [`Peeler`], tuned for connections on the packet path.
+//! What enters: keys, values, and counts. What leaves: the same, listed out of a table again, and a residue that could
+//! not be listed. Pure algorithm: nothing here knows a packet, a thread or a file. There are two families: [`Table`],
+//! for any keys and assembled from parts, and [`Iblt`] with its [`Peeler`], tuned for connections on the packet path.
 //!
 //! # A table, and its list
 //!
-//! Say how many keys have to list and how often that may fail; insert any number, in any order; list.
+//! State how many keys have to list and how often that may fail; insert any number of keys, in any order; list.
 //!
 //! ```
 //! use flowpeel::hash::Secret;
@@ -31,7 +31,8 @@
 //!
 //! # One key
 //!
-//! [`Table::get`] tells without listing, nearly always where there are some cells a key, and says so where it can not.
+//! [`Table::get`] looks a key up without listing. With a few cells a key it nearly always succeeds, and it says so when
+//! it cannot tell.
 //!
 //! ```
 //! # use flowpeel::hash::Secret;
@@ -50,8 +51,8 @@
 //!
 //! # What differs between two sets
 //!
-//! The size of the table depends on the difference, not on the sets; an [`Estimator`] tells it. [`reconcile`] finds the
-//! keys of one side only, and those whose values differ.
+//! The size of the table depends on the difference, not on the sets; an [`Estimator`] gives the size of the difference.
+//! [`reconcile`] finds the keys that only one side has, and those whose values differ.
 //!
 //! ```
 //! # use flowpeel::hash::Secret;
@@ -82,7 +83,7 @@
 //!
 //! # Overload, and recovery
 //!
-//! Any number of keys can be in a table. It lists again when those that are too many have gone.
+//! Any number of keys can be in a table. It lists again once enough of them have been removed.
 //!
 //! ```
 //! # use flowpeel::hash::Secret;
@@ -99,19 +100,18 @@
 //!
 //! # What to choose
 //!
-//! - Fields: [`Sums`] says what each costs and what it is for. A [`ValueCheck`] where keys may be inserted and removed
-//!   with different values.
+//! - Fields: [`Sums`] says what each costs and what it is for. Use a [`ValueCheck`] where keys may be inserted and
+//!   removed with different values.
 //! - Placement: [`plan()`] finds the best one; [`Placement`] says what each is good for; [`Simulation`] tries it.
-//! - Keys: numbers, `[u8; N]`, flow keys; others implement [`Key`]. The default [`SecretHash`] is AES under a secret,
-//!   so that nobody without it can make keys that do not list. A [`KeyHash`] of one's own replaces it.
-//! - Several values for one key: [`Rule::Aggregates`] lists the key with their sum, [`Squares`] tells two of them
+//! - Keys: numbers, `[u8; N]`, flow keys; other types implement [`Key`]. The default [`SecretHash`] is AES under a
+//!   secret, so that keys that do not list cannot be crafted without it. Your own [`KeyHash`] can replace it.
+//! - Several values for one key: [`Rule::Aggregates`] lists the key with their sum; [`Squares`] tells two of them
 //!   apart.
-//! - Lists of differences by who has the list before: [`Table::list_knowing`], with fewer cells than there are
-//!   differences.
-//! - Tables larger than a difference needs: [`Table::folded`] makes them smaller before they are sent.
+//! - Differences from a list that is known: [`Table::list_knowing`] needs fewer cells than there are differences.
+//! - Tables larger than a difference needs: [`Table::folded`] shrinks them before they are sent.
 //! - Parts of a table may get lost: [`Table::lose_subtable`]. Hidden accesses: [`select`].
-//! - Threads: tables are plain data. Split the keys over several tables and list each where you like; or add up what
-//!   several threads have summed, since `merge` is all that it takes.
+//! - Threads: tables are plain data. Split the keys over several tables and list each on a thread of its own, or let
+//!   several threads fill tables and add them up with `merge`.
 //!
 //! # Laws, which the tests hold
 //!
@@ -122,6 +122,7 @@ pub mod bfield;
 mod bytes;
 mod cell;
 mod counter;
+mod draft;
 mod estimate;
 mod flow_table;
 mod get;
@@ -132,7 +133,6 @@ mod oblivious;
 mod placement;
 mod reconcile;
 mod refused;
-mod settle;
 mod sum;
 mod table;
 
@@ -152,7 +152,7 @@ pub use list::{Entry, Listing, Residue, Rule};
 pub use oblivious::{CellStore, select};
 #[cfg(feature = "paper")]
 pub(crate) use placement::mixed;
-pub use placement::{Degrees, Layout, Outcome, Placement, Places, Plan, Simulation, plan};
+pub use placement::{CommonDegree, Degrees, Layout, Outcome, Placement, Places, Plan, Simulation, plan};
 pub use reconcile::{Changed, Difference, reconcile};
 pub use refused::Refused;
 pub use sum::{Key, Sum};

@@ -1,17 +1,17 @@
-//! Oblivious selection (section 1.3 of the paper): whoever holds the cells sees the same accesses whether a record is
+//! Oblivious selection (section 1.3 of the paper): the holder of the cells sees the same accesses whether a record is
 //! selected or not.
 //!
 //! What enters: cells that are read and written one by one, wherever they are kept, and records. What leaves: the
 //! cells, with the selected records inserted. The law: which cells are read and written, and in which order, depends on
-//! the keys alone; every cell that is read is written again. The owner's store encrypts what it writes afresh, so that
-//! not even the contents tell.
+//! the keys alone, and every cell that is read is written again. The owner's store encrypts every write afresh, so that
+//! not even the contents reveal the selection.
 
 use super::cell::TableCell;
 use super::key_hash::KeyHash;
 use super::placement::Layout;
 use super::table::Table;
 
-/// Cells kept somewhere, by somebody.
+/// Cells that are kept elsewhere, possibly by someone else.
 pub trait CellStore<C> {
     /// The cell at `place`.
     fn read(&mut self, place: u32) -> C;
@@ -21,6 +21,33 @@ pub trait CellStore<C> {
 
 /// Inserts a record, or only seems to: the same cells are read and written in the same order, and nothing branches on
 /// `is_selected`. Use the index of a record as its key, and a layout for as many records as can be selected.
+///
+/// ```
+/// use flowpeel::hash::Secret;
+/// use flowpeel::sketch::{CellStore, Rule, SecretHash, Sums, Table, TableCell, plan, select};
+///
+/// type Record = Sums<u64, u64>;
+///
+/// /// Cells in plain memory: a store that hides them encrypts here.
+/// struct Plain(Vec<Record>);
+///
+/// impl CellStore<Record> for Plain {
+///     fn read(&mut self, place: u32) -> Record {
+///         self.0[place as usize]
+///     }
+///     fn write(&mut self, place: u32, cell: Record) {
+///         self.0[place as usize] = cell;
+///     }
+/// }
+///
+/// let (layout, hash) = (plan(10, 1e-6).layout(), SecretHash::new(&Secret::REPLAY));
+/// let mut store = Plain(vec![Record::zero(); layout.cell_count()]);
+/// for index in 0..1_000 {
+///     select(&mut store, &layout, &hash, (&index, 3 * index), index % 100 == 0);
+/// }
+/// let listing = Table::from_store(layout, hash, &mut store).list(Rule::Aggregates);
+/// assert!(listing.is_complete() && listing.inserted.len() == 10);
+/// ```
 pub fn select<C: TableCell>(
     store: &mut impl CellStore<C>,
     layout: &Layout,
@@ -40,7 +67,7 @@ pub fn select<C: TableCell>(
 }
 
 impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
-    /// The table that a store holds, read cell by cell in order.
+    /// Reads the table that a store holds, cell by cell in order.
     #[must_use]
     pub fn from_store(layout: Layout, hash: H, store: &mut impl CellStore<C>) -> Self {
         let mut table = Table::new(layout, hash);
@@ -59,11 +86,11 @@ mod tests {
 
     type Record = Sums<u64, u64>;
 
-    /// A store in the hands of somebody curious: every field is summed with a one-time pad that only the owner can
-    /// compute, a new one for every write. He keeps a trace of all that he sees.
+    /// A store in the hands of a curious holder: every field is summed with a one-time pad that only the owner can
+    /// compute, a new one for every write. The holder keeps a trace of all accesses.
     struct Padded {
         pads: u64,
-        /// What the curious one holds: the padded cells as bytes.
+        /// What the holder has: the padded cells as bytes.
         held: Vec<Vec<u8>>,
         versions: Vec<u64>,
         trace: Vec<(bool, u32)>,

@@ -1,28 +1,28 @@
-//! Reconciliation (sections 1.3 and 3 of the paper, the mirror): two sides find what differs between their sets of
-//! pairs from one table sent over, the size of which depends on the difference alone.
+//! Reconciliation (sections 1.3 and 3 of the paper, the mirror): two sides find how their sets of pairs differ from one
+//! table, the size of which depends on the difference alone.
 //!
-//! What enters: the other side's table and one's own pairs. What leaves: the pairs of one side only, the keys whose
-//! values differ, and what could not be told. A key with different values on the two sides leaves no key in the
-//! difference, only its two values in all its cells: putting one's own pair back (the paper's re-insertion) shows the
-//! other's. The law: the other set is one's own without `only_here`, with `only_there`, and with the changed values,
-//! when the difference is complete.
+//! What enters: the other side's table and one's own pairs. What leaves: the pairs that only one side has, the keys
+//! whose values differ, and what could not be told. A key with different values on the two sides leaves no key in the
+//! difference, only its two values in all its cells; adding one's own pair back (the paper's re-insertion) shows the
+//! other's. The law: when the difference is complete, the other set is one's own without `only_here`, with
+//! `only_there`, and with the changed values.
 
 use super::cell::{TableCell, Values};
+use super::draft::Draft;
 use super::key_hash::KeyHash;
 use super::list::{Entry, Residue, Rule};
-use super::settle::Draft;
 use super::table::Table;
 use crate::config::TABLE_PASSES_MAX;
 use std::collections::BTreeSet;
 
-/// A key whose values differ.
+/// A key whose values differ between the sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changed<K, V> {
     /// The key.
     pub key: K,
-    /// Its value on this side.
+    /// The value on this side.
     pub here: V,
-    /// Its value on the other side.
+    /// The value on the other side.
     pub there: V,
 }
 
@@ -32,16 +32,16 @@ pub struct Changed<K, V> {
 pub struct Difference<K, V> {
     /// What only this side has; counts are positive.
     pub only_here: Vec<Entry<K, V>>,
-    /// What only the other side has.
+    /// What only the other side has; counts are positive.
     pub only_there: Vec<Entry<K, V>>,
     /// Keys that both have, with different values.
     pub changed: Vec<Changed<K, V>>,
-    /// What could not be told: then the table was too small, and a larger one is needed.
+    /// What could not be told. If it is not empty, the table was too small.
     pub residue: Residue,
 }
 
 impl<K, V> Difference<K, V> {
-    /// Whether all that differs was told, with every value.
+    /// Whether all differences were found, with every value.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         let is_known = |entry: &Entry<K, V>| !matches!(entry.values, Values::Sum(_) | Values::Unknown);
@@ -50,11 +50,11 @@ impl<K, V> Difference<K, V> {
 }
 
 /// Finds what differs between `theirs`, the table of all the other side's pairs, and `ours`, the pairs of this side.
-/// Cells must count, so that sides can be told apart. Values are told with certainty by cells with a value check, else
-/// when two cells agree.
+/// Cells must count, so that the sides can be told apart. Values are certain from cells with a value check; without one
+/// they are known when two cells agree.
 ///
-/// Complexity: an update for each of `ours`, a listing, and some passes over `ours` where values differ or listing is
-/// stuck.
+/// Complexity: one update for each of `ours`, one listing, and a few passes over `ours` where values differ or listing
+/// is stuck.
 pub fn reconcile<C: TableCell, H: KeyHash<C::Key>>(
     theirs: &Table<C, H>,
     ours: &[(C::Key, C::Value)],
@@ -71,7 +71,7 @@ pub fn reconcile<C: TableCell, H: KeyHash<C::Key>>(
         if changed.len() == before {
             break;
         }
-        // With their values gone, those of listed keys that lay under them may be told.
+        // With these values gone, the values of listed keys in the same cells may become known.
         table.list_into(Rule::Aggregates, &mut draft);
     }
     let mut listing = draft.listing;
@@ -80,7 +80,7 @@ pub fn reconcile<C: TableCell, H: KeyHash<C::Key>>(
 }
 
 impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
-    /// Takes the values of those of `ours` out whose values differ on the other side.
+    /// Finds those of `ours` whose values differ on the other side, and takes their values out.
     fn tell_changed(
         &mut self,
         ours: &[(C::Key, C::Value)],
@@ -90,7 +90,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         for &(key, here) in ours {
             let hash = self.hash().of(&key);
             let places = self.places(hash);
-            // Most keys are in no cell with anything left.
+            // Most keys have at least one cell with nothing left in it.
             let is_clean = places.iter().any(|&place| self.cell(place).is_zero());
             if is_clean || changed.len() >= self.cells().len() || listed.contains(&key) {
                 continue;

@@ -1,17 +1,17 @@
-//! Why an operation on whole tables was refused. Nothing has changed then.
+//! Why an operation on whole tables was refused. A refused operation changes nothing.
 
-/// The reason.
+/// Why an operation on whole tables was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The tables are laid out differently, or have lost different subtables.
+    /// The tables have different layouts, or have lost different subtables.
     Layout,
-    /// There is no such subtable, or it is the last one.
+    /// There is no such subtable, or it is the last one left.
     Subtable,
-    /// The encoding has another length than that of a table of this layout, both in bytes.
+    /// The encoding does not have the length of a table of this layout. Both lengths are in bytes.
     Length {
-        /// What the layout and the cells need.
+        /// The length that the layout and the cells need.
         expected: usize,
-        /// What there is.
+        /// The length that was found.
         found: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! What can be summed: keys, values and checks as elements of a group that wraps.
+//! The group that is summed: keys, values and checks as elements that wrap.
 //!
 //! What enters: numbers, byte strings, arrays and pairs of them. What leaves: their sums, differences, multiples and
 //! quotients, and little-endian bytes, the same on every machine. Laws: `plus` commutes and associates, `minus` undoes
@@ -12,10 +12,10 @@ use std::fmt::Debug;
 pub trait Sum: Copy + PartialEq + Debug + Send + Sync + 'static {
     /// Bytes of the encoding.
     const SIZE: usize;
-    /// Words that wrap on their own: a division by an even count loses bits at the top of each.
+    /// Words that wrap on their own. A division by an even count loses bits at the top of each.
     const WORD_COUNT: u32;
 
-    /// Nothing.
+    /// The neutral element.
     #[must_use]
     fn zero() -> Self;
     /// The sum.
@@ -27,14 +27,14 @@ pub trait Sum: Copy + PartialEq + Debug + Send + Sync + 'static {
     /// The bitwise exclusive or.
     #[must_use]
     fn xor(self, other: Self) -> Self;
-    /// The sum of `count` of it; negative counts subtract.
+    /// This element taken `count` times; negative counts subtract.
     #[must_use]
     fn times(self, count: i64) -> Self;
-    /// One of the elements that give this one when taken `count` times, if there is any.
+    /// One of the elements that give this one when taken `count` times, if there is one.
     ///
-    /// A count of 2^t times an odd number loses the top t bits of every word; `lost` supplies these bits, from 0 to 2
-    /// to the power of t times [`Self::WORD_COUNT`], not included. `None` where nothing divides, for a count of zero,
-    /// and for one with too many factors of two.
+    /// A count of 2^t times an odd number loses the top t bits of every word; `lost` supplies these bits, and is below
+    /// 2 to the power of t times [`Self::WORD_COUNT`]. `None` where nothing divides, for a count of zero, and for a
+    /// count with too many factors of two.
     fn quotient(self, count: i64, lost: u64) -> Option<Self>;
     /// Writes [`Self::SIZE`] bytes.
     ///
@@ -137,7 +137,7 @@ macro_rules! number {
 
 number!(u8: u8, u16: u16, u32: u32, u64: u64, u128: u128, i8: u8, i16: u16, i32: u32, i64: u64, i128: u128);
 
-/// No field: it costs nothing and holds nothing.
+/// An absent field, which costs nothing and holds nothing.
 impl Sum for () {
     const SIZE: usize = 0;
     const WORD_COUNT: u32 = 0;
@@ -219,7 +219,7 @@ impl<A: Sum, B: Sum> Sum for (A, B) {
     }
 }
 
-/// The inverse of an odd number modulo 2^128, by Newton's iteration: each step doubles the bits that are right.
+/// The inverse of an odd number modulo 2^128, by Newton's iteration: each step doubles the number of correct bits.
 pub(crate) fn odd_inverse(odd: u64) -> u128 {
     let odd = u128::from(odd);
     let mut inverse = odd;

@@ -1,9 +1,9 @@
 //! The table: cells, a layout, and the function that places keys (section 2 of the paper).
 //!
 //! What enters: pairs of keys and values, added or removed, and other tables. What leaves: the cells, for getting and
-//! listing, and their bytes. Laws: updates commute; insertion and removal of the same pair leave nothing; a merged
-//! table holds what both hold together; a subtracted one what one holds and the other does not. All of it whatever the
-//! cells hold: nothing here can fail, and nothing looks anything up.
+//! listing, and their bytes. Laws: updates commute; inserting and removing the same pair leaves nothing; a merged table
+//! holds what both hold together; a subtracted table holds what differs. This holds whatever the cells contain: no
+//! update can fail, and nothing is looked up.
 
 use super::cell::TableCell;
 use super::key_hash::{KeyHash, SecretHash};
@@ -12,16 +12,16 @@ use super::refused::Refused;
 use crate::hash::Secret;
 use crate::prefetch::prefetch;
 
-/// How many keys are hashed and placed together, before the first of their cells is touched.
+/// How many keys are hashed and placed together before the first of their cells is touched.
 pub(super) const BATCH_COUNT: usize = 32;
 
 /// An invertible Bloom lookup table.
 ///
-/// Updates cost one addition for each of a key's cells, whatever the table holds. Memory is fixed when it is made.
-/// Tables that are added, subtracted or compared must have the same layout and the same hash.
+/// An update costs one addition for each of a key's cells, whatever the table holds. Memory is fixed when the table is
+/// made. Tables that are added, subtracted or compared must have the same layout and the same hash.
 ///
-/// Tables are plain data (`Send` and `Sync`): to peel a large set in parallel, split keys by a part of their hash of
-/// your own over several tables and list each on a thread of its own. Every table then needs slack of its own: see
+/// Tables are plain data (`Send` and `Sync`). To peel a large set in parallel, split keys over several tables by part
+/// of a hash of your own, and list each on a thread of its own. Every table then needs its own slack: see
 /// [`plan()`](super::plan()).
 #[derive(Clone)]
 pub struct Table<C: TableCell, H = SecretHash<<C as TableCell>::Key>> {
@@ -31,7 +31,7 @@ pub struct Table<C: TableCell, H = SecretHash<<C as TableCell>::Key>> {
 }
 
 impl<C: TableCell> Table<C> {
-    /// An empty table whose places nobody without the secret can aim at.
+    /// An empty table whose places cannot be aimed at without the secret.
     #[must_use]
     pub fn with_secret(layout: Layout, secret: &Secret) -> Self {
         Table::new(layout, SecretHash::new(secret))
@@ -45,13 +45,13 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         Table { layout, cells: vec![C::zero(); layout.cell_count()], hash }
     }
 
-    /// An empty table like this one.
+    /// An empty table with the layout and the hash of this one.
     #[must_use]
     pub fn empty(&self) -> Self {
         Table::new(self.layout, self.hash.clone())
     }
 
-    /// Its layout.
+    /// The layout of the table.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.layout
@@ -63,7 +63,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         &self.hash
     }
 
-    /// Its cells.
+    /// The cells of the table.
     #[must_use]
     pub fn cells(&self) -> &[C] {
         &self.cells
@@ -86,8 +86,8 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         self.update(key, value, 1);
     }
 
-    /// Removes a pair that was inserted or will be (DELETE, section 2.2). One that never is stays in the table as an
-    /// extraneous deletion (section 3), and is listed as such.
+    /// Removes a pair that was inserted or will be (DELETE, section 2.2). A pair that never is inserted stays in the
+    /// table as an extraneous deletion (section 3), and is listed as such.
     pub fn remove(&mut self, key: &C::Key, value: C::Value) {
         self.update(key, value, -1);
     }
@@ -99,12 +99,12 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         self.add_at(hash, &part);
     }
 
-    /// Inserts pairs, as many cells of which are asked of the memory together as hides its latency.
+    /// Inserts pairs in batches: the cells of a batch are prefetched together, which hides memory latency.
     pub fn insert_all(&mut self, pairs: &[(C::Key, C::Value)]) {
         self.update_all(pairs, 1);
     }
 
-    /// Removes pairs, like [`Self::insert_all`].
+    /// Removes pairs in batches, like [`Self::insert_all`].
     pub fn remove_all(&mut self, pairs: &[(C::Key, C::Value)]) {
         self.update_all(pairs, -1);
     }
@@ -142,16 +142,16 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
     /// Adds all that another table holds (the union of multisets).
     ///
     /// # Errors
-    /// [`Refused::Layout`].
+    /// [`Refused::Layout`]: the tables have different layouts.
     pub fn merge(&mut self, other: &Self) -> Result<(), Refused> {
         self.combine(other, C::add)
     }
 
-    /// Takes away all that another table holds: what is left is what differs, with what only the other holds as
+    /// Takes away all that another table holds. What is left is what differs; what only the other holds counts as
     /// removed.
     ///
     /// # Errors
-    /// [`Refused::Layout`].
+    /// [`Refused::Layout`]: the tables have different layouts.
     pub fn subtract(&mut self, other: &Self) -> Result<(), Refused> {
         self.combine(other, C::subtract)
     }
@@ -165,10 +165,10 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
     }
 
     /// Gives up a subtable whose memory is lost or not to be trusted (section 3): its cells are cleared and no longer
-    /// used, and everything goes on with the other ones.
+    /// used, and the table works on with the others.
     ///
     /// # Errors
-    /// [`Refused::Subtable`].
+    /// [`Refused::Subtable`]: there is no such subtable, or it is the last one left.
     pub fn lose_subtable(&mut self, at: u32) -> Result<(), Refused> {
         let layout = self.layout.without(at).ok_or(Refused::Subtable)?;
         let range = layout.subtable(at).ok_or(Refused::Subtable)?;
@@ -177,11 +177,11 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         Ok(())
     }
 
-    /// The table with one cell for each `run` neighbouring ones: what a table of that size would hold. A small
-    /// difference of two large tables can so be sent in few bytes.
+    /// Sums each `run` neighbouring cells into one: the result is the table that a layout of that size would hold. So a
+    /// small difference of two large tables can be sent in few bytes.
     ///
     /// # Errors
-    /// [`Refused::Layout`] where cells are not in subtables, or not a multiple of `run` in each.
+    /// [`Refused::Layout`]: the cells are not in subtables, or their number in each is not a multiple of `run`.
     pub fn folded(&self, run: u32) -> Result<Self, Refused> {
         let layout = self.layout.folded(run).ok_or(Refused::Layout)?;
         let mut table: Self = Table::new(layout, self.hash.clone());
@@ -191,18 +191,18 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         Ok(table)
     }
 
-    /// Makes it empty.
+    /// Empties the table.
     pub fn clear(&mut self) {
         self.cells.fill(C::zero());
     }
 
-    /// Whether nothing is in it.
+    /// Whether nothing is in the table.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.cells.iter().all(C::is_zero)
     }
 
-    /// About how many keys are in it, from the share of cells that hold none; `None` where no cell is free.
+    /// About how many keys are in the table, from the share of cells that hold none; `None` where no cell is free.
     ///
     /// Complexity: a pass over the cells.
     #[must_use]
@@ -220,7 +220,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
     }
 
     /// The cells as bytes: [`TableCell::SIZE`] for each, little-endian, the same on every machine. Layout and hash are
-    /// for both sides to agree on.
+    /// not included; both sides have to agree on them.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.cells.len() * C::SIZE];
@@ -228,10 +228,10 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         bytes
     }
 
-    /// The table of such bytes. Any bytes of the right length are a table.
+    /// Decodes a table from bytes. Any bytes of the right length are a table.
     ///
     /// # Errors
-    /// [`Refused::Length`].
+    /// [`Refused::Length`]: the bytes are not as many as the layout needs.
     pub fn from_bytes(layout: Layout, hash: H, bytes: &[u8]) -> Result<Self, Refused> {
         let expected = layout.cell_count().saturating_mul(C::SIZE);
         if bytes.len() != expected {
@@ -243,7 +243,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
     }
 }
 
-/// Tables are equal when their layouts and cells are; hashes can not be compared.
+/// Tables are equal when their layouts and cells are; hashes cannot be compared.
 impl<C: TableCell, H> PartialEq for Table<C, H> {
     fn eq(&self, other: &Self) -> bool {
         self.layout == other.layout && self.cells == other.cells

@@ -1,4 +1,4 @@
-//! Every operation of a table of strangers' keys, held against a plain map of what is in it.
+//! Every operation of a general table, compared with a plain map of its contents.
 
 mod changed;
 mod encoding;
@@ -16,7 +16,7 @@ use crate::sketch::placement::{Degrees, mixed};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// What a table holds: for every key how often, and the values, signed as removals are.
+/// What a table holds: for every key its count, and its values with their signs (negative for removals).
 type Map = BTreeMap<u64, (i64, u64)>;
 
 /// One insertion or removal.
@@ -82,20 +82,20 @@ fn map_of(ops: &[Op]) -> Map {
     map
 }
 
-/// Lists the table and checks each entry against the map, and that what was listed and what is left is what there was,
-/// as far as sums of values can tell. How many keys there were.
+/// Lists the table and checks each entry against the map. Also checks that what was listed plus what is left is what
+/// there was, as far as sums of values can tell. Returns the number of keys.
 fn check_listing<C: TableCell<Key = u64, Value = u64>>(whole: &Table<C>, map: &Map, rule: Rule) -> usize {
     let mut rest = whole.clone();
     let listing = rest.list(rule);
     assert_eq!(listing.residue, rest.residue());
     assert_eq!(listing.is_complete(), rest.is_empty());
     let mut keys = Vec::new();
-    // A key that left only values, and shares all its cells with another, can not be told from it.
+    // A key that left only values, and shares all its cells with another, cannot be told from it.
     let is_noisy = map.values().any(|part| part.0 == 0);
     for entry in listing.inserted.iter().chain(&listing.deleted) {
         let (count, sum) = map[&entry.key];
         assert_eq!(entry.count, count);
-        // Values that passed no check are sure when nothing is left.
+        // Values that passed no check are certain when nothing is left.
         let is_checked = C::IS_VALUE_CHECKED && !matches!(entry.values, Values::Sum(_));
         let is_sure = is_checked || listing.is_complete() && !is_noisy;
         match entry.values {

@@ -4,15 +4,15 @@
 
 use crate::prefetch::prefetch;
 
-/// Bits, with room behind the last place where a window can begin.
+/// An array of bits, with room after the last place where a window can begin.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BitArray {
     words: Vec<u64>,
-    /// From the first bit of a window to its last.
+    /// The distance from the first bit of a window to its last.
     reach: u64,
 }
 
-/// The word of a bit, and the bit's place in it.
+/// The index of a bit's word, and the bit's position in it.
 #[inline]
 fn split(place: u64) -> (usize, u32) {
     ((place / u64::from(u64::BITS)) as usize, (place % u64::from(u64::BITS)) as u32)
@@ -29,17 +29,18 @@ impl BitArray {
         &self.words
     }
 
-    /// The window that begins here; what lies above its length is of no meaning.
+    /// The window that begins here; bits above its length are meaningless.
     #[inline]
     pub(super) fn window(&self, place: u64) -> u64 {
         let (first, shift) = split(place);
-        // It is the same word again where the window ends in it: then its upper copy is shifted out of the window.
+        // Where the window ends in its first word, that word is read twice, and the upper copy is shifted out of the
+        // window.
         let (last, _) = split(place + self.reach);
         let both = u128::from(self.words[last]) << u64::BITS | u128::from(self.words[first]);
         (both >> shift) as u64
     }
 
-    /// Sets these bits of the window that begins here; whether any was not set.
+    /// Sets these bits of the window that begins here, and returns whether any was not set before.
     #[inline]
     pub(super) fn set(&mut self, place: u64, bits: u64) -> bool {
         let (first, shift) = split(place);
@@ -52,7 +53,7 @@ impl BitArray {
         is_new
     }
 
-    /// Asks for the memory of a window.
+    /// Prefetches the memory of a window.
     #[inline]
     pub(super) fn prefetch(&self, place: u64) {
         prefetch(&self.words[split(place).0]);

@@ -1,8 +1,8 @@
 //! The cascade: a field of pairs that are all known beforehand (section "Implementation Details", 5 of the paper).
 //!
-//! What enters: the pairs, again in each pass. What leaves: a field that tells them. The first pass inserts, the second
-//! finds the keys that the first array can not tell; those are few, and kept, so that no other pass is needed unless
-//! many keys have several values.
+//! What enters: the pairs, again in each pass. What leaves: a field that tells them. The first pass inserts. The second
+//! finds the keys that the first array cannot tell; those are few and are kept in memory, so that no other pass is
+//! needed unless many keys have several values.
 
 use super::Plan;
 use super::field::{Field, Pair, ValueTooLarge};
@@ -16,17 +16,17 @@ pub enum Pass {
     Done,
 }
 
-/// What was built.
+/// A field that was built, with figures about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Built {
     /// The field.
     pub field: Field,
-    /// Pairs in it, repeated ones each time.
+    /// Pairs in the field; repeated ones count each time.
     pub pair_count: u64,
     /// Pairs whose keys the first array could not tell.
     pub untold_count: u64,
-    /// Pairs whose keys it can not tell: those with several values, and (less than one in a thousand fields) one with
-    /// bad luck.
+    /// Pairs whose keys the field cannot tell: those with several values, and, in fewer than one field in a thousand, a
+    /// key with bad luck.
     pub indeterminate_count: u64,
 }
 
@@ -51,18 +51,18 @@ pub struct Built {
 #[derive(Clone, Debug)]
 pub struct Builder {
     field: Field,
-    /// None while the first pass inserts.
+    /// `None` during the first pass, which inserts.
     settling: Option<Settling>,
     is_done: bool,
 }
 
 impl Builder {
-    /// A builder of a field of this plan. It takes the field's memory, and 32 bytes for each key that goes on to the
+    /// A builder of a field of this plan. It takes the field's memory, and 32 bytes for each key that moves on to the
     /// second array.
     ///
     /// # Panics
     ///
-    /// When the memory can not be had.
+    /// The memory cannot be allocated.
     #[must_use]
     pub fn new(plan: &Plan) -> Self {
         Builder { field: Field::new(plan), settling: None, is_done: false }
@@ -80,8 +80,8 @@ impl Builder {
         }
     }
 
-    /// Ends a pass over the pairs. There are two, or, where more keys than chance explains have several values, one for
-    /// each array and another.
+    /// Ends a pass over the pairs. There are two passes. Where more keys have several values than chance explains,
+    /// there is one pass for each array and one more.
     pub fn end_pass(&mut self) -> Pass {
         match &mut self.settling {
             None => self.settling = Some(Settling::new(&self.field)),
@@ -90,7 +90,7 @@ impl Builder {
         if self.is_done { Pass::Done } else { Pass::Again }
     }
 
-    /// The field. Before the last pass has ended, it is one that still grows: keys that no array tells yet are
+    /// Returns the field. Before the last pass has ended it is one that still grows: keys that no array tells yet are
     /// indeterminate.
     #[must_use]
     pub fn finish(self) -> Built {
@@ -101,14 +101,14 @@ impl Builder {
     }
 }
 
-/// Goes through pairs that are in a field, and inserts those again that the first array can not tell, as often as there
-/// is something to do.
+/// Settling of a field: goes over the pairs that are in it, and inserts those again that the first array cannot tell,
+/// as often as that changes anything.
 #[derive(Clone, Debug)]
 pub struct Settling {
-    /// What was in the field at the beginning.
+    /// The number of pairs in the field at the beginning.
     pair_count: u64,
     is_changed: bool,
-    /// Pairs that the first array can not tell, unless there are too many.
+    /// Pairs that the first array cannot tell, unless there are too many.
     untold: Vec<Pair>,
     untold_max: usize,
     is_overfull: bool,
@@ -117,7 +117,7 @@ pub struct Settling {
 }
 
 impl Settling {
-    /// Begins to go through what is in this field.
+    /// Begins to settle the pairs that are in this field.
     #[must_use]
     pub fn new(field: &Field) -> Self {
         Settling {
@@ -131,7 +131,7 @@ impl Settling {
         }
     }
 
-    /// Pairs of the last pass whose keys the first array can not tell.
+    /// Pairs of the last pass whose keys the first array cannot tell.
     #[must_use]
     pub fn untold_count(&self) -> u64 {
         self.untold_count
@@ -170,7 +170,7 @@ impl Settling {
         self.indeterminate_count += u64::from(!settled.is_told);
     }
 
-    /// Ends a pass. After the last one the field tells all that it can, unless something was inserted meanwhile.
+    /// Ends a pass. After the last pass the field tells all that it can, unless something was inserted meanwhile.
     pub fn end_pass(&mut self, field: &mut Field) -> Pass {
         if self.is_overfull && self.is_changed {
             self.start_again();
@@ -191,7 +191,7 @@ impl Settling {
         Pass::Done
     }
 
-    /// Forgets what the pass before found.
+    /// Discards the findings of the pass before.
     fn start_again(&mut self) {
         (self.is_changed, self.is_overfull, self.indeterminate_count) = (false, false, 0);
     }
@@ -201,10 +201,10 @@ impl Settling {
 const BLOCK_COUNT: usize = 256;
 
 impl Field {
-    /// Builds a field of pairs that `pairs` gives each time it is called: the same ones, in any order.
+    /// Builds a field from pairs. `pairs` is called once a pass and gives the same pairs each time, in any order.
     ///
-    /// Of the finished field: a key with one value is found with it. A key with several values is
-    /// [`Found::Indeterminate`](super::Found), and so is any other with a chance of a thousandth for all of them
+    /// In the finished field, a key with one value is found with it. A key with several values is
+    /// [`Found::Indeterminate`](super::Found); so is any other key, with a chance of a thousandth for all of them
     /// together. No key that was inserted is ever absent or has another value.
     ///
     /// # Errors
@@ -213,7 +213,7 @@ impl Field {
     ///
     /// # Panics
     ///
-    /// When the memory can not be had.
+    /// The memory cannot be allocated.
     pub fn build<I: IntoIterator<Item = Pair>>(
         plan: &Plan,
         mut pairs: impl FnMut() -> I,

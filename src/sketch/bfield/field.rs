@@ -1,20 +1,20 @@
 //! A field in memory.
 //!
 //! What enters: pairs of a key's hash and a value, in any order. What leaves: what is known of a key. INSERT and LOOKUP
-//! are those of the paper (section "Implementation Details", 4b and 5a), with values whitened.
+//! are those of the paper (section "Implementation Details", 4b and 5a), with whitened values.
 
 use super::array::BitArray;
-use super::look_up::{Found, ReadWindows, Told, look_up};
-use super::places::{Places, Whitening};
+use super::look_up::{ArrayAnswer, Found, ReadWindows, look_up};
+use super::places::{Whitening, WindowStarts};
 use super::plan::ArrayPlan;
 use super::{Plan, Unplannable};
 use std::convert::Infallible;
 
-/// Keys that are worked on together: their windows are asked for before the first is needed.
+/// Keys that are processed together: their windows are prefetched before the first is needed.
 pub(super) const GROUP_COUNT: usize = 16;
 
-/// Windows that are asked for at first when keys are looked up: half of the bits are set, so few keys that are not in
-/// need more.
+/// Windows of each key that are prefetched at first in a look-up. Half of the bits are set, so few absent keys need
+/// more windows.
 const FIRST_WINDOWS: usize = 5;
 
 /// A key's hash, and its value.
@@ -26,12 +26,12 @@ pub struct Pair {
     pub value: u32,
 }
 
-/// A pair whose value is none of those that the field is planned for. Nothing was inserted.
+/// A value that is not among those that the field is planned for. Nothing was inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValueTooLarge {
-    /// The value.
+    /// The value that was given.
     pub value: u32,
-    /// How many values there are.
+    /// How many values the field is planned for.
     pub value_count: u64,
 }
 
@@ -43,16 +43,16 @@ impl std::fmt::Display for ValueTooLarge {
 
 impl std::error::Error for ValueTooLarge {}
 
-/// What became of a pair that was settled.
+/// The effect of settling a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// Whether an array tells its value now.
+    /// Whether an array tells the pair's value now.
     pub is_told: bool,
-    /// Whether bits were set for it.
+    /// Whether settling set any bits.
     pub is_changed: bool,
 }
 
-/// A B-field: a primary array, and one after another for the keys that those before it can not tell.
+/// A B-field: a primary array, and further arrays, each for the keys that those before it cannot tell.
 ///
 /// ```
 /// use flowpeel::hash::Secret;
@@ -76,7 +76,7 @@ pub struct Field {
     pair_count: u64,
 }
 
-/// The arrays in memory, read without fail.
+/// Arrays in memory, which can always be read.
 struct InMemory<'a>(&'a [BitArray]);
 
 impl ReadWindows for InMemory<'_> {
@@ -93,7 +93,7 @@ impl Field {
     ///
     /// # Panics
     ///
-    /// When the memory can not be had.
+    /// The memory cannot be allocated.
     #[must_use]
     pub fn new(plan: &Plan) -> Self {
         let zeros = |array: &ArrayPlan| vec![0; plan.word_count(array) as usize];
@@ -101,11 +101,11 @@ impl Field {
         Field { plan: plan.clone(), arrays: arrays.collect(), is_settled: false, pair_count: 0 }
     }
 
-    /// The field whose arrays have these words, as a stored one has.
+    /// A field from the words of its arrays, as a stored field has them.
     ///
     /// # Errors
     ///
-    /// There are not as many words as the plan says.
+    /// The number of words is not that of the plan.
     pub fn from_words(plan: &Plan, arrays: Vec<Vec<u64>>, contents: Contents) -> Result<Self, Unplannable> {
         let lengths = plan.arrays().iter().map(|array| plan.word_count(array));
         if !lengths.eq(arrays.iter().map(|words| words.len() as u64)) {
@@ -115,41 +115,41 @@ impl Field {
         Ok(Field { plan: plan.clone(), arrays, is_settled: contents.is_settled, pair_count: contents.pair_count })
     }
 
-    /// What it was made from.
+    /// The plan that the field was made from.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// What is in it, beside the bits.
+    /// How many pairs are in the field, and whether it is settled.
     #[must_use]
     pub fn contents(&self) -> Contents {
         Contents { pair_count: self.pair_count, is_settled: self.is_settled }
     }
 
-    /// The words of an array, bit 0 of the first being its first place. Nothing, where there is no such array.
+    /// The words of an array; bit 0 of the first word is the array's first place. Empty when there is no such array.
     #[must_use]
     pub fn words(&self, array_index: usize) -> &[u64] {
         self.arrays.get(array_index).map_or(&[], BitArray::words)
     }
 
-    /// Whether the values are among those that the field is planned for.
+    /// Checks that the values are among those that the field is planned for.
     ///
     /// # Errors
     ///
-    /// One is not.
+    /// A value is too large.
     pub fn check(&self, pairs: &[Pair]) -> Result<(), ValueTooLarge> {
         let value_count = self.plan.goal().value_count;
         let wrong = pairs.iter().find(|pair| u64::from(pair.value) >= value_count);
         wrong.map_or(Ok(()), |pair| Err(ValueTooLarge { value: pair.value, value_count }))
     }
 
-    /// Inserts pairs into the first array. Some keys will not be told there: [`Self::settle`] does what is to be done
-    /// about them, when all are in or from time to time; until then those are [`Found::Indeterminate`].
+    /// Inserts pairs into the first array, which will not tell some of the keys. [`Self::settle`] takes care of these,
+    /// when all pairs are in or from time to time; until then they are [`Found::Indeterminate`].
     ///
     /// # Errors
     ///
-    /// A value is too large; nothing was inserted.
+    /// A value is too large. Nothing was inserted.
     pub fn insert(&mut self, pairs: &[Pair]) -> Result<(), ValueTooLarge> {
         self.check(pairs)?;
         self.is_settled &= pairs.is_empty();
@@ -157,11 +157,11 @@ impl Field {
         let Some((array, array_plan)) = self.arrays.first_mut().zip(self.plan.arrays().first()) else { return Ok(()) };
         for group in pairs.chunks(GROUP_COUNT) {
             for pair in group {
-                Places::new(&self.plan, array_plan, 0, pair.hash).for_each(|place| array.prefetch(place));
+                WindowStarts::new(&self.plan, array_plan, 0, pair.hash).for_each(|place| array.prefetch(place));
             }
             for pair in group {
                 let bits = Whitening::new(self.plan.code(), 0, pair.hash).encode(pair.value);
-                Places::new(&self.plan, array_plan, 0, pair.hash).for_each(|place| {
+                WindowStarts::new(&self.plan, array_plan, 0, pair.hash).for_each(|place| {
                     array.set(place, bits);
                 });
             }
@@ -169,14 +169,14 @@ impl Field {
         Ok(())
     }
 
-    /// Inserts a pair again into the arrays after the first, up to one that tells it. Settling all pairs, over and
-    /// again until nothing changes, makes a field that tells all that it can. Pairs that are settled must have been
-    /// inserted, and with that checked.
+    /// Inserts a pair again into the arrays after the first, up to one that tells it. Settling all pairs, again and
+    /// again until nothing changes, makes a field that tells all that it can. Only pairs that were inserted, and so
+    /// checked, may be settled.
     pub fn settle(&mut self, pair: &Pair) -> Settled {
         let mut settled = Settled { is_told: false, is_changed: false };
         for (array_index, array_plan) in self.plan.arrays().iter().enumerate() {
             let array = &mut self.arrays[array_index];
-            let places = Places::new(&self.plan, array_plan, array_index, pair.hash);
+            let places = WindowStarts::new(&self.plan, array_plan, array_index, pair.hash);
             if array_index > 0 {
                 let bits = Whitening::new(self.plan.code(), array_index, pair.hash).encode(pair.value);
                 for place in places {
@@ -192,19 +192,19 @@ impl Field {
         settled
     }
 
-    /// Says that every pair was settled, and that nothing changed when it was tried again: what an array can not tell
-    /// and the next one does not have was never inserted.
+    /// Marks the field as settled: every pair was settled, and settling again changed nothing. A key that one array
+    /// cannot tell and the next does not have was then never inserted.
     pub(super) fn seal(&mut self) {
         self.is_settled = true;
     }
 
-    /// Which of these keys the first array can not tell.
+    /// Visits those of the pairs whose keys the first array cannot tell.
     pub(super) fn untold_in_first(&self, pairs: &[Pair], mut visit: impl FnMut(&Pair)) {
-        let mut told = [Told::Absent; GROUP_COUNT];
+        let mut told = [ArrayAnswer::Absent; GROUP_COUNT];
         for group in pairs.chunks(GROUP_COUNT) {
             self.tell_first(group.len(), |at| group[at].hash, &mut told);
             for (pair, told) in group.iter().zip(told) {
-                if told == Told::TooMany {
+                if told == ArrayAnswer::TooMany {
                     visit(pair);
                 }
             }
@@ -220,32 +220,32 @@ impl Field {
         }
     }
 
-    /// What is known of each of these keys, as many as both slices have: faster than one by one where the field is
+    /// Looks up each of these keys, as many as both slices have. This is faster than one by one where the field is
     /// larger than the caches.
     pub fn look_up_all(&self, hashes: &[u128], found: &mut [Found]) {
-        let mut told = [Told::Absent; GROUP_COUNT];
+        let mut told = [ArrayAnswer::Absent; GROUP_COUNT];
         for (hashes, found) in hashes.chunks(GROUP_COUNT).zip(found.chunks_mut(GROUP_COUNT)) {
             let count = hashes.len().min(found.len());
             self.tell_first(count, |at| hashes[at], &mut told);
             for ((hash, found), told) in hashes.iter().zip(found).zip(told) {
                 *found = match told {
-                    Told::Absent => Found::Absent,
-                    Told::Value(value) => Found::Value(value),
-                    Told::TooMany => self.look_up(*hash),
+                    ArrayAnswer::Absent => Found::Absent,
+                    ArrayAnswer::Value(value) => Found::Value(value),
+                    ArrayAnswer::TooMany => self.look_up(*hash),
                 };
             }
         }
     }
 
     /// What the first array says of up to [`GROUP_COUNT`] keys.
-    fn tell_first(&self, count: usize, hash_at: impl Fn(usize) -> u128, told: &mut [Told; GROUP_COUNT]) {
+    fn tell_first(&self, count: usize, hash_at: impl Fn(usize) -> u128, told: &mut [ArrayAnswer; GROUP_COUNT]) {
         let Some((array, array_plan)) = self.arrays.first().zip(self.plan.arrays().first()) else { return };
         let code = self.plan.code();
-        let mut states: [(Option<Places>, u64); GROUP_COUNT] = std::array::from_fn(|at| {
-            let places = (at < count).then(|| Places::new(&self.plan, array_plan, 0, hash_at(at)));
+        let mut states: [(Option<WindowStarts>, u64); GROUP_COUNT] = std::array::from_fn(|at| {
+            let places = (at < count).then(|| WindowStarts::new(&self.plan, array_plan, 0, hash_at(at)));
             (places, code.mask())
         });
-        // First the windows that nearly all keys need, then the rest of those that are left.
+        // First come the windows that nearly all keys need, then the rest for the keys that need them.
         for windows in [FIRST_WINDOWS, usize::MAX] {
             for (places, _) in &states {
                 if let Some(places) = *places {
@@ -262,23 +262,23 @@ impl Field {
             }
         }
         for (at, (told, (_, bits))) in told.iter_mut().zip(&states).enumerate().take(count) {
-            *told = Told::of(&self.plan, 0, hash_at(at), *bits);
+            *told = ArrayAnswer::of(&self.plan, 0, hash_at(at), *bits);
         }
     }
 
-    /// The value for which whitening leaves the code word of this number, in the first array: what a test of plain
-    /// values needs.
+    /// The value that whitening maps to the code word of this number in the first array. A test of unwhitened values
+    /// needs it.
     #[cfg(feature = "paper")]
     pub(crate) fn value_with_word(&self, hash: u128, number: u64) -> u32 {
         Whitening::new(self.plan.code(), 0, hash).value_of(number) as u32
     }
 }
 
-/// What is in a field, beside the bits.
+/// What is known of a field besides its bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contents {
-    /// Pairs that were inserted, each time counted.
+    /// The number of insertions; repeated pairs count each time.
     pub pair_count: u64,
-    /// Whether every key that an array can not tell is in the next one.
+    /// Whether every key that one array cannot tell is in the next one.
     pub is_settled: bool,
 }

@@ -1,84 +1,84 @@
-//! LOOKUP (section "Implementation Details", 5a of the paper), wherever the arrays are.
+//! LOOKUP (section "Implementation Details", 5a of the paper), wherever the arrays are kept.
 //!
-//! What enters: a plan, the hash of a key, and who can read windows: memory or a file. What leaves: whether the key is
-//! in, and with which value.
+//! What enters: a plan, the hash of a key, and a reader of windows, in memory or in a file. What leaves: whether the
+//! key is in the field, and with which value.
 
 use super::Plan;
-use super::places::{Places, Whitening};
+use super::places::{Whitening, WindowStarts};
 
 /// What is known of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// It was never inserted: that is certain.
+    /// The key was never inserted: that is certain.
     Absent,
-    /// It has this value, or (at the false positive rate) was never inserted.
+    /// The key has this value, or (at the false positive rate) was never inserted.
     Value(u32),
-    /// It can not be told. Of a finished field: it was inserted with several values, or chance was against it in every
+    /// The field cannot tell. In a finished field, the key was inserted with several values, or had bad luck in every
     /// array.
     Indeterminate,
 }
 
-/// Who reads the arrays of a field.
+/// A reader of the arrays of a field.
 pub trait ReadWindows {
-    /// Why a window can not be read.
+    /// Why a window cannot be read.
     type Error;
 
-    /// The bits of the window that begins at this place of an array; what lies above its length is of no meaning.
+    /// The bits of the window that begins at this place of an array; bits above its length are meaningless.
     ///
     /// # Errors
     ///
-    /// It can not be read.
+    /// The window cannot be read.
     fn window(&mut self, array_index: usize, place: u64) -> Result<u64, Self::Error>;
 }
 
 /// What one array says of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
-    /// It is not in this array.
+pub(super) enum ArrayAnswer {
+    /// The key is not in this array.
     Absent,
-    /// It is in with this value, or by chance.
+    /// The key is in this array with this value, or seems so by chance.
     Value(u32),
-    /// There are too many bits.
+    /// Too many bits are set to tell a value.
     TooMany,
 }
 
-impl Told {
-    /// What the bits say that all windows of a key have in common.
+impl ArrayAnswer {
+    /// Interprets the bits that all windows of a key have in common.
     #[inline]
     pub(super) fn of(plan: &Plan, array_index: usize, hash: u128, bits: u64) -> Self {
         let code = plan.code();
         let ones = bits.count_ones();
         if ones != code.kappa() {
-            return if ones < code.kappa() { Told::Absent } else { Told::TooMany };
+            return if ones < code.kappa() { ArrayAnswer::Absent } else { ArrayAnswer::TooMany };
         }
-        // Chance may spell the number of no value.
+        // By chance, the bits may spell the number of no value.
         let value = Whitening::new(code, array_index, hash).decode(bits);
-        if value < plan.goal().value_count { Told::Value(value as u32) } else { Told::Absent }
+        if value < plan.goal().value_count { ArrayAnswer::Value(value as u32) } else { ArrayAnswer::Absent }
     }
 }
 
-/// Looks a key up. `is_settled` says that every key that an array can not tell is in the next one; without that, a key
-/// that is not in the next one may be on its way there.
+/// Looks a key up. `is_settled` says that every key that one array cannot tell is in the next one. Without that, a key
+/// that is missing in the next array may just not have been moved there yet.
 ///
-/// Complexity: some three windows for most keys that are not in, `k` for one that is.
+/// Complexity: about three windows for most keys that are not in the field, `k` for one that is.
 ///
 /// # Errors
 ///
-/// A window can not be read.
+/// A window cannot be read.
 pub fn look_up<R: ReadWindows>(plan: &Plan, reader: &mut R, hash: u128, is_settled: bool) -> Result<Found, R::Error> {
     for (array_index, array) in plan.arrays().iter().enumerate() {
         let mut bits = plan.code().mask();
-        for place in Places::new(plan, array, array_index, hash) {
+        for place in WindowStarts::new(plan, array, array_index, hash) {
             bits &= reader.window(array_index, place)?;
             if bits.count_ones() < plan.code().kappa() {
                 break;
             }
         }
-        match Told::of(plan, array_index, hash, bits) {
-            Told::Value(value) => return Ok(Found::Value(value)),
-            Told::Absent if array_index == 0 || is_settled => return Ok(Found::Absent),
-            Told::Absent => return Ok(Found::Indeterminate),
-            Told::TooMany => {}
+        match ArrayAnswer::of(plan, array_index, hash, bits) {
+            ArrayAnswer::Value(value) => return Ok(Found::Value(value)),
+            ArrayAnswer::Absent if array_index == 0 || is_settled => return Ok(Found::Absent),
+            ArrayAnswer::Absent => return Ok(Found::Indeterminate),
+            ArrayAnswer::TooMany => {}
         }
     }
     Ok(Found::Indeterminate)

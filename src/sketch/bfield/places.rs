@@ -1,20 +1,20 @@
 //! Where a key's windows begin, and how its value is whitened.
 //!
 //! What enters: the 128-bit hash of a key, and an array. What leaves: `k` places in it, and a number to add to the
-//! value. Each array makes places of its own, so that keys that met in one do not meet again in the next.
+//! value. Each array has its own places, so that keys that collide in one do not collide again in the next.
 
 use super::plan::{ArrayPlan, Steps};
 use super::{Code, Plan};
 use crate::hash::GOLDEN_64;
 use crate::sketch::placement::mixed;
 
-/// What the state is multiplied with before each scattered step: a multiplier of known quality for 64-bit linear
-/// congruential generators.
+/// The factor of the state before each scattered step: a multiplier of known quality for 64-bit linear congruential
+/// generators.
 const SCATTER: u64 = 0xd134_2543_de82_ef95;
 
-/// The windows of one key in one array, as an iterator of the places where they begin.
+/// The windows of one key in one array: an iterator over the places where they begin.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
+pub(super) struct WindowStarts {
     state: u64,
     factor: u64,
     step: u64,
@@ -22,18 +22,18 @@ pub(super) struct Places {
     left: u32,
 }
 
-/// What whitening adds to the numbers of a key's code words in one array.
+/// The number that whitening adds to the code word numbers of a key in one array.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Whitening {
     shift: u64,
     code: Code,
 }
 
-/// The hash for one array, as two words.
+/// The hash of a key for one array, as two words.
 #[inline]
 fn words(hash: u128, array_index: usize) -> [u64; 2] {
     let (high, low) = ((hash >> 64) as u64, hash as u64);
-    // The hash is random already: the first array, where nearly all look-ups end, takes it as it is.
+    // The hash is already random, so the first array, where nearly all look-ups end, uses it unchanged.
     match array_index {
         0 => [high, low],
         index => {
@@ -49,8 +49,8 @@ fn below(word: u64, bound: u64) -> u64 {
     ((u128::from(word) * u128::from(bound)) >> 64) as u64
 }
 
-impl Places {
-    /// The places of the key with this hash.
+impl WindowStarts {
+    /// The window starts of the key with this hash.
     #[inline]
     pub(super) fn new(plan: &Plan, array: &ArrayPlan, array_index: usize, hash: u128) -> Self {
         let [high, low] = words(hash, array_index);
@@ -58,17 +58,17 @@ impl Places {
             Steps::Even => 1,
             Steps::Scattered => SCATTER,
         };
-        Places { state: high, factor, step: low | 1, start_count: array.start_count, left: plan.hash_count() }
+        WindowStarts { state: high, factor, step: low | 1, start_count: array.start_count, left: plan.hash_count() }
     }
 }
 
-impl Iterator for Places {
+impl Iterator for WindowStarts {
     type Item = u64;
 
     #[inline]
     fn next(&mut self) -> Option<u64> {
         self.left = self.left.checked_sub(1)?;
-        // The state is a place on a ring of 2^64 that the array is laid on.
+        // The state is a place on a ring of 2^64, onto which the array is mapped.
         let place = below(self.state, self.start_count);
         self.state = self.state.wrapping_mul(self.factor).wrapping_add(self.step);
         Some(place)
@@ -80,7 +80,7 @@ impl Whitening {
     #[inline]
     pub(super) fn new(code: Code, array_index: usize, hash: u128) -> Self {
         let [high, low] = words(hash, array_index);
-        Whitening { shift: below(mixed(high ^ low.wrapping_mul(GOLDEN_64)), code.word_count()), code }
+        Whitening { shift: below(mixed(high ^ low.wrapping_mul(GOLDEN_64)), code.code_word_count()), code }
     }
 
     /// The bits that stand for a value of this key.
@@ -89,22 +89,22 @@ impl Whitening {
         self.code.encode(self.shifted(u64::from(value), self.shift))
     }
 
-    /// The value that these bits stand for; it may be none that there is.
+    /// The number that these bits stand for; it may be that of no value.
     #[inline]
     pub(super) fn decode(&self, bits: u64) -> u64 {
-        self.shifted(self.code.decode(bits), self.code.word_count() - self.shift)
+        self.shifted(self.code.decode(bits), self.code.code_word_count() - self.shift)
     }
 
-    /// The value of this key whose bits are those of code word `number`: what leaves whitening without effect.
+    /// The value of this key whose bits are those of code word `number`, which cancels the whitening.
     #[cfg(feature = "paper")]
     pub(super) fn value_of(&self, number: u64) -> u64 {
-        self.shifted(number, self.code.word_count() - self.shift)
+        self.shifted(number, self.code.code_word_count() - self.shift)
     }
 
     #[inline]
     fn shifted(&self, number: u64, shift: u64) -> u64 {
         let sum = number + shift;
-        if sum >= self.code.word_count() { sum - self.code.word_count() } else { sum }
+        if sum >= self.code.code_word_count() { sum - self.code.code_word_count() } else { sum }
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn even_steps_are_the_papers() {
         let plan = plan().with_steps(Steps::Even);
-        let places: Vec<u64> = Places::new(&plan, &plan.arrays()[0], 0, 0x1234 << 110 | 0x77 << 50).collect();
+        let places: Vec<u64> = WindowStarts::new(&plan, &plan.arrays()[0], 0, 0x1234 << 110 | 0x77 << 50).collect();
         let count = plan.arrays()[0].start_count;
         assert_eq!(places.len(), plan.hash_count() as usize);
         let step = (places[1] + count - places[0]) % count;
@@ -137,7 +137,7 @@ mod tests {
         fn places_lie_in_the_array_and_values_come_back(hash: u128, value in 0u32..1_000, index in 0usize..3) {
             let plan = plan();
             let array = plan.arrays()[index.min(plan.arrays().len() - 1)];
-            let places: Vec<u64> = Places::new(&plan, &array, index, hash).collect();
+            let places: Vec<u64> = WindowStarts::new(&plan, &array, index, hash).collect();
             prop_assert_eq!(places.len(), plan.hash_count() as usize);
             prop_assert!(places.iter().all(|place| *place < array.start_count));
             let whitening = Whitening::new(plan.code(), index, hash);

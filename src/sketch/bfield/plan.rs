@@ -1,4 +1,4 @@
-//! From what is wanted of a field to its arrays.
+//! Planning a field: from requirements to arrays.
 //!
 //! What enters: the false positive rate, how many keys are expected, how many values there are. What leaves: the code,
 //! the number of hash functions, and the sizes of the arrays, which is all that a field needs (sections "Implementation
@@ -7,20 +7,20 @@
 use super::Code;
 use super::rates::Windows;
 use crate::config::{
-    BFIELD_ARRAY_COUNT_MAX, BFIELD_ARRAY_KEYS_MIN, BFIELD_BITS_MAX, BFIELD_FALSE_POSITIVE_MIN, BFIELD_HASH_COUNT_MAX,
-    BFIELD_INDETERMINATE_MAX, BFIELD_KEYS_LEFT_MAX,
+    BFIELD_ARRAY_COUNT_MAX, BFIELD_ARRAY_KEYS_MIN, BFIELD_BITS_MAX, BFIELD_DEVIATIONS, BFIELD_FALSE_POSITIVE_MIN,
+    BFIELD_HASH_COUNT_MAX, BFIELD_INDETERMINATE_MAX, BFIELD_KEYS_LEFT_MAX,
 };
 use std::f64::consts::LN_2;
 
-/// What is wanted of a field.
+/// The requirements for a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goal {
-    /// The largest share of look-ups of keys that were never inserted that may give a value: alpha, from 1e-18 to below
-    /// 1.
+    /// The largest acceptable share of false positives, alpha: look-ups of keys that were never inserted that give a
+    /// value. From 1e-18 to below 1.
     pub false_positive_rate: f64,
-    /// The keys that are expected. More of them make more errors, and never a wrong `Absent`.
+    /// The number of keys that are expected. More keys make more errors, but never a wrong `Absent`.
     pub key_count: u64,
-    /// The values are 0 up to this, not included; at most 2^32 of them.
+    /// The number of values, at most 2^32; they are 0 up to this, not included.
     pub value_count: u64,
 }
 
@@ -28,9 +28,9 @@ pub struct Goal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steps {
     /// The paper's `h_a + (n - 1) h_b`. Two keys with nearly the same `h_a` and the same `h_b`, or its negative, share
-    /// nearly all windows. In small arrays that happens more often than all other false positives together.
+    /// nearly all windows. In small arrays that causes more false positives than everything else together.
     Even,
-    /// Before each step the place is multiplied with a constant, so that keys, and windows of one key, that met once do
+    /// The place is multiplied by a constant before each step, so that windows that met once, of two keys or of one, do
     /// not meet again.
     Scattered,
 }
@@ -38,13 +38,13 @@ pub enum Steps {
 /// One array of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrayPlan {
-    /// The keys that it is made for.
+    /// The number of keys that the array is made for.
     pub key_count: u64,
-    /// The places where a window can begin: the paper's m kappa.
+    /// The number of places where a window can begin: the paper's m kappa.
     pub start_count: u64,
 }
 
-/// A field that was worked out and not made yet.
+/// The plan of a field: everything but its contents.
 ///
 /// ```
 /// use flowpeel::sketch::bfield::{Goal, Plan};
@@ -65,16 +65,16 @@ pub struct Plan {
     arrays: Vec<ArrayPlan>,
 }
 
-/// Why there is no such field.
+/// Why a field cannot be planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unplannable {
-    /// The false positive rate is not from 1e-18 to below 1.
+    /// The false positive rate is below 1e-18, or not below 1.
     FalsePositiveRate,
     /// There are no values, or more than 2^32.
     ValueCount,
-    /// So many keys would take more than a tebibyte.
+    /// A field for this many keys would take more than a tebibyte.
     KeyCount,
-    /// No such code, number of hash functions or sizes of arrays are ever planned.
+    /// The code, the number of hash functions or the sizes of the arrays are none that are ever planned.
     Parts,
 }
 
@@ -94,21 +94,22 @@ impl std::error::Error for Unplannable {}
 impl Plan {
     /// The smallest field that meets the goal.
     ///
-    /// The code is the paper's choice ([`Code::for_values`]), each array is half full, and there are as many hash
-    /// functions as the false positive rate asks for, and as few that at most a quarter of the keys goes on to the next
+    /// The code is the paper's choice ([`Code::for_values`]) and each array is half full. The number of hash functions
+    /// is the smallest that meets the false positive rate and lets at most a quarter of the keys move on to the next
     /// array. There are as many arrays as leave less than a thousandth of a key without an answer.
     ///
     /// # Errors
     ///
-    /// The goal can not be met; [`Unplannable`] says what is wrong with it.
+    /// The goal cannot be met; [`Unplannable`] says why.
     pub fn new(goal: &Goal) -> Result<Self, Unplannable> {
         if !(BFIELD_FALSE_POSITIVE_MIN..1.0).contains(&goal.false_positive_rate) {
             return Err(Unplannable::FalsePositiveRate);
         }
         let code = Code::for_values(goal.value_count).ok_or(Unplannable::ValueCount)?;
-        let unmasked = goal.value_count as f64 / code.word_count() as f64;
-        // Bits that are set together only make more errors than the formula of independent ones.
-        let least = (code.word_count() as f64 * unmasked / goal.false_positive_rate).log2() / f64::from(code.kappa());
+        let unmasked = goal.value_count as f64 / code.code_word_count() as f64;
+        // Bits that are set together only make more errors than the formula for independent bits says.
+        let least =
+            (code.code_word_count() as f64 * unmasked / goal.false_positive_rate).log2() / f64::from(code.kappa());
         let windows = Windows::new(code, half_load(code));
         let meets = |hash_count: &u32| {
             windows.false_positive_rate(*hash_count) * unmasked <= goal.false_positive_rate
@@ -119,14 +120,14 @@ impl Plan {
         Plan::with_code(goal, code, hash_count)
     }
 
-    /// A field with this code and number of hash functions, whatever false positive rate comes of it.
+    /// A plan with this code and number of hash functions, whatever false positive rate results.
     ///
     /// # Errors
     ///
-    /// It has no code for some values, keys or hash functions are too many, or more than a quarter of the keys would be
-    /// indeterminate.
+    /// The code lacks strings for some values, keys or hash functions are too many, or more than a quarter of the keys
+    /// would be indeterminate.
     pub fn with_code(goal: &Goal, code: Code, hash_count: u32) -> Result<Self, Unplannable> {
-        if goal.value_count == 0 || goal.value_count > code.word_count().min(1 << u32::BITS) {
+        if goal.value_count == 0 || goal.value_count > code.code_word_count().min(1 << u32::BITS) {
             return Err(Unplannable::ValueCount);
         }
         let beta = Windows::new(code, half_load(code)).indeterminate_rate(hash_count);
@@ -136,8 +137,8 @@ impl Plan {
         let mut arrays = Vec::new();
         let mut expected = goal.key_count as f64;
         while arrays.is_empty() || (expected >= BFIELD_KEYS_LEFT_MAX && arrays.len() < BFIELD_ARRAY_COUNT_MAX) {
-            // Later arrays get what chance may bring beside the mean.
-            let slack = if arrays.is_empty() { 0.0 } else { 6.0 * expected.sqrt() };
+            // Later arrays get room for what chance may add to the mean.
+            let slack = if arrays.is_empty() { 0.0 } else { BFIELD_DEVIATIONS * expected.sqrt() };
             let key_count = ((expected + slack).ceil() as u64).max(BFIELD_ARRAY_KEYS_MIN);
             let starts = key_count as f64 * f64::from(hash_count) / half_load(code);
             arrays.push(ArrayPlan { key_count, start_count: starts.ceil() as u64 });
@@ -151,7 +152,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// There are no such fields. What this lets pass has sizes that add up without overflow.
+    /// No field has such parts. The sizes of accepted parts add up without overflow.
     pub fn from_parts(
         goal: &Goal,
         code: Code,
@@ -160,7 +161,7 @@ impl Plan {
         arrays: &[ArrayPlan],
     ) -> Result<Self, Unplannable> {
         let is_rate = (0.0..=1.0).contains(&goal.false_positive_rate);
-        let is_values = (1..=code.word_count().min(1 << u32::BITS)).contains(&goal.value_count);
+        let is_values = (1..=code.code_word_count().min(1 << u32::BITS)).contains(&goal.value_count);
         let is_hashes = (1..=BFIELD_HASH_COUNT_MAX).contains(&hash_count);
         let is_arrays = (1..=BFIELD_ARRAY_COUNT_MAX).contains(&arrays.len());
         let is_sizes = arrays.iter().all(|array| (1..=BFIELD_BITS_MAX).contains(&array.start_count));
@@ -170,19 +171,19 @@ impl Plan {
         Ok(Plan { goal: *goal, code, hash_count, steps, arrays: arrays.to_vec() })
     }
 
-    /// The same field with other steps. [`Steps::Scattered`] is what a plan has by itself.
+    /// Replaces the steps. A new plan has [`Steps::Scattered`].
     #[must_use]
     pub fn with_steps(self, steps: Steps) -> Self {
         Plan { steps, ..self }
     }
 
-    /// What is wanted.
+    /// The requirements that the plan meets.
     #[must_use]
     pub fn goal(&self) -> &Goal {
         &self.goal
     }
 
-    /// The code of values.
+    /// The code of the values.
     #[must_use]
     #[inline]
     pub fn code(&self) -> Code {
@@ -196,21 +197,21 @@ impl Plan {
         self.hash_count
     }
 
-    /// How places follow from a hash.
+    /// How the places of a key follow from its hash.
     #[must_use]
     #[inline]
     pub fn steps(&self) -> Steps {
         self.steps
     }
 
-    /// The arrays, each for the keys that the one before could not tell.
+    /// The arrays, each for the keys that the one before cannot tell.
     #[must_use]
     #[inline]
     pub fn arrays(&self) -> &[ArrayPlan] {
         &self.arrays
     }
 
-    /// The 64-bit words of an array, pad bits included.
+    /// The number of 64-bit words of an array, padding included.
     #[must_use]
     #[inline]
     pub fn word_count(&self, array: &ArrayPlan) -> u64 {
@@ -224,22 +225,22 @@ impl Plan {
         words.fold(0, u64::saturating_add).saturating_mul(8)
     }
 
-    /// The share of look-ups of keys that were never inserted that give a value, when as many keys are in as are
+    /// The share of look-ups of keys that were never inserted that give a value, when the field holds as many keys as
     /// expected.
     #[must_use]
     pub fn false_positive_rate(&self) -> f64 {
-        // A string whose number is that of no value gives none.
-        let decoded = self.goal.value_count as f64 / self.code.word_count() as f64;
+        // A string whose number belongs to no value gives none.
+        let decoded = self.goal.value_count as f64 / self.code.code_word_count() as f64;
         self.windows().false_positive_rate(self.hash_count) * decoded
     }
 
-    /// The share of keys that the first array can not tell, when as many keys are in as are expected: beta.
+    /// The share of keys that the first array cannot tell, when the field holds as many keys as expected: beta.
     #[must_use]
     pub fn indeterminate_rate(&self) -> f64 {
         self.windows().indeterminate_rate(self.hash_count)
     }
 
-    /// The first array with all the keys that are expected.
+    /// The windows of the first array when it holds as many keys as expected.
     fn windows(&self) -> Windows {
         let start_count = self.arrays.first().map_or(1, |array| array.start_count);
         let load = f64::from(self.hash_count) * self.goal.key_count as f64 / start_count as f64;
@@ -251,7 +252,8 @@ impl Plan {
     }
 }
 
-/// Insertions of a window that begin at one place when half of the bits are set: a bit is in reach of `kappa` of them.
+/// Insertions of a window that begin at one place when half of the bits are set: each bit is in reach of `kappa` of
+/// them.
 fn half_load(code: Code) -> f64 {
     LN_2 / f64::from(code.kappa())
 }
@@ -259,6 +261,7 @@ fn half_load(code: Code) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sketch::bfield::CodeShape;
     use proptest::prelude::*;
 
     fn goal(false_positive_rate: f64, key_count: u64, value_count: u64) -> Goal {
@@ -291,7 +294,7 @@ mod tests {
         ] {
             assert_eq!(Plan::new(&goal), Err(why), "{goal:?}");
         }
-        let code = Code::new(5, 2).unwrap();
+        let code = Code::new(CodeShape { bit_count: 5, one_count: 2 }).unwrap();
         assert_eq!(Plan::with_code(&goal(0.1, 1, 11), code, 10), Err(Unplannable::ValueCount));
         assert_eq!(Plan::with_code(&goal(0.1, 1, 10), code, 1), Err(Unplannable::Parts));
         let array = ArrayPlan { key_count: 1, start_count: u64::MAX };
@@ -307,7 +310,7 @@ mod tests {
             let plan = Plan::new(&goal).unwrap();
             prop_assert!(plan.false_positive_rate() <= goal.false_positive_rate * 1.000_001);
             prop_assert!(plan.indeterminate_rate() <= BFIELD_INDETERMINATE_MAX * 1.000_001);
-            prop_assert!(plan.code().word_count() >= goal.value_count);
+            prop_assert!(plan.code().code_word_count() >= goal.value_count);
             let parts = Plan::from_parts(&goal, plan.code(), plan.hash_count(), plan.steps(), plan.arrays());
             prop_assert_eq!(parts, Ok(plan));
         }

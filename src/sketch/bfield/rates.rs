@@ -1,34 +1,36 @@
-//! How often a field errs: false positives (alpha) and indeterminate answers (beta).
+//! Error rates of a field: false positives (alpha) and indeterminate answers (beta).
 //!
-//! What enters: a code, how full an array is, and the number of hash functions. What leaves: rates. The paper takes the
-//! bits of a window for independent; they are not, since a value sets several bits within a few places, and its alpha
-//! comes out several times too small. Here the chance that all of some bits of a window are set comes from inclusion
-//! and exclusion over the insertions that can have set them, and alpha is the sum over all bit strings that a false
-//! positive can show.
+//! What enters: a code, how full an array is, and the number of hash functions. What leaves: rates. The paper treats
+//! the bits of a window as independent. They are not, since a value sets several bits within a few places, and the
+//! paper's alpha is several times too small. Here the probability that all of some bits of a window are set is computed
+//! by inclusion and exclusion over the insertions that can have set them, and alpha is the sum over all bit strings
+//! that a false positive can show.
 
 use super::Code;
 use super::code::choose;
 
-/// Places whose chance of being set together is computed as it is; those of more are put together from these.
+/// The largest number of places whose probability of being set together is computed exactly. Those of more places are
+/// composed from these.
 const TOGETHER_MAX: usize = 4;
 
-/// What each further place counts for beside its chance given the three before it: those before them help as well.
-/// Compared with sums over all sets, that was up to 1.25; more is on the safe side.
+/// A safety factor for each further place, whose probability is taken given the three before it: earlier places raise
+/// it too. Compared with sums over all sets, the factor needed was up to 1.25; more is on the safe side.
 const CAUTION: f64 = 1.3;
 
-/// What insertions of whitened values have left in the windows of one array: the chances that bits at several places
-/// are set together.
+/// What insertions of whitened values have left in the windows of one array: the probabilities that bits at several
+/// places are set together.
 #[derive(Clone, Debug)]
 pub(super) struct Windows {
     code: Code,
-    /// By the number of places: the chance for each row of gaps between them, the first gap counting most.
+    /// By the number of places: the probability for each row of gaps between them, the first gap being the most
+    /// significant digit.
     together: Vec<Vec<f64>>,
 }
 
 impl Windows {
     /// The windows of an array where, on average, `load` insertions of a window begin at each place: k n / (m kappa).
     ///
-    /// Complexity: some `nu`^3 rows of gaps at most, each with all insertions that reach them.
+    /// Complexity: about `nu`^3 rows of gaps at most, each with all insertions that reach them.
     pub(super) fn new(code: Code, load: f64) -> Self {
         let nu = code.nu() as usize;
         let size_max = TOGETHER_MAX.min(code.kappa() as usize + 1).max(3);
@@ -41,8 +43,8 @@ impl Windows {
     /// The expected number of sets of `size` places whose bits are set in all the windows of a key that was never
     /// inserted.
     ///
-    /// Of more than four places, each bit's chance is taken to depend on the three before it, and the sum is rather too
-    /// large. Complexity: `nu`^3 steps, and `nu`^4 for each place after the fourth.
+    /// For more than four places, each bit's probability is taken to depend on the three before it, and the sum is
+    /// slightly too large. Complexity: `nu`^3 steps, and `nu`^4 for each place after the fourth.
     pub(super) fn expected_sets(&self, size: u32, hash_count: u32) -> f64 {
         let (nu, power) = (self.code.nu() as usize, hash_count as i32);
         let size = size as usize;
@@ -50,7 +52,7 @@ impl Windows {
             return 0.0;
         }
         let known = size.min(self.together.len() - 1);
-        // By span, and by the last two gaps: over all sets, the chance that their bits are set in all windows.
+        // By span, and by the last two gaps: the probability, over all sets, that their bits are set in all windows.
         let mut sums = vec![0.0; nu * nu * nu];
         let mut spans = vec![0.0; nu];
         for (index, chance) in self.together[known].iter().enumerate().filter(|(_, chance)| **chance > 0.0) {
@@ -64,7 +66,7 @@ impl Windows {
         spans.iter().enumerate().map(|(span, sum)| (nu - span) as f64 * sum).sum()
     }
 
-    /// The sums for sets of one more place.
+    /// The sums for sets with one more place.
     fn longer(&self, sums: &[f64], power: i32) -> (Vec<f64>, Vec<f64>) {
         let nu = self.code.nu() as usize;
         let (mut longer, mut spans) = (vec![0.0; sums.len()], vec![0.0; nu]);
@@ -80,22 +82,24 @@ impl Windows {
         (longer, spans)
     }
 
-    /// The chance that a key that was never inserted shows exactly `kappa` bits: alpha of one array, where it is small.
+    /// The probability that a key that was never inserted shows exactly `kappa` bits: alpha of one array, where it is
+    /// small.
     pub(super) fn false_positive_rate(&self, hash_count: u32) -> f64 {
         let kappa = self.code.kappa();
         let (sets, more) = (self.expected_sets(kappa, hash_count), self.expected_sets(kappa + 1, hash_count));
-        // Strings of more bits hold several sets of kappa bits, and are no false positives. Where that is no correction
-        // any more, the sum over sets still is a bound.
+        // Strings of more bits hold several sets of kappa bits, and are no false positives. Where the correction is too
+        // large to be one, the sum over sets is still a bound.
         let exact = sets - f64::from(kappa + 1) * more;
         if exact > sets / 2.0 { exact } else { sets.min(1.0) }
     }
 
-    /// The chance that a key that was inserted shows more than `kappa` bits: beta of one array.
+    /// The probability that a key that was inserted shows more than `kappa` bits: beta of one array.
     pub(super) fn indeterminate_rate(&self, hash_count: u32) -> f64 {
         let (nu, kappa) = (self.code.nu(), self.code.kappa());
         let others = nu - kappa;
         let terms = (1..=others.min(3)).map(|size| {
-            // The code word of a whitened value is any, so each set of places is as likely to lie outside of it.
+            // The code word of a whitened value may be any, so each set of places is equally likely to lie outside of
+            // it.
             let outside = choose(others, size) / choose(nu, size);
             let term = outside * self.expected_sets(size, hash_count);
             if size % 2 == 1 { term } else { -term }
@@ -104,7 +108,7 @@ impl Windows {
     }
 }
 
-/// The chances of all sets that begin with these places, ascending from zero.
+/// Computes the probabilities of all sets that begin with these places, ascending from zero.
 fn fill(together: &mut [Vec<f64>], places: &mut Vec<usize>, nu: usize, chance: &dyn Fn(&[usize]) -> f64) {
     let size = places.len();
     let gaps = places.windows(2).fold(0, |gaps, pair| gaps * nu + pair[1] - pair[0]);
@@ -129,7 +133,7 @@ fn digits(mut number: usize, nu: usize, count: usize) -> [usize; TOGETHER_MAX] {
     digits
 }
 
-/// The chance that all bits at these places of a window, ascending, are set.
+/// The probability that all bits at these places of a window, ascending, are set.
 fn all_set(code: Code, load: f64, places: &[usize]) -> f64 {
     let terms = (0..1u32 << places.len()).map(|subset| {
         let chosen = places.iter().enumerate().filter(|(at, _)| subset >> at & 1 == 1);
@@ -140,13 +144,14 @@ fn all_set(code: Code, load: f64, places: &[usize]) -> f64 {
     terms.sum::<f64>().clamp(0.0, 1.0)
 }
 
-/// Over all places where a window can begin, the sum of the chances that a random value there sets one of these bits.
+/// The sum, over all places where a window can begin, of the probabilities that a random value there sets one of these
+/// bits.
 fn cover(code: Code, bits: u64) -> f64 {
     let (nu, kappa) = (code.nu(), code.kappa());
-    // By how many of the bits lie in a window: the chance that its value sets one of them.
+    // By the number of these bits within a window: the probability that its value sets one of them.
     let hits = (0..=bits.count_ones()).map(|inside| 1.0 - choose(nu - inside, kappa) / choose(nu, kappa));
     let hits: Vec<f64> = hits.collect();
-    // A window that begins so many places before the first bit, at it, or after it.
+    // Windows that begin `before` places before the first bit, at it, or `after` places after it.
     let windows = (1..nu).map(|before| code.mask() >> before).chain((0..nu).map(|after| code.mask() << after));
     windows.map(|window| hits[(bits & window).count_ones() as usize]).sum()
 }
@@ -154,15 +159,20 @@ fn cover(code: Code, bits: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sketch::bfield::CodeShape;
     use std::f64::consts::LN_2;
 
+    fn code_of(bit_count: u32, one_count: u32) -> Code {
+        Code::new(CodeShape { bit_count, one_count }).unwrap()
+    }
+
     fn half_full(nu: u32, kappa: u32) -> Windows {
-        Windows::new(Code::new(nu, kappa).unwrap(), LN_2 / f64::from(kappa))
+        Windows::new(code_of(nu, kappa), LN_2 / f64::from(kappa))
     }
 
     /// The sum over all sets of places, one by one.
     fn counted_sets(nu: u32, kappa: u32, size: u32, hash_count: u32) -> f64 {
-        let code = Code::new(nu, kappa).unwrap();
+        let code = code_of(nu, kappa);
         let words = (0u64..1 << nu).filter(|word| word.count_ones() == size);
         let places = |word: u64| (0..64).filter(|at| word >> at & 1 == 1).collect::<Vec<usize>>();
         words.map(|word| all_set(code, LN_2 / f64::from(kappa), &places(word)).powi(hash_count as i32)).sum()
@@ -170,7 +180,7 @@ mod tests {
 
     #[test]
     fn half_of_the_bits_are_set() {
-        let code = Code::new(20, 3).unwrap();
+        let code = code_of(20, 3);
         assert!((all_set(code, LN_2 / 3.0, &[4]) - 0.5).abs() < 1e-12);
         assert!((all_set(code, LN_2 / 3.0, &[]) - 1.0).abs() < 1e-12);
     }
@@ -201,8 +211,8 @@ mod tests {
         let windows = half_full(20, 3);
         let sum = windows.expected_sets(3, 10);
         assert!((sum / 4.03e-6 - 1.0).abs() < 0.02, "{sum}");
-        // The paper's 7.1 GB are fourteen hash functions at a bit error rate of 2^-14.1.
-        let paper = Windows::new(Code::new(20, 3).unwrap(), LN_2 / 3.0 * 14.0 / 14.1);
+        // The paper's 7.1 GB correspond to fourteen hash functions at a bit error rate of 2^-14.1.
+        let paper = Windows::new(code_of(20, 3), LN_2 / 3.0 * 14.0 / 14.1);
         assert!((paper.expected_sets(3, 14) / 1.4e-9 - 1.0).abs() < 0.05, "{}", paper.expected_sets(3, 14));
         assert!((paper.indeterminate_rate(14) / 9.7e-4 - 1.0).abs() < 0.03, "{}", paper.indeterminate_rate(14));
         assert!(windows.expected_sets(3, 15) < 2f64.powi(-31), "{}", windows.expected_sets(3, 15));

@@ -1,4 +1,4 @@
-//! Fields against a plain map.
+//! Fields compared with a plain map.
 
 use super::*;
 use crate::hash::Secret;
@@ -18,7 +18,7 @@ fn plan(false_positive_rate: f64, key_count: u64, value_count: u64) -> Plan {
     Plan::new(&Goal { false_positive_rate, key_count, value_count }).unwrap()
 }
 
-/// Holds a finished field against the map of what was inserted: a key with one value, or with several.
+/// Compares a finished field with the map of what was inserted: each key with one value, or with several.
 fn hold(field: &Field, map: &BTreeMap<u64, BTreeSet<u32>>, strangers: impl Iterator<Item = u64>) -> (usize, usize) {
     let mut untold_count = 0;
     for (key, values) in map {
@@ -58,7 +58,7 @@ proptest! {
         let built = Field::build(&plan, || pairs.iter().map(|(key, value)| pair(*key, *value))).unwrap();
         let map = mapped(&pairs);
         let (untold, _) = hold(&built.field, &map, 0..2_000);
-        // What is counted are the pairs of keys that the field can not tell.
+        // The pairs of keys that the field cannot tell are counted.
         let counted = pairs.iter().filter(|(key, _)| built.field.look_up(hash(*key)) == Found::Indeterminate).count();
         prop_assert_eq!((built.pair_count, built.indeterminate_count), (pairs.len() as u64, counted as u64));
         let has_one_value = map.values().all(|values| values.len() == 1);
@@ -83,7 +83,7 @@ proptest! {
         for (key, _) in &pairs {
             prop_assert_ne!(field.look_up(hash(*key)), Found::Absent);
         }
-        // Settled over and again it is what is built at once.
+        // Settled again and again, it is the field that is built at once.
         let pairs: Vec<Pair> = pairs.iter().map(|(key, value)| pair(*key, *value)).collect();
         while pairs.iter().fold(false, |is_changed, pair| field.settle(pair).is_changed | is_changed) {}
         let built = Field::build(field.plan(), || pairs.iter().copied()).unwrap();
@@ -122,8 +122,8 @@ fn beta_is_as_planned() {
 
 #[test]
 fn even_steps_fail_small_arrays() {
-    // Two keys with equal steps share their windows: the fewer keys, the more often than chance lets keys of scattered
-    // steps do.
+    // Two keys with equal steps share their windows. The fewer keys there are, the more this exceeds what chance does
+    // to keys of scattered steps.
     let goal = Goal { false_positive_rate: 1e-8, key_count: 500, value_count: 500 };
     let count = |steps| {
         let plan = Plan::new(&goal).unwrap().with_steps(steps);

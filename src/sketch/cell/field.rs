@@ -1,8 +1,8 @@
 //! The optional fields of a cell.
 //!
 //! What enters: the hash of a key, and a value. What leaves: what they add to a field, and what a field says about the
-//! values of a lone key. Laws: checks are not linear in what they check; a field of `()` holds nothing and objects to
-//! nothing.
+//! values of a lone key. Laws: checks are not linear in what they check; a field of `()` holds nothing and always
+//! agrees.
 
 use super::Mode;
 use crate::config::TABLE_VALUE_SIZE_MAX;
@@ -12,7 +12,7 @@ use crate::sketch::sum::{Sum, quotients};
 
 /// A field that counts keys.
 pub trait CountField: Sum {
-    /// What it has counted; `None` where it does not count.
+    /// The count; `None` where the field does not count.
     fn count(self) -> Option<i64>;
     /// The field after `count` more.
     #[must_use]
@@ -78,10 +78,10 @@ pub enum Values<V> {
     One(V),
     /// The key is there twice, with these two values, the smaller first.
     Two([V; 2]),
-    /// The values of all its insertions less those of all its removals sum up to this. With one value every time it is
-    /// that value times the count.
+    /// The values of all insertions less those of all removals sum up to this. With one value every time, it is that
+    /// value times the count.
     Sum(V),
-    /// Nothing: in all cells of the key there are values of other keys too.
+    /// Nothing is known: in all cells of the key there are values of other keys too.
     Unknown,
 }
 
@@ -90,13 +90,13 @@ pub trait ValueField<V: Sum>: Sum {
     /// Whether it tells values from noise.
     const IS_CHECK: bool;
 
-    /// What a value adds once, at the key with this hash.
+    /// What the value adds once, for the key with this hash.
     fn of(value: V, hash: u128) -> Self;
-    /// What it says about the values of a key that is there `count` times, with `sum` as the sum of the values.
+    /// What the field says about the values of a key that is there `count` times, with `sum` as the sum of the values.
     fn values<M: Mode>(self, sum: V, hash: u128, count: i64) -> Values<V>;
 }
 
-/// Without a check a key that is there once is believed its value.
+/// Without a check, the value of a key that is there once is believed.
 impl<V: Sum> ValueField<V> for () {
     const IS_CHECK: bool = false;
 
@@ -112,13 +112,13 @@ impl<V: Sum> ValueField<V> for () {
     }
 }
 
-/// A check of the values (hashvalueSum, section 3 of the paper), over value and key: 64 bits, so that noise passes once
-/// in 2^64.
+/// A check of the values (hashvalueSum, section 3 of the paper), over value and key: 64 bits, so that noise passes with
+/// a probability of 2^-64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValueCheck(u64);
 
-/// The sum of the squares, beside the sum: of a key with two values below 2^63 it gives both, and it checks a single
-/// one, though a value of zero can not be told from nothing.
+/// The sum of the squares, beside the sum. Of a key with two values below 2^63 it gives both. It also checks a single
+/// value, but a value of zero cannot be told from nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Squares(u128);
 
@@ -180,8 +180,7 @@ impl<V: Sum> ValueField<V> for ValueCheck {
     const IS_CHECK: bool = true;
 
     fn of(value: V, hash: u128) -> Self {
-        // The upper half of the hash is secret to whoever does not know the key's function, and all of the value goes
-        // in.
+        // The upper half of the hash cannot be computed without the key's function, and all of the value goes in.
         let mut bytes = [0; TABLE_VALUE_SIZE_MAX];
         const { assert!(V::SIZE <= TABLE_VALUE_SIZE_MAX) };
         value.write(&mut bytes[..V::SIZE]);
@@ -216,7 +215,7 @@ impl ValueField<u64> for Squares {
 }
 
 impl Squares {
-    /// The two values with this sum and these squares: half the sum, and off it by half the root of what the squares
+    /// The two values with this sum and these squares: half the sum, plus and minus half the root of what the squares
     /// leave.
     fn two(self, sum: u64, count: i64) -> Option<[u64; 2]> {
         let sign = count.signum();

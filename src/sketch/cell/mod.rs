@@ -1,9 +1,9 @@
-//! Cells: the sums that a table is made of, with just the fields that are asked for.
+//! Cells: the sums that a table is made of, with only the fields that are chosen.
 //!
-//! What enters: keys with their hashes, values, and how often. What leaves: their sums, and the key of a cell that
-//! holds one alone. The laws: what a key adds to a cell is the same in all its cells; it depends on nothing but the
-//! key, its values and how often; and additions commute. So a cell that holds a key alone tells the key's whole part,
-//! whatever it is made of, and that part can be subtracted from the key's other cells.
+//! What enters: keys with their hashes, values, and counts. What leaves: their sums, and the key of a cell that holds
+//! one alone. The laws: what a key adds to a cell is the same in all its cells; it depends only on the key, its values
+//! and its count; and additions commute. So a cell that holds a key alone shows the key's whole part, whatever it is
+//! made of, and that part can be subtracted from the key's other cells.
 
 mod field;
 mod mode;
@@ -22,39 +22,39 @@ pub trait TableCell: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static 
     type Value: Sum;
     /// Bytes of the encoding.
     const SIZE: usize;
-    /// Whether a lone key can be told for sure (there is a check).
+    /// Whether a lone key can be recognised with certainty: there is a check.
     const IS_CHECKED: bool;
-    /// Whether a value can be told from noise (there is a check of the values, or a second sum of them).
+    /// Whether a value can be told from noise: there is a check of the values, or a second sum of them.
     const IS_VALUE_CHECKED: bool;
     /// Whether a key can be in it more than once.
     const IS_MULTISET: bool;
 
-    /// Nothing.
+    /// The cell of nothing.
     fn zero() -> Self;
-    /// What `count` times the pair adds; `hash` is the key's.
+    /// What the pair adds to a cell when inserted `count` times; `hash` is the key's.
     fn of(key: &Self::Key, value: Self::Value, hash: u128, count: i64) -> Self;
-    /// Adds another cell's sums to these.
+    /// Adds another cell's sums to those of this cell.
     fn add(&mut self, other: &Self);
-    /// Takes another cell's sums from these.
+    /// Takes another cell's sums from those of this cell.
     fn subtract(&mut self, other: &Self);
     /// How many times keys were added less how many times they were removed, as far as the field goes; `None` where it
     /// does not count.
     fn count(&self) -> Option<i64>;
     /// The sum of the values.
     fn value(&self) -> Self::Value;
-    /// Whether all its sums are zero.
+    /// Whether all sums are zero.
     fn is_zero(&self) -> bool;
-    /// Whether no key is left in it, whatever its values. A count of zero alone does not say so.
+    /// Whether no key is left in the cell, whatever its values. A count of zero alone does not say so.
     fn is_key_free(&self) -> bool;
-    /// Whether it holds the same keys as another, as far as sums tell, whatever the values.
+    /// Whether the cell holds the same keys as another, as far as sums tell, whatever the values.
     fn has_keys_of(&self, other: &Self) -> bool;
-    /// The key, if this cell holds just one, `count` times; see [`Sum::quotient`] for `lost`.
+    /// The key, if this cell holds only one, `count` times; see [`Sum::quotient`] for `lost`.
     fn candidate(&self, count: i64, lost: u64) -> Option<Self::Key>;
     /// Whether the checks are those of this key, `count` times.
     fn agrees(&self, hash: u128, count: i64) -> bool;
     /// What is known of the values of the key that this cell holds alone, `count` times.
     fn values(&self, hash: u128, count: i64) -> Values<Self::Value>;
-    /// The cell without its keys: the sums of the values alone.
+    /// The cell without its keys: only the sums of the values.
     fn without_keys(&self) -> Self;
     /// Writes [`Self::SIZE`] bytes, little-endian, field after field in the order count, key, value, check, value
     /// check.
@@ -63,7 +63,7 @@ pub trait TableCell: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static 
     fn read(bytes: &[u8]) -> Self;
 }
 
-/// A cell made of fields: each may be `()`, which costs nothing.
+/// A cell made of fields, each of which may be `()` and then costs nothing.
 ///
 /// | parameter | field of the paper | choices |
 /// |---|---|---|
@@ -100,7 +100,7 @@ pub type PlainCell<K, V = u64> = Sums<K, V, i32, ()>;
 /// The cell of the paper's section 3: keys and values with a check each.
 pub type CheckedCell<K, V = u64> = Sums<K, V, i32, u32, ValueCheck>;
 
-/// The smallest cell for sets of keys that differ: exclusive ors of keys and checks.
+/// The smallest cell for the difference of two sets of keys: exclusive ors of keys and checks.
 pub type XorCell<K> = Sums<K, (), (), u64, (), Xoring>;
 
 impl<K, V, C, G, H, M> TableCell for Sums<K, V, C, G, H, M>

@@ -1,26 +1,26 @@
-//! Sums or exclusive ors.
+//! How fields are combined: sums or exclusive ors.
 //!
-//! What enters: fields. What leaves: the two ways to put them together. Both are groups; only sums keep a key that is
-//! there twice (section 3 of the paper: "we cannot use XORs"), and only exclusive ors never carry.
+//! What enters: fields. What leaves: the two ways to combine them. Both are groups; only sums keep a key that is there
+//! twice (section 3 of the paper: "we cannot use XORs"), and only exclusive ors never carry.
 
 use crate::sketch::sum::Sum;
 
-/// How fields are put together.
+/// How fields are combined.
 pub trait Mode: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
-    /// Whether the same element twice is something else than nothing.
+    /// Whether the same element twice differs from nothing.
     const IS_MULTISET: bool;
 
-    /// Both together.
+    /// The two elements combined.
     fn plus<S: Sum>(one: S, other: S) -> S;
-    /// The one without the other.
+    /// The first element without the second.
     fn minus<S: Sum>(one: S, other: S) -> S;
-    /// `count` of it.
+    /// The element, `count` times.
     fn times<S: Sum>(one: S, count: i64) -> S;
-    /// One of the elements of which `count` are `sum`, as [`Sum::quotient`].
+    /// One of the elements that give `sum` when taken `count` times, as [`Sum::quotient`].
     fn quotient<S: Sum>(sum: S, count: i64, lost: u64) -> Option<S>;
 }
 
-/// Sums that wrap.
+/// Wrapping sums.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adding;
 

@@ -1,7 +1,7 @@
 //! The even-odd counter: two sums of keys in every cell, each of one half of all keys (section IV of the paper).
 //!
-//! What enters: keys, and how often. What leaves: bounds and lists. A bit of its hash says which sum a key is added to, so
-//! a cell with one key of each half is told apart: by trying how its count is shared out.
+//! What enters: keys and counts. What leaves: bounds and lists. A bit of its hash says which sum a key is added to. So
+//! a cell with one key of each half can be split, by trying how its count is divided between the two.
 
 use super::split::{self, Budget, keys_of, may_hold, shares};
 use super::{Counter, Tally, signed};
@@ -23,7 +23,7 @@ pub struct EvenOddCell<K> {
 /// The half that a key with this hash belongs to.
 #[inline]
 fn half_of(hash: u128) -> usize {
-    // The bits themselves place and check.
+    // Single bits of the hash already place and check, so this one depends on all of them.
     (mixed(hash as u64 ^ (hash >> 64) as u64) & 1) as usize
 }
 
@@ -125,7 +125,8 @@ impl<K: Key> TableCell for EvenOddCell<K> {
 
 /// The even-odd invertible Bloom counter.
 ///
-/// Complexity: updates as for [`Standard`](super::Standard); a list tries as many splits of a stuck cell as it counts.
+/// Complexity: updates as for [`Standard`](super::Standard); listing tries as many splits of a stuck cell as the cell
+/// counts.
 #[derive(Clone)]
 pub struct EvenOdd<K: Key, H = SecretHash<K>> {
     table: Table<EvenOddCell<K>, H>,
@@ -138,7 +139,7 @@ impl<K: Key, H: KeyHash<K>> EvenOdd<K, H> {
         EvenOdd { table: Table::new(layout, hash) }
     }
 
-    /// Its sums.
+    /// The sums of the counter.
     #[must_use]
     pub fn table(&self) -> &Table<EvenOddCell<K>, H> {
         &self.table
@@ -147,7 +148,7 @@ impl<K: Key, H: KeyHash<K>> EvenOdd<K, H> {
     /// Adds all that another counter holds.
     ///
     /// # Errors
-    /// [`Refused::Layout`].
+    /// [`Refused::Layout`]: the counters have different layouts.
     pub fn merge(&mut self, other: &Self) -> Result<(), Refused> {
         self.table.merge(&other.table)
     }
@@ -155,21 +156,21 @@ impl<K: Key, H: KeyHash<K>> EvenOdd<K, H> {
     /// Takes away all that another counter holds.
     ///
     /// # Errors
-    /// [`Refused::Layout`].
+    /// [`Refused::Layout`]: the counters have different layouts.
     pub fn subtract(&mut self, other: &Self) -> Result<(), Refused> {
         self.table.subtract(&other.table)
     }
 
-    /// The counter of the bytes of a table; any bytes of the right length are one.
+    /// Decodes a counter from the bytes of its table. Any bytes of the right length are a counter.
     ///
     /// # Errors
-    /// [`Refused::Length`].
+    /// [`Refused::Length`]: the bytes are not as many as the layout needs.
     pub fn from_bytes(layout: Layout, hash: H, bytes: &[u8]) -> Result<Self, Refused> {
         Ok(EvenOdd { table: Table::from_bytes(layout, hash, bytes)? })
     }
 }
 
-/// The even key of a cell that holds one of each half, and how often.
+/// The even key, with its count, of a cell that holds one key of each half.
 fn split_halves<K: Key, H: KeyHash<K>>(
     table: &Table<EvenOddCell<K>, H>,
     place: u32,

@@ -1,8 +1,8 @@
-//! Invertible Bloom counters (Ding and Rauen, "Improving Retrieval Performance for Invertible Bloom Counters"; "the paper"
-//! in this module): multisets of keys in a fixed size, which tell how often a key is in them, and list all keys with their
-//! multiplicities while there are few enough.
+//! Invertible Bloom counters (Ding and Rauen, "Improving Retrieval Performance for Invertible Bloom Counters"; "the
+//! paper" in this module): multisets of keys in a fixed size, which tell how often a key is in them, and list all keys
+//! with their multiplicities as long as there are few enough.
 //!
-//! What enters: keys, and how often. What leaves: bounds, and lists. There are three kinds, with one interface:
+//! What enters: keys and counts. What leaves: bounds and lists. There are three kinds, with one interface:
 //!
 //! | kind | a cell has beside count and check | lists up to, for 3, 4, 5 cells a key | can be added and subtracted |
 //! |---|---|---|---|
@@ -10,8 +10,8 @@
 //! | [`EvenOdd`] (section IV) | two sums, each of one half of all keys | 1.22, 1.10, 0.96 | yes |
 //! | [`OneKey`] (section V) | the sum, and one of the keys | 1.42, 1.26, 1.10 (of keys drawn) | no |
 //!
-//! The two larger ones do more with a cell in which two keys are: they try how its count may be shared out between them.
-//! That takes a try for every possible share, so it pays while multiplicities are small.
+//! The even-odd and the one-key counter also split cells that hold two keys, by trying how the count may be divided
+//! between them. That takes one try for every possible division, so it pays while multiplicities are small.
 //!
 //! ```
 //! use flowpeel::hash::Secret;
@@ -28,9 +28,9 @@
 //! assert!(tally.keys.iter().all(|&(key, count)| count == key as i64 + 1));
 //! ```
 //!
-//! Laws: a query is never under what a key was added less what it was removed, as long as no key was removed more often
-//! than added; what is listed and what is left is what there was, whatever the cells hold; and work is bounded by the
-//! number of cells.
+//! Laws: a query never gives less than a key was added less what it was removed, as long as no key was removed more
+//! often than added; what is listed plus what is left is what there was, whatever the cells hold; and work is bounded
+//! by the number of cells.
 
 mod even_odd;
 mod one_key;
@@ -56,11 +56,12 @@ pub trait Counter {
 
     /// Adds a key `count` times.
     fn add(&mut self, key: &Self::Key, count: u64);
-    /// Removes a key `count` times: no more often than it was added, or what queries say may be too little.
+    /// Removes a key `count` times. If it is removed more often than it was added, queries may give too little.
     fn remove(&mut self, key: &Self::Key, count: u64);
-    /// How often a key is in it, or more: the least count of its cells. It is exact where the key has a cell for itself.
+    /// An upper bound for how often a key is in the counter: the least count of its cells. It is exact where the key
+    /// has a cell for itself.
     fn query(&self, key: &Self::Key) -> u64;
-    /// Takes out all keys that can be told, with their exact multiplicities.
+    /// Takes out all keys that can be listed, with their exact multiplicities.
     fn list(&mut self) -> Tally<Self::Key>;
 }
 
@@ -68,9 +69,10 @@ pub trait Counter {
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a tally may be partial: look at its residue"]
 pub struct Tally<K> {
-    /// Keys with their multiplicities, in no order. One below zero was removed more often than added.
+    /// Keys with their multiplicities, in no order. A key with a negative multiplicity was removed more often than
+    /// added.
     pub keys: Vec<(K, i64)>,
-    /// What is left.
+    /// What could not be listed.
     pub residue: Residue,
 }
 
@@ -81,14 +83,14 @@ impl<K> Tally<K> {
     }
 }
 
-/// A count as cells sum it: what is beyond 63 bits wraps, as every sum does.
+/// A count as cells sum it: what exceeds 63 bits wraps, as every sum does.
 fn signed(count: u64) -> i64 {
     count as i64
 }
 
 impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
-    /// The least of what `of` makes of a key's cells: a bound for what the key adds to each, where nothing adds less than
-    /// nothing.
+    /// The least value of `of` over a key's cells: an upper bound for what the key adds to each, where no key adds a
+    /// negative amount.
     #[must_use]
     pub fn least(&self, key: &C::Key, of: impl Fn(&C) -> u64) -> u64 {
         let places = self.places(self.hash().of(key));
@@ -101,7 +103,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
     }
 }
 
-/// A key and how often it was listed.
+/// A key and its count.
 fn counted<K, V>(entry: Entry<K, V>) -> (K, i64) {
     (entry.key, entry.count)
 }

@@ -1,7 +1,7 @@
 //! The one-key counter: every cell keeps one of its keys beside the sums (section V of the paper).
 //!
-//! What enters: keys, and how often. What leaves: bounds and lists. In a cell with two keys the kept one is tried as one of
-//! them, with every share of the count. Which key is kept is no sum, so counters of this kind can not be subtracted.
+//! What enters: keys and counts. What leaves: bounds and lists. In a cell with two keys the kept one is tried as one of
+//! them, with every share of the count. Which key is kept is not a sum, so counters of this kind cannot be subtracted.
 
 use super::split::{self, Budget, keys_of, may_hold, shares};
 use super::standard::StandardCell;
@@ -16,45 +16,47 @@ use crate::sketch::table::Table;
 /// Which of its keys a cell keeps (section V-A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeping {
-    /// The first that was added.
+    /// The first key that was added.
     First,
-    /// The last.
+    /// The last key that was added.
     Last,
-    /// A random one, each as likely as it was often added; choices follow from this seed.
+    /// A random key, each with a probability in proportion to how often it was added. The choices follow from this
+    /// seed.
     Random(u64),
-    /// A random one, each key as likely however often and in whatever order they were added: of all that came to the cell the
-    /// one that a hash function of the cell's own maps to the least number. Keys that are seldom added are kept as well as others, so more different
-    /// ones are: better than what the paper has, and as small.
+    /// A random key, each with the same probability however often and in whatever order the keys were added: of all
+    /// keys that came to the cell, the one that a hash function of the cell's own maps to the smallest number. Keys
+    /// that are added less often are kept as well as others, so more different keys are kept. That is better than the
+    /// paper's choices, and as small.
     Drawn,
 }
 
-/// What listing makes of the kept keys (the end of section V-B).
+/// How listing uses the kept keys (the end of section V-B).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Optimisations {
-    /// A key that was listed is forgotten in all its cells (the first).
+    /// A key that was listed is forgotten in all its cells (the paper's first optimisation).
     pub forgets_listed: bool,
-    /// A cell is tried with all the kept keys that map to it, wherever they are kept (the second).
+    /// A cell is tried with all kept keys that map to it, wherever they are kept (the second optimisation).
     pub tries_all_kept: bool,
 }
 
 impl Optimisations {
-    /// Neither.
+    /// Neither optimisation.
     pub const NONE: Self = Optimisations { forgets_listed: false, tries_all_kept: false };
-    /// Both.
+    /// Both optimisations.
     pub const BOTH: Self = Optimisations { forgets_listed: true, tries_all_kept: true };
 }
 
 /// The one-key invertible Bloom counter.
 ///
-/// Complexity: updates as for [`Standard`](super::Standard), with a kept key more to write; a list tries as many splits of a
-/// stuck cell as it counts, for each kept key.
+/// Complexity: updates as for [`Standard`](super::Standard), with one more key to write; listing tries as many splits
+/// of a stuck cell as the cell counts, for each kept key.
 #[derive(Clone)]
 pub struct OneKey<K: Key, H = SecretHash<K>> {
     table: Table<StandardCell<K, ()>, H>,
     kept: Vec<Option<K>>,
     keeping: Keeping,
     optimisations: Optimisations,
-    /// How many random choices were made.
+    /// How many random choices were made so far.
     choice_count: u64,
 }
 
@@ -67,22 +69,22 @@ impl<K: Key, H: KeyHash<K>> OneKey<K, H> {
         OneKey { table, kept, keeping, optimisations, choice_count: 0 }
     }
 
-    /// Its sums.
+    /// The sums of the counter.
     #[must_use]
     pub fn table(&self) -> &Table<StandardCell<K, ()>, H> {
         &self.table
     }
 
-    /// The keys that its cells keep.
+    /// The key that each cell keeps.
     #[must_use]
     pub fn kept(&self) -> &[Option<K>] {
         &self.kept
     }
 
-    /// A counter of any cells: the bytes of a table, and a kept key for each cell.
+    /// Makes a counter of any cells, from the bytes of a table and a kept key for each cell.
     ///
     /// # Errors
-    /// [`Refused::Length`], for either.
+    /// [`Refused::Length`]: the bytes or the kept keys are not as many as the layout needs.
     pub fn from_parts(
         layout: Layout,
         hash: H,
@@ -97,9 +99,9 @@ impl<K: Key, H: KeyHash<K>> OneKey<K, H> {
         Ok(OneKey { table, kept, keeping: Keeping::First, optimisations, choice_count: 0 })
     }
 
-    /// Whether the key that is added so often takes the place of the kept one. With one chance in as many as the cell
-    /// counts then, every addition is as likely to be the one that is kept.
-    fn is_kept(&mut self, place: u32, hash: u128, count: u64) -> bool {
+    /// Decides whether the key that is added `count` times takes the place of the kept one. A random choice replaces it
+    /// with a chance of `count` in what the cell counts then, so every addition is as likely to be the one kept.
+    fn draw_kept(&mut self, place: u32, hash: u128, count: u64) -> bool {
         let Some(kept) = self.kept[place as usize] else { return true };
         match self.keeping {
             Keeping::First => false,
@@ -121,7 +123,7 @@ fn draw(hash: u128, place: u32) -> u64 {
     mixed((hash >> 64) as u64 ^ mixed(hash as u64 ^ u64::from(place)))
 }
 
-/// One of the two keys in a cell, if `kept` is the other: the kept one, and how often.
+/// Splits a cell, supposing that it holds `kept` and one other key: returns the kept key and its count.
 fn split_with<K: Key, H: KeyHash<K>>(
     table: &Table<StandardCell<K, ()>, H>,
     place: u32,
@@ -151,7 +153,7 @@ fn split_with<K: Key, H: KeyHash<K>>(
     None
 }
 
-/// The keys of each cell that are kept somewhere and map to it, each once.
+/// For each cell, the keys kept anywhere (or only in that cell) that map to it, each once.
 fn kept_by_cell<K: Key, H: KeyHash<K>>(
     table: &Table<StandardCell<K, ()>, H>,
     kept: &[Option<K>],
@@ -161,7 +163,7 @@ fn kept_by_cell<K: Key, H: KeyHash<K>>(
     for (place, key) in kept.iter().enumerate() {
         let Some(key) = key else { continue };
         let places = table.places(table.hash().of(key));
-        // What does not map to the cell that keeps it was never added there.
+        // A key that does not map to the cell that keeps it was never added there.
         if !places.contains(&(place as u32)) {
             continue;
         }
@@ -182,7 +184,7 @@ impl<K: Key, H: KeyHash<K>> Counter for OneKey<K, H> {
         self.table.update(key, (), signed(count));
         let hash = self.table.hash().of(key);
         for &place in self.table.places(hash).iter() {
-            if count > 0 && self.is_kept(place, hash, count) {
+            if count > 0 && self.draw_kept(place, hash, count) {
                 self.kept[place as usize] = Some(*key);
             }
         }
@@ -218,7 +220,7 @@ impl<K: Key, H: KeyHash<K>> Counter for OneKey<K, H> {
                 }
             },
         );
-        // What is left in a cell may be another key than the one it kept.
+        // What is left in a cell may be a key other than the one it kept.
         self.kept.iter_mut().zip(self.table.cells()).filter(|(_, cell)| cell.is_key_free()).for_each(|(kept, _)| {
             *kept = None;
         });

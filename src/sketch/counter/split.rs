@@ -1,8 +1,8 @@
-//! Listing with splits: where no cell has a key for itself, one with two keys may be told apart.
+//! Listing with splits: where no cell holds a key alone, a cell with two keys may be split.
 //!
-//! What enters: a table, and a way to tell one of two keys in a cell. What leaves: all keys that can be told so. The law is
-//! that of listing, and so are the bounds: no more keys are taken out by splits than a multiple of the cells, and no more
-//! splits are tried than some for each cell, whatever the cells hold.
+//! What enters: a table, and a way to recognise one of two keys in a cell. What leaves: all keys that can be listed so.
+//! The law is that of listing, and so are the bounds: splits take out at most a multiple of the number of cells, and
+//! the number of splits that are tried is limited for each cell, whatever the cells hold.
 
 use super::{Tally, counted};
 use crate::config::{
@@ -18,14 +18,15 @@ use crate::sketch::table::Table;
 pub(super) struct Budget(u64);
 
 impl Budget {
-    /// Takes one try, if there is one left.
+    /// Takes one try; whether there was one left.
     pub(super) fn take(&mut self) -> bool {
         self.0 = self.0.saturating_sub(1);
         self.0 > 0
     }
 }
 
-/// How a count may be shared out between two keys: both get at least one. None for counts that have too many ways.
+/// The ways to divide a count between two keys, each of which gets at least one. Empty for counts that have too many
+/// ways.
 pub(super) fn shares(count: i64) -> impl Iterator<Item = (i64, i64)> {
     let end = if count > COUNTER_SPLIT_COUNT_MAX { 1 } else { count };
     (1..end).map(move |first| (first, count - first))
@@ -37,8 +38,8 @@ pub(super) fn keys_of<K: Key>(sum: K, count: i64) -> impl Iterator<Item = K> {
     (0..candidates).map_while(move |lost| sum.quotient(count, lost))
 }
 
-/// Takes out of `table` what stands alone, and then what `split` tells of other cells, as long as there is anything. `taken`
-/// sees every key; what both need to know is in `state`.
+/// Takes out of `table` all keys that stand alone, and then those that `split` finds in other cells, for as long as
+/// there are any. `taken` is called for every key; `state` is what both closures share.
 pub(super) fn list<C, H, S>(
     table: &mut Table<C, H>,
     state: &mut S,
@@ -53,7 +54,7 @@ where
     let mut keys = Vec::new();
     let mut budget = Budget(COUNTER_SPLITS_MIN + COUNTER_SPLITS_PER_CELL * cell_count as u64);
     let mut keys_left = COUNTER_KEYS_PER_CELL * cell_count;
-    // What a cell held when no split was found: it need not be tried again until it holds something else.
+    // What a cell held when no split was found. It is not tried again until it holds something else.
     let mut failed: Vec<C> = vec![C::zero(); cell_count];
     loop {
         let first = keys.len();
@@ -82,7 +83,7 @@ where
     }
 }
 
-/// Whether a key may be in the cell at `place` so often: it maps there, and all its cells count as much.
+/// Whether a key may be in the cell at `place` `count` times: it maps there, and all its cells count at least as much.
 pub(super) fn may_hold<C: TableCell, H: KeyHash<C::Key>>(
     table: &Table<C, H>,
     place: u32,

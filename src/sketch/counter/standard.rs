@@ -1,7 +1,7 @@
 //! The standard counter: count, sum of keys and sum of checks in every cell (section III of the paper).
 //!
-//! What enters: keys, how often, and what else is to be summed beside them. What leaves: the same, listed. It is a table
-//! as connections have, for keys that are in it many times.
+//! What enters: keys, counts, and what else is to be summed beside them. What leaves: the same, listed. It is a table
+//! like that of connections, for keys that are in it many times.
 
 use super::{Counter, Tally, counted, signed};
 use crate::sketch::cell::Sums;
@@ -12,9 +12,10 @@ use crate::sketch::refused::Refused;
 use crate::sketch::sum::{Key, Sum};
 use crate::sketch::table::Table;
 
-/// The standard invertible Bloom counter. Beside its multiplicity a key may have a sum of values, which is listed with it.
+/// The standard invertible Bloom counter. Besides its multiplicity, a key may have a sum of values, which is listed
+/// with it.
 ///
-/// Complexity: an update adds to each of a key's cells; a list is a pass or two over the cells.
+/// Complexity: an update adds to each of a key's cells; listing is a pass or two over the cells.
 #[derive(Clone)]
 pub struct Standard<K: Key, V: Sum = (), H = SecretHash<K>> {
     table: Table<StandardCell<K, V>, H>,
@@ -30,19 +31,19 @@ impl<K: Key, V: Sum, H: KeyHash<K>> Standard<K, V, H> {
         Standard { table: Table::new(layout, hash) }
     }
 
-    /// What a counter of this layout takes, in bytes.
+    /// The size of a counter of this layout, in bytes.
     #[must_use]
     pub fn size(layout: Layout) -> usize {
         layout.cell_count() * size_of::<StandardCell<K, V>>()
     }
 
-    /// Its sums.
+    /// The sums of the counter.
     #[must_use]
     pub fn table(&self) -> &Table<StandardCell<K, V>, H> {
         &self.table
     }
 
-    /// Adds each key once, with its value; their cells are asked of the memory together.
+    /// Adds each key once, with its value. The cells of a batch of keys are prefetched together.
     pub fn add_all(&mut self, pairs: &[(K, V)]) {
         self.table.insert_all(pairs);
     }
@@ -50,7 +51,7 @@ impl<K: Key, V: Sum, H: KeyHash<K>> Standard<K, V, H> {
     /// Adds all that another counter holds.
     ///
     /// # Errors
-    /// [`Refused::Layout`].
+    /// [`Refused::Layout`]: the counters have different layouts.
     pub fn merge(&mut self, other: &Self) -> Result<(), Refused> {
         self.table.merge(&other.table)
     }
@@ -58,32 +59,32 @@ impl<K: Key, V: Sum, H: KeyHash<K>> Standard<K, V, H> {
     /// Takes away all that another counter holds.
     ///
     /// # Errors
-    /// [`Refused::Layout`].
+    /// [`Refused::Layout`]: the counters have different layouts.
     pub fn subtract(&mut self, other: &Self) -> Result<(), Refused> {
         self.table.subtract(&other.table)
     }
 
-    /// Takes out all keys that can be told, with the sums of their values.
+    /// Takes out all keys that can be listed, with the sums of their values.
     pub fn list_values(&mut self) -> Listing<K, V> {
         self.table.list(Rule::Aggregates)
     }
 
-    /// Takes out all keys that can be told and gives each to `take`, with the sum of its values; whether nothing is left. A value
-    /// that was never added without its key is right.
+    /// Takes out all keys that can be listed and gives each to `take`, with the sum of its values. Returns whether
+    /// nothing is left. A sum is right if no value was added without its key.
     pub fn peel_values(&mut self, take: impl FnMut(Entry<K, V>)) -> bool {
         self.table.peel(Rule::Aggregates, take);
         self.table.is_empty()
     }
 
-    /// Makes it empty.
+    /// Empties the counter.
     pub fn clear(&mut self) {
         self.table.clear();
     }
 
-    /// The counter of the bytes of a table; any bytes of the right length are one.
+    /// Decodes a counter from the bytes of its table. Any bytes of the right length are a counter.
     ///
     /// # Errors
-    /// [`Refused::Length`].
+    /// [`Refused::Length`]: the bytes are not as many as the layout needs.
     pub fn from_bytes(layout: Layout, hash: H, bytes: &[u8]) -> Result<Self, Refused> {
         Ok(Standard { table: Table::from_bytes(layout, hash, bytes)? })
     }

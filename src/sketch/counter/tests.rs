@@ -1,4 +1,4 @@
-//! Counters against a plain map, and with cells of any content.
+//! Counters compared with a plain map, and with cells of any content.
 
 use super::*;
 use crate::hash::Secret;
@@ -22,7 +22,7 @@ fn roomy(key: u32) -> Roomy {
     Wide::new(key.to_le_bytes())
 }
 
-/// One of each kind, and each keeping with and without what helps it.
+/// One counter of each kind, and for each kind of keeping one with and one without the optimisations.
 fn all<K: Key>(layout: Layout) -> Vec<Box<dyn Counter<Key = K>>> {
     let mut counters: Vec<Box<dyn Counter<Key = K>>> =
         vec![Box::new(Standard::<K>::new(layout, hash())), Box::new(EvenOdd::new(layout, hash()))];
@@ -35,7 +35,7 @@ fn all<K: Key>(layout: Layout) -> Vec<Box<dyn Counter<Key = K>>> {
     counters
 }
 
-/// Fills a counter with these keys and holds queries and the list against them.
+/// Fills a counter with these keys and compares queries and the list with them.
 fn assert_counts<K: Key>(counter: &mut dyn Counter<Key = K>, updates: &[(K, u64, u64)]) {
     let mut exact = BTreeMap::new();
     for &(key, added, removed) in updates {
@@ -54,7 +54,7 @@ fn assert_counts<K: Key>(counter: &mut dyn Counter<Key = K>, updates: &[(K, u64,
     for (key, count) in &listed {
         assert_eq!(exact.get(key), Some(count), "{key:?}");
     }
-    // What is listed and what is left is what there was.
+    // What is listed plus what is left is what there was.
     assert_eq!(tally.is_complete(), listed == exact);
     for (key, count) in exact.iter().filter(|(key, _)| !listed.contains_key(key)) {
         assert!(counter.query(key) >= *count);

@@ -1,15 +1,15 @@
-//! Keys with room above them, so that a sum of many divides by any count.
+//! Keys with spare bits above them, so that a sum of many equal keys divides by any count.
 //!
-//! What enters: keys of a fixed number of bytes. What leaves: sums of more bytes than a key has. A sum that wraps at the
-//! width of its keys loses a bit for every factor of two in a count, and the keys that it may be of double with each; where
-//! the bits that are lost lie above the key, there is one key at most. The law of [`Sum`] holds, but for this: what would
-//! have no key as quotient has none.
+//! What enters: keys of a fixed number of bytes. What leaves: sums of more bytes than a key has. A sum that wraps at
+//! the width of its keys loses a bit for every factor of two in a count, and each lost bit doubles the number of keys
+//! it may stand for. Where the lost bits lie above the key, there is at most one key. The law of [`Sum`] holds with one
+//! exception: a sum whose quotient would be no key has no quotient.
 
 use crate::sketch::sum::{Key, Sum};
 
 /// A key of `KEY` bytes that is summed in `SUM` bytes, both as little-endian numbers.
 ///
-/// With four bytes more than a key has, every count that is no multiple of 2^33 divides without a second candidate.
+/// With four bytes more than a key has, every count that is not a multiple of 2^33 divides with a single candidate.
 ///
 /// ```
 /// use flowpeel::sketch::{Sum, Wide};
@@ -45,7 +45,7 @@ impl<const KEY: usize, const SUM: usize> Wide<KEY, SUM> {
 
 impl<const KEY: usize, const SUM: usize> Sum for Wide<KEY, SUM> {
     const SIZE: usize = SUM;
-    /// No word whose top a key could reach.
+    /// Zero: lost bits lie above the key, so no word of it loses any.
     const WORD_COUNT: u32 = 0;
 
     #[inline]

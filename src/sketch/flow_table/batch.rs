@@ -1,8 +1,9 @@
-//! The way of updates into a table: gathered, hashed and given values together, and summed together.
+//! Batched updates of a table: gathered, hashed and given values together, and summed together.
 //!
-//! What enters: pairs that are inserted or removed, one by one. What leaves: the sums of [`BATCH_COUNT`] of them at a time in a
-//! table, a step later: the cells of some are on their way from memory while others are gathered and hashed. Whoever gives the
-//! table away need not wait for these: they go with it as they came, and whoever takes it sums them by a batch of its own.
+//! What enters: pairs that are inserted or removed, one by one. What leaves: their sums in a table, [`BATCH_COUNT`]
+//! updates at a time and one step later: the cells of some updates are on their way from memory while others are
+//! gathered and hashed. A table can be given away without waiting for its latest updates: they go with it as they are,
+//! and the receiver sums them with a batch of its own.
 
 use super::iblt::AHEAD_COUNT;
 use crate::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
@@ -11,25 +12,25 @@ use crate::sketch::{Cell, HASH_COUNT, Iblt, Peeler, TableKey, ValueCode, check_o
 /// How many updates are hashed together.
 pub const BATCH_COUNT: usize = HASH_BATCH_COUNT;
 
-/// How many updates' cells are asked for before the next are gathered.
+/// How many updates' cells are prefetched before the next updates are gathered.
 const FIRST_COUNT: usize = 2 * AHEAD_COUNT;
 
-/// The most updates that are not in a table yet: those of a step, and what was gathered behind it.
+/// The most updates that are not in a table yet: those of a step, and those gathered after it.
 const LATEST_COUNT_MAX: usize = 2 * BATCH_COUNT;
 
-/// The latest updates of a table that is given away. Nothing may be read from the table before [`Batch::sum`] has summed them.
+/// The latest updates of a table that is given away. The table must not be read before [`Batch::sum`] has summed them.
 pub type Latest<K> = Updates<K, LATEST_COUNT_MAX>;
 
-/// Up to so many updates as they came.
+/// Up to `COUNT_MAX` updates, not summed yet.
 pub struct Updates<K, const COUNT_MAX: usize> {
     count: usize,
     keys: [K; COUNT_MAX],
-    /// The payload that belongs to each key, and how often it is inserted: once, or minus once.
+    /// The payload of each key, and its count: 1 for an insertion, -1 for a removal.
     payloads: [(u32, i32); COUNT_MAX],
 }
 
 impl<K: TableKey, const COUNT_MAX: usize> Updates<K, COUNT_MAX> {
-    /// None.
+    /// No updates.
     #[must_use]
     pub fn none() -> Self {
         Updates { count: 0, keys: [K::from_words(&[]); COUNT_MAX], payloads: [(0, 0); COUNT_MAX] }
@@ -47,19 +48,20 @@ impl<K: TableKey, const COUNT_MAX: usize> Updates<K, COUNT_MAX> {
     }
 }
 
-/// Updates that wait to be hashed, and those that were hashed a step before and are not in the table yet. All its memory is its own.
+/// Updates that wait to be hashed, and those that were hashed in the step before and are not in the table yet. A batch
+/// allocates no memory.
 pub struct Batch<K: TableKey> {
     placement: KeyedHash<K>,
     code: ValueCode<K>,
     waiting: Updates<K, BATCH_COUNT>,
-    /// Those of the step before: how many, their places, and what each is to add there.
+    /// Updates of the step before: how many, their places, and what each adds there.
     asked_count: usize,
     places: [[u32; HASH_COUNT]; BATCH_COUNT],
     sums: [K::Cell; BATCH_COUNT],
 }
 
 impl<K: TableKey> Batch<K> {
-    /// An empty batch; keys are placed and values checked under this secret.
+    /// An empty batch that places keys and checks values under this secret.
     #[must_use]
     pub fn new(secret: &Secret) -> Self {
         Batch {
@@ -79,19 +81,20 @@ impl<K: TableKey> Batch<K> {
         self.waiting.count + self.asked_count == 0
     }
 
-    /// Adds an insertion, or a removal, of a key with the value of this payload; whether the batch is full with it. With a full
-    /// batch a step is to be made before anything else is added.
+    /// Adds an insertion or a removal of a key with the value of this payload, and returns whether the batch is full
+    /// with it. After a full batch, a step must follow before anything else is added.
     ///
     /// # Panics
     ///
-    /// The batch was full before.
+    /// The batch was already full.
     #[inline]
     pub fn push(&mut self, key: K, payload: u32, is_insert: bool) -> bool {
         self.waiting.push(key, (payload, if is_insert { 1 } else { -1 }));
         self.waiting.count == BATCH_COUNT
     }
 
-    /// Sums what was hashed in the step before into its table, and hashes what was added since; how many updates that was.
+    /// Sums what was hashed in the step before into its table, and hashes what was added since. Returns how many
+    /// updates were hashed.
     ///
     /// Complexity: `k` random accesses an update.
     ///
@@ -99,7 +102,7 @@ impl<K: TableKey> Batch<K> {
     ///
     /// The table is smaller than it was in the step before.
     pub fn step_into(&mut self, table: &mut Iblt<K>) -> u64 {
-        // Some are summed at first, and some after the hashing: so memory is never idle for long.
+        // Some are summed before the hashing and some after it, so that memory is never idle for long.
         let (asked_count, half) = (self.asked_count, self.asked_count / 2);
         table.add_at(&self.places[..asked_count], &self.sums, 0..half);
         let mut hashes = HashBatch::default();
@@ -108,18 +111,18 @@ impl<K: TableKey> Batch<K> {
         self.ask(table, &mut hashes)
     }
 
-    /// Leaves all that is not in the table, which is to be given away, to whoever takes it; how many of these updates no step has
-    /// counted.
+    /// Moves all updates that are not in the table into `latest`, because the table is to be given away. Returns how
+    /// many of these no step has counted.
     ///
     /// Complexity: linear in their number; no access to the table.
     ///
     /// # Panics
     ///
-    /// There are others in `latest`.
+    /// `latest` already holds updates.
     pub fn leave_to(&mut self, latest: &mut Latest<K>) -> u64 {
         assert!(latest.count == 0, "what was left before is not summed");
         for sum in &self.sums[..self.asked_count] {
-            // A sum of one update alone tells it whole.
+            // The sum of a single update gives its value.
             let value = sum.value().wrapping_mul(i64::from(sum.count()) as u64);
             latest.push(Peeler::<K>::lone_key(sum), (ValueCode::<K>::payload(value), sum.count()));
         }
@@ -130,7 +133,7 @@ impl<K: TableKey> Batch<K> {
         count
     }
 
-    /// Sums what was left with a table into it. The batch must be idle, and is again.
+    /// Sums what was left with a table into it. The batch must be idle, and is idle again afterwards.
     ///
     /// Complexity: `k` random accesses an update.
     pub fn sum(&mut self, latest: &mut Latest<K>, table: &mut Iblt<K>) {
@@ -147,8 +150,8 @@ impl<K: TableKey> Batch<K> {
         latest.count = 0;
     }
 
-    /// Works out the places and sums of the updates that wait, which have these hashes; how many they are. The first places are asked
-    /// for, some before values are worked out and some after.
+    /// Computes the places and sums of the waiting updates, which have these hashes, and returns how many they are. The
+    /// first places are prefetched, some before the values are computed and some after.
     #[inline(always)]
     fn ask(&mut self, table: &Iblt<K>, hashes: &mut HashBatch) -> u64 {
         let (keys, payloads) = self.waiting.all();
@@ -179,7 +182,7 @@ mod tests {
     use crate::flow::{KeyV4, KeyV6};
     use crate::sketch::{Change, Geometry};
 
-    /// Sums `count` updates by a batch, with a step whenever so many wait, and one by one.
+    /// Sums `count` updates by a batch, with a step whenever `step_count` wait, and compares with summing one by one.
     fn compare<K: TableKey>(count: u64, step_count: u64) {
         let placement = KeyedHash::<K>::new(&Secret::REPLAY, Purpose::Placement);
         let code = ValueCode::new(KeyedHash::<K>::new(&Secret::REPLAY, Purpose::Value));
@@ -217,7 +220,7 @@ mod tests {
             compare::<KeyV4>(count, full);
             compare::<KeyV6>(count, full);
         }
-        // Steps before it is full.
+        // Steps before the batch is full.
         for step_count in [1, 7, full - 1] {
             compare::<KeyV4>(5 * full, step_count);
             compare::<KeyV6>(5 * full, step_count);

@@ -1,33 +1,34 @@
 //! Cells: the sums that a table is made of, one layout for each key size.
 //!
 //! What enters: keys with their checks, counts and values. What leaves: their sums, and whether anything is in them.
-//! Fields are those of sections 2.2 and 3 of the paper: `count`, `keySum`, `valueSum`, and `hashkeySum` as the check. A
-//! check of the value sum stands in the values themselves. Sums, not XORs: a key that is in a cell twice must not
-//! vanish.
+//! The fields are those of sections 2.2 and 3 of the paper: `count`, `keySum`, `valueSum`, and `hashkeySum` as the
+//! check. The check of the values is part of the values themselves. Sums are used, not XORs: a key that is in a cell
+//! twice must not vanish.
 
 use super::check_of;
 use crate::flow::{FlowKey, KeyV4, KeyV6};
 use crate::lines::{HalfLine, Line, Words};
 use crate::sketch::{Sum, Sums, TableCell, Values};
 
-/// A key that tables are kept for, and the cell that sums it.
+/// A key for which there are tables, and the cell that sums it.
 pub trait TableKey: FlowKey {
     /// The cell for keys of this size.
     type Cell: Cell<Key = Self>;
 }
 
-/// The sums of everything that was placed in one cell. All sums wrap, so that every order of updates gives the same.
+/// The sums of everything that was placed in one cell. All sums wrap, so updates give the same result in every order.
 pub trait Cell: Words {
     /// The keys it sums.
     type Key: FlowKey;
 
-    /// What `count` times this key with this check is in a cell, with `value` as its whole contribution to the value sum.
+    /// What this key with this check adds to a cell when inserted `count` times, with `value` as its whole contribution
+    /// to the value sum.
     fn of(key: &Self::Key, check: u32, count: i32, value: u64) -> Self;
-    /// The cell with these sums. Words that are missing are taken as zero.
+    /// The cell with these sums. Missing words count as zero.
     fn of_sums(count: i32, check: u32, key_words: &[u64], value: u64) -> Self;
-    /// Adds another cell's sums to these.
+    /// Adds another cell's sums to those of this cell.
     fn add(&mut self, other: &Self);
-    /// Takes another cell's sums from these.
+    /// Takes another cell's sums from those of this cell.
     fn subtract(&mut self, other: &Self);
     /// How many times keys were added less how many times they were removed.
     fn count(&self) -> i32;
@@ -37,31 +38,31 @@ pub trait Cell: Words {
     fn key_words(&self) -> &[u64];
     /// The sum of the values.
     fn value(&self) -> u64;
-    /// Sets the value sum alone.
+    /// Replaces the value sum.
     fn set_value(&mut self, value: u64);
 
-    /// The key that gives its sum of keys when taken as often as it counts, if there is one; of several, the one with zeros for the bits
-    /// that such a division loses at the top of each word.
+    /// The key that gives this cell's sum of keys when taken as often as the cell counts, if there is one. Of several,
+    /// it is the one with zeros for the bits that such a division loses at the top of each word.
     fn quotient(&self) -> Option<Self::Key>;
 
-    /// Whether no key is left in it, whatever its value sum. A count of zero alone does not say so.
+    /// Whether no key is left in the cell, whatever its value sum. A count of zero alone does not say so.
     fn is_key_free(&self) -> bool;
 
-    /// Whether all its sums are zero.
+    /// Whether all sums are zero.
     #[inline]
     fn is_zero(&self) -> bool {
         self.is_key_free() && self.value() == 0
     }
 }
 
-/// Count and check in one number.
+/// Packs count and check into one number.
 #[inline]
 fn tally(count: i32, check: u32) -> u64 {
     (u64::from(check) << u32::BITS).wrapping_add(i64::from(count) as u64)
 }
 
-/// Cells by the words that they are made of.
-trait Layout {
+/// Makes cells from the words they consist of.
+trait FromWords {
     fn with(tally: u64, key: impl Fn(usize) -> u64, value: u64) -> Self;
 }
 
@@ -69,14 +70,15 @@ macro_rules! cell {
     ($(#[$doc:meta])* $name:ident, $line:ident, $key:ty, $words:literal) => {
         $(#[$doc])*
         ///
-        /// First 2^32 times the sum of the checks plus the sum of the counts, then those of the key's words, then that of the
-        /// values. Count and check in one number make a cell a row of words that are added alike, two or four at a time; what a
-        /// count borrows from the check above it is known from its sign.
+        /// The first word is 2^32 times the sum of the checks plus the sum of the counts; the sums of the key's words
+        /// follow, then that of the values. With count and check in one number, a cell is a row of words that are all
+        /// added alike, two or four at a time. What a negative count borrows from the check above it is known from its
+        /// sign.
         pub type $name = $line;
 
         const _: () = assert!(size_of::<$name>() >= ($words + 2) * size_of::<u64>() && <$key as FlowKey>::WORD_COUNT == $words);
 
-        impl Layout for $name {
+        impl FromWords for $name {
             #[inline]
             fn with(tally: u64, key: impl Fn(usize) -> u64, value: u64) -> Self {
                 let word = |at| match at {
@@ -155,7 +157,7 @@ macro_rules! cell {
             }
         }
 
-        /// The same sums as [`Sums`] of such keys, in a cell that is aligned: general tables can be made of it too.
+        /// Lets general tables be made of these cells, which are as [`Sums`] of such keys, but aligned.
         impl TableCell for $name {
             type Key = $key;
             type Value = u64;

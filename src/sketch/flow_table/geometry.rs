@@ -1,4 +1,4 @@
-//! How large a table is, and which of its cells a key is summed into.
+//! The shape of a table: how large it is, and which of its cells a key is summed into.
 //!
 //! What enters: how many items a table is to list, and placement hashes. What leaves: numbers of cells, and places
 //! among them. The cells are split into subtables, one for each hash function, so that a key's places are distinct
@@ -9,15 +9,27 @@ use crate::hash::place_of;
 
 /// The number of cells that every key is summed into (the paper's k), one in each subtable.
 ///
-/// Four: three cells a key list with fewer cells, but two keys on the same three cells are common in small tables, and
-/// a stuck pair costs an interval (two keys on the same `k` cells come with a probability of O(n^(2-k)), section 2.4).
+/// There are four: with three cells a key, fewer cells are needed, but two keys on the same three cells are common in
+/// small tables, and a stuck pair costs an interval (two keys share the same `k` cells with a probability of
+/// O(n^(2-k)), section 2.4).
 pub const HASH_COUNT: usize = 4;
 
-/// Bits of the hash that choose the cell of one subtable. Four times 24 and a check of 32 are just the 128 there are;
-/// the parts are independent, as listing needs (multiples of one another make pairs of keys share all their cells).
+/// Bits of the hash that choose the cell of one subtable. Four times 24 and a check of 32 make up all 128 bits. The
+/// parts are independent, as listing needs (parts that are multiples of one another make pairs of keys share all their
+/// cells).
 const PLACE_BITS: u32 = 24;
 
 const _: () = assert!(HASH_COUNT as u32 * PLACE_BITS + u32::BITS == u128::BITS);
+
+/// Cells beyond one an item, in percent of the items: a point and a half above the threshold of large tables with four
+/// subtables, which is 1.295 cells an item.
+const MORE_CELLS_PERCENT: u64 = 31;
+
+/// Cells for each item of the square root of the number of items: small tables scatter by that around the threshold.
+const SCATTER_CELLS: u64 = 3;
+
+/// Cells that every table has in addition: the smallest tables fail by items that share all their cells.
+const SMALLEST_CELLS: u64 = 64;
 
 /// The shape of a table: `k` subtables of equally many cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,19 +44,21 @@ impl Geometry {
         Geometry { subtable_cell_count: subtable_cell_count.clamp(1, 1 << PLACE_BITS) }
     }
 
-    /// The shape that lists `item_count` items in all but about one of a thousand tries, or the largest there is.
+    /// The shape that lists `item_count` items in all but about one of a thousand tries, or the largest shape.
     ///
-    /// For four subtables 1.295 cells an item are the threshold of large tables (the paper's `c_k`, Table 1); small
-    /// ones scatter by the square root of their size, and the smallest fail by items that share all their cells.
+    /// With four subtables, the threshold of large tables is 1.295 cells an item (the paper's `c_k`, Table 1). Small
+    /// tables scatter by the square root of their size, and the smallest fail by items that share all their cells.
     #[must_use]
     pub fn for_items(item_count: u64) -> Self {
-        // So many are more than the largest table lists, and far from an overflow.
+        // This many are more than the largest table lists, and far from an overflow.
         let item_count = item_count.min(1 << (PLACE_BITS + HASH_COUNT as u32));
-        let cell_count = item_count + item_count * 31 / 100 + 3 * item_count.isqrt() + 64;
+        let cell_count =
+            item_count + item_count * MORE_CELLS_PERCENT / 100 + SCATTER_CELLS * item_count.isqrt() + SMALLEST_CELLS;
         Geometry::new(u32::try_from(cell_count.div_ceil(HASH_COUNT as u64)).unwrap_or(u32::MAX))
     }
 
-    /// How many items it plainly lists, in all but about one of a thousand tries: the reverse of [`Self::for_items`].
+    /// How many items a table of this shape lists in all but about one of a thousand tries: the inverse of
+    /// [`Self::for_items`].
     ///
     /// Complexity: a binary search over the number of cells.
     #[must_use]
@@ -57,8 +71,9 @@ impl Geometry {
         low
     }
 
-    /// The least larger shape whose subtables fold into many smaller ones: their cells are 60 times a number with no prime
-    /// factor but 2, 3 and 5. From two thousand cells on that is an eighth more at most. The largest shapes stay what they are.
+    /// The smallest shape, at least as large, whose subtables fold into many smaller ones: their number of cells is 60
+    /// times a number with no prime factor but 2, 3 and 5. From two thousand cells on, this adds an eighth at most. The
+    /// largest shapes stay as they are.
     #[must_use]
     pub fn foldable(self) -> Self {
         let is_smooth = |mut count: u32| {
@@ -75,7 +90,7 @@ impl Geometry {
         multiple.map_or(self, |multiple| Geometry::new(multiple * FOLD_BASE))
     }
 
-    /// The shape with one cell for each `run` neighbouring ones. `None` where that does not come out even.
+    /// The shape with one cell for each `run` neighbouring ones; `None` if `run` does not divide the subtables.
     #[must_use]
     pub fn folded(self, run: u32) -> Option<Self> {
         let divides = run > 0 && self.subtable_cell_count.is_multiple_of(run);
@@ -99,7 +114,7 @@ impl Geometry {
     #[inline]
     pub fn places(self, hash: u128) -> [usize; HASH_COUNT] {
         std::array::from_fn(|subtable| {
-            // The upper bits of 32, so that a part chooses a place like any other part of a hash.
+            // The part goes into the upper bits of 32, so that it chooses a place like any other part of a hash.
             let part = ((hash >> (PLACE_BITS * subtable as u32)) as u32) << (u32::BITS - PLACE_BITS);
             let count = self.subtable_cell_count as usize;
             subtable * count + place_of(part, count)
@@ -107,7 +122,7 @@ impl Geometry {
     }
 }
 
-/// The check that stands beside the key with this placement hash: 32 bits of their own.
+/// The check that is summed beside the key with this placement hash: 32 bits that do not place it.
 #[must_use]
 #[inline]
 pub fn check_of(hash: u128) -> u32 {

@@ -1,27 +1,28 @@
 //! The table: cells in `k` subtables, updated blindly (section 2.2 of the paper).
 //!
 //! What enters: changes, each a key with its placement hash, and other tables. What leaves: the cells, for a peeler to
-//! list. There is no look-up of a single key (GET, section 2.3 of the paper): to succeed often it needs several times
-//! the cells.
+//! list. There is no look-up of a single key (GET, section 2.3 of the paper): that needs several times the cells to
+//! succeed often.
 
 use crate::lines::Lines;
 use crate::prefetch::prefetch;
-use crate::sketch::{Cell, Geometry, HASH_COUNT, TableKey, check_of};
+use crate::sketch::{Cell, Geometry, HASH_COUNT, Refused, TableKey, check_of};
 use std::ops::Range;
 
-/// How many keys ahead cells are asked for, while those of others are changed. With four cells each that keeps as many lines on their way
-/// as a core can wait for. What is asked for beyond that is not only late: some processors forget it.
+/// How many keys ahead cells are prefetched while those of earlier keys are changed. With four cells each, that keeps
+/// as many cache lines in flight as a core can wait for. Prefetches beyond that are not only late: some processors drop
+/// them.
 pub(super) const AHEAD_COUNT: usize = 6;
 
-/// One update: a key, its placement hash, how often it is added (negative: removed), and the sum of values that goes
-/// with all of these.
+/// One update: a key, its placement hash, how often it is added (negative: removed), and its whole contribution to the
+/// value sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change<K> {
     /// The key.
     pub key: K,
-    /// Its placement hash.
+    /// The placement hash of the key.
     pub hash: u128,
-    /// How many times the key is added.
+    /// How many times the key is added; negative for a removal.
     pub count: i32,
     /// What is added to the value sum; for a removal the negated value.
     pub value: u64,
@@ -34,14 +35,14 @@ impl<K: TableKey> Change<K> {
         Change { key, hash, count: 1, value }
     }
 
-    /// The removal of a pair that was inserted with this very value (DELETE, section 2.2), or will be: the order does
+    /// The removal of a pair that was or will be inserted with exactly this value (DELETE, section 2.2). The order does
     /// not matter.
     #[must_use]
     pub fn remove(key: K, hash: u128, value: u64) -> Self {
         Change { key, hash, count: -1, value: value.wrapping_neg() }
     }
 
-    /// The change that undoes this one.
+    /// The change that undoes this one. Tests and fuzzing need it; to remove a pair, use [`Self::remove`].
     #[must_use]
     pub fn undone(&self) -> Self {
         Change { count: self.count.wrapping_neg(), value: self.value.wrapping_neg(), ..*self }
@@ -55,8 +56,8 @@ impl<K: TableKey> Change<K> {
 
 /// An invertible Bloom lookup table for keys of one size.
 ///
-/// Updates cost `k` additions at random places whatever the table holds; nothing is looked up and nothing branches.
-/// Memory is fixed when it is made.
+/// An update costs `k` additions at random places whatever the table holds; nothing is looked up and nothing branches.
+/// Memory is fixed when the table is made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Iblt<K: TableKey> {
     geometry: Geometry,
@@ -70,7 +71,7 @@ impl<K: TableKey> Iblt<K> {
         Iblt { geometry, cells: Lines::new(geometry.cell_count()) }
     }
 
-    /// The table of these cells, subtable after subtable; none unless there are as many as the shape has.
+    /// The table of these cells, subtable after subtable; `None` unless their number fits the shape.
     #[must_use]
     pub fn from_cells(geometry: Geometry, cells: &[K::Cell]) -> Option<Self> {
         let mut table = (cells.len() == geometry.cell_count()).then(|| Iblt::new(geometry))?;
@@ -78,8 +79,8 @@ impl<K: TableKey> Iblt<K> {
         Some(table)
     }
 
-    /// The same sums in a table with one cell for each `run` neighbouring ones: what it lists is placed as in any table of
-    /// that shape. `None` where that does not come out even.
+    /// Sums each `run` neighbouring cells into one: keys are placed in the result as in any table of that shape.
+    /// `None` if `run` does not divide the subtables.
     ///
     /// Complexity: a pass over the cells.
     #[must_use]
@@ -94,7 +95,7 @@ impl<K: TableKey> Iblt<K> {
         Some(folded)
     }
 
-    /// How many more keys were added to it than removed.
+    /// How many more keys were added to the table than removed.
     #[must_use]
     pub fn surplus(&self) -> i64 {
         // Every key is once in each subtable.
@@ -102,7 +103,7 @@ impl<K: TableKey> Iblt<K> {
         subtable.map(|cell| i64::from(cell.count())).sum()
     }
 
-    /// Its shape.
+    /// The shape of the table.
     #[must_use]
     pub fn geometry(&self) -> Geometry {
         self.geometry
@@ -114,7 +115,7 @@ impl<K: TableKey> Iblt<K> {
         geometry.cell_count() * size_of::<K::Cell>()
     }
 
-    /// Its cells, subtable after subtable.
+    /// The cells of the table, subtable after subtable.
     #[must_use]
     pub fn cells(&self) -> &[K::Cell] {
         &self.cells
@@ -126,14 +127,14 @@ impl<K: TableKey> Iblt<K> {
         self.geometry.places(hash).map(|place| place as u32)
     }
 
-    /// Asks for the cells at these places.
+    /// Prefetches the cells at these places.
     #[inline]
     pub(super) fn prefetch(&self, places: &[u32; HASH_COUNT]) {
         places.iter().for_each(|place| prefetch(&self.cells[*place as usize]));
     }
 
-    /// Adds those of `sums` in the range to the cells at the places that stand where they do, asking for those of the keys after it as
-    /// well.
+    /// Adds the `sums` in the range to the cells at the places of the same index, and prefetches the cells of later
+    /// keys.
     #[inline]
     pub(super) fn add_at(&mut self, places: &[[u32; HASH_COUNT]], sums: &[K::Cell], range: Range<usize>) {
         let cells = &mut *self.cells;
@@ -145,7 +146,7 @@ impl<K: TableKey> Iblt<K> {
         }
     }
 
-    /// Makes the changes; the cells of each are asked for while those before it are made.
+    /// Makes the changes; the cells of each are prefetched while earlier changes are made.
     ///
     /// Complexity: `k` random accesses a change.
     pub fn apply(&mut self, changes: &[Change<K>]) {
@@ -166,7 +167,7 @@ impl<K: TableKey> Iblt<K> {
         }
     }
 
-    /// Takes these sums from the cell at this place; the count that is left there.
+    /// Subtracts these sums from the cell at this place, and returns the count that is left there.
     #[inline]
     pub(super) fn subtract_at(&mut self, place: u32, sums: &K::Cell) -> i32 {
         let cell = &mut self.cells[place as usize];
@@ -174,30 +175,34 @@ impl<K: TableKey> Iblt<K> {
         cell.count()
     }
 
-    /// Adds all that another table holds (a whole network out of its routers). Tables of different shapes do not add:
-    /// then nothing changes and the answer is false.
+    /// Adds all that another table holds (a whole network out of its routers).
     ///
     /// Complexity: a pass over the cells.
-    #[must_use]
-    pub fn add(&mut self, other: &Self) -> bool {
-        let fits = self.geometry == other.geometry;
-        if fits {
-            self.cells.iter_mut().zip(&*other.cells).for_each(|(cell, other)| cell.add(other));
-        }
-        fits
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Layout`]: the tables have different shapes. Nothing has changed then.
+    pub fn merge(&mut self, other: &Self) -> Result<(), Refused> {
+        self.check_shape(other)?;
+        self.cells.iter_mut().zip(&*other.cells).for_each(|(cell, other)| cell.add(other));
+        Ok(())
     }
 
-    /// Takes away all that another table holds (what differs between two). Tables of different shapes do not subtract:
-    /// then nothing changes and the answer is false.
+    /// Takes away all that another table holds (what differs between two).
     ///
     /// Complexity: a pass over the cells.
-    #[must_use]
-    pub fn subtract(&mut self, other: &Self) -> bool {
-        let fits = self.geometry == other.geometry;
-        if fits {
-            self.cells.iter_mut().zip(&*other.cells).for_each(|(cell, other)| cell.subtract(other));
-        }
-        fits
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Layout`]: the tables have different shapes. Nothing has changed then.
+    pub fn subtract(&mut self, other: &Self) -> Result<(), Refused> {
+        self.check_shape(other)?;
+        self.cells.iter_mut().zip(&*other.cells).for_each(|(cell, other)| cell.subtract(other));
+        Ok(())
+    }
+
+    fn check_shape(&self, other: &Self) -> Result<(), Refused> {
+        if self.geometry == other.geometry { Ok(()) } else { Err(Refused::Layout) }
     }
 
     /// Takes `value` from the value sums of all cells of the key with this placement hash.
@@ -208,45 +213,47 @@ impl<K: TableKey> Iblt<K> {
         }
     }
 
-    /// Forgets the value sums of cells that hold no key; how many there were.
+    /// Clears the value sums of cells that hold no key, and returns how many of those were not zero.
     pub fn clear_values(&mut self) -> usize {
         let noisy = self.cells.iter_mut().filter(|cell| cell.value() != 0 && cell.is_key_free());
         noisy.map(|cell| cell.set_value(0)).count()
     }
 
-    /// Forgets all value sums, and no key.
+    /// Clears all value sums; keys stay.
     pub fn forget_values(&mut self) {
         self.cells.iter_mut().for_each(|cell| cell.set_value(0));
     }
 
-    /// Has its memory laid in at once, because changes are about to come. That of a large table is laid in as they come.
+    /// Has the memory of a small table backed by pages at once, because changes are about to come. A large table gets
+    /// its pages as the changes come.
     pub fn lay_in(&mut self) {
         self.cells.lay_in();
     }
 
-    /// Makes it empty.
+    /// Empties the table.
     pub fn clear(&mut self) {
         self.cells.fill(K::Cell::default());
     }
 
-    /// Whether nothing is left in it.
+    /// Whether nothing is left in the table.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         self.cells.iter().all(Cell::is_zero)
     }
 
-    /// Whether no key is left in it, whatever the value sums.
+    /// Whether no key is left in the table, whatever the value sums.
     #[must_use]
     pub fn is_key_free(&self) -> bool {
         self.cells.iter().all(Cell::is_key_free)
     }
 
-    /// About how many keys are in it, added or removed; 0 only when there are none. A key that is in it several times weighs
-    /// the square of that.
+    /// About how many keys are in the table, added or removed; 0 only when there are none. A key that is in it several
+    /// times counts as the square of its count.
     ///
-    /// Keys fall on the cells of a subtable at random, so the squares of the counts add up to the number of keys and what
-    /// the surplus of additions over removals does to every cell. That holds at any load, to within the square root of 2 / cells
-    /// of a subtable; the share of free cells, the usual measure, tells nothing of a table that has none.
+    /// Keys fall on the cells of a subtable at random, so the squares of the counts add up to the number of keys plus
+    /// what the surplus of additions over removals adds to every cell. That holds at any load, to within the square
+    /// root of 2 / cells of a subtable. The share of free cells, the usual measure, says nothing about a table that has
+    /// none.
     #[must_use]
     pub fn estimated_count(&self) -> u64 {
         if self.is_key_free() {

@@ -1,13 +1,13 @@
 //! Listing (LISTENTRIES, section 2.4 of the paper, with the checks of section 3): take out a key that stands alone in a
-//! cell, subtract it from its other cells, and go on with those.
+//! cell, subtract it from its other cells, and continue with those.
 //!
-//! What enters: a table, and whoever is to be given what is in it. What leaves: keys with their counts and values, one
-//! by one, and the table without them. A key added or removed several times with different values is taken out as one
-//! sum, where the paper (sections 3 and 6) gives such keys up.
+//! What enters: a table, and a recipient for what is in it. What leaves: keys with their counts and values, one by one,
+//! and the table without them. A key added or removed several times with different values is taken out as one sum,
+//! where the paper (sections 3 and 6) gives such keys up.
 //!
-//! A cell is taken for a lone key only when the key's check agrees and the key maps to this very cell. Work is bounded
-//! whatever the table holds: no more keys are taken out than there are cells, which is as many as an honest table gives, and no
-//! more are tried for counts that lose bits than some for each cell.
+//! A cell is taken for a lone key only when the key's check agrees and the key maps to that cell. Work is bounded
+//! whatever the table holds: at most as many keys are taken out as there are cells, which is as many as an honest table
+//! gives; and the number of keys that are tried for counts that lose bits is limited for each cell.
 
 use super::iblt::AHEAD_COUNT;
 use crate::config::{
@@ -17,36 +17,36 @@ use crate::hash::{HASH_BATCH_COUNT, HASH_GROUP_COUNT, HashBatch, KeyedHash};
 use crate::prefetch::prefetch;
 use crate::sketch::{Cell, Change, HASH_COUNT, Iblt, TableKey, check_of};
 
-/// How many candidate cells are looked at together: as many as are hashed at once.
+/// How many candidate cells are processed together: as many as are hashed at once.
 const BATCH_COUNT: usize = HASH_BATCH_COUNT;
 
-/// How many cells of a pass are looked at before it is asked whether the batch is full.
+/// How many cells of a pass are scanned before checking whether the batch is full.
 const SCAN_COUNT: usize = 16;
 
 /// The size of a cache line on most machines.
 const LINE_SIZE: usize = 64;
 
-/// How far ahead of a pass cells are asked for: what happens in between touches memory everywhere, so that no processor sees that
-/// they are read in order.
+/// How far ahead of a pass cells are prefetched. The accesses in between are spread over all memory, so no hardware
+/// prefetcher notices that the pass reads in order.
 const SCAN_AHEAD_COUNT: usize = 8 * SCAN_COUNT;
 
-/// Whoever is given what is peeled: it knows which values are genuine.
+/// A recipient of what is peeled, which knows what values are genuine.
 pub trait Recipient<K> {
     /// Whether `value` is one that the key with this placement hash can have.
     fn belongs(&self, placement: u128, value: u64) -> bool;
 
-    /// The same of up to [`HASH_BATCH_COUNT`] keys and values, which may be faster together.
+    /// Checks up to [`HASH_BATCH_COUNT`] keys and values as [`Self::belongs`] does, which may be faster together.
     fn belong(&self, placements: &[u128], values: &[u64], verdicts: &mut [bool]) {
         let pairs = placements.iter().zip(values);
         verdicts.iter_mut().zip(pairs).for_each(|(verdict, (hash, value))| *verdict = self.belongs(*hash, *value));
     }
 
-    /// What a key's contribution to the value sum must be, where no cell shows it unspoilt.
+    /// What a key's contribution to the value sum must be, asked where no cell shows it unspoilt.
     fn expected(&self, _key: &K, _placement: u128, _count: i32) -> Option<u64> {
         None
     }
 
-    /// Takes what was peeled. It is no longer in the table.
+    /// Takes what was peeled, which is no longer in the table.
     fn take(&mut self, peeled: Peeled<K>);
 }
 
@@ -54,13 +54,13 @@ pub trait Recipient<K> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peeled<K> {
     /// The key with its count. Its value is what was subtracted from the value sums: the signed value when
-    /// `value_known`, else zero, and then the value is still in the sums.
+    /// `value_known`. Otherwise it is zero, and the value is still in the sums.
     pub change: Change<K>,
     /// Whether a value was found that belongs to the key.
     pub value_known: bool,
 }
 
-/// Candidate cells that are looked at together, with what is known of each.
+/// Candidate cells that are processed together, with what is known of each.
 struct Candidates<K: TableKey> {
     count: usize,
     places: [u32; BATCH_COUNT],
@@ -69,9 +69,9 @@ struct Candidates<K: TableKey> {
     hashes: [u128; BATCH_COUNT],
     /// The cells of each key.
     all_places: [[u32; HASH_COUNT]; BATCH_COUNT],
-    /// Whether there is one key alone, once, that belongs here.
+    /// Whether the cell holds one key alone, once, that maps to it.
     are_lone: [bool; BATCH_COUNT],
-    /// Whether the value beside it is its own.
+    /// Whether the value beside it is genuine.
     are_genuine: [bool; BATCH_COUNT],
 }
 
@@ -89,7 +89,7 @@ impl<K: TableKey> Candidates<K> {
         }
     }
 
-    /// Asks for the cells of the key of this candidate, if it is one.
+    /// Prefetches the cells of this candidate's key, if it is a lone key.
     #[inline]
     fn prefetch(&self, table: &Iblt<K>, at: usize) {
         if at < self.count && self.are_lone[at] {
@@ -98,22 +98,23 @@ impl<K: TableKey> Candidates<K> {
     }
 }
 
-/// Peels tables of one size; it holds the work list, so that peeling allocates nothing.
+/// Peels tables of one size. It owns the work list, so that peeling allocates nothing.
 pub struct Peeler<K: TableKey> {
     hash: KeyedHash<K>,
-    /// The places on the work list are the first so many of these. There is always room for those of one key more.
+    /// The first `work_count` of these are the places on the work list. There is always room for the cells of one more
+    /// key.
     work: Vec<u32>,
     work_count: usize,
     overflowed: bool,
     candidates: Box<Candidates<K>>,
     /// The largest count that is taken for one key.
     aggregate_max: u32,
-    /// Keys that may still be tried for such counts in the table that is being peeled.
+    /// How many more keys may be tried for such counts in the table that is being peeled.
     tries: u64,
 }
 
 impl<K: TableKey> Peeler<K> {
-    /// A peeler for tables with up to `cell_count` cells, filled by whoever places keys by `hash`.
+    /// A peeler for tables with up to `cell_count` cells, in which keys are placed by `hash`.
     #[must_use]
     pub fn new(hash: KeyedHash<K>, cell_count: usize) -> Self {
         Peeler {
@@ -127,11 +128,12 @@ impl<K: TableKey> Peeler<K> {
         }
     }
 
-    /// The same for sums of so many tables, in each of which a key may be. Its count then is at most their number.
+    /// Makes the peeler one for sums of `table_count` tables, in each of which a key may be: the count of a key is then
+    /// at most their number.
     ///
-    /// Complexity: for every factor of two in a count, twice to the power of the words of a key as many keys are tried; those for
-    /// which that is more than two to the power of [`AGGREGATE_LOST_BITS_MAX`] are left in the table, and so are the costliest once
-    /// more were tried in it than honest tables need.
+    /// Complexity: for a count with t factors of two and keys of w words, 2^(tw) keys are tried. Counts for which tw is
+    /// above [`AGGREGATE_LOST_BITS_MAX`] are left in the table; so are the costliest counts once more keys were tried
+    /// than honest tables need.
     #[must_use]
     pub fn for_sum_of(mut self, table_count: u32) -> Self {
         self.aggregate_max = table_count.max(AGGREGATE_COUNT_MAX);
@@ -144,8 +146,8 @@ impl<K: TableKey> Peeler<K> {
         &self.hash
     }
 
-    /// Takes out of `table` every key that can be told, giving each to `recipient`. What could not be told stays in the
-    /// table. The number of keys taken out.
+    /// Takes every key that can be listed out of `table` and gives it to `recipient`. What could not be listed stays in
+    /// the table. Returns the number of keys taken out.
     ///
     /// Complexity: a pass over the cells, then `k` random accesses a key.
     pub fn peel(&mut self, table: &mut Iblt<K>, recipient: &mut impl Recipient<K>) -> usize {
@@ -156,7 +158,7 @@ impl<K: TableKey> Peeler<K> {
             let before = budget;
             self.scan(table, recipient, 1, &mut budget);
             if !self.overflowed {
-                // Only a table that is stuck is searched for keys that are in it several times.
+                // Only a stuck table is searched for keys that are in it several times.
                 let stuck = !table.is_key_free();
                 if stuck {
                     self.scan(table, recipient, self.aggregate_max, &mut budget);
@@ -171,7 +173,7 @@ impl<K: TableKey> Peeler<K> {
         }
     }
 
-    /// One pass over the cells in order, following every key taken out to its other cells before going on.
+    /// One pass over the cells in order, following each key that is taken out to its other cells before continuing.
     fn scan(&mut self, table: &mut Iblt<K>, recipient: &mut impl Recipient<K>, count_max: u32, budget: &mut usize) {
         self.work_count = 0;
         self.overflowed = false;
@@ -189,7 +191,7 @@ impl<K: TableKey> Peeler<K> {
         }
     }
 
-    /// Fills the batch of candidates: from the work list, and then with cells from `next` on.
+    /// Fills the batch of candidates: first from the work list, then with cells from `next` on.
     #[inline]
     fn collect(&mut self, table: &Iblt<K>, next: &mut usize, count_max: u32) {
         let Candidates { places, count, .. } = &mut *self.candidates;
@@ -212,7 +214,8 @@ impl<K: TableKey> Peeler<K> {
         }
     }
 
-    /// Finds out which candidates are lone keys, asking for all cells of those, and which of their values are genuine.
+    /// Finds out which candidates are lone keys, prefetches the cells of those, and finds out which of their values are
+    /// genuine.
     #[inline]
     fn verify(&mut self, table: &Iblt<K>, recipient: &impl Recipient<K>) {
         let tried = &mut *self.candidates;
@@ -251,7 +254,7 @@ impl<K: TableKey> Peeler<K> {
     ) {
         let tried = &*self.candidates;
         let place = tried.places[at];
-        // An earlier key of this batch may have left the cell, so it is read again.
+        // An earlier key of this batch may have left the cell, so the cell is read again.
         let cell = table.cells()[place as usize];
         let is_lone = tried.are_lone[at] && cell == tried.cells[at];
         let is_genuine = is_lone && tried.are_genuine[at];
@@ -282,7 +285,8 @@ impl<K: TableKey> Peeler<K> {
         recipient.take(Peeled { change, value_known: known.is_some() });
     }
 
-    /// The key of a cell that holds one key once, added or removed; of any other cell, something that does not verify.
+    /// The key of a cell that holds one key once, added or removed. Of any other cell, something that does not pass the
+    /// check.
     #[must_use]
     #[inline]
     pub fn lone_key(cell: &K::Cell) -> K {
@@ -294,14 +298,14 @@ impl<K: TableKey> Peeler<K> {
         K::from_words(&words)
     }
 
-    /// Whether the check sum is that of the key with this placement hash alone, as often as the cell counts.
+    /// Whether the check sum is that of the key with this placement hash, as often as the cell counts.
     #[must_use]
     #[inline]
     pub fn is_lone(cell: &K::Cell, hash: u128) -> bool {
         cell.check() == check_of(hash).wrapping_mul(cell.count() as u32)
     }
 
-    /// The key that stands in this cell alone but several times, when there is one.
+    /// The key that is alone in this cell but several times, if there is one.
     fn aggregate(&mut self, cell: &K::Cell) -> Option<(K, u128)> {
         let count = cell.count();
         if !(2..=self.aggregate_max).contains(&count.unsigned_abs()) {
@@ -309,12 +313,12 @@ impl<K: TableKey> Peeler<K> {
         }
         let twos = count.trailing_zeros();
         let lost_bits = twos * K::WORD_COUNT as u32;
-        // What takes many tries must leave enough for what takes few.
+        // Counts that take many tries must leave enough of them for counts that take few.
         if lost_bits > AGGREGATE_LOST_BITS_MAX || self.tries / AGGREGATE_TRIES_SHARE < 1 << lost_bits {
             return None;
         }
         let known = cell.quotient()?;
-        // A word times an even count has lost its top bits: all of them are tried.
+        // A word times an even count has lost its top bits: all values of these are tried.
         for first in (0..1u64 << lost_bits).step_by(HASH_GROUP_COUNT) {
             let mut keys = [K::from_words(&[]); HASH_GROUP_COUNT];
             let mut hashes = [0; HASH_GROUP_COUNT];
@@ -332,7 +336,7 @@ impl<K: TableKey> Peeler<K> {
         None
     }
 
-    /// A key of which the top bits of each word are lost, so many, with these for them.
+    /// The key with `lost` in place of the top `twos` bits of its words, which were lost.
     fn with_lost(known: &K, twos: u32, lost: u64) -> K {
         let mut words = [0; 8];
         for (at, (word, &low)) in words.iter_mut().zip(known.words()).enumerate() {
@@ -342,12 +346,13 @@ impl<K: TableKey> Peeler<K> {
         K::from_words(&words)
     }
 
-    /// The value sum of the key that stands alone at `place`, where any of its cells tells it.
+    /// The value sum of the key that is alone at `place`, if any of its cells shows it.
     fn value_of(table: &Iblt<K>, recipient: &impl Recipient<K>, (key, hash): (&K, u128), place: u32) -> Option<u64> {
         let places = table.places(hash);
         let cell = table.cells()[place as usize];
         let count = cell.count();
-        // Noise of another key may lie on the value here and not elsewhere: any cell that holds this key alone may tell.
+        // Another key's noise may lie on the value here and not elsewhere, so any cell that holds this key alone may
+        // show it.
         let lone = std::iter::once(place).chain(places).map(|at| table.cells()[at as usize]);
         let lone = lone.filter(|at| at.count() == count && at.key_words() == cell.key_words());
         let known = lone.map(|at| at.value()).find(|&value| match count {

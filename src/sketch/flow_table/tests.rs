@@ -1,4 +1,4 @@
-//! Every operation of a table, held against a plain map of what is in it.
+//! Every operation of a table of connections, compared with a plain map of its contents.
 
 mod capacity;
 mod hostile;
@@ -38,7 +38,7 @@ impl<K: TableKey> Site<K> {
         if op.is_insert { Change::insert(key, hash, value) } else { Change::remove(key, hash, value) }
     }
 
-    /// The table that holds what the map says, filled with one change a key.
+    /// The table with the contents of the map, filled with one change a key.
     fn encode(&self, map: &Map<K>, geometry: Geometry) -> Iblt<K> {
         let mut table = Iblt::new(geometry);
         for (key, &(count, value)) in map {
@@ -51,8 +51,8 @@ impl<K: TableKey> Site<K> {
         Taken { code: &self.code, expected: None, peeled: Vec::new() }
     }
 
-    /// Peels `table` and checks what holds whatever is in it: the number told is the number given, and what was given
-    /// plus what is left is what there was.
+    /// Peels `table` and checks what must hold for any contents: the number returned is the number given, and what was
+    /// given plus what is left is what there was.
     fn peel(&self, table: &mut Iblt<K>) -> Vec<Peeled<K>> {
         let whole = table.clone();
         let mut taken = self.recipient();
@@ -74,7 +74,7 @@ struct Op {
     is_insert: bool,
 }
 
-/// A recipient that keeps everything, and knows one value if it is told.
+/// A recipient that keeps everything, and knows one value if it is given.
 struct Taken<'a, K: TableKey> {
     code: &'a ValueCode<K>,
     expected: Option<u64>,
@@ -103,12 +103,12 @@ fn mixed(seed: u64) -> u64 {
     word ^ word >> 31
 }
 
-/// A key that uses all its bits, the top ones too.
+/// A key that uses all its bits, including the top ones.
 fn key<K: TableKey>(seed: u64) -> K {
     K::from_words(&std::array::from_fn::<_, 5, _>(|at| mixed(seed << 3 | at as u64)))
 }
 
-/// Takes the op into the map. A key with neither count nor value left is not in it.
+/// Adds the change to the map. A key with neither count nor value left is not in it.
 fn note<K: TableKey>(map: &mut Map<K>, change: &Change<K>) {
     let (count, value) = map.entry(change.key).or_default();
     *count = count.wrapping_add(change.count);
@@ -139,8 +139,8 @@ fn ops(key_count: u64, length: impl Into<prop::collection::SizeRange>) -> impl S
 /// The largest count that one key may have and still be listed.
 const COUNT_MAX: u32 = 3;
 
-/// The keys that can be listed: while some cell holds one key alone, and that not too often, take that key away. The
-/// plain oracle for peeling: it looks at the map only, never at a sum.
+/// The keys that can be listed: while some cell holds one key alone, and not too often, take that key away. This is a
+/// plain oracle for peeling that looks at the map only, never at a sum.
 fn listable<K: TableKey>(site: &Site<K>, map: &Map<K>, geometry: Geometry) -> BTreeSet<K> {
     let mut cells = vec![BTreeSet::new(); geometry.cell_count()];
     let keys = map.iter().filter(|(_, (count, _))| *count != 0);
@@ -161,8 +161,8 @@ fn listable<K: TableKey>(site: &Site<K>, map: &Map<K>, geometry: Geometry) -> BT
     listed
 }
 
-/// Peels the table of `map` and checks that just the listable keys come out, with the count and, where it is told, the
-/// value that they have in the map.
+/// Peels the table of `map` and checks that exactly the listable keys come out, with the count and, where it is known,
+/// the value that they have in the map.
 fn check_listing<K: TableKey>(site: &Site<K>, map: &Map<K>, geometry: Geometry) -> Vec<Peeled<K>> {
     let mut table = site.encode(map, geometry);
     let peeled = site.peel(&mut table);

@@ -1,15 +1,15 @@
 //! Values that carry a check of their own, so that a value sum can be told from noise.
 //!
 //! What enters: a payload of the caller's, and the placement hash of its key. What leaves: a 64-bit value, and whether
-//! one is genuine. It does the work of the paper's `hashvalueSum` (section 3) in the value sum itself: noise passes
-//! once in 2^40. The key's check covers the key alone: a key with several values still verifies. Which value is its own
-//! is told by the 40 bits that every value carries beside its payload, a keyed function of the key's placement hash and
-//! the payload.
+//! a value is genuine. This does the work of the paper's `hashvalueSum` (section 3) in the value sum itself: noise
+//! passes with a probability of 2^-40. The key's check covers the key alone, so a key with several values still
+//! verifies. Whether a value is the key's own is told by the 40 bits that every value carries beside its payload: a
+//! keyed function of the key's placement hash and the payload.
 
 use crate::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash};
 use crate::sketch::TableKey;
 
-/// The bits of a value that are the caller's.
+/// The bits of a value that belong to the caller.
 pub const PAYLOAD_BITS: u32 = 24;
 
 const PAYLOAD_MASK: u64 = (1 << PAYLOAD_BITS) - 1;
@@ -21,7 +21,7 @@ pub struct ValueCode<K> {
 }
 
 impl<K: TableKey> ValueCode<K> {
-    /// The code that uses this function, which must be that for [`Purpose::Value`](crate::hash::Purpose::Value).
+    /// The code that uses this function, which must be the one for [`Purpose::Value`](crate::hash::Purpose::Value).
     #[must_use]
     pub fn new(hash: KeyedHash<K>) -> Self {
         ValueCode { hash }
@@ -35,28 +35,28 @@ impl<K: TableKey> ValueCode<K> {
         Self::checked(self.hash.of_block(placement ^ u128::from(payload)), payload)
     }
 
-    /// What the value of `payload` for the key with this placement hash is the image of.
+    /// The block whose image becomes the value of `payload` for the key with this placement hash.
     #[must_use]
     #[inline]
     pub(super) fn block(placement: u128, payload: u32) -> u128 {
         placement ^ u128::from(u64::from(payload) & PAYLOAD_MASK)
     }
 
-    /// Replaces the first `count` blocks by their images, of which [`Self::of_image`] makes values: an eighth of the time that they
-    /// take one by one.
+    /// Replaces the first `count` blocks by their images, of which [`Self::of_image`] makes values. That takes an
+    /// eighth of the time of mapping them one by one.
     #[inline]
     pub(super) fn map(&self, blocks: &mut HashBatch, count: usize) {
         self.hash.of_hashes(blocks, count);
     }
 
-    /// The value of `payload`, of the image of its block.
+    /// The value of `payload`, from the image of its block.
     #[must_use]
     #[inline]
     pub(super) fn of_image(image: u128, payload: u32) -> u64 {
         Self::checked(image, u64::from(payload) & PAYLOAD_MASK)
     }
 
-    /// A payload with its check, which is the low bits of a hash.
+    /// Joins a payload and its check, which is the low bits of a hash.
     #[inline]
     fn checked(hash: u128, payload: u64) -> u64 {
         (hash as u64) << PAYLOAD_BITS | payload
@@ -68,13 +68,14 @@ impl<K: TableKey> ValueCode<K> {
         (value & PAYLOAD_MASK) as u32
     }
 
-    /// Whether `value` is that of some payload for the key with this placement hash.
+    /// Whether `value` is the value of some payload for the key with this placement hash.
     #[must_use]
     pub fn belongs(&self, placement: u128, value: u64) -> bool {
         self.encode(placement, Self::payload(value)) == value
     }
 
-    /// The same of up to [`HASH_BATCH_COUNT`] pairs together: a fraction of the time. Verdicts beyond that stay what they are.
+    /// Checks up to [`HASH_BATCH_COUNT`] pairs together as [`Self::belongs`] does, in a fraction of the time. Verdicts
+    /// beyond that stay unchanged.
     #[inline]
     pub fn belong(&self, placements: &[u128], values: &[u64], verdicts: &mut [bool]) {
         let count = placements.len().min(values.len()).min(verdicts.len()).min(HASH_BATCH_COUNT);

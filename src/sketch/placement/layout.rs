@@ -1,7 +1,7 @@
-//! A placement for a certain number of cells: hashes become places.
+//! A placement for a fixed number of cells: turns hashes into places.
 //!
 //! What enters: a placement, a number of cells, and hashes. What leaves: the places of a key. The lower half of a hash
-//! places, the upper half is left for checks, so that the two are independent.
+//! places and the upper half is left for checks, so that the two are independent.
 
 use super::Placement;
 use crate::config::{TABLE_CELLS_MAX, TABLE_DEGREE_MAX, TABLE_SEGMENTS_MAX};
@@ -24,25 +24,29 @@ impl Deref for Places {
     }
 }
 
+/// How often a place that has to be distinct is drawn. After that the next free cell is taken, so that placing ends
+/// soon even where nearly all cells already belong to the key.
+const DISTINCT_DRAWS_MAX: u32 = 8;
+
 /// The shape of a table: how its cells are laid out, and where in them a hash points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     placement: Placement,
     cell_count: u32,
-    /// Cells of a subtable without the remainder, or of half a segment in 2^-32 cells.
+    /// Cells of a subtable without the remainder; or, of coupled tables, the cells of half a segment in units of 2^-32.
     unit: u64,
-    /// Subtables that have one cell more than the others.
+    /// How many subtables have one cell more than the others.
     longer: u32,
-    /// Bits of the subtables that are lost.
+    /// Bit `at` is set where subtable `at` is lost.
     lost: u32,
 }
 
 impl Layout {
-    /// The layout of a table with `cell_count` cells: not one less, not one more, whatever the placement divides them
-    /// by.
+    /// The layout of a table with exactly `cell_count` cells, whatever the placement divides them by.
     ///
-    /// A number of cells that the placement can not use (fewer than a key needs, twice the number of segments, or more
-    /// than 2^31) is taken as the nearest that it can, and so are numbers of hashes and segments out of range.
+    /// A number of cells that the placement cannot use (fewer than a key needs, fewer than twice the number of
+    /// segments, or more than 2^31) is replaced by the nearest that it can. The same holds for numbers of hashes and
+    /// segments out of range.
     #[must_use]
     pub fn new(placement: Placement, cell_count: u32) -> Self {
         let placement = within_range(placement);
@@ -62,13 +66,13 @@ impl Layout {
         Layout { placement, cell_count, unit, longer, lost: 0 }
     }
 
-    /// Its placement.
+    /// The placement of the layout.
     #[must_use]
     pub fn placement(&self) -> Placement {
         self.placement
     }
 
-    /// The number of its cells.
+    /// The number of cells of the layout.
     #[must_use]
     pub fn cell_count(&self) -> usize {
         self.cell_count as usize
@@ -107,9 +111,8 @@ impl Layout {
         places
     }
 
-    /// Places drawn until `degree` of them are distinct. There are always more cells than places, so this ends; a draw
-    /// that hits an earlier one takes the next free cell after a few tries, so that it ends soon in the smallest tables
-    /// too.
+    /// Draws places until `degree` of them are distinct. There are always more cells than places, so this ends. After a
+    /// few draws that hit earlier places, the next free cell is taken, so that it ends soon in the smallest tables too.
     #[inline]
     fn distinct(&self, parts: &mut Parts, degree: usize, places: &mut Places) {
         while places.count < degree {
@@ -117,14 +120,18 @@ impl Layout {
             let mut tries = 0;
             while places.contains(&place) {
                 tries += 1;
-                place = if tries < 8 { parts.below(self.cell_count) } else { (place + 1) % self.cell_count };
+                place = if tries < DISTINCT_DRAWS_MAX {
+                    parts.below(self.cell_count)
+                } else {
+                    (place + 1) % self.cell_count
+                };
             }
             places.places[places.count] = place;
             places.count += 1;
         }
     }
 
-    /// The cells of a segment: all segments are of one size, but the first and the last may have half of it.
+    /// The cells of a segment. All segments have one size, except that the first and the last may have half of it.
     #[inline]
     fn segment(&self, at: u32, segment_count: u32, half_ends: bool) -> Range<u32> {
         let edge = |halves: u32| ((u128::from(self.unit) * u128::from(halves)) >> u32::BITS) as u32;
@@ -134,8 +141,8 @@ impl Layout {
         start..end
     }
 
-    /// The layout without subtable `at`: its cells are there, but no key is placed in them (a lost subblock, section 3
-    /// of the paper). `None` where there is no such subtable, and for the last one left.
+    /// The layout without subtable `at`: its cells remain, but no key is placed in them (a lost subblock, section 3 of
+    /// the paper). `None` where there is no such subtable, and for the last one left.
     #[must_use]
     pub fn without(&self, at: u32) -> Option<Self> {
         self.subtable(at)?;
@@ -144,7 +151,7 @@ impl Layout {
     }
 
     /// The layout with one cell for each `run` neighbouring ones, in which every key is where the sum of its old cells
-    /// is. `None` without subtables, and where `run` does not divide these.
+    /// is. `None` without subtables, and where `run` does not divide them.
     #[must_use]
     pub fn folded(&self, run: u32) -> Option<Self> {
         let Placement::Subtables { hash_count } = self.placement else { return None };
@@ -152,7 +159,7 @@ impl Layout {
         divides.then(|| Layout { lost: self.lost, ..Layout::new(self.placement, self.cell_count / run) })
     }
 
-    /// The mean number of cells that a key has, without those in lost subtables.
+    /// The mean number of cells of a key, without those in lost subtables.
     #[must_use]
     pub fn degree_mean(&self) -> f64 {
         self.placement.degree_mean() - f64::from(self.lost.count_ones())
@@ -164,7 +171,7 @@ impl Layout {
         (0..u32::BITS).filter(move |at| layout.lost >> at & 1 == 1).filter_map(move |at| layout.subtable(at))
     }
 
-    /// The cells of subtable `at`, where there are subtables.
+    /// The cells of subtable `at`; `None` where there is no such subtable.
     #[must_use]
     pub fn subtable(&self, at: u32) -> Option<Range<usize>> {
         let Placement::Subtables { hash_count } = self.placement else { return None };
@@ -173,7 +180,7 @@ impl Layout {
     }
 }
 
-/// The placement with its numbers brought into the range that can be placed.
+/// The placement with its numbers clamped to the range that can be placed.
 fn within_range(placement: Placement) -> Placement {
     let hashes = |count: u32| count.clamp(2, TABLE_DEGREE_MAX as u32);
     match placement {
@@ -188,7 +195,7 @@ fn within_range(placement: Placement) -> Placement {
     }
 }
 
-/// Independent 32-bit parts of a hash, as many as are asked for: a counter through the finaliser of SplitMix64.
+/// Independent 32-bit parts of a hash, as many as are needed: a counter through the finaliser of SplitMix64.
 struct Parts {
     state: u64,
     spare: Option<u32>,
@@ -212,7 +219,7 @@ impl Parts {
     }
 }
 
-/// The finaliser of SplitMix64: every bit of the word depends on all.
+/// The finaliser of SplitMix64: every bit of the result depends on all bits of the word.
 #[must_use]
 #[inline]
 pub(crate) fn mixed(word: u64) -> u64 {

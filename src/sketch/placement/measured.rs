@@ -1,23 +1,23 @@
-//! What was measured: cells an item that a placement needs.
+//! Measured curves: the cells an item that each placement needs.
 //!
 //! What enters: nothing. What leaves: for numbers of items, the cells an item at which a tenth, a hundredth, a
 //! thousandth and a ten-thousandth of the tables do not list. Every number comes from simulations at growing numbers of
-//! cells, each of up to 400,000 tables or until a hundred had failed (some hundreds of tables where there are a hundred
-//! thousand items and more), with a line between the logarithms of the two nearest. Where fewer tables were tried than
-//! a failure takes, the curve is continued: by its own slope, and for [`FIVE_COUPLED`] by a normal distribution through
-//! what was measured, rounded up. [`Simulation`](super::Simulation) repeats them.
+//! cells, each of up to 400,000 tables or until a hundred had failed (some hundreds of tables from a hundred thousand
+//! items on), interpolated between the logarithms of the two nearest. Where too few tables were tried for a failure
+//! rate, the curve is extrapolated: by its own slope, and for [`FIVE_COUPLED`] by a normal distribution through what
+//! was measured, rounded up. [`Simulation`](super::Simulation) repeats the measurements.
 
 use super::{Degrees, Placement};
 
 /// The shares of failing tables that are tabulated.
 pub(super) const FAILURES: [f64; 4] = [1e-1, 1e-2, 1e-3, 1e-4];
 
-/// What one placement needs.
+/// The measured curve of one placement.
 pub(super) struct Curve {
     pub(super) placement: Placement,
-    /// Whether it is of use for fewer items than were measured.
+    /// Whether the curve may be extended to fewer items than were measured.
     pub(super) is_for_fewer: bool,
-    /// Whether it is of use for more.
+    /// Whether the curve may be extended to more items.
     pub(super) is_for_more: bool,
     /// Numbers of items, and the cells an item for each of [`FAILURES`].
     pub(super) rows: &'static [(f64, [f64; FAILURES.len()])],

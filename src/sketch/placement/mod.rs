@@ -1,8 +1,9 @@
-//! Which cells a key is summed into: the choice of placement, with what each is good for.
+//! Placement of keys: which cells a key is summed into, and what each way to choose them is good for.
 //!
 //! What enters: a placement, a number of cells, hashes. What leaves: places, plans and measured failure rates. The law
-//! that all keep: a key's places are distinct, depend on its hash alone, and come from independent parts of it. (Places
-//! that are multiples of one another, `h1 + i * h2`, make pairs of keys share all their cells, and those never list.)
+//! that all placements keep: a key's places are distinct, depend on its hash alone, and come from independent parts of
+//! it. (Places that are multiples of one another, `h1 + i * h2`, make pairs of keys share all their cells, and those
+//! never list.)
 
 mod layout;
 mod measured;
@@ -21,48 +22,49 @@ mod tests;
 
 /// A way to choose the cells of a key.
 ///
-/// Thresholds are cells a key, in the limit of many keys; below them nothing but a few keys list, a little above all
-/// do. What a table of a certain size needs is measured: see [`plan()`].
+/// Thresholds are given in cells a key, in the limit of many keys. Below them only a few keys list; a little above them
+/// all do. What a table of a given size needs is measured: see [`plan()`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// One cell in each of `hash_count` subtables (section 2.2 of the paper). Thresholds for 3 to 7: 1.2218, 1.2949,
-    /// 1.4250, 1.5697, 1.7189. The best where a subtable may get lost (section 3), where parts of a table are kept
-    /// apart, and where tables are to be folded.
+    /// 1.4250, 1.5697, 1.7189. The best choice where a subtable may get lost (section 3), where parts of a table are
+    /// kept apart, and where tables are to be folded.
     Subtables {
         /// The paper's `k`, 2 to [`TABLE_DEGREE_MAX`](crate::config::TABLE_DEGREE_MAX).
         hash_count: u32,
     },
     /// `hash_count` distinct cells anywhere (the other way of section 2.2). The thresholds are those of subtables. The
-    /// best for up to some hundreds of keys, which seldomer share all their cells so: one in a thousand tables of 100
-    /// keys fails at 1.57 cells a key, where four subtables take 1.86.
+    /// best choice for up to some hundreds of keys, because two keys share all their cells less often: one in a
+    /// thousand tables of 100 keys fails at 1.57 cells a key, where four subtables take 1.86.
     Distinct {
         /// The paper's `k`, 2 to [`TABLE_DEGREE_MAX`](crate::config::TABLE_DEGREE_MAX).
         hash_count: u32,
     },
-    /// One cell in each of `hash_count` neighbouring ones of `segment_count` segments: spatially coupled tables.
-    /// Listing starts at the ends, where cells are least loaded, and runs inwards. The threshold with many keys is
-    /// 1.0238 for four hashes and 1.0076 for five, times `segment_count / (segment_count - hash_count + 1)`; fewer keys
-    /// need larger segments to carry the wave. The best for hundreds of thousands of keys, and kind to caches besides.
+    /// One cell in each of `hash_count` neighbouring segments out of `segment_count`: spatially coupled tables. Listing
+    /// starts at the ends, where cells are least loaded, and runs inwards. The threshold with many keys is 1.0238 for
+    /// four hashes and 1.0076 for five, times `segment_count / (segment_count - hash_count + 1)`; fewer keys need
+    /// larger segments to carry the wave. The best choice for hundreds of thousands of keys, and kind to caches.
     Coupled {
         /// The cells of a key, 3 to [`TABLE_DEGREE_MAX`](crate::config::TABLE_DEGREE_MAX). With 3, two keys on the same
         /// cells are too common.
         hash_count: u32,
-        /// At least as many as there are hashes, at most [`TABLE_SEGMENTS_MAX`](crate::config::TABLE_SEGMENTS_MAX).
+        /// The number of segments: at least the number of hashes, at most
+        /// [`TABLE_SEGMENTS_MAX`](crate::config::TABLE_SEGMENTS_MAX).
         segment_count: u32,
         /// Whether the first and the last segment have half as many cells as the others: better for up to ten thousand
         /// keys.
         half_ends: bool,
     },
     /// As many distinct cells anywhere as the key's own hash says: irregular tables (the paper's footnote 5). A few
-    /// keys in many cells let all others list with fewer. The best for a thousand to a hundred thousand keys; an update
-    /// costs the mean of the degrees, which is about 5.
+    /// keys in many cells let all others list with fewer cells. The best choice for a thousand to a hundred thousand
+    /// keys. An update costs the mean of the degrees, about 5.
     Irregular(Degrees),
 }
 
 /// The degrees of an irregular table: how many of its keys have how many cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Degrees {
-    /// Degree, and the share of the keys that have it, as a part of all shares.
+    /// Each degree with its share of the keys, in units of `total`.
     rows: [(u8, u16); 3],
     total: u32,
 }
@@ -73,8 +75,8 @@ impl Degrees {
     /// All but a ninth of the keys in 3 cells, the others in 21: for tens of thousands of keys. Threshold: 1.09.
     pub const MANY: Self = Degrees { rows: [(3, 8_866), (21, 1_134), (0, 0)], total: 10_000 };
 
-    /// Up to three degrees, each from 1 to [`TABLE_DEGREE_MAX`], with their shares; `None` for anything else, and where
-    /// nothing is shared out.
+    /// Up to three degrees, each from 1 to [`TABLE_DEGREE_MAX`], with their shares. `None` for anything else, and where
+    /// all shares are zero.
     #[must_use]
     pub fn new(shares: &[(u8, u16)]) -> Option<Self> {
         let mut rows = [(0, 0); 3];
@@ -103,14 +105,35 @@ impl Degrees {
         self.rows.iter().map(|row| usize::from(row.0)).max().unwrap_or(0)
     }
 
-    /// The mean degree: what an update costs.
+    /// The degree that most keys have, and the share of the keys that have it.
+    #[must_use]
+    pub fn most_common(&self) -> CommonDegree {
+        let (degree, share) = self.rows.into_iter().max_by_key(|row| row.1).unwrap_or_default();
+        CommonDegree { degree: degree.into(), share: f64::from(share) / f64::from(self.total) }
+    }
+
+    /// The mean degree, which is what an update costs.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.rows.iter().map(|row| f64::from(row.0) * f64::from(row.1)).sum::<f64>() / f64::from(self.total)
     }
 }
 
+/// The number of cells that most keys of a table have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CommonDegree {
+    /// The number of cells.
+    pub degree: u32,
+    /// The share of the keys that have this many: 1 except in irregular tables.
+    pub share: f64,
+}
+
 impl Placement {
+    /// Every placement that was measured, so that [`Plan::with`] can plan it.
+    pub fn measured() -> impl Iterator<Item = Self> {
+        measured::CURVES.iter().map(|curve| curve.placement)
+    }
+
     /// The largest number of cells a key can have.
     #[must_use]
     pub fn degree_max(&self) -> usize {
@@ -122,20 +145,22 @@ impl Placement {
         }
     }
 
-    /// The mean number of cells a key has: what an update costs.
+    /// The number of cells that most keys have.
+    #[must_use]
+    pub fn common_degree(&self) -> CommonDegree {
+        match self {
+            Placement::Irregular(degrees) => degrees.most_common(),
+            _ => CommonDegree { degree: self.degree_max() as u32, share: 1.0 },
+        }
+    }
+
+    /// The mean number of cells of a key, which is what an update costs.
     #[must_use]
     pub fn degree_mean(&self) -> f64 {
         match self {
             Placement::Irregular(degrees) => degrees.mean(),
             _ => self.degree_max() as f64,
         }
-    }
-
-    /// The placement that needs the fewest cells to list `item_count` items in all but `failure` of the tries, as
-    /// [`plan()`] finds it.
-    #[must_use]
-    pub fn best_for(item_count: u64, failure: f64) -> Self {
-        plan(item_count, failure).placement
     }
 }
 

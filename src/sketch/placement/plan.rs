@@ -1,13 +1,13 @@
-//! How many cells a table needs, and which placement needs the fewest.
+//! Planning a table: how many cells it needs, and which placement needs the fewest.
 //!
 //! What enters: how many items are to be listed, and how often that may fail. What leaves: a placement with its number
 //! of cells. Rules of thumb go wrong in small tables, which fail by a few keys on the same cells and not by the
-//! threshold: so this looks up what was simulated, and goes between by straight lines in the logarithms of items,
-//! failure and cells, which the curves lie below or on.
+//! threshold. So plans come from simulated curves, interpolated linearly in the logarithms of items, failure and cells;
+//! the curves lie on or below these lines.
 
 use super::measured::{CURVES, Curve, FAILURES};
 use super::{Layout, Placement};
-use crate::config::TABLE_CELLS_MAX;
+use crate::config::{PLAN_FAILURE_MIN, TABLE_CELLS_MAX};
 
 /// A table for a number of items.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,42 +18,39 @@ pub struct Plan {
     pub cell_count: u32,
     /// How many items it is for.
     pub item_count: u64,
-    /// The share of tables that do not list so many completely, by the measured curves; 1 where no table is large
-    /// enough.
+    /// The share of tables that do not list this many items completely, by the measured curves; 1 where no table is
+    /// large enough.
     pub failure: f64,
 }
 
 impl Plan {
-    /// The plan for one placement, if it was measured, for so few or many items too.
+    /// The plan for one placement; `None` if the placement was not measured for this number of items.
     ///
-    /// `failure` is taken from a millionth to a tenth: rarer ones were not measured and are continued from those that
-    /// were.
+    /// `failure` is clamped to the range from a millionth to a tenth. The rarest failures were not measured but
+    /// extrapolated.
     #[must_use]
     pub fn with(placement: Placement, item_count: u64, failure: f64) -> Option<Self> {
         let curve = CURVES.iter().find(|curve| curve.placement == placement)?;
-        let failure = failure.clamp(FAILURE_MIN, FAILURES[0]);
+        let failure = failure.clamp(PLAN_FAILURE_MIN, FAILURES[0]);
         let cells = curve.cells(item_count, failure)?;
         let fits = cells <= f64::from(TABLE_CELLS_MAX);
         let (cells, failure) = if fits { (cells, failure) } else { (f64::from(TABLE_CELLS_MAX), 1.0) };
         Some(Plan { placement, cell_count: cells.ceil() as u32, item_count, failure })
     }
 
-    /// The plan with the fewest cells among those whose table is made of subtables: where one may get lost, or they are
-    /// kept apart.
-    #[must_use]
-    pub fn with_subtables(item_count: u64, failure: f64) -> Self {
+    /// The plan with the fewest cells among placements with subtables: for tables of which one may get lost, or that
+    /// are kept apart.
+    #[cfg(test)]
+    pub(super) fn with_subtables(item_count: u64, failure: f64) -> Self {
         best(item_count, failure, |placement| matches!(placement, Placement::Subtables { .. }))
     }
 
-    /// Its layout.
+    /// The layout of the planned table.
     #[must_use]
     pub fn layout(&self) -> Layout {
         Layout::new(self.placement, self.cell_count)
     }
 }
-
-/// The rarest failure that is planned for.
-const FAILURE_MIN: f64 = 1e-6;
 
 /// The table with the fewest cells that lists `item_count` items in all but `failure` of the tries.
 ///
@@ -86,8 +83,9 @@ fn best(item_count: u64, failure: f64, is_wanted: impl Fn(&Placement) -> bool) -
 }
 
 impl Curve {
-    /// The cells for so many items; `None` outside of what was measured. Fewer items than the fewest measured ones get
-    /// the cells of these, and more than the most get as many cells an item.
+    /// The number of cells for `item_count` items; `None` outside of the measured range. Where the curve may be
+    /// extended, fewer items get the cells of the fewest measured, and more items get as many cells an item as the most
+    /// measured.
     fn cells(&self, item_count: u64, failure: f64) -> Option<f64> {
         let items = item_count as f64;
         let (first, last) = (self.rows.first()?, self.rows.last()?);
@@ -103,14 +101,14 @@ impl Curve {
     }
 }
 
-/// Cells an item at this failure.
+/// Cells an item at this failure rate, from those at the tabulated rates.
 fn ratio(ratios: &[f64; FAILURES.len()], failure: f64) -> f64 {
     let decades = -failure.log10() - 1.0;
     let low = (decades as usize).min(FAILURES.len() - 2);
     between(ratios[low], ratios[low + 1], decades - low as f64)
 }
 
-/// What lies at `part` of the way between two numbers, in their logarithms.
+/// The number at `part` of the way between two numbers, on a logarithmic scale.
 fn between(low: f64, high: f64, part: f64) -> f64 {
     low * (high / low).powf(part)
 }

@@ -1,4 +1,4 @@
-//! How often listing fails, by trying: tables without fields, of which only the structure is peeled.
+//! Simulation of listing: tables without fields, of which only the structure is peeled.
 //!
 //! What enters: a placement, numbers of items, cells and trials, and a seed. What leaves: how many trials did not list
 //! everything, and how many items they left. Equal seeds give equal outcomes on every machine.
@@ -35,9 +35,9 @@ pub struct Simulation {
 pub struct Outcome {
     /// Trials.
     pub trial_count: u64,
-    /// Trials that did not list every item.
+    /// Trials in which not every item was listed.
     pub failure_count: u64,
-    /// Items that were not listed, of all trials together.
+    /// Items that were not listed, over all trials.
     pub unlisted_count: u64,
 }
 
@@ -52,7 +52,7 @@ impl Outcome {
 impl Simulation {
     /// Runs the trials.
     ///
-    /// Complexity: some tens of nanoseconds an item, cell of the item and trial. Memory: 8 bytes a cell.
+    /// Complexity: some tens of nanoseconds for each cell of each item of each trial. Memory: 8 bytes a cell.
     #[must_use]
     pub fn run(&self) -> Outcome {
         let layout = Layout::new(self.placement, self.cell_count);
@@ -68,9 +68,9 @@ impl Simulation {
     }
 }
 
-/// A table of which only the structure is kept.
+/// A table reduced to its structure.
 struct Structure {
-    /// How many items a cell holds, and the exclusive or of their numbers.
+    /// For each cell, how many items it holds, and the exclusive or of their numbers.
     cells: Vec<(u32, u32)>,
     work: Vec<u32>,
 }

@@ -154,7 +154,7 @@ fn plans_grow_with_the_items_and_with_the_certainty() {
         assert!(certain.is_sorted());
     }
     assert!(plan(u64::MAX, 0.01).failure >= 1.0);
-    assert_eq!(Placement::best_for(1_000, 0.001), Placement::Irregular(Degrees::FEW));
+    assert_eq!(plan(1_000, 0.001).placement, Placement::Irregular(Degrees::FEW));
     assert!(Plan::with(Placement::Irregular(Degrees::FEW), 10, 0.01).is_none());
     assert!(Plan::with(Placement::Distinct { hash_count: 11 }, 10, 0.01).is_none());
 }

@@ -1,10 +1,10 @@
-//! The laws of the group, for every kind of sum, against arithmetic that is plain.
+//! The laws of the group, for every kind of sum, compared with plain arithmetic.
 
 use super::*;
 use crate::flow::{FlowKey, KeyV4, KeyV6};
 use proptest::prelude::*;
 
-/// Checks the laws on three elements and a count; `false` where a quotient was not looked for.
+/// Checks the laws on three elements and a count; `false` where no quotient was looked for.
 fn check<S: Sum>(one: S, other: S, third: S, count: i64) {
     assert_eq!(one.plus(other), other.plus(one));
     assert_eq!(one.plus(other).plus(third), one.plus(other.plus(third)));
@@ -23,7 +23,7 @@ fn check<S: Sum>(one: S, other: S, third: S, count: i64) {
     assert!(all.len() as u64 == quotients || S::SIZE * 8 <= count.trailing_zeros() as usize);
     assert!(all.iter().all(|quotient| quotient.times(count) == one.times(count)));
     assert!(all.is_empty() || all.contains(&one));
-    // What does not divide gives nothing that does.
+    // What does not divide gives no quotient that multiplies back.
     if let Some(quotient) = other.quotient(count, 0) {
         assert_eq!(quotient.times(count), other);
     }

@@ -63,7 +63,7 @@ fn values_that_differ_are_told_by_two_cells_that_agree_where_nothing_checks_them
         let (here, there) = sets(seed, 5_000, 30, 30);
         let difference = check::<Sums<u64, u64>>(subtables(4, 2_000), &here, &there);
         assert_eq!((difference.only_here.len(), difference.only_there.len()), (30, 30));
-        // A key of which two cells are covered by others is not told, and the residue says so.
+        // A key is not told when others cover two of its cells; the residue then says so.
         let changed = difference.changed.len();
         assert!(changed == 30 && difference.is_complete() || changed >= 28 && !difference.residue.is_empty());
     }

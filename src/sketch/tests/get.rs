@@ -1,4 +1,4 @@
-//! Getting one key, against the map.
+//! Getting one key, compared with the map.
 
 use super::*;
 
@@ -44,7 +44,7 @@ proptest! {
     }
 }
 
-/// Of a hundred keys, how many are found with their values: by their own cells, and with the help of neighbours.
+/// Of a hundred keys, how many are found with their values: by their own cells alone, and with the help of neighbours.
 fn rates(hash_count: u32, count: u64, cell_count: u32) -> (f64, f64) {
     let mut table = table::<Sums<u64, u64>>(subtables(hash_count, cell_count));
     let pairs = pairs(0..count);
@@ -76,7 +76,7 @@ fn absent_keys_are_told_as_often_as_the_formula_says() {
     assert!(table.get_all(&absent).iter().all(|got| matches!(got, Got::Absent | Got::Unknown)));
     let told =
         |get: &dyn Fn(&u64) -> Got<u64>| absent.iter().filter(|key| get(key) == Got::Absent).count() as f64 / 1e4;
-    // A free cell among five: 1 - (1 - e^(-5/8))^5; a cell with one other key helps too.
+    // A free cell among five: 1 - (1 - e^(-5/8))^5. A cell with one other key helps too.
     let plain = told(&|key| table.get_plain(key));
     assert!((plain - 0.9783).abs() < 0.006, "{plain}");
     assert!(told(&|key| table.get(key)) > 0.999);

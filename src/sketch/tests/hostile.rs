@@ -1,4 +1,4 @@
-//! Tables with any content: nothing panics, work is bounded, and what comes out maps to where it was found.
+//! Tables with arbitrary content: nothing panics, work is bounded, and what comes out maps to where it was found.
 
 use super::*;
 use crate::sketch::reconcile;

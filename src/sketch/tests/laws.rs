@@ -1,4 +1,4 @@
-//! The algebra: updates commute, tables add and subtract, listing takes out what is there and leaves the rest.
+//! The algebra: updates commute, tables add and subtract, and listing takes out what is there and leaves the rest.
 
 use super::*;
 use crate::flow::{FlowKey, KeyV4, KeyV6};
@@ -93,7 +93,8 @@ fn a_folded_difference_still_lists() {
 
 #[test]
 fn values_that_all_differ_hide_no_key() {
-    // 20,000 keys in common with other values, in 1,024 cells each: the difference gives the keys of one side only.
+    // 20,000 common keys with different values, in 1,024 cells each: the difference gives the keys that only one side
+    // has.
     let layout = subtables(4, 1_024);
     let mut here = table::<Plain>(layout);
     let mut there = here.clone();
@@ -200,7 +201,7 @@ fn sets_of_which_no_key_is_twice_list_by_exclusive_ors() {
     assert!(listing.deleted.iter().all(|entry| pairs(500..1_000).contains(&(entry.key, entry.value().unwrap()))));
 }
 
-/// A table of flow keys in the cells of the packet path holds and lists what one of general cells does.
+/// A table of flow keys in the cells of the packet path holds and lists what a table of general cells does.
 fn check_flow_cells<K, C>(hash: &KeyedHash<K>)
 where
     K: FlowKey + crate::sketch::Key,

@@ -1,9 +1,9 @@
-//! The paper's experiments, in a form that is quick: its tables and figures are what a command reproduces at full size.
+//! The paper's experiments in a quick form; a command reproduces its tables and figures at full size.
 
 use super::*;
 
-/// One trial of the paper's Table 2: `count` keys, of which the first `damaged` have a second value. How many valid
-/// keys and how many damaged ones were not listed.
+/// One trial of the paper's Table 2: `count` keys, of which the first `damaged` have a second value. Returns how many
+/// valid keys and how many damaged ones were not listed.
 fn damaged_trial(trial: u64, count: u64, damaged: u64, rule: Rule) -> (u64, u64) {
     let mut table = table::<CheckedCell<u64>>(subtables(5, count as u32 * 8));
     let word = |at: u64| mixed(trial << 32 | at);
@@ -25,7 +25,7 @@ fn damaged_trial(trial: u64, count: u64, damaged: u64, rule: Rule) -> (u64, u64)
 
 #[test]
 fn keys_with_two_values_poison_under_the_papers_rule() {
-    // Experiment 2 of Table 2: 2,000 of 10,000 keys; in 83.5 % of the trials no valid key is lost, and seldom more than
+    // Experiment 2 of Table 2: 2,000 of 10,000 keys. In 83.5 % of the trials no valid key is lost, and seldom more than
     // one.
     let trials = 150;
     let lost = (0..trials).map(|trial| damaged_trial(trial, 10_000, 2_000, Rule::SingleValued));

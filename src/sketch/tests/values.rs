@@ -1,4 +1,4 @@
-//! Keys with several values, and keys several times: the question that the paper leaves open.
+//! Keys with several values, and keys inserted several times: the question that the paper leaves open.
 
 use super::*;
 

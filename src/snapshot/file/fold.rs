@@ -117,7 +117,7 @@ impl SnapshotFile {
         if partition_count < sums.len() {
             let mut all = Sums::new(self.header.geometry);
             for part in &sums {
-                let is_added = all.v4.add(&part.v4) && all.v6.add(&part.v6);
+                let is_added = all.v4.merge(&part.v4).is_ok() && all.v6.merge(&part.v6).is_ok();
                 debug_assert!(is_added, "the tables of a snapshot have one shape");
             }
             sums = vec![all];

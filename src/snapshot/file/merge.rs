@@ -50,7 +50,7 @@ impl SnapshotFile {
             return Err(Error::new(what));
         }
         for (sums, others) in self.sums.iter_mut().zip(&other.sums) {
-            let is_added = sums.v4.add(&others.v4) && sums.v6.add(&others.v6);
+            let is_added = sums.v4.merge(&others.v4).is_ok() && sums.v6.merge(&others.v6).is_ok();
             debug_assert!(is_added, "headers that fit have tables of one shape");
         }
         self.header.absorb(&other.header);

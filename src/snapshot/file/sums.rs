@@ -44,8 +44,8 @@ impl Sums {
     ///
     /// The delta has another shape: what it holds would be lost.
     pub fn add(&mut self, delta: &Delta) {
-        let is_added = (delta.v4.is_untouched() || self.v4.add(&delta.v4.table))
-            && (delta.v6.is_untouched() || self.v6.add(&delta.v6.table));
+        let is_added = (delta.v4.is_untouched() || self.v4.merge(&delta.v4.table).is_ok())
+            && (delta.v6.is_untouched() || self.v6.merge(&delta.v6.table).is_ok());
         assert!(is_added, "all deltas have the shape of their sum");
     }
 

@@ -1,4 +1,4 @@
-//! How much a table lists, and how well it tells how much is in it.
+//! How much a table lists, and how well it estimates how much is in it.
 
 use super::*;
 use crate::flow::{KeyV4, KeyV6};

@@ -4,7 +4,7 @@ use super::*;
 use crate::flow::{KeyV4, KeyV6};
 use crate::sketch::Cell;
 
-/// A change with any fields; `lie` says how many of them are what an honest site would write.
+/// A change with arbitrary fields; `lie` says which of them are what an honest site would write.
 #[derive(Clone, Debug)]
 struct Hostile {
     words: [u64; 5],
@@ -68,8 +68,8 @@ proptest! {
     }
 }
 
-/// A key that stands in some of its cells only comes out, appears with the other sign in the rest, comes out of there, and
-/// so on for ever: the bound on the keys taken out must end it.
+/// A key that stands only in some of its cells comes out, appears with the other sign in the rest, comes out of there,
+/// and so on forever: the bound on the keys taken out must end it.
 fn a_half_placed_key_does_not_loop<K: TableKey>() {
     let site = Site::<K>::new();
     let geometry = Geometry::new(20);
@@ -87,8 +87,8 @@ fn peeling_always_ends() {
     a_half_placed_key_does_not_loop::<KeyV6>();
 }
 
-/// Cells that count as if a thousand routers had the key zero, with a check that is no key's: all bits that there are would be tried in
-/// each of them. What takes few tries comes out all the same.
+/// Cells that count as if a thousand routers had the key zero, with a check that is no key's: all lost bits would be
+/// tried in each of them. What takes few tries comes out all the same.
 #[test]
 fn divisions_in_vain_end_and_leave_some_for_others() {
     let site = Site::<KeyV4>::new();
@@ -108,14 +108,14 @@ fn divisions_in_vain_end_and_leave_some_for_others() {
     let mut peeler = Peeler::new(site.placement.clone(), table.geometry().cell_count()).for_sum_of(1_024);
     assert_eq!(peeler.peel(&mut table, &mut taken), 1);
     assert_eq!((taken.peeled[0].change.key, taken.peeled[0].change.count), (few, 512));
-    // What is left over alone, it comes out: it was not told because of the others.
+    // When what is left is peeled by itself, it comes out: it was missed because of the others.
     let mut alone = Iblt::new(geometry);
     alone.apply_one(&Change { key: many, hash: site.placement.of(&many), count: 1_024, value: 0 });
     assert_eq!(peeler.peel(&mut alone, &mut taken), 1);
     assert!(alone.is_zero() && taken.peeled[1].change.key == many);
 }
 
-/// More keys to go on with at once than the work list holds: it says so and scans again.
+/// More places to continue with at once than the work list holds: the peeler notes this and scans again.
 fn a_peeler_made_for_less_is_slower_but_right<K: TableKey>() {
     let site = Site::<K>::new();
     let ops: Vec<Op> = (0..5_000).map(|key| Op { key, payload: 3, is_insert: true }).collect();

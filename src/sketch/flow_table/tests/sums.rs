@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::flow::{KeyV4, KeyV6};
+use crate::sketch::Refused;
 
 fn order_does_not_matter<K: TableKey>(ops: &[Op], shuffled: &[Op], geometry: Geometry) {
     let site = Site::<K>::new();
@@ -33,14 +34,15 @@ fn tables_add_and_subtract<K: TableKey>(left: &[Op], right: &[Op], geometry: Geo
     let site = Site::<K>::new();
     let (a, b) = (table_of(&site, left, geometry), table_of(&site, right, geometry));
     let mut sum = a.clone();
-    assert!(sum.add(&b));
+    sum.merge(&b).unwrap();
     assert!(sum == site.encode(&map_of(&site, &[left, right].concat()), geometry));
     let taken: Vec<Op> = right.iter().map(|op| Op { is_insert: !op.is_insert, ..*op }).collect();
     let mut difference = a.clone();
-    assert!(difference.subtract(&b));
+    difference.subtract(&b).unwrap();
     assert!(difference == site.encode(&map_of(&site, &[left, &taken].concat()), geometry));
-    assert!(sum.subtract(&b) && sum == a);
-    assert!(difference.add(&b) && difference == a);
+    sum.subtract(&b).unwrap();
+    difference.merge(&b).unwrap();
+    assert!(sum == a && difference == a);
 }
 
 fn other_shapes_are_refused<K: TableKey>(ops: &[Op], geometry: Geometry) {
@@ -48,7 +50,7 @@ fn other_shapes_are_refused<K: TableKey>(ops: &[Op], geometry: Geometry) {
     let table = table_of(&site, ops, geometry);
     let other = table_of(&site, ops, Geometry::new(geometry.cell_count() as u32 / 4 + 1));
     let mut same = table.clone();
-    assert!(!same.add(&other) && !same.subtract(&other));
+    assert_eq!((same.merge(&other), same.subtract(&other)), (Err(Refused::Layout), Err(Refused::Layout)));
     assert!(same == table);
 }
 

@@ -1,4 +1,4 @@
-//! Values: noise stays noise, a spoilt value is read elsewhere or left in the sums.
+//! Values: noise stays noise, and a spoilt value is read elsewhere or left in the sums.
 
 use super::*;
 use crate::flow::{KeyV4, KeyV6};
@@ -7,7 +7,7 @@ fn insert(key: u64, payload: u32) -> Op {
     Op { key, payload, is_insert: true }
 }
 
-/// `keys` inserted, and among them `noisy` keys removed with one value and inserted with another.
+/// Inserts `keys`, and of these removes `noisy` keys with one value and inserts them again with another.
 fn noise_hides_no_key<K: TableKey>(keys: u64, noisy: u64) {
     let site = Site::<K>::new();
     let geometry = Geometry::for_items(keys * 2);

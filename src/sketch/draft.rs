@@ -1,13 +1,13 @@
-//! Whose values are whose, where keys left nothing but values behind.
+//! Assigning values to keys in a table where removed keys left values behind.
 //!
 //! What enters: a listing, and a table in which noise is left: the values of keys that were inserted and removed with
-//! different ones, which no key tells (section 3 of the paper: "even worse"). What leaves: the listing, in which no
-//! value is mixed with such noise. The law: values that can not be told apart from noise are unknown and stay in the
+//! different values, which no key accounts for (section 3 of the paper: "even worse"). What leaves: the listing, with
+//! no value mixed with such noise. The law: values that cannot be told apart from noise are unknown and stay in the
 //! table.
 //!
-//! A key's part was read from a cell where it was alone; if noise lay there, taking the part out left that noise in the
-//! key's other cells. So the values of such keys are put back, and believed only from a cell where they pass a check,
-//! or from two cells that agree.
+//! A key's part was read from a cell where it was alone. If noise lay there, taking the part out left that noise in the
+//! key's other cells. So the values of such keys are put back, and are believed only from a cell where they pass a
+//! check, or from two cells that agree.
 
 use super::cell::{TableCell, Values};
 use super::key_hash::KeyHash;
@@ -16,7 +16,7 @@ use super::sum::Sum;
 use super::table::Table;
 use crate::config::TABLE_PASSES_MAX;
 
-/// A listing under way, with what may have to be put right in it.
+/// A listing under way, with the entries whose values may have to be corrected.
 pub(super) struct Draft<C: TableCell> {
     pub(super) listing: Listing<C::Key, C::Value>,
     /// Listed keys whose values passed no check, where cells check values.
@@ -29,7 +29,7 @@ impl<C: TableCell> Draft<C> {
         Draft { listing, suspects: Vec::new() }
     }
 
-    /// Takes an entry down, and the part that was taken out for it.
+    /// Adds an entry to the listing; `part` is what was taken out of the table for it.
     pub(super) fn push(&mut self, entry: Entry<C::Key, C::Value>, hash: u128, part: &C) {
         let is_deleted = entry.count < 0;
         let entries = if is_deleted { &mut self.listing.deleted } else { &mut self.listing.inserted };
@@ -45,7 +45,7 @@ pub(super) struct Suspect<C> {
     is_deleted: bool,
     index: usize,
     hash: u128,
-    /// What was taken out of the value sums.
+    /// What was taken out of the value sums for this key.
     values: C,
 }
 
@@ -56,8 +56,8 @@ impl<C: TableCell> Suspect<C> {
 }
 
 impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
-    /// Puts values right that may be mixed with noise. Where cells do not check values all entries are suspect.
-    pub(super) fn settle(&mut self, draft: &mut Draft<C>) {
+    /// Corrects values that may be mixed with noise. Where cells do not check values, all entries are suspect.
+    pub(super) fn correct_values(&mut self, draft: &mut Draft<C>) {
         let Draft { listing, suspects } = draft;
         if !C::IS_VALUE_CHECKED {
             suspects.clear();
@@ -108,7 +108,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         (0..places.len()).map(move |at| *self.cell(places[at])).filter(C::is_key_free)
     }
 
-    /// The values of a key of which nothing else is left: from a cell where they pass a check, or from two cells that
+    /// The values of a key of which only values are left: from a cell where they pass a check, or from two cells that
     /// agree.
     fn told(&self, hash: u128, count: i64) -> Option<(C, Values<C::Value>)> {
         let is_known = |values: &Values<_>| matches!(values, Values::One(_) | Values::Two(_));
@@ -116,7 +116,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         if let Some(told) = checked.find(|(_, values)| C::IS_VALUE_CHECKED && is_known(values)) {
             return Some(told);
         }
-        // A single value would have passed.
+        // A single value would have passed the check.
         if C::IS_VALUE_CHECKED && count.unsigned_abs() == 1 {
             return None;
         }
@@ -124,8 +124,8 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         Some((agreed, agreed.values(hash, count)))
     }
 
-    /// What two or more of the key's cells without keys hold, if more of them do than hold anything else; of those that
-    /// `is_fit`.
+    /// The contents that at least two of the key's cells without keys share, if more cells hold them than any other
+    /// contents. Only contents that `is_fit` accepts are considered.
     pub(super) fn agreed(&self, hash: u128, is_fit: impl Fn(&C) -> bool) -> Option<C> {
         let votes = |cell: &C| self.noise(hash).filter(|other| other == cell).count();
         let agreed = self.noise(hash).filter(is_fit).max_by_key(votes)?;
