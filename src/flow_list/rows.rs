@@ -39,7 +39,7 @@ pub struct Header {
     pub recycled: u64,
     /// Connections taken off the list without having been seen to end, in the interval: idle for too long, or too old.
     pub evicted: u64,
-    /// Packets that the capture lost in the interval.
+    /// Packets that the kernel lost and signals that a full queue lost, in the interval.
     pub dropped: u64,
     /// Packets in the interval that should have been TCP and could not be read as such.
     pub unusable: u64,

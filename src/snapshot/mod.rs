@@ -146,12 +146,12 @@ pub struct Marker {
     pub saves: bool,
 }
 
-/// Packets of one interval.
+/// What the capture counted in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Packets that the capture yielded.
     pub packets: u64,
-    /// Packets that it lost: in the kernel, or before a queue that was full.
+    /// Packets that the kernel lost and signals that a full queue lost.
     pub dropped: u64,
     /// Packets that should have been TCP and could not be read as such: damaged, or cut too short.
     pub unusable: u64,

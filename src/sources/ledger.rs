@@ -19,7 +19,7 @@ pub struct Period {
     pub start_ns: i64,
     /// When it ended, in ns since 1970.
     pub end_ns: i64,
-    /// Packets that the capture lost in it.
+    /// Packets that the kernel lost and signals that a full queue lost, in it.
     pub dropped: u64,
     /// Intervals beside its own that it covers.
     pub merged: u64,

@@ -30,7 +30,7 @@ pub struct Figures {
     pub recycled: u64,
     /// Connections taken off in it without having been seen to end.
     pub evicted: u64,
-    /// Packets that the capture lost in it.
+    /// Packets that the kernel lost and signals that a full queue lost, in it.
     pub dropped: u64,
     /// Packets in it that should have been TCP and could not be read as such.
     pub unusable: u64,
