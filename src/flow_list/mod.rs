@@ -34,9 +34,9 @@ use crate::hash::Secret;
 use crate::signal::{AnyKey, TimeBases, Watch};
 use crate::sketch::Geometry;
 use crate::snapshot::file::SnapshotFile;
-use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, Inquiry, IntervalEnd, Marker, Seen, Settler};
+use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, Inquiry, IntervalEnd, LatestSums, Marker, Seen};
 use difference::FamilyList;
-use resync::{Questions, Settlement};
+use resync::{Answers, Questions};
 use rows::ListTimes;
 use snapshots::{Snapshots, Told};
 use std::sync::Arc;
@@ -71,7 +71,7 @@ struct PartitionList {
 /// The exporter's list of all partitions.
 pub struct FlowList {
     partitions: Vec<PartitionList>,
-    settler: Settler,
+    latest_sums: LatestSums,
     inquiry_max: usize,
     bases: TimeBases,
     /// The sum of all deltas, where snapshots are wanted.
@@ -106,7 +106,7 @@ impl FlowList {
         };
         FlowList {
             partitions: (0..PARTITION_COUNT).map(partition).collect(),
-            settler: Settler::new(&config.secret),
+            latest_sums: LatestSums::new(&config.secret),
             inquiry_max: config.inquiry_max,
             bases: TimeBases::new(),
             snapshots: None,
@@ -176,7 +176,7 @@ impl FlowList {
         let keeps_list = self.keeps_list();
         let list = self.partitions.get_mut(partition)?;
         let delta = delta.map(|mut delta| {
-            self.settler.settle(&mut delta);
+            self.latest_sums.sum_into(&mut delta);
             if let Some(snapshots) = &mut self.snapshots {
                 snapshots.add(partition, &delta);
             }
@@ -191,8 +191,8 @@ impl FlowList {
         });
         if let Some(Findings { gone, open, seen }) = findings {
             let ((gone_v4, gone_v6), (open_v4, open_v6)) = (by_family(&gone), by_family(&open));
-            list.v4.settle(&Settlement { gone: gone_v4, open: open_v4 }, tick);
-            list.v6.settle(&Settlement { gone: gone_v6, open: open_v6 }, tick);
+            list.v4.apply_answers(&Answers { gone: gone_v4, open: open_v4 }, tick);
+            list.v6.apply_answers(&Answers { gone: gone_v6, open: open_v6 }, tick);
             let (seen_v4, seen_v6) = by_family(&seen);
             list.v4.see(&seen_v4, tick);
             list.v6.see(&seen_v6, tick);
@@ -236,7 +236,7 @@ impl FlowList {
             self.merged_start_ns = None;
             self.merging = 0;
             self.seen = Seen::default();
-            self.partitions.iter_mut().for_each(PartitionList::settle_half_open);
+            self.partitions.iter_mut().for_each(PartitionList::sort_half_open);
             let Marker { end_tick, within_tick_ns, .. } = marker;
             let times = ListTimes { bases: &self.bases, within_tick_ns, end_tick };
             let mut list = List::new(&self.partitions, header, times, self.resumed_tick);
@@ -341,9 +341,9 @@ impl FlowList {
 }
 
 impl PartitionList {
-    /// Sorts what is half-open. What is listed twice (it may be, half-open, within one tick) counts once, and as established where it
-    /// is that too.
-    fn settle_half_open(&mut self) {
+    /// Sorts the half-open connections and removes those that are established too. A key that is half-open twice, as it may be within
+    /// one tick, counts once.
+    fn sort_half_open(&mut self) {
         if let Some(half_open) = &mut self.half_open {
             half_open.sort();
             half_open.retain::<KeyV4>(|key| !self.v4.listed().contains(key));

@@ -25,7 +25,7 @@ pub(super) struct Resync<K> {
 }
 
 /// What a partition answers of one family: each connection with the payload that it opened with.
-pub(super) struct Settlement<K> {
+pub(super) struct Answers<K> {
     /// Connections that are listed and not open.
     pub(super) gone: Vec<(K, u32)>,
     /// Connections that are open.
@@ -126,7 +126,7 @@ impl<K: TableKey> FamilyList<K> {
 
     /// Takes what the partition says is gone off the list, and lists what it says is open, as of a hand-over at the tick
     /// `cut` whose delta has been applied.
-    pub(super) fn settle(&mut self, Settlement { gone, open }: &Settlement<K>, cut: u64) {
+    pub(super) fn apply_answers(&mut self, Answers { gone, open }: &Answers<K>, cut: u64) {
         // A residue that is empty holds no closing of what is gone: it would all come back.
         let gone = if self.missing() == 0 { &[] } else { gone.as_slice() };
         for (key, payload) in gone {

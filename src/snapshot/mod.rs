@@ -105,21 +105,21 @@ impl Delta {
     }
 }
 
-/// Sums the latest changes of deltas into their tables: whoever takes a delta has that done before anything is read from it.
-pub struct Settler {
+/// Sums the latest changes of deltas into their tables. Nothing may be read from a delta before that.
+pub struct LatestSums {
     v4: Batch<KeyV4>,
     v6: Batch<KeyV6>,
 }
 
-impl Settler {
-    /// One for deltas that were filled under this secret.
+impl LatestSums {
+    /// For deltas that were filled under this secret.
     #[must_use]
     pub fn new(secret: &Secret) -> Self {
-        Settler { v4: Batch::new(secret), v6: Batch::new(secret) }
+        LatestSums { v4: Batch::new(secret), v6: Batch::new(secret) }
     }
 
-    /// Sums the latest changes into the tables.
-    pub fn settle(&mut self, delta: &mut Delta) {
+    /// Sums the latest changes of a delta into its tables.
+    pub fn sum_into(&mut self, delta: &mut Delta) {
         self.v4.sum(&mut delta.v4.latest, &mut delta.v4.table);
         self.v6.sum(&mut delta.v6.latest, &mut delta.v6.table);
     }

@@ -96,7 +96,7 @@ impl<K: AddressKey> FamilyLedger<K> {
     }
 
     /// Adds the sources to `report`, and how many there are beside them; whether all of them are named.
-    fn settle(&mut self, report: &mut Report) {
+    fn drain_into(&mut self, report: &mut Report) {
         let before = report.sources.len();
         let distinct_count = self.sum.distinct.count();
         // What is estimated is right to a few percent, and no more than there is room for can come.
@@ -195,8 +195,8 @@ impl Ledger {
         let [attempts, answered, refused] = std::mem::take(&mut self.totals);
         let sources = Vec::new();
         let mut report = Report { period, complete: true, missing: 0, attempts, answered, refused, sources };
-        self.v4.settle(&mut report);
-        self.v6.settle(&mut report);
+        self.v4.drain_into(&mut report);
+        self.v6.drain_into(&mut report);
         if period.dropped > 0 {
             report.complete = false;
             report.missing += 1;
