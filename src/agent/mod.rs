@@ -16,7 +16,7 @@ use crate::export::{Directory, Exporter, Format, Keep, SnapshotName};
 use crate::flow_list::{Header, SnapshotList, TickMoment};
 use crate::hash::Secret;
 use crate::signal::AnyKey;
-use crate::snapshot::file::{Kind, SnapshotFile, Source};
+use crate::snapshot::file::{Kind, RouterPart, SnapshotFile};
 use incoming::Incoming;
 use list_file::{Line, ListFile};
 use position::{Position, Run};
@@ -54,7 +54,7 @@ pub struct AgentCounts {
 }
 
 /// What an agent tells while it works.
-pub enum Told<'a> {
+pub enum AgentEvent<'a> {
     /// A list was written, of this snapshot.
     Listed(SnapshotName, &'a Header),
     /// A file can not be used. It is left alone until somebody writes to it.
@@ -66,7 +66,7 @@ pub enum Told<'a> {
 /// Whoever is told what an agent does, and can stop it between two snapshots.
 pub trait AgentObserver {
     /// Takes note of something.
-    fn told(&mut self, told: Told);
+    fn told(&mut self, event: AgentEvent);
 
     /// Whether the agent is to stop.
     fn is_stopped(&self) -> bool {
@@ -138,7 +138,7 @@ impl Agent {
                 // It may be on another machine, and come back.
                 Err(error) if !was_told => {
                     was_told = true;
-                    observer.told(Told::Warning(error));
+                    observer.told(AgentEvent::Warning(error));
                 }
                 Err(_) => {}
             }
@@ -147,7 +147,7 @@ impl Agent {
         for name in self.incoming.doubtful() {
             if let Err(error) = self.open(name) {
                 self.counts.refused += 1;
-                observer.told(Told::Refused(error));
+                observer.told(AgentEvent::Refused(error));
             }
         }
         Ok(())
@@ -179,7 +179,7 @@ impl Agent {
                     self.counts.lists += 1;
                     self.counts.incomplete += u64::from(!header.complete);
                     self.incoming.done(name);
-                    observer.told(Told::Listed(name, &header));
+                    observer.told(AgentEvent::Listed(name, &header));
                 }
                 Ok(None) => {
                     self.counts.covered += 1;
@@ -188,12 +188,12 @@ impl Agent {
                 Err(error) => {
                     if self.incoming.is_hopeless(name, is_last_look) {
                         self.counts.refused += 1;
-                        observer.told(Told::Refused(error));
+                        observer.told(AgentEvent::Refused(error));
                     }
                 }
             }
             if let Some(warning) = self.warning.take().or_else(|| self.directory.warning()) {
-                observer.told(Told::Warning(warning));
+                observer.told(AgentEvent::Warning(warning));
             }
         }
         Ok(())
@@ -270,7 +270,7 @@ impl Agent {
 
     /// The list to begin with: that of the agent before, where it followed the same run; else an empty one, as the router's
     /// was.
-    fn begin(&mut self, snapshot: &SnapshotFile, source: &Source) -> Result<SnapshotList> {
+    fn begin(&mut self, snapshot: &SnapshotFile, source: &RouterPart) -> Result<SnapshotList> {
         self.directory.begin_run(snapshot.header.vlan_key);
         let mut list = SnapshotList::new(snapshot, &self.secret)?;
         let is_same = !self.position.list.is_empty() && self.position.run.is_same(&Run::of(source));
@@ -325,7 +325,7 @@ fn load(list: &mut SnapshotList, file: &mut ListFile, end: TickMoment) -> Result
 /// # Errors
 ///
 /// The file holds no list in full, or one of another time than the run.
-pub fn start_from(list: &mut SnapshotList, source: &Source, path: &Path) -> Result<()> {
+pub fn start_from(list: &mut SnapshotList, source: &RouterPart, path: &Path) -> Result<()> {
     let mut file = ListFile::open(path)?;
     if file.base.is_some() {
         return Err(Error::new("these are changes: name a list in full").in_file(path));

@@ -8,7 +8,7 @@
 use crate::config::{AGENT_POSITION_SIZE_MAX, AGENT_RUNS_MAX};
 use crate::error::{Error, Result};
 use crate::flow_list::TickMoment;
-use crate::snapshot::file::Source;
+use crate::snapshot::file::RouterPart;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Read;
@@ -28,7 +28,7 @@ pub(super) struct Run {
 
 impl Run {
     /// The run that a snapshot is of, up to it.
-    pub(super) fn of(source: &Source) -> Self {
+    pub(super) fn of(source: &RouterPart) -> Self {
         Run { router: source.router.clone(), run: source.run, interval: source.figures.interval }
     }
 
@@ -88,7 +88,7 @@ impl Position {
     }
 
     /// Moves on to a list that was made of this snapshot.
-    pub(super) fn advance(&mut self, source: &Source, snapshot: String, list: crate::export::ListFile) {
+    pub(super) fn advance(&mut self, source: &RouterPart, snapshot: String, list: crate::export::WrittenList) {
         let run = Run::of(source);
         if !self.run.is_same(&run) && !self.list.is_empty() {
             self.ended.push(std::mem::take(&mut self.run));

@@ -88,7 +88,7 @@ impl Directory {
     /// # Errors
     ///
     /// It could not be written.
-    pub fn write_beside(&mut self, list: &List, snapshot: SnapshotName) -> Result<ListFile> {
+    pub fn write_beside(&mut self, list: &List, snapshot: SnapshotName) -> Result<WrittenList> {
         let next_kind = || self.series.next_kind();
         let name = self.names.with_number(snapshot.end_s(), snapshot.number(), next_kind, self.format.compress);
         let written = self.write_named(list, name)?;
@@ -131,17 +131,17 @@ impl Directory {
         Ok(names.into_iter().map(|name| self.place.path().join(name.to_string())).collect())
     }
 
-    fn write_named(&mut self, list: &List, name: FileName) -> Result<ListFile> {
+    fn write_named(&mut self, list: &List, name: FileName) -> Result<WrittenList> {
         self.put(name, "can not write the list", |series, file| series.write(file, list, name.kind))?;
         self.series.written(list, name.kind);
         self.name = Some(name);
-        Ok(ListFile { name: name.to_string(), is_full: name.kind == Kind::Full })
+        Ok(WrittenList { name: name.to_string(), is_full: name.kind == Kind::Full })
     }
 }
 
 /// A list that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListFile {
+pub struct WrittenList {
     /// The name of its file.
     pub name: String,
     /// Whether it is in full; else it is what changed since the one before.

@@ -82,13 +82,13 @@ mod tests {
     use super::*;
     use crate::sketch::Geometry;
     use crate::snapshot::DeltaGeometry;
-    use crate::snapshot::file::{Figures, Source};
+    use crate::snapshot::file::{Figures, RouterPart};
     use std::fs;
 
     fn snapshot(end_s: i64) -> SnapshotFile {
         let geometry = DeltaGeometry { v4: Geometry::new(2), v6: Geometry::new(1) };
         let figures = Figures { end_ns: end_s * 1_000_000_000, ..Figures::default() };
-        SnapshotFile::new(geometry, false, &Secret::REPLAY, Source { figures, ..Source::default() })
+        SnapshotFile::new(geometry, false, &Secret::REPLAY, RouterPart { figures, ..RouterPart::default() })
     }
 
     #[test]

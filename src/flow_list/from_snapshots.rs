@@ -16,7 +16,7 @@ use crate::flow_list::{EvictionTimes, FlowList, FlowListConfig, Header, List, Pa
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash, TimeBase};
 use crate::sketch::{Change, Iblt, TableKey};
-use crate::snapshot::file::{self, Figures, Kind, SnapshotFile, Source, Sums};
+use crate::snapshot::file::{self, Figures, Kind, RouterPart, SnapshotFile, Sums};
 use crate::snapshot::{Changes, Delta, HandOver};
 
 /// A moment by the clock that never steps back.
@@ -31,14 +31,14 @@ pub struct TickMoment {
 impl TickMoment {
     /// The end of a snapshot's interval.
     #[must_use]
-    pub fn end_of(source: &Source) -> Self {
+    pub fn end_of(source: &RouterPart) -> Self {
         TickMoment { tick: source.end_tick, within_tick_ns: source.within_tick_ns }
     }
 
     /// The moment of this wall time in the run that the snapshot is of; none before its start. Where a clock stepped back over
     /// it, the later of the two.
     #[must_use]
-    pub fn of_wall_ns(source: &Source, wall_ns: i64) -> Option<Self> {
+    pub fn of_wall_ns(source: &RouterPart, wall_ns: i64) -> Option<Self> {
         let mut first_after = source.end_tick.saturating_add(1);
         for base in source.bases.iter().rev() {
             let tick = base.tick(wall_ns);
@@ -206,7 +206,7 @@ impl SnapshotList {
         let left = self.left();
         let (hash_v4, hash_v6) = (&self.hash_v4, &self.hash_v6);
         let FlowList { partitions, bases, .. } = &mut self.list;
-        let nothing = Source::default();
+        let nothing = RouterPart::default();
         let source = self.header.sources.first().unwrap_or(&nothing);
         bases.replace(&source.bases);
         let mut half_open = HalfOpenList::of(&source.half_open);
@@ -291,11 +291,11 @@ mod tests {
     use proptest::prelude::*;
 
     /// A clock that stepped back by an hour at tick 2,000,000.
-    fn source() -> Source {
+    fn source() -> RouterPart {
         let base =
             |first_tick: u64, offset_s: i64| TimeBase { first_tick, offset_ns: i128::from(offset_s) * 1_000_000_000 };
         let bases = vec![base(1 << 20, 1_700_000_000), base(2_000_000, 1_700_000_000 - 3_600)];
-        Source { bases, end_tick: 3_000_000, within_tick_ns: 7, ..Source::default() }
+        RouterPart { bases, end_tick: 3_000_000, within_tick_ns: 7, ..RouterPart::default() }
     }
 
     proptest! {
@@ -334,7 +334,7 @@ mod tests {
             prop_assert!(moment.tick_before(ns) <= tick);
             let before = moment.before(ns);
             prop_assert!((0..TICK_NS).contains(&before.within_tick_ns));
-            let source = Source { end_tick: tick, ..source() };
+            let source = RouterPart { end_tick: tick, ..source() };
             prop_assert!(TickMoment::of_wall_ns(&source, wall_ns).is_none_or(|moment| moment.tick <= tick));
         }
     }

@@ -13,7 +13,7 @@ use crate::flow_list::{Header, RowState};
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash};
 use crate::sketch::{Change, Iblt, TableKey};
-use crate::snapshot::file::{SnapshotFile, Source, Sums, summed};
+use crate::snapshot::file::{RouterPart, SnapshotFile, Sums, summed};
 use std::net::SocketAddr;
 
 /// One connection of a merge.
@@ -32,7 +32,7 @@ pub struct MergedRow {
 }
 
 #[derive(Clone, Copy)]
-struct Seen<K> {
+struct SeenBy<K> {
     key: K,
     state: RowState,
     routers: u32,
@@ -47,8 +47,8 @@ pub struct MergedList {
     pub vlan_key: bool,
     /// How many routers there are.
     pub router_count: u64,
-    v4: Vec<Seen<KeyV4>>,
-    v6: Vec<Seen<KeyV6>>,
+    v4: Vec<SeenBy<KeyV4>>,
+    v6: Vec<SeenBy<KeyV6>>,
     left: u64,
 }
 
@@ -93,7 +93,7 @@ impl MergedList {
         self.v4.iter().map(row).chain(self.v6.iter().map(row))
     }
 
-    fn add_half_open(&mut self, sources: &[Source]) {
+    fn add_half_open(&mut self, sources: &[RouterPart]) {
         for source in sources {
             let all = || source.half_open.iter().map(|half_open| (half_open.key, state_of(half_open)));
             add_each(
@@ -118,7 +118,7 @@ impl MergedList {
     }
 }
 
-fn row<K: FlowKey>(seen: &Seen<K>) -> MergedRow {
+fn row<K: FlowKey>(seen: &SeenBy<K>) -> MergedRow {
     MergedRow {
         client: seen.key.first(),
         server: seen.key.second(),
@@ -168,12 +168,12 @@ fn subtract<K: TableKey>(
 }
 
 /// What is established: what was known, and what has changed. Closings of what nobody saw open are counted in `extraneous`.
-fn rows<K: FlowKey>(mut counts: Known<K>, changed: Known<K>, extraneous: &mut u64) -> Vec<Seen<K>> {
+fn rows<K: FlowKey>(mut counts: Known<K>, changed: Known<K>, extraneous: &mut u64) -> Vec<SeenBy<K>> {
     counts.extend(changed);
     let mut rows = Vec::new();
     for (key, count) in summed(counts) {
         match u32::try_from(count) {
-            Ok(routers) => rows.push(Seen { key, state: RowState::Established, routers }),
+            Ok(routers) => rows.push(SeenBy { key, state: RowState::Established, routers }),
             Err(_) => *extraneous += 1,
         }
     }
@@ -185,15 +185,15 @@ fn state_of(half_open: &HalfOpen) -> RowState {
 }
 
 /// Adds the half-open connections of one router, each once: a ring may have one twice, and the router lists the first then.
-fn add_each<K: FlowKey>(seen: &mut Vec<Seen<K>>, half_open: impl Iterator<Item = (K, RowState)>) {
+fn add_each<K: FlowKey>(seen: &mut Vec<SeenBy<K>>, half_open: impl Iterator<Item = (K, RowState)>) {
     let mut once: Vec<(K, RowState)> = half_open.collect();
     once.sort_unstable();
     once.dedup_by_key(|(key, _)| *key);
-    seen.extend(once.into_iter().map(|(key, state)| Seen { key, state, routers: 1 }));
+    seen.extend(once.into_iter().map(|(key, state)| SeenBy { key, state, routers: 1 }));
 }
 
 /// Every connection once: established before half-open, and half-open with how many routers see it so.
-fn unite<K: FlowKey>(seen: &mut Vec<Seen<K>>) {
+fn unite<K: FlowKey>(seen: &mut Vec<SeenBy<K>>) {
     seen.sort_by_key(|seen| (seen.key, seen.state));
     seen.dedup_by(|later, first| {
         let is_same = later.key == first.key;
@@ -206,7 +206,7 @@ fn unite<K: FlowKey>(seen: &mut Vec<Seen<K>>) {
 }
 
 /// The counters of all routers together.
-fn sum_of(sources: &[Source]) -> Header {
+fn sum_of(sources: &[RouterPart]) -> Header {
     let mut header = Header {
         start_ns: sources.iter().map(|source| source.figures.start_ns).min().unwrap_or(0),
         end_ns: sources.iter().map(|source| source.figures.end_ns).max().unwrap_or(0),
@@ -248,7 +248,8 @@ mod tests {
     #[test]
     fn a_connection_is_listed_once_in_the_state_that_it_has_come_to_farthest() {
         let geometry = DeltaGeometry { v4: Geometry::new(60), v6: Geometry::new(60) };
-        let source = |router: &str, half_open| Source { router: router.to_owned(), half_open, ..Source::default() };
+        let source =
+            |router: &str, half_open| RouterPart { router: router.to_owned(), half_open, ..RouterPart::default() };
         let east =
             source("east", vec![half_open(1, false), half_open(1, false), half_open(2, false), half_open(3, true)]);
         let west = source("west", vec![half_open(1, true), half_open(2, false)]);

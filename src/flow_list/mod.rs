@@ -38,7 +38,7 @@ use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, Inquiry, Interva
 use difference::FamilyList;
 use resync::{Answers, Questions};
 use rows::ListTimes;
-use snapshots::{Snapshots, Told};
+use snapshots::{SnapshotInput, Snapshots};
 use std::sync::Arc;
 
 /// What a [`FlowList`] is told once.
@@ -322,7 +322,14 @@ impl FlowList {
         let (missing_elsewhere, totals) = (self.missing_elsewhere(header.opened + header.closed), self.counts());
         let half_open = self.partitions.iter().filter_map(|partition| partition.half_open.as_deref());
         if let Some(snapshots) = &mut self.snapshots {
-            snapshots.end_interval(Told { marker, header, missing_elsewhere, totals, bases: &self.bases, half_open });
+            snapshots.end_interval(SnapshotInput {
+                marker,
+                header,
+                missing_elsewhere,
+                totals,
+                bases: &self.bases,
+                half_open,
+            });
         }
     }
 

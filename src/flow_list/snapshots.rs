@@ -9,16 +9,16 @@ use crate::error::Result;
 use crate::flow_list::saved::{save_cells, saved_cells};
 use crate::flow_list::{FlowListConfig, Header};
 use crate::signal::TimeBases;
-use crate::snapshot::file::{Figures, SnapshotFile, Source};
+use crate::snapshot::file::{Figures, RouterPart, SnapshotFile};
 use crate::snapshot::{Delta, Marker};
 use crate::state::{Decoder, Encoder};
 
 /// What snapshots are to say of their origin, and whether there is a list beside them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotConfig {
-    /// The router's name; see [`Source::router`].
+    /// The router's name; see [`RouterPart::router`].
     pub router: String,
-    /// What tells its runs apart; see [`Source::run`].
+    /// What tells its runs apart; see [`RouterPart::run`].
     pub run: u64,
     /// The length of its intervals in ns; 0 without any.
     pub every_ns: u64,
@@ -37,7 +37,7 @@ pub(super) struct Snapshots {
 }
 
 /// What a snapshot tells beside its tables.
-pub(super) struct Told<'a, R> {
+pub(super) struct SnapshotInput<'a, R> {
     pub(super) marker: &'a Marker,
     pub(super) header: &'a Header,
     pub(super) missing_elsewhere: u64,
@@ -48,12 +48,12 @@ pub(super) struct Told<'a, R> {
 
 impl Snapshots {
     pub(super) fn new(list: &FlowListConfig, config: &SnapshotConfig) -> Self {
-        let source = Source {
+        let source = RouterPart {
             router: config.router.clone(),
             run: config.run,
             every_ns: config.every_ns,
             partition_connections_max: list.partition_connections_max,
-            ..Source::default()
+            ..RouterPart::default()
         };
         Snapshots {
             file: SnapshotFile::new(list.geometry, config.vlan_key, &list.secret, source),
@@ -79,8 +79,8 @@ impl Snapshots {
     }
 
     /// The interval has ended in all partitions.
-    pub(super) fn end_interval<'a>(&mut self, told: Told<'_, impl Iterator<Item = &'a HalfOpenList>>) {
-        let Told { marker, header, missing_elsewhere, totals, bases, half_open } = told;
+    pub(super) fn end_interval<'a>(&mut self, input: SnapshotInput<'_, impl Iterator<Item = &'a HalfOpenList>>) {
+        let SnapshotInput { marker, header, missing_elsewhere, totals, bases, half_open } = input;
         let Some(source) = self.file.header.sources.first_mut() else { return };
         source.figures = Figures {
             interval: header.interval,

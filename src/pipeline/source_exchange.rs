@@ -7,7 +7,7 @@
 use crate::config::{PARTITION_COUNT, PENDING_INTERVALS_MAX};
 use crate::flow_list::Header;
 use crate::pipeline::Plan;
-use crate::sources::{Ledger, Period, Report, SourceDelta};
+use crate::sources::{Period, Report, SourceDelta, SourceLedger};
 use crossbeam::channel::{Receiver, Sender, bounded};
 
 /// A shard's end: empty deltas, and where full ones go.
@@ -27,7 +27,7 @@ struct ShardEnd {
 /// The list's end.
 pub(super) struct SourceReports {
     shards: Vec<ShardEnd>,
-    ledger: Ledger,
+    ledger: SourceLedger,
     /// The start of the period, and the packets lost in it, when intervals before the present one are part of it.
     carried: Option<Period>,
 }
@@ -55,7 +55,7 @@ pub(super) fn channels(plan: &Plan) -> (Vec<SourceChannel>, Option<SourceReports
         ends.push(SourceChannel { spares, counted });
         shards.push(ShardEnd { spares: give, counted: take });
     }
-    let ledger = Ledger::new(geometry, &plan.list.secret);
+    let ledger = SourceLedger::new(geometry, &plan.list.secret);
     (ends, Some(SourceReports { shards, ledger, carried: None }))
 }
 

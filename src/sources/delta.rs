@@ -8,7 +8,7 @@ use crate::hash::Secret;
 use crate::sketch::{KeyHash, Layout, SecretHash, Standard, plan};
 use crate::sources::address::{KeyV4, KeyV6};
 use crate::sources::distinct::Distinct;
-use crate::sources::recent::{Recent, Seen};
+use crate::sources::recent::{Recent, RecentSource};
 use crate::sources::{Source, SourceEvent};
 
 /// What goes beside a source's key: answers and refusals.
@@ -31,7 +31,7 @@ impl FamilyGeometry {
     fn memory_size<K: crate::sketch::Key>(self, shard_count: usize) -> usize {
         let counter = Standard::<K, Values>::size(self.layout) + Distinct::SIZE;
         let recent = Recent::<K>::size(self.recent_count) * PARTITION_COUNT;
-        let report = self.named_max() * size_of::<Seen<K>>() + self.row_count_max() * size_of::<Source>();
+        let report = self.named_max() * size_of::<RecentSource<K>>() + self.row_count_max() * size_of::<Source>();
         2 * (shard_count * counter + recent) + counter + report
     }
 

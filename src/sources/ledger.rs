@@ -6,7 +6,7 @@ use crate::hash::Secret;
 use crate::sketch::{Entry, Values as Listed};
 use crate::sources::address::{AddressKey, KeyV4, KeyV6};
 use crate::sources::delta::{FamilyDelta, FamilyGeometry, Values};
-use crate::sources::recent::Seen;
+use crate::sources::recent::RecentSource;
 use crate::sources::{SourceDelta, SourceEvent, SourceGeometry};
 use std::net::IpAddr;
 
@@ -72,7 +72,7 @@ pub struct Report {
 struct FamilyLedger<K: crate::sketch::Key> {
     sum: FamilyDelta<K>,
     /// The sources of late of all partitions, each as often as it was in one.
-    seen: Vec<Seen<K>>,
+    seen: Vec<RecentSource<K>>,
     seen_max: usize,
     row_count_max: u64,
 }
@@ -131,7 +131,7 @@ impl<K: AddressKey> FamilyLedger<K> {
             if listed.binary_search_by_key(&address, |source| source.address).is_ok() {
                 continue;
             }
-            let sum = |of: fn(&Seen<K>) -> u32| same.iter().map(|seen| u64::from(of(seen))).sum::<u64>();
+            let sum = |of: fn(&RecentSource<K>) -> u32| same.iter().map(|seen| u64::from(of(seen))).sum::<u64>();
             let attempts = sum(|seen| seen.attempts);
             let attempts_max = self.sum.counter.table().least(&key, |cell| {
                 let (answered, refused) = crate::sketch::TableCell::value(cell);
@@ -160,17 +160,17 @@ fn source_of<K: AddressKey>(entry: &Entry<K, Values>) -> Option<Source> {
 }
 
 /// Adds up what shards counted, and makes reports of it.
-pub struct Ledger {
+pub struct SourceLedger {
     v4: FamilyLedger<KeyV4>,
     v6: FamilyLedger<KeyV6>,
     totals: [u64; SourceEvent::COUNT],
 }
 
-impl Ledger {
+impl SourceLedger {
     /// An empty ledger for deltas of this shape, that were counted under this secret.
     #[must_use]
     pub fn new(geometry: SourceGeometry, secret: &Secret) -> Self {
-        Ledger {
+        SourceLedger {
             v4: FamilyLedger::new(geometry.v4, secret),
             v6: FamilyLedger::new(geometry.v6, secret),
             totals: [0; SourceEvent::COUNT],

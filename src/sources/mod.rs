@@ -24,5 +24,5 @@ mod recent;
 mod tally;
 
 pub use delta::{SourceDelta, SourceGeometry};
-pub use ledger::{Ledger, Period, Report, Source};
+pub use ledger::{Period, Report, Source, SourceLedger};
 pub use tally::{SourceEvent, SourceTally, event_of};

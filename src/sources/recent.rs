@@ -15,7 +15,7 @@ use crate::sources::SourceEvent;
 
 /// A source and what was counted of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen<K> {
+pub(super) struct RecentSource<K> {
     pub(super) key: K,
     pub(super) attempts: u32,
     pub(super) answered: u32,
@@ -26,7 +26,7 @@ pub(super) struct Seen<K> {
 
 /// The sources of one partition and family.
 pub(super) struct Recent<K> {
-    places: Box<[Seen<K>]>,
+    places: Box<[RecentSource<K>]>,
     /// Of each bucket the sources that came to it in vain, or pushed out another, since credits last wore off.
     misses: Box<[u8]>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Recent<K> {
 impl<K: Key> Recent<K> {
     /// Room for so many sources, or a few more.
     pub(super) fn new(source_count: usize) -> Self {
-        let none = Seen { key: K::zero(), attempts: 0, answered: 0, refused: 0, credit: 0 };
+        let none = RecentSource { key: K::zero(), attempts: 0, answered: 0, refused: 0, credit: 0 };
         let place_count = Self::place_count(source_count);
         Recent { places: vec![none; place_count].into(), misses: vec![0; place_count / RECENT_SOURCE_WAYS].into() }
     }
@@ -42,7 +42,7 @@ impl<K: Key> Recent<K> {
     /// What one with room for so many takes, in bytes.
     pub(super) fn size(source_count: usize) -> usize {
         let place_count = Self::place_count(source_count);
-        place_count * size_of::<Seen<K>>() + place_count / RECENT_SOURCE_WAYS
+        place_count * size_of::<RecentSource<K>>() + place_count / RECENT_SOURCE_WAYS
     }
 
     /// The places of one with room for so many.
@@ -67,7 +67,7 @@ impl<K: Key> Recent<K> {
         }
     }
 
-    fn admit(bucket: &mut [Seen<K>], misses: &mut u8, key: &K) {
+    fn admit(bucket: &mut [RecentSource<K>], misses: &mut u8, key: &K) {
         // Of several the last, which is the oldest.
         let Some(least) = (0..bucket.len()).rev().min_by_key(|&at| bucket[at].credit) else { return };
         *misses += u8::from(bucket[least].credit > 0);
@@ -79,11 +79,11 @@ impl<K: Key> Recent<K> {
             return;
         }
         bucket[..=least].rotate_right(1);
-        bucket[0] = Seen { key: *key, attempts: 1, answered: 0, refused: 0, credit: 1 };
+        bucket[0] = RecentSource { key: *key, attempts: 1, answered: 0, refused: 0, credit: 1 };
     }
 
     /// The sources, in no order that means anything.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Seen<K>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &RecentSource<K>> {
         self.places.iter().filter(|seen| seen.credit > 0)
     }
 

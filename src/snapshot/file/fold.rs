@@ -26,10 +26,10 @@ impl SnapshotFile {
     /// # use flowpeel::hash::Secret;
     /// # use flowpeel::sketch::Geometry;
     /// # use flowpeel::snapshot::DeltaGeometry;
-    /// # use flowpeel::snapshot::file::{SnapshotFile, Source};
+    /// # use flowpeel::snapshot::file::{SnapshotFile, RouterPart};
     /// let shape = Geometry::for_items(100_000).foldable();
     /// let geometry = DeltaGeometry { v4: shape, v6: shape };
-    /// let router = SnapshotFile::new(geometry, false, &Secret::REPLAY, Source::default());
+    /// let router = SnapshotFile::new(geometry, false, &Secret::REPLAY, RouterPart::default());
     /// let digest = router.digest(500);
     /// assert!(digest.item_counts().0 >= 250 && digest.item_counts().1 >= 250);
     /// let mut bytes = Vec::new();

@@ -4,7 +4,7 @@
 //! against its limit before anything is made of it; and whether two snapshots go together.
 
 use super::fields::{FieldReader, FieldWriter};
-use super::source::{self, Source};
+use super::router_part::{self, RouterPart};
 use super::sums::Sums;
 use crate::config::{PARTITION_COUNT, SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX, SNAPSHOT_SOURCES_MAX};
 use crate::error::{Error, Result};
@@ -80,7 +80,7 @@ pub struct Header {
     /// How many pairs of tables follow: one for each of [`PARTITION_COUNT`] partitions, or one for all together.
     pub partition_count: usize,
     /// The routers, at least one; a snapshot has just one.
-    pub sources: Vec<Source>,
+    pub sources: Vec<RouterPart>,
 }
 
 const HAS_VLAN_KEY: u8 = 1;
@@ -147,7 +147,7 @@ impl Header {
             let most = self.half_open_max();
             format!("{half_open_count} half-open connections: beside its tables {most} are the most")
         } else {
-            return self.sources.iter().try_for_each(Source::check);
+            return self.sources.iter().try_for_each(RouterPart::check);
         };
         Err(Error::new(objection))
     }
@@ -171,8 +171,8 @@ impl Header {
         let contradicts = |from: &FieldReader<_>, error| from.refuse("the header contradicts itself").because(error);
         header.check_tables().map_err(|error| contradicts(from, error))?;
         let mut half_open_max = header.half_open_max();
-        for _ in 0..from.count(SNAPSHOT_SOURCES_MAX, source::SIZE_MIN, "routers")? {
-            let source = Source::read(from, half_open_max)?;
+        for _ in 0..from.count(SNAPSHOT_SOURCES_MAX, router_part::SIZE_MIN, "routers")? {
+            let source = RouterPart::read(from, half_open_max)?;
             half_open_max -= source.half_open.len();
             header.sources.push(source);
         }

@@ -4,7 +4,7 @@
 //! added. What does not go together is refused before anything is added.
 
 use super::fields::FieldWriter;
-use super::{Header, Kind, SnapshotFile, Source};
+use super::{Header, Kind, RouterPart, SnapshotFile};
 use crate::config::{PARTITION_COUNT, SNAPSHOT_SOURCES_MAX};
 use crate::error::{Error, Result};
 use crate::sketch::Geometry;
@@ -24,10 +24,10 @@ impl SnapshotFile {
     /// # use flowpeel::hash::Secret;
     /// # use flowpeel::sketch::Geometry;
     /// # use flowpeel::snapshot::DeltaGeometry;
-    /// # use flowpeel::snapshot::file::{Kind, SnapshotFile, Source};
+    /// # use flowpeel::snapshot::file::{Kind, SnapshotFile, RouterPart};
     /// let geometry = DeltaGeometry { v4: Geometry::new(60), v6: Geometry::new(60) };
     /// let of = |router: &str| {
-    ///     let source = Source { router: router.to_owned(), ..Source::default() };
+    ///     let source = RouterPart { router: router.to_owned(), ..RouterPart::default() };
     ///     SnapshotFile::new(geometry, false, &Secret::REPLAY, source)
     /// };
     /// let mut network = of("east");
@@ -59,7 +59,7 @@ impl SnapshotFile {
 }
 
 /// Whether both are snapshots of one run. Replays have no run, and those without a name are told apart by what is in them.
-fn is_same(one: &Source, other: &Source) -> bool {
+fn is_same(one: &RouterPart, other: &RouterPart) -> bool {
     let is_anonymous = one.router.is_empty() && one.run == 0;
     if is_anonymous { one == other } else { (&one.router, one.run) == (&other.router, other.run) }
 }
@@ -79,13 +79,13 @@ impl Header {
 }
 
 /// An order of routers that depends on nothing but what is written of them.
-fn in_order(one: &Source, other: &Source) -> Ordering {
-    let by_interval = |source: &Source| (source.run, source.figures.words());
+fn in_order(one: &RouterPart, other: &RouterPart) -> Ordering {
+    let by_interval = |source: &RouterPart| (source.run, source.figures.words());
     let by_name = one.router.cmp(&other.router).then_with(|| by_interval(one).cmp(&by_interval(other)));
     by_name.then_with(|| bytes(one).cmp(&bytes(other)))
 }
 
-fn bytes(source: &Source) -> Vec<u8> {
+fn bytes(source: &RouterPart) -> Vec<u8> {
     let mut out = FieldWriter::new(Vec::new());
     // Memory takes everything.
     drop(source.write(&mut out));

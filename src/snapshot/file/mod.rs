@@ -22,7 +22,7 @@ mod header;
 mod load;
 mod merge;
 mod presence;
-mod source;
+mod router_part;
 mod sums;
 
 pub use counts::KeyCounts;
@@ -32,7 +32,7 @@ pub use envelope::{HASH_ID, Packing, VERSION};
 pub use header::{Header, KeyId, Kind, Misfit};
 pub use load::Load;
 pub use presence::Presence;
-pub use source::{Figures, Source, is_name};
+pub use router_part::{Figures, RouterPart, is_name};
 pub use sums::Sums;
 
 use crate::config::{COMPRESSION_LEVEL, SNAPSHOT_SIZE_MAX, SNAPSHOT_WINDOW_LOG_MAX};
@@ -51,10 +51,10 @@ use zstd::stream::{read::Decoder, write::Encoder};
 /// use flowpeel::hash::Secret;
 /// use flowpeel::sketch::Geometry;
 /// use flowpeel::snapshot::DeltaGeometry;
-/// use flowpeel::snapshot::file::{SnapshotFile, Source};
+/// use flowpeel::snapshot::file::{SnapshotFile, RouterPart};
 ///
 /// let geometry = DeltaGeometry { v4: Geometry::for_items(100), v6: Geometry::for_items(10) };
-/// let snapshot = SnapshotFile::new(geometry, false, &Secret::REPLAY, Source::default());
+/// let snapshot = SnapshotFile::new(geometry, false, &Secret::REPLAY, RouterPart::default());
 /// let mut bytes = Vec::new();
 /// snapshot.write(&mut bytes, &Secret::REPLAY)?;
 /// assert_eq!(SnapshotFile::read(bytes.as_slice(), &Secret::REPLAY)?, snapshot);
@@ -73,7 +73,7 @@ pub struct SnapshotFile {
 impl SnapshotFile {
     /// The snapshot of a router at its start: nothing is open.
     #[must_use]
-    pub fn new(geometry: crate::snapshot::DeltaGeometry, vlan_key: bool, secret: &Secret, source: Source) -> Self {
+    pub fn new(geometry: crate::snapshot::DeltaGeometry, vlan_key: bool, secret: &Secret, source: RouterPart) -> Self {
         let header = Header {
             kind: Kind::Snapshot,
             key_id: KeyId::of(secret),

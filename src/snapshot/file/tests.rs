@@ -41,10 +41,10 @@ fn delta(partition: u32, count: u32) -> Delta {
     delta
 }
 
-fn source() -> Source {
+fn source() -> RouterPart {
     let half_open =
         |key, answered| HalfOpen { key, start_tick: 1 << 20, since_tick: (1 << 20) + 7, answered, number: 99 };
-    Source {
+    RouterPart {
         router: "edge-1".to_owned(),
         run: 0x0123_4567_89ab_cdef,
         every_ns: 10_000_000_000,
@@ -282,7 +282,7 @@ fn a_digest_is_a_snapshot_of_fewer_cells() {
 fn a_merge_keeps_its_sources() {
     let mut merge = snapshot();
     merge.header.kind = Kind::Merge;
-    merge.header.sources.push(Source { router: "edge-2".to_owned(), ..source() });
+    merge.header.sources.push(RouterPart { router: "edge-2".to_owned(), ..source() });
     assert_eq!(read(&bytes(&merge, Packing::Zstd)).unwrap(), merge);
 }
 
@@ -334,7 +334,7 @@ proptest! {
         let totals = Counts::of_figures(std::array::from_fn(|at| words[at]));
         let [interval, opened, closed, untracked, recycled, evicted, dropped, unusable, merged, missing_elsewhere, start, end] =
             std::array::from_fn(|at| words[21 + at]);
-        let source = Source {
+        let source = RouterPart {
             router,
             run: words[0],
             every_ns: words[1],

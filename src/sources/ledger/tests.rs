@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Feeds events, split over so many shards by their position, and gives the ledger their deltas.
 struct Bench {
     tallies: Vec<SourceTally>,
-    ledger: Ledger,
+    ledger: SourceLedger,
     exact: BTreeMap<IpAddr, [u64; 3]>,
 }
 
@@ -21,7 +21,7 @@ impl Bench {
         let secret = Secret::REPLAY;
         let delta = || Box::new(SourceDelta::new(geometry, &secret, PARTITIONS / shard_count));
         let tallies = (0..shard_count).map(|_| SourceTally::new(delta())).collect();
-        Bench { tallies, ledger: Ledger::new(geometry, &secret), exact: BTreeMap::new() }
+        Bench { tallies, ledger: SourceLedger::new(geometry, &secret), exact: BTreeMap::new() }
     }
 
     /// A packet of this kind from `first` to `second`.

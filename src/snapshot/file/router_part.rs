@@ -83,7 +83,7 @@ impl Figures {
 
 /// One router's part in a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Source {
+pub struct RouterPart {
     /// The router's name, at most [`ROUTER_NAME_SIZE_MAX`] bytes without control characters; empty when it has none.
     pub router: String,
     /// What tells runs of it apart: its tables begin empty with each. Zero for replays.
@@ -126,7 +126,7 @@ const IS_LAST: u8 = 1;
 const IS_V6: u8 = 1;
 const IS_ANSWERED: u8 = 2;
 
-impl Source {
+impl RouterPart {
     /// Whether it can be written.
     pub(super) fn check(&self) -> Result<()> {
         if !is_name(&self.router) {
@@ -170,7 +170,7 @@ impl Source {
         from.fill(name)?;
         let router = std::str::from_utf8(name).ok().filter(|name| is_name(name)).map(str::to_owned);
         let router = router.ok_or_else(|| from.refuse("the router's name is no text"))?;
-        Ok(Source {
+        Ok(RouterPart {
             router,
             run: from.u64()?,
             every_ns: from.u64()?,
