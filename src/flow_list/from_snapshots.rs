@@ -9,7 +9,7 @@ use crate::config::TICK_NS;
 use crate::connection::HalfOpenList;
 use crate::error::{Error, Result};
 use crate::flow::{KeyV4, KeyV6};
-use crate::flow_list::difference::FamilyList;
+use crate::flow_list::family::FamilyList;
 use crate::flow_list::rows::ListTimes;
 use crate::flow_list::start::Start;
 use crate::flow_list::{EvictionTimes, FlowList, FlowListConfig, Header, List, PartitionList};

@@ -12,7 +12,7 @@
 use crate::config::{IDLE_EPOCHS, SUSPECT_EPOCHS};
 use crate::error::Result;
 use crate::flow_list::FamilyList;
-use crate::flow_list::difference::Ledger;
+use crate::flow_list::family::Ledger;
 use crate::flow_list::start::{Epoch, Start, watch_hash};
 use crate::hash::{QuickHash, Secret};
 use crate::signal::Watch;

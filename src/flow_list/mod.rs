@@ -6,7 +6,7 @@
 
 mod changes;
 mod connections;
-mod difference;
+mod family;
 mod from_snapshots;
 mod in_order;
 mod liveness;
@@ -19,7 +19,7 @@ mod snapshots;
 mod start;
 
 pub use changes::{Change, EarlierList};
-pub use difference::Outcome;
+pub use family::Outcome;
 pub use from_snapshots::{KnownConnection, SnapshotList, TickMoment};
 pub use liveness::EvictionTimes;
 pub use merged::{MergedList, MergedRow};
@@ -35,7 +35,7 @@ use crate::signal::{AnyKey, TimeBases, Watch};
 use crate::sketch::Geometry;
 use crate::snapshot::file::SnapshotFile;
 use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, Inquiry, IntervalEnd, LatestSums, Marker, Seen};
-use difference::FamilyList;
+use family::FamilyList;
 use resync::{Answers, Questions};
 use rows::ListTimes;
 use snapshots::{SnapshotInput, Snapshots};
