@@ -83,9 +83,9 @@ pub struct FlowList {
     /// What the capture saw in the interval, those merged into it included.
     seen: Seen,
     interval: u64,
-    /// Intervals that were merged into the next: all of them, and those that the next list covers.
-    merged: u64,
-    merging: u64,
+    /// Intervals that were merged into the next since the start, and those of them that the next list covers.
+    merged_intervals: u64,
+    covered_intervals: u64,
     /// Where a run went on after another had ended and packets had passed that nobody saw.
     resumed_tick: Option<u64>,
 }
@@ -114,8 +114,8 @@ impl FlowList {
             merged_start_ns: None,
             seen: Seen::default(),
             interval: 0,
-            merged: 0,
-            merging: 0,
+            merged_intervals: 0,
+            covered_intervals: 0,
             resumed_tick: None,
         }
     }
@@ -160,8 +160,8 @@ impl FlowList {
 
     /// How many intervals were merged into the next because a shard held its changes back.
     #[must_use]
-    pub fn merged(&self) -> u64 {
-        self.merged
+    pub fn merged_intervals(&self) -> u64 {
+        self.merged_intervals
     }
 
     /// Applies what a partition hands over; the delta comes back empty. A partition that does not exist changes
@@ -224,8 +224,8 @@ impl FlowList {
         let marker = self.ending.take()?;
         let is_held_back = self.partitions.iter().any(|partition| partition.held_back) && !marker.is_last;
         let merged = marker.merged + u64::from(is_held_back);
-        self.merged += merged;
-        self.merging += merged;
+        self.merged_intervals += merged;
+        self.covered_intervals += merged;
         let written = if is_held_back {
             self.merged_start_ns.get_or_insert(marker.start_ns);
             None
@@ -234,7 +234,7 @@ impl FlowList {
             let header = self.header(&marker);
             self.end_snapshot(&marker, &header);
             self.merged_start_ns = None;
-            self.merging = 0;
+            self.covered_intervals = 0;
             self.seen = Seen::default();
             self.partitions.iter_mut().for_each(PartitionList::sort_half_open);
             let Marker { end_tick, within_tick_ns, .. } = marker;
@@ -287,7 +287,7 @@ impl FlowList {
             end_ns: marker.end_ns,
             dropped: self.seen.dropped,
             unusable: self.seen.unusable,
-            merged: self.merging,
+            merged: self.covered_intervals,
             is_last: marker.is_last,
             ..Header::default()
         };

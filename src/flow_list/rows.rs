@@ -211,8 +211,8 @@ impl<'a> List<'a> {
     ///
     /// Complexity: that of sorting, in the memory of a sixteenth of the list, and some passes over all of it; each time.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
-        let v4 = merged(self.established_v4(), self.half_open());
-        let v6 = merged(self.established_v6(), self.half_open());
+        let v4 = in_key_order(self.established_v4(), self.half_open());
+        let v6 = in_key_order(self.established_v6(), self.half_open());
         v4.map(|listed| self.times.row(&listed)).chain(v6.map(|listed| self.times.row(&listed)))
     }
 
@@ -250,15 +250,15 @@ impl<'a> List<'a> {
             let all = list.into_iter().flat_map(move |list| list.of_family(end_tick));
             all.map(move |one| Listed::half_open(one, resumed_tick))
         };
-        const _: () = assert!(PARTITION_COUNT == 8, "as many as are merged here");
-        let two = |index| merged(one(index), one(index + 1));
-        let four = |index| merged(two(index), two(index + 2));
-        merged(four(0), four(4))
+        const _: () = assert!(PARTITION_COUNT == 8, "as many as are put in order here");
+        let two = |index| in_key_order(one(index), one(index + 1));
+        let four = |index| in_key_order(two(index), two(index + 2));
+        in_key_order(four(0), four(4))
     }
 }
 
-/// Both in the order of their keys, of which no two are the same.
-fn merged<K: FlowKey>(
+/// The rows of both, each of which is in the order of keys, in that order. No key is in both.
+fn in_key_order<K: FlowKey>(
     first: impl Iterator<Item = Listed<K>>,
     second: impl Iterator<Item = Listed<K>>,
 ) -> impl Iterator<Item = Listed<K>> {

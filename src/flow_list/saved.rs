@@ -60,9 +60,9 @@ impl FlowList {
     ///
     /// Complexity: linear in the list.
     pub fn save(&self, encoder: &mut Encoder) {
-        debug_assert!(self.ending.is_none() && self.merging == 0);
+        debug_assert!(self.ending.is_none() && self.covered_intervals == 0);
         encoder.u64(self.interval);
-        encoder.u64(self.merged);
+        encoder.u64(self.merged_intervals);
         encoder.option(self.resumed_tick, Encoder::u64);
         self.bases.save(encoder);
         for partition in &self.partitions {
@@ -82,7 +82,7 @@ impl FlowList {
     /// The bytes are not those of a list.
     pub fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         self.interval = decoder.count()?;
-        self.merged = decoder.count()?;
+        self.merged_intervals = decoder.count()?;
         self.resumed_tick = decoder.option(Decoder::count)?;
         self.bases = TimeBases::saved(decoder)?;
         for partition in &mut self.partitions {

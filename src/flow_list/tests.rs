@@ -254,7 +254,7 @@ fn overload(asks: bool, stalled_intervals: u64) -> Rig {
         rig.churn(3 * CHURN / 2, 3 * CHURN / 2);
         assert!(rig.end_interval().is_none(), "an interval whose changes are held back becomes part of the next");
     }
-    assert_eq!(rig.list.merged(), stalled_intervals);
+    assert_eq!(rig.list.merged_intervals(), stalled_intervals);
     rig.hands.is_stalled = false;
     rig.churn(CHURN / 2, CHURN / 2);
     let (header, listed) = rig.end_interval().unwrap();
