@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::export::file_name::{FileName, Names, SnapshotName};
-use crate::export::place::Place;
+use crate::export::output_directory::OutputDirectory;
 use crate::export::retention::{Keep, Retention, Seldom};
 use crate::export::series::{Kind, Series};
 use crate::export::{Exporter, Format};
@@ -21,7 +21,7 @@ use std::path::PathBuf;
 ///
 /// A directory belongs to one process at a time.
 pub struct Directory {
-    place: Place,
+    output: OutputDirectory,
     series: Series,
     format: Format,
     retention: Retention,
@@ -40,16 +40,16 @@ impl Directory {
     ///
     /// The directory can not be made or written to, or another process writes lists to it.
     pub fn new(path: impl Into<PathBuf>, vlan_key: bool, format: Format, keep: Keep) -> Result<Self> {
-        let (place, warning) = Place::open(path.into(), "list")?;
+        let (output, warning) = OutputDirectory::open(path.into(), "list")?;
         Ok(Directory {
             series: Series::new(vlan_key, format),
             format,
-            retention: Retention::new(place.path(), keep),
+            retention: Retention::new(output.path(), keep),
             names: Names::default(),
             name: None,
             warning,
             failures: Seldom::default(),
-            place,
+            output,
         })
     }
 
@@ -68,7 +68,7 @@ impl Directory {
     ) -> Result<()> {
         let series = &mut self.series;
         let write = |file: &mut &File| write(series, file).map_err(|error| Error::new(failing).because(error));
-        let (size, replaced_size) = self.place.write(&name.to_string(), write)?;
+        let (size, replaced_size) = self.output.write(&name.to_string(), write)?;
         if let Some(failure) = self.retention.written(name, size, replaced_size) {
             self.warning = self.failures.told(failure).or(self.warning.take());
         }
@@ -92,7 +92,7 @@ impl Directory {
         let next_kind = || self.series.next_kind();
         let name = self.names.with_number(snapshot.end_s(), snapshot.number(), next_kind, self.format.compress);
         let written = self.write_named(list, name)?;
-        let changes = self.place.path().join(FileName { kind: Kind::Changes, ..name }.to_string());
+        let changes = self.output.path().join(FileName { kind: Kind::Changes, ..name }.to_string());
         if written.is_full
             && let Err(cause) = fs::remove_file(&changes)
             && cause.kind() != io::ErrorKind::NotFound
@@ -110,7 +110,7 @@ impl Directory {
     /// It could not be written.
     pub fn write_note(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let cannot = |error: io::Error| Error::new("can not write it").because(error);
-        self.place.write(name, |file| file.write_all(bytes).map_err(cannot)).map(drop)
+        self.output.write(name, |file| file.write_all(bytes).map_err(cannot)).map(drop)
     }
 
     /// The paths of the changes that were written between two lists, that of the later included, in the order of their names.
@@ -121,14 +121,15 @@ impl Directory {
     pub fn changes_between(&self, full: &str, last: &str) -> Result<Vec<PathBuf>> {
         let parsed = |name| FileName::parse(name).ok_or_else(|| Error::new("this is no name of a list").in_file(name));
         let (full, last) = (parsed(full)?, parsed(last)?);
-        let cannot = |error: io::Error| Error::new("can not look through it").in_file(self.place.path()).because(error);
+        let cannot =
+            |error: io::Error| Error::new("can not look through it").in_file(self.output.path()).because(error);
         let mut names = Vec::new();
-        for entry in fs::read_dir(self.place.path()).map_err(cannot)? {
+        for entry in fs::read_dir(self.output.path()).map_err(cannot)? {
             let name = entry.map_err(cannot)?.file_name().to_str().and_then(FileName::parse);
             names.extend(name.filter(|name| name.kind == Kind::Changes && full < *name && *name <= last));
         }
         names.sort_unstable();
-        Ok(names.into_iter().map(|name| self.place.path().join(name.to_string())).collect())
+        Ok(names.into_iter().map(|name| self.output.path().join(name.to_string())).collect())
     }
 
     fn write_named(&mut self, list: &List, name: FileName) -> Result<WrittenList> {

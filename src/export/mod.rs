@@ -8,7 +8,7 @@ mod directory;
 mod file_name;
 mod flow_line;
 mod lines;
-mod place;
+mod output_directory;
 mod retention;
 mod series;
 mod side_by_side;

@@ -71,7 +71,7 @@ struct Changes {
 }
 
 /// Lets `write` write to `out`, as a compressed frame where that is asked for, and flushes it.
-fn write_whole(
+fn write_framed(
     out: &mut impl Write,
     compress: bool,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -117,12 +117,12 @@ impl Series {
 
     /// Writes a list whole, and flushes it. Where there is none before it that it could build on it is written in full.
     pub(super) fn write(&mut self, out: &mut impl Write, list: &List, kind: Kind) -> io::Result<()> {
-        write_whole(out, self.compress, |out| self.write_lines(out, list, kind))
+        write_framed(out, self.compress, |out| self.write_lines(out, list, kind))
     }
 
     /// Writes who opened connections, whole, and flushes it.
     pub(super) fn write_sources(&self, out: &mut impl Write, report: &Report) -> io::Result<()> {
-        write_whole(out, self.compress, |out| source_lines::write(out, report))
+        write_framed(out, self.compress, |out| source_lines::write(out, report))
     }
 
     fn write_lines(&mut self, out: &mut dyn Write, list: &List, kind: Kind) -> io::Result<()> {

@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::export::file_name::{FileName, Names};
-use crate::export::place::Place;
+use crate::export::output_directory::OutputDirectory;
 use crate::export::retention::{Keep, Retention, Seldom};
 use crate::export::series::Kind;
 use crate::hash::Secret;
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 /// Writes snapshots to a directory, which belongs to one process at a time.
 pub struct SnapshotDirectory {
-    place: Place,
+    output: OutputDirectory,
     names: Names,
     secret: Secret,
     retention: Retention,
@@ -29,10 +29,10 @@ impl SnapshotDirectory {
     ///
     /// The directory can not be made or written to, or another process writes to it.
     pub fn new(path: impl Into<PathBuf>, secret: Secret, keep: Keep) -> Result<Self> {
-        let (place, warning) = Place::open(path.into(), "snapshot")?;
-        let retention = Retention::of_snapshots(place.path(), keep);
+        let (output, warning) = OutputDirectory::open(path.into(), "snapshot")?;
+        let retention = Retention::of_snapshots(output.path(), keep);
         Ok(SnapshotDirectory {
-            place,
+            output,
             names: Names::default(),
             secret,
             retention,
@@ -49,7 +49,7 @@ impl SnapshotDirectory {
     pub fn write(&mut self, snapshot: &SnapshotFile) -> Result<()> {
         let name = self.names.next(snapshot.header.end_ns(), || Kind::Snapshot, false);
         let name = FileName { kind: Kind::Snapshot, ..name };
-        let written = self.place.write(&name.to_string(), |file| snapshot.write(file, &self.secret));
+        let written = self.output.write(&name.to_string(), |file| snapshot.write(file, &self.secret));
         let (size, replaced_size) = written?;
         let failure = self.retention.written(name, size, replaced_size);
         self.warning = failure.and_then(|failure| self.failures.told(failure)).or(self.warning.take());

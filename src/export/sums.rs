@@ -5,7 +5,7 @@
 use crate::error::{Error, Result};
 use crate::export::flow_line::{self, Ends};
 use crate::export::lines::ListFields;
-use crate::export::place::write_whole;
+use crate::export::output_directory::write_whole;
 use crate::export::timestamp::Clockface;
 use crate::flow::FlowKey;
 use crate::flow_list::{MergedList, RowState};

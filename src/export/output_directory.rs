@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 const TEMPORARY: Temporary = Temporary { prefix: ".flows-", suffix: ".tmp", mode: 0o640 };
 
 /// A directory that belongs to this process.
-pub(super) struct Place {
+pub(super) struct OutputDirectory {
     path: PathBuf,
     /// What is written there.
     what: &'static str,
@@ -22,7 +22,7 @@ pub(super) struct Place {
     _lock: Option<File>,
 }
 
-impl Place {
+impl OutputDirectory {
     /// The directory, which is made if it is not there; and what could not be removed of what a process that was killed left
     /// half written.
     ///
@@ -44,7 +44,7 @@ impl Place {
         let left = if lock.is_some() { TEMPORARY.remove_leftovers(&path) } else { Ok(()) };
         let failed = "can not remove what a run that was killed left half written";
         let warning = left.err().map(|error| Error::new(failed).in_file(&path).because(error));
-        Ok((Place { path, what, _lock: lock }, warning))
+        Ok((OutputDirectory { path, what, _lock: lock }, warning))
     }
 
     /// Its path.
