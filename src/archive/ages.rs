@@ -5,7 +5,6 @@
 //! and a record that was taken long enough after the run began is held against it.
 
 use crate::archive::Entry;
-use crate::archive::entry::key_between;
 use crate::config::{ARCHIVE_AGES_MAX, TICK_BITS, TICK_NS};
 use crate::flow_list::List;
 use crate::signal::AnyKey;
@@ -31,7 +30,7 @@ impl Ages {
                 ages.whole_at = None;
                 break;
             }
-            if let Some(key) = key_between(row.client, row.server, row.vlan) {
+            if let Some(key) = AnyKey::of_ends(row.client, row.server, row.vlan) {
                 ages.starts.insert(key, row.start_ns.div_euclid(TICK_NS));
             }
         }
@@ -66,7 +65,7 @@ mod tests {
     #[test]
     fn an_old_start_is_put_right_and_a_young_one_believed() {
         let key =
-            |port| key_between(([10, 0, 0, 1], port).into(), ([10, 0, 0, 2], 443).into(), VlanTags::NONE).unwrap();
+            |port| AnyKey::of_ends(([10, 0, 0, 1], port).into(), ([10, 0, 0, 2], 443).into(), VlanTags::NONE).unwrap();
         let day = WRAP_TICKS;
         let ages = Ages { starts: AHashMap::from_iter([(key(1), 5)]), whole_at: Some(3 * day) };
         let fate = Fate::Ended(Ending::Fin);

@@ -240,7 +240,6 @@ fn take_number(bytes: &mut &[u8]) -> Option<i64> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::archive::entry::key_between;
     use crate::flow::VlanTags;
     use crate::record::Ending;
     use proptest::prelude::*;
@@ -260,7 +259,7 @@ pub(super) mod tests {
             let vlan = tags.iter().fold(VlanTags::NONE, |vlan, tag| vlan.with(*tag));
             Entry {
                 end: times.0,
-                key: key_between(ends.0, ends.1, vlan).unwrap(),
+                key: AnyKey::of_ends(ends.0, ends.1, vlan).unwrap(),
                 start: times.1,
                 fate: Fate::of_code(fate).unwrap(),
                 midstream: flags.0,
@@ -309,7 +308,7 @@ pub(super) mod tests {
     fn ordinary_entries_take_few_bytes() {
         let entry = |index: u32| Entry {
             end: 17_672_256_000 + i64::from(index / 10),
-            key: key_between(
+            key: AnyKey::of_ends(
                 SocketAddr::from((
                     [10, 0, (index % 7) as u8, (index % 200) as u8],
                     32_768 + (index * 7_919 % 28_000) as u16,

@@ -130,22 +130,6 @@ impl From<&Record> for Entry {
     }
 }
 
-/// The key of a connection between these ends, the first of them first; none when they are of different families.
-#[must_use]
-pub fn key_between(first: SocketAddr, second: SocketAddr, vlan: VlanTags) -> Option<AnyKey> {
-    match (first.ip(), second.ip()) {
-        (IpAddr::V4(one), IpAddr::V4(other)) => {
-            let key = KeyV4::new((one.to_bits(), first.port()), (other.to_bits(), second.port()), vlan);
-            Some(AnyKey::V4(key))
-        }
-        (IpAddr::V6(one), IpAddr::V6(other)) => {
-            let key = KeyV6::new((one.to_bits(), first.port()), (other.to_bits(), second.port()), vlan);
-            Some(AnyKey::V6(key))
-        }
-        _ => None,
-    }
-}
-
 /// Hashes what the index is asked for.
 #[derive(Clone)]
 pub(super) struct Hasher {
@@ -189,7 +173,7 @@ mod tests {
     use super::*;
 
     fn key(first: &str, second: &str, vlan: VlanTags) -> AnyKey {
-        key_between(first.parse().unwrap(), second.parse().unwrap(), vlan).unwrap()
+        AnyKey::of_ends(first.parse().unwrap(), second.parse().unwrap(), vlan).unwrap()
     }
 
     #[test]
@@ -203,11 +187,6 @@ mod tests {
         let near = |port: u16| key("10.0.0.1:40000", &format!("93.184.216.34:{port}"), VlanTags::NONE);
         assert_ne!(hasher.connection(&near(443)), hasher.connection(&near(444)));
         assert_ne!(hasher.address("10.0.0.1".parse().unwrap()), hasher.address("10.0.0.2".parse().unwrap()));
-    }
-
-    #[test]
-    fn ends_of_two_families_make_no_key() {
-        assert_eq!(key_between("10.0.0.1:1".parse().unwrap(), "[::1]:2".parse().unwrap(), VlanTags::NONE), None);
     }
 
     #[test]

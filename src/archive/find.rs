@@ -4,7 +4,7 @@
 //! ordered by time. Index and filters say which segments to read; wrong answers of theirs cost a segment read in vain, and where
 //! they are damaged the segments are read. What is shown was read, with its checksum, and held against the question.
 
-use crate::archive::entry::{Hasher, key_between};
+use crate::archive::entry::Hasher;
 use crate::archive::names::{FileName, Inventory, OPEN_LIST};
 use crate::archive::scan::scan_file;
 use crate::archive::segment::Segment;
@@ -12,6 +12,7 @@ use crate::archive::{Entry, Fate};
 use crate::bfield_store::FieldFile;
 use crate::error::{Error, Result};
 use crate::flow::VlanTags;
+use crate::signal::AnyKey;
 use crate::sketch::bfield::Found;
 use ahash::AHashMap;
 use std::collections::BTreeSet;
@@ -130,7 +131,7 @@ impl<'a> Finder<'a> {
         let hasher = Hasher::new();
         let exact = |end: Endpoint| Some(SocketAddr::new(end.address, end.port?));
         let ends = query.other.and_then(|other| Some((exact(query.one)?, exact(other)?)));
-        let key = ends.and_then(|(one, other)| key_between(one, other, VlanTags::NONE));
+        let key = ends.and_then(|(one, other)| AnyKey::of_ends(one, other, VlanTags::NONE));
         Finder {
             directory,
             query,

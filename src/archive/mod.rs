@@ -32,7 +32,7 @@ mod tap;
 mod thread;
 mod writer;
 
-pub use entry::{Entry, Fate, key_between};
+pub use entry::{Entry, Fate};
 pub use find::{Answer, Endpoint, Explanation, Query, find};
 pub use index::{Size, index_missing, measure};
 pub use log::RecoveredLog;

@@ -4,13 +4,13 @@
 //! open with the last, and now and then with others of a live capture.
 
 use crate::archive::ages::Ages;
-use crate::archive::entry::key_between;
 use crate::archive::thread::Command;
 use crate::archive::{Archive, Entry, Fate};
 use crate::config::{ARCHIVE_BLOCK_ENTRIES_MAX, ARCHIVE_OPEN_INTERVAL, TICK_NS};
 use crate::error::{Error, Result};
 use crate::export::Exporter;
 use crate::flow_list::{List, RowState};
+use crate::signal::AnyKey;
 use crate::snapshot::file::SnapshotFile;
 use crate::sources::Report;
 use crate::state::{Decoder, Encoder};
@@ -44,7 +44,7 @@ impl<'a> Tap<'a> {
         archive.send(Command::BeginOpen);
         let mut entries = Vec::with_capacity(ARCHIVE_BLOCK_ENTRIES_MAX);
         for row in list.rows().filter(|row| row.state == RowState::Established) {
-            let Some(key) = key_between(row.client, row.server, row.vlan) else { continue };
+            let Some(key) = AnyKey::of_ends(row.client, row.server, row.vlan) else { continue };
             let start = row.start_ns.div_euclid(TICK_NS);
             entries.push(Entry { end, key, start, fate: Fate::Open, midstream: row.midstream, may_be_older: false });
             if entries.len() == ARCHIVE_BLOCK_ENTRIES_MAX {

@@ -1,17 +1,17 @@
 //! What a writer leaves behind, however it ends.
 
 use super::*;
-use crate::archive::entry::key_between;
 use crate::archive::{Endpoint, Query, find};
 use crate::flow::VlanTags;
 use crate::record::Ending;
+use crate::signal::AnyKey;
 use std::net::{IpAddr, SocketAddr};
 
 const SERVER: [u8; 4] = [192, 0, 2, 1];
 
 fn entry(index: u32, fate: Fate) -> Entry {
     let client = SocketAddr::from(([10, (index >> 16) as u8, (index >> 8) as u8, index as u8], 40_000));
-    let key = key_between(client, (SERVER, 443).into(), VlanTags::NONE).unwrap();
+    let key = AnyKey::of_ends(client, (SERVER, 443).into(), VlanTags::NONE).unwrap();
     let end = 17_000_000_000 + i64::from(index);
     Entry { end, key, start: end - 7, fate, midstream: false, may_be_older: false }
 }
