@@ -124,16 +124,16 @@ impl Incoming {
         self.known.insert(name, Fate::Done);
     }
 
-    /// A file could not be read; whether it is to be given up, as nothing has been written to it since that was so before.
-    /// One that has gone away is nothing.
-    pub(super) fn is_hopeless(&mut self, name: SnapshotName, is_last_look: bool) -> bool {
+    /// Gives up a file that could not be read, if this is the last look or nothing has been written to it since it could not be read
+    /// before; otherwise it stays doubtful. Returns whether it was given up. A file that has gone away is forgotten.
+    pub(super) fn give_up(&mut self, name: SnapshotName, is_last_look: bool) -> bool {
         let Some(stamp) = self.stamp(name) else {
             self.known.remove(&name);
             return false;
         };
-        let is_hopeless = is_last_look || self.known.get(&name) == Some(&Fate::Doubtful(stamp));
-        self.known.insert(name, if is_hopeless { Fate::Refused(stamp) } else { Fate::Doubtful(stamp) });
-        is_hopeless
+        let is_given_up = is_last_look || self.known.get(&name) == Some(&Fate::Doubtful(stamp));
+        self.known.insert(name, if is_given_up { Fate::Refused(stamp) } else { Fate::Doubtful(stamp) });
+        is_given_up
     }
 }
 
@@ -152,11 +152,11 @@ mod tests {
         for text in ["a", "ab"] {
             fs::write(incoming.file(name), text).unwrap();
             assert_eq!(incoming.look().unwrap(), [name]);
-            assert!(!incoming.is_hopeless(name, false), "it may get longer");
+            assert!(!incoming.give_up(name, false), "it may get longer");
             assert_eq!(incoming.doubtful(), [name]);
         }
         assert_eq!(incoming.look().unwrap(), [name], "it is looked at once more");
-        assert!(incoming.is_hopeless(name, false));
+        assert!(incoming.give_up(name, false));
         assert!(incoming.look().unwrap().is_empty() && incoming.doubtful().is_empty());
         fs::write(incoming.file(name), "abc").unwrap();
         assert_eq!(incoming.look().unwrap(), [name], "somebody has written to it");
@@ -164,7 +164,7 @@ mod tests {
         fs::write(incoming.file(name), "abcd").unwrap();
         assert!(incoming.look().unwrap().is_empty());
         fs::remove_file(incoming.file(name)).unwrap();
-        assert!(incoming.look().unwrap().is_empty() && !incoming.is_hopeless(name, true), "what is gone is nothing");
+        assert!(incoming.look().unwrap().is_empty() && !incoming.give_up(name, true), "what is gone is nothing");
     }
 
     #[test]

@@ -186,7 +186,7 @@ impl Agent {
                     self.incoming.done(name);
                 }
                 Err(error) => {
-                    if self.incoming.is_hopeless(name, is_last_look) {
+                    if self.incoming.give_up(name, is_last_look) {
                         self.counts.refused += 1;
                         observer.told(AgentEvent::Refused(error));
                     }

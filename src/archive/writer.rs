@@ -17,8 +17,9 @@ use crate::config::{
 };
 use crate::error::{Error, Result};
 use crate::export::Keep;
+use crate::state::lock;
 use crate::whole_file::sync_directory_of;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -122,7 +123,7 @@ impl Writer {
         }
         let cannot = |error: io::Error| Error::new("can not keep an archive here").in_file(directory).because(error);
         fs::create_dir_all(directory).map_err(cannot)?;
-        let lock = lock(directory)?;
+        let lock = lock(directory, "another process writes here: an archive needs a directory of its own")?;
         TEMPORARY.remove_leftovers(directory).map_err(cannot)?;
         sync_directory_of(&directory.join(OPEN_LIST)).map_err(cannot)?;
         let inventory = Inventory::of(directory).map_err(cannot)?;
@@ -354,19 +355,6 @@ impl OpenList {
     pub fn finish(self) -> Result<()> {
         let cannot = |error| Error::new("can not write the open connections").in_file(&self.path).because(error);
         self.file.finish().map_err(cannot).map(drop)
-    }
-}
-
-/// Takes the directory for this process. None where the file system knows no locks.
-fn lock(path: &Path) -> Result<Option<File>> {
-    let Ok(directory) = File::open(path) else { return Ok(None) };
-    match directory.try_lock() {
-        Ok(()) => Ok(Some(directory)),
-        Err(TryLockError::WouldBlock) => {
-            let what = "another process writes here: an archive needs a directory of its own";
-            Err(Error::new(what).in_file(path))
-        }
-        Err(TryLockError::Error(_)) => Ok(None),
     }
 }
 

@@ -7,7 +7,6 @@
 //! Alone a merge lists while there are no more connections in it than its tables plainly list. Beyond that, lists are taken off
 //! first, key by key, and only what has changed since has to fit. What a list has wrong comes out of the tables as a difference.
 
-use crate::connection::HalfOpen;
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::flow_list::{Header, RowState};
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
@@ -95,7 +94,8 @@ impl MergedList {
 
     fn add_half_open(&mut self, sources: &[RouterPart]) {
         for source in sources {
-            let all = || source.half_open.iter().map(|half_open| (half_open.key, state_of(half_open)));
+            let all =
+                || source.half_open.iter().map(|half_open| (half_open.key, RowState::of_half_open(half_open.answered)));
             add_each(
                 &mut self.v4,
                 all().filter_map(|(key, state)| if let AnyKey::V4(key) = key { Some((key, state)) } else { None }),
@@ -180,10 +180,6 @@ fn rows<K: FlowKey>(mut counts: Known<K>, changed: Known<K>, extraneous: &mut u6
     rows
 }
 
-fn state_of(half_open: &HalfOpen) -> RowState {
-    if half_open.answered { RowState::SynRecv } else { RowState::SynSent }
-}
-
 /// Adds the half-open connections of one router, each once: a ring may have one twice, and the router lists the first then.
 fn add_each<K: FlowKey>(seen: &mut Vec<SeenBy<K>>, half_open: impl Iterator<Item = (K, RowState)>) {
     let mut once: Vec<(K, RowState)> = half_open.collect();
@@ -234,6 +230,7 @@ fn sum_of(sources: &[RouterPart]) -> Header {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::HalfOpen;
     use crate::sketch::Geometry;
     use crate::snapshot::DeltaGeometry;
 

@@ -67,6 +67,12 @@ pub enum RowState {
 }
 
 impl RowState {
+    /// The state of a half-open connection, of which the server's answer was seen or not.
+    #[must_use]
+    pub fn of_half_open(is_answered: bool) -> Self {
+        if is_answered { RowState::SynRecv } else { RowState::SynSent }
+    }
+
     /// The name that lists use.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -129,8 +135,8 @@ impl<K> Listed<K> {
     #[inline]
     fn half_open(half_open: HalfOpen<K>, resumed_tick: Option<u64>) -> Self {
         let HalfOpen { key, start_tick, since_tick, answered, .. } = half_open;
-        let state = if answered { RowState::SynRecv } else { RowState::SynSent };
-        Listed::new(key, state, start_tick).unsettled(resumed_tick.is_some_and(|resumed| since_tick < resumed))
+        Listed::new(key, RowState::of_half_open(answered), start_tick)
+            .unsettled(resumed_tick.is_some_and(|resumed| since_tick < resumed))
     }
 
     /// The same, midstream or not.
