@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 use std::io::{self, Write};
 
 /// Bytes gathered before they are written.
-const BUFFER_SIZE: usize = 1 << 16;
+pub(super) const BUFFER_SIZE: usize = 1 << 16;
 
 #[derive(Serialize)]
 struct ListLine<'a> {

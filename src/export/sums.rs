@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::export::flow_line::{self, Ends};
-use crate::export::lines::ListFields;
+use crate::export::lines::{BUFFER_SIZE, ListFields};
 use crate::export::output_directory::write_whole;
 use crate::export::timestamp::Clockface;
 use crate::flow::FlowKey;
@@ -15,9 +15,6 @@ use serde::Serialize;
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
-
-/// Bytes gathered before they are written.
-const BUFFER_SIZE: usize = 1 << 16;
 
 #[derive(Serialize)]
 struct MergedLine<'a> {
@@ -183,5 +180,5 @@ pub fn write_snapshot(path: &Path, snapshot: &SnapshotFile, secret: &Secret) -> 
         return Err(Error::new("a snapshot is written to a file").in_file(path));
     };
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    write_whole(directory, name, "snapshot", |file| snapshot.write(file, secret)).map(|(size, _)| size)
+    write_whole(directory, name, "snapshot", |file| snapshot.write(file, secret)).map(|sizes| sizes.size)
 }

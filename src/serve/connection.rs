@@ -3,16 +3,13 @@
 //! What enters: what its socket gives, when it is ready. What leaves: one response. Nothing here waits, and nothing is held
 //! beyond a request of limited size and the response to it.
 
-use crate::config::{REQUEST_SIZE_MAX, SERVE_DISCARD_SIZE_MAX, SERVE_TIME_MAX};
+use crate::config::{REQUEST_SIZE_MAX, SERVE_DISCARD_SIZE_MAX, SERVE_READ_SIZE, SERVE_TIME_MAX};
 use crate::serve::pages::Status;
 use crate::serve::request::{Request, read_request};
 use mio::net::TcpStream;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::time::Instant;
-
-/// Bytes read at once: an ordinary request whole.
-const CHUNK_SIZE: usize = 1 << 10;
 
 enum State {
     Reading(Vec<u8>),
@@ -89,9 +86,9 @@ fn read_some(
     bytes: &mut Vec<u8>,
     respond: &impl Fn(Result<Request, Status>) -> Vec<u8>,
 ) -> Step {
-    let mut chunk = [0; CHUNK_SIZE];
+    let mut chunk = [0; SERVE_READ_SIZE];
     // Some room is left: a request that fills it without an end is refused.
-    let room = CHUNK_SIZE.min(REQUEST_SIZE_MAX.saturating_sub(bytes.len()));
+    let room = SERVE_READ_SIZE.min(REQUEST_SIZE_MAX.saturating_sub(bytes.len()));
     let count = stream.read(&mut chunk[..room])?;
     if count == 0 {
         return Err(ended());
@@ -116,7 +113,7 @@ fn write_some(stream: &mut TcpStream, response: &[u8], written: &mut usize) -> S
 }
 
 fn discard_some(stream: &mut TcpStream, discarded: &mut usize) -> Step {
-    let mut chunk = [0; CHUNK_SIZE];
+    let mut chunk = [0; SERVE_READ_SIZE];
     *discarded += stream.read(&mut chunk).and_then(|count| if count == 0 { Err(ended()) } else { Ok(count) })?;
     if *discarded >= SERVE_DISCARD_SIZE_MAX { Err(ended()) } else { Ok(None) }
 }

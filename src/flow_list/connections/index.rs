@@ -4,7 +4,7 @@
 //! went past it because it was full, so most look-ups read one line, whoever is not there included, and what is removed leaves
 //! nothing behind. A slot has a byte of the hash too: hardly ever is a connection looked at that is not meant.
 
-use crate::config::LISTED_MAX;
+use crate::config::{LIST_INDEX_GROWTH_DIVISOR, LIST_INDEX_LOAD_PERCENT_MAX, LISTED_MAX};
 use crate::hash::place_of;
 use crate::prefetch::prefetch;
 
@@ -14,13 +14,6 @@ const SLOT_COUNT: usize = 15;
 const TAG_BITS: u32 = 8;
 
 const _: () = assert!(LISTED_MAX < 1 << (u32::BITS - TAG_BITS));
-
-/// How full lines become on average before there are more of them, in percent: one in five connections then stands in the line
-/// behind its own.
-const LOAD_PERCENT_MAX: usize = 90;
-
-/// There are more then by one in so many.
-const GROWTH_DIVISOR: usize = 4;
 
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(64))]
@@ -67,11 +60,11 @@ impl Index {
     /// Forgets everything, and has room for so many from then on, and for a quarter more than before at least. What it had is given
     /// back first.
     pub(super) fn clear(&mut self, count: usize) {
-        let count = count.max(self.count_max + self.count_max / GROWTH_DIVISOR).max(SLOT_COUNT);
+        let count = count.max(self.count_max + self.count_max / LIST_INDEX_GROWTH_DIVISOR).max(SLOT_COUNT);
         self.lines = Vec::new();
-        let line_count = (count * 100).div_ceil(SLOT_COUNT * LOAD_PERCENT_MAX);
+        let line_count = (count * 100).div_ceil(SLOT_COUNT * LIST_INDEX_LOAD_PERCENT_MAX);
         self.lines = vec![Line::default(); line_count];
-        self.count_max = line_count * SLOT_COUNT * LOAD_PERCENT_MAX / 100;
+        self.count_max = line_count * SLOT_COUNT * LIST_INDEX_LOAD_PERCENT_MAX / 100;
     }
 
     /// What it takes, in bytes.

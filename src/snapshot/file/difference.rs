@@ -5,6 +5,7 @@
 //! of the two. Half-open connections are not compared: they are over in a moment, and digests do not have them.
 
 use super::{KeyCounts, Misfit, SnapshotFile};
+use crate::config::DIGEST_MARGIN_PERCENT;
 use crate::hash::Secret;
 
 /// What is open on one side and not on the other.
@@ -46,9 +47,6 @@ impl Difference {
     }
 }
 
-/// What an estimate may be short of, in percent of it: twice what the least digests are off by, and something for the next try.
-const ESTIMATE_MARGIN_PERCENT: u64 = 25;
-
 impl SnapshotFile {
     /// What differs between this side, the first, and the other. The larger of the two is folded to the smaller.
     ///
@@ -67,7 +65,7 @@ impl SnapshotFile {
         let keys = KeyCounts::taken_from(&mut here.sums, secret, router_count);
         let with_margin = |told: usize, left: u64| {
             let estimate = (told as u64).saturating_add(left);
-            estimate.saturating_add(estimate.saturating_mul(ESTIMATE_MARGIN_PERCENT) / 100)
+            estimate.saturating_add(estimate.saturating_mul(DIGEST_MARGIN_PERCENT) / 100)
         };
         let differences_needed = match keys.left() {
             0 => None,

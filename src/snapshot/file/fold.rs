@@ -6,12 +6,9 @@
 //! A digest says nothing of when connections started: what is left of the values of so many connections tells nobody anything.
 
 use super::{Kind, Misfit, SnapshotFile, Sums};
-use crate::config::{DIGEST_DIFFERENCES_MAX, DIGEST_FAMILY_SHARE};
+use crate::config::{DIGEST_DIFFERENCES_MAX, DIGEST_FAMILY_SHARE, DIGEST_SHARE_DEVIATIONS};
 use crate::sketch::{Geometry, Iblt, TableKey};
 use crate::snapshot::DeltaGeometry;
-
-/// Standard deviations that a family's part of the differences may be above its part of what is open.
-const SHARE_DEVIATIONS: f64 = 3.0;
 
 impl SnapshotFile {
     /// The smallest digest of it that lists so many differences to another router in all but about one of a thousand tries, if they
@@ -135,7 +132,7 @@ impl SnapshotFile {
 fn share(differences: u64, part: f64) -> u64 {
     let mean = differences as f64 * part;
     let deviation = (mean * (1.0 - part)).max(0.0).sqrt();
-    let share = (mean + SHARE_DEVIATIONS * deviation).ceil() as u64;
+    let share = (mean + DIGEST_SHARE_DEVIATIONS * deviation).ceil() as u64;
     share.max(differences.div_ceil(DIGEST_FAMILY_SHARE)).min(differences)
 }
 
