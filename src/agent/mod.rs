@@ -12,7 +12,7 @@ mod wake;
 
 use crate::config::AGENT_LOOK_INTERVAL;
 use crate::error::{Error, Result};
-use crate::export::{Directory, Exporter, Format, Keep, SnapshotName};
+use crate::export::{Directory, Exporter, Format, Keep, ListSpan, SnapshotName};
 use crate::flow_list::{Header, SnapshotList, TickMoment};
 use crate::hash::Secret;
 use crate::signal::AnyKey;
@@ -287,7 +287,7 @@ impl Agent {
         let (full, last) = (&self.position.full, &self.position.list);
         let mut before = ListFile::open(&self.lists.join(full))?.id;
         let mut chain = vec![(self.lists.join(full), 0)];
-        for path in if full == last { Vec::new() } else { self.directory.changes_between(full, last)? } {
+        for path in if full == last { Vec::new() } else { self.directory.changes_in(ListSpan { full, last })? } {
             let changes = ListFile::open(&path)?;
             // What builds on another list is what somebody else left.
             if let Some((_, elapsed_ns)) = changes.base.filter(|(base, _)| *base == before) {

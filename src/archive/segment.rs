@@ -76,10 +76,28 @@ impl Trailer {
             end_max: long(40)? as i64,
             filters_offset: long(48)?,
         };
-        let pages = u64::from(trailer.connection_page_count) + u64::from(trailer.address_page_count);
-        let size = trailer.filters_offset.checked_add(pages * PAGE_SIZE as u64)?.checked_add(TRAILER_SIZE as u64)?;
+        let size = trailer.filters_offset.checked_add(trailer.filters_size())?.checked_add(TRAILER_SIZE as u64)?;
         (size == file_size).then_some(trailer)
     }
+
+    fn connection_pages(&self) -> Pages {
+        Pages { shape: CONNECTIONS, first: 0, count: self.connection_page_count }
+    }
+
+    fn address_pages(&self) -> Pages {
+        Pages { shape: ADDRESSES, first: u64::from(self.connection_page_count), count: self.address_page_count }
+    }
+
+    fn filters_size(&self) -> u64 {
+        (u64::from(self.connection_page_count) + u64::from(self.address_page_count)) * PAGE_SIZE as u64
+    }
+}
+
+/// The pages of one filter among those of a segment.
+struct Pages {
+    shape: Shape,
+    first: u64,
+    count: u32,
 }
 
 /// A segment that is being written, block by block, without filters: for entries that are too many to hold.
@@ -176,8 +194,7 @@ impl Segment {
 
     /// The bytes of its filters.
     pub(super) fn filters_size(&self) -> u64 {
-        let pages = self.trailer.connection_page_count + self.trailer.address_page_count;
-        u64::from(pages) * PAGE_SIZE as u64
+        self.trailer.filters_size()
     }
 
     /// Whether it may hold the connection with this hash.
@@ -186,7 +203,7 @@ impl Segment {
     ///
     /// The page can not be read or is damaged: it may.
     pub(super) fn may_hold_connection(&mut self, hash: u128) -> Result<bool> {
-        self.may_hold(CONNECTIONS, self.trailer.connection_page_count, 0, hash)
+        self.may_hold(&self.trailer.connection_pages(), hash)
     }
 
     /// Whether it may hold a connection of the address with this hash.
@@ -195,22 +212,22 @@ impl Segment {
     ///
     /// The page can not be read or is damaged: it may.
     pub(super) fn may_hold_address(&mut self, hash: u128) -> Result<bool> {
-        self.may_hold(ADDRESSES, self.trailer.address_page_count, self.trailer.connection_page_count, hash)
+        self.may_hold(&self.trailer.address_pages(), hash)
     }
 
-    fn may_hold(&mut self, shape: Shape, page_count: u32, pages_before: u32, hash: u128) -> Result<bool> {
-        if page_count == 0 {
+    fn may_hold(&mut self, pages: &Pages, hash: u128) -> Result<bool> {
+        if pages.count == 0 {
             return Ok(true);
         }
-        let page = shape.page_of(hash, page_count);
-        let at = self.trailer.filters_offset + (u64::from(pages_before) + u64::from(page)) * PAGE_SIZE as u64;
+        let page = pages.shape.page_of(hash, pages.count);
+        let at = self.trailer.filters_offset + (pages.first + u64::from(page)) * PAGE_SIZE as u64;
         let mut bytes = [0; filter::PAGE_SIZE];
         let cannot =
             |error: io::Error| Error::new("can not read the archive").in_file(&self.path).at(at).because(error);
         self.file.seek(SeekFrom::Start(at)).and_then(|_| self.file.read_exact(&mut bytes)).map_err(cannot)?;
         let place = Place { number: self.number, page };
         let damaged = || Error::new("this page of a filter is damaged: the segment is read").in_file(&self.path).at(at);
-        shape.holds(&bytes, place, hash).ok_or_else(damaged)
+        pages.shape.holds(&bytes, place, hash).ok_or_else(damaged)
     }
 
     /// Reads its entries, block by block; where it is damaged.

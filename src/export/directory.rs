@@ -68,8 +68,8 @@ impl Directory {
     ) -> Result<()> {
         let series = &mut self.series;
         let write = |file: &mut &File| write(series, file).map_err(|error| Error::new(failing).because(error));
-        let (size, replaced_size) = self.output.write(&name.to_string(), write)?;
-        if let Some(failure) = self.retention.written(name, size, replaced_size) {
+        let sizes = self.output.write(&name.to_string(), write)?;
+        if let Some(failure) = self.retention.written(name, sizes) {
             self.warning = self.failures.told(failure).or(self.warning.take());
         }
         Ok(())
@@ -113,14 +113,14 @@ impl Directory {
         self.output.write(name, |file| file.write_all(bytes).map_err(cannot)).map(drop)
     }
 
-    /// The paths of the changes that were written between two lists, that of the later included, in the order of their names.
+    /// The paths of the changes that lead from one list to another, in the order of their names.
     ///
     /// # Errors
     ///
     /// The directory can not be read, or one of them is no name of a list.
-    pub fn changes_between(&self, full: &str, last: &str) -> Result<Vec<PathBuf>> {
+    pub fn changes_in(&self, span: ListSpan) -> Result<Vec<PathBuf>> {
         let parsed = |name| FileName::parse(name).ok_or_else(|| Error::new("this is no name of a list").in_file(name));
-        let (full, last) = (parsed(full)?, parsed(last)?);
+        let (full, last) = (parsed(span.full)?, parsed(span.last)?);
         let cannot =
             |error: io::Error| Error::new("can not look through it").in_file(self.output.path()).because(error);
         let mut names = Vec::new();
@@ -138,6 +138,15 @@ impl Directory {
         self.name = Some(name);
         Ok(WrittenList { name: name.to_string(), is_full: name.kind == Kind::Full })
     }
+}
+
+/// A list in full and a later one that changes lead to, by the names of their files.
+#[derive(Clone, Copy, Debug)]
+pub struct ListSpan<'a> {
+    /// The list in full.
+    pub full: &'a str,
+    /// The later list.
+    pub last: &'a str,
 }
 
 /// A list that was written.

@@ -20,7 +20,7 @@ mod timestamp;
 mod unpacked;
 
 pub use community_id::community_id;
-pub use directory::{Directory, WrittenList};
+pub use directory::{Directory, ListSpan, WrittenList};
 pub use file_name::SnapshotName;
 pub use retention::Keep;
 pub use series::Format;

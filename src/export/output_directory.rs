@@ -13,6 +13,13 @@ use std::path::{Path, PathBuf};
 /// Who may read what is written: it tells who talks to whom.
 const TEMPORARY: Temporary = Temporary { prefix: ".flows-", suffix: ".tmp", mode: 0o640 };
 
+/// The size of a file that was written, and that of the file whose place it took: 0 where there was none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Replaced {
+    pub(super) size: u64,
+    pub(super) before: u64,
+}
+
 /// A directory that belongs to this process.
 pub(super) struct OutputDirectory {
     path: PathBuf,
@@ -52,24 +59,24 @@ impl OutputDirectory {
         &self.path
     }
 
-    /// Writes a file; its size, and that of the one that it took the place of.
-    pub(super) fn write(&self, name: &str, write: impl FnOnce(&mut &File) -> Result<()>) -> Result<(u64, u64)> {
+    /// Writes a file whole or not at all.
+    pub(super) fn write(&self, name: &str, write: impl FnOnce(&mut &File) -> Result<()>) -> Result<Replaced> {
         write_whole(&self.path, name, self.what, write)
     }
 }
 
-/// Writes a file that holds `what`, whole or not at all; its size, and that of the one that it took the place of.
+/// Writes a file that holds `what`, whole or not at all.
 pub(super) fn write_whole(
     directory: &Path,
     name: impl AsRef<Path>,
     what: &str,
     write: impl FnOnce(&mut &File) -> Result<()>,
-) -> Result<(u64, u64)> {
+) -> Result<Replaced> {
     let path = directory.join(name);
     let cannot = |error: io::Error| Error::new(format!("can not write the {what}")).in_file(&path).because(error);
-    let replaced_size = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+    let before = fs::metadata(&path).map_or(0, |metadata| metadata.len());
     let file = NewFile::begin(&path, &TEMPORARY).map_err(cannot)?;
     write(&mut file.file()).map_err(|error| error.in_file(&path))?;
     let size = file.finish().map_err(cannot)?;
-    Ok((size, replaced_size))
+    Ok(Replaced { size, before })
 }

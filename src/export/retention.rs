@@ -7,6 +7,7 @@
 use crate::config::{CHANGES_FULL_LISTS_MAX, KEPT_FILES_CHECK_LISTS, KEPT_FILES_MAX};
 use crate::error::Error;
 use crate::export::file_name::FileName;
+use crate::export::output_directory::Replaced;
 use crate::export::series::Kind;
 use std::collections::BTreeMap;
 use std::fs;
@@ -93,12 +94,12 @@ impl Retention {
     ///
     /// Complexity: O(log n) a file that is removed; once in [`KEPT_FILES_CHECK_LISTS`] lists, a look at every name in the
     /// directory.
-    pub(super) fn written(&mut self, name: FileName, size: u64, replaced_size: u64) -> Option<Failure> {
+    pub(super) fn written(&mut self, name: FileName, sizes: Replaced) -> Option<Failure> {
         if !self.keep.is_limited() {
             return None;
         }
-        self.total_size = self.total_size.saturating_sub(replaced_size).saturating_add(size);
-        self.remember(name, size);
+        self.total_size = self.total_size.saturating_sub(sizes.before).saturating_add(sizes.size);
+        self.remember(name, sizes.size);
         self.lists_since_look += 1;
         let mut failure = None;
         if self.lists_since_look > KEPT_FILES_CHECK_LISTS {

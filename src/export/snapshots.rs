@@ -50,8 +50,7 @@ impl SnapshotDirectory {
         let name = self.names.next(snapshot.header.end_ns(), || Kind::Snapshot, false);
         let name = FileName { kind: Kind::Snapshot, ..name };
         let written = self.output.write(&name.to_string(), |file| snapshot.write(file, &self.secret));
-        let (size, replaced_size) = written?;
-        let failure = self.retention.written(name, size, replaced_size);
+        let failure = self.retention.written(name, written?);
         self.warning = failure.and_then(|failure| self.failures.told(failure)).or(self.warning.take());
         Ok(())
     }
