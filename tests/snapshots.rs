@@ -145,9 +145,12 @@ fn a_snapshot_by_itself_is_the_list() {
         let figures = &source.figures;
         assert_eq!(
             (figures.interval, figures.start_ns, figures.end_ns),
-            (header.interval, header.start_ns, header.end_ns)
+            (header.figures.interval, header.figures.start_ns, header.figures.end_ns)
         );
-        assert_eq!((figures.opened, figures.closed, figures.missing_elsewhere), (header.opened, header.closed, 0));
+        assert_eq!(
+            (figures.opened, figures.closed, figures.missing_elsewhere),
+            (header.figures.opened, header.figures.closed, 0)
+        );
         for row in rows {
             let tick_ns = 100_000_000;
             let age_ns = (source.end_tick as i64 - (row.start_ns - source.bases[0].wall_ns(0)) / tick_ns) * tick_ns;

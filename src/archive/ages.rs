@@ -23,7 +23,7 @@ pub(super) struct Ages {
 impl Ages {
     /// What is old at the end of this list.
     pub(super) fn of(list: &List) -> Self {
-        let mut ages = Ages { starts: AHashMap::new(), whole_at: Some(list.header.end_ns.div_euclid(TICK_NS)) };
+        let mut ages = Ages { starts: AHashMap::new(), whole_at: Some(list.header.figures.end_ns.div_euclid(TICK_NS)) };
         let is_old = |age_ns: i64| age_ns / TICK_NS >= WRAP_TICKS / 2;
         for row in list.established().filter(|row| is_old(row.age_ns)) {
             if ages.starts.len() == ARCHIVE_AGES_MAX {

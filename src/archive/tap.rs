@@ -32,15 +32,15 @@ impl<'a> Tap<'a> {
 
     fn is_due(&self, list: &List, archive: &Archive) -> bool {
         let interval_ns = ARCHIVE_OPEN_INTERVAL.as_nanos() as i64;
-        let end_ns = list.header.end_ns;
+        let end_ns = list.header.figures.end_ns;
         // A clock that stepped back makes it due as well.
         let is_time = self.told_ns.is_none_or(|told_ns| !(0..interval_ns).contains(&end_ns.saturating_sub(told_ns)));
         list.header.is_last || archive.is_live() && is_time
     }
 
     fn tell_open(&mut self, list: &List, archive: &Archive) {
-        self.told_ns = Some(list.header.end_ns);
-        let end = list.header.end_ns.div_euclid(TICK_NS);
+        self.told_ns = Some(list.header.figures.end_ns);
+        let end = list.header.figures.end_ns.div_euclid(TICK_NS);
         archive.send(Command::BeginOpen);
         let mut entries = Vec::with_capacity(ARCHIVE_BLOCK_ENTRIES_MAX);
         for row in list.rows().filter(|row| row.state == RowState::Established) {

@@ -160,7 +160,7 @@ pub struct WrittenList {
 
 impl Exporter for Directory {
     fn write(&mut self, list: &List) -> Result<()> {
-        let name = self.name(list.header.end_ns);
+        let name = self.name(list.header.figures.end_ns);
         self.write_named(list, name).map(drop)
     }
 

@@ -72,22 +72,22 @@ fn is_zero(count: &u64) -> bool {
 impl<'a> ListFields<'a> {
     pub(super) fn new(header: &Header, start: &'a str, end: &'a str) -> Self {
         ListFields {
-            interval: header.interval,
+            interval: header.figures.interval,
             start,
             end,
             complete: header.complete,
             flows: header.flows,
             missing: header.missing,
-            opened: header.opened,
-            closed: header.closed,
+            opened: header.figures.opened,
+            closed: header.figures.closed,
             half_open: header.half_open,
-            untracked: header.untracked,
-            recycled: header.recycled,
-            evicted: header.evicted,
-            dropped: header.dropped,
-            unusable: header.unusable,
+            untracked: header.figures.untracked,
+            recycled: header.figures.recycled,
+            evicted: header.figures.evicted,
+            dropped: header.figures.dropped,
+            unusable: header.figures.unusable,
             extraneous: header.extraneous,
-            merged: header.merged,
+            merged: header.figures.merged,
             unsettled: header.unsettled,
             unarchived: header.unarchived,
         }
@@ -145,7 +145,7 @@ impl Lines {
     }
 
     pub(super) fn id(&mut self, header: &Header) -> ListId {
-        ListId { interval: header.interval, end: self.clockface.rfc3339(header.end_ns) }
+        ListId { interval: header.figures.interval, end: self.clockface.rfc3339(header.figures.end_ns) }
     }
 
     /// Writes all of a list.
@@ -202,7 +202,7 @@ impl Lines {
     }
 
     fn times(&mut self, header: &Header) -> (Text, Text) {
-        (self.clockface.rfc3339(header.start_ns), self.clockface.rfc3339(header.end_ns))
+        (self.clockface.rfc3339(header.figures.start_ns), self.clockface.rfc3339(header.figures.end_ns))
     }
 
     fn header(&mut self, header: &impl Serialize) -> io::Result<()> {

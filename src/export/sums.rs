@@ -83,7 +83,7 @@ pub fn write_merged(out: &mut impl Write, list: &MergedList) -> Result<()> {
 
 fn merged(out: &mut impl Write, list: &MergedList) -> io::Result<()> {
     let mut clockface = Clockface::default();
-    let (start, end) = (clockface.rfc3339(list.header.start_ns), clockface.rfc3339(list.header.end_ns));
+    let (start, end) = (clockface.rfc3339(list.header.figures.start_ns), clockface.rfc3339(list.header.figures.end_ns));
     let fields = ListFields::new(&list.header, start.as_str(), end.as_str());
     let flow_list = MergedFields { list: fields, routers: list.router_count };
     header(out, &MergedLine { timestamp: end.as_str(), event_type: "flow_list", flow_list })?;

@@ -16,7 +16,7 @@ use crate::flow_list::{EvictionTimes, FlowList, FlowListConfig, Header, List, Pa
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash, TimeBase};
 use crate::sketch::{Change, Iblt, TableKey};
-use crate::snapshot::file::{self, Figures, Kind, RouterPart, SnapshotFile, Sums};
+use crate::snapshot::file::{self, Kind, RouterPart, SnapshotFile, Sums};
 use crate::snapshot::{Changes, Delta, HandOver};
 
 /// A moment by the clock that never steps back.
@@ -217,7 +217,8 @@ impl SnapshotList {
         partitions[0].half_open = Some(Box::new(half_open));
         let extraneous = partitions.iter().map(|partition| partition.v4.extraneous() + partition.v6.extraneous()).sum();
         let missing = left.saturating_add(source.figures.missing_elsewhere);
-        let header = Header { missing, complete: missing == 0, extraneous, ..header_of(&source.figures) };
+        let header =
+            Header { figures: source.figures, missing, complete: missing == 0, extraneous, ..Header::default() };
         let (within_tick_ns, end_tick) = (source.within_tick_ns, source.end_tick);
         let times = ListTimes { bases, within_tick_ns, end_tick };
         write(&List::new(partitions, header, times, None))
@@ -227,24 +228,6 @@ impl SnapshotList {
 /// The index of the partition of a connection.
 fn partition_of<K: TableKey>(hash: &KeyedHash<K>, key: &K) -> usize {
     ConnectionHash::new(hash.of(&key.canonical().0)).partition()
-}
-
-/// What a router told of an interval; the rest is the list's.
-fn header_of(figures: &Figures) -> Header {
-    Header {
-        interval: figures.interval,
-        start_ns: figures.start_ns,
-        end_ns: figures.end_ns,
-        opened: figures.opened,
-        closed: figures.closed,
-        untracked: figures.untracked,
-        recycled: figures.recycled,
-        evicted: figures.evicted,
-        dropped: figures.dropped,
-        unusable: figures.unusable,
-        merged: figures.merged,
-        ..Header::default()
-    }
 }
 
 /// One table less another of its shape.

@@ -12,7 +12,7 @@ use crate::flow_list::{Header, RowState};
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash};
 use crate::sketch::{Change, Iblt, TableKey};
-use crate::snapshot::file::{RouterPart, SnapshotFile, Sums, summed};
+use crate::snapshot::file::{Figures, RouterPart, SnapshotFile, Sums, summed};
 use std::net::SocketAddr;
 
 /// One connection of a merge.
@@ -64,8 +64,10 @@ impl MergedList {
         subtract(&mut rest.sums, &known_v6, secret, |sums| &mut sums.v6);
         let changed = rest.take_counts(secret);
         let left = changed.left();
-        let mut header = sum_of(&snapshot.header.sources);
-        header.missing = header.missing.saturating_add(left);
+        let figures =
+            snapshot.header.sources.iter().map(|source| source.figures).reduce(Figures::plus).unwrap_or_default();
+        let missing = figures.missing_elsewhere.saturating_add(left);
+        let mut header = Header { figures, missing, ..Header::default() };
         let v4 = rows(known_v4, changed.v4, &mut header.extraneous);
         let v6 = rows(known_v6, changed.v6, &mut header.extraneous);
         let mut list = MergedList {
@@ -199,32 +201,6 @@ fn unite<K: FlowKey>(seen: &mut Vec<SeenBy<K>>) {
         }
         is_same
     });
-}
-
-/// The counters of all routers together.
-fn sum_of(sources: &[RouterPart]) -> Header {
-    let mut header = Header {
-        start_ns: sources.iter().map(|source| source.figures.start_ns).min().unwrap_or(0),
-        end_ns: sources.iter().map(|source| source.figures.end_ns).max().unwrap_or(0),
-        interval: sources.iter().map(|source| source.figures.interval).max().unwrap_or(0),
-        ..Header::default()
-    };
-    for figures in sources.iter().map(|source| source.figures) {
-        for (sum, part) in [
-            (&mut header.missing, figures.missing_elsewhere),
-            (&mut header.opened, figures.opened),
-            (&mut header.closed, figures.closed),
-            (&mut header.untracked, figures.untracked),
-            (&mut header.recycled, figures.recycled),
-            (&mut header.evicted, figures.evicted),
-            (&mut header.dropped, figures.dropped),
-            (&mut header.unusable, figures.unusable),
-            (&mut header.merged, figures.merged),
-        ] {
-            *sum = sum.saturating_add(part);
-        }
-    }
-    header
 }
 
 #[cfg(test)]

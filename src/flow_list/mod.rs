@@ -33,7 +33,7 @@ use crate::flow::{KeyV4, KeyV6};
 use crate::hash::Secret;
 use crate::signal::{AnyKey, TimeBases, Watch};
 use crate::sketch::Geometry;
-use crate::snapshot::file::SnapshotFile;
+use crate::snapshot::file::{Figures, SnapshotFile};
 use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, Inquiry, IntervalEnd, LatestSums, Marker, Seen};
 use family::FamilyList;
 use resync::{Answers, Questions};
@@ -232,7 +232,7 @@ impl FlowList {
         } else {
             self.interval += 1;
             let header = self.header(&marker);
-            self.end_snapshot(&marker, &header);
+            self.end_snapshot(&marker, header.figures);
             self.merged_start_ns = None;
             self.covered_intervals = 0;
             self.seen = Seen::default();
@@ -281,31 +281,31 @@ impl FlowList {
     }
 
     fn header(&self, marker: &Marker) -> Header {
-        let mut header = Header {
+        let mut figures = Figures {
             interval: self.interval,
             start_ns: self.merged_start_ns.unwrap_or(marker.start_ns),
             end_ns: marker.end_ns,
             dropped: self.seen.dropped,
             unusable: self.seen.unusable,
             merged: self.covered_intervals,
-            is_last: marker.is_last,
-            ..Header::default()
+            ..Figures::default()
         };
+        let mut header = Header { is_last: marker.is_last, ..Header::default() };
         for partition in &self.partitions {
             let (now, before) = (&partition.counts, &partition.listed_counts);
-            header.opened += now.opened - before.opened;
-            header.closed += now.closed - before.closed;
-            header.recycled += now.recycled - before.recycled;
-            header.untracked += now.untracked() - before.untracked();
-            header.evicted += now.evicted() - before.evicted();
+            figures.opened += now.opened - before.opened;
+            figures.closed += now.closed - before.closed;
+            figures.recycled += now.recycled - before.recycled;
+            figures.untracked += now.untracked() - before.untracked();
+            figures.evicted += now.evicted() - before.evicted();
             header.unarchived += now.unarchived - before.unarchived;
             header.missing += partition.v4.missing() + partition.v6.missing();
             header.extraneous += partition.v4.extraneous() + partition.v6.extraneous();
         }
-        header.untracked += self.seen.handshakes_lost;
-        header.missing += self.missing_elsewhere(header.opened + header.closed);
-        header.complete = header.missing == 0;
-        header
+        figures.untracked += self.seen.handshakes_lost;
+        figures.missing_elsewhere = self.missing_elsewhere(figures.opened + figures.closed);
+        header.missing += figures.missing_elsewhere;
+        Header { figures, complete: header.missing == 0, ..header }
     }
 
     /// What is missing and in no table, in an interval with so many changes: what was not tracked, and about what was lost.
@@ -315,21 +315,11 @@ impl FlowList {
     }
 
     /// Completes the snapshot of an interval that has ended in every partition.
-    fn end_snapshot(&mut self, marker: &Marker, header: &Header) {
-        if self.snapshots.is_none() {
-            return;
-        }
-        let (missing_elsewhere, totals) = (self.missing_elsewhere(header.opened + header.closed), self.counts());
+    fn end_snapshot(&mut self, marker: &Marker, figures: Figures) {
+        let totals = self.counts();
         let half_open = self.partitions.iter().filter_map(|partition| partition.half_open.as_deref());
         if let Some(snapshots) = &mut self.snapshots {
-            snapshots.end_interval(SnapshotInput {
-                marker,
-                header,
-                missing_elsewhere,
-                totals,
-                bases: &self.bases,
-                half_open,
-            });
+            snapshots.end_interval(SnapshotInput { marker, figures, totals, bases: &self.bases, half_open });
         }
     }
 

@@ -10,45 +10,26 @@ use crate::flow_list::PartitionList;
 use crate::flow_list::in_order::InOrder;
 use crate::flow_list::start::Start;
 use crate::signal::TimeBases;
+use crate::snapshot::file::Figures;
 use std::net::SocketAddr;
 
 /// What a list says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// The number of the list, from 1.
-    pub interval: u64,
-    /// When the interval began, in ns since 1970.
-    pub start_ns: i64,
-    /// When it ended: the list is what was open then.
-    pub end_ns: i64,
+    /// What was counted in its interval.
+    pub figures: Figures,
     /// Whether every connection that is known to be open is listed, and none that has closed.
     pub complete: bool,
     /// Established connections listed.
     pub flows: u64,
     /// About how many differences between the list and the truth are known to exist; 0 exactly when complete.
     pub missing: u64,
-    /// Connections established in the interval.
-    pub opened: u64,
-    /// Connections that ended in the interval.
-    pub closed: u64,
     /// Half-open connections listed.
     pub half_open: u64,
-    /// Connections that could not be tracked, in the interval.
-    pub untracked: u64,
-    /// Half-open connections that made room for newer ones, in the interval.
-    pub recycled: u64,
-    /// Connections taken off the list without having been seen to end, in the interval: idle for too long, or too old.
-    pub evicted: u64,
-    /// Packets that the kernel lost and signals that a full queue lost, in the interval.
-    pub dropped: u64,
-    /// Packets in the interval that should have been TCP and could not be read as such.
-    pub unusable: u64,
-    /// Listed connections that may have closed while nobody looked: see [`Row::unsettled`].
+    /// Listed connections that may have closed unseen: see [`Row::unsettled`].
     pub unsettled: u64,
     /// Openings or closings that contradict the list and wait for their opposite.
     pub extraneous: u64,
-    /// Intervals beside its own that this one covers, because the list of each could not be made in time.
-    pub merged: u64,
     /// Connections that ended in the interval and did not get into the archive, because it did not keep up.
     pub unarchived: u64,
     /// Whether no list comes after this one.

@@ -6,8 +6,8 @@
 use crate::config::PARTITION_COUNT;
 use crate::connection::{Counts, HalfOpenList};
 use crate::error::Result;
+use crate::flow_list::FlowListConfig;
 use crate::flow_list::saved::{save_cells, saved_cells};
-use crate::flow_list::{FlowListConfig, Header};
 use crate::signal::TimeBases;
 use crate::snapshot::file::{Figures, RouterPart, SnapshotFile};
 use crate::snapshot::{Delta, Marker};
@@ -39,8 +39,7 @@ pub(super) struct Snapshots {
 /// What a snapshot tells beside its tables.
 pub(super) struct SnapshotInput<'a, R> {
     pub(super) marker: &'a Marker,
-    pub(super) header: &'a Header,
-    pub(super) missing_elsewhere: u64,
+    pub(super) figures: Figures,
     pub(super) totals: Counts,
     pub(super) bases: &'a TimeBases,
     pub(super) half_open: R,
@@ -80,22 +79,9 @@ impl Snapshots {
 
     /// The interval has ended in all partitions.
     pub(super) fn end_interval<'a>(&mut self, input: SnapshotInput<'_, impl Iterator<Item = &'a HalfOpenList>>) {
-        let SnapshotInput { marker, header, missing_elsewhere, totals, bases, half_open } = input;
+        let SnapshotInput { marker, figures, totals, bases, half_open } = input;
         let Some(source) = self.file.header.sources.first_mut() else { return };
-        source.figures = Figures {
-            interval: header.interval,
-            start_ns: header.start_ns,
-            end_ns: header.end_ns,
-            opened: header.opened,
-            closed: header.closed,
-            untracked: header.untracked,
-            recycled: header.recycled,
-            evicted: header.evicted,
-            dropped: header.dropped,
-            unusable: header.unusable,
-            merged: header.merged,
-            missing_elsewhere,
-        };
+        source.figures = figures;
         source.totals = totals;
         source.is_last = marker.is_last;
         (source.end_tick, source.within_tick_ns) = (marker.end_tick, marker.within_tick_ns);

@@ -263,7 +263,7 @@ fn overload(asks: bool, stalled_intervals: u64) -> Rig {
     let truth = (closed + opened) as u64;
     println!("after the stall {truth} differences are not listed, {} are said to be missing", header.missing);
     assert!(!header.complete);
-    assert_eq!(header.merged, stalled_intervals, "the list covers their intervals too");
+    assert_eq!(header.figures.merged, stalled_intervals, "the list covers their intervals too");
     assert!(header.missing.abs_diff(truth) < truth / 10, "{} of {truth}", header.missing);
     rig
 }
@@ -279,7 +279,7 @@ fn after_an_overload_the_list_says_so_and_finds_its_way_back() {
         rig.everybody_talks();
         let (header, listed) = rig.end_interval().unwrap();
         println!("interval {intervals}: missing {}", header.missing);
-        assert_eq!((header.complete, header.merged), (header.missing == 0, 0));
+        assert_eq!((header.complete, header.figures.merged), (header.missing == 0, 0));
         if header.complete {
             assert!(listed == rig.open, "a list that says it is complete is exact");
             break;

@@ -79,11 +79,11 @@ impl SourceReports {
         let header = listed?;
         let carried = self.carried.take();
         let period = Period {
-            interval: header.interval,
-            start_ns: carried.map_or(header.start_ns, |carried| carried.start_ns),
-            end_ns: header.end_ns,
-            dropped: header.dropped + carried.map_or(0, |carried| carried.dropped),
-            merged: header.merged + carried.map_or(0, |carried| carried.merged),
+            interval: header.figures.interval,
+            start_ns: carried.map_or(header.figures.start_ns, |carried| carried.start_ns),
+            end_ns: header.figures.end_ns,
+            dropped: header.figures.dropped + carried.map_or(0, |carried| carried.dropped),
+            merged: header.figures.merged + carried.map_or(0, |carried| carried.merged),
         };
         if is_held_back {
             self.carried = Some(Period { merged: period.merged + 1, ..period });

@@ -11,38 +11,58 @@ use crate::flow::{FlowKey, KeyV4, KeyV6};
 use crate::signal::{AnyKey, TimeBase};
 use std::io::{self, Read, Write};
 
-/// What a list's header says of an interval that can not be told from tables. The names are those of the list's header.
+/// What was counted in an interval, which no table tells: a part of a list's header and of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// The number of the list, from 1: the sequence number of the snapshots of one run.
     pub interval: u64,
     /// When the interval began, in ns since 1970.
     pub start_ns: i64,
-    /// When it ended: the tables hold what was open then.
+    /// When it ended: the list and the tables hold what was open then.
     pub end_ns: i64,
     /// Connections established in the interval.
     pub opened: u64,
-    /// Connections that ended in it.
+    /// Connections that ended in the interval.
     pub closed: u64,
-    /// Connections that could not be tracked in it.
+    /// Connections that could not be tracked, in the interval.
     pub untracked: u64,
-    /// Half-open connections that made room for newer ones in it.
+    /// Half-open connections that made room for newer ones, in the interval.
     pub recycled: u64,
-    /// Connections taken off in it without having been seen to end.
+    /// Connections taken off the list without having been seen to end, in the interval: idle for too long, or too old.
     pub evicted: u64,
-    /// Packets that the kernel lost and signals that a full queue lost, in it.
+    /// Packets that the kernel lost and signals that a full queue lost, in the interval.
     pub dropped: u64,
-    /// Packets in it that should have been TCP and could not be read as such.
+    /// Packets in the interval that should have been TCP and could not be read as such.
     pub unusable: u64,
-    /// Intervals beside its own that it covers.
+    /// Intervals beside its own that the list covers, because their lists could not be made in time.
     pub merged: u64,
     /// About how many differences to the truth are known that are in no table: connections that were not tracked, and what the
-    /// lost packets held. A list's `missing` is this and what it could not decode.
+    /// lost packets held. A list's `missing` is this and what could not be decoded.
     pub missing_elsewhere: u64,
 }
 
 impl Figures {
     const COUNT: usize = 12;
+
+    /// The figures of two routers together: the counters added up, from the earlier start to the later end. The interval is the later of
+    /// the two.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Figures {
+            interval: self.interval.max(other.interval),
+            start_ns: self.start_ns.min(other.start_ns),
+            end_ns: self.end_ns.max(other.end_ns),
+            opened: self.opened.saturating_add(other.opened),
+            closed: self.closed.saturating_add(other.closed),
+            untracked: self.untracked.saturating_add(other.untracked),
+            recycled: self.recycled.saturating_add(other.recycled),
+            evicted: self.evicted.saturating_add(other.evicted),
+            dropped: self.dropped.saturating_add(other.dropped),
+            unusable: self.unusable.saturating_add(other.unusable),
+            merged: self.merged.saturating_add(other.merged),
+            missing_elsewhere: self.missing_elsewhere.saturating_add(other.missing_elsewhere),
+        }
+    }
 
     pub(super) fn words(&self) -> [u64; Self::COUNT] {
         [
