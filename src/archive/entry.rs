@@ -1,7 +1,8 @@
-//! One archived connection, and how the index knows it.
+//! An archived connection, and its hashes in the index.
 //!
-//! What enters: records, and rows of lists. What leaves: entries in the one order that segments keep, and hashes of connections
-//! and addresses. The hashes are keyed with a constant: an archive can be read years later, on another machine, without any secret.
+//! What enters: records, and rows of lists. What leaves: entries, which have one order, and hashes of connections and
+//! addresses. The hashes are keyed with a constant, so that an archive can be read years later, on another machine,
+//! without a secret.
 
 use crate::config::TICK_NS;
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
@@ -13,14 +14,14 @@ use std::net::{IpAddr, SocketAddr};
 /// What became of an archived connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fate {
-    /// It ended so.
+    /// The connection ended in this way.
     Ended(Ending),
-    /// It was open still at [`Entry::end`], and later is not known.
+    /// The connection was still open at [`Entry::end`]. What came later is not known.
     Open,
 }
 
 impl Fate {
-    /// The name that output uses for how it ended; none for what is open.
+    /// The name of the way it ended in output; `None` if it is open.
     #[must_use]
     pub fn reason(self) -> Option<&'static str> {
         match self {
@@ -62,13 +63,13 @@ impl Fate {
 /// Entries order by end, then by key and start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Entry {
-    /// When it ended, or until when it is known to have been open.
+    /// When the connection ended, or until when it is known to have been open.
     pub end: i64,
-    /// Its key, client first.
+    /// The key of the connection, client first.
     pub key: AnyKey,
-    /// When it started.
+    /// When the connection started.
     pub start: i64,
-    /// What became of it.
+    /// What became of the connection.
     pub fate: Fate,
     /// Whether its start was not seen: then `start` is when it was first seen.
     pub midstream: bool,
@@ -104,13 +105,13 @@ impl Entry {
         }
     }
 
-    /// When it started, in ns since 1970, to 100 ms.
+    /// When the connection started, in ns since 1970, to 100 ms.
     #[must_use]
     pub fn start_ns(&self) -> i64 {
         self.start.saturating_mul(TICK_NS)
     }
 
-    /// When it ended, or until when it is known to have been open, likewise.
+    /// When the connection ended, or until when it is known to have been open, in ns since 1970, to 100 ms.
     #[must_use]
     pub fn end_ns(&self) -> i64 {
         self.end.saturating_mul(TICK_NS)
@@ -130,7 +131,7 @@ impl From<&Record> for Entry {
     }
 }
 
-/// Hashes what the index is asked for.
+/// Hashes connections and addresses for the index.
 #[derive(Clone)]
 pub(super) struct Hasher {
     v4: KeyedHash<KeyV4>,
@@ -143,7 +144,7 @@ impl Hasher {
         Hasher { v4: KeyedHash::new(&secret, Purpose::Connection), v6: KeyedHash::new(&secret, Purpose::Connection) }
     }
 
-    /// The hash of a connection: the same for both directions, and for all VLANs, since nobody asks for one.
+    /// The hash of a connection: the same for both directions, and for all VLANs, since queries name no VLAN.
     pub(super) fn connection(&self, key: &AnyKey) -> u128 {
         match key {
             AnyKey::V4(key) => self.v4.of(&untagged(key).canonical().0),
@@ -151,7 +152,7 @@ impl Hasher {
         }
     }
 
-    /// The hash of an address. No connection has port 0 at both ends, so it is none of theirs.
+    /// The hash of an address. No connection has port 0 at both ends, so it differs from the hashes of connections.
     pub(super) fn address(&self, address: IpAddr) -> u128 {
         match address {
             IpAddr::V4(address) => self.v4.of(&KeyV4::new((address.to_bits(), 0), (0, 0), VlanTags::NONE)),

@@ -1,7 +1,7 @@
-//! Sealed segments: sorted entries, and what tells which of them may be inside without reading them.
+//! Sealed segments: sorted entries, and filters that tell what may be among them without reading them.
 //!
-//! What enters: the entries of a segment. What leaves: a file that is written whole or not at all; and from such a file the
-//! answer whether it can hold a connection or an address, by one page each.
+//! What enters: the entries of a segment. What leaves: a file that is written whole or not at all; and from such a file
+//! whether it may hold a connection or an address, from one page of it.
 //!
 //! | part | what it is |
 //! |---|---|
@@ -22,25 +22,25 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Who may read an archive: it tells who talked to whom.
+/// The mode of an archive's files, which keeps others from reading: they tell who talked to whom.
 pub(super) const FILE_MODE: u32 = 0o640;
 
-/// What a file is called until it is whole.
+/// How a file is called until it is whole.
 pub(super) const TEMPORARY: Temporary = Temporary { prefix: ".archive-", suffix: ".tmp", mode: FILE_MODE };
 
 const TRAILER_SIZE: usize = 64;
 const TRAILER_MAGIC: [u8; 8] = *b"FPARCEND";
 
-/// What a segment says of itself, at its end.
+/// The trailer at the end of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trailer {
     pub(super) entry_count: u64,
     /// The earliest and the latest end, in ticks.
     pub(super) end_min: i64,
     pub(super) end_max: i64,
-    /// Where the blocks end and the filters begin.
+    /// The offset at which the blocks end and the filters begin.
     pub(super) filters_offset: u64,
-    /// No pages: there is no filter, and everything may be inside.
+    /// The number of pages of each filter. Zero means that there is no filter, and anything may be inside.
     connection_page_count: u32,
     address_page_count: u32,
 }
@@ -61,7 +61,7 @@ impl Trailer {
         bytes
     }
 
-    /// The trailer in these bytes, if it is that of this segment in a file of this size.
+    /// The trailer in these bytes, if it belongs to this segment and to a file of this size.
     fn decode(bytes: &[u8; TRAILER_SIZE], number: u32, file_size: u64) -> Option<Self> {
         let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
@@ -93,14 +93,14 @@ impl Trailer {
     }
 }
 
-/// The pages of one filter among those of a segment.
+/// The pages of one filter among all pages of a segment.
 struct Pages {
     shape: Shape,
     first: u64,
     count: u32,
 }
 
-/// A segment that is being written, block by block, without filters: for entries that are too many to hold.
+/// A segment that is being written block by block without filters, for more entries than can be held.
 pub(super) struct BlockFile {
     file: NewFile,
     number: u32,
@@ -132,14 +132,14 @@ impl BlockFile {
         Ok(())
     }
 
-    /// Puts it in its place; its trailer and size.
+    /// Gives the file its name. Returns its trailer, and its size in bytes.
     pub(super) fn finish(self) -> io::Result<(Trailer, u64)> {
         self.file.file().write_all(&self.trailer.encode(self.number))?;
         Ok((self.trailer, self.file.finish()?))
     }
 }
 
-/// Writes the segment of these entries, which are sorted; its trailer and size.
+/// Writes the segment of these sorted entries. Returns its trailer, and its size in bytes.
 pub(super) fn write(path: &Path, number: u32, entries: &[Entry], hasher: &Hasher) -> io::Result<(Trailer, u64)> {
     let mut file = BlockFile::new(path, number)?;
     file.add(entries)?;
@@ -162,7 +162,7 @@ pub(super) fn write(path: &Path, number: u32, entries: &[Entry], hasher: &Hasher
     file.finish()
 }
 
-/// A sealed segment, open for questions.
+/// A sealed segment that is open for reading.
 pub(super) struct Segment {
     file: File,
     path: PathBuf,
@@ -175,7 +175,7 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// It can not be read, or the trailer is damaged.
+    /// The file cannot be read, or the trailer is damaged.
     pub(super) fn open(path: &Path, number: u32) -> Result<Self> {
         let cannot = |error: io::Error| Error::new("can not read the archive").in_file(path).because(error);
         let mut file = File::open(path).map_err(cannot)?;
@@ -192,7 +192,7 @@ impl Segment {
         &self.trailer
     }
 
-    /// The bytes of its filters.
+    /// The size of its filters, in bytes.
     pub(super) fn filters_size(&self) -> u64 {
         self.trailer.filters_size()
     }
@@ -201,7 +201,7 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// The page can not be read or is damaged: it may.
+    /// The page cannot be read or is damaged: then it may.
     pub(super) fn may_hold_connection(&mut self, hash: u128) -> Result<bool> {
         self.may_hold(&self.trailer.connection_pages(), hash)
     }
@@ -210,7 +210,7 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// The page can not be read or is damaged: it may.
+    /// The page cannot be read or is damaged: then it may.
     pub(super) fn may_hold_address(&mut self, hash: u128) -> Result<bool> {
         self.may_hold(&self.trailer.address_pages(), hash)
     }
@@ -230,11 +230,11 @@ impl Segment {
         pages.shape.holds(&bytes, place, hash).ok_or_else(damaged)
     }
 
-    /// Reads its entries, block by block; where it is damaged.
+    /// Reads the entries, block by block. Returns the result and the first damage, if any.
     ///
     /// # Errors
     ///
-    /// It can not be read.
+    /// The file cannot be read.
     pub(super) fn entries(&self, visit: impl FnMut(Vec<Entry>)) -> Result<(Scan, Option<Error>)> {
         let cannot = |error: io::Error| Error::new("can not read the archive").in_file(&self.path).because(error);
         let scan = scan::scan(&self.file, self.number, Some(self.trailer.filters_offset), visit).map_err(cannot)?;

@@ -1,7 +1,7 @@
-//! Lists on their way to the exporter -> what the archive needs of them.
+//! Lists on their way to the exporter -> what the archive needs from them.
 //!
-//! What enters: lists. What leaves: the same lists, to the exporter; and to the archive what is old with each, and what is
-//! open with the last, and now and then with others of a live capture.
+//! What enters: lists. What leaves: the same lists, to the exporter; and to the archive the old connections of each,
+//! and the open connections of the last list and, in a live capture, of one list a minute.
 
 use crate::archive::ages::Ages;
 use crate::archive::thread::Command;
@@ -19,12 +19,13 @@ use crate::state::{Decoder, Encoder};
 pub struct Tap<'a> {
     exporter: &'a mut dyn Exporter,
     archive: Option<&'a Archive>,
-    /// When what is open was last told, in ns.
+    /// The end of the list whose open connections were sent last, in ns since 1970.
     told_ns: Option<i64>,
 }
 
 impl<'a> Tap<'a> {
-    /// Writes lists with `exporter`; the last of them is for the archive too, if there is one, and of a live capture one a minute.
+    /// A tap that writes lists with `exporter`. The open connections of the last list go to the archive too, if there
+    /// is one, and in a live capture those of one list a minute.
     #[must_use]
     pub fn new(exporter: &'a mut dyn Exporter, archive: Option<&'a Archive>) -> Self {
         Tap { exporter, archive, told_ns: None }

@@ -1,7 +1,7 @@
-//! One file a list, written whole or not at all.
+//! A directory with one file for each list, written whole or not at all.
 //!
-//! What enters: lists. What leaves: files named by the lists' ends, for programs that watch a directory: none of them
-//! may ever see half a list, not even after a crash.
+//! What enters: lists. What leaves: files named by the ends of the lists, for programs that watch a directory: none of
+//! them ever sees half a list, not even after a crash.
 
 use crate::error::{Error, Result};
 use crate::export::file_name::{FileName, Names, SnapshotName};
@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// Writes each list to a file of its own, `flows-<end, UTC>.ndjson`, or what changed since the one before to
-/// `changes-<end, UTC>.ndjson`. A list that is not there is under a temporary name until it is whole and on the disk.
+/// `changes-<end, UTC>.ndjson`. A list has a temporary name until it is whole and on the disk.
 ///
 /// A directory belongs to one process at a time.
 pub struct Directory {
@@ -33,12 +33,12 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// An exporter to this directory, which is made if it is not there. With `vlan_key`, lines name the VLAN tags. What
-    /// a process that was killed left half written is removed.
+    /// An exporter to this directory, which is created if it does not exist. With `vlan_key`, lines name the VLAN tags.
+    /// What a killed process left half written is removed.
     ///
     /// # Errors
     ///
-    /// The directory can not be made or written to, or another process writes lists to it.
+    /// The directory cannot be created or written to, or another process writes lists to it.
     pub fn new(path: impl Into<PathBuf>, vlan_key: bool, format: Format, keep: Keep) -> Result<Self> {
         let (output, warning) = OutputDirectory::open(path.into(), "list")?;
         Ok(Directory {
@@ -75,19 +75,20 @@ impl Directory {
         Ok(())
     }
 
-    /// What is written from now on has nothing to do with what was written before: the next list is in full. With `vlan_key`,
-    /// its lines name the VLAN tags.
+    /// Begins a new run: the next list does not build on those before, so it is written in full. With `vlan_key`, its
+    /// lines name the VLAN tags.
     pub fn begin_run(&mut self, vlan_key: bool) {
         self.series = Series::new(vlan_key, self.format);
         self.names = Names::default();
     }
 
-    /// Writes the list that was made of the snapshot of this name, under the name that the router would have given it. Changes that
-    /// were made of the same snapshot by a process that was killed, and that nothing builds on, make way for a list in full.
+    /// Writes the list that was made from the snapshot of this name, under the name that the router would have given
+    /// it. If the list is written in full, changes that a killed process made from the same snapshot are removed:
+    /// nothing builds on them.
     ///
     /// # Errors
     ///
-    /// It could not be written.
+    /// The file could not be written.
     pub fn write_beside(&mut self, list: &List, snapshot: SnapshotName) -> Result<WrittenList> {
         let next_kind = || self.series.next_kind();
         let name = self.names.with_number(snapshot.end_s(), snapshot.number(), next_kind, self.format.compress);
@@ -103,21 +104,21 @@ impl Directory {
         Ok(written)
     }
 
-    /// Writes a file that is no list, whole or not at all, in the place of the one before.
+    /// Writes a file that is not a list, whole or not at all, in place of the one before.
     ///
     /// # Errors
     ///
-    /// It could not be written.
+    /// The file could not be written.
     pub fn write_note(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let cannot = |error: io::Error| Error::new("can not write it").because(error);
         self.output.write(name, |file| file.write_all(bytes).map_err(cannot)).map(drop)
     }
 
-    /// The paths of the changes that lead from one list to another, in the order of their names.
+    /// The paths of the changes that lead from one list to another, the other included, in the order of their names.
     ///
     /// # Errors
     ///
-    /// The directory can not be read, or one of them is no name of a list.
+    /// The directory cannot be read, or one of the names is not that of a list.
     pub fn changes_in(&self, span: ListSpan) -> Result<Vec<PathBuf>> {
         let parsed = |name| FileName::parse(name).ok_or_else(|| Error::new("this is no name of a list").in_file(name));
         let (full, last) = (parsed(span.full)?, parsed(span.last)?);
@@ -154,7 +155,7 @@ pub struct ListSpan<'a> {
 pub struct WrittenList {
     /// The name of its file.
     pub name: String,
-    /// Whether it is in full; else it is what changed since the one before.
+    /// Whether the list is in full; otherwise the file holds what changed since the one before.
     pub is_full: bool,
 }
 
@@ -165,7 +166,7 @@ impl Exporter for Directory {
     }
 
     fn write_sources(&mut self, report: &Report) -> Result<()> {
-        // Without a list there is nothing that it could stand beside.
+        // Without a list there is no name for the file.
         let Some(name) = self.name else { return Ok(()) };
         self.put(FileName { kind: Kind::Sources, ..name }, "can not write the sources", |series, file| {
             series.write_sources(file, report)

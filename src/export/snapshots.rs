@@ -1,6 +1,7 @@
-//! One file a snapshot, `snapshot-<end, UTC>.flowpeel`, written whole or not at all.
+//! A directory with one file for each snapshot, `snapshot-<end, UTC>.flowpeel`, written whole or not at all.
 //!
-//! What enters: snapshots. What leaves: files for an agent that follows the directory, and no more of them than are to be kept.
+//! What enters: snapshots. What leaves: files for an agent that follows the directory, no more of them than are to be
+//! kept.
 
 use crate::error::{Error, Result};
 use crate::export::file_name::{FileName, Names};
@@ -23,11 +24,12 @@ pub struct SnapshotDirectory {
 }
 
 impl SnapshotDirectory {
-    /// A writer to this directory, which is made if it is not there, of snapshots that were filled under this secret.
+    /// A writer to this directory, which is created if it does not exist, of snapshots that were filled under this
+    /// secret.
     ///
     /// # Errors
     ///
-    /// The directory can not be made or written to, or another process writes to it.
+    /// The directory cannot be created or written to, or another process writes to it.
     pub fn new(path: impl Into<PathBuf>, secret: Secret, keep: Keep) -> Result<Self> {
         let (output, warning) = OutputDirectory::open(path.into(), "snapshot")?;
         let retention = Retention::of_snapshots(output.path(), keep);
@@ -41,11 +43,11 @@ impl SnapshotDirectory {
         })
     }
 
-    /// Writes one, under the name of the end of its interval.
+    /// Writes a snapshot, under a name that tells the end of its interval.
     ///
     /// # Errors
     ///
-    /// It could not be written.
+    /// The snapshot could not be written.
     pub fn write(&mut self, snapshot: &SnapshotFile) -> Result<()> {
         let name = self.names.next(snapshot.header.end_ns(), || Kind::Snapshot, false);
         let name = FileName { kind: Kind::Snapshot, ..name };
@@ -55,22 +57,22 @@ impl SnapshotDirectory {
         Ok(())
     }
 
-    /// What is to be saved of it with a state.
+    /// Encodes what the next name depends on, for a saved state.
     pub fn save(&self, encoder: &mut Encoder) {
         self.names.save(encoder);
     }
 
-    /// Goes on from what was saved.
+    /// Restores what was saved.
     ///
     /// # Errors
     ///
-    /// The bytes are not those of one.
+    /// The bytes are not those of a snapshot directory.
     pub fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         self.names = Names::saved(decoder)?;
         Ok(())
     }
 
-    /// What went wrong beside the snapshots since this was last asked.
+    /// What has gone wrong since this was last called that affects no snapshot.
     pub fn warning(&mut self) -> Option<Error> {
         self.warning.take()
     }

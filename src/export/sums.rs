@@ -1,6 +1,6 @@
-//! What is made of several snapshots: the list of a network, the difference of two, and snapshots themselves.
+//! The output that is made from several snapshots: the list of a network, the difference of two, and snapshots.
 //!
-//! What enters: merged lists, differences, merges and digests. What leaves: NDJSON with the fields of a list's, and files.
+//! What enters: merged lists, differences, merges and digests. What leaves: NDJSON with the fields of lists, and files.
 
 use crate::error::{Error, Result};
 use crate::export::flow_line::{self, Ends};
@@ -57,14 +57,14 @@ struct SideFields<'a> {
 /// A side of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The first.
+    /// The first side.
     A,
-    /// The second.
+    /// The second side.
     B,
 }
 
 impl Side {
-    /// The side with more of a connection of this count.
+    /// The side on which more routers have a connection with this count.
     #[must_use]
     pub fn of_count(count: i32) -> Self {
         if count > 0 { Side::A } else { Side::B }
@@ -75,7 +75,7 @@ impl Side {
 ///
 /// # Errors
 ///
-/// It can not be written.
+/// The stream cannot be written to.
 pub fn write_merged(out: &mut impl Write, list: &MergedList) -> Result<()> {
     merged(&mut io::BufWriter::with_capacity(BUFFER_SIZE, out), list)
         .map_err(|error| Error::new("can not write the list").because(error))
@@ -104,7 +104,7 @@ fn merged(out: &mut impl Write, list: &MergedList) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// It can not be written.
+/// The stream cannot be written to.
 pub fn write_difference(
     out: &mut impl Write,
     (a, b): (&SnapshotFile, &SnapshotFile),
@@ -170,11 +170,11 @@ fn header(out: &mut impl Write, header: &impl Serialize) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// Writes a snapshot to a file of this name, whole or not at all; its size.
+/// Writes a snapshot to a file, whole or not at all. Returns its size in bytes.
 ///
 /// # Errors
 ///
-/// It can not be written. What was there before is there still.
+/// The file cannot be written. What was there before is still there.
 pub fn write_snapshot(path: &Path, snapshot: &SnapshotFile, secret: &Secret) -> Result<u64> {
     let Some(name) = path.file_name().filter(|_| !fs::metadata(path).is_ok_and(|there| !there.is_file())) else {
         return Err(Error::new("a snapshot is written to a file").in_file(path));

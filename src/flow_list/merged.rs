@@ -1,11 +1,12 @@
 //! The list of several routers together.
 //!
-//! What enters: a merge, and what may be known of it before: lists of its routers, or of an earlier merge. What leaves: every
-//! connection once, with how many of the routers saw it. Nothing but keys is told: the routers' ticks began at different times, so the
-//! starts in a sum are nobody's.
+//! What enters: a merge, and possibly lists of its routers or of an earlier merge. What leaves: every connection once,
+//! with how many of the routers saw it. Starts are not told: the routers' ticks began at different times, so starts
+//! that are added up mean nothing.
 //!
-//! Alone a merge lists while there are no more connections in it than its tables plainly list. Beyond that, lists are taken off
-//! first, key by key, and only what has changed since has to fit. What a list has wrong comes out of the tables as a difference.
+//! On its own a merge decodes while it holds no more connections than its tables list. Beyond that, known lists are
+//! subtracted first, key by key, and only what has changed since has to fit. What is wrong in a list comes out of the
+//! tables as a difference.
 
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::flow_list::{Header, RowState};
@@ -24,9 +25,9 @@ pub struct MergedRow {
     pub server: SocketAddr,
     /// The VLAN tags, where they are part of the key.
     pub vlan: VlanTags,
-    /// How far it has come, where it has come farthest.
+    /// The state of the connection on the router where it has come farthest.
     pub state: RowState,
-    /// How many routers see it in this state, or half-open when it is nowhere established.
+    /// How many routers list it as established, or as half-open if none lists it as established.
     pub routers: u32,
 }
 
@@ -37,10 +38,9 @@ struct SeenBy<K> {
     routers: u32,
 }
 
-/// What is open on the routers of a merge.
+/// The connections that are open on the routers of a merge.
 pub struct MergedList {
-    /// What the list says of itself: the counters of its routers added up, from the earliest start to the latest end. The interval is
-    /// the latest of any.
+    /// What the list says of itself, with the figures of its routers together: see [`Figures::plus`].
     pub header: Header,
     /// Whether VLAN tags are part of keys.
     pub vlan_key: bool,
@@ -52,10 +52,11 @@ pub struct MergedList {
 }
 
 impl MergedList {
-    /// The list of a merge, or of any other snapshot, with the help of connections that were established before, each with on how many
-    /// routers that was. One that is named several times counts as often.
+    /// The list of a merge, or of any other snapshot, with the help of connections known to have been established
+    /// before, each with the number of routers that listed it. The counts of a connection that comes several times are
+    /// added up.
     ///
-    /// Complexity: that of listing, and of sorting what is listed.
+    /// Complexity: the decoding, and sorting what is listed.
     #[must_use]
     pub fn new(snapshot: &SnapshotFile, secret: &Secret, known: impl IntoIterator<Item = (AnyKey, u32)>) -> Self {
         let (known_v4, known_v6) = by_family(known);
@@ -83,13 +84,13 @@ impl MergedList {
         list
     }
 
-    /// About how many differences between the list and the tables could not be told; 0 only when there are none.
+    /// About how many differences between the list and the tables could not be decoded; 0 only when there are none.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// The connections by client address, client port, server address, server port, VLAN; IPv4 before IPv6.
+    /// The rows, ordered by client address, client port, server address, server port and VLAN; IPv4 before IPv6.
     pub fn rows(&self) -> impl Iterator<Item = MergedRow> {
         self.v4.iter().map(row).chain(self.v6.iter().map(row))
     }
@@ -144,7 +145,7 @@ fn by_family(known: impl IntoIterator<Item = (AnyKey, u32)>) -> (Known<KeyV4>, K
     (v4, v6)
 }
 
-/// Takes what is known off the tables that it is in.
+/// Subtracts the known connections from the tables of their partitions.
 fn subtract<K: TableKey>(
     sums: &mut [Sums],
     known: &[(K, i32)],
@@ -169,7 +170,8 @@ fn subtract<K: TableKey>(
     }
 }
 
-/// What is established: what was known, and what has changed. Closings of what nobody saw open are counted in `extraneous`.
+/// The established connections: those known, and what has changed. Connections with a negative count are counted in
+/// `extraneous`.
 fn rows<K: FlowKey>(mut counts: Known<K>, changed: Known<K>, extraneous: &mut u64) -> Vec<SeenBy<K>> {
     counts.extend(changed);
     let mut rows = Vec::new();
@@ -182,7 +184,8 @@ fn rows<K: FlowKey>(mut counts: Known<K>, changed: Known<K>, extraneous: &mut u6
     rows
 }
 
-/// Adds the half-open connections of one router, each once: a ring may have one twice, and the router lists the first then.
+/// Adds the half-open connections of one router, each once: a ring may hold one twice, and the router then lists the
+/// first.
 fn add_each<K: FlowKey>(seen: &mut Vec<SeenBy<K>>, half_open: impl Iterator<Item = (K, RowState)>) {
     let mut once: Vec<(K, RowState)> = half_open.collect();
     once.sort_unstable();
@@ -190,7 +193,8 @@ fn add_each<K: FlowKey>(seen: &mut Vec<SeenBy<K>>, half_open: impl Iterator<Item
     seen.extend(once.into_iter().map(|(key, state)| SeenBy { key, state, routers: 1 }));
 }
 
-/// Every connection once: established before half-open, and half-open with how many routers see it so.
+/// Leaves every connection once: as established if any router lists it so, otherwise as half-open with the number of
+/// routers that do.
 fn unite<K: FlowKey>(seen: &mut Vec<SeenBy<K>>) {
     seen.sort_by_key(|seen| (seen.key, seen.state));
     seen.dedup_by(|later, first| {

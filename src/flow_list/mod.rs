@@ -1,8 +1,8 @@
 //! Deltas -> the exact list of open connections.
 //!
-//! What enters: the hand-overs of all partitions. What leaves: at the end of each interval the sorted list, with a header
-//! that says whether it is complete and what is known to be missing. Whatever could not be decoded is kept as a residue,
-//! and the law is: what the shards know = the list + the residue.
+//! What enters: the hand-overs of all partitions. What leaves: at the end of each interval the sorted list, with a
+//! header that says whether it is complete and how much is known to be missing. What could not be decoded is kept as a
+//! residue. The law: what the shards know = the list + the residue.
 
 mod changes;
 mod connections;
@@ -41,7 +41,7 @@ use rows::ListTimes;
 use snapshots::{SnapshotInput, Snapshots};
 use std::sync::Arc;
 
-/// What a [`FlowList`] is told once.
+/// The configuration of a [`FlowList`].
 #[derive(Clone, Debug)]
 pub struct FlowListConfig {
     /// The secret under which the deltas were filled.
@@ -50,49 +50,50 @@ pub struct FlowListConfig {
     pub geometry: DeltaGeometry,
     /// The most connections listed in one partition.
     pub partition_connections_max: u64,
-    /// After how long connections are taken off without having been seen to end.
+    /// When connections are taken off that were not seen to end.
     pub eviction: EvictionTimes,
-    /// The listed connections of each family that a partition is asked about at the end of one interval.
+    /// How many listed connections of each family a partition is asked about at the end of an interval.
     pub inquiry_max: usize,
 }
 
 struct PartitionList {
     v4: FamilyList<KeyV4>,
     v6: FamilyList<KeyV6>,
-    /// What was half-open at the end of the interval; sorted, and without what is established, once the list is being made.
+    /// The half-open connections at the end of the interval. [`Self::sort_half_open`] sorts them and removes those that
+    /// are established.
     half_open: Option<Box<HalfOpenList>>,
-    /// What was counted up to the list before, and up to the interval that is ending.
+    /// What was counted up to the list before, and up to the end of the present interval.
     listed_counts: Counts,
     counts: Counts,
     has_ended: bool,
     held_back: bool,
 }
 
-/// The exporter's list of all partitions.
+/// The list of all partitions, as the exporter keeps it.
 pub struct FlowList {
     partitions: Vec<PartitionList>,
     latest_sums: LatestSums,
     inquiry_max: usize,
     bases: TimeBases,
-    /// The sum of all deltas, where snapshots are wanted.
+    /// The sum of all deltas, if snapshots are wanted.
     snapshots: Option<Snapshots>,
-    /// The interval that is ending: its marker once the first partition has told.
+    /// The marker of the interval that is ending, once the first partition has handed it over.
     ending: Option<Marker>,
-    /// The start of the interval, when intervals before it had to be merged into it.
+    /// The start of the first interval that was merged into the present one, if any was.
     merged_start_ns: Option<i64>,
-    /// What the capture saw in the interval, those merged into it included.
+    /// What the capture counted in the interval and in those merged into it.
     seen: Seen,
     interval: u64,
-    /// Intervals that were merged into the next since the start, and those of them that the next list covers.
+    /// Intervals that were merged into the next one: since the start, and since the last list.
     merged_intervals: u64,
     covered_intervals: u64,
-    /// Where a run went on after another had ended and packets had passed that nobody saw.
+    /// The tick at which this run went on after one that had ended, if packets passed unseen in between.
     resumed_tick: Option<u64>,
 }
 
 impl FlowList {
-    /// An empty list. With an idle timeout it needs a watch, which it shares with the capture threads, unless every packet is
-    /// looked at.
+    /// An empty list. With an idle timeout it needs the watch that the capture threads have, unless they look at every
+    /// packet.
     #[must_use]
     pub fn new(config: &FlowListConfig, watch: Option<&Arc<Watch>>) -> Self {
         let partition = |_| PartitionList {
@@ -120,8 +121,9 @@ impl FlowList {
         }
     }
 
-    /// An empty list that keeps the sum of all deltas beside it, for [`Self::snapshot`]; or that keeps the sum alone. Then lists
-    /// have nothing but half-open connections in them, and nobody is asked about anything.
+    /// An empty list that also keeps the sum of all deltas, for [`Self::snapshot`]. Without
+    /// [`SnapshotConfig::keeps_list`] it keeps the sum alone: its lists then hold half-open connections only, and no
+    /// partition is asked anything.
     #[must_use]
     pub fn with_snapshots(config: &FlowListConfig, watch: Option<&Arc<Watch>>, snapshots: &SnapshotConfig) -> Self {
         let list = if snapshots.keeps_list {
@@ -139,37 +141,38 @@ impl FlowList {
         self.snapshots.as_ref().is_none_or(|snapshots| snapshots.keeps_list)
     }
 
-    /// The snapshot as of the list that was made last, where snapshots are wanted; to be had before the next hand-over.
+    /// The snapshot as of the last list, if snapshots are wanted. It is valid until the next hand-over.
     #[must_use]
     pub fn snapshot(&self) -> Option<&SnapshotFile> {
         self.snapshots.as_ref().map(Snapshots::file)
     }
 
-    /// Whether this partition has told the end of the present interval. Its next hand-over belongs to the next interval and
-    /// must wait until [`Self::list`] has been called.
+    /// Whether this partition has handed over the end of the present interval. Its next hand-over belongs to the next
+    /// interval and must wait until [`Self::list`] has been called.
     #[must_use]
     pub fn has_ended(&self, partition: usize) -> bool {
         self.partitions.get(partition).is_some_and(|partition| partition.has_ended)
     }
 
-    /// Whether every partition has told the end of the interval, so that the list can be made.
+    /// Whether every partition has handed over the end of the interval, so that the list can be made.
     #[must_use]
     pub fn is_due(&self) -> bool {
         self.partitions.iter().all(|partition| partition.has_ended)
     }
 
-    /// How many intervals were merged into the next because a shard held its changes back.
+    /// How many intervals were merged into the next since the start: their end was passed over, or a shard held its
+    /// changes back.
     #[must_use]
     pub fn merged_intervals(&self) -> u64 {
         self.merged_intervals
     }
 
-    /// Applies what a partition hands over; the delta comes back empty. A partition that does not exist changes
+    /// Applies what a partition hands over, and returns the delta, empty. A partition that does not exist changes
     /// nothing.
     ///
     /// # Panics
     ///
-    /// The delta has not the configured shape.
+    /// The delta does not have the configured shape.
     pub fn apply(&mut self, hand_over: HandOver) -> Option<Box<Delta>> {
         let HandOver { partition, delta, is_held_back, tick, base, end, findings } = hand_over;
         self.bases.learn(base);
@@ -204,7 +207,7 @@ impl FlowList {
             if let Some(snapshots) = &mut self.snapshots {
                 snapshots.cut(partition, tick);
             }
-            // Without the half-open connections the list would not be whole either.
+            // Without the half-open connections the list would be incomplete too.
             list.held_back = is_held_back || list.half_open.is_none();
             if self.ending.is_none() {
                 self.seen = self.seen.plus(marker.seen);
@@ -214,8 +217,9 @@ impl FlowList {
         delta
     }
 
-    /// Makes the list of the interval that has ended in every partition, and gives it to `write`; then it gives back, empty, what
-    /// the half-open connections came in. There is none when a partition held changes back: its interval becomes part of the next.
+    /// Makes the list of the interval that has ended in every partition, and passes it to `write`. The buffers of
+    /// half-open connections are then emptied and passed to `give_back`. There is no list when a partition held changes
+    /// back: the interval becomes part of the next.
     pub fn list<T>(
         &mut self,
         write: impl FnOnce(&List) -> T,
@@ -261,8 +265,8 @@ impl FlowList {
         written
     }
 
-    /// What to ask a partition: whether what is listed is still alive, and more where its residue does not settle by itself. The
-    /// answer comes with the end of its next interval.
+    /// What to ask a partition: whether listed connections are still alive, and more if the residue does not resolve by
+    /// itself. The answer comes with the end of the partition's next interval.
     pub fn inquiry(&mut self, partition: usize) -> Option<Inquiry> {
         let list = self.partitions.get_mut(partition)?;
         if !list.v4.has_questions() && !list.v6.has_questions() {
@@ -308,7 +312,8 @@ impl FlowList {
         Header { figures, complete: header.missing == 0, ..header }
     }
 
-    /// What is missing and in no table, in an interval with so many changes: what was not tracked, and about what was lost.
+    /// About how many changes are missing that no table holds, in an interval with this many changes: connections that
+    /// were not tracked, and what the lost packets held.
     fn missing_elsewhere(&self, changes: u64) -> u64 {
         let untracked = self.partitions.iter().map(|partition| partition.counts.untracked_open);
         untracked.sum::<u64>() + missed(&self.seen, changes)
@@ -329,7 +334,7 @@ impl FlowList {
         self.partitions.iter().fold(Counts::default(), |sum, partition| sum.plus(&partition.counts))
     }
 
-    /// What reconciling did since the start, all partitions together.
+    /// What reconciling did since the start, in all partitions together.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         let families = self.partitions.iter().flat_map(|partition| [partition.v4.outcome(), partition.v6.outcome()]);
@@ -338,8 +343,8 @@ impl FlowList {
 }
 
 impl PartitionList {
-    /// Sorts the half-open connections and removes those that are established too. A key that is half-open twice, as it may be within
-    /// one tick, counts once.
+    /// Sorts the half-open connections and removes those that are established too. A key that is half-open twice, as it
+    /// may be within one tick, counts once.
     fn sort_half_open(&mut self) {
         if let Some(half_open) = &mut self.half_open {
             half_open.sort();
@@ -349,8 +354,8 @@ impl PartitionList {
     }
 }
 
-/// About how many openings and closings were in the packets that were lost: as many as in as many of those that were seen, and
-/// at least one, since nobody can know that there was none.
+/// About how many openings and closings were lost with packets: in proportion to those in the packets that were seen,
+/// and at least one, since it cannot be known that there was none.
 fn missed(seen: &Seen, changes: u64) -> u64 {
     if seen.dropped == 0 {
         return 0;
@@ -359,7 +364,7 @@ fn missed(seen: &Seen, changes: u64) -> u64 {
     u64::try_from(share).unwrap_or(u64::MAX).max(1)
 }
 
-/// Connections with what goes with each, family by family.
+/// Connections of each family, each with its payload.
 type ByFamily = (Vec<(KeyV4, u32)>, Vec<(KeyV6, u32)>);
 
 /// Adds the questions of one family to an inquiry.

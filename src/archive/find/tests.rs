@@ -1,4 +1,4 @@
-//! What is struck out of an answer, and what is not.
+//! The entries that are removed from an answer, and those that are not.
 
 use super::*;
 use crate::record::Ending;
@@ -27,7 +27,7 @@ fn of_what_is_open_the_latest_word_counts() {
         entry(1, 5, 30, Fate::Open),
         entry(1, 6, 25, Fate::Open),
         entry(2, 5, 20, ended),
-        // Two of one tick are two, and one that began in the same tick is open still.
+        // Two of one tick are two, and one that began in the same tick is still open.
         entry(3, 5, 5, ended),
         entry(3, 5, 5, ended),
         entry(3, 5, 20, Fate::Open),

@@ -40,7 +40,7 @@ fn left(directory: &TempDir) -> Vec<FileName> {
     names
 }
 
-/// Writes a file of 100 bytes and tells of it.
+/// Writes a file of 100 bytes and notes it.
 fn write(retention: &mut Retention, directory: &TempDir, name: FileName) {
     put(directory.path(), name, 100);
     assert!(retention.written(name, Replaced { size: 100, before: 0 }).is_none());
@@ -155,7 +155,7 @@ fn of_a_directory_with_more_files_than_are_remembered_all_that_are_due_go() {
 fn what_can_not_be_removed_is_told_and_the_rest_goes() {
     let directory = with((0..4).map(full));
     let mut retention = Retention::new(directory.path(), size(100));
-    // Remembered as a file, and then a directory that is not empty: nobody can remove it as a file.
+    // Remembered as a file, and then a directory that is not empty, which cannot be removed as a file.
     assert!(retention.look().is_ok());
     let stuck = directory.path().join(full(0).to_string());
     fs::remove_file(&stuck).unwrap();

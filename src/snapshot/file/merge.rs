@@ -1,7 +1,7 @@
 //! Routers added up: one table for a whole network.
 //!
-//! What enters: snapshots, or merges of them. What leaves: their sum, which does not depend on the order or grouping in which they were
-//! added. What does not go together is refused before anything is added.
+//! What enters: snapshots, or merges of them. What leaves: their sum, which does not depend on the order or grouping in
+//! which they were added. What does not fit is refused before anything is added.
 
 use super::fields::FieldWriter;
 use super::{Header, Kind, RouterPart, SnapshotFile};
@@ -12,13 +12,13 @@ use crate::snapshot::DeltaGeometry;
 use std::cmp::Ordering;
 
 impl SnapshotFile {
-    /// Adds what another one holds: the routers of both, and every connection as often as it was seen by them.
+    /// Adds another snapshot: the result has the routers of both, and counts every connection as often as they saw it.
     ///
     /// Complexity: a pass over the tables.
     ///
     /// # Errors
     ///
-    /// Their tables do not add, a router is in both, or there are too many routers. Then nothing has changed.
+    /// The tables do not fit, a router is in both, or there are too many routers. Nothing has changed then.
     ///
     /// ```
     /// # use flowpeel::hash::Secret;
@@ -58,7 +58,8 @@ impl SnapshotFile {
     }
 }
 
-/// Whether both are snapshots of one run. Replays have no run, and those without a name are told apart by what is in them.
+/// Whether both are snapshots of one run. Replays have no run, and those without a name are told apart by their
+/// contents.
 fn is_same(one: &RouterPart, other: &RouterPart) -> bool {
     let is_anonymous = one.router.is_empty() && one.run == 0;
     if is_anonymous { one == other } else { (&one.router, one.run) == (&other.router, other.run) }
@@ -78,7 +79,7 @@ impl Header {
     }
 }
 
-/// An order of routers that depends on nothing but what is written of them.
+/// An order of routers that depends only on what a file says of them.
 fn in_order(one: &RouterPart, other: &RouterPart) -> Ordering {
     let by_interval = |source: &RouterPart| (source.run, source.figures.words());
     let by_name = one.router.cmp(&other.router).then_with(|| by_interval(one).cmp(&by_interval(other)));
@@ -87,7 +88,7 @@ fn in_order(one: &RouterPart, other: &RouterPart) -> Ordering {
 
 fn bytes(source: &RouterPart) -> Vec<u8> {
     let mut out = FieldWriter::new(Vec::new());
-    // Memory takes everything.
+    // Writing to memory cannot fail.
     drop(source.write(&mut out));
     out.finish().0
 }
