@@ -17,7 +17,7 @@ use flowpeel::hash::Secret;
 use flowpeel::shard::{Exchange, Partition, PartitionConfig, Shard};
 use flowpeel::signal::Signal;
 use flowpeel::sketch::{CellV4, Geometry, HASH_COUNT, Iblt};
-use flowpeel::snapshot::{Delta, DeltaGeometry, HandOver, Inquiry, Marker, Settler};
+use flowpeel::snapshot::{Delta, DeltaGeometry, HandOver, Inquiry, LatestSums, Marker};
 use hdrhistogram::Histogram;
 use std::thread::JoinHandle;
 
@@ -79,10 +79,10 @@ struct Returner {
 
 impl Returner {
     fn run(self, hand_overs: &Receiver<HandOver>) {
-        let mut settler = Settler::new(&Secret::REPLAY);
+        let mut latest_sums = LatestSums::new(&Secret::REPLAY);
         for hand_over in hand_overs {
             if let Some(mut delta) = hand_over.delta {
-                settler.settle(&mut delta);
+                latest_sums.sum_into(&mut delta);
                 delta.clear();
                 // This fails only after the worker has gone.
                 drop(self.deltas[hand_over.partition].send(delta));

@@ -642,6 +642,29 @@ pub const DIGEST_FAMILY_SHARE: u64 = 16;
 const _: () = assert!(1 << AGGREGATE_LOST_BITS_MAX >= SNAPSHOT_SOURCES_MAX * SNAPSHOT_SOURCES_MAX);
 const _: () = assert!(AGGREGATE_TRIES_MIN / AGGREGATE_TRIES_SHARE >= 1 << AGGREGATE_LOST_BITS_MAX);
 
+// The index of a list, the sizes of digests, and reads of the metrics server.
+
+/// How full the lines of a list's index become on average before it grows, in percent: one connection in five is then in the line
+/// after its own.
+pub const LIST_INDEX_LOAD_PERCENT_MAX: usize = 90;
+
+/// By which part a list's index grows at least, as one in this many: a quarter keeps the memory close to what is listed, and a list
+/// is indexed anew a few times while it doubles.
+pub const LIST_INDEX_GROWTH_DIVISOR: usize = 4;
+
+/// What is added to an estimate of differences when a digest for them is asked for, in percent: twice the error of the smallest
+/// digests' estimates, and something for the next try.
+pub const DIGEST_MARGIN_PERCENT: u64 = 25;
+
+/// How many standard deviations a family's part of the differences may lie above its part of the open connections, in a digest: three
+/// are passed about once in a thousand digests.
+pub const DIGEST_SHARE_DEVIATIONS: f64 = 3.0;
+
+/// Bytes that the metrics server reads of a client at once: an ordinary request whole.
+pub const SERVE_READ_SIZE: usize = 1 << 10;
+
+const _: () = assert!(SERVE_READ_SIZE <= REQUEST_SIZE_MAX);
+
 // The run as a whole.
 
 /// A signal to end that comes so soon after the first is the same one: `timeout` tells its child and then the group that it is in, and

@@ -9,7 +9,7 @@ use flowpeel::hash::{KeyedHash, Purpose, Secret};
 use flowpeel::pipeline::Config;
 use flowpeel::sketch::{Change, Geometry, Iblt, TableKey};
 use flowpeel::snapshot::DeltaGeometry;
-use flowpeel::snapshot::file::{Difference, Kind, Misfit, SnapshotFile, Source, Sums};
+use flowpeel::snapshot::file::{Difference, Kind, Misfit, RouterPart, SnapshotFile, Sums};
 use oracle::Line;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -147,7 +147,7 @@ fn add_all<K: TableKey>(tables: &mut [Sums], keys: impl Iterator<Item = K>, tabl
 fn open(numbers: Range<u64>, percent_v6: u64) -> SnapshotFile {
     let shape = Geometry::for_items(12_500).foldable();
     let geometry = DeltaGeometry { v4: shape, v6: shape };
-    let mut file = SnapshotFile::new(geometry, false, &Secret::REPLAY, Source::default());
+    let mut file = SnapshotFile::new(geometry, false, &Secret::REPLAY, RouterPart::default());
     let is_v6 = |number: &u64| number % 100 < percent_v6;
     let end = |number: u64| (number as u32, (number >> 32) as u16);
     let v4 = numbers.clone().filter(|number| !is_v6(number));
@@ -177,7 +177,7 @@ fn a_million_connections_and_five_hundred_differences_compare_by_64_kib() {
 
 fn empty(cells: (u32, u32), vlan_key: bool) -> SnapshotFile {
     let geometry = DeltaGeometry { v4: Geometry::new(cells.0), v6: Geometry::new(cells.1) };
-    SnapshotFile::new(geometry, vlan_key, &Secret::REPLAY, Source::default())
+    SnapshotFile::new(geometry, vlan_key, &Secret::REPLAY, RouterPart::default())
 }
 
 #[test]

@@ -16,17 +16,17 @@ fn assert_exact(listed: &[Kept], exact: &[List]) {
         let header = &listed.header;
         let mut lines: Vec<Line> = listed.rows.iter().map(line).collect();
         lines.sort();
-        assert_eq!(header.end_ns, exact.end_us as i64 * 1_000);
+        assert_eq!(header.figures.end_ns, exact.end_us as i64 * 1_000);
         if let Some(at) = (0..lines.len().max(exact.lines.len())).find(|&at| lines.get(at) != exact.lines.get(at)) {
-            panic!("at {}: listed {:?}, exact {:?}", header.end_ns, lines.get(at), exact.lines.get(at));
+            panic!("at {}: listed {:?}, exact {:?}", header.figures.end_ns, lines.get(at), exact.lines.get(at));
         }
         assert!(header.complete, "{header:?}");
-        assert_eq!((header.missing, header.untracked, header.extraneous), (0, 0, 0));
-        assert_eq!((header.opened, header.closed), (exact.opened, exact.closed));
+        assert_eq!((header.missing, header.figures.untracked, header.extraneous), (0, 0, 0));
+        assert_eq!((header.figures.opened, header.figures.closed), (exact.opened, exact.closed));
         let established = exact.lines.iter().filter(|line| line.state == "established").count() as u64;
         assert_eq!((header.flows, header.half_open), (established, exact.lines.len() as u64 - established));
         for row in &listed.rows {
-            assert_eq!(row.age_ns, header.end_ns - row.start_ns);
+            assert_eq!(row.age_ns, header.figures.end_ns - row.start_ns);
         }
     }
 }

@@ -32,7 +32,7 @@ fn assert_unharmed(flood: FloodConfig) -> (Vec<Header>, Summary) {
     assert_eq!(lists.len(), exact.len());
     for ((header, lines), exact) in lists.iter().zip(&exact) {
         assert!(header.complete, "{header:?}");
-        assert_eq!(lines, &exact.lines, "at {}", header.end_ns);
+        assert_eq!(lines, &exact.lines, "at {}", header.figures.end_ns);
         assert!(exact.lines.len() > 900, "a thousand clients are connected all the while");
     }
     (lists.into_iter().map(|(header, _)| header).collect(), summary)
@@ -67,7 +67,7 @@ fn a_flood_over_ipv6_from_as_many_sources() {
 /// Every attempt of the flood is listed at the end, timed out, or counted in a header as recycled.
 fn assert_attempts_are_accounted_for(headers: &[Header], summary: &Summary, attempts: u64) {
     let counts = &summary.counts;
-    let in_headers: u64 = headers.iter().map(|header| header.untracked).sum();
+    let in_headers: u64 = headers.iter().map(|header| header.figures.untracked).sum();
     let listed = summary.last.unwrap().half_open;
     assert!(in_headers > attempts / 2);
     assert_eq!(in_headers, counts.untracked() + summary.signals.handshakes_lost);

@@ -12,7 +12,7 @@ use flowpeel::pipeline::Config;
 use flowpeel::signal::{AnyKey, ConnectionHash};
 use flowpeel::sketch::{Change, Geometry, Iblt, TableKey};
 use flowpeel::snapshot::DeltaGeometry;
-use flowpeel::snapshot::file::{Kind, Presence, SnapshotFile, Source};
+use flowpeel::snapshot::file::{Kind, Presence, RouterPart, SnapshotFile};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, Output};
@@ -176,7 +176,7 @@ fn connections_that_many_routers_saw_are_told_by_their_counts() {
     let shape = Geometry::for_items(40);
     let geometry = DeltaGeometry { v4: shape, v6: shape };
     let router = |number: u32| {
-        let source = Source { router: format!("router-{number}"), ..Source::default() };
+        let source = RouterPart { router: format!("router-{number}"), ..RouterPart::default() };
         let mut file = SnapshotFile::new(geometry, false, &Secret::REPLAY, source);
         for port in 0..256 {
             // Of the IPv4 connections each was seen by another number of routers.
@@ -208,7 +208,7 @@ fn what_all_of_four_routers_see_is_told_by_itself() {
     let geometry = DeltaGeometry { v4: Geometry::for_items(40), v6: Geometry::for_items(40) };
     let end = |port: u32| (0x0a00_0000 + port, 40_000);
     let files = (0..4).map(|number: u32| {
-        let source = Source { router: format!("router-{number}"), ..Source::default() };
+        let source = RouterPart { router: format!("router-{number}"), ..RouterPart::default() };
         let mut file = SnapshotFile::new(geometry, false, &Secret::REPLAY, source);
         for port in 0..100 {
             let v4 = KeyV4::new(end(port), (0xc0a8_0001, 443), VlanTags::NONE);
@@ -249,8 +249,9 @@ fn what_does_not_fit_is_refused_whole() {
     let mut sum = merged(files[..3].iter().copied());
     let before = sum.clone();
     let shape = Geometry::new(77);
-    let other = SnapshotFile::new(DeltaGeometry { v4: shape, v6: shape }, false, &Secret::REPLAY, Source::default());
-    let vlan = SnapshotFile::new(files[0].header.geometry, true, &Secret::REPLAY, Source::default());
+    let other =
+        SnapshotFile::new(DeltaGeometry { v4: shape, v6: shape }, false, &Secret::REPLAY, RouterPart::default());
+    let vlan = SnapshotFile::new(files[0].header.geometry, true, &Secret::REPLAY, RouterPart::default());
     for (file, part) in [
         (&other, "cells in an IPv4 subtable"),
         (&vlan, "VLAN tags in keys false and true"),

@@ -49,12 +49,15 @@ fn what_began_before_the_capture_is_listed_exactly() {
         let mut lines: Vec<Line> = rows.iter().map(line).collect();
         lines.sort();
         if let Some(at) = (0..lines.len().max(exact.lines.len())).find(|&at| lines.get(at) != exact.lines.get(at)) {
-            panic!("at {}: listed {:?}, exact {:?}", header.end_ns, lines.get(at), exact.lines.get(at));
+            panic!("at {}: listed {:?}, exact {:?}", header.figures.end_ns, lines.get(at), exact.lines.get(at));
         }
         let pairs: BTreeSet<_> = lines.iter().map(|line| ends(line.client, line.server)).collect();
         assert_eq!(pairs.len(), lines.len(), "none is listed twice");
         assert!(header.complete, "{header:?}");
-        assert_eq!((header.opened, header.closed, header.untracked), (exact.opened, exact.closed, 0));
+        assert_eq!(
+            (header.figures.opened, header.figures.closed, header.figures.untracked),
+            (exact.opened, exact.closed, 0)
+        );
     }
     let last = listed.last().unwrap();
     let midstream: BTreeSet<_> =
@@ -114,8 +117,11 @@ fn a_flood_of_forged_packets_changes_no_list() {
     assert_eq!(summary.counts.picked_up, 0);
     assert_eq!(listed.len(), calm.len());
     for (listed, calm) in listed.iter().zip(&calm) {
-        assert!(listed.header.complete && listed.header.untracked == 0, "{:?}", listed.header);
-        assert_eq!((listed.header.opened, listed.header.flows), (calm.header.opened, calm.header.flows));
+        assert!(listed.header.complete && listed.header.figures.untracked == 0, "{:?}", listed.header);
+        assert_eq!(
+            (listed.header.figures.opened, listed.header.flows),
+            (calm.header.figures.opened, calm.header.flows)
+        );
         assert!(listed.rows == calm.rows);
     }
 }

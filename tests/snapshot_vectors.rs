@@ -7,7 +7,7 @@ use flowpeel::hash::{KeyedHash, Purpose, Secret};
 use flowpeel::signal::{AnyKey, TimeBase};
 use flowpeel::sketch::{Change, Geometry, Iblt, TableKey, ValueCode};
 use flowpeel::snapshot::DeltaGeometry;
-use flowpeel::snapshot::file::{Figures, Header, Kind, Packing, SnapshotFile, Source, Sums};
+use flowpeel::snapshot::file::{Figures, Header, Kind, Packing, RouterPart, SnapshotFile, Sums};
 use std::path::PathBuf;
 
 /// The secret of the vectors: 000102..0f.
@@ -34,7 +34,7 @@ fn open<K: TableKey>(table: &mut Iblt<K>, key: K, payload: u32) {
 /// A router with one connection of each family in its first partition, and one that is half-open.
 fn router() -> SnapshotFile {
     let geometry = DeltaGeometry { v4: Geometry::new(2), v6: Geometry::new(1) };
-    let source = Source {
+    let source = RouterPart {
         router: "edge".to_owned(),
         run: 0x1122_3344_5566_7788,
         every_ns: 10_000_000_000,
@@ -90,7 +90,8 @@ fn merge() -> SnapshotFile {
         assert!(sums.v4.merge(&other.v4).is_ok() && sums.v6.merge(&other.v6).is_ok());
     }
     merge.header.kind = Kind::Merge;
-    let second = Source { router: "core".to_owned(), run: 1, half_open: Vec::new(), ..other.header.sources[0].clone() };
+    let second =
+        RouterPart { router: "core".to_owned(), run: 1, half_open: Vec::new(), ..other.header.sources[0].clone() };
     merge.header.sources.push(second);
     merge
 }

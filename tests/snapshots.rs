@@ -13,7 +13,7 @@ use flowpeel::hash::{KeyedHash, Purpose, Secret};
 use flowpeel::pipeline::{Config, Plan, Snapshots, run};
 use flowpeel::signal::{AnyKey, TimeBase};
 use flowpeel::sketch::{Iblt, Peeled, Peeler, Recipient, TableKey, ValueCode};
-use flowpeel::snapshot::file::{SnapshotFile, Source};
+use flowpeel::snapshot::file::{RouterPart, SnapshotFile};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -99,7 +99,7 @@ fn wall_ns(bases: &[TimeBase], tick: u64) -> i64 {
 }
 
 /// The lines of the established connections that a table tells by itself.
-fn lines<K: TableKey>(table: &Iblt<K>, source: &Source, cut: u64) -> Vec<Line> {
+fn lines<K: TableKey>(table: &Iblt<K>, source: &RouterPart, cut: u64) -> Vec<Line> {
     let (keys, is_all) = peel(table.clone());
     assert!(is_all);
     let line = |(key, count, payload): &(K, i32, u32)| {
@@ -145,9 +145,12 @@ fn a_snapshot_by_itself_is_the_list() {
         let figures = &source.figures;
         assert_eq!(
             (figures.interval, figures.start_ns, figures.end_ns),
-            (header.interval, header.start_ns, header.end_ns)
+            (header.figures.interval, header.figures.start_ns, header.figures.end_ns)
         );
-        assert_eq!((figures.opened, figures.closed, figures.missing_elsewhere), (header.opened, header.closed, 0));
+        assert_eq!(
+            (figures.opened, figures.closed, figures.missing_elsewhere),
+            (header.figures.opened, header.figures.closed, 0)
+        );
         for row in rows {
             let tick_ns = 100_000_000;
             let age_ns = (source.end_tick as i64 - (row.start_ns - source.bases[0].wall_ns(0)) / tick_ns) * tick_ns;
@@ -184,7 +187,8 @@ fn whatever_snapshots_are_missing_the_next_one_makes_up_for_it() {
     // What opened and closed since the snapshot before the missing one fits, all that is open does not.
     let Recorder { lists, snapshots } = recorded(&config(5_000, false));
     let (mut v4, mut v6): (BTreeSet<KeyV4>, BTreeSet<KeyV6>) = Default::default();
-    let mut applied = SnapshotFile::new(read(&snapshots[0]).header.geometry, false, &Secret::REPLAY, Source::default());
+    let mut applied =
+        SnapshotFile::new(read(&snapshots[0]).header.geometry, false, &Secret::REPLAY, RouterPart::default());
     let mut overfull = 0;
     for (at, ((header, rows), bytes)) in lists.iter().zip(&snapshots).enumerate().filter(|(at, _)| at % 3 != 2) {
         let snapshot = read(bytes);

@@ -94,11 +94,11 @@ fn assert_evicted(listed: &[Kept]) -> u64 {
     let clients = |rows: &[Row]| rows.iter().map(|row| row.client.port() - 10_000).collect::<BTreeSet<_>>();
     let mut evicted = 0;
     for Kept { header, rows } in listed {
-        let (at_s, clients) = (header.end_ns as u64 / 1_000_000_000, clients(rows));
+        let (at_s, clients) = (header.figures.end_ns as u64 / 1_000_000_000, clients(rows));
         let there = |range: std::ops::Range<u16>| range.filter(|number| clients.contains(number)).count();
         assert!(header.complete, "{header:?}");
         assert!(clients.contains(&BUSY) && there(KEPT) == KEPT.len(), "at {at_s} s {} are kept", there(KEPT));
-        evicted += header.evicted;
+        evicted += header.figures.evicted;
         if at_s <= 1 + IDLE_S {
             assert_eq!((there(SILENT), evicted), (SILENT.len(), 0), "at {at_s} s");
         } else if (IDLE_S * 3 / 2..=AGAIN_S).contains(&at_s) {
@@ -133,7 +133,7 @@ fn what_is_too_old_is_evicted_whatever_is_seen() {
     let (listed, summary) = lists_of(vanishing(), &config);
     let all = 1 + (SILENT.len() + KEPT.len()) as u64;
     for Kept { header, rows } in &listed {
-        let at_s = header.end_ns as u64 / 1_000_000_000;
+        let at_s = header.figures.end_ns as u64 / 1_000_000_000;
         assert!(header.complete, "{header:?}");
         if at_s <= 320 {
             assert_eq!(header.flows, all, "at {at_s} s");

@@ -1,8 +1,8 @@
-//! The directory of snapshots -> the files that have not been dealt with.
+//! The directory of snapshots -> the files that are still to be read.
 //!
-//! What enters: a directory into which somebody writes or copies snapshots. What leaves: at each look the names that are new,
-//! in order, and those that could not be read before and have changed since. Only the names that flowpeel gives to snapshots
-//! are looked at.
+//! What enters: a directory into which snapshots are written or copied. What leaves: at each look the new names, in
+//! order, and those of files that could not be read before and have changed since. Only names that flowpeel gives to
+//! snapshots are looked at.
 
 use crate::error::{Error, Result};
 use crate::export::SnapshotName;
@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What tells whether a file was written to since.
+/// What tells whether a file was written to since the last look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     size: u64,
@@ -28,24 +28,24 @@ impl Stamp {
 /// What became of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It was applied, or another covers it.
+    /// The file was applied, or another covers it.
     Done,
-    /// It could not be read, and may be on its way yet.
+    /// The file could not be read, and may still be arriving.
     Doubtful(Stamp),
-    /// It did not get better.
+    /// The file could not be read, and has not changed since.
     Refused(Stamp),
 }
 
 /// A directory of snapshots.
 pub(super) struct Incoming {
     path: PathBuf,
-    /// What there was at the last look, and what became of it.
+    /// The files that were there at the last look, and what became of each.
     known: BTreeMap<SnapshotName, Fate>,
 }
 
 impl Incoming {
-    /// A directory. Of what is there already, what ends no later than `done` was dealt with, unless it was written after
-    /// `since`: then the clock of the router was set back.
+    /// A directory. Of the files that are there, those that end no later than the first part of `done` count as read,
+    /// unless they were written after the second part: then the clock of the router was set back.
     pub(super) fn new(path: PathBuf, done: Option<(SnapshotName, SystemTime)>) -> Result<Self> {
         let mut incoming = Incoming { path, known: BTreeMap::new() };
         let names = incoming.names()?;
@@ -60,7 +60,7 @@ impl Incoming {
         Ok(incoming)
     }
 
-    /// The directory.
+    /// The path of the directory.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -85,7 +85,7 @@ impl Incoming {
         Ok(names)
     }
 
-    /// What there is to be read, in the order of names.
+    /// The files to read, in the order of names.
     ///
     /// Complexity: a look at every name in the directory.
     pub(super) fn look(&mut self) -> Result<Vec<SnapshotName>> {
@@ -113,27 +113,28 @@ impl Incoming {
         self.metadata(name).map(|metadata| Stamp::of(&metadata))
     }
 
-    /// The files that could not be read at the last look, of which it is not known yet whether they get better.
+    /// The files that could not be read at the last look and may still be arriving.
     pub(super) fn doubtful(&self) -> Vec<SnapshotName> {
         let doubtful = self.known.iter().filter(|(_, fate)| matches!(fate, Fate::Doubtful(_)));
         doubtful.map(|(name, _)| *name).collect()
     }
 
-    /// A file was dealt with.
+    /// Notes that a file was read, or is covered.
     pub(super) fn done(&mut self, name: SnapshotName) {
         self.known.insert(name, Fate::Done);
     }
 
-    /// A file could not be read; whether it is to be given up, as nothing has been written to it since that was so before.
-    /// One that has gone away is nothing.
-    pub(super) fn is_hopeless(&mut self, name: SnapshotName, is_last_look: bool) -> bool {
+    /// Gives up a file that could not be read, if this is the last look or nothing has been written to it since it
+    /// could not be read before; otherwise it stays doubtful. Returns whether it was given up. A file that has gone
+    /// away is forgotten.
+    pub(super) fn give_up(&mut self, name: SnapshotName, is_last_look: bool) -> bool {
         let Some(stamp) = self.stamp(name) else {
             self.known.remove(&name);
             return false;
         };
-        let is_hopeless = is_last_look || self.known.get(&name) == Some(&Fate::Doubtful(stamp));
-        self.known.insert(name, if is_hopeless { Fate::Refused(stamp) } else { Fate::Doubtful(stamp) });
-        is_hopeless
+        let is_given_up = is_last_look || self.known.get(&name) == Some(&Fate::Doubtful(stamp));
+        self.known.insert(name, if is_given_up { Fate::Refused(stamp) } else { Fate::Doubtful(stamp) });
+        is_given_up
     }
 }
 
@@ -152,11 +153,11 @@ mod tests {
         for text in ["a", "ab"] {
             fs::write(incoming.file(name), text).unwrap();
             assert_eq!(incoming.look().unwrap(), [name]);
-            assert!(!incoming.is_hopeless(name, false), "it may get longer");
+            assert!(!incoming.give_up(name, false), "it may get longer");
             assert_eq!(incoming.doubtful(), [name]);
         }
         assert_eq!(incoming.look().unwrap(), [name], "it is looked at once more");
-        assert!(incoming.is_hopeless(name, false));
+        assert!(incoming.give_up(name, false));
         assert!(incoming.look().unwrap().is_empty() && incoming.doubtful().is_empty());
         fs::write(incoming.file(name), "abc").unwrap();
         assert_eq!(incoming.look().unwrap(), [name], "somebody has written to it");
@@ -164,7 +165,7 @@ mod tests {
         fs::write(incoming.file(name), "abcd").unwrap();
         assert!(incoming.look().unwrap().is_empty());
         fs::remove_file(incoming.file(name)).unwrap();
-        assert!(incoming.look().unwrap().is_empty() && !incoming.is_hopeless(name, true), "what is gone is nothing");
+        assert!(incoming.look().unwrap().is_empty() && !incoming.give_up(name, true), "what is gone is nothing");
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Lists as files -> the connections in them, to start a list from.
+//! Files with lists -> the connections in them, to start a list from.
 //!
-//! What enters: a file with a list or with what changed since the one before, plain or compressed with zstd, as flowpeel
-//! writes them. What leaves: its header, then line after line. A list may have millions of lines, so none is kept; and a file
-//! may be anything, so no line is longer than any of ours, and whatever is not exactly such a file is refused with the byte
-//! at which it goes wrong.
+//! What enters: a file with a list, or with what changed since the one before, plain or compressed with zstd, as
+//! flowpeel writes it. What leaves: its header, then line after line. A list may have millions of lines, so none is
+//! kept. A file may hold anything, so no line may be longer than any of ours, and what is not exactly such a file is
+//! refused with the offset at which it goes wrong.
 
 use crate::config::LIST_LINE_SIZE_MAX;
 use crate::error::{Error, Result};
@@ -37,7 +37,7 @@ struct HeaderFields {
     delisted: Option<u64>,
 }
 
-/// What tells one list of a run from the others.
+/// The identity of a list among those of its run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(super) struct ListId {
     interval: u64,
@@ -59,7 +59,7 @@ struct FlowLine {
 
 #[derive(Deserialize)]
 struct FlowFields {
-    /// The list of several routers has none.
+    /// The age of the connection. The list of several routers does not have it.
     #[serde(default)]
     age: f64,
     state: String,
@@ -67,31 +67,31 @@ struct FlowFields {
     midstream: bool,
 }
 
-/// What a line says.
+/// A line of a list.
 pub(super) enum Line {
-    /// This connection is listed, on so many routers.
+    /// This connection is listed, on this many routers.
     Listed(KnownConnection, u32),
-    /// It is no more.
+    /// This connection is no longer listed.
     Delisted(AnyKey),
-    /// It is half-open: a list that is started from has no use for it.
+    /// A half-open connection, which is of no use to start a list from.
     HalfOpen,
 }
 
-/// A list that is read.
+/// A list that is being read.
 pub(super) struct ListFile {
     path: PathBuf,
     lines: Box<dyn BufRead>,
     line: Vec<u8>,
     offset: u64,
-    /// Lines that are to come.
+    /// Lines still to come.
     left: u64,
-    /// Which list it is.
+    /// The identity of the list.
     pub(super) id: ListId,
-    /// When it ends, in ns since 1970.
+    /// When the list ends, in ns since 1970.
     pub(super) end_ns: i64,
     /// Whether it is the list of several routers together, which tells no starts.
     pub(super) is_merged: bool,
-    /// Of changes, the list that they begin with, and how much later than that this one ends, in ns.
+    /// For changes, the list that they build on, and how much later than that one this one ends, in ns.
     pub(super) base: Option<(ListId, i64)>,
 }
 
@@ -147,7 +147,7 @@ impl ListFile {
         Error::new(what).in_file(&self.path).at(self.offset - self.line.len() as u64)
     }
 
-    /// Reads a line; whether there was one.
+    /// Reads a line. Returns whether there was one.
     fn next_line(&mut self) -> Result<bool> {
         self.line.clear();
         let limit = LIST_LINE_SIZE_MAX as u64 + 1;
@@ -160,7 +160,7 @@ impl ListFile {
         Ok(size > 0)
     }
 
-    /// The next connection; none behind the last.
+    /// The next connection; `None` after the last.
     pub(super) fn next(&mut self) -> Result<Option<Line>> {
         if !self.next_line()? {
             return if self.left == 0 { Ok(None) } else { Err(self.refuse("the list was cut short")) };
@@ -188,7 +188,7 @@ impl ListFile {
     }
 }
 
-/// Seconds as they stand in a list, to the microsecond, in ns.
+/// Seconds as a list has them, to the microsecond, in ns.
 fn nanoseconds(seconds: f64) -> i64 {
     ((seconds * 1e6).round() as i64).saturating_mul(1_000)
 }

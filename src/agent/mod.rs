@@ -1,9 +1,9 @@
 //! The offline agent: a directory of snapshots -> a directory with the lists that the router would have written.
 //!
-//! What enters: snapshots of a router, as they come or all at once, some of them missing, late, doubled or damaged. What
-//! leaves: for each that is newer than those before it the list, under the name that the router would have given it; and a
-//! note of how far it is, from which the next agent goes on. It takes nothing away from the directory of snapshots and writes
-//! nothing there, so any number of agents may follow one.
+//! What enters: snapshots of a router, as they come or all at once, some of them missing, late, duplicated or damaged.
+//! What leaves: for each that is newer than those before it, the list under the name that the router would have given
+//! it; and a note of how far the agent is, from which the next agent goes on. It removes and writes nothing in the
+//! directory of snapshots, so any number of agents may follow one.
 
 mod incoming;
 mod list_file;
@@ -12,18 +12,18 @@ mod wake;
 
 use crate::config::AGENT_LOOK_INTERVAL;
 use crate::error::{Error, Result};
-use crate::export::{Directory, Exporter, Format, Keep, SnapshotName};
+use crate::export::{Directory, Exporter, Format, Keep, ListSpan, SnapshotName};
 use crate::flow_list::{Header, SnapshotList, TickMoment};
 use crate::hash::Secret;
 use crate::signal::AnyKey;
-use crate::snapshot::file::{Kind, SnapshotFile, Source};
+use crate::snapshot::file::{Kind, RouterPart, SnapshotFile};
 use incoming::Incoming;
 use list_file::{Line, ListFile};
 use position::{Position, Run};
 use std::path::{Path, PathBuf};
 use wake::Wake;
 
-/// What an [`Agent`] is told once.
+/// The configuration of an [`Agent`].
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
     /// The directory of snapshots.
@@ -34,39 +34,39 @@ pub struct AgentConfig {
     pub secret: Secret,
     /// How lists are written.
     pub format: Format,
-    /// How much of them is kept.
+    /// How much of the lists is kept.
     pub keep: Keep,
 }
 
-/// What an agent did since its start.
+/// What an agent has done since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgentCounts {
-    /// Lists that it wrote.
+    /// Lists written.
     pub lists: u64,
-    /// Those of them that are not complete.
+    /// Lists written that are not complete.
     pub incomplete: u64,
     /// Intervals without a snapshot, which the next list covers.
     pub passed_over: u64,
-    /// Snapshots that came late or twice: a list that was written before covers them.
+    /// Snapshots that came late or twice: an earlier list covers them.
     pub covered: u64,
-    /// Files that are no snapshots that it can use, each told of.
+    /// Files that the agent could not use, each of them reported.
     pub refused: u64,
 }
 
-/// What an agent tells while it works.
-pub enum Told<'a> {
-    /// A list was written, of this snapshot.
+/// What an agent reports while it works.
+pub enum AgentEvent<'a> {
+    /// A list was written from this snapshot.
     Listed(SnapshotName, &'a Header),
-    /// A file can not be used. It is left alone until somebody writes to it.
+    /// A file cannot be used. It is left alone until it is written to.
     Refused(Error),
-    /// Something went wrong beside the lists.
+    /// Something went wrong that affects no list.
     Warning(Error),
 }
 
-/// Whoever is told what an agent does, and can stop it between two snapshots.
+/// An observer of an agent, which can stop it between two snapshots.
 pub trait AgentObserver {
-    /// Takes note of something.
-    fn told(&mut self, told: Told);
+    /// Receives a report.
+    fn told(&mut self, event: AgentEvent);
 
     /// Whether the agent is to stop.
     fn is_stopped(&self) -> bool {
@@ -81,23 +81,23 @@ pub struct Agent {
     directory: Directory,
     lists: PathBuf,
     position: Position,
-    /// The list of the run that is followed; none before the first snapshot.
+    /// The list of the run that is followed; `None` before the first snapshot.
     list: Option<SnapshotList>,
     counts: AgentCounts,
-    /// Something to be told at the next look.
+    /// A warning to report at the next look.
     warning: Option<Error>,
 }
 
 impl Agent {
-    /// An agent that goes on where the one before it in the same directory of lists stopped, however that ended.
+    /// An agent that goes on where the last one in the same directory of lists stopped, however that ended.
     ///
     /// # Errors
     ///
-    /// There is no directory of snapshots, lists can not be written or somebody else writes them, or the note of how far they
-    /// are is damaged.
+    /// The directory of snapshots does not exist, lists cannot be written, another process writes them, or the note of
+    /// how far they are is damaged.
     pub fn new(config: &AgentConfig) -> Result<Self> {
         config.format.check()?;
-        // Looked for before anything is made.
+        // The directory is looked for before anything is created.
         Incoming::new(config.snapshots.clone(), None)?;
         let mut directory = Directory::new(&config.lists, false, config.format, config.keep)?;
         let (position, since) = Position::read(&config.lists)?.unzip();
@@ -115,13 +115,13 @@ impl Agent {
         })
     }
 
-    /// What it did so far.
+    /// What the agent has done so far.
     #[must_use]
     pub fn counts(&self) -> AgentCounts {
         self.counts
     }
 
-    /// Follows the directory until it is stopped.
+    /// Follows the directory until the observer stops it.
     ///
     /// # Errors
     ///
@@ -135,10 +135,10 @@ impl Agent {
                     was_told = false;
                     self.take_all(names, false, observer)?;
                 }
-                // It may be on another machine, and come back.
+                // The directory may be on another machine, and come back.
                 Err(error) if !was_told => {
                     was_told = true;
-                    observer.told(Told::Warning(error));
+                    observer.told(AgentEvent::Warning(error));
                 }
                 Err(_) => {}
             }
@@ -147,17 +147,17 @@ impl Agent {
         for name in self.incoming.doubtful() {
             if let Err(error) = self.open(name) {
                 self.counts.refused += 1;
-                observer.told(Told::Refused(error));
+                observer.told(AgentEvent::Refused(error));
             }
         }
         Ok(())
     }
 
-    /// Makes lists of what there is.
+    /// Writes the lists of the snapshots that are there.
     ///
     /// # Errors
     ///
-    /// The directory can not be read, or a list could not be written.
+    /// The directory cannot be read, or a list could not be written.
     pub fn once(&mut self, observer: &mut impl AgentObserver) -> Result<()> {
         let names = self.incoming.look()?;
         self.take_all(names, true, observer)
@@ -179,28 +179,28 @@ impl Agent {
                     self.counts.lists += 1;
                     self.counts.incomplete += u64::from(!header.complete);
                     self.incoming.done(name);
-                    observer.told(Told::Listed(name, &header));
+                    observer.told(AgentEvent::Listed(name, &header));
                 }
                 Ok(None) => {
                     self.counts.covered += 1;
                     self.incoming.done(name);
                 }
                 Err(error) => {
-                    if self.incoming.is_hopeless(name, is_last_look) {
+                    if self.incoming.give_up(name, is_last_look) {
                         self.counts.refused += 1;
-                        observer.told(Told::Refused(error));
+                        observer.told(AgentEvent::Refused(error));
                     }
                 }
             }
             if let Some(warning) = self.warning.take().or_else(|| self.directory.warning()) {
-                observer.told(Told::Warning(warning));
+                observer.told(AgentEvent::Warning(warning));
             }
         }
         Ok(())
     }
 
-    /// The order in which snapshots were made. That of their names is it, unless a clock stepped back: then some have
-    /// numbers, and are looked into.
+    /// The snapshots in the order in which they were made. That is the order of their names, unless a clock stepped
+    /// back: then some names have numbers, and the files are read to find out.
     fn ordered(&self, names: Vec<SnapshotName>) -> Vec<SnapshotName> {
         if names.len() < 2 || names.iter().all(|name| name.number() == 1) {
             return names;
@@ -208,7 +208,7 @@ impl Agent {
         let mut runs: Vec<Run> = Vec::new();
         let mut ordered: Vec<(usize, u64, SnapshotName)> = Vec::new();
         for name in names {
-            // What can not be read is told of when its turn comes.
+            // A file that cannot be read is reported when its turn comes.
             let snapshot = SnapshotFile::open(&self.incoming.file(name), &self.secret).ok();
             let source = snapshot.and_then(|snapshot| snapshot.header.sources.into_iter().next()).unwrap_or_default();
             let run = Run::of(&source);
@@ -222,7 +222,7 @@ impl Agent {
         ordered.into_iter().map(|(.., name)| name).collect()
     }
 
-    /// Reads a snapshot; none when it is late or came twice, so that a list covers it already.
+    /// Reads a snapshot; `None` if it is late or came twice, so that a list covers it already.
     fn open(&self, name: SnapshotName) -> Result<Option<SnapshotFile>> {
         let path = self.incoming.file(name);
         let snapshot = SnapshotFile::open(&path, &self.secret)?;
@@ -246,7 +246,7 @@ impl Agent {
         }
     }
 
-    /// Writes the list of a snapshot, and how far it is.
+    /// Writes the list of a snapshot, and the note of how far the agent is.
     fn write(&mut self, name: SnapshotName, snapshot: SnapshotFile) -> Result<Header> {
         let Some(source) = snapshot.header.sources.first().cloned() else {
             return Err(Error::new("a snapshot of no router"));
@@ -268,9 +268,9 @@ impl Agent {
         Ok(header)
     }
 
-    /// The list to begin with: that of the agent before, where it followed the same run; else an empty one, as the router's
-    /// was.
-    fn begin(&mut self, snapshot: &SnapshotFile, source: &Source) -> Result<SnapshotList> {
+    /// The list to begin with: that of the agent before, if it followed the same run; otherwise an empty one, with
+    /// which the router began too.
+    fn begin(&mut self, snapshot: &SnapshotFile, source: &RouterPart) -> Result<SnapshotList> {
         self.directory.begin_run(snapshot.header.vlan_key);
         let mut list = SnapshotList::new(snapshot, &self.secret)?;
         let is_same = !self.position.list.is_empty() && self.position.run.is_same(&Run::of(source));
@@ -282,14 +282,14 @@ impl Agent {
         Ok(list)
     }
 
-    /// Lists what the agent before had listed: its last list in full, and what changed since.
+    /// Restores the list of the agent before: its last list in full, and what changed since.
     fn reload(&self, list: &mut SnapshotList) -> Result<()> {
         let (full, last) = (&self.position.full, &self.position.list);
         let mut before = ListFile::open(&self.lists.join(full))?.id;
         let mut chain = vec![(self.lists.join(full), 0)];
-        for path in if full == last { Vec::new() } else { self.directory.changes_between(full, last)? } {
+        for path in if full == last { Vec::new() } else { self.directory.changes_in(ListSpan { full, last })? } {
             let changes = ListFile::open(&path)?;
-            // What builds on another list is what somebody else left.
+            // Changes that build on another list are leftovers.
             if let Some((_, elapsed_ns)) = changes.base.filter(|(base, _)| *base == before) {
                 before = changes.id;
                 chain.push((path, elapsed_ns));
@@ -308,7 +308,7 @@ impl Agent {
     }
 }
 
-/// Takes the connections of a file into a list.
+/// Applies the lines of a file to a list.
 fn load(list: &mut SnapshotList, file: &mut ListFile, end: TickMoment) -> Result<()> {
     while let Some(line) = file.next()? {
         match line {
@@ -320,12 +320,12 @@ fn load(list: &mut SnapshotList, file: &mut ListFile, end: TickMoment) -> Result
     Ok(())
 }
 
-/// Starts the list of the run that `source` is of from a list in a file, plain or compressed.
+/// Starts the list of the run of `source` from a list in a file, plain or compressed.
 ///
 /// # Errors
 ///
-/// The file holds no list in full, or one of another time than the run.
-pub fn start_from(list: &mut SnapshotList, source: &Source, path: &Path) -> Result<()> {
+/// The file holds no list in full, or one that did not end within the run.
+pub fn start_from(list: &mut SnapshotList, source: &RouterPart, path: &Path) -> Result<()> {
     let mut file = ListFile::open(path)?;
     if file.base.is_some() {
         return Err(Error::new("these are changes: name a list in full").in_file(path));
@@ -340,7 +340,8 @@ pub fn start_from(list: &mut SnapshotList, source: &Source, path: &Path) -> Resu
     load(list, &mut file, end)
 }
 
-/// The established connections of a list in full, each with on how many routers it was: one, unless it is the list of several.
+/// The established connections of a list in full, each with the number of routers that listed it: one, unless it is a
+/// list of several routers.
 ///
 /// # Errors
 ///

@@ -1,14 +1,14 @@
-//! Where the agent is, so that it starts again there however it ended.
+//! How far the agent is, so that it goes on from there however it ended.
 //!
-//! What enters: the list that was written last and the snapshot that it was made of. What leaves: a note beside the lists,
-//! and at a start the same again. The list itself is not in it, since it is in the files that the note names. The list is
-//! written first and the note after it, each whole or not at all: whoever is killed in between makes the same list of the
-//! same snapshot once more.
+//! What enters: the list that was written last and the snapshot that it was made from. What leaves: a note beside the
+//! lists, and at a start the same again. The list itself is not in it, since it is in the files that the note names.
+//! The list is written first and the note after it, each whole or not at all: an agent that is killed in between makes
+//! the same list from the same snapshot again.
 
 use crate::config::{AGENT_POSITION_SIZE_MAX, AGENT_RUNS_MAX};
 use crate::error::{Error, Result};
 use crate::flow_list::TickMoment;
-use crate::snapshot::file::Source;
+use crate::snapshot::file::RouterPart;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Read;
@@ -27,27 +27,28 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// The run that a snapshot is of, up to it.
-    pub(super) fn of(source: &Source) -> Self {
+    /// The run of a snapshot, up to that snapshot.
+    pub(super) fn of(source: &RouterPart) -> Self {
         Run { router: source.router.clone(), run: source.run, interval: source.figures.interval }
     }
 
-    /// Whether both are of one run.
+    /// Whether both are the same run.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.run == other.run && self.router == other.router
     }
 }
 
-/// What the note says.
+/// The contents of the note.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Position {
     /// The run that is followed.
     pub(super) run: Run,
-    /// Those before it, the latest last.
+    /// The runs before it, the latest last.
     pub(super) ended: Vec<Run>,
-    /// The snapshot that the last list was made of.
+    /// The snapshot that the last list was made from.
     pub(super) snapshot: String,
-    /// The file of the last list in full, and that of the last list: they are the same unless that was of changes.
+    /// The file of the last list in full, and the file of the last list. They are the same unless the last list was
+    /// written as changes.
     pub(super) full: String,
     pub(super) list: String,
     /// The last list's end.
@@ -56,7 +57,7 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// The note in this directory and when it was written; none when there is none.
+    /// The note in this directory and when it was written; `None` if there is none.
     pub(super) fn read(directory: &Path) -> Result<Option<(Self, SystemTime)>> {
         let path = directory.join(NAME);
         let cannot = |error: std::io::Error| {
@@ -74,9 +75,9 @@ impl Position {
         Ok(Some((position, modified)))
     }
 
-    /// The note as it stands in the file.
+    /// The note as the bytes of its file.
     pub(super) fn bytes(&self) -> Vec<u8> {
-        // Nothing in it can not be written as JSON.
+        // All of it can be written as JSON.
         let mut bytes = serde_json::to_vec(self).unwrap_or_default();
         bytes.push(b'\n');
         bytes
@@ -87,8 +88,8 @@ impl Position {
         TickMoment { tick: self.end_tick, within_tick_ns: self.within_tick_ns }
     }
 
-    /// Moves on to a list that was made of this snapshot.
-    pub(super) fn advance(&mut self, source: &Source, snapshot: String, list: crate::export::ListFile) {
+    /// Moves on to a list that was made from this snapshot.
+    pub(super) fn advance(&mut self, source: &RouterPart, snapshot: String, list: crate::export::WrittenList) {
         let run = Run::of(source);
         if !self.run.is_same(&run) && !self.list.is_empty() {
             self.ended.push(std::mem::take(&mut self.run));

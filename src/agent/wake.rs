@@ -1,7 +1,8 @@
 //! Waiting for a directory to change.
 //!
-//! What enters: a directory. What leaves: nothing; a wait ends when a file in it was closed after writing or was renamed into
-//! it, and after some time in any case, since not every file system tells of what others did to it.
+//! What enters: a directory. What leaves: nothing. A wait ends when a file in the directory was closed after writing or
+//! was renamed into it, and after some time in any case, since not every file system reports what other machines did to
+//! it.
 
 use crate::config::AGENT_WAIT_MAX;
 use std::path::Path;
@@ -16,7 +17,7 @@ use rustix::{
 
 /// Waits for changes in a directory.
 pub(super) struct Wake {
-    /// None where the system can not tell of changes: then waiting is all there is.
+    /// `None` where the system cannot report changes: waits then take their full time.
     #[cfg(target_os = "linux")]
     changes: Option<OwnedFd>,
 }
@@ -38,7 +39,7 @@ impl Wake {
         }
     }
 
-    /// Waits until something changed, `longest` is over, or it is to stop.
+    /// Waits until something has changed, `longest` has passed, or `is_stopped` says so.
     pub(super) fn wait(&mut self, longest: Duration, is_stopped: impl Fn() -> bool) {
         let began = Instant::now();
         while !is_stopped() && began.elapsed() < longest && !self.is_changed(AGENT_WAIT_MAX) {}
@@ -54,12 +55,12 @@ impl Wake {
         let timeout = Timespec::try_from(longest).ok();
         let mut descriptors = [PollFd::new(changes, PollFlags::IN)];
         let Ok(ready_count) = poll(&mut descriptors, timeout.as_ref()) else {
-            // A signal came: it is not to be seen to before its handler is done.
+            // A signal came, whose handler may not be done yet.
             std::thread::sleep(Duration::from_millis(1));
             return false;
         };
         let is_changed = ready_count > 0;
-        // What is known to have changed need not be told again.
+        // Reads the events, so that they do not end the next wait.
         let mut events = [0; 4_096];
         while is_changed && rustix::io::read(changes, &mut events).is_ok_and(|size| size > 0) {}
         is_changed

@@ -1,11 +1,10 @@
-//! Which open connections are so old that their records do not know when they started.
+//! The open connections that are so old that their records do not know when they started.
 //!
-//! What enters: the rows of a list. What leaves: records with their starts put right. The connection filter knows a start up to the
-//! wrap of its ticks, 29 hours; the list knows it for good. So the list tells the starts of what is older than half of that,
-//! and a record that was taken long enough after the run began is held against it.
+//! What enters: the rows of a list. What leaves: records with corrected starts. The connection filter knows a start up
+//! to the wrap of its ticks, 29 hours; the list knows it for good. So the list tells the starts of the connections that
+//! are older than half of that, and a record is compared with these.
 
 use crate::archive::Entry;
-use crate::archive::entry::key_between;
 use crate::config::{ARCHIVE_AGES_MAX, TICK_BITS, TICK_NS};
 use crate::flow_list::List;
 use crate::signal::AnyKey;
@@ -13,32 +12,33 @@ use ahash::AHashMap;
 
 const WRAP_TICKS: i64 = 1 << TICK_BITS;
 
-/// The starts of what is old, as of one list.
+/// The starts of old connections, as of one list.
 #[derive(Default)]
 pub(super) struct Ages {
     starts: AHashMap<AnyKey, i64>,
-    /// The end of the list in ticks of wall time; none where there was no list, or more was old than is remembered.
+    /// The end of the list in ticks of wall time; `None` if there was no list, or more old connections than are
+    /// remembered.
     whole_at: Option<i64>,
 }
 
 impl Ages {
-    /// What is old at the end of this list.
+    /// The starts of the connections that are old at the end of this list.
     pub(super) fn of(list: &List) -> Self {
-        let mut ages = Ages { starts: AHashMap::new(), whole_at: Some(list.header.end_ns.div_euclid(TICK_NS)) };
+        let mut ages = Ages { starts: AHashMap::new(), whole_at: Some(list.header.figures.end_ns.div_euclid(TICK_NS)) };
         let is_old = |age_ns: i64| age_ns / TICK_NS >= WRAP_TICKS / 2;
         for row in list.established().filter(|row| is_old(row.age_ns)) {
             if ages.starts.len() == ARCHIVE_AGES_MAX {
                 ages.whole_at = None;
                 break;
             }
-            if let Some(key) = key_between(row.client, row.server, row.vlan) {
+            if let Some(key) = AnyKey::of_ends(row.client, row.server, row.vlan) {
                 ages.starts.insert(key, row.start_ns.div_euclid(TICK_NS));
             }
         }
         ages
     }
 
-    /// The same entry with its start as it is known here.
+    /// An entry with its start corrected, as far as it is known here.
     pub(super) fn told(&self, entry: Entry) -> Entry {
         if !entry.may_be_older {
             return entry;
@@ -47,7 +47,7 @@ impl Ages {
             Some(start) if (entry.start - start) % WRAP_TICKS == 0 => {
                 Entry { start: *start, may_be_older: false, ..entry }
             }
-            // What was younger than half the wrap when the list was made is not a whole one old yet.
+            // A connection that was younger than half the wrap at the list's end is not a whole wrap old yet.
             None if self.whole_at.is_some_and(|at| entry.end - at < WRAP_TICKS / 2) => {
                 Entry { may_be_older: false, ..entry }
             }
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn an_old_start_is_put_right_and_a_young_one_believed() {
         let key =
-            |port| key_between(([10, 0, 0, 1], port).into(), ([10, 0, 0, 2], 443).into(), VlanTags::NONE).unwrap();
+            |port| AnyKey::of_ends(([10, 0, 0, 1], port).into(), ([10, 0, 0, 2], 443).into(), VlanTags::NONE).unwrap();
         let day = WRAP_TICKS;
         let ages = Ages { starts: AHashMap::from_iter([(key(1), 5)]), whole_at: Some(3 * day) };
         let fate = Fate::Ended(Ending::Fin);

@@ -1,7 +1,7 @@
-//! Blocks of entries: what segments and logs are made of.
+//! Blocks of entries, of which segments and logs consist.
 //!
-//! What enters: entries. What leaves: bytes that say how long they are and carry a checksum, column by column and compressed;
-//! and the same back. A block is whole or it is refused; nothing in it is believed before its checksum was.
+//! What enters: entries. What leaves: bytes with their size and a checksum, stored by column and compressed; and the
+//! entries again. A block is whole or it is refused: nothing in it is used before its checksum was verified.
 //!
 //! | bytes | header |
 //! |---|---|
@@ -12,15 +12,16 @@
 //! | 16..20 | bytes that these become |
 //! | 20..24 | CRC-32 of header and what follows it, these four bytes left out |
 //!
-//! Numbers are little-endian. What follows is a zstd frame of columns: a byte of flags for each entry, the ends (each less the one
-//! before) and the durations as zigzag LEB128, client addresses, server addresses, client ports, server ports, VLAN words.
+//! Numbers are little-endian. After the header comes a zstd frame of columns: a byte of flags for each entry, the ends
+//! (each less the one before) and the durations as zigzag LEB128, client addresses, server addresses, client ports,
+//! server ports, VLAN words.
 
 use crate::archive::{Entry, Fate};
 use crate::config::{ARCHIVE_BLOCK_ENTRIES_MAX, ARCHIVE_COMPRESSION_LEVEL};
 use crate::flow::{FlowKey, KeyV4, KeyV6};
 use crate::signal::AnyKey;
 
-/// The size of a header.
+/// The size of a header, in bytes.
 pub(super) const HEADER_SIZE: usize = 24;
 
 const MAGIC: [u8; 4] = *b"FPbk";
@@ -30,18 +31,18 @@ const MAY_BE_OLDER: u8 = 1 << 4;
 const IPV6: u8 = 1 << 5;
 const TAGGED: u8 = 1 << 6;
 
-/// Bytes of one entry at most: flags, two numbers of 10 bytes, two IPv6 addresses, two ports, and tags.
+/// The most bytes of one entry: flags, two numbers of 10 bytes, two IPv6 addresses, two ports, and tags.
 const ENTRY_SIZE_MAX: usize = 1 + 2 * 10 + 2 * 16 + 2 * 2 + 4;
 
-/// The largest block before compression.
+/// The size of the largest block before compression, in bytes.
 const RAW_SIZE_MAX: usize = ARCHIVE_BLOCK_ENTRIES_MAX * ENTRY_SIZE_MAX;
 
-/// The largest that is stored: zstd adds little to what it can not compress.
+/// The size of the largest stored block, in bytes: zstd adds little to what it cannot compress.
 pub(super) const STORED_SIZE_MAX: usize = RAW_SIZE_MAX + RAW_SIZE_MAX / 128 + 1024;
 
 const _: () = assert!(STORED_SIZE_MAX < u32::MAX as usize);
 
-/// A block's header, read but not proven.
+/// The header of a block, before its checksum was verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) entry_count: usize,
@@ -51,7 +52,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The header in these bytes, if it can be that of a block of this file.
+    /// The header in these bytes, if it is possible for a block of this file.
     pub(super) fn read(bytes: &[u8], number: u32) -> Option<Self> {
         let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let header = Header {
@@ -69,7 +70,7 @@ impl Header {
     }
 }
 
-/// Appends the block of these entries, of which there are some and no more than [`ARCHIVE_BLOCK_ENTRIES_MAX`].
+/// Appends the block of these entries, from 1 to [`ARCHIVE_BLOCK_ENTRIES_MAX`].
 pub(super) fn encode(entries: &[Entry], number: u32, out: &mut Vec<u8>) -> std::io::Result<()> {
     debug_assert!((1..=ARCHIVE_BLOCK_ENTRIES_MAX).contains(&entries.len()));
     let raw = columns(entries);
@@ -92,7 +93,7 @@ fn checksum(header: &[u8], stored: &[u8]) -> u32 {
     hash.finalize()
 }
 
-/// The entries of a block: its header, the same as bytes, and what follows it. None where it is damaged.
+/// Decodes a block from its header, the bytes of the header, and the bytes after it; `None` if it is damaged.
 pub(super) fn decode(header: &Header, header_bytes: &[u8], stored: &[u8]) -> Option<Vec<Entry>> {
     let proven = header_bytes.get(..HEADER_SIZE - 4)?;
     if stored.len() != header.stored_size || checksum(proven, stored) != header.checksum {
@@ -152,7 +153,7 @@ enum Column {
 }
 
 impl Column {
-    /// Where the part stands in a key whose addresses have this size.
+    /// The bytes of the part in a key whose addresses have this size.
     fn range(self, address_size: usize) -> std::ops::Range<usize> {
         let second = address_size + 2;
         match self {
@@ -166,14 +167,14 @@ impl Column {
 
     fn put(self, raw: &mut Vec<u8>, key: &[u8], address_size: usize) {
         let part = &key[self.range(address_size)];
-        // Of a key without tags the word of the tags is not kept.
+        // The tags of a key without tags are not stored.
         if !matches!(self, Column::Vlan) || part != [0; 4] {
             raw.extend_from_slice(part);
         }
     }
 }
 
-/// The entries in these columns, when they are just so many.
+/// The entries in these columns, if there are exactly `count`.
 fn entries(raw: &[u8], count: usize) -> Option<Vec<Entry>> {
     let (flags, mut rest) = raw.split_at_checked(count)?;
     let mut ends = Vec::with_capacity(count);
@@ -240,7 +241,6 @@ fn take_number(bytes: &mut &[u8]) -> Option<i64> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::archive::entry::key_between;
     use crate::flow::VlanTags;
     use crate::record::Ending;
     use proptest::prelude::*;
@@ -260,7 +260,7 @@ pub(super) mod tests {
             let vlan = tags.iter().fold(VlanTags::NONE, |vlan, tag| vlan.with(*tag));
             Entry {
                 end: times.0,
-                key: key_between(ends.0, ends.1, vlan).unwrap(),
+                key: AnyKey::of_ends(ends.0, ends.1, vlan).unwrap(),
                 start: times.1,
                 fate: Fate::of_code(fate).unwrap(),
                 midstream: flags.0,
@@ -309,7 +309,7 @@ pub(super) mod tests {
     fn ordinary_entries_take_few_bytes() {
         let entry = |index: u32| Entry {
             end: 17_672_256_000 + i64::from(index / 10),
-            key: key_between(
+            key: AnyKey::of_ends(
                 SocketAddr::from((
                     [10, 0, (index % 7) as u8, (index % 200) as u8],
                     32_768 + (index * 7_919 % 28_000) as u16,

@@ -1,7 +1,8 @@
-//! One archived connection, and how the index knows it.
+//! An archived connection, and its hashes in the index.
 //!
-//! What enters: records, and rows of lists. What leaves: entries in the one order that segments keep, and hashes of connections
-//! and addresses. The hashes are keyed with a constant: an archive can be read years later, on another machine, without any secret.
+//! What enters: records, and rows of lists. What leaves: entries, which have one order, and hashes of connections and
+//! addresses. The hashes are keyed with a constant, so that an archive can be read years later, on another machine,
+//! without a secret.
 
 use crate::config::TICK_NS;
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
@@ -13,14 +14,14 @@ use std::net::{IpAddr, SocketAddr};
 /// What became of an archived connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fate {
-    /// It ended so.
+    /// The connection ended in this way.
     Ended(Ending),
-    /// It was open still at [`Entry::end`], and later is not known.
+    /// The connection was still open at [`Entry::end`]. What came later is not known.
     Open,
 }
 
 impl Fate {
-    /// The name that output uses for how it ended; none for what is open.
+    /// The name of the way it ended in output; `None` if it is open.
     #[must_use]
     pub fn reason(self) -> Option<&'static str> {
         match self {
@@ -62,13 +63,13 @@ impl Fate {
 /// Entries order by end, then by key and start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Entry {
-    /// When it ended, or until when it is known to have been open.
+    /// When the connection ended, or until when it is known to have been open.
     pub end: i64,
-    /// Its key, client first.
+    /// The key of the connection, client first.
     pub key: AnyKey,
-    /// When it started.
+    /// When the connection started.
     pub start: i64,
-    /// What became of it.
+    /// What became of the connection.
     pub fate: Fate,
     /// Whether its start was not seen: then `start` is when it was first seen.
     pub midstream: bool,
@@ -104,13 +105,13 @@ impl Entry {
         }
     }
 
-    /// When it started, in ns since 1970, to 100 ms.
+    /// When the connection started, in ns since 1970, to 100 ms.
     #[must_use]
     pub fn start_ns(&self) -> i64 {
         self.start.saturating_mul(TICK_NS)
     }
 
-    /// When it ended, or until when it is known to have been open, likewise.
+    /// When the connection ended, or until when it is known to have been open, in ns since 1970, to 100 ms.
     #[must_use]
     pub fn end_ns(&self) -> i64 {
         self.end.saturating_mul(TICK_NS)
@@ -130,23 +131,7 @@ impl From<&Record> for Entry {
     }
 }
 
-/// The key of a connection between these ends, the first of them first; none when they are of different families.
-#[must_use]
-pub fn key_between(first: SocketAddr, second: SocketAddr, vlan: VlanTags) -> Option<AnyKey> {
-    match (first.ip(), second.ip()) {
-        (IpAddr::V4(one), IpAddr::V4(other)) => {
-            let key = KeyV4::new((one.to_bits(), first.port()), (other.to_bits(), second.port()), vlan);
-            Some(AnyKey::V4(key))
-        }
-        (IpAddr::V6(one), IpAddr::V6(other)) => {
-            let key = KeyV6::new((one.to_bits(), first.port()), (other.to_bits(), second.port()), vlan);
-            Some(AnyKey::V6(key))
-        }
-        _ => None,
-    }
-}
-
-/// Hashes what the index is asked for.
+/// Hashes connections and addresses for the index.
 #[derive(Clone)]
 pub(super) struct Hasher {
     v4: KeyedHash<KeyV4>,
@@ -159,7 +144,7 @@ impl Hasher {
         Hasher { v4: KeyedHash::new(&secret, Purpose::Connection), v6: KeyedHash::new(&secret, Purpose::Connection) }
     }
 
-    /// The hash of a connection: the same for both directions, and for all VLANs, since nobody asks for one.
+    /// The hash of a connection: the same for both directions, and for all VLANs, since queries name no VLAN.
     pub(super) fn connection(&self, key: &AnyKey) -> u128 {
         match key {
             AnyKey::V4(key) => self.v4.of(&untagged(key).canonical().0),
@@ -167,7 +152,7 @@ impl Hasher {
         }
     }
 
-    /// The hash of an address. No connection has port 0 at both ends, so it is none of theirs.
+    /// The hash of an address. No connection has port 0 at both ends, so it differs from the hashes of connections.
     pub(super) fn address(&self, address: IpAddr) -> u128 {
         match address {
             IpAddr::V4(address) => self.v4.of(&KeyV4::new((address.to_bits(), 0), (0, 0), VlanTags::NONE)),
@@ -189,7 +174,7 @@ mod tests {
     use super::*;
 
     fn key(first: &str, second: &str, vlan: VlanTags) -> AnyKey {
-        key_between(first.parse().unwrap(), second.parse().unwrap(), vlan).unwrap()
+        AnyKey::of_ends(first.parse().unwrap(), second.parse().unwrap(), vlan).unwrap()
     }
 
     #[test]
@@ -203,11 +188,6 @@ mod tests {
         let near = |port: u16| key("10.0.0.1:40000", &format!("93.184.216.34:{port}"), VlanTags::NONE);
         assert_ne!(hasher.connection(&near(443)), hasher.connection(&near(444)));
         assert_ne!(hasher.address("10.0.0.1".parse().unwrap()), hasher.address("10.0.0.2".parse().unwrap()));
-    }
-
-    #[test]
-    fn ends_of_two_families_make_no_key() {
-        assert_eq!(key_between("10.0.0.1:1".parse().unwrap(), "[::1]:2".parse().unwrap(), VlanTags::NONE), None);
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Whether a segment may hold a connection, or an address: Bloom filters in pages that are read one by one.
+//! Bloom filters that tell whether a segment may hold a connection or an address, in pages that are read one by one.
 //!
-//! What enters: hashes. What leaves: pages of 4 KiB; a hash has all its bits in one, so that a question costs one read. Every
-//! page has its checksum: a damaged one answers nothing, and whoever asks reads the segment.
+//! What enters: hashes. What leaves: pages of 4 KiB. A hash has all its bits in one page, so a query costs one read.
+//! Every page has its checksum. A damaged page answers nothing, and the segment is read.
 //!
-//! A filter never says no for what was put in. With `b` bits an entry and `k` of them set, it says yes for what was not about
-//! once in `(1 - e^(-k/b))^-k` times: 16 bits and 11 give 0.046 %, 10 and 7 give 0.82 %.
+//! A filter never denies what was put in. With `b` bits for each entry and `k` of them set, it wrongly affirms about
+//! one in `(1 - e^(-k/b))^-k` others: 16 bits and 11 give 0.046 %, 10 and 7 give 0.82 %.
 
 use crate::hash::place_of;
 
@@ -13,22 +13,23 @@ pub(super) const PAGE_SIZE: usize = 4_096;
 const CHECKSUM_SIZE: usize = 4;
 const PAGE_BITS: u64 = 8 * (PAGE_SIZE - CHECKSUM_SIZE) as u64;
 
-/// How a filter is made.
+/// The parameters of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     bits_per_entry: u64,
     probe_count: u32,
-    /// What tells its pages from those of other filters of the same file.
+    /// A tag that distinguishes its pages from those of other filters in the same file.
     tag: u8,
 }
 
-/// Connections: asked for one by one, so false answers are to be few.
+/// The filter of connections, which are looked up one by one, so false positives should be few.
 pub(super) const CONNECTIONS: Shape = Shape { bits_per_entry: 16, probe_count: 11, tag: 1 };
 
-/// Addresses: there may be two for each connection, and who asks for one often finds it in many segments anyway.
+/// The filter of addresses. There may be two for each connection, and a query for one often finds it in many segments
+/// anyway.
 pub(super) const ADDRESSES: Shape = Shape { bits_per_entry: 10, probe_count: 7, tag: 2 };
 
-/// Which page of which filter.
+/// The place of a page: its segment, and its index in the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// The number of the segment.
@@ -37,25 +38,26 @@ pub(super) struct Place {
 }
 
 impl Shape {
-    /// The pages for so many entries.
+    /// The number of pages for this many entries.
     pub(super) fn page_count(self, entry_count: usize) -> u32 {
         let pages = (entry_count as u64 * self.bits_per_entry).div_ceil(PAGE_BITS).max(1);
         u32::try_from(pages).unwrap_or(u32::MAX)
     }
 
-    /// The page in which a hash has its bits.
+    /// The index of the page that holds the bits of a hash.
     pub(super) fn page_of(self, hash: u128, page_count: u32) -> u32 {
         place_of((hash >> 96) as u32, page_count as usize) as u32
     }
 
-    /// Which bits of its page. Within a page a step from bit to bit will do: pages are small beside what chance does to them.
+    /// The bits of a hash in its page. Stepping from bit to bit will do: pages are so small that chance outweighs the
+    /// correlation of the bits.
     fn bits(self, hash: u128) -> impl Iterator<Item = usize> {
         let (first, step) = (hash as u64 % PAGE_BITS, ((hash >> 48) as u64 % PAGE_BITS) | 1);
         (0..u64::from(self.probe_count))
             .map(move |at| ((first + at * step + at * at * (at + 1) / 2) % PAGE_BITS) as usize)
     }
 
-    /// The pages that hold these hashes.
+    /// The pages of a filter that holds these hashes.
     pub(super) fn pages(self, number: u32, hashes: &[u128]) -> Vec<u8> {
         let page_count = self.page_count(hashes.len());
         let mut pages = vec![0u8; page_count as usize * PAGE_SIZE];
@@ -70,7 +72,7 @@ impl Shape {
         pages
     }
 
-    /// Whether a page holds a hash; none where the page is not what it should be.
+    /// Whether a page holds a hash; `None` if the page is damaged or another one.
     pub(super) fn holds(self, page: &[u8], place: Place, hash: u128) -> Option<bool> {
         let (bits, checksum) = page.split_at_checked(PAGE_SIZE - CHECKSUM_SIZE)?;
         if *checksum != self.checksum(bits, place).to_le_bytes() {

@@ -1,10 +1,11 @@
-//! Where was that connection? Reads only what can hold it.
+//! Queries: the occurrences of a connection or an address in an archive.
 //!
-//! What enters: an archive, which may be written to meanwhile, and one or two ends of connections. What leaves: every occurrence,
-//! ordered by time. Index and filters say which segments to read; wrong answers of theirs cost a segment read in vain, and where
-//! they are damaged the segments are read. What is shown was read, with its checksum, and held against the question.
+//! What enters: an archive, which may be written to meanwhile, and one or two ends of connections. What leaves: every
+//! occurrence, ordered by time. The index and the filters tell which segments to read. A false positive costs a segment
+//! that is read without a match, and where they are damaged the segments are read. Every result was read with its
+//! checksum and checked against the query.
 
-use crate::archive::entry::{Hasher, key_between};
+use crate::archive::entry::Hasher;
 use crate::archive::names::{FileName, Inventory, OPEN_LIST};
 use crate::archive::scan::scan_file;
 use crate::archive::segment::Segment;
@@ -12,18 +13,19 @@ use crate::archive::{Entry, Fate};
 use crate::bfield_store::FieldFile;
 use crate::error::{Error, Result};
 use crate::flow::VlanTags;
+use crate::signal::AnyKey;
 use crate::sketch::bfield::Found;
 use ahash::AHashMap;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// One end of a connection, with its port or with any.
+/// One end of a connection, with a port or with any port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// The address.
     pub address: IpAddr,
-    /// The port; none: any.
+    /// The port; `None` stands for any.
     pub port: Option<u16>,
 }
 
@@ -33,12 +35,12 @@ impl Endpoint {
     }
 }
 
-/// Which connections are asked for: those that have these ends, whichever is the client.
+/// A query for the connections that have these ends, whichever of them is the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Query {
     /// One end.
     pub one: Endpoint,
-    /// The other; none: any.
+    /// The other end; `None` stands for any.
     pub other: Option<Endpoint>,
 }
 
@@ -50,41 +52,41 @@ impl Query {
     }
 }
 
-/// How an answer came about.
+/// How an answer was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {
-    /// Segments in the archive, the one that is being filled among them.
+    /// Segments in the archive, including the one that is being filled.
     pub segments: u64,
-    /// Those that were read.
+    /// Segments that were read.
     pub read: u64,
-    /// Those of them in which nothing was found.
+    /// Segments that were read without a match.
     pub read_in_vain: u64,
-    /// B-fields that were asked.
+    /// B-fields that were queried.
     pub indexes_asked: u64,
-    /// Filters that were asked.
+    /// Filters that were queried.
     pub filters_asked: u64,
 }
 
-/// What was found.
+/// The answer to a query.
 #[derive(Debug, Default)]
 pub struct Answer {
     /// Every occurrence, by start and then by end.
     pub entries: Vec<Entry>,
-    /// What is damaged or missing. Where it is not empty there may have been more.
+    /// What is damaged or missing in the archive. If this is not empty there may be more occurrences.
     pub damages: Vec<Error>,
-    /// How it came about.
+    /// How the answer was found.
     pub explanation: Explanation,
 }
 
-/// Finds every connection that an archive has of those that are asked for. A connection that is known to be open still is told once,
-/// as it was when that was last written down.
+/// Finds every occurrence in an archive that matches a query. A connection that is still open is returned once, as it
+/// was when that was last written.
 ///
 /// # Errors
 ///
-/// There is no archive, or it can not be read at all. What is damaged is no error: it is in the answer.
+/// There is no archive, or it cannot be read at all. Damage is not an error: it is part of the answer.
 pub fn find(directory: &Path, query: &Query) -> Result<Answer> {
     let mut finder = Finder::new(directory, query);
-    // First what is open: what closes after this is in a segment or log that is read later.
+    // The open connections come first: one that closes after this is in a segment or log that is read later.
     let has_open_list = finder.open_list();
     let mut inventory = finder.inventory()?;
     if !has_open_list && inventory.last_number() == 0 {
@@ -94,7 +96,7 @@ pub fn find(directory: &Path, query: &Query) -> Result<Answer> {
     finder.note_gaps(&inventory);
     for number in finder.candidates(&inventory) {
         if let Err(error) = finder.segment(number) {
-            // It may have been removed since, because it was too old.
+            // The segment may have been removed since because it was too old.
             inventory = finder.inventory()?;
             let first = inventory.segments.keys().next().copied().unwrap_or(u32::MAX);
             if number >= first {
@@ -104,7 +106,7 @@ pub fn find(directory: &Path, query: &Query) -> Result<Answer> {
     }
     for number in inventory.logs.clone() {
         if let Err(error) = finder.log(number) {
-            // It may have been sealed since, or was empty and is gone.
+            // The log may have been sealed since, or was empty and is gone.
             let is_there = |name: FileName| directory.join(name.to_string()).exists();
             if finder.segment(number).is_err()
                 && (is_there(FileName::Log(number)) || is_there(FileName::Segment(number)))
@@ -119,7 +121,7 @@ pub fn find(directory: &Path, query: &Query) -> Result<Answer> {
 struct Finder<'a> {
     directory: &'a Path,
     query: &'a Query,
-    /// The connection that is asked for, if it is just one.
+    /// The hash of the connection, if the query is for exactly one.
     connection: Option<u128>,
     addresses: Vec<u128>,
     answer: Answer,
@@ -130,7 +132,7 @@ impl<'a> Finder<'a> {
         let hasher = Hasher::new();
         let exact = |end: Endpoint| Some(SocketAddr::new(end.address, end.port?));
         let ends = query.other.and_then(|other| Some((exact(query.one)?, exact(other)?)));
-        let key = ends.and_then(|(one, other)| key_between(one, other, VlanTags::NONE));
+        let key = ends.and_then(|(one, other)| AnyKey::of_ends(one, other, VlanTags::NONE));
         Finder {
             directory,
             query,
@@ -153,7 +155,8 @@ impl<'a> Finder<'a> {
         inventory.map_err(|error| Error::new("can not read this archive").in_file(self.directory).because(error))
     }
 
-    /// Numbers are given one after another, and the oldest go first: a gap is a segment that somebody took away.
+    /// Notes gaps in the numbers. They are given one after another, and the oldest segments are removed first, so a gap
+    /// is a segment that somebody took away.
     fn note_gaps(&mut self, inventory: &Inventory) {
         let mut expected = None;
         for number in inventory.segments.keys().chain(&inventory.logs).copied().collect::<BTreeSet<_>>() {
@@ -169,10 +172,10 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// The segments that may hold what is asked for.
+    /// The segments that may hold a match.
     fn candidates(&mut self, inventory: &Inventory) -> BTreeSet<u32> {
         let mut candidates = BTreeSet::new();
-        // Those of which an index speaks for all.
+        // The segments for which an index has the answer.
         let mut settled = BTreeSet::new();
         if let Some(hash) = self.connection {
             for (first, last) in inventory.indexes.keys() {
@@ -195,7 +198,7 @@ impl<'a> Finder<'a> {
             match self.may_hold(*number) {
                 Ok(false) => {}
                 Ok(true) => drop(candidates.insert(*number)),
-                // Reading it tells whether it is damaged or gone.
+                // Reading the segment tells whether it is damaged or gone.
                 Err(error) => {
                     let path = self.path(FileName::Segment(*number));
                     path.exists().then(|| self.note(error));
@@ -203,12 +206,12 @@ impl<'a> Finder<'a> {
                 }
             }
         }
-        // An index outlives some of the segments that it knows.
+        // An index outlives some of its segments.
         candidates.retain(|number| inventory.segments.contains_key(number));
         candidates
     }
 
-    /// Takes note of damage, which may be met more than once.
+    /// Notes damage once, however often it is met.
     fn note(&mut self, error: Error) {
         let is_known = self.answer.damages.iter().any(|known| known.to_string() == error.to_string());
         if !is_known {
@@ -216,7 +219,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// What a segment's filters say.
+    /// Whether a segment may hold a match, by its filters.
     fn may_hold(&mut self, number: u32) -> Result<bool> {
         self.answer.explanation.filters_asked += 1;
         let mut segment = Segment::open(&self.path(FileName::Segment(number)), number)?;
@@ -249,8 +252,8 @@ impl<'a> Finder<'a> {
         Ok(())
     }
 
-    /// Reads the log of a segment that is being filled. What follows the last whole block is being written, or was when a process
-    /// was killed: the next one that writes to the archive will say so.
+    /// Reads the log of a segment that is being filled. What follows the last whole block is being written, or was when
+    /// a process was killed: the next writer reports it.
     fn log(&mut self, number: u32) -> Result<()> {
         let path = self.path(FileName::Log(number));
         let before = self.answer.entries.len();
@@ -269,7 +272,7 @@ impl<'a> Finder<'a> {
         self.answer.explanation.read_in_vain += u64::from(self.answer.entries.len() == entries_before);
     }
 
-    /// Reads what was open when it was last written down; whether it ever was.
+    /// Reads the list of open connections. Returns whether there is one.
     fn open_list(&mut self) -> bool {
         let path = self.directory.join(OPEN_LIST);
         if !path.exists() {
@@ -281,7 +284,7 @@ impl<'a> Finder<'a> {
             Ok(segment) => segment.entries(visit).map(|(_, damage)| damage),
             Err(error) => scan_file(&path, 0, None, visit).map(|_| Some(error)),
         };
-        // When it is gone a run has begun meanwhile, and what was in it is in a segment.
+        // If it is gone, a run has begun meanwhile and has moved its connections to a segment.
         self.answer.damages.extend(read.unwrap_or_else(|error| path.exists().then_some(error)));
         true
     }
@@ -294,7 +297,7 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Strikes out what is told to be open where a later word of the same connection is there: that it was open, or that it ended.
+/// Removes the entries of open connections of which there is a later entry, open or ended.
 fn retain_latest(entries: &mut Vec<Entry>) {
     let mut latest: AHashMap<_, (i64, bool)> = AHashMap::new();
     for entry in entries.iter() {
@@ -305,7 +308,7 @@ fn retain_latest(entries: &mut Vec<Entry>) {
     let mut told = AHashMap::new();
     entries.retain(|entry| {
         let is_latest = latest.get(&(entry.key, entry.start)) == Some(&(entry.end, false));
-        // The same list may have been carried over twice.
+        // One list may have been carried over twice.
         entry.fate != Fate::Open || is_latest && told.insert((entry.key, entry.start), ()).is_none()
     });
 }

@@ -1,10 +1,10 @@
-//! From a connection to its segment: a B-field for every group of segments.
+//! The index from a connection to its segment: a B-field for every group of segments.
 //!
-//! What enters: groups of sealed segments. What leaves: for each a file that tells of any connection in which segment of the group it
-//! is. A connection that is in several of them, its ports having been used again, is "indeterminate" there, and the filters
-//! of the group's segments are asked instead. A B-field is never changed: when segments expire it names what is not there any
-//! more, and goes with the last of them. It is made on a thread of its own from the segments alone, so one that is missing is
-//! made again at the next start.
+//! What enters: groups of sealed segments. What leaves: for each a file that tells in which segment of the group any
+//! connection is. A connection that is in several of them, because its ports were used again, is "indeterminate" there,
+//! and the filters of the group's segments are queried instead. A B-field is never changed: when segments expire it
+//! names some that are gone, and it is removed with the last of them. It is made on a thread of its own from the
+//! segments alone, so one that is missing is made again at the next start.
 
 use crate::archive::entry::Hasher;
 use crate::archive::names::{FileName, Inventory};
@@ -37,7 +37,7 @@ fn missing(inventory: &Inventory) -> Vec<(u32, u32)> {
     groups
 }
 
-/// Makes the index of a group; nothing when no segment of it is there any more.
+/// Makes the index of a group; none if all of its segments are gone.
 fn build(directory: &Path, (first, last): (u32, u32)) -> Result<()> {
     let inventory = Inventory::of(directory);
     let inventory =
@@ -46,7 +46,7 @@ fn build(directory: &Path, (first, last): (u32, u32)) -> Result<()> {
     for number in inventory.segments.range(first..=last).map(|(number, _)| *number) {
         segments.push((number, Segment::open(&directory.join(FileName::Segment(number).to_string()), number)?));
     }
-    // No trailer makes this larger than the largest segments are.
+    // A trailer cannot claim more entries than the largest segments have.
     let entries_of = |segment: &Segment| segment.trailer().entry_count.min(SEGMENT_SIZE_MAX / SEGMENT_ENTRY_SIZE_MIN);
     let key_count = segments.iter().map(|(_, segment)| entries_of(segment)).sum();
     if key_count == 0 {
@@ -73,7 +73,7 @@ fn build(directory: &Path, (first, last): (u32, u32)) -> Result<()> {
                 refused = builder.add(&pairs).and(std::mem::replace(&mut refused, Ok(())));
             })?;
             refused.map_err(|error| cannot(error.to_string()))?;
-            // Without all of its connections the index would say of some that they are nowhere.
+            // Without all of its connections, the index would tell of some that they are nowhere.
             if let Some(damage) = damage {
                 return Err(damage);
             }
@@ -85,11 +85,11 @@ fn build(directory: &Path, (first, last): (u32, u32)) -> Result<()> {
     bfield_store::save(&builder.finish().field, &path, &TEMPORARY).map(drop)
 }
 
-/// Makes the indexes that an archive lacks, of groups of segments that are whole; how many.
+/// Makes the missing indexes of whole groups of segments. Returns how many.
 ///
 /// # Errors
 ///
-/// One could not be made; those before it are there.
+/// An index could not be made. Those before it are there.
 pub fn index_missing(directory: &Path) -> Result<u64> {
     let inventory = Inventory::of(directory);
     let inventory =
@@ -99,26 +99,26 @@ pub fn index_missing(directory: &Path) -> Result<u64> {
     Ok(groups.len() as u64)
 }
 
-/// What an archive takes on the disk, in bytes.
+/// The size of an archive on the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Connections in sealed segments.
+    /// The number of connections in sealed segments.
     pub entries: u64,
-    /// Sealed segments.
+    /// The number of sealed segments.
     pub segments: u64,
-    /// Their bytes without the filters.
+    /// The size of the segments without their filters, in bytes.
     pub blocks_size: u64,
-    /// The filters of connections and addresses in them.
+    /// The size of the filters of connections and addresses in them, in bytes.
     pub filters_size: u64,
-    /// The B-fields.
+    /// The size of the B-fields, in bytes.
     pub indexes_size: u64,
 }
 
-/// What an archive takes on the disk.
+/// Measures the size of an archive on the disk.
 ///
 /// # Errors
 ///
-/// It can not be read, or a segment's end is damaged.
+/// The archive cannot be read, or a segment's end is damaged.
 pub fn measure(directory: &Path) -> Result<Size> {
     let inventory = Inventory::of(directory);
     let inventory =
@@ -134,7 +134,7 @@ pub fn measure(directory: &Path) -> Result<Size> {
     Ok(size)
 }
 
-/// What makes indexes while the archive goes on.
+/// The thread that makes indexes while the archive is written.
 pub(super) struct IndexThread {
     directory: PathBuf,
     groups: Sender<(u32, u32)>,
@@ -146,7 +146,7 @@ impl IndexThread {
     ///
     /// # Errors
     ///
-    /// It can not be started.
+    /// The thread cannot be started.
     pub(super) fn start(directory: &Path) -> Result<Self> {
         let (groups, received): (_, Receiver<(u32, u32)>) = unbounded();
         let place = directory.to_path_buf();
@@ -165,12 +165,12 @@ impl IndexThread {
         Ok(IndexThread { directory: directory.to_path_buf(), groups, thread })
     }
 
-    /// The memory that it takes for segments of so many entries, in bytes.
+    /// The memory in bytes that it takes for segments of `entries_max` entries.
     pub(super) fn memory_size(entries_max: usize) -> u64 {
         entries_max as u64 * u64::from(ARCHIVE_GROUP_SEGMENTS) * ARCHIVE_INDEX_ENTRY_SIZE
     }
 
-    /// Segments were sealed: groups that they complete are indexed.
+    /// Submits the groups that are completed by these sealed segments.
     pub(super) fn submit(&self, sealed: Vec<u32>) {
         for group in sealed.into_iter().filter(|number| group_of(*number).1 == *number).map(group_of) {
             self.send(group);
@@ -182,13 +182,13 @@ impl IndexThread {
         debug_assert!(is_sent, "the thread takes groups until it is told that there are no more");
     }
 
-    /// Indexes what an earlier run left without.
+    /// Submits the groups that earlier runs left without an index.
     pub(super) fn submit_missing(&self) {
         let groups = Inventory::of(&self.directory).map(|inventory| missing(&inventory)).unwrap_or_default();
         groups.into_iter().for_each(|group| self.send(group));
     }
 
-    /// Waits until all is indexed; how many groups were, and what went wrong.
+    /// Waits until all groups are indexed. Returns how many were, and what went wrong.
     pub(super) fn finish(self) -> (u64, Vec<Error>) {
         drop(self.groups);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -1,7 +1,7 @@
-//! The log of the segment that is being filled: what a crash leaves of it is what was flushed.
+//! The log of the segment that is being filled, of which a crash leaves what was flushed.
 //!
-//! What enters: entries as they come. What leaves: blocks behind each other in one file, and after a crash the entries of those
-//! that are whole.
+//! What enters: entries as they come. What leaves: blocks one after another in a file, and after a crash the entries of
+//! the whole ones.
 
 use crate::archive::names::FileName;
 use crate::archive::scan::{FILE_HEADER_SIZE, file_header, scan_file};
@@ -28,7 +28,7 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// It can not be written, or is there already.
+    /// The log cannot be written, or exists already.
     pub(super) fn new(directory: &Path, number: u32) -> Result<Self> {
         let path = directory.join(FileName::Log(number).to_string());
         let mut options = OpenOptions::new();
@@ -44,21 +44,21 @@ impl Log {
         Ok(Log { file, path, number, size: FILE_HEADER_SIZE, is_synced: false, bytes: Vec::new() })
     }
 
-    /// The number of its segment.
+    /// The number of the log's segment.
     pub(super) fn number(&self) -> u32 {
         self.number
     }
 
-    /// Its size so far.
+    /// The size of the log so far, in bytes.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Appends entries as a block; there are some, and not too many for one.
+    /// Appends entries as one block, from 1 to as many as a block may have.
     ///
     /// # Errors
     ///
-    /// They can not be written.
+    /// The entries cannot be written.
     pub(super) fn append(&mut self, entries: &[Entry]) -> Result<()> {
         self.bytes.clear();
         let written =
@@ -69,11 +69,11 @@ impl Log {
         Ok(())
     }
 
-    /// Waits until all of it is on the disk.
+    /// Forces the log to the disk.
     ///
     /// # Errors
     ///
-    /// It is not.
+    /// The log cannot be forced to the disk.
     pub(super) fn sync(&mut self) -> Result<()> {
         if !self.is_synced {
             self.file.sync_data().map_err(|error| cannot(&self.path, error))?;
@@ -82,11 +82,11 @@ impl Log {
         Ok(())
     }
 
-    /// Removes it, now that its entries are elsewhere.
+    /// Removes the log, whose entries are in a segment.
     ///
     /// # Errors
     ///
-    /// It can not be removed.
+    /// The log cannot be removed.
     pub(super) fn remove(self) -> Result<()> {
         std::fs::remove_file(&self.path).map_err(|error| cannot(&self.path, error))
     }
@@ -96,24 +96,24 @@ fn cannot(path: &Path, error: std::io::Error) -> Error {
     Error::new("can not write to the archive").in_file(path).because(error)
 }
 
-/// What was found in the log of a process that did not end as it should.
+/// What was found in the log of a process that did not end properly.
 #[derive(Debug)]
 pub struct RecoveredLog {
-    /// The log.
+    /// The path of the log.
     pub path: PathBuf,
-    /// Connections that were in it.
+    /// How many connections were in it.
     pub entry_count: u64,
-    /// Bytes at its end that were no whole block any more.
+    /// How many bytes at its end were no whole block.
     pub lost_size: u64,
-    /// Where it was damaged before that.
+    /// The first damage before that, if any.
     pub damage: Option<Error>,
 }
 
-/// The entries of a log that somebody left.
+/// Reads the entries of a log that a process left behind.
 ///
 /// # Errors
 ///
-/// It can not be read.
+/// The log cannot be read.
 pub(super) fn recover(directory: &Path, number: u32) -> Result<(Vec<Entry>, RecoveredLog)> {
     let path = directory.join(FileName::Log(number).to_string());
     let mut entries = Vec::new();

@@ -1,8 +1,8 @@
 //! Connections that have ended -> an archive on disk, and the answer to where a connection was.
 //!
-//! What enters: records of what closes, and lists of what is open. What leaves: compressed segments, rotated by size and age
-//! and removed when they are too old; an index over them; and every occurrence of a connection or an address that anybody
-//! asks for.
+//! What enters: records of connections that close, and lists of those that are open. What leaves: compressed segments,
+//! rotated by size and age and removed when they are too old; an index over them; and every occurrence of a connection
+//! or an address that is asked for.
 //!
 //! An archive is a directory:
 //!
@@ -13,8 +13,8 @@
 //! | `index-A-B.bfield` | the index of the segments A to B: a B-field from connection to segment |
 //! | `open.fpa` | what was open when it was last written |
 //!
-//! Everything but the log is written under another name and renamed when it is on the disk. The log is made of blocks with checksums.
-//! So a crash loses what was not flushed, at most, and the next start says so.
+//! All files but the log are written under a temporary name and renamed when they are on the disk. The log consists of
+//! blocks with checksums. So a crash loses at most what was not flushed, and the next start reports it.
 
 mod ages;
 mod block;
@@ -32,7 +32,7 @@ mod tap;
 mod thread;
 mod writer;
 
-pub use entry::{Entry, Fate, key_between};
+pub use entry::{Entry, Fate};
 pub use find::{Answer, Endpoint, Explanation, Query, find};
 pub use index::{Size, index_missing, measure};
 pub use log::RecoveredLog;

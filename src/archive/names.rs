@@ -1,7 +1,7 @@
 //! The files of an archive: what each is, by its name.
 //!
-//! What enters: names found in a directory. What leaves: what is there, oldest first. Names that are not exactly ours say
-//! nothing, since what is ours may be removed.
+//! What enters: names found in a directory. What leaves: the files of the archive, oldest first. Names that are not
+//! exactly ours are ignored, since files with our names may be removed.
 
 use crate::archive::index::group_of;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,22 +9,22 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// The connections that were open when it was last written.
+/// The name of the list of open connections.
 pub(super) const OPEN_LIST: &str = "open.fpa";
 
 /// What a file of an archive is. Segments are numbered from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FileName {
-    /// A segment that will not change any more.
+    /// A sealed segment.
     Segment(u32),
-    /// The log of one that is being filled.
+    /// The log of a segment that is being filled.
     Log(u32),
-    /// The index of the segments from the first to the last of these, which are a group.
+    /// The index of a group, from its first segment to its last.
     Index(u32, u32),
 }
 
 impl FileName {
-    /// What this name says, if it is one of ours.
+    /// What this name tells, if it is one of ours.
     pub(super) fn parse(name: &str) -> Option<Self> {
         let number = |digits: &str| {
             let is_number = digits.len() == 10 && digits.bytes().all(|digit| digit.is_ascii_digit());
@@ -54,16 +54,16 @@ impl fmt::Display for FileName {
     }
 }
 
-/// What there is in an archive.
+/// The files of an archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Inventory {
-    /// Segments, each with its size.
+    /// The segments, each with its size in bytes.
     pub(super) segments: BTreeMap<u32, u64>,
-    /// Logs of segments that are not there yet.
+    /// The logs of segments that do not exist yet.
     pub(super) logs: BTreeSet<u32>,
-    /// Logs of segments that are: what is left when a process ended between the two.
+    /// The logs of segments that do exist: a process ended between writing the one and removing the other.
     pub(super) stale_logs: BTreeSet<u32>,
-    /// Indexes, from the first segment to the last, each with its size.
+    /// The indexes, by first and last segment, each with its size in bytes.
     pub(super) indexes: BTreeMap<(u32, u32), u64>,
     pub(super) has_open_list: bool,
 }
@@ -73,7 +73,7 @@ impl Inventory {
     ///
     /// # Errors
     ///
-    /// It can not be read.
+    /// The directory cannot be read.
     pub(super) fn of(directory: &Path) -> io::Result<Self> {
         let mut inventory = Inventory::default();
         for entry in std::fs::read_dir(directory)? {
@@ -81,7 +81,7 @@ impl Inventory {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
             inventory.has_open_list |= name == OPEN_LIST;
-            // What went away in between is none.
+            // A file that has gone away meanwhile has no size.
             let size = || entry.metadata().map_or(0, |metadata| metadata.len());
             match FileName::parse(name) {
                 Some(FileName::Segment(number)) => drop(inventory.segments.insert(number, size())),

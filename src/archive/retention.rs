@@ -1,7 +1,7 @@
-//! Old segments -> gone, with the indexes that speak of nothing else any more.
+//! The removal of old segments, and of indexes whose segments are all gone.
 //!
-//! What enters: what is in an archive, and each segment as it is sealed. What leaves: the files that `--archive-keep` does not
-//! allow any more, the oldest first. The newest segment stays in any case.
+//! What enters: the files of an archive, and each segment as it is sealed. What leaves: the files that `--archive-keep`
+//! no longer allows, the oldest first. The newest segment is always kept.
 
 use crate::archive::index;
 use crate::archive::names::{FileName, Inventory};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 struct Kept {
     size: u64,
-    /// When the last of its connections ended; none as long as nobody looked.
+    /// When the last of its connections ended, in ticks; `None` until the segment was looked at.
     end_max: Option<i64>,
 }
 
@@ -41,11 +41,11 @@ impl Retention {
         }
     }
 
-    /// Takes note of a sealed segment, and removes what is now too much; how many segments that was.
+    /// Notes a sealed segment, and removes what is now too much. Returns how many segments were removed.
     ///
     /// # Errors
     ///
-    /// A file can not be removed.
+    /// A file cannot be removed.
     pub(super) fn sealed(&mut self, number: u32, size: u64, end_max: i64) -> Result<u64> {
         self.kept.insert(number, Kept { size, end_max: Some(end_max) });
         self.total_size += size;
@@ -67,7 +67,8 @@ impl Retention {
         Ok(removed)
     }
 
-    /// When the last connection of a segment ended. One that can not tell, because it is damaged, is taken to be as old as the next.
+    /// When the last connection of a segment ended. A damaged segment that cannot tell is taken to be as old as the
+    /// next.
     fn end_of(&mut self, number: u32) -> Option<i64> {
         self.kept.range_mut(number..).find_map(|(number, kept)| {
             if kept.end_max.is_none() {
@@ -89,7 +90,7 @@ impl Retention {
     }
 }
 
-/// Removes a file; what is not there was removed by somebody else.
+/// Removes a file. One that is not there was removed by somebody else.
 fn remove(directory: &Path, name: FileName) -> Result<()> {
     let path = directory.join(name.to_string());
     match fs::remove_file(&path) {

@@ -1,7 +1,7 @@
-//! A file of blocks -> the entries that can be read of it, whatever became of it.
+//! A file of blocks -> all entries that can be read, however damaged it is.
 //!
-//! What enters: a segment, a log, or what is left of one. What leaves: the entries of every whole block, and where the file is
-//! damaged. Behind damage the next block is looked for, so that a flipped bit costs one block and no more.
+//! What enters: a segment, a log, or what is left of one. What leaves: the entries of every whole block, and where the
+//! file is damaged. After damage the next block is searched for, so that a flipped bit costs one block only.
 
 use crate::archive::Entry;
 use crate::archive::block::{self, HEADER_SIZE, Header};
@@ -10,14 +10,14 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
 
-/// The size of what every file begins with.
+/// The size of the header of every file, in bytes.
 pub(super) const FILE_HEADER_SIZE: u64 = 16;
 const MAGIC: [u8; 8] = *b"FPARCHV1";
 
-/// Bytes that are looked through at once for the next block.
+/// How many bytes are searched at once for the next block.
 const SEARCH_SIZE: usize = 1 << 16;
 
-/// What a file of this number begins with.
+/// The header of the file with this number.
 pub(super) fn file_header(number: u32) -> [u8; FILE_HEADER_SIZE as usize] {
     let mut header = [0; FILE_HEADER_SIZE as usize];
     header[..8].copy_from_slice(&MAGIC);
@@ -27,21 +27,21 @@ pub(super) fn file_header(number: u32) -> [u8; FILE_HEADER_SIZE as usize] {
     header
 }
 
-/// What reading a file came to.
+/// The result of reading a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scan {
-    /// Entries read.
+    /// How many entries were read.
     pub(super) entry_count: u64,
-    /// Where the last whole block ends.
+    /// The offset at which the last whole block ends.
     pub(super) whole_end: u64,
-    /// Where the first damage is that whole blocks follow.
+    /// The offset of the first damage that is followed by a whole block.
     pub(super) damage: Option<u64>,
-    /// Bytes behind the last whole block: of a log the tail that was not finished, else damage.
+    /// How many bytes follow the last whole block: in a log the unfinished tail, otherwise damage.
     pub(super) tail_size: u64,
 }
 
 impl Scan {
-    /// The damage in a file that should be whole.
+    /// The first damage in a file that should be whole.
     pub(super) fn damage_in(&self, path: &Path) -> Option<Error> {
         let at = self.damage.or((self.tail_size > 0).then_some(self.whole_end))?;
         Some(damaged(path).at(at))
@@ -52,11 +52,11 @@ fn damaged(path: &Path) -> Error {
     Error::new("the archive is damaged here; what can be read of the file is used").in_file(path)
 }
 
-/// Reads all blocks of a file up to `end`, or to its end, and gives the entries of each to `visit`.
+/// Reads all blocks of a file up to `end`, or to the end of the file, and passes the entries of each to `visit`.
 ///
 /// # Errors
 ///
-/// The file can not be read. Damage is no error, but told in what is returned.
+/// The file cannot be read. Damage is not an error: it is part of the result.
 pub(super) fn scan(file: &File, number: u32, end: Option<u64>, mut visit: impl FnMut(Vec<Entry>)) -> io::Result<Scan> {
     let size = file.metadata()?.len();
     let end = end.unwrap_or(size).min(size);
@@ -87,11 +87,11 @@ pub(super) fn scan(file: &File, number: u32, end: Option<u64>, mut visit: impl F
     Ok(scan)
 }
 
-/// Reads a file that should be there and whole, and names what is wrong with it.
+/// Opens a file and reads all its blocks, as [`scan`] does.
 ///
 /// # Errors
 ///
-/// It can not be read.
+/// The file cannot be read.
 pub(super) fn scan_file(path: &Path, number: u32, end: Option<u64>, visit: impl FnMut(Vec<Entry>)) -> Result<Scan> {
     let cannot = |error: io::Error| Error::new("can not read the archive").in_file(path).because(error);
     let file = File::open(path).map_err(cannot)?;
@@ -104,23 +104,23 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Fills `bytes` from this place; whether the file goes on for so long.
+    /// Fills `bytes` from this offset. Returns whether the file is long enough.
     fn read_at(&mut self, at: u64, bytes: &mut [u8]) -> io::Result<bool> {
         if at.saturating_add(bytes.len() as u64) > self.end {
             return Ok(false);
         }
         let present = self.reader.stream_position()?;
-        // Within the buffer this asks for nothing.
+        // Within the buffer this makes no system call.
         self.reader.seek_relative(at.wrapping_sub(present) as i64)?;
         match self.reader.read_exact(bytes) {
             Ok(()) => Ok(true),
-            // Somebody cut it meanwhile.
+            // The file was cut meanwhile.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// The block at this place, if it is whole, and where it ends.
+    /// The block at this offset, if it is whole, and the offset of its end.
     fn block(&mut self, at: u64, number: u32) -> io::Result<Option<(Vec<Entry>, u64)>> {
         let mut head = [0; HEADER_SIZE];
         if !self.read_at(at, &mut head)? {
@@ -135,7 +135,7 @@ impl Source<'_> {
         Ok(block::decode(&header, &head, &stored).map(|entries| (entries, next)))
     }
 
-    /// The next place from here at which a block may begin.
+    /// The next offset, from this one, at which a block may begin.
     fn search(&mut self, mut at: u64, number: u32) -> io::Result<Option<u64>> {
         let mut bytes = vec![0; SEARCH_SIZE];
         while at + HEADER_SIZE as u64 <= self.end {
@@ -196,7 +196,7 @@ mod tests {
             let hit = ends.iter().position(|end| cut < *end).unwrap();
             bytes[cut] ^= 1 << bit;
             let (damaged, entries) = scanned(&bytes);
-            // A flip in the file's header costs no block; one in a block costs that one.
+            // A flipped bit in the file's header costs no block; one in a block costs that block.
             let others = blocks.iter().enumerate().filter(|(index, _)| index + 1 != hit);
             let left: Vec<_> = others.flat_map(|(_, block)| block.clone()).collect();
             prop_assert_eq!(entries, left);

@@ -1,7 +1,7 @@
-//! Sealed segments: sorted entries, and what tells which of them may be inside without reading them.
+//! Sealed segments: sorted entries, and filters that tell what may be among them without reading them.
 //!
-//! What enters: the entries of a segment. What leaves: a file that is written whole or not at all; and from such a file the
-//! answer whether it can hold a connection or an address, by one page each.
+//! What enters: the entries of a segment. What leaves: a file that is written whole or not at all; and from such a file
+//! whether it may hold a connection or an address, from one page of it.
 //!
 //! | part | what it is |
 //! |---|---|
@@ -22,25 +22,25 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Who may read an archive: it tells who talked to whom.
+/// The mode of an archive's files, which keeps others from reading: they tell who talked to whom.
 pub(super) const FILE_MODE: u32 = 0o640;
 
-/// What a file is called until it is whole.
+/// How a file is called until it is whole.
 pub(super) const TEMPORARY: Temporary = Temporary { prefix: ".archive-", suffix: ".tmp", mode: FILE_MODE };
 
 const TRAILER_SIZE: usize = 64;
 const TRAILER_MAGIC: [u8; 8] = *b"FPARCEND";
 
-/// What a segment says of itself, at its end.
+/// The trailer at the end of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trailer {
     pub(super) entry_count: u64,
     /// The earliest and the latest end, in ticks.
     pub(super) end_min: i64,
     pub(super) end_max: i64,
-    /// Where the blocks end and the filters begin.
+    /// The offset at which the blocks end and the filters begin.
     pub(super) filters_offset: u64,
-    /// No pages: there is no filter, and everything may be inside.
+    /// The number of pages of each filter. Zero means that there is no filter, and anything may be inside.
     connection_page_count: u32,
     address_page_count: u32,
 }
@@ -61,7 +61,7 @@ impl Trailer {
         bytes
     }
 
-    /// The trailer in these bytes, if it is that of this segment in a file of this size.
+    /// The trailer in these bytes, if it belongs to this segment and to a file of this size.
     fn decode(bytes: &[u8; TRAILER_SIZE], number: u32, file_size: u64) -> Option<Self> {
         let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
@@ -76,13 +76,31 @@ impl Trailer {
             end_max: long(40)? as i64,
             filters_offset: long(48)?,
         };
-        let pages = u64::from(trailer.connection_page_count) + u64::from(trailer.address_page_count);
-        let size = trailer.filters_offset.checked_add(pages * PAGE_SIZE as u64)?.checked_add(TRAILER_SIZE as u64)?;
+        let size = trailer.filters_offset.checked_add(trailer.filters_size())?.checked_add(TRAILER_SIZE as u64)?;
         (size == file_size).then_some(trailer)
+    }
+
+    fn connection_pages(&self) -> Pages {
+        Pages { shape: CONNECTIONS, first: 0, count: self.connection_page_count }
+    }
+
+    fn address_pages(&self) -> Pages {
+        Pages { shape: ADDRESSES, first: u64::from(self.connection_page_count), count: self.address_page_count }
+    }
+
+    fn filters_size(&self) -> u64 {
+        (u64::from(self.connection_page_count) + u64::from(self.address_page_count)) * PAGE_SIZE as u64
     }
 }
 
-/// A segment that is being written, block by block, without filters: for entries that are too many to hold.
+/// The pages of one filter among all pages of a segment.
+struct Pages {
+    shape: Shape,
+    first: u64,
+    count: u32,
+}
+
+/// A segment that is being written block by block without filters, for more entries than can be held.
 pub(super) struct BlockFile {
     file: NewFile,
     number: u32,
@@ -114,14 +132,14 @@ impl BlockFile {
         Ok(())
     }
 
-    /// Puts it in its place; its trailer and size.
+    /// Gives the file its name. Returns its trailer, and its size in bytes.
     pub(super) fn finish(self) -> io::Result<(Trailer, u64)> {
         self.file.file().write_all(&self.trailer.encode(self.number))?;
         Ok((self.trailer, self.file.finish()?))
     }
 }
 
-/// Writes the segment of these entries, which are sorted; its trailer and size.
+/// Writes the segment of these sorted entries. Returns its trailer, and its size in bytes.
 pub(super) fn write(path: &Path, number: u32, entries: &[Entry], hasher: &Hasher) -> io::Result<(Trailer, u64)> {
     let mut file = BlockFile::new(path, number)?;
     file.add(entries)?;
@@ -144,7 +162,7 @@ pub(super) fn write(path: &Path, number: u32, entries: &[Entry], hasher: &Hasher
     file.finish()
 }
 
-/// A sealed segment, open for questions.
+/// A sealed segment that is open for reading.
 pub(super) struct Segment {
     file: File,
     path: PathBuf,
@@ -157,7 +175,7 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// It can not be read, or the trailer is damaged.
+    /// The file cannot be read, or the trailer is damaged.
     pub(super) fn open(path: &Path, number: u32) -> Result<Self> {
         let cannot = |error: io::Error| Error::new("can not read the archive").in_file(path).because(error);
         let mut file = File::open(path).map_err(cannot)?;
@@ -174,50 +192,49 @@ impl Segment {
         &self.trailer
     }
 
-    /// The bytes of its filters.
+    /// The size of its filters, in bytes.
     pub(super) fn filters_size(&self) -> u64 {
-        let pages = self.trailer.connection_page_count + self.trailer.address_page_count;
-        u64::from(pages) * PAGE_SIZE as u64
+        self.trailer.filters_size()
     }
 
     /// Whether it may hold the connection with this hash.
     ///
     /// # Errors
     ///
-    /// The page can not be read or is damaged: it may.
+    /// The page cannot be read or is damaged: then it may.
     pub(super) fn may_hold_connection(&mut self, hash: u128) -> Result<bool> {
-        self.may_hold(CONNECTIONS, self.trailer.connection_page_count, 0, hash)
+        self.may_hold(&self.trailer.connection_pages(), hash)
     }
 
     /// Whether it may hold a connection of the address with this hash.
     ///
     /// # Errors
     ///
-    /// The page can not be read or is damaged: it may.
+    /// The page cannot be read or is damaged: then it may.
     pub(super) fn may_hold_address(&mut self, hash: u128) -> Result<bool> {
-        self.may_hold(ADDRESSES, self.trailer.address_page_count, self.trailer.connection_page_count, hash)
+        self.may_hold(&self.trailer.address_pages(), hash)
     }
 
-    fn may_hold(&mut self, shape: Shape, page_count: u32, pages_before: u32, hash: u128) -> Result<bool> {
-        if page_count == 0 {
+    fn may_hold(&mut self, pages: &Pages, hash: u128) -> Result<bool> {
+        if pages.count == 0 {
             return Ok(true);
         }
-        let page = shape.page_of(hash, page_count);
-        let at = self.trailer.filters_offset + (u64::from(pages_before) + u64::from(page)) * PAGE_SIZE as u64;
+        let page = pages.shape.page_of(hash, pages.count);
+        let at = self.trailer.filters_offset + (pages.first + u64::from(page)) * PAGE_SIZE as u64;
         let mut bytes = [0; filter::PAGE_SIZE];
         let cannot =
             |error: io::Error| Error::new("can not read the archive").in_file(&self.path).at(at).because(error);
         self.file.seek(SeekFrom::Start(at)).and_then(|_| self.file.read_exact(&mut bytes)).map_err(cannot)?;
         let place = Place { number: self.number, page };
         let damaged = || Error::new("this page of a filter is damaged: the segment is read").in_file(&self.path).at(at);
-        shape.holds(&bytes, place, hash).ok_or_else(damaged)
+        pages.shape.holds(&bytes, place, hash).ok_or_else(damaged)
     }
 
-    /// Reads its entries, block by block; where it is damaged.
+    /// Reads the entries, block by block. Returns the result and the first damage, if any.
     ///
     /// # Errors
     ///
-    /// It can not be read.
+    /// The file cannot be read.
     pub(super) fn entries(&self, visit: impl FnMut(Vec<Entry>)) -> Result<(Scan, Option<Error>)> {
         let cannot = |error: io::Error| Error::new("can not read the archive").in_file(&self.path).because(error);
         let scan = scan::scan(&self.file, self.number, Some(self.trailer.filters_offset), visit).map_err(cannot)?;

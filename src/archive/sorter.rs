@@ -1,17 +1,17 @@
-//! Records of all partitions -> entries in an order that no thread has a part in.
+//! Records of all partitions -> entries in an order that does not depend on threads.
 //!
-//! What enters: records as they come in, and cuts. What leaves: what lies between two cuts, sorted, once every partition has come to
-//! the second. A live capture has no cuts; what it has gathered goes whenever it is time.
+//! What enters: records as they come in, and cuts. What leaves: the entries between two cuts, sorted, once every
+//! partition has reached the second. A live capture has no cuts: all that was gathered is taken when it is time.
 
 use crate::archive::Entry;
 use crate::config::PARTITION_COUNT;
 use std::collections::VecDeque;
 
-/// Gathers what is to be sorted together.
+/// Gathers the entries that are sorted together.
 pub(super) struct Sorter {
-    /// What each partition sent before each of its cuts; the last is what came after them.
+    /// The entries that each partition sent up to each of its cuts; the last part holds those after the last cut.
     partitions: Vec<VecDeque<Vec<Entry>>>,
-    /// What came in without a cut to come, or before the last one.
+    /// The sorted entries that were returned last.
     sorted: Vec<Entry>,
 }
 
@@ -21,14 +21,15 @@ impl Sorter {
         Sorter { partitions: (0..PARTITION_COUNT).map(|_| partition()).collect(), sorted: Vec::new() }
     }
 
-    /// Takes in entries of a partition, in their order.
+    /// Adds entries of a partition, in their order.
     pub(super) fn add(&mut self, partition: usize, entries: impl Iterator<Item = Entry>) {
         if let Some(present) = self.partitions.get_mut(partition).and_then(VecDeque::back_mut) {
             present.extend(entries);
         }
     }
 
-    /// This partition has come to a cut; what all of them have before theirs.
+    /// Notes a cut of this partition. Returns the entries of all partitions up to their next cut, once every partition
+    /// has reached it.
     pub(super) fn cut(&mut self, partition: usize) -> &[Entry] {
         if let Some(partition) = self.partitions.get_mut(partition) {
             partition.push_back(Vec::new());
@@ -40,7 +41,7 @@ impl Sorter {
         &self.sorted
     }
 
-    /// All there is, cut by cut: there is no more to come before the next.
+    /// Returns all entries, cut by cut. No partition has more to send before its next cut.
     pub(super) fn drain(&mut self) -> &[Entry] {
         self.sorted.clear();
         while self.partitions.iter().any(|partition| partition.len() > 1) {
@@ -51,7 +52,7 @@ impl Sorter {
         &self.sorted
     }
 
-    /// Appends what stands first in every partition, sorted.
+    /// Appends the first part of every partition, sorted.
     fn gather(&mut self) {
         let before = self.sorted.len();
         for partition in &mut self.partitions {
@@ -60,7 +61,7 @@ impl Sorter {
         self.sorted[before..].sort_unstable();
     }
 
-    /// How many entries wait.
+    /// The number of entries that wait.
     pub(super) fn len(&self) -> usize {
         self.partitions.iter().flatten().map(Vec::len).sum()
     }

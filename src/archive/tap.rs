@@ -1,16 +1,16 @@
-//! Lists on their way to the exporter -> what the archive needs of them.
+//! Lists on their way to the exporter -> what the archive needs from them.
 //!
-//! What enters: lists. What leaves: the same lists, to the exporter; and to the archive what is old with each, and what is
-//! open with the last, and now and then with others of a live capture.
+//! What enters: lists. What leaves: the same lists, to the exporter; and to the archive the old connections of each,
+//! and the open connections of the last list and, in a live capture, of one list a minute.
 
 use crate::archive::ages::Ages;
-use crate::archive::entry::key_between;
 use crate::archive::thread::Command;
 use crate::archive::{Archive, Entry, Fate};
 use crate::config::{ARCHIVE_BLOCK_ENTRIES_MAX, ARCHIVE_OPEN_INTERVAL, TICK_NS};
 use crate::error::{Error, Result};
 use crate::export::Exporter;
 use crate::flow_list::{List, RowState};
+use crate::signal::AnyKey;
 use crate::snapshot::file::SnapshotFile;
 use crate::sources::Report;
 use crate::state::{Decoder, Encoder};
@@ -19,12 +19,13 @@ use crate::state::{Decoder, Encoder};
 pub struct Tap<'a> {
     exporter: &'a mut dyn Exporter,
     archive: Option<&'a Archive>,
-    /// When what is open was last told, in ns.
+    /// The end of the list whose open connections were sent last, in ns since 1970.
     told_ns: Option<i64>,
 }
 
 impl<'a> Tap<'a> {
-    /// Writes lists with `exporter`; the last of them is for the archive too, if there is one, and of a live capture one a minute.
+    /// A tap that writes lists with `exporter`. The open connections of the last list go to the archive too, if there
+    /// is one, and in a live capture those of one list a minute.
     #[must_use]
     pub fn new(exporter: &'a mut dyn Exporter, archive: Option<&'a Archive>) -> Self {
         Tap { exporter, archive, told_ns: None }
@@ -32,19 +33,19 @@ impl<'a> Tap<'a> {
 
     fn is_due(&self, list: &List, archive: &Archive) -> bool {
         let interval_ns = ARCHIVE_OPEN_INTERVAL.as_nanos() as i64;
-        let end_ns = list.header.end_ns;
+        let end_ns = list.header.figures.end_ns;
         // A clock that stepped back makes it due as well.
         let is_time = self.told_ns.is_none_or(|told_ns| !(0..interval_ns).contains(&end_ns.saturating_sub(told_ns)));
         list.header.is_last || archive.is_live() && is_time
     }
 
     fn tell_open(&mut self, list: &List, archive: &Archive) {
-        self.told_ns = Some(list.header.end_ns);
-        let end = list.header.end_ns.div_euclid(TICK_NS);
+        self.told_ns = Some(list.header.figures.end_ns);
+        let end = list.header.figures.end_ns.div_euclid(TICK_NS);
         archive.send(Command::BeginOpen);
         let mut entries = Vec::with_capacity(ARCHIVE_BLOCK_ENTRIES_MAX);
         for row in list.rows().filter(|row| row.state == RowState::Established) {
-            let Some(key) = key_between(row.client, row.server, row.vlan) else { continue };
+            let Some(key) = AnyKey::of_ends(row.client, row.server, row.vlan) else { continue };
             let start = row.start_ns.div_euclid(TICK_NS);
             entries.push(Entry { end, key, start, fate: Fate::Open, midstream: row.midstream, may_be_older: false });
             if entries.len() == ARCHIVE_BLOCK_ENTRIES_MAX {

@@ -1,8 +1,8 @@
-//! The archive on its thread: records and open lists in, segments out.
+//! The archive's thread: records and lists of open connections in, segments out.
 //!
-//! What enters: the queue of records, lists of what is open, and the end of the run. What leaves: the archive's files. Shards
-//! never wait for the disk of a live capture: what does not fit into the queue is counted by them. After a failure everything is
-//! taken and nothing written, and the run is told at its next list.
+//! What enters: the queue of records, lists of open connections, and the end of the run. What leaves: the archive's
+//! files. In a live capture shards never wait for the disk: they count what does not fit into the queue. After a
+//! failure everything is still received and nothing is written, and the run gets the error at its next list.
 
 use crate::archive::ages::Ages;
 use crate::archive::index::IndexThread;
@@ -20,32 +20,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
-/// What the list thread sends.
+/// A command from the list thread.
 pub(super) enum Command {
-    /// What is old at the end of a list.
+    /// The old connections at the end of a list.
     Ages(Ages),
-    /// A list of what is open begins.
+    /// A list of open connections begins.
     BeginOpen,
-    /// A part of it.
+    /// A part of that list.
     Open(Vec<Entry>),
-    /// It is whole.
+    /// That list is complete.
     EndOpen,
     /// The run has ended.
     Finish,
 }
 
-/// What an archive did in a run.
+/// What an archive has done in a run.
 #[derive(Debug, Default)]
 pub struct Summary {
     /// What was written.
     pub written: Written,
-    /// Indexes that were built.
+    /// How many indexes were built.
     pub indexes: u64,
-    /// What went wrong with the index, which loses nothing: `find` is slower without it.
+    /// What went wrong with indexes. Nothing is lost by that: `find` is slower without them.
     pub warnings: Vec<Error>,
 }
 
-/// A running archive. When it is dropped what has come in is written, and nobody told how that went.
+/// A running archive. When it is dropped, all that has come in is written, and errors are ignored.
 pub struct Archive {
     inlet: Inlet,
     commands: Sender<Command>,
@@ -55,11 +55,12 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Opens an archive and starts its thread. With [`WhenFull::Wait`] a full queue makes shards wait, else they drop records.
+    /// Opens an archive and starts its thread. With [`WhenFull::Wait`] a full queue makes shards wait; otherwise they
+    /// drop records.
     ///
     /// # Errors
     ///
-    /// The archive can not be opened, or a thread not started.
+    /// The archive cannot be opened, or a thread cannot be started.
     pub fn start(directory: &Path, config: ArchiveConfig, when_full: WhenFull) -> Result<(Self, Recovery)> {
         let (writer, recovery) = Writer::open(directory, config)?;
         let (inlet, outlet) = record::queue(when_full);
@@ -84,7 +85,7 @@ impl Archive {
         Ok((Archive { inlet, commands, has_failed, is_live, thread: Some(thread) }, recovery))
     }
 
-    /// The memory that it takes, in bytes.
+    /// The memory in bytes that an archive takes.
     #[must_use]
     pub fn memory_size(config: &ArchiveConfig) -> u64 {
         let entries_max = config.segment_entries_max();
@@ -93,13 +94,13 @@ impl Archive {
         (record::size() + segment_size + open_size) as u64 + IndexThread::memory_size(entries_max)
     }
 
-    /// Where records go.
+    /// The inlet for records.
     #[must_use]
     pub fn inlet(&self) -> Inlet {
         self.inlet.clone()
     }
 
-    /// Whether it can not be written to any more; [`Self::finish`] says why.
+    /// Whether the archive can no longer be written to. [`Self::finish`] returns the reason.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
@@ -110,11 +111,11 @@ impl Archive {
     }
 
     pub(super) fn send(&self, command: Command) {
-        // The thread takes everything until it is told to finish.
+        // The thread receives everything until it is told to finish.
         drop(self.commands.send(command));
     }
 
-    /// Writes what has come in, and ends. Everything that records has to have ended before.
+    /// Writes all that has come in, and ends the thread. Everything that sends records must have ended before.
     ///
     /// # Errors
     ///
@@ -146,7 +147,7 @@ struct Worker {
     ages: Ages,
     open_list: Option<OpenList>,
     index: IndexThread,
-    /// Since when there is something that is not on the disk.
+    /// When the oldest entry came in that is not on the disk.
     waiting_since: Option<Instant>,
     error: Option<Error>,
     has_failed: Arc<AtomicBool>,
@@ -155,7 +156,7 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) -> Result<Summary> {
-        // What an earlier run could not index any more, and what was mended, is indexed now.
+        // What earlier runs left without an index, and what was recovered, is indexed now.
         self.writer.take_sealed();
         self.index.submit_missing();
         loop {
@@ -166,7 +167,7 @@ impl Worker {
             select! {
                 recv(messages) -> message => message.into_iter().for_each(|message| self.message(message)),
                 recv(commands) -> command => {
-                    // What was recorded before the command was given comes before it.
+                    // What was recorded before the command was sent comes before it.
                     messages.try_iter().take(messages.len()).for_each(|message| self.message(message));
                     match command {
                         Ok(Command::Finish) | Err(_) => break,
@@ -212,7 +213,7 @@ impl Worker {
         }
     }
 
-    /// Everything that has come in goes to the disk.
+    /// Writes all that has come in to the disk.
     fn flush(&mut self) {
         self.waiting_since = None;
         let sorted = self.sorter.drain();
@@ -233,7 +234,7 @@ impl Worker {
                 Ok(())
             }
             Command::BeginOpen => {
-                // What is not on the list any more must be on the disk before the list is.
+                // Connections that are no longer on the list must be on the disk before the list is.
                 if self.is_live {
                     self.flush();
                 }

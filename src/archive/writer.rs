@@ -1,8 +1,8 @@
-//! The writing end of an archive: entries in, segments out.
+//! The writer of an archive: entries in, segments out.
 //!
-//! What enters: entries, sorted as far as anybody can. What leaves: a log that grows, and from time to time a sealed segment
-//! in its place, sorted and with its filters; what is too old or too much is removed. At any moment everything that was flushed
-//! is in a log or in a segment.
+//! What enters: entries, sorted as far as possible. What leaves: a log that grows, and from time to time a sealed
+//! segment in its place, sorted and with filters; what is too old or too much is removed. At any moment all that was
+//! flushed is in a log or in a segment.
 
 use crate::archive::entry::Hasher;
 use crate::archive::log::{self, Log, RecoveredLog};
@@ -17,21 +17,22 @@ use crate::config::{
 };
 use crate::error::{Error, Result};
 use crate::export::Keep;
+use crate::state::lock;
 use crate::whole_file::sync_directory_of;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How an archive is cut into segments, and how much of it is kept.
+/// How an archive is divided into segments, and how much of it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArchiveConfig {
-    /// A segment is sealed when its log has this many bytes, from [`SEGMENT_SIZE_MIN`] to [`SEGMENT_SIZE_MAX`].
+    /// The size of its log in bytes at which a segment is sealed, from [`SEGMENT_SIZE_MIN`] to [`SEGMENT_SIZE_MAX`].
     pub segment_size: u64,
-    /// It is sealed when the connections in it ended this long after the first, too.
+    /// The time between the first and the last end of its connections at which a segment is sealed.
     pub segment_age: Duration,
-    /// How much is kept: segments whose last connection ended longer than this before the newest are removed, or the oldest
-    /// while all are larger.
+    /// How much is kept. Segments whose last connection ended longer than the age before the newest are removed, and
+    /// the oldest while all together are larger than the size.
     pub keep: Keep,
 }
 
@@ -43,18 +44,18 @@ impl Default for ArchiveConfig {
 }
 
 impl ArchiveConfig {
-    /// The most connections of one segment: compression may be better than anybody thinks, and they are in memory until it is
-    /// sealed.
+    /// The most connections of one segment, which are in memory until it is sealed. The limit holds however well they
+    /// compress.
     #[must_use]
     pub fn segment_entries_max(&self) -> usize {
         (self.segment_size / SEGMENT_ENTRY_SIZE_MIN) as usize
     }
 
-    /// Whether an archive can be cut so.
+    /// Checks that the values are in range.
     ///
     /// # Errors
     ///
-    /// A value is out of its range.
+    /// A value is out of range.
     pub fn check(&self) -> Result<()> {
         if !(SEGMENT_SIZE_MIN..=SEGMENT_SIZE_MAX).contains(&self.segment_size) {
             let (least, most) = (SEGMENT_SIZE_MIN >> 10, SEGMENT_SIZE_MAX >> 20);
@@ -67,27 +68,27 @@ impl ArchiveConfig {
     }
 }
 
-/// What opening an archive found to be mended.
+/// What was recovered when an archive was opened.
 #[derive(Debug, Default)]
 pub struct Recovery {
-    /// Logs of a process that did not end as it should; their connections are in segments now.
+    /// The logs of a process that did not end properly. Their connections are in segments now.
     pub logs: Vec<RecoveredLog>,
-    /// Connections that were open when the process before ended, which are in a segment now.
+    /// How many connections were open when the last process ended. They are in a segment now.
     pub carried_over: u64,
-    /// Where the list of these is damaged.
+    /// The damage in the list of these, if any.
     pub damage: Option<Error>,
 }
 
-/// What an archive took in.
+/// What was written to an archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Connections.
+    /// How many connections were added.
     pub entries: u64,
-    /// Segments that were sealed, and their bytes.
+    /// How many segments were sealed.
     pub segments: u64,
-    /// The bytes of these.
+    /// The size of these segments, in bytes.
     pub size: u64,
-    /// Segments that were removed because they were too old or too much.
+    /// How many segments were removed because they were too old or too much.
     pub expired: u64,
 }
 
@@ -97,7 +98,8 @@ pub struct Writer {
     config: ArchiveConfig,
     hasher: Hasher,
     number: u32,
-    /// There even while it is empty, until [`Self::finish`]: a log that was left says that a process did not end as it should.
+    /// The log, which exists even while it is empty, until [`Self::finish`]: a log that is left tells that a process
+    /// did not end properly.
     log: Option<Log>,
     /// The entries of the segment that is being filled, and how many of them are in the log.
     entries: Vec<Entry>,
@@ -105,16 +107,16 @@ pub struct Writer {
     retention: Retention,
     sealed: Vec<u32>,
     written: Written,
-    /// Held for as long as this is there; the system gives it back however the process ends.
+    /// The lock of the directory, which the system releases however the process ends.
     _lock: Option<File>,
 }
 
 impl Writer {
-    /// Opens an archive, or begins one, and mends what a process that was killed has left.
+    /// Opens or creates an archive, and recovers what a killed process has left.
     ///
     /// # Errors
     ///
-    /// The directory can not be made, read or written to, or another process has it.
+    /// The directory cannot be created, read or written to, or another process holds it.
     pub fn open(directory: &Path, config: ArchiveConfig) -> Result<(Self, Recovery)> {
         config.check()?;
         if fs::metadata(directory).is_ok_and(|metadata| !metadata.is_dir()) {
@@ -122,7 +124,7 @@ impl Writer {
         }
         let cannot = |error: io::Error| Error::new("can not keep an archive here").in_file(directory).because(error);
         fs::create_dir_all(directory).map_err(cannot)?;
-        let lock = lock(directory)?;
+        let lock = lock(directory, "another process writes here: an archive needs a directory of its own")?;
         TEMPORARY.remove_leftovers(directory).map_err(cannot)?;
         sync_directory_of(&directory.join(OPEN_LIST)).map_err(cannot)?;
         let inventory = Inventory::of(directory).map_err(cannot)?;
@@ -153,13 +155,13 @@ impl Writer {
         Ok((writer, recovery))
     }
 
-    /// Seals the log that somebody left.
+    /// Seals a log that was left.
     fn seal_left(&mut self, number: u32) -> Result<RecoveredLog> {
         let (mut entries, recovered) = log::recover(&self.directory, number)?;
         if !entries.is_empty() {
             self.write_segment(number, &mut entries)?;
         } else if number == self.number {
-            // Nothing bears this number, and a gap would look like a segment that somebody took away.
+            // No file has this number then, and a gap would look like a segment that was taken away.
             self.number -= 1;
         }
         let removed = fs::remove_file(&recovered.path);
@@ -167,7 +169,8 @@ impl Writer {
         Ok(recovered)
     }
 
-    /// What was open when the process before ended becomes part of the archive: its list is soon replaced.
+    /// Adds the connections that were open when the last process ended to the archive, since their list is soon
+    /// replaced.
     fn carry_over(&mut self, recovery: &mut Recovery) -> Result<()> {
         let path = self.directory.join(OPEN_LIST);
         let end = segment::Segment::open(&path, 0).map(|segment| segment.trailer().filters_offset);
@@ -184,11 +187,11 @@ impl Writer {
         fs::remove_file(&path).map_err(|error| Error::new("can not remove it").in_file(&path).because(error))
     }
 
-    /// Adds connections. They are on the disk after [`Self::flush`], or when there were many.
+    /// Adds connections. They are on the disk after [`Self::flush`] at the latest.
     ///
     /// # Errors
     ///
-    /// They can not be written. What was flushed before is safe.
+    /// The connections cannot be written. What was flushed before is safe.
     pub fn add(&mut self, entries: &[Entry]) -> Result<()> {
         let block_count = self.config.segment_entries_max().min(ARCHIVE_BLOCK_ENTRIES_MAX);
         for entry in entries {
@@ -213,7 +216,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes to the log what is not in it yet.
+    /// Appends the entries to the log that are not in it yet.
     fn log(&mut self) -> Result<()> {
         if self.entries.len() > self.logged_count {
             self.begin_log()?;
@@ -235,17 +238,17 @@ impl Writer {
         if is_due { self.seal() } else { Ok(()) }
     }
 
-    /// The directory.
+    /// The directory of the archive.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Puts everything that was added on the disk.
+    /// Forces all that was added to the disk.
     ///
     /// # Errors
     ///
-    /// It can not be written.
+    /// What was added cannot be written.
     pub fn flush(&mut self) -> Result<()> {
         self.log()?;
         if let Some(log) = &mut self.log {
@@ -258,29 +261,29 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// It can not be written; its entries are in the log still.
+    /// The segment cannot be written. Its entries are still in the log.
     pub fn seal(&mut self) -> Result<()> {
         if self.entries.is_empty() {
             return Ok(());
         }
         self.log()?;
         let full = self.log.take();
-        // The next is there before this one goes, so that there is never none.
+        // The next log is created before this one is removed, so that there always is one.
         self.begin_log()?;
         full.map_or(Ok(()), |log| self.seal_log(log))
     }
 
-    /// Seals the segment that is being filled, and leaves the archive as one that ended as it should.
+    /// Seals the segment that is being filled, and leaves the archive as one that ended properly.
     ///
     /// # Errors
     ///
-    /// It can not be written; its entries are in the log still.
+    /// The segment cannot be written. Its entries are still in the log.
     pub fn finish(&mut self) -> Result<()> {
         self.log()?;
         self.log.take().map_or(Ok(()), |log| self.seal_log(log))
     }
 
-    /// Puts a segment in the place of the log that holds the entries; an empty log goes without.
+    /// Replaces the log with the segment of its entries. An empty log is only removed.
     fn seal_log(&mut self, log: Log) -> Result<()> {
         let mut entries = std::mem::take(&mut self.entries);
         self.logged_count = 0;
@@ -303,22 +306,22 @@ impl Writer {
         Ok(())
     }
 
-    /// The segments that were sealed since this was last asked.
+    /// The segments that were sealed since this was last called.
     pub fn take_sealed(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.sealed)
     }
 
-    /// What was written since it was opened.
+    /// What was written since the archive was opened.
     #[must_use]
     pub fn written(&self) -> Written {
         self.written
     }
 
-    /// Begins a list of what is open, in the place of the one before.
+    /// Begins a list of open connections that will replace the one before.
     ///
     /// # Errors
     ///
-    /// It can not be written.
+    /// The list cannot be written.
     pub fn begin_open_list(&self) -> Result<OpenList> {
         let path = self.directory.join(OPEN_LIST);
         match BlockFile::new(&path, 0) {
@@ -339,34 +342,21 @@ impl OpenList {
     ///
     /// # Errors
     ///
-    /// They can not be written.
+    /// The connections cannot be written.
     pub fn add(&mut self, entries: &[Entry]) -> Result<()> {
         debug_assert!(entries.iter().all(|entry| entry.fate == Fate::Open));
         let cannot = |error| Error::new("can not write the open connections").in_file(&self.path).because(error);
         self.file.add(entries).map_err(cannot)
     }
 
-    /// Puts it in the place of the one before.
+    /// Replaces the list before with this one.
     ///
     /// # Errors
     ///
-    /// It can not be written; the one before is there still.
+    /// The list cannot be written. The one before is still there.
     pub fn finish(self) -> Result<()> {
         let cannot = |error| Error::new("can not write the open connections").in_file(&self.path).because(error);
         self.file.finish().map_err(cannot).map(drop)
-    }
-}
-
-/// Takes the directory for this process. None where the file system knows no locks.
-fn lock(path: &Path) -> Result<Option<File>> {
-    let Ok(directory) = File::open(path) else { return Ok(None) };
-    match directory.try_lock() {
-        Ok(()) => Ok(Some(directory)),
-        Err(TryLockError::WouldBlock) => {
-            let what = "another process writes here: an archive needs a directory of its own";
-            Err(Error::new(what).in_file(path))
-        }
-        Err(TryLockError::Error(_)) => Ok(None),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `flowpeel collect`: a directory of snapshots in, the lists that the router would have written out.
 
-use crate::agent::{Agent, AgentConfig, AgentCounts, AgentObserver, Told};
+use crate::agent::{Agent, AgentConfig, AgentCounts, AgentEvent, AgentObserver};
 use crate::cli::Status;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::lists::Writing;
@@ -65,11 +65,11 @@ struct Observer<'a> {
 }
 
 impl AgentObserver for Observer<'_> {
-    fn told(&mut self, told: Told) {
-        match told {
-            Told::Refused(error) => report::error(&error, "; it is passed over"),
-            Told::Warning(error) if self.voice > Voice::Quiet => report::warning(&error.to_string()),
-            Told::Listed(name, header) if self.voice == Voice::Verbose || !header.complete => {
+    fn told(&mut self, event: AgentEvent) {
+        match event {
+            AgentEvent::Refused(error) => report::error(&error, "; it is passed over"),
+            AgentEvent::Warning(error) if self.voice > Voice::Quiet => report::warning(&error.to_string()),
+            AgentEvent::Listed(name, header) if self.voice == Voice::Verbose || !header.complete => {
                 let missing = match header.missing {
                     0 => String::new(),
                     missing => format!(", about {} missing", grouped(missing)),
@@ -78,7 +78,7 @@ impl AgentObserver for Observer<'_> {
                     report::line(format_args!("{name}: {} connections{missing}", grouped(header.flows)));
                 }
             }
-            Told::Warning(_) | Told::Listed(..) => {}
+            AgentEvent::Warning(_) | AgentEvent::Listed(..) => {}
         }
     }
 

@@ -215,12 +215,14 @@ fn table(entries: &[Entry]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::archive::{Fate, key_between};
+    use crate::archive::Fate;
     use crate::flow::VlanTags;
     use crate::record::Ending;
+    use crate::signal::AnyKey;
 
     fn entry(fate: Fate) -> Entry {
-        let key = key_between("10.0.0.1:40000".parse().unwrap(), "93.184.216.34:443".parse().unwrap(), VlanTags::NONE);
+        let key =
+            AnyKey::of_ends("10.0.0.1:40000".parse().unwrap(), "93.184.216.34:443".parse().unwrap(), VlanTags::NONE);
         let (start, end) = (17_672_256_005, 17_672_256_100);
         Entry { end, key: key.unwrap(), start, fate, midstream: false, may_be_older: false }
     }

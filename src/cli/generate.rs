@@ -124,7 +124,7 @@ impl Arguments {
             write_to(stdout, traffic).map_err(cannot)
         } else if is_file_or_free(name) {
             let interrupts = Interrupts::catch("waiting for the disk")?;
-            let written = write_whole(name, traffic, &interrupts);
+            let written = write_capture(name, traffic, &interrupts);
             interrupts.finish();
             written.map_err(cannot)
         } else {
@@ -147,7 +147,7 @@ fn is_file_or_free(path: &Path) -> bool {
 }
 
 /// Writes a file whole or not at all: one that was there stays until then.
-fn write_whole(path: &Path, traffic: &mut Traffic, interrupts: &Interrupts) -> io::Result<TrafficCounts> {
+fn write_capture(path: &Path, traffic: &mut Traffic, interrupts: &Interrupts) -> io::Result<TrafficCounts> {
     let file = NewFile::begin(path, &TEMPORARY)?;
     let counts = write_to(Interruptible { file: file.file(), interrupts }, traffic)?;
     file.finish()?;

@@ -2,7 +2,7 @@
 
 use crate::cli::secret::SecretOption;
 use crate::cli::{Status, print, report};
-use crate::connection::{HalfOpen, MIDSTREAM};
+use crate::connection::MIDSTREAM;
 use crate::error::{Error, Result};
 use crate::flow::VlanTags;
 use crate::flow_list::RowState;
@@ -89,9 +89,6 @@ fn half_open(snapshot: &SnapshotFile, key: &AnyKey) -> String {
     let mut all = snapshot.header.sources.iter().flat_map(|source| &source.half_open);
     match all.find(|half_open| half_open.key == *key) {
         None => String::new(),
-        Some(HalfOpen { answered, .. }) => {
-            let state = if *answered { RowState::SynRecv } else { RowState::SynSent };
-            format!(", {}", state.name())
-        }
+        Some(half_open) => format!(", {}", RowState::of_half_open(half_open.answered).name()),
     }
 }

@@ -6,7 +6,7 @@ use crate::cli::{Status, log, print};
 use crate::config::PARTITION_COUNT;
 use crate::error::Result;
 use crate::sketch::Geometry;
-use crate::snapshot::file::{Header, Load, SnapshotFile, Source, VERSION};
+use crate::snapshot::file::{Header, Load, RouterPart, SnapshotFile, VERSION};
 use clap::Args;
 use jiff::Timestamp;
 use std::path::PathBuf;
@@ -65,8 +65,8 @@ fn time(time_ns: i64) -> String {
     Timestamp::from_nanosecond(i128::from(time_ns)).unwrap_or_default().to_string()
 }
 
-fn of_source(source: &Source) -> Vec<(&'static str, String)> {
-    let Source { figures, totals, .. } = source;
+fn of_source(source: &RouterPart) -> Vec<(&'static str, String)> {
+    let RouterPart { figures, totals, .. } = source;
     // It was written by somebody with the secret, and may still be what moves a terminal's cursor.
     let name = if source.router.is_empty() { "without a name".to_owned() } else { log::escaped(&source.router) };
     let last = if source.is_last { ", the last" } else { "" };

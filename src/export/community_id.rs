@@ -1,7 +1,6 @@
-//! Community ID, version 1: the same short name for a connection in every tool that knows its addresses and ports.
+//! Community ID, version 1: a short identifier of a connection that every tool computes from its addresses and ports.
 //!
-//! Written here rather than taken from a crate because a list has a line for each of a million connections, and this needs no
-//! allocation for any of them.
+//! It is not taken from a crate because a list may have a million lines with one each, and this allocates nothing.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,12 +10,12 @@ use std::net::{IpAddr, SocketAddr};
 /// The protocol number of TCP.
 const TCP: u8 = 6;
 
-/// What SHA-1 begins with (FIPS 180-4).
+/// The initial state of SHA-1 (FIPS 180-4).
 const SHA1_BEGIN: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
-/// A block of SHA-1, in which an ID has room with the length behind it: it is the only one.
+/// The size of a block of SHA-1. The input of an ID fits one block with its length.
 const BLOCK_SIZE: usize = 64;
 
-/// The version, and the base64 form of a SHA-1 hash.
+/// The size of the version and the base64 form of a SHA-1 hash.
 const TEXT_SIZE: usize = 2 + 28;
 
 /// The Community ID of the TCP connection between two ends, in either order, with seed 0.
@@ -52,7 +51,7 @@ pub fn community_id(one: SocketAddr, other: SocketAddr) -> CommunityId {
     let mut hash = [0; 20];
     hash.as_chunks_mut().0.iter_mut().zip(state).for_each(|(bytes, word)| *bytes = word.to_be_bytes());
     let mut text = *b"1:0000000000000000000000000000";
-    // The text has just the room that the hash takes.
+    // The text has exactly the room that the hash takes.
     let written = STANDARD.encode_slice(hash, &mut text[2..]);
     debug_assert!(written.is_ok_and(|size| size == TEXT_SIZE - 2));
     CommunityId(text)
@@ -67,7 +66,7 @@ impl CommunityId {
         &self.0
     }
 
-    /// The text.
+    /// The ID as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         str::from_utf8(&self.0).unwrap_or_default()

@@ -1,11 +1,11 @@
-//! One file a list, written whole or not at all.
+//! A directory with one file for each list, written whole or not at all.
 //!
-//! What enters: lists. What leaves: files named by the lists' ends, for programs that watch a directory: none of them
-//! may ever see half a list, not even after a crash.
+//! What enters: lists. What leaves: files named by the ends of the lists, for programs that watch a directory: none of
+//! them ever sees half a list, not even after a crash.
 
 use crate::error::{Error, Result};
 use crate::export::file_name::{FileName, Names, SnapshotName};
-use crate::export::place::Place;
+use crate::export::output_directory::OutputDirectory;
 use crate::export::retention::{Keep, Retention, Seldom};
 use crate::export::series::{Kind, Series};
 use crate::export::{Exporter, Format};
@@ -17,11 +17,11 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// Writes each list to a file of its own, `flows-<end, UTC>.ndjson`, or what changed since the one before to
-/// `changes-<end, UTC>.ndjson`. A list that is not there is under a temporary name until it is whole and on the disk.
+/// `changes-<end, UTC>.ndjson`. A list has a temporary name until it is whole and on the disk.
 ///
 /// A directory belongs to one process at a time.
 pub struct Directory {
-    place: Place,
+    output: OutputDirectory,
     series: Series,
     format: Format,
     retention: Retention,
@@ -33,23 +33,23 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// An exporter to this directory, which is made if it is not there. With `vlan_key`, lines name the VLAN tags. What
-    /// a process that was killed left half written is removed.
+    /// An exporter to this directory, which is created if it does not exist. With `vlan_key`, lines name the VLAN tags.
+    /// What a killed process left half written is removed.
     ///
     /// # Errors
     ///
-    /// The directory can not be made or written to, or another process writes lists to it.
+    /// The directory cannot be created or written to, or another process writes lists to it.
     pub fn new(path: impl Into<PathBuf>, vlan_key: bool, format: Format, keep: Keep) -> Result<Self> {
-        let (place, warning) = Place::open(path.into(), "list")?;
+        let (output, warning) = OutputDirectory::open(path.into(), "list")?;
         Ok(Directory {
             series: Series::new(vlan_key, format),
             format,
-            retention: Retention::new(place.path(), keep),
+            retention: Retention::new(output.path(), keep),
             names: Names::default(),
             name: None,
             warning,
             failures: Seldom::default(),
-            place,
+            output,
         })
     }
 
@@ -68,31 +68,32 @@ impl Directory {
     ) -> Result<()> {
         let series = &mut self.series;
         let write = |file: &mut &File| write(series, file).map_err(|error| Error::new(failing).because(error));
-        let (size, replaced_size) = self.place.write(&name.to_string(), write)?;
-        if let Some(failure) = self.retention.written(name, size, replaced_size) {
+        let sizes = self.output.write(&name.to_string(), write)?;
+        if let Some(failure) = self.retention.written(name, sizes) {
             self.warning = self.failures.told(failure).or(self.warning.take());
         }
         Ok(())
     }
 
-    /// What is written from now on has nothing to do with what was written before: the next list is in full. With `vlan_key`,
-    /// its lines name the VLAN tags.
+    /// Begins a new run: the next list does not build on those before, so it is written in full. With `vlan_key`, its
+    /// lines name the VLAN tags.
     pub fn begin_run(&mut self, vlan_key: bool) {
         self.series = Series::new(vlan_key, self.format);
         self.names = Names::default();
     }
 
-    /// Writes the list that was made of the snapshot of this name, under the name that the router would have given it. Changes that
-    /// were made of the same snapshot by a process that was killed, and that nothing builds on, make way for a list in full.
+    /// Writes the list that was made from the snapshot of this name, under the name that the router would have given
+    /// it. If the list is written in full, changes that a killed process made from the same snapshot are removed:
+    /// nothing builds on them.
     ///
     /// # Errors
     ///
-    /// It could not be written.
-    pub fn write_beside(&mut self, list: &List, snapshot: SnapshotName) -> Result<ListFile> {
+    /// The file could not be written.
+    pub fn write_beside(&mut self, list: &List, snapshot: SnapshotName) -> Result<WrittenList> {
         let next_kind = || self.series.next_kind();
         let name = self.names.with_number(snapshot.end_s(), snapshot.number(), next_kind, self.format.compress);
         let written = self.write_named(list, name)?;
-        let changes = self.place.path().join(FileName { kind: Kind::Changes, ..name }.to_string());
+        let changes = self.output.path().join(FileName { kind: Kind::Changes, ..name }.to_string());
         if written.is_full
             && let Err(cause) = fs::remove_file(&changes)
             && cause.kind() != io::ErrorKind::NotFound
@@ -103,59 +104,69 @@ impl Directory {
         Ok(written)
     }
 
-    /// Writes a file that is no list, whole or not at all, in the place of the one before.
+    /// Writes a file that is not a list, whole or not at all, in place of the one before.
     ///
     /// # Errors
     ///
-    /// It could not be written.
+    /// The file could not be written.
     pub fn write_note(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let cannot = |error: io::Error| Error::new("can not write it").because(error);
-        self.place.write(name, |file| file.write_all(bytes).map_err(cannot)).map(drop)
+        self.output.write(name, |file| file.write_all(bytes).map_err(cannot)).map(drop)
     }
 
-    /// The paths of the changes that were written between two lists, that of the later included, in the order of their names.
+    /// The paths of the changes that lead from one list to another, the other included, in the order of their names.
     ///
     /// # Errors
     ///
-    /// The directory can not be read, or one of them is no name of a list.
-    pub fn changes_between(&self, full: &str, last: &str) -> Result<Vec<PathBuf>> {
+    /// The directory cannot be read, or one of the names is not that of a list.
+    pub fn changes_in(&self, span: ListSpan) -> Result<Vec<PathBuf>> {
         let parsed = |name| FileName::parse(name).ok_or_else(|| Error::new("this is no name of a list").in_file(name));
-        let (full, last) = (parsed(full)?, parsed(last)?);
-        let cannot = |error: io::Error| Error::new("can not look through it").in_file(self.place.path()).because(error);
+        let (full, last) = (parsed(span.full)?, parsed(span.last)?);
+        let cannot =
+            |error: io::Error| Error::new("can not look through it").in_file(self.output.path()).because(error);
         let mut names = Vec::new();
-        for entry in fs::read_dir(self.place.path()).map_err(cannot)? {
+        for entry in fs::read_dir(self.output.path()).map_err(cannot)? {
             let name = entry.map_err(cannot)?.file_name().to_str().and_then(FileName::parse);
             names.extend(name.filter(|name| name.kind == Kind::Changes && full < *name && *name <= last));
         }
         names.sort_unstable();
-        Ok(names.into_iter().map(|name| self.place.path().join(name.to_string())).collect())
+        Ok(names.into_iter().map(|name| self.output.path().join(name.to_string())).collect())
     }
 
-    fn write_named(&mut self, list: &List, name: FileName) -> Result<ListFile> {
+    fn write_named(&mut self, list: &List, name: FileName) -> Result<WrittenList> {
         self.put(name, "can not write the list", |series, file| series.write(file, list, name.kind))?;
         self.series.written(list, name.kind);
         self.name = Some(name);
-        Ok(ListFile { name: name.to_string(), is_full: name.kind == Kind::Full })
+        Ok(WrittenList { name: name.to_string(), is_full: name.kind == Kind::Full })
     }
+}
+
+/// A list in full and a later one that changes lead to, by the names of their files.
+#[derive(Clone, Copy, Debug)]
+pub struct ListSpan<'a> {
+    /// The list in full.
+    pub full: &'a str,
+    /// The later list.
+    pub last: &'a str,
 }
 
 /// A list that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListFile {
+pub struct WrittenList {
     /// The name of its file.
     pub name: String,
-    /// Whether it is in full; else it is what changed since the one before.
+    /// Whether the list is in full; otherwise the file holds what changed since the one before.
     pub is_full: bool,
 }
 
 impl Exporter for Directory {
     fn write(&mut self, list: &List) -> Result<()> {
-        let name = self.name(list.header.end_ns);
+        let name = self.name(list.header.figures.end_ns);
         self.write_named(list, name).map(drop)
     }
 
     fn write_sources(&mut self, report: &Report) -> Result<()> {
-        // Without a list there is nothing that it could stand beside.
+        // Without a list there is no name for the file.
         let Some(name) = self.name else { return Ok(()) };
         self.put(FileName { kind: Kind::Sources, ..name }, "can not write the sources", |series, file| {
             series.write_sources(file, report)

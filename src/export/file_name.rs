@@ -1,7 +1,7 @@
-//! The names of files with lists and snapshots: what a file is, and when its interval ends.
+//! The names of files with lists and snapshots, which tell what a file is and when its interval ends.
 //!
-//! What enters: a list's end, or a name found in a directory. What leaves: the name, or what it says; names that are not
-//! exactly ours say nothing, since what is ours may be removed.
+//! What enters: a list's end, or a name found in a directory. What leaves: the name, or what it tells. Names that are
+//! not exactly ours tell nothing, since files with our names may be removed.
 
 use crate::error::Result;
 use crate::export::series::Kind;
@@ -13,19 +13,19 @@ use std::fmt;
 
 const TIME: &str = "%Y%m%dT%H%M%SZ";
 
-/// What the name of a list file says. They order by time, then by number.
+/// What the name of a list file tells. Names order by time, then by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FileName {
     /// The list's end, in whole seconds since 1970.
     pub(super) end_s: i64,
-    /// 1, which is not written, or a number that tells lists apart which end in the same second.
+    /// A number that distinguishes lists that end in the same second. 1 is not written.
     pub(super) number: u64,
     pub(super) kind: Kind,
     pub(super) is_compressed: bool,
 }
 
 impl FileName {
-    /// What this name says, if it is one of ours.
+    /// What this name tells, if it is one of ours.
     pub(super) fn parse(name: &str) -> Option<Self> {
         if let Some(stem) = name.strip_suffix(".flowpeel").and_then(|stem| stem.strip_prefix("snapshot-")) {
             return FileName::of_stem(name, stem, Kind::Snapshot, false);
@@ -47,7 +47,7 @@ impl FileName {
         let time = strtime::parse(TIME, time).ok()?.to_datetime().ok()?;
         let end_s = Offset::UTC.to_timestamp(time).ok()?.as_second();
         let parsed = FileName { end_s, number: number.parse().ok()?, kind, is_compressed };
-        // There are several ways to write a number and a time, and one that we do.
+        // Numbers and times can be written in several ways, of which we use one.
         (parsed.to_string() == name).then_some(parsed)
     }
 }
@@ -60,7 +60,8 @@ impl fmt::Display for FileName {
             Kind::Snapshot => "snapshot-",
             Kind::Sources => "sources-",
         })?;
-        // Neither default is ever taken: the calendar knows the seconds of every i64 of nanoseconds, and can write them so.
+        // Neither default is ever used: the calendar covers the seconds of every i64 of nanoseconds, and can write
+        // them.
         let time = Timestamp::from_second(self.end_s).unwrap_or(Timestamp::UNIX_EPOCH);
         f.write_str(&strtime::format(TIME, time).unwrap_or_default())?;
         if self.number > 1 {
@@ -74,20 +75,20 @@ impl fmt::Display for FileName {
     }
 }
 
-/// What names were taken, as far as it matters for the next.
+/// What is known of the names given so far, as far as the next one depends on it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Names {
-    /// The latest end of a list, in seconds; the next one that does not end later needs a number in its name.
+    /// The latest end of a list, in seconds. A list that does not end later needs a number in its name.
     latest_s: Option<i64>,
-    /// Whether the list before ended earlier than one before that.
+    /// Whether the last list ended before an earlier one.
     was_behind: bool,
-    /// How many lists were given a number so far.
+    /// How many lists have been given a number.
     numbered: u64,
 }
 
 impl Names {
-    /// The name of the list that ends at this time, to the second. A run never takes a name twice, even when the clock
-    /// stepped back; another run over the same packets takes the same names.
+    /// The name of the list that ends at this time, to the second. A run never uses a name twice, even if the clock
+    /// steps back; another run over the same packets uses the same names.
     pub(super) fn next(&mut self, end_ns: i64, next_kind: impl FnOnce() -> Kind, is_compressed: bool) -> FileName {
         let end_s = end_ns.div_euclid(1_000_000_000);
         let number = if self.latest_s.is_none_or(|latest_s| end_s > latest_s) {
@@ -107,7 +108,7 @@ impl Names {
         next_kind: impl FnOnce() -> Kind,
         is_compressed: bool,
     ) -> FileName {
-        // Changes are applied in the order of names, and a clock that stepped back puts names between others.
+        // Changes are applied in the order of names, and a clock that stepped back puts names between earlier ones.
         let is_behind = self.latest_s.is_some_and(|latest_s| end_s < latest_s);
         let kind = if is_behind || self.was_behind { Kind::Full } else { next_kind() };
         self.latest_s = self.latest_s.max(Some(end_s));
@@ -115,14 +116,14 @@ impl Names {
         FileName { end_s, number, kind, is_compressed }
     }
 
-    /// Its bytes in a saved state.
+    /// Encodes it for a saved state.
     pub(super) fn save(&self, encoder: &mut Encoder) {
         encoder.option(self.latest_s, Encoder::i64);
         encoder.bool(self.was_behind);
         encoder.u64(self.numbered);
     }
 
-    /// What was saved.
+    /// Decodes what was saved.
     pub(super) fn saved(decoder: &mut Decoder) -> Result<Self> {
         let latest_s = decoder.option(Decoder::i64)?;
         Ok(Names { latest_s, was_behind: decoder.bool()?, numbered: decoder.count()? })
@@ -134,7 +135,7 @@ impl Names {
 pub struct SnapshotName(FileName);
 
 impl SnapshotName {
-    /// What this name says, if it is exactly one that flowpeel gives to snapshots.
+    /// The name as a [`SnapshotName`], if it is exactly one that flowpeel gives to snapshots.
     ///
     /// ```
     /// let name = flowpeel::export::SnapshotName::parse("snapshot-20260101T000010Z_002.flowpeel").ok_or("")?;
@@ -152,7 +153,7 @@ impl SnapshotName {
         self.0.end_s
     }
 
-    /// What tells snapshots apart that end in one second; from 1, which is not written.
+    /// The number that distinguishes snapshots that end in one second, from 1, which is not written.
     #[must_use]
     pub fn number(self) -> u64 {
         self.0.number

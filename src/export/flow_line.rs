@@ -2,8 +2,8 @@
 //!
 //! What enters: a row. What leaves: its line, appended to a buffer.
 //!
-//! A list may have a million of these every ten seconds, and they are most of what an exporter does. Everything in them is
-//! digits, dots, colons and names of ours, so nothing needs escaping, and they are put together byte by byte: a general
+//! A list may have a million lines every ten seconds, and they are most of an exporter's work. All in them is digits,
+//! dots, colons and names of ours, so nothing needs escaping, and they are put together byte by byte: a general
 //! serializer took three times as long.
 
 use crate::export::community_id;
@@ -16,11 +16,11 @@ use std::net::{IpAddr, SocketAddr};
 /// How a line is written.
 #[derive(Clone, Copy)]
 pub(super) struct Style<'a> {
-    /// What every line of the list begins with: what [`begin`] appends.
+    /// The beginning of every line of the list, as [`begin`] appends it.
     pub(super) head: &'a [u8],
     /// Whether it names the VLAN tags.
     pub(super) vlan_key: bool,
-    /// What became of the connection since the list before, where that is told.
+    /// What became of the connection since the list before, for a line of changes.
     pub(super) mark: Option<Mark>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Ends {
     pub(super) vlan: VlanTags,
 }
 
-/// Appends the line of a row, with its line end.
+/// Appends the line of a row, with its newline.
 pub(super) fn append(line: &mut Vec<u8>, clockface: &mut Clockface, row: &Row, style: Style) {
     line.extend_from_slice(style.head);
     if let Some(mark) = style.mark {
@@ -66,7 +66,7 @@ pub(super) fn append(line: &mut Vec<u8>, clockface: &mut Clockface, row: &Row, s
     line.extend_from_slice(b"}}\n");
 }
 
-/// Appends how every line begins.
+/// Appends the beginning of a line.
 pub(super) fn begin(line: &mut Vec<u8>, timestamp: &str, event_type: &str) {
     line.extend_from_slice(b"{\"timestamp\":\"");
     line.extend_from_slice(timestamp.as_bytes());
@@ -75,7 +75,7 @@ pub(super) fn begin(line: &mut Vec<u8>, timestamp: &str, event_type: &str) {
     line.extend_from_slice(b"\",");
 }
 
-/// Appends which connection a line is about.
+/// Appends the fields that identify the connection.
 pub(super) fn connection(line: &mut Vec<u8>, ends: &Ends, vlan_key: bool) {
     line.extend_from_slice(b"\"src_ip\":\"");
     address(line, ends.client.ip());
@@ -100,10 +100,10 @@ pub(super) fn connection(line: &mut Vec<u8>, ends: &Ends, vlan_key: bool) {
     line.push(b'"');
 }
 
-/// The longest octet of an address, with the dot behind it.
+/// The size of the longest octet of an address with the dot after it.
 const OCTET_SIZE_MAX: usize = 4;
 
-/// Every octet of an address with the dot behind it, and how long that is.
+/// Every octet of an address as text with the dot after it, and the size of that.
 static OCTETS: [([u8; OCTET_SIZE_MAX], usize); 256] = {
     let mut octets = [([b'.'; OCTET_SIZE_MAX], 2); 256];
     let mut octet = 0;
@@ -134,7 +134,7 @@ fn address(line: &mut Vec<u8>, address: IpAddr) {
             }
             line.extend_from_slice(&text[..size - 1]);
         }
-        // Writing to a vector can not fail.
+        // Writing to a vector cannot fail.
         IpAddr::V6(address) => drop(write!(line, "{address}")),
     }
 }

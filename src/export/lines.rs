@@ -1,6 +1,6 @@
 //! NDJSON: a header line, then a line for each connection, with the names of Suricata's EVE where it has one.
 //!
-//! What enters: lists, or what changed from one to the next. What leaves: lines on a stream, in pieces of a bounded size,
+//! What enters: lists, or what changed from one to the next. What leaves: lines on a stream, in pieces of bounded size,
 //! since lines take several times the memory of rows.
 
 use crate::config::LIST_TWO_THREADS_MIN;
@@ -11,8 +11,8 @@ use crate::flow_list::{Change, EarlierList, Header, List};
 use serde::{Serialize, Serializer};
 use std::io::{self, Write};
 
-/// Bytes gathered before they are written.
-const BUFFER_SIZE: usize = 1 << 16;
+/// How many bytes are gathered before they are written.
+pub(super) const BUFFER_SIZE: usize = 1 << 16;
 
 #[derive(Serialize)]
 struct ListLine<'a> {
@@ -57,10 +57,10 @@ pub(super) struct ListFields<'a> {
     unusable: u64,
     extraneous: u64,
     merged: u64,
-    /// Only behind a restart: there is nothing to be unsettled without one.
+    /// Written only after a restart: without one no connection is unsettled.
     #[serde(skip_serializing_if = "is_zero")]
     unsettled: u64,
-    /// Said only where there is something to say: most runs have no archive.
+    /// Written only if it is not zero: most runs have no archive.
     #[serde(skip_serializing_if = "is_zero")]
     unarchived: u64,
 }
@@ -72,29 +72,29 @@ fn is_zero(count: &u64) -> bool {
 impl<'a> ListFields<'a> {
     pub(super) fn new(header: &Header, start: &'a str, end: &'a str) -> Self {
         ListFields {
-            interval: header.interval,
+            interval: header.figures.interval,
             start,
             end,
             complete: header.complete,
             flows: header.flows,
             missing: header.missing,
-            opened: header.opened,
-            closed: header.closed,
+            opened: header.figures.opened,
+            closed: header.figures.closed,
             half_open: header.half_open,
-            untracked: header.untracked,
-            recycled: header.recycled,
-            evicted: header.evicted,
-            dropped: header.dropped,
-            unusable: header.unusable,
+            untracked: header.figures.untracked,
+            recycled: header.figures.recycled,
+            evicted: header.figures.evicted,
+            dropped: header.figures.dropped,
+            unusable: header.figures.unusable,
             extraneous: header.extraneous,
-            merged: header.merged,
+            merged: header.figures.merged,
             unsettled: header.unsettled,
             unarchived: header.unarchived,
         }
     }
 }
 
-/// What tells one list of a run from the others.
+/// The identity of a list among those of its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct ListId {
     pub(super) interval: u64,
@@ -106,25 +106,25 @@ fn serialize_text<S: Serializer>(text: &Text, serializer: S) -> Result<S::Ok, S:
     serializer.serialize_str(text.as_str())
 }
 
-/// Whether a list is written by two threads: a long one, when nothing else is left to do for a core that there is.
+/// Whether a list is written by two threads: the last of a run, if it is long and there is a second core.
 fn is_worth_two_threads(header: &Header) -> bool {
     header.is_last
         && header.flows + header.half_open >= LIST_TWO_THREADS_MIN
         && std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1)
 }
 
-/// What the lines of a list with this end begin with.
+/// The beginning of the lines of a list with this end.
 fn head(end: &Text) -> Vec<u8> {
     let mut head = Vec::new();
     flow_line::begin(&mut head, end.as_str(), "flow");
     head
 }
 
-/// What a record of changes builds on.
+/// The list that changes build on.
 pub(super) struct Base<'a> {
     /// The connections of the list before.
     pub(super) earlier: &'a EarlierList,
-    /// Which list that was.
+    /// The identity of the list before.
     pub(super) id: ListId,
     /// The last list that was written in full.
     pub(super) full: ListId,
@@ -134,21 +134,21 @@ pub(super) struct Base<'a> {
 pub(super) struct Lines {
     vlan_key: bool,
     clockface: Clockface,
-    /// Lines that are not written yet.
+    /// Lines that have not been written yet.
     lines: Vec<u8>,
 }
 
 impl Lines {
-    /// With `vlan_key`, lines name the VLAN tags.
+    /// A writer of lines. With `vlan_key`, they name the VLAN tags.
     pub(super) fn new(vlan_key: bool) -> Self {
         Lines { vlan_key, clockface: Clockface::default(), lines: Vec::with_capacity(2 * BUFFER_SIZE) }
     }
 
     pub(super) fn id(&mut self, header: &Header) -> ListId {
-        ListId { interval: header.interval, end: self.clockface.rfc3339(header.end_ns) }
+        ListId { interval: header.figures.interval, end: self.clockface.rfc3339(header.figures.end_ns) }
     }
 
-    /// Writes all of a list.
+    /// Writes a list in full.
     pub(super) fn list(&mut self, out: &mut dyn Write, list: &List) -> io::Result<()> {
         let (start, end) = self.times(&list.header);
         let fields = ListFields::new(&list.header, start.as_str(), end.as_str());
@@ -166,7 +166,7 @@ impl Lines {
         self.end(out)
     }
 
-    /// Writes what makes the list with this header of its base.
+    /// Writes the changes that turn the base into the list with this header.
     pub(super) fn changes(
         &mut self,
         out: &mut dyn Write,
@@ -202,18 +202,18 @@ impl Lines {
     }
 
     fn times(&mut self, header: &Header) -> (Text, Text) {
-        (self.clockface.rfc3339(header.start_ns), self.clockface.rfc3339(header.end_ns))
+        (self.clockface.rfc3339(header.figures.start_ns), self.clockface.rfc3339(header.figures.end_ns))
     }
 
     fn header(&mut self, header: &impl Serialize) -> io::Result<()> {
-        // What an attempt that failed may have left is not part of this.
+        // A failed attempt may have left lines.
         self.lines.clear();
         serde_json::to_writer(&mut self.lines, header)?;
         self.lines.push(b'\n');
         Ok(())
     }
 
-    /// Writes what has been gathered, once it is enough.
+    /// Writes the gathered lines once there are enough.
     fn relieve(&mut self, out: &mut dyn Write) -> io::Result<()> {
         if self.lines.len() >= BUFFER_SIZE { self.end(out) } else { Ok(()) }
     }

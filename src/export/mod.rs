@@ -1,14 +1,14 @@
 //! Lists -> the formats and places that users want them in.
 //!
-//! What enters: finished lists. What leaves: NDJSON on a stream, or one file a list, whole lists or what changed between them,
-//! plain or compressed. One small trait for all.
+//! What enters: finished lists. What leaves: NDJSON on a stream or in one file for each list, with whole lists or with
+//! what changed between them, plain or compressed. All exporters share one small trait.
 
 mod community_id;
 mod directory;
 mod file_name;
 mod flow_line;
 mod lines;
-mod place;
+mod output_directory;
 mod retention;
 mod series;
 mod side_by_side;
@@ -20,7 +20,7 @@ mod timestamp;
 mod unpacked;
 
 pub use community_id::community_id;
-pub use directory::{Directory, ListFile};
+pub use directory::{Directory, ListSpan, WrittenList};
 pub use file_name::SnapshotName;
 pub use retention::Keep;
 pub use series::Format;
@@ -36,48 +36,47 @@ use crate::snapshot::file::SnapshotFile;
 use crate::sources::Report;
 use crate::state::{Decoder, Encoder};
 
-/// Writes lists somewhere. Any function that takes a list and can fail is one.
+/// An exporter of lists. Any function that takes a list and returns a result is one.
 pub trait Exporter: Send {
     /// Writes one list.
     ///
     /// # Errors
     ///
-    /// The list could not be written; the caller stops.
+    /// The list could not be written. The caller stops.
     fn write(&mut self, list: &List) -> Result<()>;
 
-    /// Writes the snapshot as of the list that was written before it, or instead of one. Whoever is not asked for snapshots does
-    /// nothing with them.
+    /// Writes the snapshot as of the list that was written before it, or instead of a list. The default does nothing.
     ///
     /// # Errors
     ///
-    /// The snapshot could not be written; the caller stops.
+    /// The snapshot could not be written. The caller stops.
     fn snapshot(&mut self, _snapshot: &SnapshotFile) -> Result<()> {
         Ok(())
     }
 
-    /// Writes who opened connections, beside the list that was written last; where there is no place for it nothing is done.
+    /// Writes the sources that opened connections, beside the list that was written last. The default does nothing.
     ///
     /// # Errors
     ///
-    /// It could not be written; the caller stops.
+    /// The report could not be written. The caller stops.
     fn write_sources(&mut self, _report: &Report) -> Result<()> {
         Ok(())
     }
 
-    /// What went wrong beside the lists, which are all whole, since this was last asked: something for an operator to see
-    /// to. What goes on failing is told seldom.
+    /// What has gone wrong since this was last called that affects no list: something for an operator to look at. What
+    /// keeps failing is reported less and less often.
     fn warning(&mut self) -> Option<Error> {
         None
     }
 
-    /// What the next list depends on beside itself, as the bytes of a saved state: nothing, unless an exporter says so.
+    /// Encodes what the next list depends on beside itself, for a saved state. The default encodes nothing.
     fn save(&self, _encoder: &mut Encoder) {}
 
-    /// Goes on where another stood that wrote in the same format; whatever it is, it has saved the same.
+    /// Restores what another exporter of the same format saved, whatever its kind.
     ///
     /// # Errors
     ///
-    /// The bytes are not those of such an exporter; it is then to be given up.
+    /// The bytes are not those of such an exporter. It must not be used then.
     fn restore(&mut self, _decoder: &mut Decoder) -> Result<()> {
         Ok(())
     }

@@ -1,12 +1,13 @@
-//! Old list files -> gone, so that a disk holds what it is meant to hold for as long as flowpeel runs.
+//! The removal of old list files, so that a disk holds what it is meant to hold for as long as flowpeel runs.
 //!
-//! What enters: the names and sizes of what is in a directory and of what is written to it. What leaves: the names of what
-//! is to be removed. Only files with exactly the names that flowpeel gives are counted or removed. A list in full and the
-//! changes that build on it are a group, and go together, because without it they say nothing.
+//! What enters: the names and sizes of the files in a directory and of those written to it. What leaves: the names of
+//! the files to remove. Only files with exactly the names that flowpeel gives are counted or removed. A list in full
+//! and the changes that build on it are a group, and are removed together, since changes without it mean nothing.
 
 use crate::config::{CHANGES_FULL_LISTS_MAX, KEPT_FILES_CHECK_LISTS, KEPT_FILES_MAX};
 use crate::error::Error;
 use crate::export::file_name::FileName;
+use crate::export::output_directory::Replaced;
 use crate::export::series::Kind;
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,12 +15,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How much of what was written is kept. What either of the two does not allow is removed, the oldest first.
+/// How much of what was written is kept. What exceeds either limit is removed, the oldest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// Lists that ended longer than this before the newest are removed.
+    /// The longest time by which a list may have ended before the newest one. `None` turns this off.
     pub age: Option<Duration>,
-    /// The oldest are removed while all together have more bytes than this.
+    /// The most bytes that all files together may have. `None` turns this off.
     pub size: Option<u64>,
 }
 
@@ -29,25 +30,25 @@ impl Keep {
     }
 }
 
-/// The files of the largest group that flowpeel writes: its lists, and the sources beside each.
+/// The number of files in the largest group that flowpeel writes: its lists, and the sources beside each.
 const KEPT_GROUP_MAX: u64 = 2 * CHANGES_FULL_LISTS_MAX;
 const _: () = assert!(KEPT_GROUP_MAX < KEPT_FILES_MAX as u64, "what has to be removed together is remembered together");
 
-/// What could not be removed in one go.
+/// A file that could not be removed.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) path: PathBuf,
     pub(super) cause: io::Error,
 }
 
-/// Tells of failures to remove something: of the first, and then ever more seldom.
+/// Reports failures to remove files: the first, and then less and less often.
 #[derive(Default)]
 pub(super) struct Seldom {
     failure_count: u64,
 }
 
 impl Seldom {
-    /// What to say of this one, if anything.
+    /// The warning for this failure, if it is reported.
     pub(super) fn told(&mut self, failure: Failure) -> Option<Error> {
         self.failure_count += 1;
         let what = format!("can not remove what is not to be kept (failures so far: {})", self.failure_count);
@@ -56,15 +57,15 @@ impl Seldom {
     }
 }
 
-/// What there is in a directory, as far as it has to be known to say what is to go.
+/// The files in a directory, as far as they have to be known to decide what to remove.
 pub(super) struct Retention {
     directory: PathBuf,
-    /// Whether it is about snapshots; else about lists. Files of the other kind are nothing to it.
+    /// Whether snapshots are removed, or lists. Files of the other kind are ignored.
     is_of_snapshots: bool,
     keep: Keep,
     /// The oldest files and their sizes, at most [`KEPT_FILES_MAX`].
     oldest: BTreeMap<FileName, u64>,
-    /// Whether there are newer ones that are not among them.
+    /// Whether there are newer files that are not in `oldest`.
     has_more: bool,
     total_size: u64,
     lists_since_look: u64,
@@ -83,29 +84,29 @@ impl Retention {
         }
     }
 
-    /// The same for snapshots.
+    /// The retention of snapshots.
     pub(super) fn of_snapshots(directory: &Path, keep: Keep) -> Self {
         Retention { is_of_snapshots: true, ..Retention::new(directory, keep) }
     }
 
-    /// Takes note of a file that was written, and removes what is now too much. What could not be removed, one case of it,
-    /// is left alone until the directory is looked through again.
+    /// Notes a file that was written, and removes what is now too much. Returns one of the files that could not be
+    /// removed, if any; these are left alone until the directory is looked through again.
     ///
-    /// Complexity: O(log n) a file that is removed; once in [`KEPT_FILES_CHECK_LISTS`] lists, a look at every name in the
-    /// directory.
-    pub(super) fn written(&mut self, name: FileName, size: u64, replaced_size: u64) -> Option<Failure> {
+    /// Complexity: O(log n) for each file that is removed; once in [`KEPT_FILES_CHECK_LISTS`] lists, a look at every
+    /// name in the directory.
+    pub(super) fn written(&mut self, name: FileName, sizes: Replaced) -> Option<Failure> {
         if !self.keep.is_limited() {
             return None;
         }
-        self.total_size = self.total_size.saturating_sub(replaced_size).saturating_add(size);
-        self.remember(name, size);
+        self.total_size = self.total_size.saturating_sub(sizes.before).saturating_add(sizes.size);
+        self.remember(name, sizes.size);
         self.lists_since_look += 1;
         let mut failure = None;
         if self.lists_since_look > KEPT_FILES_CHECK_LISTS {
             failure = self.look().err();
         }
         failure = self.remove_surplus(name).or(failure);
-        // What was remembered may be gone before what is too much is.
+        // The remembered files may be used up before enough was removed.
         if self.has_more && self.oldest_group(name).is_none() {
             failure = self.look().err().or(failure);
             failure = self.remove_surplus(name).or(failure);
@@ -125,7 +126,7 @@ impl Retention {
         }
     }
 
-    /// Looks through the directory. When it can not be read to its end, what was found counts.
+    /// Looks through the directory. If it cannot be read to its end, what was found until then counts.
     fn look(&mut self) -> Result<(), Failure> {
         self.lists_since_look = 0;
         self.oldest.clear();
@@ -138,7 +139,7 @@ impl Retention {
             if (name.kind == Kind::Snapshot) != self.is_of_snapshots {
                 continue;
             }
-            // What went away in between is none, and neither is a directory or a link of such a name.
+            // A file that has gone away meanwhile does not count, nor does a directory or a link of such a name.
             let Some(metadata) = entry.metadata().ok().filter(|metadata| metadata.is_file()) else { continue };
             self.total_size = self.total_size.saturating_add(metadata.len());
             self.remember(name, metadata.len());
@@ -156,13 +157,13 @@ impl Retention {
             if !is_old && !is_surplus {
                 break;
             }
-            // Changes go before what they build on: whoever reads meanwhile finds no changes without it.
+            // Changes are removed before what they build on, so that no reader finds changes without it.
             for name in group.into_iter().rev() {
                 let size = self.oldest.remove(&name).unwrap_or(0);
                 self.total_size = self.total_size.saturating_sub(size);
                 let path = self.directory.join(name.to_string());
                 match fs::remove_file(&path) {
-                    // What is not there was removed by somebody else.
+                    // A file that is not there was removed by somebody else.
                     Err(cause) if cause.kind() != io::ErrorKind::NotFound => failure = Some(Failure { path, cause }),
                     _ => {}
                 }
@@ -171,7 +172,7 @@ impl Retention {
         failure
     }
 
-    /// The oldest list in full and what builds on it, unless that is the newest group, or that of the newest list.
+    /// The oldest list in full and what builds on it, unless that is the newest group or holds the newest list.
     fn oldest_group(&self, newest: FileName) -> Option<Vec<FileName>> {
         let mut group = Vec::new();
         for name in self.oldest.keys() {
@@ -183,8 +184,8 @@ impl Retention {
             }
             group.push(*name);
         }
-        // The last may go on beyond what is remembered. When it is longer than any that flowpeel writes, it is what
-        // somebody else left of several.
+        // The last group may go on beyond what is remembered. If it is longer than any that flowpeel writes, it is what
+        // somebody else left of several groups.
         (self.has_more && group.len() as u64 > KEPT_GROUP_MAX && !group.contains(&newest)).then_some(group)
     }
 }

@@ -1,6 +1,6 @@
 //! One list after another: each in full, or as what changed since the one before; plain or compressed.
 //!
-//! What enters: lists. What leaves: each whole on a stream of its own or on the same one.
+//! What enters: lists. What leaves: each of them whole, on a stream of its own or all on one.
 
 mod saved;
 
@@ -18,26 +18,26 @@ use zstd::stream::write::Encoder;
 pub struct Format {
     /// Whether each list is compressed, as a zstd frame of its own.
     pub compress: bool,
-    /// With a number, one list in so many is written in full and of the others only what changed since the list before;
-    /// from 1 to [`CHANGES_FULL_LISTS_MAX`].
+    /// If this is `n`, one list in `n` is written in full, and of the others only what changed since the list before;
+    /// from 1 to [`CHANGES_FULL_LISTS_MAX`]. `None` writes all in full.
     pub changes: Option<u64>,
 }
 
 impl Format {
-    /// What writing lists so takes, in bytes, when as many connections as this are listed.
+    /// The memory in bytes that writing lists of up to `connections_max` connections takes.
     #[must_use]
     pub fn memory_size(&self, connections_max: u64) -> u64 {
-        // Two lists, the one before and the present one, side by side.
+        // Two lists are held, the one before and the present one.
         let entry_size = 2 * EarlierList::ENTRY_SIZE as u64;
         let changes_size = self.changes.map_or(0, |_| connections_max.saturating_mul(entry_size));
         changes_size.saturating_add(if self.compress { COMPRESSION_SIZE } else { 0 })
     }
 
-    /// Whether lists can be written so.
+    /// Checks that lists can be written in this format.
     ///
     /// # Errors
     ///
-    /// The number of lists from one in full to the next is out of its range.
+    /// The number of lists from one in full to the next is out of range.
     pub fn check(&self) -> Result<()> {
         if self.changes.is_some_and(|full_every| !(1..=CHANGES_FULL_LISTS_MAX).contains(&full_every)) {
             return Err(Error::new(format!("--changes must be from 1 to {CHANGES_FULL_LISTS_MAX}")));
@@ -51,34 +51,34 @@ impl Format {
 pub(super) enum Kind {
     /// A whole list.
     Full,
-    /// What changed since the list before.
+    /// The changes since the list before.
     Changes,
     /// A snapshot, which no series writes.
     Snapshot,
-    /// Who opened connections: no list, and written beside one.
+    /// The sources that opened connections: not a list, and written beside one.
     Sources,
 }
 
 struct Changes {
     full_every: u64,
-    /// Lists since the last full one, that one included; 0 when there was none.
+    /// The number of lists since the last one in full, including that one; 0 if there was none.
     list_count: u64,
     earlier: EarlierList,
-    /// The list of which it was written last what changed.
+    /// The list whose changes were written last.
     later: EarlierList,
-    /// The list before, and the last full one.
+    /// The identities of the list before and of the last one in full.
     ids: Option<(ListId, ListId)>,
 }
 
-/// Lets `write` write to `out`, as a compressed frame where that is asked for, and flushes it.
-fn write_whole(
+/// Lets `write` write to `out`, as one zstd frame if `compress` is set, and flushes it.
+fn write_framed(
     out: &mut impl Write,
     compress: bool,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
     if compress {
         let mut encoder = Encoder::new(out, COMPRESSION_LEVEL)?;
-        // A list is kept for months: a reader should notice when the disk has changed it.
+        // A list may be kept for months, and a reader should notice if the disk has changed it.
         encoder.include_checksum(true)?;
         write(&mut encoder)?;
         encoder.finish()?.flush()
@@ -115,14 +115,14 @@ impl Series {
         }
     }
 
-    /// Writes a list whole, and flushes it. Where there is none before it that it could build on it is written in full.
+    /// Writes a list and flushes it. Without a list before it to build on it is written in full.
     pub(super) fn write(&mut self, out: &mut impl Write, list: &List, kind: Kind) -> io::Result<()> {
-        write_whole(out, self.compress, |out| self.write_lines(out, list, kind))
+        write_framed(out, self.compress, |out| self.write_lines(out, list, kind))
     }
 
-    /// Writes who opened connections, whole, and flushes it.
+    /// Writes a report of sources and flushes it.
     pub(super) fn write_sources(&self, out: &mut impl Write, report: &Report) -> io::Result<()> {
-        write_whole(out, self.compress, |out| source_lines::write(out, report))
+        write_framed(out, self.compress, |out| source_lines::write(out, report))
     }
 
     fn write_lines(&mut self, out: &mut dyn Write, list: &List, kind: Kind) -> io::Result<()> {
@@ -135,7 +135,7 @@ impl Series {
         }
     }
 
-    /// Takes note that this list is where it belongs: the next builds on it.
+    /// Notes that this list was written, so that the next can build on it.
     pub(super) fn written(&mut self, list: &List, kind: Kind) {
         let Some(changes) = &mut self.changes else { return };
         let id = self.lines.id(&list.header);

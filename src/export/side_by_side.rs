@@ -1,8 +1,9 @@
 //! The lines of a long list, made by two threads side by side and written in their order.
 //!
-//! What enters: rows one after another. What leaves: the bytes that one thread alone would have written. The thread that asks gathers
-//! the rows, hands most of them to the other in chunks, makes lines of the rest itself while the other is busy, and writes. It
-//! is meant for the last list of a replay, when nothing else is left to do; while packets come in their core is their own.
+//! What enters: rows, one after another. What leaves: the bytes that one thread alone would have written. The calling
+//! thread gathers the rows, hands most of them to the other thread in chunks, formats the rest itself while the other
+//! is busy, and writes. It is meant for the last list of a replay, when no other work is left; while packets come, the
+//! second core belongs to them.
 
 use crate::config::{LIST_CHUNK_ROWS, LIST_CHUNKS_AHEAD};
 use crate::export::flow_line::{self, Style};
@@ -13,18 +14,18 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::thread::Builder;
 
-/// Chunks that are made into lines and not written yet, at most: those that wait for the other thread, the one in its hands, and one of
-/// this thread's.
+/// The most chunks that are handed out and not written yet: those that wait for the other thread, the one that it works
+/// on, and one of this thread's.
 const UNWRITTEN_MAX: usize = LIST_CHUNKS_AHEAD + 2;
 
-/// What a line mostly takes, in bytes, or a little less.
+/// About the size of most lines, in bytes.
 const LINE_SIZE: usize = 320;
 
 /// The lines of a chunk.
 enum Chunk {
-    /// They come from the other thread, whose chunks come in their order.
+    /// The lines come from the other thread, in order.
     Others,
-    /// These.
+    /// These lines, made by this thread.
     Mine(Vec<u8>),
 }
 
@@ -32,14 +33,14 @@ enum Chunk {
 ///
 /// # Errors
 ///
-/// They could not be written.
+/// The lines could not be written.
 pub(super) fn write(out: &mut dyn Write, rows: impl Iterator<Item = Row>, style: Style) -> io::Result<()> {
     std::thread::scope(|scope| {
         let (to_other, its_rows) = bounded(LIST_CHUNKS_AHEAD);
-        // There is room for all that can be unwritten, so it never waits for the one that waits for it.
+        // The channel has room for all chunks that can be unwritten, so the two threads never wait for each other.
         let (its_lines, from_other) = bounded(UNWRITTEN_MAX);
         let other = Builder::new().name("lines".to_owned());
-        // Without it everything is done here: nobody takes what is sent then.
+        // If it cannot be started, all is done here: the channel is disconnected then.
         drop(other.spawn_scoped(scope, move || make_lines(&its_rows, &its_lines, style)));
         let mut desk = Desk { out, to_other, from_other, unwritten: VecDeque::with_capacity(UNWRITTEN_MAX), style };
         let (mut rows, mut clockface) = (rows.peekable(), Clockface::default());
@@ -66,7 +67,7 @@ fn lines_of(rows: &[Row], clockface: &mut Clockface, style: Style) -> Vec<u8> {
     lines
 }
 
-/// Where chunks are given out, and written when their turn comes.
+/// Hands out chunks, and writes them when their turn comes.
 struct Desk<'a> {
     out: &'a mut dyn Write,
     to_other: Sender<Vec<Row>>,
@@ -76,7 +77,7 @@ struct Desk<'a> {
 }
 
 impl Desk<'_> {
-    /// Gives a chunk to the other thread, or makes its lines here if that has enough to do.
+    /// Hands a chunk to the other thread, or formats it here if that one is busy.
     fn take(&mut self, rows: Vec<Row>, clockface: &mut Clockface) -> io::Result<()> {
         let chunk = match self.to_other.try_send(rows) {
             Ok(()) => Chunk::Others,
@@ -104,7 +105,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Writes what is left.
+    /// Writes the remaining chunks.
     fn finish(mut self) -> io::Result<()> {
         while !self.unwritten.is_empty() {
             self.write_first()?;
@@ -146,7 +147,7 @@ mod tests {
         }
     }
 
-    /// A place that is full after so many bytes.
+    /// A writer that is full after this many bytes.
     struct Full(usize);
 
     impl Write for Full {

@@ -1,10 +1,11 @@
-//! One file a snapshot, `snapshot-<end, UTC>.flowpeel`, written whole or not at all.
+//! A directory with one file for each snapshot, `snapshot-<end, UTC>.flowpeel`, written whole or not at all.
 //!
-//! What enters: snapshots. What leaves: files for an agent that follows the directory, and no more of them than are to be kept.
+//! What enters: snapshots. What leaves: files for an agent that follows the directory, no more of them than are to be
+//! kept.
 
 use crate::error::{Error, Result};
 use crate::export::file_name::{FileName, Names};
-use crate::export::place::Place;
+use crate::export::output_directory::OutputDirectory;
 use crate::export::retention::{Keep, Retention, Seldom};
 use crate::export::series::Kind;
 use crate::hash::Secret;
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 
 /// Writes snapshots to a directory, which belongs to one process at a time.
 pub struct SnapshotDirectory {
-    place: Place,
+    output: OutputDirectory,
     names: Names,
     secret: Secret,
     retention: Retention,
@@ -23,16 +24,17 @@ pub struct SnapshotDirectory {
 }
 
 impl SnapshotDirectory {
-    /// A writer to this directory, which is made if it is not there, of snapshots that were filled under this secret.
+    /// A writer to this directory, which is created if it does not exist, of snapshots that were filled under this
+    /// secret.
     ///
     /// # Errors
     ///
-    /// The directory can not be made or written to, or another process writes to it.
+    /// The directory cannot be created or written to, or another process writes to it.
     pub fn new(path: impl Into<PathBuf>, secret: Secret, keep: Keep) -> Result<Self> {
-        let (place, warning) = Place::open(path.into(), "snapshot")?;
-        let retention = Retention::of_snapshots(place.path(), keep);
+        let (output, warning) = OutputDirectory::open(path.into(), "snapshot")?;
+        let retention = Retention::of_snapshots(output.path(), keep);
         Ok(SnapshotDirectory {
-            place,
+            output,
             names: Names::default(),
             secret,
             retention,
@@ -41,37 +43,36 @@ impl SnapshotDirectory {
         })
     }
 
-    /// Writes one, under the name of the end of its interval.
+    /// Writes a snapshot, under a name that tells the end of its interval.
     ///
     /// # Errors
     ///
-    /// It could not be written.
+    /// The snapshot could not be written.
     pub fn write(&mut self, snapshot: &SnapshotFile) -> Result<()> {
         let name = self.names.next(snapshot.header.end_ns(), || Kind::Snapshot, false);
         let name = FileName { kind: Kind::Snapshot, ..name };
-        let written = self.place.write(&name.to_string(), |file| snapshot.write(file, &self.secret));
-        let (size, replaced_size) = written?;
-        let failure = self.retention.written(name, size, replaced_size);
+        let written = self.output.write(&name.to_string(), |file| snapshot.write(file, &self.secret));
+        let failure = self.retention.written(name, written?);
         self.warning = failure.and_then(|failure| self.failures.told(failure)).or(self.warning.take());
         Ok(())
     }
 
-    /// What is to be saved of it with a state.
+    /// Encodes what the next name depends on, for a saved state.
     pub fn save(&self, encoder: &mut Encoder) {
         self.names.save(encoder);
     }
 
-    /// Goes on from what was saved.
+    /// Restores what was saved.
     ///
     /// # Errors
     ///
-    /// The bytes are not those of one.
+    /// The bytes are not those of a snapshot directory.
     pub fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         self.names = Names::saved(decoder)?;
         Ok(())
     }
 
-    /// What went wrong beside the snapshots since this was last asked.
+    /// What has gone wrong since this was last called that affects no snapshot.
     pub fn warning(&mut self) -> Option<Error> {
         self.warning.take()
     }
@@ -82,13 +83,13 @@ mod tests {
     use super::*;
     use crate::sketch::Geometry;
     use crate::snapshot::DeltaGeometry;
-    use crate::snapshot::file::{Figures, Source};
+    use crate::snapshot::file::{Figures, RouterPart};
     use std::fs;
 
     fn snapshot(end_s: i64) -> SnapshotFile {
         let geometry = DeltaGeometry { v4: Geometry::new(2), v6: Geometry::new(1) };
         let figures = Figures { end_ns: end_s * 1_000_000_000, ..Figures::default() };
-        SnapshotFile::new(geometry, false, &Secret::REPLAY, Source { figures, ..Source::default() })
+        SnapshotFile::new(geometry, false, &Secret::REPLAY, RouterPart { figures, ..RouterPart::default() })
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Who opened connections, as NDJSON: a header line, then a line for each source, those with the most attempts first.
+//! The sources that opened connections, as NDJSON: a header line, then a line for each source, those with the most
+//! attempts first.
 //!
 //! What enters: a report. What leaves: its lines on a stream.
 

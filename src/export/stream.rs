@@ -1,7 +1,7 @@
-//! Lists on a stream, one behind the other.
+//! Lists on a stream, one after another.
 //!
-//! What enters: lists. What leaves: their lines, each list flushed when it is whole; compressed, each is a frame of its own,
-//! and frames behind one another are one zstd stream.
+//! What enters: lists. What leaves: their lines. Each list is flushed when it is whole. Compressed, each is a zstd
+//! frame of its own, and frames after one another are one zstd stream.
 
 use crate::error::{Error, Result};
 use crate::export::file_name::Names;
@@ -24,7 +24,7 @@ impl<W: Write + Send> Stream<W> {
         Stream { out, name: name.into(), series: Series::new(vlan_key, format) }
     }
 
-    /// The stream, with everything written to it.
+    /// The stream, to which everything has been written.
     pub fn into_inner(self) -> W {
         self.out
     }
@@ -45,7 +45,7 @@ impl<W: Write + Send> Exporter for Stream<W> {
     }
 
     fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
-        // A run that wrote to a directory before had names for its lists, of which a stream has none.
+        // A run that wrote to a directory saved the state of names, which a stream does not need.
         Names::saved(decoder)?;
         self.series.restore(decoder)
     }

@@ -1,11 +1,11 @@
-//! What is made of several snapshots: the list of a network, the difference of two, and snapshots themselves.
+//! The output that is made from several snapshots: the list of a network, the difference of two, and snapshots.
 //!
-//! What enters: merged lists, differences, merges and digests. What leaves: NDJSON with the fields of a list's, and files.
+//! What enters: merged lists, differences, merges and digests. What leaves: NDJSON with the fields of lists, and files.
 
 use crate::error::{Error, Result};
 use crate::export::flow_line::{self, Ends};
-use crate::export::lines::ListFields;
-use crate::export::place::write_whole;
+use crate::export::lines::{BUFFER_SIZE, ListFields};
+use crate::export::output_directory::write_whole;
 use crate::export::timestamp::Clockface;
 use crate::flow::FlowKey;
 use crate::flow_list::{MergedList, RowState};
@@ -15,9 +15,6 @@ use serde::Serialize;
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
-
-/// Bytes gathered before they are written.
-const BUFFER_SIZE: usize = 1 << 16;
 
 #[derive(Serialize)]
 struct MergedLine<'a> {
@@ -60,14 +57,14 @@ struct SideFields<'a> {
 /// A side of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The first.
+    /// The first side.
     A,
-    /// The second.
+    /// The second side.
     B,
 }
 
 impl Side {
-    /// The side with more of a connection of this count.
+    /// The side on which more routers have a connection with this count.
     #[must_use]
     pub fn of_count(count: i32) -> Self {
         if count > 0 { Side::A } else { Side::B }
@@ -78,7 +75,7 @@ impl Side {
 ///
 /// # Errors
 ///
-/// It can not be written.
+/// The stream cannot be written to.
 pub fn write_merged(out: &mut impl Write, list: &MergedList) -> Result<()> {
     merged(&mut io::BufWriter::with_capacity(BUFFER_SIZE, out), list)
         .map_err(|error| Error::new("can not write the list").because(error))
@@ -86,7 +83,7 @@ pub fn write_merged(out: &mut impl Write, list: &MergedList) -> Result<()> {
 
 fn merged(out: &mut impl Write, list: &MergedList) -> io::Result<()> {
     let mut clockface = Clockface::default();
-    let (start, end) = (clockface.rfc3339(list.header.start_ns), clockface.rfc3339(list.header.end_ns));
+    let (start, end) = (clockface.rfc3339(list.header.figures.start_ns), clockface.rfc3339(list.header.figures.end_ns));
     let fields = ListFields::new(&list.header, start.as_str(), end.as_str());
     let flow_list = MergedFields { list: fields, routers: list.router_count };
     header(out, &MergedLine { timestamp: end.as_str(), event_type: "flow_list", flow_list })?;
@@ -107,7 +104,7 @@ fn merged(out: &mut impl Write, list: &MergedList) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// It can not be written.
+/// The stream cannot be written to.
 pub fn write_difference(
     out: &mut impl Write,
     (a, b): (&SnapshotFile, &SnapshotFile),
@@ -173,15 +170,15 @@ fn header(out: &mut impl Write, header: &impl Serialize) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// Writes a snapshot to a file of this name, whole or not at all; its size.
+/// Writes a snapshot to a file, whole or not at all. Returns its size in bytes.
 ///
 /// # Errors
 ///
-/// It can not be written. What was there before is there still.
+/// The file cannot be written. What was there before is still there.
 pub fn write_snapshot(path: &Path, snapshot: &SnapshotFile, secret: &Secret) -> Result<u64> {
     let Some(name) = path.file_name().filter(|_| !fs::metadata(path).is_ok_and(|there| !there.is_file())) else {
         return Err(Error::new("a snapshot is written to a file").in_file(path));
     };
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    write_whole(directory, name, "snapshot", |file| snapshot.write(file, secret)).map(|(size, _)| size)
+    write_whole(directory, name, "snapshot", |file| snapshot.write(file, secret)).map(|sizes| sizes.size)
 }

@@ -1,7 +1,8 @@
 //! Times as RFC 3339 in UTC, to the microsecond: `2026-01-01T00:00:10.000000Z`.
 //!
-//! A list has one or two for each connection, nearly all of one day: the calendar is asked once a day, and the time of day
-//! is a matter of digits. (With a calendar's formatter for each, half of the time of a list went into them.)
+//! A list has one or two times for each connection, nearly all of one day. The calendar is asked once a day, and the
+//! time of day is a matter of digits. (With a calendar's formatter for each time, half of the time for a list went into
+//! them.)
 
 use jiff::Timestamp;
 use jiff::fmt::strtime;
@@ -33,21 +34,21 @@ impl Text {
         &self.0
     }
 
-    /// The text with these bytes, if it can be one.
+    /// The text of these bytes, if they are of that size and valid UTF-8.
     pub(super) fn of_bytes(bytes: &[u8]) -> Option<Self> {
         str::from_utf8(bytes).ok()?;
         bytes.try_into().ok().map(Text)
     }
 }
 
-/// Formats times; it remembers the day of the last.
+/// Formats times. It remembers the date of the last one.
 #[derive(Default)]
 pub(super) struct Clockface {
     day: Option<(i64, [u8; DATE_SIZE])>,
 }
 
 impl Clockface {
-    /// A time in ns since 1970.
+    /// A time in ns since 1970 as text.
     pub(super) fn rfc3339(&mut self, time_ns: i64) -> Text {
         let time_us = time_ns.div_euclid(1_000);
         let (day, of_day_us) = (time_us.div_euclid(DAY_US), time_us.rem_euclid(DAY_US));
@@ -67,15 +68,15 @@ impl Clockface {
     }
 }
 
-/// The date of a time, with the T behind it.
+/// The date of a time, with the T after it.
 fn date(time_ns: i64) -> [u8; DATE_SIZE] {
-    // Every i64 of nanoseconds is a time that the calendar knows (1677 to 2262), and its year has four digits.
+    // The calendar covers every i64 of nanoseconds (1677 to 2262), and its years have four digits.
     let time = Timestamp::from_nanosecond(i128::from(time_ns)).unwrap_or(Timestamp::UNIX_EPOCH);
     let text = strtime::format("%Y-%m-%dT", time).unwrap_or_default();
     text.as_bytes().try_into().unwrap_or(*b"1970-01-01T")
 }
 
-/// Writes a number in decimal, as wide as the place is.
+/// Writes a number in decimal, padded with zeros to the width of `place`.
 fn put(place: &mut [u8], mut number: i64) {
     for digit in place.iter_mut().rev() {
         *digit = b'0' + (number % 10) as u8;

@@ -1,13 +1,13 @@
-//! Files that were written plain or compressed with zstd -> their text.
+//! Files that are plain or compressed with zstd -> their text.
 
 use crate::config::ZSTD_WINDOW_LOG_MAX;
 use std::io::{self, BufRead, BufReader, Read};
 
-/// What a file of lists or sources holds, compressed or not: that is told by its first bytes, never by its name.
+/// The text of a file with lists or sources, compressed or not, which its first bytes tell, never its name.
 ///
 /// # Errors
 ///
-/// It can not be read.
+/// The file cannot be read.
 pub fn unpacked(file: impl Read + 'static) -> io::Result<Box<dyn BufRead>> {
     let mut file = BufReader::new(file);
     if !file.fill_buf()?.starts_with(&zstd::zstd_safe::MAGICNUMBER.to_le_bytes()) {

@@ -1,8 +1,8 @@
 //! What changed from one list to a later one.
 //!
-//! What enters: a list, and the established connections of an earlier one. What leaves: those that are listed in one of the two
-//! only. Half-open connections are left out: under a flood they are all new every time, and a list of their changes would
-//! be twice as long as the list.
+//! What enters: a list, and the established connections of an earlier one. What leaves: the connections that only one
+//! of the two has. Half-open connections are left out: under a flood all of them are new every time, and a list of
+//! their changes would be twice as long as the list.
 
 mod saved;
 
@@ -12,7 +12,7 @@ use crate::signal::TimeBases;
 use std::cmp::Ordering;
 use std::iter::Peekable;
 
-/// The established connections of a list, kept to hold a later list against.
+/// The established connections of a list, kept to compare a later list with.
 #[derive(Default)]
 pub struct EarlierList {
     v4: Vec<Listed<KeyV4>>,
@@ -22,21 +22,21 @@ pub struct EarlierList {
     end_tick: u64,
 }
 
-/// How a connection stands in two lists.
+/// A difference between two lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is listed now. A connection whose start is another now counts as one that closed and one that opened.
+    /// The connection is listed now and was not before. One whose start has changed counts as closed and opened.
     Opened(Row),
-    /// It was listed, as in this row, and is no more.
+    /// The connection was listed as in this row, and is no longer.
     Closed(Row),
 }
 
 impl EarlierList {
-    /// What one connection takes, in bytes: that of IPv6, as an IPv4 connection takes half.
+    /// What one IPv6 connection takes, in bytes; an IPv4 connection takes half.
     pub const ENTRY_SIZE: usize = size_of::<Listed<KeyV6>>();
 
-    /// Keeps this list in the place of the one before. It takes no more memory than its connections do, and gives back
-    /// what a much longer list took.
+    /// Replaces the list that was kept with this one, in no more memory than its connections take. What a much longer
+    /// list took is given back.
     ///
     /// Complexity: linear in the list.
     pub fn replace(&mut self, list: &List) {
@@ -46,12 +46,12 @@ impl EarlierList {
         (self.within_tick_ns, self.end_tick) = (list.times.within_tick_ns, list.times.end_tick);
     }
 
-    /// What has to be done to this list to get a later one, in the order of lists; of equal connections what closed comes first.
+    /// The changes that turn this list into a later one, in the order of lists. Of equal keys, what closed comes first.
     ///
     /// Complexity: linear in both lists.
     pub fn changes_to<'a>(&'a self, later: &'a EarlierList) -> impl Iterator<Item = Change> {
         let (before, now) = (self.times(), later.times());
-        // Only a forgotten time base makes the same tick another time, so it is looked at only if there is one.
+        // Only a forgotten time base gives the same tick another time, so times are compared only if there is one.
         let are_bases_equal = self.bases == *now.bases;
         let is_same_time = move |tick| are_bases_equal || before.bases.wall_ns(tick) == now.bases.wall_ns(tick);
         let v4 = Merge { before: self.v4.iter().peekable(), now: later.v4.iter().peekable(), is_same_time };
@@ -59,8 +59,8 @@ impl EarlierList {
         v4.map(move |side| side.change(&before, &now)).chain(v6.map(move |side| side.change(&before, &now)))
     }
 
-    /// How much later another list ends, in microseconds, by the clock that never steps back: so much every age has grown, each
-    /// rounded down to the microsecond.
+    /// How much later another list ends, in microseconds, by the clock that never steps back: every age has grown by
+    /// this, each rounded down to the microsecond.
     #[must_use]
     pub fn elapsed_us(&self, later: &EarlierList) -> i64 {
         let within_us = |within_tick_ns: i64| within_tick_ns / 1_000;
@@ -81,7 +81,7 @@ fn keep<K>(kept: &mut Vec<Listed<K>>, count: usize, rows: impl Iterator<Item = L
     kept.extend(rows);
 }
 
-/// A connection that is on one side only.
+/// A connection that only one of the lists has.
 enum Side<'a, K> {
     Before(&'a Listed<K>),
     Now(&'a Listed<K>),
@@ -96,7 +96,7 @@ impl<K: FlowKey> Side<'_, K> {
     }
 }
 
-/// Two sorted lists side by side: what is in one of them only.
+/// Two sorted lists side by side. Yields what only one of them has.
 struct Merge<'a, K: 'a, B: Iterator<Item = &'a Listed<K>>, N: Iterator<Item = &'a Listed<K>>, T> {
     before: Peekable<B>,
     now: Peekable<N>,
@@ -119,7 +119,7 @@ where
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
                 (Some(before), Some(now)) if before == now && (self.is_same_time)(now.start_tick()) => Ordering::Equal,
-                // Of two that differ in more than the key the earlier closed.
+                // If more than the key differs, the earlier one closed.
                 (Some(before), Some(now)) if before.key <= now.key => Ordering::Less,
                 (Some(_), Some(_)) => Ordering::Greater,
             };

@@ -1,8 +1,9 @@
-//! The listed connections of one family of one partition, densely.
+//! The listed connections of one family of one partition, stored densely.
 //!
-//! What enters: connections that open and close. What leaves: who is listed, by key or one after another. There may be a million of
-//! them, and the machine that lists them is the router itself, so nothing doubles: keys and starts stand side by side without
-//! gaps, in as few bytes as tell them, and an [index](index::Index) of four bytes each finds them.
+//! What enters: connections that open and close. What leaves: the listed connections, by key or one after another.
+//! There may be a million of them, and the machine that lists them is the router itself, so no memory doubles when it
+//! grows: keys and starts stand side by side without gaps, in as few bytes as they need, and an [index](index::Index)
+//! of four bytes each finds them.
 
 mod entries;
 mod index;
@@ -16,11 +17,11 @@ use entries::Entries;
 use index::Index;
 use std::ops::RangeInclusive;
 
-/// Who is listed, with the start of each.
+/// The listed connections, each with its start.
 pub(super) struct Connections<K> {
     entries: Entries<K>,
     index: Index,
-    /// Keys come from the wire, so the hash is seeded at random; nothing depends on it but where in the index they stand.
+    /// Keys come from the wire, so the hash is seeded at random. Only positions in the index depend on it.
     hash: RandomState,
 }
 
@@ -29,7 +30,7 @@ impl<K: TableKey> Connections<K> {
         Connections { entries: Entries::new(), index: Index::new(), hash: RandomState::new() }
     }
 
-    /// How many there are.
+    /// The number of connections.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -55,7 +56,7 @@ impl<K: TableKey> Connections<K> {
         self.position(key).map(|position| self.entries.start(position))
     }
 
-    /// Asks for where in the index this key is looked for; its hash.
+    /// Prefetches the line of the index for this key. Returns the key's hash.
     #[inline]
     pub(super) fn prefetch(&self, key: &K) -> u64 {
         let hash = self.hash.hash_one(key);
@@ -63,7 +64,7 @@ impl<K: TableKey> Connections<K> {
         hash
     }
 
-    /// Asks for the connection with this hash, as far as the index tells.
+    /// Prefetches the first connection that the index has for this hash.
     #[inline]
     pub(super) fn prefetch_entry(&self, hash: u64) {
         if let Some(position) = self.index.find(hash, |_| true) {
@@ -71,9 +72,9 @@ impl<K: TableKey> Connections<K> {
         }
     }
 
-    /// Lists a connection, unless it is listed or there are [`LISTED_MAX`]; whether that was done.
+    /// Lists a connection, unless it is listed or there are [`LISTED_MAX`]. Returns whether it was listed now.
     ///
-    /// Complexity: constant on average; that of a pass over the list whenever it has grown by a quarter.
+    /// Complexity: constant on average; a pass over the list whenever it has grown by a quarter.
     pub(super) fn insert(&mut self, key: K, start: Start) -> bool {
         let hash = self.hash.hash_one(key);
         let is_listed = self.index.find(hash, |position| self.entries.key(position) == key).is_some();
@@ -88,14 +89,15 @@ impl<K: TableKey> Connections<K> {
         true
     }
 
-    /// Makes room in the index for so many. The old one goes first: all that it holds follows from the connections.
+    /// Makes room in the index for `count` connections. The old index is freed first, since all of it follows from the
+    /// connections.
     pub(super) fn grow(&mut self, count: usize) {
         let Self { entries, index, hash } = self;
         index.clear(count);
         entries.iter().enumerate().for_each(|(position, (key, _))| index.insert(hash.hash_one(key), position));
     }
 
-    /// Takes a connection off; its start, if it was listed. The last one takes its place.
+    /// Takes a connection off; the last one takes its place. Returns its start, if it was listed.
     pub(super) fn remove(&mut self, key: &K) -> Option<Start> {
         let entries = &self.entries;
         let position = self.index.remove(self.hash.hash_one(key), |position| entries.key(position) == *key)?;
@@ -106,7 +108,7 @@ impl<K: TableKey> Connections<K> {
         Some(start)
     }
 
-    /// Changes the start of a connection; what it was, if the connection is listed.
+    /// Changes the start of a connection. Returns the earlier start, if the connection is listed.
     pub(super) fn update(&mut self, key: &K, change: impl FnOnce(Start) -> Start) -> Option<Start> {
         let position = self.position(key)?;
         let before = self.entries.start(position);
@@ -114,7 +116,7 @@ impl<K: TableKey> Connections<K> {
         Some(before)
     }
 
-    /// Changes the starts of all of them.
+    /// Changes the starts of all connections.
     pub(super) fn update_all(&mut self, change: impl Fn(&K, Start) -> Start) {
         for position in 0..self.len() {
             let (key, start) = self.entries.get(position);
@@ -122,17 +124,17 @@ impl<K: TableKey> Connections<K> {
         }
     }
 
-    /// All of them, in no order.
+    /// All connections, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (K, Start)> {
         self.entries.iter()
     }
 
-    /// Those whose keys' first words are among these, in no order. Others cost a look at that word.
+    /// The connections whose key's first word is in this range, in no order. Of the others only that word is read.
     pub(super) fn iter_within(&self, first_words: RangeInclusive<u64>) -> impl Iterator<Item = (K, Start)> {
         self.entries.iter_within(first_words)
     }
 
-    /// Their keys, in no order.
+    /// The keys of all connections, in no order.
     pub(super) fn keys(&self) -> impl Iterator<Item = K> {
         self.entries.iter().map(|(key, _)| key)
     }

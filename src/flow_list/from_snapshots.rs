@@ -1,22 +1,22 @@
 //! A list that is kept from snapshots alone, on any machine that has the secret.
 //!
-//! What enters: snapshots of one run of a router, in order, any of which may be missing. What leaves: the lists that the
-//! router would have made of the same intervals. A snapshot less the one that was applied before is just what opened and
-//! closed in between: a delta like any other, which is decoded as the router decodes its own. The law is the same too: the
-//! snapshot that was applied last = the list + the residue.
+//! What enters: snapshots of one run of a router, in order, any of which may be missing. What leaves: the lists that
+//! the router would have made of the same intervals. A snapshot less the one applied before it is what opened and
+//! closed in between: a delta like any other, decoded as the router decodes its own. The law is the same too: the
+//! snapshot applied last = the list + the residue.
 
 use crate::config::TICK_NS;
 use crate::connection::HalfOpenList;
 use crate::error::{Error, Result};
 use crate::flow::{KeyV4, KeyV6};
-use crate::flow_list::difference::FamilyList;
+use crate::flow_list::family::FamilyList;
 use crate::flow_list::rows::ListTimes;
 use crate::flow_list::start::Start;
 use crate::flow_list::{EvictionTimes, FlowList, FlowListConfig, Header, List, PartitionList};
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash, TimeBase};
 use crate::sketch::{Change, Iblt, TableKey};
-use crate::snapshot::file::{self, Figures, Kind, SnapshotFile, Source, Sums};
+use crate::snapshot::file::{self, Kind, RouterPart, SnapshotFile, Sums};
 use crate::snapshot::{Changes, Delta, HandOver};
 
 /// A moment by the clock that never steps back.
@@ -24,21 +24,21 @@ use crate::snapshot::{Changes, Delta, HandOver};
 pub struct TickMoment {
     /// The tick.
     pub tick: u64,
-    /// How far into it, in ns.
+    /// The time since the beginning of the tick, in ns.
     pub within_tick_ns: i64,
 }
 
 impl TickMoment {
     /// The end of a snapshot's interval.
     #[must_use]
-    pub fn end_of(source: &Source) -> Self {
+    pub fn end_of(source: &RouterPart) -> Self {
         TickMoment { tick: source.end_tick, within_tick_ns: source.within_tick_ns }
     }
 
-    /// The moment of this wall time in the run that the snapshot is of; none before its start. Where a clock stepped back over
-    /// it, the later of the two.
+    /// The moment of this wall time in the snapshot's run; `None` before its start. Where a clock that stepped back
+    /// passed it twice, the later of the two.
     #[must_use]
-    pub fn of_wall_ns(source: &Source, wall_ns: i64) -> Option<Self> {
+    pub fn of_wall_ns(source: &RouterPart, wall_ns: i64) -> Option<Self> {
         let mut first_after = source.end_tick.saturating_add(1);
         for base in source.bases.iter().rev() {
             let tick = base.tick(wall_ns);
@@ -50,7 +50,7 @@ impl TickMoment {
         None
     }
 
-    /// The moment so long before, or after when it is negative.
+    /// The moment this many ns earlier, or later if negative.
     #[must_use]
     pub fn before(self, ns: i64) -> Self {
         let within_ns = self.within_tick_ns.saturating_sub(ns);
@@ -58,19 +58,19 @@ impl TickMoment {
         TickMoment { tick, within_tick_ns: within_ns.rem_euclid(TICK_NS) }
     }
 
-    /// The tick so long before, to the nearest.
+    /// The tick this many ns earlier, to the nearest.
     fn tick_before(self, age_ns: i64) -> u64 {
         let ticks = age_ns.saturating_sub(self.within_tick_ns).saturating_add(TICK_NS / 2).div_euclid(TICK_NS);
         self.tick.saturating_sub(u64::try_from(ticks).unwrap_or(0))
     }
 }
 
-/// A connection that an earlier list has.
+/// A connection of an earlier list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownConnection {
-    /// Its key.
+    /// The key of the connection.
     pub key: AnyKey,
-    /// How old it was at the end of that list, in ns.
+    /// The age of the connection at the end of that list, in ns.
     pub age_ns: i64,
     /// Whether its start was not seen.
     pub midstream: bool,
@@ -80,20 +80,20 @@ pub struct KnownConnection {
 pub struct SnapshotList {
     list: FlowList,
     secret: Secret,
-    /// Tell the partition of a connection.
+    /// The hashes that tell the partition of a connection.
     hash_v4: KeyedHash<KeyV4>,
     hash_v6: KeyedHash<KeyV6>,
-    /// What the list and its residue add up to, and whose it is.
+    /// The header and the sums of the snapshot that was applied last: what the list and its residue add up to.
     header: file::Header,
     applied: Vec<Sums>,
 }
 
 impl SnapshotList {
-    /// An empty list for the run that this snapshot is of. The snapshot is not applied yet.
+    /// An empty list for the run of this snapshot. The snapshot itself is not applied.
     ///
     /// # Errors
     ///
-    /// It is not the snapshot of one router in full.
+    /// The snapshot is a merge or a digest.
     pub fn new(snapshot: &SnapshotFile, secret: &Secret) -> Result<Self> {
         let header = &snapshot.header;
         let Some(source) = header.sources.first().filter(|_| header.kind == Kind::Snapshot) else {
@@ -117,9 +117,8 @@ impl SnapshotList {
         })
     }
 
-    /// Lists a connection that an earlier list has, which was so old at the end of that list; whether it was not listed yet.
-    /// The list may be any that is near enough: what it has wrong is put right by the next snapshot, as far as that fits the
-    /// tables.
+    /// Lists a connection of an earlier list, which ended at `list_end`. Returns whether it was not listed yet. The
+    /// list need only be near enough: the next snapshot corrects what is wrong in it, as far as that fits the tables.
     ///
     /// Complexity: three hashes.
     pub fn relist(&mut self, known: &KnownConnection, list_end: TickMoment) -> bool {
@@ -131,7 +130,7 @@ impl SnapshotList {
         }
     }
 
-    /// Takes a connection off that a later list has not; whether it was listed.
+    /// Takes off a connection that a later list does not have. Returns whether it was listed.
     pub fn delist(&mut self, key: &AnyKey) -> bool {
         let Some((list, sums)) = self.partition_of(key) else { return false };
         match key {
@@ -148,7 +147,7 @@ impl SnapshotList {
         Some((self.list.partitions.get_mut(partition)?, self.applied.get_mut(partition)?))
     }
 
-    /// Whether a snapshot is of the run that the list is of, and of tables of the same shape.
+    /// Whether a snapshot is of the list's run and its tables have the same shape.
     #[must_use]
     pub fn is_of_run(&self, snapshot: &SnapshotFile) -> bool {
         let run = |header: &file::Header| header.sources.first().map(|source| (source.router.clone(), source.run));
@@ -157,14 +156,14 @@ impl SnapshotList {
             && self.header.check_fits(&snapshot.header).is_ok()
     }
 
-    /// Brings the list to the state of this snapshot. Where too much happened since the one before, but the snapshot lists by
-    /// itself, it is listed by itself.
+    /// Brings the list to the state of this snapshot. If too much has changed since the one before, but the snapshot
+    /// decodes on its own, it is decoded on its own.
     ///
-    /// Complexity: some passes over the tables, and what decoding takes.
+    /// Complexity: some passes over the tables, and the decoding.
     ///
     /// # Errors
     ///
-    /// It is of another run: then nothing has changed.
+    /// The snapshot is of another run. Nothing has changed then.
     pub fn apply(&mut self, snapshot: SnapshotFile) -> Result<()> {
         if !self.is_of_run(&snapshot) {
             return Err(Error::new("the snapshot is of another run or another router than the list"));
@@ -182,7 +181,7 @@ impl SnapshotList {
         Ok(())
     }
 
-    /// Applies what the snapshot has beyond what was applied.
+    /// Applies the difference between this snapshot and the one applied last.
     fn advance(&mut self, snapshot: &SnapshotFile) {
         let Some(source) = snapshot.header.sources.first() else { return };
         let base = source.bases.last().copied().unwrap_or(TimeBase { first_tick: 0, offset_ns: 0 });
@@ -201,23 +200,24 @@ impl SnapshotList {
         self.list.partitions.iter().map(|partition| partition.v4.missing() + partition.v6.missing()).sum()
     }
 
-    /// Gives the list of the interval whose snapshot was applied last to `write`.
+    /// Passes the list of the interval whose snapshot was applied last to `write`.
     pub fn list<T>(&mut self, write: impl FnOnce(&List) -> T) -> T {
         let left = self.left();
         let (hash_v4, hash_v6) = (&self.hash_v4, &self.hash_v6);
         let FlowList { partitions, bases, .. } = &mut self.list;
-        let nothing = Source::default();
+        let nothing = RouterPart::default();
         let source = self.header.sources.first().unwrap_or(&nothing);
         bases.replace(&source.bases);
         let mut half_open = HalfOpenList::of(&source.half_open);
         half_open.sort();
         half_open.retain::<KeyV4>(|key| !partitions[partition_of(hash_v4, key)].v4.listed().contains(key));
         half_open.retain::<KeyV6>(|key| !partitions[partition_of(hash_v6, key)].v6.listed().contains(key));
-        // In which partition they are listed makes no difference.
+        // It makes no difference in which partition they are listed.
         partitions[0].half_open = Some(Box::new(half_open));
         let extraneous = partitions.iter().map(|partition| partition.v4.extraneous() + partition.v6.extraneous()).sum();
         let missing = left.saturating_add(source.figures.missing_elsewhere);
-        let header = Header { missing, complete: missing == 0, extraneous, ..header_of(&source.figures) };
+        let header =
+            Header { figures: source.figures, missing, complete: missing == 0, extraneous, ..Header::default() };
         let (within_tick_ns, end_tick) = (source.within_tick_ns, source.end_tick);
         let times = ListTimes { bases, within_tick_ns, end_tick };
         write(&List::new(partitions, header, times, None))
@@ -229,25 +229,7 @@ fn partition_of<K: TableKey>(hash: &KeyedHash<K>, key: &K) -> usize {
     ConnectionHash::new(hash.of(&key.canonical().0)).partition()
 }
 
-/// What a router told of an interval; the rest is the list's.
-fn header_of(figures: &Figures) -> Header {
-    Header {
-        interval: figures.interval,
-        start_ns: figures.start_ns,
-        end_ns: figures.end_ns,
-        opened: figures.opened,
-        closed: figures.closed,
-        untracked: figures.untracked,
-        recycled: figures.recycled,
-        evicted: figures.evicted,
-        dropped: figures.dropped,
-        unusable: figures.unusable,
-        merged: figures.merged,
-        ..Header::default()
-    }
-}
-
-/// One table less another of its shape.
+/// The difference of two tables of one shape.
 fn less<K: TableKey>(now: &Iblt<K>, before: &Iblt<K>) -> Changes<K> {
     let mut table = now.clone();
     let is_subtracted = table.subtract(before).is_ok();
@@ -256,7 +238,7 @@ fn less<K: TableKey>(now: &Iblt<K>, before: &Iblt<K>) -> Changes<K> {
     Changes { updates, items, ..Changes::of(table) }
 }
 
-/// Whether about as many connections are open as the tables list by themselves.
+/// Whether the open connections are about few enough for the tables to be decoded on their own.
 fn fits_alone(snapshot: &SnapshotFile) -> bool {
     let geometry = snapshot.header.geometry;
     snapshot.sums.iter().all(|sums| {
@@ -265,8 +247,7 @@ fn fits_alone(snapshot: &SnapshotFile) -> bool {
 }
 
 impl<K: TableKey> FamilyList<K> {
-    /// Lists a connection that an earlier list has, and adds it to the sums of what was applied; whether it was not there
-    /// already.
+    /// Lists a connection and adds it to the sums that were applied. Returns whether it was not listed yet.
     fn relist(&mut self, key: K, start: Start, applied: &mut Iblt<K>) -> bool {
         if !self.ledger.listed.insert(key, start) {
             return false;
@@ -276,7 +257,7 @@ impl<K: TableKey> FamilyList<K> {
         true
     }
 
-    /// The opposite.
+    /// Takes a connection off and out of the sums that were applied. Returns whether it was listed.
     fn delist(&mut self, key: &K, applied: &mut Iblt<K>) -> bool {
         let Some(start) = self.ledger.unlist(key) else { return false };
         let placement = self.peeler.hash().of(key);
@@ -291,11 +272,11 @@ mod tests {
     use proptest::prelude::*;
 
     /// A clock that stepped back by an hour at tick 2,000,000.
-    fn source() -> Source {
+    fn source() -> RouterPart {
         let base =
             |first_tick: u64, offset_s: i64| TimeBase { first_tick, offset_ns: i128::from(offset_s) * 1_000_000_000 };
         let bases = vec![base(1 << 20, 1_700_000_000), base(2_000_000, 1_700_000_000 - 3_600)];
-        Source { bases, end_tick: 3_000_000, within_tick_ns: 7, ..Source::default() }
+        RouterPart { bases, end_tick: 3_000_000, within_tick_ns: 7, ..RouterPart::default() }
     }
 
     proptest! {
@@ -334,7 +315,7 @@ mod tests {
             prop_assert!(moment.tick_before(ns) <= tick);
             let before = moment.before(ns);
             prop_assert!((0..TICK_NS).contains(&before.within_tick_ns));
-            let source = Source { end_tick: tick, ..source() };
+            let source = RouterPart { end_tick: tick, ..source() };
             prop_assert!(TickMoment::of_wall_ns(&source, wall_ns).is_none_or(|moment| moment.tick <= tick));
         }
     }

@@ -1,39 +1,39 @@
-//! What is listed in the order of its keys, without a second copy of it all.
+//! The rows of a list in the order of their keys, without a second copy of all of it.
 //!
-//! What enters: connections in no order. What leaves: their rows in order, one after another. They are gone through some times, and
-//! each time the next part of the keys is picked out and sorted: a scan costs less than memory that is only wanted while a list
-//! is written. Where parts begin a sample of the keys tells; where it misleads, as somebody who chooses his addresses may see to,
-//! a part is cut short, so that the memory is bounded whatever the keys are.
+//! What enters: connections in no order. What leaves: their rows in order, one after another. The list is scanned
+//! several times, and each time the next part of the keys is picked out and sorted: a scan costs less than memory that
+//! is only needed while a list is written. A sample of the keys tells where parts begin. Somebody who chooses addresses
+//! may make it mislead; a part that becomes too large is then cut short, so memory is bounded whatever the keys are.
 
 use crate::config::{LIST_PART_COUNT_MIN, LIST_PARTS, LIST_SAMPLE_COUNT};
 use crate::flow_list::connections::Connections;
 use crate::flow_list::rows::Listed;
 use crate::sketch::TableKey;
 
-/// The established connections of some lists, by their keys.
+/// The established connections of some lists, in the order of their keys.
 pub(super) struct InOrder<I, K> {
     lists: I,
-    /// The rows of a part, when it is cut short, and how many more there may be until it is.
+    /// The number of rows that a part is cut down to, and how many more it may have before that.
     part_count: usize,
     spare_count: usize,
     part: Vec<Listed<K>>,
-    /// How many of these have been given.
+    /// How many rows of the part have been returned.
     given_count: usize,
-    /// Where the parts to come end, the last one first; behind the first of them there is one more.
+    /// The last keys of the parts to come, in descending order. One more part follows the last of them.
     ends: Vec<K>,
-    /// The last key of the present part; none before the first.
+    /// The last key of the present part; `None` before the first and in the last.
     end: Option<K>,
     is_last: bool,
 }
 
 impl<'a, K: TableKey, I: Iterator<Item = &'a Connections<K>> + Clone> InOrder<I, K> {
-    /// Nothing has been read yet, and no memory taken.
+    /// An iterator that has not read anything or taken memory yet.
     pub(super) fn new(lists: I) -> Self {
         let (part, ends, end) = (Vec::new(), Vec::new(), None);
         InOrder { lists, part_count: 0, spare_count: 0, part, given_count: 0, ends, end, is_last: false }
     }
 
-    /// Says where parts end, and makes room for one.
+    /// Determines where parts end, and reserves memory for one.
     fn plan(&mut self) {
         let count: usize = self.lists.clone().map(Connections::len).sum();
         self.part_count = count;
@@ -50,11 +50,11 @@ impl<'a, K: TableKey, I: Iterator<Item = &'a Connections<K>> + Clone> InOrder<I,
         self.part.reserve_exact(self.part_count + self.spare_count);
     }
 
-    /// Picks out the next part.
+    /// Picks out and sorts the next part.
     fn pick(&mut self) {
         let planned_end = self.ends.last().copied();
         let (begin, mut end) = (self.end, planned_end);
-        // Most keys are outside by their first word already.
+        // The first word alone rules most keys out.
         let first_word = |key: K| key.words()[0];
         let (low, high) = (begin.map_or(0, first_word), end.map_or(u64::MAX, first_word));
         let Self { part, part_count, spare_count, .. } = self;

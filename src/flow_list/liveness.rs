@@ -1,18 +1,18 @@
-//! Connections that have vanished without a word: who is asked about, who comes under watch, and who is taken off.
+//! Connections that vanished without a FIN or RST: which are asked about, come under watch, and are taken off.
 //!
-//! What enters: the ends of intervals, and what the partition has seen. What leaves: questions about what is listed,
-//! connections under watch, and evictions. Time is told in epochs, sixteen to the idle timeout: in each, every listed
-//! connection is asked about once, a bounded number of them at the end of each interval.
+//! What enters: the ends of intervals, and what the partition has seen. What leaves: questions about listed
+//! connections, connections under watch, and evictions. Time is counted in epochs, sixteen to the idle timeout. In each
+//! epoch every listed connection is asked about once, a bounded number of them at the end of each interval.
 //!
-//! Of most packets only a sample reaches the partition, so that nothing was seen is no proof that nothing was sent. Who was not
-//! seen for a quarter of the timeout therefore comes under watch, where the capture threads hand on the next packet whatever
-//! it is; and only who was then not heard of for the other three quarters is taken off. Where every packet reaches the
-//! partition there is no watch.
+//! Only a sample of most packets reaches the partition, so a connection that was not seen may still be sending. One
+//! that was not seen for a quarter of the timeout therefore comes under watch: capture threads hand on its next packet,
+//! whatever it is. It is taken off only if nothing was seen of it for the other three quarters either. Where every
+//! packet reaches the partition there is no watch.
 
 use crate::config::{IDLE_EPOCHS, SUSPECT_EPOCHS};
 use crate::error::Result;
 use crate::flow_list::FamilyList;
-use crate::flow_list::difference::Ledger;
+use crate::flow_list::family::Ledger;
 use crate::flow_list::start::{Epoch, Start, watch_hash};
 use crate::hash::{QuickHash, Secret};
 use crate::signal::Watch;
@@ -21,35 +21,36 @@ use crate::snapshot::Eviction;
 use crate::state::{Decoder, Encoder};
 use std::sync::Arc;
 
-/// After how long connections are taken off without having been seen to end, in ticks.
+/// When connections are taken off that were not seen to end, in ticks of 100 ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EvictionTimes {
-    /// Those of which nothing is seen for so long; none: not at all. At least [`IDLE_EPOCHS`].
+    /// Connections that are not seen for this long are taken off; at least [`IDLE_EPOCHS`]. `None` turns this off.
     pub idle_ticks: Option<u64>,
-    /// Those that are so old; none: not at all. At least [`IDLE_EPOCHS`].
+    /// Connections that are this old are taken off; at least [`IDLE_EPOCHS`]. `None` turns this off.
     pub age_max_ticks: Option<u64>,
-    /// The length of an interval, at whose end connections are asked about; 0: there is one interval only.
+    /// The length of an interval, at whose end connections are asked about; 0 if there is only one interval.
     pub interval_ticks: u64,
 }
 
 impl EvictionTimes {
-    /// Whether nothing is ever evicted, so that nobody is asked about it.
+    /// Whether nothing is ever evicted, so that no questions are asked for it.
     #[must_use]
     pub fn are_none(self) -> bool {
         self.epoch_ticks().is_none()
     }
 
-    /// The length of an epoch; none when nothing is ever evicted.
+    /// The length of an epoch in ticks; `None` if nothing is ever evicted.
     fn epoch_ticks(self) -> Option<u64> {
         let shortest = self.idle_ticks.into_iter().chain(self.age_max_ticks).min()?;
-        // However much longer than the age the idle timeout is, its epochs must be told apart.
+        // Even if the idle timeout is much longer than the age, its epochs must have different numbers.
         let shortest = shortest.max(self.idle_ticks.unwrap_or(0) * IDLE_EPOCHS / (Epoch::COUNT - IDLE_EPOCHS));
-        // From one end of an interval to the next few epochs pass: a whole turn of them would look like none.
+        // Only a few epochs may pass from one end of an interval to the next: if all numbers passed, it would look like
+        // none.
         Some((shortest.max(self.interval_ticks) / IDLE_EPOCHS).max(1))
     }
 }
 
-/// How the connections of a family are watched over.
+/// How the connections of a family are checked for being alive.
 pub(super) struct Liveness {
     times: EvictionTimes,
     epoch_ticks: Option<u64>,
@@ -57,10 +58,10 @@ pub(super) struct Liveness {
     quick: QuickHash,
     /// The tick of the last list.
     now: u64,
-    /// The epoch in which the last round of questions began, and whether it is not at its end.
+    /// The epoch in which the last round of questions began, and whether the round goes on.
     round: Option<Epoch>,
     is_asking: bool,
-    /// Whether any listed connection may have closed while nobody looked, and whether this round is for these alone.
+    /// Whether any listed connection is unsettled, and whether this round is for unsettled ones only.
     has_unsettled: bool,
     asks_unsettled_only: bool,
 }
@@ -85,12 +86,12 @@ impl Liveness {
         self.epoch_ticks.map_or(Epoch::default(), |length| Epoch::of(tick, length))
     }
 
-    /// Takes note that an interval has ended at this tick; whether a round of questions begins.
+    /// Notes that an interval has ended at this tick. Returns whether a round of questions begins.
     pub(super) fn end_interval(&mut self, tick: u64) -> bool {
         self.now = tick;
         let epoch = self.epoch(tick);
         let is_new = self.epoch_ticks.is_some() && self.round != Some(epoch);
-        // Those that may have closed are asked about at every end, so that they are settled as soon as they are seen.
+        // Unsettled connections are asked about at every end, so that they are settled as soon as they are seen.
         let begins = !self.is_asking && (is_new || self.has_unsettled);
         if begins {
             self.round = Some(epoch).filter(|_| is_new).or(self.round);
@@ -100,12 +101,12 @@ impl Liveness {
         begins
     }
 
-    /// Whether any listed connection may have closed while nobody looked.
+    /// Whether any listed connection is unsettled.
     pub(super) fn has_unsettled(&self) -> bool {
         self.has_unsettled
     }
 
-    /// Takes note whether any may have.
+    /// Notes whether any listed connection is unsettled.
     pub(super) fn set_unsettled(&mut self, has_unsettled: bool) {
         self.has_unsettled = has_unsettled;
     }
@@ -115,12 +116,12 @@ impl Liveness {
         self.is_asking
     }
 
-    /// All were asked about.
+    /// Ends the round: every connection was asked about.
     pub(super) fn end_round(&mut self) {
         self.is_asking = false;
     }
 
-    /// Whether a listed connection is to be asked about, or taken off, in this round.
+    /// Whether this round concerns a listed connection, to ask about it or to take it off.
     pub(super) fn concerns(&self, start: Start) -> bool {
         if self.asks_unsettled_only {
             return start.is_known() && start.is_unsettled();
@@ -132,14 +133,15 @@ impl Liveness {
         self.times.age_max_ticks.is_some_and(|age_max| self.now.saturating_sub(start.tick()) >= age_max)
     }
 
-    /// The epochs in this part of the idle timeout. What began more epochs ago than that began longer ago than that.
+    /// The number of epochs in this many sixteenths of the idle timeout, rounded up. An epoch that is further back than
+    /// that began longer ago than that time.
     fn epochs_of(&self, sixteenths: u64) -> u64 {
         let (idle, length) = (self.times.idle_ticks.unwrap_or(0), self.epoch_ticks.unwrap_or(1));
         (idle * sixteenths).div_ceil(IDLE_EPOCHS * length)
     }
 
-    /// What is to be done about a listed connection that is about to be asked about: whether it is to be taken off, and what is
-    /// remembered of it from now on.
+    /// Decides about a listed connection that is due to be asked about: whether it is taken off, and its start as it is
+    /// remembered from now on.
     pub(super) fn judge<K: TableKey>(&self, key: &K, start: Start) -> (Option<Eviction>, Start) {
         if !start.is_known() {
             return (None, start);
@@ -159,7 +161,8 @@ impl Liveness {
         let is_over = |watched| now.since(watched) > self.epochs_of(IDLE_EPOCHS - SUSPECT_EPOCHS);
         match start.watched() {
             Some(watched) if is_over(watched) && now.since(start.seen()) > self.epochs_of(IDLE_EPOCHS) => {
-                // Who is no longer under watch was seen after all, or lost its place to another's packet: again, then.
+                // One that is no longer in the watch was seen after all, or lost its slot to another's packet: its
+                // watch begins anew.
                 if watch.take(hash) { (Some(Eviction::Idle), start) } else { (None, self.suspect(hash, watch, start)) }
             }
             None if now.since(start.seen()) >= self.epochs_of(SUSPECT_EPOCHS) => {
@@ -169,8 +172,8 @@ impl Liveness {
         }
     }
 
-    /// A listed connection that may have closed while nobody looked: it comes under watch, if there is one and room, so that its
-    /// next packet is told whatever it is.
+    /// Marks a listed connection as unsettled. It comes under watch, if there is a watch with room, so that its next
+    /// packet is handed on whatever it is.
     pub(super) fn unsettle<K: TableKey>(&self, key: &K, start: Start, tick: u64) -> Start {
         let start = start.seen_in(start.seen()).unsettled();
         match &self.watch {
@@ -179,14 +182,14 @@ impl Liveness {
         }
     }
 
-    /// Its bytes in a saved state.
+    /// Encodes it for a saved state.
     pub(super) fn save(&self, encoder: &mut Encoder) {
         encoder.u64(self.now);
         encoder.option(self.round, |encoder, Epoch(round)| encoder.u8(round));
         [self.is_asking, self.has_unsettled, self.asks_unsettled_only].into_iter().for_each(|flag| encoder.bool(flag));
     }
 
-    /// Goes on where another of the same configuration stood.
+    /// Restores what one with the same configuration saved.
     pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         self.now = decoder.count()?;
         self.round = decoder.option(Decoder::u8)?.map(Epoch);
@@ -195,7 +198,7 @@ impl Liveness {
         Ok(())
     }
 
-    /// Puts a connection under watch, if there is room; else it is tried again in the next epoch.
+    /// Puts a connection under watch if there is room. Otherwise that is tried again in the next epoch.
     fn suspect(&self, hash: u64, watch: &Watch, start: Start) -> Start {
         if watch.put(hash) { start.watched_since(self.epoch(self.now)) } else { start.seen_in(start.seen()) }
     }
@@ -209,7 +212,7 @@ impl Liveness {
 }
 
 impl<K: TableKey> Ledger<K> {
-    /// Takes a connection off the list.
+    /// Takes a connection off the list, and out of the watch. Returns its start, if it was listed.
     pub(super) fn unlist(&mut self, key: &K) -> Option<Start> {
         let start = self.listed.remove(key)?;
         self.liveness.end_watch(key, start);
@@ -218,7 +221,7 @@ impl<K: TableKey> Ledger<K> {
 }
 
 impl<K: TableKey> FamilyList<K> {
-    /// Takes note that these connections were seen since they were last asked about, as of the tick `cut`.
+    /// Notes that these connections were seen since they were last asked about, as of the tick `cut`.
     pub(super) fn see(&mut self, seen: &[(K, u32)], cut: u64) {
         let epoch = self.ledger.liveness.epoch(cut);
         for (key, payload) in seen {

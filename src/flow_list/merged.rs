@@ -1,19 +1,19 @@
 //! The list of several routers together.
 //!
-//! What enters: a merge, and what may be known of it before: lists of its routers, or of an earlier merge. What leaves: every
-//! connection once, with how many of the routers saw it. Nothing but keys is told: the routers' ticks began at different times, so the
-//! starts in a sum are nobody's.
+//! What enters: a merge, and possibly lists of its routers or of an earlier merge. What leaves: every connection once,
+//! with how many of the routers saw it. Starts are not told: the routers' ticks began at different times, so starts
+//! that are added up mean nothing.
 //!
-//! Alone a merge lists while there are no more connections in it than its tables plainly list. Beyond that, lists are taken off
-//! first, key by key, and only what has changed since has to fit. What a list has wrong comes out of the tables as a difference.
+//! On its own a merge decodes while it holds no more connections than its tables list. Beyond that, known lists are
+//! subtracted first, key by key, and only what has changed since has to fit. What is wrong in a list comes out of the
+//! tables as a difference.
 
-use crate::connection::HalfOpen;
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::flow_list::{Header, RowState};
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash};
 use crate::sketch::{Change, Iblt, TableKey};
-use crate::snapshot::file::{SnapshotFile, Source, Sums, summed};
+use crate::snapshot::file::{Figures, RouterPart, SnapshotFile, Sums, summed};
 use std::net::SocketAddr;
 
 /// One connection of a merge.
@@ -25,38 +25,38 @@ pub struct MergedRow {
     pub server: SocketAddr,
     /// The VLAN tags, where they are part of the key.
     pub vlan: VlanTags,
-    /// How far it has come, where it has come farthest.
+    /// The state of the connection on the router where it has come farthest.
     pub state: RowState,
-    /// How many routers see it in this state, or half-open when it is nowhere established.
+    /// How many routers list it as established, or as half-open if none lists it as established.
     pub routers: u32,
 }
 
 #[derive(Clone, Copy)]
-struct Seen<K> {
+struct SeenBy<K> {
     key: K,
     state: RowState,
     routers: u32,
 }
 
-/// What is open on the routers of a merge.
+/// The connections that are open on the routers of a merge.
 pub struct MergedList {
-    /// What the list says of itself: the counters of its routers added up, from the earliest start to the latest end. The interval is
-    /// the latest of any.
+    /// What the list says of itself, with the figures of its routers together: see [`Figures::plus`].
     pub header: Header,
     /// Whether VLAN tags are part of keys.
     pub vlan_key: bool,
     /// How many routers there are.
     pub router_count: u64,
-    v4: Vec<Seen<KeyV4>>,
-    v6: Vec<Seen<KeyV6>>,
+    v4: Vec<SeenBy<KeyV4>>,
+    v6: Vec<SeenBy<KeyV6>>,
     left: u64,
 }
 
 impl MergedList {
-    /// The list of a merge, or of any other snapshot, with the help of connections that were established before, each with on how many
-    /// routers that was. One that is named several times counts as often.
+    /// The list of a merge, or of any other snapshot, with the help of connections known to have been established
+    /// before, each with the number of routers that listed it. The counts of a connection that comes several times are
+    /// added up.
     ///
-    /// Complexity: that of listing, and of sorting what is listed.
+    /// Complexity: the decoding, and sorting what is listed.
     #[must_use]
     pub fn new(snapshot: &SnapshotFile, secret: &Secret, known: impl IntoIterator<Item = (AnyKey, u32)>) -> Self {
         let (known_v4, known_v6) = by_family(known);
@@ -65,8 +65,10 @@ impl MergedList {
         subtract(&mut rest.sums, &known_v6, secret, |sums| &mut sums.v6);
         let changed = rest.take_counts(secret);
         let left = changed.left();
-        let mut header = sum_of(&snapshot.header.sources);
-        header.missing = header.missing.saturating_add(left);
+        let figures =
+            snapshot.header.sources.iter().map(|source| source.figures).reduce(Figures::plus).unwrap_or_default();
+        let missing = figures.missing_elsewhere.saturating_add(left);
+        let mut header = Header { figures, missing, ..Header::default() };
         let v4 = rows(known_v4, changed.v4, &mut header.extraneous);
         let v6 = rows(known_v6, changed.v6, &mut header.extraneous);
         let mut list = MergedList {
@@ -82,20 +84,21 @@ impl MergedList {
         list
     }
 
-    /// About how many differences between the list and the tables could not be told; 0 only when there are none.
+    /// About how many differences between the list and the tables could not be decoded; 0 only when there are none.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// The connections by client address, client port, server address, server port, VLAN; IPv4 before IPv6.
+    /// The rows, ordered by client address, client port, server address, server port and VLAN; IPv4 before IPv6.
     pub fn rows(&self) -> impl Iterator<Item = MergedRow> {
         self.v4.iter().map(row).chain(self.v6.iter().map(row))
     }
 
-    fn add_half_open(&mut self, sources: &[Source]) {
+    fn add_half_open(&mut self, sources: &[RouterPart]) {
         for source in sources {
-            let all = || source.half_open.iter().map(|half_open| (half_open.key, state_of(half_open)));
+            let all =
+                || source.half_open.iter().map(|half_open| (half_open.key, RowState::of_half_open(half_open.answered)));
             add_each(
                 &mut self.v4,
                 all().filter_map(|(key, state)| if let AnyKey::V4(key) = key { Some((key, state)) } else { None }),
@@ -118,7 +121,7 @@ impl MergedList {
     }
 }
 
-fn row<K: FlowKey>(seen: &Seen<K>) -> MergedRow {
+fn row<K: FlowKey>(seen: &SeenBy<K>) -> MergedRow {
     MergedRow {
         client: seen.key.first(),
         server: seen.key.second(),
@@ -142,7 +145,7 @@ fn by_family(known: impl IntoIterator<Item = (AnyKey, u32)>) -> (Known<KeyV4>, K
     (v4, v6)
 }
 
-/// Takes what is known off the tables that it is in.
+/// Subtracts the known connections from the tables of their partitions.
 fn subtract<K: TableKey>(
     sums: &mut [Sums],
     known: &[(K, i32)],
@@ -167,33 +170,32 @@ fn subtract<K: TableKey>(
     }
 }
 
-/// What is established: what was known, and what has changed. Closings of what nobody saw open are counted in `extraneous`.
-fn rows<K: FlowKey>(mut counts: Known<K>, changed: Known<K>, extraneous: &mut u64) -> Vec<Seen<K>> {
+/// The established connections: those known, and what has changed. Connections with a negative count are counted in
+/// `extraneous`.
+fn rows<K: FlowKey>(mut counts: Known<K>, changed: Known<K>, extraneous: &mut u64) -> Vec<SeenBy<K>> {
     counts.extend(changed);
     let mut rows = Vec::new();
     for (key, count) in summed(counts) {
         match u32::try_from(count) {
-            Ok(routers) => rows.push(Seen { key, state: RowState::Established, routers }),
+            Ok(routers) => rows.push(SeenBy { key, state: RowState::Established, routers }),
             Err(_) => *extraneous += 1,
         }
     }
     rows
 }
 
-fn state_of(half_open: &HalfOpen) -> RowState {
-    if half_open.answered { RowState::SynRecv } else { RowState::SynSent }
-}
-
-/// Adds the half-open connections of one router, each once: a ring may have one twice, and the router lists the first then.
-fn add_each<K: FlowKey>(seen: &mut Vec<Seen<K>>, half_open: impl Iterator<Item = (K, RowState)>) {
+/// Adds the half-open connections of one router, each once: a ring may hold one twice, and the router then lists the
+/// first.
+fn add_each<K: FlowKey>(seen: &mut Vec<SeenBy<K>>, half_open: impl Iterator<Item = (K, RowState)>) {
     let mut once: Vec<(K, RowState)> = half_open.collect();
     once.sort_unstable();
     once.dedup_by_key(|(key, _)| *key);
-    seen.extend(once.into_iter().map(|(key, state)| Seen { key, state, routers: 1 }));
+    seen.extend(once.into_iter().map(|(key, state)| SeenBy { key, state, routers: 1 }));
 }
 
-/// Every connection once: established before half-open, and half-open with how many routers see it so.
-fn unite<K: FlowKey>(seen: &mut Vec<Seen<K>>) {
+/// Leaves every connection once: as established if any router lists it so, otherwise as half-open with the number of
+/// routers that do.
+fn unite<K: FlowKey>(seen: &mut Vec<SeenBy<K>>) {
     seen.sort_by_key(|seen| (seen.key, seen.state));
     seen.dedup_by(|later, first| {
         let is_same = later.key == first.key;
@@ -205,35 +207,10 @@ fn unite<K: FlowKey>(seen: &mut Vec<Seen<K>>) {
     });
 }
 
-/// The counters of all routers together.
-fn sum_of(sources: &[Source]) -> Header {
-    let mut header = Header {
-        start_ns: sources.iter().map(|source| source.figures.start_ns).min().unwrap_or(0),
-        end_ns: sources.iter().map(|source| source.figures.end_ns).max().unwrap_or(0),
-        interval: sources.iter().map(|source| source.figures.interval).max().unwrap_or(0),
-        ..Header::default()
-    };
-    for figures in sources.iter().map(|source| source.figures) {
-        for (sum, part) in [
-            (&mut header.missing, figures.missing_elsewhere),
-            (&mut header.opened, figures.opened),
-            (&mut header.closed, figures.closed),
-            (&mut header.untracked, figures.untracked),
-            (&mut header.recycled, figures.recycled),
-            (&mut header.evicted, figures.evicted),
-            (&mut header.dropped, figures.dropped),
-            (&mut header.unusable, figures.unusable),
-            (&mut header.merged, figures.merged),
-        ] {
-            *sum = sum.saturating_add(part);
-        }
-    }
-    header
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::HalfOpen;
     use crate::sketch::Geometry;
     use crate::snapshot::DeltaGeometry;
 
@@ -248,7 +225,8 @@ mod tests {
     #[test]
     fn a_connection_is_listed_once_in_the_state_that_it_has_come_to_farthest() {
         let geometry = DeltaGeometry { v4: Geometry::new(60), v6: Geometry::new(60) };
-        let source = |router: &str, half_open| Source { router: router.to_owned(), half_open, ..Source::default() };
+        let source =
+            |router: &str, half_open| RouterPart { router: router.to_owned(), half_open, ..RouterPart::default() };
         let east =
             source("east", vec![half_open(1, false), half_open(1, false), half_open(2, false), half_open(3, true)]);
         let west = source("west", vec![half_open(1, true), half_open(2, false)]);

@@ -1,12 +1,12 @@
 //! Deltas -> the exact list of open connections.
 //!
-//! What enters: the hand-overs of all partitions. What leaves: at the end of each interval the sorted list, with a header
-//! that says whether it is complete and what is known to be missing. Whatever could not be decoded is kept as a residue,
-//! and the law is: what the shards know = the list + the residue.
+//! What enters: the hand-overs of all partitions. What leaves: at the end of each interval the sorted list, with a
+//! header that says whether it is complete and how much is known to be missing. What could not be decoded is kept as a
+//! residue. The law: what the shards know = the list + the residue.
 
 mod changes;
 mod connections;
-mod difference;
+mod family;
 mod from_snapshots;
 mod in_order;
 mod liveness;
@@ -19,7 +19,7 @@ mod snapshots;
 mod start;
 
 pub use changes::{Change, EarlierList};
-pub use difference::Outcome;
+pub use family::Outcome;
 pub use from_snapshots::{KnownConnection, SnapshotList, TickMoment};
 pub use liveness::EvictionTimes;
 pub use merged::{MergedList, MergedRow};
@@ -33,15 +33,15 @@ use crate::flow::{KeyV4, KeyV6};
 use crate::hash::Secret;
 use crate::signal::{AnyKey, TimeBases, Watch};
 use crate::sketch::Geometry;
-use crate::snapshot::file::SnapshotFile;
-use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, Inquiry, IntervalEnd, Marker, Seen, Settler};
-use difference::FamilyList;
-use resync::{Questions, Settlement};
+use crate::snapshot::file::{Figures, SnapshotFile};
+use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, Inquiry, IntervalEnd, LatestSums, Marker, Seen};
+use family::FamilyList;
+use resync::{Answers, Questions};
 use rows::ListTimes;
-use snapshots::{Snapshots, Told};
+use snapshots::{SnapshotInput, Snapshots};
 use std::sync::Arc;
 
-/// What a [`FlowList`] is told once.
+/// The configuration of a [`FlowList`].
 #[derive(Clone, Debug)]
 pub struct FlowListConfig {
     /// The secret under which the deltas were filled.
@@ -50,49 +50,50 @@ pub struct FlowListConfig {
     pub geometry: DeltaGeometry,
     /// The most connections listed in one partition.
     pub partition_connections_max: u64,
-    /// After how long connections are taken off without having been seen to end.
+    /// When connections are taken off that were not seen to end.
     pub eviction: EvictionTimes,
-    /// The listed connections of each family that a partition is asked about at the end of one interval.
+    /// How many listed connections of each family a partition is asked about at the end of an interval.
     pub inquiry_max: usize,
 }
 
 struct PartitionList {
     v4: FamilyList<KeyV4>,
     v6: FamilyList<KeyV6>,
-    /// What was half-open at the end of the interval; sorted, and without what is established, once the list is being made.
+    /// The half-open connections at the end of the interval. [`Self::sort_half_open`] sorts them and removes those that
+    /// are established.
     half_open: Option<Box<HalfOpenList>>,
-    /// What was counted up to the list before, and up to the interval that is ending.
+    /// What was counted up to the list before, and up to the end of the present interval.
     listed_counts: Counts,
     counts: Counts,
     has_ended: bool,
     held_back: bool,
 }
 
-/// The exporter's list of all partitions.
+/// The list of all partitions, as the exporter keeps it.
 pub struct FlowList {
     partitions: Vec<PartitionList>,
-    settler: Settler,
+    latest_sums: LatestSums,
     inquiry_max: usize,
     bases: TimeBases,
-    /// The sum of all deltas, where snapshots are wanted.
+    /// The sum of all deltas, if snapshots are wanted.
     snapshots: Option<Snapshots>,
-    /// The interval that is ending: its marker once the first partition has told.
+    /// The marker of the interval that is ending, once the first partition has handed it over.
     ending: Option<Marker>,
-    /// The start of the interval, when intervals before it had to be merged into it.
+    /// The start of the first interval that was merged into the present one, if any was.
     merged_start_ns: Option<i64>,
-    /// What the capture saw in the interval, those merged into it included.
+    /// What the capture counted in the interval and in those merged into it.
     seen: Seen,
     interval: u64,
-    /// Intervals that were merged into the next: all of them, and those that the next list covers.
-    merged: u64,
-    merging: u64,
-    /// Where a run went on after another had ended and packets had passed that nobody saw.
+    /// Intervals that were merged into the next one: since the start, and since the last list.
+    merged_intervals: u64,
+    covered_intervals: u64,
+    /// The tick at which this run went on after one that had ended, if packets passed unseen in between.
     resumed_tick: Option<u64>,
 }
 
 impl FlowList {
-    /// An empty list. With an idle timeout it needs a watch, which it shares with the capture threads, unless every packet is
-    /// looked at.
+    /// An empty list. With an idle timeout it needs the watch that the capture threads have, unless they look at every
+    /// packet.
     #[must_use]
     pub fn new(config: &FlowListConfig, watch: Option<&Arc<Watch>>) -> Self {
         let partition = |_| PartitionList {
@@ -106,7 +107,7 @@ impl FlowList {
         };
         FlowList {
             partitions: (0..PARTITION_COUNT).map(partition).collect(),
-            settler: Settler::new(&config.secret),
+            latest_sums: LatestSums::new(&config.secret),
             inquiry_max: config.inquiry_max,
             bases: TimeBases::new(),
             snapshots: None,
@@ -114,14 +115,15 @@ impl FlowList {
             merged_start_ns: None,
             seen: Seen::default(),
             interval: 0,
-            merged: 0,
-            merging: 0,
+            merged_intervals: 0,
+            covered_intervals: 0,
             resumed_tick: None,
         }
     }
 
-    /// An empty list that keeps the sum of all deltas beside it, for [`Self::snapshot`]; or that keeps the sum alone. Then lists
-    /// have nothing but half-open connections in them, and nobody is asked about anything.
+    /// An empty list that also keeps the sum of all deltas, for [`Self::snapshot`]. Without
+    /// [`SnapshotConfig::keeps_list`] it keeps the sum alone: its lists then hold half-open connections only, and no
+    /// partition is asked anything.
     #[must_use]
     pub fn with_snapshots(config: &FlowListConfig, watch: Option<&Arc<Watch>>, snapshots: &SnapshotConfig) -> Self {
         let list = if snapshots.keeps_list {
@@ -139,44 +141,45 @@ impl FlowList {
         self.snapshots.as_ref().is_none_or(|snapshots| snapshots.keeps_list)
     }
 
-    /// The snapshot as of the list that was made last, where snapshots are wanted; to be had before the next hand-over.
+    /// The snapshot as of the last list, if snapshots are wanted. It is valid until the next hand-over.
     #[must_use]
     pub fn snapshot(&self) -> Option<&SnapshotFile> {
         self.snapshots.as_ref().map(Snapshots::file)
     }
 
-    /// Whether this partition has told the end of the present interval. Its next hand-over belongs to the next interval and
-    /// must wait until [`Self::list`] has been called.
+    /// Whether this partition has handed over the end of the present interval. Its next hand-over belongs to the next
+    /// interval and must wait until [`Self::list`] has been called.
     #[must_use]
     pub fn has_ended(&self, partition: usize) -> bool {
         self.partitions.get(partition).is_some_and(|partition| partition.has_ended)
     }
 
-    /// Whether every partition has told the end of the interval, so that the list can be made.
+    /// Whether every partition has handed over the end of the interval, so that the list can be made.
     #[must_use]
     pub fn is_due(&self) -> bool {
         self.partitions.iter().all(|partition| partition.has_ended)
     }
 
-    /// How many intervals were merged into the next because a shard held its changes back.
+    /// How many intervals were merged into the next since the start: their end was passed over, or a shard held its
+    /// changes back.
     #[must_use]
-    pub fn merged(&self) -> u64 {
-        self.merged
+    pub fn merged_intervals(&self) -> u64 {
+        self.merged_intervals
     }
 
-    /// Applies what a partition hands over; the delta comes back empty. A partition that does not exist changes
+    /// Applies what a partition hands over, and returns the delta, empty. A partition that does not exist changes
     /// nothing.
     ///
     /// # Panics
     ///
-    /// The delta has not the configured shape.
+    /// The delta does not have the configured shape.
     pub fn apply(&mut self, hand_over: HandOver) -> Option<Box<Delta>> {
         let HandOver { partition, delta, is_held_back, tick, base, end, findings } = hand_over;
         self.bases.learn(base);
         let keeps_list = self.keeps_list();
         let list = self.partitions.get_mut(partition)?;
         let delta = delta.map(|mut delta| {
-            self.settler.settle(&mut delta);
+            self.latest_sums.sum_into(&mut delta);
             if let Some(snapshots) = &mut self.snapshots {
                 snapshots.add(partition, &delta);
             }
@@ -191,8 +194,8 @@ impl FlowList {
         });
         if let Some(Findings { gone, open, seen }) = findings {
             let ((gone_v4, gone_v6), (open_v4, open_v6)) = (by_family(&gone), by_family(&open));
-            list.v4.settle(&Settlement { gone: gone_v4, open: open_v4 }, tick);
-            list.v6.settle(&Settlement { gone: gone_v6, open: open_v6 }, tick);
+            list.v4.apply_answers(&Answers { gone: gone_v4, open: open_v4 }, tick);
+            list.v6.apply_answers(&Answers { gone: gone_v6, open: open_v6 }, tick);
             let (seen_v4, seen_v6) = by_family(&seen);
             list.v4.see(&seen_v4, tick);
             list.v6.see(&seen_v6, tick);
@@ -204,7 +207,7 @@ impl FlowList {
             if let Some(snapshots) = &mut self.snapshots {
                 snapshots.cut(partition, tick);
             }
-            // Without the half-open connections the list would not be whole either.
+            // Without the half-open connections the list would be incomplete too.
             list.held_back = is_held_back || list.half_open.is_none();
             if self.ending.is_none() {
                 self.seen = self.seen.plus(marker.seen);
@@ -214,8 +217,9 @@ impl FlowList {
         delta
     }
 
-    /// Makes the list of the interval that has ended in every partition, and gives it to `write`; then it gives back, empty, what
-    /// the half-open connections came in. There is none when a partition held changes back: its interval becomes part of the next.
+    /// Makes the list of the interval that has ended in every partition, and passes it to `write`. The buffers of
+    /// half-open connections are then emptied and passed to `give_back`. There is no list when a partition held changes
+    /// back: the interval becomes part of the next.
     pub fn list<T>(
         &mut self,
         write: impl FnOnce(&List) -> T,
@@ -224,19 +228,19 @@ impl FlowList {
         let marker = self.ending.take()?;
         let is_held_back = self.partitions.iter().any(|partition| partition.held_back) && !marker.is_last;
         let merged = marker.merged + u64::from(is_held_back);
-        self.merged += merged;
-        self.merging += merged;
+        self.merged_intervals += merged;
+        self.covered_intervals += merged;
         let written = if is_held_back {
             self.merged_start_ns.get_or_insert(marker.start_ns);
             None
         } else {
             self.interval += 1;
             let header = self.header(&marker);
-            self.end_snapshot(&marker, &header);
+            self.end_snapshot(&marker, header.figures);
             self.merged_start_ns = None;
-            self.merging = 0;
+            self.covered_intervals = 0;
             self.seen = Seen::default();
-            self.partitions.iter_mut().for_each(PartitionList::settle_half_open);
+            self.partitions.iter_mut().for_each(PartitionList::sort_half_open);
             let Marker { end_tick, within_tick_ns, .. } = marker;
             let times = ListTimes { bases: &self.bases, within_tick_ns, end_tick };
             let mut list = List::new(&self.partitions, header, times, self.resumed_tick);
@@ -261,8 +265,8 @@ impl FlowList {
         written
     }
 
-    /// What to ask a partition: whether what is listed is still alive, and more where its residue does not settle by itself. The
-    /// answer comes with the end of its next interval.
+    /// What to ask a partition: whether listed connections are still alive, and more if the residue does not resolve by
+    /// itself. The answer comes with the end of the partition's next interval.
     pub fn inquiry(&mut self, partition: usize) -> Option<Inquiry> {
         let list = self.partitions.get_mut(partition)?;
         if !list.v4.has_questions() && !list.v6.has_questions() {
@@ -281,48 +285,46 @@ impl FlowList {
     }
 
     fn header(&self, marker: &Marker) -> Header {
-        let mut header = Header {
+        let mut figures = Figures {
             interval: self.interval,
             start_ns: self.merged_start_ns.unwrap_or(marker.start_ns),
             end_ns: marker.end_ns,
             dropped: self.seen.dropped,
             unusable: self.seen.unusable,
-            merged: self.merging,
-            is_last: marker.is_last,
-            ..Header::default()
+            merged: self.covered_intervals,
+            ..Figures::default()
         };
+        let mut header = Header { is_last: marker.is_last, ..Header::default() };
         for partition in &self.partitions {
             let (now, before) = (&partition.counts, &partition.listed_counts);
-            header.opened += now.opened - before.opened;
-            header.closed += now.closed - before.closed;
-            header.recycled += now.recycled - before.recycled;
-            header.untracked += now.untracked() - before.untracked();
-            header.evicted += now.evicted() - before.evicted();
+            figures.opened += now.opened - before.opened;
+            figures.closed += now.closed - before.closed;
+            figures.recycled += now.recycled - before.recycled;
+            figures.untracked += now.untracked() - before.untracked();
+            figures.evicted += now.evicted() - before.evicted();
             header.unarchived += now.unarchived - before.unarchived;
             header.missing += partition.v4.missing() + partition.v6.missing();
             header.extraneous += partition.v4.extraneous() + partition.v6.extraneous();
         }
-        header.untracked += self.seen.handshakes_lost;
-        header.missing += self.missing_elsewhere(header.opened + header.closed);
-        header.complete = header.missing == 0;
-        header
+        figures.untracked += self.seen.handshakes_lost;
+        figures.missing_elsewhere = self.missing_elsewhere(figures.opened + figures.closed);
+        header.missing += figures.missing_elsewhere;
+        Header { figures, complete: header.missing == 0, ..header }
     }
 
-    /// What is missing and in no table, in an interval with so many changes: what was not tracked, and about what was lost.
+    /// About how many changes are missing that no table holds, in an interval with this many changes: connections that
+    /// were not tracked, and what the lost packets held.
     fn missing_elsewhere(&self, changes: u64) -> u64 {
         let untracked = self.partitions.iter().map(|partition| partition.counts.untracked_open);
         untracked.sum::<u64>() + missed(&self.seen, changes)
     }
 
     /// Completes the snapshot of an interval that has ended in every partition.
-    fn end_snapshot(&mut self, marker: &Marker, header: &Header) {
-        if self.snapshots.is_none() {
-            return;
-        }
-        let (missing_elsewhere, totals) = (self.missing_elsewhere(header.opened + header.closed), self.counts());
+    fn end_snapshot(&mut self, marker: &Marker, figures: Figures) {
+        let totals = self.counts();
         let half_open = self.partitions.iter().filter_map(|partition| partition.half_open.as_deref());
         if let Some(snapshots) = &mut self.snapshots {
-            snapshots.end_interval(Told { marker, header, missing_elsewhere, totals, bases: &self.bases, half_open });
+            snapshots.end_interval(SnapshotInput { marker, figures, totals, bases: &self.bases, half_open });
         }
     }
 
@@ -332,7 +334,7 @@ impl FlowList {
         self.partitions.iter().fold(Counts::default(), |sum, partition| sum.plus(&partition.counts))
     }
 
-    /// What reconciling did since the start, all partitions together.
+    /// What reconciling did since the start, in all partitions together.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         let families = self.partitions.iter().flat_map(|partition| [partition.v4.outcome(), partition.v6.outcome()]);
@@ -341,9 +343,9 @@ impl FlowList {
 }
 
 impl PartitionList {
-    /// Sorts what is half-open. What is listed twice (it may be, half-open, within one tick) counts once, and as established where it
-    /// is that too.
-    fn settle_half_open(&mut self) {
+    /// Sorts the half-open connections and removes those that are established too. A key that is half-open twice, as it
+    /// may be within one tick, counts once.
+    fn sort_half_open(&mut self) {
         if let Some(half_open) = &mut self.half_open {
             half_open.sort();
             half_open.retain::<KeyV4>(|key| !self.v4.listed().contains(key));
@@ -352,8 +354,8 @@ impl PartitionList {
     }
 }
 
-/// About how many openings and closings were in the packets that were lost: as many as in as many of those that were seen, and
-/// at least one, since nobody can know that there was none.
+/// About how many openings and closings were lost with packets: in proportion to those in the packets that were seen,
+/// and at least one, since it cannot be known that there was none.
 fn missed(seen: &Seen, changes: u64) -> u64 {
     if seen.dropped == 0 {
         return 0;
@@ -362,7 +364,7 @@ fn missed(seen: &Seen, changes: u64) -> u64 {
     u64::try_from(share).unwrap_or(u64::MAX).max(1)
 }
 
-/// Connections with what goes with each, family by family.
+/// Connections of each family, each with its payload.
 type ByFamily = (Vec<(KeyV4, u32)>, Vec<(KeyV6, u32)>);
 
 /// Adds the questions of one family to an inquiry.

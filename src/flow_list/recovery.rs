@@ -1,19 +1,20 @@
-//! What the list is good for when the residue is stuck.
+//! How the list helps when the residue is stuck.
 //!
-//! What enters: the list and a residue that does not peel. What leaves: closings and starts that peeling alone does not
-//! find.
+//! What enters: the list, and a residue that does not peel. What leaves: closings and starts that peeling alone does
+//! not find.
 //!
-//! A decoder that knows what may have been removed decodes below the threshold of plain peeling: adding a listed connection
-//! back to a stuck cell may leave a cell that holds one other key, and then that connection has closed. And a connection that
-//! closed and opened again within one delta leaves no key at all, only the difference of its two values in all its cells: the
-//! listed connection whose old value plus that difference is a value of its own is the one.
+//! A decoder that knows what may have been removed can decode more than plain peeling. If adding a listed connection
+//! back to a stuck cell leaves one other key in it, that connection has closed. A connection that closed and opened
+//! again within one delta leaves no key at all, only the difference of its two values in all its cells. It is the
+//! listed connection whose old value plus that difference is a valid value for it.
 
 use crate::config::RECOVERY_PASSES_MAX;
 use crate::flow_list::FamilyList;
 use crate::sketch::{Cell, Change, Peeler, TableKey, ValueCode, check_of};
 
 impl<K: TableKey> FamilyList<K> {
-    /// Closes listed connections that stand in the way (one at a time added back to a cell); how many.
+    /// Closes the listed connections that free a stuck cell when they are added back to it, one at a time. Returns how
+    /// many.
     ///
     /// Complexity: a pass over the list.
     pub(super) fn unstick(&mut self) -> usize {
@@ -27,7 +28,7 @@ impl<K: TableKey> FamilyList<K> {
         });
         closed.retain(|(key, placement)| {
             let Some(start) = self.ledger.unlist(key) else { return false };
-            // The list loses it, so the residue gains it: together they stay what they were.
+            // The list loses it and the residue gains it, so their sum stays the same.
             self.residue.apply_one(&Change::insert(*key, *placement, start.value(&self.ledger.code, *placement)));
             true
         });
@@ -49,8 +50,8 @@ impl<K: TableKey> FamilyList<K> {
             && self.residue.geometry().places(other_placement).contains(&place)
     }
 
-    /// Finds whose value differences are left, and corrects their starts. What belongs to nobody is forgotten once no key is
-    /// left that it could belong to.
+    /// Finds the connections to which left-over value differences belong, and corrects their starts. Differences that
+    /// belong to none are cleared once no key is left that they could belong to.
     pub(super) fn correct_starts(&mut self) {
         let is_noisy = |cell: &K::Cell| cell.value() != 0 && cell.is_key_free();
         for _ in 0..RECOVERY_PASSES_MAX {
@@ -82,7 +83,7 @@ impl<K: TableKey> FamilyList<K> {
         }
     }
 
-    /// The difference that lies on this listed connection's cells, if it is its own.
+    /// The value difference in this listed connection's cells, if it belongs to the connection.
     fn difference_of(&self, key: &K, placement: u128) -> Option<u64> {
         let old = self.ledger.listed.get(key)?.value(&self.ledger.code, placement);
         let cells = self.residue.geometry().places(placement).map(|place| self.residue.cells()[place]);

@@ -1,12 +1,13 @@
 //! How a list that lost track finds it again.
 //!
-//! What enters: the ends of intervals, and what a partition answers. What leaves: what to ask it, and a residue that
+//! What enters: the ends of intervals, and a partition's answers. What leaves: questions to it, and a residue that
 //! shrinks.
 //!
-//! A residue that holds more than can be decoded does not shrink by itself: connections that have closed stay listed, and their
-//! closings stay in the residue. The partition knows better, but has no keys; the list has keys. So the list asks about what
-//! it lists, a part at a time, and the partition answers what is gone; and it announces what packets show to be open. Each
-//! answer moves one key between list and residue, whose sum stays what it was, and the residue shrinks until it peels.
+//! A residue that holds more than can be decoded does not shrink by itself: connections that have closed stay listed,
+//! and their closings stay in the residue. The partition knows which are open but has no keys; the list has keys. So
+//! the list asks about the listed connections, a part at a time. The partition answers which of them are gone, and
+//! announces connections that packets show to be open. Each answer moves one key between list and residue, whose sum
+//! stays the same, until the residue is small enough to be peeled.
 
 use crate::config::RESIDUE_INTERVALS_MAX;
 use crate::error::Result;
@@ -17,26 +18,26 @@ use crate::snapshot::Eviction;
 use crate::state::{Decoder, Encoder};
 use std::collections::BinaryHeap;
 
-/// How long a residue has stayed, and how far the questions have come.
+/// For how many intervals there has been a residue, and how far the questions have come.
 pub(super) struct Resync<K> {
     intervals: u32,
-    /// The last key that was asked about; none at the beginning of a round.
+    /// The last key that was asked about; `None` at the beginning of a round.
     asked: Option<K>,
 }
 
-/// What a partition answers of one family: each connection with the payload that it opened with.
-pub(super) struct Settlement<K> {
+/// The answers of a partition for one family, each connection with the payload that it opened with.
+pub(super) struct Answers<K> {
     /// Connections that are listed and not open.
     pub(super) gone: Vec<(K, u32)>,
     /// Connections that are open.
     pub(super) open: Vec<(K, u32)>,
 }
 
-/// What to ask a partition of one family, each connection with the payload that it opened with.
+/// The questions to a partition about one family, each connection with the payload that it opened with.
 pub(super) struct Questions<K> {
-    /// Connections of which it is to be told whether they are open, and whether they were seen.
+    /// Connections to ask about: whether they are open, and whether they were seen.
     pub(super) listed: Vec<(K, u32)>,
-    /// Connections that are to be taken off.
+    /// Connections to take off.
     pub(super) evict: Vec<(K, u32, Eviction)>,
 }
 
@@ -47,20 +48,20 @@ impl<K> Resync<K> {
 }
 
 impl<K: TableKey> Resync<K> {
-    /// Its bytes in a saved state.
+    /// Encodes it for a saved state.
     pub(super) fn save(&self, encoder: &mut Encoder) {
         encoder.u32(self.intervals);
         encoder.option(self.asked, |encoder, key| encoder.words(key.words()));
     }
 
-    /// What was saved.
+    /// Decodes what was saved.
     pub(super) fn saved(decoder: &mut Decoder) -> Result<Self> {
         Ok(Resync { intervals: decoder.u32()?, asked: decoder.option(super::saved::key)? })
     }
 }
 
 impl<K: TableKey> FamilyList<K> {
-    /// Takes note that an interval has ended at this tick.
+    /// Notes that an interval has ended at this tick.
     pub(super) fn end_interval(&mut self, tick: u64) {
         let is_settled = self.missing() == 0;
         self.resync.intervals = if is_settled { 0 } else { self.resync.intervals.saturating_add(1) };
@@ -74,20 +75,20 @@ impl<K: TableKey> FamilyList<K> {
         }
     }
 
-    /// Whether the residue has stayed for so long that the partition has to be asked.
+    /// Whether there has been a residue for so long that the partition has to be asked.
     pub(super) fn needs_answers(&self) -> bool {
         self.resync.intervals >= RESIDUE_INTERVALS_MAX
     }
 
-    /// Whether there is something to ask: because of the residue, or whether what is listed is still alive.
+    /// Whether there is something to ask, because of the residue or about which listed connections are still alive.
     pub(super) fn has_questions(&self) -> bool {
         self.needs_answers() || self.ledger.liveness.is_asking()
     }
 
-    /// The next listed connections to ask about, in the order of their keys, and after the last the first again; and those that
-    /// are to be taken off instead. Those of which nothing was seen for some time come under watch.
+    /// The next listed connections to ask about, in the order of their keys and round and round; and, instead of a
+    /// question, those to take off. Connections that were not seen for some time come under watch.
     ///
-    /// Complexity: a pass over the list; no more is held than is asked.
+    /// Complexity: a pass over the list, in memory for `count_max` keys.
     pub(super) fn questions(&mut self, count_max: usize) -> Questions<K> {
         let asked = self.resync.asked;
         let asks_all = self.needs_answers();
@@ -124,10 +125,10 @@ impl<K: TableKey> FamilyList<K> {
         questions
     }
 
-    /// Takes what the partition says is gone off the list, and lists what it says is open, as of a hand-over at the tick
-    /// `cut` whose delta has been applied.
-    pub(super) fn settle(&mut self, Settlement { gone, open }: &Settlement<K>, cut: u64) {
-        // A residue that is empty holds no closing of what is gone: it would all come back.
+    /// Takes off what the partition says is gone, and lists what it says is open, as of a hand-over at the tick `cut`
+    /// whose delta has been applied.
+    pub(super) fn apply_answers(&mut self, Answers { gone, open }: &Answers<K>, cut: u64) {
+        // An empty residue holds no closing of what is gone, so all of it would come back.
         let gone = if self.missing() == 0 { &[] } else { gone.as_slice() };
         for (key, payload) in gone {
             if self.ledger.listed.get(key).is_some_and(|start| start.payload() == *payload)
@@ -143,7 +144,7 @@ impl<K: TableKey> FamilyList<K> {
             let placement = self.peeler.hash().of(key);
             let value = start.value(&self.ledger.code, placement);
             if let Some(before) = self.ledger.listed.update(key, |_| start) {
-                // It closed and opened again: the residue has the difference of the values, and no key.
+                // It closed and opened again: the residue holds the difference of the two values, and no key.
                 self.ledger.liveness.end_watch(key, before);
                 let before = before.value(&self.ledger.code, placement);
                 self.residue.subtract_value(placement, value.wrapping_sub(before));

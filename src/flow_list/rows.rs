@@ -1,7 +1,7 @@
 //! The list as exporters see it: a header and sorted rows.
 //!
-//! What enters: the lists of all partitions, and the connections that are half-open. What leaves: a [`List`], whose rows come in the
-//! one order that makes equal lists equal bytes.
+//! What enters: the lists of all partitions, and the half-open connections. What leaves: a [`List`], whose rows have
+//! one fixed order, so that equal lists are equal bytes.
 
 use crate::config::{PARTITION_COUNT, TICK_NS};
 use crate::connection::HalfOpen;
@@ -10,64 +10,51 @@ use crate::flow_list::PartitionList;
 use crate::flow_list::in_order::InOrder;
 use crate::flow_list::start::Start;
 use crate::signal::TimeBases;
+use crate::snapshot::file::Figures;
 use std::net::SocketAddr;
 
 /// What a list says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// The number of the list, from 1.
-    pub interval: u64,
-    /// When the interval began, in ns since 1970.
-    pub start_ns: i64,
-    /// When it ended: the list is what was open then.
-    pub end_ns: i64,
+    /// What was counted in its interval.
+    pub figures: Figures,
     /// Whether every connection that is known to be open is listed, and none that has closed.
     pub complete: bool,
     /// Established connections listed.
     pub flows: u64,
     /// About how many differences between the list and the truth are known to exist; 0 exactly when complete.
     pub missing: u64,
-    /// Connections established in the interval.
-    pub opened: u64,
-    /// Connections that ended in the interval.
-    pub closed: u64,
     /// Half-open connections listed.
     pub half_open: u64,
-    /// Connections that could not be tracked, in the interval.
-    pub untracked: u64,
-    /// Half-open connections that made room for newer ones, in the interval.
-    pub recycled: u64,
-    /// Connections taken off the list without having been seen to end, in the interval: idle for too long, or too old.
-    pub evicted: u64,
-    /// Packets that the capture lost in the interval.
-    pub dropped: u64,
-    /// Packets in the interval that should have been TCP and could not be read as such.
-    pub unusable: u64,
-    /// Listed connections that may have closed while nobody looked: see [`Row::unsettled`].
+    /// Listed connections that may have closed unseen: see [`Row::unsettled`].
     pub unsettled: u64,
     /// Openings or closings that contradict the list and wait for their opposite.
     pub extraneous: u64,
-    /// Intervals beside its own that this one covers, because the list of each could not be made in time.
-    pub merged: u64,
     /// Connections that ended in the interval and did not get into the archive, because it did not keep up.
     pub unarchived: u64,
     /// Whether no list comes after this one.
     pub is_last: bool,
 }
 
-/// How far a listed connection has come.
+/// The state of a listed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RowState {
     /// The handshake is complete and not both sides have closed.
     Established,
-    /// The client's SYN was seen.
+    /// The client's SYN was seen, and no answer to it.
     SynSent,
-    /// The server's answer was seen.
+    /// The server's SYN-ACK was seen, and the handshake is not complete.
     SynRecv,
 }
 
 impl RowState {
-    /// The name that lists use.
+    /// The state of a half-open connection, by whether the server's answer was seen.
+    #[must_use]
+    pub fn of_half_open(is_answered: bool) -> Self {
+        if is_answered { RowState::SynRecv } else { RowState::SynSent }
+    }
+
+    /// The name of the state in lists.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -87,21 +74,21 @@ pub struct Row {
     pub server: SocketAddr,
     /// The VLAN tags, where they are part of the key.
     pub vlan: VlanTags,
-    /// When it started, in ns since 1970, to 100 ms.
+    /// When the connection started, in ns since 1970, to 100 ms.
     pub start_ns: i64,
-    /// How long ago that was at the list's end, in ns, by the clock that never steps back.
+    /// The time from its start to the list's end in ns, by the clock that never steps back.
     pub age_ns: i64,
-    /// How far it has come.
+    /// The state of the connection.
     pub state: RowState,
-    /// Whether it is older than the first packet seen of it: then `start_ns` is when that was, and the client is whoever has the
-    /// higher port.
+    /// Whether its handshake was not seen. Then `start_ns` is the time of its first packet seen, and the client is the
+    /// end with the higher port.
     pub midstream: bool,
-    /// Whether it may have closed while nobody looked, because the process was down, and nothing was seen of it since.
+    /// Whether it may have closed unseen while the process was down: no packet of it was seen since.
     pub unsettled: bool,
 }
 
-/// A row before it is told in words: there may be a million of them, so all but the key is one word, whose order is that of its
-/// parts: two bits for the state, the tick of the start, a bit that tells whether that was not seen, and one whether it is unsettled.
+/// A row in compact form, since there may be a million of them. All but the key is one word, which orders as its parts
+/// do: two bits for the state, the tick of the start, a bit for midstream and one for unsettled.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Listed<K> {
     pub(super) key: K,
@@ -125,20 +112,20 @@ impl<K> Listed<K> {
         listed.midstream(start.is_midstream()).unsettled(start.is_unsettled())
     }
 
-    /// A half-open connection, in a run that went on at this tick.
+    /// A half-open connection. It is unsettled if it is older than the tick at which the run went on.
     #[inline]
     fn half_open(half_open: HalfOpen<K>, resumed_tick: Option<u64>) -> Self {
         let HalfOpen { key, start_tick, since_tick, answered, .. } = half_open;
-        let state = if answered { RowState::SynRecv } else { RowState::SynSent };
-        Listed::new(key, state, start_tick).unsettled(resumed_tick.is_some_and(|resumed| since_tick < resumed))
+        Listed::new(key, RowState::of_half_open(answered), start_tick)
+            .unsettled(resumed_tick.is_some_and(|resumed| since_tick < resumed))
     }
 
-    /// The same, midstream or not.
+    /// This row, marked as midstream or not.
     pub(super) fn midstream(self, is_midstream: bool) -> Self {
         Listed { rest: self.rest | u64::from(is_midstream) << 1, ..self }
     }
 
-    /// The same, unsettled or not.
+    /// This row, marked as unsettled or not.
     pub(super) fn unsettled(self, is_unsettled: bool) -> Self {
         Listed { rest: self.rest | u64::from(is_unsettled), ..self }
     }
@@ -173,7 +160,7 @@ pub struct List<'a> {
     pub header: Header,
     partitions: &'a [PartitionList],
     pub(super) times: ListTimes<'a>,
-    /// Where a run went on after another had ended and packets had passed that nobody saw.
+    /// The tick at which this run went on after one that had ended, if packets passed unseen in between.
     resumed_tick: Option<u64>,
 }
 
@@ -186,7 +173,8 @@ pub(super) struct ListTimes<'a> {
 }
 
 impl<'a> List<'a> {
-    /// The list of what is established and half-open in these partitions, with a header that counts it.
+    /// The list of the established and half-open connections of these partitions. Their numbers are added to the
+    /// header.
     pub(super) fn new(
         partitions: &'a [PartitionList],
         mut header: Header,
@@ -207,12 +195,12 @@ impl<'a> List<'a> {
         list
     }
 
-    /// The connections by client address, client port, server address, server port, VLAN; IPv4 before IPv6.
+    /// The rows, ordered by client address, client port, server address, server port and VLAN; IPv4 before IPv6.
     ///
-    /// Complexity: that of sorting, in the memory of a sixteenth of the list, and some passes over all of it; each time.
+    /// Complexity: each call sorts the list, in about a sixteenth of its memory and some passes over all of it.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
-        let v4 = merged(self.established_v4(), self.half_open());
-        let v6 = merged(self.established_v6(), self.half_open());
+        let v4 = in_key_order(self.established_v4(), self.half_open());
+        let v6 = in_key_order(self.established_v6(), self.half_open());
         v4.map(|listed| self.times.row(&listed)).chain(v6.map(|listed| self.times.row(&listed)))
     }
 
@@ -224,12 +212,12 @@ impl<'a> List<'a> {
         v4.chain(v6.map(|(key, start)| self.times.row(&Listed::established(key, start))))
     }
 
-    /// How many connections are established: of IPv4,
+    /// The number of established IPv4 connections.
     pub(super) fn established_count_v4(&self) -> usize {
         self.partitions.iter().map(|partition| partition.v4.listed().len()).sum()
     }
 
-    /// and of IPv6.
+    /// The number of established IPv6 connections.
     pub(super) fn established_count_v6(&self) -> usize {
         self.partitions.iter().map(|partition| partition.v6.listed().len()).sum()
     }
@@ -250,15 +238,15 @@ impl<'a> List<'a> {
             let all = list.into_iter().flat_map(move |list| list.of_family(end_tick));
             all.map(move |one| Listed::half_open(one, resumed_tick))
         };
-        const _: () = assert!(PARTITION_COUNT == 8, "as many as are merged here");
-        let two = |index| merged(one(index), one(index + 1));
-        let four = |index| merged(two(index), two(index + 2));
-        merged(four(0), four(4))
+        const _: () = assert!(PARTITION_COUNT == 8, "as many as are put in order here");
+        let two = |index| in_key_order(one(index), one(index + 1));
+        let four = |index| in_key_order(two(index), two(index + 2));
+        in_key_order(four(0), four(4))
     }
 }
 
-/// Both in the order of their keys, of which no two are the same.
-fn merged<K: FlowKey>(
+/// Merges two iterators whose rows are in the order of keys. No key is in both.
+fn in_key_order<K: FlowKey>(
     first: impl Iterator<Item = Listed<K>>,
     second: impl Iterator<Item = Listed<K>>,
 ) -> impl Iterator<Item = Listed<K>> {
@@ -272,7 +260,7 @@ fn merged<K: FlowKey>(
 
 impl ListTimes<'_> {
     pub(super) fn row<K: FlowKey>(&self, listed: &Listed<K>) -> Row {
-        // The end lies within its tick, so the age has the end's full resolution.
+        // The end is known within its tick, so the age has the end's full resolution.
         let ticks = self.end_tick.saturating_sub(listed.start_tick());
         let age_ns =
             i64::try_from(ticks).unwrap_or(i64::MAX).saturating_mul(TICK_NS).saturating_add(self.within_tick_ns);

@@ -1,7 +1,7 @@
-//! The list as the bytes of a saved state, cut behind the list of an interval and the questions that go with it.
+//! The list as the bytes of a saved state, taken after the list of an interval and the questions that go with it.
 //!
-//! What enters: a list, or its bytes. What leaves: the other of the two. Law: what the shards know = the list + the residue, so
-//! both are saved, and the partitions at the same packet.
+//! What enters: a list, or its bytes. What leaves: the other of the two. The law, what the shards know = the list + the
+//! residue, has to hold after a restart, so both are saved, and the partitions at the same packet.
 
 use crate::connection::Counts;
 use crate::error::Result;
@@ -11,18 +11,18 @@ use crate::signal::TimeBases;
 use crate::sketch::{Cell, Geometry, Iblt, TableKey};
 use crate::state::{Decoder, Encoder};
 
-/// A key out of a saved state. Keys have no invalid values.
+/// Decodes a key of a saved state. Every value is a valid key.
 ///
 /// # Errors
 ///
-/// There are not so many bytes.
+/// There are too few bytes.
 pub fn key<K: FlowKey>(decoder: &mut Decoder) -> Result<K> {
     let mut words = [0; 5];
     decoder.words(&mut words[..K::WORD_COUNT])?;
     Ok(K::from_words(&words))
 }
 
-/// The bytes of a table's cells in a saved state.
+/// Encodes a table's cells for a saved state.
 pub(super) fn save_cells<K: TableKey>(table: &Iblt<K>, encoder: &mut Encoder) {
     for cell in table.cells() {
         encoder.u32(cell.count() as u32);
@@ -32,7 +32,7 @@ pub(super) fn save_cells<K: TableKey>(table: &Iblt<K>, encoder: &mut Encoder) {
     }
 }
 
-/// A table of this shape out of a saved state.
+/// Decodes a table of this shape.
 pub(super) fn saved_cells<K: TableKey>(geometry: Geometry, decoder: &mut Decoder) -> Result<Iblt<K>> {
     let mut cells = Vec::with_capacity(geometry.cell_count());
     let mut words = vec![0; K::WORD_COUNT];
@@ -45,7 +45,7 @@ pub(super) fn saved_cells<K: TableKey>(geometry: Geometry, decoder: &mut Decoder
 }
 
 impl FlowList {
-    /// About how many bytes [`Self::save`] takes while everything is decoded.
+    /// About how many bytes [`Self::save`] writes while there is no residue.
     #[must_use]
     pub fn saved_size(&self) -> usize {
         let entry_size = |word_count: usize| (word_count + 1) * size_of::<u64>();
@@ -56,13 +56,13 @@ impl FlowList {
         sizes.sum::<usize>() + (1 << 16)
     }
 
-    /// Its bytes in a saved state, when an interval has just been listed.
+    /// Encodes the list for a saved state, right after an interval was listed.
     ///
     /// Complexity: linear in the list.
     pub fn save(&self, encoder: &mut Encoder) {
-        debug_assert!(self.ending.is_none() && self.merging == 0);
+        debug_assert!(self.ending.is_none() && self.covered_intervals == 0);
         encoder.u64(self.interval);
-        encoder.u64(self.merged);
+        encoder.u64(self.merged_intervals);
         encoder.option(self.resumed_tick, Encoder::u64);
         self.bases.save(encoder);
         for partition in &self.partitions {
@@ -75,14 +75,14 @@ impl FlowList {
         }
     }
 
-    /// Fills an empty list with what was saved of one with the same configuration. It is then to be given up if this fails.
+    /// Fills an empty list with what one with the same configuration saved. If this fails the list must not be used.
     ///
     /// # Errors
     ///
     /// The bytes are not those of a list.
     pub fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         self.interval = decoder.count()?;
-        self.merged = decoder.count()?;
+        self.merged_intervals = decoder.count()?;
         self.resumed_tick = decoder.option(Decoder::count)?;
         self.bases = TimeBases::saved(decoder)?;
         for partition in &mut self.partitions {
@@ -94,8 +94,8 @@ impl FlowList {
         self.snapshots.as_mut().map_or(Ok(()), |snapshots| snapshots.restore(decoder))
     }
 
-    /// Takes note that packets have passed which nobody saw, up to the tick `resumed_tick`: whatever is listed may have closed, until
-    /// a packet of it is seen.
+    /// Marks all listed connections as unsettled, after packets passed unseen up to the tick `resumed_tick`: each may
+    /// have closed, until a packet of it is seen.
     pub fn unsettle(&mut self, resumed_tick: u64) {
         self.resumed_tick = Some(resumed_tick);
         for partition in &mut self.partitions {

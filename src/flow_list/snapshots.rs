@@ -1,34 +1,34 @@
 //! The sum of all deltas, beside the list or instead of it: what snapshot files hold.
 //!
-//! What enters: every delta, before the list takes it apart, and the ends of intervals. What leaves: a snapshot as of the list.
-//! Whatever the list makes of a delta moves keys between the list and its residue; their sum, and so this, stays what it is.
+//! What enters: every delta before the list decodes it, and the ends of intervals. What leaves: a snapshot as of the
+//! list. Decoding moves keys between the list and its residue; their sum, which is kept here, stays the same.
 
 use crate::config::PARTITION_COUNT;
 use crate::connection::{Counts, HalfOpenList};
 use crate::error::Result;
+use crate::flow_list::FlowListConfig;
 use crate::flow_list::saved::{save_cells, saved_cells};
-use crate::flow_list::{FlowListConfig, Header};
 use crate::signal::TimeBases;
-use crate::snapshot::file::{Figures, SnapshotFile, Source};
+use crate::snapshot::file::{Figures, RouterPart, SnapshotFile};
 use crate::snapshot::{Delta, Marker};
 use crate::state::{Decoder, Encoder};
 
-/// What snapshots are to say of their origin, and whether there is a list beside them.
+/// The origin that snapshots name, and whether a list is kept beside them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotConfig {
-    /// The router's name; see [`Source::router`].
+    /// The router's name: see [`RouterPart::router`].
     pub router: String,
-    /// What tells its runs apart; see [`Source::run`].
+    /// The number that tells its runs apart: see [`RouterPart::run`].
     pub run: u64,
-    /// The length of its intervals in ns; 0 without any.
+    /// The length of its intervals in ns; 0 if it has none.
     pub every_ns: u64,
     /// Whether VLAN tags are part of keys.
     pub vlan_key: bool,
-    /// Whether a list is kept too.
+    /// Whether a list of established connections is kept too.
     pub keeps_list: bool,
 }
 
-/// The snapshot of the last interval, whose tables go on as deltas come in.
+/// The snapshot of the last interval. Its tables change as deltas come in.
 pub(super) struct Snapshots {
     file: SnapshotFile,
     /// The tick of the last interval's end in each partition.
@@ -36,11 +36,10 @@ pub(super) struct Snapshots {
     pub(super) keeps_list: bool,
 }
 
-/// What a snapshot tells beside its tables.
-pub(super) struct Told<'a, R> {
+/// What a snapshot holds beside its tables.
+pub(super) struct SnapshotInput<'a, R> {
     pub(super) marker: &'a Marker,
-    pub(super) header: &'a Header,
-    pub(super) missing_elsewhere: u64,
+    pub(super) figures: Figures,
     pub(super) totals: Counts,
     pub(super) bases: &'a TimeBases,
     pub(super) half_open: R,
@@ -48,12 +47,12 @@ pub(super) struct Told<'a, R> {
 
 impl Snapshots {
     pub(super) fn new(list: &FlowListConfig, config: &SnapshotConfig) -> Self {
-        let source = Source {
+        let source = RouterPart {
             router: config.router.clone(),
             run: config.run,
             every_ns: config.every_ns,
             partition_connections_max: list.partition_connections_max,
-            ..Source::default()
+            ..RouterPart::default()
         };
         Snapshots {
             file: SnapshotFile::new(list.geometry, config.vlan_key, &list.secret, source),
@@ -71,31 +70,18 @@ impl Snapshots {
         }
     }
 
-    /// A partition has ended the interval at this tick.
+    /// Notes that a partition has ended the interval at this tick.
     pub(super) fn cut(&mut self, partition: usize, tick: u64) {
         if let Some(cut) = self.cut_ticks.get_mut(partition) {
             *cut = tick;
         }
     }
 
-    /// The interval has ended in all partitions.
-    pub(super) fn end_interval<'a>(&mut self, told: Told<'_, impl Iterator<Item = &'a HalfOpenList>>) {
-        let Told { marker, header, missing_elsewhere, totals, bases, half_open } = told;
+    /// Completes the snapshot of an interval that has ended in all partitions.
+    pub(super) fn end_interval<'a>(&mut self, input: SnapshotInput<'_, impl Iterator<Item = &'a HalfOpenList>>) {
+        let SnapshotInput { marker, figures, totals, bases, half_open } = input;
         let Some(source) = self.file.header.sources.first_mut() else { return };
-        source.figures = Figures {
-            interval: header.interval,
-            start_ns: header.start_ns,
-            end_ns: header.end_ns,
-            opened: header.opened,
-            closed: header.closed,
-            untracked: header.untracked,
-            recycled: header.recycled,
-            evicted: header.evicted,
-            dropped: header.dropped,
-            unusable: header.unusable,
-            merged: header.merged,
-            missing_elsewhere,
-        };
+        source.figures = figures;
         source.totals = totals;
         source.is_last = marker.is_last;
         (source.end_tick, source.within_tick_ns) = (marker.end_tick, marker.within_tick_ns);
@@ -106,13 +92,13 @@ impl Snapshots {
         for list in half_open {
             let begun = source.half_open.len();
             source.half_open.extend(list.iter(marker.end_tick));
-            // How they come, and what is in it twice, depends on whether the run was interrupted.
+            // Their order and duplicates would otherwise depend on whether the run was interrupted.
             source.half_open[begun..].sort_unstable_by_key(|one| (one.since_tick, *one));
         }
         source.half_open.dedup();
     }
 
-    /// Its bytes in a saved state, between two intervals: the sums, and what tells this run from others.
+    /// Encodes the sums and the number of the run for a saved state, between two intervals.
     pub(super) fn save(&self, encoder: &mut Encoder) {
         encoder.u64(self.file.header.sources.first().map_or(0, |source| source.run));
         self.cut_ticks.iter().for_each(|tick| encoder.u64(*tick));
@@ -122,7 +108,7 @@ impl Snapshots {
         }
     }
 
-    /// Goes on from what was saved of one with the same configuration: the run is then the same for whoever reads its snapshots.
+    /// Restores what one with the same configuration saved. To readers of the snapshots the run goes on.
     pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         let run = decoder.u64()?;
         self.file.header.sources.iter_mut().for_each(|source| source.run = run);

@@ -1,15 +1,15 @@
 //! What the list remembers of a connection beside its key: 64 bits.
 //!
-//! What enters: the payload that the connection opened with, and when it was last known to be alive. What leaves: its start,
-//! and for how long nothing was seen of it. A list of a million connections has a million of these, so each field has
-//! just the width that it needs.
+//! What enters: the payload that the connection opened with, and when it was last known to be alive. What leaves: its
+//! start, and how long ago it was seen. A list of a million connections has a million of these, so each field is only
+//! as wide as it must be.
 
 use crate::config::TICK_BITS;
 use crate::connection::MIDSTREAM;
 use crate::hash::QuickHash;
 use crate::sketch::{TableKey, ValueCode};
 
-/// Bits of the tick: what there is beside the others. They wrap after 100,000 years.
+/// Bits of the tick: all that the other fields leave. They wrap after 100,000 years.
 const START_BITS: u32 = 45;
 const START_MASK: u64 = (1 << START_BITS) - 1;
 const UNSETTLED_SHIFT: u32 = START_BITS;
@@ -19,8 +19,8 @@ const WATCHED_SHIFT: u32 = SEEN_SHIFT + u8::BITS;
 
 const _: () = assert!(WATCHED_SHIFT + u8::BITS + 1 == u64::BITS);
 
-/// The bytes of a packed start that are enough where it is within [`NEAR_TICKS`] of the tick from which it is told. They have the lower
-/// bits of the tick, and behind these all others of the start; the upper bits of the tick come last.
+/// How many bytes of a packed start are enough if it is less than [`NEAR_TICKS`] after the tick from which it is
+/// counted. They hold the lower bits of the tick and then all other fields; the upper bits of the tick come last.
 pub(super) const NEAR_SIZE: usize = 6;
 const PACKED_BITS: u32 = NEAR_SIZE as u32 * u8::BITS;
 const NEAR_BITS: u32 = PACKED_BITS - (u64::BITS - START_BITS);
@@ -28,21 +28,22 @@ const NEAR_BITS: u32 = PACKED_BITS - (u64::BITS - START_BITS);
 /// 1.7 years.
 pub(super) const NEAR_TICKS: u64 = 1 << NEAR_BITS;
 
-/// A stretch of time in which every listed connection is asked about once. Epochs are numbered round and round, so an age may
-/// be taken for a lesser one, and never for a greater one: what vanished is then found out later, and nothing too early.
+/// A span of time in which every listed connection is asked about once. Epoch numbers wrap, so an age may be taken for
+/// a shorter one, but never for a longer one: a connection that vanished is then found later, and none is taken off too
+/// early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Epoch(pub(super) u8);
 
 impl Epoch {
-    /// There are so many numbers; the one that is left over means none.
+    /// How many epoch numbers there are. The value of a byte that is left over stands for "none".
     pub(super) const COUNT: u64 = u8::MAX as u64;
 
-    /// The epoch of a tick, where each is so many ticks long.
+    /// The epoch of a tick, with epochs of this many ticks.
     pub(super) fn of(tick: u64, length_ticks: u64) -> Self {
         Epoch((tick / length_ticks % Self::COUNT) as u8)
     }
 
-    /// How many epochs ago the other began.
+    /// How many epochs before this one the other began.
     pub(super) fn since(self, other: Self) -> u64 {
         (u64::from(self.0) + Self::COUNT - u64::from(other.0)) % Self::COUNT
     }
@@ -50,28 +51,28 @@ impl Epoch {
 
 /// When a listed connection started, and when it was last known to be alive.
 ///
-/// From the top: whether the start is only a bound, because the value could not be read; the epoch in which it came under
-/// watch, plus one; the epoch in which it was last known to be alive; whether its start was not seen; whether it may have closed
-/// while nobody looked; the tick.
+/// From the top bit down: whether the start is only a bound, because the value could not be read; the epoch in which
+/// the connection came under watch, plus one; the epoch in which it was last known to be alive; whether it is
+/// midstream; whether it is unsettled; the tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Start(u64);
 
 impl Start {
     const UNKNOWN: u64 = 1 << 63;
 
-    /// The value is still in the residue. The tick is the latest it can have been.
+    /// A start whose value is still in the residue. The tick is the latest that it can have been.
     pub(super) fn unknown(latest_tick: u64, seen: Epoch) -> Self {
         Start(latest_tick & START_MASK | Self::UNKNOWN).seen_in(seen)
     }
 
-    /// The start that a value tells, in a delta handed over at the tick `cut`, of a connection seen in this epoch.
+    /// The start that a payload tells, in a delta handed over at the tick `cut`, of a connection seen in this epoch.
     pub(super) fn of_payload(payload: u32, cut: u64, seen: Epoch) -> Self {
         let ago = (cut as u32).wrapping_sub(payload) & ((1 << TICK_BITS) - 1);
         let midstream = u64::from(payload & MIDSTREAM != 0) << MIDSTREAM_SHIFT;
         Start(cut.saturating_sub(u64::from(ago)) & START_MASK | midstream).seen_in(seen)
     }
 
-    /// A start in this very tick, of a connection of which nothing else is known.
+    /// A start in exactly this tick, of a connection of which nothing else is known.
     pub(super) fn at(tick: u64, midstream: bool) -> Self {
         Start(tick & START_MASK | u64::from(midstream) << MIDSTREAM_SHIFT)
     }
@@ -84,44 +85,45 @@ impl Start {
         self.0 & START_MASK
     }
 
-    /// Whether the connection was there before it was first seen.
+    /// Whether the handshake of the connection was not seen.
     pub(super) fn is_midstream(self) -> bool {
         self.0 >> MIDSTREAM_SHIFT & 1 != 0
     }
 
-    /// Whether the connection may have closed while nobody looked, and was not seen since.
+    /// Whether the connection may have closed unseen, and was not seen since.
     pub(super) fn is_unsettled(self) -> bool {
         self.0 >> UNSETTLED_SHIFT & 1 != 0
     }
 
-    /// The same, of a connection that may have closed meanwhile.
+    /// This start, marked as unsettled.
     pub(super) fn unsettled(self) -> Self {
         Start(self.0 | 1 << UNSETTLED_SHIFT)
     }
 
-    /// The same, of a connection that has not.
+    /// This start, no longer marked as unsettled.
     pub(super) fn settled(self) -> Self {
         Start(self.0 & !(1 << UNSETTLED_SHIFT))
     }
 
-    /// What is saved of it: all that it holds.
+    /// The bits of this start, for a saved state.
     pub(super) fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// What was saved.
+    /// The start with these bits.
     pub(super) fn of_bits(bits: u64) -> Self {
         Start(bits)
     }
 
-    /// All that it holds, where its tick is told from this one: a number of [`NEAR_SIZE`] bytes if it is less than [`NEAR_TICKS`] later.
+    /// This start with its tick counted from `first_tick`: a number of [`NEAR_SIZE`] bytes if it is less than
+    /// [`NEAR_TICKS`] later.
     #[inline]
     pub(super) fn to_packed(self, first_tick: u64) -> u64 {
         let ticks = self.tick().wrapping_sub(first_tick) & START_MASK;
         ticks >> NEAR_BITS << PACKED_BITS | self.0 >> START_BITS << NEAR_BITS | ticks & (NEAR_TICKS - 1)
     }
 
-    /// What was packed.
+    /// The start that was packed.
     #[inline]
     pub(super) fn of_packed(packed: u64, first_tick: u64) -> Self {
         let ticks = packed >> PACKED_BITS << NEAR_BITS | packed & (NEAR_TICKS - 1);
@@ -129,41 +131,41 @@ impl Start {
         Start(others | ticks.wrapping_add(first_tick) & START_MASK)
     }
 
-    /// What the partition calls this start.
+    /// The payload by which the partition knows this start.
     pub(super) fn payload(self) -> u32 {
         self.tick() as u32 & ((1 << TICK_BITS) - 1) | if self.is_midstream() { MIDSTREAM } else { 0 }
     }
 
-    /// The value that stands in the tables for a connection with this start.
+    /// The value in the tables of a connection with this start.
     pub(super) fn value<K: TableKey>(self, code: &ValueCode<K>, placement: u128) -> u64 {
         if self.is_known() { code.encode(placement, self.payload()) } else { 0 }
     }
 
-    /// The epoch in which it was last known to be alive.
+    /// The epoch in which the connection was last known to be alive.
     pub(super) fn seen(self) -> Epoch {
         Epoch((self.0 >> SEEN_SHIFT) as u8)
     }
 
-    /// The epoch in which it came under watch, if it is.
+    /// The epoch in which the connection came under watch, if it is.
     pub(super) fn watched(self) -> Option<Epoch> {
         let watched = (self.0 >> WATCHED_SHIFT) as u8;
         watched.checked_sub(1).map(Epoch)
     }
 
-    /// The same, known to be alive in this epoch, and not under watch.
+    /// This start, known to be alive in this epoch and not under watch.
     pub(super) fn seen_in(self, epoch: Epoch) -> Self {
         let others = self.0 & !(u64::from(u16::MAX) << SEEN_SHIFT);
         Start(others | u64::from(epoch.0) << SEEN_SHIFT)
     }
 
-    /// The same, under watch since this epoch.
+    /// This start, under watch since this epoch.
     pub(super) fn watched_since(self, epoch: Epoch) -> Self {
         let others = self.0 & !(u64::from(u8::MAX) << WATCHED_SHIFT);
         Start(others | (u64::from(epoch.0) + 1) << WATCHED_SHIFT)
     }
 }
 
-/// The hash by which capture threads know a connection, whichever way its packets go.
+/// The hash by which capture threads know a connection, the same for both directions.
 pub(super) fn watch_hash<K: TableKey>(quick: &QuickHash, key: &K) -> u64 {
     quick.of(&key.canonical().0)
 }

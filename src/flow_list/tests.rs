@@ -1,4 +1,4 @@
-//! A shard and a list without threads, so that a test says when deltas are handed over and when not.
+//! A shard and a list without threads, so that tests decide when deltas are handed over.
 
 use super::*;
 use crate::config::{FINGERPRINT_BITS, LINGER_TICKS, RESIDUE_INTERVALS_MAX};
@@ -16,7 +16,7 @@ mod restart;
 const PARTITION_CHURN: u64 = 500;
 const TICKS_AN_INTERVAL: u64 = 100;
 
-/// Hands out spares unless it is stalled, and keeps what is handed over.
+/// Gives out empty deltas unless it is stalled, and keeps what is handed over.
 struct Hands {
     spares: Vec<Box<Delta>>,
     inquiries: Vec<Option<Inquiry>>,
@@ -48,7 +48,7 @@ struct Rig {
     hands: Hands,
     list: FlowList,
     hash: KeyedHash<KeyV4>,
-    /// What is open: the key, and when it opened.
+    /// The open connections: the key, and the tick at which it opened.
     open: BTreeMap<KeyV4, u64>,
     next: u32,
     tick: u64,
@@ -60,7 +60,7 @@ impl Rig {
         Rig::with_room(asks, 20_000)
     }
 
-    /// With a list of no more than so many connections of each partition.
+    /// With a list of at most this many connections of each partition.
     fn with_room(asks: bool, partition_connections_max: u64) -> Self {
         let secret = Secret::REPLAY;
         let geometry = DeltaGeometry { v4: Geometry::for_items(PARTITION_CHURN * 10 / 9), v6: Geometry::for_items(16) };
@@ -148,7 +148,7 @@ impl Rig {
         }
     }
 
-    /// An interval with so many connections opened and closed in all partitions together.
+    /// An interval in which this many connections open and close, in all partitions together.
     fn churn(&mut self, opened: u64, closed: u64) {
         for step in 0..opened.max(closed) {
             if step < opened {
@@ -168,7 +168,7 @@ impl Rig {
         }
     }
 
-    /// Ends the interval; the list, unless it was merged into the next.
+    /// Ends the interval. Returns its list, unless it was merged into the next.
     fn end_interval(&mut self) -> Option<(Header, BTreeMap<KeyV4, u64>)> {
         let marker = Marker { end_tick: self.tick, ..Marker::default() };
         self.shard.end_interval(&marker, &mut self.hands);
@@ -216,7 +216,8 @@ fn what_a_full_list_has_no_room_for_is_missing_until_there_is_room() {
             let (header, listed) = rig.end_interval().unwrap();
             let left = rig.open.len() as u64 - room * partitions;
             assert_eq!((listed.len() as u64, header.extraneous, header.complete), (room * partitions, 0, false));
-            // What peels last finds the list full, so it lies close together in the first subtable and seems to be more.
+            // What peels last finds the list full, so it lies close together in the first subtable and seems to be
+            // more.
             assert!(header.missing.abs_diff(left) < left / 4, "{} of {left}", header.missing);
             assert!(listed.iter().all(|(key, tick)| rig.open.get(key) == Some(tick)));
             rig.churn(1, 1);
@@ -244,7 +245,7 @@ fn a_connection_that_closes_and_opens_again_in_a_delta_has_its_new_start() {
     assert!(rig.list.outcome().restarted > CHURN / 80, "most did so within one delta");
 }
 
-/// The exporter stalls for some intervals of three times the churn, with six times the churn open.
+/// The exporter stalls for some intervals with three times the churn, while six times the churn is open.
 fn overload(asks: bool, stalled_intervals: u64) -> Rig {
     let mut rig = Rig::new(asks);
     rig.churn(6 * CHURN, 0);
@@ -254,7 +255,7 @@ fn overload(asks: bool, stalled_intervals: u64) -> Rig {
         rig.churn(3 * CHURN / 2, 3 * CHURN / 2);
         assert!(rig.end_interval().is_none(), "an interval whose changes are held back becomes part of the next");
     }
-    assert_eq!(rig.list.merged(), stalled_intervals);
+    assert_eq!(rig.list.merged_intervals(), stalled_intervals);
     rig.hands.is_stalled = false;
     rig.churn(CHURN / 2, CHURN / 2);
     let (header, listed) = rig.end_interval().unwrap();
@@ -263,7 +264,7 @@ fn overload(asks: bool, stalled_intervals: u64) -> Rig {
     let truth = (closed + opened) as u64;
     println!("after the stall {truth} differences are not listed, {} are said to be missing", header.missing);
     assert!(!header.complete);
-    assert_eq!(header.merged, stalled_intervals, "the list covers their intervals too");
+    assert_eq!(header.figures.merged, stalled_intervals, "the list covers their intervals too");
     assert!(header.missing.abs_diff(truth) < truth / 10, "{} of {truth}", header.missing);
     rig
 }
@@ -279,7 +280,7 @@ fn after_an_overload_the_list_says_so_and_finds_its_way_back() {
         rig.everybody_talks();
         let (header, listed) = rig.end_interval().unwrap();
         println!("interval {intervals}: missing {}", header.missing);
-        assert_eq!((header.complete, header.merged), (header.missing == 0, 0));
+        assert_eq!((header.complete, header.figures.merged), (header.missing == 0, 0));
         if header.complete {
             assert!(listed == rig.open, "a list that says it is complete is exact");
             break;

@@ -30,8 +30,8 @@ pub struct ListFigures {
     pub half_open: u64,
     /// Openings and closings at odds with the list, set aside.
     pub extraneous: u64,
-    /// Packets lost in the interval, by the kernel or in a queue.
-    pub dropped_packets: u64,
+    /// Packets that the kernel lost and signals that a full queue lost, in the interval.
+    pub dropped: u64,
     /// The end of the interval, in ns since 1970.
     pub end_ns: i64,
     /// The fullest delta since the list before: changes in it, and how many it plainly lists.

@@ -27,8 +27,8 @@ pub(super) fn problems(reading: &Reading) -> Option<String> {
         if !list.complete {
             problems.push(format!("list incomplete: about {} connections missing", list.missing));
         }
-        if list.dropped_packets > 0 {
-            problems.push(format!("packets dropped in the last interval: {}", list.dropped_packets));
+        if list.dropped > 0 {
+            problems.push(format!("packets or signals dropped in the last interval: {}", list.dropped));
         }
     }
     if !reading.interfaces.is_empty() && reading.interfaces.iter().all(|interface| !interface.is_up) {
@@ -88,11 +88,11 @@ mod tests {
     fn everything_that_is_wrong_stands_in_one_line_until_it_is_right() {
         let metrics = metrics();
         let now = after(0);
-        let figures = ListFigures { complete: false, missing: 120, dropped_packets: 7, ..ListFigures::default() };
+        let figures = ListFigures { complete: false, missing: 120, dropped: 7, ..ListFigures::default() };
         metrics.list(&figures, now);
         metrics.list_failed();
         let line = "the last list could not be written; list incomplete: about 120 connections missing; \
-                    packets dropped in the last interval: 7";
+                    packets or signals dropped in the last interval: 7";
         assert_eq!(metrics.health(now).unwrap(), line);
         metrics.list(&complete(), now);
         assert_eq!(metrics.health(now), None);

@@ -7,7 +7,7 @@
 use crate::config::{PARTITION_COUNT, PENDING_INTERVALS_MAX};
 use crate::flow_list::Header;
 use crate::pipeline::Plan;
-use crate::sources::{Ledger, Period, Report, SourceDelta};
+use crate::sources::{Period, Report, SourceDelta, SourceLedger};
 use crossbeam::channel::{Receiver, Sender, bounded};
 
 /// A shard's end: empty deltas, and where full ones go.
@@ -27,7 +27,7 @@ struct ShardEnd {
 /// The list's end.
 pub(super) struct SourceReports {
     shards: Vec<ShardEnd>,
-    ledger: Ledger,
+    ledger: SourceLedger,
     /// The start of the period, and the packets lost in it, when intervals before the present one are part of it.
     carried: Option<Period>,
 }
@@ -55,7 +55,7 @@ pub(super) fn channels(plan: &Plan) -> (Vec<SourceChannel>, Option<SourceReports
         ends.push(SourceChannel { spares, counted });
         shards.push(ShardEnd { spares: give, counted: take });
     }
-    let ledger = Ledger::new(geometry, &plan.list.secret);
+    let ledger = SourceLedger::new(geometry, &plan.list.secret);
     (ends, Some(SourceReports { shards, ledger, carried: None }))
 }
 
@@ -79,11 +79,11 @@ impl SourceReports {
         let header = listed?;
         let carried = self.carried.take();
         let period = Period {
-            interval: header.interval,
-            start_ns: carried.map_or(header.start_ns, |carried| carried.start_ns),
-            end_ns: header.end_ns,
-            dropped: header.dropped + carried.map_or(0, |carried| carried.dropped),
-            merged: header.merged + carried.map_or(0, |carried| carried.merged),
+            interval: header.figures.interval,
+            start_ns: carried.map_or(header.figures.start_ns, |carried| carried.start_ns),
+            end_ns: header.figures.end_ns,
+            dropped: header.figures.dropped + carried.map_or(0, |carried| carried.dropped),
+            merged: header.figures.merged + carried.map_or(0, |carried| carried.merged),
         };
         if is_held_back {
             self.carried = Some(Period { merged: period.merged + 1, ..period });

@@ -1,9 +1,9 @@
 //! One client, from its first byte to the close.
 //!
-//! What enters: what its socket gives, when it is ready. What leaves: one response. Nothing here waits, and nothing is held
-//! beyond a request of limited size and the response to it.
+//! What enters: what its socket gives when it is ready. What leaves: one response. Nothing here blocks, and nothing is
+//! held beyond a request of limited size and its response.
 
-use crate::config::{REQUEST_SIZE_MAX, SERVE_DISCARD_SIZE_MAX, SERVE_TIME_MAX};
+use crate::config::{REQUEST_SIZE_MAX, SERVE_DISCARD_SIZE_MAX, SERVE_READ_SIZE, SERVE_TIME_MAX};
 use crate::serve::pages::Status;
 use crate::serve::request::{Request, read_request};
 use mio::net::TcpStream;
@@ -11,28 +11,25 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::time::Instant;
 
-/// Bytes read at once: an ordinary request whole.
-const CHUNK_SIZE: usize = 1 << 10;
-
 enum State {
     Reading(Vec<u8>),
     Writing {
         response: Vec<u8>,
         written: usize,
     },
-    /// The response is written, and the client's end is waited for: a close with unread bytes would reset the connection
+    /// The response is written, and the client's end is awaited: closing with unread bytes would reset the connection
     /// before the response is read.
     Draining {
         discarded: usize,
     },
 }
 
-/// How far a connection has come.
+/// Whether a connection goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// It waits for the client.
+    /// The connection waits for the client.
     Waiting,
-    /// It is to be closed.
+    /// The connection is to be closed.
     Over,
 }
 
@@ -48,7 +45,7 @@ impl Connection {
         Connection { stream, deadline: now + SERVE_TIME_MAX, state: State::Reading(Vec::new()) }
     }
 
-    /// When it is closed at the latest.
+    /// When the connection is closed at the latest.
     pub(super) fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -58,7 +55,7 @@ impl Connection {
         matches!(self.state, State::Draining { .. })
     }
 
-    /// Goes on as far as is possible without waiting.
+    /// Goes on as far as possible without blocking.
     pub(super) fn advance(&mut self, respond: impl Fn(Result<Request, Status>) -> Vec<u8>) -> Progress {
         loop {
             let step = match &mut self.state {
@@ -77,7 +74,7 @@ impl Connection {
     }
 }
 
-/// The state that follows, if another does; an error when the socket gives no more for now or for ever.
+/// The next state, if there is one; an error if the socket gives no more for now, or ever.
 type Step = std::io::Result<Option<State>>;
 
 fn ended() -> std::io::Error {
@@ -89,9 +86,9 @@ fn read_some(
     bytes: &mut Vec<u8>,
     respond: &impl Fn(Result<Request, Status>) -> Vec<u8>,
 ) -> Step {
-    let mut chunk = [0; CHUNK_SIZE];
-    // Some room is left: a request that fills it without an end is refused.
-    let room = CHUNK_SIZE.min(REQUEST_SIZE_MAX.saturating_sub(bytes.len()));
+    let mut chunk = [0; SERVE_READ_SIZE];
+    // There is room left: a request that fills it without ending is refused.
+    let room = SERVE_READ_SIZE.min(REQUEST_SIZE_MAX.saturating_sub(bytes.len()));
     let count = stream.read(&mut chunk[..room])?;
     if count == 0 {
         return Err(ended());
@@ -110,13 +107,13 @@ fn write_some(stream: &mut TcpStream, response: &[u8], written: &mut usize) -> S
     if *written < response.len() {
         return Ok(None);
     }
-    // When the client has gone already there is nothing to shut down.
+    // If the client has gone already, there is nothing to shut down.
     drop(stream.shutdown(Shutdown::Write));
     Ok(Some(State::Draining { discarded: 0 }))
 }
 
 fn discard_some(stream: &mut TcpStream, discarded: &mut usize) -> Step {
-    let mut chunk = [0; CHUNK_SIZE];
+    let mut chunk = [0; SERVE_READ_SIZE];
     *discarded += stream.read(&mut chunk).and_then(|count| if count == 0 { Err(ended()) } else { Ok(count) })?;
     if *discarded >= SERVE_DISCARD_SIZE_MAX { Err(ended()) } else { Ok(None) }
 }

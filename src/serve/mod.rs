@@ -1,9 +1,9 @@
-//! Metrics over HTTP: what Prometheus scrapes and what a load balancer or a person asks.
+//! Metrics over HTTP: what Prometheus scrapes, and what a load balancer or a person asks for.
 //!
-//! What enters: requests from whoever can reach the address. What leaves: `/metrics`, `/healthz`, and an index at `/`. It is a
-//! server for a handful of honest clients that hostile ones can not hurt: one thread, few clients at once, a limit on the
-//! size of a request and on the time for all of it, and nothing shared with the packet path but atomics. The well-known small
-//! server crates have no time limits; only the header parser is somebody else's.
+//! What enters: requests from whoever can reach the address. What leaves: `/metrics`, `/healthz`, and an index at `/`.
+//! It is a server for a handful of honest clients that hostile ones cannot harm: one thread, few clients at once,
+//! limits on the size of a request and on the time for all of it, and only atomics shared with the packet path. The
+//! well-known small server crates have no time limits; only the header parser is a crate's.
 
 mod connection;
 mod pages;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// A running server; it stops when this is dropped.
+/// A running server, which stops when it is dropped.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -27,11 +27,11 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Serves metrics at an address, on a thread of its own; port 0 takes any free one.
+/// Serves metrics at an address, on a thread of its own. Port 0 stands for any free port.
 ///
 /// # Errors
 ///
-/// The address is taken or is none of this machine's, or the system gives no thread.
+/// The address is in use or not one of this machine's, or no thread can be started.
 ///
 /// # Examples
 ///
@@ -60,7 +60,7 @@ pub fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> Result<Server> {
 }
 
 impl Server {
-    /// Where it listens.
+    /// The address at which it listens.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.address
@@ -70,7 +70,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.should_stop.store(true, Ordering::Release);
-        // A thread that can not be woken is not waited for: it ends with the process.
+        // A thread that cannot be woken is not joined: it ends with the process.
         if self.waker.wake().is_ok()
             && let Some(thread) = self.thread.take()
         {
@@ -79,8 +79,8 @@ impl Drop for Server {
     }
 }
 
-/// Whether other machines may reach a server at this address: it says nothing secret, but how busy a router is need not be
-/// everybody's business.
+/// Whether other machines may reach a server at this address. It serves nothing secret, but how busy a router is need
+/// not be public.
 #[must_use]
 pub fn is_exposed(address: SocketAddr) -> bool {
     !address.ip().to_canonical().is_loopback()

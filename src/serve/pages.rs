@@ -1,23 +1,24 @@
-//! What is answered.
+//! The pages and their responses.
 //!
-//! What enters: a request and the metrics. What leaves: the bytes of a whole response, after which the connection is closed.
+//! What enters: a request and the metrics. What leaves: the bytes of a whole response, after which the connection is
+//! closed.
 
 use crate::metrics::Metrics;
 use crate::serve::request::Request;
 use std::time::Instant;
 
-/// The statuses that are answered with.
+/// The statuses of responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
-    /// Here it is.
+    /// The page follows.
     Ok,
-    /// That is not HTTP/1.
+    /// The request is not valid HTTP/1.
     BadRequest,
     /// There is no such page.
     NotFound,
-    /// Pages are only read.
+    /// The method is neither GET nor HEAD.
     MethodNotAllowed,
-    /// More than is taken in of one request.
+    /// The head of the request is larger than the limit.
     HeadersTooLarge,
     /// Something is wrong with the lists.
     Unavailable,
@@ -47,7 +48,7 @@ struct Page {
 }
 
 impl Page {
-    /// A page that says no more than its status.
+    /// A page with only the text of its status.
     fn bare(status: Status) -> Self {
         Page { status, content_type: TEXT, body: format!("{}\n", status.line()) }
     }

@@ -1,7 +1,7 @@
 //! The head of an HTTP request.
 //!
-//! What enters: the bytes that a client sent so far. What leaves: what it asks for, the status to refuse it with, or nothing
-//! when the head is not complete. A body is not read: nothing here takes one.
+//! What enters: the bytes that a client has sent so far. What leaves: what it asks for, the status to refuse it with,
+//! or nothing while the head is incomplete. A body is not read: no page takes one.
 
 use crate::config::{REQUEST_HEADER_COUNT_MAX, REQUEST_SIZE_MAX};
 use crate::serve::pages::Status;
@@ -14,7 +14,7 @@ pub(super) struct Request<'a> {
     pub(super) path: &'a str,
 }
 
-/// Reads the head of a request; none while it is neither complete nor wrong nor too large.
+/// Reads the head of a request; `None` while it is incomplete, and neither wrong nor too large.
 pub(super) fn read_request(bytes: &[u8]) -> Option<Result<Request<'_>, Status>> {
     let mut headers = [httparse::EMPTY_HEADER; REQUEST_HEADER_COUNT_MAX];
     let mut request = httparse::Request::new(&mut headers);
@@ -30,14 +30,14 @@ pub(super) fn read_request(bytes: &[u8]) -> Option<Result<Request<'_>, Status>> 
         return Some(Err(Status::BadRequest));
     };
     let host_count = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host")).count();
-    // HTTP/1.1 asks for exactly one.
+    // HTTP/1.1 requires exactly one.
     if host_count > 1 || (version == 1 && host_count == 0) {
         return Some(Err(Status::BadRequest));
     }
     Some(Ok(Request { method, path: path_of(target) }))
 }
 
-/// The path of a target: `/a?b`, or `http://host/a?b` as a proxy is sent.
+/// The path of a target, which is `/a?b`, or `http://host/a?b` as a proxy gets it.
 fn path_of(target: &str) -> &str {
     let target = match target.split_once("://") {
         Some((_, rest)) if !target.starts_with('/') => rest.find('/').map_or("/", |at| &rest[at..]),

@@ -1,7 +1,7 @@
-//! The thread that attends to all clients.
+//! The thread that serves all clients.
 //!
-//! What enters: what the system says is ready. What leaves: responses. Clients stand in the order of their coming, which is
-//! that of their deadlines; when there are too many the oldest goes.
+//! What enters: the sockets that the system reports as ready. What leaves: responses. Clients are kept in the order of
+//! their arrival, which is that of their deadlines. If there are too many, the oldest is dropped.
 
 use crate::config::{SERVE_CONNECTION_COUNT_MAX, SERVE_RETRY};
 use crate::metrics::Metrics;
@@ -20,14 +20,14 @@ const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
 const FIRST_CLIENT: usize = 2;
 
-/// Attends to clients until it is told to stop.
+/// Serves clients until it is told to stop.
 pub(super) struct Attendant {
     poll: Poll,
     listener: TcpListener,
-    /// By number: the lowest is the oldest.
+    /// The clients by number: the lowest is the oldest.
     clients: BTreeMap<usize, Connection>,
     next_client: usize,
-    /// When to look for new clients without having been told that there are some.
+    /// When to accept new clients without an event.
     accept_at: Option<Instant>,
     metrics: Arc<Metrics>,
     should_stop: Arc<AtomicBool>,
@@ -62,7 +62,7 @@ impl Attendant {
             if let Err(error) = self.poll.poll(&mut events, timeout)
                 && error.kind() != ErrorKind::Interrupted
             {
-                // It will not get better by asking at once.
+                // Trying again at once would not help.
                 std::thread::sleep(SERVE_RETRY);
             }
             if self.should_stop.load(Ordering::Acquire) {
@@ -86,7 +86,7 @@ impl Attendant {
         }
     }
 
-    /// Takes in new clients, no more than there is room for: those that are attended to come next.
+    /// Accepts new clients, no more at once than there is room for: those that are there come next.
     fn accept(&mut self, now: Instant) {
         self.accept_at = Some(now);
         for _ in 0..SERVE_CONNECTION_COUNT_MAX {
@@ -122,7 +122,7 @@ impl Attendant {
         }
     }
 
-    /// Goes on with a client; one that made room since is passed over.
+    /// Goes on with a client. One that was dropped meanwhile is skipped.
     fn advance(&mut self, number: usize) {
         let Self { clients, metrics, .. } = self;
         let Some(client) = clients.get_mut(&number) else { return };
@@ -134,7 +134,7 @@ impl Attendant {
         }
     }
 
-    /// Counts a client that is no longer attended to; with the last use of its socket it is closed.
+    /// Counts a client that is done. Dropping it closes its socket.
     fn close(&mut self, client: Connection) {
         if client.is_answered() { self.metrics.responded() } else { self.metrics.abandoned() }
     }

@@ -10,7 +10,7 @@ use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash, Kind, SignalParts};
 use crate::sketch::{BATCH_COUNT, Change, Geometry, Iblt, TableKey, ValueCode};
-use crate::snapshot::{DeltaGeometry, Eviction, Settler};
+use crate::snapshot::{DeltaGeometry, Eviction, LatestSums};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ impl Exchange for Desk {
     }
 
     fn hand_over(&mut self, mut hand_over: HandOver) {
-        hand_over.delta.iter_mut().for_each(|delta| Settler::new(&Secret::REPLAY).settle(delta));
+        hand_over.delta.iter_mut().for_each(|delta| LatestSums::new(&Secret::REPLAY).sum_into(delta));
         self.handed.push(hand_over);
     }
 }

@@ -326,6 +326,13 @@ mod tests {
     }
 
     #[test]
+    fn ends_of_two_families_make_no_key() {
+        let [v4, v6] = ["10.0.0.1:1", "[::1]:2"].map(|end| end.parse().unwrap());
+        assert_eq!(AnyKey::of_ends(v4, v6, VlanTags::NONE), None);
+        assert!(AnyKey::of_ends(v6, v6, VlanTags::NONE).is_some());
+    }
+
+    #[test]
     fn moments_are_ordered_over_their_wrap() {
         let wrap_ns = 1_i64 << 42;
         let (before, after) = (Moment::of(wrap_ns - 2_048), Moment::of(wrap_ns + 2_048));

@@ -1,9 +1,9 @@
 //! What shards hand to the exporter: the changes of an interval, or of a part of one, as tables.
 //!
-//! What enters: the sums of a shard. What leaves: the same, in the hands of the list, with what is needed to read them;
-//! and the list's questions the other way. A delta is swapped out whole and an empty one swapped in: nothing is copied.
-//! Deltas are linear: those of an interval's parts add up to the interval's, and those of all intervals to what is open, which
-//! [`mod@file`] writes down for other machines.
+//! What enters: the sums of a shard. What leaves: the same sums, in the hands of the list, with what is needed to read
+//! them; and the list's questions the other way. A delta is swapped for an empty one as a whole: nothing is copied.
+//! Deltas are linear: those of an interval's parts add up to the interval's, and those of all intervals to what is
+//! open, which [`mod@file`] writes to files for other machines.
 
 pub mod file;
 
@@ -17,9 +17,9 @@ use std::time::Duration;
 /// The shapes of a delta's two tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeltaGeometry {
-    /// That of the IPv4 table.
+    /// The shape of the IPv4 table.
     pub v4: Geometry,
-    /// That of the IPv6 table.
+    /// The shape of the IPv6 table.
     pub v6: Geometry,
 }
 
@@ -31,26 +31,26 @@ impl DeltaGeometry {
     }
 }
 
-/// What opened and closed of one family.
+/// The openings and closings of one family.
 pub struct Changes<K: TableKey> {
-    /// The changes, summed.
+    /// The sum of the changes.
     pub table: Iblt<K>,
-    /// How many were made to the table.
+    /// The number of changes.
     pub updates: u64,
-    /// Openings and closings that the table holds, at most: those of one connection cancel.
+    /// The most openings and closings that the table can hold: those of one connection cancel.
     pub items: u64,
     /// The latest of the changes, which are not in the table yet.
     pub latest: Latest<K>,
 }
 
 impl<K: TableKey> Changes<K> {
-    /// What is in this table, in which no change is counted.
+    /// The changes in this table, none of which is counted yet.
     #[must_use]
     pub fn of(table: Iblt<K>) -> Self {
         Changes { table, updates: 0, items: 0, latest: Latest::none() }
     }
 
-    /// Forgets all changes, which are settled.
+    /// Clears the tables and the counts. The latest changes must have been summed before.
     fn clear(&mut self) {
         if !self.is_untouched() {
             self.table.clear();
@@ -58,7 +58,7 @@ impl<K: TableKey> Changes<K> {
         self.begin_again();
     }
 
-    /// Counts from nothing again, now that there is nothing in the table.
+    /// Resets the counts after the table was emptied.
     fn begin_again(&mut self) {
         debug_assert!(self.table.is_zero());
         (self.updates, self.items) = (0, 0);
@@ -86,13 +86,13 @@ impl Delta {
         Delta { v4: Changes::of(Iblt::new(geometry.v4)), v6: Changes::of(Iblt::new(geometry.v6)) }
     }
 
-    /// Forgets all changes, which are settled.
+    /// Clears the tables and the counts. The latest changes must have been summed before.
     pub fn clear(&mut self) {
         self.v4.clear();
         self.v6.clear();
     }
 
-    /// Counts from nothing again, now that there is nothing in its tables.
+    /// Resets the counts after the tables were emptied.
     pub fn begin_again(&mut self) {
         self.v4.begin_again();
         self.v6.begin_again();
@@ -105,21 +105,21 @@ impl Delta {
     }
 }
 
-/// Sums the latest changes of deltas into their tables: whoever takes a delta has that done before anything is read from it.
-pub struct Settler {
+/// Sums the latest changes of deltas into their tables. This has to be done before anything is read from a delta.
+pub struct LatestSums {
     v4: Batch<KeyV4>,
     v6: Batch<KeyV6>,
 }
 
-impl Settler {
-    /// One for deltas that were filled under this secret.
+impl LatestSums {
+    /// A `LatestSums` for deltas that were filled under this secret.
     #[must_use]
     pub fn new(secret: &Secret) -> Self {
-        Settler { v4: Batch::new(secret), v6: Batch::new(secret) }
+        LatestSums { v4: Batch::new(secret), v6: Batch::new(secret) }
     }
 
-    /// Sums the latest changes into the tables.
-    pub fn settle(&mut self, delta: &mut Delta) {
+    /// Sums the latest changes of a delta into its tables.
+    pub fn sum_into(&mut self, delta: &mut Delta) {
         self.v4.sum(&mut delta.v4.latest, &mut delta.v4.table);
         self.v6.sum(&mut delta.v6.latest, &mut delta.v6.table);
     }
@@ -130,37 +130,38 @@ impl Settler {
 pub struct Marker {
     /// When the interval began, in ns since 1970.
     pub start_ns: i64,
-    /// When it ended, in ns since 1970.
+    /// When the interval ended, in ns since 1970.
     pub end_ns: i64,
-    /// The tick at its end.
+    /// The tick of its end.
     pub end_tick: u64,
-    /// How far into that tick the end is, in ns.
+    /// The time from the beginning of that tick to the end, in ns.
     pub within_tick_ns: i64,
-    /// What the capture saw since the marker before.
+    /// What the capture counted since the marker before.
     pub seen: Seen,
-    /// Ends of intervals that were passed over since the marker before, because the lists were behind.
+    /// Ends of intervals that were passed over since the marker before because lists were late.
     pub merged: u64,
-    /// Whether it is the last.
+    /// Whether it is the last marker.
     pub is_last: bool,
-    /// Whether the state is to be saved as it is here.
+    /// Whether the state is to be saved at this marker.
     pub saves: bool,
 }
 
-/// Packets of one interval.
+/// What the capture counted in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Packets that the capture yielded.
     pub packets: u64,
-    /// Packets that it lost: in the kernel, or before a queue that was full.
+    /// Packets that the kernel lost and signals that a full queue lost.
     pub dropped: u64,
     /// Packets that should have been TCP and could not be read as such: damaged, or cut too short.
     pub unusable: u64,
-    /// Handshakes whose last packet could no longer be waited for: the connection is listed only if a sample shows a later packet.
+    /// Handshakes whose last packet could no longer be waited for. Such a connection is listed only once a sample shows
+    /// a later packet.
     pub handshakes_lost: u64,
 }
 
 impl Seen {
-    /// What two captures saw together.
+    /// The counts of two captures together.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Seen {
@@ -171,7 +172,7 @@ impl Seen {
         }
     }
 
-    /// What was seen since `earlier`.
+    /// What was counted since `earlier`.
     #[must_use]
     pub fn minus(self, earlier: Self) -> Self {
         Seen {
@@ -185,77 +186,76 @@ impl Seen {
 
 /// What one partition hands over.
 pub struct HandOver {
-    /// Which partition it is.
+    /// The index of the partition.
     pub partition: usize,
-    /// The changes since the last hand-over. None when nothing changed, or when there was no empty delta to go on with.
+    /// The changes since the last hand-over. `None` if nothing changed, or if there was no empty delta to swap in.
     pub delta: Option<Box<Delta>>,
-    /// Whether there was none to go on with, so that the changes are still in the shard.
+    /// Whether there was no empty delta to swap in, so that the changes are still in the shard.
     pub is_held_back: bool,
     /// The tick of the hand-over.
     pub tick: u64,
-    /// What the ticks mean.
+    /// The wall time of the ticks.
     pub base: TimeBase,
-    /// The interval that ends with it, if one does.
+    /// The interval that ends with this hand-over, if one does.
     pub end: Option<IntervalEnd>,
-    /// The answer to an inquiry, true at the very place of the hand-over.
+    /// The answer to an inquiry, as of this hand-over.
     pub findings: Option<Findings>,
 }
 
 /// Why a connection is to be taken off without having been seen to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eviction {
-    /// Nothing was seen of it for too long. It stays if something was seen since it was last asked about.
+    /// The connection was not seen for too long. It stays if it was seen since it was last asked about.
     Idle,
-    /// It is too old.
+    /// The connection is too old.
     Aged,
 }
 
-/// What the list asks a partition: what it needs when it can not decode what it was given, and whether what it lists is still
-/// alive.
+/// The list's questions to a partition: what it needs when it cannot decode its residue, and whether listed connections
+/// are still alive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inquiry {
-    /// Connections that are listed, each with the payload it opened with.
+    /// Listed connections, each with the payload that it opened with.
     pub listed: Vec<(AnyKey, u32)>,
-    /// How many connections the partition is to announce, of those that packets show to be open.
+    /// The most connections that the partition is to announce, of those that packets show to be open.
     pub announcements_max: usize,
-    /// Connections that are listed and to be closed, each with the payload it opened with. Where another is open, or none, that
-    /// is out of date and closes nothing.
+    /// Listed connections to close, each with the payload that it opened with. If none is open under this key and
+    /// payload, the question is out of date and closes nothing.
     pub evict: Vec<(AnyKey, u32, Eviction)>,
 }
 
 impl Inquiry {
-    /// What a question takes, or its answer, in bytes.
+    /// The size of a question, and of its answer, in bytes.
     pub const QUESTION_SIZE: usize = size_of::<(AnyKey, u32, Eviction)>();
 }
 
-/// What the partition answers.
+/// The partition's answer to an [`Inquiry`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// Those of the listed connections that are not open.
+    /// The listed connections that are not open.
     pub gone: Vec<(AnyKey, u32)>,
-    /// Connections that are open, each with the payload it opened with.
+    /// Connections that are open, each with the payload that it opened with.
     pub open: Vec<(AnyKey, u32)>,
-    /// Those of the listed connections, and of those to be evicted, of which something was seen since they were last asked
-    /// about.
+    /// The listed connections, and those to be evicted, that were seen since they were last asked about.
     pub seen: Vec<(AnyKey, u32)>,
 }
 
-/// A partition as it is saved.
+/// A saved partition.
 pub struct SavedPartition {
-    /// Its part of the state.
+    /// The partition's part of the state.
     pub bytes: Vec<u8>,
-    /// For how long it did nothing else.
+    /// How long the partition took to encode it, and did nothing else.
     pub took: Duration,
 }
 
-/// What a partition tells at the end of an interval beside its changes.
+/// What a partition hands over at the end of an interval beside its changes.
 pub struct IntervalEnd {
     /// The interval.
     pub marker: Marker,
     /// The half-open connections.
     pub half_open: Option<Box<HalfOpenList>>,
-    /// What was counted since the start.
+    /// The counts since the start.
     pub counts: Counts,
-    /// What the partition has to know to go on from here, where that was asked for and nothing is held back.
+    /// The saved partition, if that was asked for and no changes are held back.
     pub saved: Option<SavedPartition>,
 }

@@ -1,7 +1,7 @@
 //! Addresses as keys of counters.
 //!
-//! What enters: addresses of either family. What leaves: keys whose sums divide by any count that comes up, and addresses
-//! again.
+//! What enters: addresses of either family. What leaves: keys whose sums can be divided by any count that occurs, and
+//! the addresses again.
 
 use crate::sketch::{Key, Wide};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,24 +1,24 @@
 //! What one shard counted since it last handed over.
 //!
-//! What enters: events in groups, with the partition each came from. What leaves: counters, which are linear, and the sources
-//! of late of each of the shard's partitions.
+//! What enters: events in groups, each with its partition. What leaves: counters, which are linear, and the recent
+//! sources of each of the shard's partitions.
 
 use crate::config::{PARTITION_COUNT, RECENT_SOURCES_DIVISOR, SOURCE_FAILURE, SOURCES_MAX, SOURCES_MIN};
 use crate::hash::Secret;
 use crate::sketch::{KeyHash, Layout, SecretHash, Standard, plan};
 use crate::sources::address::{KeyV4, KeyV6};
 use crate::sources::distinct::Distinct;
-use crate::sources::recent::{Recent, Seen};
+use crate::sources::recent::{Recent, RecentSource};
 use crate::sources::{Source, SourceEvent};
 
-/// What goes beside a source's key: answers and refusals.
+/// The values of a source: answers and refusals.
 pub(super) type Values = (u64, u64);
 
 /// The shape of what counts the sources of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FamilyGeometry {
     layout: Layout,
-    /// Sources of late in each partition.
+    /// How many recent sources are kept for each partition.
     recent_count: usize,
 }
 
@@ -31,16 +31,16 @@ impl FamilyGeometry {
     fn memory_size<K: crate::sketch::Key>(self, shard_count: usize) -> usize {
         let counter = Standard::<K, Values>::size(self.layout) + Distinct::SIZE;
         let recent = Recent::<K>::size(self.recent_count) * PARTITION_COUNT;
-        let report = self.named_max() * size_of::<Seen<K>>() + self.row_count_max() * size_of::<Source>();
+        let report = self.named_max() * size_of::<RecentSource<K>>() + self.row_count_max() * size_of::<Source>();
         2 * (shard_count * counter + recent) + counter + report
     }
 
-    /// The sources that a report can have: no more than there are cells are listed.
+    /// The most sources in a report: no more can be listed than there are cells.
     pub(super) fn row_count_max(self) -> usize {
         self.layout.cell_count() + self.named_max()
     }
 
-    /// The sources that are remembered until the report, each once for every partition.
+    /// The most recent sources that are kept until the report, where one may be kept once for every partition.
     pub(super) fn named_max(self) -> usize {
         Recent::<KeyV4>::place_count(self.recent_count) * PARTITION_COUNT
     }
@@ -54,8 +54,8 @@ pub struct SourceGeometry {
 }
 
 impl SourceGeometry {
-    /// The shape that lists so many IPv4 sources and half as many IPv6 ones exactly, in all but one of some thousand intervals;
-    /// from [`SOURCES_MIN`] to [`SOURCES_MAX`].
+    /// The shape that lists `source_count` IPv4 sources and half as many IPv6 ones exactly, in all but one of some
+    /// thousand intervals. The count is brought into the range from [`SOURCES_MIN`] to [`SOURCES_MAX`].
     #[must_use]
     pub fn for_sources(source_count: u64) -> Self {
         let source_count = source_count.clamp(SOURCES_MIN, SOURCES_MAX);
@@ -65,18 +65,19 @@ impl SourceGeometry {
         }
     }
 
-    /// What counting takes in bytes with so many shards: two deltas each, and the ledger with its report.
+    /// The memory in bytes that counting takes with `shard_count` shards: two deltas each, and the ledger with its
+    /// report.
     #[must_use]
     pub fn memory_size(self, shard_count: usize) -> u64 {
         (self.v4.memory_size::<KeyV4>(shard_count) + self.v6.memory_size::<KeyV6>(shard_count)) as u64
     }
 }
 
-/// What was counted of one family.
+/// The counts of one family.
 pub(super) struct FamilyDelta<K: crate::sketch::Key> {
     pub(super) counter: Standard<K, Values>,
     pub(super) distinct: Distinct,
-    /// By position among the shard's partitions.
+    /// The recent sources of each of the shard's partitions.
     pub(super) recent: Vec<Recent<K>>,
 }
 
@@ -89,7 +90,8 @@ impl<K: crate::sketch::Key> FamilyDelta<K> {
         }
     }
 
-    /// Counts events, each of a source and in the partition at a position.
+    /// Counts events. `pairs` has the source and the values of each, `events` the position of its partition and its
+    /// kind.
     pub(super) fn count(&mut self, pairs: &[(K, Values)], events: &[(usize, SourceEvent)]) {
         let mut hashes = [0; super::tally::BATCH_COUNT];
         let mut keys = [K::zero(); super::tally::BATCH_COUNT];
@@ -121,7 +123,7 @@ pub struct SourceDelta {
 }
 
 impl SourceDelta {
-    /// An empty delta of a shard with so many partitions.
+    /// An empty delta of a shard with `partition_count` partitions.
     #[must_use]
     pub fn new(geometry: SourceGeometry, secret: &Secret, partition_count: usize) -> Self {
         SourceDelta {
@@ -133,7 +135,7 @@ impl SourceDelta {
 
     /// Makes it empty.
     pub fn clear(&mut self) {
-        // What nothing was counted in is not written to: it may not even be there yet.
+        // Memory in which nothing was counted is not written to: it may not be there yet.
         if self.totals != [0; SourceEvent::COUNT] {
             self.v4.clear();
             self.v6.clear();

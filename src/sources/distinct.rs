@@ -1,20 +1,21 @@
 //! How many different keys there were (HyperLogLog: Flajolet, Fusy, Gandouet and Meunier, 2007).
 //!
-//! What enters: hashes. What leaves: about how many of them differ, to 2 %, from four KiB. The law: what is kept is the same in
-//! whatever order and however often hashes come, and two may be joined.
+//! What enters: hashes. What leaves: about how many of them differ, to 2 %, from 4 KiB. The laws: the order and the
+//! number of times that hashes come make no difference, and two sketches can be joined.
 
-/// Bits of a hash that choose a register: the standard error is 1.04 over the root of their number, 1.6 %.
+/// Bits of a hash that choose a register. The standard error is 1.04 over the square root of the number of registers:
+/// 1.6 %.
 const REGISTER_BITS: u32 = 12;
 const REGISTER_COUNT: usize = 1 << REGISTER_BITS;
 
-/// The registers: of the hashes that chose each the longest run of leading zeros, and one.
+/// The registers: each has the longest run of leading zeros among its hashes, plus one.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Distinct {
     registers: Box<[u8]>,
 }
 
 impl Distinct {
-    /// What one takes, in bytes.
+    /// The memory that a sketch takes, in bytes.
     pub(super) const SIZE: usize = REGISTER_COUNT;
 
     pub(super) fn new() -> Self {
@@ -28,7 +29,7 @@ impl Distinct {
         self.registers[register] = self.registers[register].max(run);
     }
 
-    /// Takes in what another has seen.
+    /// Adds the hashes of another sketch.
     pub(super) fn join(&mut self, other: &Self) {
         self.registers.iter_mut().zip(&other.registers).for_each(|(one, other)| *one = (*one).max(*other));
     }
@@ -43,7 +44,7 @@ impl Distinct {
         let sum: f64 = self.registers.iter().map(|&run| (-f64::from(run)).exp2()).sum();
         let raw = 0.7213 / (1.0 + 1.079 / registers) * registers * registers / sum;
         let empty = self.registers.iter().filter(|&&run| run == 0).count();
-        // While many registers are empty their number tells more.
+        // While many registers are empty, their number tells more.
         let count = if raw <= 2.5 * registers && empty > 0 { registers * (registers / empty as f64).ln() } else { raw };
         count.round() as u64
     }

@@ -1,42 +1,42 @@
-//! The deltas of all shards, added up until the end of an interval, and what is made of them.
+//! The deltas of all shards, added up until the end of an interval, and the report that they give.
 //!
-//! What enters: deltas, in any order. What leaves: a report, whose rows depend on what was counted and on nothing else.
+//! What enters: deltas, in any order. What leaves: a report, whose rows depend only on what was counted.
 
 use crate::hash::Secret;
 use crate::sketch::{Entry, Values as Listed};
 use crate::sources::address::{AddressKey, KeyV4, KeyV6};
 use crate::sources::delta::{FamilyDelta, FamilyGeometry, Values};
-use crate::sources::recent::Seen;
+use crate::sources::recent::RecentSource;
 use crate::sources::{SourceDelta, SourceEvent, SourceGeometry};
 use std::net::IpAddr;
 
 /// The interval of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Period {
-    /// The number of the list that it stands beside.
+    /// The number of the list of the same interval.
     pub interval: u64,
-    /// When it began, in ns since 1970.
+    /// When the interval began, in ns since 1970.
     pub start_ns: i64,
-    /// When it ended, in ns since 1970.
+    /// When the interval ended, in ns since 1970.
     pub end_ns: i64,
-    /// Packets that the capture lost in it.
+    /// Packets that the kernel lost and signals that a full queue lost, in it.
     pub dropped: u64,
-    /// Intervals beside its own that it covers.
+    /// Intervals beside its own that the report covers.
     pub merged: u64,
 }
 
-/// A source that is named.
+/// A source in a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Its address.
+    /// The address of the source.
     pub address: IpAddr,
-    /// Its SYNs: all of them when that is sure, else so many at least.
+    /// The SYNs of the source: exact where `attempts_max` is `None`, otherwise at least this many.
     pub attempts: u64,
-    /// SYN-ACKs that came back to it, as sure as the attempts.
+    /// The SYN-ACKs that came back to it, exact where the attempts are.
     pub answered: u64,
-    /// RSTs that came back instead, as sure as the attempts.
+    /// The RSTs that came back instead, exact where the attempts are.
     pub refused: u64,
-    /// How many attempts there were at most, where the others are not sure.
+    /// The most attempts there can have been, where the other figures are not exact.
     pub attempts_max: Option<u64>,
 }
 
@@ -48,31 +48,31 @@ impl Source {
     }
 }
 
-/// Who opened connections in an interval.
+/// The sources that opened connections in an interval.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// The interval.
     pub period: Period,
-    /// Whether every source is named with exact figures, and no packet was lost.
+    /// Whether every source is named with exact figures and no packet was lost.
     pub complete: bool,
-    /// About how many sources are not named; 0 exactly when complete. Where packets were lost it is one more, since nobody
-    /// can know that there was none.
+    /// About how many sources are not named; 0 exactly when complete. Where packets were lost it is one more, since it
+    /// cannot be known that they held no source.
     pub missing: u64,
-    /// All SYNs, whether their source is named or not.
+    /// The number of all SYNs, whether their source is named or not.
     pub attempts: u64,
-    /// All SYN-ACKs.
+    /// The number of all SYN-ACKs.
     pub answered: u64,
-    /// All refusals.
+    /// The number of all refusals.
     pub refused: u64,
     /// The sources, those with the most attempts first, then by address.
     pub sources: Vec<Source>,
 }
 
-/// What was added up of one family.
+/// The sums of one family.
 struct FamilyLedger<K: crate::sketch::Key> {
     sum: FamilyDelta<K>,
-    /// The sources of late of all partitions, each as often as it was in one.
-    seen: Vec<Seen<K>>,
+    /// The recent sources of all partitions, each once for every partition that has it.
+    seen: Vec<RecentSource<K>>,
     seen_max: usize,
     row_count_max: u64,
 }
@@ -95,11 +95,12 @@ impl<K: AddressKey> FamilyLedger<K> {
         self.seen.extend(recent.filter(|seen| seen.attempts > 1).take(room));
     }
 
-    /// Adds the sources to `report`, and how many there are beside them; whether all of them are named.
-    fn settle(&mut self, report: &mut Report) {
+    /// Moves the sources to `report`, with about how many are not named. The report is incomplete unless all are named
+    /// exactly.
+    fn drain_into(&mut self, report: &mut Report) {
         let before = report.sources.len();
         let distinct_count = self.sum.distinct.count();
-        // What is estimated is right to a few percent, and no more than there is room for can come.
+        // The estimate is right to a few percent, and no more rows can come than there is room for.
         let row_count = (distinct_count + distinct_count / 16 + 16).min(self.row_count_max);
         report.sources.reserve_exact(row_count as usize);
         let mut is_right = true;
@@ -118,9 +119,9 @@ impl<K: AddressKey> FamilyLedger<K> {
         self.seen.clear();
     }
 
-    /// Names the sources of late that were not listed, with what is known of them.
+    /// Adds the recent sources that were not listed, with what is known of them.
     fn name(&mut self, report: &mut Report, before: usize) {
-        // Rows are put into their own order at the end.
+        // Rows are put into their final order at the end.
         report.sources[before..].sort_unstable_by_key(|source| source.address);
         let listed_end = report.sources.len();
         self.seen.sort_unstable_by_key(|seen| seen.key);
@@ -131,7 +132,7 @@ impl<K: AddressKey> FamilyLedger<K> {
             if listed.binary_search_by_key(&address, |source| source.address).is_ok() {
                 continue;
             }
-            let sum = |of: fn(&Seen<K>) -> u32| same.iter().map(|seen| u64::from(of(seen))).sum::<u64>();
+            let sum = |of: fn(&RecentSource<K>) -> u32| same.iter().map(|seen| u64::from(of(seen))).sum::<u64>();
             let attempts = sum(|seen| seen.attempts);
             let attempts_max = self.sum.counter.table().least(&key, |cell| {
                 let (answered, refused) = crate::sketch::TableCell::value(cell);
@@ -149,7 +150,7 @@ impl<K: AddressKey> FamilyLedger<K> {
     }
 }
 
-/// A source that was listed: its multiplicity is the number of its events.
+/// The source of a listed entry, whose multiplicity is the number of the source's events.
 fn source_of<K: AddressKey>(entry: &Entry<K, Values>) -> Option<Source> {
     let (answered, refused) = match entry.values {
         Listed::One(values) | Listed::Sum(values) => values,
@@ -159,18 +160,18 @@ fn source_of<K: AddressKey>(entry: &Entry<K, Values>) -> Option<Source> {
     Some(Source { address: entry.key.address(), attempts, answered, refused, attempts_max: None })
 }
 
-/// Adds up what shards counted, and makes reports of it.
-pub struct Ledger {
+/// Adds up what shards counted, and makes reports from it.
+pub struct SourceLedger {
     v4: FamilyLedger<KeyV4>,
     v6: FamilyLedger<KeyV6>,
     totals: [u64; SourceEvent::COUNT],
 }
 
-impl Ledger {
-    /// An empty ledger for deltas of this shape, that were counted under this secret.
+impl SourceLedger {
+    /// An empty ledger for deltas of this shape that were counted under this secret.
     #[must_use]
     pub fn new(geometry: SourceGeometry, secret: &Secret) -> Self {
-        Ledger {
+        SourceLedger {
             v4: FamilyLedger::new(geometry.v4, secret),
             v6: FamilyLedger::new(geometry.v6, secret),
             totals: [0; SourceEvent::COUNT],
@@ -181,7 +182,7 @@ impl Ledger {
     ///
     /// # Panics
     ///
-    /// The delta has another shape than the ledger.
+    /// The delta does not have the shape of the ledger.
     pub fn add(&mut self, delta: &SourceDelta) {
         self.v4.add(&delta.v4);
         self.v6.add(&delta.v6);
@@ -190,13 +191,13 @@ impl Ledger {
 
     /// The report of everything that was added since the last one.
     ///
-    /// Complexity: a few passes over the cells, and the sorting of the rows.
+    /// Complexity: a few passes over the cells, and sorting the rows.
     pub fn report(&mut self, period: Period) -> Report {
         let [attempts, answered, refused] = std::mem::take(&mut self.totals);
         let sources = Vec::new();
         let mut report = Report { period, complete: true, missing: 0, attempts, answered, refused, sources };
-        self.v4.settle(&mut report);
-        self.v6.settle(&mut report);
+        self.v4.drain_into(&mut report);
+        self.v6.drain_into(&mut report);
         if period.dropped > 0 {
             report.complete = false;
             report.missing += 1;

@@ -1,12 +1,13 @@
-//! The sources of late that came more than once: those to ask an overloaded counter about.
+//! The recent sources that came more than once: those that an overloaded counter is asked about.
 //!
-//! What enters: the events of one partition and family, in order, each with the hash of its source. What leaves: sources with
-//! what was counted since they were taken in, which is all there was or less. The law: memory and work an event are fixed;
-//! a source that comes again and again stays, whatever comes once.
+//! What enters: the events of one partition and family, in order, each with the hash of its source. What leaves:
+//! sources, with what was counted since each was admitted, which is all of its events or fewer. The laws: memory and
+//! work per event are bounded, and a source that keeps coming stays, however many others come once.
 //!
-//! Buckets of eight. A source comes in at the front of its bucket; what it pushes out is the one with the least credit, of
-//! several the one that came in first. Credit is how often a source came; everybody's but the last one wears off while others come
-//! to the bucket in vain: so random addresses push out each other, and those that came twice do not stay for good.
+//! Sources are in buckets of eight. A source is admitted at the front of its bucket, and evicts the one with the least
+//! credit, or of several the one that came first. Credit is how often a source came. It wears off, down to one, while
+//! other sources come to the bucket and are not found. So random addresses evict each other, and sources that came
+//! twice do not stay for good.
 
 use crate::config::{RECENT_SOURCE_MISSES, RECENT_SOURCE_WAYS};
 use crate::hash::place_of;
@@ -15,37 +16,37 @@ use crate::sources::SourceEvent;
 
 /// A source and what was counted of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen<K> {
+pub(super) struct RecentSource<K> {
     pub(super) key: K,
     pub(super) attempts: u32,
     pub(super) answered: u32,
     pub(super) refused: u32,
-    /// Zero: there is none in this place.
+    /// The credit of the source; zero in an empty slot.
     credit: u32,
 }
 
 /// The sources of one partition and family.
 pub(super) struct Recent<K> {
-    places: Box<[Seen<K>]>,
-    /// Of each bucket the sources that came to it in vain, or pushed out another, since credits last wore off.
+    places: Box<[RecentSource<K>]>,
+    /// For each bucket, how many sources came without finding an empty slot since credits last wore off.
     misses: Box<[u8]>,
 }
 
 impl<K: Key> Recent<K> {
-    /// Room for so many sources, or a few more.
+    /// Room for `source_count` sources, or a few more.
     pub(super) fn new(source_count: usize) -> Self {
-        let none = Seen { key: K::zero(), attempts: 0, answered: 0, refused: 0, credit: 0 };
+        let none = RecentSource { key: K::zero(), attempts: 0, answered: 0, refused: 0, credit: 0 };
         let place_count = Self::place_count(source_count);
         Recent { places: vec![none; place_count].into(), misses: vec![0; place_count / RECENT_SOURCE_WAYS].into() }
     }
 
-    /// What one with room for so many takes, in bytes.
+    /// The memory in bytes with room for `source_count` sources.
     pub(super) fn size(source_count: usize) -> usize {
         let place_count = Self::place_count(source_count);
-        place_count * size_of::<Seen<K>>() + place_count / RECENT_SOURCE_WAYS
+        place_count * size_of::<RecentSource<K>>() + place_count / RECENT_SOURCE_WAYS
     }
 
-    /// The places of one with room for so many.
+    /// The number of slots with room for `source_count` sources.
     pub(super) fn place_count(source_count: usize) -> usize {
         source_count.max(1).next_multiple_of(RECENT_SOURCE_WAYS)
     }
@@ -67,8 +68,8 @@ impl<K: Key> Recent<K> {
         }
     }
 
-    fn admit(bucket: &mut [Seen<K>], misses: &mut u8, key: &K) {
-        // Of several the last, which is the oldest.
+    fn admit(bucket: &mut [RecentSource<K>], misses: &mut u8, key: &K) {
+        // If several have the least credit, the last is the oldest.
         let Some(least) = (0..bucket.len()).rev().min_by_key(|&at| bucket[at].credit) else { return };
         *misses += u8::from(bucket[least].credit > 0);
         if *misses == RECENT_SOURCE_MISSES {
@@ -79,11 +80,11 @@ impl<K: Key> Recent<K> {
             return;
         }
         bucket[..=least].rotate_right(1);
-        bucket[0] = Seen { key: *key, attempts: 1, answered: 0, refused: 0, credit: 1 };
+        bucket[0] = RecentSource { key: *key, attempts: 1, answered: 0, refused: 0, credit: 1 };
     }
 
-    /// The sources, in no order that means anything.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Seen<K>> {
+    /// The sources, in no particular order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &RecentSource<K>> {
         self.places.iter().filter(|seen| seen.credit > 0)
     }
 
@@ -99,7 +100,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// All in one bucket or in four, as the hash says.
+    /// A hash that spreads keys over four buckets.
     fn hash(key: u64) -> u64 {
         key << 30 & 0xffff_ffff
     }

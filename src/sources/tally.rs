@@ -1,7 +1,7 @@
-//! A shard's counting of sources: signals in, a delta out when it is asked for.
+//! How a shard counts sources: signals in, and a delta out when it is asked for.
 //!
-//! What enters: signals in order, each with whether it refuses. What leaves: the shard's delta. Events wait until there are
-//! some of them, so that they are hashed together and their cells are asked of the memory together.
+//! What enters: signals in order, each with whether it is a refusal. What leaves: the shard's delta. Events are
+//! gathered in batches, so that they are hashed together and the cache misses of their cells overlap.
 
 use crate::flow::{FlowKey, Side};
 use crate::signal::{AnyKey, Kind, Signal};
@@ -10,13 +10,13 @@ use crate::sources::address::{KeyV4, KeyV6, key_v4, key_v6};
 use crate::sources::delta::{FamilyDelta, Values};
 use std::net::IpAddr;
 
-/// Events of one family that are counted together.
+/// How many events of one family are counted together.
 pub(super) const BATCH_COUNT: usize = 32;
 
-/// What happened to a source.
+/// An event of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceEvent {
-    /// It sent a SYN.
+    /// The source sent a SYN.
     Attempt,
     /// A SYN-ACK came back.
     Answer,
@@ -25,7 +25,7 @@ pub enum SourceEvent {
 }
 
 impl SourceEvent {
-    /// How many there are.
+    /// The number of kinds of events.
     pub(super) const COUNT: usize = 3;
 
     #[inline]
@@ -34,8 +34,8 @@ impl SourceEvent {
     }
 }
 
-/// What a packet means to a source, and which end of its connection's canonical key that is. `refuses` is asked about an RST
-/// alone: whether it ends a connection of which only a SYN of the other side was seen.
+/// The event that a packet is to a source, and which end of its connection's canonical key the source is. `refuses` is
+/// called for an RST only: whether it ends a connection of which only a SYN of the other side was seen.
 #[must_use]
 #[inline]
 pub fn event_of(signal: &Signal, refuses: impl FnOnce() -> bool) -> Option<(SourceEvent, Side)> {
@@ -48,7 +48,7 @@ pub fn event_of(signal: &Signal, refuses: impl FnOnce() -> bool) -> Option<(Sour
     }
 }
 
-/// Events of one family that wait.
+/// Events of one family that wait to be counted.
 struct Pending<K: crate::sketch::Key> {
     pairs: Vec<(K, Values)>,
     events: Vec<(usize, SourceEvent)>,
@@ -89,7 +89,7 @@ impl SourceTally {
         SourceTally { delta, v4: Pending::new(), v6: Pending::new() }
     }
 
-    /// Counts what happened to the source at one end of a signal's connection, in the partition at this position among the
+    /// Counts an event of the source at one end of a signal's connection. `position` is that of the partition among the
     /// shard's.
     #[inline]
     pub fn count(&mut self, signal: &Signal, (event, side): (SourceEvent, Side), position: usize) {
@@ -100,8 +100,8 @@ impl SourceTally {
         }
     }
 
-    /// Gives the delta to `exchange`, with everything that was counted in it, and goes on with what that gives back: an empty
-    /// one, or the same.
+    /// Passes the delta, with everything counted so far, to `exchange`, and goes on with the one that it returns: an
+    /// empty one, or the same.
     pub fn exchange(self, exchange: impl FnOnce(Box<SourceDelta>) -> Box<SourceDelta>) -> Self {
         let SourceTally { mut delta, mut v4, mut v6 } = self;
         v4.flush(&mut delta.v4);

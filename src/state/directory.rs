@@ -1,8 +1,8 @@
-//! The generations of one run's state in a directory: the newest sound one to begin with, then new ones.
+//! The generations of a run's state in a directory: the newest sound one is read, then new ones are written.
 //!
-//! What enters: parts to save. What leaves: files `state-<number>`, each written under a temporary name, forced to the disk and
-//! only then given its name, so a name stands for a whole file whenever the process ends. The newest and the one before
-//! it are kept.
+//! What enters: parts to save. What leaves: files `state-<number>`, each written under a temporary name, forced to the
+//! disk and only then renamed, so a name stands for a whole file whenever the process ends. The newest and the one
+//! before it are kept.
 
 use crate::config::STATE_GENERATION_COUNT;
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ use std::io::{self, BufWriter, Read};
 use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "state-";
-/// It is for nobody but its owner.
+/// The name of a file that is being written, which only the owner may read.
 const TEMPORARY: Temporary = Temporary { prefix: ".state-", suffix: ".tmp", mode: 0o600 };
 /// Digits in a name, so that names order as numbers do.
 const DIGIT_COUNT: usize = 16;
@@ -24,50 +24,50 @@ const DIGIT_COUNT: usize = 16;
 pub struct StateDirectory {
     path: PathBuf,
     identity: Identity,
-    /// The numbers that are there, in the order in which they are to go.
+    /// The numbers of the files that are there, in the order in which they are to be removed.
     numbers: Vec<u64>,
-    /// The number of the next.
+    /// The number of the next generation.
     next: u64,
-    /// Held for as long as this is there.
+    /// The lock of the directory, held as long as this value exists.
     _lock: Option<File>,
 }
 
-/// A generation as it was read.
+/// A generation that was read.
 #[derive(Clone, Debug)]
 pub struct Saved {
     bytes: Vec<u8>,
-    /// Where in these each part lies.
+    /// Where each part lies in the bytes.
     parts: Vec<std::ops::Range<usize>>,
-    /// Its number.
+    /// The number of the generation.
     pub number: u64,
 }
 
 impl Saved {
-    /// Its parts, in the order in which they were saved.
+    /// The parts, in the order in which they were saved.
     pub fn parts(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.parts.iter().map(|range| &self.bytes[range.clone()])
     }
 }
 
-/// A directory, and what is in it.
+/// A directory that was opened, and the state in it.
 #[derive(Debug)]
 pub struct Opened {
-    /// Where to save to.
+    /// The directory to save to.
     pub directory: StateDirectory,
-    /// The newest sound generation; none where nothing was saved yet.
+    /// The newest sound generation; `None` if nothing was saved yet.
     pub saved: Option<Saved>,
-    /// Generations that are damaged, and were passed over.
+    /// Damaged generations that were passed over.
     pub warnings: Vec<Error>,
 }
 
 impl StateDirectory {
-    /// Takes a directory, which is made if it is not there, and reads the newest generation in it that is sound, and no larger than
-    /// `size_max`.
+    /// Locks a directory, which is created if it does not exist, and reads the newest sound generation in it, of at
+    /// most `size_max` bytes.
     ///
     /// # Errors
     ///
-    /// Another process has it, others may read it, it can not be made or read, its state is of another run, or none of its
-    /// generations is sound. Nothing was changed then.
+    /// Another process holds the directory, others may read it, it cannot be created or read, its state is of another
+    /// run, or none of its generations is sound. Nothing was changed then.
     pub fn open(path: &Path, identity: Identity, size_max: u64) -> Result<Opened> {
         let cannot = |error: io::Error| Error::new("can not keep the state here").in_file(path).because(error);
         make(path)?;
@@ -95,18 +95,19 @@ impl StateDirectory {
             TEMPORARY.remove_leftovers(path).map_err(cannot)?;
         }
         let next = numbers.last().map_or(1, |last| last.saturating_add(1));
-        // Damaged ones are no state to fall back to, so they are the first to go.
+        // Damaged ones are no state to fall back to, so they are removed first.
         let sound = saved.as_ref().map_or(0, |saved| saved.number);
         numbers.sort_unstable_by_key(|number| (*number <= sound, *number));
         let directory = StateDirectory { path: path.to_path_buf(), identity, numbers, next, _lock: lock };
         Ok(Opened { directory, saved, warnings })
     }
 
-    /// Saves the parts as a new generation; its size. The one before stays, older ones go.
+    /// Saves the parts as a new generation. The one before is kept, older ones are removed. Returns the size of the
+    /// file in bytes.
     ///
     /// # Errors
     ///
-    /// They could not be written; what was saved before is still there.
+    /// The generation could not be written. What was saved before is still there.
     pub fn save(&mut self, parts: &[Vec<u8>]) -> Result<u64> {
         let cannot = |error: io::Error| Error::new("can not save the state").in_file(&self.path).because(error);
         let file = NewFile::begin(&self.path.join(name_of(self.next)), &TEMPORARY).map_err(cannot)?;
@@ -125,7 +126,7 @@ impl StateDirectory {
     }
 }
 
-/// Makes the directory, or sees to it that nobody else can read the one that is there.
+/// Creates the directory, or checks that others cannot read the one that exists.
 fn make(path: &Path) -> Result<()> {
     let cannot = |error: io::Error| Error::new("can not keep the state here").in_file(path).because(error);
     let mut builder = DirBuilder::new();
@@ -148,7 +149,7 @@ fn make(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What is in a generation's file; none when it is damaged.
+/// Reads the file of a generation; `None` if it is damaged.
 fn read(path: &Path, number: u64, identity: &Identity, size_max: u64) -> Result<Option<Saved>> {
     let cannot = |error: io::Error| Error::new("can not read the state").because(error);
     let file = File::open(path).map_err(cannot)?;
@@ -170,7 +171,7 @@ fn name_of(number: u64) -> String {
     format!("{PREFIX}{number:0DIGIT_COUNT$}")
 }
 
-/// The number in a name, if it is exactly one of ours.
+/// The number in a name, if it is exactly a name of a generation.
 fn number_of(name: &str) -> Option<u64> {
     let number = name.strip_prefix(PREFIX)?.parse().ok()?;
     (name_of(number) == name).then_some(number)

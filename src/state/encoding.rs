@@ -1,32 +1,32 @@
 //! Numbers and bytes <-> the bytes of a part.
 //!
-//! What enters: values, one behind the other. What leaves: the same, in the same order, or word that they are not there. All
-//! numbers are little-endian and of a fixed size. What is read may have come from anywhere: no length is believed before the
-//! bytes behind it are there.
+//! What enters: values, one after another. What leaves: the same values in the same order, or an error that they are
+//! not there. All numbers are little-endian and of a fixed size. What is read may have come from anywhere: no length is
+//! trusted before the bytes that it counts are there.
 
 use crate::config::STATE_COUNT_MAX;
 use crate::error::{Error, Result};
 
-/// Puts values together.
+/// Encodes values one after another.
 #[derive(Debug, Default)]
 pub struct Encoder {
     bytes: Vec<u8>,
 }
 
 impl Encoder {
-    /// An encoder of about so many bytes.
+    /// An encoder with room for `size` bytes.
     #[must_use]
     pub fn with_capacity(size: usize) -> Self {
         Encoder { bytes: Vec::with_capacity(size) }
     }
 
-    /// What was put together.
+    /// The encoded bytes.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// A yes or no.
+    /// A flag, in one byte.
     pub fn bool(&mut self, value: bool) {
         self.bytes.push(u8::from(value));
     }
@@ -52,7 +52,7 @@ impl Encoder {
         self.u64(value as u64);
     }
 
-    /// How many items follow.
+    /// The number of items that follow.
     pub fn length(&mut self, count: usize) {
         self.u64(count as u64);
     }
@@ -60,7 +60,7 @@ impl Encoder {
     /// Numbers of 64 bits whose count the reader knows.
     #[inline]
     pub fn words(&mut self, words: &[u64]) {
-        // A cache line at a time: filters are long.
+        // A cache line at a time, since filters are long.
         for line in words.chunks(8) {
             let mut bytes = [[0; 8]; 8];
             bytes.iter_mut().zip(line).for_each(|(bytes, word)| *bytes = word.to_le_bytes());
@@ -68,18 +68,18 @@ impl Encoder {
         }
     }
 
-    /// Counts whose number the reader knows.
+    /// Counts of which the reader knows how many there are.
     pub fn counts<const COUNT: usize>(&mut self, counts: [u64; COUNT]) {
         self.words(&counts);
     }
 
-    /// Bytes, with their length.
+    /// Bytes, preceded by their length.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.length(bytes.len());
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// What may be missing.
+    /// A value that may be absent.
     pub fn option<T>(&mut self, value: Option<T>, encode: impl FnOnce(&mut Self, T)) {
         self.bool(value.is_some());
         if let Some(value) = value {
@@ -88,17 +88,17 @@ impl Encoder {
     }
 }
 
-/// Takes values apart again.
+/// Decodes values one after another.
 ///
 /// # Errors
 ///
-/// Every method fails when its value is not there, or out of its range; what is read is then to be given up as a whole.
+/// Every method fails if its value is missing or out of range. All that was read must be discarded then.
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     rest: &'a [u8],
 }
 
-/// A state that is not what it should be, though its checksum says that nobody changed it since.
+/// An error about a state whose checksum is right and whose contents are not.
 fn unfit(what: &str) -> Error {
     Error::new(format!("the saved state can not be read ({what}): name another directory with --state, or remove it"))
 }
@@ -122,7 +122,7 @@ impl<'a> Decoder<'a> {
         Ok(*taken)
     }
 
-    /// A yes or no.
+    /// A flag, in one byte.
     pub fn bool(&mut self) -> Result<bool> {
         match self.u8()? {
             0 => Ok(false),
@@ -152,13 +152,13 @@ impl<'a> Decoder<'a> {
         self.array().map(i64::from_le_bytes)
     }
 
-    /// A number that counts something, and goes on counting: it is at most [`STATE_COUNT_MAX`].
+    /// A number that goes on counting: at most [`STATE_COUNT_MAX`].
     pub fn count(&mut self) -> Result<u64> {
         self.u64()
             .and_then(|count| if count <= STATE_COUNT_MAX { Ok(count) } else { Err(unfit("a count out of range")) })
     }
 
-    /// Several of them.
+    /// Several counts.
     pub fn counts<const COUNT: usize>(&mut self) -> Result<[u64; COUNT]> {
         let mut counts = [0; COUNT];
         for count in &mut counts {
@@ -167,7 +167,8 @@ impl<'a> Decoder<'a> {
         Ok(counts)
     }
 
-    /// How many items follow, each of which takes at least `item_size` bytes: no more than there are, and at most `most`.
+    /// The number of items that follow, each of at least `item_size` bytes: no more than there are bytes for, and at
+    /// most `most`.
     pub fn length(&mut self, item_size: usize, most: usize) -> Result<usize> {
         let count = usize::try_from(self.u64()?).unwrap_or(usize::MAX);
         if count > most || count > self.rest.len() / item_size.max(1) {
@@ -186,28 +187,28 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Bytes, with their length.
+    /// Bytes, preceded by their length.
     pub fn bytes(&mut self) -> Result<&'a [u8]> {
         let size = self.length(1, usize::MAX)?;
         self.take(size)
     }
 
-    /// What may be missing.
+    /// A value that may be absent.
     pub fn option<T>(&mut self, decode: impl FnOnce(&mut Self) -> Result<T>) -> Result<Option<T>> {
         if self.bool()? { decode(self).map(Some) } else { Ok(None) }
     }
 
-    /// Something that is there, but can not be.
+    /// Checks a condition; `what` names the contradiction if it does not hold.
     pub fn expect(&self, is_right: bool, what: &str) -> Result<()> {
         if is_right { Ok(()) } else { Err(unfit(what)) }
     }
 
-    /// What has to be there.
+    /// Takes a value that has to be there; `what` names what is wrong if it is not.
     pub fn some<T>(&self, value: Option<T>, what: &str) -> Result<T> {
         value.ok_or_else(|| unfit(what))
     }
 
-    /// There is nothing more.
+    /// Checks that nothing follows.
     pub fn end(&self) -> Result<()> {
         self.expect(self.rest.is_empty(), "there is more than there should be")
     }

@@ -1,7 +1,7 @@
 //! One generation of a state as the bytes of a file.
 //!
-//! What enters: the parts, and what a run must have in common with the one that saved them. What leaves: the bytes, with a
-//! checksum behind them; and back from bytes that may hold anything, the parts, or why not.
+//! What enters: the parts, and what a run must have in common with the one that saved them. What leaves: bytes that end
+//! with a checksum; and, from bytes that may hold anything, the parts or why there are none.
 //!
 //! | bytes | meaning |
 //! |---|---|
@@ -12,7 +12,8 @@
 //! | 8, then each 8 + part | how many parts; each with its length |
 //! | 20 | SHA-1 of everything before |
 //!
-//! Numbers are little-endian. The checksum finds what a disk or a crash did; it is no proof against somebody who may write to the directory.
+//! Numbers are little-endian. The checksum detects what a disk or a crash did. It is no protection from somebody who
+//! can write to the directory.
 
 use crate::config::STATE_VERSION;
 use crate::error::{Error, Result};
@@ -23,8 +24,8 @@ use std::io::{self, Write};
 const MAGIC: &[u8; 8] = b"flowpeel";
 const CHECKSUM_SIZE: usize = 20;
 
-/// What two runs must have in common for one to go on where the other was: the names of options, or of what follows from them,
-/// with values that are only compared.
+/// What two runs must have in common for one to go on where the other stopped: the names of options, or of what follows
+/// from them, with values that are only compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity(pub Vec<(&'static str, u64)>);
 
@@ -37,7 +38,7 @@ impl Identity {
         }
     }
 
-    /// Whether a saved state is of such a run.
+    /// Checks that a saved state is of such a run.
     fn check(&self, decoder: &mut Decoder) -> Result<()> {
         let count = decoder.length(2 * size_of::<u64>(), usize::MAX)?;
         let mut saved = Vec::with_capacity(count.min(self.0.len()));
@@ -57,12 +58,12 @@ impl Identity {
     }
 }
 
-/// A state that is sound, and of another run.
+/// An error about a state that is sound, but of another run.
 fn unfit(how: &str) -> Error {
     Error::new(format!("this state was saved {how}: name another directory with --state, or remove this one"))
 }
 
-/// Writes what it is given on, and sums it up.
+/// A writer that also computes the checksum and the size.
 struct Summing<W> {
     out: W,
     sum: Sha1,
@@ -77,11 +78,11 @@ impl<W: Write> Summing<W> {
     }
 }
 
-/// Writes a generation; its size.
+/// Writes a generation. Returns its size in bytes.
 ///
 /// # Errors
 ///
-/// Those of `out`.
+/// The errors of `out`.
 pub(super) fn write(out: impl Write, number: u64, identity: &Identity, parts: &[Vec<u8>]) -> io::Result<u64> {
     let mut out = Summing { out, sum: Sha1::new(), size: 0 };
     let mut head = Encoder::default();
@@ -101,11 +102,11 @@ pub(super) fn write(out: impl Write, number: u64, identity: &Identity, parts: &[
     Ok(size + CHECKSUM_SIZE as u64)
 }
 
-/// What is in a generation's file: its parts as they lie in `bytes`. None when it is damaged.
+/// The parts of a generation as they lie in `bytes`; `None` if the file is damaged.
 ///
 /// # Errors
 ///
-/// It is whole, and of another version or another run.
+/// The file is whole, but of another version or another run.
 pub(super) fn read<'a>(bytes: &'a [u8], number: u64, identity: &Identity) -> Result<Option<Vec<&'a [u8]>>> {
     let Some((body, checksum)) = bytes.split_last_chunk::<CHECKSUM_SIZE>() else { return Ok(None) };
     if Sha1::digest(body).as_slice() != checksum {
@@ -197,7 +198,8 @@ mod tests {
             changed[at] = 0xff;
             let sum = Sha1::digest(&changed);
             changed.extend_from_slice(&sum);
-            // Whatever it says, it is read without harm; a changed byte of a part is for the part's owner to notice.
+            // Whatever it says, it is read without harm. A changed byte within a part is for the part's owner to
+            // notice.
             let parts = read(&changed, 3, &identity()).unwrap_or_default().unwrap_or_default();
             assert!(parts.len() <= 1);
         }

@@ -1,16 +1,16 @@
-//! A directory for one process at a time.
+//! Directories that belong to one process at a time.
 //!
-//! What enters: a directory. What leaves: a lock that the system gives back however the process ends.
+//! What enters: a directory. What leaves: a lock that the system releases however the process ends.
 
 use crate::error::{Error, Result};
 use std::fs::{File, TryLockError};
 use std::path::Path;
 
-/// Takes the directory for this process. None where the file system knows no locks.
+/// Locks a directory for this process; `None` if the file system has no locks.
 ///
 /// # Errors
 ///
-/// Another process has it: that is told as `what`.
+/// Another process holds the directory. `what` is the message.
 pub fn lock(path: &Path, what: &str) -> Result<Option<File>> {
     let Ok(directory) = File::open(path) else { return Ok(None) };
     match directory.try_lock() {

@@ -1,7 +1,7 @@
-//! What a run has to know to go on where it was killed: bytes on the disk that are whole or not there.
+//! The state that a run needs to go on where it was killed: bytes on the disk that are whole or not there.
 //!
-//! What enters: the parts of a state, each encoded by the type that it belongs to. What leaves: files, one a generation, and
-//! the parts of the newest that is sound. Nothing here knows what is in a part.
+//! What enters: the parts of a state, each encoded by the type that it belongs to. What leaves: files, one for each
+//! generation, and the parts of the newest sound one. Nothing here knows what a part holds.
 
 mod directory;
 mod encoding;

@@ -1,10 +1,11 @@
 //! Ten million connections in 500 segments: how many of them a question reads, and what the index takes.
 
 use crate::between;
-use flowpeel::archive::{ArchiveConfig, Entry, Fate, Writer, find, index_missing, key_between, measure};
+use flowpeel::archive::{ArchiveConfig, Entry, Fate, Writer, find, index_missing, measure};
 use flowpeel::config::SEGMENT_SIZE_MAX;
 use flowpeel::flow::VlanTags;
 use flowpeel::record::Ending;
+use flowpeel::signal::AnyKey;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,7 @@ fn entry(number: u64) -> Entry {
     let client = SocketAddr::from(((0x0a00_0000 + client).to_be_bytes(), 1_024 + (one >> 40) as u16 % 60_000));
     let server = SocketAddr::from(((0x5db8_0000 + server).to_be_bytes(), [443, 80, 22][(other >> 50) as usize % 3]));
     let end = 17_000_000_000 + number as i64 / 100;
-    let key = key_between(client, server, VlanTags::NONE).unwrap();
+    let key = AnyKey::of_ends(client, server, VlanTags::NONE).unwrap();
     Entry {
         end,
         key,

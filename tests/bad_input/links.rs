@@ -37,8 +37,9 @@ fn they_are_counted_in_the_interval_of_their_time() {
         seconds(RADIO, [32, 47]),
     ];
     let (lists, summary) = listed(&capture(&packets.concat()), Some(Duration::from_secs(10)));
-    let ends: Vec<_> = lists.iter().map(|(header, _)| header.end_ns / 1_000_000_000 - i64::from(START_S)).collect();
-    let unusable: Vec<_> = lists.iter().map(|(header, _)| header.unusable).collect();
+    let ends: Vec<_> =
+        lists.iter().map(|(header, _)| header.figures.end_ns / 1_000_000_000 - i64::from(START_S)).collect();
+    let unusable: Vec<_> = lists.iter().map(|(header, _)| header.figures.unusable).collect();
     assert_eq!((&ends[..], &unusable[..]), (&[10, 20, 31][..], &[3, 5, 3][..]));
     assert_eq!((summary.packets, summary.errors.len()), (14, 0));
 }

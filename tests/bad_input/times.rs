@@ -27,13 +27,13 @@ fn assert_bounded(name: &str, bytes: &[u8]) {
         assert!((1..=most).contains(&lists.len()), "{name}: {} lists", lists.len());
         for (at, (header, rows)) in lists.iter().enumerate() {
             assert!(header.complete, "{name}: {header:?}");
-            assert_eq!(header.interval, at as u64 + 1, "{name}");
-            assert!(header.start_ns <= header.end_ns, "{name}: {header:?}");
+            assert_eq!(header.figures.interval, at as u64 + 1, "{name}");
+            assert!(header.figures.start_ns <= header.figures.end_ns, "{name}: {header:?}");
             assert!(rows.len() <= usize::from(CONNECTIONS), "{name}: {header:?}");
             assert!(rows.iter().all(|row| row.age_ns >= 0), "{name}: {header:?}");
         }
         // Every handshake is complete within three packets; by their clock it may have timed out at most.
-        let opened: u64 = lists.iter().map(|(header, _)| header.opened).sum();
+        let opened: u64 = lists.iter().map(|(header, _)| header.figures.opened).sum();
         assert!(opened <= u64::from(CONNECTIONS), "{name}");
         assert_eq!(lists.last().unwrap().0.flows, opened, "{name}");
     }
@@ -108,7 +108,12 @@ fn a_leap_past_the_end_of_a_long_interval_starts_nothing_in_the_future() {
     let timed = [at(multiple_s + 1), at(multiple_s + INTERVAL_S + 4), at(multiple_s + INTERVAL_S + 99)].concat();
     let (lists, _) = listed(&pcap_at(&timed), Some(Duration::from_secs(INTERVAL_S.into())));
     let ages = |at: usize| lists[at].1.iter().map(|row| row.age_ns / 1_000_000_000).collect::<Vec<_>>();
-    assert!(lists.iter().flat_map(|(header, rows)| rows.iter().map(|row| row.start_ns <= header.end_ns)).all(|is| is));
+    assert!(
+        lists
+            .iter()
+            .flat_map(|(header, rows)| rows.iter().map(|row| row.start_ns <= header.figures.end_ns))
+            .all(|is| is)
+    );
     // A leap ages nothing by more than thirty days.
     assert_eq!((ages(0), ages(1)), (vec![2_592_000], vec![2_592_095, 95, 0]));
 }

@@ -3,7 +3,7 @@
 
 use crate::list_names;
 use crate::steady::{INTERVAL_US, Pace, Steady};
-use flowpeel::agent::{Agent, AgentConfig, AgentCounts, AgentObserver, Told};
+use flowpeel::agent::{Agent, AgentConfig, AgentCounts, AgentEvent, AgentObserver};
 use flowpeel::error::Result;
 use flowpeel::export::{Directory, Exporter, Format, Keep, SnapshotDirectory};
 use flowpeel::flow_list::List;
@@ -41,15 +41,15 @@ struct Kept {
 }
 
 impl AgentObserver for Kept {
-    fn told(&mut self, told: Told) {
-        match told {
-            Told::Listed(_, header) => {
+    fn told(&mut self, event: AgentEvent) {
+        match event {
+            AgentEvent::Listed(_, header) => {
                 assert!(header.complete, "{header:?}");
                 self.flows = self.flows.max(header.flows);
                 self.count += 1;
                 self.took += self.began.replace(Instant::now()).map_or(Duration::ZERO, |began| began.elapsed());
             }
-            Told::Refused(error) | Told::Warning(error) => panic!("{error}"),
+            AgentEvent::Refused(error) | AgentEvent::Warning(error) => panic!("{error}"),
         }
     }
 }

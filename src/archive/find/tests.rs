@@ -1,10 +1,10 @@
-//! What is struck out of an answer, and what is not.
+//! The entries that are removed from an answer, and those that are not.
 
 use super::*;
 use crate::record::Ending;
 
 fn entry(port: u16, start: i64, end: i64, fate: Fate) -> Entry {
-    let key = key_between(([10, 0, 0, 1], port).into(), ([10, 0, 0, 2], 443).into(), VlanTags::NONE).unwrap();
+    let key = AnyKey::of_ends(([10, 0, 0, 1], port).into(), ([10, 0, 0, 2], 443).into(), VlanTags::NONE).unwrap();
     Entry { end, key, start, fate, midstream: false, may_be_older: false }
 }
 
@@ -27,7 +27,7 @@ fn of_what_is_open_the_latest_word_counts() {
         entry(1, 5, 30, Fate::Open),
         entry(1, 6, 25, Fate::Open),
         entry(2, 5, 20, ended),
-        // Two of one tick are two, and one that began in the same tick is open still.
+        // Two of one tick are two, and one that began in the same tick is still open.
         entry(3, 5, 5, ended),
         entry(3, 5, 5, ended),
         entry(3, 5, 20, Fate::Open),

@@ -1,17 +1,17 @@
 //! What a writer leaves behind, however it ends.
 
 use super::*;
-use crate::archive::entry::key_between;
 use crate::archive::{Endpoint, Query, find};
 use crate::flow::VlanTags;
 use crate::record::Ending;
+use crate::signal::AnyKey;
 use std::net::{IpAddr, SocketAddr};
 
 const SERVER: [u8; 4] = [192, 0, 2, 1];
 
 fn entry(index: u32, fate: Fate) -> Entry {
     let client = SocketAddr::from(([10, (index >> 16) as u8, (index >> 8) as u8, index as u8], 40_000));
-    let key = key_between(client, (SERVER, 443).into(), VlanTags::NONE).unwrap();
+    let key = AnyKey::of_ends(client, (SERVER, 443).into(), VlanTags::NONE).unwrap();
     let end = 17_000_000_000 + i64::from(index);
     Entry { end, key, start: end - 7, fate, midstream: false, may_be_older: false }
 }
@@ -136,7 +136,7 @@ fn old_segments_expire_and_the_newest_stays() {
         writer.add(&closed(at..at + 10)).unwrap();
         writer.seal().unwrap();
     }
-    // In tenths of a second: the newest ended at 15,009, so what ended before 5,009 goes.
+    // In tenths of a second: the newest ended at 15,009, so what ended before 5,009 is removed.
     assert_eq!((segments(place.path()), writer.written().expired), (vec![2, 3, 4], 1));
     drop(writer);
     assert_eq!(all(place.path()).len(), 30, "what has expired is no gap");
@@ -216,7 +216,7 @@ fn open_connections_are_carried_over_and_told_once() {
     let (mut writer, recovery) = Writer::open(place.path(), config()).unwrap();
     assert_eq!((recovery.carried_over, recovery.logs.len()), (20, 1));
     assert_eq!(all(place.path()), open, "they are in a segment now");
-    // One has ended since, and another is open still.
+    // One has ended since, and another is still open.
     let ended = Entry { end: open[3].end + 50, fate: Fate::Ended(Ending::Rst), ..open[3] };
     writer.add(&[ended]).unwrap();
     writer.flush().unwrap();

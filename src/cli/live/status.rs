@@ -93,8 +93,8 @@ impl LiveWatch {
             "{rate} packets/s, {} open and {} half-open, {load:.0} % of --connections, list {} of {}{}",
             grouped(last.flows),
             grouped(last.half_open),
-            grouped(last.interval),
-            time_of_day(last.end_ns),
+            grouped(last.figures.interval),
+            time_of_day(last.figures.end_ns),
             if last.complete { "" } else { ", not complete" },
         )
     }
@@ -109,27 +109,27 @@ fn time_of_day(time_ns: i64) -> String {
 impl LiveObserver for LiveWatch {
     fn listed(&self, header: &Header) {
         self.figures.lock().last = Some(*header);
-        if header.dropped > 0 || header.unusable > 0 {
+        if header.figures.dropped > 0 || header.figures.unusable > 0 {
             self.warn(&format!(
                 "in the interval to {}, {} packets or signals were lost and {} packets could not be read",
-                time_of_day(header.end_ns),
-                grouped(header.dropped),
-                grouped(header.unusable),
+                time_of_day(header.figures.end_ns),
+                grouped(header.figures.dropped),
+                grouped(header.figures.unusable),
             ));
         }
-        if header.merged > 0 {
-            let (interval, covered) = (grouped(header.interval), grouped(header.merged + 1));
+        if header.figures.merged > 0 {
+            let (interval, covered) = (grouped(header.figures.interval), grouped(header.figures.merged + 1));
             self.warn(&format!("lists are made too slowly: list {interval} covers {covered} intervals"));
         }
         if self.voice > Voice::Quiet && self.bar.is_hidden() {
             report::line(format_args!(
                 "list {} of {}: {} open, {} half-open, {} opened, {} closed{}",
-                grouped(header.interval),
-                time_of_day(header.end_ns),
+                grouped(header.figures.interval),
+                time_of_day(header.figures.end_ns),
                 grouped(header.flows),
                 grouped(header.half_open),
-                grouped(header.opened),
-                grouped(header.closed),
+                grouped(header.figures.opened),
+                grouped(header.figures.closed),
                 if header.complete { String::new() } else { format!(", about {} missing", grouped(header.missing)) },
             ));
         }

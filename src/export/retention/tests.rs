@@ -40,10 +40,10 @@ fn left(directory: &TempDir) -> Vec<FileName> {
     names
 }
 
-/// Writes a file of 100 bytes and tells of it.
+/// Writes a file of 100 bytes and notes it.
 fn write(retention: &mut Retention, directory: &TempDir, name: FileName) {
     put(directory.path(), name, 100);
-    assert!(retention.written(name, 100, 0).is_none());
+    assert!(retention.written(name, Replaced { size: 100, before: 0 }).is_none());
 }
 
 #[test]
@@ -63,10 +63,10 @@ fn by_size_the_oldest_go_and_never_the_newest() {
     write(&mut retention, &directory, full(10));
     assert_eq!(left(&directory), [8, 9, 10].map(full));
     put(directory.path(), full(11), 1_000);
-    assert!(retention.written(full(11), 1_000, 0).is_none());
+    assert!(retention.written(full(11), Replaced { size: 1_000, before: 0 }).is_none());
     assert_eq!(left(&directory), [full(11)]);
     // A list that replaces another counts once.
-    assert!(retention.written(full(11), 100, 1_000).is_none());
+    assert!(retention.written(full(11), Replaced { size: 100, before: 1_000 }).is_none());
     write(&mut retention, &directory, full(12));
     write(&mut retention, &directory, full(13));
     assert_eq!(left(&directory), [11, 12, 13].map(full));
@@ -146,7 +146,7 @@ fn of_a_directory_with_more_files_than_are_remembered_all_that_are_due_go() {
     (0..count).for_each(|end_s| put(directory.path(), full(end_s), 1));
     let mut retention = Retention::new(directory.path(), age(1_000));
     put(directory.path(), full(count), 1);
-    assert!(retention.written(full(count), 1, 0).is_none());
+    assert!(retention.written(full(count), Replaced { size: 1, before: 0 }).is_none());
     assert!(retention.oldest.len() <= KEPT_FILES_MAX);
     assert_eq!(left(&directory), (count - 1_000..=count).map(full).collect::<Vec<_>>());
 }
@@ -155,14 +155,14 @@ fn of_a_directory_with_more_files_than_are_remembered_all_that_are_due_go() {
 fn what_can_not_be_removed_is_told_and_the_rest_goes() {
     let directory = with((0..4).map(full));
     let mut retention = Retention::new(directory.path(), size(100));
-    // Remembered as a file, and then a directory that is not empty: nobody can remove it as a file.
+    // Remembered as a file, and then a directory that is not empty, which cannot be removed as a file.
     assert!(retention.look().is_ok());
     let stuck = directory.path().join(full(0).to_string());
     fs::remove_file(&stuck).unwrap();
     fs::create_dir_all(stuck.join("below")).unwrap();
     retention.lists_since_look = 0;
     put(directory.path(), full(4), 100);
-    let failure = retention.written(full(4), 100, 0).unwrap();
+    let failure = retention.written(full(4), Replaced { size: 100, before: 0 }).unwrap();
     assert_eq!(failure.path, stuck);
     assert_eq!(left(&directory), [full(0), full(4)]);
 }

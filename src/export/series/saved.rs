@@ -1,4 +1,4 @@
-//! A series of lists as the bytes of a saved state: what the next record of changes builds on.
+//! A series of lists as the bytes of a saved state: what the next changes build on.
 
 use super::{Changes, Series};
 use crate::error::Result;
@@ -8,7 +8,7 @@ use crate::flow_list::EarlierList;
 use crate::state::{Decoder, Encoder};
 
 impl Series {
-    /// Its bytes in a saved state.
+    /// Encodes it for a saved state.
     pub(in crate::export) fn save(&self, encoder: &mut Encoder) {
         encoder.option(self.changes.as_ref(), |encoder, changes| {
             encoder.u64(changes.list_count);
@@ -20,7 +20,7 @@ impl Series {
         });
     }
 
-    /// Goes on where another series in the same format stood.
+    /// Restores what a series in the same format saved.
     pub(in crate::export) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         let has_changes = decoder.bool()?;
         decoder.expect(has_changes == self.changes.is_some(), "another --changes")?;

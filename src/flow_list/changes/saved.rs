@@ -9,7 +9,7 @@ use crate::signal::TimeBases;
 use crate::state::{Decoder, Encoder};
 
 impl EarlierList {
-    /// Its bytes in a saved state.
+    /// Encodes the list for a saved state.
     pub fn save(&self, encoder: &mut Encoder) {
         save_rows(encoder, &self.v4);
         save_rows(encoder, &self.v6);
@@ -18,7 +18,7 @@ impl EarlierList {
         encoder.u64(self.end_tick);
     }
 
-    /// The list that was saved.
+    /// Decodes a list that was saved.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
-//! Connections side by side without gaps, in pieces that never move.
+//! Connections side by side without gaps, in pieces of memory that never move.
 //!
-//! What enters: keys and starts. What leaves: the same by position. Entries are as short as what is listed allows: when a connection
-//! comes that does not fit, all are written anew, piece by piece, so that the memory does not double.
+//! What enters: keys and starts. What leaves: the same by position. Entries are as short as the listed connections
+//! allow. When a connection comes that does not fit, all entries are rewritten, piece by piece, so that memory does not
+//! double.
 
 use super::packing::Packing;
 use crate::flow_list::start::Start;
@@ -9,12 +10,12 @@ use crate::prefetch::prefetch;
 use crate::sketch::TableKey;
 use std::ops::RangeInclusive;
 
-/// Connections in a piece: some tens of kilobytes, so that a short list takes little more than it needs.
+/// The number of connections in a piece: some tens of kilobytes, so that a short list takes little more than it needs.
 const PIECE_COUNT: usize = 1 << 10;
 
 /// Connections by position.
 pub(super) struct Entries<K> {
-    /// All are full, but for the last one with any and one behind it.
+    /// The pieces. All are full except the last one in use; one empty piece may follow it.
     pieces: Vec<Box<[u8]>>,
     len: usize,
     packing: Packing<K>,
@@ -25,7 +26,7 @@ impl<K: TableKey> Entries<K> {
         Entries { pieces: Vec::new(), len: 0, packing: Packing::new() }
     }
 
-    /// How many there are.
+    /// The number of connections.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.len
@@ -58,7 +59,7 @@ impl<K: TableKey> Entries<K> {
         (self.packing.key(entry), self.packing.start(entry))
     }
 
-    /// Asks for the entry at a position below [`Self::len`]: it may lie in two lines.
+    /// Prefetches the entry at a position below [`Self::len`], which may lie in two cache lines.
     #[inline]
     pub(super) fn prefetch(&self, position: usize) {
         if let [first, .., last] = self.entry(position) {
@@ -67,7 +68,7 @@ impl<K: TableKey> Entries<K> {
         }
     }
 
-    /// Puts a connection where another was, or behind the last.
+    /// Writes a connection over another, or after the last.
     #[inline]
     fn write(&mut self, position: usize, key: &K, start: Start) {
         let size = self.packing.entry_size();
@@ -75,7 +76,7 @@ impl<K: TableKey> Entries<K> {
         self.packing.write(&mut self.pieces[position / PIECE_COUNT][at..at + size], key, start);
     }
 
-    /// Adds a connection behind the last.
+    /// Adds a connection after the last.
     #[inline]
     pub(super) fn push(&mut self, key: &K, start: Start) {
         if !self.packing.fits(key, start) {
@@ -88,8 +89,8 @@ impl<K: TableKey> Entries<K> {
         self.len += 1;
     }
 
-    /// Takes the connection off at a position below [`Self::len`]: its start, and who takes its place, which is the last unless that
-    /// was it.
+    /// Removes the connection at a position below [`Self::len`]. Returns its start, and the key of the last connection,
+    /// which takes its place, unless it was the last.
     pub(super) fn swap_remove(&mut self, position: usize) -> (Start, Option<K>) {
         let start = self.start(position);
         self.len -= 1;
@@ -97,14 +98,14 @@ impl<K: TableKey> Entries<K> {
         if let Some((key, start)) = &moved {
             self.write(position, key, *start);
         }
-        // Not at once when the last is empty: the next connection may need it again.
+        // A piece is not freed as soon as it is empty: the next connection may need it again.
         if self.pieces.len() * PIECE_COUNT - self.len >= PIECE_COUNT * 3 / 2 {
             self.pieces.pop();
         }
         (start, moved.map(|(key, _)| key))
     }
 
-    /// Gives the connection with this key, which is at this position, another start.
+    /// Changes the start of the connection with this key, which is at this position.
     pub(super) fn set_start(&mut self, position: usize, key: &K, start: Start) {
         if !self.packing.fits(key, start) {
             self.fit(key, start);
@@ -112,7 +113,7 @@ impl<K: TableKey> Entries<K> {
         self.write(position, key, start);
     }
 
-    /// The bytes of all entries, in the order of their positions.
+    /// The bytes of all entries, in the order of positions.
     #[inline]
     fn all(&self) -> impl Iterator<Item = &[u8]> {
         let (len, size) = (self.len, self.packing.entry_size());
@@ -122,14 +123,14 @@ impl<K: TableKey> Entries<K> {
         })
     }
 
-    /// All of them, in the order of their positions.
+    /// All connections, in the order of positions.
     #[inline]
     pub(super) fn iter(&self) -> impl Iterator<Item = (K, Start)> {
         let packing = self.packing;
         self.all().map(move |entry| (packing.key(entry), packing.start(entry)))
     }
 
-    /// Those whose keys' first words are among these; others are passed over without being unpacked.
+    /// The connections whose key's first word is in this range. The others are skipped without being unpacked.
     #[inline]
     pub(super) fn iter_within(&self, first_words: RangeInclusive<u64>) -> impl Iterator<Item = (K, Start)> {
         let (packing, (low, high)) = (self.packing, first_words.into_inner());
@@ -137,8 +138,8 @@ impl<K: TableKey> Entries<K> {
         within.map(move |entry| (packing.key(entry), packing.start(entry)))
     }
 
-    /// Writes all of them in a way that this connection fits too. What stands behind the last is written as well, and means nothing
-    /// before or after.
+    /// Rewrites all entries in a packing that this connection fits too. What follows the last entry is rewritten as
+    /// well; it means nothing before or after.
     #[cold]
     fn fit(&mut self, key: &K, start: Start) {
         let before = self.packing;
@@ -154,7 +155,7 @@ impl<K: TableKey> Entries<K> {
         self.packing = after;
     }
 
-    /// What they take, in bytes.
+    /// The memory that the entries take, in bytes.
     #[cfg(test)]
     pub(super) fn size(&self) -> usize {
         self.pieces.iter().map(|piece| piece.len()).sum()

@@ -1,32 +1,27 @@
-//! Where connections stand, by their hashes: four bytes each, and little air between them.
+//! The positions of connections by their hashes, in four bytes each, with few empty slots.
 //!
-//! What enters: hashes and positions. What leaves: positions. A line of the cache has fifteen slots and tells how many connections
-//! went past it because it was full, so most look-ups read one line, whoever is not there included, and what is removed leaves
-//! nothing behind. A slot has a byte of the hash too: hardly ever is a connection looked at that is not meant.
+//! What enters: hashes and positions. What leaves: positions. A line has the size of a cache line: fifteen slots, and
+//! the number of connections that went past it because it was full. So most look-ups read one line, also for keys that
+//! are not there, and a removal leaves nothing behind. A slot holds a byte of the hash too, so a connection other than
+//! the right one is hardly ever read.
 
-use crate::config::LISTED_MAX;
+use crate::config::{LIST_INDEX_GROWTH_DIVISOR, LIST_INDEX_LOAD_PERCENT_MAX, LISTED_MAX};
 use crate::hash::place_of;
 use crate::prefetch::prefetch;
 
 const SLOT_COUNT: usize = 15;
 
-/// Of a slot's 32 bits these tell the hash, and the others the position, plus one: zero is an empty slot.
+/// How many of a slot's 32 bits hold the tag, a part of the hash. The others hold the position plus one; zero is an
+/// empty slot.
 const TAG_BITS: u32 = 8;
 
 const _: () = assert!(LISTED_MAX < 1 << (u32::BITS - TAG_BITS));
-
-/// How full lines become on average before there are more of them, in percent: one in five connections then stands in the line
-/// behind its own.
-const LOAD_PERCENT_MAX: usize = 90;
-
-/// There are more then by one in so many.
-const GROWTH_DIVISOR: usize = 4;
 
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(64))]
 struct Line {
     slots: [u32; SLOT_COUNT],
-    /// Connections that stand in later lines and whose own is this one or an earlier one.
+    /// The number of connections in later lines whose home is this line or an earlier one.
     passed_count: u32,
 }
 
@@ -40,7 +35,7 @@ fn position_of(slot: u32) -> Option<usize> {
     (slot >> TAG_BITS).checked_sub(1).map(|position| position as usize)
 }
 
-/// The slots of a line that may be those of a hash, a bit each. All are looked at, so that the processor has nothing to guess.
+/// The slots of a line with the tag of this hash, a bit each. All slots are compared, without a branch.
 fn candidates(line: &Line, hash: u64) -> u32 {
     let tag = hash as u8;
     line.slots.iter().enumerate().fold(0, |slots, (at, slot)| slots | u32::from(*slot as u8 == tag) << at)
@@ -49,7 +44,7 @@ fn candidates(line: &Line, hash: u64) -> u32 {
 /// Positions by hashes.
 pub(super) struct Index {
     lines: Vec<Line>,
-    /// As many as there is room for.
+    /// The number of positions that there is room for.
     count_max: usize,
 }
 
@@ -59,33 +54,33 @@ impl Index {
         Index { lines: Vec::new(), count_max: 0 }
     }
 
-    /// Whether there is no room for another when there are so many.
+    /// Whether an index with this many positions has no room for another.
     pub(super) fn is_full(&self, count: usize) -> bool {
         count >= self.count_max
     }
 
-    /// Forgets everything, and has room for so many from then on, and for a quarter more than before at least. What it had is given
-    /// back first.
+    /// Empties the index, and makes room for `count` positions, or for a quarter more than before if that is more. The
+    /// old memory is freed first.
     pub(super) fn clear(&mut self, count: usize) {
-        let count = count.max(self.count_max + self.count_max / GROWTH_DIVISOR).max(SLOT_COUNT);
+        let count = count.max(self.count_max + self.count_max / LIST_INDEX_GROWTH_DIVISOR).max(SLOT_COUNT);
         self.lines = Vec::new();
-        let line_count = (count * 100).div_ceil(SLOT_COUNT * LOAD_PERCENT_MAX);
+        let line_count = (count * 100).div_ceil(SLOT_COUNT * LIST_INDEX_LOAD_PERCENT_MAX);
         self.lines = vec![Line::default(); line_count];
-        self.count_max = line_count * SLOT_COUNT * LOAD_PERCENT_MAX / 100;
+        self.count_max = line_count * SLOT_COUNT * LIST_INDEX_LOAD_PERCENT_MAX / 100;
     }
 
-    /// What it takes, in bytes.
+    /// The memory that the index takes, in bytes.
     #[cfg(test)]
     pub(super) fn size(&self) -> usize {
         self.lines.len() * size_of::<Line>()
     }
 
-    /// The line in which a connection with this hash is looked for first.
+    /// The home of a hash: the line in which a connection with it is looked for first.
     fn home(&self, hash: u64) -> usize {
         place_of((hash >> u32::BITS) as u32, self.lines.len())
     }
 
-    /// Asks for the line in which a connection with this hash is looked for first.
+    /// Prefetches the home line of a hash.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         if let Some(line) = self.lines.get(self.home(hash)) {
@@ -97,7 +92,7 @@ impl Index {
         if line + 1 < self.lines.len() { line + 1 } else { 0 }
     }
 
-    /// The line and the slot of the connection with this hash at the position that passes, and that position.
+    /// The line, the slot and the position of the connection with this hash whose position passes.
     fn look(&self, hash: u64, passes: impl Fn(usize) -> bool) -> Option<(usize, usize, usize)> {
         let mut index = self.home(hash);
         for _ in 0..self.lines.len() {
@@ -123,7 +118,7 @@ impl Index {
         self.look(hash, passes).map(|(_, _, position)| position)
     }
 
-    /// Adds a position. There must be room.
+    /// Adds a position. The index must have room.
     pub(super) fn insert(&mut self, hash: u64, position: usize) {
         let mut index = self.home(hash);
         loop {
@@ -137,7 +132,7 @@ impl Index {
         }
     }
 
-    /// Takes out the position with this hash that passes.
+    /// Removes and returns the position with this hash that passes.
     pub(super) fn remove(&mut self, hash: u64, passes: impl Fn(usize) -> bool) -> Option<usize> {
         let (last, slot, position) = self.look(hash, passes)?;
         self.lines[last].slots[slot] = 0;
@@ -149,7 +144,7 @@ impl Index {
         Some(position)
     }
 
-    /// Puts another position in the place of one with this hash.
+    /// Replaces the position `before`, which has this hash, with `after`.
     pub(super) fn replace(&mut self, hash: u64, before: usize, after: usize) {
         if let Some((index, slot, _)) = self.look(hash, |position| position == before) {
             self.lines[index].slots[slot] = slot_of(hash, after);

@@ -1,8 +1,8 @@
-//! One listed connection in as few bytes as tell it.
+//! A listed connection in as few bytes as it needs.
 //!
-//! What enters: keys and starts. What leaves: the bytes of an entry, and from these the same again, exactly. What is nearly always
-//! zero stands last and is left out of all entries until one needs it: VLAN tags, and the upper bits of how far a start is from the
-//! earliest that the others tell.
+//! What enters: keys and starts. What leaves: the bytes of an entry, and from these exactly the same key and start.
+//! What is nearly always zero stands last and is left out of all entries until one needs it: VLAN tags, and the upper
+//! bits of the distance from a start to the list's first tick.
 //!
 //! | bytes | of |
 //! |---|---|
@@ -22,17 +22,17 @@ const FAR_TICK_SIZE: usize = size_of::<u64>() - NEAR_START_SIZE;
 /// Words of the longest key.
 const WORD_COUNT_MAX: usize = 5;
 
-/// The largest spread of starts for which the tick that they are told from is moved: an eighth of what six bytes tell is then free at
-/// either end, and it has moved by as much.
+/// The largest spread of starts for which the first tick is moved. An eighth of the range of six bytes is then free at
+/// either end, and the first tick has moved by at least as much.
 const SPREAD_TICKS_MAX: u64 = NEAR_TICKS / 4 * 3;
 
-/// The bytes that begin so far behind the first of these; those that are not there are zero.
+/// `SIZE` bytes from the offset `at`; zeros if the slice is too short.
 #[inline(always)]
 fn bytes_at<const SIZE: usize>(bytes: &[u8], at: usize) -> [u8; SIZE] {
     bytes.get(at..at + SIZE).and_then(|bytes| bytes.first_chunk().copied()).unwrap_or([0; SIZE])
 }
 
-/// The opposite: what has no room is left out.
+/// Writes bytes at the offset `at`, unless the slice is too short.
 #[inline(always)]
 fn put_at<const SIZE: usize>(bytes: &mut [u8], at: usize, value: [u8; SIZE]) {
     if let Some(place) = bytes.get_mut(at..at + SIZE) {
@@ -40,11 +40,11 @@ fn put_at<const SIZE: usize>(bytes: &mut [u8], at: usize, value: [u8; SIZE]) {
     }
 }
 
-/// How the entries of a list are told.
+/// How the entries of a list are packed.
 #[derive(Clone, Copy)]
 pub(super) struct Packing<K> {
     entry_size: usize,
-    /// The tick from which those of starts are told.
+    /// The tick from which the ticks of starts are counted.
     first_tick: u64,
     key: PhantomData<K>,
 }
@@ -55,25 +55,25 @@ impl<K: TableKey> Packing<K> {
     const TAGGED_SIZE: usize = Self::NEAR_SIZE + VLAN_SIZE;
     const WHOLE_SIZE: usize = Self::TAGGED_SIZE + FAR_TICK_SIZE;
 
-    /// That of connections without VLAN tags, and of starts in the first [`NEAR_TICKS`].
+    /// A packing for connections without VLAN tags that start in the first [`NEAR_TICKS`].
     pub(super) fn new() -> Self {
         const { assert!(K::WORD_COUNT <= WORD_COUNT_MAX) };
         Packing { entry_size: Self::NEAR_SIZE, first_tick: 0, key: PhantomData }
     }
 
-    /// The bytes of an entry.
+    /// The size of an entry in bytes.
     #[inline]
     pub(super) fn entry_size(self) -> usize {
         self.entry_size
     }
 
-    /// Whether six bytes tell this start.
+    /// Whether six bytes are enough for this start.
     #[inline]
     fn is_near(self, start: Start) -> bool {
         start.to_packed(self.first_tick) >> (NEAR_START_SIZE * 8) == 0
     }
 
-    /// The bytes that an entry needs for this connection.
+    /// The size in bytes of an entry for this connection.
     #[inline]
     fn needed_size(self, key: &K, start: Start) -> usize {
         match (self.is_near(start), key.vlan()) {
@@ -89,10 +89,11 @@ impl<K: TableKey> Packing<K> {
         self.needed_size(key, start) <= self.entry_size
     }
 
-    /// A packing that this connection fits too, beside those with the other starts.
+    /// A packing that this connection fits, as well as those with the other starts.
     ///
-    /// Complexity: linear in these. Either entries become longer, which they do twice at most; or the tick that starts are told from
-    /// moves on by an eighth of [`NEAR_TICKS`] at least, so that a connection sees eight moves at most, however the clock leaps.
+    /// Complexity: linear in the other starts. Either entries become longer, which happens at most twice; or the first
+    /// tick moves on by at least an eighth of [`NEAR_TICKS`], so that a connection sees at most eight moves, however
+    /// the clock leaps.
     pub(super) fn fitting(self, key: &K, start: Start, others: impl Iterator<Item = Start>) -> Self {
         let ticks = others.chain([start]).map(Start::tick);
         let (earliest, latest) =
@@ -107,7 +108,7 @@ impl<K: TableKey> Packing<K> {
         Packing { entry_size: self.entry_size.max(moved.needed_size(key, start)), ..moved }
     }
 
-    /// Makes the bytes of an entry those of this connection, which has to fit.
+    /// Writes the entry of this connection, which has to fit.
     #[inline]
     pub(super) fn write(self, entry: &mut [u8], key: &K, start: Start) {
         let (near, rest) = entry.split_at_mut(Self::NEAR_SIZE);
@@ -126,13 +127,13 @@ impl<K: TableKey> Packing<K> {
         }
     }
 
-    /// The first word of the key that an entry tells.
+    /// The first word of an entry's key.
     #[inline]
     pub(super) fn first_word(entry: &[u8]) -> u64 {
         u64::from_le_bytes(bytes_at(entry, 0))
     }
 
-    /// The key that an entry tells.
+    /// The key of an entry.
     #[inline]
     pub(super) fn key(self, entry: &[u8]) -> K {
         let (near, rest) = entry.split_at(Self::NEAR_SIZE);
@@ -146,7 +147,7 @@ impl<K: TableKey> Packing<K> {
         K::from_words(&words[..K::WORD_COUNT])
     }
 
-    /// The start that an entry tells.
+    /// The start of an entry.
     #[inline]
     pub(super) fn start(self, entry: &[u8]) -> Start {
         let (near, rest) = entry.split_at(Self::NEAR_SIZE);
@@ -163,7 +164,7 @@ mod tests {
     use crate::flow::{FlowKey, KeyV4};
     use proptest::prelude::*;
 
-    /// A packing that tells starts from this tick, after one that has a start so long after it has met one so much later.
+    /// A packing that began at this tick and has met a start `earliest` after it, and another `spread` after that.
     fn after(first_tick: u64, [earliest, spread]: [u64; 2]) -> Packing<KeyV4> {
         let [earliest, latest] =
             [first_tick + earliest, first_tick + earliest + spread].map(|tick| Start::at(tick, false));

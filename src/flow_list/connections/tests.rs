@@ -1,4 +1,4 @@
-//! The list holds what a map holds, whatever keys and starts come, and in how many bytes.
+//! The list holds what a map holds, whatever keys and starts come. And in how many bytes.
 
 use super::*;
 use crate::flow::{FlowKey, KeyV4, KeyV6};
@@ -23,14 +23,14 @@ enum Step {
     Change,
 }
 
-/// Who, with which tags, does what, and when.
+/// The number of a key, its tags, what it does, and its start.
 type Steps = Vec<(u64, u32, Step, Start)>;
 
 fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![5 => Just(Step::Open), 3 => Just(Step::Close), 1 => Just(Step::Change)]
 }
 
-/// Steps between which the clock goes on by these many ticks, so that starts are of all times and hold anything else beside.
+/// Steps between which the clock goes on by this many ticks, with starts of all times and any other fields.
 fn steps(forward_ticks: impl Strategy<Value = u64>) -> impl Strategy<Value = Steps> {
     let step = (0u64..300, prop_oneof![9 => Just(0), 1 => 1..u32::MAX], any_step(), forward_ticks, any::<u64>());
     (prop::collection::vec(step, 0..2_000), 0..2_000usize).prop_map(|(steps, untagged)| {
@@ -45,7 +45,7 @@ fn steps(forward_ticks: impl Strategy<Value = u64>) -> impl Strategy<Value = Ste
     })
 }
 
-/// Does as told, beside a map that does the same.
+/// Takes the steps, with a map beside it that takes the same.
 fn check<K: TableKey>(steps: &Steps) {
     let (mut connections, mut map) = (Connections::<K>::new(), BTreeMap::new());
     for &(number, tags, step, start) in steps {
@@ -120,7 +120,7 @@ fn all_starts_can_be_changed() {
     assert_eq!(connections.update(&key(3_000, 0), |_| unreachable!("it is not listed")), None);
 }
 
-/// The bytes of an entry.
+/// The size of an entry in bytes.
 fn entry_size<K: TableKey>(connections: &Connections<K>) -> usize {
     let size = connections.entries.size();
     let piece_count = connections.len().div_ceil(1_024);
@@ -128,8 +128,8 @@ fn entry_size<K: TableKey>(connections: &Connections<K>) -> usize {
     size / (piece_count * 1_024)
 }
 
-/// Lists 3,000 connections and looks at how many bytes each takes while the clock goes on, when it has gone on for too long, and
-/// with a tag.
+/// Lists 3,000 connections and looks at how many bytes each takes while the clock goes on, when it has gone on for too
+/// long, and with a tag.
 fn check_sizes<K: TableKey>([near, tagged, whole]: [usize; 3]) {
     let fill = || {
         let mut connections = Connections::<K>::new();

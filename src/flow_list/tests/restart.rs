@@ -1,10 +1,10 @@
-//! A list and its partitions that are saved, and others that go on from there.
+//! A list and its partitions that are saved, and others that continue from there.
 
 use super::*;
 use crate::state::{Decoder, Encoder};
 
 impl Rig {
-    /// Ends an interval, saves everything there, and puts it into a rig that knew nothing.
+    /// Ends an interval, saves everything, and restores it into a new rig.
     fn restart(self) -> Self {
         let mut before = self;
         let marker = Marker { end_tick: before.tick, saves: true, ..Marker::default() };
@@ -40,7 +40,7 @@ impl Rig {
         after
     }
 
-    /// The same without a restart.
+    /// Ends an interval and goes on without a restart.
     fn go_on(mut self) -> Self {
         self.end_interval().unwrap();
         self

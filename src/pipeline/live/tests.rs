@@ -113,11 +113,10 @@ fn every_interval_has_one_list_and_the_last_is_where_it_was_stopped() {
     };
     let summary = run_live(vec![Playing::new([])], 5 * EVERY, &mut exporter);
     assert!(headers.len() >= 5, "{}", headers.len());
-    assert!(
-        headers.windows(2).all(|pair| pair[0].end_ns == pair[1].start_ns && pair[0].interval + 1 == pair[1].interval)
-    );
+    assert!(headers.windows(2).all(|pair| pair[0].figures.end_ns == pair[1].figures.start_ns
+        && pair[0].figures.interval + 1 == pair[1].figures.interval));
     let every_ns = EVERY.as_nanos() as i64;
-    assert!(headers[..headers.len() - 1].iter().all(|header| header.end_ns % every_ns == 0));
+    assert!(headers[..headers.len() - 1].iter().all(|header| header.figures.end_ns % every_ns == 0));
     assert_eq!((summary.lists, summary.incomplete), (headers.len() as u64, 0));
 }
 
@@ -171,11 +170,15 @@ fn what_the_kernel_lost_is_in_the_list_and_the_summary() {
     let summary = run_live(vec![source, Playing::new([])], 3 * EVERY, &mut exporter);
     assert_eq!(summary.lost, 17);
     let headers = headers.lock();
-    assert_eq!(headers.iter().map(|header| header.dropped).sum::<u64>(), 17, "once, in the list of one interval");
+    assert_eq!(
+        headers.iter().map(|header| header.figures.dropped).sum::<u64>(),
+        17,
+        "once, in the list of one interval"
+    );
     assert!(
         headers
             .iter()
-            .all(|header| header.complete == (header.dropped == 0) && header.complete == (header.missing == 0))
+            .all(|header| header.complete == (header.figures.dropped == 0) && header.complete == (header.missing == 0))
     );
 }
 
@@ -188,14 +191,14 @@ fn an_exporter_that_is_too_slow_has_intervals_merged_and_none_lost() {
         Ok(())
     };
     let summary = run_live(vec![Playing::new(frames(2))], 20 * EVERY, &mut exporter);
-    assert!(headers.windows(2).all(|pair| pair[0].end_ns == pair[1].start_ns), "{headers:?}");
+    assert!(headers.windows(2).all(|pair| pair[0].figures.end_ns == pair[1].figures.start_ns), "{headers:?}");
     assert!(headers.len() < 20, "{}", headers.len());
     // Every end of an interval has a list, or is counted in the one that covers it; the last is where it was stopped.
     let every_ns = EVERY.as_nanos() as i64;
-    let ends = headers[headers.len() - 1].end_ns / every_ns - headers[0].start_ns / every_ns;
-    let told: u64 = headers.iter().map(|header| 1 + header.merged).sum();
+    let ends = headers[headers.len() - 1].figures.end_ns / every_ns - headers[0].figures.start_ns / every_ns;
+    let told: u64 = headers.iter().map(|header| 1 + header.figures.merged).sum();
     assert!((ends as u64..=ends as u64 + 1).contains(&told), "{told} of {ends}");
-    assert_eq!(headers.iter().map(|header| header.opened).sum::<u64>(), summary.counts.opened);
+    assert_eq!(headers.iter().map(|header| header.figures.opened).sum::<u64>(), summary.counts.opened);
     assert!(summary.counts.opened > 1_000);
 }
 

@@ -1,37 +1,39 @@
-//! What differs between two routers, or between a router and itself at another time.
+//! The difference between two routers, or between one router at two times.
 //!
-//! What enters: two snapshots, merges or digests, and the secret. What leaves: the connections that are open on one side only, or on
-//! more of its routers. What both saw cancels, so any number of open connections compares, as long as the differences fit the smaller
-//! of the two. Half-open connections are not compared: they are over in a moment, and digests do not have them.
+//! What enters: two snapshots, merges or digests, and the secret. What leaves: the connections that are open on one
+//! side only, or on more of its routers. What both saw cancels, so any number of open connections can be compared, as
+//! long as the differences fit the smaller of the two. Half-open connections are not compared: they last only a moment,
+//! and digests do not hold them.
 
 use super::{KeyCounts, Misfit, SnapshotFile};
+use crate::config::DIGEST_MARGIN_PERCENT;
 use crate::hash::Secret;
 
-/// What is open on one side and not on the other.
+/// What is open on one side and not on the other, or on more routers of one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The connections that differ: a positive count when more routers of the first side saw it, a negative one when more of the
-    /// second did.
+    /// The connections that differ. The count is positive if more routers of the first side saw the connection, and
+    /// negative if more of the second did.
     pub keys: KeyCounts,
-    /// For how many differences a digest has to be made to tell all; none when all were told, and when the tables are too small
-    /// for such a digest, so that it takes the whole files.
+    /// For how many differences a digest has to be made to decode all of them. `None` if all were decoded, and also if
+    /// the tables are too small for such a digest, so that the whole files are needed.
     pub differences_needed: Option<u64>,
 }
 
 impl Difference {
-    /// Whether all that differs was told.
+    /// Whether all differences were decoded.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.keys.left() == 0
     }
 
-    /// Whether nothing differs.
+    /// Whether there is no difference.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.is_complete() && self.keys.told() == 0
     }
 
-    /// How many connections were told that more routers of the first side saw, and of the second.
+    /// How many of the decoded connections more routers of the first side saw, and how many more of the second.
     #[must_use]
     pub fn only(&self) -> (u64, u64) {
         let counts = self.keys.v4.iter().map(|(_, count)| count).chain(self.keys.v6.iter().map(|(_, count)| count));
@@ -39,24 +41,23 @@ impl Difference {
         (first, self.keys.told() - first)
     }
 
-    /// About how many connections differ, told or not.
+    /// About how many connections differ, decoded or not.
     #[must_use]
     pub fn estimate(&self) -> u64 {
         self.keys.told().saturating_add(self.keys.left())
     }
 }
 
-/// What an estimate may be short of, in percent of it: twice what the least digests are off by, and something for the next try.
-const ESTIMATE_MARGIN_PERCENT: u64 = 25;
-
 impl SnapshotFile {
-    /// What differs between this side, the first, and the other. The larger of the two is folded to the smaller.
+    /// The difference between this snapshot, as the first side, and another. The larger of the two is folded to the
+    /// smaller.
     ///
-    /// Complexity: a pass over the tables of both, and that of listing what differs.
+    /// Complexity: a pass over the tables of both, and the decoding of what differs.
     ///
     /// # Errors
     ///
-    /// The first field that differs and may not: neither number of cells may divide the other, or keys are other ones.
+    /// The first field that differs and must not: the secret, VLAN tags in keys, or numbers of cells of which neither
+    /// divides the other.
     pub fn difference(&self, other: &Self, secret: &Secret) -> Result<Difference, Misfit> {
         let (mut here, there) = self.folded_alike(other)?;
         for (sums, others) in here.sums.iter_mut().zip(&there.sums) {
@@ -67,7 +68,7 @@ impl SnapshotFile {
         let keys = KeyCounts::taken_from(&mut here.sums, secret, router_count);
         let with_margin = |told: usize, left: u64| {
             let estimate = (told as u64).saturating_add(left);
-            estimate.saturating_add(estimate.saturating_mul(ESTIMATE_MARGIN_PERCENT) / 100)
+            estimate.saturating_add(estimate.saturating_mul(DIGEST_MARGIN_PERCENT) / 100)
         };
         let differences_needed = match keys.left() {
             0 => None,

@@ -1,8 +1,8 @@
-//! The outside of a snapshot file: what it is, how long it is, and that it is genuine.
+//! The envelope of a snapshot file: what it is, how long it is, and that it is genuine.
 //!
-//! What enters: a packed body and the secret, or a stream of unknown origin and the secret. What leaves: the file, or the packed
-//! body; but only when every byte was found to be what somebody with the secret wrote. Until then nothing of the body is
-//! looked at, and no more memory is taken than there are bytes, up to the limit.
+//! What enters: a packed body and the secret, or a stream of unknown origin and the secret. What leaves: the file, or
+//! the packed body, but only once every byte is known to have been written by somebody with the secret. Until then
+//! nothing of the body is parsed, and no more memory is taken than there are bytes, up to the limit.
 
 use super::header::{KeyId, Kind};
 use crate::config::SNAPSHOT_SIZE_MAX;
@@ -12,32 +12,34 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use std::io::{Read, Write};
 
-/// How a file begins. The first byte is no text, and a transfer that takes it for text spoils the last.
+/// The first bytes of a file. The first of them is not text, and a transfer that treats the file as text damages the
+/// last.
 const MAGIC: [u8; 8] = *b"\x89FPSNAP\n";
 
 /// The version of the format.
 pub const VERSION: u16 = 1;
 
-/// How keys are placed and checked: full AES-128 as a CBC-MAC, 24 bits a place, 32 of the key's check and 40 of the value's.
+/// How keys are placed and checked: full AES-128 as a CBC-MAC, 24 bits for each place, 32 for the check of a key and 40
+/// for the check of a value.
 pub const HASH_ID: u16 = 1;
 
 pub(super) const PREAMBLE_SIZE: usize = 48;
 pub(super) const TAG_SIZE: usize = 32;
 
-/// What packing can add to a body that does not shrink: zstd adds 3 bytes to 128 KiB, and some at either end.
+/// What packing can add to a body that does not shrink: zstd adds 3 bytes to each 128 KiB, and a few at either end.
 const PACKING_SIZE_MAX: u64 = SNAPSHOT_SIZE_MAX / 1_024 + 1_024;
 
 /// How the body is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Packing {
-    /// Not at all.
+    /// The body is not packed.
     Plain = 0,
-    /// As one zstd frame.
+    /// The body is one zstd frame.
     Zstd = 1,
 }
 
-/// What stands before the body.
+/// The fields before the body.
 pub(super) struct Preamble {
     pub(super) kind: Kind,
     pub(super) packing: Packing,
@@ -69,7 +71,7 @@ pub(super) fn write(out: &mut impl Write, preamble: &Preamble, packed: &[u8], se
     out.write_all(&code.finalize().into_bytes())
 }
 
-/// Reads a file to its end; its preamble and its packed body.
+/// Reads a file to its end. Returns its preamble and its packed body.
 pub(super) fn read(mut input: impl Read, secret: &Secret) -> Result<(Preamble, Vec<u8>)> {
     let cannot = |error: std::io::Error| Error::new("can not read the snapshot").because(error);
     let mut bytes = Vec::new();
@@ -79,7 +81,7 @@ pub(super) fn read(mut input: impl Read, secret: &Secret) -> Result<(Preamble, V
     let (preamble, packed_size) = parse(&bytes, secret)?;
     let mut packed = Vec::new();
     let expected_size = packed_size + TAG_SIZE as u64;
-    // One byte more would tell that something follows.
+    // One byte more tells whether something follows.
     input.take(expected_size + 1).read_to_end(&mut packed).map_err(cannot)?;
     let found_size = packed.len() as u64;
     if found_size < expected_size {
@@ -97,7 +99,7 @@ pub(super) fn read(mut input: impl Read, secret: &Secret) -> Result<(Preamble, V
     Ok((preamble, packed))
 }
 
-/// What the preamble says, and how long the packed body is.
+/// Parses the preamble. Returns it with the size of the packed body.
 fn parse(bytes: &[u8], secret: &Secret) -> Result<(Preamble, u64)> {
     let refuse = |at: usize, what: String| Err(Error::new(what).at(at as u64));
     if !bytes.starts_with(&MAGIC) {

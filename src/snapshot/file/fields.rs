@@ -1,12 +1,12 @@
 //! Numbers in a file: little-endian, one after another.
 //!
-//! What enters: a stream, and what to write to it or to expect of it. What leaves: the bytes, or the numbers; a stream that
-//! ends too early is an error that says at which byte.
+//! What enters: a stream, and numbers to write to it or to expect in it. What leaves: the bytes, or the numbers. A
+//! stream that ends too early is an error with its offset.
 
 use crate::error::{Error, Result};
 use std::io::{ErrorKind, Read, Write};
 
-/// Reads fields in order, and no further than they are said to go.
+/// Reads fields in order, and no more bytes than they are said to take.
 pub(super) struct FieldReader<R> {
     reader: R,
     offset: u64,
@@ -14,12 +14,12 @@ pub(super) struct FieldReader<R> {
 }
 
 impl<R: Read> FieldReader<R> {
-    /// Of fields that take so many bytes together.
+    /// A reader of fields that take `size` bytes together.
     pub(super) fn new(reader: R, size: u64) -> Self {
         FieldReader { reader, offset: 0, size }
     }
 
-    /// How many bytes are left, if there are as many as was said.
+    /// How many bytes are left, if the stream is as long as was said.
     pub(super) fn left(&self) -> u64 {
         self.size.saturating_sub(self.offset)
     }
@@ -72,7 +72,7 @@ impl<R: Read> FieldReader<R> {
         Ok(i128::from_le_bytes(self.bytes()?))
     }
 
-    /// A number of things that follow, of so many bytes each at least, no greater than `most`.
+    /// Reads the number of `things` that follow, at most `most`, of at least `size_min` bytes each.
     pub(super) fn count(&mut self, most: usize, size_min: usize, things: &str) -> Result<usize> {
         let count = self.u32()? as usize;
         if count > most {
@@ -86,13 +86,13 @@ impl<R: Read> FieldReader<R> {
         Ok(count)
     }
 
-    /// A flag byte, with no bit set beside these.
+    /// Reads a byte of flags, in which no bit but the `known` ones may be set.
     pub(super) fn flags(&mut self, known: u8) -> Result<u8> {
         let flags = self.u8()?;
         if flags & !known == 0 { Ok(flags) } else { Err(self.refuse(format!("unknown flags {flags:#04x}"))) }
     }
 
-    /// Nothing may follow.
+    /// Checks that nothing follows.
     pub(super) fn end(mut self) -> Result<()> {
         let mut rest = [0; 1];
         match self.reader.read(&mut rest) {
@@ -143,7 +143,7 @@ impl<W: Write> FieldWriter<W> {
         self.put(&value.to_le_bytes())
     }
 
-    /// What was written to, and how many bytes.
+    /// The writer, and how many bytes were written to it.
     pub(super) fn finish(self) -> (W, u64) {
         (self.writer, self.size)
     }

@@ -1,24 +1,22 @@
-//! Snapshots made smaller: partitions into one table, neighbouring cells into one cell.
+//! Snapshots made smaller: the partitions added into one table, and neighbouring cells into one cell.
 //!
-//! What enters: a snapshot, and how many differences to another are to be found out. What leaves: a digest, which is no larger than
-//! that takes, however many connections are open; and two files of different sizes brought to one size.
+//! What enters: a snapshot, and how many differences to another are to be decoded. What leaves: a digest, which is no
+//! larger than these differences need, however many connections are open; or two files of different sizes brought to
+//! one size.
 //!
-//! A digest says nothing of when connections started: what is left of the values of so many connections tells nobody anything.
+//! A digest does not tell when connections started: the values of this many connections that are added up say nothing.
 
 use super::{Kind, Misfit, SnapshotFile, Sums};
-use crate::config::{DIGEST_DIFFERENCES_MAX, DIGEST_FAMILY_SHARE};
+use crate::config::{DIGEST_DIFFERENCES_MAX, DIGEST_FAMILY_SHARE, DIGEST_SHARE_DEVIATIONS};
 use crate::sketch::{Geometry, Iblt, TableKey};
 use crate::snapshot::DeltaGeometry;
 
-/// Standard deviations that a family's part of the differences may be above its part of what is open.
-const SHARE_DEVIATIONS: f64 = 3.0;
-
 impl SnapshotFile {
-    /// The smallest digest of it that lists so many differences to another router in all but about one of a thousand tries, if they
-    /// are spread over the families like what is open. Where the tables are too small for that, it is as large as they are: see
-    /// [`Self::item_counts`].
+    /// The smallest digest that decodes `differences` differences to another router in all but about one of a thousand
+    /// tries, if they are spread over the families as the open connections are. If the tables are too small for that,
+    /// it is as large as they are: see [`Self::item_counts`].
     ///
-    /// Half-open connections are not in it, nor the starts of any.
+    /// A digest holds neither half-open connections nor the starts of any.
     ///
     /// Complexity: a pass over the tables.
     ///
@@ -26,10 +24,10 @@ impl SnapshotFile {
     /// # use flowpeel::hash::Secret;
     /// # use flowpeel::sketch::Geometry;
     /// # use flowpeel::snapshot::DeltaGeometry;
-    /// # use flowpeel::snapshot::file::{SnapshotFile, Source};
+    /// # use flowpeel::snapshot::file::{SnapshotFile, RouterPart};
     /// let shape = Geometry::for_items(100_000).foldable();
     /// let geometry = DeltaGeometry { v4: shape, v6: shape };
-    /// let router = SnapshotFile::new(geometry, false, &Secret::REPLAY, Source::default());
+    /// let router = SnapshotFile::new(geometry, false, &Secret::REPLAY, RouterPart::default());
     /// let digest = router.digest(500);
     /// assert!(digest.item_counts().0 >= 250 && digest.item_counts().1 >= 250);
     /// let mut bytes = Vec::new();
@@ -42,7 +40,7 @@ impl SnapshotFile {
         let (items_v4, items_v6) = self.shares(differences);
         let DeltaGeometry { v4, v6 } = self.header.geometry;
         let geometry = DeltaGeometry { v4: least_fold(v4, items_v4), v6: least_fold(v6, items_v6) };
-        // What a subtable's cells are divided by divides them.
+        // The factor was chosen to divide the cells of a subtable, so the fold succeeds.
         let mut digest = self.folded_to(1, geometry).unwrap_or_else(|| self.clone());
         digest.header.kind = Kind::Digest;
         for sums in &mut digest.sums {
@@ -53,13 +51,13 @@ impl SnapshotFile {
         digest
     }
 
-    /// How many differences each of its tables plainly lists: IPv4, then IPv6.
+    /// How many differences each of its tables can be relied on to decode: IPv4, then IPv6.
     #[must_use]
     pub fn item_counts(&self) -> (u64, u64) {
         (self.header.geometry.v4.item_count(), self.header.geometry.v6.item_count())
     }
 
-    /// For how many differences of each family a digest for so many has room.
+    /// For how many differences of each family a digest for `differences` in all has room.
     pub(super) fn shares(&self, differences: u64) -> (u64, u64) {
         let differences = differences.min(DIGEST_DIFFERENCES_MAX);
         let open = |of: &dyn Fn(&Sums) -> i64| self.sums.iter().map(of).sum::<i64>().max(0) as f64;
@@ -69,8 +67,8 @@ impl SnapshotFile {
         (share(differences, part_v4), share(differences, 1.0 - part_v4))
     }
 
-    /// For how many differences a digest has to be made, so that it has room for so many of each family; none when the tables
-    /// that it is made of are too small for that.
+    /// For how many differences a digest has to be made to have room for `v4` and `v6` of each family; `None` if the
+    /// unfolded tables are too small for that.
     pub(super) fn digest_for(&self, v4: u64, v6: u64) -> Option<u64> {
         let mut differences = v4.saturating_add(v6).max(1);
         loop {
@@ -86,7 +84,8 @@ impl SnapshotFile {
         }
     }
 
-    /// Both in tables of one shape: those of the smaller one, for each family. Or the field in which they differ too much for that.
+    /// Both snapshots in tables of one shape, for each family that of the smaller; or the field in which they differ
+    /// too much for that.
     pub(super) fn folded_alike(&self, other: &Self) -> Result<(Self, Self), Misfit> {
         if let Err(misfit @ (Misfit::KeyId(..) | Misfit::VlanKey(..))) = self.check_fits(other) {
             return Err(misfit);
@@ -100,7 +99,7 @@ impl SnapshotFile {
         folded(self).zip(folded(other)).ok_or_else(|| self.misfit_of_cells(other))
     }
 
-    /// In which number of cells two snapshots differ so that neither divides the other.
+    /// The family in which the number of cells of neither snapshot divides that of the other.
     fn misfit_of_cells(&self, other: &Self) -> Misfit {
         let cells = |geometry: DeltaGeometry| (geometry.v4.subtable_cell_count(), geometry.v6.subtable_cell_count());
         let ((v4, v6), (other_v4, other_v6)) = (cells(self.header.geometry), cells(other.header.geometry));
@@ -111,7 +110,7 @@ impl SnapshotFile {
         }
     }
 
-    /// The same sums in fewer tables of this shape; none where they do not fold to it.
+    /// These sums in fewer tables of this shape; `None` if they do not fold to it.
     fn folded_to(&self, partition_count: usize, geometry: DeltaGeometry) -> Option<Self> {
         let mut sums = self.sums.clone();
         if partition_count < sums.len() {
@@ -131,15 +130,15 @@ impl SnapshotFile {
     }
 }
 
-/// For how many differences of a family there is room, when this part of what is open is of it.
+/// For how many differences of a family there is room, if it has this part of the open connections.
 fn share(differences: u64, part: f64) -> u64 {
     let mean = differences as f64 * part;
     let deviation = (mean * (1.0 - part)).max(0.0).sqrt();
-    let share = (mean + SHARE_DEVIATIONS * deviation).ceil() as u64;
+    let share = (mean + DIGEST_SHARE_DEVIATIONS * deviation).ceil() as u64;
     share.max(differences.div_ceil(DIGEST_FAMILY_SHARE)).min(differences)
 }
 
-/// The smallest shape that this one folds to and that lists so many.
+/// The smallest shape that this one folds to and that has room for `item_count` items.
 fn least_fold(geometry: Geometry, item_count: u64) -> Geometry {
     let cells = geometry.subtable_cell_count();
     let wanted = Geometry::for_items(item_count).subtable_cell_count();

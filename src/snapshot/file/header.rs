@@ -1,10 +1,10 @@
 //! What a snapshot says of itself before its tables.
 //!
-//! What enters: the shape of its tables and where they come from. What leaves: the same in a file, where every number is held
-//! against its limit before anything is made of it; and whether two snapshots go together.
+//! What enters: the shape of its tables and where they come from. What leaves: the same in a file, where every number
+//! is checked against its limit before it is used; and whether two snapshots fit.
 
 use super::fields::{FieldReader, FieldWriter};
-use super::source::{self, Source};
+use super::router_part::{self, RouterPart};
 use super::sums::Sums;
 use crate::config::{PARTITION_COUNT, SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX, SNAPSHOT_SOURCES_MAX};
 use crate::error::{Error, Result};
@@ -18,11 +18,11 @@ use std::io::{self, Read, Write};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// One router, in full.
+    /// A snapshot of one router, in full.
     Snapshot = 1,
-    /// Several routers, added up.
+    /// A sum of several routers.
     Merge = 2,
-    /// A snapshot or a merge, folded to what few differences need.
+    /// A snapshot or a merge that was folded to what a few differences need.
     Digest = 3,
 }
 
@@ -31,7 +31,7 @@ impl Kind {
         [Kind::Snapshot, Kind::Merge, Kind::Digest].into_iter().find(|kind| *kind as u8 == byte)
     }
 
-    /// The name that people read.
+    /// The name of the kind in messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -42,13 +42,13 @@ impl Kind {
     }
 }
 
-/// Which secret tables were filled under, without giving it away: whoever has the secret can tell, and nobody can tell the
-/// secret from it.
+/// The identity of the secret under which tables were filled. Anybody with the secret can compute it; the secret cannot
+/// be computed from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyId(pub [u8; 16]);
 
 impl KeyId {
-    /// That of a secret.
+    /// The identity of a secret.
     #[must_use]
     pub fn of(secret: &Secret) -> Self {
         let mut id = [0; 16];
@@ -63,60 +63,60 @@ impl fmt::Display for KeyId {
     }
 }
 
-/// Everything of a snapshot but its tables.
+/// All of a snapshot but its tables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
-    /// What it is of.
+    /// What the snapshot is of.
     pub kind: Kind,
-    /// Under which secret its tables were filled.
+    /// The identity of the secret under which its tables were filled.
     pub key_id: KeyId,
     /// Whether VLAN tags are part of keys.
     pub vlan_key: bool,
     /// The shapes of its tables.
     pub geometry: DeltaGeometry,
-    /// The shapes that its routers keep. The cells of a subtable there are a multiple of those here, and that many
-    /// neighbours were added up into one.
+    /// The shapes of the tables that its routers keep. Their number of cells in a subtable is a multiple of that in
+    /// `geometry`: that many neighbours were added up into one cell.
     pub unfolded: DeltaGeometry,
-    /// How many pairs of tables follow: one for each of [`PARTITION_COUNT`] partitions, or one for all together.
+    /// The number of pairs of tables: one for each of [`PARTITION_COUNT`] partitions, or one for all together.
     pub partition_count: usize,
-    /// The routers, at least one; a snapshot has just one.
-    pub sources: Vec<Source>,
+    /// The routers: at least one, and in a snapshot exactly one.
+    pub sources: Vec<RouterPart>,
 }
 
 const HAS_VLAN_KEY: u8 = 1;
 
 impl Header {
-    /// The bytes of the tables in a file.
+    /// The size of the tables in a file, in bytes.
     #[must_use]
     pub(super) fn tables_size(&self) -> u64 {
         self.partition_count as u64 * Sums::file_size(self.geometry)
     }
 
-    /// How many routers are in it: no key is in its tables oftener, unless one of their filters was wrong.
+    /// The number of routers. No key is in the tables more often, unless the filter of one of them was wrong.
     #[must_use]
     pub fn router_count(&self) -> u32 {
         u32::try_from(self.sources.len()).unwrap_or(u32::MAX)
     }
 
-    /// When the latest interval of its routers ended, in ns since 1970.
+    /// The end of the latest interval of its routers, in ns since 1970.
     #[must_use]
     pub fn end_ns(&self) -> i64 {
         self.sources.iter().map(|source| source.figures.end_ns).max().unwrap_or(0)
     }
 
-    /// How many neighbouring cells of the routers' tables each cell of IPv4 and of IPv6 is the sum of.
+    /// How many neighbouring cells of the routers' tables were added up into each cell: IPv4, then IPv6.
     #[must_use]
     pub fn runs(&self) -> (u32, u32) {
         let run = |unfolded: Geometry, folded: Geometry| unfolded.subtable_cell_count() / folded.subtable_cell_count();
         (run(self.unfolded.v4, self.geometry.v4), run(self.unfolded.v6, self.geometry.v6))
     }
 
-    /// How many half-open connections there may be beside these tables in what is held of a file.
+    /// The most half-open connections that a file with these tables may hold.
     fn half_open_max(&self) -> usize {
         (SNAPSHOT_SIZE_MAX.saturating_sub(self.tables_size()) / SNAPSHOT_HALF_OPEN_SIZE) as usize
     }
 
-    /// Whether there may be such tables.
+    /// Checks that tables of this number and shape are possible.
     fn check_tables(&self) -> Result<()> {
         let divides = |unfolded: Geometry, folded: Geometry| {
             unfolded.subtable_cell_count().is_multiple_of(folded.subtable_cell_count())
@@ -134,7 +134,7 @@ impl Header {
         Err(Error::new(objection))
     }
 
-    /// Whether its parts go together.
+    /// Checks that its parts fit together.
     pub(super) fn check(&self) -> Result<()> {
         self.check_tables()?;
         let is_whole = self.geometry == self.unfolded && self.partition_count == PARTITION_COUNT;
@@ -147,7 +147,7 @@ impl Header {
             let most = self.half_open_max();
             format!("{half_open_count} half-open connections: beside its tables {most} are the most")
         } else {
-            return self.sources.iter().try_for_each(Source::check);
+            return self.sources.iter().try_for_each(RouterPart::check);
         };
         Err(Error::new(objection))
     }
@@ -171,8 +171,8 @@ impl Header {
         let contradicts = |from: &FieldReader<_>, error| from.refuse("the header contradicts itself").because(error);
         header.check_tables().map_err(|error| contradicts(from, error))?;
         let mut half_open_max = header.half_open_max();
-        for _ in 0..from.count(SNAPSHOT_SOURCES_MAX, source::SIZE_MIN, "routers")? {
-            let source = Source::read(from, half_open_max)?;
+        for _ in 0..from.count(SNAPSHOT_SOURCES_MAX, router_part::SIZE_MIN, "routers")? {
+            let source = RouterPart::read(from, half_open_max)?;
             half_open_max -= source.half_open.len();
             header.sources.push(source);
         }
@@ -180,11 +180,11 @@ impl Header {
         Ok(header)
     }
 
-    /// Whether tables of both can be added and subtracted.
+    /// Checks that the tables of both can be added and subtracted.
     ///
     /// # Errors
     ///
-    /// The first of their fields that differs and may not.
+    /// The first field that differs and must not.
     pub fn check_fits(&self, other: &Self) -> std::result::Result<(), Misfit> {
         let cells =
             |header: &Self| (header.geometry.v4.subtable_cell_count(), header.geometry.v6.subtable_cell_count());
@@ -209,7 +209,7 @@ impl Header {
 fn shape(from: &mut FieldReader<impl Read>) -> Result<Geometry> {
     let count = from.u32()?;
     let geometry = Geometry::new(count);
-    // What is out of range would be taken for the nearest that is not.
+    // A number out of range would be replaced by the nearest in range.
     if geometry.subtable_cell_count() == count {
         Ok(geometry)
     } else {
@@ -217,14 +217,14 @@ fn shape(from: &mut FieldReader<impl Read>) -> Result<Geometry> {
     }
 }
 
-/// In which field two snapshots differ, so that they do not go together; with the value in either.
+/// The field in which two snapshots differ so that they do not fit, with its value in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
-    /// The secrets.
+    /// The identities of the secrets.
     KeyId(KeyId, KeyId),
     /// Whether VLAN tags are part of keys.
     VlanKey(bool, bool),
-    /// The number of partitions: one may be a digest.
+    /// The numbers of partitions: one of the two may be a digest.
     Partitions(u32, u32),
     /// The cells of an IPv4 subtable.
     CellsV4(u32, u32),

@@ -1,7 +1,7 @@
-//! How full the tables of a snapshot are, and what can be taken out of them without a list to start from.
+//! How full the tables of a snapshot are, and what can be decoded from them without a list to start from.
 //!
-//! What enters: a snapshot and the secret. What leaves: figures for each family. The tables are peeled to find out: an estimate of
-//! what would come out is worth little near the threshold.
+//! What enters: a snapshot and the secret. What leaves: figures for each family. The tables are peeled to find out:
+//! near the threshold an estimate of what would come out is worth little.
 
 use super::SnapshotFile;
 use super::counts::peeler_of;
@@ -11,19 +11,19 @@ use crate::sketch::{Iblt, Peeled, Recipient, TableKey, ValueCode};
 /// How full the tables of one family are, all partitions together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Connections that are open: additions less removals.
+    /// Open connections: additions less removals.
     pub open: i64,
-    /// About how many keys are in the tables, by the squares of their counts.
+    /// About how many keys the tables hold, estimated from the squares of their counts.
     pub held: u64,
-    /// How many keys the tables plainly list.
+    /// How many keys the tables can be relied on to list.
     pub item_count: u64,
-    /// How many keys come out without any list to start from.
+    /// How many keys can be peeled without a list to start from.
     pub peeled: u64,
-    /// About how many keys do not; 0 only when all do.
+    /// About how many keys cannot be peeled; 0 only when all can.
     pub left: u64,
 }
 
-/// Takes everything, and keeps nothing but the checks of values.
+/// A recipient that keeps nothing. It only checks values.
 struct Anyone<K>(ValueCode<K>);
 
 impl<K: TableKey> Recipient<K> for Anyone<K> {
@@ -37,7 +37,7 @@ impl<K: TableKey> Recipient<K> for Anyone<K> {
 impl SnapshotFile {
     /// How full its tables are: IPv4, then IPv6.
     ///
-    /// Complexity: that of listing; one more table of each shape in memory.
+    /// Complexity: the decoding; a copy of one table is held in memory.
     #[must_use]
     pub fn loads(&self, secret: &Secret) -> (Load, Load) {
         let router_count = self.header.router_count();

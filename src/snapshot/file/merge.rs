@@ -1,10 +1,10 @@
 //! Routers added up: one table for a whole network.
 //!
-//! What enters: snapshots, or merges of them. What leaves: their sum, which does not depend on the order or grouping in which they were
-//! added. What does not go together is refused before anything is added.
+//! What enters: snapshots, or merges of them. What leaves: their sum, which does not depend on the order or grouping in
+//! which they were added. What does not fit is refused before anything is added.
 
 use super::fields::FieldWriter;
-use super::{Header, Kind, SnapshotFile, Source};
+use super::{Header, Kind, RouterPart, SnapshotFile};
 use crate::config::{PARTITION_COUNT, SNAPSHOT_SOURCES_MAX};
 use crate::error::{Error, Result};
 use crate::sketch::Geometry;
@@ -12,22 +12,22 @@ use crate::snapshot::DeltaGeometry;
 use std::cmp::Ordering;
 
 impl SnapshotFile {
-    /// Adds what another one holds: the routers of both, and every connection as often as it was seen by them.
+    /// Adds another snapshot: the result has the routers of both, and counts every connection as often as they saw it.
     ///
     /// Complexity: a pass over the tables.
     ///
     /// # Errors
     ///
-    /// Their tables do not add, a router is in both, or there are too many routers. Then nothing has changed.
+    /// The tables do not fit, a router is in both, or there are too many routers. Nothing has changed then.
     ///
     /// ```
     /// # use flowpeel::hash::Secret;
     /// # use flowpeel::sketch::Geometry;
     /// # use flowpeel::snapshot::DeltaGeometry;
-    /// # use flowpeel::snapshot::file::{Kind, SnapshotFile, Source};
+    /// # use flowpeel::snapshot::file::{Kind, SnapshotFile, RouterPart};
     /// let geometry = DeltaGeometry { v4: Geometry::new(60), v6: Geometry::new(60) };
     /// let of = |router: &str| {
-    ///     let source = Source { router: router.to_owned(), ..Source::default() };
+    ///     let source = RouterPart { router: router.to_owned(), ..RouterPart::default() };
     ///     SnapshotFile::new(geometry, false, &Secret::REPLAY, source)
     /// };
     /// let mut network = of("east");
@@ -58,8 +58,9 @@ impl SnapshotFile {
     }
 }
 
-/// Whether both are snapshots of one run. Replays have no run, and those without a name are told apart by what is in them.
-fn is_same(one: &Source, other: &Source) -> bool {
+/// Whether both are snapshots of one run. Replays have no run, and those without a name are told apart by their
+/// contents.
+fn is_same(one: &RouterPart, other: &RouterPart) -> bool {
     let is_anonymous = one.router.is_empty() && one.run == 0;
     if is_anonymous { one == other } else { (&one.router, one.run) == (&other.router, other.run) }
 }
@@ -78,16 +79,16 @@ impl Header {
     }
 }
 
-/// An order of routers that depends on nothing but what is written of them.
-fn in_order(one: &Source, other: &Source) -> Ordering {
-    let by_interval = |source: &Source| (source.run, source.figures.words());
+/// An order of routers that depends only on what a file says of them.
+fn in_order(one: &RouterPart, other: &RouterPart) -> Ordering {
+    let by_interval = |source: &RouterPart| (source.run, source.figures.words());
     let by_name = one.router.cmp(&other.router).then_with(|| by_interval(one).cmp(&by_interval(other)));
     by_name.then_with(|| bytes(one).cmp(&bytes(other)))
 }
 
-fn bytes(source: &Source) -> Vec<u8> {
+fn bytes(source: &RouterPart) -> Vec<u8> {
     let mut out = FieldWriter::new(Vec::new());
-    // Memory takes everything.
+    // Writing to memory cannot fail.
     drop(source.write(&mut out));
     out.finish().0
 }

@@ -1,17 +1,17 @@
-//! Snapshot files: every connection that is open on a router, in a fixed size, for another machine to peel.
+//! Snapshot files: every open connection of a router, in a fixed size, for another machine to peel.
 //!
-//! What enters: the sum of all deltas since the start, and what a list's header needs beside it. What leaves: a file, or what a
-//! file holds. It is compressed, and authenticated under the site's secret; whoever has that can list it, and the secret is not in it.
-//! The format is described byte by byte in `docs/snapshots.md`.
+//! What enters: the sum of all deltas since the start, and what a list's header needs beside it. What leaves: a file,
+//! or the contents of one. A file is compressed, and authenticated under the site's secret. Whoever has the secret can
+//! list the connections; the secret itself is not in the file. `docs/snapshots.md` describes the format byte by byte.
 //!
-//! The laws: what is written reads back equal; a file of which any bit was changed is refused; two files whose headers fit add
-//! and subtract cell by cell, in any order.
+//! The laws: what is written reads back equal; a file in which any bit was changed is refused; two files whose headers
+//! fit add and subtract cell by cell, in any order.
 //!
-//! No estimator stands beside the tables, because they are one: the squares of a table's counts add up to the number of keys in
-//! it at any load ([`Iblt::estimated_count`](crate::sketch::Iblt::estimated_count)), folded or not, to within the square root of
-//! 2 / cells. So a digest that was made too small still says by how much. A
-//! [`sketch::Estimator`](crate::sketch::Estimator) would have to be told every key, which a router without a list does not
-//! know, and would count a connection that two routers saw at different times as a difference.
+//! There is no size estimator beside the tables, because the tables are one: the squares of a table's counts add up to
+//! the number of keys in it at any load ([`Iblt::estimated_count`](crate::sketch::Iblt::estimated_count)), folded or
+//! not, to within a factor of 1 ± the square root of 2 / cells. So a digest that was made too small still tells by how
+//! much. A [`sketch::Estimator`](crate::sketch::Estimator) would have to be given every key, which a router without a
+//! list does not have, and would count a connection that two routers saw at different times as a difference.
 
 mod counts;
 mod difference;
@@ -22,7 +22,7 @@ mod header;
 mod load;
 mod merge;
 mod presence;
-mod source;
+mod router_part;
 mod sums;
 
 pub use counts::KeyCounts;
@@ -32,7 +32,7 @@ pub use envelope::{HASH_ID, Packing, VERSION};
 pub use header::{Header, KeyId, Kind, Misfit};
 pub use load::Load;
 pub use presence::Presence;
-pub use source::{Figures, Source, is_name};
+pub use router_part::{Figures, RouterPart, is_name};
 pub use sums::Sums;
 
 use crate::config::{COMPRESSION_LEVEL, SNAPSHOT_SIZE_MAX, SNAPSHOT_WINDOW_LOG_MAX};
@@ -45,16 +45,16 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use zstd::stream::{read::Decoder, write::Encoder};
 
-/// A snapshot: what a file holds.
+/// A snapshot: the contents of a file.
 ///
 /// ```
 /// use flowpeel::hash::Secret;
 /// use flowpeel::sketch::Geometry;
 /// use flowpeel::snapshot::DeltaGeometry;
-/// use flowpeel::snapshot::file::{SnapshotFile, Source};
+/// use flowpeel::snapshot::file::{SnapshotFile, RouterPart};
 ///
 /// let geometry = DeltaGeometry { v4: Geometry::for_items(100), v6: Geometry::for_items(10) };
-/// let snapshot = SnapshotFile::new(geometry, false, &Secret::REPLAY, Source::default());
+/// let snapshot = SnapshotFile::new(geometry, false, &Secret::REPLAY, RouterPart::default());
 /// let mut bytes = Vec::new();
 /// snapshot.write(&mut bytes, &Secret::REPLAY)?;
 /// assert_eq!(SnapshotFile::read(bytes.as_slice(), &Secret::REPLAY)?, snapshot);
@@ -64,16 +64,16 @@ use zstd::stream::{read::Decoder, write::Encoder};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct SnapshotFile {
-    /// What it says of itself.
+    /// What the snapshot says of itself.
     pub header: Header,
     /// The tables, as many as [`Header::partition_count`] says, each of [`Header::geometry`].
     pub sums: Vec<Sums>,
 }
 
 impl SnapshotFile {
-    /// The snapshot of a router at its start: nothing is open.
+    /// The snapshot of a router at its start, when nothing is open.
     #[must_use]
-    pub fn new(geometry: crate::snapshot::DeltaGeometry, vlan_key: bool, secret: &Secret, source: Source) -> Self {
+    pub fn new(geometry: crate::snapshot::DeltaGeometry, vlan_key: bool, secret: &Secret, source: RouterPart) -> Self {
         let header = Header {
             kind: Kind::Snapshot,
             key_id: KeyId::of(secret),
@@ -86,17 +86,18 @@ impl SnapshotFile {
         SnapshotFile { sums: vec![Sums::new(geometry); header.partition_count], header }
     }
 
-    /// How many connections are open by its tables: additions less removals. In a merge each counts as often as it was seen.
+    /// The number of open connections by its tables: additions less removals. In a merge each counts once for every
+    /// router that has it.
     #[must_use]
     pub fn surplus(&self) -> i64 {
         self.sums.iter().map(Sums::surplus).sum()
     }
 
-    /// Whether tables of both can be added and subtracted.
+    /// Checks that the tables of both can be added and subtracted.
     ///
     /// # Errors
     ///
-    /// The first field that differs and may not.
+    /// The first field that differs and must not.
     pub fn check_fits(&self, other: &Self) -> std::result::Result<(), Misfit> {
         self.header.check_fits(&other.header)
     }
@@ -105,10 +106,10 @@ impl SnapshotFile {
     ///
     /// # Errors
     ///
-    /// It can not be read, or as [`Self::read`].
+    /// The file cannot be opened, or is refused by [`Self::read`].
     pub fn open(path: &Path, secret: &Secret) -> Result<Self> {
         let cannot = |error: io::Error| Error::new("can not read the snapshot").in_file(path).because(error);
-        // Opening a pipe would wait for whoever writes to it.
+        // Opening a pipe would wait for a writer.
         if !std::fs::metadata(path).map_err(cannot)?.is_file() {
             return Err(Error::new("this is no file").in_file(path));
         }
@@ -117,13 +118,13 @@ impl SnapshotFile {
 
     /// Reads a file to its end.
     ///
-    /// Complexity: linear in what there is to read; at most about twice [`SNAPSHOT_SIZE_MAX`] of memory and what one table takes, and
-    /// none for what is only claimed.
+    /// Complexity: linear in the size of the input. At most about twice [`SNAPSHOT_SIZE_MAX`] and one table of memory
+    /// is taken, and none for what is only claimed.
     ///
     /// # Errors
     ///
-    /// It is no snapshot, or of another version or secret; it was damaged, cut short or forged; or it contradicts itself.
-    /// Offsets in the preamble are those of the file, later ones those of the unpacked body.
+    /// The input is no snapshot, or one of another version or secret; it was damaged, cut short or forged; or it
+    /// contradicts itself. Offsets in the preamble are those of the file, later ones those of the unpacked body.
     pub fn read(input: impl Read, secret: &Secret) -> Result<Self> {
         let (preamble, packed) = envelope::read(input, secret)?;
         match preamble.packing {
@@ -151,18 +152,18 @@ impl SnapshotFile {
         Ok(SnapshotFile { header, sums })
     }
 
-    /// Writes it, compressed.
+    /// Writes the snapshot, compressed.
     ///
-    /// Complexity: linear in the tables, and as much memory as the compressed file takes.
+    /// Complexity: linear in the tables, and memory of the size of the compressed file.
     ///
     /// # Errors
     ///
-    /// It can not be written, its parts do not go together, or the secret is not that of its key id.
+    /// The snapshot cannot be written, its parts do not fit together, or the secret is not that of its key id.
     pub fn write(&self, out: &mut impl Write, secret: &Secret) -> Result<()> {
         self.write_packed(out, secret, Packing::Zstd)
     }
 
-    /// Writes it, packed in this way.
+    /// Writes the snapshot, packed in this way.
     ///
     /// # Errors
     ///

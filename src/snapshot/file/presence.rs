@@ -1,8 +1,8 @@
 //! Whether one connection is open, without listing the others.
 //!
-//! What enters: a snapshot, the secret and a connection. What leaves: whether it is open, as far as the tables tell (GET,
-//! section 2.3 of the paper): each of the connection's cells may tell by itself, when it holds nothing, or one connection
-//! alone. Where none does, what can be peeled out of that one table is in the way, and is taken out first.
+//! What enters: a snapshot, the secret and a connection. What leaves: whether it is open, as far as the tables tell
+//! (GET, section 2.3 of the paper). Each of the connection's cells may tell by itself, if it is empty or holds one
+//! connection alone. If none does, what can be peeled out of that one table is taken out first.
 
 use super::SnapshotFile;
 use super::counts::peeler_of;
@@ -14,14 +14,14 @@ use crate::sketch::{Cell, Iblt, Peeled, Peeler, Recipient, TableKey, ValueCode};
 /// What a snapshot knows of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It is open, on so many of the routers.
+    /// The connection is open.
     Open {
-        /// How many.
+        /// On how many of the routers.
         count: u32,
-        /// What went with it when it opened, where that can be read: see [`SnapshotFile`]'s format for its bits.
+        /// The payload that it opened with, if that can be read. Its bits are described in `docs/snapshots.md`.
         payload: Option<u32>,
     },
-    /// It is not open.
+    /// The connection is not open.
     NotOpen,
     /// The tables hold too much to tell.
     Unknown,
@@ -30,7 +30,7 @@ pub enum Presence {
 impl SnapshotFile {
     /// What the tables know of a connection. Half-open ones are not in them.
     ///
-    /// Complexity: four cells; where these do not tell, that of peeling one table.
+    /// Complexity: four cells; if these do not tell, the peeling of one table.
     #[must_use]
     pub fn presence(&self, key: &AnyKey, secret: &Secret) -> Presence {
         match key {
@@ -39,7 +39,7 @@ impl SnapshotFile {
         }
     }
 
-    /// What the one of these tables tells in which this connection is.
+    /// Asks the one of these tables that would hold this connection.
     fn ask<'a, K: TableKey + FlowKey>(
         &self,
         key: &K,
@@ -47,14 +47,14 @@ impl SnapshotFile {
         mut tables: impl Iterator<Item = &'a Iblt<K>>,
     ) -> Presence {
         let hash = KeyedHash::new(secret, Purpose::Connection).of(&key.canonical().0);
-        // All partitions may be in one.
+        // All partitions may have been added into one table.
         let partition = if self.sums.len() == 1 { 0 } else { ConnectionHash::new(hash).partition() };
         let table = tables.nth(partition);
         table.map_or(Presence::Unknown, |table| ask(table, key, secret, self.header.router_count()))
     }
 }
 
-/// Waits for one connection to come out.
+/// A recipient that waits for one connection to be peeled.
 struct Wanted<K: TableKey> {
     code: ValueCode<K>,
     key: K,
@@ -74,7 +74,7 @@ impl<K: TableKey> Recipient<K> for Wanted<K> {
     }
 }
 
-/// A count below one is an error of a router's filter: nothing is open.
+/// The presence for a count. One below one is an error of a router's filter, and nothing is open.
 fn presence(count: i32, payload: Option<u32>) -> Presence {
     match u32::try_from(count) {
         Ok(count) if count > 0 => Presence::Open { count, payload },

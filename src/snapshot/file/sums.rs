@@ -1,7 +1,7 @@
 //! The tables of a snapshot: the sum of all changes, partition by partition.
 //!
-//! What enters: deltas. What leaves: tables that hold what is open, and their cells in a file. Placement does not depend on the
-//! partition, so the tables of several partitions, or of several routers, may be added up into one.
+//! What enters: deltas. What leaves: tables that hold what is open, and their cells in a file. The place of a key does
+//! not depend on the partition, so the tables of several partitions, or of several routers, can be added up into one.
 
 use super::fields::{FieldReader, FieldWriter};
 use crate::config::SNAPSHOT_CELLS_AT_ONCE;
@@ -11,7 +11,7 @@ use crate::sketch::{Geometry, Iblt, TableCell, TableKey};
 use crate::snapshot::{Delta, DeltaGeometry};
 use std::io::{self, Read, Write};
 
-/// The sums of one partition, or of all together.
+/// The sums of one partition, or of all of them together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sums {
     /// IPv4 connections.
@@ -20,13 +20,13 @@ pub struct Sums {
     pub v6: Iblt<KeyV6>,
 }
 
-/// The size of a cell in a file.
+/// The size of a cell in a file, in bytes.
 fn cell_size<K: TableKey<Cell: TableCell>>() -> u64 {
     <K::Cell as TableCell>::SIZE as u64
 }
 
 impl Sums {
-    /// Sums of nothing.
+    /// Empty sums.
     #[must_use]
     pub fn new(geometry: DeltaGeometry) -> Self {
         Sums { v4: Iblt::new(geometry.v4), v6: Iblt::new(geometry.v6) }
@@ -38,24 +38,24 @@ impl Sums {
         DeltaGeometry { v4: self.v4.geometry(), v6: self.v6.geometry() }
     }
 
-    /// Adds what changed. A family in which nothing did is not looked at.
+    /// Adds a delta. A family in which nothing changed is skipped.
     ///
     /// # Panics
     ///
-    /// The delta has another shape: what it holds would be lost.
+    /// The delta does not have the shape of the sums: its changes would be lost.
     pub fn add(&mut self, delta: &Delta) {
         let is_added = (delta.v4.is_untouched() || self.v4.merge(&delta.v4.table).is_ok())
             && (delta.v6.is_untouched() || self.v6.merge(&delta.v6.table).is_ok());
         assert!(is_added, "all deltas have the shape of their sum");
     }
 
-    /// How many connections are open by these sums.
+    /// The number of open connections by these sums.
     #[must_use]
     pub fn surplus(&self) -> i64 {
         self.v4.surplus() + self.v6.surplus()
     }
 
-    /// The bytes that such tables take in a file.
+    /// The size of tables of this shape in a file, in bytes.
     #[must_use]
     pub fn file_size(geometry: DeltaGeometry) -> u64 {
         geometry.v4.cell_count() as u64 * cell_size::<KeyV4>() + geometry.v6.cell_count() as u64 * cell_size::<KeyV6>()
@@ -84,7 +84,7 @@ where
     Ok(())
 }
 
-/// The cells grow with what is really there.
+/// Reads the cells of a table. The vector grows with what is really there.
 fn read_cells<K>(geometry: Geometry, from: &mut FieldReader<impl Read>) -> Result<Iblt<K>>
 where
     K: TableKey<Cell: TableCell> + FlowKey,

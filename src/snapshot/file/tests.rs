@@ -1,4 +1,4 @@
-//! Files of every kind, whole, changed and made up.
+//! Files of every kind: whole, changed and made up.
 
 use super::*;
 use crate::config::{PARTITION_COUNT, SNAPSHOT_SOURCES_MAX};
@@ -24,7 +24,7 @@ fn key_v6(at: u32) -> KeyV6 {
     KeyV6::new((0x2001_0db8 << 96 | u128::from(at), 40_000), (0x2001_0db8 << 96 | 1, 443), VlanTags::NONE.with(7))
 }
 
-/// A delta of one partition in which so many connections of each family opened.
+/// A delta of one partition in which `count` connections of each family opened.
 fn delta(partition: u32, count: u32) -> Delta {
     let secret = &Secret::REPLAY;
     let mut delta = Delta::new(geometry());
@@ -41,10 +41,10 @@ fn delta(partition: u32, count: u32) -> Delta {
     delta
 }
 
-fn source() -> Source {
+fn source() -> RouterPart {
     let half_open =
         |key, answered| HalfOpen { key, start_tick: 1 << 20, since_tick: (1 << 20) + 7, answered, short_isn: 99 };
-    Source {
+    RouterPart {
         router: "edge-1".to_owned(),
         run: 0x0123_4567_89ab_cdef,
         every_ns: 10_000_000_000,
@@ -69,7 +69,7 @@ fn snapshot() -> SnapshotFile {
     snapshot
 }
 
-/// The smallest there is, to try every bit of.
+/// The smallest snapshot there is, to try every bit of.
 fn small() -> SnapshotFile {
     let geometry = DeltaGeometry { v4: Geometry::new(1), v6: Geometry::new(1) };
     SnapshotFile::new(geometry, false, &Secret::REPLAY, source())
@@ -251,7 +251,7 @@ fn headers_are_checked_when_they_are_written_too() {
     assert!(refused(&crowded).contains("2000 half-open connections: beside its tables"));
 }
 
-/// All partitions in one table, with so many neighbours summed into each cell.
+/// All partitions in one table, with this many neighbours added up into each cell.
 fn digest(of: &SnapshotFile, run_v4: u32, run_v6: u32) -> SnapshotFile {
     let mut sum = Sums::new(of.header.geometry);
     of.sums.iter().for_each(|sums| assert!(sum.v4.merge(&sums.v4).is_ok() && sum.v6.merge(&sums.v6).is_ok()));
@@ -266,7 +266,7 @@ fn a_digest_is_a_snapshot_of_fewer_cells() {
     let back = read(&bytes(&digest, Packing::Zstd)).unwrap();
     assert_eq!(back, digest);
     assert_eq!((back.header.runs(), back.surplus()), ((2, 1), snapshot().surplus()));
-    // What is in it stands where a table of that shape has it: taking it out again leaves nothing.
+    // Every key is where a table of that shape has it: taking all of them out leaves nothing.
     let mut table = back.sums[0].v4.clone();
     let code = ValueCode::<KeyV4>::new(KeyedHash::new(&Secret::REPLAY, Purpose::Value));
     for (partition, count) in (0..PARTITION_COUNT as u32).flat_map(|partition| [(partition, 2), (partition, 3)]) {
@@ -282,7 +282,7 @@ fn a_digest_is_a_snapshot_of_fewer_cells() {
 fn a_merge_keeps_its_sources() {
     let mut merge = snapshot();
     merge.header.kind = Kind::Merge;
-    merge.header.sources.push(Source { router: "edge-2".to_owned(), ..source() });
+    merge.header.sources.push(RouterPart { router: "edge-2".to_owned(), ..source() });
     assert_eq!(read(&bytes(&merge, Packing::Zstd)).unwrap(), merge);
 }
 
@@ -334,7 +334,7 @@ proptest! {
         let totals = Counts::of_figures(std::array::from_fn(|at| words[at]));
         let [interval, opened, closed, untracked, recycled, evicted, dropped, unusable, merged, missing_elsewhere, start, end] =
             std::array::from_fn(|at| words[21 + at]);
-        let source = Source {
+        let source = RouterPart {
             router,
             run: words[0],
             every_ns: words[1],

@@ -6,10 +6,10 @@ use crate::signal::{ConnectionHash, Kind, Signal, SignalParts};
 use crate::sources::{SourceTally, event_of};
 use std::collections::BTreeMap;
 
-/// Feeds events, split over so many shards by their position, and gives the ledger their deltas.
+/// Feeds events, split over some shards by partition, and gives the ledger their deltas.
 struct Bench {
     tallies: Vec<SourceTally>,
-    ledger: Ledger,
+    ledger: SourceLedger,
     exact: BTreeMap<IpAddr, [u64; 3]>,
 }
 
@@ -21,7 +21,7 @@ impl Bench {
         let secret = Secret::REPLAY;
         let delta = || Box::new(SourceDelta::new(geometry, &secret, PARTITIONS / shard_count));
         let tallies = (0..shard_count).map(|_| SourceTally::new(delta())).collect();
-        Bench { tallies, ledger: Ledger::new(geometry, &secret), exact: BTreeMap::new() }
+        Bench { tallies, ledger: SourceLedger::new(geometry, &secret), exact: BTreeMap::new() }
     }
 
     /// A packet of this kind from `first` to `second`.
@@ -66,7 +66,7 @@ enum AnyFlow {
 
 fn signal<K: FlowKey>(key: &K, kind: Kind) -> Signal {
     let (canonical, sender) = key.canonical();
-    // Any function of the key does to share connections out.
+    // Any function of the key will do to distribute connections.
     let hash =
         canonical.words().iter().fold(7u128, |hash, &word| (hash ^ u128::from(word)).wrapping_mul(0x9e37_79b9_7f4b));
     Signal::new(&canonical, ConnectionHash::new(hash >> 24), SignalParts { tick: 1, kind, sender, isn: 0 })
@@ -87,7 +87,7 @@ fn reversed(flow: AnyFlow) -> AnyFlow {
     }
 }
 
-/// Mixed traffic of so many sources.
+/// Mixed traffic of this many sources.
 fn mixed(bench: &mut Bench, source_count: u32) {
     for source in 0..source_count {
         for port in 0..(source % 7 + 1) as u16 {

@@ -1,4 +1,4 @@
-//! A directory through crashes of every kind: what is there is whole, and older rather than wrong.
+//! Crashes of every kind: what is read is whole, and older rather than wrong.
 
 use super::*;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ fn open(path: &Path) -> Result<Opened> {
     StateDirectory::open(path, identity(), SIZE_MAX)
 }
 
-/// The only part of what is saved.
+/// The only part of the saved generation.
 fn part(opened: &Opened) -> Option<Vec<u8>> {
     opened.saved.as_ref().map(|saved| saved.parts().next().unwrap().to_vec())
 }

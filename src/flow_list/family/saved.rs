@@ -1,4 +1,5 @@
-//! A family's list as the bytes of a saved state: what is listed, what contradicts it, and what could not be decoded yet.
+//! A family's list as the bytes of a saved state: what is listed, what contradicts it, and what could not be decoded
+//! yet.
 
 use super::{FamilyList, Outcome};
 use crate::config::EXTRANEOUS_MAX;
@@ -22,7 +23,7 @@ impl Outcome {
 }
 
 impl<K: TableKey> FamilyList<K> {
-    /// Its bytes in a saved state, at the end of an interval: nothing is on its way back into a table then.
+    /// Encodes the list for a saved state, at the end of an interval: no change waits to be put back into a table then.
     ///
     /// Complexity: linear in the list; a pass over the residue unless it is empty.
     pub(in crate::flow_list) fn save(&self, encoder: &mut Encoder) {
@@ -50,7 +51,7 @@ impl<K: TableKey> FamilyList<K> {
         }
     }
 
-    /// Fills an empty list with what was saved of one with the same configuration. It is then to be given up if this fails.
+    /// Fills an empty list with what one with the same configuration saved. If this fails the list must not be used.
     pub(in crate::flow_list) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         let ledger = &mut self.ledger;
         let key_size = K::WORD_COUNT * size_of::<u64>();
@@ -78,7 +79,7 @@ impl<K: TableKey> FamilyList<K> {
         Ok(())
     }
 
-    /// Marks everything listed as what may have closed while nobody looked, before the tick `resumed_tick`.
+    /// Marks all listed connections as unsettled: each may have closed unseen before the tick `resumed_tick`.
     pub(in crate::flow_list) fn unsettle(&mut self, resumed_tick: u64) {
         let ledger = &mut self.ledger;
         ledger.listed.update_all(|key, start| ledger.liveness.unsettle(key, start, resumed_tick));

@@ -1,9 +1,9 @@
 //! One family of one partition: the exact list, and what could not be decoded yet.
 //!
-//! What enters: deltas in order. What leaves: the connections that are open, and how much is missing. A delta is peeled
-//! by itself first; what comes out opens and closes connections of the list. What does not come out, and what the list
-//! can not take, is added to the residue, which is then peeled as a whole. Peeling the residue alone would let each
-//! interval's churn pile onto it.
+//! What enters: deltas in order. What leaves: the connections that are open, and how much is missing. A delta is first
+//! peeled by itself, and what comes out opens and closes connections of the list. What does not come out, and what the
+//! list cannot take, is added to the residue, which is then peeled as a whole. If only the residue were peeled, each
+//! interval's churn would pile up in it.
 
 mod saved;
 
@@ -20,7 +20,7 @@ use crate::snapshot::Changes;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// What is peeled before it is applied. No key comes out of a table twice, so that none depends on another.
+/// How many peeled changes are applied together. No key comes out of a table twice, so none of them depends on another.
 const WAITING_COUNT: usize = 32;
 
 /// What reconciling did.
@@ -30,9 +30,9 @@ pub struct Outcome {
     pub deltas_left: u64,
     /// Closings found with the help of the list.
     pub unstuck: u64,
-    /// Connections that closed and opened again within a delta, whose start was corrected.
+    /// Connections that closed and opened again within one delta, whose start was corrected.
     pub restarted: u64,
-    /// Decodings after which starts were given up, because the values left belonged to no listed connection.
+    /// Decodings after which starts were given up because the values left belonged to no listed connection.
     pub starts_lost: u64,
     /// Openings and closings that contradicted the list and were set aside.
     pub set_aside: u64,
@@ -50,25 +50,27 @@ impl Outcome {
     }
 }
 
-/// What is listed and what contradicts it: everything of a family but its residue.
+/// The listed connections of a family and what contradicts them: everything but its residue.
 pub(super) struct Ledger<K: TableKey> {
     pub(super) code: ValueCode<K>,
     pub(super) listed: Connections<K>,
-    /// Verified openings of listed keys and closings of unlisted ones, by how often: an error of the filter.
-    /// Keys come from the wire, so the hash is seeded at random.
+    /// Verified openings of listed keys and closings of unlisted ones, with their counts: errors of the filter. Keys
+    /// come from the wire, so the hash is seeded at random.
     pub(super) set_aside: HashMap<K, i32, ahash::RandomState>,
-    /// The keys of those in the order in which they came: when there are too many the oldest is given up.
+    /// The keys set aside, in the order in which they came: when there are too many, the oldest is dropped.
     set_aside_order: VecDeque<K>,
-    /// What was peeled and is applied together, so that memory is waited for once; each with the hash by which the list knows it.
+    /// Peeled changes that are applied together so that their cache misses overlap; each with the hash by which the
+    /// list knows its key.
     waiting: Vec<(u64, Peeled<K>)>,
-    /// What the list could not take, to be put back into the table that it came from.
+    /// Changes that the list could not take, to be put back into the table that they came from.
     pub(super) returned: Vec<Change<K>>,
     pub(super) outcome: Outcome,
     pub(super) liveness: Liveness,
     listed_max: usize,
     /// The tick at which the delta that is being applied was handed over.
     cut: u64,
-    /// Whether what contradicts the list is set aside (from the residue) or goes back (from a delta).
+    /// Whether changes that contradict the list are set aside (while the residue is peeled) or put back (while a delta
+    /// is).
     sets_aside: bool,
 }
 
@@ -81,7 +83,7 @@ impl<K: TableKey> Recipient<K> for Ledger<K> {
         self.code.belong(placements, values, verdicts);
     }
 
-    /// A listed connection closes with the very value that it opened with.
+    /// A listed connection closes with the value that it opened with.
     fn expected(&self, key: &K, placement: u128, count: i32) -> Option<u64> {
         let start = self.listed.get(key).filter(|_| count == -1)?;
         Some(start.value(&self.code, placement).wrapping_neg())
@@ -116,13 +118,14 @@ impl<K: TableKey> Ledger<K> {
         match count {
             1 if self.open(peeled) => (),
             -1 if self.unlist(&key).is_some() => (),
-            // A list without room contradicts nothing: what opened is missing until there is some.
+            // A full list contradicts nothing: the connection is missing until there is room.
             1 if !self.listed.contains(&key) => self.returned.push(peeled.change),
             _ => self.contradict(peeled.change),
         }
     }
 
-    /// Lists what was opened, unless it is listed already or the list is full.
+    /// Lists a connection that opened, unless it is listed already or the list is full. Returns whether it was listed
+    /// now.
     fn open(&mut self, peeled: &Peeled<K>) -> bool {
         let start = if peeled.value_known {
             self.start_of(ValueCode::<K>::payload(peeled.change.value))
@@ -132,12 +135,12 @@ impl<K: TableKey> Ledger<K> {
         self.list(peeled.change.key, start)
     }
 
-    /// Lists a connection, unless it is listed already or the list is full; whether that was done.
+    /// Lists a connection, unless it is listed already or the list is full. Returns whether it was listed now.
     pub(super) fn list(&mut self, key: K, start: Start) -> bool {
         self.listed.len() < self.listed_max && self.listed.insert(key, start)
     }
 
-    /// The start that a value tells, of a connection that is known to have been alive in the delta that is being applied.
+    /// The start that a payload tells, of a connection that was alive in the delta that is being applied.
     pub(super) fn start_of(&self, payload: u32) -> Start {
         Start::of_payload(payload, self.cut, self.liveness.epoch(self.cut))
     }
@@ -192,15 +195,15 @@ impl<K: TableKey> FamilyList<K> {
         }
     }
 
-    /// Applies the changes of a delta that was handed over at the tick `cut`, if there are any; their table is empty afterwards. Deltas
-    /// come in order.
+    /// Applies the changes of a delta that was handed over at the tick `cut`, and leaves its table empty. Deltas come
+    /// in order.
     ///
-    /// Complexity: a pass over the delta's cells; while there is a residue, one over its cells too, and some over the
-    /// list when it is stuck.
+    /// Complexity: a pass over the delta's cells; while there is a residue, also one over its cells, and some over the
+    /// list if it is stuck.
     ///
     /// # Panics
     ///
-    /// The delta has not the shape that the list was made for: what it holds would be lost.
+    /// The delta does not have the shape that the list was made for: its changes would be lost.
     pub(super) fn apply(&mut self, changes: &mut Changes<K>, cut: u64) {
         if changes.is_untouched() {
             return;
@@ -224,7 +227,7 @@ impl<K: TableKey> FamilyList<K> {
         }
     }
 
-    /// Peels the residue, with the help of the list where it is stuck.
+    /// Peels the residue, with the help of the list if it is stuck.
     pub(super) fn reconcile(&mut self) {
         self.ledger.sets_aside = true;
         for _ in 0..RECOVERY_PASSES_MAX {
@@ -234,7 +237,7 @@ impl<K: TableKey> FamilyList<K> {
                 break;
             }
         }
-        // What found the list full goes back only now, or every pass would take it out again.
+        // What found the list full goes back only now: earlier, every pass would take it out again.
         for change in self.ledger.returned.drain(..) {
             self.residue.apply_one(&change);
         }
@@ -242,7 +245,7 @@ impl<K: TableKey> FamilyList<K> {
         self.residue_is_zero = self.residue.is_zero();
     }
 
-    /// Puts what the list could not take back into the table; whether there was any.
+    /// Puts back into the table what the list could not take. Returns whether there was any.
     fn put_back(&mut self, table: &mut Iblt<K>) -> bool {
         let any = !self.ledger.returned.is_empty();
         for change in self.ledger.returned.drain(..) {
@@ -251,12 +254,12 @@ impl<K: TableKey> FamilyList<K> {
         any
     }
 
-    /// The connections.
+    /// The listed connections.
     pub(super) fn listed(&self) -> &Connections<K> {
         &self.ledger.listed
     }
 
-    /// How many of them may have closed while nobody looked.
+    /// How many listed connections may have closed unseen.
     pub(super) fn unsettled_count(&self) -> u64 {
         if !self.ledger.liveness.has_unsettled() {
             return 0;
@@ -269,7 +272,7 @@ impl<K: TableKey> FamilyList<K> {
         if self.residue_is_zero { 0 } else { self.residue.estimated_count() }
     }
 
-    /// How many connections are opened or closed against the list, and wait for the opposite.
+    /// How many openings and closings contradict the list and wait for their opposite.
     pub(super) fn extraneous(&self) -> u64 {
         self.ledger.set_aside.len() as u64
     }

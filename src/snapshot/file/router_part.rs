@@ -1,7 +1,7 @@
-//! Where a snapshot comes from: a router, an interval of it, and what its ticks mean.
+//! The part of one router in a snapshot: its name, its interval, and the wall time of its ticks.
 //!
-//! What enters: what a router knows beside its tables. What leaves: the same in a file, so that whoever peels the tables can
-//! write the very list that the router would have written.
+//! What enters: what a router knows beside its tables. What leaves: the same in a file, so that whoever peels the
+//! tables can write exactly the list that the router would have written.
 
 use super::fields::{FieldReader, FieldWriter};
 use crate::config::{HALF_OPEN_MAX, PARTITION_COUNT, ROUTER_NAME_SIZE_MAX, SNAPSHOT_HALF_OPEN_SIZE, TIME_BASES_MAX};
@@ -11,38 +11,58 @@ use crate::flow::{FlowKey, KeyV4, KeyV6};
 use crate::signal::{AnyKey, TimeBase};
 use std::io::{self, Read, Write};
 
-/// What a list's header says of an interval that can not be told from tables. The names are those of the list's header.
+/// What was counted in an interval, which no table tells: a part of a list's header and of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// The number of the list, from 1: the sequence number of the snapshots of one run.
     pub interval: u64,
     /// When the interval began, in ns since 1970.
     pub start_ns: i64,
-    /// When it ended: the tables hold what was open then.
+    /// When the interval ended: the list and the tables hold what was open then.
     pub end_ns: i64,
     /// Connections established in the interval.
     pub opened: u64,
-    /// Connections that ended in it.
+    /// Connections that ended in the interval.
     pub closed: u64,
-    /// Connections that could not be tracked in it.
+    /// Connections that could not be tracked, and handshakes that could not be waited for, in the interval.
     pub untracked: u64,
-    /// Half-open connections that made room for newer ones in it.
+    /// Half-open connections that made room for newer ones, in the interval.
     pub recycled: u64,
-    /// Connections taken off in it without having been seen to end.
+    /// Connections taken off the list without having been seen to end, in the interval: idle for too long, or too old.
     pub evicted: u64,
-    /// Packets that the capture lost in it.
+    /// Packets that the kernel lost and signals that a full queue lost, in the interval.
     pub dropped: u64,
-    /// Packets in it that should have been TCP and could not be read as such.
+    /// Packets in the interval that should have been TCP and could not be read as such.
     pub unusable: u64,
-    /// Intervals beside its own that it covers.
+    /// Intervals beside its own that the list covers, because their lists could not be made in time.
     pub merged: u64,
-    /// About how many differences to the truth are known that are in no table: connections that were not tracked, and what the
-    /// lost packets held. A list's `missing` is this and what it could not decode.
+    /// About how many differences to the truth are known that are in no table: connections that were not tracked, and
+    /// what the lost packets held. A list's `missing` is this and what could not be decoded.
     pub missing_elsewhere: u64,
 }
 
 impl Figures {
     const COUNT: usize = 12;
+
+    /// The figures of two routers together: the counters added up, from the earlier start to the later end. The
+    /// interval is the later of the two.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Figures {
+            interval: self.interval.max(other.interval),
+            start_ns: self.start_ns.min(other.start_ns),
+            end_ns: self.end_ns.max(other.end_ns),
+            opened: self.opened.saturating_add(other.opened),
+            closed: self.closed.saturating_add(other.closed),
+            untracked: self.untracked.saturating_add(other.untracked),
+            recycled: self.recycled.saturating_add(other.recycled),
+            evicted: self.evicted.saturating_add(other.evicted),
+            dropped: self.dropped.saturating_add(other.dropped),
+            unusable: self.unusable.saturating_add(other.unusable),
+            merged: self.merged.saturating_add(other.merged),
+            missing_elsewhere: self.missing_elsewhere.saturating_add(other.missing_elsewhere),
+        }
+    }
 
     pub(super) fn words(&self) -> [u64; Self::COUNT] {
         [
@@ -83,26 +103,26 @@ impl Figures {
 
 /// One router's part in a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Source {
-    /// The router's name, at most [`ROUTER_NAME_SIZE_MAX`] bytes without control characters; empty when it has none.
+pub struct RouterPart {
+    /// The router's name, at most [`ROUTER_NAME_SIZE_MAX`] bytes without control characters; empty if it has none.
     pub router: String,
-    /// What tells runs of it apart: its tables begin empty with each. Zero for replays.
+    /// The number that tells its runs apart: its tables begin empty with each. Zero for replays.
     pub run: u64,
-    /// The length of its intervals in ns; 0 without any.
+    /// The length of its intervals in ns; 0 if it has none.
     pub every_ns: u64,
-    /// The most connections that are listed in one partition.
+    /// The most connections that it lists in one partition.
     pub partition_connections_max: u64,
     /// Whether this is the last snapshot of its run.
     pub is_last: bool,
-    /// What it counted in the interval.
+    /// What the router counted in the interval.
     pub figures: Figures,
-    /// What it counted since the start.
+    /// What the router counted since its start.
     pub totals: Counts,
-    /// The tick at the interval's end.
+    /// The tick of the interval's end.
     pub end_tick: u64,
-    /// How far into that tick the end is, in ns.
+    /// The time from the beginning of that tick to the end, in ns.
     pub within_tick_ns: i64,
-    /// The tick up to which each partition had come: no start in its tables is later.
+    /// The tick of each partition's last hand-over: no start in its tables is later.
     pub cut_ticks: [u64; PARTITION_COUNT],
     /// The wall time of ticks, oldest first, at most [`TIME_BASES_MAX`].
     pub bases: Vec<TimeBase>,
@@ -110,14 +130,14 @@ pub struct Source {
     pub half_open: Vec<HalfOpen>,
 }
 
-/// The bytes of a router without a name, time bases and half-open connections in a file,
+/// The least size of a router's part in a file, in bytes: one without a name, time bases and half-open connections.
 pub(super) const SIZE_MIN: usize =
     1 + 8 * (3 + Figures::COUNT + Counts::FIGURE_COUNT + 2 + PARTITION_COUNT) + 1 + 4 + 4;
 
-/// those of a time base,
+/// The size of a time base in a file, in bytes.
 const BASE_SIZE: usize = 8 + 16;
 
-/// and those of a half-open connection of IPv4, which has the shorter key.
+/// The least size of a half-open connection in a file, in bytes: one of IPv4, which has the shorter key.
 const HALF_OPEN_SIZE_MIN: usize = 1 + 2 + 4 + 8 + 8 * KeyV4::WORD_COUNT;
 
 const _: () = assert!(size_of::<HalfOpen>() as u64 <= SNAPSHOT_HALF_OPEN_SIZE);
@@ -126,8 +146,8 @@ const IS_LAST: u8 = 1;
 const IS_V6: u8 = 1;
 const IS_ANSWERED: u8 = 2;
 
-impl Source {
-    /// Whether it can be written.
+impl RouterPart {
+    /// Checks that it can be written.
     pub(super) fn check(&self) -> Result<()> {
         if !is_name(&self.router) {
             let what = format!("a router's name has at most {ROUTER_NAME_SIZE_MAX} bytes and no control characters");
@@ -160,7 +180,7 @@ impl Source {
         self.half_open.iter().try_for_each(|half_open| write_half_open(half_open, out))
     }
 
-    /// One with no more than so many half-open connections.
+    /// Reads the part of a router with at most `half_open_max` half-open connections.
     pub(super) fn read(from: &mut FieldReader<impl Read>, half_open_max: usize) -> Result<Self> {
         let mut name = [0; ROUTER_NAME_SIZE_MAX];
         let name_size = usize::from(from.u8()?);
@@ -170,7 +190,7 @@ impl Source {
         from.fill(name)?;
         let router = std::str::from_utf8(name).ok().filter(|name| is_name(name)).map(str::to_owned);
         let router = router.ok_or_else(|| from.refuse("the router's name is no text"))?;
-        Ok(Source {
+        Ok(RouterPart {
             router,
             run: from.u64()?,
             every_ns: from.u64()?,
@@ -187,7 +207,7 @@ impl Source {
     }
 }
 
-/// Whether a router may be called so.
+/// Whether this is a valid name of a router.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     name.len() <= ROUTER_NAME_SIZE_MAX && !name.chars().any(char::is_control)
@@ -228,7 +248,7 @@ fn write_half_open(half_open: &HalfOpen, out: &mut FieldWriter<impl Write>) -> i
 fn read_all_half_open(from: &mut FieldReader<impl Read>, most: usize) -> Result<Vec<HalfOpen>> {
     let most = most.min(HALF_OPEN_MAX as usize);
     let count = from.count(most, HALF_OPEN_SIZE_MIN, "half-open connections")?;
-    // It grows with what is really there.
+    // The vector grows with what is really there.
     let mut all = Vec::new();
     for _ in 0..count {
         all.push(read_half_open(from)?);
