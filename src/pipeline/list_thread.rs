@@ -41,6 +41,24 @@ pub(super) struct Told {
     pub(super) saving: Option<SavingCounts>,
 }
 
+impl Told {
+    pub(super) fn new(plan: &Plan) -> Self {
+        Told {
+            counts: Counts::default(),
+            outcome: Outcome::default(),
+            latencies: Latencies::default(),
+            recent: Latencies::default(),
+            fullest_delta: Load::default(),
+            filter_places: (PARTITION_COUNT * plan.partition.tracker.place_count) as u64,
+            has_failed: false,
+            lists: 0,
+            incomplete: 0,
+            last: None,
+            saving: None,
+        }
+    }
+}
+
 /// Is told of every interval that has been dealt with: its list's header, unless it was merged into the next, with the list
 /// and what was told so far.
 pub(super) type OnList<'a> = &'a (dyn Fn(Option<&Header>, &FlowList, &mut Told) + Sync);
@@ -75,19 +93,7 @@ impl<'a> ListThread<'a> {
             exporter,
             on_list,
             error: None,
-            told: Told {
-                counts: Counts::default(),
-                outcome: Outcome::default(),
-                latencies: Latencies::default(),
-                recent: Latencies::default(),
-                fullest_delta: Load::default(),
-                filter_places: (PARTITION_COUNT * plan.partition.tracker.place_count) as u64,
-                has_failed: false,
-                lists: 0,
-                incomplete: 0,
-                last: None,
-                saving: None,
-            },
+            told: Told::new(plan),
             marker: Marker::default(),
             saving: None,
         }

@@ -30,7 +30,10 @@ pub(super) fn capture(metrics: &Metrics, index: usize, counts: &CaptureCounts) {
 pub(super) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, told: &Told, clock_steps: u64) {
     let counts = list.counts();
     let open = counts.opened - counts.closed - counts.evicted_idle - counts.evicted_aged;
-    let filter_used = open + header.map_or(0, |header| header.half_open);
+    // An interval that was merged has no list and so no half-open count of its own: the last one known stands in for it, since 0 would
+    // make the filter look empty just when there is most to do.
+    let half_open = told.last.map_or(0, |last| last.half_open);
+    let filter_used = open + half_open;
     metrics.shard(0).publish(&ShardCounts {
         opened: counts.opened,
         closed: counts.closed,
@@ -111,5 +114,29 @@ impl Timing for ShardTiming<'_> {
 
     fn ended(&mut self) {
         self.metrics.merge(Latency::Signal, &mut self.took);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Setup;
+    use crate::pipeline::{Config, Plan};
+
+    #[test]
+    fn a_merged_interval_leaves_the_filter_as_full_as_the_last_list_knew_it() {
+        let plan = Plan::new(&Config::default()).unwrap();
+        let flow_list = plan.flow_list(None);
+        let header = Header { half_open: 1_000, complete: true, ..Header::default() };
+        let told = Told { last: Some(header), ..Told::new(&plan) };
+        let metrics = Metrics::new(Setup { shard_count: 1, ..Setup::default() });
+        let load = |header| {
+            list(&metrics, header, &flow_list, &told, 0);
+            let page = metrics.exposition(Instant::now());
+            page.lines().find_map(|line| line.strip_prefix("flowpeel_filter_load_ratio ")).unwrap().to_owned()
+        };
+        let listed = load(Some(&header));
+        assert_eq!(listed, (1_000.0 / told.filter_places as f64).to_string());
+        assert_eq!(load(None), listed, "the interval after it was merged into the next");
     }
 }
