@@ -63,18 +63,18 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
         let saves_state = arguments.state.is_wanted();
         arguments.archive.check(saves_state, &arguments.lists)?;
         let config = Config { snapshots, saves_state, archive_size: arguments.archive.memory_size()?, ..config };
-        Ok((Plan::new(&config)?, config))
+        Plan::new(&config)
     });
-    let (plan, config) = match prepared {
-        Ok(prepared) => prepared,
+    let plan = match prepared {
+        Ok(plan) => plan,
         Err(error) => {
             report::error(&error, "");
             return Status::WrongUsage;
         }
     };
     // What was saved is looked at before anything is changed.
-    let opened = arguments.state.of_replay(&plan, &config, &arguments.files, voice).and_then(|saving| {
-        let exporter = arguments.lists.exporter(&config, voice)?;
+    let opened = arguments.state.of_replay(&plan, &arguments.files, voice).and_then(|saving| {
+        let exporter = arguments.lists.exporter(plan.config(), voice)?;
         let archive = arguments.archive.start(WhenFull::Wait, voice)?;
         Ok((saving, exporter, archive, Watch::new(voice, &arguments.files)?))
     });
@@ -94,12 +94,12 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
         let input = Replay::open(path)?;
         // What a run takes is of interest once it is sure that there is one.
         if std::mem::take(&mut announces) {
-            report::memory(&plan.memory(), &config);
+            report::memory(&plan);
         }
         Ok(input)
     });
     let mut lists = Tap::new(&mut exporter, archive.as_ref());
-    let summary = pipeline::run_saving(&plan, &config, inputs, &mut lists, &mut watch, saving);
+    let summary = pipeline::run(&plan, inputs, &mut lists, &mut watch, saving);
     watch.finish();
     let is_archived = archive.is_none_or(|archive| archive::finish(archive, voice));
     match summary {

@@ -7,7 +7,7 @@ use crate::cli::log;
 use crate::error::Error;
 use crate::metrics::Durations;
 use crate::parse::Unusable;
-use crate::pipeline::{Config, Latencies, Memory, SavingCounts, Summary};
+use crate::pipeline::{Latencies, Plan, SavingCounts, Summary};
 use anstyle::{AnsiColor, Style};
 use std::fmt;
 use std::io::{IsTerminal, Write};
@@ -82,7 +82,8 @@ fn mib(size: u64) -> String {
 }
 
 /// What the run takes, part by part.
-pub(super) fn memory(memory: &Memory, config: &Config) {
+pub(super) fn memory(plan: &Plan) {
+    let (memory, config) = (plan.memory(), plan.config());
     let sources = match config.sources_max {
         Some(_) => format!(", sources {}", mib(memory.sources_size)),
         None => String::new(),

@@ -8,7 +8,7 @@ use crate::cli::report::{self, Voice, grouped};
 use crate::cli::values;
 use crate::config::STATE_EVERY_DEFAULT;
 use crate::error::{Error, Result};
-use crate::pipeline::{Config, Plan, Saving, SavingCounts};
+use crate::pipeline::{Plan, Saving, SavingCounts};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -59,14 +59,8 @@ impl State {
     /// # Errors
     ///
     /// The directory can not be had, or what is in it does not fit.
-    pub(super) fn of_replay(
-        &self,
-        plan: &Plan,
-        config: &Config,
-        inputs: &[PathBuf],
-        voice: Voice,
-    ) -> Result<Option<Saving>> {
-        self.open(voice, |path, every| Saving::of_replay(path, every, plan, config, inputs))
+    pub(super) fn of_replay(&self, plan: &Plan, inputs: &[PathBuf], voice: Voice) -> Result<Option<Saving>> {
+        self.open(voice, |path, every| Saving::of_replay(path, every, plan, inputs))
     }
 
     /// What saves the state of a live capture.
@@ -74,8 +68,8 @@ impl State {
     /// # Errors
     ///
     /// The directory can not be had, or what is in it does not fit.
-    pub(super) fn of_live(&self, plan: &Plan, config: &Config, voice: Voice) -> Result<Option<Saving>> {
-        self.open(voice, |path, every| Saving::of_live(path, every, plan, config))
+    pub(super) fn of_live(&self, plan: &Plan, voice: Voice) -> Result<Option<Saving>> {
+        self.open(voice, |path, every| Saving::of_live(path, every, plan))
     }
 
     fn open(&self, voice: Voice, open: impl FnOnce(&Path, Duration) -> Result<Saving>) -> Result<Option<Saving>> {

@@ -17,7 +17,7 @@ mod source_exchange;
 mod summary;
 
 pub use feeder::CaptureCounts;
-pub use live::{LiveObserver, live, live_saving};
+pub use live::{LiveObserver, live};
 pub use memory::Memory;
 pub use plan::{LiveInput, Plan};
 pub use saving::{Position, Saving, SavingCounts, Written};
@@ -178,34 +178,20 @@ pub fn replay<P: AsRef<Path>>(
 ) -> Result<Summary> {
     let plan = Plan::new(config)?;
     let inputs = paths.iter().map(|path| Replay::open(path.as_ref()));
-    run(&plan, config, inputs, exporter, observer)
+    run(&plan, inputs, exporter, observer, None)
 }
 
-/// Replays the captures that `inputs` gives, each opened when the one before has been read. `config` is what `plan` was
-/// made from. See [`replay`].
+/// Replays the captures that `inputs` gives, each opened when the one before has been read. See [`replay`].
+///
+/// With `saving` the state is saved on the way, and the run goes on from what was saved: then `inputs` begin with the
+/// [first that is not done with](Saving::first_input), and the lists are the rest of those that a run without the break would have
+/// written.
 ///
 /// # Errors
 ///
-/// A list could not be written, or a thread not started.
+/// A list could not be written, or a thread not started. Or the saved state does not fit after all; then nothing was written.
 pub fn run<S: PacketSource>(
     plan: &Plan,
-    config: &Config,
-    inputs: impl Iterator<Item = Result<S>>,
-    exporter: &mut dyn Exporter,
-    observer: &mut impl Observer,
-) -> Result<Summary> {
-    run_saving(plan, config, inputs, exporter, observer, None)
-}
-
-/// The same, saving its state on the way and going on from what was saved: then `inputs` begin with the
-/// [first that is not done with](Saving::first_input). What follows is what would have been written without the break.
-///
-/// # Errors
-///
-/// As [`run`]; or what was saved does not fit after all: then nothing was written.
-pub fn run_saving<S: PacketSource>(
-    plan: &Plan,
-    config: &Config,
     mut inputs: impl Iterator<Item = Result<S>>,
     exporter: &mut dyn Exporter,
     observer: &mut impl Observer,
@@ -214,7 +200,7 @@ pub fn run_saving<S: PacketSource>(
     let (pool, returns) = shard_thread::pool(plan);
     let (mut writers, inboxes) = queues(plan);
     let watch = plan.watch();
-    let signaller = signallers(plan, config, watch.as_ref())();
+    let signaller = signallers(plan, watch.as_ref())();
     let mut feeder = Feeder::new(writers.remove(0), signaller, Intervals::new(plan.every_ns));
     feeder.set_cuts(plan.records.as_ref().map(|_| RECORD_CUT_PACKETS));
     let mut list_thread = ListThread::new(plan, watch.as_ref(), exporter, returns, &|_, _, _| ());
@@ -267,7 +253,7 @@ fn shards(plan: &Plan, inboxes: Vec<Inbox>, pool: &Pool, hand_overs: Sender<Hand
 fn queues(plan: &Plan) -> (Vec<Vec<Writer>>, Vec<Inbox>) {
     let mut captures: Vec<Vec<Writer>> = (0..plan.capture_count).map(|_| Vec::new()).collect();
     let inboxes = (0..plan.shard_count()).map(|_| {
-        let (writers, inbox) = queue::queues(plan.capture_count, plan.when_full);
+        let (writers, inbox) = queue::queues(plan.capture_count, plan.when_full());
         captures.iter_mut().zip(writers).for_each(|(capture, writer)| capture.push(writer));
         inbox
     });
@@ -276,7 +262,8 @@ fn queues(plan: &Plan) -> (Vec<Vec<Writer>>, Vec<Inbox>) {
 }
 
 /// What makes the signallers of all capture threads, which share one cache of handshakes, and the watch if there is one.
-fn signallers<'a>(plan: &Plan, config: &Config, watch: Option<&'a Arc<Watch>>) -> impl Fn() -> Signaller + 'a {
+fn signallers<'a>(plan: &Plan, watch: Option<&'a Arc<Watch>>) -> impl Fn() -> Signaller + 'a {
+    let config = plan.config();
     // The plan has checked that it is minutes at most.
     let syn_timeout_ns = config.syn_timeout.as_nanos() as i64;
     let cache = HandshakeCache::new(plan.handshake_count, syn_timeout_ns);

@@ -40,6 +40,7 @@ pub struct LiveInput {
 /// Everything that follows from a [`Config`], checked.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    config: Config,
     pub(super) partition: PartitionConfig,
     pub(super) list: FlowListConfig,
     /// What snapshots say of their origin, where they are wanted.
@@ -49,8 +50,7 @@ pub struct Plan {
     pub(super) asked_count: usize,
     pub(super) shard_count: usize,
     pub(super) every_ns: Option<i64>,
-    /// What capture threads and shards do when the way on is blocked.
-    pub(super) when_full: WhenFull,
+    is_live: bool,
     pub(super) capture_count: usize,
     /// Empty deltas of each partition beside the one in use.
     pub(super) spare_count: usize,
@@ -109,6 +109,7 @@ impl Plan {
         // What opens with its SYN-ACK has nothing to wait for.
         let handshake_count = if config.answer_opens { 0 } else { half_open_count(config) as usize };
         let mut plan = Plan {
+            config: config.clone(),
             list: FlowListConfig {
                 secret: config.secret.clone(),
                 geometry,
@@ -128,7 +129,7 @@ impl Plan {
             asked_count: if capture_count > 1 && !config.one_way { handshake_count } else { 0 },
             shard_count: config.shards.clamp(1, SHARDS_MAX),
             every_ns: config.every.map(|every| every.as_nanos() as i64),
-            when_full: if live.is_some() { WhenFull::Drop } else { WhenFull::Wait },
+            is_live: live.is_some(),
             capture_count,
             spare_count: if goes_on { DELTA_SPARES_LIVE } else { DELTA_SPARES_WHOLE },
             sampled: if looks_at_all { 1 } else { pickup(config) },
@@ -138,13 +139,14 @@ impl Plan {
             memory: Memory::default(),
         };
         let buffers_size = live.map_or(CAPTURE_BUFFER_SIZE as u64, |live| live.rings_size);
-        plan.memory = plan.memory_of(config, buffers_size);
-        plan.check_sizes(config, buffers_size)?;
+        plan.memory = plan.memory_of(buffers_size);
+        plan.check_sizes(buffers_size)?;
         Ok(plan)
     }
 
     /// What it takes, when its packets come in through buffers of this size.
-    fn memory_of(&self, config: &Config, buffers_size: u64) -> Memory {
+    fn memory_of(&self, buffers_size: u64) -> Memory {
+        let config = &self.config;
         let PartitionConfig { tracker, geometry } = &self.partition;
         let partitions = PARTITION_COUNT as u64;
         let half_open_count = partitions * tracker.half_open_count as u64;
@@ -155,7 +157,7 @@ impl Plan {
         };
         let keeps_list = self.snapshots.as_ref().is_none_or(|snapshots| snapshots.keeps_list);
         // A replay's shards hold nothing back, so its list asks only who is still alive.
-        let is_asking = self.when_full == WhenFull::Drop || !self.list.eviction.are_none();
+        let is_asking = self.is_live || !self.list.eviction.are_none();
         let list_size =
             if keeps_list { listed_max * LIST_ENTRY_SIZE + config.format.memory_size(listed_max) } else { 0 };
         Memory {
@@ -178,7 +180,8 @@ impl Plan {
     }
 
     /// Whether what it takes is allowed.
-    fn check_sizes(&self, config: &Config, buffers_size: u64) -> Result<()> {
+    fn check_sizes(&self, buffers_size: u64) -> Result<()> {
+        let config = &self.config;
         let snapshot_size = PARTITION_COUNT as u64 * Sums::file_size(self.partition.geometry);
         if config.snapshots.is_some() && snapshot_size > SNAPSHOT_SIZE_MAX {
             let (size, most) = (snapshot_size >> 20, SNAPSHOT_SIZE_MAX >> 20);
@@ -205,7 +208,24 @@ impl Plan {
         Plan { records: Some(inlet), ..self }
     }
 
-    /// What it takes.
+    /// The configuration that the plan was made from.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Whether the plan is for a live capture: nothing waits then, and what is lost is counted.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.is_live
+    }
+
+    /// What capture threads and shards do when the way on is blocked.
+    pub(super) fn when_full(&self) -> WhenFull {
+        if self.is_live { WhenFull::Drop } else { WhenFull::Wait }
+    }
+
+    /// What the run takes of the memory.
     #[must_use]
     pub fn memory(&self) -> Memory {
         self.memory

@@ -158,7 +158,7 @@ impl ShardThread {
             Some(delta) => shard.with_sources(delta),
             None => shard,
         };
-        ShardThread { shard, inbox, channels: Channels { index, pool, hand_overs, when_full: plan.when_full } }
+        ShardThread { shard, inbox, channels: Channels { index, pool, hand_overs, when_full: plan.when_full() } }
     }
 
     /// Its partitions go on where others stood, as far as there is a part of a saved state for them.

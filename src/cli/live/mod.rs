@@ -174,7 +174,7 @@ impl Arguments {
             capture_count: sources.iter().map(|source| source.fanout_count).sum(),
             rings_size: sources.iter().map(LiveConfig::memory_size).sum(),
         };
-        Ok(Prepared { plan: Plan::live(&config, input)?, config, sources })
+        Ok(Prepared { plan: Plan::live(&config, input)?, sources })
     }
 }
 
@@ -187,7 +187,6 @@ fn host_name() -> String {
 /// A live capture that holds together.
 struct Prepared {
     plan: Plan,
-    config: Config,
     sources: Vec<LiveConfig>,
 }
 
@@ -200,13 +199,13 @@ impl Prepared {
 
     fn metrics(&self) -> Arc<Metrics> {
         let memory = self.plan.memory();
-        let sources = self.config.sources_max.map(|_| ("sources", memory.sources_size));
+        let sources = self.plan.config().sources_max.map(|_| ("sources", memory.sources_size));
         Metrics::new(Setup {
             interfaces: self.interfaces(),
             unusable_reasons: Unusable::ALL.iter().map(|reason| reason.name()).collect(),
             shard_count: 1,
-            connections_max: self.config.connections_max,
-            interval: self.config.every,
+            connections_max: self.plan.config().connections_max,
+            interval: self.plan.config().every,
             memory: [
                 ("filter", memory.filter_size),
                 ("half_open", memory.rings_size),
@@ -247,19 +246,19 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     if arguments.user.is_some() {
         live::drop_privileges(arguments.user.as_deref())?;
     }
-    let saving = arguments.state.of_live(&prepared.plan, &prepared.config, voice)?;
-    let mut exporter = arguments.lists.exporter(&prepared.config, voice)?;
+    let saving = arguments.state.of_live(&prepared.plan, voice)?;
+    let mut exporter = arguments.lists.exporter(prepared.plan.config(), voice)?;
     let archive = arguments.archive.start(WhenFull::Drop, voice)?;
     let plan = archive.iter().fold(prepared.plan.clone(), |plan, archive| plan.recording(archive.inlet()));
     let metrics = prepared.metrics();
     let server = arguments.metrics.map(|address| serve(address, Arc::clone(&metrics))).transpose()?;
     let watch = LiveWatch::new(voice, prepared, Arc::clone(&metrics))?;
     if voice > Voice::Quiet {
-        report::memory(&prepared.plan.memory(), &prepared.config);
+        report::memory(&prepared.plan);
         announce(arguments, server.as_ref().map(Server::local_addr));
     }
     let mut lists = Tap::new(&mut exporter, archive.as_ref());
-    let summary = pipeline::live_saving(&plan, &prepared.config, sources, &mut lists, &metrics, &watch, saving);
+    let summary = pipeline::live(&plan, sources, &mut lists, &metrics, &watch, saving);
     watch.finish();
     let is_archived = archive.is_none_or(|archive| archive::finish(archive, voice));
     let summary = match summary {

@@ -57,7 +57,7 @@ impl LiveWatch {
         Ok(LiveWatch {
             voice,
             interfaces: prepared.interfaces(),
-            connections_max: prepared.config.connections_max,
+            connections_max: prepared.plan.config().connections_max,
             metrics,
             bar,
             figures: Mutex::new(Figures { last: None, drawn: Instant::now(), packets: 0 }),

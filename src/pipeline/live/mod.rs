@@ -8,7 +8,7 @@ mod pace;
 mod pacer;
 mod publish;
 
-use super::{Config, Plan, Summary, hand_overs, join, queues, shard_thread, shards, signallers, spawn};
+use super::{Plan, Summary, hand_overs, join, queues, shard_thread, shards, signallers, spawn};
 use crate::capture::{Condition, LiveSource};
 use crate::config::{LIVE_WAIT_MAX_MS, OBSERVE_INTERVAL_PACKETS};
 use crate::error::{Error, Result};
@@ -50,32 +50,22 @@ pub trait LiveObserver: Sync {
     }
 }
 
-/// Captures from these sources until `observer` says stop, a source fails for good, or a list can not be written, and publishes
-/// in `metrics`, which have a place for each source and one shard. `config` is what `plan` was made from, for as many sources.
+/// Captures from these sources until `observer` says stop, a source fails for good, or a list cannot be written, and publishes
+/// in `metrics`, which have a place for each source. The plan is for as many sources.
+///
+/// With `saving` the state is saved on the way and at the end, and the capture goes on with what was saved. What is listed then may
+/// have closed while nobody looked, and is marked so until a packet of it is seen.
 ///
 /// # Errors
 ///
-/// A list could not be written, or a thread not started. The failure of a source is in the summary.
+/// A list could not be written, or a thread not started. Or the saved state does not fit after all; then nothing was captured. The
+/// failure of a source is in the summary.
+///
+/// # Panics
+///
+/// The plan is for another number of sources.
 pub fn live<S: LiveSource + Send>(
     plan: &Plan,
-    config: &Config,
-    sources: Vec<S>,
-    exporter: &mut dyn Exporter,
-    metrics: &Metrics,
-    observer: &dyn LiveObserver,
-) -> Result<Summary> {
-    live_saving(plan, config, sources, exporter, metrics, observer, None)
-}
-
-/// The same, saving its state on the way and at the end, and going on with what was saved. What is listed then may have closed
-/// while nobody looked, and is marked so until a packet of it is seen.
-///
-/// # Errors
-///
-/// As [`live`]; or what was saved does not fit after all: then nothing was captured.
-pub fn live_saving<S: LiveSource + Send>(
-    plan: &Plan,
-    config: &Config,
     sources: Vec<S>,
     exporter: &mut dyn Exporter,
     metrics: &Metrics,
@@ -86,7 +76,7 @@ pub fn live_saving<S: LiveSource + Send>(
     let (pool, returns) = shard_thread::pool(plan);
     let (captures, inboxes) = queues(plan);
     let watch = plan.watch();
-    let signallers = signallers(plan, config, watch.as_ref());
+    let signallers = signallers(plan, watch.as_ref());
     let clocks = Clocks::start(saving.as_ref().map(Saving::instants).transpose()?.flatten());
     let pacer = Arc::new(Pacer::new(clocks, plan.every_ns.unwrap_or(i64::MAX), saving.as_ref().map(Saving::saver)));
     let on_list = |header: Option<&Header>, list: &FlowList, told: &mut Told| {

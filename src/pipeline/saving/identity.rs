@@ -1,11 +1,10 @@
 //! What a run must have in common with the one whose state it goes on from.
 //!
-//! What enters: a plan and what it was made from. What leaves: the options that change what the state means, or what lists are made
+//! What enters: a plan. What leaves: the options that change what the state means, or what lists are made
 //! of it, and the shapes that follow from them. The number of threads is none of them.
 
 use crate::hash::Secret;
-use crate::pipeline::{Config, Plan};
-use crate::queue::WhenFull;
+use crate::pipeline::Plan;
 use crate::snapshot::file::KeyId;
 use crate::state::Identity;
 use std::time::Duration;
@@ -21,8 +20,8 @@ fn ns(time: Option<Duration>) -> u64 {
 }
 
 /// The identity of a run.
-pub(super) fn of(plan: &Plan, config: &Config) -> Identity {
-    let is_live = plan.when_full == WhenFull::Drop;
+pub(super) fn of(plan: &Plan) -> Identity {
+    let (config, is_live) = (plan.config(), plan.is_live());
     let tracker = &plan.partition.tracker;
     let geometry = plan.partition.geometry;
     Identity(vec![

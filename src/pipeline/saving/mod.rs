@@ -20,7 +20,7 @@ pub(super) use start::Start;
 
 use crate::config::PARTITION_COUNT;
 use crate::error::{Error, Result};
-use crate::pipeline::{Config, Plan};
+use crate::pipeline::Plan;
 use crate::state::{Decoder, Opened, Saved, StateDirectory};
 use parking_lot::Mutex;
 use position::InputId;
@@ -50,14 +50,14 @@ impl Saving {
     /// # Errors
     ///
     /// The run has no intervals, one of its captures is no file, the directory can not be had, or what is in it does not fit.
-    pub fn of_replay(path: &Path, every: Duration, plan: &Plan, config: &Config, inputs: &[PathBuf]) -> Result<Self> {
-        if config.every.is_none() {
+    pub fn of_replay(path: &Path, every: Duration, plan: &Plan, inputs: &[PathBuf]) -> Result<Self> {
+        if plan.config().every.is_none() {
             return Err(Error::new(
                 "--state needs lists between which it can be saved: give their interval, as in --every 10s",
             ));
         }
         let inputs = inputs.iter().map(|path| InputId::of(path)).collect::<Result<Vec<_>>>()?;
-        let mut saving = Saving::open(path, every, plan, config, inputs)?;
+        let mut saving = Saving::open(path, every, plan, inputs)?;
         if let Some(part) = saving.part(POSITION) {
             let position = Position::saved(&mut Decoder::new(part))?;
             position.check(&saving.saver.inputs).map_err(|error| error.in_file(path))?;
@@ -71,13 +71,14 @@ impl Saving {
     /// # Errors
     ///
     /// The directory can not be had, or what is in it does not fit.
-    pub fn of_live(path: &Path, every: Duration, plan: &Plan, config: &Config) -> Result<Self> {
-        Saving::open(path, every, plan, config, Vec::new())
+    pub fn of_live(path: &Path, every: Duration, plan: &Plan) -> Result<Self> {
+        Saving::open(path, every, plan, Vec::new())
     }
 
-    fn open(path: &Path, every: Duration, plan: &Plan, config: &Config, inputs: Vec<InputId>) -> Result<Self> {
-        let identity = identity::of(plan, config);
-        let Opened { directory, saved, warnings } = StateDirectory::open(path, identity, config.memory_size_max)?;
+    fn open(path: &Path, every: Duration, plan: &Plan, inputs: Vec<InputId>) -> Result<Self> {
+        let identity = identity::of(plan);
+        let Opened { directory, saved, warnings } =
+            StateDirectory::open(path, identity, plan.config().memory_size_max)?;
         let has_all = saved.as_ref().is_none_or(|saved| saved.parts().len() == PART_COUNT);
         Decoder::new(&[]).expect(has_all, "it has not all its parts").map_err(|error| error.in_file(path))?;
         let saver = Saver {
