@@ -13,7 +13,7 @@ mod published;
 
 pub use durations::Durations;
 pub use figures::{ListFigures, Load};
-pub use published::{Capture, CaptureCell, CaptureCounts, ShardCell, ShardCounts};
+pub use published::{Capture, CaptureCell, CaptureCounts, ConnectionCell, ConnectionCounts};
 
 use durations::{LatencyReading, Window};
 use parking_lot::Mutex;
@@ -28,8 +28,6 @@ pub struct Setup {
     pub interfaces: Vec<String>,
     /// The names of the reasons why packets are not used, in the order in which they are published.
     pub unusable_reasons: Vec<&'static str>,
-    /// How many shards publish.
-    pub shard_count: usize,
     /// The most connections that are tracked.
     pub connections_max: u64,
     /// The time from list to list; none when there is one at the end only.
@@ -96,7 +94,7 @@ pub struct Metrics {
     started: Instant,
     started_at: SystemTime,
     captures: Vec<Capture>,
-    shards: Vec<ShardCell>,
+    connections: ConnectionCell,
     lists: Mutex<Lists>,
     latencies: [Mutex<Window>; Latency::COUNT],
     states: States,
@@ -120,7 +118,7 @@ struct Reading<'a> {
     /// The sum of all interfaces.
     capture: CaptureCounts,
     unusable: Vec<u64>,
-    shards: ShardCounts,
+    connections: ConnectionCounts,
     list: Option<ListFigures>,
     /// The time since the last list, or since the start when there was none.
     list_age: Duration,
@@ -146,7 +144,7 @@ impl Metrics {
             started,
             started_at: SystemTime::now(),
             captures: (0..setup.interfaces.len()).map(capture).collect(),
-            shards: (0..setup.shard_count).map(|_| ShardCell::default()).collect(),
+            connections: ConnectionCell::default(),
             lists: Mutex::new(Lists::default()),
             latencies: std::array::from_fn(|_| Mutex::new(Window::new(started))),
             states: States::default(),
@@ -172,14 +170,10 @@ impl Metrics {
         self.captures.iter().fold(0, |sum, capture| sum.saturating_add(capture.counts().packets))
     }
 
-    /// Where the shard of this index publishes; wait-free.
-    ///
-    /// # Panics
-    ///
-    /// There are not so many shards.
+    /// Where the list thread publishes what became of connections; wait-free.
     #[must_use]
-    pub fn shard(&self, index: usize) -> &ShardCell {
-        &self.shards[index]
+    pub fn connections(&self) -> &ConnectionCell {
+        &self.connections
     }
 
     /// A list was written, just `now`.
@@ -260,7 +254,7 @@ impl Metrics {
             capture: interfaces.iter().fold(CaptureCounts::default(), |sum, interface| sum.plus(interface.counts)),
             interfaces,
             unusable,
-            shards: self.shards.iter().fold(ShardCounts::default(), |sum, shard| sum.plus(shard.load())),
+            connections: self.connections.load(),
             list: lists.last.map(|(figures, _)| figures),
             list_age: now.saturating_duration_since(last_at),
             lists_written: lists.written,

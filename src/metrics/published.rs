@@ -14,12 +14,6 @@ macro_rules! published {
             $($(#[$field_about])* pub $field: u64,)+
         }
 
-        impl $counts {
-            pub(super) fn plus(self, other: Self) -> Self {
-                $counts { $($field: self.$field.saturating_add(other.$field),)+ }
-            }
-        }
-
         #[doc = concat!("Where one thread publishes its [`", stringify!($counts), "`].")]
         #[derive(Debug, Default)]
         pub struct $cell {
@@ -57,9 +51,22 @@ published! {
     }
 }
 
+impl CaptureCounts {
+    pub(super) fn plus(self, other: Self) -> Self {
+        CaptureCounts {
+            packets: self.packets.saturating_add(other.packets),
+            dropped_packets: self.dropped_packets.saturating_add(other.dropped_packets),
+            signals: self.signals.saturating_add(other.signals),
+            sampled: self.sampled.saturating_add(other.sampled),
+            dropped_signals: self.dropped_signals.saturating_add(other.dropped_signals),
+            handshakes_lost: self.handshakes_lost.saturating_add(other.handshakes_lost),
+        }
+    }
+}
+
 published! {
-    /// What a shard counted since it began, as its trackers do (`connection::Counts`), and how full its filters are.
-    ShardCounts in ShardCell {
+    /// What all shards counted since the start, as their trackers do (`connection::Counts`), and how full their filters are.
+    ConnectionCounts in ConnectionCell {
         /// Connections established.
         opened,
         /// Established connections that ended.
@@ -160,9 +167,9 @@ mod tests {
 
     #[test]
     fn sums_do_not_wrap() {
-        let most = ShardCounts { opened: u64::MAX, closed: 3, ..ShardCounts::default() };
+        let most = CaptureCounts { packets: u64::MAX, signals: 3, ..CaptureCounts::default() };
         let sum = most.plus(most);
-        assert_eq!((sum.opened, sum.closed, sum.expired), (u64::MAX, 6, 0));
+        assert_eq!((sum.packets, sum.signals, sum.sampled), (u64::MAX, 6, 0));
     }
 
     #[test]

@@ -34,17 +34,25 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// All together.
+    /// Every part once, with the name that metrics and plans have for it, and its size in bytes.
+    #[must_use]
+    pub fn parts(&self) -> [(&'static str, u64); 8] {
+        [
+            ("filter", self.filter_size),
+            ("half_open", self.rings_size),
+            ("tables", self.tables_size),
+            ("queues", self.queues_size),
+            ("list", self.list_size_max),
+            ("state", self.state_size),
+            ("archive", self.archive_size),
+            ("sources", self.sources_size),
+        ]
+    }
+
+    /// The sum of all parts, in bytes.
     #[must_use]
     pub fn total_size(&self) -> u64 {
-        self.filter_size
-            + self.rings_size
-            + self.tables_size
-            + self.queues_size
-            + self.list_size_max
-            + self.sources_size
-            + self.state_size
-            + self.archive_size
+        self.parts().iter().map(|(_, size)| size).sum()
     }
 
     /// The option by which most of it goes, and how much that is, in bytes: who has too little memory has to lower that one. So much of

@@ -203,7 +203,6 @@ impl Prepared {
         Metrics::new(Setup {
             interfaces: self.interfaces(),
             unusable_reasons: Unusable::ALL.iter().map(|reason| reason.name()).collect(),
-            shard_count: 1,
             connections_max: self.plan.config().connections_max,
             interval: self.plan.config().every,
             memory: [

@@ -4,7 +4,7 @@
 
 use super::pacer::Clocks;
 use crate::flow_list::{FlowList, Header};
-use crate::metrics::{self, Durations, Latency, ListFigures, Metrics, ShardCounts};
+use crate::metrics::{self, ConnectionCounts, Durations, Latency, ListFigures, Metrics};
 use crate::pipeline::CaptureCounts;
 use crate::pipeline::list_thread::Told;
 use crate::pipeline::saving::Written;
@@ -34,7 +34,7 @@ pub(super) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, 
     // make the filter look empty just when there is most to do.
     let half_open = told.last.map_or(0, |last| last.half_open);
     let filter_used = open + half_open;
-    metrics.shard(0).publish(&ShardCounts {
+    metrics.connections().publish(&ConnectionCounts {
         opened: counts.opened,
         closed: counts.closed,
         evicted_idle: counts.evicted_idle,
@@ -129,7 +129,7 @@ mod tests {
         let flow_list = plan.flow_list(None);
         let header = Header { half_open: 1_000, complete: true, ..Header::default() };
         let told = Told { last: Some(header), ..Told::new(&plan) };
-        let metrics = Metrics::new(Setup { shard_count: 1, ..Setup::default() });
+        let metrics = Metrics::new(Setup::default());
         let load = |header| {
             list(&metrics, header, &flow_list, &told, 0);
             let page = metrics.exposition(Instant::now());

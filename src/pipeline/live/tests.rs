@@ -88,7 +88,7 @@ fn config() -> Config {
 
 fn metrics(capture_count: usize) -> Arc<Metrics> {
     let interfaces = (0..capture_count).map(|index| format!("test{index}")).collect();
-    Metrics::new(Setup { interfaces, shard_count: 1, ..Setup::default() })
+    Metrics::new(Setup { interfaces, ..Setup::default() })
 }
 
 fn run_live(sources: Vec<Playing>, lasts: Duration, exporter: &mut dyn Exporter) -> Summary {
