@@ -1,11 +1,11 @@
 //! `flowpeel collect`: a directory of snapshots in, the lists that the router would have written out.
 
 use crate::agent::{Agent, AgentConfig, AgentCounts, AgentObserver, Told};
-use crate::cli::Status;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::lists::Writing;
 use crate::cli::report::{self, Voice, grouped};
 use crate::cli::secret::SecretOption;
+use crate::cli::{Failure, Outcome, Status};
 use crate::error::Result;
 use clap::Args;
 use std::path::PathBuf;
@@ -88,23 +88,10 @@ impl AgentObserver for Observer<'_> {
 }
 
 /// Collects what the arguments name.
-pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    let config = match arguments.config() {
-        Ok(config) => config,
-        Err(error) => {
-            report::error(&error, "");
-            return Status::WrongUsage;
-        }
-    };
-    let begun =
-        Agent::new(&config).and_then(|agent| Ok((agent, Interrupts::catch("waiting for the list to be written")?)));
-    let (mut agent, interrupts) = match begun {
-        Ok(begun) => begun,
-        Err(error) => {
-            report::error(&error, "");
-            return Status::Failed;
-        }
-    };
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
+    let config = arguments.config().map_err(Failure::wrong_usage)?;
+    let mut agent = Agent::new(&config)?;
+    let interrupts = Interrupts::catch("waiting for the list to be written")?;
     let mut observer = Observer { interrupts: &interrupts, voice };
     let ended = if arguments.once { agent.once(&mut observer) } else { agent.follow(&mut observer) };
     interrupts.finish();
@@ -116,7 +103,7 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
         report::error(error, "; the lists before it are whole");
     }
     let is_cut_short = arguments.once && interrupts.is_interrupted();
-    if ended.is_ok() && counts.refused == 0 && !is_cut_short { Status::Done } else { Status::Failed }
+    Ok(if ended.is_ok() && counts.refused == 0 && !is_cut_short { Status::Done } else { Status::Failed })
 }
 
 fn summary(counts: &AgentCounts) -> String {

@@ -1,6 +1,6 @@
 //! `flowpeel completions`: what shells need to complete its command line, made from the definition of that.
 
-use crate::cli::{Cli, Status, print};
+use crate::cli::{Cli, Outcome, Status, print};
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
@@ -18,8 +18,9 @@ pub(super) struct Arguments {
 }
 
 /// Prints them.
-pub(super) fn run(arguments: &Arguments) -> Status {
+pub(super) fn run(arguments: &Arguments) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Cli::command(), "flowpeel", &mut script);
-    print(&script)
+    print(&script)?;
+    Ok(Status::Done)
 }

@@ -2,7 +2,7 @@
 
 use crate::cli::report::{self, Voice, grouped};
 use crate::cli::secret::SecretOption;
-use crate::cli::{Status, print};
+use crate::cli::{Failure, Outcome, Status, print};
 use crate::error::{Error, Result};
 use crate::export::{self, Side};
 use crate::flow::FlowKey;
@@ -39,14 +39,8 @@ pub(super) struct Arguments {
 }
 
 /// Lists them.
-pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    match diff(arguments, voice) {
-        Ok(status) => status,
-        Err(error) => {
-            report::error(&error, "");
-            Status::Trouble
-        }
-    }
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
+    diff(arguments, voice).map_err(|error| Failure { error, status: Status::Trouble })
 }
 
 fn diff(arguments: &Arguments, voice: Voice) -> Result<Status> {
@@ -61,8 +55,8 @@ fn diff(arguments: &Arguments, voice: Voice) -> Result<Status> {
         let mut stdout = std::io::stdout().lock();
         export::write_difference(&mut stdout, (&a, &b), &difference)
             .map_err(|error| error.in_file("standard output"))?;
-    } else if print(table(&difference).as_bytes()) != Status::Done {
-        return Ok(Status::Trouble);
+    } else {
+        print(table(&difference).as_bytes())?;
     }
     if voice > Voice::Quiet {
         let (only_a, only_b) = difference.only();

@@ -2,8 +2,7 @@
 
 use crate::cli::report::{self, Voice, grouped};
 use crate::cli::secret::SecretOption;
-use crate::cli::{Status, values};
-use crate::error::Result;
+use crate::cli::{Outcome, Status, values};
 use crate::export;
 use crate::snapshot::file::SnapshotFile;
 use clap::Args;
@@ -36,17 +35,7 @@ pub(super) struct Arguments {
 }
 
 /// Makes it.
-pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    match digest(arguments, voice) {
-        Ok(()) => Status::Done,
-        Err(error) => {
-            report::error(&error, "");
-            Status::Failed
-        }
-    }
-}
-
-fn digest(arguments: &Arguments, voice: Voice) -> Result<()> {
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     let secret = arguments.secret.secret()?;
     let digest = SnapshotFile::open(&arguments.file, &secret)?.digest(arguments.differences);
     let size = export::write_snapshot(&arguments.out, &digest, &secret)?;
@@ -58,5 +47,5 @@ fn digest(arguments: &Arguments, voice: Voice) -> Result<()> {
             report::warning("the snapshot's tables are too small for so many differences in one: compare it as it is");
         }
     }
-    Ok(())
+    Ok(Status::Done)
 }

@@ -2,11 +2,11 @@
 
 use crate::archive::{self, Answer, Endpoint, Entry, Query};
 use crate::cli::report::{self, Voice};
-use crate::cli::{Status, print};
+use crate::cli::table::{self, Align};
+use crate::cli::{Outcome, Status, print};
 use crate::export::{community_id, rfc3339};
 use clap::Args;
 use serde::Serialize;
-use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -56,33 +56,25 @@ fn endpoint(text: &str) -> Result<Endpoint, String> {
 }
 
 /// Finds what the arguments ask for.
-pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    let Some(one) = arguments.ends.first().copied() else { return Status::WrongUsage };
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
+    let Some(one) = arguments.ends.first().copied() else { return Ok(Status::WrongUsage) };
     let query = Query { one, other: arguments.ends.get(1).copied() };
-    let answer = match archive::find(&arguments.directory, &query) {
-        Ok(answer) => answer,
-        Err(error) => {
-            report::error(&error, "");
-            return Status::Failed;
-        }
-    };
-    let text = if arguments.json { lines(&answer.entries) } else { table(&answer.entries) };
-    if print(&text) != Status::Done {
-        return Status::Failed;
-    }
+    let answer = archive::find(&arguments.directory, &query)?;
+    let text = if arguments.json { lines(&answer.entries) } else { table(&answer.entries).into_bytes() };
+    print(&text)?;
     for damage in &answer.damages {
         report::error(damage, "");
     }
     if arguments.explain || voice == Voice::Verbose {
         explain(&answer);
     }
-    if !answer.damages.is_empty() {
+    Ok(if !answer.damages.is_empty() {
         Status::Failed
     } else if answer.entries.is_empty() {
         Status::NotFound
     } else {
         Status::Done
-    }
+    })
 }
 
 fn explain(answer: &Answer) {
@@ -170,7 +162,10 @@ fn lines(entries: &[Entry]) -> Vec<u8> {
 }
 
 /// A table for people.
-fn table(entries: &[Entry]) -> Vec<u8> {
+fn table(entries: &[Entry]) -> String {
+    if entries.is_empty() {
+        return String::new();
+    }
     let mut rows = vec![["START", "END", "SECONDS", "CLIENT", "SERVER", "ENDED BY"].map(str::to_owned)];
     rows.extend(entries.iter().map(|entry| {
         // To the tenth of a second, which is all that is known.
@@ -192,24 +187,9 @@ fn table(entries: &[Entry]) -> Vec<u8> {
             reason.map_or_else(|| format!("open at {}", short(entry.end_ns())), str::to_owned),
         ]
     }));
-    if entries.is_empty() {
-        return Vec::new();
-    }
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..5).map(width).collect();
-    let mut text = Vec::new();
-    for row in &rows {
-        for (column, cell) in row.iter().enumerate() {
-            let width = widths.get(column).copied().unwrap_or(0);
-            // Writing to a vector can not fail.
-            drop(match column {
-                2 => write!(text, "{cell:>width$}  "),
-                5 => writeln!(text, "{cell}"),
-                _ => write!(text, "{cell:<width$}  "),
-            });
-        }
-    }
-    text
+    let mut aligns = [Align::Left; 6];
+    aligns[2] = Align::Right;
+    table::text(&rows, aligns)
 }
 
 #[cfg(test)]
@@ -248,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_table_has_a_row_for_each() {
-        let text = String::from_utf8(table(&[entry(Fate::Ended(Ending::Rst)), entry(Fate::Open)])).unwrap();
+        let text = table(&[entry(Fate::Ended(Ending::Rst)), entry(Fate::Open)]);
         let rows: Vec<&str> = text.lines().collect();
         assert_eq!(rows.len(), 3);
         assert!(
@@ -256,6 +236,6 @@ mod tests {
             "{text}"
         );
         assert!(rows[2].ends_with("93.184.216.34:443  open at 2026-01-01T00:00:10.0Z"), "{text}");
-        assert_eq!(table(&[]), b"");
+        assert_eq!(table(&[]), "");
     }
 }

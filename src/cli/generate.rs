@@ -1,9 +1,8 @@
 //! `flowpeel generate`: synthetic captures, to try things on: options in, a pcap file out.
 
-use crate::cli::Status;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::report::{self, Voice, grouped};
-use crate::cli::values;
+use crate::cli::{Failure, Outcome, Status, values};
 use crate::error::{Error, Result};
 use crate::generate::{Arrivals, Flood, FloodConfig, Traffic, TrafficConfig, TrafficCounts, write_pcap};
 use crate::whole_file::{NewFile, Temporary};
@@ -174,25 +173,12 @@ impl Write for Interruptible<'_> {
 }
 
 /// Makes what the arguments ask for.
-pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    let mut traffic = match Traffic::new(arguments.config()) {
-        Ok(traffic) => traffic,
-        Err(error) => {
-            report::error(&error, "");
-            return Status::WrongUsage;
-        }
-    };
-    match arguments.write(&mut traffic) {
-        Ok(counts) => {
-            if voice > Voice::Quiet {
-                let (frames, connections) = (grouped(counts.frame_count), grouped(counts.connection_count));
-                report::line(format_args!("{frames} packets of {connections} connections"));
-            }
-            Status::Done
-        }
-        Err(error) => {
-            report::error(&error, "");
-            Status::Failed
-        }
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
+    let mut traffic = Traffic::new(arguments.config()).map_err(Failure::wrong_usage)?;
+    let counts = arguments.write(&mut traffic)?;
+    if voice > Voice::Quiet {
+        let (frames, connections) = (grouped(counts.frame_count), grouped(counts.connection_count));
+        report::line(format_args!("{frames} packets of {connections} connections"));
     }
+    Ok(Status::Done)
 }

@@ -1,7 +1,7 @@
 //! `flowpeel get`: a snapshot and a connection in, whether it is open out.
 
 use crate::cli::secret::SecretOption;
-use crate::cli::{Status, print, report};
+use crate::cli::{Failure, Outcome, Status, print};
 use crate::connection::{HalfOpen, MIDSTREAM};
 use crate::error::{Error, Result};
 use crate::flow::VlanTags;
@@ -46,23 +46,14 @@ pub(super) struct Arguments {
 }
 
 /// Answers.
-pub(super) fn run(arguments: &Arguments) -> Status {
+pub(super) fn run(arguments: &Arguments) -> Outcome {
     let tags = arguments.vlan.iter().fold(VlanTags::NONE, |tags, tag| tags.with(*tag));
     let key = AnyKey::of_ends(arguments.client, arguments.server, tags).filter(|_| arguments.vlan.len() <= 2);
-    let Some(key) = key else {
-        report::error(&Error::new("client and server are of one address family, and at most two tags count"), "");
-        return Status::WrongUsage;
-    };
-    match answer(arguments, &key) {
-        Ok((text, status)) => match print(text.as_bytes()) {
-            Status::Done => status,
-            failed => failed,
-        },
-        Err(error) => {
-            report::error(&error, "");
-            Status::Failed
-        }
-    }
+    let wrong = || Error::new("client and server are of one address family, and at most two tags count");
+    let key = key.ok_or_else(|| Failure::wrong_usage(wrong()))?;
+    let (text, status) = answer(arguments, &key)?;
+    print(text.as_bytes())?;
+    Ok(status)
 }
 
 fn answer(arguments: &Arguments, key: &AnyKey) -> Result<(String, Status)> {

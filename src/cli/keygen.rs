@@ -1,6 +1,6 @@
 //! `flowpeel keygen`: a new secret for a site, in a file that only its owner may read.
 
-use crate::cli::{Status, report, values};
+use crate::cli::{Outcome, Status, values};
 use crate::error::{Error, Result};
 use crate::hash::SECRET_SIZE;
 use clap::Args;
@@ -20,14 +20,9 @@ pub(super) struct Arguments {
 }
 
 /// Makes one.
-pub(super) fn run(arguments: &Arguments) -> Status {
-    match make(&arguments.file) {
-        Ok(()) => Status::Done,
-        Err(error) => {
-            report::error(&error, "");
-            Status::Failed
-        }
-    }
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    make(&arguments.file)?;
+    Ok(Status::Done)
 }
 
 fn make(path: &Path) -> Result<()> {

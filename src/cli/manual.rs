@@ -1,7 +1,6 @@
 //! `flowpeel manual`: the man pages, made from the definition of the command line.
 
-use crate::cli::report;
-use crate::cli::{Cli, Status, print};
+use crate::cli::{Cli, Outcome, Status, print};
 use crate::error::{Error, Result};
 use clap::{Args, CommandFactory};
 use clap_mangen::Man;
@@ -21,24 +20,13 @@ pub(super) struct Arguments {
 }
 
 /// Prints or writes them.
-pub(super) fn run(arguments: &Arguments) -> Status {
-    let pages = match pages() {
-        Ok(pages) => pages,
-        Err(error) => {
-            report::error(&error, "");
-            return Status::Failed;
-        }
-    };
-    let Some(directory) = &arguments.out else {
-        return print(&pages.into_iter().flat_map(|page| page.text).collect::<Vec<u8>>());
-    };
-    match write(directory, &pages) {
-        Ok(()) => Status::Done,
-        Err(error) => {
-            report::error(&error, "");
-            Status::Failed
-        }
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    let pages = pages()?;
+    match &arguments.out {
+        Some(directory) => write(directory, &pages)?,
+        None => print(&pages.into_iter().flat_map(|page| page.text).collect::<Vec<u8>>())?,
     }
+    Ok(Status::Done)
 }
 
 struct Page {

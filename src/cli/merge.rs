@@ -1,8 +1,8 @@
 //! `flowpeel merge`: the snapshots of several routers in, their sum out.
 
-use crate::cli::Status;
 use crate::cli::report::{self, Voice, grouped};
 use crate::cli::secret::SecretOption;
+use crate::cli::{Outcome, Status};
 use crate::error::Result;
 use crate::export;
 use crate::snapshot::file::SnapshotFile;
@@ -32,19 +32,12 @@ pub(super) struct Arguments {
 }
 
 /// Adds them up.
-pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    match merge(arguments) {
-        Ok(text) => {
-            if voice > Voice::Quiet {
-                report::line(format_args!("{text}"));
-            }
-            Status::Done
-        }
-        Err(error) => {
-            report::error(&error, "");
-            Status::Failed
-        }
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
+    let text = merge(arguments)?;
+    if voice > Voice::Quiet {
+        report::line(format_args!("{text}"));
     }
+    Ok(Status::Done)
 }
 
 /// What was written.

@@ -29,6 +29,7 @@ mod report;
 mod secret;
 mod sources;
 mod state;
+mod table;
 mod tracking;
 mod values;
 mod watch;
@@ -60,6 +61,28 @@ pub enum Status {
     /// It could not be compared, or not all of it.
     Trouble,
 }
+
+/// Why a command could not do what it was asked for, and what the process ends with.
+struct Failure {
+    error: Error,
+    status: Status,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure { error, status: Status::Failed }
+    }
+}
+
+impl Failure {
+    /// A command line that asks for what cannot be.
+    fn wrong_usage(error: Error) -> Self {
+        Failure { error, status: Status::WrongUsage }
+    }
+}
+
+/// How a command ends.
+type Outcome = Result<Status, Failure>;
 
 impl From<Status> for ExitCode {
     fn from(status: Status) -> Self {
@@ -152,39 +175,45 @@ pub fn main() -> Status {
         _ => Voice::Normal,
     };
     log::init(cli.log_format, cli.command.is_service());
-    match cli.command {
-        Command::Replay(arguments) => replay::run(&arguments, voice),
-        Command::Generate(arguments) => generate::run(&arguments, voice),
-        Command::Live(arguments) => live::run(&arguments, voice),
-        Command::Find(arguments) => find::run(&arguments, voice),
-        Command::Interfaces(arguments) => interfaces::run(&arguments),
-        Command::Plan(arguments) => plan::run(&arguments),
-        Command::Keygen(arguments) => keygen::run(&arguments),
-        Command::Info(arguments) => info::run(&arguments),
-        Command::Sources(arguments) => sources::run(&arguments),
-        Command::Collect(arguments) => collect::run(&arguments, voice),
-        Command::Peel(arguments) => peel::run(&arguments, voice),
-        Command::Get(arguments) => get::run(&arguments),
-        Command::Merge(arguments) => merge::run(&arguments, voice),
-        Command::Diff(arguments) => diff::run(&arguments, voice),
-        Command::Digest(arguments) => digest::run(&arguments, voice),
+    run(&cli.command, voice).unwrap_or_else(|Failure { error, status }| {
+        report::error(&error, "");
+        status
+    })
+}
+
+fn run(command: &Command, voice: Voice) -> Outcome {
+    match command {
+        Command::Replay(arguments) => replay::run(arguments, voice),
+        Command::Generate(arguments) => generate::run(arguments, voice),
+        Command::Live(arguments) => live::run(arguments, voice),
+        Command::Find(arguments) => find::run(arguments, voice),
+        Command::Interfaces(arguments) => interfaces::run(arguments),
+        Command::Plan(arguments) => plan::run(arguments),
+        Command::Keygen(arguments) => keygen::run(arguments),
+        Command::Info(arguments) => info::run(arguments),
+        Command::Sources(arguments) => sources::run(arguments),
+        Command::Collect(arguments) => collect::run(arguments, voice),
+        Command::Peel(arguments) => peel::run(arguments, voice),
+        Command::Get(arguments) => get::run(arguments),
+        Command::Merge(arguments) => merge::run(arguments, voice),
+        Command::Diff(arguments) => diff::run(arguments, voice),
+        Command::Digest(arguments) => digest::run(arguments, voice),
         #[cfg(feature = "paper")]
-        Command::Paper(arguments) => paper::run(&arguments, voice),
-        Command::Completions(arguments) => completions::run(&arguments),
-        Command::Manual(arguments) => manual::run(&arguments),
+        Command::Paper(arguments) => paper::run(arguments, voice),
+        Command::Completions(arguments) => completions::run(arguments),
+        Command::Manual(arguments) => manual::run(arguments),
     }
 }
 
 /// Prints what was made to standard output.
-fn print(bytes: &[u8]) -> Status {
+///
+/// # Errors
+///
+/// Standard output cannot be written.
+fn print(bytes: &[u8]) -> Result<(), Error> {
     let mut stdout = std::io::stdout();
-    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-        Ok(()) => Status::Done,
-        Err(error) => {
-            report::error(&Error::new("can not write it").in_file("standard output").because(error), "");
-            Status::Failed
-        }
-    }
+    let printed = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    printed.map_err(|error| Error::new("can not write it").in_file("standard output").because(error))
 }
 
 #[cfg(test)]

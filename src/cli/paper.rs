@@ -3,9 +3,9 @@
 use crate::cli::log;
 use crate::cli::report::{self, Voice};
 use crate::cli::values;
-use crate::cli::{Status, print};
+use crate::cli::{Failure, Outcome, Status, print};
 use crate::error::Error;
-use crate::paper::{EXPERIMENTS, Experiment, Headline, Outcome, Section, Setting, Timed, write};
+use crate::paper::{self, EXPERIMENTS, Experiment, Headline, Section, Setting, Timed, write};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
@@ -113,7 +113,7 @@ fn headline_bar(voice: Voice) -> ProgressBar {
 }
 
 /// The lines that tell what came of the B-field paper's example.
-fn headline_lines(outcome: &Outcome) -> Vec<String> {
+fn headline_lines(outcome: &paper::Outcome) -> Vec<String> {
     let (plan, key_count) = (&outcome.plan, outcome.insertion.key_count);
     let percent = |count: u64, of: u64| 100.0 * count as f64 / of.max(1) as f64;
     let timed = |what: &str, timed: &Timed| {
@@ -152,7 +152,7 @@ fn headline_lines(outcome: &Outcome) -> Vec<String> {
 }
 
 /// Builds the B-field paper's example and tells what came of it.
-fn run_headline(headline: &Headline, voice: Voice) -> Status {
+fn run_headline(headline: &Headline, voice: Voice) -> Outcome {
     let bar = headline_bar(voice);
     let outcome = headline.run(&|what, done, count| {
         bar.set_length(count);
@@ -163,17 +163,12 @@ fn run_headline(headline: &Headline, voice: Voice) -> Status {
         }
     });
     bar.finish_and_clear();
-    match outcome {
-        Ok(outcome) => print((headline_lines(&outcome).join("\n") + "\n").as_bytes()),
-        Err(error) => {
-            report::error(&error, "");
-            Status::Failed
-        }
-    }
+    print((headline_lines(&outcome?).join("\n") + "\n").as_bytes())?;
+    Ok(Status::Done)
 }
 
 /// Runs them.
-pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     if let Some(key_count) = arguments.bfield_headline {
         return run_headline(&Headline { key_count, seed: arguments.seed }, voice);
     }
@@ -181,20 +176,17 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
     let is_wanted = |experiment: &&dyn Experiment| experiment.title().contains(&arguments.only);
     let experiments: Vec<_> = EXPERIMENTS.into_iter().filter(is_wanted).collect();
     if experiments.is_empty() {
-        report::error(&Error::new("no experiment has these words in its title: see docs/paper.md"), "");
-        return Status::WrongUsage;
+        let error = Error::new("no experiment has these words in its title: see docs/paper.md");
+        return Err(Failure::wrong_usage(error));
     }
     let bar = bar(experiments.len(), voice);
     let sections = sections(&experiments, &setting, arguments.threads, &bar, voice);
     bar.finish_and_clear();
-    if let Err(error) = write(&sections, &setting, &arguments.out) {
-        report::error(&error, "");
-        return Status::Failed;
-    }
+    write(&sections, &setting, &arguments.out)?;
     if voice > Voice::Quiet {
         let rows = sections.iter().flat_map(Section::rows);
         let (inside, outside): (Vec<_>, Vec<_>) = rows.partition(|row| row.is_expected());
         report::line(format_args!("{} figures are as expected, {} are not", inside.len(), outside.len()));
     }
-    Status::Done
+    Ok(Status::Done)
 }

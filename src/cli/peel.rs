@@ -1,9 +1,9 @@
 //! `flowpeel peel`: a snapshot in, its list out.
 
 use crate::agent;
-use crate::cli::Status;
 use crate::cli::report::{self, Voice, grouped};
 use crate::cli::secret::SecretOption;
+use crate::cli::{Outcome, Status};
 use crate::error::{Error, Result};
 use crate::export::{self, Exporter, Format, Stream};
 use crate::flow_list::{MergedList, SnapshotList};
@@ -38,24 +38,19 @@ pub(super) struct Arguments {
 }
 
 /// Lists it.
-pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    match list(arguments) {
-        Ok(0) => Status::Done,
-        Ok(left) => {
-            if voice > Voice::Quiet {
-                let hint = match arguments.base.is_empty() {
-                    true => "name a list from before it with --base",
-                    false => "name a list that is nearer to it with --base",
-                };
-                report::warning(&format!("about {} openings and closings did not come out: {hint}", grouped(left)));
-            }
-            Status::Failed
-        }
-        Err(error) => {
-            report::error(&error, "");
-            Status::Failed
-        }
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
+    let left = list(arguments)?;
+    if left == 0 {
+        return Ok(Status::Done);
     }
+    if voice > Voice::Quiet {
+        let hint = match arguments.base.is_empty() {
+            true => "name a list from before it with --base",
+            false => "name a list that is nearer to it with --base",
+        };
+        report::warning(&format!("about {} openings and closings did not come out: {hint}", grouped(left)));
+    }
+    Ok(Status::Failed)
 }
 
 /// Writes the list; about how much is not in it.

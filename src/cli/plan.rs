@@ -1,14 +1,16 @@
 //! `flowpeel plan`: numbers of connections in, options and what they take out.
 
 use crate::cli::lists::SOURCES_TEXT;
-use crate::cli::report::{self, grouped};
+use crate::cli::report::{grouped, mib};
+use crate::cli::table::{self, Align};
 use crate::cli::tracking::Defaults;
-use crate::cli::{Status, print, values};
+use crate::cli::{Failure, Outcome, Status, print, values};
+use crate::error::Error;
 use crate::interval::{Interval, NINETY_FIVE};
 use crate::pipeline::{Config, Memory, Sizing, TableSizing};
-use crate::sketch::Outcome;
+use crate::sketch;
 use clap::Args;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::time::Duration;
 
 /// What random items follow from: the same question has the same answer.
@@ -69,7 +71,7 @@ struct TableObject {
 
 impl TableObject {
     fn new(sizing: &TableSizing) -> Self {
-        let Outcome { trial_count, failure_count, .. } = sizing.simulate(SEED);
+        let sketch::Outcome { trial_count, failure_count, .. } = sizing.simulate(SEED);
         let Interval { low, high } = Interval::of_share(failure_count, trial_count, NINETY_FIVE);
         TableObject {
             placement: sizing.placement.to_string(),
@@ -104,31 +106,15 @@ impl TableObject {
     }
 }
 
-/// The parts of the memory, for machines.
-#[derive(Serialize)]
-struct MemoryObject {
-    filter: u64,
-    half_open: u64,
-    tables: u64,
-    queues: u64,
-    list: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sources: Option<u64>,
-    total: u64,
+/// The parts of a memory that take any of it, and their sum.
+fn parts(memory: &Memory) -> impl Iterator<Item = (&'static str, u64)> {
+    let parts = memory.parts().into_iter().filter(|(_, size)| *size > 0);
+    parts.chain([("total", memory.total_size())])
 }
 
-impl MemoryObject {
-    fn new(memory: &Memory) -> Self {
-        MemoryObject {
-            filter: memory.filter_size,
-            half_open: memory.rings_size,
-            tables: memory.tables_size,
-            queues: memory.queues_size,
-            list: memory.list_size_max,
-            sources: (memory.sources_size > 0).then_some(memory.sources_size),
-            total: memory.total_size(),
-        }
-    }
+/// The parts of the memory, for machines.
+fn memory_parts<S: Serializer>(memory: &Memory, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(parts(memory))
 }
 
 /// All of it, for machines.
@@ -138,17 +124,14 @@ struct PlanObject {
     churn: u64,
     failure: f64,
     options: String,
-    memory_bytes: MemoryObject,
+    #[serde(serialize_with = "memory_parts")]
+    memory_bytes: Memory,
     engine: TableObject,
     best: TableObject,
 }
 
 fn kib(size: u64) -> String {
     format!("{} KiB", grouped(size.div_ceil(1 << 10)))
-}
-
-fn mib(size: u64) -> String {
-    format!("{:.1} MiB", size as f64 / f64::from(1 << 20))
 }
 
 /// A duration as options take it.
@@ -180,36 +163,34 @@ const ROWS: [&str; 9] = [
     "failed in trials (95 %)",
 ];
 
+/// What people are told that a part of the memory is.
+fn part_name(part: &'static str) -> &'static str {
+    match part {
+        "filter" => "memory of the filter",
+        "half_open" => "half-open connections",
+        "tables" => "all tables",
+        "queues" => "queues and one ring",
+        "list" => "the list, up to",
+        "total" => "together",
+        other => other,
+    }
+}
+
 /// The plan for people.
 fn text(plan: &PlanObject) -> String {
-    let columns = [plan.engine.texts(), plan.best.texts()];
-    let heads = ["flowpeel's tables, IPv4", "the best single table"];
-    let width = |texts: &[&str]| texts.iter().map(|text| text.chars().count()).max().unwrap_or(0);
-    let first = width(&ROWS);
-    let second = columns[0].iter().map(|text| text.chars().count()).chain([heads[0].len()]).max().unwrap_or(0);
-    let mut text = format!("{:first$}  {:second$}  {}\n", "", heads[0], heads[1]);
-    for (at, row) in ROWS.iter().enumerate() {
-        text += &format!("{row:first$}  {:second$}  {}\n", columns[0][at], columns[1][at]);
-    }
-    let memory = &plan.memory_bytes;
-    for (name, size) in [
-        ("memory of the filter", Some(memory.filter)),
-        ("half-open connections", Some(memory.half_open)),
-        ("all tables", Some(memory.tables)),
-        ("queues and one ring", Some(memory.queues)),
-        ("the list, up to", Some(memory.list)),
-        ("sources", memory.sources),
-        ("together", Some(memory.total)),
-    ] {
-        let Some(size) = size else { continue };
-        text += &format!("{}{name:first$}  {}\n", if name == "memory of the filter" { "\n" } else { "" }, mib(size));
-    }
-    text += &format!("\nflowpeel live -i IFACE {}\nflowpeel replay {} FILE\n", plan.options, plan.options);
-    text
+    let head = ["", "flowpeel's tables, IPv4", "the best single table"].map(str::to_owned);
+    let tables = plan.engine.texts().into_iter().zip(plan.best.texts());
+    let rows = ROWS.into_iter().zip(tables).map(|(name, (engine, best))| [name.to_owned(), engine, best]);
+    let memory =
+        parts(&plan.memory_bytes).map(|(part, size)| [part_name(part).into(), mib(size) + " MiB", String::new()]);
+    let empty = std::array::from_fn(|_| String::new());
+    let rows: Vec<_> = std::iter::once(head).chain(rows).chain([empty]).chain(memory).collect();
+    let text = table::text(&rows, [Align::Left; 3]);
+    format!("{text}\nflowpeel live -i IFACE {}\nflowpeel replay {} FILE\n", plan.options, plan.options)
 }
 
 /// Plans.
-pub(super) fn run(arguments: &Arguments) -> Status {
+pub(super) fn run(arguments: &Arguments) -> Outcome {
     // What live capture does by itself takes memory too; a replay takes no more.
     let asked = Defaults::LIVE.applied(Config {
         every: Some(arguments.every),
@@ -218,33 +199,22 @@ pub(super) fn run(arguments: &Arguments) -> Status {
         sources_max: arguments.sources,
         ..Config::default()
     });
-    let sizing = match Sizing::new(&asked, arguments.failure) {
-        Ok(sizing) => sizing,
-        Err(error) => {
-            report::error(&error, "");
-            return Status::WrongUsage;
-        }
-    };
+    let sizing = Sizing::new(&asked, arguments.failure).map_err(Failure::wrong_usage)?;
     let plan = PlanObject {
         connections: arguments.connections,
         churn: arguments.churn,
         failure: arguments.failure,
         options: options(&sizing.config, arguments.every),
-        memory_bytes: MemoryObject::new(&sizing.memory),
+        memory_bytes: sizing.memory,
         engine: TableObject::new(&sizing.engine),
         best: TableObject::new(&sizing.best),
     };
-    if !arguments.json {
-        return print(text(&plan).as_bytes());
-    }
-    match serde_json::to_vec(&plan) {
-        Ok(mut line) => {
-            line.push(b'\n');
-            print(&line)
-        }
-        Err(error) => {
-            report::error(&crate::error::Error::new("can not write the plan").because(error), "");
-            Status::Failed
-        }
-    }
+    let text = if arguments.json {
+        let line = serde_json::to_string(&plan);
+        line.map_err(|error| Error::new("can not write the plan").because(error))? + "\n"
+    } else {
+        text(&plan)
+    };
+    print(text.as_bytes())?;
+    Ok(Status::Done)
 }

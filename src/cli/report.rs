@@ -4,6 +4,7 @@
 //! output is for lists alone, so that it can always be piped on.
 
 use crate::cli::log;
+use crate::cli::table::{self, Align};
 use crate::error::Error;
 use crate::metrics::Durations;
 use crate::parse::Unusable;
@@ -77,33 +78,35 @@ pub(super) fn grouped(count: u64) -> String {
     text
 }
 
-fn mib(size: u64) -> String {
+/// A size in MiB.
+pub(super) fn mib(size: u64) -> String {
     format!("{:.1}", size as f64 / f64::from(1 << 20))
+}
+
+/// What people are told that a part of the memory is.
+fn part_name(part: &str) -> &str {
+    match part {
+        "half_open" => "half-open",
+        "queues" => "queues and buffers",
+        "list" => "list up to",
+        "state" => "copies for the state",
+        other => other,
+    }
 }
 
 /// What the run takes, part by part.
 pub(super) fn memory(plan: &Plan) {
     let (memory, config) = (plan.memory(), plan.config());
-    let sources = match config.sources_max {
-        Some(_) => format!(", sources {}", mib(memory.sources_size)),
-        None => String::new(),
-    };
-    let archive = match memory.archive_size {
-        0 => String::new(),
-        size => format!(", archive {}", mib(size)),
-    };
+    let mut parts: Vec<_> = memory.parts().into_iter().filter(|(_, size)| *size > 0).collect();
+    // Parts that are taken only as the list grows, or only while a state is written, come last.
+    parts.sort_by_key(|(part, _)| ["archive", "list", "state"].iter().position(|last| last == part));
+    let parts: Vec<_> = parts.into_iter().map(|(part, size)| format!("{} {}", part_name(part), mib(size))).collect();
     line(format_args!(
-        "room for {} connections and {} changes an interval: {} MiB at most \
-         (filter {}, half-open {}, tables {}, queues and buffers {}{sources}{archive}, list up to {}{})",
+        "room for {} connections and {} changes an interval: {} MiB at most ({})",
         grouped(config.connections_max),
         grouped(config.churn),
         mib(memory.total_size()),
-        mib(memory.filter_size),
-        mib(memory.rings_size),
-        mib(memory.tables_size),
-        mib(memory.queues_size),
-        mib(memory.list_size_max),
-        if config.saves_state { format!(", copies for the state {}", mib(memory.state_size)) } else { String::new() },
+        parts.join(", ")
     ));
     if config.snapshots.as_ref().is_some_and(|snapshots| snapshots.replace_lists) {
         line(format_args!(
@@ -196,17 +199,14 @@ fn shown_summary(summary: &Summary) {
     ]);
     // What nobody asked for, and what has not gone wrong, says nothing by being zero.
     rows.retain(|(name, count, _)| *count > 0 || !SAID_IF_ANY.contains(name));
-    table(&rows);
+    show_rows(&rows);
 }
 
 /// A name, a count and a note in each row.
-fn table(rows: &[(&str, u64, String)]) {
-    let name_width = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
-    let count_width = rows.iter().map(|(_, count, _)| grouped(*count).len()).max().unwrap_or(0);
-    for (name, count, note) in rows {
-        let text = format!("{name:<name_width$}  {:>count_width$}  {note}", grouped(*count));
-        line(format_args!("{}", text.trim_end()));
-    }
+fn show_rows(rows: &[(&str, u64, String)]) {
+    let rows: Vec<_> =
+        rows.iter().map(|(name, count, note)| [name.to_string(), grouped(*count), note.clone()]).collect();
+    table::lines(&rows, [Align::Left, Align::Right, Align::Left]).for_each(|text| line(format_args!("{text}")));
 }
 
 fn sampled(summary: &Summary) -> String {
@@ -300,7 +300,7 @@ fn decoding(summary: &Summary) {
     let (outcome, latencies) = (&summary.outcome, &summary.latencies);
     let counts = &summary.counts;
     let fates = parts(&[("timed out", counts.candidates_expired), ("recycled", counts.candidates_recycled)]);
-    table(&[
+    show_rows(&[
         ("seen in their midst, one side", counts.candidates, fates),
         ("deltas that left something", outcome.deltas_left, String::new()),
         ("closings found by the list", outcome.unstuck, String::new()),

@@ -4,7 +4,8 @@
 //! be, a number, an address or a time, and printed as that: nothing of the file gets to the terminal as it is.
 
 use crate::cli::report::{self, grouped};
-use crate::cli::{Status, print, values};
+use crate::cli::table::{self, Align};
+use crate::cli::{Outcome, Status, print, values};
 use crate::config::{SOURCE_LINE_SIZE_MAX, SOURCES_TOP_MAX};
 use crate::error::{Error, Result};
 use crate::export::unpacked;
@@ -158,17 +159,8 @@ impl Told {
             [address.to_string(), attempts, answered, refused, unanswered, most]
         });
         let rows: Vec<[String; 6]> = std::iter::once(heads).chain(rows).collect();
-        let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-        let widths: [usize; 6] = std::array::from_fn(width);
-        for row in &rows {
-            let mut line = format!("{:<width$}", row[0], width = widths[0]);
-            for column in 1..5 {
-                line += &format!("  {:>width$}", row[column], width = widths[column]);
-            }
-            line += &format!("  {}", row[5]);
-            text += line.trim_end();
-            text.push('\n');
-        }
+        let [name, count] = [Align::Left, Align::Right];
+        text += &table::text(&rows, [name, count, count, count, count, name]);
         let left = self.source_count - self.top.len() as u64;
         if left > 0 {
             text += &format!("and {} more\n", grouped(left));
@@ -178,26 +170,16 @@ impl Told {
 }
 
 /// Shows what the file tells.
-pub(super) fn run(arguments: &Arguments) -> Status {
+pub(super) fn run(arguments: &Arguments) -> Outcome {
     let top = arguments.top.min(SOURCES_TOP_MAX) as usize;
-    let told = open(&arguments.file).and_then(|mut reader| {
-        let told = read(reader.as_mut(), top);
-        told.map_err(|error| error.in_file(&arguments.file))
-    });
-    let told = match told {
-        Ok(told) => told,
-        Err(error) => {
-            report::error(&error, "");
-            return Status::Failed;
-        }
-    };
-    let status = print(told.text().as_bytes());
+    let told = read(open(&arguments.file)?.as_mut(), top).map_err(|error| error.in_file(&arguments.file))?;
+    print(told.text().as_bytes())?;
     if told.source_count != told.header.sources {
         let what = format!("its header tells of {} sources and {} follow", told.header.sources, told.source_count);
         report::error(&Error::new(what).in_file(&arguments.file), "; what is there is shown");
-        return Status::Failed;
+        return Ok(Status::Failed);
     }
-    status
+    Ok(Status::Done)
 }
 
 #[cfg(test)]

@@ -4,13 +4,12 @@ mod status;
 
 use crate::archive::Tap;
 use crate::capture::live::{self, Backend, BpfProgram, CaptureMode, LiveConfig};
-use crate::cli::Status;
 use crate::cli::archive::{self, ArchiveOptions};
 use crate::cli::lists::Lists;
 use crate::cli::report::{self, Voice};
 use crate::cli::state::{self, State};
 use crate::cli::tracking::{Defaults, Tracking};
-use crate::cli::values;
+use crate::cli::{Failure, Outcome, Status, values};
 use crate::config::ROUTER_NAME_SIZE_MAX;
 use crate::error::{Error, Result};
 use crate::metrics::{Metrics, Setup};
@@ -198,42 +197,22 @@ impl Prepared {
     }
 
     fn metrics(&self) -> Arc<Metrics> {
-        let memory = self.plan.memory();
-        let sources = self.plan.config().sources_max.map(|_| ("sources", memory.sources_size));
+        let config = self.plan.config();
+        let is_taken = |(part, _): &(&str, u64)| *part != "sources" || config.sources_max.is_some();
         Metrics::new(Setup {
             interfaces: self.interfaces(),
             unusable_reasons: Unusable::ALL.iter().map(|reason| reason.name()).collect(),
-            connections_max: self.plan.config().connections_max,
-            interval: self.plan.config().every,
-            memory: [
-                ("filter", memory.filter_size),
-                ("half_open", memory.rings_size),
-                ("tables", memory.tables_size),
-                ("queues", memory.queues_size),
-                ("list", memory.list_size_max),
-                ("state", memory.state_size),
-                ("archive", memory.archive_size),
-            ]
-            .into_iter()
-            .chain(sources)
-            .collect(),
+            connections_max: config.connections_max,
+            interval: config.every,
+            memory: self.plan.memory().parts().into_iter().filter(is_taken).collect(),
         })
     }
 }
 
 /// Captures what the arguments name.
-pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    let prepared = match arguments.prepare() {
-        Ok(prepared) => prepared,
-        Err(error) => {
-            report::error(&error, "");
-            return Status::WrongUsage;
-        }
-    };
-    capture(arguments, &prepared, voice).unwrap_or_else(|error| {
-        report::error(&error, "");
-        Status::Failed
-    })
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
+    let prepared = arguments.prepare().map_err(Failure::wrong_usage)?;
+    Ok(capture(arguments, &prepared, voice)?)
 }
 
 fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<Status> {
