@@ -600,6 +600,10 @@ pub const SAME_SIGNAL_MAX: Duration = Duration::from_millis(500);
 /// How long a capture thread that has nothing to read sleeps at most, in milliseconds: so long it may take to stop.
 pub const LIVE_WAIT_MAX_MS: u64 = 100;
 
+/// How often the thread that started a live capture looks whether it is to stop and whether all other threads are running: soon enough
+/// for somebody at a terminal.
+pub const LIVE_LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
 /// Intervals that have ended and whose list is not written yet, at most: beyond this the next end is passed over, and its
 /// interval becomes part of the one after it.
 pub const PENDING_INTERVALS_MAX: usize = 4;

@@ -2,6 +2,7 @@
 
 use crate::cli::report::{self, Voice};
 use crate::cli::values::{self, KeepLimit};
+use crate::config::{CHANGES_FULL_LISTS_DEFAULT, SOURCES_DEFAULT};
 use crate::error::{Error, Result};
 use crate::export::{Directory, Exporter, Format, Keep, SnapshotDirectory, Stream};
 use crate::flow_list::List;
@@ -12,6 +13,7 @@ use crate::state::{Decoder, Encoder};
 use clap::Args;
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 /// How lists are written and how much of them is kept.
 #[derive(Args)]
@@ -27,7 +29,7 @@ pub(super) struct Writing {
 
     /// Write what opened and closed since the list before, and all connections only every N lists [default N: 360]
     #[arg(long, value_name = "N", value_parser = values::number, num_args = 0..=1, require_equals = true,
-        default_missing_value = CHANGES_FULL_LISTS_TEXT)]
+        default_missing_value = CHANGES_FULL_LISTS_TEXT.as_str())]
     changes: Option<u64>,
 }
 
@@ -72,15 +74,15 @@ pub(super) struct Lists {
 
     /// Write who opened connections beside each list; so many sources are exact in an interval, and half as many of IPv6 [default N: 30k]
     #[arg(long, value_name = "N", value_parser = values::count, num_args = 0..=1, require_equals = true,
-        default_missing_value = SOURCES_TEXT)]
+        default_missing_value = SOURCES_TEXT.as_str())]
     sources: Option<u64>,
 }
 
-/// The default as it would be typed.
-const CHANGES_FULL_LISTS_TEXT: &str = "360";
+/// The default of `--changes` as it would be typed.
+static CHANGES_FULL_LISTS_TEXT: LazyLock<String> = LazyLock::new(|| CHANGES_FULL_LISTS_DEFAULT.to_string());
 
-/// The default number of sources as it would be typed.
-pub(super) const SOURCES_TEXT: &str = "30k";
+/// The default of `--sources` as it would be typed.
+pub(super) static SOURCES_TEXT: LazyLock<String> = LazyLock::new(|| SOURCES_DEFAULT.to_string());
 
 impl Lists {
     fn is_stdout(&self) -> bool {
@@ -250,11 +252,15 @@ impl Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{CHANGES_FULL_LISTS_DEFAULT, SOURCES_DEFAULT};
 
     #[test]
-    fn the_defaults_are_the_limits_of_their_names() {
-        assert_eq!(CHANGES_FULL_LISTS_TEXT.parse(), Ok(CHANGES_FULL_LISTS_DEFAULT));
-        assert_eq!(values::count(SOURCES_TEXT), Ok(SOURCES_DEFAULT));
+    fn help_tells_the_defaults_of_options_without_a_number() {
+        let command = Lists::augment_args(clap::Command::new("lists"));
+        for (option, default) in [("changes", CHANGES_FULL_LISTS_DEFAULT), ("sources", SOURCES_DEFAULT)] {
+            let argument = command.get_arguments().find(|argument| argument.get_long() == Some(option)).unwrap();
+            let help = argument.get_help().unwrap().to_string();
+            let (_, told) = help.rsplit_once("[default N: ").unwrap();
+            assert_eq!(values::count(told.trim_end_matches(']')), Ok(default), "{option}");
+        }
     }
 }

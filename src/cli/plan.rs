@@ -36,7 +36,7 @@ pub(super) struct Arguments {
 
     /// Count who opens connections too, with so many sources exact in an interval [default N: 30k]
     #[arg(long, value_name = "N", value_parser = values::count, num_args = 0..=1, require_equals = true,
-        default_missing_value = SOURCES_TEXT)]
+        default_missing_value = SOURCES_TEXT.as_str())]
     sources: Option<u64>,
 
     /// The length of an interval

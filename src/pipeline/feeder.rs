@@ -23,9 +23,9 @@ pub(super) struct Marks {
 
 /// Tells a capture thread the time, and where intervals end.
 pub(super) trait Timekeeper {
-    /// Moves on to a packet of this time if nothing has to be said before it; the answer is false where [`Self::packet`] is to be
-    /// asked.
-    fn is_quiet(&mut self, time_ns: i64) -> bool;
+    /// Moves on to a packet of this time if nothing has to be said before it, and returns whether it did. If not, [`Self::packet`] is
+    /// to be asked.
+    fn advance_if_quiet(&mut self, time_ns: i64) -> bool;
     /// Moves on to a packet of this time; what has to be said before it. Called again with the same time, it says what is
     /// to be said after that.
     fn packet(&mut self, time_ns: i64) -> Marks;
@@ -169,7 +169,7 @@ impl<T: Timekeeper> Feeder<T> {
     /// Takes in one packet.
     #[inline(always)]
     pub(super) fn packet(&mut self, packet: &Packet) {
-        if !self.time.is_quiet(packet.time_ns) {
+        if !self.time.advance_if_quiet(packet.time_ns) {
             self.turn(packet.time_ns, packet.link);
         }
         self.packets += 1;
@@ -298,7 +298,7 @@ impl<T: Timekeeper> Feeder<T> {
 
 impl Feeder<Intervals> {
     /// Has the state saved from now on.
-    pub(super) fn saves(&mut self, saver: Arc<Saver>, reading: Reading) {
+    pub(super) fn set_saving(&mut self, saver: Arc<Saver>, reading: Reading) {
         self.saving = Some((saver, reading));
     }
 

@@ -107,7 +107,7 @@ impl Intervals {
 
 impl Timekeeper for Intervals {
     #[inline]
-    fn is_quiet(&mut self, time_ns: i64) -> bool {
+    fn advance_if_quiet(&mut self, time_ns: i64) -> bool {
         time_ns < self.end_ns && self.clock.as_mut().is_some_and(|clock| clock.advance_within_tick(time_ns))
     }
 

@@ -100,7 +100,7 @@ impl<'a> ListThread<'a> {
     }
 
     /// Has the state saved from now on.
-    pub(super) fn saves(&mut self, saving: ListSaving) {
+    pub(super) fn set_saving(&mut self, saving: ListSaving) {
         self.saving = Some(saving);
     }
 

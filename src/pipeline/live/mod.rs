@@ -10,7 +10,7 @@ mod publish;
 
 use super::{Plan, Summary, hand_overs, join, queues, shard_thread, shards, signallers, spawn};
 use crate::capture::{Condition, LiveSource};
-use crate::config::{LIVE_WAIT_MAX_MS, OBSERVE_INTERVAL_PACKETS};
+use crate::config::{LIVE_LOOK_INTERVAL, LIVE_WAIT_MAX_MS, OBSERVE_INTERVAL_PACKETS};
 use crate::error::{Error, Result};
 use crate::export::Exporter;
 use crate::flow_list::{FlowList, Header};
@@ -26,9 +26,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
-
-/// How often the caller's thread looks around.
-const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Watches a live capture. Its methods are called from several threads.
 pub trait LiveObserver: Sync {
@@ -121,7 +118,7 @@ pub fn live<S: LiveSource + Send>(
             && !lists.is_finished()
         {
             observer.look();
-            std::thread::park_timeout(WATCH_INTERVAL);
+            std::thread::park_timeout(LIVE_LOOK_INTERVAL);
         }
         drop(ending);
         let mut counts = CaptureCounts::default();

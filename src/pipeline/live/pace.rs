@@ -120,7 +120,7 @@ impl Pace {
 
 impl Timekeeper for Pace {
     #[inline]
-    fn is_quiet(&mut self, time_ns: i64) -> bool {
+    fn advance_if_quiet(&mut self, time_ns: i64) -> bool {
         let elapsed_ns = self.elapsed_at(time_ns);
         let is_quiet = elapsed_ns < self.due_ns;
         if is_quiet {

@@ -5,6 +5,7 @@
 //! counts, so a step of the wall clock makes one interval longer or shorter by at most half, and none is skipped or repeated.
 //! Where lists are behind, an end is passed over, and its interval becomes part of the next.
 
+use crate::capture::live::wall_ns;
 use crate::config::{PENDING_INTERVALS_MAX, TICK_NS, WALL_STEP_MIN_NS};
 use crate::pipeline::feeder::Marks;
 use crate::pipeline::saving::{Instants, Saver};
@@ -14,7 +15,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 /// The two clocks of a live capture: one that only runs, and the wall's.
 #[derive(Clone, Copy, Debug)]
@@ -72,11 +73,6 @@ impl Clocks {
     pub(super) fn unset_wall_ns(&self, elapsed_ns: i64) -> i64 {
         self.origin_wall_ns.saturating_add(elapsed_ns)
     }
-}
-
-fn wall_ns() -> i64 {
-    // A clock before 1970 was never set: that counts as 1970.
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
 /// The next end, as far as it is known.

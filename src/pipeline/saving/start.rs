@@ -39,7 +39,7 @@ impl Saving {
             start = Start { input: position.input, packets: position.packets, errors };
         }
         self.restore(shards, list, true)?;
-        feeder.saves(self.saver(), Reading::default());
+        feeder.set_saving(self.saver(), Reading::default());
         Ok((start, self.begin(list, Box::new(|_| ()))))
     }
 
@@ -72,7 +72,7 @@ impl Saving {
 
     fn begin<'a>(self, list: &mut ListThread, on_written: Box<dyn Fn(Written) + Send + 'a>) -> Writer<'a> {
         let (sender, cuts) = crossbeam::channel::bounded(1);
-        list.saves(ListSaving::new(self.saver(), sender));
+        list.set_saving(ListSaving::new(self.saver(), sender));
         Writer { directory: self.directory, saver: self.saver, cuts, on_written }
     }
 }
