@@ -12,12 +12,12 @@ use std::path::PathBuf;
 
 /// Writes the lists of a router from its snapshots, on any machine
 ///
-/// Follows a directory of snapshots and writes for each the list that the router would have written, under the same name.
-/// Snapshots that are missing or come late cost nothing but their own lists: the next one covers them. A run goes on where
-/// the one before it stopped, however that ended.
+/// Follows a directory of snapshots and writes for each the list that the router would have written, under the same
+/// name. Snapshots that are missing or come late cost nothing but their own lists: the next one covers them. A run goes
+/// on where the one before it stopped, however that ended.
 ///
-/// Exit status: 0 when everything was done, 1 when something failed, such as files that are damaged or no snapshots (they are
-/// named, and left alone), 2 when the command line is wrong.
+/// Exit status: 0 when everything was done, 1 when something failed, such as files that are damaged or no snapshots
+/// (they are named, and left alone), 2 when the command line is wrong.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel collect",
@@ -45,7 +45,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Whether it runs until it is stopped, unattended.
+    /// Whether the command runs unattended until it is stopped.
     pub(super) fn is_service(&self) -> bool {
         !self.once
     }
@@ -58,7 +58,7 @@ impl Arguments {
     }
 }
 
-/// Says what the agent tells.
+/// An observer that passes on to people what the agent tells.
 struct Observer<'a> {
     interrupts: &'a Interrupts,
     voice: Voice,
@@ -87,7 +87,7 @@ impl AgentObserver for Observer<'_> {
     }
 }
 
-/// Collects what the arguments name.
+/// Runs the agent over the directory that the arguments name.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     let config = arguments.config().map_err(Failure::wrong_usage)?;
     let mut agent = Agent::new(&config)?;

@@ -1,4 +1,5 @@
-//! `flowpeel completions`: what shells need to complete its command line, made from the definition of that.
+//! `flowpeel completions`: the scripts with which shells complete its command line, made from the definition of the
+//! command line.
 
 use crate::cli::{Cli, Outcome, Status, print};
 use clap::{Args, CommandFactory};
@@ -17,7 +18,7 @@ pub(super) struct Arguments {
     shell: Shell,
 }
 
-/// Prints them.
+/// Prints the script.
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Cli::command(), "flowpeel", &mut script);

@@ -12,8 +12,9 @@ use std::path::PathBuf;
 
 /// Lists the connections that only one of two snapshots has
 ///
-/// What both have cancels, so any number of open connections compares while the differences fit the smaller of the two files. Digests
-/// will do. Half-open connections are not compared, nor when connections started: the routers' clocks may differ.
+/// What both have cancels, so any number of open connections compares while the differences fit the smaller of the two
+/// files. Digests will do. Half-open connections are not compared, nor when connections started: the routers' clocks
+/// may differ.
 ///
 /// In the table, < stands before what only A has, and > before what only B has.
 ///
@@ -38,7 +39,7 @@ pub(super) struct Arguments {
     secret: SecretOption,
 }
 
-/// Lists them.
+/// Lists the differences.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     diff(arguments, voice).map_err(|error| Failure { error, status: Status::Trouble })
 }

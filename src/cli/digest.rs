@@ -1,4 +1,4 @@
-//! `flowpeel digest`: a snapshot in, the little of it that finds out a few differences out.
+//! `flowpeel digest`: a snapshot in, a small part of it out that is enough to find a few differences.
 
 use crate::cli::report::{self, Voice, grouped};
 use crate::cli::secret::SecretOption;
@@ -10,8 +10,8 @@ use std::path::PathBuf;
 
 /// Makes a small file of a snapshot, enough to tell how another one differs
 ///
-/// However many connections are open, its size depends on the differences alone that flowpeel diff is to find out with it: some
-/// fifty bytes each. Where there turn out to be more, flowpeel diff says for how many a digest has to be made.
+/// However many connections are open, its size depends on the differences alone that flowpeel diff is to find out with
+/// it: some fifty bytes each. Where there turn out to be more, flowpeel diff says for how many a digest has to be made.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel digest",
@@ -34,7 +34,7 @@ pub(super) struct Arguments {
     secret: SecretOption,
 }
 
-/// Makes it.
+/// Makes the digest.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     let secret = arguments.secret.secret()?;
     let digest = SnapshotFile::open(&arguments.file, &secret)?.digest(arguments.differences);

@@ -12,13 +12,13 @@ use std::path::PathBuf;
 
 /// Finds connections in an archive
 ///
-/// Prints every connection between the given ends, whichever is the client, by the time of their start. An end is an address, or
-/// an address and a port: 10.0.0.1, 10.0.0.1:40000, ::1, [::1]:443. With two ends of address and port only the segments
-/// that can hold that connection are read. An archive can be asked while a capture writes to it: what closed within the last second
-/// may not be there yet, and what is open is told as of the last minute.
+/// Prints every connection between the given ends, whichever is the client, by the time of their start. An end is an
+/// address, or an address and a port: 10.0.0.1, 10.0.0.1:40000, ::1, [::1]:443. With two ends of address and port only
+/// the segments that can hold that connection are read. An archive can be asked while a capture writes to it: what
+/// closed within the last second may not be there yet, and what is open is told as of the last minute.
 ///
-/// Exit status: 0 when something was found, 3 when nothing was, 1 when something is damaged or failed (what can be read is printed
-/// all the same), 2 when the command line is wrong.
+/// Exit status: 0 when something was found, 3 when nothing was, 1 when something is damaged or failed (what can be read
+/// is printed all the same), 2 when the command line is wrong.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel find",
@@ -108,7 +108,7 @@ struct Line<'a> {
 #[derive(Serialize)]
 struct Flow<'a> {
     start: &'a str,
-    /// When it ended; what is open has none.
+    /// When the connection ended; absent while it is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     end: Option<&'a str>,
     age: f64,
@@ -121,7 +121,7 @@ struct Flow<'a> {
     start_is_bound: bool,
 }
 
-/// How long a connection had lasted, in ms: times are told to 100.
+/// How long a connection lasted, in milliseconds, in steps of 100.
 fn age_ms(entry: &Entry) -> i64 {
     entry.end_ns().saturating_sub(entry.start_ns()).max(0) / 1_000_000
 }
@@ -154,7 +154,7 @@ fn lines(entries: &[Entry]) -> Vec<u8> {
                 start_is_bound: entry.may_be_older,
             },
         };
-        // Writing numbers and addresses to a vector can not fail.
+        // Writing numbers and addresses to a vector cannot fail.
         drop(serde_json::to_writer(&mut text, &line));
         text.push(b'\n');
     }

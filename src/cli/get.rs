@@ -17,8 +17,8 @@ use std::path::PathBuf;
 /// Prints open, not open or unknown. Unknown means that the tables hold too much to tell: list the snapshot with a base
 /// (flowpeel peel). A connection that is half-open is not open.
 ///
-/// Exit status: 0 when it is open, 3 when it is not, 4 when that is unknown, 1 when something failed, 2 when the command line
-/// is wrong.
+/// Exit status: 0 when it is open, 3 when it is not, 4 when that is unknown, 1 when something failed, 2 when the
+/// command line is wrong.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel get",
@@ -45,7 +45,7 @@ pub(super) struct Arguments {
     secret: SecretOption,
 }
 
-/// Answers.
+/// Answers the question that the arguments ask.
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let tags = arguments.vlan.iter().fold(VlanTags::NONE, |tags, tag| tags.with(*tag));
     let key = AnyKey::of_ends(arguments.client, arguments.server, tags).filter(|_| arguments.vlan.len() <= 2);
@@ -75,7 +75,7 @@ fn answer(arguments: &Arguments, key: &AnyKey) -> Result<(String, Status)> {
     })
 }
 
-/// How far it has come, where it is half-open.
+/// The state of a half-open connection, for the answer; empty when it is not half-open.
 fn half_open(snapshot: &SnapshotFile, key: &AnyKey) -> String {
     let mut all = snapshot.header.sources.iter().flat_map(|source| &source.half_open);
     match all.find(|half_open| half_open.key == *key) {

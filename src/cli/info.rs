@@ -1,4 +1,4 @@
-//! `flowpeel info`: a snapshot in, what it says of itself and what can be got out of it.
+//! `flowpeel info`: a snapshot in, its header and how much of it can be listed out.
 
 use crate::cli::report::grouped;
 use crate::cli::secret::SecretOption;
@@ -26,7 +26,7 @@ pub(super) struct Arguments {
     secret: SecretOption,
 }
 
-/// Tells it.
+/// Prints what a snapshot is.
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     print(text(arguments)?.as_bytes())?;
     Ok(Status::Done)
@@ -59,7 +59,7 @@ fn time(time_ns: i64) -> String {
 
 fn of_source(source: &Source) -> Vec<(&'static str, String)> {
     let Source { figures, totals, .. } = source;
-    // It was written by somebody with the secret, and may still be what moves a terminal's cursor.
+    // The name was written by somebody with the secret, and may hold control characters all the same.
     let name = if source.router.is_empty() { "without a name".to_owned() } else { log::escaped(&source.router) };
     let last = if source.is_last { ", the last" } else { "" };
     vec![

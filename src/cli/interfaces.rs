@@ -1,4 +1,4 @@
-//! `flowpeel interfaces`: what there is to capture: a table for people, or lines of JSON.
+//! `flowpeel interfaces`: the interfaces that can be captured, as a table for people or lines of JSON.
 
 use crate::capture::live::{Interface, InterfaceLink, interfaces};
 use crate::cli::table::{self, Align};
@@ -17,7 +17,7 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-/// An interface, for machines.
+/// An interface as a line of JSON.
 #[derive(Serialize)]
 struct Line<'a> {
     name: &'a str,
@@ -89,7 +89,7 @@ fn write_lines(interfaces: &[Interface], out: &mut impl Write) -> io::Result<()>
     Ok(())
 }
 
-/// Lists them.
+/// Lists the interfaces.
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let interfaces = interfaces()?;
     let mut out = io::stdout().lock();

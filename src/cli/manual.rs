@@ -19,7 +19,7 @@ pub(super) struct Arguments {
     out: Option<PathBuf>,
 }
 
-/// Prints or writes them.
+/// Prints or writes the man pages.
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let pages = pages()?;
     match &arguments.out {
@@ -34,10 +34,10 @@ struct Page {
     text: Vec<u8>,
 }
 
-/// The page of flowpeel, then those of its commands.
+/// The page of flowpeel, followed by those of its commands.
 fn pages() -> Result<Vec<Page>> {
     let mut root = Cli::command().disable_help_subcommand(true);
-    // What all commands have in common is in each only after this.
+    // Options that all commands have in common are in each only after this.
     root.build();
     let page = |name: String, command: clap::Command| {
         let mut text = Vec::new();

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 /// Adds up the snapshots of several routers into one file
 ///
-/// Whoever lists the sum finds every connection once, with how many of the routers saw it. Sums can be added to others, in any order.
-/// All routers need the same secret and tables of the same size (--churn and --vlan-key).
+/// Whoever lists the sum finds every connection once, with how many of the routers saw it. Sums can be added to others,
+/// in any order. All routers need the same secret and tables of the same size (--churn and --vlan-key).
 #[derive(Args)]
 #[command(
     display_name = "flowpeel merge",
@@ -31,7 +31,7 @@ pub(super) struct Arguments {
     secret: SecretOption,
 }
 
-/// Adds them up.
+/// Adds the snapshots up.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     let text = merge(arguments)?;
     if voice > Voice::Quiet {
@@ -40,7 +40,7 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     Ok(Status::Done)
 }
 
-/// What was written.
+/// Writes the sum, and returns a line about it.
 fn merge(arguments: &Arguments) -> Result<String> {
     let secret = arguments.secret.secret()?;
     let mut sum: Option<SnapshotFile> = None;
@@ -51,7 +51,7 @@ fn merge(arguments: &Arguments) -> Result<String> {
             Some(sum) => sum.add(&file).map_err(|error| error.in_file(path))?,
         }
     }
-    // The command line takes no fewer than two.
+    // The command line requires at least two.
     let Some(sum) = sum else { return Ok(String::new()) };
     let size = export::write_snapshot(&arguments.out, &sum, &secret)?;
     let routers = grouped(sum.header.sources.len() as u64);

@@ -1,7 +1,7 @@
 //! The command line: what can be asked for, and how it is answered on a terminal.
 //!
-//! What enters: the arguments of the process. What leaves: an exit status, lists on standard output or in files, and on
-//! standard error what people want to know. Everything else is the library's, so that it can be had without a terminal.
+//! What enters: the arguments of the process. What leaves: an exit status, lists on standard output or in files, and
+//! messages on standard error. Everything else is in the library, so that it can be used without a terminal.
 
 mod archive;
 mod collect;
@@ -41,24 +41,24 @@ use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// What a process ends with.
+/// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Everything was done.
     Done,
     /// Something could not be done; what was possible was.
     Failed,
-    /// The command line asks for what can not be.
+    /// The command line asks for what cannot be.
     WrongUsage,
     /// What was looked for is not there.
     NotFound,
     /// A connection that was asked for is not open.
     NotOpen,
-    /// A question that a snapshot can not answer.
+    /// A snapshot cannot answer the question.
     Unknown,
-    /// What was compared differs.
+    /// The snapshots that were compared differ.
     Differ,
-    /// It could not be compared, or not all of it.
+    /// The snapshots could not be compared, or not all of them.
     Trouble,
 }
 
@@ -96,7 +96,7 @@ impl From<Status> for ExitCode {
     }
 }
 
-/// Where help shows the options of every command: after the command's own, before `--help`.
+/// The place of options that every command has: in help after the command's own, before `--help`.
 const LAST: usize = 900;
 
 /// Tells which TCP connections are open, from the packets that pass.
@@ -145,7 +145,7 @@ enum Command {
 }
 
 impl Command {
-    /// Whether it runs until it is stopped, unattended.
+    /// Whether the command runs unattended until it is stopped.
     fn is_service(&self) -> bool {
         match self {
             Command::Live(_) => true,
@@ -155,16 +155,16 @@ impl Command {
     }
 }
 
-/// Does what the command line of this process asks for.
+/// Runs the command of this process's command line.
 #[must_use]
 pub fn main() -> Status {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // The message is about the arguments, and one may be a hostile file name.
+            // The message quotes the arguments, and one may be a hostile file name.
             let escaped = std::env::args_os().map(|argument| log::escaped(&argument.to_string_lossy()));
             let error = Cli::try_parse_from(escaped).err().unwrap_or(error);
-            // Asking for help or the version is no mistake. If it can not be printed there is nobody to tell.
+            // Asking for help or the version is no mistake. If it cannot be printed there is nobody to tell.
             drop(error.print());
             return if error.use_stderr() { Status::WrongUsage } else { Status::Done };
         }

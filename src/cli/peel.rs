@@ -14,11 +14,11 @@ use std::path::PathBuf;
 
 /// Lists the connections of a snapshot, or of a merge with how many routers see each
 ///
-/// By itself a snapshot lists while so few connections are open that they fit its tables (see flowpeel info); with an earlier
-/// list of the same run, while what opened and closed since then does.
+/// By itself a snapshot lists while so few connections are open that they fit its tables (see flowpeel info); with an
+/// earlier list of the same run, while what opened and closed since then does.
 ///
-/// Exit status: 0 when all came out, 1 when something failed or did not come out (what did is listed, and the header says
-/// about how much is missing), 2 when the command line is wrong.
+/// Exit status: 0 when all came out, 1 when something failed or did not come out (what did is listed, and the header
+/// says about how much is missing), 2 when the command line is wrong.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel peel",
@@ -37,7 +37,7 @@ pub(super) struct Arguments {
     secret: SecretOption,
 }
 
-/// Lists it.
+/// Lists the snapshot or merge.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     let left = list(arguments)?;
     if left == 0 {
@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     Ok(Status::Failed)
 }
 
-/// Writes the list; about how much is not in it.
+/// Writes the list of a snapshot, and returns about how many openings and closings are not in it.
 fn list(arguments: &Arguments) -> Result<u64> {
     let secret = arguments.secret.secret()?;
     let snapshot = SnapshotFile::open(&arguments.file, &secret)?;
@@ -74,7 +74,7 @@ fn list(arguments: &Arguments) -> Result<u64> {
     Ok(list.left())
 }
 
-/// Writes the list of several routers; about how much is not in it.
+/// Writes the list of a merge, and returns about how many openings and closings are not in it.
 fn merged(snapshot: &SnapshotFile, secret: &Secret, base: &[PathBuf]) -> Result<u64> {
     let mut known = Vec::new();
     for path in base {

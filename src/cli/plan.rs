@@ -1,4 +1,4 @@
-//! `flowpeel plan`: numbers of connections in, options and what they take out.
+//! `flowpeel plan`: numbers of connections in, options and the memory that they take out.
 
 use crate::cli::lists::SOURCES_TEXT;
 use crate::cli::report::{grouped, mib};
@@ -13,7 +13,7 @@ use clap::Args;
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
-/// What random items follow from: the same question has the same answer.
+/// The seed of the random items: the same question has the same answer.
 const SEED: u64 = 1;
 
 /// Tells which options so many connections call for, what they take, and how often a list has to wait
@@ -52,7 +52,7 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-/// A kind of tables, for machines.
+/// A kind of tables as JSON.
 #[derive(Serialize)]
 struct TableObject {
     placement: String,
@@ -89,7 +89,7 @@ impl TableObject {
         }
     }
 
-    /// What stands in its column of the table for people.
+    /// The column of the table for people.
     fn texts(&self) -> [String; 9] {
         let simulated = format!("{} of {}", grouped(self.simulated_failures), grouped(self.simulated_trials));
         [
@@ -112,12 +112,12 @@ fn parts(memory: &Memory) -> impl Iterator<Item = (&'static str, u64)> {
     parts.chain([("total", memory.total_size())])
 }
 
-/// The parts of the memory, for machines.
+/// The parts of the memory as a JSON object.
 fn memory_parts<S: Serializer>(memory: &Memory, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(parts(memory))
 }
 
-/// All of it, for machines.
+/// The plan as JSON.
 #[derive(Serialize)]
 struct PlanObject {
     connections: u64,
@@ -134,7 +134,7 @@ fn kib(size: u64) -> String {
     format!("{} KiB", grouped(size.div_ceil(1 << 10)))
 }
 
-/// A duration as options take it.
+/// A duration in the form that options take.
 fn duration(duration: Duration) -> String {
     if duration.subsec_nanos() == 0 {
         format!("{}s", duration.as_secs())
@@ -146,7 +146,7 @@ fn duration(duration: Duration) -> String {
 fn options(config: &Config, every: Duration) -> String {
     let Config { connections_max, churn, memory_size_max, .. } = config;
     let (every, memory_mib) = (duration(every), memory_size_max >> 20);
-    // They are written to files.
+    // Sources are written to files, so there has to be a directory.
     let sources = config.sources_max.map_or(String::new(), |count| format!(" --sources={count} --out lists/"));
     format!("--every {every} --connections {connections_max} --churn {churn} --memory {memory_mib}MiB{sources}")
 }
@@ -163,7 +163,7 @@ const ROWS: [&str; 9] = [
     "failed in trials (95 %)",
 ];
 
-/// What people are told that a part of the memory is.
+/// The words for a part of the memory.
 fn part_name(part: &'static str) -> &'static str {
     match part {
         "filter" => "memory of the filter",
@@ -176,7 +176,7 @@ fn part_name(part: &'static str) -> &'static str {
     }
 }
 
-/// The plan for people.
+/// The plan as a text for people.
 fn text(plan: &PlanObject) -> String {
     let head = ["", "flowpeel's tables, IPv4", "the best single table"].map(str::to_owned);
     let tables = plan.engine.texts().into_iter().zip(plan.best.texts());
@@ -189,9 +189,9 @@ fn text(plan: &PlanObject) -> String {
     format!("{text}\nflowpeel live -i IFACE {}\nflowpeel replay {} FILE\n", plan.options, plan.options)
 }
 
-/// Plans.
+/// Makes the plan.
 pub(super) fn run(arguments: &Arguments) -> Outcome {
-    // What live capture does by itself takes memory too; a replay takes no more.
+    // The defaults of a live capture take memory too; a replay takes no more.
     let asked = Defaults::LIVE.applied(Config {
         every: Some(arguments.every),
         connections_max: arguments.connections,

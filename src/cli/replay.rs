@@ -58,7 +58,7 @@ impl Arguments {
         self.lists.keep()?;
         self.state.check(self.every, &self.lists, true)?;
         let config = self.tracking.config(&Defaults::REPLAY, self.every, &self.lists, || Ok(Secret::REPLAY))?;
-        // Equal captures give equal snapshots: there is nothing of this machine or this moment in them.
+        // Equal captures give equal snapshots: nothing of this machine or this moment is in them.
         let snapshots = self.lists.snapshots(String::new, 0);
         let saves_state = self.state.is_wanted();
         self.archive.check(saves_state, &self.lists)?;
@@ -70,7 +70,7 @@ impl Arguments {
 /// Replays what the arguments name.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     let plan = arguments.plan().map_err(Failure::wrong_usage)?;
-    // What was saved is looked at before anything is changed.
+    // The saved state is checked before anything is changed.
     let saving = arguments.state.of_replay(&plan, &arguments.files, voice)?;
     let mut exporter = arguments.lists.exporter(plan.config(), voice)?;
     let archive = arguments.archive.start(WhenFull::Wait, voice)?;
@@ -82,7 +82,7 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     let inputs = arguments.files.iter().enumerate().skip(first_input).map(|(index, path)| {
         present.set(index);
         let input = Replay::open(path)?;
-        // What a run takes is of interest once it is sure that there is one.
+        // The memory of a run is told once it is sure that there is one.
         if std::mem::take(&mut announces) {
             report::memory(&plan);
         }
@@ -94,7 +94,7 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     let is_archived = archive.is_none_or(|archive| archive::finish(archive, voice));
     match summary {
         Ok(summary) => {
-            // Where nothing could be read the error has said so, and there is nothing to sum up.
+            // Where nothing could be read an error has said so, and there is nothing to sum up.
             if voice > Voice::Quiet && summary.lists > 0 {
                 report::summary(&summary, voice);
             }

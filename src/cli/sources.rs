@@ -1,7 +1,8 @@
 //! `flowpeel sources`: a file that `--sources` wrote in, a table for people out.
 //!
-//! What enters: NDJSON from wherever. What leaves: a table on standard output. Everything in a line is read as what it has to
-//! be, a number, an address or a time, and printed as that: nothing of the file gets to the terminal as it is.
+//! What enters: NDJSON that anybody may have written. What leaves: a table on standard output. Every field is parsed as
+//! the number, address or time that it has to be, and printed as such, so no text of the file reaches the terminal as
+//! it is.
 
 use crate::cli::report::{self, grouped};
 use crate::cli::table::{self, Align};
@@ -20,8 +21,8 @@ use std::path::{Path, PathBuf};
 
 /// Shows who opened connections, from a file that --sources wrote
 ///
-/// Sources are shown with the most attempts first. Where more sources came than could be listed, figures are what there was at
-/// least, with the most that there may have been beside them.
+/// Sources are shown with the most attempts first. Where more sources came than could be listed, figures are what there
+/// was at least, with the most that there may have been beside them.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel sources",
@@ -69,19 +70,19 @@ struct Fields {
     attempts_max: Option<u64>,
 }
 
-/// A time in the form that lists have.
+/// Reads a time in the form that lists have.
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Timestamp, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
 }
 
-/// What a file told: its header, and of its sources those with the most attempts.
+/// The contents of a file: its header, and the sources with the most attempts.
 struct Told {
     header: Header,
     top: Vec<(IpAddr, Fields)>,
     source_count: u64,
 }
 
-/// Opens the file, and whatever it is compressed with.
+/// Opens the file, compressed or not.
 fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     let cannot = |error: std::io::Error| Error::new("can not read it").in_file(path).because(error);
     let reader: Box<dyn Read> =
@@ -113,7 +114,7 @@ fn read(reader: &mut dyn BufRead, top: usize) -> Result<Told> {
             (Line { source_list: None, src_ip: Some(address), source: Some(fields) }, Some(told)) => {
                 told.source_count += 1;
                 told.top.push((address, fields));
-                // Ours are sorted; others take no more memory either.
+                // Files that flowpeel writes are sorted; others must not take more memory.
                 if told.top.len() >= 2 * top + 2 {
                     told.keep(top);
                 }
@@ -128,7 +129,7 @@ fn read(reader: &mut dyn BufRead, top: usize) -> Result<Told> {
 }
 
 impl Told {
-    /// Forgets all but the first.
+    /// Forgets all but the `top` sources with the most attempts.
     fn keep(&mut self, top: usize) {
         self.top.sort_by_key(|&(address, fields)| (Reverse(fields.attempts), address));
         self.top.truncate(top);
@@ -169,7 +170,7 @@ impl Told {
     }
 }
 
-/// Shows what the file tells.
+/// Shows the file that the arguments name.
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let top = arguments.top.min(SOURCES_TOP_MAX) as usize;
     let told = read(open(&arguments.file)?.as_mut(), top).map_err(|error| error.in_file(&arguments.file))?;

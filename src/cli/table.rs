@@ -7,7 +7,8 @@ pub(super) enum Align {
     Right,
 }
 
-/// A line for each row, with every column as wide as its widest cell and two spaces between columns. Lines do not end in spaces.
+/// A line for each row, with every column as wide as its widest cell and two spaces between columns. Lines do not end
+/// in spaces.
 pub(super) fn lines<const N: usize>(rows: &[[String; N]], aligns: [Align; N]) -> impl Iterator<Item = String> {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);

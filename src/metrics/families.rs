@@ -1,7 +1,7 @@
 //! Every metric that is served: its name, kind and help, and where its values come from.
 //!
-//! What enters: a reading. What leaves: the page. Names follow the conventions of Prometheus: base units, `_total` for what
-//! only grows. A name that was released stays: dashboards and alert rules read it.
+//! What enters: a reading. What leaves: the page. Names follow the conventions of Prometheus: base units, and `_total`
+//! for what only grows. A name that was released stays, because dashboards and alert rules read it.
 
 use crate::metrics::exposition::{Heading, Kind, Samples};
 use crate::metrics::{ConnectionCounts, Latency, ListFigures, Load, Reading};
@@ -36,14 +36,14 @@ pub(super) fn exposition(reading: &Reading) -> String {
     text
 }
 
-/// A value of the last list; none before the first.
+/// Writes a value of the last list, and nothing before the first.
 fn of_list<T: Display>(reading: &Reading, samples: &mut Samples, value: impl Fn(&ListFigures) -> T) {
     if let Some(list) = &reading.list {
         samples.value(value(list));
     }
 }
 
-/// A total that the list thread counts: nothing before the first list.
+/// Writes a total that the list thread counts: 0 before the first list.
 fn total_of_list(reading: &Reading, samples: &mut Samples, total: impl Fn(&ListFigures) -> u64) {
     samples.value(reading.list.as_ref().map_or(0, total));
 }
@@ -179,7 +179,7 @@ const CONNECTIONS: &[Family] = &[
     ),
     counter("flowpeel_connections_untracked_total", "Connections that could not be tracked.", |reading, samples| {
         samples.labelled(&[("reason", "limit")], reading.connections.refused_open);
-        // Of these each is counted again whenever it is found again.
+        // A connection counts again here whenever it is found again.
         samples.labelled(&[("reason", "limit_midstream")], reading.connections.refused_pickups);
         samples.labelled(&[("reason", "no_place")], reading.connections.unplaced);
     }),

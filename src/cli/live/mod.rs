@@ -44,8 +44,8 @@ enum BackendKind {
 
 /// Lists the TCP connections through interfaces, at every interval
 ///
-/// Captures until SIGINT or SIGTERM, then writes the last list. Lists end at multiples of the interval by the wall clock.
-/// Opening an interface takes the capability CAP_NET_RAW.
+/// Captures until SIGINT or SIGTERM, then writes the last list. Lists end at multiples of the interval by the wall
+/// clock. Opening an interface takes the capability CAP_NET_RAW.
 ///
 /// Exit status: 0 when it was told to stop, 1 when something failed, 2 when the command line is wrong.
 #[derive(Args)]
@@ -114,7 +114,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// What is to be captured on each interface.
+    /// The sources that the arguments ask for, one for each interface.
     fn sources(&self) -> Result<Vec<LiveConfig>> {
         let capture = match (&self.bpf, self.tunnels, self.capture) {
             (Some(path), ..) => CaptureMode::Program(BpfProgram::read(path)?),
@@ -151,7 +151,7 @@ impl Arguments {
         matches!(self.capture, CaptureKind::Flags) && !self.tunnels && self.bpf.is_none()
     }
 
-    /// All that can be checked before anything is done.
+    /// Checks all that can be checked before anything is done, and plans the run.
     fn prepare(&self) -> Result<Prepared> {
         self.lists.keep()?;
         self.state.check(Some(self.every), &self.lists, self.tracking.has_secret())?;
@@ -177,13 +177,13 @@ impl Arguments {
     }
 }
 
-/// What the host calls itself, as far as it tells.
+/// The name of the host, or nothing where the system does not tell.
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().chars().take(ROUTER_NAME_SIZE_MAX).filter(char::is_ascii_graphic).collect()
 }
 
-/// A live capture that holds together.
+/// A live capture whose options were checked.
 struct Prepared {
     plan: Plan,
     sources: Vec<LiveConfig>,
@@ -256,7 +256,7 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     Ok(if summary.errors.is_empty() && is_archived && is_saved { Status::Done } else { Status::Failed })
 }
 
-/// Says what goes on from here.
+/// Tells what is captured, and where metrics are served.
 fn announce(arguments: &Arguments, metrics: Option<SocketAddr>) {
     let interfaces: Vec<_> = arguments.interfaces.iter().map(|name| name.escape_debug().to_string()).collect();
     report::line(format_args!("capturing on {}", interfaces.join(", ")));

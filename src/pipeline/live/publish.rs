@@ -1,6 +1,7 @@
-//! What the threads of a live capture publish of their work, at their rest points.
+//! Metrics that the threads of a live capture publish at their rest points.
 //!
-//! What enters: each thread's own totals. What leaves: the metrics that are made of them. Nothing here is touched for a packet.
+//! What enters: each thread's own totals. What leaves: the metrics that are made of them. Nothing here runs for each
+//! packet.
 
 use super::pacer::Clocks;
 use crate::flow_list::{FlowList, Header};
@@ -25,13 +26,13 @@ pub(super) fn capture(metrics: &Metrics, index: usize, counts: &CaptureCounts) {
     metrics.capture(index).publish(&published, &counts.unusable);
 }
 
-/// Publishes what was counted of connections up to the last interval's end, and the list of it unless it was merged; and how often
-/// the clock was set meanwhile.
+/// Publishes the counts of connections up to the last interval's end and, unless the interval was merged, the figures
+/// of its list and how often the clock was set.
 pub(super) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, told: &Told, clock_steps: u64) {
     let counts = list.counts();
     let open = counts.opened - counts.closed - counts.evicted_idle - counts.evicted_aged;
-    // An interval that was merged has no list and so no half-open count of its own: the last one known stands in for it, since 0 would
-    // make the filter look empty just when there is most to do.
+    // An interval that was merged has no list and so no half-open count of its own: the last one known stands in for
+    // it, since 0 would make the filter look empty just when there is most to do.
     let half_open = told.last.map_or(0, |last| last.half_open);
     let filter_used = open + half_open;
     metrics.connections().publish(&ConnectionCounts {
@@ -81,7 +82,7 @@ pub(super) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, 
     }
 }
 
-/// Publishes what became of a state.
+/// Publishes whether a state was saved.
 pub(super) fn state(metrics: &Metrics, written: Written) {
     match written {
         Ok(size) => metrics.state_saved(size),

@@ -1,7 +1,7 @@
-//! What a run must have in common with the one whose state it goes on from.
+//! The identity of a run: what it must have in common with the run whose state it goes on from.
 //!
-//! What enters: a plan. What leaves: the options that change what the state means, or what lists are made
-//! of it, and the shapes that follow from them. The number of threads is none of them.
+//! What enters: a plan. What leaves: the options that change what the state means or which lists are made of it, and
+//! the shapes that follow from them. The number of threads is not among them.
 
 use crate::hash::Secret;
 use crate::pipeline::Plan;
@@ -9,7 +9,7 @@ use crate::snapshot::file::KeyId;
 use crate::state::Identity;
 use std::time::Duration;
 
-/// As much of what tells secrets apart as a word holds.
+/// The first word of the key id that tells secrets apart.
 fn key_id(secret: &Secret) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = KeyId::of(secret).0;
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
@@ -39,7 +39,7 @@ pub(super) fn of(plan: &Plan) -> Identity {
         ("--changes", config.format.changes.unwrap_or(0)),
         ("--snapshots", u64::from(config.snapshots.is_some())),
         ("--no-list", u64::from(config.snapshots.as_ref().is_some_and(|snapshots| snapshots.replace_lists))),
-        // Live, each interval stands by itself; a replay has to make the same lists.
+        // Live, each interval stands by itself. A replay has to make the same lists.
         ("--every", if is_live { 0 } else { ns(config.every) }),
         ("size of fingerprints", u64::from(config.fingerprint_bits)),
         ("size of the filter", tracker.place_count as u64),

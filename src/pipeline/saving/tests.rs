@@ -35,7 +35,7 @@ fn config() -> Config {
     }
 }
 
-/// Generated captures in a directory: a pcap file, and a pcapng file with packets of an interface that can not be read.
+/// Generated captures in a directory: a pcap file, and a pcapng file with packets of an interface that cannot be read.
 fn captures(place: &Path) -> Vec<PathBuf> {
     let (mut first, mut second) = (traffic(3), traffic(4));
     let mut pcap = Vec::new();
