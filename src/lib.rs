@@ -1,9 +1,9 @@
-//! flowpeel tells which TCP connections are open through a software router, from the packets that pass, in a memory that no
-//! traffic can make grow.
+//! flowpeel tells which TCP connections are open through a software router, from the packets that pass, in a memory
+//! that no traffic can make grow.
 //!
-//! A capture thread turns TCP's SYN, FIN and RST into signals; lock-free queues carry them to shards; each shard sums
-//! what opens and closes into invertible Bloom lookup tables of fixed size; at every interval the list peels the tables
-//! and is exact again.
+//! A capture thread turns TCP's SYN, FIN and RST into signals, and lock-free queues carry them to shards. Each shard
+//! sums what opens and closes into invertible Bloom lookup tables of fixed size. At every interval the list peels the
+//! tables and is exact again.
 //!
 //! # Example
 //!
@@ -28,19 +28,17 @@
 //!
 //! # The way of a packet
 //!
-//! [`capture`] reads it, [`parse`] finds its TCP header, [`signal`] decides whether it can matter, a [`queue`] carries it to
-//! its [`shard`], where the [`connection`] filter turns it into an opening or a closing that is summed into a
-//! [`sketch`]; a [`snapshot`] of the sums goes to the [`flow_list`], and an [`export`]er writes that down. With an [`archive`] a
-//! [`record`] of every connection that ends is kept, to be found again. [`pipeline`] puts
-//! these on threads, and [`cli`] on a command line. [`generate`] makes traffic to try it all on. What happens on the way is
-//! counted in [`metrics`], and [`serve`] tells it over HTTP. What a run has to know to go on after a crash is kept in a [`state`]. With the feature `paper`, module `paper` runs the experiments of
-//! the paper behind the sketch again.
+//! [`capture`] reads the packet, [`parse`] finds its TCP header, [`signal`] decides whether it can matter, and a
+//! [`queue`] carries it to its [`shard`]. There the [`connection`] filter turns it into an opening or a closing that is
+//! summed into a [`sketch`]. A [`snapshot`] of the sums goes to the [`flow_list`], which an [`export`]er writes.
 //!
-//! Modules import only what stands further down in this list: `cli`; `pipeline`, `paper`, `agent`; `archive`, `export`, `flow_list`, `capture`, `serve`;
-//! `generate`, `shard`, `record`, `queue`, `snapshot`, `bfield_store`; `connection`, `signal`, `sources`; `parse`, `sketch`; `flow`, `hash`, `config`,
-//! `error`, `metrics`, `prefetch`, `lines`, `interval`, `state`, `whole_file`. (Within a layer, `archive` imports `export` and `flow_list`, `export` imports `flow_list`,
-//! `shard` imports `record`, `record` imports `queue`, `shard` and `queue` import `snapshot`,
-//! `connection` and `sources` import `signal`, `hash` imports `flow`, `metrics` imports `config`, and `state` imports `error`, `config` and `whole_file`.)
+//! With an [`archive`] a [`record`] of every connection that ends is kept. [`pipeline`] puts all this on threads, and
+//! [`cli`] on a command line. [`metrics`] count what happens on the way, and [`serve`] tells them over HTTP. A
+//! [`state`] holds what a run needs to go on after a crash. [`agent`] makes lists from the snapshots of a router
+//! elsewhere. [`generate`] makes traffic to try it all on, and with the feature `paper` the module `paper` runs the
+//! experiments of the papers behind the sketch again.
+//!
+//! Modules import only from lower layers; `tests/layers.rs` lists the layers and checks it.
 
 pub mod agent;
 pub mod archive;

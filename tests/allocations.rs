@@ -86,7 +86,7 @@ fn allocated(flood: FloodConfig, config: &Config) -> usize {
     };
     ALLOCATION_COUNT.store(0, SeqCst);
     ALLOCATED_SIZE.store(0, SeqCst);
-    let summary = run(&plan, config, inputs, &mut exporter, &mut ()).unwrap();
+    let summary = run(&plan, inputs, &mut exporter, &mut (), None).unwrap();
     let counts = summary.counts;
     assert!(!IS_COUNTING.load(SeqCst) && listed as u64 == summary.last.unwrap().half_open);
     assert_eq!(counts.recycled + counts.expired + listed as u64, attempts);

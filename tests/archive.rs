@@ -35,7 +35,7 @@ fn archive(directory: &Path, traffic: TrafficConfig, config: &Config) -> Summary
     let mut exporter = |_: &List| Ok(());
     let mut lists = Tap::new(&mut exporter, Some(&archive));
     let inputs = std::iter::once(Ok(Generated::new(traffic)));
-    let summary = run(&plan, config, inputs, &mut lists, &mut ()).unwrap();
+    let summary = run(&plan, inputs, &mut lists, &mut (), None).unwrap();
     archive.finish().unwrap();
     summary
 }

@@ -9,7 +9,7 @@ mod hostile;
 mod say;
 
 use clients::{ask, get, run};
-use flowpeel::metrics::{CaptureCounts, ListFigures, Load, Metrics, Setup, ShardCounts};
+use flowpeel::metrics::{CaptureCounts, ConnectionCounts, ListFigures, Load, Metrics, Setup};
 use flowpeel::parse::Unusable;
 use flowpeel::serve::{Server, serve};
 use std::collections::BTreeSet;
@@ -22,7 +22,6 @@ fn metrics() -> Arc<Metrics> {
     Metrics::new(Setup {
         interfaces: ["eth0", "wan \"\\\n{}", "eth0"].map(str::to_owned).to_vec(),
         unusable_reasons: Unusable::ALL.iter().map(|reason| reason.name()).collect(),
-        shard_count: 2,
         connections_max: 1_000,
         interval: Some(Duration::from_secs(10)),
         memory: vec![("filter", 1 << 20), ("tables", 1 << 21)],
@@ -68,11 +67,14 @@ fn what_is_published_is_served() {
         metrics.capture(index).publish(&counts, &[packets; Unusable::COUNT]);
     }
     metrics.capture(2).set_up(true);
-    for (index, opened) in [(0, 7), (1, 8)] {
-        let counts =
-            ShardCounts { opened, evicted_idle: 2, filter_used: 9, filter_places: 90, ..ShardCounts::default() };
-        metrics.shard(index).publish(&counts);
-    }
+    let counts = ConnectionCounts {
+        opened: 15,
+        evicted_idle: 4,
+        filter_used: 9,
+        filter_places: 90,
+        ..ConnectionCounts::default()
+    };
+    metrics.connections().publish(&counts);
     metrics.list(&figures(), Instant::now());
     let server = served(&metrics);
     let families = exposition::parse(&get(server.local_addr(), "/metrics").body);

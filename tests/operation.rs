@@ -1,5 +1,5 @@
 //! Running for months: files that are whole, compressed, kept within bounds or written as changes; log lines; and what
-//! comes with the command: completions, man pages and a systemd unit.
+//! comes with the command: completions, man pages, the documentation of its options and a systemd unit.
 
 #[path = "operation/changes.rs"]
 mod changes;
@@ -7,6 +7,8 @@ mod changes;
 mod files;
 #[path = "operation/log.rs"]
 mod log;
+#[path = "operation/options.rs"]
+mod options;
 #[path = "operation/packaging.rs"]
 mod packaging;
 mod say;

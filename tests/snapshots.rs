@@ -59,7 +59,7 @@ fn config(churn: u64, replace_lists: bool) -> Config {
 fn recorded(config: &Config) -> Recorder {
     let mut recorder = Recorder::default();
     let plan = Plan::new(config).unwrap();
-    run(&plan, config, std::iter::once(Ok(Generated::new(traffic()))), &mut recorder, &mut ()).unwrap();
+    run(&plan, std::iter::once(Ok(Generated::new(traffic()))), &mut recorder, &mut (), None).unwrap();
     recorder
 }
 

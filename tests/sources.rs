@@ -45,7 +45,7 @@ impl Exporter for Reports {
 /// The reports of a run over this source; there is one for every list.
 fn reports(source: impl PacketSource, config: &Config) -> Vec<Report> {
     let mut reports = Reports::default();
-    run(&Plan::new(config).unwrap(), config, std::iter::once(Ok(source)), &mut reports, &mut ()).unwrap();
+    run(&Plan::new(config).unwrap(), std::iter::once(Ok(source)), &mut reports, &mut (), None).unwrap();
     assert_eq!(reports.0.len() as u64, if config.sources_max.is_some() { reports.1 } else { 0 });
     reports.0
 }

@@ -62,6 +62,7 @@ impl Archive {
     ///
     /// The archive cannot be opened, or a thread cannot be started.
     pub fn start(directory: &Path, config: ArchiveConfig, when_full: WhenFull) -> Result<(Self, Recovery)> {
+        let is_live = when_full == WhenFull::Drop;
         let (writer, recovery) = Writer::open(directory, config)?;
         let (inlet, outlet) = record::queue(when_full);
         let (commands, received) = bounded(ARCHIVE_OPEN_CHUNKS_MAX);
@@ -77,11 +78,10 @@ impl Archive {
             waiting_since: None,
             error: None,
             has_failed: Arc::clone(&has_failed),
-            is_live: when_full == WhenFull::Drop,
+            is_live,
         };
         let thread = Builder::new().name("archive".to_owned()).spawn(|| worker.run());
         let thread = thread.map_err(|error| Error::new("can not start a thread").because(error))?;
-        let is_live = when_full == WhenFull::Drop;
         Ok((Archive { inlet, commands, has_failed, is_live, thread: Some(thread) }, recovery))
     }
 

@@ -1,4 +1,4 @@
-//! The options of an archive, and what is said about it.
+//! The options of an archive, and messages about it.
 
 use crate::archive::{Archive, ArchiveConfig, Recovery, Summary};
 use crate::cli::lists::{self, Lists};
@@ -10,7 +10,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Whether and how connections are archived.
+/// The options that say whether and how connections are archived.
 #[derive(Args)]
 #[command(next_help_heading = "Archive")]
 pub(super) struct ArchiveOptions {
@@ -26,8 +26,8 @@ pub(super) struct ArchiveOptions {
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = values::duration, requires = "archive")]
     segment_age: Duration,
 
-    /// Remove segments whose connections ended longer than this before the newest (30d), or the oldest while all together are
-    /// larger than this (20GiB); may be given once for each
+    /// Remove segments whose connections ended longer than this before the newest (30d), or the oldest while all
+    /// together are larger than this (20GiB); may be given once for each
     #[arg(long, value_name = "AGE|SIZE", value_parser = values::keep, requires = "archive")]
     archive_keep: Vec<KeepLimit>,
 }
@@ -40,12 +40,12 @@ impl ArchiveOptions {
         Ok(config)
     }
 
-    /// What can be checked before anything is done.
+    /// Checks the options before anything is done.
     ///
     /// # Errors
     ///
-    /// There is to be an archive and a state: what is fed again after a kill would be archived twice. Or an archive and no list: from the
-    /// lists it has what is open and how old it is, and with them a run learns that its disk has failed.
+    /// An archive together with a state: what is fed again after a kill would be archived twice. An archive without a
+    /// list: the lists tell the archive what is open and how old it is, and tell the run that its disk has failed.
     pub(super) fn check(&self, saves_state: bool, lists: &Lists) -> Result<()> {
         let what = match self.archive {
             Some(_) if saves_state => {
@@ -59,21 +59,21 @@ impl ArchiveOptions {
         Err(Error::new(what))
     }
 
-    /// What the archive takes of the memory. Options are checked before anything is done.
+    /// The memory that the archive takes, in bytes. Its options are checked on the way.
     ///
     /// # Errors
     ///
-    /// They do not hold together.
+    /// The options contradict each other, or one is out of its range.
     pub(super) fn memory_size(&self) -> Result<u64> {
         let config = self.config()?;
         Ok(if self.archive.is_some() { Archive::memory_size(&config) } else { 0 })
     }
 
-    /// Opens the archive, if there is to be one, and says what had to be mended.
+    /// Opens the archive, if there is to be one, and tells what had to be mended.
     ///
     /// # Errors
     ///
-    /// It can not be opened.
+    /// The archive cannot be opened.
     pub(super) fn start(&self, when_full: WhenFull, voice: Voice) -> Result<Option<Archive>> {
         let Some(directory) = &self.archive else { return Ok(None) };
         let (archive, recovery) = Archive::start(directory, self.config()?, when_full)?;
@@ -84,7 +84,7 @@ impl ArchiveOptions {
     }
 }
 
-/// Says what a process before has left.
+/// Tells what an earlier process has left.
 fn mended(recovery: &Recovery) {
     if let Some(last) = recovery.logs.last() {
         let what = format!(
@@ -106,7 +106,7 @@ fn mended(recovery: &Recovery) {
     }
 }
 
-/// Ends an archive and says what came of it; whether all is written.
+/// Ends an archive, tells what was written, and returns whether all of it was.
 pub(super) fn finish(archive: Archive, voice: Voice) -> bool {
     match archive.finish() {
         Ok(summary) => {

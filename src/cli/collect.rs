@@ -1,23 +1,23 @@
 //! `flowpeel collect`: a directory of snapshots in, the lists that the router would have written out.
 
 use crate::agent::{Agent, AgentConfig, AgentCounts, AgentEvent, AgentObserver};
-use crate::cli::Status;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::lists::Writing;
 use crate::cli::report::{self, Voice, grouped};
 use crate::cli::secret::SecretOption;
+use crate::cli::{Failure, Outcome, Status};
 use crate::error::Result;
 use clap::Args;
 use std::path::PathBuf;
 
 /// Writes the lists of a router from its snapshots, on any machine
 ///
-/// Follows a directory of snapshots and writes for each the list that the router would have written, under the same name.
-/// Snapshots that are missing or come late cost nothing but their own lists: the next one covers them. A run goes on where
-/// the one before it stopped, however that ended.
+/// Follows a directory of snapshots and writes for each the list that the router would have written, under the same
+/// name. Snapshots that are missing or come late cost nothing but their own lists: the next one covers them. A run goes
+/// on where the one before it stopped, however that ended.
 ///
-/// Exit status: 0 when everything was done, 1 when something failed, such as files that are damaged or no snapshots (they are
-/// named, and left alone), 2 when the command line is wrong.
+/// Exit status: 0 when everything was done, 1 when something failed, such as files that are damaged or no snapshots
+/// (they are named, and left alone), 2 when the command line is wrong.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel collect",
@@ -45,7 +45,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Whether it runs until it is stopped, unattended.
+    /// Whether the command runs unattended until it is stopped.
     pub(super) fn is_service(&self) -> bool {
         !self.once
     }
@@ -58,7 +58,7 @@ impl Arguments {
     }
 }
 
-/// Says what the agent tells.
+/// An observer that passes on to people what the agent tells.
 struct Observer<'a> {
     interrupts: &'a Interrupts,
     voice: Voice,
@@ -87,24 +87,11 @@ impl AgentObserver for Observer<'_> {
     }
 }
 
-/// Collects what the arguments name.
-pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    let config = match arguments.config() {
-        Ok(config) => config,
-        Err(error) => {
-            report::error(&error, "");
-            return Status::WrongUsage;
-        }
-    };
-    let begun =
-        Agent::new(&config).and_then(|agent| Ok((agent, Interrupts::catch("waiting for the list to be written")?)));
-    let (mut agent, interrupts) = match begun {
-        Ok(begun) => begun,
-        Err(error) => {
-            report::error(&error, "");
-            return Status::Failed;
-        }
-    };
+/// Runs the agent over the directory that the arguments name.
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
+    let config = arguments.config().map_err(Failure::wrong_usage)?;
+    let mut agent = Agent::new(&config)?;
+    let interrupts = Interrupts::catch("waiting for the list to be written")?;
     let mut observer = Observer { interrupts: &interrupts, voice };
     let ended = if arguments.once { agent.once(&mut observer) } else { agent.follow(&mut observer) };
     interrupts.finish();
@@ -116,7 +103,7 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
         report::error(error, "; the lists before it are whole");
     }
     let is_cut_short = arguments.once && interrupts.is_interrupted();
-    if ended.is_ok() && counts.refused == 0 && !is_cut_short { Status::Done } else { Status::Failed }
+    Ok(if ended.is_ok() && counts.refused == 0 && !is_cut_short { Status::Done } else { Status::Failed })
 }
 
 fn summary(counts: &AgentCounts) -> String {

@@ -1,6 +1,7 @@
-//! `flowpeel completions`: what shells need to complete its command line, made from the definition of that.
+//! `flowpeel completions`: the scripts with which shells complete its command line, made from the definition of the
+//! command line.
 
-use crate::cli::{Cli, Status, print};
+use crate::cli::{Cli, Outcome, Status, print};
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
@@ -17,9 +18,10 @@ pub(super) struct Arguments {
     shell: Shell,
 }
 
-/// Prints them.
-pub(super) fn run(arguments: &Arguments) -> Status {
+/// Prints the script.
+pub(super) fn run(arguments: &Arguments) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Cli::command(), "flowpeel", &mut script);
-    print(&script)
+    print(&script)?;
+    Ok(Status::Done)
 }

@@ -2,7 +2,7 @@
 
 use crate::cli::report::{self, Voice, grouped};
 use crate::cli::secret::SecretOption;
-use crate::cli::{Status, print};
+use crate::cli::{Failure, Outcome, Status, print};
 use crate::error::{Error, Result};
 use crate::export::{self, Side};
 use crate::flow::FlowKey;
@@ -12,8 +12,9 @@ use std::path::PathBuf;
 
 /// Lists the connections that only one of two snapshots has
 ///
-/// What both have cancels, so any number of open connections compares while the differences fit the smaller of the two files. Digests
-/// will do. Half-open connections are not compared, nor when connections started: the routers' clocks may differ.
+/// What both have cancels, so any number of open connections compares while the differences fit the smaller of the two
+/// files. Digests will do. Half-open connections are not compared, nor when connections started: the routers' clocks
+/// may differ.
 ///
 /// In the table, < stands before what only A has, and > before what only B has.
 ///
@@ -38,15 +39,9 @@ pub(super) struct Arguments {
     secret: SecretOption,
 }
 
-/// Lists them.
-pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    match diff(arguments, voice) {
-        Ok(status) => status,
-        Err(error) => {
-            report::error(&error, "");
-            Status::Trouble
-        }
-    }
+/// Lists the differences.
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
+    diff(arguments, voice).map_err(|error| Failure { error, status: Status::Trouble })
 }
 
 fn diff(arguments: &Arguments, voice: Voice) -> Result<Status> {
@@ -61,8 +56,8 @@ fn diff(arguments: &Arguments, voice: Voice) -> Result<Status> {
         let mut stdout = std::io::stdout().lock();
         export::write_difference(&mut stdout, (&a, &b), &difference)
             .map_err(|error| error.in_file("standard output"))?;
-    } else if print(table(&difference).as_bytes()) != Status::Done {
-        return Ok(Status::Trouble);
+    } else {
+        print(table(&difference).as_bytes())?;
     }
     if voice > Voice::Quiet {
         let (only_a, only_b) = difference.only();

@@ -1,9 +1,8 @@
-//! `flowpeel digest`: a snapshot in, the little of it that finds out a few differences out.
+//! `flowpeel digest`: a snapshot in, a small part of it out that is enough to find a few differences.
 
 use crate::cli::report::{self, Voice, grouped};
 use crate::cli::secret::SecretOption;
-use crate::cli::{Status, values};
-use crate::error::Result;
+use crate::cli::{Outcome, Status, values};
 use crate::export;
 use crate::snapshot::file::SnapshotFile;
 use clap::Args;
@@ -11,8 +10,8 @@ use std::path::PathBuf;
 
 /// Makes a small file of a snapshot, enough to tell how another one differs
 ///
-/// However many connections are open, its size depends on the differences alone that flowpeel diff is to find out with it: some
-/// fifty bytes each. Where there turn out to be more, flowpeel diff says for how many a digest has to be made.
+/// However many connections are open, its size depends on the differences alone that flowpeel diff is to find out with
+/// it: some fifty bytes each. Where there turn out to be more, flowpeel diff says for how many a digest has to be made.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel digest",
@@ -35,18 +34,8 @@ pub(super) struct Arguments {
     secret: SecretOption,
 }
 
-/// Makes it.
-pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    match digest(arguments, voice) {
-        Ok(()) => Status::Done,
-        Err(error) => {
-            report::error(&error, "");
-            Status::Failed
-        }
-    }
-}
-
-fn digest(arguments: &Arguments, voice: Voice) -> Result<()> {
+/// Makes the digest.
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     let secret = arguments.secret.secret()?;
     let digest = SnapshotFile::open(&arguments.file, &secret)?.digest(arguments.differences);
     let size = export::write_snapshot(&arguments.out, &digest, &secret)?;
@@ -58,5 +47,5 @@ fn digest(arguments: &Arguments, voice: Voice) -> Result<()> {
             report::warning("the snapshot's tables are too small for so many differences in one: compare it as it is");
         }
     }
-    Ok(())
+    Ok(Status::Done)
 }

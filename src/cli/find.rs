@@ -2,23 +2,23 @@
 
 use crate::archive::{self, Answer, Endpoint, Entry, Query};
 use crate::cli::report::{self, Voice};
-use crate::cli::{Status, print};
+use crate::cli::table::{self, Align};
+use crate::cli::{Outcome, Status, print};
 use crate::export::{community_id, rfc3339};
 use clap::Args;
 use serde::Serialize;
-use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// Finds connections in an archive
 ///
-/// Prints every connection between the given ends, whichever is the client, by the time of their start. An end is an address, or
-/// an address and a port: 10.0.0.1, 10.0.0.1:40000, ::1, [::1]:443. With two ends of address and port only the segments
-/// that can hold that connection are read. An archive can be asked while a capture writes to it: what closed within the last second
-/// may not be there yet, and what is open is told as of the last minute.
+/// Prints every connection between the given ends, whichever is the client, by the time of their start. An end is an
+/// address, or an address and a port: 10.0.0.1, 10.0.0.1:40000, ::1, [::1]:443. With two ends of address and port only
+/// the segments that can hold that connection are read. An archive can be asked while a capture writes to it: what
+/// closed within the last second may not be there yet, and what is open is told as of the last minute.
 ///
-/// Exit status: 0 when something was found, 3 when nothing was, 1 when something is damaged or failed (what can be read is printed
-/// all the same), 2 when the command line is wrong.
+/// Exit status: 0 when something was found, 3 when nothing was, 1 when something is damaged or failed (what can be read
+/// is printed all the same), 2 when the command line is wrong.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel find",
@@ -56,33 +56,25 @@ fn endpoint(text: &str) -> Result<Endpoint, String> {
 }
 
 /// Finds what the arguments ask for.
-pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    let Some(one) = arguments.ends.first().copied() else { return Status::WrongUsage };
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
+    let Some(one) = arguments.ends.first().copied() else { return Ok(Status::WrongUsage) };
     let query = Query { one, other: arguments.ends.get(1).copied() };
-    let answer = match archive::find(&arguments.directory, &query) {
-        Ok(answer) => answer,
-        Err(error) => {
-            report::error(&error, "");
-            return Status::Failed;
-        }
-    };
-    let text = if arguments.json { lines(&answer.entries) } else { table(&answer.entries) };
-    if print(&text) != Status::Done {
-        return Status::Failed;
-    }
+    let answer = archive::find(&arguments.directory, &query)?;
+    let text = if arguments.json { lines(&answer.entries) } else { table(&answer.entries).into_bytes() };
+    print(&text)?;
     for damage in &answer.damages {
         report::error(damage, "");
     }
     if arguments.explain || voice == Voice::Verbose {
         explain(&answer);
     }
-    if !answer.damages.is_empty() {
+    Ok(if !answer.damages.is_empty() {
         Status::Failed
     } else if answer.entries.is_empty() {
         Status::NotFound
     } else {
         Status::Done
-    }
+    })
 }
 
 fn explain(answer: &Answer) {
@@ -116,7 +108,7 @@ struct Line<'a> {
 #[derive(Serialize)]
 struct Flow<'a> {
     start: &'a str,
-    /// When it ended; what is open has none.
+    /// When the connection ended; absent while it is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     end: Option<&'a str>,
     age: f64,
@@ -129,7 +121,7 @@ struct Flow<'a> {
     start_is_bound: bool,
 }
 
-/// How long a connection had lasted, in ms: times are told to 100.
+/// How long a connection lasted, in milliseconds, in steps of 100.
 fn age_ms(entry: &Entry) -> i64 {
     entry.end_ns().saturating_sub(entry.start_ns()).max(0) / 1_000_000
 }
@@ -162,7 +154,7 @@ fn lines(entries: &[Entry]) -> Vec<u8> {
                 start_is_bound: entry.may_be_older,
             },
         };
-        // Writing numbers and addresses to a vector can not fail.
+        // Writing numbers and addresses to a vector cannot fail.
         drop(serde_json::to_writer(&mut text, &line));
         text.push(b'\n');
     }
@@ -170,7 +162,10 @@ fn lines(entries: &[Entry]) -> Vec<u8> {
 }
 
 /// A table for people.
-fn table(entries: &[Entry]) -> Vec<u8> {
+fn table(entries: &[Entry]) -> String {
+    if entries.is_empty() {
+        return String::new();
+    }
     let mut rows = vec![["START", "END", "SECONDS", "CLIENT", "SERVER", "ENDED BY"].map(str::to_owned)];
     rows.extend(entries.iter().map(|entry| {
         // To the tenth of a second, which is all that is known.
@@ -192,24 +187,9 @@ fn table(entries: &[Entry]) -> Vec<u8> {
             reason.map_or_else(|| format!("open at {}", short(entry.end_ns())), str::to_owned),
         ]
     }));
-    if entries.is_empty() {
-        return Vec::new();
-    }
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..5).map(width).collect();
-    let mut text = Vec::new();
-    for row in &rows {
-        for (column, cell) in row.iter().enumerate() {
-            let width = widths.get(column).copied().unwrap_or(0);
-            // Writing to a vector can not fail.
-            drop(match column {
-                2 => write!(text, "{cell:>width$}  "),
-                5 => writeln!(text, "{cell}"),
-                _ => write!(text, "{cell:<width$}  "),
-            });
-        }
-    }
-    text
+    let mut aligns = [Align::Left; 6];
+    aligns[2] = Align::Right;
+    table::text(&rows, aligns)
 }
 
 #[cfg(test)]
@@ -250,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_table_has_a_row_for_each() {
-        let text = String::from_utf8(table(&[entry(Fate::Ended(Ending::Rst)), entry(Fate::Open)])).unwrap();
+        let text = table(&[entry(Fate::Ended(Ending::Rst)), entry(Fate::Open)]);
         let rows: Vec<&str> = text.lines().collect();
         assert_eq!(rows.len(), 3);
         assert!(
@@ -258,6 +238,6 @@ mod tests {
             "{text}"
         );
         assert!(rows[2].ends_with("93.184.216.34:443  open at 2026-01-01T00:00:10.0Z"), "{text}");
-        assert_eq!(table(&[]), b"");
+        assert_eq!(table(&[]), "");
     }
 }

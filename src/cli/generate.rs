@@ -1,9 +1,8 @@
-//! `flowpeel generate`: synthetic captures, to try things on: options in, a pcap file out.
+//! `flowpeel generate`: synthetic captures to try things on: options in, a pcap file out.
 
-use crate::cli::Status;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::report::{self, Voice, grouped};
-use crate::cli::values;
+use crate::cli::{Failure, Outcome, Status, values};
 use crate::error::{Error, Result};
 use crate::generate::{Arrivals, Flood, FloodConfig, Traffic, TrafficConfig, TrafficCounts, write_pcap};
 use crate::whole_file::{NewFile, Temporary};
@@ -17,7 +16,7 @@ use std::time::Duration;
 /// Bytes gathered before they are written.
 const BUFFER_SIZE: usize = 1 << 20;
 
-/// How a capture is called until it is whole. Nobody's addresses are in it, so anybody may read it.
+/// The name of a capture until it is whole. Its addresses are made up, so anybody may read it.
 const TEMPORARY: Temporary = Temporary { prefix: ".generate-", suffix: ".tmp", mode: 0o666 };
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -32,8 +31,8 @@ enum FloodKind {
 
 /// Makes a capture of synthetic traffic, the same for the same seed
 ///
-/// Connections open, end and fail in every way: by FIN, by RST, not at all, repeated, late, twice, on ports that are still
-/// in use. With --flood, a server is attacked while 1000 clients go on connecting to others.
+/// Connections open, end and fail in every way: by FIN, by RST, not at all, repeated, late, twice, on ports that are
+/// still in use. With --flood, a server is attacked while 1000 clients go on connecting to others.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel generate",
@@ -137,8 +136,8 @@ fn write_to(out: impl Write, traffic: &mut Traffic) -> io::Result<TrafficCounts>
     write_pcap(traffic, &mut BufWriter::with_capacity(BUFFER_SIZE, out))
 }
 
-/// Whether this names a file, or nothing yet. Pipes and devices can only be written into, and so can what a link leads to: where
-/// standard output is a file, /dev/stdout is a link to it.
+/// Whether this names a file, or nothing yet. Pipes and devices can only be written into, and so can the target of a
+/// link: where standard output is a file, /dev/stdout is a link to it.
 fn is_file_or_free(path: &Path) -> bool {
     match std::fs::symlink_metadata(path) {
         Ok(metadata) => metadata.is_file(),
@@ -154,7 +153,7 @@ fn write_capture(path: &Path, traffic: &mut Traffic, interrupts: &Interrupts) ->
     Ok(counts)
 }
 
-/// A file whose writing fails after an interrupt, so that what is half written is removed.
+/// A file whose writing fails after an interrupt, so that a half-written file is removed.
 struct Interruptible<'a> {
     file: &'a File,
     interrupts: &'a Interrupts,
@@ -173,26 +172,13 @@ impl Write for Interruptible<'_> {
     }
 }
 
-/// Makes what the arguments ask for.
-pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    let mut traffic = match Traffic::new(arguments.config()) {
-        Ok(traffic) => traffic,
-        Err(error) => {
-            report::error(&error, "");
-            return Status::WrongUsage;
-        }
-    };
-    match arguments.write(&mut traffic) {
-        Ok(counts) => {
-            if voice > Voice::Quiet {
-                let (frames, connections) = (grouped(counts.frame_count), grouped(counts.connection_count));
-                report::line(format_args!("{frames} packets of {connections} connections"));
-            }
-            Status::Done
-        }
-        Err(error) => {
-            report::error(&error, "");
-            Status::Failed
-        }
+/// Makes the capture that the arguments ask for.
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
+    let mut traffic = Traffic::new(arguments.config()).map_err(Failure::wrong_usage)?;
+    let counts = arguments.write(&mut traffic)?;
+    if voice > Voice::Quiet {
+        let (frames, connections) = (grouped(counts.frame_count), grouped(counts.connection_count));
+        report::line(format_args!("{frames} packets of {connections} connections"));
     }
+    Ok(Status::Done)
 }

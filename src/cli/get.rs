@@ -1,7 +1,7 @@
 //! `flowpeel get`: a snapshot and a connection in, whether it is open out.
 
 use crate::cli::secret::SecretOption;
-use crate::cli::{Status, print, report};
+use crate::cli::{Failure, Outcome, Status, print};
 use crate::connection::MIDSTREAM;
 use crate::error::{Error, Result};
 use crate::flow::VlanTags;
@@ -17,8 +17,8 @@ use std::path::PathBuf;
 /// Prints open, not open or unknown. Unknown means that the tables hold too much to tell: list the snapshot with a base
 /// (flowpeel peel). A connection that is half-open is not open.
 ///
-/// Exit status: 0 when it is open, 3 when it is not, 4 when that is unknown, 1 when something failed, 2 when the command line
-/// is wrong.
+/// Exit status: 0 when it is open, 3 when it is not, 4 when that is unknown, 1 when something failed, 2 when the
+/// command line is wrong.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel get",
@@ -45,24 +45,15 @@ pub(super) struct Arguments {
     secret: SecretOption,
 }
 
-/// Answers.
-pub(super) fn run(arguments: &Arguments) -> Status {
+/// Answers the question that the arguments ask.
+pub(super) fn run(arguments: &Arguments) -> Outcome {
     let tags = arguments.vlan.iter().fold(VlanTags::NONE, |tags, tag| tags.with(*tag));
     let key = AnyKey::of_ends(arguments.client, arguments.server, tags).filter(|_| arguments.vlan.len() <= 2);
-    let Some(key) = key else {
-        report::error(&Error::new("client and server are of one address family, and at most two tags count"), "");
-        return Status::WrongUsage;
-    };
-    match answer(arguments, &key) {
-        Ok((text, status)) => match print(text.as_bytes()) {
-            Status::Done => status,
-            failed => failed,
-        },
-        Err(error) => {
-            report::error(&error, "");
-            Status::Failed
-        }
-    }
+    let wrong = || Error::new("client and server are of one address family, and at most two tags count");
+    let key = key.ok_or_else(|| Failure::wrong_usage(wrong()))?;
+    let (text, status) = answer(arguments, &key)?;
+    print(text.as_bytes())?;
+    Ok(status)
 }
 
 fn answer(arguments: &Arguments, key: &AnyKey) -> Result<(String, Status)> {
@@ -84,7 +75,7 @@ fn answer(arguments: &Arguments, key: &AnyKey) -> Result<(String, Status)> {
     })
 }
 
-/// How far it has come, where it is half-open.
+/// The state of a half-open connection, for the answer; empty when it is not half-open.
 fn half_open(snapshot: &SnapshotFile, key: &AnyKey) -> String {
     let mut all = snapshot.header.sources.iter().flat_map(|source| &source.half_open);
     match all.find(|half_open| half_open.key == *key) {

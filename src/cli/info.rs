@@ -1,8 +1,9 @@
-//! `flowpeel info`: a snapshot in, what it says of itself and what can be got out of it.
+//! `flowpeel info`: a snapshot in, its header and how much of it can be listed out.
 
-use crate::cli::report::{self, grouped};
+use crate::cli::report::grouped;
 use crate::cli::secret::SecretOption;
-use crate::cli::{Status, log, print};
+use crate::cli::table::{self, Align};
+use crate::cli::{Outcome, Status, log, print};
 use crate::config::PARTITION_COUNT;
 use crate::error::Result;
 use crate::sketch::Geometry;
@@ -25,15 +26,10 @@ pub(super) struct Arguments {
     secret: SecretOption,
 }
 
-/// Tells it.
-pub(super) fn run(arguments: &Arguments) -> Status {
-    match text(arguments) {
-        Ok(text) => print(text.as_bytes()),
-        Err(error) => {
-            report::error(&error, "");
-            Status::Failed
-        }
-    }
+/// Prints what a snapshot is.
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    print(text(arguments)?.as_bytes())?;
+    Ok(Status::Done)
 }
 
 fn text(arguments: &Arguments) -> Result<String> {
@@ -53,12 +49,8 @@ fn text(arguments: &Arguments) -> Result<String> {
         rows.push((family, of_family(header, geometry, run, &load)));
     }
     rows.push(("lists by itself", verdict(&v4, &v6)));
-    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let mut text = String::new();
-    for (name, value) in rows {
-        text.push_str(&format!("{name:<width$}  {value}\n"));
-    }
-    Ok(text)
+    let rows: Vec<_> = rows.into_iter().map(|(name, value)| [name.to_owned(), value]).collect();
+    Ok(table::text(&rows, [Align::Left; 2]))
 }
 
 fn time(time_ns: i64) -> String {
@@ -67,7 +59,7 @@ fn time(time_ns: i64) -> String {
 
 fn of_source(source: &RouterPart) -> Vec<(&'static str, String)> {
     let RouterPart { figures, totals, .. } = source;
-    // It was written by somebody with the secret, and may still be what moves a terminal's cursor.
+    // The name was written by somebody with the secret, and may hold control characters all the same.
     let name = if source.router.is_empty() { "without a name".to_owned() } else { log::escaped(&source.router) };
     let last = if source.is_last { ", the last" } else { "" };
     vec![

@@ -1,9 +1,9 @@
-//! `flowpeel interfaces`: what there is to capture: a table for people, or lines of JSON.
+//! `flowpeel interfaces`: the interfaces that can be captured, as a table for people or lines of JSON.
 
 use crate::capture::live::{Interface, InterfaceLink, interfaces};
-use crate::cli::Status;
-use crate::cli::report;
-use crate::error::{Error, Result};
+use crate::cli::table::{self, Align};
+use crate::cli::{Outcome, Status};
+use crate::error::Error;
 use clap::Args;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-/// An interface, for machines.
+/// An interface as a line of JSON.
 #[derive(Serialize)]
 struct Line<'a> {
     name: &'a str,
@@ -78,16 +78,7 @@ fn row(interface: &Interface) -> [String; 7] {
 fn write_table(interfaces: &[Interface], out: &mut impl Write) -> io::Result<()> {
     let head = ["INDEX", "NAME", "STATE", "LINK TYPE", "MTU", "MAC", "ADDRESSES"].map(str::to_owned);
     let rows: Vec<[String; 7]> = std::iter::once(head).chain(interfaces.iter().map(row)).collect();
-    let widths: [usize; 7] =
-        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
-    for row in &rows {
-        let mut text = String::new();
-        for (cell, width) in row.iter().zip(widths) {
-            text += &format!("{cell:width$}  ");
-        }
-        writeln!(out, "{}", text.trim_end())?;
-    }
-    Ok(())
+    out.write_all(table::text(&rows, [Align::Left; 7]).as_bytes())
 }
 
 fn write_lines(interfaces: &[Interface], out: &mut impl Write) -> io::Result<()> {
@@ -98,22 +89,14 @@ fn write_lines(interfaces: &[Interface], out: &mut impl Write) -> io::Result<()>
     Ok(())
 }
 
-fn list(arguments: &Arguments) -> Result<()> {
+/// Lists the interfaces.
+pub(super) fn run(arguments: &Arguments) -> Outcome {
     let interfaces = interfaces()?;
     let mut out = io::stdout().lock();
     let written = if arguments.json { write_lines(&interfaces, &mut out) } else { write_table(&interfaces, &mut out) };
-    written.and_then(|()| out.flush()).map_err(|error| Error::new("can not write the interfaces").because(error))
-}
-
-/// Lists them.
-pub(super) fn run(arguments: &Arguments) -> Status {
-    match list(arguments) {
-        Ok(()) => Status::Done,
-        Err(error) => {
-            report::error(&error, "");
-            Status::Failed
-        }
-    }
+    let written = written.and_then(|()| out.flush());
+    written.map_err(|error| Error::new("can not write the interfaces").because(error))?;
+    Ok(Status::Done)
 }
 
 #[cfg(test)]

@@ -8,16 +8,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A run that has not stopped for so long after Ctrl-C says what it waits for.
+/// How long after Ctrl-C a run that has not stopped says what it waits for.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A process that was told twice to end waits no longer than this until it has said so: standard error may be a pipe that nobody reads.
+/// How long a process that was told twice to end waits for its last message: standard error may be a pipe that nobody
+/// reads.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(100);
 
-/// What a process ends with that was told twice to end.
+/// The exit status of a process that was told twice to end.
 const INTERRUPTED: i32 = 130;
 
-/// What the run and the signals tell each other.
+/// The state that a run shares with its signal handler.
 pub(super) struct Interrupts(Arc<State>);
 
 #[derive(Default)]
@@ -28,11 +29,11 @@ struct State {
 }
 
 impl Interrupts {
-    /// Catches them from now on. `patience` is what a run says that takes its time to stop.
+    /// Catches signals from now on. `patience` is the warning of a run that takes its time to stop.
     ///
     /// # Errors
     ///
-    /// They can not be caught.
+    /// Signals cannot be caught.
     pub(super) fn catch(patience: &'static str) -> Result<Self> {
         let state = Arc::new(State::default());
         let interrupts = Interrupts(Arc::clone(&state));
@@ -51,7 +52,7 @@ impl Interrupts {
             if !has_bar {
                 report::leave_line();
             }
-            // A thread of its own, because this one has the second signal to wait for.
+            // This takes a thread of its own, because the present one has to wait for the second signal.
             let state = Arc::clone(&state);
             std::thread::spawn(move || {
                 std::thread::sleep(STOP_PATIENCE);
@@ -68,23 +69,23 @@ impl Interrupts {
         Ok(interrupts)
     }
 
-    /// Whether the run is to end.
+    /// Whether a signal has told the run to end.
     pub(super) fn is_interrupted(&self) -> bool {
         self.0.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Tells whether a bar is on the terminal.
+    /// Sets whether a progress bar is on the terminal.
     pub(super) fn set_bar(&self, has_bar: bool) {
         self.0.has_bar.store(has_bar, Ordering::Relaxed);
     }
 
-    /// The run has ended.
+    /// Notes that the run has ended.
     pub(super) fn finish(&self) {
         self.0.is_finished.store(true, Ordering::Relaxed);
     }
 }
 
-/// Ends the process without what it has not written yet, and says so.
+/// Ends the process at once, with a message; what it has not written yet is lost.
 fn end_at_once() -> ! {
     let (says, said) = bounded::<()>(0);
     let last_words = move || {
@@ -92,7 +93,7 @@ fn end_at_once() -> ! {
         report::error(&Error::new("ended at once by a second signal"), "; what was not written yet is lost");
         drop(says);
     };
-    // Where there is no thread to say it, nobody waits for it.
+    // Without a thread there is no message, and the channel is closed at once.
     drop(std::thread::Builder::new().spawn(last_words));
     let _ = said.recv_timeout(LAST_WORDS_PATIENCE);
     std::process::exit(INTERRUPTED)

@@ -1,6 +1,6 @@
 //! `flowpeel keygen`: a new secret for a site, in a file that only its owner may read.
 
-use crate::cli::{Status, report, values};
+use crate::cli::{Outcome, Status, values};
 use crate::error::{Error, Result};
 use crate::hash::SECRET_SIZE;
 use clap::Args;
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// Makes a secret for --secret-file
 ///
-/// Routers whose snapshots are to be compared or merged need the same one, and so does whoever reads them. A file that is there
-/// already is never overwritten: what was filled under it could not be read any more.
+/// Routers whose snapshots are to be compared or merged need the same one, and so does whoever reads them. A file that
+/// is there already is never overwritten: what was filled under it could not be read any more.
 #[derive(Args)]
 #[command(display_name = "flowpeel keygen", after_help = "Example:\n  flowpeel keygen /etc/flowpeel/secret")]
 pub(super) struct Arguments {
@@ -19,15 +19,10 @@ pub(super) struct Arguments {
     file: PathBuf,
 }
 
-/// Makes one.
-pub(super) fn run(arguments: &Arguments) -> Status {
-    match make(&arguments.file) {
-        Ok(()) => Status::Done,
-        Err(error) => {
-            report::error(&error, "");
-            Status::Failed
-        }
-    }
+/// Makes a secret.
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    make(&arguments.file)?;
+    Ok(Status::Done)
 }
 
 fn make(path: &Path) -> Result<()> {
@@ -46,7 +41,7 @@ fn make(path: &Path) -> Result<()> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(path).map_err(cannot)?;
     let written = file.write_all(digits.as_bytes()).and_then(|()| file.sync_all());
-    // Half a secret would be in the way of the next try, and good for nothing.
+    // Half a secret would block the next try, and is good for nothing.
     written.inspect_err(|_| drop(std::fs::remove_file(path))).map_err(cannot)
 }
 

@@ -1,7 +1,8 @@
-//! Where lists go and how they are written: the options that every command with lists has, and the exporter they ask for.
+//! The options that say where lists go and how they are written, and the exporter that they ask for.
 
 use crate::cli::report::{self, Voice};
 use crate::cli::values::{self, KeepLimit};
+use crate::config::{CHANGES_FULL_LISTS_DEFAULT, SOURCES_DEFAULT};
 use crate::error::{Error, Result};
 use crate::export::{Directory, Exporter, Format, Keep, SnapshotDirectory, Stream};
 use crate::flow_list::List;
@@ -12,8 +13,9 @@ use crate::state::{Decoder, Encoder};
 use clap::Args;
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
-/// How lists are written and how much of them is kept.
+/// The options that say how lists are written and how much of them is kept.
 #[derive(Args)]
 pub(super) struct Writing {
     /// Compress lists with zstd, each as a frame of its own
@@ -27,7 +29,7 @@ pub(super) struct Writing {
 
     /// Write what opened and closed since the list before, and all connections only every N lists [default N: 360]
     #[arg(long, value_name = "N", value_parser = values::number, num_args = 0..=1, require_equals = true,
-        default_missing_value = CHANGES_FULL_LISTS_TEXT)]
+        default_missing_value = CHANGES_FULL_LISTS_TEXT.as_str())]
     changes: Option<u64>,
 }
 
@@ -37,17 +39,17 @@ impl Writing {
         Format { compress: self.compress, changes: self.changes }
     }
 
-    /// How much of them is to be kept.
+    /// How many lists are to be kept.
     ///
     /// # Errors
     ///
-    /// There are two ages or two sizes.
+    /// Two ages or two sizes are given.
     pub(super) fn keep(&self) -> Result<Keep> {
         keep_of(&self.keep, "--keep")
     }
 }
 
-/// Where lists go, and how.
+/// The options that say where lists go, and how they are written.
 #[derive(Args)]
 pub(super) struct Lists {
     /// Write each list to a file in this directory; - for standard output
@@ -57,8 +59,8 @@ pub(super) struct Lists {
     #[command(flatten)]
     writing: Writing,
 
-    /// Write a snapshot of every interval to a file in this directory: all connections in a fixed size, for another machine to
-    /// list. Live it needs --secret-file
+    /// Write a snapshot of every interval to a file in this directory: all connections in a fixed size, for another
+    /// machine to list. Live it needs --secret-file
     #[arg(long, value_name = "DIR")]
     snapshots: Option<PathBuf>,
 
@@ -70,17 +72,18 @@ pub(super) struct Lists {
     #[arg(long, requires = "snapshots", conflicts_with_all = ["out", "compress", "changes", "idle_timeout", "max_age"])]
     no_list: bool,
 
-    /// Write who opened connections beside each list; so many sources are exact in an interval, and half as many of IPv6 [default N: 30k]
+    /// Write who opened connections beside each list; so many sources are exact in an interval, and half as many of
+    /// IPv6 [default N: 30k]
     #[arg(long, value_name = "N", value_parser = values::count, num_args = 0..=1, require_equals = true,
-        default_missing_value = SOURCES_TEXT)]
+        default_missing_value = SOURCES_TEXT.as_str())]
     sources: Option<u64>,
 }
 
-/// The default as it would be typed.
-const CHANGES_FULL_LISTS_TEXT: &str = "360";
+/// The default of `--changes` as it would be typed.
+static CHANGES_FULL_LISTS_TEXT: LazyLock<String> = LazyLock::new(|| CHANGES_FULL_LISTS_DEFAULT.to_string());
 
-/// The default number of sources as it would be typed.
-pub(super) const SOURCES_TEXT: &str = "30k";
+/// The default of `--sources` as it would be typed.
+pub(super) static SOURCES_TEXT: LazyLock<String> = LazyLock::new(|| SOURCES_DEFAULT.to_string());
 
 impl Lists {
     fn is_stdout(&self) -> bool {
@@ -97,11 +100,11 @@ impl Lists {
         self.writing.format()
     }
 
-    /// How many sources are to be listed exactly, if any are counted.
+    /// How many sources are to be listed exactly, if sources are counted.
     ///
     /// # Errors
     ///
-    /// There is no directory to write them to.
+    /// Sources are asked for without a directory to write them to.
     pub(super) fn sources(&self) -> Result<Option<u64>> {
         if self.is_stdout() && self.sources.is_some() {
             return Err(Error::new("--sources writes files beside the lists: name their directory with --out"));
@@ -109,11 +112,11 @@ impl Lists {
         Ok(self.sources)
     }
 
-    /// How much of them is to be kept. It is checked before anything is done.
+    /// How many lists are to be kept.
     ///
     /// # Errors
     ///
-    /// There is no directory to keep them in, or two ages or two sizes.
+    /// A limit is given without a directory, or two ages or two sizes are.
     pub(super) fn keep(&self) -> Result<Keep> {
         if self.is_stdout() && self.snapshots.is_none() && !self.writing.keep.is_empty() {
             return Err(Error::new("--keep is for files: name their directory with --out"));
@@ -131,7 +134,7 @@ impl Lists {
         self.snapshots.is_some()
     }
 
-    /// How snapshots are to be made, if they are, by a router that is called so unless it was given a name.
+    /// How snapshots are to be made, if they are. `otherwise` names the router where no option does.
     pub(super) fn snapshots(&self, otherwise: impl FnOnce() -> String, run: u64) -> Option<Snapshots> {
         self.snapshots.as_ref().map(|_| Snapshots {
             router: self.router.clone().unwrap_or_else(otherwise),
@@ -140,11 +143,11 @@ impl Lists {
         })
     }
 
-    /// What writes the lists and snapshots of a run with this configuration.
+    /// The exporter of the lists and snapshots of a run with this configuration.
     ///
     /// # Errors
     ///
-    /// The options contradict each other, or a directory can not be had.
+    /// The options contradict each other, or a directory cannot be used.
     pub(super) fn exporter(&self, config: &Config, voice: Voice) -> Result<Counted> {
         let (format, keep) = (self.format(), self.keep()?);
         let snapshots = self.snapshots.as_ref();
@@ -164,11 +167,11 @@ impl Lists {
     }
 }
 
-/// What these limits, given with this option, keep together.
+/// The sum of the limits that were given with this option.
 ///
 /// # Errors
 ///
-/// There are two ages or two sizes.
+/// Two ages or two sizes are given.
 pub(super) fn keep_of(limits: &[KeepLimit], option: &str) -> Result<Keep> {
     let mut keep = Keep::default();
     for limit in limits {
@@ -183,11 +186,11 @@ pub(super) fn keep_of(limits: &[KeepLimit], option: &str) -> Result<Keep> {
     Ok(keep)
 }
 
-/// An exporter that knows how many lists it wrote, and passes on what it warns of.
+/// An exporter that counts the lists it wrote, and passes its warnings on.
 pub(super) struct Counted {
     exporter: Box<dyn Exporter>,
     snapshots: Option<SnapshotDirectory>,
-    /// Whether lists are written; else only snapshots.
+    /// Whether lists are written, and not only snapshots.
     has_lists: bool,
     voice: Voice,
     written: u64,
@@ -229,14 +232,14 @@ impl Exporter for Counted {
 }
 
 impl Counted {
-    /// Passes on what there is to warn of.
+    /// Passes on a warning, if there is one.
     fn pass_on(&mut self, warning: impl FnOnce(&mut Self) -> Option<Error>) {
         if let Some(warning) = warning(self).filter(|_| self.voice > Voice::Quiet) {
             report::warning(&warning.to_string());
         }
     }
 
-    /// What there is when a list, or where there are none a snapshot, could not be written.
+    /// What is left when a list could not be written, or a snapshot where there are no lists.
     pub(super) fn aftermath(&self) -> String {
         let what = if self.has_lists { "list" } else { "snapshot" };
         match self.written {
@@ -250,11 +253,15 @@ impl Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{CHANGES_FULL_LISTS_DEFAULT, SOURCES_DEFAULT};
 
     #[test]
-    fn the_defaults_are_the_limits_of_their_names() {
-        assert_eq!(CHANGES_FULL_LISTS_TEXT.parse(), Ok(CHANGES_FULL_LISTS_DEFAULT));
-        assert_eq!(values::count(SOURCES_TEXT), Ok(SOURCES_DEFAULT));
+    fn help_tells_the_defaults_of_options_without_a_number() {
+        let command = Lists::augment_args(clap::Command::new("lists"));
+        for (option, default) in [("changes", CHANGES_FULL_LISTS_DEFAULT), ("sources", SOURCES_DEFAULT)] {
+            let argument = command.get_arguments().find(|argument| argument.get_long() == Some(option)).unwrap();
+            let help = argument.get_help().unwrap().to_string();
+            let (_, told) = help.rsplit_once("[default N: ").unwrap();
+            assert_eq!(values::count(told.trim_end_matches(']')), Ok(default), "{option}");
+        }
     }
 }

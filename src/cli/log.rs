@@ -1,14 +1,14 @@
-//! What is said to people, as log lines, for where nobody watches a terminal.
+//! Messages as log lines, for runs that nobody watches on a terminal.
 //!
-//! What enters: the same words as on a terminal. What leaves: on standard error a line for each, with its time, level and
-//! fields, as text or JSON. Control characters are escaped here: the words may hold names from outside.
+//! What enters: the same words as on a terminal. What leaves: on standard error a line for each message, with time,
+//! level and fields, as text or JSON. Control characters are escaped here, since messages may hold names from outside.
 
 use clap::ValueEnum;
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 use tracing::Level;
 
-/// How log lines are written.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum LogFormat {
     /// A time, a level and words
@@ -17,11 +17,11 @@ pub(super) enum LogFormat {
     Json,
 }
 
-/// Set once log lines are what is written.
+/// The format of log lines, once messages are written as such.
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
-/// Writes log lines from now on if a format was asked for, or, for a service, if standard error is no terminal: what reads
-/// them is a journal then. Other commands are waited for, and who sends their standard error to a file wants to find there
+/// Writes log lines from now on if a format was asked for, or, for a service, if standard error is no terminal, since a
+/// journal reads it then. People wait for the other commands, and if their standard error goes to a file it should hold
 /// what a terminal would have shown.
 pub(super) fn init(asked: Option<LogFormat>, is_service: bool) {
     let is_journal = is_service && !std::io::stderr().is_terminal();
@@ -40,7 +40,7 @@ pub(super) fn init(asked: Option<LogFormat>, is_service: bool) {
         LogFormat::Text => tracing::subscriber::set_global_default(lines.finish()),
         LogFormat::Json => tracing::subscriber::set_global_default(lines.json().flatten_event(true).finish()),
     };
-    // It can only have been set before, and here is the one place that does.
+    // This fails only if a subscriber was set before, and no other place sets one.
     debug_assert!(set.is_ok());
 }
 
@@ -49,17 +49,17 @@ pub(super) fn is_on() -> bool {
     FORMAT.get().is_some()
 }
 
-/// Logs what may be of interest.
+/// Logs a message.
 pub(super) fn info(text: &str) {
     tracing::info!("{}", escaped(text));
 }
 
-/// Logs what is doubtful.
+/// Logs a warning.
 pub(super) fn warning(text: &str) {
     tracing::warn!("{}", escaped(text));
 }
 
-/// Logs what failed.
+/// Logs an error.
 pub(super) fn error(text: &str) {
     tracing::error!("{}", escaped(text));
 }

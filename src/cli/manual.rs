@@ -1,7 +1,6 @@
 //! `flowpeel manual`: the man pages, made from the definition of the command line.
 
-use crate::cli::report;
-use crate::cli::{Cli, Status, print};
+use crate::cli::{Cli, Outcome, Status, print};
 use crate::error::{Error, Result};
 use clap::{Args, CommandFactory};
 use clap_mangen::Man;
@@ -20,25 +19,14 @@ pub(super) struct Arguments {
     out: Option<PathBuf>,
 }
 
-/// Prints or writes them.
-pub(super) fn run(arguments: &Arguments) -> Status {
-    let pages = match pages() {
-        Ok(pages) => pages,
-        Err(error) => {
-            report::error(&error, "");
-            return Status::Failed;
-        }
-    };
-    let Some(directory) = &arguments.out else {
-        return print(&pages.into_iter().flat_map(|page| page.text).collect::<Vec<u8>>());
-    };
-    match write(directory, &pages) {
-        Ok(()) => Status::Done,
-        Err(error) => {
-            report::error(&error, "");
-            Status::Failed
-        }
+/// Prints or writes the man pages.
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    let pages = pages()?;
+    match &arguments.out {
+        Some(directory) => write(directory, &pages)?,
+        None => print(&pages.into_iter().flat_map(|page| page.text).collect::<Vec<u8>>())?,
     }
+    Ok(Status::Done)
 }
 
 struct Page {
@@ -46,10 +34,10 @@ struct Page {
     text: Vec<u8>,
 }
 
-/// The page of flowpeel, then those of its commands.
+/// The page of flowpeel, followed by those of its commands.
 fn pages() -> Result<Vec<Page>> {
     let mut root = Cli::command().disable_help_subcommand(true);
-    // What all commands have in common is in each only after this.
+    // Options that all commands have in common are in each only after this.
     root.build();
     let page = |name: String, command: clap::Command| {
         let mut text = Vec::new();

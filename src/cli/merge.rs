@@ -1,8 +1,8 @@
 //! `flowpeel merge`: the snapshots of several routers in, their sum out.
 
-use crate::cli::Status;
 use crate::cli::report::{self, Voice, grouped};
 use crate::cli::secret::SecretOption;
+use crate::cli::{Outcome, Status};
 use crate::error::Result;
 use crate::export;
 use crate::snapshot::file::SnapshotFile;
@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 /// Adds up the snapshots of several routers into one file
 ///
-/// Whoever lists the sum finds every connection once, with how many of the routers saw it. Sums can be added to others, in any order.
-/// All routers need the same secret and tables of the same size (--churn and --vlan-key).
+/// Whoever lists the sum finds every connection once, with how many of the routers saw it. Sums can be added to others,
+/// in any order. All routers need the same secret and tables of the same size (--churn and --vlan-key).
 #[derive(Args)]
 #[command(
     display_name = "flowpeel merge",
@@ -31,23 +31,16 @@ pub(super) struct Arguments {
     secret: SecretOption,
 }
 
-/// Adds them up.
-pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    match merge(arguments) {
-        Ok(text) => {
-            if voice > Voice::Quiet {
-                report::line(format_args!("{text}"));
-            }
-            Status::Done
-        }
-        Err(error) => {
-            report::error(&error, "");
-            Status::Failed
-        }
+/// Adds the snapshots up.
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
+    let text = merge(arguments)?;
+    if voice > Voice::Quiet {
+        report::line(format_args!("{text}"));
     }
+    Ok(Status::Done)
 }
 
-/// What was written.
+/// Writes the sum, and returns a line about it.
 fn merge(arguments: &Arguments) -> Result<String> {
     let secret = arguments.secret.secret()?;
     let mut sum: Option<SnapshotFile> = None;
@@ -58,7 +51,7 @@ fn merge(arguments: &Arguments) -> Result<String> {
             Some(sum) => sum.add(&file).map_err(|error| error.in_file(path))?,
         }
     }
-    // The command line takes no fewer than two.
+    // The command line requires at least two.
     let Some(sum) = sum else { return Ok(String::new()) };
     let size = export::write_snapshot(&arguments.out, &sum, &secret)?;
     let routers = grouped(sum.header.sources.len() as u64);

@@ -1,7 +1,7 @@
 //! The command line: what can be asked for, and how it is answered on a terminal.
 //!
-//! What enters: the arguments of the process. What leaves: an exit status, lists on standard output or in files, and on
-//! standard error what people want to know. Everything else is the library's, so that it can be had without a terminal.
+//! What enters: the arguments of the process. What leaves: an exit status, lists on standard output or in files, and
+//! messages on standard error. Everything else is in the library, so that it can be used without a terminal.
 
 mod archive;
 mod collect;
@@ -29,6 +29,7 @@ mod report;
 mod secret;
 mod sources;
 mod state;
+mod table;
 mod tracking;
 mod values;
 mod watch;
@@ -40,26 +41,48 @@ use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
 
-/// What a process ends with.
+/// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Everything was done.
     Done,
     /// Something could not be done; what was possible was.
     Failed,
-    /// The command line asks for what can not be.
+    /// The command line asks for what cannot be.
     WrongUsage,
     /// What was looked for is not there.
     NotFound,
     /// A connection that was asked for is not open.
     NotOpen,
-    /// A question that a snapshot can not answer.
+    /// A snapshot cannot answer the question.
     Unknown,
-    /// What was compared differs.
+    /// The snapshots that were compared differ.
     Differ,
-    /// It could not be compared, or not all of it.
+    /// The snapshots could not be compared, or not all of them.
     Trouble,
 }
+
+/// Why a command could not do what it was asked for, and what the process ends with.
+struct Failure {
+    error: Error,
+    status: Status,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure { error, status: Status::Failed }
+    }
+}
+
+impl Failure {
+    /// A command line that asks for what cannot be.
+    fn wrong_usage(error: Error) -> Self {
+        Failure { error, status: Status::WrongUsage }
+    }
+}
+
+/// How a command ends.
+type Outcome = Result<Status, Failure>;
 
 impl From<Status> for ExitCode {
     fn from(status: Status) -> Self {
@@ -73,7 +96,7 @@ impl From<Status> for ExitCode {
     }
 }
 
-/// Where help shows the options of every command: after the command's own, before `--help`.
+/// The place of options that every command has: in help after the command's own, before `--help`.
 const LAST: usize = 900;
 
 /// Tells which TCP connections are open, from the packets that pass.
@@ -122,7 +145,7 @@ enum Command {
 }
 
 impl Command {
-    /// Whether it runs until it is stopped, unattended.
+    /// Whether the command runs unattended until it is stopped.
     fn is_service(&self) -> bool {
         match self {
             Command::Live(_) => true,
@@ -132,16 +155,16 @@ impl Command {
     }
 }
 
-/// Does what the command line of this process asks for.
+/// Runs the command of this process's command line.
 #[must_use]
 pub fn main() -> Status {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // The message is about the arguments, and one may be a hostile file name.
+            // The message quotes the arguments, and one may be a hostile file name.
             let escaped = std::env::args_os().map(|argument| log::escaped(&argument.to_string_lossy()));
             let error = Cli::try_parse_from(escaped).err().unwrap_or(error);
-            // Asking for help or the version is no mistake. If it can not be printed there is nobody to tell.
+            // Asking for help or the version is no mistake. If it cannot be printed there is nobody to tell.
             drop(error.print());
             return if error.use_stderr() { Status::WrongUsage } else { Status::Done };
         }
@@ -152,39 +175,45 @@ pub fn main() -> Status {
         _ => Voice::Normal,
     };
     log::init(cli.log_format, cli.command.is_service());
-    match cli.command {
-        Command::Replay(arguments) => replay::run(&arguments, voice),
-        Command::Generate(arguments) => generate::run(&arguments, voice),
-        Command::Live(arguments) => live::run(&arguments, voice),
-        Command::Find(arguments) => find::run(&arguments, voice),
-        Command::Interfaces(arguments) => interfaces::run(&arguments),
-        Command::Plan(arguments) => plan::run(&arguments),
-        Command::Keygen(arguments) => keygen::run(&arguments),
-        Command::Info(arguments) => info::run(&arguments),
-        Command::Sources(arguments) => sources::run(&arguments),
-        Command::Collect(arguments) => collect::run(&arguments, voice),
-        Command::Peel(arguments) => peel::run(&arguments, voice),
-        Command::Get(arguments) => get::run(&arguments),
-        Command::Merge(arguments) => merge::run(&arguments, voice),
-        Command::Diff(arguments) => diff::run(&arguments, voice),
-        Command::Digest(arguments) => digest::run(&arguments, voice),
+    run(&cli.command, voice).unwrap_or_else(|Failure { error, status }| {
+        report::error(&error, "");
+        status
+    })
+}
+
+fn run(command: &Command, voice: Voice) -> Outcome {
+    match command {
+        Command::Replay(arguments) => replay::run(arguments, voice),
+        Command::Generate(arguments) => generate::run(arguments, voice),
+        Command::Live(arguments) => live::run(arguments, voice),
+        Command::Find(arguments) => find::run(arguments, voice),
+        Command::Interfaces(arguments) => interfaces::run(arguments),
+        Command::Plan(arguments) => plan::run(arguments),
+        Command::Keygen(arguments) => keygen::run(arguments),
+        Command::Info(arguments) => info::run(arguments),
+        Command::Sources(arguments) => sources::run(arguments),
+        Command::Collect(arguments) => collect::run(arguments, voice),
+        Command::Peel(arguments) => peel::run(arguments, voice),
+        Command::Get(arguments) => get::run(arguments),
+        Command::Merge(arguments) => merge::run(arguments, voice),
+        Command::Diff(arguments) => diff::run(arguments, voice),
+        Command::Digest(arguments) => digest::run(arguments, voice),
         #[cfg(feature = "paper")]
-        Command::Paper(arguments) => paper::run(&arguments, voice),
-        Command::Completions(arguments) => completions::run(&arguments),
-        Command::Manual(arguments) => manual::run(&arguments),
+        Command::Paper(arguments) => paper::run(arguments, voice),
+        Command::Completions(arguments) => completions::run(arguments),
+        Command::Manual(arguments) => manual::run(arguments),
     }
 }
 
 /// Prints what was made to standard output.
-fn print(bytes: &[u8]) -> Status {
+///
+/// # Errors
+///
+/// Standard output cannot be written.
+fn print(bytes: &[u8]) -> Result<(), Error> {
     let mut stdout = std::io::stdout();
-    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-        Ok(()) => Status::Done,
-        Err(error) => {
-            report::error(&Error::new("can not write it").in_file("standard output").because(error), "");
-            Status::Failed
-        }
-    }
+    let printed = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    printed.map_err(|error| Error::new("can not write it").in_file("standard output").because(error))
 }
 
 #[cfg(test)]

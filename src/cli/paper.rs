@@ -1,11 +1,11 @@
-//! `flowpeel paper`: the paper's experiments, run again: a seed in, a report with plots out.
+//! `flowpeel paper`: the experiments of the papers, run again: a seed in, a report with plots out.
 
 use crate::cli::log;
 use crate::cli::report::{self, Voice};
 use crate::cli::values;
-use crate::cli::{Status, print};
+use crate::cli::{Failure, Outcome, Status, print};
 use crate::error::Error;
-use crate::paper::{EXPERIMENTS, Experiment, Headline, Outcome, Section, Setting, Timed, write};
+use crate::paper::{self, EXPERIMENTS, Experiment, Headline, Section, Setting, Timed, write};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
@@ -13,13 +13,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How often the bar is drawn while an experiment runs.
+/// How often the progress bar is drawn while an experiment runs.
 const TICK: Duration = Duration::from_millis(200);
 
 /// Runs the experiments of the paper behind the tables again, and writes its figures beside ours
 ///
-/// The same seed writes the same bytes, on any machine and with any number of threads. The full run takes a quarter of an
-/// hour of one core.
+/// The same seed writes the same bytes, on any machine and with any number of threads. The full run takes a quarter of
+/// an hour of one core.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel paper",
@@ -46,7 +46,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE", default_value = "docs/paper.md")]
     out: PathBuf,
 
-    /// Build the B-field paper's example instead, with so many keys, and measure it: a billion take 8.2 GB of memory, and an hour
+    /// Build the B-field paper's example instead, with so many keys, and measure it: a billion take 8.2 GB of memory,
+    /// and an hour
     #[arg(
         long,
         value_name = "KEYS",
@@ -69,7 +70,7 @@ fn bar(experiment_count: usize, voice: Voice) -> ProgressBar {
     bar
 }
 
-/// The sections of all experiments, in their order: each thread takes the next one that nobody has taken.
+/// The sections of all experiments, in their order. Each thread takes the next experiment that no other has taken.
 fn sections(
     experiments: &[&dyn Experiment],
     setting: &Setting,
@@ -101,7 +102,7 @@ fn sections(
     done.into_iter().map(|(_, section)| section).collect()
 }
 
-/// A bar of its own: the keys of one part of the job.
+/// A progress bar that counts the keys of one part of the job.
 fn headline_bar(voice: Voice) -> ProgressBar {
     let bar = bar(0, voice);
     if let Ok(style) =
@@ -112,8 +113,8 @@ fn headline_bar(voice: Voice) -> ProgressBar {
     bar
 }
 
-/// The lines that tell what came of the B-field paper's example.
-fn headline_lines(outcome: &Outcome) -> Vec<String> {
+/// The results of the B-field paper's example as lines.
+fn headline_lines(outcome: &paper::Outcome) -> Vec<String> {
     let (plan, key_count) = (&outcome.plan, outcome.insertion.key_count);
     let percent = |count: u64, of: u64| 100.0 * count as f64 / of.max(1) as f64;
     let timed = |what: &str, timed: &Timed| {
@@ -151,8 +152,8 @@ fn headline_lines(outcome: &Outcome) -> Vec<String> {
     ]
 }
 
-/// Builds the B-field paper's example and tells what came of it.
-fn run_headline(headline: &Headline, voice: Voice) -> Status {
+/// Builds the B-field paper's example and prints the results.
+fn run_headline(headline: &Headline, voice: Voice) -> Outcome {
     let bar = headline_bar(voice);
     let outcome = headline.run(&|what, done, count| {
         bar.set_length(count);
@@ -163,17 +164,12 @@ fn run_headline(headline: &Headline, voice: Voice) -> Status {
         }
     });
     bar.finish_and_clear();
-    match outcome {
-        Ok(outcome) => print((headline_lines(&outcome).join("\n") + "\n").as_bytes()),
-        Err(error) => {
-            report::error(&error, "");
-            Status::Failed
-        }
-    }
+    print((headline_lines(&outcome?).join("\n") + "\n").as_bytes())?;
+    Ok(Status::Done)
 }
 
-/// Runs them.
-pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
+/// Runs the experiments.
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     if let Some(key_count) = arguments.bfield_headline {
         return run_headline(&Headline { key_count, seed: arguments.seed }, voice);
     }
@@ -181,20 +177,17 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
     let is_wanted = |experiment: &&dyn Experiment| experiment.title().contains(&arguments.only);
     let experiments: Vec<_> = EXPERIMENTS.into_iter().filter(is_wanted).collect();
     if experiments.is_empty() {
-        report::error(&Error::new("no experiment has these words in its title: see docs/paper.md"), "");
-        return Status::WrongUsage;
+        let error = Error::new("no experiment has these words in its title: see docs/paper.md");
+        return Err(Failure::wrong_usage(error));
     }
     let bar = bar(experiments.len(), voice);
     let sections = sections(&experiments, &setting, arguments.threads, &bar, voice);
     bar.finish_and_clear();
-    if let Err(error) = write(&sections, &setting, &arguments.out) {
-        report::error(&error, "");
-        return Status::Failed;
-    }
+    write(&sections, &setting, &arguments.out)?;
     if voice > Voice::Quiet {
         let rows = sections.iter().flat_map(Section::rows);
         let (inside, outside): (Vec<_>, Vec<_>) = rows.partition(|row| row.is_expected());
         report::line(format_args!("{} figures are as expected, {} are not", inside.len(), outside.len()));
     }
-    Status::Done
+    Ok(Status::Done)
 }

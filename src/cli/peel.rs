@@ -1,9 +1,9 @@
 //! `flowpeel peel`: a snapshot in, its list out.
 
 use crate::agent;
-use crate::cli::Status;
 use crate::cli::report::{self, Voice, grouped};
 use crate::cli::secret::SecretOption;
+use crate::cli::{Outcome, Status};
 use crate::error::{Error, Result};
 use crate::export::{self, Exporter, Format, Stream};
 use crate::flow_list::{MergedList, SnapshotList};
@@ -14,11 +14,11 @@ use std::path::PathBuf;
 
 /// Lists the connections of a snapshot, or of a merge with how many routers see each
 ///
-/// By itself a snapshot lists while so few connections are open that they fit its tables (see flowpeel info); with an earlier
-/// list of the same run, while what opened and closed since then does.
+/// By itself a snapshot lists while so few connections are open that they fit its tables (see flowpeel info); with an
+/// earlier list of the same run, while what opened and closed since then does.
 ///
-/// Exit status: 0 when all came out, 1 when something failed or did not come out (what did is listed, and the header says
-/// about how much is missing), 2 when the command line is wrong.
+/// Exit status: 0 when all came out, 1 when something failed or did not come out (what did is listed, and the header
+/// says about how much is missing), 2 when the command line is wrong.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel peel",
@@ -37,28 +37,23 @@ pub(super) struct Arguments {
     secret: SecretOption,
 }
 
-/// Lists it.
-pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    match list(arguments) {
-        Ok(0) => Status::Done,
-        Ok(left) => {
-            if voice > Voice::Quiet {
-                let hint = match arguments.base.is_empty() {
-                    true => "name a list from before it with --base",
-                    false => "name a list that is nearer to it with --base",
-                };
-                report::warning(&format!("about {} openings and closings did not come out: {hint}", grouped(left)));
-            }
-            Status::Failed
-        }
-        Err(error) => {
-            report::error(&error, "");
-            Status::Failed
-        }
+/// Lists the snapshot or merge.
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
+    let left = list(arguments)?;
+    if left == 0 {
+        return Ok(Status::Done);
     }
+    if voice > Voice::Quiet {
+        let hint = match arguments.base.is_empty() {
+            true => "name a list from before it with --base",
+            false => "name a list that is nearer to it with --base",
+        };
+        report::warning(&format!("about {} openings and closings did not come out: {hint}", grouped(left)));
+    }
+    Ok(Status::Failed)
 }
 
-/// Writes the list; about how much is not in it.
+/// Writes the list of a snapshot, and returns about how many openings and closings are not in it.
 fn list(arguments: &Arguments) -> Result<u64> {
     let secret = arguments.secret.secret()?;
     let snapshot = SnapshotFile::open(&arguments.file, &secret)?;
@@ -79,7 +74,7 @@ fn list(arguments: &Arguments) -> Result<u64> {
     Ok(list.left())
 }
 
-/// Writes the list of several routers; about how much is not in it.
+/// Writes the list of a merge, and returns about how many openings and closings are not in it.
 fn merged(snapshot: &SnapshotFile, secret: &Secret, base: &[PathBuf]) -> Result<u64> {
     let mut known = Vec::new();
     for path in base {

@@ -1,17 +1,19 @@
-//! `flowpeel plan`: numbers of connections in, options and what they take out.
+//! `flowpeel plan`: numbers of connections in, options and the memory that they take out.
 
 use crate::cli::lists::SOURCES_TEXT;
-use crate::cli::report::{self, grouped};
+use crate::cli::report::{grouped, mib};
+use crate::cli::table::{self, Align};
 use crate::cli::tracking::Defaults;
-use crate::cli::{Status, print, values};
+use crate::cli::{Failure, Outcome, Status, print, values};
+use crate::error::Error;
 use crate::interval::{Interval, NINETY_FIVE};
 use crate::pipeline::{Config, Memory, Sizing, TableSizing};
-use crate::sketch::Outcome;
+use crate::sketch;
 use clap::Args;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::time::Duration;
 
-/// What random items follow from: the same question has the same answer.
+/// The seed of the random items: the same question has the same answer.
 const SEED: u64 = 1;
 
 /// Tells which options so many connections call for, what they take, and how often a list has to wait
@@ -34,7 +36,7 @@ pub(super) struct Arguments {
 
     /// Count who opens connections too, with so many sources exact in an interval [default N: 30k]
     #[arg(long, value_name = "N", value_parser = values::count, num_args = 0..=1, require_equals = true,
-        default_missing_value = SOURCES_TEXT)]
+        default_missing_value = SOURCES_TEXT.as_str())]
     sources: Option<u64>,
 
     /// The length of an interval
@@ -50,7 +52,7 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-/// A kind of tables, for machines.
+/// A kind of tables as JSON.
 #[derive(Serialize)]
 struct TableObject {
     placement: String,
@@ -69,7 +71,7 @@ struct TableObject {
 
 impl TableObject {
     fn new(sizing: &TableSizing) -> Self {
-        let Outcome { trial_count, failure_count, .. } = sizing.simulate(SEED);
+        let sketch::Outcome { trial_count, failure_count, .. } = sizing.simulate(SEED);
         let Interval { low, high } = Interval::of_share(failure_count, trial_count, NINETY_FIVE);
         TableObject {
             placement: sizing.placement.to_string(),
@@ -87,7 +89,7 @@ impl TableObject {
         }
     }
 
-    /// What stands in its column of the table for people.
+    /// The column of the table for people.
     fn texts(&self) -> [String; 9] {
         let simulated = format!("{} of {}", grouped(self.simulated_failures), grouped(self.simulated_trials));
         [
@@ -104,41 +106,26 @@ impl TableObject {
     }
 }
 
-/// The parts of the memory, for machines.
-#[derive(Serialize)]
-struct MemoryObject {
-    filter: u64,
-    half_open: u64,
-    tables: u64,
-    queues: u64,
-    list: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sources: Option<u64>,
-    total: u64,
+/// The parts of a memory that take any of it, and their sum.
+fn parts(memory: &Memory) -> impl Iterator<Item = (&'static str, u64)> {
+    let parts = memory.parts().into_iter().filter(|(_, size)| *size > 0);
+    parts.chain([("total", memory.total_size())])
 }
 
-impl MemoryObject {
-    fn new(memory: &Memory) -> Self {
-        MemoryObject {
-            filter: memory.filter_size,
-            half_open: memory.rings_size,
-            tables: memory.tables_size,
-            queues: memory.queues_size,
-            list: memory.list_size_max,
-            sources: (memory.sources_size > 0).then_some(memory.sources_size),
-            total: memory.total_size(),
-        }
-    }
+/// The parts of the memory as a JSON object.
+fn memory_parts<S: Serializer>(memory: &Memory, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(parts(memory))
 }
 
-/// All of it, for machines.
+/// The plan as JSON.
 #[derive(Serialize)]
 struct PlanObject {
     connections: u64,
     churn: u64,
     failure: f64,
     options: String,
-    memory_bytes: MemoryObject,
+    #[serde(serialize_with = "memory_parts")]
+    memory_bytes: Memory,
     engine: TableObject,
     best: TableObject,
 }
@@ -147,11 +134,7 @@ fn kib(size: u64) -> String {
     format!("{} KiB", grouped(size.div_ceil(1 << 10)))
 }
 
-fn mib(size: u64) -> String {
-    format!("{:.1} MiB", size as f64 / f64::from(1 << 20))
-}
-
-/// A duration as options take it.
+/// A duration in the form that options take.
 fn duration(duration: Duration) -> String {
     if duration.subsec_nanos() == 0 {
         format!("{}s", duration.as_secs())
@@ -163,7 +146,7 @@ fn duration(duration: Duration) -> String {
 fn options(config: &Config, every: Duration) -> String {
     let Config { connections_max, churn, memory_size_max, .. } = config;
     let (every, memory_mib) = (duration(every), memory_size_max >> 20);
-    // They are written to files.
+    // Sources are written to files, so there has to be a directory.
     let sources = config.sources_max.map_or(String::new(), |count| format!(" --sources={count} --out lists/"));
     format!("--every {every} --connections {connections_max} --churn {churn} --memory {memory_mib}MiB{sources}")
 }
@@ -180,37 +163,35 @@ const ROWS: [&str; 9] = [
     "failed in trials (95 %)",
 ];
 
-/// The plan for people.
-fn text(plan: &PlanObject) -> String {
-    let columns = [plan.engine.texts(), plan.best.texts()];
-    let heads = ["flowpeel's tables, IPv4", "the best single table"];
-    let width = |texts: &[&str]| texts.iter().map(|text| text.chars().count()).max().unwrap_or(0);
-    let first = width(&ROWS);
-    let second = columns[0].iter().map(|text| text.chars().count()).chain([heads[0].len()]).max().unwrap_or(0);
-    let mut text = format!("{:first$}  {:second$}  {}\n", "", heads[0], heads[1]);
-    for (at, row) in ROWS.iter().enumerate() {
-        text += &format!("{row:first$}  {:second$}  {}\n", columns[0][at], columns[1][at]);
+/// The words for a part of the memory.
+fn part_name(part: &'static str) -> &'static str {
+    match part {
+        "filter" => "memory of the filter",
+        "half_open" => "half-open connections",
+        "tables" => "all tables",
+        "queues" => "queues and one ring",
+        "list" => "the list, up to",
+        "total" => "together",
+        other => other,
     }
-    let memory = &plan.memory_bytes;
-    for (name, size) in [
-        ("memory of the filter", Some(memory.filter)),
-        ("half-open connections", Some(memory.half_open)),
-        ("all tables", Some(memory.tables)),
-        ("queues and one ring", Some(memory.queues)),
-        ("the list, up to", Some(memory.list)),
-        ("sources", memory.sources),
-        ("together", Some(memory.total)),
-    ] {
-        let Some(size) = size else { continue };
-        text += &format!("{}{name:first$}  {}\n", if name == "memory of the filter" { "\n" } else { "" }, mib(size));
-    }
-    text += &format!("\nflowpeel live -i IFACE {}\nflowpeel replay {} FILE\n", plan.options, plan.options);
-    text
 }
 
-/// Plans.
-pub(super) fn run(arguments: &Arguments) -> Status {
-    // What live capture does by itself takes memory too; a replay takes no more.
+/// The plan as a text for people.
+fn text(plan: &PlanObject) -> String {
+    let head = ["", "flowpeel's tables, IPv4", "the best single table"].map(str::to_owned);
+    let tables = plan.engine.texts().into_iter().zip(plan.best.texts());
+    let rows = ROWS.into_iter().zip(tables).map(|(name, (engine, best))| [name.to_owned(), engine, best]);
+    let memory =
+        parts(&plan.memory_bytes).map(|(part, size)| [part_name(part).into(), mib(size) + " MiB", String::new()]);
+    let empty = std::array::from_fn(|_| String::new());
+    let rows: Vec<_> = std::iter::once(head).chain(rows).chain([empty]).chain(memory).collect();
+    let text = table::text(&rows, [Align::Left; 3]);
+    format!("{text}\nflowpeel live -i IFACE {}\nflowpeel replay {} FILE\n", plan.options, plan.options)
+}
+
+/// Makes the plan.
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    // The defaults of a live capture take memory too; a replay takes no more.
     let asked = Defaults::LIVE.applied(Config {
         every: Some(arguments.every),
         connections_max: arguments.connections,
@@ -218,33 +199,22 @@ pub(super) fn run(arguments: &Arguments) -> Status {
         sources_max: arguments.sources,
         ..Config::default()
     });
-    let sizing = match Sizing::new(&asked, arguments.failure) {
-        Ok(sizing) => sizing,
-        Err(error) => {
-            report::error(&error, "");
-            return Status::WrongUsage;
-        }
-    };
+    let sizing = Sizing::new(&asked, arguments.failure).map_err(Failure::wrong_usage)?;
     let plan = PlanObject {
         connections: arguments.connections,
         churn: arguments.churn,
         failure: arguments.failure,
         options: options(&sizing.config, arguments.every),
-        memory_bytes: MemoryObject::new(&sizing.memory),
+        memory_bytes: sizing.memory,
         engine: TableObject::new(&sizing.engine),
         best: TableObject::new(&sizing.best),
     };
-    if !arguments.json {
-        return print(text(&plan).as_bytes());
-    }
-    match serde_json::to_vec(&plan) {
-        Ok(mut line) => {
-            line.push(b'\n');
-            print(&line)
-        }
-        Err(error) => {
-            report::error(&crate::error::Error::new("can not write the plan").because(error), "");
-            Status::Failed
-        }
-    }
+    let text = if arguments.json {
+        let line = serde_json::to_string(&plan);
+        line.map_err(|error| Error::new("can not write the plan").because(error))? + "\n"
+    } else {
+        text(&plan)
+    };
+    print(text.as_bytes())?;
+    Ok(Status::Done)
 }

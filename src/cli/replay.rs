@@ -2,14 +2,14 @@
 
 use crate::archive::Tap;
 use crate::capture::Replay;
-use crate::cli::Status;
 use crate::cli::archive::{self, ArchiveOptions};
 use crate::cli::lists::Lists;
 use crate::cli::report::{self, Voice};
 use crate::cli::state::{self, State};
 use crate::cli::tracking::{Defaults, Tracking};
-use crate::cli::values;
 use crate::cli::watch::Watch;
+use crate::cli::{Failure, Outcome, Status, values};
+use crate::error::Result;
 use crate::hash::Secret;
 use crate::pipeline::{self, Config, Plan, Saving};
 use crate::queue::WhenFull;
@@ -52,39 +52,29 @@ pub(super) struct Arguments {
     archive: ArchiveOptions,
 }
 
+impl Arguments {
+    /// The plan of the run: all that can be checked before anything is done.
+    fn plan(&self) -> Result<Plan> {
+        self.lists.keep()?;
+        self.state.check(self.every, &self.lists, true)?;
+        let config = self.tracking.config(&Defaults::REPLAY, self.every, &self.lists, || Ok(Secret::REPLAY))?;
+        // Equal captures give equal snapshots: nothing of this machine or this moment is in them.
+        let snapshots = self.lists.snapshots(String::new, 0);
+        let saves_state = self.state.is_wanted();
+        self.archive.check(saves_state, &self.lists)?;
+        let archive_size = self.archive.memory_size()?;
+        Plan::new(&Config { snapshots, saves_state, archive_size, ..config })
+    }
+}
+
 /// Replays what the arguments name.
-pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    let tracking = &arguments.tracking;
-    let config = || tracking.config(&Defaults::REPLAY, arguments.every, &arguments.lists, || Ok(Secret::REPLAY));
-    let checked = arguments.lists.keep().and_then(|_| arguments.state.check(arguments.every, &arguments.lists, true));
-    let prepared = checked.and_then(|()| config()).and_then(|config| {
-        // Equal captures give equal snapshots: there is nothing of this machine or this moment in them.
-        let snapshots = arguments.lists.snapshots(String::new, 0);
-        let saves_state = arguments.state.is_wanted();
-        arguments.archive.check(saves_state, &arguments.lists)?;
-        let config = Config { snapshots, saves_state, archive_size: arguments.archive.memory_size()?, ..config };
-        Ok((Plan::new(&config)?, config))
-    });
-    let (plan, config) = match prepared {
-        Ok(prepared) => prepared,
-        Err(error) => {
-            report::error(&error, "");
-            return Status::WrongUsage;
-        }
-    };
-    // What was saved is looked at before anything is changed.
-    let opened = arguments.state.of_replay(&plan, &config, &arguments.files, voice).and_then(|saving| {
-        let exporter = arguments.lists.exporter(&config, voice)?;
-        let archive = arguments.archive.start(WhenFull::Wait, voice)?;
-        Ok((saving, exporter, archive, Watch::new(voice, &arguments.files)?))
-    });
-    let (saving, mut exporter, archive, mut watch) = match opened {
-        Ok(watched) => watched,
-        Err(error) => {
-            report::error(&error, "");
-            return Status::Failed;
-        }
-    };
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
+    let plan = arguments.plan().map_err(Failure::wrong_usage)?;
+    // The saved state is checked before anything is changed.
+    let saving = arguments.state.of_replay(&plan, &arguments.files, voice)?;
+    let mut exporter = arguments.lists.exporter(plan.config(), voice)?;
+    let archive = arguments.archive.start(WhenFull::Wait, voice)?;
+    let mut watch = Watch::new(voice, &arguments.files)?;
     let plan = archive.iter().fold(plan, |plan, archive| plan.recording(archive.inlet()));
     let present = watch.present_input();
     let mut announces = voice > Voice::Quiet;
@@ -92,19 +82,19 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
     let inputs = arguments.files.iter().enumerate().skip(first_input).map(|(index, path)| {
         present.set(index);
         let input = Replay::open(path)?;
-        // What a run takes is of interest once it is sure that there is one.
+        // The memory of a run is told once it is sure that there is one.
         if std::mem::take(&mut announces) {
-            report::memory(&plan.memory(), &config);
+            report::memory(&plan);
         }
         Ok(input)
     });
     let mut lists = Tap::new(&mut exporter, archive.as_ref());
-    let summary = pipeline::run_saving(&plan, &config, inputs, &mut lists, &mut watch, saving);
+    let summary = pipeline::run(&plan, inputs, &mut lists, &mut watch, saving);
     watch.finish();
     let is_archived = archive.is_none_or(|archive| archive::finish(archive, voice));
     match summary {
         Ok(summary) => {
-            // Where nothing could be read the error has said so, and there is nothing to sum up.
+            // Where nothing could be read an error has said so, and there is nothing to sum up.
             if voice > Voice::Quiet && summary.lists > 0 {
                 report::summary(&summary, voice);
             }
@@ -113,15 +103,12 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
                 report::warning(&format!("interrupted: {listed}"));
             }
             let is_saved = state::finish(summary.saving.as_ref());
-            if summary.errors.is_empty() && !watch.is_interrupted() && is_archived && is_saved {
-                Status::Done
-            } else {
-                Status::Failed
-            }
+            let is_done = summary.errors.is_empty() && !watch.is_interrupted() && is_archived && is_saved;
+            Ok(if is_done { Status::Done } else { Status::Failed })
         }
         Err(error) => {
             report::error(&error, &exporter.aftermath());
-            Status::Failed
+            Ok(Status::Failed)
         }
     }
 }

@@ -1,32 +1,33 @@
-//! What is said to people, on standard error.
+//! Messages to people, on standard error.
 //!
 //! What enters: errors, and the sizes and the summary of a run. What leaves: lines, coloured on a terminal. Standard
 //! output is for lists alone, so that it can always be piped on.
 
 use crate::cli::log;
+use crate::cli::table::{self, Align};
 use crate::error::Error;
 use crate::metrics::Durations;
 use crate::parse::Unusable;
-use crate::pipeline::{Config, Latencies, Memory, SavingCounts, Summary};
+use crate::pipeline::{Latencies, Plan, SavingCounts, Summary};
 use anstyle::{AnsiColor, Style};
 use std::fmt;
 use std::io::{IsTerminal, Write};
 
-/// How much is said.
+/// How much a command says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Voice {
     /// Errors only.
     Quiet,
-    /// What a run takes, and what came of it.
+    /// The memory and the summary of a run, too.
     Normal,
-    /// How it went, too.
+    /// How decoding went, too.
     Verbose,
 }
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
-/// Says a line. Where standard error is closed or full there is nobody to tell, and the work goes on.
+/// Prints a line. Where standard error is closed or full there is nobody to tell, and the work goes on.
 pub(super) fn line(text: fmt::Arguments) {
     if log::is_on() {
         log::info(&text.to_string());
@@ -39,14 +40,14 @@ fn show(text: fmt::Arguments) {
     drop(writeln!(anstream::stderr(), "{text}"));
 }
 
-/// Leaves a line of the terminal on which something else stands, as `^C` does.
+/// Ends a line of the terminal on which something else stands, such as `^C`.
 pub(super) fn leave_line() {
     if std::io::stderr().is_terminal() && !log::is_on() {
         show(format_args!(""));
     }
 }
 
-/// Says what failed, and what was done all the same.
+/// Prints an error, and what was done all the same.
 pub(super) fn error(error: &Error, aftermath: &str) {
     if log::is_on() {
         log::error(&format!("{error}{aftermath}"));
@@ -55,7 +56,7 @@ pub(super) fn error(error: &Error, aftermath: &str) {
     }
 }
 
-/// Says what is doubtful.
+/// Prints a warning.
 pub(super) fn warning(text: &str) {
     if log::is_on() {
         log::warning(text);
@@ -64,7 +65,7 @@ pub(super) fn warning(text: &str) {
     }
 }
 
-/// A count with its thousands set apart.
+/// A count with commas between its thousands.
 pub(super) fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -77,32 +78,35 @@ pub(super) fn grouped(count: u64) -> String {
     text
 }
 
-fn mib(size: u64) -> String {
+/// A size in MiB, without the unit.
+pub(super) fn mib(size: u64) -> String {
     format!("{:.1}", size as f64 / f64::from(1 << 20))
 }
 
-/// What the run takes, part by part.
-pub(super) fn memory(memory: &Memory, config: &Config) {
-    let sources = match config.sources_max {
-        Some(_) => format!(", sources {}", mib(memory.sources_size)),
-        None => String::new(),
-    };
-    let archive = match memory.archive_size {
-        0 => String::new(),
-        size => format!(", archive {}", mib(size)),
-    };
+/// The words for a part of the memory.
+fn part_name(part: &str) -> &str {
+    match part {
+        "half_open" => "half-open",
+        "queues" => "queues and buffers",
+        "list" => "list up to",
+        "state" => "copies for the state",
+        other => other,
+    }
+}
+
+/// Prints the memory of the run, part by part.
+pub(super) fn memory(plan: &Plan) {
+    let (memory, config) = (plan.memory(), plan.config());
+    let mut parts: Vec<_> = memory.parts().into_iter().filter(|(_, size)| *size > 0).collect();
+    // Parts that are taken only as the list grows, or only while a state is written, come last.
+    parts.sort_by_key(|(part, _)| ["archive", "list", "state"].iter().position(|last| last == part));
+    let parts: Vec<_> = parts.into_iter().map(|(part, size)| format!("{} {}", part_name(part), mib(size))).collect();
     line(format_args!(
-        "room for {} connections and {} changes an interval: {} MiB at most \
-         (filter {}, half-open {}, tables {}, queues and buffers {}{sources}{archive}, list up to {}{})",
+        "room for {} connections and {} changes an interval: {} MiB at most ({})",
         grouped(config.connections_max),
         grouped(config.churn),
         mib(memory.total_size()),
-        mib(memory.filter_size),
-        mib(memory.rings_size),
-        mib(memory.tables_size),
-        mib(memory.queues_size),
-        mib(memory.list_size_max),
-        if config.saves_state { format!(", copies for the state {}", mib(memory.state_size)) } else { String::new() },
+        parts.join(", ")
     ));
     if config.snapshots.as_ref().is_some_and(|snapshots| snapshots.replace_lists) {
         line(format_args!(
@@ -111,7 +115,7 @@ pub(super) fn memory(memory: &Memory, config: &Config) {
     }
 }
 
-/// What came of it.
+/// Prints the summary of a run.
 pub(super) fn summary(summary: &Summary, voice: Voice) {
     if log::is_on() {
         logged_summary(summary);
@@ -125,7 +129,7 @@ pub(super) fn summary(summary: &Summary, voice: Voice) {
     }
 }
 
-/// The sums as the fields of one line, by the names that the table has for them.
+/// Logs the summary as the fields of one line.
 fn logged_summary(summary: &Summary) {
     let counts = &summary.counts;
     tracing::info!(
@@ -151,7 +155,7 @@ fn logged_summary(summary: &Summary) {
     }
 }
 
-/// The packets that held TCP.
+/// The number of packets that held TCP.
 fn usable(summary: &Summary) -> u64 {
     summary.packets - summary.unusable.iter().map(|(_, count)| count).sum::<u64>()
 }
@@ -193,19 +197,16 @@ fn shown_summary(summary: &Summary) {
             ]),
         ),
     ]);
-    // What nobody asked for, and what has not gone wrong, says nothing by being zero.
+    // A zero says nothing where nothing was asked for or nothing has gone wrong.
     rows.retain(|(name, count, _)| *count > 0 || !SAID_IF_ANY.contains(name));
-    table(&rows);
+    show_rows(&rows);
 }
 
-/// A name, a count and a note in each row.
-fn table(rows: &[(&str, u64, String)]) {
-    let name_width = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
-    let count_width = rows.iter().map(|(_, count, _)| grouped(*count).len()).max().unwrap_or(0);
-    for (name, count, note) in rows {
-        let text = format!("{name:<name_width$}  {:>count_width$}  {note}", grouped(*count));
-        line(format_args!("{}", text.trim_end()));
-    }
+/// Prints a name, a count and a note in each row.
+fn show_rows(rows: &[(&str, u64, String)]) {
+    let rows: Vec<_> =
+        rows.iter().map(|(name, count, note)| [name.to_string(), grouped(*count), note.clone()]).collect();
+    table::lines(&rows, [Align::Left, Align::Right, Align::Left]).for_each(|text| line(format_args!("{text}")));
 }
 
 fn sampled(summary: &Summary) -> String {
@@ -219,7 +220,7 @@ fn sampled(summary: &Summary) -> String {
     }
 }
 
-/// What a count is made of, as far as there is any of it.
+/// The parts of a count that are not 0, each with its name.
 fn parts(parts: &[(&str, u64)]) -> String {
     let some = parts.iter().filter(|(_, count)| *count > 0);
     let texts: Vec<String> = some.map(|(name, count)| format!("{} {name}", grouped(*count))).collect();
@@ -260,7 +261,7 @@ fn warnings(summary: &Summary) {
             grouped(counts.refused_open + counts.refused_pickups)
         ));
     }
-    // A connection that was refused looks one-sided from then on.
+    // A connection that was refused looks one-sided afterwards.
     if counts.one_sided > 0 && counts.refused_open == 0 {
         warning(&format!(
             "{} connections were seen from one side only and are not listed as established: see --one-way",
@@ -269,7 +270,7 @@ fn warnings(summary: &Summary) {
     }
 }
 
-/// What came of saving the state.
+/// Prints how saving the state went.
 fn saved(saving: &SavingCounts, latencies: &Latencies) {
     let ms = |durations: &Durations| {
         let longest = durations.quantile(1.0).unwrap_or_default();
@@ -289,7 +290,7 @@ fn saved(saving: &SavingCounts, latencies: &Latencies) {
         let times = grouped(saving.put_off);
         warning(&format!("the state was saved later than it was to be {times} times, because lists were behind"));
     }
-    // What could not be saved at the end is an error, and is told as one.
+    // A state that could not be saved at the end is told as an error, not here.
     if let Some(error) = saving.error.as_ref().filter(|_| !saving.has_failed) {
         warning(&format!("the state could not be saved {} times: {error}", grouped(saving.failed)));
     }
@@ -299,7 +300,7 @@ fn decoding(summary: &Summary) {
     let (outcome, latencies) = (&summary.outcome, &summary.latencies);
     let counts = &summary.counts;
     let fates = parts(&[("timed out", counts.candidates_expired), ("recycled", counts.candidates_recycled)]);
-    table(&[
+    show_rows(&[
         ("seen in their midst, one side", counts.candidates, fates),
         ("deltas that left something", outcome.deltas_left, String::new()),
         ("closings found by the list", outcome.unstuck, String::new()),

@@ -1,4 +1,4 @@
-//! The secret of commands that read what others wrote.
+//! The secret of commands that read files of another run.
 
 use crate::cli::values;
 use crate::error::Result;
@@ -6,7 +6,7 @@ use crate::hash::Secret;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Under which secret snapshots were written.
+/// The option that names the secret under which snapshots were written.
 #[derive(Args)]
 pub(super) struct SecretOption {
     /// The file with the secret of those who wrote it [default: that of replays that name none]
@@ -19,7 +19,7 @@ impl SecretOption {
     ///
     /// # Errors
     ///
-    /// It can not be read, or others may read it.
+    /// The file cannot be read, or others may read it.
     pub(super) fn secret(&self) -> Result<Secret> {
         self.secret_file.as_deref().map_or(Ok(Secret::REPLAY), values::secret)
     }

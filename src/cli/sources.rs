@@ -1,10 +1,12 @@
 //! `flowpeel sources`: a file that `--sources` wrote in, a table for people out.
 //!
-//! What enters: NDJSON from wherever. What leaves: a table on standard output. Everything in a line is read as what it has to
-//! be, a number, an address or a time, and printed as that: nothing of the file gets to the terminal as it is.
+//! What enters: NDJSON that anybody may have written. What leaves: a table on standard output. Every field is parsed as
+//! the number, address or time that it has to be, and printed as such, so no text of the file reaches the terminal as
+//! it is.
 
 use crate::cli::report::{self, grouped};
-use crate::cli::{Status, print, values};
+use crate::cli::table::{self, Align};
+use crate::cli::{Outcome, Status, print, values};
 use crate::config::{SOURCE_LINE_SIZE_MAX, SOURCES_TOP_MAX};
 use crate::error::{Error, Result};
 use crate::export::unpacked;
@@ -19,8 +21,8 @@ use std::path::{Path, PathBuf};
 
 /// Shows who opened connections, from a file that --sources wrote
 ///
-/// Sources are shown with the most attempts first. Where more sources came than could be listed, figures are what there was at
-/// least, with the most that there may have been beside them.
+/// Sources are shown with the most attempts first. Where more sources came than could be listed, figures are what there
+/// was at least, with the most that there may have been beside them.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel sources",
@@ -68,19 +70,19 @@ struct Fields {
     attempts_max: Option<u64>,
 }
 
-/// A time in the form that lists have.
+/// Reads a time in the form that lists have.
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Timestamp, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
 }
 
-/// What a file told: its header, and of its sources those with the most attempts.
+/// The contents of a file: its header, and the sources with the most attempts.
 struct Told {
     header: Header,
     top: Vec<(IpAddr, Fields)>,
     source_count: u64,
 }
 
-/// Opens the file, and whatever it is compressed with.
+/// Opens the file, compressed or not.
 fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     let cannot = |error: std::io::Error| Error::new("can not read it").in_file(path).because(error);
     let reader: Box<dyn Read> =
@@ -112,7 +114,7 @@ fn read(reader: &mut dyn BufRead, top: usize) -> Result<Told> {
             (Line { source_list: None, src_ip: Some(address), source: Some(fields) }, Some(told)) => {
                 told.source_count += 1;
                 told.top.push((address, fields));
-                // Ours are sorted; others take no more memory either.
+                // Files that flowpeel writes are sorted; others must not take more memory.
                 if told.top.len() >= 2 * top + 2 {
                     told.keep(top);
                 }
@@ -127,7 +129,7 @@ fn read(reader: &mut dyn BufRead, top: usize) -> Result<Told> {
 }
 
 impl Told {
-    /// Forgets all but the first.
+    /// Forgets all but the `top` sources with the most attempts.
     fn keep(&mut self, top: usize) {
         self.top.sort_by_key(|&(address, fields)| (Reverse(fields.attempts), address));
         self.top.truncate(top);
@@ -158,17 +160,8 @@ impl Told {
             [address.to_string(), attempts, answered, refused, unanswered, most]
         });
         let rows: Vec<[String; 6]> = std::iter::once(heads).chain(rows).collect();
-        let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-        let widths: [usize; 6] = std::array::from_fn(width);
-        for row in &rows {
-            let mut line = format!("{:<width$}", row[0], width = widths[0]);
-            for column in 1..5 {
-                line += &format!("  {:>width$}", row[column], width = widths[column]);
-            }
-            line += &format!("  {}", row[5]);
-            text += line.trim_end();
-            text.push('\n');
-        }
+        let [name, count] = [Align::Left, Align::Right];
+        text += &table::text(&rows, [name, count, count, count, count, name]);
         let left = self.source_count - self.top.len() as u64;
         if left > 0 {
             text += &format!("and {} more\n", grouped(left));
@@ -177,27 +170,17 @@ impl Told {
     }
 }
 
-/// Shows what the file tells.
-pub(super) fn run(arguments: &Arguments) -> Status {
+/// Shows the file that the arguments name.
+pub(super) fn run(arguments: &Arguments) -> Outcome {
     let top = arguments.top.min(SOURCES_TOP_MAX) as usize;
-    let told = open(&arguments.file).and_then(|mut reader| {
-        let told = read(reader.as_mut(), top);
-        told.map_err(|error| error.in_file(&arguments.file))
-    });
-    let told = match told {
-        Ok(told) => told,
-        Err(error) => {
-            report::error(&error, "");
-            return Status::Failed;
-        }
-    };
-    let status = print(told.text().as_bytes());
+    let told = read(open(&arguments.file)?.as_mut(), top).map_err(|error| error.in_file(&arguments.file))?;
+    print(told.text().as_bytes())?;
     if told.source_count != told.header.sources {
         let what = format!("its header tells of {} sources and {} follow", told.header.sources, told.source_count);
         report::error(&Error::new(what).in_file(&arguments.file), "; what is there is shown");
-        return Status::Failed;
+        return Ok(Status::Failed);
     }
-    status
+    Ok(Status::Done)
 }
 
 #[cfg(test)]

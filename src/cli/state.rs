@@ -1,19 +1,19 @@
 //! The options that let a run go on where it was killed.
 //!
-//! What enters: the options, and the plan of the run. What leaves: what saves its state, with what was saved before; said on the way
-//! what is gone on from, and what was damaged.
+//! What enters: the options, and the plan of the run. What leaves: the [`Saving`] of the run, with what was saved
+//! before. On the way it is told where the run goes on, and what was damaged.
 
 use crate::cli::lists::Lists;
 use crate::cli::report::{self, Voice, grouped};
 use crate::cli::values;
 use crate::config::STATE_EVERY_DEFAULT;
 use crate::error::{Error, Result};
-use crate::pipeline::{Config, Plan, Saving, SavingCounts};
+use crate::pipeline::{Plan, Saving, SavingCounts};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where the state is kept, and how often it is saved.
+/// The options that say where the state is kept, and how often it is saved.
 #[derive(Args)]
 pub(super) struct State {
     /// Save the state to this directory, and go on from what is there: after a crash, a kill or a stop the same command
@@ -32,7 +32,8 @@ impl State {
         self.state.is_some()
     }
 
-    /// What can be checked before anything is done. `has_secret_file` says whether the secret is the same at the next start.
+    /// Checks the options before anything is done. `has_secret_file` says whether the secret is the same at the next
+    /// start.
     ///
     /// # Errors
     ///
@@ -54,28 +55,22 @@ impl State {
         Ok(())
     }
 
-    /// What saves the state of a replay of these captures.
+    /// The saving of a replay of these captures, if it was asked for.
     ///
     /// # Errors
     ///
-    /// The directory can not be had, or what is in it does not fit.
-    pub(super) fn of_replay(
-        &self,
-        plan: &Plan,
-        config: &Config,
-        inputs: &[PathBuf],
-        voice: Voice,
-    ) -> Result<Option<Saving>> {
-        self.open(voice, |path, every| Saving::of_replay(path, every, plan, config, inputs))
+    /// The directory cannot be used, or the state in it does not fit.
+    pub(super) fn of_replay(&self, plan: &Plan, inputs: &[PathBuf], voice: Voice) -> Result<Option<Saving>> {
+        self.open(voice, |path, every| Saving::of_replay(path, every, plan, inputs))
     }
 
-    /// What saves the state of a live capture.
+    /// The saving of a live capture, if it was asked for.
     ///
     /// # Errors
     ///
-    /// The directory can not be had, or what is in it does not fit.
-    pub(super) fn of_live(&self, plan: &Plan, config: &Config, voice: Voice) -> Result<Option<Saving>> {
-        self.open(voice, |path, every| Saving::of_live(path, every, plan, config))
+    /// The directory cannot be used, or the state in it does not fit.
+    pub(super) fn of_live(&self, plan: &Plan, voice: Voice) -> Result<Option<Saving>> {
+        self.open(voice, |path, every| Saving::of_live(path, every, plan))
     }
 
     fn open(&self, voice: Voice, open: impl FnOnce(&Path, Duration) -> Result<Saving>) -> Result<Option<Saving>> {
@@ -96,7 +91,7 @@ impl State {
     }
 }
 
-/// Says that the last state that was due could not be written, if so; whether there is nothing that should have been saved and is not.
+/// Tells if the last state that was due could not be written, and returns whether all that should be saved is.
 pub(super) fn finish(saving: Option<&SavingCounts>) -> bool {
     let Some(saving) = saving.filter(|saving| saving.has_failed) else { return true };
     let what = format!("the state could not be saved {} times, and not at the end", grouped(saving.failed));
@@ -108,7 +103,7 @@ pub(super) fn finish(saving: Option<&SavingCounts>) -> bool {
     false
 }
 
-/// Says what is gone on from.
+/// Tells from which state the run goes on.
 fn told(saving: &Saving) {
     match (saving.generation(), saving.position()) {
         (None, _) => {}

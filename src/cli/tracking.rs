@@ -1,4 +1,4 @@
-//! The options that say how connections are tracked, whatever they are captured from.
+//! The options that say how connections are tracked, in a replay and live.
 
 use crate::cli::lists::Lists;
 use crate::cli::values::{self, Limit};
@@ -10,7 +10,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a command does where an option is not given.
+/// The defaults that differ between commands.
 pub(super) struct Defaults {
     pickup: u32,
     idle_timeout: Limit,
@@ -19,11 +19,12 @@ pub(super) struct Defaults {
 }
 
 impl Defaults {
-    /// A capture is taken at its word: what began before it is not known, and what has not ended is open.
+    /// The defaults of a replay, which takes a capture at its word: what began before it is not known, and what has not
+    /// ended is open.
     pub(super) const REPLAY: Self =
         Defaults { pickup: 0, idle_timeout: Limit(None), max_age: Limit(None), watches: false };
 
-    /// Live, connections are older than the start, and some vanish.
+    /// The defaults of a live capture, where connections are older than the start, and some vanish.
     pub(super) const LIVE: Self = Defaults {
         pickup: PICKUP_LIVE,
         idle_timeout: Limit(Some(Duration::from_secs(IDLE_TIMEOUT_LIVE_S))),
@@ -31,7 +32,7 @@ impl Defaults {
         watches: true,
     };
 
-    /// This configuration of a command that is given no options for it.
+    /// This configuration with the defaults of the command.
     pub(super) fn applied(&self, config: Config) -> Config {
         Config {
             pickup: self.pickup,
@@ -43,7 +44,7 @@ impl Defaults {
     }
 }
 
-/// How connections are tracked.
+/// The options that say how connections are tracked.
 #[derive(Args)]
 pub(super) struct Tracking {
     /// Threads that track connections, 1 to 8; lists do not depend on it [default: the cores but one]
@@ -54,7 +55,8 @@ pub(super) struct Tracking {
     #[arg(long, value_name = "N", default_value = "500k", value_parser = values::count)]
     connections: u64,
 
-    /// Half-open connections that are kept; a flood recycles the oldest [default: half of --connections, 16384 to 262144]
+    /// Half-open connections that are kept; a flood recycles the oldest [default: half of --connections, 16384 to
+    /// 262144]
     #[arg(long, value_name = "N", value_parser = values::count)]
     half_open: Option<u64>,
 
@@ -74,8 +76,8 @@ pub(super) struct Tracking {
     #[arg(long)]
     one_way: bool,
 
-    /// Look at one in N of the packets in the midst of connections, to find those that are older than the start; 0: at none
-    /// [default: 0; live: 16]
+    /// Look at one in N of the packets in the midst of connections, to find those that are older than the start; 0: at
+    /// none [default: 0; live: 16]
     #[arg(long, value_name = "N", value_parser = values::pickup)]
     pickup: Option<u32>,
 
@@ -100,16 +102,17 @@ pub(super) struct Tracking {
 }
 
 impl Tracking {
-    /// Whether the secret is one that others can have.
+    /// Whether the secret comes from a file, so that others can have it too.
     pub(super) fn has_secret(&self) -> bool {
         self.secret_file.is_some()
     }
 
-    /// The configuration of a run with lists of this kind, one for every `every`.
+    /// The configuration of a run with lists of this kind, one in each interval of length `every`. `otherwise` makes
+    /// the secret where no file is named.
     ///
     /// # Errors
     ///
-    /// The secret can not be read, or none be made with `otherwise`; or there is no place for what is to be listed.
+    /// The secret cannot be read or made, or sources have no directory to be written to.
     pub(super) fn config(
         &self,
         defaults: &Defaults,

@@ -1,4 +1,4 @@
-//! Values as people write them: counts (500k), sizes (256MiB), durations (10s), ranges and secrets.
+//! Parsers of values as people write them: counts (500k), sizes (256MiB), durations (10s), ranges and secrets.
 
 use crate::config::{
     FANOUT_COUNT_MAX, PICKUP_MAX, PLAN_FAILURE_MAX, PLAN_FAILURE_MIN, RING_SIZE_MAX, RING_SIZE_MIN, SHARDS_MAX,
@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
-/// A secret file holds this many bytes and a line end; whatever is longer is something else.
+/// The most bytes of a secret file: the digits and a line end. A longer file is something else.
 const SECRET_FILE_SIZE_MAX: u64 = 2 * SECRET_SIZE as u64 + 2;
 
 /// A count: `1000`, `500k`, `2M`, `1G`, by thousands.
@@ -42,12 +42,12 @@ pub(super) fn fanout(text: &str) -> std::result::Result<usize, String> {
 
 /// A size in bytes: `256MiB`, `1G`, by 1024.
 pub(super) fn size(text: &str) -> std::result::Result<u64, String> {
-    // Whoever writes less forgot the unit.
+    // For less than this the unit was forgotten.
     let size = bytes(text).filter(|size| *size >= 1 << 20);
     size.ok_or_else(|| "a size is a whole number of KiB, MiB or GiB, at least 1MiB: 256MiB".to_owned())
 }
 
-/// A size in bytes that may be less than that, of something that has a range of its own.
+/// A size in bytes that may be less than 1 MiB, of something that has a range of its own.
 pub(super) fn any_size(text: &str) -> std::result::Result<u64, String> {
     bytes(text).ok_or_else(|| "a size is a whole number of KiB, MiB or GiB: 1MiB, 512KiB".to_owned())
 }
@@ -77,7 +77,7 @@ fn scaled(text: &str, factors: &[(&str, u64)]) -> Option<u64> {
 /// A duration: `10s`, `500ms`, `1h 30m`, `5d`.
 pub(super) fn duration(text: &str) -> std::result::Result<Duration, String> {
     let span: Option<Span> = text.parse().ok();
-    // Days are wanted here, and months, whose length depends on where they begin, are not.
+    // Days are allowed here. Months are not, since their length depends on where they begin.
     let parsed = span.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()).ok());
     parsed
         .filter(SignedDuration::is_positive)
@@ -101,7 +101,7 @@ pub(super) fn keep(text: &str) -> std::result::Result<KeepLimit, String> {
     age.map_err(|_| "what is kept is an age (7d, 36h) or a size of at least 1MiB (500MiB, 2GiB)".to_owned())
 }
 
-/// A duration after which something happens, or none: then it never does.
+/// A duration after which something happens; with `None` it never does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit(pub(super) Option<Duration>);
 
@@ -170,17 +170,17 @@ pub(super) fn secret(path: &Path) -> Result<Secret> {
     Ok(Secret::new(bytes))
 }
 
-/// A secret that nobody knows.
+/// A secret of random bytes.
 pub(super) fn random_secret() -> Result<Secret> {
     Ok(Secret::new(random_bytes()?))
 }
 
-/// A number that tells one run from another.
+/// A random number, which tells one run from another.
 pub(super) fn random_number() -> Result<u64> {
     Ok(u64::from_le_bytes(random_bytes()?))
 }
 
-/// Bytes that nobody can guess.
+/// Random bytes from the system.
 pub(super) fn random_bytes<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| Error::new("the system gives no random numbers").because(error))?;

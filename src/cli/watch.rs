@@ -1,4 +1,4 @@
-//! A run as it is watched from a terminal: a progress bar, errors as they come, and Ctrl-C.
+//! Messages of a replay on a terminal: a progress bar, errors as they come, and Ctrl-C.
 
 use crate::capture::{Progress, SkippedPackets};
 use crate::cli::interrupts::Interrupts;
@@ -11,29 +11,29 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Drawn so often at most: more is not read.
+/// How often the progress bar is drawn at most: nobody reads faster.
 const DRAWS_PER_S: u8 = 10;
 
-/// What a run says that waits for its input.
+/// The warning of a run that waits for its input.
 const PATIENCE: &str = "stopping when more input comes; Ctrl-C ends it now, without the last list";
 
-/// Watches a replay.
+/// The observer of a replay.
 pub(super) struct Watch {
     voice: Voice,
     extent: Extent,
     present_input: Rc<Cell<usize>>,
-    /// There from the first reading on: a run that ends before draws nothing.
+    /// The progress bar, from the first report on: a run that ends before draws nothing.
     bar: Option<ProgressBar>,
     interrupts: Interrupts,
 }
 
 impl Watch {
-    /// A watch over inputs that are read in this order. It shows a bar when standard error is a terminal, unless it is to
-    /// be quiet.
+    /// An observer of inputs that are read in this order. It shows a bar when standard error is a terminal, unless it
+    /// is to be quiet.
     ///
     /// # Errors
     ///
-    /// Ctrl-C can not be caught.
+    /// Ctrl-C cannot be caught.
     pub(super) fn new(voice: Voice, inputs: &[PathBuf]) -> Result<Self> {
         Ok(Watch {
             voice,
@@ -44,7 +44,7 @@ impl Watch {
         })
     }
 
-    /// Where to tell which input is being read.
+    /// The cell that holds the index of the input that is being read.
     pub(super) fn present_input(&self) -> Rc<Cell<usize>> {
         Rc::clone(&self.present_input)
     }
@@ -62,7 +62,7 @@ impl Watch {
         }
     }
 
-    /// Says something above the bar, if there is one.
+    /// Prints with `say` above the bar, if there is one.
     fn say(&self, say: impl FnOnce()) {
         match &self.bar {
             Some(bar) => bar.suspend(say),
@@ -85,7 +85,7 @@ impl Watch {
     }
 }
 
-/// The bytes of an input as it is stored: none where there is no file, and unknown where it is a pipe.
+/// The stored size of an input in bytes: 0 where there is no file, `None` where it is a pipe.
 fn stored_size(path: &Path) -> Option<u64> {
     if path == Path::new("-") {
         return None;
@@ -93,12 +93,12 @@ fn stored_size(path: &Path) -> Option<u64> {
     std::fs::metadata(path).map_or(Some(0), |metadata| metadata.is_file().then_some(metadata.len()))
 }
 
-/// How long the inputs are, together and one by one.
+/// The sizes of the inputs, together and one by one.
 #[derive(Debug, PartialEq, Eq)]
 struct Extent {
-    /// Where among the bytes of all inputs each begins, as far as that is known.
+    /// Where each input begins among the bytes of all, as far as that is known.
     starts: Vec<u64>,
-    /// Unknown when the size of any is.
+    /// The size of all inputs together; `None` when the size of any is unknown.
     total_size: Option<u64>,
 }
 
@@ -114,7 +114,7 @@ impl Extent {
         extent
     }
 
-    /// The place among the bytes of all inputs.
+    /// The position among the bytes of all inputs.
     fn position(&self, input: usize, read_size: u64) -> u64 {
         let position = self.starts.get(input).copied().unwrap_or(0).saturating_add(read_size);
         // A file may have grown since it was looked at.

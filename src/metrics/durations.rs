@@ -1,13 +1,13 @@
-//! How long things take: histograms of the recent past, totals of the whole run.
+//! Durations: histograms of the recent past, totals of the whole run.
 //!
-//! What enters: durations, one at a time, or many at once from a thread that keeps its own. What leaves: quantiles of the
-//! last minutes (those of a whole run would hide that it became slow an hour ago), and the count and sum of all.
+//! What enters: durations, one at a time, or many at once from a thread that keeps its own. What leaves: quantiles of
+//! the last minutes (those of a whole run would hide that it became slow an hour ago), and the count and sum of all.
 
 use crate::config::{LATENCY_MAX_NS, LATENCY_WINDOW};
 use hdrhistogram::Histogram;
 use std::time::{Duration, Instant};
 
-/// The quantiles that are told.
+/// The quantiles that are served.
 pub(super) const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
 /// Durations that one thread recorded, about 40 KB: to two digits, up to an hour.
@@ -37,7 +37,7 @@ impl Default for Durations {
 }
 
 impl Durations {
-    /// None yet.
+    /// An empty record of durations.
     #[must_use]
     pub fn new() -> Self {
         match Histogram::new_with_bounds(1, LATENCY_MAX_NS, 2) {
@@ -46,20 +46,20 @@ impl Durations {
         }
     }
 
-    /// Records one; what takes longer than an hour counts as an hour.
+    /// Records a duration; one of more than an hour counts as an hour.
     pub fn record(&mut self, took: Duration) {
         let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).min(LATENCY_MAX_NS);
         self.histogram.saturating_record(took_ns);
         self.sum_ns = self.sum_ns.saturating_add(took_ns);
     }
 
-    /// How many were recorded.
+    /// The number of durations that were recorded.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// The duration that this part of all, from 0 to 1, does not exceed; none when none was recorded.
+    /// The duration that this part of all, from 0 to 1, does not exceed; `None` when none was recorded.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
         (self.count() > 0).then(|| Duration::from_nanos(self.histogram.value_at_quantile(quantile)))
@@ -78,14 +78,14 @@ impl Durations {
     }
 }
 
-/// What is told of one kind of duration.
+/// The reading of one kind of duration.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LatencyReading {
-    /// Of all since the start.
+    /// How many there were since the start.
     pub(super) count: u64,
-    /// Of all since the start, in seconds.
+    /// The sum of all since the start, in seconds.
     pub(super) sum_s: f64,
-    /// Of the last minutes, in seconds, one for each of [`QUANTILES`]; not a number when there were none.
+    /// The [`QUANTILES`] of the last minutes, in seconds; not a number when there were none.
     pub(super) quantiles_s: [f64; QUANTILES.len()],
 }
 
@@ -112,7 +112,7 @@ impl Window {
         self.sum_ns = self.sum_ns.saturating_add(self.present.sum_ns - before_ns);
     }
 
-    /// Takes over what `durations` holds and leaves it empty.
+    /// Takes over `durations` and leaves them empty.
     pub(super) fn merge(&mut self, durations: &mut Durations, now: Instant) {
         self.advance(now);
         self.present.add(durations);

@@ -1,17 +1,17 @@
 //! The Prometheus text format, version 0.0.4.
 //!
-//! What enters: families with their samples. What leaves: their text. Written here because the client library knows no
-//! summaries with quantiles, and one way for everything is less than two.
+//! What enters: families with their samples. What leaves: their text. It is written by hand because the client library
+//! has no summaries with quantiles, and one way for everything is simpler than two.
 
 use crate::metrics::durations::{LatencyReading, QUANTILES};
 use std::fmt::{self, Display, Write};
 
-/// What kind of numbers a family has.
+/// The kind of numbers that a family has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Totals that only grow.
+    /// A total that only grows.
     Counter,
-    /// Values of the moment.
+    /// A value of the moment.
     Gauge,
     /// Quantiles, a sum and a count.
     Summary,
@@ -27,7 +27,7 @@ impl Display for Kind {
     }
 }
 
-/// What is said before the samples of a family.
+/// The heading of a family of samples.
 #[derive(Clone, Copy)]
 pub(super) struct Heading {
     pub(super) name: &'static str,
@@ -35,7 +35,7 @@ pub(super) struct Heading {
     pub(super) help: &'static str,
 }
 
-/// A label's value with what would end it escaped, and what would do something to a terminal.
+/// A label's value, with characters escaped that would end it or that would act on a terminal.
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {
@@ -55,7 +55,7 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// The samples of one family on their way into the text. A family without samples leaves no trace.
+/// A writer of the samples of one family. A family without samples leaves no trace in the text.
 pub(super) struct Samples<'a> {
     text: &'a mut String,
     heading: Heading,
@@ -67,17 +67,17 @@ impl<'a> Samples<'a> {
         Samples { text, heading, is_headed: false }
     }
 
-    /// The only sample of a family, without labels.
+    /// Writes the only sample of a family, without labels.
     pub(super) fn value(&mut self, value: impl Display) {
         self.labelled(&[], value);
     }
 
-    /// One sample of several.
+    /// Writes one sample of several.
     pub(super) fn labelled(&mut self, labels: &[(&str, &str)], value: impl Display) {
         self.sample("", labels, value);
     }
 
-    /// All samples of a summary.
+    /// Writes all samples of a summary.
     pub(super) fn summary(&mut self, reading: &LatencyReading) {
         for (quantile, value_s) in QUANTILES.iter().zip(reading.quantiles_s) {
             self.sample("", &[("quantile", &quantile.to_string())], value_s);

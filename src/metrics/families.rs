@@ -1,10 +1,10 @@
 //! Every metric that is served: its name, kind and help, and where its values come from.
 //!
-//! What enters: a reading. What leaves: the page. Names follow the conventions of Prometheus: base units, `_total` for what
-//! only grows. A name that was released stays: dashboards and alert rules read it.
+//! What enters: a reading. What leaves: the page. Names follow the conventions of Prometheus: base units, and `_total`
+//! for what only grows. A name that was released stays, because dashboards and alert rules read it.
 
 use crate::metrics::exposition::{Heading, Kind, Samples};
-use crate::metrics::{Latency, ListFigures, Load, Reading};
+use crate::metrics::{ConnectionCounts, Latency, ListFigures, Load, Reading};
 use std::fmt::Display;
 use std::time::UNIX_EPOCH;
 
@@ -36,14 +36,14 @@ pub(super) fn exposition(reading: &Reading) -> String {
     text
 }
 
-/// A value of the last list; none before the first.
+/// Writes a value of the last list, and nothing before the first.
 fn of_list<T: Display>(reading: &Reading, samples: &mut Samples, value: impl Fn(&ListFigures) -> T) {
     if let Some(list) = &reading.list {
         samples.value(value(list));
     }
 }
 
-/// A total that the list thread counts: nothing before the first list.
+/// Writes a total that the list thread counts: 0 before the first list.
 fn total_of_list(reading: &Reading, samples: &mut Samples, total: impl Fn(&ListFigures) -> u64) {
     samples.value(reading.list.as_ref().map_or(0, total));
 }
@@ -147,66 +147,66 @@ const CONNECTIONS: &[Family] = &[
         },
     ),
     gauge("flowpeel_filter_load_ratio", "How full the connection filters are.", |reading, samples| {
-        let shards = &reading.shards;
-        samples.value(Load { used: shards.filter_used, limit: shards.filter_places }.ratio());
+        let ConnectionCounts { filter_used: used, filter_places: limit, .. } = reading.connections;
+        samples.value(Load { used, limit }.ratio());
     }),
     counter("flowpeel_connections_opened_total", "Connections established.", |reading, samples| {
-        samples.value(reading.shards.opened);
+        samples.value(reading.connections.opened);
     }),
     counter("flowpeel_connections_closed_total", "Established connections that ended.", |reading, samples| {
-        samples.value(reading.shards.closed);
+        samples.value(reading.connections.closed);
     }),
     counter(
         "flowpeel_connections_evicted_total",
         "Established connections taken off without having been seen to end.",
         |reading, samples| {
-            samples.labelled(&[("reason", "idle")], reading.shards.evicted_idle);
-            samples.labelled(&[("reason", "age")], reading.shards.evicted_aged);
+            samples.labelled(&[("reason", "idle")], reading.connections.evicted_idle);
+            samples.labelled(&[("reason", "age")], reading.connections.evicted_aged);
         },
     ),
     counter(
         "flowpeel_connections_refused_total",
         "Half-open connections that were reset or given up.",
-        |reading, samples| samples.value(reading.shards.refused),
+        |reading, samples| samples.value(reading.connections.refused),
     ),
     counter("flowpeel_connections_expired_total", "Half-open connections that timed out.", |reading, samples| {
-        samples.value(reading.shards.expired);
+        samples.value(reading.connections.expired);
     }),
     counter(
         "flowpeel_connections_recycled_total",
         "Half-open connections that made room for newer ones.",
-        |reading, samples| samples.value(reading.shards.recycled),
+        |reading, samples| samples.value(reading.connections.recycled),
     ),
     counter("flowpeel_connections_untracked_total", "Connections that could not be tracked.", |reading, samples| {
-        samples.labelled(&[("reason", "limit")], reading.shards.refused_open);
-        // Of these each is counted again whenever it is found again.
-        samples.labelled(&[("reason", "limit_midstream")], reading.shards.refused_pickups);
-        samples.labelled(&[("reason", "no_place")], reading.shards.unplaced);
+        samples.labelled(&[("reason", "limit")], reading.connections.refused_open);
+        // A connection counts again here whenever it is found again.
+        samples.labelled(&[("reason", "limit_midstream")], reading.connections.refused_pickups);
+        samples.labelled(&[("reason", "no_place")], reading.connections.unplaced);
     }),
     counter(
         "flowpeel_connections_forgotten_total",
         "Closed connections that went before they had lingered.",
-        |reading, samples| samples.value(reading.shards.forgotten),
+        |reading, samples| samples.value(reading.connections.forgotten),
     ),
     counter(
         "flowpeel_connections_one_sided_total",
         "Half-open connections ended by one side, of which the other was never seen.",
-        |reading, samples| samples.value(reading.shards.one_sided),
+        |reading, samples| samples.value(reading.connections.one_sided),
     ),
     counter(
         "flowpeel_connections_unarchived_total",
         "Connections that ended and are not in the archive, because it did not keep up.",
-        |reading, samples| samples.value(reading.shards.unarchived),
+        |reading, samples| samples.value(reading.connections.unarchived),
     ),
     counter("flowpeel_repeats_total", "Repeated SYNs and SYN-ACKs.", |reading, samples| {
-        samples.value(reading.shards.repeats);
+        samples.value(reading.connections.repeats);
     }),
     counter("flowpeel_late_closes_total", "FINs and RSTs of what had closed shortly before.", |reading, samples| {
-        samples.value(reading.shards.late);
+        samples.value(reading.connections.late);
     }),
     counter("flowpeel_unmatched_closes_total", "FINs and RSTs of unknown connections.", |reading, samples| {
-        samples.labelled(&[("flag", "fin")], reading.shards.unmatched_fins);
-        samples.labelled(&[("flag", "rst")], reading.shards.unmatched_resets);
+        samples.labelled(&[("flag", "fin")], reading.connections.unmatched_fins);
+        samples.labelled(&[("flag", "rst")], reading.connections.unmatched_resets);
     }),
 ];
 

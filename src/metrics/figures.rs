@@ -1,28 +1,28 @@
-//! What is published of each list.
+//! The figures that are published of each list.
 
-/// How much of something is taken.
+/// How much of a limited thing is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// What is taken.
+    /// The amount that is taken.
     pub used: u64,
-    /// What there is.
+    /// The amount that there is.
     pub limit: u64,
 }
 
 impl Load {
-    /// The part that is taken, 0 to 1 (more when the limit is exceeded); 0 when there is nothing to take.
+    /// The part that is taken, from 0 to 1, or more when the limit is exceeded; 0 when the limit is 0.
     #[must_use]
     pub fn ratio(self) -> f64 {
         if self.limit == 0 { 0.0 } else { self.used as f64 / self.limit as f64 }
     }
 }
 
-/// What a list says of itself, and what the list thread counted up to it.
+/// The figures of a list, and the totals of the list thread up to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListFigures {
     /// Whether everything known is listed.
     pub complete: bool,
-    /// About how many connections are wrongly listed or wrongly not.
+    /// About how many connections are wrongly listed or wrongly missing.
     pub missing: u64,
     /// Established connections listed.
     pub connections: u64,
@@ -40,7 +40,8 @@ pub struct ListFigures {
     pub merged_intervals: u64,
     /// How often the wall clock was set, since the start.
     pub clock_steps: u64,
-    /// Deltas that did not empty by themselves, since the start; this and what follows as in `flow_list::Outcome`.
+    /// Deltas that did not empty by themselves, since the start. This and the counts below are those of
+    /// `flow_list::Outcome`.
     pub deltas_left: u64,
     /// Closings found with the help of the list.
     pub closings_found: u64,

@@ -1,13 +1,13 @@
 //! Whether lists are what they should be: complete, on time, of all packets.
 //!
-//! What enters: a reading of the metrics. What leaves: one line that says what is wrong, or nothing. The present time is part
-//! of the reading, so that all of it can be tried without waiting.
+//! What enters: a reading of the metrics. What leaves: one line that says what is wrong, or nothing. The present time
+//! is part of the reading, so that it can be tested without waiting.
 
 use crate::config::{HEALTH_GRACE_MIN, HEALTH_GRACE_PERCENT};
 use crate::metrics::Reading;
 use std::time::Duration;
 
-/// What is wrong, if anything.
+/// What is wrong in one line, if anything.
 pub(super) fn problems(reading: &Reading) -> Option<String> {
     let mut problems = Vec::new();
     let interval = reading.setup.interval;

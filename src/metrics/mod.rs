@@ -1,8 +1,8 @@
 //! Metrics of a running flowpeel: what happens, how full things are, whether the list is complete and on time.
 //!
-//! What enters: totals and figures that threads publish at moments of rest, never per packet. What leaves: a page in
-//! Prometheus' text format, and one line that says what is wrong. No address or port is ever among them, and labels take
-//! their values from fixed sets and from the names of the interfaces.
+//! What enters: totals and figures that threads publish at rest points, never per packet. What leaves: a page in
+//! Prometheus' text format, and one line that says what is wrong. No address or port is ever among the metrics, and
+//! labels take their values from fixed sets and from the names of the interfaces.
 
 mod durations;
 mod exposition;
@@ -13,7 +13,7 @@ mod published;
 
 pub use durations::Durations;
 pub use figures::{ListFigures, Load};
-pub use published::{Capture, CaptureCell, CaptureCounts, ShardCell, ShardCounts};
+pub use published::{Capture, CaptureCell, CaptureCounts, ConnectionCell, ConnectionCounts};
 
 use durations::{LatencyReading, Window};
 use parking_lot::Mutex;
@@ -21,33 +21,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-/// What is known before the first packet.
+/// The facts of a run that are known before the first packet.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// The interface of each capture thread. Threads on the same interface are told as one.
+    /// The interface of each capture thread. Threads on the same interface are reported as one.
     pub interfaces: Vec<String>,
-    /// The names of the reasons why packets are not used, in the order in which they are published.
+    /// The names of the reasons for which packets are not used, in the order in which they are published.
     pub unusable_reasons: Vec<&'static str>,
-    /// How many shards publish.
-    pub shard_count: usize,
     /// The most connections that are tracked.
     pub connections_max: u64,
-    /// The time from list to list; none when there is one at the end only.
+    /// The time from list to list. `None` when there is only one at the end.
     pub interval: Option<Duration>,
     /// The parts of the memory plan, in bytes.
     pub memory: Vec<(&'static str, u64)>,
 }
 
-/// What takes time.
+/// The durations that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Latency {
-    /// From the packet's capture until its signal is in the table.
+    /// The time from a packet's capture until its signal is in the table.
     Signal,
-    /// To decode one hand-over of one partition.
+    /// The time to decode one hand-over of one partition.
     Peel,
-    /// To sort and write one list.
+    /// The time to sort and write one list.
     List,
-    /// For a partition to be copied into a saved state, in which it does nothing else.
+    /// The time in which a partition did nothing but be copied into a saved state.
     Pause,
 }
 
@@ -55,7 +53,7 @@ impl Latency {
     const COUNT: usize = Self::Pause as usize + 1;
 }
 
-/// What the list thread said last.
+/// What the list thread published last.
 #[derive(Debug, Default)]
 struct Lists {
     last: Option<(ListFigures, Instant)>,
@@ -66,16 +64,16 @@ struct Lists {
     has_failed: bool,
 }
 
-/// What came of saving the state.
+/// Counts of saving the state.
 #[derive(Debug, Default)]
 struct States {
     saved: AtomicU64,
     failed: AtomicU64,
-    /// The size of the last, in bytes.
+    /// The size of the last state, in bytes.
     size: AtomicU64,
 }
 
-/// The metrics of one run, shared by those who publish and those who read.
+/// The metrics of one run, shared by the threads that publish and those that read.
 ///
 /// # Examples
 ///
@@ -96,7 +94,7 @@ pub struct Metrics {
     started: Instant,
     started_at: SystemTime,
     captures: Vec<Capture>,
-    shards: Vec<ShardCell>,
+    connections: ConnectionCell,
     lists: Mutex<Lists>,
     latencies: [Mutex<Window>; Latency::COUNT],
     states: States,
@@ -104,23 +102,23 @@ pub struct Metrics {
     abandoned: AtomicU64,
 }
 
-/// One interface as it is read: the sum of its capture threads.
+/// The reading of one interface: the sum of its capture threads.
 struct InterfaceReading<'a> {
     name: &'a str,
     counts: CaptureCounts,
     is_up: bool,
 }
 
-/// Everything at one moment.
+/// All metrics at one moment.
 struct Reading<'a> {
     setup: &'a Setup,
     started_at: SystemTime,
-    /// Each name once, in the order given.
+    /// The interfaces, each name once, in the order given.
     interfaces: Vec<InterfaceReading<'a>>,
     /// The sum of all interfaces.
     capture: CaptureCounts,
     unusable: Vec<u64>,
-    shards: ShardCounts,
+    connections: ConnectionCounts,
     list: Option<ListFigures>,
     /// The time since the last list, or since the start when there was none.
     list_age: Duration,
@@ -146,7 +144,7 @@ impl Metrics {
             started,
             started_at: SystemTime::now(),
             captures: (0..setup.interfaces.len()).map(capture).collect(),
-            shards: (0..setup.shard_count).map(|_| ShardCell::default()).collect(),
+            connections: ConnectionCell::default(),
             lists: Mutex::new(Lists::default()),
             latencies: std::array::from_fn(|_| Mutex::new(Window::new(started))),
             states: States::default(),
@@ -166,23 +164,19 @@ impl Metrics {
         &self.captures[index]
     }
 
-    /// The packets that all capture threads have taken in.
+    /// The number of packets that all capture threads have taken in.
     #[must_use]
     pub fn packets(&self) -> u64 {
         self.captures.iter().fold(0, |sum, capture| sum.saturating_add(capture.counts().packets))
     }
 
-    /// Where the shard of this index publishes; wait-free.
-    ///
-    /// # Panics
-    ///
-    /// There are not so many shards.
+    /// Where the list thread publishes what became of connections; wait-free.
     #[must_use]
-    pub fn shard(&self, index: usize) -> &ShardCell {
-        &self.shards[index]
+    pub fn connections(&self) -> &ConnectionCell {
+        &self.connections
     }
 
-    /// A list was written, just `now`.
+    /// Counts a list that was written at `now`, with its figures.
     pub fn list(&self, figures: &ListFigures, now: Instant) {
         let mut lists = self.lists.lock();
         lists.last = Some((*figures, now));
@@ -191,41 +185,41 @@ impl Metrics {
         lists.has_failed = false;
     }
 
-    /// A list could not be written.
+    /// Counts a list that could not be written.
     pub fn list_failed(&self) {
         let mut lists = self.lists.lock();
         lists.failed += 1;
         lists.has_failed = true;
     }
 
-    /// The state was saved, in so many bytes.
+    /// Counts a state that was saved in `size` bytes.
     pub fn state_saved(&self, size: u64) {
         self.states.saved.fetch_add(1, Ordering::Relaxed);
         self.states.size.store(size, Ordering::Relaxed);
     }
 
-    /// The state could not be saved.
+    /// Counts a state that could not be saved.
     pub fn state_failed(&self) {
         self.states.failed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records how long something took. It takes a lock: not for the packet path, where a thread keeps [`Durations`] of its own
+    /// Records a duration. This takes a lock, so on the packet path a thread keeps [`Durations`] of its own instead
     /// and [merges](Self::merge) them.
     pub fn latency(&self, latency: Latency, took: Duration) {
         self.latencies[latency as usize].lock().record(took, Instant::now());
     }
 
-    /// Takes over what a thread recorded for itself, and leaves it empty.
+    /// Takes over the durations that a thread recorded for itself, and leaves them empty.
     pub fn merge(&self, latency: Latency, durations: &mut Durations) {
         self.latencies[latency as usize].lock().merge(durations, Instant::now());
     }
 
-    /// A request for these metrics was answered, whatever the answer.
+    /// Counts a request for these metrics that was answered, whatever the answer.
     pub fn responded(&self) {
         self.responses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A client was not answered: it took too long, went away, or had to make room.
+    /// Counts a client that was not answered: it took too long, went away, or had to make room.
     pub fn abandoned(&self) {
         self.abandoned.fetch_add(1, Ordering::Relaxed);
     }
@@ -236,8 +230,8 @@ impl Metrics {
         families::exposition(&self.read(now))
     }
 
-    /// What is wrong with the lists, in one line; none when they are complete, on time and of all packets. The first may take
-    /// its interval and a grace time to come.
+    /// What is wrong with the lists, in one line; `None` when they are complete, on time and of all packets. The first
+    /// may take its interval and a grace time to come.
     #[must_use]
     pub fn health(&self, now: Instant) -> Option<String> {
         health::problems(&self.read(now))
@@ -260,7 +254,7 @@ impl Metrics {
             capture: interfaces.iter().fold(CaptureCounts::default(), |sum, interface| sum.plus(interface.counts)),
             interfaces,
             unusable,
-            shards: self.shards.iter().fold(ShardCounts::default(), |sum, shard| sum.plus(shard.load())),
+            connections: self.connections.load(),
             list: lists.last.map(|(figures, _)| figures),
             list_age: now.saturating_duration_since(last_at),
             lists_written: lists.written,
@@ -276,7 +270,7 @@ impl Metrics {
         }
     }
 
-    /// Every interface once: two samples under the same labels would make the whole page unreadable.
+    /// Every interface once, since two samples under the same labels would make the whole page unreadable.
     fn interfaces(&self) -> Vec<InterfaceReading<'_>> {
         let mut interfaces: Vec<InterfaceReading> = Vec::with_capacity(self.captures.len());
         for (name, capture) in self.setup.interfaces.iter().zip(&self.captures) {

@@ -1,7 +1,8 @@
 //! Counters as their owners publish them: whole records in, whole records out, without a lock.
 //!
-//! What enters: a thread's own totals, stored now and then, never per packet. What leaves: the last that were stored. Every
-//! field is an atomic of its own, so a reader may see a record half old and half new; each counter by itself only grows.
+//! What enters: a thread's own totals, stored now and then, never per packet. What leaves: the totals that were stored
+//! last. Every field is an atomic of its own, so a reader may see a record half old and half new, but each counter by
+//! itself only grows.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -14,12 +15,6 @@ macro_rules! published {
             $($(#[$field_about])* pub $field: u64,)+
         }
 
-        impl $counts {
-            pub(super) fn plus(self, other: Self) -> Self {
-                $counts { $($field: self.$field.saturating_add(other.$field),)+ }
-            }
-        }
-
         #[doc = concat!("Where one thread publishes its [`", stringify!($counts), "`].")]
         #[derive(Debug, Default)]
         pub struct $cell {
@@ -27,7 +22,7 @@ macro_rules! published {
         }
 
         impl $cell {
-            /// Replaces what was published before: a relaxed store for each field, and no waiting.
+            /// Replaces the record that was published before: a relaxed store for each field, and no waiting.
             pub fn publish(&self, counts: &$counts) {
                 $(self.$field.store(counts.$field, Ordering::Relaxed);)+
             }
@@ -40,7 +35,7 @@ macro_rules! published {
 }
 
 published! {
-    /// What a capture thread counted since it began.
+    /// Counts of a capture thread since it began.
     CaptureCounts in CaptureCell {
         /// Packets taken in.
         packets,
@@ -48,7 +43,7 @@ published! {
         dropped_packets,
         /// Signals handed on.
         signals,
-        /// Those of them that are samples of other packets.
+        /// Signals that are samples of other packets.
         sampled,
         /// Signals lost because a shard's queue was full.
         dropped_signals,
@@ -57,9 +52,22 @@ published! {
     }
 }
 
+impl CaptureCounts {
+    pub(super) fn plus(self, other: Self) -> Self {
+        CaptureCounts {
+            packets: self.packets.saturating_add(other.packets),
+            dropped_packets: self.dropped_packets.saturating_add(other.dropped_packets),
+            signals: self.signals.saturating_add(other.signals),
+            sampled: self.sampled.saturating_add(other.sampled),
+            dropped_signals: self.dropped_signals.saturating_add(other.dropped_signals),
+            handshakes_lost: self.handshakes_lost.saturating_add(other.handshakes_lost),
+        }
+    }
+}
+
 published! {
-    /// What a shard counted since it began, as its trackers do (`connection::Counts`), and how full its filters are.
-    ShardCounts in ShardCell {
+    /// Counts of all shards since the start, as in `connection::Counts`, and how full their filters are.
+    ConnectionCounts in ConnectionCell {
         /// Connections established.
         opened,
         /// Established connections that ended.
@@ -74,7 +82,7 @@ published! {
         expired,
         /// Half-open connections that made room for newer ones.
         recycled,
-        /// Repeated SYNs and SYN-ACKs.
+        /// Retransmitted SYNs and SYN-ACKs.
         repeats,
         /// FINs and RSTs of connections that had closed a short while before.
         late,
@@ -82,7 +90,7 @@ published! {
         unmatched_fins,
         /// RSTs of unknown connections.
         unmatched_resets,
-        /// Closed connections that went before they had lingered.
+        /// Closed connections that made room before they had lingered.
         forgotten,
         /// Connections established beyond the limit.
         refused_open,
@@ -90,7 +98,7 @@ published! {
         refused_pickups,
         /// Attempts that found no place in the filter.
         unplaced,
-        /// Connections of which one side only was seen, when it ended them.
+        /// Connections of which only the side that ended them was seen.
         one_sided,
         /// Connections that ended and did not get into the archive.
         unarchived,
@@ -101,7 +109,7 @@ published! {
     }
 }
 
-/// Where one capture thread publishes what it counts.
+/// The cells in which one capture thread publishes.
 #[derive(Debug)]
 pub struct Capture {
     counts: CaptureCell,
@@ -116,8 +124,8 @@ impl Capture {
         Capture { counts: CaptureCell::default(), unusable, is_up: AtomicBool::new(false) }
     }
 
-    /// Replaces what was published before. `unusable` has a total for each reason, in the order of
-    /// [`Setup::unusable_reasons`](super::Setup::unusable_reasons); what it has beyond those is left out.
+    /// Replaces the counts that were published before. `unusable` has a total for each reason, in the order of
+    /// [`Setup::unusable_reasons`](super::Setup::unusable_reasons); totals beyond those are left out.
     pub fn publish(&self, counts: &CaptureCounts, unusable: &[u64]) {
         self.counts.publish(counts);
         for (cell, count) in self.unusable.iter().zip(unusable) {
@@ -125,7 +133,7 @@ impl Capture {
         }
     }
 
-    /// Says whether the interface delivers packets; it counts as down until this is said.
+    /// Sets whether the interface delivers packets. Until then it counts as down.
     pub fn set_up(&self, is_up: bool) {
         self.is_up.store(is_up, Ordering::Relaxed);
     }
@@ -160,9 +168,9 @@ mod tests {
 
     #[test]
     fn sums_do_not_wrap() {
-        let most = ShardCounts { opened: u64::MAX, closed: 3, ..ShardCounts::default() };
+        let most = CaptureCounts { packets: u64::MAX, signals: 3, ..CaptureCounts::default() };
         let sum = most.plus(most);
-        assert_eq!((sum.opened, sum.closed, sum.expired), (u64::MAX, 6, 0));
+        assert_eq!((sum.packets, sum.signals, sum.sampled), (u64::MAX, 6, 0));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! A capture thread's work: packets in; signals and marks out to the shards' queues.
+//! A capture thread's work: packets in, signals and marks out to the shards' queues.
 //!
-//! Marks go to all queues behind the signals of every packet before them, so that all shards cut at the same packet.
+//! Marks go to all queues, behind the signals of every packet before them, so that all shards cut at the same packet.
 
 use crate::capture::Packet;
 use crate::config::PARTITION_COUNT;
@@ -14,34 +14,35 @@ use crate::snapshot::{Marker, Seen};
 use crate::state::{Decoder, Encoder};
 use std::sync::Arc;
 
-/// What has to be said before a packet.
+/// The marks that belong before a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Marks {
     pub(super) end: Option<Marker>,
     pub(super) base: Option<TimeBase>,
 }
 
-/// Tells a capture thread the time, and where intervals end.
+/// A capture thread's clock, which also tells where intervals end.
 pub(super) trait Timekeeper {
-    /// Moves on to a packet of this time if nothing has to be said before it; the answer is false where [`Self::packet`] is to be
-    /// asked.
-    fn is_quiet(&mut self, time_ns: i64) -> bool;
-    /// Moves on to a packet of this time; what has to be said before it. Called again with the same time, it says what is
-    /// to be said after that.
+    /// Moves on to a packet of this time if nothing has to be said before it, and returns whether it did. If not,
+    /// [`Self::packet`] is to be asked.
+    fn advance_if_quiet(&mut self, time_ns: i64) -> bool;
+    /// Moves on to a packet of this time, and returns the marks that belong before it. Further calls with the same time
+    /// return further marks, until there are none.
     fn packet(&mut self, time_ns: i64) -> Marks;
-    /// Whether a packet of this time comes after the end of the present interval. Live nothing does: intervals end by the clock.
+    /// Whether a packet of this time comes after the end of the present interval. Live none does: intervals end by the
+    /// clock.
     fn is_over(&self, _time_ns: i64) -> bool {
         false
     }
     /// The tick of the last packet.
     fn tick(&self) -> u64;
-    /// How long the clock had run at the last packet; unlike wall time it never steps back.
+    /// How long the clock had run at the last packet, in nanoseconds; unlike wall time it never steps back.
     fn elapsed_ns(&self) -> i64;
-    /// Its bytes in a saved state, where it goes on in another process.
+    /// Writes the clock to a saved state. Only a replay's clock goes on in another process.
     fn save(&self, _encoder: &mut Encoder) {}
 }
 
-/// What a capture thread counted.
+/// Counts of a capture thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CaptureCounts {
     /// Packets taken in.
@@ -52,14 +53,14 @@ pub struct CaptureCounts {
     pub queue_full: u64,
     /// Packets that could not be used, by [`Unusable::index`].
     pub unusable: [u64; Unusable::COUNT],
-    /// What went to the shards.
+    /// Counts of the signals that went to the shards.
     pub signals: SignalCounts,
     /// How often the clock stepped back by more than a minute.
     pub steps_back: u64,
 }
 
 impl CaptureCounts {
-    /// What two threads counted together.
+    /// The sum of what two threads counted.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         self.unusable.iter_mut().zip(other.unusable).for_each(|(sum, count)| *sum += count);
@@ -84,7 +85,7 @@ impl CaptureCounts {
     }
 }
 
-/// Feeds the shards.
+/// A capture thread's way to the shards.
 pub(super) struct Feeder<T> {
     writers: Writers,
     signaller: Signaller,
@@ -92,14 +93,15 @@ pub(super) struct Feeder<T> {
     packets: u64,
     lost: u64,
     unusable: [u64; Unusable::COUNT],
-    /// What was seen up to the last marker.
+    /// Counts of what was seen up to the last marker.
     marked: Seen,
-    /// What was seen already and belongs behind the next marker.
+    /// Counts of what was seen already but belongs behind the next marker.
     ahead: Seen,
-    /// Where it tells how far it has come when the state is saved, and in which input it is.
+    /// The saver that is told the position when the state is saved, and the input that is being read.
     saving: Option<(Arc<Saver>, Reading)>,
-    /// The packets from one cut of the archive to the next, if there are any, and those after which the next is due.
+    /// The packets from one cut of the archive to the next, if it is cut.
     cut_packets: Option<u64>,
+    /// The packets after which the next cut is due.
     next_cut: u64,
 }
 
@@ -124,7 +126,11 @@ impl Writers {
 }
 
 impl<T: Timekeeper> Feeder<T> {
-    /// A feeder of these queues, one for each shard; there is at least one.
+    /// A feeder of these queues, one for each shard.
+    ///
+    /// # Panics
+    ///
+    /// There is no queue.
     pub(super) fn new(writers: Vec<Writer>, signaller: Signaller, time: T) -> Self {
         Feeder {
             writers: Writers::new(writers),
@@ -141,13 +147,13 @@ impl<T: Timekeeper> Feeder<T> {
         }
     }
 
-    /// Cuts the archive every so many packets.
+    /// Has the archive cut every `cut_packets` packets. `None` turns this off.
     pub(super) fn set_cuts(&mut self, cut_packets: Option<u64>) {
         self.cut_packets = cut_packets;
         self.next_cut = cut_packets.unwrap_or(0);
     }
 
-    /// Says a cut when one is due. Where it falls depends on the packets alone.
+    /// Sends a cut when one is due. Its place depends on the packets alone.
     pub(super) fn cut_if_due(&mut self) {
         let Some(cut_packets) = self.cut_packets.filter(|_| self.packets >= self.next_cut) else { return };
         self.next_cut = self.packets + cut_packets;
@@ -156,12 +162,12 @@ impl<T: Timekeeper> Feeder<T> {
         writers.all.iter_mut().for_each(|writer| writer.mark(Message::Cut));
     }
 
-    /// The packets so far whose link type can be read.
+    /// The number of packets so far whose link type can be read.
     pub(super) fn packets(&self) -> u64 {
         self.packets - self.unusable[Unusable::UnsupportedLink.index()]
     }
 
-    /// The clock that the packets are timed by.
+    /// The clock by which packets are timed.
     pub(super) fn time(&mut self) -> &mut T {
         &mut self.time
     }
@@ -169,11 +175,11 @@ impl<T: Timekeeper> Feeder<T> {
     /// Takes in one packet.
     #[inline(always)]
     pub(super) fn packet(&mut self, packet: &Packet) {
-        if !self.time.is_quiet(packet.time_ns) {
+        if !self.time.advance_if_quiet(packet.time_ns) {
             self.turn(packet.time_ns, packet.link);
         }
         self.packets += 1;
-        // Nearly all frames are plain. Family by family, so that what is read of one need not go through memory.
+        // Nearly all frames are plain. They are tried family by family, so that what is read of one stays in registers.
         let read = if packet.link == LinkType::ETHERNET && packet.vlan.is_none() {
             if let Some(frame) = PlainIpv4::of(packet.bytes) {
                 return self.plain(frame);
@@ -204,12 +210,12 @@ impl<T: Timekeeper> Feeder<T> {
         self.signaller.push(&segment, || (time.tick(), time.elapsed_ns()), |signal| writers.send(&signal));
     }
 
-    /// Says what has to be said before a packet of this time.
+    /// Sends the marks that belong before a packet of this time.
     #[cold]
     fn turn(&mut self, time_ns: i64, link: LinkType) {
         if !link.is_supported() {
-            // What can not be read does not end an interval, for its interface may have a clock of its own: it is counted in the
-            // next list when it comes after the end of this one.
+            // A packet that cannot be read does not end an interval, for its interface may have a clock of its own. It
+            // counts in the next list when it comes after the end of this one.
             let count = u64::from(self.time.is_over(time_ns));
             self.ahead.packets += count;
             self.ahead.unusable += count;
@@ -222,29 +228,29 @@ impl<T: Timekeeper> Feeder<T> {
         }
     }
 
-    /// Takes note of how many packets the kernel has lost so far.
+    /// Sets how many packets the kernel has lost so far.
     pub(super) fn set_lost(&mut self, lost: u64) {
         self.lost = lost;
     }
 
-    /// Sends off all signals, because there may be no more packets for a while.
+    /// Sends all signals that are held back, because there may be no more packets for a while.
     pub(super) fn flush(&mut self) {
         let writers = &mut self.writers;
         self.signaller.flush(|signal| writers.send(&signal));
         writers.all.iter_mut().for_each(Writer::flush);
     }
 
-    /// Waits from now on where a queue is full: what comes last has time.
+    /// Waits from now on where a queue is full, instead of dropping: at the end there is time.
     pub(super) fn drop_no_more(&mut self) {
         self.writers.all.iter_mut().for_each(Writer::drop_no_more);
     }
 
-    /// Says what has to be said between two packets, to all shards.
+    /// Sends marks to all shards.
     pub(super) fn mark(&mut self, mut marks: Marks) {
         if marks.end.is_some_and(|end| end.is_last) {
             self.drop_no_more();
         }
-        // What a full queue can not take is lost before it is told how much was.
+        // Signals are sent first, so that those which a full queue drops count in this interval.
         self.flush();
         if let Some(end) = &mut marks.end {
             let seen = self.counts().seen().minus(std::mem::take(&mut self.ahead));
@@ -262,7 +268,7 @@ impl<T: Timekeeper> Feeder<T> {
         }
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub(super) fn counts(&self) -> CaptureCounts {
         CaptureCounts {
             packets: self.packets,
@@ -276,7 +282,7 @@ impl<T: Timekeeper> Feeder<T> {
 }
 
 impl<T: Timekeeper> Feeder<T> {
-    /// Tells how far it has come, if the state is to be saved at the mark that is being made.
+    /// Gives the saver the thread's position, if the state is to be saved at the mark that is being made.
     fn save_at(&self, marks: &mut Marks) {
         let (Some((saver, reading)), Some(end)) = (&self.saving, &mut marks.end) else { return };
         // The end of an input is no place to go on from: its last interval was cut short.
@@ -298,12 +304,12 @@ impl<T: Timekeeper> Feeder<T> {
 
 impl Feeder<Intervals> {
     /// Has the state saved from now on.
-    pub(super) fn saves(&mut self, saver: Arc<Saver>, reading: Reading) {
+    pub(super) fn set_saving(&mut self, saver: Arc<Saver>, reading: Reading) {
         self.saving = Some((saver, reading));
     }
 
-    /// The packets that come next are those of the input of this index, of which `fed` have been fed already; `errors` are
-    /// those of the inputs before.
+    /// Begins the input of this index, of which `fed` packets have been fed already. `errors` are those of the inputs
+    /// before.
     pub(super) fn begin_input(&mut self, input: usize, fed: u64, errors: &[Error]) {
         if let Some((_, reading)) = &mut self.saving {
             let errors = errors.iter().map(Error::to_string).collect();
@@ -311,7 +317,11 @@ impl Feeder<Intervals> {
         }
     }
 
-    /// Goes on where another of the same configuration stood.
+    /// Takes over the saved position of another feeder of the same configuration.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no such position.
     pub(super) fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let mut decoder = Decoder::new(bytes);
         self.packets = decoder.count()?;
@@ -325,16 +335,16 @@ impl Feeder<Intervals> {
         decoder.expect(is_seen && handshakes_lost <= seen.handshakes_lost, "more marked than seen")?;
         self.time.restore(&mut decoder)?;
         decoder.end()?;
-        // The time base was told behind the mark at which the state was cut.
+        // The time base was sent behind the mark at which the state was cut.
         self.mark(Marks { end: None, base: self.time.base() });
         Ok(())
     }
 
-    /// Ends the last interval and the queues. There is no last list when no packet could be read and `is_sound` says that there
-    /// should have been one.
+    /// Ends the last interval and the queues. There is no last list when no packet could be read and not `is_sound`,
+    /// that is, when an input failed.
     pub(super) fn finish(mut self, is_sound: bool) -> CaptureCounts {
         if self.packets() > 0 || is_sound {
-            // There is no list behind the last.
+            // There is no list after the last.
             self.ahead = Seen::default();
             let end = self.time.finish();
             self.mark(Marks { end: Some(end), base: None });

@@ -1,7 +1,8 @@
 //! Where intervals end: the clock of the capture, cut at multiples of the interval.
 //!
-//! What enters: the time of each packet. What leaves: the marks that belong before it. An interval without packets has no
-//! list; the next list covers it. A step back of the clock ends the interval and starts another under a new time base.
+//! What enters: the time of each packet. What leaves: the marks that belong before it. An interval without packets has
+//! no list: the next list covers it. A step back of the clock ends the interval and starts another under a new time
+//! base.
 
 use crate::config::TICK_NS;
 use crate::error::Result;
@@ -15,7 +16,7 @@ pub(super) struct Intervals {
     every_ns: Option<i64>,
     clock: Option<Clock>,
     start_ns: i64,
-    /// Where the interval ends; without intervals, never.
+    /// The end of the present interval; `i64::MAX` without intervals.
     end_ns: i64,
     steps_back: u64,
     /// The highest time of all bases, for the one list of a capture without intervals.
@@ -32,7 +33,11 @@ impl Intervals {
         self.clock.as_ref().map(Clock::time_base)
     }
 
-    /// Goes on where another with the same interval stood.
+    /// Takes over the saved clock of another capture with the same interval.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no such clock.
     pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         self.clock = decoder.option(Clock::saved)?;
         (self.start_ns, self.end_ns) = (decoder.i64()?, decoder.i64()?);
@@ -46,7 +51,7 @@ impl Intervals {
         self.steps_back
     }
 
-    /// The first packet, the first after an interval's end, or the first of a new base.
+    /// Moves on to the first packet, the first after an interval's end, or the first of a new base.
     #[cold]
     fn turn(&mut self, time_ns: i64) -> Marks {
         let Some(clock) = &mut self.clock else {
@@ -62,15 +67,16 @@ impl Intervals {
         let base = (step == Step::NewBase).then_some(now_base);
         let stepped_back = time_ns < before_ns && base.is_some();
         self.steps_back += u64::from(stepped_back);
-        // An end at the end of time is never reached, or it would be again and again.
+        // An end at the end of time is never reached, or it would be reached again and again.
         let is_reached = self.is_over(time_ns) && self.end_ns < i64::MAX;
         let is_over = self.every_ns.is_some() && (stepped_back || is_reached);
         let mut marks = Marks { end: None, base };
         if is_over {
-            // After a step back the interval ends with its last packet, else where it was to end.
+            // After a step back the interval ends with its last packet, otherwise where it was to end.
             let end_ns = if stepped_back { before_ns } else { self.end_ns };
             let end_tick = if stepped_back { before_tick } else { before_base.tick(end_ns) };
-            // A leap counts as the longest step there is: an end that lies farther on is where the clock goes on.
+            // A leap counts as the longest step there is. An end that lies beyond it is moved to where the clock goes
+            // on.
             let is_passed = end_tick < now_tick;
             let (end_tick, end_base) = if is_passed { (end_tick, before_base) } else { (now_tick, now_base) };
             marks.end = Some(self.marker(end_ns, end_tick, end_base, false));
@@ -79,7 +85,7 @@ impl Intervals {
         marks
     }
 
-    /// An interval that covers everything since `start_ns` and ends behind `time_ns`.
+    /// Begins an interval that covers everything since `start_ns` and ends behind `time_ns`.
     fn begin(&mut self, start_ns: i64, time_ns: i64) {
         self.start_ns = start_ns;
         if let Some(every_ns) = self.every_ns {
@@ -107,7 +113,7 @@ impl Intervals {
 
 impl Timekeeper for Intervals {
     #[inline]
-    fn is_quiet(&mut self, time_ns: i64) -> bool {
+    fn advance_if_quiet(&mut self, time_ns: i64) -> bool {
         time_ns < self.end_ns && self.clock.as_mut().is_some_and(|clock| clock.advance_within_tick(time_ns))
     }
 

@@ -1,7 +1,7 @@
 //! The list on its thread: hand-overs in, lists out to the exporter.
 //!
-//! Partitions end an interval at different moments. Hand-overs of one that is ahead wait until all have ended it; there
-//! are few, because a partition soon lacks the empty delta to go on with.
+//! Partitions end an interval at different moments. Hand-overs of a partition that is ahead wait until all have ended
+//! it. They are few, because a partition that is ahead soon runs out of empty deltas.
 
 use crate::config::PARTITION_COUNT;
 use crate::connection::Counts;
@@ -21,31 +21,49 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// What the list thread has to tell at the end.
-pub(super) struct Told {
+/// What the list thread counted.
+pub(super) struct ListTotals {
     pub(super) counts: Counts,
     pub(super) outcome: Outcome,
     pub(super) latencies: Latencies,
-    /// Those since whoever is told of lists took them.
+    /// The latencies since [`OnList`] took them last.
     pub(super) recent: Latencies,
-    /// The fullest delta since then: what it holds, and how much it plainly lists.
+    /// The fullest delta since the list before: what it holds, and how much it plainly lists.
     pub(super) fullest_delta: Load,
-    /// The places of all filters.
+    /// How many places all filters have.
     pub(super) filter_places: u64,
     /// Whether a list could not be written.
     pub(super) has_failed: bool,
     pub(super) lists: u64,
     pub(super) incomplete: u64,
     pub(super) last: Option<Header>,
-    /// What saving came to, as far as this thread knows.
+    /// The counts of saving, as far as this thread knows them.
     pub(super) saving: Option<SavingCounts>,
 }
 
-/// Is told of every interval that has been dealt with: its list's header, unless it was merged into the next, with the list
-/// and what was told so far.
-pub(super) type OnList<'a> = &'a (dyn Fn(Option<&Header>, &FlowList, &mut Told) + Sync);
+impl ListTotals {
+    pub(super) fn new(plan: &Plan) -> Self {
+        ListTotals {
+            counts: Counts::default(),
+            outcome: Outcome::default(),
+            latencies: Latencies::default(),
+            recent: Latencies::default(),
+            fullest_delta: Load::default(),
+            filter_places: (PARTITION_COUNT * plan.partition.tracker.place_count) as u64,
+            has_failed: false,
+            lists: 0,
+            incomplete: 0,
+            last: None,
+            saving: None,
+        }
+    }
+}
 
-/// Makes the lists.
+/// A callback for every interval that has been dealt with. It gets the header of its list, unless the interval was
+/// merged into the next, the list itself, and the counts so far.
+pub(super) type OnList<'a> = &'a (dyn Fn(Option<&Header>, &FlowList, &mut ListTotals) + Sync);
+
+/// The list with what it takes to receive hand-overs and to write it.
 pub(super) struct ListThread<'a> {
     list: FlowList,
     /// Hand-overs of partitions that are an interval ahead.
@@ -54,8 +72,8 @@ pub(super) struct ListThread<'a> {
     exporter: &'a mut dyn Exporter,
     on_list: OnList<'a>,
     error: Option<crate::error::Error>,
-    told: Told,
-    /// The interval that is ending, and who saves the state there.
+    told: ListTotals,
+    /// The marker of the interval that is ending.
     marker: Marker,
     saving: Option<ListSaving>,
 }
@@ -75,30 +93,23 @@ impl<'a> ListThread<'a> {
             exporter,
             on_list,
             error: None,
-            told: Told {
-                counts: Counts::default(),
-                outcome: Outcome::default(),
-                latencies: Latencies::default(),
-                recent: Latencies::default(),
-                fullest_delta: Load::default(),
-                filter_places: (PARTITION_COUNT * plan.partition.tracker.place_count) as u64,
-                has_failed: false,
-                lists: 0,
-                incomplete: 0,
-                last: None,
-                saving: None,
-            },
+            told: ListTotals::new(plan),
             marker: Marker::default(),
             saving: None,
         }
     }
 
     /// Has the state saved from now on.
-    pub(super) fn saves(&mut self, saving: ListSaving) {
+    pub(super) fn set_saving(&mut self, saving: ListSaving) {
         self.saving = Some(saving);
     }
 
-    /// Goes on where another of the same configuration stood; what that had just asked is asked again where `asks_again`.
+    /// Takes over the saved list of another run of the same configuration. With `asks_again` the questions that it had
+    /// just asked are asked again.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no such list.
     pub(super) fn restore(&mut self, part: &[u8], asks_again: bool) -> Result<()> {
         let mut decoder = Decoder::new(part);
         Instants::saved(&mut decoder)?;
@@ -114,14 +125,18 @@ impl<'a> ListThread<'a> {
         decoder.end()
     }
 
-    /// Packets have passed up to this tick that nobody saw.
+    /// Marks what is listed as unsettled: packets up to this tick have passed unseen.
     pub(super) fn unsettle(&mut self, resumed_tick: u64) {
         self.list.unsettle(resumed_tick);
     }
 
-    /// Takes hand-overs until all shards have ended. When a list can not be written, `has_failed` is set, and what comes
+    /// Takes hand-overs until all shards have ended. When a list cannot be written, `has_failed` is set, and what comes
     /// after is taken but not written: the shards must be able to end.
-    pub(super) fn run(mut self, hand_overs: Receiver<HandOver>, has_failed: &AtomicBool) -> Result<Told> {
+    ///
+    /// # Errors
+    ///
+    /// The first error of the exporter.
+    pub(super) fn run(mut self, hand_overs: Receiver<HandOver>, has_failed: &AtomicBool) -> Result<ListTotals> {
         for hand_over in hand_overs {
             let partition = hand_over.partition;
             if self.list.has_ended(partition) {
@@ -171,7 +186,7 @@ impl<'a> ListThread<'a> {
         }
     }
 
-    /// Applies what was early, up to the end of the interval that is now the present one.
+    /// Applies early hand-overs, up to the end of the interval that is now the present one.
     fn catch_up(&mut self) {
         for partition in 0..PARTITION_COUNT {
             while !self.list.has_ended(partition)
@@ -204,7 +219,8 @@ impl<'a> ListThread<'a> {
                 returns.ask(partition, inquiry);
             }
         }
-        // Behind the questions: a shard that waits for its half-open list has then got them, and lists depend on no thread's pace.
+        // These go after the questions: a shard that waits for its half-open list then has them, and lists depend on no
+        // thread's pace.
         for (partition, half_open) in emptied {
             returns.half_open(partition, half_open);
         }

@@ -1,7 +1,7 @@
 //! What a run takes of the memory.
 //!
-//! What enters: a configuration, and the shapes that follow from it. What leaves: sizes in bytes, part by part, for the limit and for
-//! people.
+//! What enters: a configuration, and the shapes that follow from it. What leaves: sizes in bytes, part by part, for the
+//! limit and for people.
 
 use crate::config::{ANNOUNCEMENTS_MAX, PARTITION_COUNT, STATE_ENTRY_SIZE};
 use crate::connection::Filter;
@@ -15,40 +15,50 @@ use crate::snapshot::Inquiry;
 pub struct Memory {
     /// The connection filters.
     pub filter_size: u64,
-    /// The half-open rings, the ring of candidates, the cache of waiting handshakes, and the watch over connections that may have
-    /// vanished.
+    /// The half-open rings, the ring of candidates, the cache of waiting handshakes, and the watch over connections
+    /// that may have vanished.
     pub rings_size: u64,
     /// The deltas, those in use and the empty ones, and the residues.
     pub tables_size: u64,
     /// The queues, and the capture buffer or the rings that the kernel fills.
     pub queues_size: u64,
-    /// The list of open connections, the half-open ones that a list is made of, what the exporter keeps of the one before, and the
-    /// questions whether what is listed is still alive, at most: they grow to this only when so many are open.
+    /// The most that the list takes: open connections, the half-open ones that a list is made of, what the exporter
+    /// keeps of the list before, and the questions whether connections are still alive. It grows to this only when that
+    /// many are open.
     pub list_size_max: u64,
-    /// The counters of sources, and what a report is made from; nothing where they are not counted.
+    /// The counters of sources, and what a report is made from; 0 when sources are not counted.
     pub sources_size: u64,
-    /// The copies of all this that a saved state is made of, while it is being written; 0 when it is not saved.
+    /// The copies that a saved state is made of, while it is being written; 0 when no state is saved.
     pub state_size: u64,
-    /// The archive: records on their way, those of the segment that is being filled, and what its index takes.
+    /// The archive: records on their way, the records of the segment that is being filled, and its index.
     pub archive_size: u64,
 }
 
 impl Memory {
-    /// All together.
+    /// Every part once, with the name that metrics and plans have for it, and its size in bytes.
     #[must_use]
-    pub fn total_size(&self) -> u64 {
-        self.filter_size
-            + self.rings_size
-            + self.tables_size
-            + self.queues_size
-            + self.list_size_max
-            + self.sources_size
-            + self.state_size
-            + self.archive_size
+    pub fn parts(&self) -> [(&'static str, u64); 8] {
+        [
+            ("filter", self.filter_size),
+            ("half_open", self.rings_size),
+            ("tables", self.tables_size),
+            ("queues", self.queues_size),
+            ("list", self.list_size_max),
+            ("state", self.state_size),
+            ("archive", self.archive_size),
+            ("sources", self.sources_size),
+        ]
     }
 
-    /// The option by which most of it goes, and how much that is, in bytes: who has too little memory has to lower that one. So much of
-    /// it is for the buffers of captures, of which a replay has a single small one.
+    /// The sum of all parts, in bytes.
+    #[must_use]
+    pub fn total_size(&self) -> u64 {
+        self.parts().iter().map(|(_, size)| size).sum()
+    }
+
+    /// The option that takes most of the memory, and how much that is, in bytes: where memory is short, that one is to
+    /// be lowered. `buffers_size` is the part of it that is for the buffers of captures, of which a replay has a single
+    /// small one.
     pub(super) fn largest(&self, buffers_size: u64) -> (&'static str, u64) {
         let parts = [
             // The copies for a state are mostly of these two.
@@ -64,8 +74,8 @@ impl Memory {
     }
 }
 
-/// How many tables there are of each beside the spare deltas: a delta and a residue; with snapshots the sum, and a file of about its
-/// size that is written; and without a list no residue.
+/// The tables of a partition beside the spare deltas: a delta and a residue. With snapshots there are the sum, and a
+/// file of about its size that is written; without a list there is no residue.
 pub(super) fn table_count(config: &Config) -> u64 {
     match &config.snapshots {
         None => 2,
@@ -74,15 +84,16 @@ pub(super) fn table_count(config: &Config) -> u64 {
     }
 }
 
-/// What the questions to all partitions take, as much for the answers, and what they announce where the list could not decode
-/// everything.
+/// The size of the questions to all partitions, of the answers, and of what partitions announce where the list could
+/// not decode everything.
 pub(super) fn questions_size(list: &FlowListConfig) -> u64 {
     let most = |count: usize| list.partition_connections_max.min(count as u64);
     let count = 2 * most(2 * list.inquiry_max) + most(ANNOUNCEMENTS_MAX);
     PARTITION_COUNT as u64 * count * Inquiry::QUESTION_SIZE as u64
 }
 
-/// What the copies of a state take: filter, rings, residues and the sums of snapshots once each, and the list, of which a map's spare room is not copied.
+/// The size of the copies of a state: filter, rings, residues and the sums of snapshots once each, and the entries of
+/// the list, each written out at [`STATE_ENTRY_SIZE`], without the list's index.
 pub(super) fn state_size(partition: &PartitionConfig, config: &Config, listed_max: u64) -> u64 {
     let tracker = &partition.tracker;
     let table_count = if config.snapshots.is_some() { 2 } else { 1 };

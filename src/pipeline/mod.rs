@@ -1,8 +1,9 @@
 //! The whole path on its threads: capture and parse on the caller's, one thread a shard, one for the lists.
 //!
 //! What enters: a configuration, captures and an exporter. What leaves: the lists, through the exporter, and a summary.
-//! Threads share nothing but the queues between them, and a full queue makes the one before it wait, so a replay loses
-//! nothing.
+//! Threads pass their work on through queues. In a replay a full queue makes the thread before it wait, so nothing is
+//! lost. Beside the queues they share little: capture threads the handshake cache, capture threads and the list thread
+//! the watch, and all threads what is known of saving the state.
 
 mod feeder;
 mod intervals;
@@ -17,7 +18,7 @@ mod source_exchange;
 mod summary;
 
 pub use feeder::CaptureCounts;
-pub use live::{LiveObserver, live, live_saving};
+pub use live::{LiveObserver, live};
 pub use memory::Memory;
 pub use plan::{LiveInput, Plan};
 pub use saving::{Position, Saving, SavingCounts, Written};
@@ -48,19 +49,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-/// How flowpeel is to run.
+/// The configuration of a run.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The length of an interval of capture time, from 100 ms to 366 days; without one there is a single list at the
-    /// end.
+    /// The length of an interval, from 100 ms to 366 days. `None` makes a single list at the end.
     pub every: Option<Duration>,
     /// The threads that track connections, from 1 to [`SHARDS_MAX`]. Lists do not depend on it.
     pub shards: usize,
     /// The connections that can be open at once, from [`CONNECTIONS_MIN`](crate::config::CONNECTIONS_MIN) to
     /// [`CONNECTIONS_MAX`](crate::config::CONNECTIONS_MAX).
     pub connections_max: u64,
-    /// The half-open connections that are kept, of IPv4 (half as many of IPv6); none: half as many as connections, from
-    /// [`HALF_OPEN_MIN`](crate::config::HALF_OPEN_MIN) to [`HALF_OPEN_MAX`](crate::config::HALF_OPEN_MAX).
+    /// The half-open connections of IPv4 that are kept (half as many of IPv6). `None` keeps half as many as
+    /// connections, from [`HALF_OPEN_MIN`](crate::config::HALF_OPEN_MIN) to
+    /// [`HALF_OPEN_MAX`](crate::config::HALF_OPEN_MAX).
     pub half_open_max: Option<u64>,
     /// The openings and closings of an interval that can be decoded at once. More are handed over in parts.
     pub churn: u64,
@@ -68,36 +69,37 @@ pub struct Config {
     pub memory_size_max: u64,
     /// How long a half-open connection is kept: from 100 ms to ten minutes, in steps of 100 ms.
     pub syn_timeout: Duration,
-    /// Whether connections of which only one side is seen are to be listed.
+    /// Whether connections of which only one side is seen are listed.
     pub one_way: bool,
-    /// One in so many of the packets that carry no flag and that no handshake waits for is looked at, to find connections that
-    /// are older than the start; 0: none.
+    /// The sampling interval of packets that carry no flag and that no handshake waits for: one in this many is looked
+    /// at, to find connections that are older than the start. 0 turns this off.
     pub pickup: u32,
-    /// After how long a connection of which nothing is seen is taken off the list; none: not at all.
+    /// After how long a connection of which nothing is seen is taken off the list. `None` turns this off.
     pub idle_timeout: Option<Duration>,
-    /// Whether the capture threads watch for the next packet of a connection that fell silent, as is right for live capture. Else,
-    /// with an idle timeout, every packet is looked at: then lists do not depend on the pace of threads.
+    /// Whether the capture threads watch for the next packet of a connection that fell silent, as is right for live
+    /// capture. Otherwise, with an idle timeout, every packet is looked at, so that lists do not depend on the pace of
+    /// threads.
     pub watches: bool,
-    /// At what age a connection is taken off the list; none: at none.
+    /// The age at which a connection is taken off the list. `None` turns this off.
     pub max_age: Option<Duration>,
-    /// Whether a SYN-ACK is enough to open a connection, because packets without a flag are not captured. Then nothing is picked
-    /// up, and nothing is idle.
+    /// Whether a SYN-ACK is enough to open a connection, because packets without a flag are not captured. Then nothing
+    /// is picked up, and nothing is idle.
     pub answer_opens: bool,
     /// Whether VLAN tags are part of a connection's key.
     pub vlan_key: bool,
-    /// How the exporter writes lists: what that takes is part of the memory.
+    /// How the exporter writes lists; its buffers are part of the memory.
     pub format: Format,
-    /// Whether, and under which name, snapshots are given to the exporter at the end of every interval.
+    /// How snapshots are made that the exporter gets at the end of every interval. `None` turns this off.
     pub snapshots: Option<Snapshots>,
-    /// Sources of connection attempts that are listed exactly in an interval; none: they are not counted.
+    /// The sources of connection attempts that are listed exactly in an interval. `None` turns counting off.
     pub sources_max: Option<u64>,
-    /// What an archive takes of the memory, in bytes; see [`Plan::recording`].
+    /// The memory that an archive takes, in bytes; see [`Plan::recording`].
     pub archive_size: u64,
     /// The secret under which tables are filled.
     pub secret: Secret,
-    /// Whether the state is saved: what its copies take is part of the memory.
+    /// Whether the state is saved; its copies are part of the memory.
     pub saves_state: bool,
-    /// The width of the filter's fingerprints: the full 30 bits, or fewer to study what goes wrong then.
+    /// The width of the filter's fingerprints in bits: the full 30, or fewer to study collisions.
     pub fingerprint_bits: u32,
 }
 
@@ -106,9 +108,10 @@ pub struct Config {
 pub struct Snapshots {
     /// The router's name in them; may be empty.
     pub router: String,
-    /// What tells runs of this router apart. Equal replays have equal ones.
+    /// The number that tells runs of this router apart. Equal replays have equal numbers.
     pub run: u64,
-    /// Whether there is no list beside them. Then nothing is idle or too old, because nobody knows the keys.
+    /// Whether there is no list beside the snapshots. Then nothing is taken off for being idle or old, because only a
+    /// list knows the keys.
     pub replace_lists: bool,
 }
 
@@ -144,32 +147,34 @@ impl Default for Config {
 
 /// Watches a run: progress and troubles as they come, and a way to stop it.
 pub trait Observer {
-    /// Called every so often: how far the present input has been read, and the packets of all inputs so far.
+    /// Called now and then with how far the present input has been read, and the packets of all inputs so far.
     fn progress(&mut self, _progress: Progress, _packets: u64) {}
 
-    /// An input could not be read, or not to its end. The packets it gave before count, and the next input follows.
+    /// Called when an input could not be read, or not to its end. The packets it gave before count, and the next input
+    /// follows.
     fn failed(&mut self, _error: &Error, _packets: u64) {}
 
-    /// An input held packets of link types that can not be read. They are counted as unusable, each in its interval.
+    /// Called when an input held packets of link types that cannot be read. They are counted as unusable, each in its
+    /// interval.
     fn skipped(&mut self, _packets: &SkippedPackets) {}
 
-    /// Whether to stop here: the list of what was read is then the last.
+    /// Whether to stop here; the last list is then of what was read so far.
     fn is_stopped(&self) -> bool {
         false
     }
 }
 
-/// Watches nothing.
+/// An observer that does nothing.
 impl Observer for () {}
 
 /// Replays captures in turn, as one stream, and gives the lists to `exporter`. A path of `-` is standard input.
 ///
-/// An input that can not be read is told to `observer` and in the summary; when nothing could be read at all, there is no
-/// list.
+/// An input that cannot be read is told to `observer` and in the summary. When nothing could be read at all, there is
+/// no list.
 ///
 /// # Errors
 ///
-/// The configuration does not hold together, a list could not be written, or a thread not started.
+/// The configuration is invalid, a list could not be written, or a thread not started.
 pub fn replay<P: AsRef<Path>>(
     paths: &[P],
     config: &Config,
@@ -178,34 +183,21 @@ pub fn replay<P: AsRef<Path>>(
 ) -> Result<Summary> {
     let plan = Plan::new(config)?;
     let inputs = paths.iter().map(|path| Replay::open(path.as_ref()));
-    run(&plan, config, inputs, exporter, observer)
+    run(&plan, inputs, exporter, observer, None)
 }
 
-/// Replays the captures that `inputs` gives, each opened when the one before has been read. `config` is what `plan` was
-/// made from. See [`replay`].
+/// Replays the captures that `inputs` gives, each opened when the one before has been read. See [`replay`].
+///
+/// With `saving` the state is saved on the way, and the run goes on from what was saved: then `inputs` begin with the
+/// [first that is not done with](Saving::first_input), and the lists are the rest of those that a run without the break
+/// would have written.
 ///
 /// # Errors
 ///
-/// A list could not be written, or a thread not started.
+/// A list could not be written, or a thread not started. Or the saved state does not fit after all; then nothing was
+/// written.
 pub fn run<S: PacketSource>(
     plan: &Plan,
-    config: &Config,
-    inputs: impl Iterator<Item = Result<S>>,
-    exporter: &mut dyn Exporter,
-    observer: &mut impl Observer,
-) -> Result<Summary> {
-    run_saving(plan, config, inputs, exporter, observer, None)
-}
-
-/// The same, saving its state on the way and going on from what was saved: then `inputs` begin with the
-/// [first that is not done with](Saving::first_input). What follows is what would have been written without the break.
-///
-/// # Errors
-///
-/// As [`run`]; or what was saved does not fit after all: then nothing was written.
-pub fn run_saving<S: PacketSource>(
-    plan: &Plan,
-    config: &Config,
     mut inputs: impl Iterator<Item = Result<S>>,
     exporter: &mut dyn Exporter,
     observer: &mut impl Observer,
@@ -214,7 +206,7 @@ pub fn run_saving<S: PacketSource>(
     let (pool, returns) = shard_thread::pool(plan);
     let (mut writers, inboxes) = queues(plan);
     let watch = plan.watch();
-    let signaller = signallers(plan, config, watch.as_ref())();
+    let signaller = signallers(plan, watch.as_ref())();
     let mut feeder = Feeder::new(writers.remove(0), signaller, Intervals::new(plan.every_ns));
     feeder.set_cuts(plan.records.as_ref().map(|_| RECORD_CUT_PACKETS));
     let mut list_thread = ListThread::new(plan, watch.as_ref(), exporter, returns, &|_, _, _| ());
@@ -252,22 +244,24 @@ pub fn run_saving<S: PacketSource>(
     })
 }
 
-/// What a thread came to; its panic becomes this thread's.
+/// Waits for a thread and returns its result; its panic becomes this thread's.
 fn join<T>(thread: ScopedJoinHandle<T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// The shards with their inboxes, not on their threads yet. All ways to the list are theirs.
+/// The shards with their inboxes, not on their threads yet. They own all senders to the list, so the list ends when
+/// they have.
 fn shards(plan: &Plan, inboxes: Vec<Inbox>, pool: &Pool, hand_overs: Sender<HandOver>) -> Vec<ShardThread> {
     let shard = |(index, inbox)| ShardThread::new(plan, index, inbox, pool.clone(), hand_overs.clone());
     inboxes.into_iter().enumerate().map(shard).collect()
 }
 
-/// The queues from every capture thread to every shard: each capture thread's ends, and each shard's.
+/// The queues from every capture thread to every shard: the writers of each capture thread, and the inbox of each
+/// shard.
 fn queues(plan: &Plan) -> (Vec<Vec<Writer>>, Vec<Inbox>) {
     let mut captures: Vec<Vec<Writer>> = (0..plan.capture_count).map(|_| Vec::new()).collect();
     let inboxes = (0..plan.shard_count()).map(|_| {
-        let (writers, inbox) = queue::queues(plan.capture_count, plan.when_full);
+        let (writers, inbox) = queue::queues(plan.capture_count, plan.when_full());
         captures.iter_mut().zip(writers).for_each(|(capture, writer)| capture.push(writer));
         inbox
     });
@@ -275,8 +269,9 @@ fn queues(plan: &Plan) -> (Vec<Vec<Writer>>, Vec<Inbox>) {
     (captures, inboxes)
 }
 
-/// What makes the signallers of all capture threads, which share one cache of handshakes, and the watch if there is one.
-fn signallers<'a>(plan: &Plan, config: &Config, watch: Option<&'a Arc<Watch>>) -> impl Fn() -> Signaller + 'a {
+/// A factory of signallers, one for each capture thread. They share one handshake cache, and the watch if there is one.
+fn signallers<'a>(plan: &Plan, watch: Option<&'a Arc<Watch>>) -> impl Fn() -> Signaller + 'a {
+    let config = plan.config();
     // The plan has checked that it is minutes at most.
     let syn_timeout_ns = config.syn_timeout.as_nanos() as i64;
     let cache = HandshakeCache::new(plan.handshake_count, syn_timeout_ns);
@@ -284,7 +279,7 @@ fn signallers<'a>(plan: &Plan, config: &Config, watch: Option<&'a Arc<Watch>>) -
     let config = SignallerConfig {
         secret: config.secret.clone(),
         vlan_key: config.vlan_key,
-        // Where a SYN-ACK opens nobody is waited for, on either side.
+        // Where a SYN-ACK opens a connection, no packet of either side is waited for.
         one_way: config.one_way && !config.answer_opens,
         syn_timeout_ns,
         pickup: plan.sampled,
@@ -294,8 +289,8 @@ fn signallers<'a>(plan: &Plan, config: &Config, watch: Option<&'a Arc<Watch>>) -
     move || Signaller::new(config.clone(), Arc::clone(&cache), watch.cloned())
 }
 
-/// The way from the shards to the list. There is room for the deltas of each partition that can be under way, and for the ends of
-/// all intervals that can be pending, so a shard of a live capture never waits here.
+/// The channel from the shards to the list. It has room for all deltas that can be under way, and for the ends of all
+/// intervals that can be pending, so a shard of a live capture never waits here.
 fn hand_overs(plan: &Plan) -> (Sender<HandOver>, Receiver<HandOver>) {
     crossbeam::channel::bounded((PENDING_INTERVALS_MAX + 2 + plan.spare_count) * PARTITION_COUNT)
 }
@@ -316,7 +311,7 @@ fn spawn<'scope, T: Send + 'scope>(
 ///
 /// # Errors
 ///
-/// There are not so many.
+/// The source has fewer packets.
 fn skip<S: PacketSource>(mut source: S, packets: u64, observer: &impl Observer) -> Result<S> {
     for count in 0..packets {
         if source.next_packet()?.is_none() {
@@ -357,7 +352,7 @@ fn feed(
     read.map(|_| ())
 }
 
-/// Feeds a few packets, or fewer when the source has no more for now; how many.
+/// Feeds up to [`STOP_INTERVAL_PACKETS`], as far as the source has more for now, and returns how many.
 #[inline(always)]
 fn feed_some<T: Timekeeper>(feeder: &mut Feeder<T>, source: &mut impl PacketSource) -> Result<u64> {
     source.each_packet(STOP_INTERVAL_PACKETS, |packet| feeder.packet(packet))

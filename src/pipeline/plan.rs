@@ -1,7 +1,7 @@
-//! What a configuration takes: the size of every part, and of all together.
+//! The plan of a run: the size of every part, and of all together.
 //!
-//! What enters: a configuration as the user gave it. What leaves: the same, checked and turned into the sizes of all
-//! parts, or what is wrong with it. All of it is worked out before anything is taken, so that what does not fit fails
+//! What enters: a configuration as the user gave it. What leaves: the configuration, checked, with the sizes of all
+//! parts, or what is wrong with it. All of it is worked out before any memory is taken, so that what does not fit fails
 //! at the start.
 
 use crate::config::{
@@ -31,51 +31,52 @@ use std::time::Duration;
 /// The sources of a live capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveInput {
-    /// How many there are; each gets a thread.
+    /// The number of sources; each gets a thread.
     pub capture_count: usize,
     /// The memory of their rings together, in bytes.
     pub rings_size: u64,
 }
 
-/// Everything that follows from a [`Config`], checked.
+/// A checked [`Config`] with everything that follows from it.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    config: Config,
     pub(super) partition: PartitionConfig,
     pub(super) list: FlowListConfig,
     /// What snapshots say of their origin, where they are wanted.
     pub(super) snapshots: Option<SnapshotConfig>,
     pub(super) handshake_count: usize,
-    /// The handshakes of which each of several capture threads remembers the SYN; zero where there is only one, or no need.
+    /// The handshakes of which each of several capture threads remembers the SYN; 0 where there is only one thread, or
+    /// no need.
     pub(super) seen_syn_count: usize,
     pub(super) shard_count: usize,
     pub(super) every_ns: Option<i64>,
-    /// What capture threads and shards do when the way on is blocked.
-    pub(super) when_full: WhenFull,
+    is_live: bool,
     pub(super) capture_count: usize,
     /// Empty deltas of each partition beside the one in use.
     pub(super) spare_count: usize,
-    /// One in so many of the packets that carry no flag and that no handshake waits for is looked at; zero: none.
+    /// The sampling interval of packets that carry no flag and that no handshake waits for; 0 turns sampling off.
     pub(super) sampled: u32,
-    /// The connections that may be under watch; none when nothing is idle for too long.
+    /// The connections that may be under watch. `None` without an idle timeout.
     pub(super) watch_count: Option<usize>,
-    /// The shape of what counts sources, if anything does.
+    /// The shape of the counters of sources, if there are any.
     pub(super) sources: Option<SourceGeometry>,
-    /// Where records of what closes go, if they are wanted.
+    /// Where records of connections that end go, if they are wanted.
     pub(super) records: Option<Inlet>,
     memory: Memory,
 }
 
 impl Plan {
-    /// The plan for a replay with this configuration: everything waits for everything, and nothing is lost.
+    /// The plan of a replay with this configuration: full queues make threads wait, and nothing is lost.
     ///
     /// # Errors
     ///
-    /// A value is out of its range, or all together take more than the configuration allows.
+    /// A value is out of its range, or the parts together take more than the configuration allows.
     pub fn new(config: &Config) -> Result<Self> {
         Plan::with(config, None)
     }
 
-    /// The plan for a live capture: nothing waits, and what is lost is counted.
+    /// The plan of a live capture: nothing waits, and what is lost is counted.
     ///
     /// # Errors
     ///
@@ -106,9 +107,10 @@ impl Plan {
         let partition = PartitionConfig { tracker: TrackerConfig { untracked_ticks, ..tracker(config) }, geometry };
         let looks_at_all = idle_timeout.is_some() && !config.watches;
         let capture_count = live.map_or(1, |live| live.capture_count.max(1));
-        // What opens with its SYN-ACK has nothing to wait for.
+        // A connection that opens with its SYN-ACK has nothing to wait for.
         let handshake_count = if config.answer_opens { 0 } else { half_open_count(config) as usize };
         let mut plan = Plan {
+            config: config.clone(),
             list: FlowListConfig {
                 secret: config.secret.clone(),
                 geometry,
@@ -128,7 +130,7 @@ impl Plan {
             seen_syn_count: if capture_count > 1 && !config.one_way { handshake_count } else { 0 },
             shard_count: config.shards.clamp(1, SHARDS_MAX),
             every_ns: config.every.map(|every| every.as_nanos() as i64),
-            when_full: if live.is_some() { WhenFull::Drop } else { WhenFull::Wait },
+            is_live: live.is_some(),
             capture_count,
             spare_count: if goes_on { DELTA_SPARES_LIVE } else { DELTA_SPARES_WHOLE },
             sampled: if looks_at_all { 1 } else { pickup(config) },
@@ -138,13 +140,14 @@ impl Plan {
             memory: Memory::default(),
         };
         let buffers_size = live.map_or(CAPTURE_BUFFER_SIZE as u64, |live| live.rings_size);
-        plan.memory = plan.memory_of(config, buffers_size);
-        plan.check_sizes(config, buffers_size)?;
+        plan.memory = plan.memory_of(buffers_size);
+        plan.check_sizes(buffers_size)?;
         Ok(plan)
     }
 
-    /// What it takes, when its packets come in through buffers of this size.
-    fn memory_of(&self, config: &Config, buffers_size: u64) -> Memory {
+    /// The memory of the run, when its packets come in through buffers of this size.
+    fn memory_of(&self, buffers_size: u64) -> Memory {
+        let config = &self.config;
         let PartitionConfig { tracker, geometry } = &self.partition;
         let partitions = PARTITION_COUNT as u64;
         let half_open_count = partitions * tracker.half_open_count as u64;
@@ -154,8 +157,8 @@ impl Plan {
             count => self.capture_count * HandshakeCache::size(count),
         };
         let keeps_list = self.snapshots.as_ref().is_none_or(|snapshots| snapshots.keeps_list);
-        // A replay's shards hold nothing back, so its list asks only who is still alive.
-        let is_asking = self.when_full == WhenFull::Drop || !self.list.eviction.are_none();
+        // A replay's shards hold nothing back, so its list asks only which connections are still alive.
+        let is_asking = self.is_live || !self.list.eviction.are_none();
         let list_size =
             if keeps_list { listed_max * LIST_ENTRY_SIZE + config.format.memory_size(listed_max) } else { 0 };
         Memory {
@@ -177,8 +180,9 @@ impl Plan {
         }
     }
 
-    /// Whether what it takes is allowed.
-    fn check_sizes(&self, config: &Config, buffers_size: u64) -> Result<()> {
+    /// Checks the sizes against the limits.
+    fn check_sizes(&self, buffers_size: u64) -> Result<()> {
+        let config = &self.config;
         let snapshot_size = PARTITION_COUNT as u64 * Sums::file_size(self.partition.geometry);
         if config.snapshots.is_some() && snapshot_size > SNAPSHOT_SIZE_MAX {
             let (size, most) = (snapshot_size >> 20, SNAPSHOT_SIZE_MAX >> 20);
@@ -199,19 +203,37 @@ impl Plan {
         Ok(())
     }
 
-    /// The same, with a record sent here of every connection that ends. Its other end has to be read as long as the run goes on.
+    /// The plan with a record of every connection that ends, sent to `inlet`. Its other end has to be read as long as
+    /// the run goes on.
     #[must_use]
     pub fn recording(self, inlet: Inlet) -> Self {
         Plan { records: Some(inlet), ..self }
     }
 
-    /// What it takes.
+    /// The configuration that the plan was made from.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Whether the plan is for a live capture: nothing waits then, and what is lost is counted.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.is_live
+    }
+
+    /// What capture threads and shards do when a queue is full.
+    pub(super) fn when_full(&self) -> WhenFull {
+        if self.is_live { WhenFull::Drop } else { WhenFull::Wait }
+    }
+
+    /// The memory that the run takes.
     #[must_use]
     pub fn memory(&self) -> Memory {
         self.memory
     }
 
-    /// The empty list, with the snapshots beside it or instead of it.
+    /// The empty list, with snapshots beside it or instead of it.
     pub(super) fn flow_list(&self, watch: Option<&Arc<Watch>>) -> FlowList {
         match &self.snapshots {
             Some(snapshots) => FlowList::with_snapshots(&self.list, watch, snapshots),
@@ -219,12 +241,12 @@ impl Plan {
         }
     }
 
-    /// What the capture threads and the list watch together, if anything.
+    /// The watch that the capture threads and the list share, if there is one.
     pub(super) fn watch(&self) -> Option<Arc<Watch>> {
         self.watch_count.map(|count| Arc::new(Watch::new(count)))
     }
 
-    /// The threads that work on partitions.
+    /// The number of threads that work on partitions.
     #[must_use]
     pub fn shard_count(&self) -> usize {
         self.shard_count
@@ -237,37 +259,37 @@ pub(super) fn share(count: u64) -> u64 {
     mean + PARTITION_DEVIATIONS * mean.isqrt() + PARTITION_ITEMS_MIN
 }
 
-/// How many half-open connections there is room for,
+/// How many half-open connections there is room for.
 fn half_open_count(config: &Config) -> u64 {
     config.half_open_max.unwrap_or_else(|| half_open_count_default(config))
 }
 
-/// and for how many where nothing else is asked for.
+/// How many half-open connections there is room for by default.
 fn half_open_count_default(config: &Config) -> u64 {
     (config.connections_max / 2).clamp(HALF_OPEN_MIN, HALF_OPEN_MAX)
 }
 
-/// One in so many packets that may be of connections older than the start is looked at; where only flags are seen there are none.
+/// The sampling interval of packets that may be of connections older than the start; 0 where only flags are seen.
 fn pickup(config: &Config) -> u32 {
     if config.answer_opens { 0 } else { config.pickup }
 }
 
-/// How many connections of a family a partition is asked about at the end of an interval.
+/// The most connections of a family that a partition is asked about at the end of an interval.
 fn inquiry_max(config: &Config) -> usize {
     let seconds = config.every.map_or(0, |every| every.as_secs()).clamp(10, INQUIRY_MAX as u64);
     INQUIRY_MAX.min(INQUIRY_A_SECOND * seconds as usize)
 }
 
-/// What the tracker of a partition is told.
+/// The configuration of a partition's tracker.
 fn tracker(config: &Config) -> TrackerConfig {
     let connections_max = share(config.connections_max);
     let half_open_share = half_open_count(config) / PARTITION_COUNT as u64;
     let candidate_count = half_open_count_default(config) / CANDIDATES_DIVISOR;
     let candidate_share = if pickup(config) == 0 { 0 } else { candidate_count / PARTITION_COUNT as u64 };
-    // Whatever is neither established nor new makes room for others: what has closed first.
+    // Entries that are neither established nor new make room for others, closed ones first.
     let [half_open_places, candidate_places] =
         [half_open_share, candidate_share].map(|count| count / HALF_OPEN_PLACES_DIVISOR);
-    // Of openings and closings half are closings.
+    // Half of the openings and closings are closings.
     let closed_places = share(config.churn.max(CHURN_MIN)) / 2;
     let all = connections_max + half_open_places.max(closed_places) + candidate_places;
     let place_count = (all * 100 / FILTER_LOAD_PERCENT).max(connections_max * 100 / FILTER_ESTABLISHED_PERCENT);
@@ -287,17 +309,18 @@ fn tracker(config: &Config) -> TrackerConfig {
     }
 }
 
-/// The shape of deltas for so much churn of a partition.
+/// The shape of deltas for this churn of a partition.
 fn geometry(churn: u64, for_snapshots: bool) -> DeltaGeometry {
-    // The tables of snapshots are sums of deltas, so these have their shape: what changes in an interval is to be in them all at once.
+    // The tables of snapshots are sums of deltas and have their shape: all changes of an interval have to fit them at
+    // once.
     let whole = churn * 100 / SNAPSHOT_LOAD_PERCENT;
     let item_count = if for_snapshots { whole } else { (churn / DELTA_PARTS).max(whole.min(DELTA_ITEMS_MIN)) };
-    // A table is handed over before it is full, so IPv6, mostly the lesser part, may do with half as many cells.
+    // A table is handed over before it is full, so half as many cells do for IPv6, which is mostly the lesser part.
     let geometry = DeltaGeometry { v4: Geometry::for_items(item_count), v6: Geometry::for_items(item_count / 2) };
     if !for_snapshots {
         return geometry;
     }
-    // Snapshots are folded for comparisons, which takes a number of cells with many divisors.
+    // Snapshots are folded for comparisons, for which the number of cells needs many divisors.
     DeltaGeometry { v4: geometry.v4.foldable(), v6: geometry.v6.foldable() }
 }
 

@@ -1,7 +1,7 @@
 //! A shard on its thread, and the way its deltas go to the list and come back.
 //!
-//! What enters: the messages of its queue. What leaves: hand-overs. Deltas and half-open lists go round: the shard takes an empty
-//! one for each that it hands over, so there are never more than were made at the start.
+//! What enters: the messages of its queue. What leaves: hand-overs. Deltas and half-open lists circulate: the shard
+//! takes an empty one for each that it hands over, so there are never more than were made at the start.
 
 use crate::config::PARTITION_COUNT;
 use crate::connection::HalfOpenList;
@@ -15,45 +15,46 @@ use crate::snapshot::{Delta, HandOver, Inquiry};
 use crate::sources::SourceDelta;
 use crossbeam::channel::{Receiver, Sender, bounded};
 
-/// The empty deltas of each partition, and lists of what is half-open, for its shard to take.
+/// The shards' end of what circulates: empty deltas and half-open lists of each partition to take, and questions to
+/// answer.
 #[derive(Clone)]
 pub(super) struct Pool {
     deltas: Vec<Receiver<Box<Delta>>>,
     half_open: Vec<Receiver<Box<HalfOpenList>>>,
     inquiries: Vec<Receiver<Inquiry>>,
-    /// Of each shard, where sources are counted.
+    /// The channel of each shard, where sources are counted.
     sources: Vec<SourceChannel>,
 }
 
-/// The other end, for the list to give them back.
+/// The list's end, which gives back what circulates and asks questions.
 pub(super) struct Returns {
     deltas: Vec<Sender<Box<Delta>>>,
     half_open: Vec<Sender<Box<HalfOpenList>>>,
     inquiries: Vec<Sender<Inquiry>>,
-    /// What becomes of source counts, where there are any.
+    /// The list's end of source counts, where there are any.
     pub(super) sources: Option<SourceReports>,
 }
 
 impl Returns {
     /// Gives back an empty delta.
     pub(super) fn delta(&self, partition: usize, delta: Box<Delta>) {
-        // Every delta in circulation has its place here, and when the shard has ended nobody needs it.
+        // The channel has room for every delta in circulation. Once the shard has ended none is needed.
         drop(self.deltas[partition].try_send(delta));
     }
 
-    /// Asks a partition, unless it has not answered yet.
+    /// Asks a partition, unless a question is still waiting there.
     pub(super) fn ask(&self, partition: usize, inquiry: Inquiry) {
         drop(self.inquiries[partition].try_send(inquiry));
     }
 
-    /// Gives back an empty list of what is half-open.
+    /// Gives back an empty half-open list.
     pub(super) fn half_open(&self, partition: usize, half_open: Box<HalfOpenList>) {
         drop(self.half_open[partition].try_send(half_open));
     }
 }
 
-/// A pool with some deltas and one list of what is half-open for each partition. Each has its own: a partition that runs ahead of the
-/// list can then never take what another needs to catch up.
+/// A pool with some deltas and one half-open list for each partition. Each partition has its own: one that runs ahead
+/// of the list can then never take what another needs to catch up.
 pub(super) fn pool(plan: &Plan) -> (Pool, Returns) {
     let (delta_senders, delta_receivers) = (0..PARTITION_COUNT).map(|_| bounded(plan.spare_count)).unzip();
     let (half_open_senders, half_open) = (0..PARTITION_COUNT).map(|_| bounded(1)).unzip();
@@ -124,17 +125,17 @@ pub(super) struct ShardThread {
     channels: Channels,
 }
 
-/// What a thread tells of its work while it goes on; a replay tells nothing.
+/// The timing of a shard's work, as it is measured in a live capture; a replay measures nothing.
 pub(super) trait Timing {
     /// The present moment, on the clock that signals carry.
     fn moment(&self) -> Moment;
-    /// Signals have reached the tables whose first packet came at this moment.
+    /// Called when signals whose first packet came at this moment have reached the tables.
     fn handled(&mut self, first: Moment);
-    /// An interval has ended.
+    /// Called when an interval has ended.
     fn ended(&mut self);
 }
 
-/// Tells nothing.
+/// Measures nothing.
 impl Timing for () {
     fn moment(&self) -> Moment {
         Moment::default()
@@ -158,22 +159,26 @@ impl ShardThread {
             Some(delta) => shard.with_sources(delta),
             None => shard,
         };
-        ShardThread { shard, inbox, channels: Channels { index, pool, hand_overs, when_full: plan.when_full } }
+        ShardThread { shard, inbox, channels: Channels { index, pool, hand_overs, when_full: plan.when_full() } }
     }
 
-    /// Its partitions go on where others stood, as far as there is a part of a saved state for them.
+    /// Restores the shard's partitions, as far as there is a part of a saved state for them.
+    ///
+    /// # Errors
+    ///
+    /// A part does not fit.
     pub(super) fn restore<'a>(&mut self, part: impl Fn(usize) -> Option<&'a [u8]>) -> Result<()> {
         self.shard
             .partitions()
             .try_for_each(|partition| part(partition.index()).map_or(Ok(()), |part| partition.restore(part)))
     }
 
-    /// Its partitions forget which connections were seen.
+    /// Has the shard's partitions forget which connections were seen.
     pub(super) fn forget_seen(&mut self) {
         self.shard.partitions().for_each(Partition::forget_seen);
     }
 
-    /// Works off its queues to their end.
+    /// Handles the shard's messages until its queues end.
     pub(super) fn run(mut self, mut timing: impl Timing) {
         while let Some(message) = self.inbox.receive(|| timing.moment()) {
             match message {
@@ -187,7 +192,7 @@ impl ShardThread {
                 Message::Cut => self.shard.cut(),
                 Message::Base(base) => self.shard.start_base(base, &mut self.channels),
                 Message::Marker(marker) => {
-                    // Nothing comes after the last that could be lost by waiting, and its list is to be whole.
+                    // Behind the last mark nothing can be lost by waiting, and its list is to be whole.
                     if marker.is_last {
                         self.channels.when_full = WhenFull::Wait;
                     }

@@ -1,10 +1,12 @@
 //! Which options a number of connections and a churn call for, and how often tables of that size fail.
 //!
-//! What enters: a configuration, and how rarely a table may fail to list. What leaves: the configuration that keeps to it, what it takes,
-//! and for its tables and for the best of the library the expected rate of failures, and a way to try it.
+//! What enters: a configuration, and how often a table may fail to list. What leaves: a configuration whose tables fail
+//! no more often, its memory, and for its tables and the best of the library the expected failure rate and a way to try
+//! it.
 //!
-//! Rules of thumb ("1.3 cells an item") go wrong in small tables, which fail by a few items on the same cells. So both rates come from
-//! measured curves; far above the threshold, where nothing was measured, two items on the same cells are what is left to fail.
+//! Rules of thumb ("1.3 cells an item") go wrong in small tables, which fail by a few items on the same cells. So both
+//! rates come from measured curves. Far above the threshold, where nothing was measured, only pairs of items on the
+//! same cells are left to fail.
 
 use super::plan::share;
 use super::{Config, LiveInput, Memory, Plan};
@@ -16,49 +18,50 @@ use crate::error::Result;
 use crate::flow::KeyV4;
 use crate::sketch::{self, CommonDegree, Geometry, HASH_COUNT, Iblt, Outcome, Placement, Simulation};
 
-/// A kind of tables, and how often one of them fails to list.
+/// The size of a kind of tables, and how often one of them fails to list.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TableSizing {
     /// How cells are chosen.
     pub placement: Placement,
-    /// How many such tables there are.
+    /// How many tables of this kind there are.
     pub table_count: u64,
-    /// The most items that one holds when it is listed.
+    /// The most items that a table holds when it is listed.
     pub item_count: u64,
-    /// How often each is filled so far in an interval, rounded up.
+    /// How often each table is filled in an interval, rounded up.
     pub hand_over_count: u64,
-    /// Its cells.
+    /// The cells of one table.
     pub cell_count: u64,
-    /// Its size in bytes, with cells for IPv4.
+    /// The size of one table in bytes, with cells for IPv4.
     pub size: u64,
-    /// The share of tables with so many items that is expected not to list.
+    /// The share of tables with `item_count` items that is expected not to list.
     pub failure: f64,
 }
 
-/// What is called for.
+/// The configuration that is called for, and what it takes.
 #[derive(Clone, Debug)]
 pub struct Sizing {
-    /// The configuration: the churn is raised until tables fail no oftener than asked for, and the memory is what that takes.
+    /// The configuration. Its churn is raised until tables fail no more often than asked for, and its memory is what
+    /// that takes.
     pub config: Config,
-    /// What it takes, part by part, with one interface's ring.
+    /// The memory of the configuration, part by part, with one interface's ring.
     pub memory: Memory,
-    /// The engine's tables for IPv4, of one interval.
+    /// The engine's IPv4 tables in one interval.
     pub engine: TableSizing,
-    /// A single table of the library for as many items, with the placement that needs the fewest cells.
+    /// A single table of the library for the same number of items, with the placement that needs the fewest cells.
     pub best: TableSizing,
 }
 
 /// The placement of the engine's tables.
 const ENGINE: Placement = Placement::Subtables { hash_count: HASH_COUNT as u32 };
 
-/// The churn that is tried after one whose tables fail too often: that and an eighth.
+/// The step by which churn is raised while tables fail too often, as one in this many of it.
 const CHURN_STEP_DIVISOR: u64 = 8;
 
 impl Sizing {
-    /// What connections and churn of `asked` call for, with tables that fail in no more than `failure` of the intervals, where such
-    /// tables can be had.
+    /// The sizing for the connections and churn of `asked`, with tables of which no more than the share `failure`
+    /// fails, as far as there are such tables.
     ///
-    /// Fewer connections than can be asked for count as the fewest.
+    /// Fewer connections than [`CONNECTIONS_MIN`] count as that many.
     ///
     /// # Errors
     ///
@@ -83,7 +86,7 @@ impl Sizing {
     }
 }
 
-/// The engine's table of one partition, when it is as full as this churn makes it, or as it gets before it is handed over.
+/// The engine's table of one partition, as full as this churn makes it, or as it gets before it is handed over.
 fn engine(geometry: Geometry, churn: u64) -> TableSizing {
     let churn = share(churn);
     let item_count = churn.min(geometry.item_count() * DELTA_LOAD_PERCENT / 100).max(1);
@@ -99,8 +102,8 @@ fn engine(geometry: Geometry, churn: u64) -> TableSizing {
     }
 }
 
-/// The single table with the fewest cells: by the measured curves, and with no more pairs of items on the same cells than failures are
-/// asked for, since these go on where curves end.
+/// The single table with the fewest cells: by the measured curves, and with pairs of items on the same cells no more
+/// often than `failure`, since pairs remain where the curves end.
 fn best(churn: u64, failure: f64) -> TableSizing {
     let item_count = churn.max(1);
     let tables = Placement::measured().filter_map(|placement| {
@@ -135,14 +138,14 @@ fn twins(placement: Placement, item_count: u64, cell_count: u64) -> f64 {
             let first_count = f64::from(segment_count - degree + 1);
             first_count * (cells / f64::from(segment_count)).powi(degree as i32)
         }
-        // Any so many of the cells.
+        // Any `degree` of the cells.
         _ => (0..degree).map(|at| (cells - f64::from(at)) / f64::from(at + 1)).product(),
     };
     items * (items - 1.0).max(0.0) / 2.0 / choices.max(1.0)
 }
 
-/// How often four subtables with so many cells are expected not to list so many items: where the measured curves need so many cells,
-/// found by halving; above them, how often two items have all cells in common.
+/// The probability that four subtables with `cell_count` cells in all do not list `item_count` items. Within the
+/// measured curves it is found by bisection; above them it is how often two items have all cells in common.
 fn failure_of(item_count: u64, cell_count: u64) -> f64 {
     let is_enough = |failure: f64| {
         let plan = sketch::Plan::with(ENGINE, item_count, failure);
@@ -164,7 +167,7 @@ fn failure_of(item_count: u64, cell_count: u64) -> f64 {
 }
 
 impl TableSizing {
-    /// Tries it: tables with as many random items.
+    /// Tries the sizing on tables with random items.
     ///
     /// Complexity: a second or two, whatever the size.
     #[must_use]

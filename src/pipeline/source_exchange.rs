@@ -1,8 +1,8 @@
-//! The way of source counts from the shards to the list, and what is made of them there.
+//! The way of source counts from the shards to the list, and the reports that are made of them there.
 //!
-//! What enters: the deltas of all shards, one message each for every interval. What leaves: reports, and empty deltas. Each shard
-//! has two deltas, one in use and one spare, so memory is fixed. Where a live shard had no spare it says so instead, and the
-//! interval becomes part of the next: its report would be short of what that shard counted.
+//! What enters: the deltas of all shards, one message each for every interval. What leaves: reports, and empty deltas.
+//! Each shard has two deltas, one in use and one spare, so memory is fixed. A live shard without a spare says so
+//! instead, and the interval becomes part of the next, since its report would lack what that shard counted.
 
 use crate::config::{PARTITION_COUNT, PENDING_INTERVALS_MAX};
 use crate::flow_list::Header;
@@ -14,7 +14,7 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 #[derive(Clone)]
 pub(super) struct SourceChannel {
     pub(super) spares: Receiver<Box<SourceDelta>>,
-    /// None where there was no spare.
+    /// Filled deltas; `None` where there was no spare.
     pub(super) counted: Sender<Option<Box<SourceDelta>>>,
 }
 
@@ -37,13 +37,13 @@ pub(super) fn partitions_of(index: usize, plan: &Plan) -> impl Iterator<Item = u
     (index..PARTITION_COUNT).step_by(plan.shard_count())
 }
 
-/// An empty delta for the shard at `index`; none where sources are not counted.
+/// An empty delta for the shard at `index`; `None` where sources are not counted.
 pub(super) fn delta(plan: &Plan, index: usize) -> Option<Box<SourceDelta>> {
     let partition_count = partitions_of(index, plan).count();
     plan.sources.map(|geometry| Box::new(SourceDelta::new(geometry, &plan.list.secret, partition_count)))
 }
 
-/// Both ends for all shards, with a spare for each; none where sources are not counted.
+/// Both ends for all shards, with a spare for each. There are none where sources are not counted.
 pub(super) fn channels(plan: &Plan) -> (Vec<SourceChannel>, Option<SourceReports>) {
     let Some(geometry) = plan.sources else { return (Vec::new(), None) };
     let (mut ends, mut shards) = (Vec::new(), Vec::new());
@@ -60,17 +60,18 @@ pub(super) fn channels(plan: &Plan) -> (Vec<SourceChannel>, Option<SourceReports
 }
 
 impl SourceReports {
-    /// Takes what all shards counted in the interval that has ended in each, and makes the report beside the list with this
-    /// header. There is none when a shard held its counts back, or when there is no list: the next one covers them.
+    /// Takes the counts of all shards for the interval that has ended, and makes the report beside the list with this
+    /// header. There is no report when a shard held its counts back, or when there is no list: the next one covers
+    /// them.
     pub(super) fn end_interval(&mut self, listed: Option<&Header>) -> Option<Report> {
         let mut is_held_back = false;
         for ShardEnd { spares, counted } in &self.shards {
-            // Shards send this before anything else of the interval's end, so it is there.
+            // Shards send this before anything else of the interval's end, so it has come.
             match counted.try_recv() {
                 Ok(Some(mut delta)) => {
                     self.ledger.add(&delta);
                     delta.clear();
-                    // There is a place for each that is under way, and when the shard has ended nobody needs it.
+                    // The channel has room for each that is under way. Once the shard has ended none is needed.
                     drop(spares.try_send(delta));
                 }
                 _ => is_held_back = true,

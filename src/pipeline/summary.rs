@@ -1,4 +1,4 @@
-//! What a run did, for people and for tests.
+//! The summary of a run, for people and for tests.
 //!
 //! What enters: what each thread counted. What leaves: one record of it all, when the run has ended.
 
@@ -8,22 +8,22 @@ use crate::flow_list::{Header, Outcome};
 use crate::metrics::Durations;
 use crate::parse::Unusable;
 use crate::pipeline::feeder::CaptureCounts;
-use crate::pipeline::list_thread::Told;
+use crate::pipeline::list_thread::ListTotals;
 use crate::pipeline::saving::SavingCounts;
 use crate::signal::SignalCounts;
 
-/// How long the list thread took.
+/// Durations of the list thread's work.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
-    /// To decode one hand-over of one partition.
+    /// The time to decode one hand-over of one partition.
     pub peel: Durations,
-    /// To sort and write one list.
+    /// The time to sort and write one list.
     pub list: Durations,
-    /// For a partition to be copied into a saved state, in which it does nothing else.
+    /// The time in which a partition did nothing but be copied into a saved state.
     pub pause: Durations,
 }
 
-/// What a run did.
+/// The counts and results of a run.
 #[derive(Debug)]
 pub struct Summary {
     /// Packets read.
@@ -32,38 +32,38 @@ pub struct Summary {
     pub lost: u64,
     /// Signals that a queue had no room for.
     pub queue_full: u64,
-    /// Those of them that could not be used, each with the reason; reasons that did not occur are left out.
+    /// Packets that could not be used, by reason; reasons that did not occur are left out.
     pub unusable: Vec<(Unusable, u64)>,
     /// How often the clock stepped back by more than a minute.
     pub steps_back: u64,
-    /// What went to the shards.
+    /// Counts of the signals that went to the shards.
     pub signals: SignalCounts,
-    /// What happened to connections.
+    /// Counts of what happened to connections.
     pub counts: Counts,
-    /// What decoding met with.
+    /// Counts of what decoding met with.
     pub outcome: Outcome,
-    /// How long decoding and writing took.
+    /// Durations of decoding and writing.
     pub latencies: Latencies,
     /// Lists written.
     pub lists: u64,
-    /// Those of them that were not complete.
+    /// Lists that were not complete.
     pub incomplete: u64,
     /// The header of the last list.
     pub last: Option<Header>,
     /// The inputs that could not be read, or not to their end.
     pub errors: Vec<Error>,
-    /// What saving the state came to; none when it was not to be saved.
+    /// Counts of saving the state; `None` when it was not to be saved.
     pub saving: Option<SavingCounts>,
 }
 
 impl Summary {
-    /// The same with what came of the states that were to be written.
+    /// The summary with what the writer of states counted.
     pub(super) fn with_saving(mut self, written: Option<SavingCounts>) -> Self {
         self.saving = self.saving.zip(written).map(|(cut, written)| cut.plus(written));
         self
     }
 
-    pub(super) fn new(fed: CaptureCounts, told: Told, errors: Vec<Error>) -> Self {
+    pub(super) fn new(fed: CaptureCounts, told: ListTotals, errors: Vec<Error>) -> Self {
         let unusable = Unusable::ALL.iter().map(|reason| (*reason, fed.unusable[reason.index()]));
         Summary {
             packets: fed.packets,

@@ -23,7 +23,7 @@ pub(crate) fn listed(bytes: &[u8], every: Option<Duration>) -> (Vec<Kept>, Summa
         Ok(())
     };
     let inputs = std::iter::once(Replay::from_reader(Cursor::new(bytes.to_vec()), Path::new("cut")));
-    let summary = run(&Plan::new(&config).unwrap(), &config, inputs, &mut exporter, &mut ()).unwrap();
+    let summary = run(&Plan::new(&config).unwrap(), inputs, &mut exporter, &mut (), None).unwrap();
     (lists, summary)
 }
 

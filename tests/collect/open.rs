@@ -80,7 +80,7 @@ fn assert_collected(pace: Pace, churn: u64) {
     };
     let began = Instant::now();
     let inputs = std::iter::once(Ok(Steady::new(pace)));
-    let summary = run(&Plan::new(&config).unwrap(), &config, inputs, &mut router, &mut ()).unwrap();
+    let summary = run(&Plan::new(&config).unwrap(), inputs, &mut router, &mut (), None).unwrap();
     assert_eq!((summary.lists, summary.incomplete), (pace.intervals, 0));
     let all = crate::names(&snapshots);
     let sizes = all.iter().map(|name| fs::metadata(snapshots.join(name)).unwrap().len());

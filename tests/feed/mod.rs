@@ -78,7 +78,7 @@ pub(crate) fn lists_of(frames: Frames, config: &Config) -> (Vec<Kept>, Summary) 
     };
     let source = Recorded { frames: frames.into_iter(), present: Vec::new() };
     let inputs = std::iter::once(Ok(source));
-    let summary = run(&Plan::new(config).unwrap(), config, inputs, &mut exporter, &mut ()).unwrap();
+    let summary = run(&Plan::new(config).unwrap(), inputs, &mut exporter, &mut (), None).unwrap();
     (lists, summary)
 }
 
@@ -103,5 +103,5 @@ pub(crate) fn visit(traffic: TrafficConfig, config: &Config, mut visit: impl FnM
         Ok(())
     };
     let inputs = std::iter::once(Ok(Generated::new(traffic)));
-    run(&Plan::new(config).unwrap(), config, inputs, &mut exporter, &mut ()).unwrap()
+    run(&Plan::new(config).unwrap(), inputs, &mut exporter, &mut (), None).unwrap()
 }

@@ -61,7 +61,7 @@ impl Tap {
         let config = Config { snapshots: Some(snapshots), ..config.clone() };
         let mut recorded = Recorded::default();
         let plan = Plan::new(&config).unwrap();
-        run(&plan, &config, std::iter::once(Ok(self.packets())), &mut recorded, &mut ()).unwrap();
+        run(&plan, std::iter::once(Ok(self.packets())), &mut recorded, &mut (), None).unwrap();
         recorded
     }
 }

@@ -5,11 +5,11 @@
 
 use std::io;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use pnet_datalink::{Channel, Config, DataLinkReceiver, NetworkInterface};
 
-use super::{Backend, CaptureMode, LiveConfig};
+use super::{Backend, CaptureMode, LiveConfig, wall_ns};
 use crate::capture::{Condition, LiveSource, Losses, Packet, PacketSource, Progress};
 use crate::config::PACKET_SIZE_MAX;
 use crate::error::{Error, Result};
@@ -113,9 +113,7 @@ impl PacketSource for Live {
         match self.receiver.next() {
             Ok(bytes) => {
                 self.received += 1;
-                let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                let time_ns = i64::try_from(elapsed.as_nanos()).unwrap_or(i64::MAX);
-                Ok(Some(Packet { time_ns, link: LinkType::ETHERNET, bytes, vlan: None }))
+                Ok(Some(Packet { time_ns: wall_ns(), link: LinkType::ETHERNET, bytes, vlan: None }))
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => Ok(None),
             Err(error) => {

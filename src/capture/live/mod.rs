@@ -43,6 +43,13 @@ pub use member::{Live, open};
 pub use privileges::drop_privileges;
 
 use crate::config;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The wall clock, in nanoseconds since 1970. A clock before 1970 was never set and counts as 1970.
+pub(crate) fn wall_ns() -> i64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_1970.as_nanos()).unwrap_or(i64::MAX)
+}
 
 /// How packets come from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,13 +5,14 @@
 
 use std::io;
 use std::os::fd::IntoRawFd;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use pnet_datalink::{Channel, Config, DataLinkReceiver, NetworkInterface};
 use rustix::io::Errno;
 
 use super::device::Device;
 use super::socket::PacketSocket;
+use super::wall_ns;
 use crate::capture::Packet;
 use crate::config::PACKET_SIZE_MAX;
 use crate::parse::LinkType;
@@ -56,7 +57,7 @@ impl Pnet {
     /// The next packet, if there is one now and no error.
     pub(super) fn next_packet(&mut self) -> Option<Packet<'_>> {
         match self.receiver.next() {
-            Ok(bytes) => Some(Packet { time_ns: now_ns(), link: self.link, bytes, vlan: None }),
+            Ok(bytes) => Some(Packet { time_ns: wall_ns(), link: self.link, bytes, vlan: None }),
             Err(error) => {
                 // pnet's own errors, which say that there is no packet, have no number.
                 let errno = error.raw_os_error().map(Errno::from_raw_os_error);
@@ -70,10 +71,4 @@ impl Pnet {
     pub(super) fn take_trouble(&mut self) -> Option<Errno> {
         self.trouble.take()
     }
-}
-
-/// The time, in nanoseconds since 1970.
-fn now_ns() -> i64 {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(elapsed.as_nanos()).unwrap_or(i64::MAX)
 }

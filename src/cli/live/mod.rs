@@ -4,13 +4,12 @@ mod status;
 
 use crate::archive::Tap;
 use crate::capture::live::{self, Backend, BpfProgram, CaptureMode, LiveConfig};
-use crate::cli::Status;
 use crate::cli::archive::{self, ArchiveOptions};
 use crate::cli::lists::Lists;
 use crate::cli::report::{self, Voice};
 use crate::cli::state::{self, State};
 use crate::cli::tracking::{Defaults, Tracking};
-use crate::cli::values;
+use crate::cli::{Failure, Outcome, Status, values};
 use crate::config::ROUTER_NAME_SIZE_MAX;
 use crate::error::{Error, Result};
 use crate::metrics::{Metrics, Setup};
@@ -45,8 +44,8 @@ enum BackendKind {
 
 /// Lists the TCP connections through interfaces, at every interval
 ///
-/// Captures until SIGINT or SIGTERM, then writes the last list. Lists end at multiples of the interval by the wall clock.
-/// Opening an interface takes the capability CAP_NET_RAW.
+/// Captures until SIGINT or SIGTERM, then writes the last list. Lists end at multiples of the interval by the wall
+/// clock. Opening an interface takes the capability CAP_NET_RAW.
 ///
 /// Exit status: 0 when it was told to stop, 1 when something failed, 2 when the command line is wrong.
 #[derive(Args)]
@@ -115,7 +114,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// What is to be captured on each interface.
+    /// The sources that the arguments ask for, one for each interface.
     fn sources(&self) -> Result<Vec<LiveConfig>> {
         let capture = match (&self.bpf, self.tunnels, self.capture) {
             (Some(path), ..) => CaptureMode::Program(BpfProgram::read(path)?),
@@ -152,7 +151,7 @@ impl Arguments {
         matches!(self.capture, CaptureKind::Flags) && !self.tunnels && self.bpf.is_none()
     }
 
-    /// All that can be checked before anything is done.
+    /// Checks all that can be checked before anything is done, and plans the run.
     fn prepare(&self) -> Result<Prepared> {
         self.lists.keep()?;
         self.state.check(Some(self.every), &self.lists, self.tracking.has_secret())?;
@@ -174,20 +173,19 @@ impl Arguments {
             capture_count: sources.iter().map(|source| source.fanout_count).sum(),
             rings_size: sources.iter().map(LiveConfig::memory_size).sum(),
         };
-        Ok(Prepared { plan: Plan::live(&config, input)?, config, sources })
+        Ok(Prepared { plan: Plan::live(&config, input)?, sources })
     }
 }
 
-/// What the host calls itself, as far as it tells.
+/// The name of the host, or nothing where the system does not tell.
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().chars().take(ROUTER_NAME_SIZE_MAX).filter(char::is_ascii_graphic).collect()
 }
 
-/// A live capture that holds together.
+/// A live capture whose options were checked.
 struct Prepared {
     plan: Plan,
-    config: Config,
     sources: Vec<LiveConfig>,
 }
 
@@ -199,43 +197,22 @@ impl Prepared {
     }
 
     fn metrics(&self) -> Arc<Metrics> {
-        let memory = self.plan.memory();
-        let sources = self.config.sources_max.map(|_| ("sources", memory.sources_size));
+        let config = self.plan.config();
+        let is_taken = |(part, _): &(&str, u64)| *part != "sources" || config.sources_max.is_some();
         Metrics::new(Setup {
             interfaces: self.interfaces(),
             unusable_reasons: Unusable::ALL.iter().map(|reason| reason.name()).collect(),
-            shard_count: 1,
-            connections_max: self.config.connections_max,
-            interval: self.config.every,
-            memory: [
-                ("filter", memory.filter_size),
-                ("half_open", memory.rings_size),
-                ("tables", memory.tables_size),
-                ("queues", memory.queues_size),
-                ("list", memory.list_size_max),
-                ("state", memory.state_size),
-                ("archive", memory.archive_size),
-            ]
-            .into_iter()
-            .chain(sources)
-            .collect(),
+            connections_max: config.connections_max,
+            interval: config.every,
+            memory: self.plan.memory().parts().into_iter().filter(is_taken).collect(),
         })
     }
 }
 
 /// Captures what the arguments name.
-pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    let prepared = match arguments.prepare() {
-        Ok(prepared) => prepared,
-        Err(error) => {
-            report::error(&error, "");
-            return Status::WrongUsage;
-        }
-    };
-    capture(arguments, &prepared, voice).unwrap_or_else(|error| {
-        report::error(&error, "");
-        Status::Failed
-    })
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
+    let prepared = arguments.prepare().map_err(Failure::wrong_usage)?;
+    Ok(capture(arguments, &prepared, voice)?)
 }
 
 fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<Status> {
@@ -247,19 +224,19 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     if arguments.user.is_some() {
         live::drop_privileges(arguments.user.as_deref())?;
     }
-    let saving = arguments.state.of_live(&prepared.plan, &prepared.config, voice)?;
-    let mut exporter = arguments.lists.exporter(&prepared.config, voice)?;
+    let saving = arguments.state.of_live(&prepared.plan, voice)?;
+    let mut exporter = arguments.lists.exporter(prepared.plan.config(), voice)?;
     let archive = arguments.archive.start(WhenFull::Drop, voice)?;
     let plan = archive.iter().fold(prepared.plan.clone(), |plan, archive| plan.recording(archive.inlet()));
     let metrics = prepared.metrics();
     let server = arguments.metrics.map(|address| serve(address, Arc::clone(&metrics))).transpose()?;
     let watch = LiveWatch::new(voice, prepared, Arc::clone(&metrics))?;
     if voice > Voice::Quiet {
-        report::memory(&prepared.plan.memory(), &prepared.config);
+        report::memory(&prepared.plan);
         announce(arguments, server.as_ref().map(Server::local_addr));
     }
     let mut lists = Tap::new(&mut exporter, archive.as_ref());
-    let summary = pipeline::live_saving(&plan, &prepared.config, sources, &mut lists, &metrics, &watch, saving);
+    let summary = pipeline::live(&plan, sources, &mut lists, &metrics, &watch, saving);
     watch.finish();
     let is_archived = archive.is_none_or(|archive| archive::finish(archive, voice));
     let summary = match summary {
@@ -279,7 +256,7 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     Ok(if summary.errors.is_empty() && is_archived && is_saved { Status::Done } else { Status::Failed })
 }
 
-/// Says what goes on from here.
+/// Tells what is captured, and where metrics are served.
 fn announce(arguments: &Arguments, metrics: Option<SocketAddr>) {
     let interfaces: Vec<_> = arguments.interfaces.iter().map(|name| name.escape_debug().to_string()).collect();
     report::line(format_args!("capturing on {}", interfaces.join(", ")));

@@ -1,4 +1,4 @@
-//! A live capture as it is watched: a status line on a terminal, a line for each list elsewhere, and warnings.
+//! Messages of a live capture: a status line on a terminal, a line for each list elsewhere, and warnings.
 
 use super::Prepared;
 use crate::capture::Condition;
@@ -15,22 +15,23 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a run says that takes its time to stop.
+/// The warning of a run that takes its time to stop.
 const PATIENCE: &str = "stopping; Ctrl-C ends it now, without the last list";
 
-/// How often the status line is drawn: more is not read.
+/// How often the status line is drawn: nobody reads faster.
 const DRAW_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What the status line is made of.
+/// The figures of the status line.
 struct Figures {
     /// The last list.
     last: Option<Header>,
-    /// When the line was last drawn, and how many packets there had been.
+    /// When the line was last drawn.
     drawn: Instant,
+    /// How many packets there had been then.
     packets: u64,
 }
 
-/// Watches a live capture.
+/// The observer of a live capture.
 pub(super) struct LiveWatch {
     voice: Voice,
     interfaces: Vec<String>,
@@ -42,11 +43,11 @@ pub(super) struct LiveWatch {
 }
 
 impl LiveWatch {
-    /// A watch over a capture that publishes in `metrics`.
+    /// An observer of a capture that publishes in `metrics`.
     ///
     /// # Errors
     ///
-    /// Signals can not be caught.
+    /// Signals cannot be caught.
     pub(super) fn new(voice: Voice, prepared: &Prepared, metrics: Arc<Metrics>) -> Result<Self> {
         let draws = voice > Voice::Quiet && !log::is_on();
         let target = if draws { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -57,7 +58,7 @@ impl LiveWatch {
         Ok(LiveWatch {
             voice,
             interfaces: prepared.interfaces(),
-            connections_max: prepared.config.connections_max,
+            connections_max: prepared.plan.config().connections_max,
             metrics,
             bar,
             figures: Mutex::new(Figures { last: None, drawn: Instant::now(), packets: 0 }),
@@ -71,12 +72,12 @@ impl LiveWatch {
         self.bar.finish_and_clear();
     }
 
-    /// Says something above the status line, if there is one.
+    /// Prints with `say` above the status line, if there is one.
     pub(super) fn say(&self, say: impl FnOnce()) {
         self.bar.suspend(say);
     }
 
-    /// Says what an operator may have to look into.
+    /// Warns of what an operator may have to look into.
     pub(super) fn warn(&self, text: &str) {
         if self.voice > Voice::Quiet {
             self.say(|| report::warning(text));

@@ -11,8 +11,7 @@ use crate::signal::Moment;
 fn what_is_lost_at_the_end_of_an_interval_is_told_with_it() {
     let (mut writers, mut inbox) = queues(1, WhenFull::Drop);
     (0..QUEUE_BLOCKS_MAX * BLOCK_SIGNAL_COUNT).for_each(|_| writers[0].push(&Signal::EMPTY));
-    let config = Config::default();
-    let signaller = signallers(&Plan::new(&config).unwrap(), &config, None)();
+    let signaller = signallers(&Plan::new(&Config::default()).unwrap(), None)();
     let mut feeder = Feeder::new(writers, signaller, Intervals::new(None));
     // Fewer signals than a block holds, in a queue without room for one.
     let mut traffic = Traffic::new(TrafficConfig::mixed(1, 8)).unwrap();

@@ -1,23 +1,23 @@
 //! A live capture on its threads: one for each source of packets, one a shard, one for the lists; the caller's watches.
 //!
-//! What enters: a plan, open sources and an exporter. What leaves: a list for every interval, until it is stopped, and a summary.
-//! No thread waits for one behind it: what a full queue or the kernel's ring can not take is lost and counted, and a
-//! list that takes too long has the next interval merged into the one after it.
+//! What enters: a plan, open sources and an exporter. What leaves: a list for every interval, until it is stopped, and
+//! a summary. No thread waits for one behind it: what a full queue or the kernel's ring cannot take is lost and
+//! counted. While a list takes too long, the next interval is merged into the one after it.
 
 mod pace;
 mod pacer;
 mod publish;
 
-use super::{Config, Plan, Summary, hand_overs, join, queues, shard_thread, shards, signallers, spawn};
+use super::{Plan, Summary, hand_overs, join, queues, shard_thread, shards, signallers, spawn};
 use crate::capture::{Condition, LiveSource};
-use crate::config::{LIVE_WAIT_MAX_MS, OBSERVE_INTERVAL_PACKETS};
+use crate::config::{LIVE_LOOK_INTERVAL, LIVE_WAIT_MAX_MS, OBSERVE_INTERVAL_PACKETS};
 use crate::error::{Error, Result};
 use crate::export::Exporter;
 use crate::flow_list::{FlowList, Header};
 use crate::metrics::{Latency, Metrics};
 use crate::pipeline::feed_some;
 use crate::pipeline::feeder::{CaptureCounts, Feeder, Marks};
-use crate::pipeline::list_thread::{ListThread, Told};
+use crate::pipeline::list_thread::{ListThread, ListTotals};
 use crate::pipeline::saving::{Saving, Written};
 use pace::Pace;
 use pacer::{Clocks, Pacer};
@@ -27,55 +27,42 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-/// How often the caller's thread looks around.
-const WATCH_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Watches a live capture. Its methods are called from several threads.
+/// An observer of a live capture, whose methods are called from several threads.
 pub trait LiveObserver: Sync {
-    /// A list was written, or could not be.
+    /// Called when a list was written, or could not be.
     fn listed(&self, _header: &Header) {}
 
-    /// The interface of this source went down, vanished, or is back.
+    /// Called when the interface of this source went down, vanished, or is back.
     fn changed(&self, _index: usize, _condition: Condition) {}
 
-    /// The state was saved, or could not be.
+    /// Called when the state was saved, or could not be.
     fn saved(&self, _written: Written) {}
 
-    /// Called every so often, from the thread that runs the capture.
+    /// Called now and then, from the thread that runs the capture.
     fn look(&self) {}
 
-    /// Whether to stop here: the list of what was seen so far is then the last.
+    /// Whether to stop here; the last list is then of what was seen so far.
     fn is_stopped(&self) -> bool {
         false
     }
 }
 
-/// Captures from these sources until `observer` says stop, a source fails for good, or a list can not be written, and publishes
-/// in `metrics`, which have a place for each source and one shard. `config` is what `plan` was made from, for as many sources.
+/// Captures from these sources until `observer` says stop, a source fails for good, or a list cannot be written, and
+/// publishes in `metrics`, which have a place for each source. The plan is for as many sources.
+///
+/// With `saving` the state is saved on the way and at the end, and the capture goes on with what was saved. What is
+/// listed then may have closed while nobody looked, and is marked so until a packet of it is seen.
 ///
 /// # Errors
 ///
-/// A list could not be written, or a thread not started. The failure of a source is in the summary.
+/// A list could not be written, or a thread not started. Or the saved state does not fit after all; then nothing was
+/// captured. The failure of a source is in the summary.
+///
+/// # Panics
+///
+/// The plan is for another number of sources.
 pub fn live<S: LiveSource + Send>(
     plan: &Plan,
-    config: &Config,
-    sources: Vec<S>,
-    exporter: &mut dyn Exporter,
-    metrics: &Metrics,
-    observer: &dyn LiveObserver,
-) -> Result<Summary> {
-    live_saving(plan, config, sources, exporter, metrics, observer, None)
-}
-
-/// The same, saving its state on the way and at the end, and going on with what was saved. What is listed then may have closed
-/// while nobody looked, and is marked so until a packet of it is seen.
-///
-/// # Errors
-///
-/// As [`live`]; or what was saved does not fit after all: then nothing was captured.
-pub fn live_saving<S: LiveSource + Send>(
-    plan: &Plan,
-    config: &Config,
     sources: Vec<S>,
     exporter: &mut dyn Exporter,
     metrics: &Metrics,
@@ -86,10 +73,10 @@ pub fn live_saving<S: LiveSource + Send>(
     let (pool, returns) = shard_thread::pool(plan);
     let (captures, inboxes) = queues(plan);
     let watch = plan.watch();
-    let signallers = signallers(plan, config, watch.as_ref());
+    let signallers = signallers(plan, watch.as_ref());
     let clocks = Clocks::start(saving.as_ref().map(Saving::instants).transpose()?.flatten());
     let pacer = Arc::new(Pacer::new(clocks, plan.every_ns.unwrap_or(i64::MAX), saving.as_ref().map(Saving::saver)));
-    let on_list = |header: Option<&Header>, list: &FlowList, told: &mut Told| {
+    let on_list = |header: Option<&Header>, list: &FlowList, told: &mut ListTotals| {
         pacer.listed();
         metrics.merge(Latency::Peel, &mut told.recent.peel);
         metrics.merge(Latency::List, &mut told.recent.list);
@@ -131,7 +118,7 @@ pub fn live_saving<S: LiveSource + Send>(
             && !lists.is_finished()
         {
             observer.look();
-            std::thread::park_timeout(WATCH_INTERVAL);
+            std::thread::park_timeout(LIVE_LOOK_INTERVAL);
         }
         drop(ending);
         let mut counts = CaptureCounts::default();
@@ -147,7 +134,8 @@ pub fn live_saving<S: LiveSource + Send>(
     })
 }
 
-/// Ends the capture however the thread ends that watches it: else the others, which it waits for, would capture on.
+/// Stops the capture when it is dropped, however the watching thread ends: that thread waits for the others, which
+/// would otherwise go on.
 struct StopAtEnd<'a>(&'a Pacer);
 
 impl Drop for StopAtEnd<'_> {
@@ -166,7 +154,7 @@ struct Capture<'a, S> {
 }
 
 impl<S: LiveSource> Capture<'_, S> {
-    /// Captures until the end, and says all marks, the last included, whatever becomes of the source.
+    /// Captures until the end, and sends all marks, the last included, whatever becomes of the source.
     fn run(mut self) -> (CaptureCounts, Option<Error>) {
         let error = self.capture().err();
         if error.is_some() {
@@ -199,7 +187,7 @@ impl<S: LiveSource> Capture<'_, S> {
         Ok(())
     }
 
-    /// There is nothing to read: says what is due, and waits.
+    /// Called when there is nothing to read: sends the marks that are due, and waits.
     fn rest(&mut self) {
         self.feeder.flush();
         self.show();

@@ -1,7 +1,8 @@
 //! One capture thread's view of time.
 //!
-//! What enters: the times of its packets, by the wall clock of the kernel. What leaves: the same by the steady clock, and the
-//! marks that are due. A packet is never older than the one before it and never from the future, whatever its time says.
+//! What enters: the times of its packets, by the wall clock of the kernel. What leaves: these times by the steady
+//! clock, and the marks that are due. A packet is never older than the one before it and never from the future,
+//! whatever its time says.
 
 use super::pacer::{Clocks, Now, Pacer};
 use crate::config::END_PATIENCE_NS;
@@ -10,7 +11,7 @@ use crate::signal::Clock;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Keeps a capture thread's time.
+/// The clock of one capture thread.
 pub(in crate::pipeline) struct Pace {
     pacer: Arc<Pacer>,
     clocks: Clocks,
@@ -18,9 +19,9 @@ pub(in crate::pipeline) struct Pace {
     now: Now,
     ticker: Clock,
     has_begun: bool,
-    /// How many marks it has been given.
+    /// How many marks the thread has been given.
     passed: u64,
-    /// When the next are due.
+    /// When the next marks are due, by the steady clock.
     due_ns: i64,
 }
 
@@ -30,13 +31,13 @@ impl Pace {
         Pace { now: clocks.now(), ticker: clocks.ticker(), clocks, pacer, has_begun: false, passed: 0, due_ns: 0 }
     }
 
-    /// Reads the clocks again.
+    /// Reads the clocks.
     #[inline]
     pub(in crate::pipeline) fn refresh(&mut self) {
         self.now = self.clocks.now();
     }
 
-    /// There are no packets now: the marks that are due all the same. To be called until there are none.
+    /// The next marks that are due while there are no packets; to be called until there are none.
     pub(in crate::pipeline) fn rest(&mut self) -> Marks {
         self.refresh();
         // Packets of the interval that has just ended may not have been shown yet.
@@ -57,21 +58,21 @@ impl Pace {
         self.pacer.stopped_at_ns().is_some()
     }
 
-    /// Whether its packets have not come yet to where the capture ends.
+    /// Whether the thread's packets have not yet reached the end of the capture.
     pub(in crate::pipeline) fn is_before_stop(&self) -> bool {
         self.pacer.stopped_at_ns().is_none_or(|stopped_at_ns| self.elapsed_ns() < stopped_at_ns)
     }
 
-    /// All capture threads are to end.
+    /// Tells all capture threads to end.
     pub(in crate::pipeline) fn stop(&self) {
         self.pacer.stop();
     }
 
-    /// The remaining marks, the last of all included. To be called until there are none.
+    /// The next of the remaining marks, the last of all included; to be called until there are none.
     pub(in crate::pipeline) fn finish(&mut self) -> Option<Marks> {
         self.refresh();
         if !self.has_begun {
-            // No packet has come yet. What the threads say first is the same for all.
+            // No packet has come yet. The first marks are the same for all threads.
             return Some(self.begin());
         }
         let marks = self.pacer.last_marks_after(self.passed, self.now)?;
@@ -79,7 +80,7 @@ impl Pace {
         Some(marks)
     }
 
-    /// What is said before all else.
+    /// The marks before the first packet.
     fn begin(&mut self) -> Marks {
         self.has_begun = true;
         Marks { end: None, base: Some(self.pacer.first_base()) }
@@ -102,7 +103,7 @@ impl Pace {
         }
     }
 
-    /// How long the capture had run at this wall time of a packet.
+    /// How long the capture had run at a packet with this wall time, in nanoseconds.
     #[inline]
     fn elapsed_at(&mut self, time_ns: i64) -> i64 {
         let mut elapsed_ns = time_ns.saturating_sub(self.now.wall_ns).saturating_add(self.now.elapsed_ns);
@@ -120,7 +121,7 @@ impl Pace {
 
 impl Timekeeper for Pace {
     #[inline]
-    fn is_quiet(&mut self, time_ns: i64) -> bool {
+    fn advance_if_quiet(&mut self, time_ns: i64) -> bool {
         let elapsed_ns = self.elapsed_at(time_ns);
         let is_quiet = elapsed_ns < self.due_ns;
         if is_quiet {

@@ -1,10 +1,12 @@
 //! Where the intervals of a live capture end, for all its threads alike.
 //!
-//! What enters: the clocks, and how far the lists have come. What leaves: one sequence of ends and time bases, which every
-//! capture thread is given in turn. Ends follow the wall clock to its multiples; within an interval the steady clock
-//! counts, so a step of the wall clock makes one interval longer or shorter by at most half, and none is skipped or repeated.
-//! Where lists are behind, an end is passed over, and its interval becomes part of the next.
+//! What enters: the clocks, and how far the lists have come. What leaves: one sequence of ends and time bases, which
+//! every capture thread is given in turn. Intervals end at multiples of their length by the wall clock. Within an
+//! interval the steady clock counts, so a step of the wall clock makes one interval longer or shorter by at most half,
+//! and none is skipped or repeated. Where lists are behind, an end is passed over, and its interval becomes part of the
+//! next.
 
+use crate::capture::live::wall_ns;
 use crate::config::{PENDING_INTERVALS_MAX, TICK_NS, WALL_STEP_MIN_NS};
 use crate::pipeline::feeder::Marks;
 use crate::pipeline::saving::{Instants, Saver};
@@ -14,13 +16,13 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
-/// The two clocks of a live capture: one that only runs, and the wall's.
+/// The two clocks of a live capture: a steady clock and the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::pipeline) struct Clocks {
     origin: Instant,
-    /// The wall time at the origin.
+    /// The wall time at the origin, in nanoseconds since 1970.
     origin_wall_ns: i64,
     /// The tick at the origin, where another run has counted ticks before.
     resumed_tick: Option<u64>,
@@ -29,14 +31,14 @@ pub(in crate::pipeline) struct Clocks {
 /// Both clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Now {
-    /// Since the origin, by the steady clock.
+    /// The steady clock, in nanoseconds since the origin.
     pub(super) elapsed_ns: i64,
-    /// Since 1970, by the wall clock.
+    /// The wall clock, in nanoseconds since 1970.
     pub(super) wall_ns: i64,
 }
 
 impl Clocks {
-    /// Clocks that begin now, behind those of a run whose state was saved then.
+    /// Clocks that begin now. Where a state was saved, ticks go on behind those of the run that saved it.
     pub(in crate::pipeline) fn start(saved: Option<Instants>) -> Self {
         let origin_wall_ns = wall_ns();
         let resumed_tick = saved.map(|saved| saved.tick_at(origin_wall_ns));
@@ -48,7 +50,7 @@ impl Clocks {
         self.resumed_tick
     }
 
-    /// Reads both.
+    /// Reads both clocks.
     pub(super) fn now(&self) -> Now {
         Now { elapsed_ns: self.elapsed_ns(), wall_ns: wall_ns() }
     }
@@ -62,21 +64,16 @@ impl Clocks {
         Moment::of(self.elapsed_ns())
     }
 
-    /// The clock that ticks are counted by: it starts for every thread with the origin.
+    /// The clock by which a thread counts ticks. It starts at the origin for every thread.
     pub(super) fn ticker(&self) -> Clock {
         let resume = |tick| Clock::resumed(self.origin_wall_ns, tick);
         self.resumed_tick.map_or_else(|| Clock::new(self.origin_wall_ns), resume)
     }
 
-    /// The wall time that it would be, had the wall clock not been set since the origin.
+    /// What the wall clock would show if it had not been set since the origin.
     pub(super) fn unset_wall_ns(&self, elapsed_ns: i64) -> i64 {
         self.origin_wall_ns.saturating_add(elapsed_ns)
     }
-}
-
-fn wall_ns() -> i64 {
-    // A clock before 1970 was never set: that counts as 1970.
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
 /// The next end, as far as it is known.
@@ -88,9 +85,9 @@ struct Planned {
 
 struct State {
     next: Planned,
-    /// How often the next end was put off because the lists were behind.
+    /// How many ends were passed over since the last because the lists were behind.
     merged: u64,
-    /// What was marked and is not listed yet.
+    /// Marks whose interval is not listed yet.
     pending: VecDeque<Marks>,
     /// How many marks have left `pending`.
     listed: u64,
@@ -101,20 +98,21 @@ struct State {
     is_over: bool,
 }
 
-/// Tells all capture threads where intervals end.
+/// The schedule of interval ends for all capture threads.
 pub(in crate::pipeline) struct Pacer {
     clocks: Clocks,
     every_ns: i64,
     state: Mutex<State>,
     saver: Option<Arc<Saver>>,
-    /// When the capture was stopped, by the steady clock; [`NEVER`] until then.
+    /// When the capture was stopped, by the steady clock in nanoseconds; [`NEVER`] until then.
     stopped_at_ns: AtomicI64,
 }
 
 const NEVER: i64 = i64::MAX;
 
 impl Pacer {
-    /// A pacer of intervals of this length that begin now; at some of their ends, and at the last, the state is saved.
+    /// A pacer of intervals of this length that begin now. With a saver the state is saved at some of their ends, and
+    /// at the last.
     pub(in crate::pipeline) fn new(clocks: Clocks, every_ns: i64, saver: Option<Arc<Saver>>) -> Self {
         let now = clocks.now();
         let base = clocks.ticker().time_base();
@@ -131,7 +129,7 @@ impl Pacer {
         Pacer { clocks, every_ns, state: Mutex::new(state), saver, stopped_at_ns: AtomicI64::new(NEVER) }
     }
 
-    /// The clocks it goes by.
+    /// The clocks by which intervals end.
     pub(in crate::pipeline) fn clocks(&self) -> &Clocks {
         &self.clocks
     }
@@ -141,7 +139,7 @@ impl Pacer {
         self.clocks.ticker().time_base()
     }
 
-    /// The list of one more interval has been dealt with.
+    /// Notes that one more interval has been listed or merged.
     pub(in crate::pipeline) fn listed(&self) {
         let mut state = self.state.lock();
         state.pending.pop_front();
@@ -153,18 +151,18 @@ impl Pacer {
         self.state.lock().clock_steps
     }
 
-    /// All capture threads are to come to an end, with the packets up to now.
+    /// Tells all capture threads to end, with the packets up to now.
     pub(in crate::pipeline) fn stop(&self) {
         self.stopped_at_ns.fetch_min(self.clocks.elapsed_ns(), Ordering::Relaxed);
     }
 
-    /// When they were told to, by the steady clock, if they were.
+    /// When the capture was stopped, by the steady clock in nanoseconds, if it was.
     pub(super) fn stopped_at_ns(&self) -> Option<i64> {
         Some(self.stopped_at_ns.load(Ordering::Relaxed)).filter(|stopped_at_ns| *stopped_at_ns != NEVER)
     }
 
-    /// The marks after the first `passed`, for a thread whose packets have come to `until_ns` by the steady clock; else when
-    /// the next are due.
+    /// The marks after the first `passed`, for a thread whose packets have come to `until_ns` by the steady clock. If
+    /// none are due, the error is the time when the next are.
     pub(super) fn marks_after(&self, passed: u64, until_ns: i64, now: Now) -> std::result::Result<Marks, i64> {
         let mut state = self.state.lock();
         if let Some(marks) = state.marks(passed) {
@@ -187,7 +185,7 @@ impl Pacer {
         Err(state.next.elapsed_ns)
     }
 
-    /// The last marks of a thread that has passed `passed`; one more call for each, until there is none.
+    /// The next of the last marks, for a thread that has passed `passed`; `None` behind the last of all.
     pub(super) fn last_marks_after(&self, passed: u64, now: Now) -> Option<Marks> {
         let mut state = self.state.lock();
         if let Some(marks) = state.marks(passed) {
@@ -224,15 +222,15 @@ impl Pacer {
         marks
     }
 
-    /// The wall time of an end, had the clock not been set since the origin: by the wall clock where that agrees, since the two
-    /// clocks can not be read at the same moment, and ages are to come out even.
+    /// The wall time of an end if the clock had not been set since the origin. Where both clocks agree it is the wall
+    /// clock's: the two cannot be read at the same moment, and ages should come out even.
     fn unset_ns(&self, state: &State, elapsed_ns: i64, wall_ns: i64) -> i64 {
         let set_ns = i64::try_from(state.base.offset_ns - self.first_base().offset_ns).unwrap_or(0);
         let (by_steady_ns, by_wall_ns) = (self.clocks.unset_wall_ns(elapsed_ns), wall_ns.saturating_sub(set_ns));
         if by_wall_ns.abs_diff(by_steady_ns) < WALL_STEP_MIN_NS as u64 { by_wall_ns } else { by_steady_ns }
     }
 
-    /// The base from `first_tick` on, if the wall clock is not where the present one says.
+    /// The time base from `first_tick` on, if the wall clock has left the present one.
     fn new_base(&self, state: &mut State, now: Now, first_tick: u64) -> Option<TimeBase> {
         let set_ns = now.wall_ns.saturating_sub(self.clocks.unset_wall_ns(now.elapsed_ns));
         let ticks = i128::from(set_ns).div_euclid(i128::from(TICK_NS));
@@ -254,7 +252,7 @@ impl State {
     }
 }
 
-/// The end of an interval that begins now: a multiple of its length by the wall clock, and no less than `least_ns` away.
+/// The end of an interval that begins now: a multiple of its length by the wall clock, at least `least_ns` away.
 fn plan(now: Now, every_ns: i64, least_ns: i64) -> Planned {
     let soonest_ns = now.wall_ns.saturating_add(least_ns);
     let wall_ns = soonest_ns.saturating_sub(1).div_euclid(every_ns).saturating_add(1).saturating_mul(every_ns);

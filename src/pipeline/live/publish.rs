@@ -1,12 +1,13 @@
-//! What the threads of a live capture publish of their work, at their rest points.
+//! Metrics that the threads of a live capture publish at their rest points.
 //!
-//! What enters: each thread's own totals. What leaves: the metrics that are made of them. Nothing here is touched for a packet.
+//! What enters: each thread's own totals. What leaves: the metrics that are made of them. Nothing here runs for each
+//! packet.
 
 use super::pacer::Clocks;
 use crate::flow_list::{FlowList, Header};
-use crate::metrics::{self, Durations, Latency, ListFigures, Metrics, ShardCounts};
+use crate::metrics::{self, ConnectionCounts, Durations, Latency, ListFigures, Metrics};
 use crate::pipeline::CaptureCounts;
-use crate::pipeline::list_thread::Told;
+use crate::pipeline::list_thread::ListTotals;
 use crate::pipeline::saving::Written;
 use crate::pipeline::shard_thread::Timing;
 use crate::signal::Moment;
@@ -25,13 +26,16 @@ pub(super) fn capture(metrics: &Metrics, index: usize, counts: &CaptureCounts) {
     metrics.capture(index).publish(&published, &counts.unusable);
 }
 
-/// Publishes what was counted of connections up to the last interval's end, and the list of it unless it was merged; and how often
-/// the clock was set meanwhile.
-pub(super) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, told: &Told, clock_steps: u64) {
+/// Publishes the counts of connections up to the last interval's end and, unless the interval was merged, the figures
+/// of its list and how often the clock was set.
+pub(super) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, told: &ListTotals, clock_steps: u64) {
     let counts = list.counts();
     let open = counts.opened - counts.closed - counts.evicted_idle - counts.evicted_aged;
-    let filter_used = open + header.map_or(0, |header| header.half_open);
-    metrics.shard(0).publish(&ShardCounts {
+    // An interval that was merged has no list and so no half-open count of its own: the last one known stands in for
+    // it, since 0 would make the filter look empty just when there is most to do.
+    let half_open = told.last.map_or(0, |last| last.half_open);
+    let filter_used = open + half_open;
+    metrics.connections().publish(&ConnectionCounts {
         opened: counts.opened,
         closed: counts.closed,
         evicted_idle: counts.evicted_idle,
@@ -78,7 +82,7 @@ pub(super) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, 
     }
 }
 
-/// Publishes what became of a state.
+/// Publishes whether a state was saved.
 pub(super) fn state(metrics: &Metrics, written: Written) {
     match written {
         Ok(size) => metrics.state_saved(size),
@@ -111,5 +115,29 @@ impl Timing for ShardTiming<'_> {
 
     fn ended(&mut self) {
         self.metrics.merge(Latency::Signal, &mut self.took);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Setup;
+    use crate::pipeline::{Config, Plan};
+
+    #[test]
+    fn a_merged_interval_leaves_the_filter_as_full_as_the_last_list_knew_it() {
+        let plan = Plan::new(&Config::default()).unwrap();
+        let flow_list = plan.flow_list(None);
+        let header = Header { half_open: 1_000, complete: true, ..Header::default() };
+        let told = ListTotals { last: Some(header), ..ListTotals::new(&plan) };
+        let metrics = Metrics::new(Setup::default());
+        let load = |header| {
+            list(&metrics, header, &flow_list, &told, 0);
+            let page = metrics.exposition(Instant::now());
+            page.lines().find_map(|line| line.strip_prefix("flowpeel_filter_load_ratio ")).unwrap().to_owned()
+        };
+        let listed = load(Some(&header));
+        assert_eq!(listed, (1_000.0 / told.filter_places as f64).to_string());
+        assert_eq!(load(None), listed, "the interval after it was merged into the next");
     }
 }

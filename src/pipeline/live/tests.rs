@@ -6,7 +6,7 @@ use crate::flow_list::List;
 use crate::generate::{Traffic, TrafficConfig};
 use crate::metrics::Setup;
 use crate::parse::{LinkType, parse_frame};
-use crate::pipeline::LiveInput;
+use crate::pipeline::{Config, LiveInput};
 use crate::signal::Kind;
 use crate::sources::Report;
 use parking_lot::Mutex;
@@ -88,14 +88,14 @@ fn config() -> Config {
 
 fn metrics(capture_count: usize) -> Arc<Metrics> {
     let interfaces = (0..capture_count).map(|index| format!("test{index}")).collect();
-    Metrics::new(Setup { interfaces, shard_count: 1, ..Setup::default() })
+    Metrics::new(Setup { interfaces, ..Setup::default() })
 }
 
 fn run_live(sources: Vec<Playing>, lasts: Duration, exporter: &mut dyn Exporter) -> Summary {
     let config = config();
     let plan = Plan::live(&config, LiveInput { capture_count: sources.len(), rings_size: 0 }).unwrap();
     let metrics = metrics(sources.len());
-    live(&plan, &config, sources, exporter, &metrics, &StopAfter(Instant::now(), lasts)).unwrap()
+    live(&plan, sources, exporter, &metrics, &StopAfter(Instant::now(), lasts), None).unwrap()
 }
 
 /// Generated packets.
@@ -152,8 +152,7 @@ fn the_last_list_is_that_of_a_replay() {
     };
     let config = Config { every: None, ..config() };
     let input = Still(Playing::new(frames));
-    super::super::run(&Plan::new(&config).unwrap(), &config, std::iter::once(Ok(input)), &mut exporter, &mut ())
-        .unwrap();
+    super::super::run(&Plan::new(&config).unwrap(), std::iter::once(Ok(input)), &mut exporter, &mut (), None).unwrap();
     assert!(replayed.len() > 50, "{}", replayed.len());
     assert_eq!(listed, replayed);
 }
@@ -238,6 +237,6 @@ fn a_list_that_can_not_be_written_ends_the_capture() {
     let plan = Plan::live(&config, LiveInput { capture_count: 1, rings_size: 0 }).unwrap();
     struct Never;
     impl LiveObserver for Never {}
-    let error = live(&plan, &config, vec![Playing::new([])], &mut exporter, &metrics(1), &Never).unwrap_err();
+    let error = live(&plan, vec![Playing::new([])], &mut exporter, &metrics(1), &Never, None).unwrap_err();
     assert!(error.to_string().contains("no room"));
 }

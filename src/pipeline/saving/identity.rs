@@ -1,16 +1,15 @@
-//! What a run must have in common with the one whose state it goes on from.
+//! The identity of a run: what it must have in common with the run whose state it goes on from.
 //!
-//! What enters: a plan and what it was made from. What leaves: the options that change what the state means, or what lists are made
-//! of it, and the shapes that follow from them. The number of threads is none of them.
+//! What enters: a plan. What leaves: the options that change what the state means or which lists are made of it, and
+//! the shapes that follow from them. The number of threads is not among them.
 
 use crate::hash::Secret;
-use crate::pipeline::{Config, Plan};
-use crate::queue::WhenFull;
+use crate::pipeline::Plan;
 use crate::snapshot::file::KeyId;
 use crate::state::Identity;
 use std::time::Duration;
 
-/// As much of what tells secrets apart as a word holds.
+/// The first word of the key id that tells secrets apart.
 fn key_id(secret: &Secret) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = KeyId::of(secret).0;
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
@@ -21,8 +20,8 @@ fn ns(time: Option<Duration>) -> u64 {
 }
 
 /// The identity of a run.
-pub(super) fn of(plan: &Plan, config: &Config) -> Identity {
-    let is_live = plan.when_full == WhenFull::Drop;
+pub(super) fn of(plan: &Plan) -> Identity {
+    let (config, is_live) = (plan.config(), plan.is_live());
     let tracker = &plan.partition.tracker;
     let geometry = plan.partition.geometry;
     Identity(vec![
@@ -40,7 +39,7 @@ pub(super) fn of(plan: &Plan, config: &Config) -> Identity {
         ("--changes", config.format.changes.unwrap_or(0)),
         ("--snapshots", u64::from(config.snapshots.is_some())),
         ("--no-list", u64::from(config.snapshots.as_ref().is_some_and(|snapshots| snapshots.replace_lists))),
-        // Live, each interval stands by itself; a replay has to make the same lists.
+        // Live, each interval stands by itself. A replay has to make the same lists.
         ("--every", if is_live { 0 } else { ns(config.every) }),
         ("size of fingerprints", u64::from(config.fingerprint_bits)),
         ("size of the filter", tracker.place_count as u64),

@@ -1,7 +1,8 @@
-//! The list thread's share: it gathers the partitions' copies of a cut, adds the list's, and hands all to be written.
+//! The list thread's part in saving: it gathers the partitions' copies of a cut, adds the list's, and hands them to the
+//! writer.
 //!
-//! What enters: the copies that come with hand-overs, and the list behind them. What leaves: a cut; and from a saved one the list
-//! with all that belongs to it.
+//! What enters: the copies that come with hand-overs, and the list behind them. What leaves: a cut, and from a saved
+//! one the list with all that belongs to it.
 
 use super::writer::{Cut, SavingCounts};
 use super::{LIST, PART_COUNT, POSITION, Saver};
@@ -17,7 +18,7 @@ use crossbeam::channel::Sender;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Gathers cuts.
+/// The cut that is being gathered, and the way to the writer.
 pub(in crate::pipeline) struct ListSaving {
     saver: Arc<Saver>,
     cuts: Sender<Cut>,
@@ -31,19 +32,19 @@ impl ListSaving {
         ListSaving { saver, cuts, partitions: vec![None; PARTITION_COUNT], list_pause: Durations::new(), put_off: 0 }
     }
 
-    /// What it has to tell at the end.
+    /// The counts of saving that the list thread knows.
     pub(in crate::pipeline) fn counts(self) -> SavingCounts {
         let ListSaving { list_pause, put_off, .. } = self;
         SavingCounts { list_pause, put_off, ..SavingCounts::default() }
     }
 
-    /// Takes a partition's copy.
+    /// Takes the copy of a partition.
     pub(in crate::pipeline) fn put(&mut self, partition: usize, bytes: Vec<u8>) {
         self.partitions[partition] = Some(bytes);
     }
 
-    /// The interval of this mark has been listed, or could not be: makes the cut if it asked for one and nothing is missing. `list`
-    /// is what the list thread knows.
+    /// Makes the cut of a mark whose interval has been listed or could not be, if the mark asked for one and nothing is
+    /// missing. `list` encodes the list thread's own part.
     pub(in crate::pipeline) fn cut(&mut self, marker: &Marker, is_listed: bool, list: impl FnOnce() -> Encoder) {
         if !marker.saves {
             return;
@@ -61,12 +62,12 @@ impl ListSaving {
         cut.insert(POSITION, std::mem::take(&mut *self.saver.position.lock()));
         cut.insert(LIST, encoder.into_bytes());
         cut.extend(partitions);
-        // It waits only for the last of all, while the one before is being written.
+        // This waits only at the last mark of all, while the save before is being written.
         drop(self.cuts.send(cut));
     }
 }
 
-/// When a cut was made.
+/// The moment of a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::pipeline) struct Instants {
     pub(in crate::pipeline) end_ns: i64,
@@ -92,8 +93,8 @@ impl Instants {
         Ok(Instants { end_ns, end_tick, within_tick_ns })
     }
 
-    /// The tick at which a live capture goes on at this wall time: as many later as the wall clock says, at least one, and no more
-    /// than the longest leap there is.
+    /// The tick at which a live capture goes on at this wall time: later by what the wall clock says, by at least one
+    /// tick, and by no more than the longest leap there is.
     pub(in crate::pipeline) fn tick_at(self, wall_ns: i64) -> u64 {
         let began_ns = i128::from(self.end_ns) - i128::from(self.within_tick_ns);
         let offset_ns = began_ns - i128::from(self.end_tick) * i128::from(TICK_NS);
@@ -102,7 +103,7 @@ impl Instants {
     }
 }
 
-/// Questions that were asked and not answered yet.
+/// Saves questions that were asked and not answered yet.
 pub(in crate::pipeline) fn save_inquiry(inquiry: &Inquiry, encoder: &mut Encoder) {
     encoder.length(inquiry.announcements_max);
     encoder.length(inquiry.listed.len());
@@ -118,10 +119,11 @@ pub(in crate::pipeline) fn save_inquiry(inquiry: &Inquiry, encoder: &mut Encoder
     }
 }
 
+/// Reads what [`save_inquiry`] wrote.
 pub(in crate::pipeline) fn saved_inquiry(decoder: &mut Decoder) -> Result<Inquiry> {
     let announcements_max = usize::try_from(decoder.count()?).unwrap_or(usize::MAX);
     let mut inquiry = Inquiry { announcements_max, ..Inquiry::default() };
-    // At most so many of each family.
+    // At most this many of each family are asked about.
     let most = 2 * INQUIRY_MAX;
     for _ in 0..decoder.length(1, most)? {
         inquiry.listed.push((saved_any_key(decoder)?, decoder.u32()?));

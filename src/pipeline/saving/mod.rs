@@ -1,9 +1,9 @@
-//! The state of a run: when it is saved, who takes part, and what a run goes on from.
+//! The state of a run: when it is saved, which threads take part, and what a run goes on from.
 //!
-//! What enters: the parts of a cut. What leaves: generations in a directory, and out of the newest of them a run that goes on as if it
-//! had never ended. A cut is made at a mark: the capture thread, every partition and the list each give a copy of what they
-//! know at the very same packet, and go on; a thread of its own writes the copies. There is one save under way at most, so what
-//! copies take has a bound.
+//! What enters: the parts of a cut. What leaves: generations in a directory, and out of the newest of them a run that
+//! goes on as if it had never ended. A cut is made at a mark: the capture thread, every partition and the list each
+//! give a copy of what they know at the same packet, and go on. A thread of its own writes the copies. At most one save
+//! is under way, so the memory of copies has a bound.
 
 mod identity;
 mod list_part;
@@ -20,7 +20,7 @@ pub(super) use start::Start;
 
 use crate::config::PARTITION_COUNT;
 use crate::error::{Error, Result};
-use crate::pipeline::{Config, Plan};
+use crate::pipeline::Plan;
 use crate::state::{Decoder, Opened, Saved, StateDirectory};
 use parking_lot::Mutex;
 use position::InputId;
@@ -29,12 +29,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Where the capture thread's part of a state stands, and the list's; those of the partitions follow.
+/// The index of the capture thread's part of a state.
 const POSITION: usize = 0;
+/// The index of the list's part of a state; those of the partitions follow.
 const LIST: usize = 1;
 const PART_COUNT: usize = 2 + PARTITION_COUNT;
 
-/// Where a run saves its state, how often, and what it goes on from.
+/// The saved state of a run: where and how often it is saved, and what the run goes on from.
 #[derive(Debug)]
 pub struct Saving {
     directory: StateDirectory,
@@ -49,15 +50,16 @@ impl Saving {
     ///
     /// # Errors
     ///
-    /// The run has no intervals, one of its captures is no file, the directory can not be had, or what is in it does not fit.
-    pub fn of_replay(path: &Path, every: Duration, plan: &Plan, config: &Config, inputs: &[PathBuf]) -> Result<Self> {
-        if config.every.is_none() {
+    /// The run has no intervals, one of its captures is no file, the directory cannot be used, or the state in it does
+    /// not fit.
+    pub fn of_replay(path: &Path, every: Duration, plan: &Plan, inputs: &[PathBuf]) -> Result<Self> {
+        if plan.config().every.is_none() {
             return Err(Error::new(
                 "--state needs lists between which it can be saved: give their interval, as in --every 10s",
             ));
         }
         let inputs = inputs.iter().map(|path| InputId::of(path)).collect::<Result<Vec<_>>>()?;
-        let mut saving = Saving::open(path, every, plan, config, inputs)?;
+        let mut saving = Saving::open(path, every, plan, inputs)?;
         if let Some(part) = saving.part(POSITION) {
             let position = Position::saved(&mut Decoder::new(part))?;
             position.check(&saving.saver.inputs).map_err(|error| error.in_file(path))?;
@@ -66,18 +68,19 @@ impl Saving {
         Ok(saving)
     }
 
-    /// Saving for a live capture: it goes on with what it knew, and what passed meanwhile is unknown.
+    /// Saving for a live capture: it goes on with what was known; what passed meanwhile is unknown.
     ///
     /// # Errors
     ///
-    /// The directory can not be had, or what is in it does not fit.
-    pub fn of_live(path: &Path, every: Duration, plan: &Plan, config: &Config) -> Result<Self> {
-        Saving::open(path, every, plan, config, Vec::new())
+    /// The directory cannot be used, or the state in it does not fit.
+    pub fn of_live(path: &Path, every: Duration, plan: &Plan) -> Result<Self> {
+        Saving::open(path, every, plan, Vec::new())
     }
 
-    fn open(path: &Path, every: Duration, plan: &Plan, config: &Config, inputs: Vec<InputId>) -> Result<Self> {
-        let identity = identity::of(plan, config);
-        let Opened { directory, saved, warnings } = StateDirectory::open(path, identity, config.memory_size_max)?;
+    fn open(path: &Path, every: Duration, plan: &Plan, inputs: Vec<InputId>) -> Result<Self> {
+        let identity = identity::of(plan);
+        let Opened { directory, saved, warnings } =
+            StateDirectory::open(path, identity, plan.config().memory_size_max)?;
         let has_all = saved.as_ref().is_none_or(|saved| saved.parts().len() == PART_COUNT);
         Decoder::new(&[]).expect(has_all, "it has not all its parts").map_err(|error| error.in_file(path))?;
         let saver = Saver {
@@ -104,7 +107,7 @@ impl Saving {
         self.part(LIST)
     }
 
-    /// What the threads that make marks need to know.
+    /// The part that the threads which make marks share.
     pub(super) fn saver(&self) -> Arc<Saver> {
         Arc::clone(&self.saver)
     }
@@ -114,32 +117,32 @@ impl Saving {
         self.list().map(|part| Instants::saved(&mut Decoder::new(part))).transpose()
     }
 
-    /// The generation that the run goes on from; none when it begins.
+    /// The generation that the run goes on from; `None` when it starts anew.
     #[must_use]
     pub fn generation(&self) -> Option<u64> {
         self.saved.as_ref().map(|saved| saved.number)
     }
 
-    /// Where a replay goes on; none when it begins.
+    /// Where a replay goes on; `None` when it starts anew.
     #[must_use]
     pub fn position(&self) -> Option<&Position> {
         self.position.as_ref()
     }
 
-    /// The captures before this are done with: the run is to be given those from here on.
+    /// The index of the first capture that the run is to be given; those before it are done with.
     #[must_use]
     pub fn first_input(&self) -> usize {
         self.position.as_ref().map_or(0, |position| position.input)
     }
 
-    /// Generations that are damaged, and were passed over.
+    /// Warnings about damaged generations that were passed over.
     #[must_use]
     pub fn warnings(&self) -> &[Error] {
         &self.warnings
     }
 }
 
-/// What all threads know of saving: when it is time, and whether the save before is done.
+/// The schedule of saves, shared by all threads: when it is time, and whether the save before is done.
 #[derive(Debug)]
 pub(super) struct Saver {
     every: Duration,
@@ -151,7 +154,8 @@ pub(super) struct Saver {
 }
 
 impl Saver {
-    /// Whether the state is to be saved at the mark that is being made; so it is at the last one of all that `must`.
+    /// Whether the state is to be saved at the mark that is being made; if so, a save begins. It always does when it
+    /// `must`, at the last mark of all.
     pub(super) fn begins(&self, must: bool) -> bool {
         let mut last = self.last.lock();
         let begins = must || last.elapsed() >= self.every && !self.is_busy.load(Ordering::Acquire);
@@ -162,14 +166,14 @@ impl Saver {
         begins
     }
 
-    /// The save that was under way can not be made: the next mark is to try again.
+    /// Gives up the save that was under way: the next mark is to try again.
     fn put_off(&self) {
         let mut last = self.last.lock();
         *last = last.checked_sub(self.every).unwrap_or(*last);
         self.is_busy.store(false, Ordering::Release);
     }
 
-    /// The save that was under way is done.
+    /// Notes that the save that was under way is done.
     pub(super) fn ended(&self) {
         self.is_busy.store(false, Ordering::Release);
     }

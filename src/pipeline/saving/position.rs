@@ -1,7 +1,9 @@
-//! How far a replay had come: which input, how many of its packets, and the capture thread's own state between two packets.
+//! The position of a replay: which input, how many of its packets, and the capture thread's own state between two
+//! packets.
 //!
-//! What enters: the inputs of a run, and its capture thread. What leaves: bytes, and from these a capture thread that goes on with
-//! the very next packet. An input is known again by its size and its first bytes, so it may have been moved meanwhile.
+//! What enters: the inputs of a run, and its capture thread. What leaves: bytes, and from these a capture thread that
+//! goes on with the next packet. An input is recognised by its size and its first bytes, so it may have been moved
+//! meanwhile.
 
 use crate::config::STATE_INPUT_HEAD_SIZE;
 use crate::error::{Error, Result};
@@ -13,20 +15,20 @@ use std::path::{Path, PathBuf};
 
 const HASH_SIZE: usize = 20;
 
-/// What an input is known by.
+/// What an input is recognised by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct InputId {
     path: PathBuf,
-    /// Its size and the hash of its first bytes; none when it can not be read.
+    /// The size of the input and the hash of its first bytes; `None` when it cannot be read.
     content: Option<(u64, [u8; HASH_SIZE])>,
 }
 
 impl InputId {
-    /// Looks at an input. One that can not be read is for whoever replays it to tell.
+    /// The id of an input. One that cannot be read has an id too: its error is told when it is replayed.
     ///
     /// # Errors
     ///
-    /// It is no file: it could not be read again from its beginning.
+    /// The input is no file, so it could not be read again from its beginning.
     pub(super) fn of(path: &Path) -> Result<Self> {
         let metadata = if path == Path::new("-") { None } else { Some(std::fs::metadata(path)) };
         let size = match metadata {
@@ -69,9 +71,9 @@ pub struct Position {
     pub packets: u64,
     /// What was wrong with the inputs before it.
     pub errors: Vec<String>,
-    /// What the inputs up to that one were known by.
+    /// What the inputs up to this one were recognised by.
     contents: Vec<Option<(u64, [u8; HASH_SIZE])>>,
-    /// The capture thread's own.
+    /// The capture thread's own state.
     pub(in crate::pipeline) feeder: Vec<u8>,
 }
 
@@ -85,7 +87,7 @@ pub(in crate::pipeline) struct Reading {
 }
 
 impl super::Saver {
-    /// Keeps the capture thread's part of the save that begins: `packets` of all inputs were fed.
+    /// Keeps the capture thread's part of the save that begins, at which `packets` of all inputs have been fed.
     pub(in crate::pipeline) fn put_position(&self, reading: &Reading, packets: u64, feeder: &[u8]) {
         let mut encoder = Encoder::with_capacity(feeder.len() + 1_024);
         let inputs = self.inputs.get(..=reading.input).unwrap_or(&self.inputs);
@@ -113,11 +115,11 @@ impl Position {
         Ok(Position { input, packets, errors, contents, feeder })
     }
 
-    /// Whether these are the inputs that it is a position in. Those behind it were not read yet.
+    /// Checks that these are the inputs of the position. Inputs behind it were not read yet and may be any.
     ///
     /// # Errors
     ///
-    /// One is another, or is missing.
+    /// An input is a different one, or is missing.
     pub(super) fn check(&self, inputs: &[InputId]) -> Result<()> {
         for (index, content) in self.contents.iter().enumerate() {
             let what = match inputs.get(index) {

@@ -1,4 +1,4 @@
-//! The start of a run that saves its state: what was saved is put in its places, before there is any thread.
+//! The start of a run that saves its state: what was saved is restored before there is any thread.
 
 use super::list_part::ListSaving;
 use super::writer::{Writer, Written};
@@ -21,11 +21,12 @@ pub(in crate::pipeline) struct Start {
 }
 
 impl Saving {
-    /// Puts what was saved of a replay in its places, and has it saved from now on: where it goes on, and what writes.
+    /// Restores a replay, and has its state saved from now on. Returns where the replay goes on, and the writer of
+    /// states.
     ///
     /// # Errors
     ///
-    /// What was saved does not fit after all.
+    /// The saved state does not fit after all.
     pub(in crate::pipeline) fn begin_replay<'a>(
         mut self,
         feeder: &mut Feeder<Intervals>,
@@ -39,16 +40,16 @@ impl Saving {
             start = Start { input: position.input, packets: position.packets, errors };
         }
         self.restore(shards, list, true)?;
-        feeder.saves(self.saver(), Reading::default());
+        feeder.set_saving(self.saver(), Reading::default());
         Ok((start, self.begin(list, Box::new(|_| ()))))
     }
 
-    /// Puts what was saved of a live capture in its places, and has it saved from now on; what writes. Packets have passed up to
-    /// the tick `resumed_tick` that nobody saw.
+    /// Restores a live capture, and has its state saved from now on. Returns the writer of states. Packets up to the
+    /// tick `resumed_tick` have passed unseen.
     ///
     /// # Errors
     ///
-    /// What was saved does not fit after all.
+    /// The saved state does not fit after all.
     pub(in crate::pipeline) fn begin_live<'a>(
         self,
         shards: &mut [ShardThread],
@@ -56,7 +57,7 @@ impl Saving {
         resumed_tick: Option<u64>,
         on_written: Box<dyn Fn(Written) + Send + 'a>,
     ) -> Result<Writer<'a>> {
-        // Whether to take something off is asked anew: what was seen before says nothing any more.
+        // Whether to take connections off is asked anew: what was seen before the break says nothing any more.
         self.restore(shards, list, false)?;
         if let Some(tick) = resumed_tick {
             shards.iter_mut().for_each(ShardThread::forget_seen);
@@ -72,7 +73,7 @@ impl Saving {
 
     fn begin<'a>(self, list: &mut ListThread, on_written: Box<dyn Fn(Written) + Send + 'a>) -> Writer<'a> {
         let (sender, cuts) = crossbeam::channel::bounded(1);
-        list.saves(ListSaving::new(self.saver(), sender));
+        list.set_saving(ListSaving::new(self.saver(), sender));
         Writer { directory: self.directory, saver: self.saver, cuts, on_written }
     }
 }

@@ -5,7 +5,7 @@ use crate::capture::tests::build::{Pcapng, USER_LINK};
 use crate::error::Result;
 use crate::export::{Exporter, Format, Stream};
 use crate::generate::{Traffic, TrafficConfig};
-use crate::pipeline::{Observer, run_saving};
+use crate::pipeline::{Config, Observer, run};
 use std::cell::Cell;
 
 /// Runs until so many packets were fed, then says stop.
@@ -35,7 +35,7 @@ fn config() -> Config {
     }
 }
 
-/// Generated captures in a directory: a pcap file, and a pcapng file with packets of an interface that can not be read.
+/// Generated captures in a directory: a pcap file, and a pcapng file with packets of an interface that cannot be read.
 fn captures(place: &Path) -> Vec<PathBuf> {
     let (mut first, mut second) = (traffic(3), traffic(4));
     let mut pcap = Vec::new();
@@ -63,7 +63,7 @@ fn traffic(seed: u64) -> Traffic {
 }
 
 fn saving(state: &Path, captures: &[PathBuf]) -> Result<Saving> {
-    Saving::of_replay(state, Duration::ZERO, &Plan::new(&config()).unwrap(), &config(), captures)
+    Saving::of_replay(state, Duration::ZERO, &Plan::new(&config()).unwrap(), captures)
 }
 
 fn replay(saving: Option<Saving>, captures: &[PathBuf], exporter: &mut dyn Exporter, stop_after: u64) -> Result<u64> {
@@ -71,7 +71,7 @@ fn replay(saving: Option<Saving>, captures: &[PathBuf], exporter: &mut dyn Expor
     let inputs = captures.iter().skip(first).map(|path| crate::capture::Replay::open(path));
     let mut observer = StopAfter(Cell::new(stop_after));
     let plan = Plan::new(&config()).unwrap();
-    run_saving(&plan, &config(), inputs, exporter, &mut observer, saving).map(|summary| summary.packets)
+    run(&plan, inputs, exporter, &mut observer, saving).map(|summary| summary.packets)
 }
 
 /// The lines of a run without a break, and its packets.

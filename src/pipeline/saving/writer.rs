@@ -1,7 +1,7 @@
-//! The thread that writes states, so that nobody else waits for a disk.
+//! The thread that writes states, so that no other thread waits for a disk.
 //!
-//! What enters: cuts, one at a time. What leaves: generations, and what came of them. A state that can not be written stops nothing:
-//! the run goes on, the state before stays, and the next end of an interval tries again.
+//! What enters: cuts, one at a time. What leaves: generations, and whether they were written. A state that cannot be
+//! written stops nothing: the run goes on, the state before it stays, and the next end of an interval tries again.
 
 use super::Saver;
 use crate::error::Error;
@@ -14,39 +14,39 @@ use std::time::Instant;
 /// A cut: the parts of a state.
 pub(super) type Cut = Vec<Vec<u8>>;
 
-/// What saving came to.
+/// Counts and times of saving the state.
 #[derive(Clone, Debug, Default)]
 pub struct SavingCounts {
     /// States saved.
     pub saved: u64,
-    /// Those that could not be written.
+    /// States that could not be written.
     pub failed: u64,
-    /// Whether the last of all is one of these: what was known at the end is not saved.
+    /// Whether the last state could not be written, so that what was known at the end is not saved.
     pub has_failed: bool,
-    /// Those that were put off to a later end of an interval, because changes were held back or no list was written.
+    /// States that were put off to a later end of an interval, because changes were held back or no list was written.
     pub put_off: u64,
-    /// The size of the last, in bytes.
+    /// The size of the last state, in bytes.
     pub size: u64,
-    /// For how long the list stood still.
+    /// How long the list stood still.
     pub list_pause: Durations,
-    /// How long writing took, which nobody waited for.
+    /// How long writing took, for which no other thread waited.
     pub writing: Durations,
-    /// Why the last that failed did.
+    /// The last error of writing.
     pub error: Option<String>,
 }
 
 impl SavingCounts {
-    /// What the list thread and the writer counted, together.
+    /// The counts of the list thread, completed with those of the writer.
     pub(in crate::pipeline) fn plus(self, written: Self) -> Self {
         let SavingCounts { list_pause, put_off, .. } = self;
         SavingCounts { list_pause, put_off, ..written }
     }
 }
 
-/// What one save came to: its size, or why there is none.
+/// The result of one save: its size in bytes, or the error.
 pub type Written<'a> = Result<u64, &'a Error>;
 
-/// Writes cuts to a directory.
+/// The writer of cuts to a directory.
 pub(in crate::pipeline) struct Writer<'a> {
     pub(super) directory: StateDirectory,
     pub(super) saver: Arc<Saver>,
@@ -75,7 +75,7 @@ impl Writer<'_> {
                     counts.error = Some(error.to_string());
                 }
             }
-            // What the copies took is given back before the next may be made.
+            // The memory of the copies is given back before the next may be made.
             drop(cut);
             self.saver.ended();
         }

@@ -26,7 +26,8 @@ impl Rig {
         Rig { pacer, wall_ns: multiple_ns + late_ns }
     }
 
-    /// The marks after `passed` when so much time has passed and the wall clock was set by `set_ns` since the beginning.
+    /// The marks after `passed` when so much time has passed and the wall clock was set by `set_ns` since the
+    /// beginning.
     fn marks(&self, passed: u64, elapsed_ns: i64, set_ns: i64) -> std::result::Result<Marks, i64> {
         let now = Now { elapsed_ns, wall_ns: self.wall_ns + elapsed_ns + set_ns };
         self.pacer.marks_after(passed, elapsed_ns, now)
@@ -92,7 +93,8 @@ fn a_step_of_the_wall_clock_neither_skips_nor_repeats() {
                 bases += u32::from(marks.base.is_some());
             }
         }
-        // Nine or ten in a hundred seconds, each from where the one before ended, and after the step at multiples again.
+        // Nine or ten in a hundred seconds, each from where the one before ended, and after the step at multiples
+        // again.
         assert!((9..=10).contains(&ends.len()), "{set_ns}: {ends:?}");
         assert!(ends.windows(2).all(|pair| (5..=15).contains(&(pair[1].0 - pair[0].0))), "{set_ns}: {ends:?}");
         assert!(starts[1..].iter().zip(&ends).all(|(start, (_, end))| start == end), "{set_ns}");
