@@ -3,7 +3,7 @@
 #[path = "layers/source.rs"]
 mod source;
 
-use source::{Source, all_sources};
+use source::{Source, all_sources, sources_below};
 
 /// The modules from top to bottom. A module may import those of lower layers; of its own layer only what [`BESIDE`]
 /// says.
@@ -96,6 +96,9 @@ const UNSAFE: [&str; 4] = [
 
 const LINES_MAX: usize = 400;
 
+/// The longest line of a comment, which rustfmt does not wrap.
+const COLUMNS_MAX: usize = 120;
+
 /// Longer files, each with the reason.
 const LONG: [(&str, &str); 1] = [("config.rs", "every limit has its one home there")];
 
@@ -168,6 +171,13 @@ fn file_violations(source: &Source) -> Vec<String> {
     violations
 }
 
+/// The comments of a source in a folder that are too long.
+fn comment_violations(folder: &str, source: &Source) -> Vec<String> {
+    let comments = (1..).zip(source.text.lines()).filter(|(_, line)| line.trim_start().starts_with("//"));
+    let long = comments.filter(|(_, line)| line.chars().count() > COLUMNS_MAX);
+    long.map(|(number, _)| format!("{folder}/{}:{number}: has over {COLUMNS_MAX} columns", source.path)).collect()
+}
+
 fn assert_none(violations: &[String]) {
     assert!(violations.is_empty(), "\n{}", violations.join("\n"));
 }
@@ -183,6 +193,19 @@ fn files_are_as_they_should_be() {
     let sources = all_sources();
     assert!(sources.len() > 50);
     let violations: Vec<String> = sources.iter().flat_map(file_violations).collect();
+    assert_none(&violations);
+}
+
+#[test]
+fn comments_are_wrapped() {
+    let violations = |columns| {
+        let text = format!("//! A.\nfn f() {{}}\n    // {}\n", "é".repeat(columns - 7));
+        comment_violations("src", &Source::new("flow/key.rs", &text))
+    };
+    assert_eq!(violations(COLUMNS_MAX), Vec::<String>::new());
+    assert_eq!(violations(COLUMNS_MAX + 1), ["src/flow/key.rs:3: has over 120 columns"]);
+    let below = |folder| sources_below(folder).into_iter().flat_map(move |source| comment_violations(folder, &source));
+    let violations: Vec<String> = ["src", "tests"].into_iter().flat_map(below).collect();
     assert_none(&violations);
 }
 

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-/// One file of src/.
+/// One file of a folder of the project.
 pub(crate) struct Source {
-    /// Its path below src/, with `/`.
+    /// Its path below the folder, with `/`.
     pub(crate) path: String,
     /// The text of the file.
     pub(crate) text: String,
@@ -17,7 +17,12 @@ pub(crate) struct Source {
 
 /// Every file of src/.
 pub(crate) fn all_sources() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    sources_below("src")
+}
+
+/// Every file of a folder of the project.
+pub(crate) fn sources_below(folder: &str) -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut sources = Vec::new();
     let mut directories = vec![root.clone()];
     while let Some(directory) = directories.pop() {
