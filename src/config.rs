@@ -199,8 +199,8 @@ pub const PARTITION_BITS: u32 = 3;
 /// the same with one shard and with eight.
 pub const PARTITION_COUNT: usize = 1 << PARTITION_BITS;
 
-/// Standard deviations that each partition has room for beside its even share of items: partitions do not share evenly, and
-/// this is more than chance brings.
+/// Standard deviations that each partition has room for beside its even share of items: partitions do not share evenly,
+/// and this is more than chance brings.
 pub const PARTITION_DEVIATIONS: u64 = 6;
 
 /// Items that each partition has room for besides, so that a share of almost none does too.
@@ -676,20 +676,20 @@ const _: () = assert!(AGGREGATE_TRIES_MIN / AGGREGATE_TRIES_SHARE >= 1 << AGGREG
 
 // The index of a list, the sizes of digests, and reads of the metrics server.
 
-/// How full the lines of a list's index become on average before it grows, in percent: one connection in five is then in the line
-/// after its own.
+/// How full the lines of a list's index become on average before it grows, in percent: one connection in five is then
+/// in the line after its own.
 pub const LIST_INDEX_LOAD_PERCENT_MAX: usize = 90;
 
-/// By which part a list's index grows at least, as one in this many: a quarter keeps the memory close to what is listed, and a list
-/// is indexed anew a few times while it doubles.
+/// By which part a list's index grows at least, as one in this many: a quarter keeps the memory close to what is
+/// listed, and a list is indexed anew a few times while it doubles.
 pub const LIST_INDEX_GROWTH_DIVISOR: usize = 4;
 
-/// What is added to an estimate of differences when a digest for them is asked for, in percent: twice the error of the smallest
-/// digests' estimates, and something for the next try.
+/// What is added to an estimate of differences when a digest for them is asked for, in percent: twice the error of the
+/// smallest digests' estimates, and something for the next try.
 pub const DIGEST_MARGIN_PERCENT: u64 = 25;
 
-/// How many standard deviations a family's part of the differences may lie above its part of the open connections, in a digest: three
-/// are passed about once in a thousand digests.
+/// How many standard deviations a family's part of the differences may lie above its part of the open connections, in a
+/// digest: three are passed about once in a thousand digests.
 pub const DIGEST_SHARE_DEVIATIONS: f64 = 3.0;
 
 /// Bytes that the metrics server reads of a client at once: an ordinary request whole.

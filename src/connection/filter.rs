@@ -316,11 +316,16 @@ impl Filter {
         *word = removed(*word);
     }
 
-    /// Places the entry of a connection that has none; where, and what it took, or none when both its buckets, and those that their
-    /// entries could move to, are full of established connections. When both are full the oldest closed entry goes; else an entry moves
-    /// to its other bucket, if there is room, or a closed one that goes for it; else the oldest candidate goes, then the oldest that was
-    /// only asked for, then the oldest that was answered; else an entry moves to the place of another that moves, of which few are tried
-    /// for what is half-open. How old an entry is `age` tells.
+    /// Places the entry of a connection that has none. Returns its slot and what that took, or `None` when both its
+    /// buckets, and those that their entries could move to, are full of established connections. Tried in this order:
+    ///
+    /// 1. a free slot of the first bucket, then of the second;
+    /// 2. the slot of the oldest closed entry;
+    /// 3. a move of one entry to its other bucket, to a free slot or else a closed entry's;
+    /// 4. the slot of the oldest candidate, then of the oldest in SYN_SENT, then of the oldest that was answered;
+    /// 5. two moves, of which few are tried for a half-open connection.
+    ///
+    /// `age` gives the age of an entry.
     #[inline]
     pub fn insert(
         &mut self,

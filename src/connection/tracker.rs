@@ -14,9 +14,9 @@
 //! | RST | unmatched | removed | removed | close | late |
 //!
 //! A signal that completes a handshake may overtake the SYN and the SYN-ACK if these come in by another queue, and is
-//! sufficient by itself; in a simultaneous open it may be the server's in syn_sent. If a SYN-ACK is enough to open a connection, "answered" means "open". If connections may open
-//! that are seen from one side only, a further packet of that side opens them. Connections that are older than the
-//! start are in [`pickup`].
+//! sufficient by itself; in a simultaneous open it may be the server's in syn_sent. If a SYN-ACK is enough to open a
+//! connection, "answered" means "open". If connections may open that are seen from one side only, a further packet of
+//! that side opens them. Connections that are older than the start are in [`pickup`].
 
 mod handshake;
 mod liveness;
