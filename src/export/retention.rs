@@ -175,7 +175,9 @@ impl Retention {
     fn oldest_group(&self, newest: FileName) -> Option<Vec<FileName>> {
         let mut group = Vec::new();
         for name in self.oldest.keys() {
-            if name.kind != Kind::Changes && !group.is_empty() {
+            // Sources stand beside a list, and changes build on one: neither begins a group.
+            let is_first = matches!(name.kind, Kind::Full | Kind::Snapshot);
+            if is_first && !group.is_empty() {
                 if !group.contains(&newest) {
                     return Some(group);
                 }

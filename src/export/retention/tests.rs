@@ -14,6 +14,10 @@ fn changes(end_s: i64) -> FileName {
     FileName { kind: Kind::Changes, ..full(end_s) }
 }
 
+fn sources(end_s: i64) -> FileName {
+    FileName { kind: Kind::Sources, ..full(end_s) }
+}
+
 fn age(age_s: i64) -> Keep {
     Keep { age: Some(Duration::from_secs(age_s as u64)), size: None }
 }
@@ -96,6 +100,27 @@ fn changes_go_with_the_list_that_they_build_on() {
     assert_eq!(left(&directory), [&group(20)[..], &[changes(23), changes(24)]].concat());
     write(&mut retention, &directory, full(30));
     assert_eq!(left(&directory), [full(30)]);
+}
+
+#[test]
+fn sources_go_with_the_list_beside_which_they_stand() {
+    let group = |start: i64| {
+        [full(start), sources(start), changes(start + 1), sources(start + 1), changes(start + 2), sources(start + 2)]
+    };
+    let directory = with([0, 10].into_iter().flat_map(group));
+    let mut retention = Retention::new(directory.path(), age(11));
+    write(&mut retention, &directory, changes(13));
+    write(&mut retention, &directory, sources(13));
+    assert_eq!(left(&directory), [&group(0)[..], &group(10), &[changes(13), sources(13)]].concat());
+    // The first group's last list is too old now. The second's first is as well, and later changes build on it.
+    write(&mut retention, &directory, changes(23));
+    write(&mut retention, &directory, sources(23));
+    let second = [&group(10)[..], &[changes(13), sources(13), changes(23), sources(23)]].concat();
+    assert_eq!(left(&directory), second);
+    retention.keep = size(1);
+    write(&mut retention, &directory, full(30));
+    write(&mut retention, &directory, sources(30));
+    assert_eq!(left(&directory), [full(30), sources(30)], "no sources without their list");
 }
 
 #[test]
