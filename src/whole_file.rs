@@ -47,6 +47,16 @@ impl Temporary {
     }
 }
 
+/// Whether a whole file can be put at this path: where there is a file, or nothing yet. Pipes and devices can only be written into,
+/// and so can what a link leads to: where standard output is a file, /dev/stdout is a link to it.
+#[must_use]
+pub fn is_file_or_free(path: &Path) -> bool {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata.is_file(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
 /// A file that is being written. It is removed on drop unless it was finished.
 pub struct NewFile {
     file: NamedTempFile,
@@ -104,4 +114,22 @@ pub fn sync_directory_of(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     File::open(directory_of(path))?.sync_all()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn only_a_file_makes_way_for_a_whole_one() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name| place.path().join(name);
+        fs::write(path("file"), "x").unwrap();
+        std::os::unix::fs::symlink("file", path("link")).unwrap();
+        std::os::unix::fs::symlink("nowhere", path("dangling")).unwrap();
+        let named = ["file", "free", "link", "dangling", "", "file/below"].map(|name| is_file_or_free(&path(name)));
+        assert_eq!(named, [true, true, false, false, false, false]);
+        assert!(!is_file_or_free(Path::new("/dev/null")));
+    }
 }

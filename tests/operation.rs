@@ -9,6 +9,8 @@ mod files;
 mod log;
 #[path = "operation/packaging.rs"]
 mod packaging;
+#[path = "operation/places.rs"]
+mod places;
 mod say;
 
 use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};

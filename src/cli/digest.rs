@@ -27,7 +27,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", value_parser = values::count)]
     differences: u64,
 
-    /// The file to write
+    /// The file to write, whole or not at all; no pipe and no link
     #[arg(long, short, value_name = "FILE")]
     out: PathBuf,
 

@@ -6,7 +6,7 @@ use crate::cli::report::{self, Voice, grouped};
 use crate::cli::values;
 use crate::error::{Error, Result};
 use crate::generate::{Arrivals, Flood, FloodConfig, Traffic, TrafficConfig, TrafficCounts, write_pcap};
-use crate::whole_file::{NewFile, Temporary};
+use crate::whole_file::{NewFile, Temporary, is_file_or_free};
 use clap::{Args, ValueEnum};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -135,15 +135,6 @@ impl Arguments {
 
 fn write_to(out: impl Write, traffic: &mut Traffic) -> io::Result<TrafficCounts> {
     write_pcap(traffic, &mut BufWriter::with_capacity(BUFFER_SIZE, out))
-}
-
-/// Whether this names a file, or nothing yet. Pipes and devices can only be written into, and so can what a link leads to: where
-/// standard output is a file, /dev/stdout is a link to it.
-fn is_file_or_free(path: &Path) -> bool {
-    match std::fs::symlink_metadata(path) {
-        Ok(metadata) => metadata.is_file(),
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
-    }
 }
 
 /// Writes a file whole or not at all: one that was there stays until then.

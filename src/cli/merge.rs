@@ -23,7 +23,7 @@ pub(super) struct Arguments {
     #[arg(required = true, num_args = 2.., value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// The file to write
+    /// The file to write, whole or not at all; no pipe and no link
     #[arg(long, short, value_name = "FILE")]
     out: PathBuf,
 
