@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::export::file_name::{FileName, Names, SnapshotName};
-use crate::export::place::Place;
+use crate::export::place::{Place, now_s};
 use crate::export::retention::{Keep, Retention, Seldom};
 use crate::export::series::{Kind, Series};
 use crate::export::{Exporter, Format};
@@ -34,21 +34,24 @@ pub struct Directory {
 
 impl Directory {
     /// An exporter to this directory, which is made if it is not there. With `vlan_key`, lines name the VLAN tags. What
-    /// a process that was killed left half written is removed.
+    /// a process that was killed left half written is removed, and so is what is not to be kept of what is there.
     ///
     /// # Errors
     ///
     /// The directory can not be made or written to, or another process writes lists to it.
     pub fn new(path: impl Into<PathBuf>, vlan_key: bool, format: Format, keep: Keep) -> Result<Self> {
         let (place, warning) = Place::open(path.into(), "list")?;
+        let mut retention = Retention::new(place.path(), keep);
+        let mut failures = Seldom::default();
+        let warning = retention.opened(now_s()).and_then(|failure| failures.told(failure)).or(warning);
         Ok(Directory {
             series: Series::new(vlan_key, format),
             format,
-            retention: Retention::new(place.path(), keep),
+            retention,
             names: Names::default(),
             name: None,
             warning,
-            failures: Seldom::default(),
+            failures,
             place,
         })
     }

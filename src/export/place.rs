@@ -6,6 +6,7 @@
 use crate::error::{Error, Result};
 use crate::state::lock;
 use crate::whole_file::{NewFile, Temporary};
+use jiff::Timestamp;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -56,6 +57,11 @@ impl Place {
     pub(super) fn write(&self, name: &str, write: impl FnOnce(&mut &File) -> Result<()>) -> Result<(u64, u64)> {
         write_whole(&self.path, name, self.what, write)
     }
+}
+
+/// What the clock of this machine says, in seconds since 1970.
+pub(super) fn now_s() -> i64 {
+    Timestamp::now().as_second()
 }
 
 /// Writes a file that holds `what`, whole or not at all; its size, and that of the one that it took the place of.

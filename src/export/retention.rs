@@ -4,7 +4,7 @@
 //! is to be removed. Only files with exactly the names that flowpeel gives are counted or removed. A list in full and the
 //! changes that build on it are a group, and go together, because without it they say nothing.
 
-use crate::config::{CHANGES_FULL_LISTS_MAX, KEPT_FILES_CHECK_LISTS, KEPT_FILES_MAX};
+use crate::config::{CHANGES_FULL_LISTS_MAX, KEPT_AGED_MIN, KEPT_AGED_SHARE, KEPT_FILES_CHECK_LISTS, KEPT_FILES_MAX};
 use crate::error::Error;
 use crate::export::file_name::FileName;
 use crate::export::series::Kind;
@@ -17,7 +17,8 @@ use std::time::Duration;
 /// How much of what was written is kept. What either of the two does not allow is removed, the oldest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// Lists that ended longer than this before the newest are removed.
+    /// Lists that ended longer than this before the newest are removed; with each that is written only a part of what there is
+    /// ([`KEPT_AGED_SHARE`]), because a clock that leaps ahead for a moment is not to cost everything.
     pub age: Option<Duration>,
     /// The oldest are removed while all together have more bytes than this.
     pub size: Option<u64>,
@@ -70,6 +71,15 @@ pub(super) struct Retention {
     lists_since_look: u64,
 }
 
+/// What is removed at once.
+#[derive(Clone, Copy)]
+struct Surplus {
+    /// The newest file, which stays, with what it builds on; none where all that there is ended in the future.
+    newest: Option<FileName>,
+    /// One in so many of the files that are remembered may go for its age.
+    share: usize,
+}
+
 impl Retention {
     pub(super) fn new(directory: &Path, keep: Keep) -> Self {
         Retention {
@@ -88,6 +98,31 @@ impl Retention {
         Retention { is_of_snapshots: true, ..Retention::new(directory, keep) }
     }
 
+    /// Removes what is too much of what is there before anything is written, as a disk that is full may call for. Files that ended after
+    /// `now_s` (seconds since 1970) were named by a clock that was wrong: they make nothing old. One case of what could not be
+    /// removed.
+    ///
+    /// Complexity: O(n log n) in the files of the directory.
+    pub(super) fn opened(&mut self, now_s: i64) -> Option<Failure> {
+        if !self.keep.is_limited() {
+            return None;
+        }
+        let mut failure = None;
+        loop {
+            let newest = self.look(now_s).unwrap_or_else(|(newest, cause)| {
+                failure = Some(cause);
+                newest
+            });
+            let surplus = Surplus { newest, share: 1 };
+            let before = self.oldest.len();
+            failure = self.remove_surplus(surplus).or(failure.take());
+            // What was remembered may be gone before what is too much is.
+            if !self.has_more || self.oldest.len() == before || self.oldest_group(newest).is_some() {
+                return failure;
+            }
+        }
+    }
+
     /// Takes note of a file that was written, and removes what is now too much. What could not be removed, one case of it,
     /// is left alone until the directory is looked through again.
     ///
@@ -102,13 +137,13 @@ impl Retention {
         self.lists_since_look += 1;
         let mut failure = None;
         if self.lists_since_look > KEPT_FILES_CHECK_LISTS {
-            failure = self.look().err();
+            failure = self.look(i64::MAX).err().map(|(_, failure)| failure);
         }
-        failure = self.remove_surplus(name).or(failure);
-        // What was remembered may be gone before what is too much is.
-        if self.has_more && self.oldest_group(name).is_none() {
-            failure = self.look().err().or(failure);
-            failure = self.remove_surplus(name).or(failure);
+        let surplus = Surplus { newest: Some(name), share: KEPT_AGED_SHARE };
+        failure = self.remove_surplus(surplus).or(failure);
+        if self.has_more && self.oldest_group(surplus.newest).is_none() {
+            failure = self.look(i64::MAX).err().map(|(_, failure)| failure).or(failure);
+            failure = self.remove_surplus(surplus).or(failure);
         }
         failure
     }
@@ -125,15 +160,16 @@ impl Retention {
         }
     }
 
-    /// Looks through the directory. When it can not be read to its end, what was found counts.
-    fn look(&mut self) -> Result<(), Failure> {
+    /// Looks through the directory; the newest file that ended by then. When it can not be read to its end, what was found counts.
+    fn look(&mut self, until_s: i64) -> Result<Option<FileName>, (Option<FileName>, Failure)> {
         self.lists_since_look = 0;
         self.oldest.clear();
         self.has_more = false;
         self.total_size = 0;
+        let mut newest = None;
         let failure = |cause, directory: &Path| Failure { path: directory.to_path_buf(), cause };
-        for entry in fs::read_dir(&self.directory).map_err(|cause| failure(cause, &self.directory))? {
-            let entry = entry.map_err(|cause| failure(cause, &self.directory))?;
+        for entry in fs::read_dir(&self.directory).map_err(|cause| (newest, failure(cause, &self.directory)))? {
+            let entry = entry.map_err(|cause| (newest, failure(cause, &self.directory)))?;
             let Some(name) = entry.file_name().to_str().and_then(FileName::parse) else { continue };
             if (name.kind == Kind::Snapshot) != self.is_of_snapshots {
                 continue;
@@ -142,20 +178,24 @@ impl Retention {
             let Some(metadata) = entry.metadata().ok().filter(|metadata| metadata.is_file()) else { continue };
             self.total_size = self.total_size.saturating_add(metadata.len());
             self.remember(name, metadata.len());
+            newest = newest.max(Some(name).filter(|name| name.end_s <= until_s));
         }
-        Ok(())
+        Ok(newest)
     }
 
-    fn remove_surplus(&mut self, newest: FileName) -> Option<Failure> {
+    fn remove_surplus(&mut self, Surplus { newest, share }: Surplus) -> Option<Failure> {
         let age_s = self.keep.age.map(|age| i64::try_from(age.as_secs()).unwrap_or(i64::MAX));
-        let oldest_s = age_s.map_or(i64::MIN, |age_s| newest.end_s.saturating_sub(age_s));
+        let oldest_s = age_s.zip(newest).map_or(i64::MIN, |(age_s, newest)| newest.end_s.saturating_sub(age_s));
+        let aged_max = (self.oldest.len() / share).max(KEPT_AGED_MIN);
+        let mut aged_count = 0;
         let mut failure = None;
         while let Some(group) = self.oldest_group(newest) {
-            let is_old = group.last().is_some_and(|last| last.end_s < oldest_s);
+            let is_old = aged_count < aged_max && group.last().is_some_and(|last| last.end_s < oldest_s);
             let is_surplus = self.keep.size.is_some_and(|size| self.total_size > size);
             if !is_old && !is_surplus {
                 break;
             }
+            aged_count += group.len();
             // Changes go before what they build on: whoever reads meanwhile finds no changes without it.
             for name in group.into_iter().rev() {
                 let size = self.oldest.remove(&name).unwrap_or(0);
@@ -172,13 +212,14 @@ impl Retention {
     }
 
     /// The oldest list in full and what builds on it, unless that is the newest group, or that of the newest list.
-    fn oldest_group(&self, newest: FileName) -> Option<Vec<FileName>> {
+    fn oldest_group(&self, newest: Option<FileName>) -> Option<Vec<FileName>> {
+        let is_to_stay = |group: &[FileName]| newest.is_some_and(|newest| group.contains(&newest));
         let mut group = Vec::new();
         for name in self.oldest.keys() {
             // Sources stand beside a list, and changes build on one: neither begins a group.
             let is_first = matches!(name.kind, Kind::Full | Kind::Snapshot);
             if is_first && !group.is_empty() {
-                if !group.contains(&newest) {
+                if !is_to_stay(&group) {
                     return Some(group);
                 }
                 group.clear();
@@ -187,7 +228,7 @@ impl Retention {
         }
         // The last may go on beyond what is remembered. When it is longer than any that flowpeel writes, it is what
         // somebody else left of several.
-        (self.has_more && group.len() as u64 > KEPT_GROUP_MAX && !group.contains(&newest)).then_some(group)
+        (self.has_more && group.len() as u64 > KEPT_GROUP_MAX && !is_to_stay(&group)).then_some(group)
     }
 }
 

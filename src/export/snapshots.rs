@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::export::file_name::{FileName, Names};
-use crate::export::place::Place;
+use crate::export::place::{Place, now_s};
 use crate::export::retention::{Keep, Retention, Seldom};
 use crate::export::series::Kind;
 use crate::hash::Secret;
@@ -23,22 +23,18 @@ pub struct SnapshotDirectory {
 }
 
 impl SnapshotDirectory {
-    /// A writer to this directory, which is made if it is not there, of snapshots that were filled under this secret.
+    /// A writer to this directory, which is made if it is not there, of snapshots that were filled under this secret. What is not to be
+    /// kept of what is there is removed.
     ///
     /// # Errors
     ///
     /// The directory can not be made or written to, or another process writes to it.
     pub fn new(path: impl Into<PathBuf>, secret: Secret, keep: Keep) -> Result<Self> {
         let (place, warning) = Place::open(path.into(), "snapshot")?;
-        let retention = Retention::of_snapshots(place.path(), keep);
-        Ok(SnapshotDirectory {
-            place,
-            names: Names::default(),
-            secret,
-            retention,
-            failures: Seldom::default(),
-            warning,
-        })
+        let mut retention = Retention::of_snapshots(place.path(), keep);
+        let mut failures = Seldom::default();
+        let warning = retention.opened(now_s()).and_then(|failure| failures.told(failure)).or(warning);
+        Ok(SnapshotDirectory { place, names: Names::default(), secret, retention, failures, warning })
     }
 
     /// Writes one, under the name of the end of its interval.

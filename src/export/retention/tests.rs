@@ -54,6 +54,8 @@ fn write(retention: &mut Retention, directory: &TempDir, name: FileName) {
 fn by_age_goes_what_ended_longer_ago_than_that() {
     let directory = with((0..10).map(|hour| full(hour * HOUR_S)));
     let mut retention = Retention::new(directory.path(), age(3 * HOUR_S));
+    assert!(retention.opened(i64::MAX).is_none());
+    assert_eq!(left(&directory), (6..10).map(|hour| full(hour * HOUR_S)).collect::<Vec<_>>());
     write(&mut retention, &directory, full(10 * HOUR_S));
     assert_eq!(left(&directory), (7..=10).map(|hour| full(hour * HOUR_S)).collect::<Vec<_>>());
     write(&mut retention, &directory, full(12 * HOUR_S));
@@ -77,9 +79,43 @@ fn by_size_the_oldest_go_and_never_the_newest() {
 }
 
 #[test]
+fn a_clock_that_leaps_ahead_costs_a_part_of_what_there_is() {
+    let directory = with((0..320).map(full));
+    let mut retention = Retention::new(directory.path(), age(1_000));
+    for second in 320..330 {
+        write(&mut retention, &directory, full(second));
+    }
+    assert_eq!(left(&directory).len(), 330);
+    let leapt = full(1_000_000);
+    write(&mut retention, &directory, leapt);
+    assert_eq!(left(&directory), (10..330).map(full).chain([leapt]).collect::<Vec<_>>());
+    // It is right again: nothing is old by what ends in the future, now or when the directory is opened the next time.
+    write(&mut retention, &directory, full(331));
+    let mut retention = Retention::new(directory.path(), age(1_000));
+    assert!(retention.opened(400).is_none());
+    assert_eq!(left(&directory), (10..330).chain([331]).map(full).chain([leapt]).collect::<Vec<_>>());
+    assert!(retention.opened(i64::MAX).is_none());
+    assert_eq!(left(&directory), [leapt], "it has caught up with the clock");
+}
+
+#[test]
+fn what_is_too_much_goes_before_anything_is_written() {
+    let directory = with((0..10).map(full));
+    assert!(Retention::new(directory.path(), size(350)).opened(i64::MAX).is_none());
+    assert_eq!(left(&directory), [7, 8, 9].map(full));
+    assert!(Retention::new(directory.path(), Keep { size: Some(1), ..age(1) }).opened(8).is_none());
+    assert_eq!(left(&directory), [8, 9].map(full), "the newest by the clock and the newest by its name stay");
+    let changed = with([full(0), changes(1), full(10), changes(11), sources(11)]);
+    assert!(Retention::new(changed.path(), size(1)).opened(i64::MAX).is_none());
+    assert_eq!(left(&changed), [full(10), changes(11), sources(11)]);
+    assert!(Retention::new(&directory.path().join("none"), size(1)).opened(0).is_some());
+}
+
+#[test]
 fn both_limits_hold() {
     let directory = with((0..10).map(full));
     let mut retention = Retention::new(directory.path(), Keep { size: Some(1_000), ..age(3) });
+    assert!(retention.opened(i64::MAX).is_none());
     write(&mut retention, &directory, full(10));
     assert_eq!(left(&directory), [7, 8, 9, 10].map(full));
     retention.keep.size = Some(200);
@@ -171,7 +207,7 @@ fn of_a_directory_with_more_files_than_are_remembered_all_that_are_due_go() {
     (0..count).for_each(|end_s| put(directory.path(), full(end_s), 1));
     let mut retention = Retention::new(directory.path(), age(1_000));
     put(directory.path(), full(count), 1);
-    assert!(retention.written(full(count), 1, 0).is_none());
+    assert!(retention.opened(i64::MAX).is_none());
     assert!(retention.oldest.len() <= KEPT_FILES_MAX);
     assert_eq!(left(&directory), (count - 1_000..=count).map(full).collect::<Vec<_>>());
 }
@@ -181,7 +217,7 @@ fn what_can_not_be_removed_is_told_and_the_rest_goes() {
     let directory = with((0..4).map(full));
     let mut retention = Retention::new(directory.path(), size(100));
     // Remembered as a file, and then a directory that is not empty: nobody can remove it as a file.
-    assert!(retention.look().is_ok());
+    assert!(retention.look(i64::MAX).is_ok());
     let stuck = directory.path().join(full(0).to_string());
     fs::remove_file(&stuck).unwrap();
     fs::create_dir_all(stuck.join("below")).unwrap();
