@@ -18,6 +18,7 @@ use crate::config::{
 use crate::error::{Error, Result};
 use crate::export::Keep;
 use crate::whole_file::sync_directory_of;
+use jiff::Timestamp;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ pub struct ArchiveConfig {
     /// It is sealed when the connections in it ended this long after the first, too.
     pub segment_age: Duration,
     /// How much is kept: segments whose last connection ended longer than this before the newest are removed, or the oldest
-    /// while all are larger.
+    /// while the files of the archive are larger together.
     pub keep: Keep,
 }
 
@@ -142,6 +143,8 @@ impl Writer {
             written: Written::default(),
             _lock: lock,
         };
+        // Sealing what is left takes room, of which there may be none before something is removed.
+        writer.written.expired += writer.retention.opened(now(), &inventory.logs)?;
         let mut recovery = Recovery::default();
         for number in inventory.logs {
             recovery.logs.push(writer.seal_left(number)?);
@@ -355,6 +358,11 @@ impl OpenList {
         let cannot = |error| Error::new("can not write the open connections").in_file(&self.path).because(error);
         self.file.finish().map_err(cannot).map(drop)
     }
+}
+
+/// What the clock of this machine says, in ticks since 1970.
+fn now() -> i64 {
+    i64::try_from(Timestamp::now().as_nanosecond() / i128::from(TICK_NS)).unwrap_or(i64::MAX)
 }
 
 /// Takes the directory for this process. None where the file system knows no locks.

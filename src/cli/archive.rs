@@ -26,8 +26,8 @@ pub(super) struct ArchiveOptions {
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = values::duration, requires = "archive")]
     segment_age: Duration,
 
-    /// Remove segments whose connections ended longer than this before the newest (30d), or the oldest while all together are
-    /// larger than this (20GiB); may be given once for each
+    /// Remove segments whose connections ended longer than this before the newest (30d), or the oldest while all files of the archive
+    /// together are larger than this (20GiB); may be given once for each
     #[arg(long, value_name = "AGE|SIZE", value_parser = values::keep, requires = "archive")]
     archive_keep: Vec<KeepLimit>,
 }
