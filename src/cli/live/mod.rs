@@ -178,9 +178,12 @@ impl Arguments {
     }
 }
 
-/// What the host calls itself, as far as it tells.
+/// What the host calls itself, as far as it tells. The system is asked: a service may see none of /proc but processes.
 fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    #[cfg(target_os = "linux")]
+    let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+    #[cfg(not(target_os = "linux"))]
+    let name = String::new();
     name.trim().chars().take(ROUTER_NAME_SIZE_MAX).filter(char::is_ascii_graphic).collect()
 }
 
@@ -288,5 +291,17 @@ fn announce(arguments: &Arguments, metrics: Option<SocketAddr>) {
         if is_exposed(address) {
             report::warning(&format!("metrics at {address} can be read by whoever reaches that address"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_host_has_the_name_that_the_kernel_knows() {
+        let Ok(name) = std::fs::read_to_string("/proc/sys/kernel/hostname") else { return };
+        assert_eq!(host_name(), name.trim());
     }
 }
