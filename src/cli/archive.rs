@@ -1,8 +1,10 @@
 //! The options of an archive, and what is said about it.
 
 use crate::archive::{Archive, ArchiveConfig, Recovery, Summary};
+use crate::cli::apart;
 use crate::cli::lists::{self, Lists};
 use crate::cli::report::{self, Voice};
+use crate::cli::state::State;
 use crate::cli::values::{self, KeepLimit};
 use crate::error::{Error, Result};
 use crate::queue::WhenFull;
@@ -44,11 +46,18 @@ impl ArchiveOptions {
     ///
     /// # Errors
     ///
-    /// There is to be an archive and a state: what is fed again after a kill would be archived twice. Or an archive and no list: from the
-    /// lists it has what is open and how old it is, and with them a run learns that its disk has failed.
-    pub(super) fn check(&self, saves_state: bool, lists: &Lists) -> Result<()> {
+    /// Two options name one directory. Or there is to be an archive and a state: what is fed again after a kill would be archived
+    /// twice. Or an archive and no list: from the lists it has what is open and how old it is, and with them a run learns that its disk
+    /// has failed.
+    pub(super) fn check(&self, state: &State, lists: &Lists) -> Result<()> {
+        apart::check(&[
+            ("--state", state.directory()),
+            ("--out", lists.directory()),
+            ("--snapshots", lists.snapshot_directory()),
+            ("--archive", self.archive.as_ref()),
+        ])?;
         let what = match self.archive {
-            Some(_) if saves_state => {
+            Some(_) if state.is_wanted() => {
                 "--archive and --state do not go together: what is fed again would be archived twice"
             }
             Some(_) if !lists.keeps_list() => {

@@ -2,6 +2,7 @@
 
 use crate::agent::{Agent, AgentConfig, AgentCounts, AgentObserver, Told};
 use crate::cli::Status;
+use crate::cli::apart;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::lists::Writing;
 use crate::cli::report::{self, Voice, grouped};
@@ -53,6 +54,7 @@ impl Arguments {
     fn config(&self) -> Result<AgentConfig> {
         let format = self.writing.format();
         format.check()?;
+        apart::check(&[("DIR", Some(&self.snapshots)), ("--out", Some(&self.out))])?;
         let (snapshots, lists) = (self.snapshots.clone(), self.out.clone());
         Ok(AgentConfig { snapshots, lists, secret: self.secret.secret()?, format, keep: self.writing.keep()? })
     }

@@ -3,6 +3,7 @@
 //! What enters: the arguments of the process. What leaves: an exit status, lists on standard output or in files, and on
 //! standard error what people want to know. Everything else is the library's, so that it can be had without a terminal.
 
+mod apart;
 mod archive;
 mod collect;
 mod completions;

@@ -56,12 +56,12 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
     let tracking = &arguments.tracking;
     let config = || tracking.config(&Defaults::REPLAY, arguments.every, &arguments.lists, || Ok(Secret::REPLAY));
-    let checked = arguments.lists.keep().and_then(|_| arguments.state.check(arguments.every, &arguments.lists, true));
+    let checked = arguments.lists.keep().and_then(|_| arguments.state.check(arguments.every, true));
     let prepared = checked.and_then(|()| config()).and_then(|config| {
         // Equal captures give equal snapshots: there is nothing of this machine or this moment in them.
         let snapshots = arguments.lists.snapshots(String::new, 0);
         let saves_state = arguments.state.is_wanted();
-        arguments.archive.check(saves_state, &arguments.lists)?;
+        arguments.archive.check(&arguments.state, &arguments.lists)?;
         let config = Config { snapshots, saves_state, archive_size: arguments.archive.memory_size()?, ..config };
         Ok((Plan::new(&config)?, config))
     });

@@ -33,3 +33,27 @@ fn what_is_no_file_is_not_replaced_by_one() {
     let names: Vec<_> = files(place.path()).iter().map(|path| name(path).to_owned()).collect();
     assert_eq!(names, ["link", "mixed.pcap", "snapshots", "target"]);
 }
+
+#[test]
+fn no_directory_has_two_purposes() {
+    let place = tempfile::tempdir().unwrap();
+    let capture = capture(place.path(), "mixed.pcap", 10);
+    let x = place.path().join("x");
+    let (x, dotted) = (x.to_str().unwrap(), place.path().join("./x/").to_str().unwrap().to_owned());
+    for (options, part) in [
+        (["--out", x, "--snapshots", x], "--out and --snapshots each need"),
+        (["--out", x, "--archive", &dotted], "--out and --archive each need"),
+        (["--snapshots", &dotted, "--archive", x], "--snapshots and --archive each need"),
+        (["--state", x, "--snapshots", x], "--state and --snapshots each need"),
+        (["--out", x, "--state", &dotted], "--state and --out each need"),
+    ] {
+        let output = flowpeel([&["replay", "--every", "1s"], &options[..], &[capture.to_str().unwrap()]].concat());
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(part), "{options:?}: {}", stderr(&output));
+        assert!(!Path::new(x).exists());
+    }
+    fs::create_dir(x).unwrap();
+    let output = flowpeel(["collect", "--once", x, "--out", &dotted]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("DIR and --out each need a directory of their own"), "{}", stderr(&output));
+}

@@ -155,8 +155,8 @@ impl Arguments {
     /// All that can be checked before anything is done.
     fn prepare(&self) -> Result<Prepared> {
         self.lists.keep()?;
-        self.state.check(Some(self.every), &self.lists, self.tracking.has_secret())?;
-        self.archive.check(self.state.is_wanted(), &self.lists)?;
+        self.state.check(Some(self.every), self.tracking.has_secret())?;
+        self.archive.check(&self.state, &self.lists)?;
         if self.lists.has_snapshots() && !self.tracking.has_secret() {
             return Err(Error::new(
                 "nobody could read snapshots under a secret that is not kept: make one with flowpeel keygen FILE, \
