@@ -5,6 +5,7 @@ use crate::cli::secret::SecretOption;
 use crate::cli::{Status, values};
 use crate::error::Result;
 use crate::export;
+use crate::hash::Secret;
 use crate::snapshot::file::SnapshotFile;
 use clap::Args;
 use std::path::PathBuf;
@@ -37,7 +38,11 @@ pub(super) struct Arguments {
 
 /// Makes it.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    match digest(arguments, voice) {
+    let secret = match arguments.secret.checked() {
+        Ok(secret) => secret,
+        Err(status) => return status,
+    };
+    match digest(arguments, voice, &secret) {
         Ok(()) => Status::Done,
         Err(error) => {
             report::error(&error, "");
@@ -46,10 +51,9 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
     }
 }
 
-fn digest(arguments: &Arguments, voice: Voice) -> Result<()> {
-    let secret = arguments.secret.secret()?;
-    let digest = SnapshotFile::open(&arguments.file, &secret)?.digest(arguments.differences);
-    let size = export::write_snapshot(&arguments.out, &digest, &secret)?;
+fn digest(arguments: &Arguments, voice: Voice, secret: &Secret) -> Result<()> {
+    let digest = SnapshotFile::open(&arguments.file, secret)?.digest(arguments.differences);
+    let size = export::write_snapshot(&arguments.out, &digest, secret)?;
     let (v4, v6) = digest.item_counts();
     if voice > Voice::Quiet {
         let (size, v4, v6) = (grouped(size), grouped(v4), grouped(v6));

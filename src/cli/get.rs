@@ -6,6 +6,7 @@ use crate::connection::{HalfOpen, MIDSTREAM};
 use crate::error::{Error, Result};
 use crate::flow::VlanTags;
 use crate::flow_list::RowState;
+use crate::hash::Secret;
 use crate::signal::AnyKey;
 use crate::snapshot::file::{Presence, SnapshotFile};
 use clap::Args;
@@ -53,7 +54,11 @@ pub(super) fn run(arguments: &Arguments) -> Status {
         report::error(&Error::new("client and server are of one address family, and at most two tags count"), "");
         return Status::WrongUsage;
     };
-    match answer(arguments, &key) {
+    let secret = match arguments.secret.checked() {
+        Ok(secret) => secret,
+        Err(status) => return status,
+    };
+    match answer(arguments, &key, &secret) {
         Ok((text, status)) => match print(text.as_bytes()) {
             Status::Done => status,
             failed => failed,
@@ -65,14 +70,13 @@ pub(super) fn run(arguments: &Arguments) -> Status {
     }
 }
 
-fn answer(arguments: &Arguments, key: &AnyKey) -> Result<(String, Status)> {
-    let secret = arguments.secret.secret()?;
-    let snapshot = SnapshotFile::open(&arguments.file, &secret)?;
+fn answer(arguments: &Arguments, key: &AnyKey, secret: &Secret) -> Result<(String, Status)> {
+    let snapshot = SnapshotFile::open(&arguments.file, secret)?;
     if !snapshot.header.vlan_key && !arguments.vlan.is_empty() {
         let what = "keys have no VLAN tags in this snapshot: ask without --vlan";
         return Err(Error::new(what).in_file(&arguments.file));
     }
-    Ok(match snapshot.presence(key, &secret) {
+    Ok(match snapshot.presence(key, secret) {
         Presence::Open { count, payload } => {
             let midstream = payload.is_some_and(|payload| payload & MIDSTREAM != 0);
             let seen = if midstream { ", its start was not seen" } else { "" };

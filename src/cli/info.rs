@@ -5,6 +5,7 @@ use crate::cli::secret::SecretOption;
 use crate::cli::{Status, log, print};
 use crate::config::PARTITION_COUNT;
 use crate::error::Result;
+use crate::hash::Secret;
 use crate::sketch::Geometry;
 use crate::snapshot::file::{Header, Load, SnapshotFile, Source, VERSION};
 use clap::Args;
@@ -27,7 +28,11 @@ pub(super) struct Arguments {
 
 /// Tells it.
 pub(super) fn run(arguments: &Arguments) -> Status {
-    match text(arguments) {
+    let secret = match arguments.secret.checked() {
+        Ok(secret) => secret,
+        Err(status) => return status,
+    };
+    match text(arguments, &secret) {
         Ok(text) => print(text.as_bytes()),
         Err(error) => {
             report::error(&error, "");
@@ -36,10 +41,9 @@ pub(super) fn run(arguments: &Arguments) -> Status {
     }
 }
 
-fn text(arguments: &Arguments) -> Result<String> {
-    let secret = arguments.secret.secret()?;
-    let snapshot = SnapshotFile::open(&arguments.file, &secret)?;
-    let (v4, v6) = snapshot.loads(&secret);
+fn text(arguments: &Arguments, secret: &Secret) -> Result<String> {
+    let snapshot = SnapshotFile::open(&arguments.file, secret)?;
+    let (v4, v6) = snapshot.loads(secret);
     let header = &snapshot.header;
     let mut rows = vec![
         ("file", format!("{}, version {VERSION}, key id {}", header.kind.name(), header.key_id)),

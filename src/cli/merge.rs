@@ -5,6 +5,7 @@ use crate::cli::report::{self, Voice, grouped};
 use crate::cli::secret::SecretOption;
 use crate::error::Result;
 use crate::export;
+use crate::hash::Secret;
 use crate::snapshot::file::SnapshotFile;
 use clap::Args;
 use std::path::PathBuf;
@@ -33,7 +34,11 @@ pub(super) struct Arguments {
 
 /// Adds them up.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    match merge(arguments) {
+    let secret = match arguments.secret.checked() {
+        Ok(secret) => secret,
+        Err(status) => return status,
+    };
+    match merge(arguments, &secret) {
         Ok(text) => {
             if voice > Voice::Quiet {
                 report::line(format_args!("{text}"));
@@ -48,11 +53,10 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
 }
 
 /// What was written.
-fn merge(arguments: &Arguments) -> Result<String> {
-    let secret = arguments.secret.secret()?;
+fn merge(arguments: &Arguments, secret: &Secret) -> Result<String> {
     let mut sum: Option<SnapshotFile> = None;
     for path in &arguments.files {
-        let file = SnapshotFile::open(path, &secret)?;
+        let file = SnapshotFile::open(path, secret)?;
         match &mut sum {
             None => sum = Some(file),
             Some(sum) => sum.add(&file).map_err(|error| error.in_file(path))?,
@@ -60,7 +64,7 @@ fn merge(arguments: &Arguments) -> Result<String> {
     }
     // The command line takes no fewer than two.
     let Some(sum) = sum else { return Ok(String::new()) };
-    let size = export::write_snapshot(&arguments.out, &sum, &secret)?;
+    let size = export::write_snapshot(&arguments.out, &sum, secret)?;
     let routers = grouped(sum.header.sources.len() as u64);
     let seen = grouped(u64::try_from(sum.surplus()).unwrap_or(0));
     Ok(format!("{routers} routers, that see {seen} connections, each counting its own: {} bytes", grouped(size)))

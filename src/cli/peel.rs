@@ -39,7 +39,11 @@ pub(super) struct Arguments {
 
 /// Lists it.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
-    match list(arguments) {
+    let secret = match arguments.secret.checked() {
+        Ok(secret) => secret,
+        Err(status) => return status,
+    };
+    match list(arguments, &secret) {
         Ok(0) => Status::Done,
         Ok(left) => {
             if voice > Voice::Quiet {
@@ -59,17 +63,16 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Status {
 }
 
 /// Writes the list; about how much is not in it.
-fn list(arguments: &Arguments) -> Result<u64> {
-    let secret = arguments.secret.secret()?;
-    let snapshot = SnapshotFile::open(&arguments.file, &secret)?;
+fn list(arguments: &Arguments, secret: &Secret) -> Result<u64> {
+    let snapshot = SnapshotFile::open(&arguments.file, secret)?;
     if snapshot.header.kind != Kind::Snapshot {
-        return merged(&snapshot, &secret, &arguments.base);
+        return merged(&snapshot, secret, &arguments.base);
     }
     let vlan_key = snapshot.header.vlan_key;
     if arguments.base.len() > 1 {
         return Err(Error::new("a snapshot starts from one list: name one --base").in_file(&arguments.file));
     }
-    let mut list = SnapshotList::new(&snapshot, &secret).map_err(|error| error.in_file(&arguments.file))?;
+    let mut list = SnapshotList::new(&snapshot, secret).map_err(|error| error.in_file(&arguments.file))?;
     if let (Some(base), [source]) = (arguments.base.first(), snapshot.header.sources.as_slice()) {
         agent::start_from(&mut list, source, base)?;
     }

@@ -57,3 +57,22 @@ fn no_directory_has_two_purposes() {
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     assert!(stderr(&output).contains("DIR and --out each need a directory of their own"), "{}", stderr(&output));
 }
+
+#[test]
+fn a_secret_that_can_not_be_read_is_wrong_usage_everywhere() {
+    let secret = ["--secret-file", "/nonexistent/secret"];
+    for words in [
+        &["replay", "a.pcap"][..],
+        &["info", "a"],
+        &["get", "a", "10.0.0.1:1", "10.0.0.2:2"],
+        &["peel", "a"],
+        &["merge", "a", "b", "-o", "c"],
+        &["digest", "a", "--differences", "1", "-o", "c"],
+        &["diff", "a", "b"],
+        &["collect", "a", "--out", "b"],
+    ] {
+        let output = flowpeel([words, &secret].concat());
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("/nonexistent/secret: can not read the secret"), "{}", stderr(&output));
+    }
+}
