@@ -3,7 +3,7 @@
 //! What enters: a path, and bytes. What leaves: a file that takes its name, and the place of an older file, when all of
 //! it is on the disk. Whenever the process ends, the name stands for a whole file.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
@@ -23,7 +23,7 @@ pub struct Temporary {
 }
 
 impl Temporary {
-    /// Removes from a directory the temporary files that killed processes left.
+    /// Removes from a directory the temporary files that killed processes left. Those of processes that live are locked.
     ///
     /// # Errors
     ///
@@ -31,7 +31,8 @@ impl Temporary {
     pub fn remove_leftovers(&self, directory: &Path) -> io::Result<()> {
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
-            if entry.file_name().to_str().is_some_and(|name| self.is_name(name)) && entry.file_type()?.is_file() {
+            let is_ours = entry.file_name().to_str().is_some_and(|name| self.is_name(name));
+            if is_ours && entry.file_type()?.is_file() && !is_locked(&entry.path()) {
                 fs::remove_file(entry.path())?;
             }
         }
@@ -45,6 +46,11 @@ impl Temporary {
             letters.len() == TEMPORARY_LETTER_COUNT && letters.bytes().all(|letter| letter.is_ascii_alphanumeric())
         })
     }
+}
+
+/// Whether some process is writing this file.
+fn is_locked(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 /// Whether a whole file can be put at this path: where there is a file, or nothing yet. Pipes and devices can only be written into,
@@ -77,6 +83,8 @@ impl NewFile {
         let mut builder = Builder::new();
         builder.prefix(temporary.prefix).suffix(temporary.suffix).rand_bytes(TEMPORARY_LETTER_COUNT);
         let file = builder.make_in(directory_of(path), |path| options.open(path))?;
+        // It tells others that this is no leftover; where the file system knows no locks there is nothing to do about it.
+        drop(file.as_file().try_lock());
         Ok(NewFile { file, path: path.to_path_buf() })
     }
 
@@ -101,7 +109,9 @@ impl NewFile {
     }
 }
 
-fn directory_of(path: &Path) -> &Path {
+/// The directory of a file.
+#[must_use]
+pub fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -119,6 +129,18 @@ pub fn sync_directory_of(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_being_written_is_no_leftover() {
+        let place = tempfile::tempdir().unwrap();
+        let temporary = Temporary { prefix: ".test-", suffix: ".tmp", mode: 0o600 };
+        let file = NewFile::begin(&place.path().join("file"), &temporary).unwrap();
+        fs::write(place.path().join(".test-abcdef.tmp"), "left").unwrap();
+        temporary.remove_leftovers(place.path()).unwrap();
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+        file.finish().unwrap();
+        assert_eq!(fs::read_dir(place.path()).unwrap().next().unwrap().unwrap().file_name(), "file");
+    }
 
     #[test]
     #[cfg(unix)]

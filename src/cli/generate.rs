@@ -6,7 +6,7 @@ use crate::cli::report::{self, Voice, grouped};
 use crate::cli::values;
 use crate::error::{Error, Result};
 use crate::generate::{Arrivals, Flood, FloodConfig, Traffic, TrafficConfig, TrafficCounts, write_pcap};
-use crate::whole_file::{NewFile, Temporary, is_file_or_free};
+use crate::whole_file::{NewFile, Temporary, directory_of, is_file_or_free};
 use clap::{Args, ValueEnum};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -139,6 +139,8 @@ fn write_to(out: impl Write, traffic: &mut Traffic) -> io::Result<TrafficCounts>
 
 /// Writes a file whole or not at all: one that was there stays until then.
 fn write_whole(path: &Path, traffic: &mut Traffic, interrupts: &Interrupts) -> io::Result<TrafficCounts> {
+    // What can not be removed is in nobody's way.
+    drop(TEMPORARY.remove_leftovers(directory_of(path)));
     let file = NewFile::begin(path, &TEMPORARY)?;
     let counts = write_to(Interruptible { file: file.file(), interrupts }, traffic)?;
     file.finish()?;

@@ -5,13 +5,13 @@
 use crate::error::{Error, Result};
 use crate::export::flow_line::{self, Ends};
 use crate::export::lines::ListFields;
-use crate::export::place::write_whole;
+use crate::export::place::{TEMPORARY, write_whole};
 use crate::export::timestamp::Clockface;
 use crate::flow::FlowKey;
 use crate::flow_list::{MergedList, RowState};
 use crate::hash::Secret;
 use crate::snapshot::file::{Difference, SnapshotFile};
-use crate::whole_file::is_file_or_free;
+use crate::whole_file::{directory_of, is_file_or_free};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::Path;
@@ -189,6 +189,8 @@ pub fn write_snapshot(path: &Path, snapshot: &SnapshotFile, secret: &Secret) -> 
             "a snapshot is put in the place of a file, and this is none (or a link to one): name the file itself";
         return Err(Error::new(what).in_file(path));
     };
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = directory_of(path);
+    // What can not be removed is in nobody's way.
+    drop(TEMPORARY.remove_leftovers(directory));
     write_whole(directory, name, "snapshot", |file| snapshot.write(file, secret)).map(|(size, _)| size)
 }

@@ -76,3 +76,18 @@ fn a_secret_that_can_not_be_read_is_wrong_usage_everywhere() {
         assert!(stderr(&output).contains("/nonexistent/secret: can not read the secret"), "{}", stderr(&output));
     }
 }
+
+#[test]
+fn what_a_killed_command_left_is_removed_by_the_next() {
+    let place = tempfile::tempdir().unwrap();
+    let snapshot = snapshot(place.path());
+    let [generated, merged] = [".generate-abcdef.tmp", ".flows-abcdef.tmp"].map(|name| place.path().join(name));
+    let (capture, digest) = (place.path().join("new.pcap"), place.path().join("new.digest"));
+    fs::write(&generated, "left").unwrap();
+    fs::write(&merged, "left").unwrap();
+    let output = flowpeel(["generate", "--connections", "5", "--out", capture.to_str().unwrap()]);
+    assert!(output.status.success() && !generated.exists() && merged.exists(), "{}", stderr(&output));
+    let words = ["digest", snapshot.to_str().unwrap(), "--differences", "5", "-o", digest.to_str().unwrap()];
+    let output = flowpeel(words);
+    assert!(output.status.success() && !merged.exists(), "{}", stderr(&output));
+}
