@@ -7,7 +7,7 @@ use crate::config::PARTITION_COUNT;
 use crate::error::Result;
 use crate::hash::Secret;
 use crate::sketch::Geometry;
-use crate::snapshot::file::{Header, Load, SnapshotFile, Source, VERSION};
+use crate::snapshot::file::{Header, Kind, Load, SnapshotFile, Source, VERSION};
 use clap::Args;
 use jiff::Timestamp;
 use std::path::PathBuf;
@@ -110,13 +110,19 @@ fn of_source(source: &Source) -> Vec<(&'static str, String)> {
 fn of_family(header: &Header, geometry: Geometry, run: u32, load: &Load) -> String {
     let folded = if run > 1 { format!(", {run} folded into one") } else { String::new() };
     let summed = if header.partition_count == PARTITION_COUNT { "" } else { ", all partitions in it" };
+    let sum = if header.sources.len() > 1 { ", each router counting its own" } else { "" };
+    let share = load.held as f64 * 100.0 / load.item_count.max(1) as f64;
+    let held = match header.kind {
+        // What it holds is nothing to list: most of it cancels.
+        Kind::Digest => format!("which tell {} differences of it from another", grouped(load.item_count)),
+        _ => format!("which list {} ({share:.0} % of it is held)", grouped(load.item_count)),
+    };
+    let sign = if load.open < 0 { "-" } else { "" };
+    let open = format!("{sign}{}", grouped(load.open.unsigned_abs()));
     format!(
-        "{} open; {} x {} cells{summed}{folded}, which list {} ({:.0} % of it is held)",
-        load.open,
+        "{open} open{sum}; {} x {} cells{summed}{folded}, {held}",
         header.partition_count,
         grouped(geometry.cell_count() as u64),
-        grouped(load.item_count),
-        load.held as f64 * 100.0 / load.item_count.max(1) as f64,
     )
 }
 
