@@ -18,7 +18,7 @@ use std::path::PathBuf;
 /// the one before it stopped, however that ended.
 ///
 /// Exit status: 0 when everything was done, 1 when something failed, such as files that are damaged or no snapshots (they are
-/// named, and left alone), 2 when the command line is wrong.
+/// named, and left alone), 2 when the command line is wrong, 130 when a second signal ended it at once.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel collect",
@@ -26,7 +26,8 @@ use std::path::PathBuf;
     flowpeel collect --once --secret-file secret --out lists --compress --keep 30d snapshots"
 )]
 pub(super) struct Arguments {
-    /// The directory of snapshots of one router; nothing is changed in it
+    /// The directory of snapshots of one router; nothing is changed in it, and while it is empty it is waited for the first (with --once
+    /// there are no lists then)
     #[arg(value_name = "DIR")]
     snapshots: PathBuf,
 

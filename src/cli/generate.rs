@@ -45,7 +45,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", default_value = "1", value_parser = values::number)]
     seed: u64,
 
-    /// Connections in all, or, under a flood, clients that always have one
+    /// Connections in all [default: 10k], or, under a flood, clients that always have one [default: 1k]
     #[arg(long, value_name = "N", value_parser = values::count)]
     connections: Option<u64>,
 
@@ -53,7 +53,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     duration: Option<Duration>,
 
-    /// Packets of each connection between its handshake and its end
+    /// Packets of each connection between its handshake and its end [default: 0-20; under a flood 10-40]
     #[arg(long, value_name = "MIN-MAX", value_parser = values::count_range)]
     data_packets: Option<RangeInclusive<u64>>,
 
@@ -61,7 +61,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", default_value = "96", value_parser = values::number)]
     snap_length: u64,
 
-    /// The part of the connections that is over IPv6
+    /// The part of the connections that is over IPv6 [default: 0.2; under a flood 0]
     #[arg(long, value_name = "SHARE", value_parser = values::share)]
     ipv6: Option<f64>,
 

@@ -24,7 +24,7 @@ use std::path::PathBuf;
 #[command(
     display_name = "flowpeel get",
     after_help = "Examples:\n  flowpeel get --secret-file secret snapshot.flowpeel 10.0.0.1:40000 192.0.2.1:443\n  \
-    flowpeel get --secret-file secret snapshot.flowpeel [2001:db8::1]:40000 [2001:db8::2]:443"
+    flowpeel get --secret-file secret snapshot.flowpeel '[2001:db8::1]:40000' '[2001:db8::2]:443'"
 )]
 pub(super) struct Arguments {
     /// The snapshot
@@ -39,7 +39,7 @@ pub(super) struct Arguments {
     server: SocketAddr,
 
     /// The VLAN tag of a router with --vlan-key; of two the outer one first
-    #[arg(long, value_name = "TAG", value_parser = clap::value_parser!(u16).range(0..4096))]
+    #[arg(long, value_name = "TAG", value_parser = clap::value_parser!(u16).range(0..=4095))]
     vlan: Vec<u16>,
 
     #[command(flatten)]

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 #[command(
     display_name = "flowpeel peel",
     after_help = "Examples:\n  flowpeel peel --secret-file secret snapshot-20260101T000010Z.flowpeel\n  \
-    flowpeel peel --secret-file secret --base flows-20260101T000000Z.ndjson snapshot-20260101T000010Z.flowpeel"
+    flowpeel peel --secret-file secret --base flows-20260101T000000Z.ndjson snapshot.flowpeel"
 )]
 pub(super) struct Arguments {
     /// The snapshot

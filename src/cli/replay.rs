@@ -22,8 +22,8 @@ use std::time::Duration;
 /// Reads pcap and pcapng, plain or compressed with gzip or zstd, and writes the list of open connections at the end, or
 /// at the end of each interval of capture time. Several captures are read in turn, as one.
 ///
-/// Exit status: 0 when everything was done, 1 when something failed (what could be read is listed all the same), 2 when
-/// the command line is wrong.
+/// Exit status: 0 when everything was done, 1 when something failed (what could be read is listed all the same) or a
+/// signal ended it early, 2 when the command line is wrong, 130 when a second signal ended it at once.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel replay",

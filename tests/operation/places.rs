@@ -59,6 +59,16 @@ fn no_directory_has_two_purposes() {
 }
 
 #[test]
+fn directories_are_made_with_those_above_them() {
+    let place = tempfile::tempdir().unwrap();
+    let capture = capture(place.path(), "mixed.pcap", 10);
+    let below = |name: &str| place.path().join(name).join("a/b").to_str().unwrap().to_owned();
+    let (state, out, snapshots) = (below("state"), below("out"), below("snapshots"));
+    replayed(&format!("-q --every 1s --state {state} --out {out} --snapshots {snapshots}"), &[&capture]);
+    assert!([state, out, snapshots].iter().all(|path| !files(Path::new(path)).is_empty()));
+}
+
+#[test]
 fn a_secret_that_can_not_be_read_is_wrong_usage_everywhere() {
     let secret = ["--secret-file", "/nonexistent/secret"];
     for words in [
