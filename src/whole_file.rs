@@ -3,7 +3,7 @@
 //! What enters: a path, and bytes. What leaves: a file that takes its name, and the place of an older file, when all of
 //! it is on the disk. Whenever the process ends, the name stands for a whole file.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
@@ -23,7 +23,7 @@ pub struct Temporary {
 }
 
 impl Temporary {
-    /// Removes from a directory the temporary files that killed processes left.
+    /// Removes from a directory the temporary files that killed processes left. Those of processes that live are locked.
     ///
     /// # Errors
     ///
@@ -31,7 +31,8 @@ impl Temporary {
     pub fn remove_leftovers(&self, directory: &Path) -> io::Result<()> {
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
-            if entry.file_name().to_str().is_some_and(|name| self.is_name(name)) && entry.file_type()?.is_file() {
+            let is_ours = entry.file_name().to_str().is_some_and(|name| self.is_name(name));
+            if is_ours && entry.file_type()?.is_file() && !is_locked(&entry.path()) {
                 fs::remove_file(entry.path())?;
             }
         }
@@ -44,6 +45,21 @@ impl Temporary {
         letters.is_some_and(|letters| {
             letters.len() == TEMPORARY_LETTER_COUNT && letters.bytes().all(|letter| letter.is_ascii_alphanumeric())
         })
+    }
+}
+
+/// Whether some process is writing this file.
+fn is_locked(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+}
+
+/// Whether a whole file can be put at this path: where there is a file, or nothing yet. Pipes and devices can only be written into,
+/// and so can what a link leads to: where standard output is a file, /dev/stdout is a link to it.
+#[must_use]
+pub fn is_file_or_free(path: &Path) -> bool {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata.is_file(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
 }
 
@@ -67,6 +83,8 @@ impl NewFile {
         let mut builder = Builder::new();
         builder.prefix(temporary.prefix).suffix(temporary.suffix).rand_bytes(TEMPORARY_LETTER_COUNT);
         let file = builder.make_in(directory_of(path), |path| options.open(path))?;
+        // It tells others that this is no leftover; where the file system knows no locks there is nothing to do about it.
+        drop(file.as_file().try_lock());
         Ok(NewFile { file, path: path.to_path_buf() })
     }
 
@@ -91,7 +109,9 @@ impl NewFile {
     }
 }
 
-fn directory_of(path: &Path) -> &Path {
+/// The directory of a file.
+#[must_use]
+pub fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -104,4 +124,34 @@ pub fn sync_directory_of(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     File::open(directory_of(path))?.sync_all()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_being_written_is_no_leftover() {
+        let place = tempfile::tempdir().unwrap();
+        let temporary = Temporary { prefix: ".test-", suffix: ".tmp", mode: 0o600 };
+        let file = NewFile::begin(&place.path().join("file"), &temporary).unwrap();
+        fs::write(place.path().join(".test-abcdef.tmp"), "left").unwrap();
+        temporary.remove_leftovers(place.path()).unwrap();
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+        file.finish().unwrap();
+        assert_eq!(fs::read_dir(place.path()).unwrap().next().unwrap().unwrap().file_name(), "file");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn only_a_file_makes_way_for_a_whole_one() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name| place.path().join(name);
+        fs::write(path("file"), "x").unwrap();
+        std::os::unix::fs::symlink("file", path("link")).unwrap();
+        std::os::unix::fs::symlink("nowhere", path("dangling")).unwrap();
+        let named = ["file", "free", "link", "dangling", "", "file/below"].map(|name| is_file_or_free(&path(name)));
+        assert_eq!(named, [true, true, false, false, false, false]);
+        assert!(!is_file_or_free(Path::new("/dev/null")));
+    }
 }

@@ -232,6 +232,10 @@ fn what_all_of_four_routers_see_is_told_by_itself() {
     assert_eq!(told.status.code(), Some(0), "{}", text(&told.stdout));
     let told = text(&flowpeel(&["info", &path]).stdout);
     assert!(told.lines().any(|line| line.starts_with("lists by itself") && line.contains("yes")), "{told}");
+    assert!(told.contains("  400 open, each router counting its own; "), "{told}");
+    let digest = file(place.path(), "digest", &merge.digest(20));
+    let told = text(&flowpeel(&["info", &digest]).stdout);
+    assert!(told.contains(" differences of it from another") && !told.contains("% of it is held"), "{told}");
 }
 
 fn flowpeel(arguments: &[&str]) -> Output {

@@ -11,6 +11,8 @@ mod log;
 mod options;
 #[path = "operation/packaging.rs"]
 mod packaging;
+#[path = "operation/places.rs"]
+mod places;
 mod say;
 
 use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};

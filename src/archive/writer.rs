@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::export::Keep;
 use crate::state::lock;
 use crate::whole_file::sync_directory_of;
+use jiff::Timestamp;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ pub struct ArchiveConfig {
     /// The time between the first and the last end of its connections at which a segment is sealed.
     pub segment_age: Duration,
     /// How much is kept. Segments whose last connection ended longer than the age before the newest are removed, and
-    /// the oldest while all together are larger than the size.
+    /// the oldest while all files of the archive together are larger than the size.
     pub keep: Keep,
 }
 
@@ -144,6 +145,8 @@ impl Writer {
             written: Written::default(),
             _lock: lock,
         };
+        // Sealing what is left takes room, of which there may be none before something is removed.
+        writer.written.expired += writer.retention.opened(now(), &inventory.logs)?;
         let mut recovery = Recovery::default();
         for number in inventory.logs {
             recovery.logs.push(writer.seal_left(number)?);
@@ -358,6 +361,11 @@ impl OpenList {
         let cannot = |error| Error::new("can not write the open connections").in_file(&self.path).because(error);
         self.file.finish().map_err(cannot).map(drop)
     }
+}
+
+/// The time by the clock of this machine, in ticks since 1970.
+fn now() -> i64 {
+    i64::try_from(Timestamp::now().as_nanosecond() / i128::from(TICK_NS)).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 //! by the name, and only once: a compressed file inside a compressed file is not a capture. Nothing is ever
 //! decompressed as a whole, so a file that expands a millionfold costs only time.
 
-use std::io::{self, BufReader, Chain, Cursor, ErrorKind, Read};
+use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read};
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use zstd::stream::read::Decoder as ZstdDecoder;
 
 use crate::config::{COMPRESSED_READ_SIZE, ZSTD_WINDOW_LOG_MAX};
@@ -43,12 +43,48 @@ impl Read for Stored {
 /// The stored bytes, of which the first were read ahead to recognise the compression.
 type Looked = Chain<Cursor<Vec<u8>>, Stored>;
 
+/// A gzip file: members one behind the other, and zeros behind the last, with which tapes and disks are filled up.
+struct Members(GzDecoder<BufReader<Looked>>);
+
+impl Read for Members {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let size = self.0.read(buffer)?;
+            if size > 0 || buffer.is_empty() || !has_member(self.0.get_mut())? {
+                return Ok(size);
+            }
+            let nothing = Stored { reader: Box::new(io::empty()), read_size: 0 };
+            let nothing = BufReader::with_capacity(0, Cursor::new(Vec::new()).chain(nothing));
+            self.0 = GzDecoder::new(std::mem::replace(self.0.get_mut(), nothing));
+        }
+    }
+}
+
+/// Whether another member follows. What follows zeros is none.
+fn has_member(stored: &mut impl BufRead) -> io::Result<bool> {
+    let mut has_zeros = false;
+    loop {
+        let bytes = stored.fill_buf()?;
+        let zero_count = bytes.iter().take_while(|byte| **byte == 0).count();
+        if zero_count < bytes.len() {
+            let what = "something follows the zeros behind its end";
+            let is_beyond = has_zeros || zero_count > 0;
+            return if is_beyond { Err(io::Error::new(ErrorKind::InvalidData, what)) } else { Ok(true) };
+        }
+        if zero_count == 0 {
+            return Ok(false);
+        }
+        has_zeros = true;
+        stored.consume(zero_count);
+    }
+}
+
 /// A stream of plain bytes.
 pub(super) struct Plain(Decoder);
 
 enum Decoder {
     None(Looked),
-    Gzip(Box<MultiGzDecoder<BufReader<Looked>>>),
+    Gzip(Box<Members>),
     Zstd(ZstdDecoder<'static, BufReader<Looked>>),
 }
 
@@ -79,7 +115,7 @@ impl Plain {
         }
         let buffered = BufReader::with_capacity(COMPRESSED_READ_SIZE, looked);
         if is_gzip {
-            return Ok(Plain(Decoder::Gzip(Box::new(MultiGzDecoder::new(buffered)))));
+            return Ok(Plain(Decoder::Gzip(Box::new(Members(GzDecoder::new(buffered))))));
         }
         let mut decoder = ZstdDecoder::with_buffer(buffered)?;
         decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
@@ -90,7 +126,7 @@ impl Plain {
     pub(super) fn read_size(&self) -> u64 {
         let looked = match &self.0 {
             Decoder::None(looked) => looked,
-            Decoder::Gzip(decoder) => decoder.get_ref().get_ref(),
+            Decoder::Gzip(members) => members.0.get_ref().get_ref(),
             Decoder::Zstd(decoder) => decoder.get_ref().get_ref(),
         };
         looked.get_ref().1.read_size
@@ -118,8 +154,39 @@ impl Read for Plain {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.0 {
             Decoder::None(looked) => looked.read(buffer),
-            Decoder::Gzip(decoder) => decoder.read(buffer),
+            Decoder::Gzip(members) => members.read(buffer),
             Decoder::Zstd(decoder) => decoder.read(buffer),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// What comes out of these bytes.
+    fn plain(stored: &[u8]) -> std::result::Result<Vec<u8>, String> {
+        let mut plain = Plain::new(Box::new(Cursor::new(stored.to_vec()))).unwrap();
+        let mut bytes = Vec::new();
+        let read = plain.read_to_end(&mut bytes);
+        read.map(|_| bytes).map_err(|error| plain.explain(error).to_string())
+    }
+
+    #[test]
+    fn zeros_may_follow_the_last_member_of_a_gzip_file() {
+        let member = |bytes: &[u8]| {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            encoder.write_all(bytes).and_then(|()| encoder.finish()).unwrap()
+        };
+        let members = [member(b"one "), member(&[]), member(b"two")].concat();
+        for zero_count in [0, 1, 9, 10_240, 3 * COMPRESSED_READ_SIZE] {
+            assert_eq!(plain(&[&members[..], &vec![0; zero_count]].concat()), Ok(b"one two".to_vec()));
+        }
+        for stray in [&b"x"[..], &[0, 0, 1], &[&[0][..], &members].concat()] {
+            let told = plain(&[&members, stray].concat()).unwrap_err();
+            assert!(told.starts_with("the gzip data is "), "{told}");
+        }
+        assert!(plain(&members[..members.len() - 1]).unwrap_err().contains("cut short"));
     }
 }

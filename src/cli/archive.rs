@@ -1,8 +1,10 @@
 //! The options of an archive, and messages about it.
 
 use crate::archive::{Archive, ArchiveConfig, Recovery, Summary};
+use crate::cli::apart;
 use crate::cli::lists::{self, Lists};
 use crate::cli::report::{self, Voice};
+use crate::cli::state::State;
 use crate::cli::values::{self, KeepLimit};
 use crate::error::{Error, Result};
 use crate::queue::WhenFull;
@@ -26,8 +28,8 @@ pub(super) struct ArchiveOptions {
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = values::duration, requires = "archive")]
     segment_age: Duration,
 
-    /// Remove segments whose connections ended longer than this before the newest (30d), or the oldest while all
-    /// together are larger than this (20GiB); may be given once for each
+    /// Remove segments whose connections ended longer than this before the newest (30d), or the oldest while all files
+    /// of the archive together are larger than this (20GiB); may be given once for each
     #[arg(long, value_name = "AGE|SIZE", value_parser = values::keep, requires = "archive")]
     archive_keep: Vec<KeepLimit>,
 }
@@ -44,11 +46,18 @@ impl ArchiveOptions {
     ///
     /// # Errors
     ///
-    /// An archive together with a state: what is fed again after a kill would be archived twice. An archive without a
-    /// list: the lists tell the archive what is open and how old it is, and tell the run that its disk has failed.
-    pub(super) fn check(&self, saves_state: bool, lists: &Lists) -> Result<()> {
+    /// Two options name one directory. An archive together with a state: what is fed again after a kill would be archived
+    /// twice. An archive without a list: the lists tell the archive what is open and how old it is, and tell the run that
+    /// its disk has failed.
+    pub(super) fn check(&self, state: &State, lists: &Lists) -> Result<()> {
+        apart::check(&[
+            ("--state", state.directory()),
+            ("--out", lists.directory()),
+            ("--snapshots", lists.snapshot_directory()),
+            ("--archive", self.archive.as_ref()),
+        ])?;
         let what = match self.archive {
-            Some(_) if saves_state => {
+            Some(_) if state.is_wanted() => {
                 "--archive and --state do not go together: what is fed again would be archived twice"
             }
             Some(_) if !lists.keeps_list() => {

@@ -1,6 +1,7 @@
 //! `flowpeel collect`: a directory of snapshots in, the lists that the router would have written out.
 
 use crate::agent::{Agent, AgentConfig, AgentCounts, AgentEvent, AgentObserver};
+use crate::cli::apart;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::lists::Writing;
 use crate::cli::report::{self, Voice, grouped};
@@ -17,7 +18,7 @@ use std::path::PathBuf;
 /// on where the one before it stopped, however that ended.
 ///
 /// Exit status: 0 when everything was done, 1 when something failed, such as files that are damaged or no snapshots
-/// (they are named, and left alone), 2 when the command line is wrong.
+/// (they are named, and left alone), 2 when the command line is wrong, 130 when a second signal ended it at once.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel collect",
@@ -25,7 +26,8 @@ use std::path::PathBuf;
     flowpeel collect --once --secret-file secret --out lists --compress --keep 30d snapshots"
 )]
 pub(super) struct Arguments {
-    /// The directory of snapshots of one router; nothing is changed in it
+    /// The directory of snapshots of one router; nothing is changed in it, and while it is empty it is waited for the first (with --once
+    /// there are no lists then)
     #[arg(value_name = "DIR")]
     snapshots: PathBuf,
 
@@ -53,6 +55,7 @@ impl Arguments {
     fn config(&self) -> Result<AgentConfig> {
         let format = self.writing.format();
         format.check()?;
+        apart::check(&[("DIR", Some(&self.snapshots)), ("--out", Some(&self.out))])?;
         let (snapshots, lists) = (self.snapshots.clone(), self.out.clone());
         Ok(AgentConfig { snapshots, lists, secret: self.secret.secret()?, format, keep: self.writing.keep()? })
     }

@@ -26,7 +26,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", value_parser = values::count)]
     differences: u64,
 
-    /// The file to write
+    /// The file to write, whole or not at all; no pipe and no link
     #[arg(long, short, value_name = "FILE")]
     out: PathBuf,
 
@@ -36,7 +36,7 @@ pub(super) struct Arguments {
 
 /// Makes the digest.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
-    let secret = arguments.secret.secret()?;
+    let secret = arguments.secret.checked()?;
     let digest = SnapshotFile::open(&arguments.file, &secret)?.digest(arguments.differences);
     let size = export::write_snapshot(&arguments.out, &digest, &secret)?;
     let (v4, v6) = digest.item_counts();

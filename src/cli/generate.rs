@@ -5,7 +5,7 @@ use crate::cli::report::{self, Voice, grouped};
 use crate::cli::{Failure, Outcome, Status, values};
 use crate::error::{Error, Result};
 use crate::generate::{Arrivals, Flood, FloodConfig, Traffic, TrafficConfig, TrafficCounts, write_pcap};
-use crate::whole_file::{NewFile, Temporary};
+use crate::whole_file::{NewFile, Temporary, directory_of, is_file_or_free};
 use clap::{Args, ValueEnum};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -44,7 +44,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", default_value = "1", value_parser = values::number)]
     seed: u64,
 
-    /// Connections in all, or, under a flood, clients that always have one
+    /// Connections in all [default: 10k], or, under a flood, clients that always have one [default: 1k]
     #[arg(long, value_name = "N", value_parser = values::count)]
     connections: Option<u64>,
 
@@ -52,7 +52,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     duration: Option<Duration>,
 
-    /// Packets of each connection between its handshake and its end
+    /// Packets of each connection between its handshake and its end [default: 0-20; under a flood 10-40]
     #[arg(long, value_name = "MIN-MAX", value_parser = values::count_range)]
     data_packets: Option<RangeInclusive<u64>>,
 
@@ -60,7 +60,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", default_value = "96", value_parser = values::number)]
     snap_length: u64,
 
-    /// The part of the connections that is over IPv6
+    /// The part of the connections that is over IPv6 [default: 0.2; under a flood 0]
     #[arg(long, value_name = "SHARE", value_parser = values::share)]
     ipv6: Option<f64>,
 
@@ -136,17 +136,10 @@ fn write_to(out: impl Write, traffic: &mut Traffic) -> io::Result<TrafficCounts>
     write_pcap(traffic, &mut BufWriter::with_capacity(BUFFER_SIZE, out))
 }
 
-/// Whether this names a file, or nothing yet. Pipes and devices can only be written into, and so can the target of a
-/// link: where standard output is a file, /dev/stdout is a link to it.
-fn is_file_or_free(path: &Path) -> bool {
-    match std::fs::symlink_metadata(path) {
-        Ok(metadata) => metadata.is_file(),
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
-    }
-}
-
 /// Writes a file whole or not at all: one that was there stays until then.
 fn write_capture(path: &Path, traffic: &mut Traffic, interrupts: &Interrupts) -> io::Result<TrafficCounts> {
+    // A leftover that cannot be removed disturbs nothing.
+    drop(TEMPORARY.remove_leftovers(directory_of(path)));
     let file = NewFile::begin(path, &TEMPORARY)?;
     let counts = write_to(Interruptible { file: file.file(), interrupts }, traffic)?;
     file.finish()?;

@@ -6,6 +6,7 @@ use crate::connection::MIDSTREAM;
 use crate::error::{Error, Result};
 use crate::flow::VlanTags;
 use crate::flow_list::RowState;
+use crate::hash::Secret;
 use crate::signal::AnyKey;
 use crate::snapshot::file::{Presence, SnapshotFile};
 use clap::Args;
@@ -23,7 +24,7 @@ use std::path::PathBuf;
 #[command(
     display_name = "flowpeel get",
     after_help = "Examples:\n  flowpeel get --secret-file secret snapshot.flowpeel 10.0.0.1:40000 192.0.2.1:443\n  \
-    flowpeel get --secret-file secret snapshot.flowpeel [2001:db8::1]:40000 [2001:db8::2]:443"
+    flowpeel get --secret-file secret snapshot.flowpeel '[2001:db8::1]:40000' '[2001:db8::2]:443'"
 )]
 pub(super) struct Arguments {
     /// The snapshot
@@ -38,7 +39,7 @@ pub(super) struct Arguments {
     server: SocketAddr,
 
     /// The VLAN tag of a router with --vlan-key; of two the outer one first
-    #[arg(long, value_name = "TAG", value_parser = clap::value_parser!(u16).range(0..4096))]
+    #[arg(long, value_name = "TAG", value_parser = clap::value_parser!(u16).range(0..=4095))]
     vlan: Vec<u16>,
 
     #[command(flatten)]
@@ -51,19 +52,18 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let key = AnyKey::of_ends(arguments.client, arguments.server, tags).filter(|_| arguments.vlan.len() <= 2);
     let wrong = || Error::new("client and server are of one address family, and at most two tags count");
     let key = key.ok_or_else(|| Failure::wrong_usage(wrong()))?;
-    let (text, status) = answer(arguments, &key)?;
+    let (text, status) = answer(arguments, &key, &arguments.secret.checked()?)?;
     print(text.as_bytes())?;
     Ok(status)
 }
 
-fn answer(arguments: &Arguments, key: &AnyKey) -> Result<(String, Status)> {
-    let secret = arguments.secret.secret()?;
-    let snapshot = SnapshotFile::open(&arguments.file, &secret)?;
+fn answer(arguments: &Arguments, key: &AnyKey, secret: &Secret) -> Result<(String, Status)> {
+    let snapshot = SnapshotFile::open(&arguments.file, secret)?;
     if !snapshot.header.vlan_key && !arguments.vlan.is_empty() {
         let what = "keys have no VLAN tags in this snapshot: ask without --vlan";
         return Err(Error::new(what).in_file(&arguments.file));
     }
-    Ok(match snapshot.presence(key, &secret) {
+    Ok(match snapshot.presence(key, secret) {
         Presence::Open { count, payload } => {
             let midstream = payload.is_some_and(|payload| payload & MIDSTREAM != 0);
             let seen = if midstream { ", its start was not seen" } else { "" };

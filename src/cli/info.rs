@@ -6,8 +6,9 @@ use crate::cli::table::{self, Align};
 use crate::cli::{Outcome, Status, log, print};
 use crate::config::PARTITION_COUNT;
 use crate::error::Result;
+use crate::hash::Secret;
 use crate::sketch::Geometry;
-use crate::snapshot::file::{Header, Load, RouterPart, SnapshotFile, VERSION};
+use crate::snapshot::file::{Header, Kind, Load, RouterPart, SnapshotFile, VERSION};
 use clap::Args;
 use jiff::Timestamp;
 use std::path::PathBuf;
@@ -28,14 +29,13 @@ pub(super) struct Arguments {
 
 /// Prints what a snapshot is.
 pub(super) fn run(arguments: &Arguments) -> Outcome {
-    print(text(arguments)?.as_bytes())?;
+    print(text(arguments, &arguments.secret.checked()?)?.as_bytes())?;
     Ok(Status::Done)
 }
 
-fn text(arguments: &Arguments) -> Result<String> {
-    let secret = arguments.secret.secret()?;
-    let snapshot = SnapshotFile::open(&arguments.file, &secret)?;
-    let (v4, v6) = snapshot.loads(&secret);
+fn text(arguments: &Arguments, secret: &Secret) -> Result<String> {
+    let snapshot = SnapshotFile::open(&arguments.file, secret)?;
+    let (v4, v6) = snapshot.loads(secret);
     let header = &snapshot.header;
     let mut rows = vec![
         ("file", format!("{}, version {VERSION}, key id {}", header.kind.name(), header.key_id)),
@@ -98,13 +98,19 @@ fn of_source(source: &RouterPart) -> Vec<(&'static str, String)> {
 fn of_family(header: &Header, geometry: Geometry, run: u32, load: &Load) -> String {
     let folded = if run > 1 { format!(", {run} folded into one") } else { String::new() };
     let summed = if header.partition_count == PARTITION_COUNT { "" } else { ", all partitions in it" };
+    let sum = if header.sources.len() > 1 { ", each router counting its own" } else { "" };
+    let share = load.held as f64 * 100.0 / load.item_count.max(1) as f64;
+    let held = match header.kind {
+        // What it holds is nothing to list: most of it cancels.
+        Kind::Digest => format!("which tell {} differences of it from another", grouped(load.item_count)),
+        _ => format!("which list {} ({share:.0} % of it is held)", grouped(load.item_count)),
+    };
+    let sign = if load.open < 0 { "-" } else { "" };
+    let open = format!("{sign}{}", grouped(load.open.unsigned_abs()));
     format!(
-        "{} open; {} x {} cells{summed}{folded}, which list {} ({:.0} % of it is held)",
-        load.open,
+        "{open} open{sum}; {} x {} cells{summed}{folded}, {held}",
         header.partition_count,
         grouped(geometry.cell_count() as u64),
-        grouped(load.item_count),
-        load.held as f64 * 100.0 / load.item_count.max(1) as f64,
     )
 }
 

@@ -95,6 +95,11 @@ impl Lists {
         Some(&self.out).filter(|_| !self.is_stdout())
     }
 
+    /// The directory that snapshots are written to, if they are.
+    pub(super) fn snapshot_directory(&self) -> Option<&PathBuf> {
+        self.snapshots.as_ref()
+    }
+
     /// How lists are to be written.
     pub(super) fn format(&self) -> Format {
         self.writing.format()

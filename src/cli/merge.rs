@@ -5,6 +5,7 @@ use crate::cli::secret::SecretOption;
 use crate::cli::{Outcome, Status};
 use crate::error::Result;
 use crate::export;
+use crate::hash::Secret;
 use crate::snapshot::file::SnapshotFile;
 use clap::Args;
 use std::path::PathBuf;
@@ -23,7 +24,7 @@ pub(super) struct Arguments {
     #[arg(required = true, num_args = 2.., value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// The file to write
+    /// The file to write, whole or not at all; no pipe and no link
     #[arg(long, short, value_name = "FILE")]
     out: PathBuf,
 
@@ -33,7 +34,7 @@ pub(super) struct Arguments {
 
 /// Adds the snapshots up.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
-    let text = merge(arguments)?;
+    let text = merge(arguments, &arguments.secret.checked()?)?;
     if voice > Voice::Quiet {
         report::line(format_args!("{text}"));
     }
@@ -41,11 +42,10 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
 }
 
 /// Writes the sum, and returns a line about it.
-fn merge(arguments: &Arguments) -> Result<String> {
-    let secret = arguments.secret.secret()?;
+fn merge(arguments: &Arguments, secret: &Secret) -> Result<String> {
     let mut sum: Option<SnapshotFile> = None;
     for path in &arguments.files {
-        let file = SnapshotFile::open(path, &secret)?;
+        let file = SnapshotFile::open(path, secret)?;
         match &mut sum {
             None => sum = Some(file),
             Some(sum) => sum.add(&file).map_err(|error| error.in_file(path))?,
@@ -53,7 +53,7 @@ fn merge(arguments: &Arguments) -> Result<String> {
     }
     // The command line requires at least two.
     let Some(sum) = sum else { return Ok(String::new()) };
-    let size = export::write_snapshot(&arguments.out, &sum, &secret)?;
+    let size = export::write_snapshot(&arguments.out, &sum, secret)?;
     let routers = grouped(sum.header.sources.len() as u64);
     let seen = grouped(u64::try_from(sum.surplus()).unwrap_or(0));
     Ok(format!("{routers} routers, that see {seen} connections, each counting its own: {} bytes", grouped(size)))

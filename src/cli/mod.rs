@@ -3,6 +3,7 @@
 //! What enters: the arguments of the process. What leaves: an exit status, lists on standard output or in files, and
 //! messages on standard error. Everything else is in the library, so that it can be used without a terminal.
 
+mod apart;
 mod archive;
 mod collect;
 mod completions;
@@ -99,11 +100,14 @@ impl From<Status> for ExitCode {
 /// The place of options that every command has: in help after the command's own, before `--help`.
 const LAST: usize = 900;
 
+/// Lines of help are no longer than this, however wide the terminal.
+const HELP_WIDTH_MAX: usize = 100;
+
 /// Tells which TCP connections are open, from the packets that pass.
 ///
 /// Lists go to standard output or to files; everything for people goes to standard error.
 #[derive(Parser)]
-#[command(name = "flowpeel", version, propagate_version = true, max_term_width = 100)]
+#[command(name = "flowpeel", version, propagate_version = true, max_term_width = HELP_WIDTH_MAX)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -224,6 +228,17 @@ mod tests {
     #[test]
     fn messages_about_hostile_arguments_are_escaped() {
         assert_eq!(log::escaped("a\x1b[2J\nb c.pcap\u{9b}"), "a\\u{1b}[2J\\nb c.pcap\\u{9b}");
+    }
+
+    #[test]
+    fn no_line_of_an_example_is_broken_in_two() {
+        for command in Cli::command().get_subcommands() {
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in examples.lines() {
+                assert!(line.chars().count() <= HELP_WIDTH_MAX, "{line}");
+                assert!(!line.contains(" ["), "a shell takes it for a pattern: {line}");
+            }
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 #[command(
     display_name = "flowpeel peel",
     after_help = "Examples:\n  flowpeel peel --secret-file secret snapshot-20260101T000010Z.flowpeel\n  \
-    flowpeel peel --secret-file secret --base flows-20260101T000000Z.ndjson snapshot-20260101T000010Z.flowpeel"
+    flowpeel peel --secret-file secret --base flows-20260101T000000Z.ndjson snapshot.flowpeel"
 )]
 pub(super) struct Arguments {
     /// The snapshot
@@ -39,7 +39,7 @@ pub(super) struct Arguments {
 
 /// Lists the snapshot or merge.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
-    let left = list(arguments)?;
+    let left = list(arguments, &arguments.secret.checked()?)?;
     if left == 0 {
         return Ok(Status::Done);
     }
@@ -54,17 +54,16 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
 }
 
 /// Writes the list of a snapshot, and returns about how many openings and closings are not in it.
-fn list(arguments: &Arguments) -> Result<u64> {
-    let secret = arguments.secret.secret()?;
-    let snapshot = SnapshotFile::open(&arguments.file, &secret)?;
+fn list(arguments: &Arguments, secret: &Secret) -> Result<u64> {
+    let snapshot = SnapshotFile::open(&arguments.file, secret)?;
     if snapshot.header.kind != Kind::Snapshot {
-        return merged(&snapshot, &secret, &arguments.base);
+        return merged(&snapshot, secret, &arguments.base);
     }
     let vlan_key = snapshot.header.vlan_key;
     if arguments.base.len() > 1 {
         return Err(Error::new("a snapshot starts from one list: name one --base").in_file(&arguments.file));
     }
-    let mut list = SnapshotList::new(&snapshot, &secret).map_err(|error| error.in_file(&arguments.file))?;
+    let mut list = SnapshotList::new(&snapshot, secret).map_err(|error| error.in_file(&arguments.file))?;
     if let (Some(base), [source]) = (arguments.base.first(), snapshot.header.sources.as_slice()) {
         agent::start_from(&mut list, source, base)?;
     }

@@ -91,7 +91,16 @@ impl TableObject {
 
     /// The column of the table for people.
     fn texts(&self) -> [String; 9] {
-        let simulated = format!("{} of {}", grouped(self.simulated_failures), grouped(self.simulated_trials));
+        let simulated = match self.simulated_trials {
+            0 => "not tried: too many items".to_owned(),
+            trials => format!(
+                "{} of {} ({:.1e} to {:.1e})",
+                grouped(self.simulated_failures),
+                grouped(trials),
+                self.simulated_low,
+                self.simulated_high
+            ),
+        };
         [
             self.placement.clone(),
             self.tables.to_string(),
@@ -101,7 +110,7 @@ impl TableObject {
             format!("{:.2}", self.cells_per_item),
             kib(self.bytes),
             format!("{:.1e}", self.expected_failure),
-            format!("{simulated} ({:.1e} to {:.1e})", self.simulated_low, self.simulated_high),
+            simulated,
         ]
     }
 }

@@ -22,8 +22,8 @@ use std::time::Duration;
 /// Reads pcap and pcapng, plain or compressed with gzip or zstd, and writes the list of open connections at the end, or
 /// at the end of each interval of capture time. Several captures are read in turn, as one.
 ///
-/// Exit status: 0 when everything was done, 1 when something failed (what could be read is listed all the same), 2 when
-/// the command line is wrong.
+/// Exit status: 0 when everything was done, 1 when something failed (what could be read is listed all the same) or a
+/// signal ended it early, 2 when the command line is wrong, 130 when a second signal ended it at once.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel replay",
@@ -56,12 +56,12 @@ impl Arguments {
     /// The plan of the run: all that can be checked before anything is done.
     fn plan(&self) -> Result<Plan> {
         self.lists.keep()?;
-        self.state.check(self.every, &self.lists, true)?;
+        self.state.check(self.every, true)?;
         let config = self.tracking.config(&Defaults::REPLAY, self.every, &self.lists, || Ok(Secret::REPLAY))?;
         // Equal captures give equal snapshots: nothing of this machine or this moment is in them.
         let snapshots = self.lists.snapshots(String::new, 0);
         let saves_state = self.state.is_wanted();
-        self.archive.check(saves_state, &self.lists)?;
+        self.archive.check(&self.state, &self.lists)?;
         let archive_size = self.archive.memory_size()?;
         Plan::new(&Config { snapshots, saves_state, archive_size, ..config })
     }

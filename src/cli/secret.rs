@@ -1,7 +1,7 @@
 //! The secret of commands that read files of another run.
 
-use crate::cli::values;
-use crate::error::Result;
+use crate::cli::{Failure, values};
+use crate::error;
 use crate::hash::Secret;
 use clap::Args;
 use std::path::PathBuf;
@@ -20,7 +20,12 @@ impl SecretOption {
     /// # Errors
     ///
     /// The file cannot be read, or others may read it.
-    pub(super) fn secret(&self) -> Result<Secret> {
+    pub(super) fn secret(&self) -> error::Result<Secret> {
         self.secret_file.as_deref().map_or(Ok(Secret::REPLAY), values::secret)
+    }
+
+    /// The secret, for commands in which one that cannot be had is wrong usage.
+    pub(super) fn checked(&self) -> Result<Secret, Failure> {
+        self.secret().map_err(Failure::wrong_usage)
     }
 }

@@ -3,7 +3,6 @@
 //! What enters: the options, and the plan of the run. What leaves: the [`Saving`] of the run, with what was saved
 //! before. On the way it is told where the run goes on, and what was damaged.
 
-use crate::cli::lists::Lists;
 use crate::cli::report::{self, Voice, grouped};
 use crate::cli::values;
 use crate::config::STATE_EVERY_DEFAULT;
@@ -32,14 +31,21 @@ impl State {
         self.state.is_some()
     }
 
+    /// The directory of the state, if it is to be saved.
+    pub(super) fn directory(&self) -> Option<&PathBuf> {
+        self.state.as_ref()
+    }
+
     /// Checks the options before anything is done. `has_secret_file` says whether the secret is the same at the next
     /// start.
     ///
     /// # Errors
     ///
     /// The options do not go together.
-    pub(super) fn check(&self, every: Option<Duration>, lists: &Lists, has_secret_file: bool) -> Result<()> {
-        let Some(path) = &self.state else { return Ok(()) };
+    pub(super) fn check(&self, every: Option<Duration>, has_secret_file: bool) -> Result<()> {
+        if self.state.is_none() {
+            return Ok(());
+        }
         if every.is_none() {
             let what = "--state needs ends of intervals at which it is saved: give their length, as in --every 10s";
             return Err(Error::new(what));
@@ -48,9 +54,6 @@ impl State {
             let what = "--state needs --secret-file, because what was saved under a secret that is drawn at every start could not be \
                         used again: name a file with 32 hexadecimal digits";
             return Err(Error::new(what));
-        }
-        if lists.directory() == Some(path) {
-            return Err(Error::new("--state and --out each need a directory of their own"));
         }
         Ok(())
     }

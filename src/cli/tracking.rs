@@ -3,7 +3,7 @@
 use crate::cli::lists::Lists;
 use crate::cli::values::{self, Limit};
 use crate::config::{AGE_MAX_LIVE_S, IDLE_TIMEOUT_LIVE_S, PICKUP_LIVE};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hash::Secret;
 use crate::pipeline::Config;
 use clap::Args;
@@ -112,7 +112,8 @@ impl Tracking {
     ///
     /// # Errors
     ///
-    /// The secret cannot be read or made, or sources have no directory to be written to.
+    /// The secret cannot be read or made, sources have no directory to be written to, or connections are to be taken off
+    /// the list at the ends of intervals and there are none.
     pub(super) fn config(
         &self,
         defaults: &Defaults,
@@ -120,6 +121,12 @@ impl Tracking {
         lists: &Lists,
         otherwise: impl FnOnce() -> Result<Secret>,
     ) -> Result<Config> {
+        let has_limit = [self.idle_timeout, self.max_age].iter().flatten().any(|limit| limit.0.is_some());
+        if every.is_none() && has_limit {
+            let what = "--idle-timeout and --max-age need ends of intervals, at which connections are taken off: give their length, \
+                        as in --every 10s";
+            return Err(Error::new(what));
+        }
         let secret = self.secret_file.as_deref().map_or_else(otherwise, values::secret)?;
         let default = defaults.applied(Config::default());
         Ok(Config {

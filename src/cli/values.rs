@@ -149,12 +149,15 @@ pub(super) fn failure(text: &str) -> std::result::Result<f64, String> {
 pub(super) fn secret(path: &Path) -> Result<Secret> {
     let cannot = |error: std::io::Error| Error::new("can not read the secret").in_file(path).because(error);
     let metadata = std::fs::metadata(path).map_err(cannot)?;
+    if !metadata.is_file() {
+        return Err(Error::new("a secret is in a file, and this is none: flowpeel keygen makes one").in_file(path));
+    }
     #[cfg(unix)]
     if std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o077 != 0 {
         return Err(Error::new("others may read this secret: chmod 600 it").in_file(path));
     }
     let malformed = || Error::new("a secret is 32 hexadecimal digits").in_file(path);
-    if !metadata.is_file() || metadata.len() > SECRET_FILE_SIZE_MAX {
+    if metadata.len() > SECRET_FILE_SIZE_MAX {
         return Err(malformed());
     }
     let text = std::fs::read_to_string(path).map_err(cannot)?;
@@ -275,6 +278,9 @@ mod tests {
         assert_eq!(secret(file.path()).unwrap(), Secret::new(std::array::from_fn(|at| at as u8)));
         file.write_all(b"00").unwrap();
         assert!(secret(file.path()).unwrap_err().to_string().contains("32 hexadecimal digits"));
+        for other in [std::path::Path::new("/dev/null"), &std::env::temp_dir()] {
+            assert!(secret(other).unwrap_err().to_string().contains("a secret is in a file"));
+        }
         #[cfg(unix)]
         {
             let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);

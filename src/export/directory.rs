@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::export::file_name::{FileName, Names, SnapshotName};
-use crate::export::output_directory::OutputDirectory;
+use crate::export::output_directory::{OutputDirectory, now_s};
 use crate::export::retention::{Keep, Retention, Seldom};
 use crate::export::series::{Kind, Series};
 use crate::export::{Exporter, Format};
@@ -34,21 +34,24 @@ pub struct Directory {
 
 impl Directory {
     /// An exporter to this directory, which is created if it does not exist. With `vlan_key`, lines name the VLAN tags.
-    /// What a killed process left half written is removed.
+    /// What a killed process left half written is removed, and of the rest what is not to be kept.
     ///
     /// # Errors
     ///
     /// The directory cannot be created or written to, or another process writes lists to it.
     pub fn new(path: impl Into<PathBuf>, vlan_key: bool, format: Format, keep: Keep) -> Result<Self> {
         let (output, warning) = OutputDirectory::open(path.into(), "list")?;
+        let mut retention = Retention::new(output.path(), keep);
+        let mut failures = Seldom::default();
+        let warning = retention.opened(now_s()).and_then(|failure| failures.told(failure)).or(warning);
         Ok(Directory {
             series: Series::new(vlan_key, format),
             format,
-            retention: Retention::new(output.path(), keep),
+            retention,
             names: Names::default(),
             name: None,
             warning,
-            failures: Seldom::default(),
+            failures,
             output,
         })
     }

@@ -6,12 +6,13 @@
 use crate::error::{Error, Result};
 use crate::state::lock;
 use crate::whole_file::{NewFile, Temporary};
+use jiff::Timestamp;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// The mode keeps others from reading, since files tell who talks to whom.
-const TEMPORARY: Temporary = Temporary { prefix: ".flows-", suffix: ".tmp", mode: 0o640 };
+pub(super) const TEMPORARY: Temporary = Temporary { prefix: ".flows-", suffix: ".tmp", mode: 0o640 };
 
 /// The size of a file that was written, and that of the file whose place it took: 0 where there was none.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +64,11 @@ impl OutputDirectory {
     pub(super) fn write(&self, name: &str, write: impl FnOnce(&mut &File) -> Result<()>) -> Result<Replaced> {
         write_whole(&self.path, name, self.what, write)
     }
+}
+
+/// The time by the clock of this machine, in seconds since 1970.
+pub(super) fn now_s() -> i64 {
+    Timestamp::now().as_second()
 }
 
 /// Writes a file that holds `what`, whole or not at all.

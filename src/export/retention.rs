@@ -4,7 +4,7 @@
 //! the files to remove. Only files with exactly the names that flowpeel gives are counted or removed. A list in full
 //! and the changes that build on it are a group, and are removed together, since changes without it mean nothing.
 
-use crate::config::{CHANGES_FULL_LISTS_MAX, KEPT_FILES_CHECK_LISTS, KEPT_FILES_MAX};
+use crate::config::{CHANGES_FULL_LISTS_MAX, KEPT_AGED_MIN, KEPT_AGED_SHARE, KEPT_FILES_CHECK_LISTS, KEPT_FILES_MAX};
 use crate::error::Error;
 use crate::export::file_name::FileName;
 use crate::export::output_directory::Replaced;
@@ -18,7 +18,9 @@ use std::time::Duration;
 /// How much of what was written is kept. What exceeds either limit is removed, the oldest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// The longest time by which a list may have ended before the newest one. `None` turns this off.
+    /// The longest time by which a list may have ended before the newest one. `None` turns this off. With each file that
+    /// is written only a part of the older ones is removed ([`KEPT_AGED_SHARE`]), so that a clock that leaps ahead for a
+    /// moment does not cost everything.
     pub age: Option<Duration>,
     /// The most bytes that all files together may have. `None` turns this off.
     pub size: Option<u64>,
@@ -71,6 +73,15 @@ pub(super) struct Retention {
     lists_since_look: u64,
 }
 
+/// What is removed at once.
+#[derive(Clone, Copy)]
+struct Surplus {
+    /// The newest file, which stays, with what it builds on; none where all that there is ended in the future.
+    newest: Option<FileName>,
+    /// One in so many of the files that are remembered may go for its age.
+    share: usize,
+}
+
 impl Retention {
     pub(super) fn new(directory: &Path, keep: Keep) -> Self {
         Retention {
@@ -89,6 +100,31 @@ impl Retention {
         Retention { is_of_snapshots: true, ..Retention::new(directory, keep) }
     }
 
+    /// Removes what is too much before anything is written, as a full disk may call for. Files that ended after `now_s`
+    /// (seconds since 1970) were named by a wrong clock and make no other old. Returns one of the files that could not
+    /// be removed, if any.
+    ///
+    /// Complexity: O(n log n) in the files of the directory.
+    pub(super) fn opened(&mut self, now_s: i64) -> Option<Failure> {
+        if !self.keep.is_limited() {
+            return None;
+        }
+        let mut failure = None;
+        loop {
+            let newest = self.look(now_s).unwrap_or_else(|(newest, cause)| {
+                failure = Some(cause);
+                newest
+            });
+            let surplus = Surplus { newest, share: 1 };
+            let before = self.oldest.len();
+            failure = self.remove_surplus(surplus).or(failure.take());
+            // The remembered files may be used up before enough was removed.
+            if !self.has_more || self.oldest.len() == before || self.oldest_group(newest).is_some() {
+                return failure;
+            }
+        }
+    }
+
     /// Notes a file that was written, and removes what is now too much. Returns one of the files that could not be
     /// removed, if any; these are left alone until the directory is looked through again.
     ///
@@ -103,13 +139,14 @@ impl Retention {
         self.lists_since_look += 1;
         let mut failure = None;
         if self.lists_since_look > KEPT_FILES_CHECK_LISTS {
-            failure = self.look().err();
+            failure = self.look(i64::MAX).err().map(|(_, failure)| failure);
         }
-        failure = self.remove_surplus(name).or(failure);
+        let surplus = Surplus { newest: Some(name), share: KEPT_AGED_SHARE };
+        failure = self.remove_surplus(surplus).or(failure);
         // The remembered files may be used up before enough was removed.
-        if self.has_more && self.oldest_group(name).is_none() {
-            failure = self.look().err().or(failure);
-            failure = self.remove_surplus(name).or(failure);
+        if self.has_more && self.oldest_group(surplus.newest).is_none() {
+            failure = self.look(i64::MAX).err().map(|(_, failure)| failure).or(failure);
+            failure = self.remove_surplus(surplus).or(failure);
         }
         failure
     }
@@ -126,15 +163,17 @@ impl Retention {
         }
     }
 
-    /// Looks through the directory. If it cannot be read to its end, what was found until then counts.
-    fn look(&mut self) -> Result<(), Failure> {
+    /// Looks through the directory, and returns the newest file that had ended at `until_s`. If the directory cannot be
+    /// read to its end, what was found until then counts.
+    fn look(&mut self, until_s: i64) -> Result<Option<FileName>, (Option<FileName>, Failure)> {
         self.lists_since_look = 0;
         self.oldest.clear();
         self.has_more = false;
         self.total_size = 0;
+        let mut newest = None;
         let failure = |cause, directory: &Path| Failure { path: directory.to_path_buf(), cause };
-        for entry in fs::read_dir(&self.directory).map_err(|cause| failure(cause, &self.directory))? {
-            let entry = entry.map_err(|cause| failure(cause, &self.directory))?;
+        for entry in fs::read_dir(&self.directory).map_err(|cause| (newest, failure(cause, &self.directory)))? {
+            let entry = entry.map_err(|cause| (newest, failure(cause, &self.directory)))?;
             let Some(name) = entry.file_name().to_str().and_then(FileName::parse) else { continue };
             if (name.kind == Kind::Snapshot) != self.is_of_snapshots {
                 continue;
@@ -143,20 +182,24 @@ impl Retention {
             let Some(metadata) = entry.metadata().ok().filter(|metadata| metadata.is_file()) else { continue };
             self.total_size = self.total_size.saturating_add(metadata.len());
             self.remember(name, metadata.len());
+            newest = newest.max(Some(name).filter(|name| name.end_s <= until_s));
         }
-        Ok(())
+        Ok(newest)
     }
 
-    fn remove_surplus(&mut self, newest: FileName) -> Option<Failure> {
+    fn remove_surplus(&mut self, Surplus { newest, share }: Surplus) -> Option<Failure> {
         let age_s = self.keep.age.map(|age| i64::try_from(age.as_secs()).unwrap_or(i64::MAX));
-        let oldest_s = age_s.map_or(i64::MIN, |age_s| newest.end_s.saturating_sub(age_s));
+        let oldest_s = age_s.zip(newest).map_or(i64::MIN, |(age_s, newest)| newest.end_s.saturating_sub(age_s));
+        let aged_max = (self.oldest.len() / share).max(KEPT_AGED_MIN);
+        let mut aged_count = 0;
         let mut failure = None;
         while let Some(group) = self.oldest_group(newest) {
-            let is_old = group.last().is_some_and(|last| last.end_s < oldest_s);
+            let is_old = aged_count < aged_max && group.last().is_some_and(|last| last.end_s < oldest_s);
             let is_surplus = self.keep.size.is_some_and(|size| self.total_size > size);
             if !is_old && !is_surplus {
                 break;
             }
+            aged_count += group.len();
             // Changes are removed before what they build on, so that no reader finds changes without it.
             for name in group.into_iter().rev() {
                 let size = self.oldest.remove(&name).unwrap_or(0);
@@ -173,11 +216,14 @@ impl Retention {
     }
 
     /// The oldest list in full and what builds on it, unless that is the newest group or holds the newest list.
-    fn oldest_group(&self, newest: FileName) -> Option<Vec<FileName>> {
+    fn oldest_group(&self, newest: Option<FileName>) -> Option<Vec<FileName>> {
+        let is_to_stay = |group: &[FileName]| newest.is_some_and(|newest| group.contains(&newest));
         let mut group = Vec::new();
         for name in self.oldest.keys() {
-            if name.kind != Kind::Changes && !group.is_empty() {
-                if !group.contains(&newest) {
+            // Sources stand beside a list, and changes build on one: neither begins a group.
+            let is_first = matches!(name.kind, Kind::Full | Kind::Snapshot);
+            if is_first && !group.is_empty() {
+                if !is_to_stay(&group) {
                     return Some(group);
                 }
                 group.clear();
@@ -186,7 +232,7 @@ impl Retention {
         }
         // The last group may go on beyond what is remembered. If it is longer than any that flowpeel writes, it is what
         // somebody else left of several groups.
-        (self.has_more && group.len() as u64 > KEPT_GROUP_MAX && !group.contains(&newest)).then_some(group)
+        (self.has_more && group.len() as u64 > KEPT_GROUP_MAX && !is_to_stay(&group)).then_some(group)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::export::file_name::{FileName, Names};
-use crate::export::output_directory::OutputDirectory;
+use crate::export::output_directory::{OutputDirectory, now_s};
 use crate::export::retention::{Keep, Retention, Seldom};
 use crate::export::series::Kind;
 use crate::hash::Secret;
@@ -25,22 +25,17 @@ pub struct SnapshotDirectory {
 
 impl SnapshotDirectory {
     /// A writer to this directory, which is created if it does not exist, of snapshots that were filled under this
-    /// secret.
+    /// secret. Of what is there, what is not to be kept is removed.
     ///
     /// # Errors
     ///
     /// The directory cannot be created or written to, or another process writes to it.
     pub fn new(path: impl Into<PathBuf>, secret: Secret, keep: Keep) -> Result<Self> {
         let (output, warning) = OutputDirectory::open(path.into(), "snapshot")?;
-        let retention = Retention::of_snapshots(output.path(), keep);
-        Ok(SnapshotDirectory {
-            output,
-            names: Names::default(),
-            secret,
-            retention,
-            failures: Seldom::default(),
-            warning,
-        })
+        let mut retention = Retention::of_snapshots(output.path(), keep);
+        let mut failures = Seldom::default();
+        let warning = retention.opened(now_s()).and_then(|failure| failures.told(failure)).or(warning);
+        Ok(SnapshotDirectory { output, names: Names::default(), secret, retention, failures, warning })
     }
 
     /// Writes a snapshot, under a name that tells the end of its interval.

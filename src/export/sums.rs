@@ -5,14 +5,14 @@
 use crate::error::{Error, Result};
 use crate::export::flow_line::{self, Ends};
 use crate::export::lines::{BUFFER_SIZE, ListFields};
-use crate::export::output_directory::write_whole;
+use crate::export::output_directory::{TEMPORARY, write_whole};
 use crate::export::timestamp::Clockface;
 use crate::flow::FlowKey;
 use crate::flow_list::{MergedList, RowState};
 use crate::hash::Secret;
 use crate::snapshot::file::{Difference, SnapshotFile};
+use crate::whole_file::{directory_of, is_file_or_free};
 use serde::Serialize;
-use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -174,11 +174,20 @@ fn header(out: &mut impl Write, header: &impl Serialize) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// The file cannot be written. What was there before is still there.
+/// The file cannot be written, or the path is that of something else than a file. What was there before is still there.
 pub fn write_snapshot(path: &Path, snapshot: &SnapshotFile, secret: &Secret) -> Result<u64> {
-    let Some(name) = path.file_name().filter(|_| !fs::metadata(path).is_ok_and(|there| !there.is_file())) else {
-        return Err(Error::new("a snapshot is written to a file").in_file(path));
+    if path == Path::new("-") {
+        return Err(Error::new(
+            "a snapshot is written whole or not at all, which standard output can not be: name a file",
+        ));
+    }
+    let Some(name) = path.file_name().filter(|_| is_file_or_free(path)) else {
+        let what =
+            "a snapshot is put in the place of a file, and this is none (or a link to one): name the file itself";
+        return Err(Error::new(what).in_file(path));
     };
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = directory_of(path);
+    // A leftover that cannot be removed disturbs nothing.
+    drop(TEMPORARY.remove_leftovers(directory));
     write_whole(directory, name, "snapshot", |file| snapshot.write(file, secret)).map(|sizes| sizes.size)
 }

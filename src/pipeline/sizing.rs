@@ -167,12 +167,16 @@ fn failure_of(item_count: u64, cell_count: u64) -> f64 {
 }
 
 impl TableSizing {
-    /// Tries the sizing on tables with random items.
+    /// Tries the sizing on tables with random items, on none where even one table takes more than
+    /// [`PLAN_SIMULATED_ITEMS_MAX`].
     ///
     /// Complexity: a second or two, whatever the size.
     #[must_use]
     pub fn simulate(&self, seed: u64) -> Outcome {
-        let trial_count = (PLAN_SIMULATED_ITEMS_MAX / self.item_count.max(1)).clamp(1, PLAN_TRIALS_MAX);
+        let trial_count = (PLAN_SIMULATED_ITEMS_MAX / self.item_count.max(1)).min(PLAN_TRIALS_MAX);
+        if trial_count == 0 {
+            return Outcome::default();
+        }
         let [item_count, cell_count] =
             [self.item_count, self.cell_count].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
         Simulation { placement: self.placement, item_count, cell_count, trial_count, seed }.run()
@@ -236,6 +240,12 @@ mod tests {
         assert!(few.simulate(1).failure() > 0.05, "1.4 cells an item");
         let best = best(100, 1e-3);
         assert!(best.simulate(1).failure() < 3e-3 && best.cell_count > 150);
+    }
+
+    #[test]
+    fn what_takes_too_long_is_not_tried() {
+        let large = TableSizing { item_count: PLAN_SIMULATED_ITEMS_MAX + 1, ..best(1, 0.1) };
+        assert_eq!(large.simulate(1), Outcome::default());
     }
 
     #[test]

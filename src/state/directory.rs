@@ -8,7 +8,7 @@ use crate::config::STATE_GENERATION_COUNT;
 use crate::error::{Error, Result};
 use crate::state::generation::{self, Identity};
 use crate::state::lock;
-use crate::whole_file::{NewFile, Temporary};
+use crate::whole_file::{NewFile, Temporary, directory_of};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufWriter, Read};
 use std::path::{Path, PathBuf};
@@ -129,6 +129,8 @@ impl StateDirectory {
 /// Creates the directory, or checks that others cannot read the one that exists.
 fn make(path: &Path) -> Result<()> {
     let cannot = |error: io::Error| Error::new("can not keep the state here").in_file(path).because(error);
+    // Those above it are nothing special, and whoever may look into them learns nothing.
+    fs::create_dir_all(directory_of(path)).map_err(cannot)?;
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);

@@ -84,6 +84,8 @@ fn what_keep_can_not_mean_is_refused_before_anything_is_read() {
         (vec!["--keep", "7d", "--keep", "6d", "--out", out.to_str().unwrap()], "no two of a kind"),
         (vec!["--changes=0"], "--changes must be from 1 to 8640"),
         (vec!["--changes=x"], "a whole number"),
+        (vec!["--idle-timeout", "30s"], "give their length, as in --every 10s"),
+        (vec!["--max-age", "1d", "--idle-timeout", "0"], "give their length, as in --every 10s"),
     ] {
         let output = flowpeel([&["replay"], &options[..], &["/nonexistent"]].concat());
         assert_eq!(output.status.code(), Some(2), "{options:?}");

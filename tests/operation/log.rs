@@ -40,6 +40,9 @@ fn json_is_an_object_a_line_with_its_numbers() {
     let ended = lines.iter().find(|line| line["message"] == "ended").unwrap();
     assert_eq!((&ended["level"], &ended["lists"]), (&"INFO".into(), &1.into()));
     assert!(ended["packets"].as_u64().unwrap() > 30 && ended["opened"].as_u64().unwrap() > 3, "{ended}");
+    for count in ["closed", "evicted", "refused", "expired", "recycled", "untracked", "lost_packets"] {
+        assert!(ended[count].is_u64(), "{count} in {ended}");
+    }
     let error = lines.iter().find(|line| line["level"] == "ERROR").unwrap();
     assert!(error["message"].as_str().unwrap().contains("\\u{1b}[2J\\nERROR b"), "{error}");
 }

@@ -128,6 +128,72 @@ fn a_process_that_was_killed_between_two_segments_is_told_of_too() {
 }
 
 #[test]
+fn a_clock_that_was_ahead_does_not_keep_old_segments_for_ever() {
+    let place = tempfile::tempdir().unwrap();
+    let keep = Keep { age: Some(Duration::from_secs(1_000)), size: None };
+    let (mut writer, _) = Writer::open(place.path(), ArchiveConfig { keep, ..config() }).unwrap();
+    // The second is from far ahead, and makes the first old; from the third on the clock is right again.
+    for at in [0, 900_000_000, 10, 9_000, 20_000, 30_000] {
+        writer.add(&closed(at..at + 1)).unwrap();
+        writer.seal().unwrap();
+    }
+    assert_eq!(segments(place.path()), [5, 6], "with the first that is old goes what is in front of it");
+}
+
+#[test]
+fn a_clock_that_leaps_ahead_costs_a_part_of_the_archive() {
+    let place = tempfile::tempdir().unwrap();
+    let keep = Keep { age: Some(Duration::from_secs(1_000)), size: None };
+    let (mut writer, _) = Writer::open(place.path(), ArchiveConfig { keep, ..config() }).unwrap();
+    for at in (0..10).chain([900_000_000]) {
+        writer.add(&closed(at..at + 1)).unwrap();
+        writer.seal().unwrap();
+    }
+    assert_eq!(segments(place.path()), (3..=11).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_too_much_is_removed_before_anything_is_written() {
+    let place = tempfile::tempdir().unwrap();
+    let (mut writer, _) = Writer::open(place.path(), config()).unwrap();
+    for at in [0, 10, 20_000, 20_010] {
+        writer.add(&closed(at..at + 10)).unwrap();
+        writer.seal().unwrap();
+    }
+    writer.finish().unwrap();
+    drop(writer);
+    let keep = Keep { age: Some(Duration::from_secs(1_000)), size: None };
+    let (writer, _) = Writer::open(place.path(), ArchiveConfig { keep, ..config() }).unwrap();
+    assert_eq!((segments(place.path()), writer.written().expired), (vec![3, 4], 2));
+    drop(writer);
+    let keep = Keep { age: None, size: Some(1) };
+    let (writer, _) = Writer::open(place.path(), ArchiveConfig { keep, ..config() }).unwrap();
+    assert_eq!((segments(place.path()), writer.written().expired), (vec![4], 1));
+}
+
+#[test]
+fn the_size_that_is_kept_is_that_of_all_files() {
+    let place = tempfile::tempdir().unwrap();
+    let (mut writer, _) = Writer::open(place.path(), config()).unwrap();
+    for at in 0..40 {
+        writer.add(&closed(at * 10..at * 10 + 10)).unwrap();
+        writer.seal().unwrap();
+    }
+    writer.finish().unwrap();
+    drop(writer);
+    assert_eq!(crate::archive::index_missing(place.path()).unwrap(), 1);
+    fs::write(place.path().join(OPEN_LIST), vec![0; 20_000]).unwrap();
+    let inventory = Inventory::of(place.path()).unwrap();
+    let segments_size: u64 = inventory.segments.values().sum();
+    let all_size = segments_size + inventory.indexes.values().sum::<u64>() + 20_000;
+    for (size, expired) in [(all_size, 0), (all_size - 1, 1)] {
+        let keep = Keep { age: None, size: Some(size) };
+        let mut retention = Retention::new(place.path(), keep, &Inventory::of(place.path()).unwrap());
+        assert_eq!(retention.opened(i64::MAX, &inventory.logs).unwrap(), expired);
+    }
+}
+
+#[test]
 fn old_segments_expire_and_the_newest_stays() {
     let place = tempfile::tempdir().unwrap();
     let keep = Keep { age: Some(Duration::from_secs(1_000)), size: None };

@@ -47,7 +47,8 @@ enum BackendKind {
 /// Captures until SIGINT or SIGTERM, then writes the last list. Lists end at multiples of the interval by the wall
 /// clock. Opening an interface takes the capability CAP_NET_RAW.
 ///
-/// Exit status: 0 when it was told to stop, 1 when something failed, 2 when the command line is wrong.
+/// Exit status: 0 when it was told to stop, 1 when something failed, 2 when the command line is wrong, 130 when a second signal
+/// ended it at once.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel live",
@@ -154,8 +155,8 @@ impl Arguments {
     /// Checks all that can be checked before anything is done, and plans the run.
     fn prepare(&self) -> Result<Prepared> {
         self.lists.keep()?;
-        self.state.check(Some(self.every), &self.lists, self.tracking.has_secret())?;
-        self.archive.check(self.state.is_wanted(), &self.lists)?;
+        self.state.check(Some(self.every), self.tracking.has_secret())?;
+        self.archive.check(&self.state, &self.lists)?;
         if self.lists.has_snapshots() && !self.tracking.has_secret() {
             return Err(Error::new(
                 "nobody could read snapshots under a secret that is not kept: make one with flowpeel keygen FILE, \
@@ -177,9 +178,13 @@ impl Arguments {
     }
 }
 
-/// The name of the host, or nothing where the system does not tell.
+/// The name of the host, or nothing where the system does not tell. The system call is used because a service may see
+/// nothing of /proc but processes.
 fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    #[cfg(target_os = "linux")]
+    let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+    #[cfg(not(target_os = "linux"))]
+    let name = String::new();
     name.trim().chars().take(ROUTER_NAME_SIZE_MAX).filter(char::is_ascii_graphic).collect()
 }
 
@@ -265,5 +270,17 @@ fn announce(arguments: &Arguments, metrics: Option<SocketAddr>) {
         if is_exposed(address) {
             report::warning(&format!("metrics at {address} can be read by whoever reaches that address"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_host_has_the_name_that_the_kernel_knows() {
+        let Ok(name) = std::fs::read_to_string("/proc/sys/kernel/hostname") else { return };
+        assert_eq!(host_name(), name.trim());
     }
 }

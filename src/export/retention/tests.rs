@@ -14,6 +14,10 @@ fn changes(end_s: i64) -> FileName {
     FileName { kind: Kind::Changes, ..full(end_s) }
 }
 
+fn sources(end_s: i64) -> FileName {
+    FileName { kind: Kind::Sources, ..full(end_s) }
+}
+
 fn age(age_s: i64) -> Keep {
     Keep { age: Some(Duration::from_secs(age_s as u64)), size: None }
 }
@@ -50,6 +54,8 @@ fn write(retention: &mut Retention, directory: &TempDir, name: FileName) {
 fn by_age_goes_what_ended_longer_ago_than_that() {
     let directory = with((0..10).map(|hour| full(hour * HOUR_S)));
     let mut retention = Retention::new(directory.path(), age(3 * HOUR_S));
+    assert!(retention.opened(i64::MAX).is_none());
+    assert_eq!(left(&directory), (6..10).map(|hour| full(hour * HOUR_S)).collect::<Vec<_>>());
     write(&mut retention, &directory, full(10 * HOUR_S));
     assert_eq!(left(&directory), (7..=10).map(|hour| full(hour * HOUR_S)).collect::<Vec<_>>());
     write(&mut retention, &directory, full(12 * HOUR_S));
@@ -73,9 +79,43 @@ fn by_size_the_oldest_go_and_never_the_newest() {
 }
 
 #[test]
+fn a_clock_that_leaps_ahead_costs_a_part_of_what_there_is() {
+    let directory = with((0..320).map(full));
+    let mut retention = Retention::new(directory.path(), age(1_000));
+    for second in 320..330 {
+        write(&mut retention, &directory, full(second));
+    }
+    assert_eq!(left(&directory).len(), 330);
+    let leapt = full(1_000_000);
+    write(&mut retention, &directory, leapt);
+    assert_eq!(left(&directory), (10..330).map(full).chain([leapt]).collect::<Vec<_>>());
+    // It is right again: nothing is old by what ends in the future, now or when the directory is opened the next time.
+    write(&mut retention, &directory, full(331));
+    let mut retention = Retention::new(directory.path(), age(1_000));
+    assert!(retention.opened(400).is_none());
+    assert_eq!(left(&directory), (10..330).chain([331]).map(full).chain([leapt]).collect::<Vec<_>>());
+    assert!(retention.opened(i64::MAX).is_none());
+    assert_eq!(left(&directory), [leapt], "it has caught up with the clock");
+}
+
+#[test]
+fn what_is_too_much_goes_before_anything_is_written() {
+    let directory = with((0..10).map(full));
+    assert!(Retention::new(directory.path(), size(350)).opened(i64::MAX).is_none());
+    assert_eq!(left(&directory), [7, 8, 9].map(full));
+    assert!(Retention::new(directory.path(), Keep { size: Some(1), ..age(1) }).opened(8).is_none());
+    assert_eq!(left(&directory), [8, 9].map(full), "the newest by the clock and the newest by its name stay");
+    let changed = with([full(0), changes(1), full(10), changes(11), sources(11)]);
+    assert!(Retention::new(changed.path(), size(1)).opened(i64::MAX).is_none());
+    assert_eq!(left(&changed), [full(10), changes(11), sources(11)]);
+    assert!(Retention::new(&directory.path().join("none"), size(1)).opened(0).is_some());
+}
+
+#[test]
 fn both_limits_hold() {
     let directory = with((0..10).map(full));
     let mut retention = Retention::new(directory.path(), Keep { size: Some(1_000), ..age(3) });
+    assert!(retention.opened(i64::MAX).is_none());
     write(&mut retention, &directory, full(10));
     assert_eq!(left(&directory), [7, 8, 9, 10].map(full));
     retention.keep.size = Some(200);
@@ -96,6 +136,27 @@ fn changes_go_with_the_list_that_they_build_on() {
     assert_eq!(left(&directory), [&group(20)[..], &[changes(23), changes(24)]].concat());
     write(&mut retention, &directory, full(30));
     assert_eq!(left(&directory), [full(30)]);
+}
+
+#[test]
+fn sources_go_with_the_list_beside_which_they_stand() {
+    let group = |start: i64| {
+        [full(start), sources(start), changes(start + 1), sources(start + 1), changes(start + 2), sources(start + 2)]
+    };
+    let directory = with([0, 10].into_iter().flat_map(group));
+    let mut retention = Retention::new(directory.path(), age(11));
+    write(&mut retention, &directory, changes(13));
+    write(&mut retention, &directory, sources(13));
+    assert_eq!(left(&directory), [&group(0)[..], &group(10), &[changes(13), sources(13)]].concat());
+    // The first group's last list is too old now. The second's first is as well, and later changes build on it.
+    write(&mut retention, &directory, changes(23));
+    write(&mut retention, &directory, sources(23));
+    let second = [&group(10)[..], &[changes(13), sources(13), changes(23), sources(23)]].concat();
+    assert_eq!(left(&directory), second);
+    retention.keep = size(1);
+    write(&mut retention, &directory, full(30));
+    write(&mut retention, &directory, sources(30));
+    assert_eq!(left(&directory), [full(30), sources(30)], "no sources without their list");
 }
 
 #[test]
@@ -146,7 +207,7 @@ fn of_a_directory_with_more_files_than_are_remembered_all_that_are_due_go() {
     (0..count).for_each(|end_s| put(directory.path(), full(end_s), 1));
     let mut retention = Retention::new(directory.path(), age(1_000));
     put(directory.path(), full(count), 1);
-    assert!(retention.written(full(count), Replaced { size: 1, before: 0 }).is_none());
+    assert!(retention.opened(i64::MAX).is_none());
     assert!(retention.oldest.len() <= KEPT_FILES_MAX);
     assert_eq!(left(&directory), (count - 1_000..=count).map(full).collect::<Vec<_>>());
 }
@@ -156,7 +217,7 @@ fn what_can_not_be_removed_is_told_and_the_rest_goes() {
     let directory = with((0..4).map(full));
     let mut retention = Retention::new(directory.path(), size(100));
     // Remembered as a file, and then a directory that is not empty, which cannot be removed as a file.
-    assert!(retention.look().is_ok());
+    assert!(retention.look(i64::MAX).is_ok());
     let stuck = directory.path().join(full(0).to_string());
     fs::remove_file(&stuck).unwrap();
     fs::create_dir_all(stuck.join("below")).unwrap();
