@@ -158,6 +158,69 @@ fn the_last_list_is_that_of_a_replay() {
 }
 
 #[test]
+fn what_one_thread_reads_late_is_listed_though_another_had_nothing_to_read() {
+    /// Frames with their times, whose thread does not get to read them before the capture is stopped.
+    struct Late(Playing, VecDeque<i64>, Arc<AtomicBool>);
+    impl PacketSource for Late {
+        fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
+            if !self.2.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let Some(time_ns) = self.1.pop_front() else { return Ok(None) };
+            Ok(self.0.next_packet()?.map(|packet| Packet { time_ns, ..packet }))
+        }
+        fn is_finished(&self) -> bool {
+            false
+        }
+        fn progress(&self) -> Progress {
+            Progress::default()
+        }
+    }
+    impl LiveSource for Late {
+        fn wait(&mut self, timeout: Duration) -> Option<Condition> {
+            self.0.wait(timeout);
+            while !self.1.is_empty() && !self.2.load(Ordering::Relaxed) {
+                std::thread::sleep(timeout);
+            }
+            None
+        }
+        fn condition(&self) -> Condition {
+            Condition::Up
+        }
+        fn losses(&mut self) -> Losses {
+            Losses::default()
+        }
+    }
+    struct ShowAtStop(StopAfter, Arc<AtomicBool>);
+    impl LiveObserver for ShowAtStop {
+        fn is_stopped(&self) -> bool {
+            let is_stopped = self.0.is_stopped();
+            self.1.fetch_or(is_stopped, Ordering::Relaxed);
+            is_stopped
+        }
+    }
+    let frames = frames(11);
+    let mut nowhere = |_: &List| Ok(());
+    let expected = run_live(vec![Playing::new(frames.clone())], EVERY, &mut nowhere).counts.opened;
+    let is_shown = Arc::new(AtomicBool::new(false));
+    let (began_ns, lasts_ns) = (wall_ns(), 4 * EVERY.as_nanos() as i64);
+    let times = (0..frames.len()).map(|at| began_ns + lasts_ns * at as i64 / frames.len() as i64).collect();
+    let late = |frames, times| Late(Playing::new(frames), times, Arc::clone(&is_shown));
+    let mut headers = Vec::new();
+    let mut exporter = |list: &List| {
+        headers.push(list.header);
+        Ok(())
+    };
+    let config = config();
+    let plan = Plan::live(&config, LiveInput { capture_count: 2, rings_size: 0 }).unwrap();
+    let sources = vec![late(Vec::new(), VecDeque::new()), late(frames, times)];
+    let observer = ShowAtStop(StopAfter(Instant::now(), 5 * EVERY), Arc::clone(&is_shown));
+    let summary = live(&plan, &config, sources, &mut exporter, &metrics(2), &observer).unwrap();
+    assert_eq!((summary.counts.opened, summary.incomplete), (expected, 0));
+    assert!(headers.iter().filter(|header| header.opened > 0).count() > 2, "{headers:?}");
+}
+
+#[test]
 fn what_the_kernel_lost_is_in_the_list_and_the_summary() {
     let mut source = Playing::new(frames(1).into_iter().take(100));
     source.lost = 17;
