@@ -185,10 +185,7 @@ impl Pacer {
         }
         while until_ns >= state.next.elapsed_ns {
             let end = state.next;
-            // The next interval begins where this one ends, however late that is noticed.
-            let set_ns = now.wall_ns.saturating_sub(now.elapsed_ns);
-            let began = Now { elapsed_ns: end.elapsed_ns, wall_ns: end.elapsed_ns.saturating_add(set_ns) };
-            state.next = plan(began, self.every_ns, self.every_ns / 2);
+            state.next = self.plan_behind(end, now);
             if state.pending.len() < PENDING_INTERVALS_MAX {
                 return Ok(self.end(&mut state, end, now, false));
             }
@@ -207,7 +204,19 @@ impl Pacer {
             return None;
         }
         state.is_over = true;
+        // Ends that nobody has said before the stop was noticed.
+        while now.elapsed_ns > state.next.elapsed_ns {
+            state.next = self.plan_behind(state.next, now);
+            state.merged += 1;
+        }
         Some(self.end(&mut state, Planned { elapsed_ns: now.elapsed_ns, wall_ns: now.wall_ns }, now, true))
+    }
+
+    /// The end of the interval that begins where this one ends, however late that is noticed.
+    fn plan_behind(&self, end: Planned, now: Now) -> Planned {
+        let set_ns = now.wall_ns.saturating_sub(now.elapsed_ns);
+        let began = Now { elapsed_ns: end.elapsed_ns, wall_ns: end.elapsed_ns.saturating_add(set_ns) };
+        plan(began, self.every_ns, self.every_ns / 2)
     }
 
     fn end(&self, state: &mut State, end: Planned, now: Now, is_last: bool) -> Marks {

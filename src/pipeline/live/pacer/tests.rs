@@ -153,6 +153,18 @@ fn intervals_whose_lists_are_behind_are_merged_and_counted() {
 }
 
 #[test]
+fn a_last_list_tells_how_many_intervals_it_covers() {
+    for (late_ns, merged) in [(0, 0), (1, 1), (2 * S + S / 2, 3)] {
+        let rig = Rig::new(S, 0);
+        rig.marks(0, S, 0).unwrap();
+        let elapsed_ns = 2 * S + late_ns;
+        let now = Now { elapsed_ns, wall_ns: rig.wall_ns + elapsed_ns };
+        let last = rig.pacer.last_marks_after(1, now).unwrap().end.unwrap();
+        assert_eq!((last.start_ns - rig.wall_ns, last.end_ns, last.merged), (S, now.wall_ns, merged));
+    }
+}
+
+#[test]
 fn the_last_marks_are_the_same_for_all_and_come_once() {
     let rig = Rig::new(S, 0);
     let first = rig.marks(0, S, 0).unwrap();
