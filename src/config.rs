@@ -703,6 +703,14 @@ const _: () = assert!(SERVE_READ_SIZE <= REQUEST_SIZE_MAX);
 /// process group, and a service manager may do the same. A person who has seen that a run does not end takes longer.
 pub const SAME_SIGNAL_MAX: Duration = Duration::from_millis(500);
 
+/// Messages of a live capture that wait to be shown, at most: minutes of intervals of a second, as long as a terminal is stopped by
+/// somebody who reads it.
+pub const UNSAID_MAX: usize = 1 << 8;
+
+/// How long the end of a live capture waits until what is left to be said is shown: standard error may be a pipe that nobody
+/// reads, and a service manager waits longer.
+pub const LAST_MESSAGE_PATIENCE: Duration = Duration::from_secs(3);
+
 /// The longest that a capture thread with nothing to read sleeps, in milliseconds: it may take this long to stop.
 pub const LIVE_WAIT_MAX_MS: u64 = 100;
 

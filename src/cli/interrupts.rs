@@ -49,12 +49,12 @@ impl Interrupts {
             state.is_stopped.store(true, Ordering::Relaxed);
             // A bar is drawn over what the terminal shows for Ctrl-C.
             let has_bar = state.has_bar.load(Ordering::Relaxed);
-            if !has_bar {
-                report::leave_line();
-            }
-            // This takes a thread of its own, because the present one has to wait for the second signal.
+            // A thread of its own, because this one has the second signal to wait for, and nobody may read what is said.
             let state = Arc::clone(&state);
             std::thread::spawn(move || {
+                if !has_bar {
+                    report::leave_line();
+                }
                 std::thread::sleep(STOP_PATIENCE);
                 if !state.is_finished.load(Ordering::Relaxed) {
                     if has_bar {
