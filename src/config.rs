@@ -659,7 +659,7 @@ pub const AGENT_RUNS_MAX: usize = 64;
 /// take less.
 pub const AGENT_POSITION_SIZE_MAX: u64 = 64 << 10;
 
-const _: () = assert!(AGENT_RUNS_MAX as u64 * (6 * ROUTER_NAME_SIZE_MAX as u64 + 128) < AGENT_POSITION_SIZE_MAX);
+const _: () = assert!(AGENT_RUNS_MAX as u64 * (6 * ROUTER_NAME_SIZE_MAX as u64 + 256) < AGENT_POSITION_SIZE_MAX);
 
 // Sums of snapshots.
 
