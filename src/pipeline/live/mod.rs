@@ -18,7 +18,7 @@ use crate::metrics::{Latency, Metrics};
 use crate::pipeline::feed_some;
 use crate::pipeline::feeder::{CaptureCounts, Feeder, Marks};
 use crate::pipeline::list_thread::{ListThread, ListTotals};
-use crate::pipeline::saving::{Saving, Written};
+use crate::pipeline::saving::{ResumedClock, Saving, Written};
 use pace::Pace;
 use pacer::{Clocks, Pacer};
 use publish::ShardTiming;
@@ -92,8 +92,8 @@ pub fn live<S: LiveSource + Send>(
         publish::state(metrics, written);
         observer.saved(written);
     };
-    let begin =
-        |saving: Saving| saving.begin_live(&mut shards, &mut list_thread, clocks.resumed_tick(), Box::new(on_written));
+    let resumed = ResumedClock { tick: clocks.resumed_tick(), every_ns: plan.every_ns };
+    let begin = |saving: Saving| saving.begin_live(&mut shards, &mut list_thread, resumed, Box::new(on_written));
     let writer = saving.map(begin).transpose()?;
     std::thread::scope(|scope| {
         let ending = StopAtEnd(&pacer);

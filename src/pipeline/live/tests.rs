@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::capture::{Losses, Packet, PacketSource, Progress};
+use crate::export::{Format, Stream};
 use crate::flow_list::List;
 use crate::generate::{Traffic, TrafficConfig};
 use crate::metrics::Setup;
@@ -291,6 +292,39 @@ fn sources_are_counted_once_each_however_slow_the_lists_are() {
         assert!(report.complete);
         assert_eq!(report.sources.iter().map(|source| source.attempts).sum::<u64>(), report.attempts);
     }
+}
+
+#[test]
+fn a_run_that_goes_on_repeats_no_number_and_builds_on_no_list_before() {
+    let place = tempfile::tempdir().unwrap();
+    let format = Format { compress: false, changes: Some(100) };
+    let config = Config { format, saves_state: true, ..config() };
+    let plan = Plan::live(&config, LiveInput { capture_count: 1, rings_size: 0 }).unwrap();
+    let run = |state: &std::path::Path| {
+        let mut stream = Stream::new(Vec::new(), "a buffer", false, format);
+        let saving = Saving::of_live(state, Duration::ZERO, &plan, &config).unwrap();
+        let (source, stop) = (Playing::new(frames(5)), StopAfter(Instant::now(), 4 * EVERY));
+        live_saving(&plan, &config, vec![source], &mut stream, &metrics(1), &stop, Some(saving)).unwrap();
+        let text = String::from_utf8(stream.into_inner()).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let fields = lines.filter_map(|line| {
+            let (full, changes) = (line.get("flow_list"), line.get("flow_changes"));
+            Some((full.is_some(), full.or(changes)?["interval"].as_u64().unwrap()))
+        });
+        fields.collect::<Vec<_>>()
+    };
+    let state = place.path().join("state");
+    let first = run(&state);
+    assert!(first.len() > 3 && first[0].0 && !first[1].0, "{first:?}");
+    // A run that was killed has written lists of later numbers than its state tells.
+    let mut states: Vec<_> = std::fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().path()).collect();
+    states.retain(|path| path.file_name().unwrap().to_str().unwrap().starts_with("state-"));
+    states.sort();
+    assert!(states.len() > 1, "{states:?}");
+    std::fs::remove_file(states.pop().unwrap()).unwrap();
+    let second = run(&state);
+    assert!(second[0].1 > first[first.len() - 1].1, "{first:?} {second:?}");
+    assert!(second[0].0 && !second[1].0, "{second:?}");
 }
 
 #[test]
