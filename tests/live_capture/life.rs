@@ -103,6 +103,26 @@ fn an_interface_may_come_back_under_its_old_index() {
 }
 
 #[test]
+fn an_interface_may_leave_and_come_back_while_nobody_looks() {
+    let Some(namespaces) = Namespaces::new() else { return };
+    assert!(namespaces.near_ip(&format!("link delete {NEAR}")));
+    namespaces.plug_in_with("index 77");
+    for fanout_count in [1, 2] {
+        let config = LiveConfig { fanout_count, ..config(Backend::Ring, CaptureMode::Headers) };
+        let mut sources = namespaces.near(|| live::open(&config).unwrap());
+        assert!(namespaces.lend() && namespaces.take_back());
+        assert!(namespaces.near_ip(&format!("link set {NEAR} up")));
+        assert!(namespaces.near_ip(&format!("address add 10.77.0.1/24 dev {NEAR}")));
+        namespaces.near(|| {
+            await_all(&mut sources, Condition::Down);
+            await_all(&mut sources, Condition::Up);
+        });
+        namespaces.connect("10.77.0.2", 3);
+        assert!(count_all(&mut sources) >= 3 * 8, "{fanout_count}");
+    }
+}
+
+#[test]
 fn a_shared_interface_that_comes_back_needs_the_privilege_again_and_says_so() {
     let Some(namespaces) = Namespaces::new() else { return };
     let config = LiveConfig { fanout_count: 2, ..config(Backend::Ring, CaptureMode::Headers) };

@@ -189,7 +189,9 @@ impl Live {
 
     /// Notes whether the socket is still bound to the interface of the configured name.
     fn note_identity(&mut self, found: Option<Device>) {
-        self.is_bound &= found.is_some_and(|device| device.index == self.source.device.index);
+        let source = &self.source;
+        self.is_bound &=
+            found.is_some_and(|device| device.index == source.device.index && source.socket.is_bound_to(&device));
     }
 
     /// The interface that has the name now.

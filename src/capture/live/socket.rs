@@ -64,6 +64,11 @@ impl PacketSocket {
         options::bind(self.fd(), device.index)
     }
 
+    /// Whether it receives the packets of this interface: one that left has to be bound anew, though it came back at once.
+    pub(super) fn is_bound_to(&self, device: &Device) -> bool {
+        options::bound_index(self.fd()).is_ok_and(|index| index == device.index)
+    }
+
     /// Makes the interface promiscuous: it takes packets for any address.
     pub(super) fn be_promiscuous(&self, device: &Device) -> io::Result<()> {
         options::be_promiscuous(self.fd(), device.index)

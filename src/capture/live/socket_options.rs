@@ -150,6 +150,16 @@ pub(super) fn bind(fd: BorrowedFd<'_>, interface_index: i32) -> io::Result<()> {
     })
 }
 
+/// The index of the interface that the socket is bound to; -1 once that has left, even if it has come back since.
+pub(super) fn bound_index(fd: BorrowedFd<'_>) -> io::Result<i32> {
+    let mut address = MaybeUninit::<libc::sockaddr_ll>::zeroed();
+    let mut size = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the kernel writes no more than `size` bytes, which is what `address` has.
+    checked(unsafe { libc::getsockname(fd.as_raw_fd(), address.as_mut_ptr().cast(), &raw mut size) })?;
+    // SAFETY: what the kernel did not write is zero, and any bytes are an address, which is of numbers.
+    Ok(unsafe { address.assume_init() }.sll_ifindex)
+}
+
 /// A question about an interface.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Question {
