@@ -74,6 +74,13 @@ impl PacketSocket {
         options::be_promiscuous(self.fd(), device.index)
     }
 
+    /// Takes nothing any more before it is started again, and leaves this interface as it would be without it.
+    pub(super) fn leave(&self, device: &Device) {
+        // Where either can not be done the interface is gone, and with it what was asked of it.
+        drop(options::attach_filter(self.fd(), &bpf::nothing()));
+        drop(options::be_promiscuous_no_more(self.fd(), device.index));
+    }
+
     /// Joins the fanout group of this number, or a new one. Returns its number. Packets of both directions of a
     /// connection come to the same member, and fragments are reassembled before they are distributed.
     pub(super) fn join_fanout(&self, group: Option<u16>) -> io::Result<u16> {

@@ -85,13 +85,21 @@ pub(super) fn make_ring(fd: BorrowedFd<'_>, request: RingRequest) -> io::Result<
 
 /// Makes the interface promiscuous for as long as this socket is open: it takes packets for any address.
 pub(super) fn be_promiscuous(fd: BorrowedFd<'_>, interface_index: i32) -> io::Result<()> {
-    let membership = libc::packet_mreq {
+    set(fd, libc::PACKET_ADD_MEMBERSHIP, &promiscuity(interface_index))
+}
+
+/// Takes that back; an error if it was not so.
+pub(super) fn be_promiscuous_no_more(fd: BorrowedFd<'_>, interface_index: i32) -> io::Result<()> {
+    set(fd, libc::PACKET_DROP_MEMBERSHIP, &promiscuity(interface_index))
+}
+
+fn promiscuity(interface_index: i32) -> libc::packet_mreq {
+    libc::packet_mreq {
         mr_ifindex: interface_index,
         mr_type: libc::PACKET_MR_PROMISC as u16,
         mr_alen: 0,
         mr_address: [0; 8],
-    };
-    set(fd, libc::PACKET_ADD_MEMBERSHIP, &membership)
+    }
 }
 
 /// Joins a fanout group: the number of the group in the low 16 bits, mode and flags above.
