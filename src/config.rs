@@ -730,6 +730,10 @@ pub const WALL_STEP_MIN_NS: i64 = TICK_NS;
 /// yet, in nanoseconds: as long as shards do.
 pub const END_PATIENCE_NS: i64 = MERGE_PATIENCE_NS;
 
+/// How long before the end of an interval a live capture begins to read what the kernel has lost before it reads packets, in
+/// nanoseconds: longer than the packets between two readings take.
+pub const LOSSES_LEAD_NS: i64 = 1_000_000;
+
 /// The memory that may be taken by default, in bytes: what a router can spare.
 pub const MEMORY_SIZE_DEFAULT: u64 = 256 << 20;
 

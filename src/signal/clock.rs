@@ -78,14 +78,10 @@ pub struct Clock {
 const ELAPSED_MAX_NS: i64 = i64::MAX - TICK_NS;
 
 impl Clock {
-<<<<<<< HEAD
-    /// A clock that starts with a packet of this wall time.
-=======
     /// The tick at which every clock starts, high enough that the time one timeout before the first packet is a tick too.
     pub const FIRST_TICK: u64 = 1 << 20;
 
-    /// A clock that starts with a packet of this time.
->>>>>>> d614ab3 (The agent goes by a run's clock, not by numbers, and back to a run that goes on)
+    /// A clock that starts with a packet of this wall time.
     #[must_use]
     pub fn new(wall_ns: i64) -> Self {
         let base = Clock::base(wall_ns, Clock::FIRST_TICK);

@@ -172,6 +172,9 @@ impl<S: LiveSource> Capture<'_, S> {
         let mut fed = 0;
         while !self.feeder.time().is_stopped() {
             self.feeder.time().refresh();
+            if self.feeder.time().is_end_near() {
+                self.show();
+            }
             let count = feed_some(&mut self.feeder, &mut self.source)?;
             fed += count;
             if count == 0 {
@@ -206,7 +209,10 @@ impl<S: LiveSource> Capture<'_, S> {
     }
 
     fn show(&mut self) {
-        self.feeder.set_lost(self.source.losses().dropped);
+        let dropped = self.source.losses().dropped;
+        self.feeder.time().refresh();
+        let now = self.feeder.time().moment();
+        self.feeder.set_lost(dropped, now);
         self.metrics.capture(self.index).set_up(self.source.condition() == Condition::Up);
         publish::capture(self.metrics, self.index, &self.feeder.counts());
     }

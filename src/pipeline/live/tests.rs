@@ -218,7 +218,7 @@ fn what_one_thread_reads_late_is_listed_though_another_had_nothing_to_read() {
     let observer = ShowAtStop(StopAfter(Instant::now(), 5 * EVERY), Arc::clone(&is_shown));
     let summary = live(&plan, &config, sources, &mut exporter, &metrics(2), &observer).unwrap();
     assert_eq!((summary.counts.opened, summary.incomplete), (expected, 0));
-    assert!(headers.iter().filter(|header| header.opened > 0).count() > 2, "{headers:?}");
+    assert!(headers.iter().filter(|header| header.figures.opened > 0).count() > 2, "{headers:?}");
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn what_the_kernel_lost_is_in_the_list_and_the_summary() {
     assert!(
         headers
             .iter()
-            .all(|header| header.complete == (header.figures.dropped == 0) && header.complete == (header.missing == 0))
+            .all(|header| header.complete == (header.missing == 0) && (header.figures.dropped == 0 || !header.complete))
     );
 }
 
