@@ -158,9 +158,13 @@ pub const QUEUE_BLOCKS_MAX: usize = 384;
 /// intervals that may be under way ([`PENDING_INTERVALS_MAX`]).
 pub const QUEUE_MARKS_MAX: usize = 16;
 
-/// How long a live capture waits for room in a full queue before it drops a block of signals, in microseconds: the
-/// kernel's ring holds far more than comes in meanwhile.
-pub const QUEUE_WAIT_MAX_US: u64 = 2_000;
+/// How long a live capture waits for room in a full queue, in microseconds, before it drops a block of signals: as long as the
+/// shard may wait for another capture thread's signals and then for its mark, and some more for either to be scheduled. The kernel's ring
+/// holds more than comes in meanwhile, so what is lost sooner is lost for nothing.
+pub const QUEUE_WAIT_MAX_US: u64 = 40_000;
+
+/// How soon a live capture that waits for room looks again, in microseconds.
+pub const QUEUE_LOOK_US: u64 = 2_000;
 
 /// How long a shard waits for older signals of a silent capture thread, in nanoseconds: longer than the kernel holds
 /// packets back in a block of its ring that is not full.
@@ -187,6 +191,7 @@ pub const CAPTURE_AHEAD_MAX_NS: i64 = 1 << 35;
 /// How full the sets of the watch may become on average, in percent: at this load hardly one of its sets is full.
 pub const WATCH_LOAD_PERCENT: usize = 75;
 
+const _: () = assert!(QUEUE_WAIT_MAX_US * 1_000 > 2 * MERGE_PATIENCE_NS as u64);
 const _: () = assert!(QUEUE_WAKE_BLOCKS < QUEUE_BLOCKS_MAX / 2);
 const _: () = assert!(QUEUE_MARKS_MAX >= 2 * (PENDING_INTERVALS_MAX + 1));
 
