@@ -1,5 +1,7 @@
-//! SIGINT, SIGTERM and Ctrl-C: the first ends a run in order, the second at once.
+//! SIGINT, SIGTERM, SIGHUP (unless it was ignored at the start) and Ctrl-C: the first ends a run in order, the second at once.
 
+#[cfg(target_os = "linux")]
+use crate::cli::hangup;
 use crate::cli::report;
 use crate::config::SAME_SIGNAL_MAX;
 use crate::error::{Error, Result};
@@ -64,8 +66,14 @@ impl Interrupts {
                 }
             });
         };
+        #[cfg(target_os = "linux")]
+        let ignores_hangup = hangup::is_ignored();
         let caught = ctrlc::set_handler(interrupted);
         caught.map_err(|error| Error::new("can not catch Ctrl-C").because(error))?;
+        #[cfg(target_os = "linux")]
+        if ignores_hangup {
+            hangup::ignore();
+        }
         Ok(interrupts)
     }
 
