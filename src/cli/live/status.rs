@@ -103,7 +103,8 @@ impl LiveWatch {
     ///
     /// Signals cannot be caught, or a thread not started.
     pub(super) fn new(voice: Voice, prepared: &Prepared, metrics: Arc<Metrics>) -> Result<Self> {
-        let line = StatusLine::new(voice > Voice::Quiet && !log::is_on(), prepared.plan.config().connections_max, metrics);
+        let line =
+            StatusLine::new(voice > Voice::Quiet && !log::is_on(), prepared.plan.config().connections_max, metrics);
         let (last, has_line) = (Arc::clone(&line.last), !line.bar.is_hidden());
         let interrupts = Interrupts::catch(PATIENCE)?;
         interrupts.set_bar(has_line);

@@ -38,8 +38,7 @@ fn what_is_lost_at_the_end_of_an_interval_is_told_with_it() {
 #[test]
 fn losses_that_may_belong_to_two_intervals_make_both_incomplete() {
     let (writers, mut inbox) = queues(1, WhenFull::Wait);
-    let config = Config::default();
-    let signaller = signallers(&Plan::new(&config).unwrap(), &config, None)();
+    let signaller = signallers(&Plan::new(&Config::default()).unwrap(), None)();
     let mut feeder = Feeder::new(writers, signaller, Intervals::new(None));
     let moment = |tick| TickMoment { tick, within_tick_ns: 0 };
     let mut end = |feeder: &mut Feeder<Intervals>, end_tick| {

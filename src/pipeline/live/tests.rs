@@ -216,7 +216,7 @@ fn what_one_thread_reads_late_is_listed_though_another_had_nothing_to_read() {
     let plan = Plan::live(&config, LiveInput { capture_count: 2, rings_size: 0 }).unwrap();
     let sources = vec![late(Vec::new(), VecDeque::new()), late(frames, times)];
     let observer = ShowAtStop(StopAfter(Instant::now(), 5 * EVERY), Arc::clone(&is_shown));
-    let summary = live(&plan, &config, sources, &mut exporter, &metrics(2), &observer).unwrap();
+    let summary = live(&plan, sources, &mut exporter, &metrics(2), &observer, None).unwrap();
     assert_eq!((summary.counts.opened, summary.incomplete), (expected, 0));
     assert!(headers.iter().filter(|header| header.figures.opened > 0).count() > 2, "{headers:?}");
 }
@@ -302,9 +302,9 @@ fn a_run_that_goes_on_repeats_no_number_and_builds_on_no_list_before() {
     let plan = Plan::live(&config, LiveInput { capture_count: 1, rings_size: 0 }).unwrap();
     let run = |state: &std::path::Path| {
         let mut stream = Stream::new(Vec::new(), "a buffer", false, format);
-        let saving = Saving::of_live(state, Duration::ZERO, &plan, &config).unwrap();
+        let saving = Saving::of_live(state, Duration::ZERO, &plan).unwrap();
         let (source, stop) = (Playing::new(frames(5)), StopAfter(Instant::now(), 4 * EVERY));
-        live_saving(&plan, &config, vec![source], &mut stream, &metrics(1), &stop, Some(saving)).unwrap();
+        live(&plan, vec![source], &mut stream, &metrics(1), &stop, Some(saving)).unwrap();
         let text = String::from_utf8(stream.into_inner()).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
         let fields = lines.filter_map(|line| {
