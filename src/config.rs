@@ -158,9 +158,9 @@ pub const QUEUE_BLOCKS_MAX: usize = 384;
 /// intervals that may be under way ([`PENDING_INTERVALS_MAX`]).
 pub const QUEUE_MARKS_MAX: usize = 16;
 
-/// How long a live capture waits for room in a full queue, in microseconds, before it drops a block of signals: as long as the
-/// shard may wait for another capture thread's signals and then for its mark, and some more for either to be scheduled. The kernel's ring
-/// holds more than comes in meanwhile, so what is lost sooner is lost for nothing.
+/// How long a live capture waits for room in a full queue, in microseconds, before it drops a block of signals: as long
+/// as the shard may wait for another capture thread's signals and then for its mark, and some more for either to be
+/// scheduled. The kernel's ring holds more than comes in meanwhile, so what is lost sooner is lost for nothing.
 pub const QUEUE_WAIT_MAX_US: u64 = 40_000;
 
 /// How soon a live capture that waits for room looks again, in microseconds.
@@ -204,8 +204,8 @@ pub const PARTITION_BITS: u32 = 3;
 /// the same with one shard and with eight.
 pub const PARTITION_COUNT: usize = 1 << PARTITION_BITS;
 
-/// Standard deviations that each partition has room for beside its even share of items: partitions do not share evenly, and
-/// this is more than chance brings.
+/// Standard deviations that each partition has room for beside its even share of items: partitions do not share evenly,
+/// and this is more than chance brings.
 pub const PARTITION_DEVIATIONS: u64 = 6;
 
 /// Items that each partition has room for besides, so that a share of almost none does too.
@@ -681,20 +681,20 @@ const _: () = assert!(AGGREGATE_TRIES_MIN / AGGREGATE_TRIES_SHARE >= 1 << AGGREG
 
 // The index of a list, the sizes of digests, and reads of the metrics server.
 
-/// How full the lines of a list's index become on average before it grows, in percent: one connection in five is then in the line
-/// after its own.
+/// How full the lines of a list's index become on average before it grows, in percent: one connection in five is then
+/// in the line after its own.
 pub const LIST_INDEX_LOAD_PERCENT_MAX: usize = 90;
 
-/// By which part a list's index grows at least, as one in this many: a quarter keeps the memory close to what is listed, and a list
-/// is indexed anew a few times while it doubles.
+/// By which part a list's index grows at least, as one in this many: a quarter keeps the memory close to what is
+/// listed, and a list is indexed anew a few times while it doubles.
 pub const LIST_INDEX_GROWTH_DIVISOR: usize = 4;
 
-/// What is added to an estimate of differences when a digest for them is asked for, in percent: twice the error of the smallest
-/// digests' estimates, and something for the next try.
+/// What is added to an estimate of differences when a digest for them is asked for, in percent: twice the error of the
+/// smallest digests' estimates, and something for the next try.
 pub const DIGEST_MARGIN_PERCENT: u64 = 25;
 
-/// How many standard deviations a family's part of the differences may lie above its part of the open connections, in a digest: three
-/// are passed about once in a thousand digests.
+/// How many standard deviations a family's part of the differences may lie above its part of the open connections, in a
+/// digest: three are passed about once in a thousand digests.
 pub const DIGEST_SHARE_DEVIATIONS: f64 = 3.0;
 
 /// Bytes that the metrics server reads of a client at once: an ordinary request whole.
@@ -708,12 +708,12 @@ const _: () = assert!(SERVE_READ_SIZE <= REQUEST_SIZE_MAX);
 /// process group, and a service manager may do the same. A person who has seen that a run does not end takes longer.
 pub const SAME_SIGNAL_MAX: Duration = Duration::from_millis(500);
 
-/// Messages of a live capture that wait to be shown, at most: minutes of intervals of a second, as long as a terminal is stopped by
-/// somebody who reads it.
+/// Messages of a live capture that wait to be shown, at most: minutes of intervals of a second, as long as a terminal
+/// is stopped by somebody who reads it.
 pub const UNSAID_MAX: usize = 1 << 8;
 
-/// How long the end of a live capture waits until what is left to be said is shown: standard error may be a pipe that nobody
-/// reads, and a service manager waits longer.
+/// How long the end of a live capture waits until what is left to be said is shown: standard error may be a pipe that
+/// nobody reads, and a service manager waits longer.
 pub const LAST_MESSAGE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The longest that a capture thread with nothing to read sleeps, in milliseconds: it may take this long to stop.
@@ -735,8 +735,8 @@ pub const WALL_STEP_MIN_NS: i64 = TICK_NS;
 /// yet, in nanoseconds: as long as shards do.
 pub const END_PATIENCE_NS: i64 = MERGE_PATIENCE_NS;
 
-/// How long before the end of an interval a live capture begins to read what the kernel has lost before it reads packets, in
-/// nanoseconds: longer than the packets between two readings take.
+/// How long before the end of an interval a live capture begins to read what the kernel has lost before it reads
+/// packets, in nanoseconds: longer than the packets between two readings take.
 pub const LOSSES_LEAD_NS: i64 = 1_000_000;
 
 /// The memory that may be taken by default, in bytes: what a router can spare.

@@ -30,7 +30,8 @@ pub(super) struct Run {
     end_tick: u64,
     within_tick_ns: i64,
     pub(super) end_ns: i64,
-    /// When the run began, by the wall clock, as far as that is known: replays of different captures have nothing else that differs.
+    /// When the run began, by the wall clock, as far as that is known: replays of different captures have nothing else
+    /// that differs.
     origin_ns: Option<i64>,
     /// Whether it was followed for a while until the run before it went on.
     pub(super) is_stray: bool,
@@ -62,7 +63,8 @@ impl Run {
         self.run == other.run && self.router == other.router && have_one_origin
     }
 
-    /// What grows from list to list: numbers too, but a router that was killed begins them anew where its state was saved.
+    /// What grows from list to list: numbers too, but a router that was killed begins them anew where its state was
+    /// saved.
     pub(super) fn end(&self) -> (u64, i64) {
         (self.end_tick, self.within_tick_ns)
     }

@@ -1,7 +1,7 @@
 //! The signal that the terminal is gone, where whoever started the process wants it ignored, as `nohup` does.
 //!
-//! What enters: nothing. What leaves: whether it is ignored, and that it is again, since whoever catches signals to end a run
-//! catches this one too.
+//! What enters: nothing. What leaves: whether it is ignored, and that it is again, since whoever catches signals to end
+//! a run catches this one too.
 
 // No crate that is used here has a safe wrapper.
 #![allow(unsafe_code)]

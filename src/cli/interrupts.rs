@@ -1,4 +1,5 @@
-//! SIGINT, SIGTERM, SIGHUP (unless it was ignored at the start) and Ctrl-C: the first ends a run in order, the second at once.
+//! SIGINT, SIGTERM, SIGHUP (unless it was ignored at the start) and Ctrl-C: the first ends a run in order, the second
+//! at once.
 
 #[cfg(target_os = "linux")]
 use crate::cli::hangup;
@@ -51,7 +52,8 @@ impl Interrupts {
             state.is_stopped.store(true, Ordering::Relaxed);
             // A bar is drawn over what the terminal shows for Ctrl-C.
             let has_bar = state.has_bar.load(Ordering::Relaxed);
-            // A thread of its own, because this one has the second signal to wait for, and nobody may read what is said.
+            // A thread of its own, because this one has the second signal to wait for, and nobody may read what is
+            // said.
             let state = Arc::clone(&state);
             std::thread::spawn(move || {
                 if !has_bar {

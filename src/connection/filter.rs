@@ -316,11 +316,12 @@ impl Filter {
         *word = removed(*word);
     }
 
-    /// Places the entry of a connection that has none; where, and what it took, or none when both its buckets, and those that their
-    /// entries could move to, are full of established connections. When both are full the oldest closed entry goes; else an entry moves
-    /// to its other bucket, if there is room, or a closed one that goes for it; else the oldest candidate goes, then the oldest that was
-    /// only asked for, then the oldest that was answered; else an entry moves to the place of another that moves, of which few are tried
-    /// for what is half-open. How old an entry is `age` tells.
+    /// Places the entry of a connection that has none; where, and what it took, or none when both its buckets, and
+    /// those that their entries could move to, are full of established connections. When both are full the oldest
+    /// closed entry goes; else an entry moves to its other bucket, if there is room, or a closed one that goes for it;
+    /// else the oldest candidate goes, then the oldest that was only asked for, then the oldest that was answered; else
+    /// an entry moves to the place of another that moves, of which few are tried for what is half-open. How old an
+    /// entry is `age` tells.
     #[inline]
     pub fn insert(
         &mut self,

@@ -1,6 +1,7 @@
 //! Figure 2: how often a listing is incomplete as more keys are damaged; and that it never is with aggregates.
 //!
-//! What enters: the setting. What leaves: the share of trials with a valid key left, against the number of damaged keys.
+//! What enters: the setting. What leaves: the share of trials with a valid key left, against the number of damaged
+//! keys.
 
 use super::table2::Damage;
 use super::{Experiment, Line, Measure, Plot, Reference, Row, RowTable, Section, Setting, Source, Step};

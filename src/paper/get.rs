@@ -40,8 +40,8 @@ impl Shape {
         f64::from(self.hash_count) / f64::from(self.cells_per_key)
     }
 
-    /// A key is found when one of its cells holds nothing else: 1 - (1 - e^(-kn/m))^k. That is also how often an absent key hits
-    /// an empty cell.
+    /// A key is found when one of its cells holds nothing else: 1 - (1 - e^(-kn/m))^k. That is also how often an absent
+    /// key hits an empty cell.
     fn found_formula(self) -> f64 {
         1.0 - (1.0 - (-self.load()).exp()).powi(self.hash_count as i32)
     }

@@ -1,4 +1,5 @@
-//! The papers' experiments, run again: Goodrich and Mitzenmacher, "Invertible Bloom Lookup Tables", arXiv:1101.2245, and the B-field.
+//! The papers' experiments, run again: Goodrich and Mitzenmacher, "Invertible Bloom Lookup Tables", arXiv:1101.2245,
+//! and the B-field.
 //!
 //! What enters: a seed, and whether the run is to be quick. What leaves: for every figure the paper's value, ours, the
 //! number of trials and the confidence interval, side by side, with plots. Experiments are pure: equal settings give

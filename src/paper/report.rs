@@ -1,7 +1,7 @@
 //! The report: Markdown with a table for each group of rows, and the plots beside it.
 //!
-//! What enters: the sections, and where they go. What leaves: one file of text, and a folder of SVG files of the same name. Neither machine
-//! nor date is part of it, so that equal settings give equal bytes.
+//! What enters: the sections, and where they go. What leaves: one file of text, and a folder of SVG files of the same
+//! name. Neither machine nor date is part of it, so that equal settings give equal bytes.
 
 use super::plot::svg;
 use super::{Section, Setting};

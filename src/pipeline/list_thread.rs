@@ -128,7 +128,8 @@ impl<'a> ListThread<'a> {
         decoder.end()
     }
 
-    /// Packets have passed up to this tick that nobody saw, and the run before may have written as many lists as are skipped.
+    /// Packets have passed up to this tick that nobody saw, and the run before may have written as many lists as are
+    /// skipped.
     pub(super) fn resume_behind(&mut self, resumed_tick: u64, skipped: SkippedLists) {
         self.list.unsettle(resumed_tick);
         self.list.skip_intervals(skipped.0);

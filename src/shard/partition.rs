@@ -226,7 +226,8 @@ impl Partition {
             exchange.hand_over(self.handed(delta));
         }
         self.base = base;
-        // A record knows the low bits of its tick only: it has to be taken off before many leaps together make it look young.
+        // A record knows the low bits of its tick only: it has to be taken off before many leaps together make it look
+        // young.
         self.advance(self.now.max(base.first_tick), exchange);
         self.tracker.advance(self.now);
         if let Some(recorder) = &mut self.recorder {

@@ -78,7 +78,8 @@ pub struct Clock {
 const ELAPSED_MAX_NS: i64 = i64::MAX - TICK_NS;
 
 impl Clock {
-    /// The tick at which every clock starts, high enough that the time one timeout before the first packet is a tick too.
+    /// The tick at which every clock starts, high enough that the time one timeout before the first packet is a tick
+    /// too.
     pub const FIRST_TICK: u64 = 1 << 20;
 
     /// A clock that starts with a packet of this wall time.

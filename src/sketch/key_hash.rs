@@ -21,7 +21,8 @@ use std::marker::PhantomData;
 ///
 /// impl KeyHash<u64> for Quick {
 ///     fn of(&self, key: &u64) -> u128 {
-///         let product = (u128::from(*key) ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xda94_2042_e4dd_58b5_0fc9_4e21_7d5b_3a8b);
+///         let product = (u128::from(*key) ^
+/// 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xda94_2042_e4dd_58b5_0fc9_4e21_7d5b_3a8b);
 ///         (product ^ product >> 61).wrapping_mul(0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645).rotate_left(64)
 ///     }
 /// }

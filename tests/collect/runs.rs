@@ -1,4 +1,5 @@
-//! Several runs of a router in one directory: each is followed from its beginning, in whatever order their snapshots come.
+//! Several runs of a router in one directory: each is followed from its beginning, in whatever order their snapshots
+//! come.
 
 use crate::Site;
 use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};

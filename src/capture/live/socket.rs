@@ -64,7 +64,8 @@ impl PacketSocket {
         options::bind(self.fd(), device.index)
     }
 
-    /// Whether it receives the packets of this interface: one that left has to be bound anew, though it came back at once.
+    /// Whether it receives the packets of this interface: one that left has to be bound anew, though it came back at
+    /// once.
     pub(super) fn is_bound_to(&self, device: &Device) -> bool {
         options::bound_index(self.fd()).is_ok_and(|index| index == device.index)
     }

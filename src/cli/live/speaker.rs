@@ -1,7 +1,9 @@
-//! What a live capture says, on a thread of its own: standard error may be a terminal that is stopped, or a pipe that nobody reads.
+//! What a live capture says, on a thread of its own: standard error may be a terminal that is stopped, or a pipe that
+//! nobody reads.
 //!
-//! What enters: messages, from any thread, and what the status line is made of. What leaves: the same on standard error, in
-//! order, for as long as it takes them. Nobody waits for it: what finds no room is lost and counted, and that is told.
+//! What enters: messages, from any thread, and what the status line is made of. What leaves: the same on standard
+//! error, in order, for as long as it takes them. Nobody waits for it: what finds no room is lost and counted, and that
+//! is told.
 
 use super::status::StatusLine;
 use crate::cli::report::{self, grouped};

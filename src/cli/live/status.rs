@@ -1,7 +1,7 @@
 //! Messages of a live capture: a status line on a terminal, a line for each list elsewhere, and warnings.
 //!
-//! What enters: what the capture's threads tell. What leaves: the same in words, to the one thread that writes them: no other
-//! waits for standard error, above all not the one that looks whether to stop.
+//! What enters: what the capture's threads tell. What leaves: the same in words, to the one thread that writes them: no
+//! other waits for standard error, above all not the one that looks whether to stop.
 
 use super::Prepared;
 use super::speaker::Speaker;

@@ -58,8 +58,8 @@ impl Pace {
         TickMoment { tick, within_tick_ns: unset_ns.saturating_sub(base.wall_ns(tick)) }
     }
 
-    /// Whether what the kernel has lost is to be read before the next packets, because an end is about to be marked: then losses
-    /// from before it and after it are told apart. Behind it once is enough, however late its packets come.
+    /// Whether what the kernel has lost is to be read before the next packets, because an end is about to be marked:
+    /// then losses from before it and after it are told apart. Behind it once is enough, however late its packets come.
     pub(in crate::pipeline) fn is_end_near(&mut self) -> bool {
         let is_near =
             self.now.elapsed_ns >= self.due_ns.saturating_sub(LOSSES_LEAD_NS) && self.told_near_ns != self.due_ns;

@@ -175,7 +175,8 @@ impl Pacer {
     pub(super) fn marks_after(&self, passed: u64, until_ns: i64, now: Now) -> std::result::Result<Marks, i64> {
         let mut state = self.state.lock();
         match state.pending(passed) {
-            // What was read before the stop may not have come yet: the last marks are for whoever has come to its own end.
+            // What was read before the stop may not have come yet: the last marks are for whoever has come to its own
+            // end.
             Some(Pending { is_last: true, .. }) => return Err(i64::MAX),
             // Another thread is ahead: packets from before this end are still to come here.
             Some(Pending { elapsed_ns, .. }) if until_ns < elapsed_ns => return Err(elapsed_ns),

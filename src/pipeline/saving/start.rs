@@ -31,8 +31,8 @@ pub(in crate::pipeline) struct ResumedClock {
 }
 
 impl ResumedClock {
-    /// The lists that the run before may have written since its state was cut: one for each interval that has passed, and one where
-    /// it was stopped.
+    /// The lists that the run before may have written since its state was cut: one for each interval that has passed,
+    /// and one where it was stopped.
     fn lists_since(self, saved: Instants) -> SkippedLists {
         let passed_ns = u128::from(self.tick.unwrap_or(0).saturating_sub(saved.end_tick)) * TICK_NS as u128;
         let intervals = self.every_ns.map_or(0, |every_ns| passed_ns / every_ns.max(1) as u128);

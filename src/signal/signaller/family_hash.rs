@@ -1,7 +1,7 @@
 //! Signals of one family -> their hashes, a stage of them at a time.
 //!
-//! What enters: the signals of a stage, and which of them are of this family. What leaves: the same signals with the hashes of their
-//! connections.
+//! What enters: the signals of a stage, and which of them are of this family. What leaves: the same signals with the
+//! hashes of their connections.
 
 use super::stage::{STAGE_COUNT, places};
 use crate::flow::FlowKey;
