@@ -158,9 +158,13 @@ pub const QUEUE_BLOCKS_MAX: usize = 384;
 /// intervals that may be under way ([`PENDING_INTERVALS_MAX`]).
 pub const QUEUE_MARKS_MAX: usize = 16;
 
-/// How long a live capture waits for room in a full queue before it drops a block of signals, in microseconds: the
-/// kernel's ring holds far more than comes in meanwhile.
-pub const QUEUE_WAIT_MAX_US: u64 = 2_000;
+/// How long a live capture waits for room in a full queue, in microseconds, before it drops a block of signals: as long
+/// as the shard may wait for another capture thread's signals and then for its mark, and some more for either to be
+/// scheduled. The kernel's ring holds more than comes in meanwhile, so what is lost sooner is lost for nothing.
+pub const QUEUE_WAIT_MAX_US: u64 = 40_000;
+
+/// How soon a live capture that waits for room looks again, in microseconds.
+pub const QUEUE_LOOK_US: u64 = 2_000;
 
 /// How long a shard waits for older signals of a silent capture thread, in nanoseconds: longer than the kernel holds
 /// packets back in a block of its ring that is not full.
@@ -187,6 +191,7 @@ pub const CAPTURE_AHEAD_MAX_NS: i64 = 1 << 35;
 /// How full the sets of the watch may become on average, in percent: at this load hardly one of its sets is full.
 pub const WATCH_LOAD_PERCENT: usize = 75;
 
+const _: () = assert!(QUEUE_WAIT_MAX_US * 1_000 > 2 * MERGE_PATIENCE_NS as u64);
 const _: () = assert!(QUEUE_WAKE_BLOCKS < QUEUE_BLOCKS_MAX / 2);
 const _: () = assert!(QUEUE_MARKS_MAX >= 2 * (PENDING_INTERVALS_MAX + 1));
 
@@ -667,7 +672,7 @@ pub const AGENT_RUNS_MAX: usize = 64;
 /// take less.
 pub const AGENT_POSITION_SIZE_MAX: u64 = 64 << 10;
 
-const _: () = assert!(AGENT_RUNS_MAX as u64 * (6 * ROUTER_NAME_SIZE_MAX as u64 + 128) < AGENT_POSITION_SIZE_MAX);
+const _: () = assert!(AGENT_RUNS_MAX as u64 * (6 * ROUTER_NAME_SIZE_MAX as u64 + 256) < AGENT_POSITION_SIZE_MAX);
 
 // Sums of snapshots.
 
@@ -711,6 +716,14 @@ const _: () = assert!(SERVE_READ_SIZE <= REQUEST_SIZE_MAX);
 /// process group, and a service manager may do the same. A person who has seen that a run does not end takes longer.
 pub const SAME_SIGNAL_MAX: Duration = Duration::from_millis(500);
 
+/// Messages of a live capture that wait to be shown, at most: minutes of intervals of a second, as long as a terminal
+/// is stopped by somebody who reads it.
+pub const UNSAID_MAX: usize = 1 << 8;
+
+/// How long the end of a live capture waits until what is left to be said is shown: standard error may be a pipe that
+/// nobody reads, and a service manager waits longer.
+pub const LAST_MESSAGE_PATIENCE: Duration = Duration::from_secs(3);
+
 /// The longest that a capture thread with nothing to read sleeps, in milliseconds: it may take this long to stop.
 pub const LIVE_WAIT_MAX_MS: u64 = 100;
 
@@ -729,6 +742,10 @@ pub const WALL_STEP_MIN_NS: i64 = TICK_NS;
 /// How long a live capture waits for packets that came before the end of an interval and that the kernel has not shown
 /// yet, in nanoseconds: as long as shards do.
 pub const END_PATIENCE_NS: i64 = MERGE_PATIENCE_NS;
+
+/// How long before the end of an interval a live capture begins to read what the kernel has lost before it reads
+/// packets, in nanoseconds: longer than the packets between two readings take.
+pub const LOSSES_LEAD_NS: i64 = 1_000_000;
 
 /// The memory that may be taken by default, in bytes: what a router can spare.
 pub const MEMORY_SIZE_DEFAULT: u64 = 256 << 20;

@@ -4,12 +4,15 @@
 //! - `steady`: packets of any number of open connections, of which few open and close in an interval
 //! - `open`: more connections than any table lists; its long form has a million
 //! - `restarts`: an agent that is killed goes on where it was
+//! - `runs`: several runs of a router in one directory
 //! - `single`: one snapshot at a time
 
 #[path = "collect/open.rs"]
 mod open;
 #[path = "collect/restarts.rs"]
 mod restarts;
+#[path = "collect/runs.rs"]
+mod runs;
 mod say;
 #[path = "collect/single.rs"]
 mod single;

@@ -206,7 +206,7 @@ impl Agent {
             return names;
         }
         let mut runs: Vec<Run> = Vec::new();
-        let mut ordered: Vec<(usize, u64, SnapshotName)> = Vec::new();
+        let mut ordered: Vec<(usize, (u64, i64), SnapshotName)> = Vec::new();
         for name in names {
             // A file that cannot be read is reported when its turn comes.
             let snapshot = SnapshotFile::open(&self.incoming.file(name), &self.secret).ok();
@@ -216,7 +216,7 @@ impl Agent {
                 runs.push(run.clone());
                 runs.len() - 1
             });
-            ordered.push((at, run.interval, name));
+            ordered.push((at, run.end(), name));
         }
         ordered.sort_unstable();
         ordered.into_iter().map(|(.., name)| name).collect()
@@ -235,14 +235,15 @@ impl Agent {
         }
         let (run, present) = (Run::of(source), &self.position.run);
         if !self.position.list.is_empty() && run.is_same(present) {
-            return Ok((run.interval > present.interval).then_some(snapshot));
+            return Ok((run.end() > present.end()).then_some(snapshot));
         }
         match self.position.ended.iter().find(|ended| ended.is_same(&run)) {
-            Some(ended) if run.interval > ended.interval => {
-                refuse("it is of a run that another has followed: give each router a directory of its own")
+            Some(ended) if run.end() <= ended.end() || run.end_ns < present.end_ns => Ok(None),
+            Some(ended) if ended.is_stray => {
+                refuse("two runs write to this directory: give each router one of its own")
             }
-            Some(_) => Ok(None),
-            None => Ok(Some(snapshot)),
+            // What was taken for the run after it was a late one before it.
+            _ => Ok(Some(snapshot)),
         }
     }
 
@@ -251,12 +252,14 @@ impl Agent {
         let Some(source) = snapshot.header.sources.first().cloned() else {
             return Err(Error::new("a snapshot of no router"));
         };
-        let mut list = match self.list.take().filter(|list| list.is_of_run(&snapshot)) {
+        let is_same = self.position.run.is_same(&Run::of(&source));
+        let mut list = match self.list.take().filter(|list| is_same && list.is_of_run(&snapshot)) {
             Some(list) => list,
             None => self.begin(&snapshot, &source)?,
         };
-        let expected =
-            if self.position.run.is_same(&Run::of(&source)) { self.position.run.interval.saturating_add(1) } else { 1 };
+        let known = self.position.ended.iter().find(|ended| ended.is_same(&Run::of(&source)));
+        let known = if is_same { Some(&self.position.run) } else { known };
+        let expected = known.map_or(1, |run| run.interval.saturating_add(1));
         let passed_over = source.figures.interval.saturating_sub(expected);
         self.counts.passed_over = self.counts.passed_over.saturating_add(passed_over);
         list.apply(snapshot)?;

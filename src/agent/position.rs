@@ -8,6 +8,7 @@
 use crate::config::{AGENT_POSITION_SIZE_MAX, AGENT_RUNS_MAX};
 use crate::error::{Error, Result};
 use crate::flow_list::TickMoment;
+use crate::signal::Clock;
 use crate::snapshot::file::RouterPart;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -23,18 +24,49 @@ pub(super) const NAME: &str = "collected.json";
 pub(super) struct Run {
     pub(super) router: String,
     pub(super) run: u64,
+    /// The last list's number.
     pub(super) interval: u64,
+    /// Its end, by the clock that never steps back within a run, and by the wall clock.
+    end_tick: u64,
+    within_tick_ns: i64,
+    pub(super) end_ns: i64,
+    /// When the run began, by the wall clock, as far as that is known: replays of different captures have nothing else
+    /// that differs.
+    origin_ns: Option<i64>,
+    /// Whether it was followed for a while until the run before it went on.
+    pub(super) is_stray: bool,
 }
 
 impl Run {
     /// The run of a snapshot, up to that snapshot.
     pub(super) fn of(source: &RouterPart) -> Self {
-        Run { router: source.router.clone(), run: source.run, interval: source.figures.interval }
+        let first = source.bases.first().filter(|base| base.first_tick == Clock::FIRST_TICK);
+        Run {
+            router: source.router.clone(),
+            run: source.run,
+            interval: source.figures.interval,
+            end_tick: source.end_tick,
+            within_tick_ns: source.within_tick_ns,
+            end_ns: source.figures.end_ns,
+            origin_ns: first.map(|base| base.wall_ns(Clock::FIRST_TICK)),
+            is_stray: false,
+        }
     }
 
     /// Whether both are the same run.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.run == other.run && self.router == other.router
+        let have_one_origin = match (self.origin_ns, other.origin_ns) {
+            (Some(origin_ns), Some(other_ns)) => origin_ns == other_ns,
+            // The time bases of a run are remembered up to a number.
+            _ => true,
+        };
+        self.run == other.run && self.router == other.router && have_one_origin
+    }
+
+    /// What grows from list to list: numbers too, but a router that was killed begins them anew where its state was
+    /// saved.
+    pub(super) fn end(&self) -> (u64, i64) {
+        (self.end_tick, self.within_tick_ns)
     }
 }
 
@@ -51,9 +83,6 @@ pub(super) struct Position {
     /// written as changes.
     pub(super) full: String,
     pub(super) list: String,
-    /// The last list's end.
-    end_tick: u64,
-    within_tick_ns: i64,
 }
 
 impl Position {
@@ -85,14 +114,17 @@ impl Position {
 
     /// The end of the last list.
     pub(super) fn end(&self) -> TickMoment {
-        TickMoment { tick: self.end_tick, within_tick_ns: self.within_tick_ns }
+        TickMoment { tick: self.run.end_tick, within_tick_ns: self.run.within_tick_ns }
     }
 
     /// Moves on to a list that was made from this snapshot.
     pub(super) fn advance(&mut self, source: &RouterPart, snapshot: String, list: crate::export::WrittenList) {
         let run = Run::of(source);
         if !self.run.is_same(&run) && !self.list.is_empty() {
-            self.ended.push(std::mem::take(&mut self.run));
+            // A run that goes on has not ended: what was followed meanwhile came late.
+            let is_stray = self.ended.iter().any(|ended| ended.is_same(&run));
+            self.ended.retain(|ended| !ended.is_same(&run));
+            self.ended.push(Run { is_stray, ..std::mem::take(&mut self.run) });
             if self.ended.len() > AGENT_RUNS_MAX {
                 self.ended.remove(0);
             }
@@ -103,6 +135,5 @@ impl Position {
             self.full.clone_from(&list.name);
         }
         self.list = list.name;
-        (self.end_tick, self.within_tick_ns) = (source.end_tick, source.within_tick_ns);
     }
 }

@@ -93,4 +93,8 @@ impl Exporter for Tap<'_> {
     fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         self.exporter.restore(decoder)
     }
+
+    fn build_anew(&mut self) {
+        self.exporter.build_anew();
+    }
 }

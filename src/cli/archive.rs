@@ -117,17 +117,18 @@ fn mended(recovery: &Recovery) {
 
 /// Ends an archive, tells what was written, and returns whether all of it was.
 pub(super) fn finish(archive: Archive, voice: Voice) -> bool {
-    match archive.finish() {
-        Ok(summary) => {
-            if voice > Voice::Quiet {
-                told(&summary);
-            }
-            true
-        }
-        Err(error) => {
-            report::error(&error, "; what was written before is safe");
-            false
-        }
+    let finished = archive.finish();
+    let is_written = finished.is_ok();
+    tell(finished, voice);
+    is_written
+}
+
+/// Says what came of an archive that has ended.
+pub(super) fn tell(finished: Result<Summary>, voice: Voice) {
+    match finished {
+        Ok(summary) if voice > Voice::Quiet => told(&summary),
+        Ok(_) => {}
+        Err(error) => report::error(&error, "; what was written before is safe"),
     }
 }
 

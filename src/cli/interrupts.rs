@@ -1,5 +1,8 @@
-//! SIGINT, SIGTERM and Ctrl-C: the first ends a run in order, the second at once.
+//! SIGINT, SIGTERM, SIGHUP (unless it was ignored at the start) and Ctrl-C: the first ends a run in order, the second
+//! at once.
 
+#[cfg(target_os = "linux")]
+use crate::cli::hangup;
 use crate::cli::report;
 use crate::config::SAME_SIGNAL_MAX;
 use crate::error::{Error, Result};
@@ -49,12 +52,13 @@ impl Interrupts {
             state.is_stopped.store(true, Ordering::Relaxed);
             // A bar is drawn over what the terminal shows for Ctrl-C.
             let has_bar = state.has_bar.load(Ordering::Relaxed);
-            if !has_bar {
-                report::leave_line();
-            }
-            // This takes a thread of its own, because the present one has to wait for the second signal.
+            // A thread of its own, because this one has the second signal to wait for, and nobody may read what is
+            // said.
             let state = Arc::clone(&state);
             std::thread::spawn(move || {
+                if !has_bar {
+                    report::leave_line();
+                }
                 std::thread::sleep(STOP_PATIENCE);
                 if !state.is_finished.load(Ordering::Relaxed) {
                     if has_bar {
@@ -64,8 +68,14 @@ impl Interrupts {
                 }
             });
         };
+        #[cfg(target_os = "linux")]
+        let ignores_hangup = hangup::is_ignored();
         let caught = ctrlc::set_handler(interrupted);
         caught.map_err(|error| Error::new("can not catch Ctrl-C").because(error))?;
+        #[cfg(target_os = "linux")]
+        if ignores_hangup {
+            hangup::ignore();
+        }
         Ok(interrupts)
     }
 

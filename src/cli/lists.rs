@@ -234,6 +234,10 @@ impl Exporter for Counted {
         self.exporter.restore(decoder)?;
         self.snapshots.as_mut().map_or(Ok(()), |snapshots| snapshots.restore(decoder))
     }
+
+    fn build_anew(&mut self) {
+        self.exporter.build_anew();
+    }
 }
 
 impl Counted {

@@ -12,6 +12,8 @@ mod digest;
 mod find;
 mod generate;
 mod get;
+#[cfg(target_os = "linux")]
+mod hangup;
 mod info;
 mod interfaces;
 mod interrupts;

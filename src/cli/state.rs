@@ -96,14 +96,24 @@ impl State {
 
 /// Tells if the last state that was due could not be written, and returns whether all that should be saved is.
 pub(super) fn finish(saving: Option<&SavingCounts>) -> bool {
-    let Some(saving) = saving.filter(|saving| saving.has_failed) else { return true };
+    tell(saving);
+    is_saved(saving)
+}
+
+/// Whether what was known at the end is saved, as far as that was asked for.
+pub(super) fn is_saved(saving: Option<&SavingCounts>) -> bool {
+    saving.is_none_or(|saving| !saving.has_failed)
+}
+
+/// Says so if it is not.
+pub(super) fn tell(saving: Option<&SavingCounts>) {
+    let Some(saving) = saving.filter(|saving| saving.has_failed) else { return };
     let what = format!("the state could not be saved {} times, and not at the end", grouped(saving.failed));
     let aftermath = match saving.saved {
         0 => "; none of this run is saved",
         _ => "; the one before it is there still",
     };
     report::error(&Error::new(what).because(saving.error.clone().unwrap_or_default()), aftermath);
-    false
 }
 
 /// Tells from which state the run goes on.

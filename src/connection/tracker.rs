@@ -6,11 +6,14 @@
 //!
 //! | signal | no entry | syn_sent | answered | established | closed (lingers) |
 //! |---|---|---|---|---|---|
-//! | SYN | syn_sent | of the client, other ISN: start over; else: repeat | repeat | repeat | same ISN: repeat; other: syn_sent |
-//! | SYN-ACK | answered | of the server: answered; else: repeat | repeat | same ISN: repeat; other: close, answered | same ISN: repeat; other: answered |
+//! | SYN | syn_sent | of the client, other ISN: start over; else: repeat | repeat | repeat | same ISN: repeat; other:
+//! syn_sent |
+//! | SYN-ACK | answered | of the server: answered; else: repeat | repeat | same ISN: repeat; other: close, answered |
+//! same ISN: repeat; other: answered |
 //! | completes, of the client | open | open | open | same ISN: -; other: close, open | same ISN: -; other: open |
 //! | other, of the client | - | - | open | - | - |
-//! | FIN | unmatched | removed | mark the server's; the client's: open, mark; both: open, close | mark its side; both: close | late |
+//! | FIN | unmatched | removed | mark the server's; the client's: open, mark; both: open, close | mark its side; both:
+//! close | late |
 //! | RST | unmatched | removed | removed | close | late |
 //!
 //! A signal that completes a handshake may overtake the SYN and the SYN-ACK if these come in by another queue, and is

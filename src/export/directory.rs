@@ -189,6 +189,10 @@ impl Exporter for Directory {
         self.names = Names::saved(decoder)?;
         self.series.restore(decoder)
     }
+
+    fn build_anew(&mut self) {
+        self.series.build_anew();
+    }
 }
 
 #[cfg(test)]

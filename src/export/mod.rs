@@ -80,6 +80,9 @@ pub trait Exporter: Send {
     fn restore(&mut self, _decoder: &mut Decoder) -> Result<()> {
         Ok(())
     }
+
+    /// What was restored may lack lists that were written since it was saved: the next list builds on none.
+    fn build_anew(&mut self) {}
 }
 
 impl<F: FnMut(&List) -> Result<()> + Send> Exporter for F {

@@ -49,4 +49,8 @@ impl<W: Write + Send> Exporter for Stream<W> {
         Names::saved(decoder)?;
         self.series.restore(decoder)
     }
+
+    fn build_anew(&mut self) {
+        self.series.build_anew();
+    }
 }

@@ -20,7 +20,7 @@ use crate::snapshot::file::{self, Kind, RouterPart, SnapshotFile, Sums};
 use crate::snapshot::{Changes, Delta, HandOver};
 
 /// A moment by the clock that never steps back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TickMoment {
     /// The tick.
     pub tick: u64,

@@ -358,7 +358,7 @@ impl PartitionList {
 /// and at least one, since it cannot be known that there was none.
 fn missed(seen: &Seen, changes: u64) -> u64 {
     if seen.dropped == 0 {
-        return 0;
+        return u64::from(seen.has_doubtful_losses);
     }
     let share = u128::from(seen.dropped) * u128::from(changes) / u128::from(seen.packets.max(1));
     u64::try_from(share).unwrap_or(u64::MAX).max(1)

@@ -5,6 +5,7 @@
 use crate::capture::Packet;
 use crate::config::PARTITION_COUNT;
 use crate::error::{Error, Result};
+use crate::flow_list::TickMoment;
 use crate::parse::{LinkType, PlainFrame, PlainIpv4, PlainIpv6, TcpSegment, Unusable, parse_frame, walk_frame};
 use crate::pipeline::intervals::Intervals;
 use crate::pipeline::saving::{Reading, Saver};
@@ -81,6 +82,7 @@ impl CaptureCounts {
             dropped: self.lost + self.queue_full,
             unusable: damaged.map(|reason| self.unusable[reason.index()]).sum(),
             handshakes_lost: self.signals.handshakes_lost,
+            has_doubtful_losses: false,
         }
     }
 }
@@ -92,9 +94,12 @@ pub(super) struct Feeder<T> {
     time: T,
     packets: u64,
     lost: u64,
+    /// When it was last found that the kernel had lost packets.
+    lost_until: TickMoment,
     unusable: [u64; Unusable::COUNT],
-    /// Counts of what was seen up to the last marker.
+    /// Counts of what was seen up to the last marker, and the end that it marks.
     marked: Seen,
+    marked_end: TickMoment,
     /// Counts of what was seen already but belongs behind the next marker.
     ahead: Seen,
     /// The saver that is told the position when the state is saved, and the input that is being read.
@@ -138,8 +143,10 @@ impl<T: Timekeeper> Feeder<T> {
             time,
             packets: 0,
             lost: 0,
+            lost_until: TickMoment::default(),
             unusable: [0; Unusable::COUNT],
             marked: Seen::default(),
+            marked_end: TickMoment::default(),
             ahead: Seen::default(),
             saving: None,
             cut_packets: None,
@@ -228,8 +235,11 @@ impl<T: Timekeeper> Feeder<T> {
         }
     }
 
-    /// Sets how many packets the kernel has lost so far.
-    pub(super) fn set_lost(&mut self, lost: u64) {
+    /// Sets how many packets the kernel has lost up to now.
+    pub(super) fn set_lost(&mut self, lost: u64, now: TickMoment) {
+        if lost > self.lost {
+            self.lost_until = now;
+        }
         self.lost = lost;
     }
 
@@ -255,7 +265,10 @@ impl<T: Timekeeper> Feeder<T> {
         if let Some(end) = &mut marks.end {
             let seen = self.counts().seen().minus(std::mem::take(&mut self.ahead));
             end.seen = seen.minus(self.marked);
+            // What was lost up to a moment in this interval may have been told with the one before.
+            end.seen.has_doubtful_losses = self.lost_until > self.marked_end;
             self.marked = seen;
+            self.marked_end = TickMoment { tick: end.end_tick, within_tick_ns: end.within_tick_ns };
         }
         self.save_at(&mut marks);
         for writer in &mut self.writers.all {
@@ -294,7 +307,7 @@ impl<T: Timekeeper> Feeder<T> {
         encoder.u64(self.packets);
         encoder.u64(self.lost);
         encoder.counts(self.unusable);
-        let Seen { packets, dropped, unusable, handshakes_lost } = self.marked;
+        let Seen { packets, dropped, unusable, handshakes_lost, .. } = self.marked;
         encoder.counts([packets, dropped, unusable, handshakes_lost]);
         self.signaller.save(&mut encoder);
         self.time.save(&mut encoder);
@@ -328,7 +341,7 @@ impl Feeder<Intervals> {
         self.lost = decoder.count()?;
         self.unusable = decoder.counts()?;
         let [packets, dropped, unusable, handshakes_lost] = decoder.counts()?;
-        self.marked = Seen { packets, dropped, unusable, handshakes_lost };
+        self.marked = Seen { packets, dropped, unusable, handshakes_lost, has_doubtful_losses: false };
         self.signaller.restore(&mut decoder)?;
         let seen = self.counts().seen();
         let is_seen = packets <= seen.packets && dropped <= seen.dropped && unusable <= seen.unusable;

@@ -59,6 +59,9 @@ impl ListTotals {
     }
 }
 
+/// The number of lists that a run may have written since its state was saved.
+pub(super) struct SkippedLists(pub(super) u64);
+
 /// A callback for every interval that has been dealt with. It gets the header of its list, unless the interval was
 /// merged into the next, the list itself, and the counts so far.
 pub(super) type OnList<'a> = &'a (dyn Fn(Option<&Header>, &FlowList, &mut ListTotals) + Sync);
@@ -125,9 +128,12 @@ impl<'a> ListThread<'a> {
         decoder.end()
     }
 
-    /// Marks what is listed as unsettled: packets up to this tick have passed unseen.
-    pub(super) fn unsettle(&mut self, resumed_tick: u64) {
+    /// Packets have passed up to this tick that nobody saw, and the run before may have written as many lists as are
+    /// skipped.
+    pub(super) fn resume_behind(&mut self, resumed_tick: u64, skipped: SkippedLists) {
         self.list.unsettle(resumed_tick);
+        self.list.skip_intervals(skipped.0);
+        self.exporter.build_anew();
     }
 
     /// Takes hand-overs until all shards have ended. When a list cannot be written, `has_failed` is set, and what comes

@@ -11,7 +11,8 @@ mod inbox;
 pub use inbox::Inbox;
 
 use crate::config::{
-    BLOCK_SIGNAL_COUNT, QUEUE_BLOCKS_MAX, QUEUE_MARKS_MAX, QUEUE_SLEEP_MAX, QUEUE_WAIT_MAX_US, QUEUE_WAKE_BLOCKS,
+    BLOCK_SIGNAL_COUNT, QUEUE_BLOCKS_MAX, QUEUE_LOOK_US, QUEUE_MARKS_MAX, QUEUE_SLEEP_MAX, QUEUE_WAIT_MAX_US,
+    QUEUE_WAKE_BLOCKS,
 };
 use crate::prefetch::prefetch;
 use crate::signal::{Signal, TimeBase};
@@ -257,7 +258,7 @@ impl Writer {
             }
             self.sleep(match self.when_full {
                 WhenFull::Wait => QUEUE_SLEEP_MAX,
-                WhenFull::Drop => Duration::from_micros(QUEUE_WAIT_MAX_US),
+                WhenFull::Drop => Duration::from_micros(QUEUE_LOOK_US),
             });
         }
         self.room = self.room_now();

@@ -8,9 +8,6 @@ use crate::config::{CLOCK_LEAP_MAX_NS, CLOCK_STEP_BACK_MAX_NS, STATE_OFFSET_MAX_
 use crate::error::Result;
 use crate::state::{Decoder, Encoder};
 
-/// The tick at which every clock starts, high enough that the time one timeout before the first packet is a tick too.
-const FIRST_TICK: u64 = 1 << 20;
-
 /// The wall time that a range of ticks stands for: in ns, `tick * TICK_NS + offset_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeBase {
@@ -81,12 +78,16 @@ pub struct Clock {
 const ELAPSED_MAX_NS: i64 = i64::MAX - TICK_NS;
 
 impl Clock {
+    /// The tick at which every clock starts, high enough that the time one timeout before the first packet is a tick
+    /// too.
+    pub const FIRST_TICK: u64 = 1 << 20;
+
     /// A clock that starts with a packet of this wall time.
     #[must_use]
     pub fn new(wall_ns: i64) -> Self {
-        let base = Clock::base(wall_ns, FIRST_TICK);
-        let tick_ends_ns = base.wall_ns(FIRST_TICK + 1);
-        Clock { base, highest_ns: wall_ns, began_ns: wall_ns, tick: FIRST_TICK, tick_ends_ns }
+        let base = Clock::base(wall_ns, Clock::FIRST_TICK);
+        let tick_ends_ns = base.wall_ns(Clock::FIRST_TICK + 1);
+        Clock { base, highest_ns: wall_ns, began_ns: wall_ns, tick: Clock::FIRST_TICK, tick_ends_ns }
     }
 
     /// A clock that goes on in the tick `tick` at this wall time.

@@ -158,6 +158,9 @@ pub struct Seen {
     /// Handshakes whose last packet could no longer be waited for. Such a connection is listed only once a sample shows
     /// a later packet.
     pub handshakes_lost: u64,
+    /// Whether of what was lost and told with the interval before a part may belong here: the kernel counts losses, and
+    /// does not say when.
+    pub has_doubtful_losses: bool,
 }
 
 impl Seen {
@@ -169,6 +172,7 @@ impl Seen {
             dropped: self.dropped + other.dropped,
             unusable: self.unusable + other.unusable,
             handshakes_lost: self.handshakes_lost + other.handshakes_lost,
+            has_doubtful_losses: self.has_doubtful_losses || other.has_doubtful_losses,
         }
     }
 
@@ -180,6 +184,7 @@ impl Seen {
             dropped: self.dropped - earlier.dropped,
             unusable: self.unusable - earlier.unusable,
             handshakes_lost: self.handshakes_lost - earlier.handshakes_lost,
+            has_doubtful_losses: self.has_doubtful_losses,
         }
     }
 }

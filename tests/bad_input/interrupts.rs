@@ -47,6 +47,29 @@ fn the_first_lists_what_was_read() {
     assert_listed(&interrupted(interrupt));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_hangup_that_was_ignored_ends_nothing() {
+    let mut command = command("sh", ["-c", "trap '' HUP; exec \"$0\" replay -", FLOWPEEL]);
+    command.stdin(Stdio::piped());
+    let mut running = Running::start(command);
+    let mut pipe = running.child.stdin.take().unwrap();
+    let frames: Vec<_> = (1..10_000).flat_map(opening).collect();
+    let bytes = pcap(&frames);
+    let (before, after) = bytes.split_at(bytes.len() / 2);
+    pipe.write_all(before).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(
+        std::process::Command::new("kill").args(["-HUP", &running.child.id().to_string()]).status().unwrap().success()
+    );
+    std::thread::sleep(Duration::from_millis(300));
+    pipe.write_all(after).unwrap();
+    drop(pipe);
+    let ended = running.wait();
+    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    assert_eq!(ended.lists()[0].count("flows"), 9_999);
+}
+
 #[test]
 fn one_that_comes_twice_at_once_is_the_first() {
     // As `timeout` does: the child, then the group that it is in.

@@ -103,6 +103,52 @@ fn an_interface_may_come_back_under_its_old_index() {
 }
 
 #[test]
+fn an_interface_may_leave_and_come_back_while_nobody_looks() {
+    let Some(namespaces) = Namespaces::new() else { return };
+    assert!(namespaces.near_ip(&format!("link delete {NEAR}")));
+    namespaces.plug_in_with("index 77");
+    for fanout_count in [1, 2] {
+        let config = LiveConfig { fanout_count, ..config(Backend::Ring, CaptureMode::Headers) };
+        let mut sources = namespaces.near(|| live::open(&config).unwrap());
+        assert!(namespaces.lend() && namespaces.take_back());
+        assert!(namespaces.near_ip(&format!("link set {NEAR} up")));
+        assert!(namespaces.near_ip(&format!("address add 10.77.0.1/24 dev {NEAR}")));
+        namespaces.near(|| {
+            await_all(&mut sources, Condition::Down);
+            await_all(&mut sources, Condition::Up);
+        });
+        namespaces.connect("10.77.0.2", 3);
+        assert!(count_all(&mut sources) >= 3 * 8, "{fanout_count}");
+    }
+}
+
+#[test]
+fn what_has_another_name_is_captured_no_more() {
+    let Some(namespaces) = Namespaces::new() else { return };
+    let mut source = open(&namespaces, &config(Backend::Ring, CaptureMode::Headers));
+    let is_promiscuous = |name: &str| {
+        let flags = namespaces.near_command("cat").arg(format!("/sys/class/net/{name}/flags")).output().unwrap();
+        let flags = String::from_utf8(flags.stdout).unwrap();
+        i64::from_str_radix(flags.trim().trim_start_matches("0x"), 16).unwrap() & i64::from(nix::libc::IFF_PROMISC) != 0
+    };
+    assert!(is_promiscuous(NEAR));
+    let rename = |from: &str, to: &str| {
+        ["set {from} down", "set {from} name {to}"]
+            .iter()
+            .all(|what| namespaces.near_ip(&format!("link {}", what.replace("{from}", from).replace("{to}", to))))
+    };
+    assert!(rename(NEAR, "other0"));
+    await_condition(&mut source, Condition::Gone);
+    assert!(namespaces.near_ip("link set other0 up"));
+    namespaces.connect("10.77.0.2", 3);
+    assert!(segments(&mut source).is_empty() && !is_promiscuous("other0"));
+    assert!(rename("other0", NEAR) && namespaces.near_ip(&format!("link set {NEAR} up")));
+    await_condition(&mut source, Condition::Up);
+    namespaces.connect("10.77.0.2", 3);
+    assert!(segments(&mut source).len() >= 3 * 8 && is_promiscuous(NEAR));
+}
+
+#[test]
 fn a_shared_interface_that_comes_back_needs_the_privilege_again_and_says_so() {
     let Some(namespaces) = Namespaces::new() else { return };
     let config = LiveConfig { fanout_count: 2, ..config(Backend::Ring, CaptureMode::Headers) };

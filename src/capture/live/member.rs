@@ -187,9 +187,16 @@ impl Live {
         self.retry = Retry::soon();
     }
 
-    /// Notes whether the socket is still bound to the interface of the configured name.
+    /// Notes whether the socket is still bound to the interface of the configured name. If not, it takes nothing more.
     fn note_identity(&mut self, found: Option<Device>) {
-        self.is_bound &= found.is_some_and(|device| device.index == self.source.device.index);
+        let source = &self.source;
+        let is_same = |device: &Device| device.index == source.device.index && source.socket.is_bound_to(device);
+        let is_bound = self.is_bound && found.is_some_and(|device| is_same(&device));
+        if self.is_bound && !is_bound {
+            // It may be there under another name.
+            source.leave();
+        }
+        self.is_bound = is_bound;
     }
 
     /// The interface that has the name now.

@@ -64,9 +64,22 @@ impl PacketSocket {
         options::bind(self.fd(), device.index)
     }
 
+    /// Whether it receives the packets of this interface: one that left has to be bound anew, though it came back at
+    /// once.
+    pub(super) fn is_bound_to(&self, device: &Device) -> bool {
+        options::bound_index(self.fd()).is_ok_and(|index| index == device.index)
+    }
+
     /// Makes the interface promiscuous: it takes packets for any address.
     pub(super) fn be_promiscuous(&self, device: &Device) -> io::Result<()> {
         options::be_promiscuous(self.fd(), device.index)
+    }
+
+    /// Takes nothing any more before it is started again, and leaves this interface as it would be without it.
+    pub(super) fn leave(&self, device: &Device) {
+        // Where either can not be done the interface is gone, and with it what was asked of it.
+        drop(options::attach_filter(self.fd(), &bpf::nothing()));
+        drop(options::be_promiscuous_no_more(self.fd(), device.index));
     }
 
     /// Joins the fanout group of this number, or a new one. Returns its number. Packets of both directions of a

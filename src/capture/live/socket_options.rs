@@ -85,13 +85,21 @@ pub(super) fn make_ring(fd: BorrowedFd<'_>, request: RingRequest) -> io::Result<
 
 /// Makes the interface promiscuous for as long as this socket is open: it takes packets for any address.
 pub(super) fn be_promiscuous(fd: BorrowedFd<'_>, interface_index: i32) -> io::Result<()> {
-    let membership = libc::packet_mreq {
+    set(fd, libc::PACKET_ADD_MEMBERSHIP, &promiscuity(interface_index))
+}
+
+/// Takes that back; an error if it was not so.
+pub(super) fn be_promiscuous_no_more(fd: BorrowedFd<'_>, interface_index: i32) -> io::Result<()> {
+    set(fd, libc::PACKET_DROP_MEMBERSHIP, &promiscuity(interface_index))
+}
+
+fn promiscuity(interface_index: i32) -> libc::packet_mreq {
+    libc::packet_mreq {
         mr_ifindex: interface_index,
         mr_type: libc::PACKET_MR_PROMISC as u16,
         mr_alen: 0,
         mr_address: [0; 8],
-    };
-    set(fd, libc::PACKET_ADD_MEMBERSHIP, &membership)
+    }
 }
 
 /// Joins a fanout group: the number of the group in the low 16 bits, mode and flags above.
@@ -148,6 +156,16 @@ pub(super) fn bind(fd: BorrowedFd<'_>, interface_index: i32) -> io::Result<()> {
     checked(unsafe {
         libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size_of::<libc::sockaddr_ll>() as libc::socklen_t)
     })
+}
+
+/// The index of the interface that the socket is bound to; -1 once that has left, even if it has come back since.
+pub(super) fn bound_index(fd: BorrowedFd<'_>) -> io::Result<i32> {
+    let mut address = MaybeUninit::<libc::sockaddr_ll>::zeroed();
+    let mut size = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the kernel writes no more than `size` bytes, which is what `address` has.
+    checked(unsafe { libc::getsockname(fd.as_raw_fd(), address.as_mut_ptr().cast(), &raw mut size) })?;
+    // SAFETY: what the kernel did not write is zero, and any bytes are an address, which is of numbers.
+    Ok(unsafe { address.assume_init() }.sll_ifindex)
 }
 
 /// A question about an interface.

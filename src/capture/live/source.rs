@@ -62,10 +62,16 @@ impl Source {
         !self.is_grouped && Kind::of_hardware(device.hardware) == Some(self.kind)
     }
 
+    /// Takes nothing any more of an interface that has another name now.
+    pub(super) fn leave(&self) {
+        self.socket.leave(&self.device);
+    }
+
     /// Captures this interface from now on. It needs no privilege.
     pub(super) fn move_to(&mut self, device: Device, config: &LiveConfig) -> io::Result<()> {
         self.device = device;
-        self.attach(config)
+        self.attach(config)?;
+        self.start(&config.capture)
     }
 
     /// Whether a packet can be read without asking the kernel.

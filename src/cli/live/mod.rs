@@ -1,8 +1,9 @@
 //! `flowpeel live`: interfaces in, lists out, until it is told to stop.
 
+mod speaker;
 mod status;
 
-use crate::archive::Tap;
+use crate::archive::{Archive, Tap};
 use crate::capture::live::{self, Backend, BpfProgram, CaptureMode, LiveConfig};
 use crate::cli::archive::{self, ArchiveOptions};
 use crate::cli::lists::Lists;
@@ -14,7 +15,7 @@ use crate::config::ROUTER_NAME_SIZE_MAX;
 use crate::error::{Error, Result};
 use crate::metrics::{Metrics, Setup};
 use crate::parse::Unusable;
-use crate::pipeline::{self, Config, LiveInput, Plan};
+use crate::pipeline::{self, Config, LiveInput, Plan, Summary};
 use crate::queue::WhenFull;
 use crate::serve::{Server, is_exposed, serve};
 use clap::{Args, ValueEnum};
@@ -242,23 +243,31 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     }
     let mut lists = Tap::new(&mut exporter, archive.as_ref());
     let summary = pipeline::live(&plan, sources, &mut lists, &metrics, &watch, saving);
-    watch.finish();
-    let is_archived = archive.is_none_or(|archive| archive::finish(archive, voice));
+    let archived = archive.map(Archive::finish);
+    let is_archived = archived.as_ref().is_none_or(Result::is_ok);
+    let is_captured = summary.as_ref().is_ok_and(|summary| summary.errors.is_empty());
+    let is_saved = summary.as_ref().is_ok_and(|summary| state::is_saved(summary.saving.as_ref()));
+    let aftermath = exporter.aftermath();
+    watch.finish(move || {
+        archived.into_iter().for_each(|archived| archive::tell(archived, voice));
+        tell(&summary, &aftermath, voice);
+    });
+    Ok(if is_captured && is_archived && is_saved { Status::Done } else { Status::Failed })
+}
+
+/// Says what came of it.
+fn tell(summary: &Result<Summary>, aftermath: &str, voice: Voice) {
     let summary = match summary {
         Ok(summary) => summary,
-        Err(error) => {
-            report::error(&error, &exporter.aftermath());
-            return Ok(Status::Failed);
-        }
+        Err(error) => return report::error(error, aftermath),
     };
     for error in &summary.errors {
         report::error(error, "; what was captured before is listed");
     }
     if voice > Voice::Quiet {
-        report::summary(&summary, voice);
+        report::summary(summary, voice);
     }
-    let is_saved = state::finish(summary.saving.as_ref());
-    Ok(if summary.errors.is_empty() && is_archived && is_saved { Status::Done } else { Status::Failed })
+    state::tell(summary.saving.as_ref());
 }
 
 /// Tells what is captured, and where metrics are served.

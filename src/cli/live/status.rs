@@ -1,6 +1,10 @@
 //! Messages of a live capture: a status line on a terminal, a line for each list elsewhere, and warnings.
+//!
+//! What enters: what the capture's threads tell. What leaves: the same in words, to the one thread that writes them: no
+//! other waits for standard error, above all not the one that looks whether to stop.
 
 use super::Prepared;
+use super::speaker::Speaker;
 use crate::capture::Condition;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::log;
@@ -15,76 +19,57 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The warning of a run that takes its time to stop.
+/// What a run says that takes its time to stop.
 const PATIENCE: &str = "stopping; Ctrl-C ends it now, without the last list";
 
-/// How often the status line is drawn: nobody reads faster.
-const DRAW_INTERVAL: Duration = Duration::from_millis(500);
-
-/// The figures of the status line.
-struct Figures {
-    /// The last list.
-    last: Option<Header>,
-    /// When the line was last drawn.
+/// The line on a terminal that tells how the capture is.
+pub(super) struct StatusLine {
+    bar: ProgressBar,
+    connections_max: u64,
+    metrics: Arc<Metrics>,
+    last: LastList,
+    /// When it was last drawn, and how many packets there had been.
     drawn: Instant,
-    /// How many packets there had been then.
     packets: u64,
 }
 
-/// The observer of a live capture.
-pub(super) struct LiveWatch {
-    voice: Voice,
-    interfaces: Vec<String>,
-    connections_max: u64,
-    metrics: Arc<Metrics>,
-    bar: ProgressBar,
-    figures: Mutex<Figures>,
-    interrupts: Interrupts,
-}
+/// The header of the list that was written last. It is held only to be copied.
+type LastList = Arc<Mutex<Option<Header>>>;
 
-impl LiveWatch {
-    /// An observer of a capture that publishes in `metrics`.
-    ///
-    /// # Errors
-    ///
-    /// Signals cannot be caught.
-    pub(super) fn new(voice: Voice, prepared: &Prepared, metrics: Arc<Metrics>) -> Result<Self> {
-        let draws = voice > Voice::Quiet && !log::is_on();
-        let target = if draws { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+impl StatusLine {
+    /// A line that is shown if it is to be and standard error is a terminal.
+    pub(super) fn new(is_wanted: bool, connections_max: u64, metrics: Arc<Metrics>) -> Self {
+        let target = if is_wanted { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let style = ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
         let bar = ProgressBar::with_draw_target(None, target).with_style(style);
-        let interrupts = Interrupts::catch(PATIENCE)?;
-        interrupts.set_bar(!bar.is_hidden());
-        Ok(LiveWatch {
-            voice,
-            interfaces: prepared.interfaces(),
-            connections_max: prepared.plan.config().connections_max,
-            metrics,
-            bar,
-            figures: Mutex::new(Figures { last: None, drawn: Instant::now(), packets: 0 }),
-            interrupts,
-        })
+        StatusLine { bar, connections_max, metrics, last: LastList::default(), drawn: Instant::now(), packets: 0 }
     }
 
-    /// Takes the status line off the terminal.
-    pub(super) fn finish(&self) {
-        self.interrupts.finish();
-        self.bar.finish_and_clear();
-    }
-
-    /// Prints with `say` above the status line, if there is one.
-    pub(super) fn say(&self, say: impl FnOnce()) {
+    /// Says something above it.
+    pub(super) fn above(&self, say: impl FnOnce()) {
         self.bar.suspend(say);
     }
 
-    /// Warns of what an operator may have to look into.
-    pub(super) fn warn(&self, text: &str) {
-        if self.voice > Voice::Quiet {
-            self.say(|| report::warning(text));
+    /// Draws it anew when so much time has passed.
+    pub(super) fn draw(&mut self, interval: Duration) {
+        let passed = self.drawn.elapsed();
+        if self.bar.is_hidden() || passed < interval {
+            return;
         }
+        let packets = self.metrics.packets();
+        let packets_per_s = packets.saturating_sub(self.packets) as f64 / passed.as_secs_f64();
+        (self.drawn, self.packets) = (Instant::now(), packets);
+        let last = *self.last.lock();
+        self.bar.set_message(self.text(last.as_ref(), packets_per_s));
+        self.bar.tick();
     }
 
-    fn status(&self, last: Option<&Header>, packets_per_s: f64) -> String {
+    /// Takes it off the terminal.
+    pub(super) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn text(&self, last: Option<&Header>, packets_per_s: f64) -> String {
         let rate = grouped(packets_per_s as u64);
         let Some(last) = last else {
             return format!("{rate} packets/s, no list yet");
@@ -101,6 +86,50 @@ impl LiveWatch {
     }
 }
 
+/// Watches a live capture.
+pub(super) struct LiveWatch {
+    voice: Voice,
+    interfaces: Vec<String>,
+    last: LastList,
+    has_line: bool,
+    speaker: Speaker,
+    interrupts: Interrupts,
+}
+
+impl LiveWatch {
+    /// A watch over a capture that publishes in `metrics`.
+    ///
+    /// # Errors
+    ///
+    /// Signals cannot be caught, or a thread not started.
+    pub(super) fn new(voice: Voice, prepared: &Prepared, metrics: Arc<Metrics>) -> Result<Self> {
+        let line =
+            StatusLine::new(voice > Voice::Quiet && !log::is_on(), prepared.plan.config().connections_max, metrics);
+        let (last, has_line) = (Arc::clone(&line.last), !line.bar.is_hidden());
+        let interrupts = Interrupts::catch(PATIENCE)?;
+        interrupts.set_bar(has_line);
+        let speaker = Speaker::start(line)?;
+        Ok(LiveWatch { voice, interfaces: prepared.interfaces(), last, has_line, speaker, interrupts })
+    }
+
+    /// Takes the status line off the terminal and says the last, as far as anybody reads it.
+    pub(super) fn finish(self, last_words: impl FnOnce() + Send + 'static) {
+        self.interrupts.finish();
+        self.speaker.finish(last_words);
+    }
+
+    /// Says what an operator may have to look into.
+    fn warn(&self, text: String) {
+        if self.voice > Voice::Quiet {
+            self.speaker.say(move || report::warning(&text));
+        }
+    }
+
+    fn line(&self, text: String) {
+        self.speaker.say(move || report::line(format_args!("{text}")));
+    }
+}
+
 /// The time of day in UTC, to the second.
 fn time_of_day(time_ns: i64) -> String {
     let timestamp = Timestamp::from_nanosecond(i128::from(time_ns)).unwrap_or_default();
@@ -109,9 +138,9 @@ fn time_of_day(time_ns: i64) -> String {
 
 impl LiveObserver for LiveWatch {
     fn listed(&self, header: &Header) {
-        self.figures.lock().last = Some(*header);
+        *self.last.lock() = Some(*header);
         if header.figures.dropped > 0 || header.figures.unusable > 0 {
-            self.warn(&format!(
+            self.warn(format!(
                 "in the interval to {}, {} packets or signals were lost and {} packets could not be read",
                 time_of_day(header.figures.end_ns),
                 grouped(header.figures.dropped),
@@ -120,10 +149,10 @@ impl LiveObserver for LiveWatch {
         }
         if header.figures.merged > 0 {
             let (interval, covered) = (grouped(header.figures.interval), grouped(header.figures.merged + 1));
-            self.warn(&format!("lists are made too slowly: list {interval} covers {covered} intervals"));
+            self.warn(format!("lists are made too slowly: list {interval} covers {covered} intervals"));
         }
-        if self.voice > Voice::Quiet && self.bar.is_hidden() {
-            report::line(format_args!(
+        if self.voice > Voice::Quiet && !self.has_line {
+            self.line(format!(
                 "list {} of {}: {} open, {} half-open, {} opened, {} closed{}",
                 grouped(header.figures.interval),
                 time_of_day(header.figures.end_ns),
@@ -139,29 +168,16 @@ impl LiveObserver for LiveWatch {
     fn changed(&self, index: usize, condition: Condition) {
         let name = self.interfaces.get(index).map_or("", String::as_str).escape_debug();
         match condition {
-            Condition::Up => self.say(|| report::line(format_args!("{name} is up"))),
-            Condition::Down => self.warn(&format!("{name} is down: waiting for it")),
-            Condition::Gone => self.warn(&format!("{name} is gone: waiting for one of that name")),
+            Condition::Up => self.line(format!("{name} is up")),
+            Condition::Down => self.warn(format!("{name} is down: waiting for it")),
+            Condition::Gone => self.warn(format!("{name} is gone: waiting for one of that name")),
         }
     }
 
     fn saved(&self, written: Written) {
         if let Err(error) = written {
-            self.warn(&error.to_string());
+            self.warn(error.to_string());
         }
-    }
-
-    fn look(&self) {
-        let mut figures = self.figures.lock();
-        let passed = figures.drawn.elapsed();
-        if self.bar.is_hidden() || passed < DRAW_INTERVAL {
-            return;
-        }
-        let packets = self.metrics.packets();
-        let packets_per_s = packets.saturating_sub(figures.packets) as f64 / passed.as_secs_f64();
-        (figures.drawn, figures.packets) = (Instant::now(), packets);
-        self.bar.set_message(self.status(figures.last.as_ref(), packets_per_s));
-        self.bar.tick();
     }
 
     fn is_stopped(&self) -> bool {

@@ -31,6 +31,11 @@ impl Series {
         }
         Ok(())
     }
+
+    /// The next list builds on none before it: it is written in full.
+    pub(in crate::export) fn build_anew(&mut self) {
+        self.changes.iter_mut().for_each(|changes| changes.ids = None);
+    }
 }
 
 fn save_id(encoder: &mut Encoder, id: ListId) {

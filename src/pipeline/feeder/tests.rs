@@ -34,3 +34,30 @@ fn what_is_lost_at_the_end_of_an_interval_is_told_with_it() {
     }
     assert_eq!(told, Some(counts.queue_full));
 }
+
+#[test]
+fn losses_that_may_belong_to_two_intervals_make_both_incomplete() {
+    let (writers, mut inbox) = queues(1, WhenFull::Wait);
+    let signaller = signallers(&Plan::new(&Config::default()).unwrap(), None)();
+    let mut feeder = Feeder::new(writers, signaller, Intervals::new(None));
+    let moment = |tick| TickMoment { tick, within_tick_ns: 0 };
+    let mut end = |feeder: &mut Feeder<Intervals>, end_tick| {
+        feeder.mark(Marks { end: Some(Marker { end_tick, ..Marker::default() }), base: None });
+        let Some(Message::Marker(marker)) = inbox.receive(|| Moment::of(0)) else { panic!("no mark") };
+        (marker.seen.dropped, marker.seen.has_doubtful_losses)
+    };
+    feeder.set_lost(0, moment(5));
+    assert_eq!(end(&mut feeder, 10), (0, false));
+    feeder.set_lost(7, moment(15));
+    assert_eq!(end(&mut feeder, 20).0, 7);
+    feeder.set_lost(7, moment(21));
+    assert_eq!(end(&mut feeder, 30), (0, false), "they were noticed before that began");
+    // Noticed behind the end at 40, and at 70: some may have been lost in each interval that began before.
+    feeder.set_lost(9, moment(45));
+    assert_eq!(end(&mut feeder, 40).0, 2);
+    assert_eq!(end(&mut feeder, 50), (0, true));
+    feeder.set_lost(10, moment(70));
+    assert_eq!(end(&mut feeder, 60).0, 1);
+    assert_eq!(end(&mut feeder, 80), (0, true));
+    assert_eq!(end(&mut feeder, 90), (0, false));
+}

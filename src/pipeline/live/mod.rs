@@ -18,7 +18,7 @@ use crate::metrics::{Latency, Metrics};
 use crate::pipeline::feed_some;
 use crate::pipeline::feeder::{CaptureCounts, Feeder, Marks};
 use crate::pipeline::list_thread::{ListThread, ListTotals};
-use crate::pipeline::saving::{Saving, Written};
+use crate::pipeline::saving::{ResumedClock, Saving, Written};
 use pace::Pace;
 use pacer::{Clocks, Pacer};
 use publish::ShardTiming;
@@ -92,8 +92,8 @@ pub fn live<S: LiveSource + Send>(
         publish::state(metrics, written);
         observer.saved(written);
     };
-    let begin =
-        |saving: Saving| saving.begin_live(&mut shards, &mut list_thread, clocks.resumed_tick(), Box::new(on_written));
+    let resumed = ResumedClock { tick: clocks.resumed_tick(), every_ns: plan.every_ns };
+    let begin = |saving: Saving| saving.begin_live(&mut shards, &mut list_thread, resumed, Box::new(on_written));
     let writer = saving.map(begin).transpose()?;
     std::thread::scope(|scope| {
         let ending = StopAtEnd(&pacer);
@@ -172,6 +172,9 @@ impl<S: LiveSource> Capture<'_, S> {
         let mut fed = 0;
         while !self.feeder.time().is_stopped() {
             self.feeder.time().refresh();
+            if self.feeder.time().is_end_near() {
+                self.show();
+            }
             let count = feed_some(&mut self.feeder, &mut self.source)?;
             fed += count;
             if count == 0 {
@@ -206,7 +209,10 @@ impl<S: LiveSource> Capture<'_, S> {
     }
 
     fn show(&mut self) {
-        self.feeder.set_lost(self.source.losses().dropped);
+        let dropped = self.source.losses().dropped;
+        self.feeder.time().refresh();
+        let now = self.feeder.time().moment();
+        self.feeder.set_lost(dropped, now);
         self.metrics.capture(self.index).set_up(self.source.condition() == Condition::Up);
         publish::capture(self.metrics, self.index, &self.feeder.counts());
     }

@@ -5,7 +5,8 @@
 //! whatever its time says.
 
 use super::pacer::{Clocks, Now, Pacer};
-use crate::config::END_PATIENCE_NS;
+use crate::config::{END_PATIENCE_NS, LOSSES_LEAD_NS};
+use crate::flow_list::TickMoment;
 use crate::pipeline::feeder::{Marks, Timekeeper};
 use crate::signal::Clock;
 use std::sync::Arc;
@@ -23,12 +24,15 @@ pub(in crate::pipeline) struct Pace {
     passed: u64,
     /// When the next marks are due, by the steady clock.
     due_ns: i64,
+    /// The end behind which losses were read.
+    told_near_ns: i64,
 }
 
 impl Pace {
     pub(in crate::pipeline) fn new(pacer: Arc<Pacer>) -> Self {
         let clocks = *pacer.clocks();
-        Pace { now: clocks.now(), ticker: clocks.ticker(), clocks, pacer, has_begun: false, passed: 0, due_ns: 0 }
+        let (now, ticker) = (clocks.now(), clocks.ticker());
+        Pace { now, ticker, clocks, pacer, has_begun: false, passed: 0, due_ns: 0, told_near_ns: i64::MIN }
     }
 
     /// Reads the clocks.
@@ -45,6 +49,24 @@ impl Pace {
         let marks = if until_ns < self.due_ns { Marks::default() } else { self.turn(until_ns) };
         self.advance(until_ns);
         marks
+    }
+
+    /// The moment at which the clocks were last read.
+    pub(in crate::pipeline) fn moment(&self) -> TickMoment {
+        let (base, unset_ns) = (self.pacer.first_base(), self.clocks.unset_wall_ns(self.now.elapsed_ns));
+        let tick = base.tick(unset_ns);
+        TickMoment { tick, within_tick_ns: unset_ns.saturating_sub(base.wall_ns(tick)) }
+    }
+
+    /// Whether what the kernel has lost is to be read before the next packets, because an end is about to be marked:
+    /// then losses from before it and after it are told apart. Behind it once is enough, however late its packets come.
+    pub(in crate::pipeline) fn is_end_near(&mut self) -> bool {
+        let is_near =
+            self.now.elapsed_ns >= self.due_ns.saturating_sub(LOSSES_LEAD_NS) && self.told_near_ns != self.due_ns;
+        if is_near && self.now.elapsed_ns >= self.due_ns {
+            self.told_near_ns = self.due_ns;
+        }
+        is_near
     }
 
     /// How long it may take until the next marks are due.

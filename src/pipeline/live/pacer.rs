@@ -83,12 +83,21 @@ struct Planned {
     wall_ns: i64,
 }
 
+/// Marks that every capture thread is given, and where in its packets they belong.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    /// When they were due, by the steady clock.
+    elapsed_ns: i64,
+    marks: Marks,
+    is_last: bool,
+}
+
 struct State {
     next: Planned,
     /// How many ends were passed over since the last because the lists were behind.
     merged: u64,
     /// Marks whose interval is not listed yet.
-    pending: VecDeque<Marks>,
+    pending: VecDeque<Pending>,
     /// How many marks have left `pending`.
     listed: u64,
     start_wall_ns: i64,
@@ -165,18 +174,19 @@ impl Pacer {
     /// none are due, the error is the time when the next are.
     pub(super) fn marks_after(&self, passed: u64, until_ns: i64, now: Now) -> std::result::Result<Marks, i64> {
         let mut state = self.state.lock();
-        if let Some(marks) = state.marks(passed) {
-            return Ok(marks);
-        }
-        if state.is_over {
-            return Err(i64::MAX);
+        match state.pending(passed) {
+            // What was read before the stop may not have come yet: the last marks are for whoever has come to its own
+            // end.
+            Some(Pending { is_last: true, .. }) => return Err(i64::MAX),
+            // Another thread is ahead: packets from before this end are still to come here.
+            Some(Pending { elapsed_ns, .. }) if until_ns < elapsed_ns => return Err(elapsed_ns),
+            Some(Pending { marks, .. }) => return Ok(marks),
+            None if state.is_over => return Err(i64::MAX),
+            None => {}
         }
         while until_ns >= state.next.elapsed_ns {
             let end = state.next;
-            // The next interval begins where this one ends, however late that is noticed.
-            let set_ns = now.wall_ns.saturating_sub(now.elapsed_ns);
-            let began = Now { elapsed_ns: end.elapsed_ns, wall_ns: end.elapsed_ns.saturating_add(set_ns) };
-            state.next = plan(began, self.every_ns, self.every_ns / 2);
+            state.next = self.plan_behind(end, now);
             if state.pending.len() < PENDING_INTERVALS_MAX {
                 return Ok(self.end(&mut state, end, now, false));
             }
@@ -188,14 +198,26 @@ impl Pacer {
     /// The next of the last marks, for a thread that has passed `passed`; `None` behind the last of all.
     pub(super) fn last_marks_after(&self, passed: u64, now: Now) -> Option<Marks> {
         let mut state = self.state.lock();
-        if let Some(marks) = state.marks(passed) {
+        if let Some(Pending { marks, .. }) = state.pending(passed) {
             return Some(marks);
         }
         if state.is_over {
             return None;
         }
         state.is_over = true;
+        // Ends that nobody has said before the stop was noticed.
+        while now.elapsed_ns > state.next.elapsed_ns {
+            state.next = self.plan_behind(state.next, now);
+            state.merged += 1;
+        }
         Some(self.end(&mut state, Planned { elapsed_ns: now.elapsed_ns, wall_ns: now.wall_ns }, now, true))
+    }
+
+    /// The end of the interval that begins where this one ends, however late that is noticed.
+    fn plan_behind(&self, end: Planned, now: Now) -> Planned {
+        let set_ns = now.wall_ns.saturating_sub(now.elapsed_ns);
+        let began = Now { elapsed_ns: end.elapsed_ns, wall_ns: end.elapsed_ns.saturating_add(set_ns) };
+        plan(began, self.every_ns, self.every_ns / 2)
     }
 
     fn end(&self, state: &mut State, end: Planned, now: Now, is_last: bool) -> Marks {
@@ -218,7 +240,7 @@ impl Pacer {
         };
         state.start_wall_ns = end_wall_ns;
         let marks = Marks { end: Some(marker), base: self.new_base(state, now, end_tick + 1) };
-        state.pending.push_back(marks);
+        state.pending.push_back(Pending { elapsed_ns: end.elapsed_ns, marks, is_last });
         marks
     }
 
@@ -246,7 +268,7 @@ impl Pacer {
 }
 
 impl State {
-    fn marks(&self, passed: u64) -> Option<Marks> {
+    fn pending(&self, passed: u64) -> Option<Pending> {
         let index = usize::try_from(passed.checked_sub(self.listed)?).ok()?;
         self.pending.get(index).copied()
     }

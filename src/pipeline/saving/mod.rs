@@ -16,7 +16,7 @@ pub use writer::{SavingCounts, Written};
 
 pub(super) use list_part::{Instants, ListSaving, save_inquiry, saved_inquiry};
 pub(super) use position::Reading;
-pub(super) use start::Start;
+pub(super) use start::{ResumedClock, Start};
 
 use crate::config::PARTITION_COUNT;
 use crate::error::{Error, Result};

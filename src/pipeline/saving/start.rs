@@ -1,12 +1,13 @@
 //! The start of a run that saves its state: what was saved is restored before there is any thread.
 
-use super::list_part::ListSaving;
+use super::list_part::{Instants, ListSaving};
 use super::writer::{Writer, Written};
 use super::{Reading, Saving};
+use crate::config::TICK_NS;
 use crate::error::{Error, Result};
 use crate::pipeline::feeder::Feeder;
 use crate::pipeline::intervals::Intervals;
-use crate::pipeline::list_thread::ListThread;
+use crate::pipeline::list_thread::{ListThread, SkippedLists};
 use crate::pipeline::shard_thread::ShardThread;
 
 /// Where a replay begins.
@@ -18,6 +19,25 @@ pub(in crate::pipeline) struct Start {
     pub(in crate::pipeline) packets: u64,
     /// What was wrong with the inputs before it.
     pub(in crate::pipeline) errors: Vec<Error>,
+}
+
+/// The clock of a live capture that goes on.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::pipeline) struct ResumedClock {
+    /// The tick at which it goes on, if there is a state.
+    pub(in crate::pipeline) tick: Option<u64>,
+    /// The length of its intervals.
+    pub(in crate::pipeline) every_ns: Option<i64>,
+}
+
+impl ResumedClock {
+    /// The lists that the run before may have written since its state was cut: one for each interval that has passed,
+    /// and one where it was stopped.
+    fn lists_since(self, saved: Instants) -> SkippedLists {
+        let passed_ns = u128::from(self.tick.unwrap_or(0).saturating_sub(saved.end_tick)) * TICK_NS as u128;
+        let intervals = self.every_ns.map_or(0, |every_ns| passed_ns / every_ns.max(1) as u128);
+        SkippedLists(u64::try_from(intervals).unwrap_or(u64::MAX).saturating_add(1))
+    }
 }
 
 impl Saving {
@@ -44,8 +64,8 @@ impl Saving {
         Ok((start, self.begin(list, Box::new(|_| ()))))
     }
 
-    /// Restores a live capture, and has its state saved from now on. Returns the writer of states. Packets up to the
-    /// tick `resumed_tick` have passed unseen.
+    /// Restores a live capture, and has its state saved from now on. Returns the writer of states. Packets up to
+    /// where its clock goes on have passed unseen.
     ///
     /// # Errors
     ///
@@ -54,14 +74,14 @@ impl Saving {
         self,
         shards: &mut [ShardThread],
         list: &mut ListThread,
-        resumed_tick: Option<u64>,
+        clock: ResumedClock,
         on_written: Box<dyn Fn(Written) + Send + 'a>,
     ) -> Result<Writer<'a>> {
         // Whether to take connections off is asked anew: what was seen before the break says nothing any more.
         self.restore(shards, list, false)?;
-        if let Some(tick) = resumed_tick {
+        if let (Some(tick), Some(saved)) = (clock.tick, self.instants()?) {
             shards.iter_mut().for_each(ShardThread::forget_seen);
-            list.unsettle(tick);
+            list.resume_behind(tick, clock.lists_since(saved));
         }
         Ok(self.begin(list, on_written))
     }

@@ -170,6 +170,7 @@ fn only_what_could_not_be_saved_at_the_end_is_a_failure() {
     ] {
         let state = place.path().join("state");
         let Saving { directory, saver, .. } = saving(&state, &captures).unwrap();
+        let saver = Arc::new(Saver { every: Duration::from_secs(60), ..Arc::into_inner(saver).unwrap() });
         let (cuts, received) = crossbeam::channel::unbounded();
         // Where there is no directory not even root can write.
         let fate = |can_write: Option<&bool>| match can_write {
@@ -183,8 +184,9 @@ fn only_what_could_not_be_saved_at_the_end_is_a_failure() {
         let fates = Mutex::new(fates);
         let on_written = Box::new(|_: Written| fate(fates.lock().next()));
         drop(cuts);
-        let counts = writer::Writer { directory, saver, cuts: received, on_written }.run();
+        let counts = writer::Writer { directory, saver: Arc::clone(&saver), cuts: received, on_written }.run();
         assert_eq!((counts.failed, counts.has_failed), (failed, has_failed));
+        assert_eq!(saver.begins(false), failed > 0, "what could not be written is tried again at the next end");
         drop(std::fs::remove_dir_all(&state));
     }
 }

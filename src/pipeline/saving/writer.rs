@@ -60,24 +60,26 @@ impl Writer<'_> {
         let mut counts = SavingCounts::default();
         for cut in self.cuts {
             let began = Instant::now();
-            match self.directory.save(&cut) {
+            let saved = self.directory.save(&cut);
+            // What the copies took is given back before the next may be made.
+            drop(cut);
+            match saved {
                 Ok(size) => {
                     counts.saved += 1;
                     counts.has_failed = false;
                     counts.size = size;
                     counts.writing.record(began.elapsed());
+                    self.saver.ended();
                     (self.on_written)(Ok(size));
                 }
                 Err(error) => {
                     counts.failed += 1;
                     counts.has_failed = true;
+                    self.saver.put_off();
                     (self.on_written)(Err(&error));
                     counts.error = Some(error.to_string());
                 }
             }
-            // The memory of the copies is given back before the next may be made.
-            drop(cut);
-            self.saver.ended();
         }
         counts
     }

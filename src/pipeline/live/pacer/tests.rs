@@ -77,6 +77,21 @@ fn a_late_thread_is_given_every_interval() {
 }
 
 #[test]
+fn a_thread_whose_packets_lag_is_given_no_end_before_they_reach_it() {
+    let rig = Rig::new(S, 0);
+    let said: Vec<_> = (0..3).map(|passed| rig.marks(passed, 3 * S + S / 2, 0).unwrap()).collect();
+    let now = Now { elapsed_ns: 3 * S + S / 2, wall_ns: rig.wall_ns + 3 * S + S / 2 };
+    let last = rig.pacer.last_marks_after(3, now).unwrap();
+    for (passed, marks) in (0..).zip(&said) {
+        let end_ns = (passed as i64 + 1) * S;
+        assert_eq!(rig.marks(passed, end_ns - 1, 0), Err(end_ns));
+        assert_eq!(rig.marks(passed, end_ns, 0), Ok(*marks));
+    }
+    assert_eq!(rig.marks(3, 3 * S + S / 2, 0), Err(i64::MAX), "what comes before the stop is not all read");
+    assert_eq!(rig.pacer.last_marks_after(3, now), Some(last));
+}
+
+#[test]
 fn a_step_of_the_wall_clock_neither_skips_nor_repeats() {
     for set_ns in [3_600 * S, 3 * S, -3 * S, -3_600 * S] {
         let rig = Rig::new(10 * S, 0);
@@ -135,6 +150,18 @@ fn intervals_whose_lists_are_behind_are_merged_and_counted() {
     }
     let marks = rig.marks(passed + 1, 10 * S, 0).unwrap();
     assert_eq!((rig.interval(marks, 0), marks.end.unwrap().merged), ((9, 10), 0));
+}
+
+#[test]
+fn a_last_list_tells_how_many_intervals_it_covers() {
+    for (late_ns, merged) in [(0, 0), (1, 1), (2 * S + S / 2, 3)] {
+        let rig = Rig::new(S, 0);
+        rig.marks(0, S, 0).unwrap();
+        let elapsed_ns = 2 * S + late_ns;
+        let now = Now { elapsed_ns, wall_ns: rig.wall_ns + elapsed_ns };
+        let last = rig.pacer.last_marks_after(1, now).unwrap().end.unwrap();
+        assert_eq!((last.start_ns - rig.wall_ns, last.end_ns, last.merged), (S, now.wall_ns, merged));
+    }
 }
 
 #[test]

@@ -1,0 +1,24 @@
+//! The signal that the terminal is gone, where whoever started the process wants it ignored, as `nohup` does.
+//!
+//! What enters: nothing. What leaves: whether it is ignored, and that it is again, since whoever catches signals to end
+//! a run catches this one too.
+
+// No crate that is used here has a safe wrapper.
+#![allow(unsafe_code)]
+
+use std::mem::MaybeUninit;
+
+/// Whether it is ignored now.
+pub(super) fn is_ignored() -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: nothing is set, and the system writes what it has to where there is room for it.
+    let is_told = unsafe { libc::sigaction(libc::SIGHUP, std::ptr::null(), action.as_mut_ptr()) } == 0;
+    // SAFETY: what the system did not write is zero, and the type is of numbers and a pointer that may be null.
+    is_told && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
+}
+
+/// Ignores it from now on.
+pub(super) fn ignore() {
+    // SAFETY: no code of ours is named that the system could call. It can not fail for a signal that there is.
+    unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+}
