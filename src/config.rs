@@ -586,9 +586,9 @@ pub const KEPT_FILES_MAX: usize = 1 << 15;
 /// be removed.
 pub const KEPT_FILES_CHECK_LISTS: u64 = 360;
 
-/// With each list or segment that is written, one in so many of the older ones may be removed for its age. The ends of a day's lists say
-/// how old they are, and a clock that leaps ahead makes them all old at once: while it is wrong for a few lists, most stay. A limit
-/// that was lowered is kept from the start, when all that is too old goes.
+/// With each list or segment that is written, one in so many of the older ones may be removed for its age. The ends of
+/// a day's lists say how old they are, and a clock that leaps ahead makes them all old at once: while it is wrong for a
+/// few lists, most stay. A limit that was lowered is kept from the start, when all that is too old goes.
 pub const KEPT_AGED_SHARE: usize = 32;
 
 /// But at least so many may: more than comes in, so that what has to go does.

@@ -23,7 +23,8 @@ pub struct Temporary {
 }
 
 impl Temporary {
-    /// Removes from a directory the temporary files that killed processes left. Those of processes that live are locked.
+    /// Removes from a directory the temporary files that killed processes left. Those of processes that live are
+    /// locked.
     ///
     /// # Errors
     ///
@@ -53,8 +54,8 @@ fn is_locked(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
-/// Whether a whole file can be put at this path: where there is a file, or nothing yet. Pipes and devices can only be written into,
-/// and so can what a link leads to: where standard output is a file, /dev/stdout is a link to it.
+/// Whether a whole file can be put at this path: where there is a file, or nothing yet. Pipes and devices can only be
+/// written into, and so can what a link leads to: where standard output is a file, /dev/stdout is a link to it.
 #[must_use]
 pub fn is_file_or_free(path: &Path) -> bool {
     match fs::symlink_metadata(path) {
@@ -83,7 +84,8 @@ impl NewFile {
         let mut builder = Builder::new();
         builder.prefix(temporary.prefix).suffix(temporary.suffix).rand_bytes(TEMPORARY_LETTER_COUNT);
         let file = builder.make_in(directory_of(path), |path| options.open(path))?;
-        // It tells others that this is no leftover; where the file system knows no locks there is nothing to do about it.
+        // It tells others that this is no leftover; where the file system knows no locks there is nothing to do about
+        // it.
         drop(file.as_file().try_lock());
         Ok(NewFile { file, path: path.to_path_buf() })
     }

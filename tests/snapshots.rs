@@ -259,8 +259,8 @@ fn a_secret_is_made_snapshots_are_written_under_it_and_told_about() {
 #[test]
 fn what_makes_no_sense_is_refused_at_once() {
     let place = tempfile::tempdir().unwrap();
-    let directory = place.path().join("snapshots");
-    let directory = directory.to_str().unwrap();
+    let [directory, archive] = ["snapshots", "archive"].map(|name| place.path().join(name));
+    let [directory, archive] = [&directory, &archive].map(|path| path.to_str().unwrap());
     for (arguments, part) in [
         (&["live", "-i", "lo", "--snapshots", directory][..], "flowpeel keygen FILE"),
         (&["replay", "--no-list", "pcaps/ssh.pcap"], "--snapshots"),
@@ -268,13 +268,10 @@ fn what_makes_no_sense_is_refused_at_once() {
         (&["replay", "--snapshots", directory, "--no-list", "--max-age", "1h", "pcaps/ssh.pcap"], "--max-age"),
         (&["replay", "--snapshots", directory, "--no-list", "--out", directory, "pcaps/ssh.pcap"], "--out"),
         (
-            &["replay", "--snapshots", directory, "--no-list", "--archive", directory, "pcaps/ssh.pcap"],
+            &["replay", "--snapshots", directory, "--no-list", "--archive", archive, "pcaps/ssh.pcap"],
             "so leave out --no-list",
         ),
-        (
-            &["live", "-i", "lo", "--snapshots", directory, "--no-list", "--archive", directory],
-            "so leave out --no-list",
-        ),
+        (&["live", "-i", "lo", "--snapshots", directory, "--no-list", "--archive", archive], "so leave out --no-list"),
         (&["replay", "--snapshots", directory, "--router", "a\nb", "pcaps/ssh.pcap"], "no control characters"),
     ] {
         let ended = flowpeel(arguments);

@@ -114,8 +114,8 @@ impl Retention {
         Ok(removed)
     }
 
-    /// When the last connection of a segment ended. A damaged segment, and one that ended after the newest under a wrong
-    /// clock, is taken to be as old as the next.
+    /// When the last connection of a segment ended. A damaged segment, and one that ended after the newest under a
+    /// wrong clock, is taken to be as old as the next.
     fn end_of(&mut self, number: u32, newest_end: i64) -> Option<i64> {
         let mut next = Some(number);
         while let Some(number) = next {

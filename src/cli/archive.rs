@@ -46,9 +46,9 @@ impl ArchiveOptions {
     ///
     /// # Errors
     ///
-    /// Two options name one directory. An archive together with a state: what is fed again after a kill would be archived
-    /// twice. An archive without a list: the lists tell the archive what is open and how old it is, and tell the run that
-    /// its disk has failed.
+    /// Two options name one directory. An archive together with a state: what is fed again after a kill would be
+    /// archived twice. An archive without a list: the lists tell the archive what is open and how old it is, and tell
+    /// the run that its disk has failed.
     pub(super) fn check(&self, state: &State, lists: &Lists) -> Result<()> {
         apart::check(&[
             ("--state", state.directory()),

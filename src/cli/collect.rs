@@ -26,8 +26,8 @@ use std::path::PathBuf;
     flowpeel collect --once --secret-file secret --out lists --compress --keep 30d snapshots"
 )]
 pub(super) struct Arguments {
-    /// The directory of snapshots of one router; nothing is changed in it, and while it is empty it is waited for the first (with --once
-    /// there are no lists then)
+    /// The directory of snapshots of one router; nothing is changed in it, and while it is empty it is waited for the
+    /// first (with --once there are no lists then)
     #[arg(value_name = "DIR")]
     snapshots: PathBuf,
 

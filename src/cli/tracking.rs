@@ -112,8 +112,8 @@ impl Tracking {
     ///
     /// # Errors
     ///
-    /// The secret cannot be read or made, sources have no directory to be written to, or connections are to be taken off
-    /// the list at the ends of intervals and there are none.
+    /// The secret cannot be read or made, sources have no directory to be written to, or connections are to be taken
+    /// off the list at the ends of intervals and there are none.
     pub(super) fn config(
         &self,
         defaults: &Defaults,

@@ -18,9 +18,9 @@ use std::time::Duration;
 /// How much of what was written is kept. What exceeds either limit is removed, the oldest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// The longest time by which a list may have ended before the newest one. `None` turns this off. With each file that
-    /// is written only a part of the older ones is removed ([`KEPT_AGED_SHARE`]), so that a clock that leaps ahead for a
-    /// moment does not cost everything.
+    /// The longest time by which a list may have ended before the newest one. `None` turns this off. With each file
+    /// that is written only a part of the older ones is removed ([`KEPT_AGED_SHARE`]), so that a clock that leaps ahead
+    /// for a moment does not cost everything.
     pub age: Option<Duration>,
     /// The most bytes that all files together may have. `None` turns this off.
     pub size: Option<u64>,

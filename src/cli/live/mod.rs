@@ -48,8 +48,8 @@ enum BackendKind {
 /// Captures until SIGINT or SIGTERM, then writes the last list. Lists end at multiples of the interval by the wall
 /// clock. Opening an interface takes the capability CAP_NET_RAW.
 ///
-/// Exit status: 0 when it was told to stop, 1 when something failed, 2 when the command line is wrong, 130 when a second signal
-/// ended it at once.
+/// Exit status: 0 when it was told to stop, 1 when something failed, 2 when the command line is wrong, 130 when a
+/// second signal ended it at once.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel live",
