@@ -227,7 +227,7 @@ impl FlowList {
     ) -> Option<T> {
         let marker = self.ending.take()?;
         let is_held_back = self.partitions.iter().any(|partition| partition.held_back) && !marker.is_last;
-        let merged = marker.merged + u64::from(is_held_back);
+        let merged = u64::from(marker.merged) + u64::from(is_held_back);
         self.merged_intervals += merged;
         self.covered_intervals += merged;
         let written = if is_held_back {

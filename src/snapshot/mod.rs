@@ -139,7 +139,7 @@ pub struct Marker {
     /// What the capture counted since the marker before.
     pub seen: Seen,
     /// Ends of intervals that were passed over since the marker before because lists were late.
-    pub merged: u64,
+    pub merged: u32,
     /// Whether it is the last marker.
     pub is_last: bool,
     /// Whether the state is to be saved at this marker.

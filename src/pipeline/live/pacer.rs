@@ -95,7 +95,7 @@ struct Pending {
 struct State {
     next: Planned,
     /// How many ends were passed over since the last because the lists were behind.
-    merged: u64,
+    merged: u32,
     /// Marks whose interval is not listed yet.
     pending: VecDeque<Pending>,
     /// How many marks have left `pending`.
