@@ -218,7 +218,8 @@ fn what_one_thread_reads_late_is_listed_though_another_had_nothing_to_read() {
     let observer = ShowAtStop(StopAfter(Instant::now(), 5 * EVERY), Arc::clone(&is_shown));
     let summary = live(&plan, sources, &mut exporter, &metrics(2), &observer, None).unwrap();
     assert_eq!((summary.counts.opened, summary.incomplete), (expected, 0));
-    assert!(headers.iter().filter(|header| header.figures.opened > 0).count() > 2, "{headers:?}");
+    // How many intervals were merged depends on how busy the machine is, and what the lists tell together does not.
+    assert_eq!(headers.iter().map(|header| header.figures.opened).sum::<u64>(), expected, "{headers:?}");
 }
 
 #[test]
