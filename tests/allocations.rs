@@ -20,6 +20,13 @@ use std::time::Duration;
 /// threads.
 const WAITING_SIZE_MAX: usize = 17 * 2 * 96 + 10 * 48;
 
+/// The bytes that threads take which a busy machine starts only after the first packet: the standard library notes the
+/// name of each, at most 16 bytes, in a tree that then grows by 1,184 bytes at the eleventh or so.
+const STARTING_SIZE_MAX: usize = 10 * 16 + 2 * 1_184;
+
+/// What may be allocated whatever the packets are.
+const FIXED_SIZE_MAX: usize = WAITING_SIZE_MAX + STARTING_SIZE_MAX;
+
 /// Attempts in a second that fill the rings within two.
 const RATE_PER_S: u64 = 150_000;
 
@@ -103,7 +110,7 @@ fn nothing_is_allocated_after_the_first_packet_but_the_rows_of_lists() {
         for shards in [1, 2] {
             let config = Config { shards, ..Config::default() };
             let size = allocated(FloodConfig { packet_count: 1_000_000, ..FloodConfig::new(kind) }, &config);
-            assert!(size <= WAITING_SIZE_MAX, "{kind:?} with {shards} shards: {size} bytes");
+            assert!(size <= FIXED_SIZE_MAX, "{kind:?} with {shards} shards: {size} bytes");
 
             // Half-open connections are listed in memory that is allocated at the start, and the few established ones
             // take little.
@@ -116,7 +123,7 @@ fn nothing_is_allocated_after_the_first_packet_but_the_rows_of_lists() {
             let (short, long) = (allocated(flood_of(4), &config), allocated(flood_of(8), &config));
             let list_size_max = Plan::new(&config).unwrap().memory().list_size_max as usize;
             assert!(short <= list_size_max, "{kind:?} with {shards} shards: {short} bytes of a list");
-            assert!(long <= short + WAITING_SIZE_MAX, "{kind:?} with {shards} shards: {long} bytes, not {short}");
+            assert!(long <= short + FIXED_SIZE_MAX, "{kind:?} with {shards} shards: {long} bytes, not {short}");
         }
     }
 }

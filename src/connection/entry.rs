@@ -165,12 +165,13 @@ impl Entry {
         if short_isn == ISN_UNKNOWN { 1 } else { short_isn }
     }
 
-    /// Whether two short ISNs are the same to the capture side, which waits for the last packet of a handshake by fewer
-    /// bits of the ISN: both are the top bits of one product.
+    /// Whether the connection's ISN is known and the same as another to the capture side, which waits for the last
+    /// packet of a handshake by fewer bits: the top bits of the same product, never zero either.
     #[must_use]
     #[inline]
-    pub fn is_told_as(short_isn: u32, other: u32) -> bool {
-        (short_isn ^ other) >> (ISN_BITS - HANDSHAKE_ISN_BITS) == 0
+    pub fn is_told_as(&self, short_isn: u32) -> bool {
+        let told = |short_isn: u32| (short_isn >> (ISN_BITS - HANDSHAKE_ISN_BITS)).max(1);
+        self.short_isn != ISN_UNKNOWN && told(self.short_isn) == told(short_isn)
     }
 
     /// The payload of an established connection, which goes with its key: the start tick, and [`MIDSTREAM`] if the

@@ -6,14 +6,11 @@
 //!
 //! | signal | no entry | syn_sent | answered | established | closed (lingers) |
 //! |---|---|---|---|---|---|
-//! | SYN | syn_sent | of the client, other ISN: start over; else: repeat | repeat | repeat | same ISN: repeat; other:
-//! syn_sent |
-//! | SYN-ACK | answered | of the server: answered; else: repeat | repeat | same ISN: repeat; other: close, answered |
-//! same ISN: repeat; other: answered |
+//! | SYN | syn_sent | of the client, other ISN: start over; else: repeat | repeat | repeat | same ISN: repeat; other: syn_sent |
+//! | SYN-ACK | answered | of the server: answered; else: repeat | repeat | same ISN: repeat; other: close, answered | same ISN: repeat; other: answered |
 //! | completes, of the client | open | open | open | same ISN: -; other: close, open | same ISN: -; other: open |
 //! | other, of the client | - | - | open | - | - |
-//! | FIN | unmatched | removed | mark the server's; the client's: open, mark; both: open, close | mark its side; both:
-//! close | late |
+//! | FIN | unmatched | removed | mark the server's; the client's: open, mark; both: open, close | mark its side; both: close | late |
 //! | RST | unmatched | removed | removed | close | late |
 //!
 //! A signal that completes a handshake may overtake the SYN and the SYN-ACK if these come in by another queue, and is
@@ -170,7 +167,7 @@ impl Tracker {
         self.advance(parts.tick);
         let hash = signal.hash();
         let Some((slot, entry)) = self.filter.find(hash, self.now) else {
-            return self.handle_unknown(signal, parts, hash);
+            return self.handle_unknown(signal, parts);
         };
         let found = (slot, self.rings.with_tick(entry));
         if entry.state.is_established() {
@@ -179,9 +176,9 @@ impl Tracker {
             return self.candidate(signal, parts, found);
         }
         match parts.kind {
-            Kind::Syn => self.syn(signal, parts, hash, found),
-            Kind::SynAck => self.syn_ack(signal, parts, hash, found),
-            Kind::Completes => self.completes(signal, parts, hash, found),
+            Kind::Syn => self.syn(signal, parts, found),
+            Kind::SynAck => self.syn_ack(signal, parts, found),
+            Kind::Completes => self.completes(signal, parts, found),
             Kind::Ack => self.ack(signal, parts, found),
             Kind::Fin => self.fin(signal, parts, found),
             Kind::Rst => self.reset(signal, found),
@@ -190,30 +187,17 @@ impl Tracker {
 
     /// Applies a signal of an unknown connection.
     #[inline]
-    fn handle_unknown(&mut self, signal: &Signal, parts: SignalParts, hash: ConnectionHash) -> Option<Event> {
+    fn handle_unknown(&mut self, signal: &Signal, parts: SignalParts) -> Option<Event> {
         match parts.kind {
-            Kind::Syn => {
-                let short_isn = Entry::short_isn(parts.isn);
-                let syn_sent = self.fresh(hash, State::SynSent, parts.sender, short_isn);
-                self.begin(signal, None, &syn_sent);
-            }
-            Kind::SynAck => {
-                let short_isn = Entry::short_isn(parts.isn);
-                let unseen = self.fresh(hash, State::AnsweredUnseen, parts.sender.other(), short_isn);
-                return self.answered(signal, hash, None, unseen);
-            }
-            Kind::Completes => {
-                let anew = self.fresh(hash, State::Established, parts.sender, Entry::short_isn(parts.isn));
-                return self.open_at(signal, hash, None, anew);
-            }
-            Kind::Ack => return self.notice(signal, parts, hash),
+            Kind::Syn | Kind::SynAck | Kind::Completes => return self.begin_anew(signal, parts, None),
+            Kind::Ack => self.notice(signal, parts),
             Kind::Fin => {
                 self.unmatched_fin();
-                self.leave_trace(hash);
+                self.leave_trace(signal.hash());
             }
             Kind::Rst => {
                 self.unmatched_reset();
-                self.leave_trace(hash);
+                self.leave_trace(signal.hash());
             }
         }
         None
@@ -321,25 +305,36 @@ impl Tracker {
         Some(slot)
     }
 
-    /// Opens a connection, in its slot or in a new place.
-    fn open_at(&mut self, signal: &Signal, hash: ConnectionHash, slot: Option<Slot>, entry: Entry) -> Option<Event> {
-        let slot = match slot {
-            Some(slot) => slot,
-            None => self.place(hash, &entry)?,
-        };
-        self.open(signal, slot, entry)
-    }
-
     /// Opens a connection in its slot, unless there are too many already.
     fn open(&mut self, signal: &Signal, slot: Slot, entry: Entry) -> Option<Event> {
         self.end_half_open(slot);
         if self.established >= self.config.connections_max {
-            self.counts.refused_open += 1;
-            let has_fin = matches!(entry.state, State::EstablishedClientFin | State::EstablishedServerFin);
-            self.untracked.refuse(if has_fin { 1 } else { 2 }, self.now);
+            self.refuse_open(&entry);
             self.filter.remove(slot);
             return None;
         }
+        self.opened(signal, slot, entry)
+    }
+
+    /// Opens a connection that has no slot, unless there are too many already.
+    fn open_unplaced(&mut self, signal: &Signal, entry: Entry) -> Option<Event> {
+        // One that is refused must not take the place of another.
+        if self.established >= self.config.connections_max {
+            self.refuse_open(&entry);
+            return None;
+        }
+        let slot = self.place(signal.hash(), &entry)?;
+        self.opened(signal, slot, entry)
+    }
+
+    /// Notes that a connection is established which is one too many to track.
+    fn refuse_open(&mut self, entry: &Entry) {
+        self.counts.refused_open += 1;
+        let has_fin = matches!(entry.state, State::EstablishedClientFin | State::EstablishedServerFin);
+        self.untracked.refuse(if has_fin { 1 } else { 2 }, self.now);
+    }
+
+    fn opened(&mut self, signal: &Signal, slot: Slot, entry: Entry) -> Option<Event> {
         self.established += 1;
         self.one_way += u64::from(entry.state.is_one_way());
         self.counts.opened += 1;

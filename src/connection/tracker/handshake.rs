@@ -19,13 +19,31 @@ impl Tracker {
             && found.is_some_and(|(_, entry)| entry.state == State::SynSent && entry.client != parts.sender)
     }
 
-    pub(super) fn syn(
-        &mut self,
-        signal: &Signal,
-        parts: SignalParts,
-        hash: ConnectionHash,
-        (slot, entry): (Slot, Entry),
-    ) -> Option<Event> {
+    /// Begins a connection with a signal of its handshake as if nothing were known of it, in its slot or in a new
+    /// place.
+    #[inline(always)]
+    pub(super) fn begin_anew(&mut self, signal: &Signal, parts: SignalParts, slot: Option<Slot>) -> Option<Event> {
+        let entry = |state, client| self.fresh(signal.hash(), state, client, Entry::short_isn(parts.isn));
+        let opened = match parts.kind {
+            Kind::Completes => entry(State::Established, parts.sender),
+            Kind::SynAck if self.config.answer_opens => entry(State::Established, parts.sender.other()),
+            kind => {
+                let (state, client) = match kind {
+                    Kind::SynAck => (State::AnsweredUnseen, parts.sender.other()),
+                    _ => (State::SynSent, parts.sender),
+                };
+                let half_open = entry(state, client);
+                self.begin(signal, slot, &half_open);
+                return None;
+            }
+        };
+        match slot {
+            Some(slot) => self.open(signal, slot, opened),
+            None => self.open_unplaced(signal, opened),
+        }
+    }
+
+    pub(super) fn syn(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (Slot, Entry)) -> Option<Event> {
         let short_isn = Entry::short_isn(parts.isn);
         let begins = match entry.state {
             State::Closed => entry.short_isn != short_isn,
@@ -33,11 +51,9 @@ impl Tracker {
             _ => false,
         };
         if begins {
-            let syn_sent = self.fresh(hash, State::SynSent, parts.sender, short_isn);
-            self.begin(signal, Some(slot), &syn_sent);
-        } else {
-            self.counts.repeats += 1;
+            return self.begin_anew(signal, parts, Some(slot));
         }
+        self.counts.repeats += 1;
         None
     }
 
@@ -45,12 +61,10 @@ impl Tracker {
         &mut self,
         signal: &Signal,
         parts: SignalParts,
-        hash: ConnectionHash,
         (slot, entry): (Slot, Entry),
     ) -> Option<Event> {
         let client = parts.sender.other();
         let short_isn = Entry::short_isn(parts.isn);
-        let unseen = self.fresh(hash, State::AnsweredUnseen, client, short_isn);
         match entry.state {
             // From here on the ISN is the one that the SYN-ACK acknowledges. The server may have accepted data in the
             // SYN, and then the client's next packet and a retransmitted SYN-ACK go by that number.
@@ -66,10 +80,10 @@ impl Tracker {
                 self.begin(signal, Some(slot), &Entry { state: State::SynRecvLate, short_isn, ..entry });
                 None
             }
-            State::Closed if entry.short_isn != short_isn => self.answered(signal, hash, Some(slot), unseen),
+            State::Closed if entry.short_isn != short_isn => self.begin_anew(signal, parts, Some(slot)),
             state if state.is_established() && entry.short_isn != short_isn => {
                 let closed = self.close(signal, &entry);
-                let opened = self.answered(signal, hash, Some(slot), unseen);
+                let opened = self.begin_anew(signal, parts, Some(slot));
                 replaced(closed, opened)
             }
             State::OneWayClient if entry.client == client => {
@@ -82,21 +96,6 @@ impl Tracker {
                 None
             }
         }
-    }
-
-    /// Notes that the server has answered a SYN that was not seen.
-    pub(super) fn answered(
-        &mut self,
-        signal: &Signal,
-        hash: ConnectionHash,
-        slot: Option<Slot>,
-        unseen: Entry,
-    ) -> Option<Event> {
-        if self.config.answer_opens {
-            return self.open_at(signal, hash, slot, Entry { state: State::Established, ..unseen });
-        }
-        self.begin(signal, slot, &unseen);
-        None
     }
 
     /// Writes a half-open connection into the ring and the filter, in its slot or in a new place.
@@ -134,29 +133,27 @@ impl Tracker {
         &mut self,
         signal: &Signal,
         parts: SignalParts,
-        hash: ConnectionHash,
         (slot, entry): (Slot, Entry),
     ) -> Option<Event> {
         let short_isn = Entry::short_isn(parts.isn);
-        let anew = self.fresh(hash, State::Established, parts.sender, short_isn);
         match entry.state {
             State::SynSent if entry.client == parts.sender && entry.short_isn == short_isn => {
                 self.open(signal, slot, Entry { state: State::Established, ..entry })
             }
-            State::SynSent if entry.client == parts.sender => self.open(signal, slot, anew),
+            State::SynSent if entry.client == parts.sender => self.begin_anew(signal, parts, Some(slot)),
             // In a simultaneous open: the side whose SYN was seen first has answered the SYN of this one.
             State::SynSent => self.open(signal, slot, Entry { state: State::Established, short_isn, ..entry }),
             // The capture side knows few bits of the ISN: if these agree it is a later packet of the known connection.
-            _ if Entry::is_told_as(entry.short_isn, short_isn) => self.ack(signal, parts, (slot, entry)),
+            _ if entry.is_told_as(short_isn) => self.ack(signal, parts, (slot, entry)),
             // A packet of the other side may be the answer in a simultaneous open, which has two ISNs. (If the start
             // was not seen, which side is the client is a guess.)
             _ if entry.client != parts.sender && entry.short_isn != ISN_UNKNOWN => {
                 self.ack(signal, parts, (slot, entry))
             }
-            State::Closed => self.open(signal, slot, anew),
+            State::Closed => self.begin_anew(signal, parts, Some(slot)),
             state if state.is_established() && !state.is_one_way() => {
                 let closed = self.close(signal, &entry);
-                let opened = self.open(signal, slot, anew);
+                let opened = self.begin_anew(signal, parts, Some(slot));
                 replaced(closed, opened)
             }
             // An earlier SYN-ACK with another ISN was no answer to this client.

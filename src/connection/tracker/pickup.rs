@@ -29,15 +29,14 @@ impl Entry {
 impl Tracker {
     /// Makes a candidate of an unknown connection, on a packet without a flag: it may be older than the start.
     #[cold]
-    pub(super) fn notice(&mut self, signal: &Signal, parts: SignalParts, hash: ConnectionHash) -> Option<Event> {
+    pub(super) fn notice(&mut self, signal: &Signal, parts: SignalParts) {
         if self.config.candidate_count == 0 {
-            return None;
+            return;
         }
         match signal.key() {
-            AnyKey::V4(key) => self.write_candidate(&key, parts.sender, hash),
-            AnyKey::V6(key) => self.write_candidate(&key, parts.sender, hash),
+            AnyKey::V4(key) => self.write_candidate(&key, parts.sender, signal.hash()),
+            AnyKey::V6(key) => self.write_candidate(&key, parts.sender, signal.hash()),
         }
-        None
     }
 
     fn write_candidate<K: FlowKey>(&mut self, key: &K, sender: Side, hash: ConnectionHash) {
@@ -66,22 +65,8 @@ impl Tracker {
         parts: SignalParts,
         (slot, entry): (Slot, Entry),
     ) -> Option<Event> {
-        let hash = signal.hash();
-        let anew = |state, client| self.fresh(hash, state, client, Entry::short_isn(parts.isn));
         match parts.kind {
-            Kind::Syn => {
-                let syn_sent = anew(State::SynSent, parts.sender);
-                self.begin(signal, Some(slot), &syn_sent);
-                None
-            }
-            Kind::SynAck => {
-                let unseen = anew(State::AnsweredUnseen, parts.sender.other());
-                self.answered(signal, hash, Some(slot), unseen)
-            }
-            Kind::Completes => {
-                let anew = anew(State::Established, parts.sender);
-                self.open(signal, slot, anew)
-            }
+            Kind::Syn | Kind::SynAck | Kind::Completes => self.begin_anew(signal, parts, Some(slot)),
             Kind::Ack | Kind::Fin if parts.sender != entry.client => self.pick_up(signal, parts, slot, entry),
             Kind::Ack => None,
             Kind::Fin => {
