@@ -108,7 +108,7 @@ pub(super) fn memory(plan: &Plan) {
         mib(memory.total_size()),
         parts.join(", ")
     ));
-    if config.snapshots.as_ref().is_some_and(|snapshots| snapshots.replace_lists) {
+    if !config.keeps_list() {
         line(format_args!(
             "no list is kept: nothing is taken off for being idle or old, so what vanishes without a word stays in the snapshots"
         ));

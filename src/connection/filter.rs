@@ -123,7 +123,7 @@ impl Filter {
     #[must_use]
     pub fn new(config: FilterConfig) -> Self {
         Filter {
-            buckets: Lines::new(config.place_count.div_ceil(SLOT_COUNT).max(1)),
+            buckets: Lines::new(Self::bucket_count(config.place_count)),
             fingerprint_mask: (1 << config.fingerprint_bits.min(FINGERPRINT_BITS)) - 1,
             linger_ticks: config.linger_ticks,
         }
@@ -132,7 +132,11 @@ impl Filter {
     /// The memory of a filter with this many places, in bytes.
     #[must_use]
     pub fn size(place_count: usize) -> usize {
-        place_count.div_ceil(SLOT_COUNT).max(1) * size_of::<Line>()
+        Self::bucket_count(place_count) * size_of::<Line>()
+    }
+
+    fn bucket_count(place_count: usize) -> usize {
+        place_count.div_ceil(SLOT_COUNT).max(1)
     }
 
     /// The first and the second bucket of a connection.

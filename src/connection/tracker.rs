@@ -343,9 +343,14 @@ impl Tracker {
         Some(Event::Open(oriented(signal, entry.client), entry.payload()))
     }
 
-    fn close(&mut self, signal: &Signal, entry: &Entry) -> Option<Event> {
+    /// Notes that an open connection is open no longer.
+    fn end_established(&mut self, entry: &Entry) {
         self.established -= 1;
         self.one_way -= u64::from(entry.state.is_one_way());
+    }
+
+    fn close(&mut self, signal: &Signal, entry: &Entry) -> Option<Event> {
+        self.end_established(entry);
         self.counts.closed += 1;
         Some(Event::Close(oriented(signal, entry.client), entry.payload()))
     }

@@ -25,13 +25,13 @@ impl Protocol {
 pub(super) const IPV4_MORE_FRAGMENTS: u16 = 0x2000;
 pub(crate) const IPV4_FRAGMENT_OFFSET: u16 = 0x1fff;
 
-/// The version of IP, by the first four bits.
-pub(super) fn version(unread: &Unread<'_>) -> Result<Layer, Unusable> {
-    let [first] = *unread.peek::<1>(Unusable::NotIp)?;
+/// The version of IP, by the first four bits; `otherwise` if these are of none.
+pub(super) fn version(unread: &Unread<'_>, otherwise: Unusable) -> Result<Layer, Unusable> {
+    let [first] = *unread.peek::<1>(otherwise)?;
     match first >> 4 {
         4 => Ok(Layer::Ipv4),
         6 => Ok(Layer::Ipv6),
-        _ => Err(Unusable::NotIp),
+        _ => Err(otherwise),
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::Unusable;
 use super::ethernet::EtherType;
+use super::ip;
 use super::unread::Unread;
 use super::walk::Layer;
 
@@ -149,11 +150,7 @@ fn gtp_u(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
 /// A GTP-U extension header: its length in words of four bytes, contents, and in its last byte the type of the next.
 pub(super) fn gtp_extension(kind: u8, unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     if kind == 0 {
-        return match unread.peek::<1>(Unusable::NotTcp)?[0] >> 4 {
-            4 => Ok(Layer::Ipv4),
-            6 => Ok(Layer::Ipv6),
-            _ => Err(Unusable::NotTcp),
-        };
+        return ip::version(unread, Unusable::NotTcp);
     }
     let [word_count] = *unread.take::<1>(Unusable::NotTcp)?;
     let before_next_size = (usize::from(word_count) * 4).checked_sub(2).ok_or(Unusable::NotTcp)?;

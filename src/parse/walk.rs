@@ -61,7 +61,7 @@ pub(super) fn walk(link: LinkType, frame: &[u8]) -> Result<TcpSegment, Unusable>
             Layer::MplsPayload => mpls::payload(&mut unread)?,
             Layer::Pppoe => ppp::session(&mut unread)?,
             Layer::Ppp => ppp::protocol(&mut unread)?,
-            Layer::RawIp => ip::version(&unread)?,
+            Layer::RawIp => ip::version(&unread, Unusable::NotIp)?,
             Layer::Ipv4 => ip::v4(&mut unread)?,
             Layer::Ipv6 => ip::v6(&mut unread)?,
             Layer::Protocol(protocol, addresses) => ip::payload(protocol, addresses, &mut unread)?,

@@ -3,12 +3,13 @@
 //! Marks go to all queues, behind the signals of every packet before them, so that all shards cut at the same packet.
 
 use crate::capture::Packet;
-use crate::config::PARTITION_COUNT;
+use crate::config::{PARTITION_COUNT, RECORD_CUT_PACKETS};
 use crate::error::{Error, Result};
 use crate::flow_list::TickMoment;
 use crate::parse::{LinkType, PlainFrame, PlainIpv4, PlainIpv6, TcpSegment, Unusable, parse_frame, walk_frame};
 use crate::pipeline::intervals::Intervals;
 use crate::pipeline::saving::{Reading, Saver};
+use crate::pipeline::shard_of;
 use crate::queue::{Message, Writer};
 use crate::signal::{Signal, SignalCounts, Signaller, TimeBase};
 use crate::snapshot::{Marker, Seen};
@@ -104,10 +105,8 @@ pub(super) struct Feeder<T> {
     ahead: Seen,
     /// The saver that is told the position when the state is saved, and the input that is being read.
     saving: Option<(Arc<Saver>, Reading)>,
-    /// The packets from one cut of the archive to the next, if it is cut.
-    cut_packets: Option<u64>,
-    /// The packets after which the next cut is due.
-    next_cut: u64,
+    /// The packets after which the next cut of the archive is due, if it is cut.
+    next_cut: Option<u64>,
 }
 
 /// The queues to all shards.
@@ -120,7 +119,7 @@ struct Writers {
 impl Writers {
     fn new(all: Vec<Writer>) -> Self {
         assert!(!all.is_empty(), "signals need a shard to go to");
-        Writers { shards: std::array::from_fn(|partition| partition % all.len()), all }
+        Writers { shards: std::array::from_fn(|partition| shard_of(partition, all.len())), all }
     }
 
     /// Sends a signal to the shard that owns its partition.
@@ -149,24 +148,29 @@ impl<T: Timekeeper> Feeder<T> {
             marked_end: TickMoment::default(),
             ahead: Seen::default(),
             saving: None,
-            cut_packets: None,
-            next_cut: 0,
+            next_cut: None,
         }
     }
 
-    /// Has the archive cut every `cut_packets` packets. `None` turns this off.
-    pub(super) fn set_cuts(&mut self, cut_packets: Option<u64>) {
-        self.cut_packets = cut_packets;
-        self.next_cut = cut_packets.unwrap_or(0);
+    /// Has the archive cut every [`RECORD_CUT_PACKETS`] packets.
+    pub(super) fn set_cuts(&mut self) {
+        self.next_cut = Some(RECORD_CUT_PACKETS);
     }
 
     /// Sends a cut when one is due. Its place depends on the packets alone.
     pub(super) fn cut_if_due(&mut self) {
-        let Some(cut_packets) = self.cut_packets.filter(|_| self.packets >= self.next_cut) else { return };
-        self.next_cut = self.packets + cut_packets;
+        if self.next_cut.is_none_or(|next_cut| self.packets < next_cut) {
+            return;
+        }
+        self.next_cut = Some(self.packets + RECORD_CUT_PACKETS);
+        self.flush_stage();
+        self.writers.all.iter_mut().for_each(|writer| writer.mark(Message::Cut));
+    }
+
+    /// Sends the signals that wait in the stage.
+    fn flush_stage(&mut self) {
         let writers = &mut self.writers;
         self.signaller.flush(|signal| writers.send(&signal));
-        writers.all.iter_mut().for_each(|writer| writer.mark(Message::Cut));
     }
 
     /// The number of packets so far whose link type can be read.
@@ -245,9 +249,8 @@ impl<T: Timekeeper> Feeder<T> {
 
     /// Sends all signals that are held back, because there may be no more packets for a while.
     pub(super) fn flush(&mut self) {
-        let writers = &mut self.writers;
-        self.signaller.flush(|signal| writers.send(&signal));
-        writers.all.iter_mut().for_each(Writer::flush);
+        self.flush_stage();
+        self.writers.all.iter_mut().for_each(Writer::flush);
     }
 
     /// Waits from now on where a queue is full, instead of dropping: at the end there is time.

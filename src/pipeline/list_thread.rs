@@ -8,7 +8,7 @@ use crate::connection::Counts;
 use crate::error::Result;
 use crate::export::Exporter;
 use crate::flow_list::{FlowList, Header, Outcome};
-use crate::metrics::Load;
+use crate::metrics::{Durations, Load};
 use crate::pipeline::saving::{Instants, ListSaving, SavingCounts, save_inquiry, saved_inquiry};
 use crate::pipeline::shard_thread::Returns;
 use crate::pipeline::{Latencies, Plan};
@@ -19,7 +19,7 @@ use crossbeam::channel::Receiver;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What the list thread counted.
 pub(super) struct ListTotals {
@@ -56,6 +56,11 @@ impl ListTotals {
             last: None,
             saving: None,
         }
+    }
+
+    /// Records how long something took, among the latencies of the run and among those of late.
+    fn record(&mut self, took: Duration, of: impl Fn(&mut Latencies) -> &mut Durations) {
+        [&mut self.latencies, &mut self.recent].into_iter().for_each(|latencies| of(latencies).record(took));
     }
 }
 
@@ -169,8 +174,7 @@ impl<'a> ListThread<'a> {
         if let Some(end) = &mut hand_over.end {
             self.marker = end.marker;
             if let (Some(saving), Some(saved)) = (&mut self.saving, end.saved.take()) {
-                self.told.latencies.pause.record(saved.took);
-                self.told.recent.pause.record(saved.took);
+                self.told.record(saved.took, |latencies| &mut latencies.pause);
                 saving.put(partition, saved.bytes);
             }
         }
@@ -185,9 +189,7 @@ impl<'a> ListThread<'a> {
         }
         let began = Instant::now();
         if let Some(delta) = self.list.apply(hand_over) {
-            let took = began.elapsed();
-            self.told.latencies.peel.record(took);
-            self.told.recent.peel.record(took);
+            self.told.record(began.elapsed(), |latencies| &mut latencies.peel);
             self.returns.delta(partition, delta);
         }
     }
@@ -239,9 +241,7 @@ impl<'a> ListThread<'a> {
             *error = exporter.write_sources(&report).err();
         }
         if let Some(header) = listed {
-            let took = began.elapsed();
-            self.told.latencies.list.record(took);
-            self.told.recent.list.record(took);
+            self.told.record(began.elapsed(), |latencies| &mut latencies.list);
             self.told.lists += 1;
             self.told.incomplete += u64::from(!header.complete);
             self.told.last = Some(header);

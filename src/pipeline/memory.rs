@@ -6,7 +6,7 @@
 use crate::config::{ANNOUNCEMENTS_MAX, PARTITION_COUNT, STATE_ENTRY_SIZE};
 use crate::connection::Filter;
 use crate::flow_list::{EarlierList, FlowListConfig};
-use crate::pipeline::{Config, Snapshots};
+use crate::pipeline::Config;
 use crate::shard::PartitionConfig;
 use crate::snapshot::Inquiry;
 
@@ -77,10 +77,10 @@ impl Memory {
 /// The tables of a partition beside the spare deltas: a delta and a residue. With snapshots there are the sum, and a
 /// file of about its size that is written; without a list there is no residue.
 pub(super) fn table_count(config: &Config) -> u64 {
-    match &config.snapshots {
-        None => 2,
-        Some(Snapshots { replace_lists: false, .. }) => 4,
-        Some(Snapshots { replace_lists: true, .. }) => 3,
+    match (&config.snapshots, config.keeps_list()) {
+        (None, _) => 2,
+        (Some(_), true) => 4,
+        (Some(_), false) => 3,
     }
 }
 

@@ -28,8 +28,7 @@ pub use summary::{Latencies, Summary};
 use crate::capture::{PacketSource, Progress, Replay, SkippedPackets};
 use crate::config::{
     CHURN_DEFAULT, CONNECTIONS_DEFAULT, FINGERPRINT_BITS, MEMORY_SIZE_DEFAULT, OBSERVE_INTERVAL_PACKETS,
-    PARTITION_COUNT, PENDING_INTERVALS_MAX, RECORD_CUT_PACKETS, SHARDS_MAX, STOP_INTERVAL_PACKETS,
-    SYN_TIMEOUT_DEFAULT_S,
+    PARTITION_COUNT, PENDING_INTERVALS_MAX, SHARDS_MAX, STOP_INTERVAL_PACKETS, SYN_TIMEOUT_DEFAULT_S,
 };
 use crate::error::{Error, Result};
 use crate::export::{Exporter, Format};
@@ -113,6 +112,14 @@ pub struct Snapshots {
     /// Whether there is no list beside the snapshots. Then nothing is taken off for being idle or old, because only a
     /// list knows the keys.
     pub replace_lists: bool,
+}
+
+impl Config {
+    /// Whether a list is kept: always, but where snapshots replace it.
+    #[must_use]
+    pub fn keeps_list(&self) -> bool {
+        self.snapshots.as_ref().is_none_or(|snapshots| !snapshots.replace_lists)
+    }
 }
 
 impl Default for Config {
@@ -208,7 +215,9 @@ pub fn run<S: PacketSource>(
     let watch = plan.watch();
     let signaller = signallers(plan, watch.as_ref())();
     let mut feeder = Feeder::new(writers.remove(0), signaller, Intervals::new(plan.every_ns));
-    feeder.set_cuts(plan.records.as_ref().map(|_| RECORD_CUT_PACKETS));
+    if plan.records.is_some() {
+        feeder.set_cuts();
+    }
     let mut list_thread = ListThread::new(plan, watch.as_ref(), exporter, returns, &|_, _, _| ());
     let has_failed = AtomicBool::new(false);
     let (hand_overs, lists) = hand_overs(plan);
@@ -254,6 +263,16 @@ fn join<T>(thread: ScopedJoinHandle<T>) -> T {
 fn shards(plan: &Plan, inboxes: Vec<Inbox>, pool: &Pool, hand_overs: Sender<HandOver>) -> Vec<ShardThread> {
     let shard = |(index, inbox)| ShardThread::new(plan, index, inbox, pool.clone(), hand_overs.clone());
     inboxes.into_iter().enumerate().map(shard).collect()
+}
+
+/// The shard that owns a partition.
+fn shard_of(partition: usize, shard_count: usize) -> usize {
+    partition % shard_count
+}
+
+/// The partitions of the shard at `index`, in order.
+fn partitions_of(index: usize, shard_count: usize) -> impl Iterator<Item = usize> {
+    (0..PARTITION_COUNT).filter(move |partition| shard_of(*partition, shard_count) == index)
 }
 
 /// The queues from every capture thread to every shard: the writers of each capture thread, and the inbox of each

@@ -49,7 +49,6 @@ pub struct Plan {
     /// The handshakes of which each of several capture threads remembers the SYN; 0 where there is only one thread, or
     /// no need.
     pub(super) seen_syn_count: usize,
-    pub(super) shard_count: usize,
     pub(super) every_ns: Option<i64>,
     is_live: bool,
     pub(super) capture_count: usize,
@@ -92,8 +91,7 @@ impl Plan {
         check(config)?;
         let geometry = geometry(share(config.churn.max(CHURN_MIN)), config.snapshots.is_some());
         let goes_on = live.is_some() && config.snapshots.is_none();
-        let keeps_list = config.snapshots.as_ref().is_none_or(|snapshots| !snapshots.replace_lists);
-        let ticks = |time: Duration| (time.as_nanos() / TICK_NS as u128) as u64;
+        let keeps_list = config.keeps_list();
         let idle_timeout = config.idle_timeout.filter(|_| !config.answer_opens && keeps_list);
         let max_age = config.max_age.filter(|_| keeps_list);
         let eviction = EvictionTimes {
@@ -128,7 +126,6 @@ impl Plan {
             partition,
             handshake_count,
             seen_syn_count: if capture_count > 1 && !config.one_way { handshake_count } else { 0 },
-            shard_count: config.shards.clamp(1, SHARDS_MAX),
             every_ns: config.every.map(|every| every.as_nanos() as i64),
             is_live: live.is_some(),
             capture_count,
@@ -156,7 +153,7 @@ impl Plan {
             0 => 0,
             count => self.capture_count * HandshakeCache::size(count),
         };
-        let keeps_list = self.snapshots.as_ref().is_none_or(|snapshots| snapshots.keeps_list);
+        let keeps_list = config.keeps_list();
         // A replay's shards hold nothing back, so its list asks only which connections are still alive.
         let is_asking = self.is_live || !self.list.eviction.are_none();
         let list_size =
@@ -170,11 +167,11 @@ impl Plan {
             tables_size: partitions * (self.spare_count as u64 + table_count(config)) * geometry.size() as u64
                 + partitions * ((self.spare_count + 1) * size_of::<Delta>() + size_of::<Partition>()) as u64
                 + config.snapshots.as_ref().map_or(0, |_| half_open_count * size_of::<HalfOpen>() as u64),
-            queues_size: (self.capture_count * self.shard_count * queue::size()) as u64 + buffers_size,
+            queues_size: (self.capture_count * self.shard_count() * queue::size()) as u64 + buffers_size,
             list_size_max: list_size
                 + partitions * HalfOpenList::size(tracker.half_open_count) as u64
                 + if keeps_list && is_asking { questions_size(&self.list) } else { 0 },
-            sources_size: self.sources.map_or(0, |geometry| geometry.memory_size(self.shard_count)),
+            sources_size: self.sources.map_or(0, |geometry| geometry.memory_size(self.shard_count())),
             archive_size: config.archive_size,
             state_size: if config.saves_state { state_size(&self.partition, config, listed_max) } else { 0 },
         }
@@ -249,7 +246,7 @@ impl Plan {
     /// The number of threads that work on partitions.
     #[must_use]
     pub fn shard_count(&self) -> usize {
-        self.shard_count
+        self.config.shards
     }
 }
 
@@ -257,6 +254,11 @@ impl Plan {
 pub(super) fn share(count: u64) -> u64 {
     let mean = count / PARTITION_COUNT as u64;
     mean + PARTITION_DEVIATIONS * mean.isqrt() + PARTITION_ITEMS_MIN
+}
+
+/// The whole ticks of a time.
+fn ticks(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos() / TICK_NS as u128).unwrap_or(u64::MAX)
 }
 
 /// How many half-open connections there is room for.
@@ -298,7 +300,7 @@ fn tracker(config: &Config) -> TrackerConfig {
         place_count: place_count as usize,
         half_open_count: half_open_share as usize,
         connections_max,
-        syn_timeout_ticks: config.syn_timeout.as_nanos() as u64 / TICK_NS as u64,
+        syn_timeout_ticks: ticks(config.syn_timeout),
         linger_ticks: LINGER_TICKS,
         one_way_max: if config.one_way { place_count / ONE_WAY_PLACES_DIVISOR } else { 0 },
         candidate_count: candidate_share as usize,
@@ -337,8 +339,7 @@ fn check(config: &Config) -> Result<()> {
     if config.half_open_max.is_some_and(|count| !(HALF_OPEN_MIN..=HALF_OPEN_MAX).contains(&count)) {
         return Err(Error::new(format!("--half-open must be from {HALF_OPEN_MIN} to {HALF_OPEN_MAX}")));
     }
-    let syn_timeout_ticks = config.syn_timeout.as_nanos() / TICK_NS as u128;
-    if !(1..=u128::from(SYN_TIMEOUT_MAX_TICKS)).contains(&syn_timeout_ticks) {
+    if !(1..=SYN_TIMEOUT_MAX_TICKS).contains(&ticks(config.syn_timeout)) {
         let most_s = SYN_TIMEOUT_MAX_TICKS * TICK_NS as u64 / 1_000_000_000;
         return Err(Error::new(format!("--syn-timeout must be from 100ms to {most_s}s")));
     }

@@ -6,8 +6,8 @@
 use crate::config::PARTITION_COUNT;
 use crate::connection::HalfOpenList;
 use crate::error::Result;
-use crate::pipeline::Plan;
 use crate::pipeline::source_exchange::{self, SourceChannel, SourceReports};
+use crate::pipeline::{Plan, partitions_of};
 use crate::queue::{Inbox, Message, WhenFull};
 use crate::shard::{Exchange, Partition, Shard};
 use crate::signal::Moment;
@@ -149,7 +149,7 @@ impl Timing for () {
 impl ShardThread {
     /// The shard of this index.
     pub(super) fn new(plan: &Plan, index: usize, inbox: Inbox, pool: Pool, hand_overs: Sender<HandOver>) -> Self {
-        let partitions = source_exchange::partitions_of(index, plan);
+        let partitions = partitions_of(index, plan.shard_count());
         let partitions = partitions.map(|index| {
             let partition = Partition::new(index, &plan.partition);
             plan.records.iter().cloned().fold(partition, Partition::recording)

@@ -4,9 +4,9 @@
 //! Each shard has two deltas, one in use and one spare, so memory is fixed. A live shard without a spare says so
 //! instead, and the interval becomes part of the next, since its report would lack what that shard counted.
 
-use crate::config::{PARTITION_COUNT, PENDING_INTERVALS_MAX};
+use crate::config::PENDING_INTERVALS_MAX;
 use crate::flow_list::Header;
-use crate::pipeline::Plan;
+use crate::pipeline::{Plan, partitions_of};
 use crate::sources::{Period, Report, SourceDelta, SourceLedger};
 use crossbeam::channel::{Receiver, Sender, bounded};
 
@@ -32,14 +32,9 @@ pub(super) struct SourceReports {
     carried: Option<Period>,
 }
 
-/// The partitions of the shard at `index`.
-pub(super) fn partitions_of(index: usize, plan: &Plan) -> impl Iterator<Item = usize> + use<> {
-    (index..PARTITION_COUNT).step_by(plan.shard_count())
-}
-
 /// An empty delta for the shard at `index`; `None` where sources are not counted.
 pub(super) fn delta(plan: &Plan, index: usize) -> Option<Box<SourceDelta>> {
-    let partition_count = partitions_of(index, plan).count();
+    let partition_count = partitions_of(index, plan.shard_count()).count();
     plan.sources.map(|geometry| Box::new(SourceDelta::new(geometry, &plan.list.secret, partition_count)))
 }
 

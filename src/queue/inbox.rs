@@ -106,11 +106,9 @@ impl Inbox {
     fn next_source(&mut self, now: Moment) -> Option<usize> {
         let mut oldest: Option<(usize, Moment)> = None;
         let mut is_silent = false;
-        let mut is_crowded = false;
         for (index, source) in self.sources.iter_mut().enumerate() {
             match source.front() {
                 Front::Signal(moment) => {
-                    is_crowded |= source.reader.len() > QUEUE_BLOCKS_MAX / 2;
                     if oldest.is_none_or(|(_, other)| moment.since_ns(other) < 0) {
                         oldest = Some((index, moment));
                     }
@@ -119,9 +117,15 @@ impl Inbox {
                 Front::Mark | Front::Over => {}
             }
         }
-        // A full queue loses signals, which is worse than passing some on out of order.
-        let may_go = |moment: &Moment| !is_silent || is_crowded || now.since_ns(*moment) > MERGE_PATIENCE_NS;
+        let may_go = |moment: &Moment| !is_silent || now.since_ns(*moment) > MERGE_PATIENCE_NS || self.is_crowded();
         oldest.filter(|(_, moment)| may_go(moment)).map(|(index, _)| index)
+    }
+
+    /// Whether a queue with signals is filling up: a full one loses signals, which is worse than passing some on out of
+    /// order.
+    fn is_crowded(&self) -> bool {
+        let has_signals = |source: &&Source| matches!(source.head, Some(Message::Signals(_)));
+        self.sources.iter().filter(has_signals).any(|source| source.reader.len() > QUEUE_BLOCKS_MAX / 2)
     }
 
     /// The mark at the front of every queue, with the sum over all queues of what was seen before it.

@@ -196,13 +196,14 @@ impl Partition {
         }
     }
 
-    /// Moves time on. Values have only the low bits of a tick, so a delta is handed over before it spans more ticks
-    /// than these can tell, if the exchange has an empty one.
+    /// Moves time on, and removes what has timed out. Values have only the low bits of a tick, so a delta is handed
+    /// over before it spans more ticks than these can tell, if the exchange has an empty one.
     fn advance(&mut self, tick: u64, exchange: &mut impl Exchange) {
         if tick - self.began > DELTA_SPAN_MAX_TICKS && self.hand_over(exchange) {
             self.began = tick;
         }
         self.now = tick;
+        self.tracker.advance(tick);
     }
 
     /// Whether the connection with this payload began after the present delta did, so that its opening is in the delta.
@@ -229,7 +230,6 @@ impl Partition {
         // A record knows the low bits of its tick only: it has to be taken off before many leaps together make it look
         // young.
         self.advance(self.now.max(base.first_tick), exchange);
-        self.tracker.advance(self.now);
         if let Some(recorder) = &mut self.recorder {
             recorder.start_base(base);
         }
@@ -239,7 +239,6 @@ impl Partition {
     #[must_use]
     pub fn end_interval(&mut self, marker: &Marker, exchange: &mut impl Exchange) -> HandOver {
         self.advance(self.now.max(marker.end_tick), exchange);
-        self.tracker.advance(self.now);
         // Requested first: the list provides it only after its question, so nothing depends on which thread is faster.
         let half_open = exchange.spare_half_open(self.index);
         self.inquiry = self.inquiry.take().or_else(|| exchange.inquiry(self.index));

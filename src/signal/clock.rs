@@ -85,16 +85,14 @@ impl Clock {
     /// A clock that starts with a packet of this wall time.
     #[must_use]
     pub fn new(wall_ns: i64) -> Self {
-        let base = Clock::base(wall_ns, Clock::FIRST_TICK);
-        let tick_ends_ns = base.wall_ns(Clock::FIRST_TICK + 1);
-        Clock { base, highest_ns: wall_ns, began_ns: wall_ns, tick: Clock::FIRST_TICK, tick_ends_ns }
+        Clock::resumed(wall_ns, Clock::FIRST_TICK)
     }
 
     /// A clock that goes on in the tick `tick` at this wall time.
     #[must_use]
     pub fn resumed(wall_ns: i64, tick: u64) -> Self {
         let base = Clock::base(wall_ns, tick);
-        Clock { base, tick, tick_ends_ns: base.wall_ns(tick + 1), ..Clock::new(wall_ns) }
+        Clock { base, highest_ns: wall_ns, began_ns: wall_ns, tick, tick_ends_ns: base.wall_ns(tick + 1) }
     }
 
     /// Writes the clock into a saved state.

@@ -69,7 +69,7 @@ impl HandshakeCache {
     /// stamp (4.2 ms).
     #[must_use]
     pub fn new(handshake_count: usize, timeout_ns: i64) -> Self {
-        let set_count = handshake_count.div_ceil(WAY_COUNT).max(1);
+        let set_count = Self::set_count(handshake_count);
         HandshakeCache {
             sets: (0..set_count).map(|_| Set(Default::default())).collect(),
             waiting: (0..Self::word_count(set_count)).map(|_| AtomicU64::new(0)).collect(),
@@ -88,8 +88,12 @@ impl HandshakeCache {
     /// The memory that a cache for this many handshakes takes, in bytes.
     #[must_use]
     pub fn size(handshake_count: usize) -> usize {
-        let set_count = handshake_count.div_ceil(WAY_COUNT).max(1);
+        let set_count = Self::set_count(handshake_count);
         set_count * size_of::<Set>() + Self::word_count(set_count) * size_of::<u64>()
+    }
+
+    fn set_count(handshake_count: usize) -> usize {
+        handshake_count.div_ceil(WAY_COUNT).max(1)
     }
 
     fn word_count(set_count: usize) -> usize {

@@ -43,12 +43,7 @@ pub enum Kind {
 }
 
 /// The flags that decide a packet's kind (SYN, ACK, FIN, RST), and PSH, which lies among them.
-const FLAGS_THAT_TELL: u8 = 0x1f;
-
-const _: () = assert!(
-    FLAGS_THAT_TELL & (TcpSegment::SYN | TcpSegment::ACK | TcpSegment::FIN | TcpSegment::RST)
-        == TcpSegment::SYN | TcpSegment::ACK | TcpSegment::FIN | TcpSegment::RST
-);
+const FLAGS_THAT_TELL: u8 = TcpSegment::SYN | TcpSegment::ACK | TcpSegment::FIN | TcpSegment::RST | TcpSegment::PSH;
 
 impl Kind {
     const ALL: [Self; 6] = [Kind::Syn, Kind::SynAck, Kind::Ack, Kind::Fin, Kind::Rst, Kind::Completes];

@@ -4,7 +4,9 @@
 //! name.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::socket_options::{Question, ask};
 use crate::parse::LinkType;
@@ -56,6 +58,12 @@ pub(super) struct Device {
     pub(super) is_up: bool,
     /// The hardware type (ARPHRD_).
     pub(super) hardware: u16,
+}
+
+/// A socket that can ask about interfaces. Any can; this one needs no privilege.
+pub(super) fn asker() -> io::Result<OwnedFd> {
+    let open = |family| socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+    Ok(open(AddressFamily::INET).or_else(|_| open(AddressFamily::UNIX))?)
 }
 
 impl Device {

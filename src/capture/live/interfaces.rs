@@ -57,15 +57,14 @@ mod system {
     use std::os::fd::{AsFd, BorrowedFd};
 
     use nix::ifaddrs::{InterfaceAddress, getifaddrs};
-    use rustix::net::{AddressFamily, SocketType, socket};
 
-    use super::super::device::{Device, Kind, hardware_name};
+    use super::super::device::{Device, Kind, asker, hardware_name};
     use super::{Interface, InterfaceLink};
     use crate::error::{Error, Result};
 
     pub(super) fn list() -> Result<Vec<Interface>> {
         let cannot = |error: io::Error| Error::new("can not list the interfaces").because(error);
-        let asker = socket(AddressFamily::UNIX, SocketType::DGRAM, None).map_err(|errno| cannot(errno.into()))?;
+        let asker = asker().map_err(cannot)?;
         let mut interfaces: BTreeMap<String, Interface> = BTreeMap::new();
         for entry in getifaddrs().map_err(|errno| cannot(errno.into()))? {
             // An address may be on an alias, which shares the interface's queue of packets.

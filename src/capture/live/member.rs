@@ -6,14 +6,14 @@
 //! interface came back as another kind.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use super::device::{Device, Kind, hardware_name};
-use super::socket::Woken;
+use super::device::{Device, Kind, asker, hardware_name};
 use super::source::{Reader, Source};
 use super::{LiveConfig, privileges};
 use crate::capture::{Condition, LiveSource, Losses, Packet, PacketSource, Progress};
@@ -49,8 +49,8 @@ pub struct Live {
     /// to be bound again, even if the index is the same.
     is_bound: bool,
     retry: Retry,
-    /// What earlier sockets received and lost.
-    losses_before: Losses,
+    /// What its sockets received and lost, up to the last time they were asked.
+    losses: Losses,
     /// The error that ended the capture, until it has been returned.
     failure: Option<Error>,
     finished: bool,
@@ -93,11 +93,8 @@ pub fn open(config: &LiveConfig) -> Result<Vec<Live>> {
     check(config)?;
     let name = config.interface.escape_debug();
     let cannot = |error| cannot_capture(config, error);
-    // Any socket can ask about interfaces, and this one needs no privilege.
-    let asker = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
-        .or_else(|_| socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None))
-        .map_err(|errno| cannot(errno.into()))?;
-    let device = Device::find(std::os::fd::AsFd::as_fd(&asker), &config.interface).map_err(cannot)?;
+    let asker = asker().map_err(cannot)?;
+    let device = Device::find(asker.as_fd(), &config.interface).map_err(cannot)?;
     let Some(device) = device else {
         return Err(Error::new(format!("there is no interface {name}: flowpeel interfaces lists them")));
     };
@@ -114,7 +111,7 @@ pub fn open(config: &LiveConfig) -> Result<Vec<Live>> {
             condition: if device.is_up { Condition::Up } else { Condition::Down },
             is_bound: true,
             retry: Retry::soon(),
-            losses_before: Losses::default(),
+            losses: Losses::default(),
             failure: None,
             finished: false,
         });
@@ -156,15 +153,10 @@ fn cannot_capture(config: &LiveConfig, error: io::Error) -> Error {
     }
 }
 
-/// No thread leaves the group half changed, so a panic of one is no reason for the others to panic.
-fn lock(group: &Mutex<Option<Group>>) -> MutexGuard<'_, Option<Group>> {
-    group.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn open_member(config: &LiveConfig, group: &Mutex<Option<Group>>, device: Device, kind: Kind) -> io::Result<Source> {
     let mut source = Source::open(config, device, kind)?;
     if config.fanout_count > 1 {
-        let mut group = lock(group);
+        let mut group = group.lock();
         let known = group.filter(|group| group.interface_index == device.index).map(|group| group.number);
         // The kernel's group may have ended with its last member; a new one is begun then.
         let number = source.join_fanout(known).or_else(|_| source.join_fanout(None))?;
@@ -228,8 +220,6 @@ impl Live {
 
     /// Captures the interface that has the name now. An error of `None` is temporary.
     fn capture_again(&mut self, device: Device) -> std::result::Result<(), Option<Error>> {
-        let passing =
-            |error: &io::Error| matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO | libc::ENETDOWN));
         let outcome = if self.source.can_move_to(&device) {
             self.source.move_to(device, &self.config)
         } else {
@@ -237,7 +227,7 @@ impl Live {
             self.open_again(device, kind)
         };
         outcome.map_err(|error| match error.raw_os_error() {
-            _ if passing(&error) => None,
+            Some(libc::ENODEV | libc::ENXIO | libc::ENETDOWN) => None,
             Some(libc::EPERM | libc::EACCES) => Some(self.cannot_open_again()),
             _ => Some(cannot_capture(&self.config, error)),
         })
@@ -246,7 +236,7 @@ impl Live {
     fn open_again(&mut self, device: Device, kind: Kind) -> io::Result<()> {
         let source = open_member(&self.config, &self.group, device, kind)?;
         source.start(&self.config.capture)?;
-        self.losses_before += self.source.socket.losses();
+        self.losses += self.source.socket.take_losses();
         self.source = source;
         Ok(())
     }
@@ -274,9 +264,8 @@ impl LiveSource for Live {
     }
 
     fn losses(&mut self) -> Losses {
-        let mut losses = self.losses_before;
-        losses += self.source.socket.losses();
-        losses
+        self.losses += self.source.socket.take_losses();
+        self.losses
     }
 
     fn wait(&mut self, timeout: Duration) -> Option<Condition> {
@@ -288,9 +277,8 @@ impl LiveSource for Live {
             Condition::Up => timeout,
             _ => timeout.min(self.retry.at.saturating_duration_since(Instant::now())),
         };
-        match self.source.wait(timeout) {
-            Woken::Trouble(errno) => self.trouble(errno),
-            Woken::Packets | Woken::Nothing => {}
+        if let Some(errno) = self.source.wait(timeout) {
+            self.trouble(errno);
         }
         if self.condition != Condition::Up && Instant::now() >= self.retry.at {
             self.look();

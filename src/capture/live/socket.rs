@@ -21,19 +21,6 @@ use crate::capture::Losses;
 /// A packet socket.
 pub(super) struct PacketSocket {
     fd: OwnedFd,
-    /// The sum of the kernel's counters up to the last reading.
-    losses: Losses,
-}
-
-/// The reason why a wait ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Woken {
-    /// There are packets.
-    Packets,
-    /// The time is over.
-    Nothing,
-    /// The socket has an error: the interface is down or gone.
-    Trouble(Errno),
 }
 
 impl PacketSocket {
@@ -50,7 +37,7 @@ impl PacketSocket {
         // Protocol 0: nothing is received before it is bound.
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let fd = socket_with(AddressFamily::PACKET, socket_type, flags, None)?;
-        let socket = PacketSocket { fd, losses: Losses::default() };
+        let socket = PacketSocket { fd };
         options::attach_filter(socket.fd(), &bpf::nothing())?;
         Ok(socket)
     }
@@ -109,38 +96,33 @@ impl PacketSocket {
         options::attach_filter(self.fd(), filter)
     }
 
-    /// Sleeps until there are packets or the time is over.
-    pub(super) fn wait(&self, timeout: Duration) -> Woken {
+    /// Sleeps until there are packets, the time is over, or the socket has an error, which is returned: the interface
+    /// is down or gone.
+    pub(super) fn wait(&self, timeout: Duration) -> Option<Errno> {
         let mut fds = [PollFd::new(&self.fd, PollFlags::IN | PollFlags::ERR)];
         // A timeout too long for the type is as good as none.
         let timeout = Timespec::try_from(timeout).ok();
         match poll(&mut fds, timeout.as_ref()) {
-            Ok(0) | Err(Errno::INTR) => Woken::Nothing,
-            Ok(_) if fds[0].revents().contains(PollFlags::ERR) => self.error(),
-            Ok(_) => Woken::Packets,
-            Err(errno) => Woken::Trouble(errno),
+            Ok(_) if fds[0].revents().contains(PollFlags::ERR) => self.take_error(),
+            Ok(_) | Err(Errno::INTR) => None,
+            Err(errno) => Some(errno),
         }
     }
 
     /// Takes the socket's error, which the kernel clears.
-    pub(super) fn error(&self) -> Woken {
+    fn take_error(&self) -> Option<Errno> {
         match socket_error(&self.fd) {
-            Ok(Ok(())) => Woken::Nothing,
-            Ok(Err(errno)) | Err(errno) => Woken::Trouble(errno),
+            Ok(Ok(())) => None,
+            Ok(Err(errno)) | Err(errno) => Some(errno),
         }
     }
 
-    /// What the socket has received and lost since it was opened.
-    pub(super) fn losses(&mut self) -> Losses {
-        // This cannot fail on a packet socket; if it does, the counters stay as they were.
-        if let Ok([packets, dropped, freezes]) = options::take_statistics(self.fd.as_fd()) {
-            // The kernel counts dropped packets among the packets.
-            self.losses += Losses {
-                received: u64::from(packets.saturating_sub(dropped)),
-                dropped: u64::from(dropped),
-                freezes: u64::from(freezes),
-            };
-        }
-        self.losses
+    /// Takes the kernel's counters of what the socket has received and lost since they were taken last.
+    pub(super) fn take_losses(&self) -> Losses {
+        // This cannot fail on a packet socket.
+        let [packets, dropped, freezes] = options::take_statistics(self.fd.as_fd()).unwrap_or_default();
+        // The kernel counts dropped packets among the packets.
+        let received = u64::from(packets.saturating_sub(dropped));
+        Losses { received, dropped: u64::from(dropped), freezes: u64::from(freezes) }
     }
 }

@@ -6,11 +6,13 @@
 use std::io;
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use super::bpf::{self, BpfProgram};
 use super::device::{Device, Kind};
 use super::pnet::Pnet;
 use super::ring::Ring;
-use super::socket::{PacketSocket, Woken};
+use super::socket::PacketSocket;
 use super::{Backend, CaptureMode, LiveConfig};
 
 /// The reader of a socket.
@@ -82,13 +84,13 @@ impl Source {
         }
     }
 
-    /// Sleeps until there are packets, an error, or the time is over.
-    pub(super) fn wait(&mut self, timeout: Duration) -> Woken {
+    /// Sleeps until there are packets, the time is over, or the socket has an error, which is returned.
+    pub(super) fn wait(&mut self, timeout: Duration) -> Option<Errno> {
         let met = match &mut self.reader {
             Reader::Ring(_) => None,
             Reader::Pnet(pnet) => pnet.take_trouble(),
         };
-        met.map_or_else(|| self.socket.wait(timeout), Woken::Trouble)
+        met.or_else(|| self.socket.wait(timeout))
     }
 
     fn attach(&self, config: &LiveConfig) -> io::Result<()> {

@@ -60,17 +60,11 @@ impl Filter {
         let buckets = self.bucket_indices(hash);
         let free = buckets.into_iter().find_map(|bucket| self.free_slot(bucket, now));
         let (slot, placed) = free.map(|slot| (slot, Placed::Free)).or_else(|| room(self, buckets))?;
-        self.write_new(buckets, slot, entry);
-        Some((slot, placed))
-    }
-
-    /// Writes the entry of a connection that has none yet.
-    #[inline]
-    fn write_new(&mut self, [first, _]: [usize; 2], slot: Slot, entry: &Entry) {
-        if slot.bucket() != first {
-            self.buckets[first].0[EXTENSIONS] |= OVERFLOWED;
+        if slot.bucket() != buckets[0] {
+            self.buckets[buckets[0]].0[EXTENSIONS] |= OVERFLOWED;
         }
         self.write(slot, entry, slot.seen());
+        Some((slot, placed))
     }
 
     /// A free place in a bucket.

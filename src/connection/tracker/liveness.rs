@@ -6,6 +6,7 @@
 
 use crate::connection::{Entry, Event, Slot, Tracker};
 use crate::flow::{FlowKey, Side};
+use crate::hash::KeyedHash;
 use crate::signal::{AnyKey, ConnectionHash, Signal};
 
 /// What the filter knows of a listed connection.
@@ -37,31 +38,31 @@ impl Tracker {
 
     /// Evicts a connection of which nothing was seen for too long, unless something was seen since the last look.
     pub fn evict_idle(&mut self, key: &AnyKey, payload: u32) -> (Sighting, Option<Event>) {
-        let sighting = self.look(key, payload);
-        let event = if sighting == Sighting::Unseen { self.evict(key, payload) } else { None };
-        self.counts.evicted_idle += u64::from(event.is_some());
-        (sighting, event)
+        let Some((slot, entry)) = self.find_open(key, payload) else { return (Sighting::Gone, None) };
+        if self.filter.take_seen(slot) {
+            return (Sighting::Seen, None);
+        }
+        self.counts.evicted_idle += 1;
+        (Sighting::Unseen, Some(self.evict(*key, slot, &entry)))
     }
 
     /// Evicts a connection because of its age.
     pub fn evict_aged(&mut self, key: &AnyKey, payload: u32) -> Option<Event> {
-        let event = self.evict(key, payload);
-        self.counts.evicted_aged += u64::from(event.is_some());
-        event
+        let (slot, entry) = self.find_open(key, payload)?;
+        self.counts.evicted_aged += 1;
+        Some(self.evict(*key, slot, &entry))
     }
 
     /// Removes an open connection. Nothing lingers, so that a further packet finds it again.
-    fn evict(&mut self, key: &AnyKey, payload: u32) -> Option<Event> {
-        let (slot, entry) = self.find_open(key, payload)?;
-        self.established -= 1;
-        self.one_way -= u64::from(entry.state.is_one_way());
+    fn evict(&mut self, key: AnyKey, slot: Slot, entry: &Entry) -> Event {
+        self.end_established(entry);
         self.filter.remove(slot);
-        Some(Event::Close(*key, payload))
+        Event::Close(key, entry.payload())
     }
 
     fn find_open(&self, key: &AnyKey, payload: u32) -> Option<(Slot, Entry)> {
-        let client = client_of(key);
-        let found = self.filter.find(self.hash_of(key), self.now);
+        let (hash, client) = self.hash_and_client(key);
+        let found = self.filter.find(hash, self.now);
         found.filter(|(_, entry)| entry.state.is_established() && entry.client == client && entry.payload() == payload)
     }
 
@@ -72,18 +73,16 @@ impl Tracker {
         entry.state.is_established().then(|| (super::oriented(signal, entry.client), entry.payload()))
     }
 
-    pub(super) fn hash_of(&self, key: &AnyKey) -> ConnectionHash {
-        ConnectionHash::new(match key {
-            AnyKey::V4(key) => self.hash_v4.of(&key.canonical().0),
-            AnyKey::V6(key) => self.hash_v6.of(&key.canonical().0),
-        })
+    /// The hash of a key, and which end of the canonical key comes first in it, the client.
+    pub(super) fn hash_and_client(&self, key: &AnyKey) -> (ConnectionHash, Side) {
+        match key {
+            AnyKey::V4(key) => hashed(&self.hash_v4, key),
+            AnyKey::V6(key) => hashed(&self.hash_v6, key),
+        }
     }
 }
 
-/// The end of the canonical key that is first in `key`, the client.
-fn client_of(key: &AnyKey) -> Side {
-    match key {
-        AnyKey::V4(key) => key.canonical().1,
-        AnyKey::V6(key) => key.canonical().1,
-    }
+fn hashed<K: FlowKey>(hash: &KeyedHash<K>, key: &K) -> (ConnectionHash, Side) {
+    let (canonical, client) = key.canonical();
+    (ConnectionHash::new(hash.of(&canonical)), client)
 }

@@ -123,7 +123,7 @@ impl Tracker {
     pub(in crate::connection) fn list_looked_up(&self, list: &mut HalfOpenList) {
         let ring = &self.rings.half_open;
         ring.each_record(|record, place, key| {
-            let found = self.filter.find(self.hash_of(&key), self.now);
+            let found = self.filter.find(self.hash_and_client(&key).0, self.now);
             if let Some((_, entry)) = found.filter(|(_, entry)| entry.state.is_half_open() && entry.tick == place) {
                 ring.copy_one(record, entry.state.is_answered(), list);
             }

@@ -92,7 +92,7 @@ pub fn live<S: LiveSource + Send>(
         publish::state(metrics, written);
         observer.saved(written);
     };
-    let resumed = ResumedClock { tick: clocks.resumed_tick(), every_ns: plan.every_ns };
+    let resumed = ResumedClock { first_tick: clocks.first_tick(), every_ns: plan.every_ns };
     let begin = |saving: Saving| saving.begin_live(&mut shards, &mut list_thread, resumed, Box::new(on_written));
     let writer = saving.map(begin).transpose()?;
     std::thread::scope(|scope| {

@@ -128,11 +128,10 @@ impl Pace {
     /// How long the capture had run at a packet with this wall time, in nanoseconds.
     #[inline]
     fn elapsed_at(&mut self, time_ns: i64) -> i64 {
-        let mut elapsed_ns = time_ns.saturating_sub(self.now.wall_ns).saturating_add(self.now.elapsed_ns);
-        if elapsed_ns > self.now.elapsed_ns {
+        if time_ns > self.now.wall_ns {
             self.refresh();
-            elapsed_ns = time_ns.saturating_sub(self.now.wall_ns).saturating_add(self.now.elapsed_ns);
         }
+        let elapsed_ns = time_ns.saturating_sub(self.now.wall_ns).saturating_add(self.now.elapsed_ns);
         elapsed_ns.clamp(self.ticker.elapsed_ns().min(self.now.elapsed_ns), self.now.elapsed_ns)
     }
 

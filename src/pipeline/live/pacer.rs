@@ -24,8 +24,8 @@ pub(in crate::pipeline) struct Clocks {
     origin: Instant,
     /// The wall time at the origin, in nanoseconds since 1970.
     origin_wall_ns: i64,
-    /// The tick at the origin, where another run has counted ticks before.
-    resumed_tick: Option<u64>,
+    /// The tick at the origin.
+    first_tick: u64,
 }
 
 /// Both clocks at one moment.
@@ -41,13 +41,13 @@ impl Clocks {
     /// Clocks that begin now. Where a state was saved, ticks go on behind those of the run that saved it.
     pub(in crate::pipeline) fn start(saved: Option<Instants>) -> Self {
         let origin_wall_ns = wall_ns();
-        let resumed_tick = saved.map(|saved| saved.tick_at(origin_wall_ns));
-        Clocks { origin: Instant::now(), origin_wall_ns, resumed_tick }
+        let first_tick = saved.map_or(Clock::FIRST_TICK, |saved| saved.tick_at(origin_wall_ns));
+        Clocks { origin: Instant::now(), origin_wall_ns, first_tick }
     }
 
-    /// The tick at the origin, where another run has counted ticks before.
-    pub(in crate::pipeline) fn resumed_tick(&self) -> Option<u64> {
-        self.resumed_tick
+    /// The tick at the origin.
+    pub(in crate::pipeline) fn first_tick(&self) -> u64 {
+        self.first_tick
     }
 
     /// Reads both clocks.
@@ -66,21 +66,13 @@ impl Clocks {
 
     /// The clock by which a thread counts ticks. It starts at the origin for every thread.
     pub(super) fn ticker(&self) -> Clock {
-        let resume = |tick| Clock::resumed(self.origin_wall_ns, tick);
-        self.resumed_tick.map_or_else(|| Clock::new(self.origin_wall_ns), resume)
+        Clock::resumed(self.origin_wall_ns, self.first_tick)
     }
 
     /// What the wall clock would show if it had not been set since the origin.
     pub(super) fn unset_wall_ns(&self, elapsed_ns: i64) -> i64 {
         self.origin_wall_ns.saturating_add(elapsed_ns)
     }
-}
-
-/// The next end, as far as it is known.
-#[derive(Clone, Copy, Debug)]
-struct Planned {
-    elapsed_ns: i64,
-    wall_ns: i64,
 }
 
 /// Marks that every capture thread is given, and where in its packets they belong.
@@ -93,7 +85,8 @@ struct Pending {
 }
 
 struct State {
-    next: Planned,
+    /// The next end, as far as it is known.
+    next: Now,
     /// How many ends were passed over since the last because the lists were behind.
     merged: u32,
     /// Marks whose interval is not listed yet.
@@ -110,6 +103,8 @@ struct State {
 /// The schedule of interval ends for all capture threads.
 pub(in crate::pipeline) struct Pacer {
     clocks: Clocks,
+    /// The time base that holds at the origin.
+    first_base: TimeBase,
     every_ns: i64,
     state: Mutex<State>,
     saver: Option<Arc<Saver>>,
@@ -124,18 +119,18 @@ impl Pacer {
     /// at the last.
     pub(in crate::pipeline) fn new(clocks: Clocks, every_ns: i64, saver: Option<Arc<Saver>>) -> Self {
         let now = clocks.now();
-        let base = clocks.ticker().time_base();
+        let first_base = clocks.ticker().time_base();
         let state = State {
             next: plan(now, every_ns, 1),
             merged: 0,
             pending: VecDeque::with_capacity(PENDING_INTERVALS_MAX + 1),
             listed: 0,
             start_wall_ns: now.wall_ns,
-            base,
+            base: first_base,
             clock_steps: 0,
             is_over: false,
         };
-        Pacer { clocks, every_ns, state: Mutex::new(state), saver, stopped_at_ns: AtomicI64::new(NEVER) }
+        Pacer { clocks, first_base, every_ns, state: Mutex::new(state), saver, stopped_at_ns: AtomicI64::new(NEVER) }
     }
 
     /// The clocks by which intervals end.
@@ -145,7 +140,7 @@ impl Pacer {
 
     /// The time base that holds at the origin.
     pub(super) fn first_base(&self) -> TimeBase {
-        self.clocks.ticker().time_base()
+        self.first_base
     }
 
     /// Notes that one more interval has been listed or merged.
@@ -210,29 +205,29 @@ impl Pacer {
             state.next = self.plan_behind(state.next, now);
             state.merged += 1;
         }
-        Some(self.end(&mut state, Planned { elapsed_ns: now.elapsed_ns, wall_ns: now.wall_ns }, now, true))
+        Some(self.end(&mut state, now, now, true))
     }
 
     /// The end of the interval that begins where this one ends, however late that is noticed.
-    fn plan_behind(&self, end: Planned, now: Now) -> Planned {
+    fn plan_behind(&self, end: Now, now: Now) -> Now {
         let set_ns = now.wall_ns.saturating_sub(now.elapsed_ns);
         let began = Now { elapsed_ns: end.elapsed_ns, wall_ns: end.elapsed_ns.saturating_add(set_ns) };
         plan(began, self.every_ns, self.every_ns / 2)
     }
 
-    fn end(&self, state: &mut State, end: Planned, now: Now, is_last: bool) -> Marks {
+    fn end(&self, state: &mut State, end: Now, now: Now, is_last: bool) -> Marks {
         let offset_ns = now.wall_ns.saturating_sub(now.elapsed_ns);
         let end_wall_ns = match end.elapsed_ns.saturating_add(offset_ns) {
             set if (set - end.wall_ns).abs() >= WALL_STEP_MIN_NS => set,
             _ => end.wall_ns,
         };
         let unset_ns = self.unset_ns(state, end.elapsed_ns, end_wall_ns);
-        let end_tick = self.first_base().tick(unset_ns);
+        let end_tick = self.first_base.tick(unset_ns);
         let marker = Marker {
             start_ns: state.start_wall_ns,
             end_ns: end_wall_ns,
             end_tick,
-            within_tick_ns: (unset_ns - self.first_base().wall_ns(end_tick)).clamp(0, TICK_NS),
+            within_tick_ns: (unset_ns - self.first_base.wall_ns(end_tick)).clamp(0, TICK_NS),
             merged: std::mem::take(&mut state.merged),
             is_last,
             saves: self.saver.as_ref().is_some_and(|saver| saver.begins(is_last)),
@@ -247,7 +242,7 @@ impl Pacer {
     /// The wall time of an end if the clock had not been set since the origin. Where both clocks agree it is the wall
     /// clock's: the two cannot be read at the same moment, and ages should come out even.
     fn unset_ns(&self, state: &State, elapsed_ns: i64, wall_ns: i64) -> i64 {
-        let set_ns = i64::try_from(state.base.offset_ns - self.first_base().offset_ns).unwrap_or(0);
+        let set_ns = i64::try_from(state.base.offset_ns - self.first_base.offset_ns).unwrap_or(0);
         let (by_steady_ns, by_wall_ns) = (self.clocks.unset_wall_ns(elapsed_ns), wall_ns.saturating_sub(set_ns));
         if by_wall_ns.abs_diff(by_steady_ns) < WALL_STEP_MIN_NS as u64 { by_wall_ns } else { by_steady_ns }
     }
@@ -256,7 +251,7 @@ impl Pacer {
     fn new_base(&self, state: &mut State, now: Now, first_tick: u64) -> Option<TimeBase> {
         let set_ns = now.wall_ns.saturating_sub(self.clocks.unset_wall_ns(now.elapsed_ns));
         let ticks = i128::from(set_ns).div_euclid(i128::from(TICK_NS));
-        let offset_ns = self.first_base().offset_ns + ticks * i128::from(TICK_NS);
+        let offset_ns = self.first_base.offset_ns + ticks * i128::from(TICK_NS);
         // A difference that is just below a tick at one reading and just above at the next is no step.
         if (offset_ns - state.base.offset_ns).abs() <= i128::from(WALL_STEP_MIN_NS) {
             return None;
@@ -275,10 +270,10 @@ impl State {
 }
 
 /// The end of an interval that begins now: a multiple of its length by the wall clock, at least `least_ns` away.
-fn plan(now: Now, every_ns: i64, least_ns: i64) -> Planned {
+fn plan(now: Now, every_ns: i64, least_ns: i64) -> Now {
     let soonest_ns = now.wall_ns.saturating_add(least_ns);
     let wall_ns = soonest_ns.saturating_sub(1).div_euclid(every_ns).saturating_add(1).saturating_mul(every_ns);
-    Planned { elapsed_ns: now.elapsed_ns.saturating_add(wall_ns.saturating_sub(now.wall_ns)), wall_ns }
+    Now { elapsed_ns: now.elapsed_ns.saturating_add(wall_ns.saturating_sub(now.wall_ns)), wall_ns }
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub(super) fn of(plan: &Plan) -> Identity {
         ("--capture", u64::from(config.answer_opens)),
         ("--changes", config.format.changes.unwrap_or(0)),
         ("--snapshots", u64::from(config.snapshots.is_some())),
-        ("--no-list", u64::from(config.snapshots.as_ref().is_some_and(|snapshots| snapshots.replace_lists))),
+        ("--no-list", u64::from(!config.keeps_list())),
         // Live, each interval stands by itself. A replay has to make the same lists.
         ("--every", if is_live { 0 } else { ns(config.every) }),
         ("size of fingerprints", u64::from(config.fingerprint_bits)),

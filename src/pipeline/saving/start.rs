@@ -24,8 +24,8 @@ pub(in crate::pipeline) struct Start {
 /// The clock of a live capture that goes on.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::pipeline) struct ResumedClock {
-    /// The tick at which it goes on, if there is a state.
-    pub(in crate::pipeline) tick: Option<u64>,
+    /// The tick at which it goes on, behind what was saved.
+    pub(in crate::pipeline) first_tick: u64,
     /// The length of its intervals.
     pub(in crate::pipeline) every_ns: Option<i64>,
 }
@@ -34,7 +34,7 @@ impl ResumedClock {
     /// The lists that the run before may have written since its state was cut: one for each interval that has passed,
     /// and one where it was stopped.
     fn lists_since(self, saved: Instants) -> SkippedLists {
-        let passed_ns = u128::from(self.tick.unwrap_or(0).saturating_sub(saved.end_tick)) * TICK_NS as u128;
+        let passed_ns = u128::from(self.first_tick.saturating_sub(saved.end_tick)) * TICK_NS as u128;
         let intervals = self.every_ns.map_or(0, |every_ns| passed_ns / every_ns.max(1) as u128);
         SkippedLists(u64::try_from(intervals).unwrap_or(u64::MAX).saturating_add(1))
     }
@@ -79,9 +79,9 @@ impl Saving {
     ) -> Result<Writer<'a>> {
         // Whether to take connections off is asked anew: what was seen before the break says nothing any more.
         self.restore(shards, list, false)?;
-        if let (Some(tick), Some(saved)) = (clock.tick, self.instants()?) {
+        if let Some(saved) = self.instants()? {
             shards.iter_mut().for_each(ShardThread::forget_seen);
-            list.resume_behind(tick, clock.lists_since(saved));
+            list.resume_behind(clock.first_tick, clock.lists_since(saved));
         }
         Ok(self.begin(list, on_written))
     }

@@ -15,7 +15,8 @@ impl Rig {
     /// One that begins when the wall clock is `late_ns` behind a multiple of `every_ns`.
     fn new(every_ns: i64, late_ns: i64) -> Self {
         let multiple_ns = 1_767_225_600 * S;
-        let clocks = Clocks { origin: Instant::now(), origin_wall_ns: multiple_ns + late_ns, resumed_tick: None };
+        let (origin_wall_ns, first_tick) = (multiple_ns + late_ns, Clock::FIRST_TICK);
+        let clocks = Clocks { origin: Instant::now(), origin_wall_ns, first_tick };
         let pacer = Pacer::new(clocks, every_ns, None);
         let began = Now { elapsed_ns: 0, wall_ns: multiple_ns + late_ns };
         {
