@@ -103,8 +103,8 @@ impl Retention {
     }
 
     /// Removes what is too much before anything is written, as a full disk may call for. Files that ended after `now_s`
-    /// (seconds since 1970) were named by a wrong clock and make no other old. Returns the warning that one of the files
-    /// could not be removed, if any.
+    /// (seconds since 1970) were named by a wrong clock and make no other old. Returns the warning that one of the
+    /// files could not be removed, if any.
     ///
     /// Complexity: O(n log n) in the files of the directory.
     pub(super) fn opened(&mut self, now_s: i64) -> Option<Error> {
