@@ -371,7 +371,9 @@ fn ask<K>(inquiry: &mut Inquiry, questions: Questions<K>, any: impl Fn(K) -> Any
 }
 
 /// The connections of each family, each with what comes with it.
-fn by_family<T>(all: impl IntoIterator<Item = (AnyKey, T)>) -> (Vec<(KeyV4, T)>, Vec<(KeyV6, T)>) {
+type ByFamily<T> = (Vec<(KeyV4, T)>, Vec<(KeyV6, T)>);
+
+fn by_family<T>(all: impl IntoIterator<Item = (AnyKey, T)>) -> ByFamily<T> {
     let (mut v4, mut v6) = (Vec::new(), Vec::new());
     for (key, with) in all {
         match key {
