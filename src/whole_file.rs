@@ -49,9 +49,9 @@ impl Temporary {
     }
 }
 
-/// Whether some process is writing this file.
+/// Whether some process is writing this file, or may be: of one that can not be opened, nobody can tell.
 fn is_locked(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+    File::open(path).map_or(true, |file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 /// Whether a whole file can be put at this path: where there is a file, or nothing yet. Pipes and devices can only be
@@ -140,6 +140,7 @@ mod tests {
         fs::write(place.path().join(".test-abcdef.tmp"), "left").unwrap();
         temporary.remove_leftovers(place.path()).unwrap();
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+        assert!(is_locked(&place.path().join("none")), "what can not be opened may be in use");
         file.finish().unwrap();
         assert_eq!(fs::read_dir(place.path()).unwrap().next().unwrap().unwrap().file_name(), "file");
     }

@@ -107,7 +107,7 @@ pub fn find(directory: &Path, query: &Query) -> Result<Answer> {
     for number in inventory.logs.clone() {
         if let Err(error) = finder.log(number) {
             // The log may have been sealed since, or was empty and is gone.
-            let is_there = |name: FileName| directory.join(name.to_string()).exists();
+            let is_there = |name: FileName| name.path_in(directory).exists();
             if finder.segment(number).is_err()
                 && (is_there(FileName::Log(number)) || is_there(FileName::Segment(number)))
             {
@@ -147,7 +147,7 @@ impl<'a> Finder<'a> {
     }
 
     fn path(&self, name: FileName) -> PathBuf {
-        self.directory.join(name.to_string())
+        name.path_in(self.directory)
     }
 
     fn inventory(&self) -> Result<Inventory> {
@@ -236,20 +236,22 @@ impl<'a> Finder<'a> {
 
     /// Reads a sealed segment.
     fn segment(&mut self, number: u32) -> Result<()> {
-        let path = self.path(FileName::Segment(number));
         let before = self.answer.entries.len();
-        let (query, entries) = (self.query, &mut self.answer.entries);
-        let visit = |block: Vec<Entry>| entries.extend(block.into_iter().filter(|entry| query.holds(entry)));
-        let damage = match Segment::open(&path, number) {
-            Ok(segment) => segment.entries(visit)?.1,
-            Err(error) => {
-                scan_file(&path, number, None, visit)?;
-                Some(error)
-            }
-        };
+        let damage = self.read_file(&self.path(FileName::Segment(number)), number)?;
         self.read(before);
         damage.into_iter().for_each(|damage| self.note(damage));
         Ok(())
+    }
+
+    /// Reads the entries of a segment or of the list of open connections, all that are left if its end is damaged.
+    /// Returns the first damage, if any.
+    fn read_file(&mut self, path: &Path, number: u32) -> Result<Option<Error>> {
+        let (query, entries) = (self.query, &mut self.answer.entries);
+        let visit = |block: Vec<Entry>| entries.extend(block.into_iter().filter(|entry| query.holds(entry)));
+        match Segment::open(path, number) {
+            Ok(segment) => segment.entries(visit),
+            Err(error) => scan_file(path, number, None, visit).map(|_| Some(error)),
+        }
     }
 
     /// Reads the log of a segment that is being filled. What follows the last whole block is being written, or was when
@@ -278,12 +280,7 @@ impl<'a> Finder<'a> {
         if !path.exists() {
             return false;
         }
-        let (query, entries) = (self.query, &mut self.answer.entries);
-        let visit = |block: Vec<Entry>| entries.extend(block.into_iter().filter(|entry| query.holds(entry)));
-        let read = match Segment::open(&path, 0) {
-            Ok(segment) => segment.entries(visit).map(|(_, damage)| damage),
-            Err(error) => scan_file(&path, 0, None, visit).map(|_| Some(error)),
-        };
+        let read = self.read_file(&path, 0);
         // If it is gone, a run has begun meanwhile and has moved its connections to a segment.
         self.answer.damages.extend(read.unwrap_or_else(|error| path.exists().then_some(error)));
         true

@@ -17,6 +17,7 @@ use crate::config::{
 use crate::error::{Error, Result};
 use crate::sketch::bfield::{Builder, Goal, Pair, Pass, Plan};
 use crossbeam::channel::{Receiver, Sender, unbounded};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
@@ -37,14 +38,17 @@ fn missing(inventory: &Inventory) -> Vec<(u32, u32)> {
     groups
 }
 
+fn inventory(directory: &Path) -> Result<Inventory> {
+    let cannot = |error: io::Error| Error::new("can not look through it").in_file(directory).because(error);
+    Inventory::of(directory).map_err(cannot)
+}
+
 /// Makes the index of a group; none if all of its segments are gone.
 fn build(directory: &Path, (first, last): (u32, u32)) -> Result<()> {
-    let inventory = Inventory::of(directory);
-    let inventory =
-        inventory.map_err(|error| Error::new("can not look through it").in_file(directory).because(error))?;
+    let inventory = inventory(directory)?;
     let mut segments = Vec::new();
     for number in inventory.segments.range(first..=last).map(|(number, _)| *number) {
-        segments.push((number, Segment::open(&directory.join(FileName::Segment(number).to_string()), number)?));
+        segments.push((number, Segment::open(&FileName::Segment(number).path_in(directory), number)?));
     }
     // A trailer cannot claim more entries than the largest segments have.
     let entries_of = |segment: &Segment| segment.trailer().entry_count.min(SEGMENT_SIZE_MAX / SEGMENT_ENTRY_SIZE_MIN);
@@ -52,7 +56,7 @@ fn build(directory: &Path, (first, last): (u32, u32)) -> Result<()> {
     if key_count == 0 {
         return Ok(());
     }
-    let path = directory.join(FileName::Index(first, last).to_string());
+    let path = FileName::Index(first, last).path_in(directory);
     let cannot = |what: String| Error::new("can not make this index").in_file(&path).because(what);
     let goal = Goal {
         false_positive_rate: ARCHIVE_INDEX_FALSE_POSITIVE_RATE,
@@ -67,7 +71,7 @@ fn build(directory: &Path, (first, last): (u32, u32)) -> Result<()> {
         for (number, segment) in &segments {
             let value = number - first;
             let mut refused = Ok(());
-            let (_, damage) = segment.entries(|block| {
+            let damage = segment.entries(|block| {
                 pairs.clear();
                 pairs.extend(block.iter().map(|entry| Pair { hash: hasher.connection(&entry.key), value }));
                 refused = builder.add(&pairs).and(std::mem::replace(&mut refused, Ok(())));
@@ -91,9 +95,7 @@ fn build(directory: &Path, (first, last): (u32, u32)) -> Result<()> {
 ///
 /// An index could not be made. Those before it are there.
 pub fn index_missing(directory: &Path) -> Result<u64> {
-    let inventory = Inventory::of(directory);
-    let inventory =
-        inventory.map_err(|error| Error::new("can not look through it").in_file(directory).because(error))?;
+    let inventory = inventory(directory)?;
     let groups = missing(&inventory);
     groups.iter().try_for_each(|group| build(directory, *group))?;
     Ok(groups.len() as u64)
@@ -120,12 +122,10 @@ pub struct Size {
 ///
 /// The archive cannot be read, or a segment's end is damaged.
 pub fn measure(directory: &Path) -> Result<Size> {
-    let inventory = Inventory::of(directory);
-    let inventory =
-        inventory.map_err(|error| Error::new("can not look through it").in_file(directory).because(error))?;
+    let inventory = inventory(directory)?;
     let mut size = Size { indexes_size: inventory.indexes.values().sum(), ..Size::default() };
     for (number, file_size) in &inventory.segments {
-        let segment = Segment::open(&directory.join(FileName::Segment(*number).to_string()), *number)?;
+        let segment = Segment::open(&FileName::Segment(*number).path_in(directory), *number)?;
         size.entries += segment.trailer().entry_count;
         size.segments += 1;
         size.filters_size += segment.filters_size();

@@ -30,7 +30,7 @@ impl Log {
     ///
     /// The log cannot be written, or exists already.
     pub(super) fn new(directory: &Path, number: u32) -> Result<Self> {
-        let path = directory.join(FileName::Log(number).to_string());
+        let path = FileName::Log(number).path_in(directory);
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
@@ -115,7 +115,7 @@ pub struct RecoveredLog {
 ///
 /// The log cannot be read.
 pub(super) fn recover(directory: &Path, number: u32) -> Result<(Vec<Entry>, RecoveredLog)> {
-    let path = directory.join(FileName::Log(number).to_string());
+    let path = FileName::Log(number).path_in(directory);
     let mut entries = Vec::new();
     let scan = scan_file(&path, number, None, |block| entries.extend(block))?;
     let damage = scan.damage.map(|at| Error::new("the log is damaged here").in_file(&path).at(at));

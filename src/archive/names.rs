@@ -7,7 +7,7 @@ use crate::archive::index::group_of;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The name of the list of open connections.
 pub(super) const OPEN_LIST: &str = "open.fpa";
@@ -41,6 +41,11 @@ impl FileName {
         let (first, last) = name.strip_prefix("index-")?.strip_suffix(".bfield")?.split_once('-')?;
         let group = (number(first)?, number(last)?);
         (group == group_of(group.0)).then_some(FileName::Index(group.0, group.1))
+    }
+
+    /// The path of the file in an archive.
+    pub(super) fn path_in(self, directory: &Path) -> PathBuf {
+        directory.join(self.to_string())
     }
 }
 

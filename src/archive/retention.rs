@@ -131,7 +131,7 @@ impl Retention {
     fn own_end(&mut self, number: u32) -> Option<i64> {
         let kept = self.kept.get_mut(&number)?;
         if kept.end_max.is_none() {
-            let path = self.directory.join(FileName::Segment(number).to_string());
+            let path = FileName::Segment(number).path_in(&self.directory);
             kept.end_max = Segment::open(&path, number).ok().map(|segment| segment.trailer().end_max);
         }
         kept.end_max
@@ -144,7 +144,7 @@ impl Retention {
         }
         let Retention { directory, unindexed, indexes, indexes_size, .. } = self;
         unindexed.retain(|(first, last)| {
-            let size = size_of(&directory.join(FileName::Index(*first, *last).to_string()));
+            let size = size_of(&FileName::Index(*first, *last).path_in(directory));
             if size > 0 {
                 indexes.insert((*first, *last), size);
                 *indexes_size += size;
@@ -182,7 +182,7 @@ fn size_of(path: &Path) -> u64 {
 
 /// Removes a file. One that is not there was removed by somebody else.
 fn remove(directory: &Path, name: FileName) -> Result<()> {
-    let path = directory.join(name.to_string());
+    let path = name.path_in(directory);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(Error::new("can not remove what is not to be kept").in_file(&path).because(error))

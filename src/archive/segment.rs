@@ -13,7 +13,7 @@
 use crate::archive::block;
 use crate::archive::entry::Hasher;
 use crate::archive::filter::{ADDRESSES, CONNECTIONS, PAGE_SIZE, Place, Shape};
-use crate::archive::scan::{self, Scan, file_header};
+use crate::archive::scan::{self, file_header};
 use crate::archive::{Entry, filter};
 use crate::config::ARCHIVE_BLOCK_ENTRIES_MAX;
 use crate::error::{Error, Result};
@@ -230,19 +230,18 @@ impl Segment {
         pages.shape.holds(&bytes, place, hash).ok_or_else(damaged)
     }
 
-    /// Reads the entries, block by block. Returns the result and the first damage, if any.
+    /// Reads the entries, block by block. Returns the first damage, if any.
     ///
     /// # Errors
     ///
     /// The file cannot be read.
-    pub(super) fn entries(&self, visit: impl FnMut(Vec<Entry>)) -> Result<(Scan, Option<Error>)> {
+    pub(super) fn entries(&self, visit: impl FnMut(Vec<Entry>)) -> Result<Option<Error>> {
         let cannot = |error: io::Error| Error::new("can not read the archive").in_file(&self.path).because(error);
         let scan = scan::scan(&self.file, self.number, Some(self.trailer.filters_offset), visit).map_err(cannot)?;
         let short = (scan.entry_count != self.trailer.entry_count).then(|| {
             let what = format!("{} of {} entries are left of this segment", scan.entry_count, self.trailer.entry_count);
             Error::new(what).in_file(&self.path)
         });
-        let damage = scan.damage_in(&self.path).or(short);
-        Ok((scan, damage))
+        Ok(scan.damage_in(&self.path).or(short))
     }
 }

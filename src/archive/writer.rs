@@ -9,7 +9,7 @@ use crate::archive::log::{self, Log, RecoveredLog};
 use crate::archive::names::{FileName, Inventory, OPEN_LIST};
 use crate::archive::retention::Retention;
 use crate::archive::scan::scan_file;
-use crate::archive::segment::{self, BlockFile, TEMPORARY, Trailer};
+use crate::archive::segment::{self, BlockFile, TEMPORARY};
 use crate::archive::{Entry, Fate};
 use crate::config::{
     ARCHIVE_BLOCK_ENTRIES_MAX, SEGMENT_AGE_DEFAULT, SEGMENT_ENTRY_SIZE_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX,
@@ -130,7 +130,7 @@ impl Writer {
         sync_directory_of(&directory.join(OPEN_LIST)).map_err(cannot)?;
         let inventory = Inventory::of(directory).map_err(cannot)?;
         for number in &inventory.stale_logs {
-            fs::remove_file(directory.join(FileName::Log(*number).to_string())).map_err(cannot)?;
+            fs::remove_file(FileName::Log(*number).path_in(directory)).map_err(cannot)?;
         }
         let mut writer = Writer {
             directory: directory.to_path_buf(),
@@ -241,12 +241,6 @@ impl Writer {
         if is_due { self.seal() } else { Ok(()) }
     }
 
-    /// The directory of the archive.
-    #[must_use]
-    pub fn directory(&self) -> &Path {
-        &self.directory
-    }
-
     /// Forces all that was added to the disk.
     ///
     /// # Errors
@@ -298,10 +292,10 @@ impl Writer {
 
     fn write_segment(&mut self, number: u32, entries: &mut [Entry]) -> Result<()> {
         entries.sort_unstable();
-        let path = self.directory.join(FileName::Segment(number).to_string());
+        let path = FileName::Segment(number).path_in(&self.directory);
         let written = segment::write(&path, number, entries, &self.hasher);
         let cannot = |error| Error::new("can not write to the archive").in_file(&path).because(error);
-        let (trailer, size): (Trailer, u64) = written.map_err(cannot)?;
+        let (trailer, size) = written.map_err(cannot)?;
         self.sealed.push(number);
         self.written.segments += 1;
         self.written.size += size;

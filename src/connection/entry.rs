@@ -33,6 +33,13 @@ pub const ISN_UNKNOWN: u32 = 0;
 /// The flag in a payload that marks a connection whose start was not seen.
 pub const MIDSTREAM: u32 = 1 << TICK_BITS;
 
+/// How many ticks before the tick `now` the connection with this payload started, up to the wrap.
+#[must_use]
+#[inline]
+pub fn ticks_since(payload: u32, now: u64) -> u32 {
+    (now as u32).wrapping_sub(payload) & ((1 << TICK_BITS) - 1)
+}
+
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]

@@ -12,7 +12,7 @@ mod half_open;
 mod tracker;
 
 pub use counts::Counts;
-pub use entry::{Entry, ISN_BITS, ISN_UNKNOWN, MIDSTREAM, State};
+pub use entry::{Entry, ISN_BITS, ISN_UNKNOWN, MIDSTREAM, State, ticks_since};
 pub use filter::{Filter, FilterConfig, Moved, Placed, SLOT_COUNT, Slot};
 pub use half_open::{HalfOpen, HalfOpenList};
 pub use tracker::{Event, Sighting, Tracker, TrackerConfig};

@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::export::file_name::{FileName, Names, SnapshotName};
 use crate::export::output_directory::{OutputDirectory, now_s};
-use crate::export::retention::{Keep, Retention, Seldom};
+use crate::export::retention::{Keep, Retention};
 use crate::export::series::{Kind, Series};
 use crate::export::{Exporter, Format};
 use crate::flow_list::List;
@@ -29,7 +29,6 @@ pub struct Directory {
     /// The name of the last list.
     name: Option<FileName>,
     warning: Option<Error>,
-    failures: Seldom,
 }
 
 impl Directory {
@@ -42,8 +41,7 @@ impl Directory {
     pub fn new(path: impl Into<PathBuf>, vlan_key: bool, format: Format, keep: Keep) -> Result<Self> {
         let (output, warning) = OutputDirectory::open(path.into(), "list")?;
         let mut retention = Retention::new(output.path(), keep);
-        let mut failures = Seldom::default();
-        let warning = retention.opened(now_s()).and_then(|failure| failures.told(failure)).or(warning);
+        let warning = retention.opened(now_s()).or(warning);
         Ok(Directory {
             series: Series::new(vlan_key, format),
             format,
@@ -51,7 +49,6 @@ impl Directory {
             names: Names::default(),
             name: None,
             warning,
-            failures,
             output,
         })
     }
@@ -72,9 +69,7 @@ impl Directory {
         let series = &mut self.series;
         let write = |file: &mut &File| write(series, file).map_err(|error| Error::new(failing).because(error));
         let sizes = self.output.write(&name.to_string(), write)?;
-        if let Some(failure) = self.retention.written(name, sizes) {
-            self.warning = self.failures.told(failure).or(self.warning.take());
-        }
+        self.warning = self.retention.written(name, sizes).or(self.warning.take());
         Ok(())
     }
 
@@ -198,7 +193,6 @@ impl Exporter for Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::retention::Failure;
     use std::path::Path;
 
     fn directory(path: &Path) -> Result<Directory> {
@@ -235,22 +229,6 @@ mod tests {
         assert!(error.to_string().contains("another process writes lists here"), "{error}");
         drop(first);
         assert!(directory(place.path()).is_ok());
-    }
-
-    #[test]
-    fn what_goes_on_failing_is_told_seldom() {
-        let mut failures = Seldom::default();
-        let mut told = Vec::new();
-        for time in 1..=9 {
-            let failure = Failure { path: "flows-old.ndjson".into(), cause: io::ErrorKind::PermissionDenied.into() };
-            if let Some(warning) = failures.told(failure) {
-                let warning = warning.to_string();
-                assert!(warning.starts_with("flows-old.ndjson: can not remove what is not to be kept"), "{warning}");
-                assert!(warning.contains(&format!("(failures so far: {time}): permission denied")), "{warning}");
-                told.push(time);
-            }
-        }
-        assert_eq!(told, [1, 2, 4, 8]);
     }
 
     #[test]

@@ -94,6 +94,12 @@ impl<'a> ListFields<'a> {
     }
 }
 
+/// Writes a line of JSON.
+pub(super) fn json_line(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    out.write_all(b"\n")
+}
+
 /// The identity of a list among those of its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct ListId {
@@ -208,9 +214,7 @@ impl Lines {
     fn header(&mut self, header: &impl Serialize) -> io::Result<()> {
         // A failed attempt may have left lines.
         self.lines.clear();
-        serde_json::to_writer(&mut self.lines, header)?;
-        self.lines.push(b'\n');
-        Ok(())
+        json_line(&mut self.lines, header)
     }
 
     /// Writes the gathered lines once there are enough.

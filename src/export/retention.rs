@@ -38,20 +38,20 @@ const _: () = assert!(KEPT_GROUP_MAX < KEPT_FILES_MAX as u64, "what has to be re
 
 /// A file that could not be removed.
 #[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) path: PathBuf,
-    pub(super) cause: io::Error,
+struct Failure {
+    path: PathBuf,
+    cause: io::Error,
 }
 
 /// Reports failures to remove files: the first, and then less and less often.
 #[derive(Default)]
-pub(super) struct Seldom {
+struct Seldom {
     failure_count: u64,
 }
 
 impl Seldom {
     /// The warning for this failure, if it is reported.
-    pub(super) fn told(&mut self, failure: Failure) -> Option<Error> {
+    fn told(&mut self, failure: Failure) -> Option<Error> {
         self.failure_count += 1;
         let what = format!("can not remove what is not to be kept (failures so far: {})", self.failure_count);
         let error = Error::new(what).in_file(failure.path).because(failure.cause);
@@ -71,6 +71,7 @@ pub(super) struct Retention {
     has_more: bool,
     total_size: u64,
     lists_since_look: u64,
+    failures: Seldom,
 }
 
 /// What is removed at once.
@@ -92,6 +93,7 @@ impl Retention {
             has_more: true,
             total_size: 0,
             lists_since_look: KEPT_FILES_CHECK_LISTS,
+            failures: Seldom::default(),
         }
     }
 
@@ -101,36 +103,35 @@ impl Retention {
     }
 
     /// Removes what is too much before anything is written, as a full disk may call for. Files that ended after `now_s`
-    /// (seconds since 1970) were named by a wrong clock and make no other old. Returns one of the files that could not
-    /// be removed, if any.
+    /// (seconds since 1970) were named by a wrong clock and make no other old. Returns the warning that one of the
+    /// files could not be removed, if any.
     ///
     /// Complexity: O(n log n) in the files of the directory.
-    pub(super) fn opened(&mut self, now_s: i64) -> Option<Failure> {
+    pub(super) fn opened(&mut self, now_s: i64) -> Option<Error> {
         if !self.keep.is_limited() {
             return None;
         }
         let mut failure = None;
         loop {
-            let newest = self.look(now_s).unwrap_or_else(|(newest, cause)| {
-                failure = Some(cause);
-                newest
-            });
-            let surplus = Surplus { newest, share: 1 };
+            let (newest, unread) = self.look(now_s);
             let before = self.oldest.len();
-            failure = self.remove_surplus(surplus).or(failure.take());
+            let unremoved = self.remove_surplus(Surplus { newest, share: 1 });
+            // Another look would find again, for ever, what can not be removed.
+            let is_stuck = unremoved.is_some() || self.oldest.len() == before;
+            failure = unremoved.or(unread).or(failure);
             // The remembered files may be used up before enough was removed.
-            if !self.has_more || self.oldest.len() == before || self.oldest_group(newest).is_some() {
-                return failure;
+            if is_stuck || !self.has_more || self.oldest_group(newest).is_some() {
+                return failure.and_then(|failure| self.failures.told(failure));
             }
         }
     }
 
-    /// Notes a file that was written, and removes what is now too much. Returns one of the files that could not be
-    /// removed, if any; these are left alone until the directory is looked through again.
+    /// Notes a file that was written, and removes what is now too much. Returns the warning that one of the files could
+    /// not be removed, if that is reported; these are left alone until the directory is looked through again.
     ///
     /// Complexity: O(log n) for each file that is removed; once in [`KEPT_FILES_CHECK_LISTS`] lists, a look at every
     /// name in the directory.
-    pub(super) fn written(&mut self, name: FileName, sizes: Replaced) -> Option<Failure> {
+    pub(super) fn written(&mut self, name: FileName, sizes: Replaced) -> Option<Error> {
         if !self.keep.is_limited() {
             return None;
         }
@@ -139,16 +140,16 @@ impl Retention {
         self.lists_since_look += 1;
         let mut failure = None;
         if self.lists_since_look > KEPT_FILES_CHECK_LISTS {
-            failure = self.look(i64::MAX).err().map(|(_, failure)| failure);
+            (_, failure) = self.look(i64::MAX);
         }
         let surplus = Surplus { newest: Some(name), share: KEPT_AGED_SHARE };
         failure = self.remove_surplus(surplus).or(failure);
         // The remembered files may be used up before enough was removed.
         if self.has_more && self.oldest_group(surplus.newest).is_none() {
-            failure = self.look(i64::MAX).err().map(|(_, failure)| failure).or(failure);
-            failure = self.remove_surplus(surplus).or(failure);
+            let (_, unread) = self.look(i64::MAX);
+            failure = self.remove_surplus(surplus).or(unread).or(failure);
         }
-        failure
+        failure.and_then(|failure| self.failures.told(failure))
     }
 
     fn remember(&mut self, name: FileName, size: u64) {
@@ -164,16 +165,20 @@ impl Retention {
     }
 
     /// Looks through the directory, and returns the newest file that had ended at `until_s`. If the directory cannot be
-    /// read to its end, what was found until then counts.
-    fn look(&mut self, until_s: i64) -> Result<Option<FileName>, (Option<FileName>, Failure)> {
+    /// read to its end, what was found until then counts, and the failure is returned too.
+    fn look(&mut self, until_s: i64) -> (Option<FileName>, Option<Failure>) {
         self.lists_since_look = 0;
         self.oldest.clear();
         self.has_more = false;
         self.total_size = 0;
         let mut newest = None;
-        let failure = |cause, directory: &Path| Failure { path: directory.to_path_buf(), cause };
-        for entry in fs::read_dir(&self.directory).map_err(|cause| (newest, failure(cause, &self.directory)))? {
-            let entry = entry.map_err(|cause| (newest, failure(cause, &self.directory)))?;
+        let read = self.look_through(until_s, &mut newest);
+        (newest, read.err().map(|cause| Failure { path: self.directory.clone(), cause }))
+    }
+
+    fn look_through(&mut self, until_s: i64, newest: &mut Option<FileName>) -> io::Result<()> {
+        for entry in fs::read_dir(&self.directory)? {
+            let entry = entry?;
             let Some(name) = entry.file_name().to_str().and_then(FileName::parse) else { continue };
             if (name.kind == Kind::Snapshot) != self.is_of_snapshots {
                 continue;
@@ -182,9 +187,9 @@ impl Retention {
             let Some(metadata) = entry.metadata().ok().filter(|metadata| metadata.is_file()) else { continue };
             self.total_size = self.total_size.saturating_add(metadata.len());
             self.remember(name, metadata.len());
-            newest = newest.max(Some(name).filter(|name| name.end_s <= until_s));
+            *newest = (*newest).max(Some(name).filter(|name| name.end_s <= until_s));
         }
-        Ok(newest)
+        Ok(())
     }
 
     fn remove_surplus(&mut self, Surplus { newest, share }: Surplus) -> Option<Failure> {

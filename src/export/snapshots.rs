@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::export::file_name::{FileName, Names};
 use crate::export::output_directory::{OutputDirectory, now_s};
-use crate::export::retention::{Keep, Retention, Seldom};
+use crate::export::retention::{Keep, Retention};
 use crate::export::series::Kind;
 use crate::hash::Secret;
 use crate::snapshot::file::SnapshotFile;
@@ -19,7 +19,6 @@ pub struct SnapshotDirectory {
     names: Names,
     secret: Secret,
     retention: Retention,
-    failures: Seldom,
     warning: Option<Error>,
 }
 
@@ -33,9 +32,8 @@ impl SnapshotDirectory {
     pub fn new(path: impl Into<PathBuf>, secret: Secret, keep: Keep) -> Result<Self> {
         let (output, warning) = OutputDirectory::open(path.into(), "snapshot")?;
         let mut retention = Retention::of_snapshots(output.path(), keep);
-        let mut failures = Seldom::default();
-        let warning = retention.opened(now_s()).and_then(|failure| failures.told(failure)).or(warning);
-        Ok(SnapshotDirectory { output, names: Names::default(), secret, retention, failures, warning })
+        let warning = retention.opened(now_s()).or(warning);
+        Ok(SnapshotDirectory { output, names: Names::default(), secret, retention, warning })
     }
 
     /// Writes a snapshot, under a name that tells the end of its interval.
@@ -47,8 +45,7 @@ impl SnapshotDirectory {
         let name = self.names.next(snapshot.header.end_ns(), || Kind::Snapshot, false);
         let name = FileName { kind: Kind::Snapshot, ..name };
         let written = self.output.write(&name.to_string(), |file| snapshot.write(file, &self.secret));
-        let failure = self.retention.written(name, written?);
-        self.warning = failure.and_then(|failure| self.failures.told(failure)).or(self.warning.take());
+        self.warning = self.retention.written(name, written?).or(self.warning.take());
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //!
 //! What enters: a report. What leaves: its lines on a stream.
 
+use crate::export::lines::json_line;
 use crate::export::timestamp::Clockface;
 use crate::sources::{Report, Source};
 use serde::Serialize;
@@ -83,15 +84,10 @@ pub(super) fn write(out: &mut dyn Write, report: &Report) -> io::Result<()> {
         merged: report.period.merged,
     };
     let timestamp = end.as_str();
-    line(&mut out, &HeaderLine { timestamp, event_type: "source_list", source_list })?;
+    json_line(&mut out, &HeaderLine { timestamp, event_type: "source_list", source_list })?;
     for source in &report.sources {
         let fields = SourceFields::new(source);
-        line(&mut out, &SourceLine { timestamp, event_type: "source", src_ip: source.address, source: fields })?;
+        json_line(&mut out, &SourceLine { timestamp, event_type: "source", src_ip: source.address, source: fields })?;
     }
     out.flush()
-}
-
-fn line(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, value)?;
-    out.write_all(b"\n")
 }

@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::export::flow_line::{self, Ends};
-use crate::export::lines::{BUFFER_SIZE, ListFields};
+use crate::export::lines::{BUFFER_SIZE, ListFields, json_line};
 use crate::export::output_directory::{TEMPORARY, write_whole};
 use crate::export::timestamp::Clockface;
 use crate::flow::FlowKey;
@@ -86,7 +86,7 @@ fn merged(out: &mut impl Write, list: &MergedList) -> io::Result<()> {
     let (start, end) = (clockface.rfc3339(list.header.figures.start_ns), clockface.rfc3339(list.header.figures.end_ns));
     let fields = ListFields::new(&list.header, start.as_str(), end.as_str());
     let flow_list = MergedFields { list: fields, routers: list.router_count };
-    header(out, &MergedLine { timestamp: end.as_str(), event_type: "flow_list", flow_list })?;
+    json_line(out, &MergedLine { timestamp: end.as_str(), event_type: "flow_list", flow_list })?;
     let mut line = Vec::new();
     for row in list.rows() {
         line.clear();
@@ -127,7 +127,7 @@ fn differing(out: &mut impl Write, (a, b): (&SnapshotFile, &SnapshotFile), diffe
         missing: difference.keys.left(),
         differences_needed: difference.differences_needed,
     };
-    header(out, &DifferenceLine { timestamp: end.as_str(), event_type: "flow_difference", flow_difference })?;
+    json_line(out, &DifferenceLine { timestamp: end.as_str(), event_type: "flow_difference", flow_difference })?;
     let vlan_key = a.header.vlan_key;
     let mut line = Vec::new();
     for (key, count) in &difference.keys.v4 {
@@ -163,11 +163,6 @@ fn state(line: &mut Vec<u8>, state: RowState) {
     line.extend_from_slice(b",\"flow\":{\"state\":\"");
     line.extend_from_slice(state.name().as_bytes());
     line.extend_from_slice(b"\"}}\n");
-}
-
-fn header(out: &mut impl Write, header: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, header)?;
-    out.write_all(b"\n")
 }
 
 /// Writes a snapshot to a file, whole or not at all. Returns its size in bytes.

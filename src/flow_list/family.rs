@@ -145,6 +145,13 @@ impl<K: TableKey> Ledger<K> {
         Start::of_payload(payload, self.cut, self.liveness.epoch(self.cut))
     }
 
+    /// Puts back into the table what the list could not take. Returns whether there was any.
+    fn put_back(&mut self, table: &mut Iblt<K>) -> bool {
+        let any = !self.returned.is_empty();
+        self.returned.drain(..).for_each(|change| table.apply_one(&change));
+        any
+    }
+
     fn contradict(&mut self, change: Change<K>) {
         if !self.sets_aside {
             self.returned.push(change);
@@ -213,7 +220,7 @@ impl<K: TableKey> FamilyList<K> {
         self.ledger.sets_aside = false;
         self.peeler.peel(delta, &mut self.ledger);
         self.ledger.apply_waiting();
-        let is_left = self.put_back(delta) || !delta.is_zero();
+        let is_left = self.ledger.put_back(delta) || !delta.is_zero();
         if is_left {
             self.ledger.outcome.deltas_left += 1;
             self.residue.lay_in();
@@ -238,20 +245,9 @@ impl<K: TableKey> FamilyList<K> {
             }
         }
         // What found the list full goes back only now: earlier, every pass would take it out again.
-        for change in self.ledger.returned.drain(..) {
-            self.residue.apply_one(&change);
-        }
+        self.ledger.put_back(&mut self.residue);
         self.correct_starts();
         self.residue_is_zero = self.residue.is_zero();
-    }
-
-    /// Puts back into the table what the list could not take. Returns whether there was any.
-    fn put_back(&mut self, table: &mut Iblt<K>) -> bool {
-        let any = !self.ledger.returned.is_empty();
-        for change in self.ledger.returned.drain(..) {
-            table.apply_one(&change);
-        }
-        any
     }
 
     /// The listed connections.
@@ -265,6 +261,11 @@ impl<K: TableKey> FamilyList<K> {
             return 0;
         }
         self.ledger.listed.iter().filter(|(_, start)| start.is_unsettled()).count() as u64
+    }
+
+    /// Whether all openings and closings are in the list.
+    pub(super) fn is_settled(&self) -> bool {
+        self.residue_is_zero || self.residue.is_key_free()
     }
 
     /// About how many openings and closings are not in the list yet; 0 only when there are none.

@@ -234,8 +234,8 @@ fn less<K: TableKey>(now: &Iblt<K>, before: &Iblt<K>) -> Changes<K> {
     let mut table = now.clone();
     let is_subtracted = table.subtract(before).is_ok();
     debug_assert!(is_subtracted, "what is of one run has one shape");
-    let (updates, items) = (u64::from(!table.is_zero()), table.estimated_count());
-    Changes { updates, items, ..Changes::of(table) }
+    let updates = u64::from(!table.is_zero());
+    Changes { updates, ..Changes::of(table) }
 }
 
 /// Whether the open connections are about few enough for the tables to be decoded on their own.

@@ -13,7 +13,7 @@ use crate::config::{IDLE_EPOCHS, SUSPECT_EPOCHS};
 use crate::error::Result;
 use crate::flow_list::FamilyList;
 use crate::flow_list::family::Ledger;
-use crate::flow_list::start::{Epoch, Start, watch_hash};
+use crate::flow_list::start::{Epoch, Start};
 use crate::hash::{QuickHash, Secret};
 use crate::signal::Watch;
 use crate::sketch::TableKey;
@@ -157,7 +157,7 @@ impl Liveness {
             let is_silent = now.since(start.seen()) > self.epochs_of(IDLE_EPOCHS);
             return (is_silent.then_some(Eviction::Idle), start);
         };
-        let hash = watch_hash(&self.quick, key);
+        let hash = self.quick.of(key);
         let is_over = |watched| now.since(watched) > self.epochs_of(IDLE_EPOCHS - SUSPECT_EPOCHS);
         match start.watched() {
             Some(watched) if is_over(watched) && now.since(start.seen()) > self.epochs_of(IDLE_EPOCHS) => {
@@ -177,7 +177,7 @@ impl Liveness {
     pub(super) fn unsettle<K: TableKey>(&self, key: &K, start: Start, tick: u64) -> Start {
         let start = start.seen_in(start.seen()).unsettled();
         match &self.watch {
-            Some(watch) if watch.put(watch_hash(&self.quick, key)) => start.watched_since(self.epoch(tick)),
+            Some(watch) if watch.put(self.quick.of(key)) => start.watched_since(self.epoch(tick)),
             _ => start,
         }
     }
@@ -206,7 +206,7 @@ impl Liveness {
     /// Ends the watch over a connection that was seen again, or has closed.
     pub(super) fn end_watch<K: TableKey>(&self, key: &K, start: Start) {
         if let (Some(_), Some(watch)) = (start.watched(), &self.watch) {
-            watch.take(watch_hash(&self.quick, key));
+            watch.take(self.quick.of(key));
         }
     }
 }

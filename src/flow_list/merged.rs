@@ -8,8 +8,9 @@
 //! subtracted first, key by key, and only what has changed since has to fit. What is wrong in a list comes out of the
 //! tables as a difference.
 
+use crate::connection::HalfOpen;
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
-use crate::flow_list::{Header, RowState};
+use crate::flow_list::{Header, RowState, by_family};
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash};
 use crate::sketch::{Change, Iblt, TableKey};
@@ -59,7 +60,8 @@ impl MergedList {
     /// Complexity: the decoding, and sorting what is listed.
     #[must_use]
     pub fn new(snapshot: &SnapshotFile, secret: &Secret, known: impl IntoIterator<Item = (AnyKey, u32)>) -> Self {
-        let (known_v4, known_v6) = by_family(known);
+        let count = |routers: u32| i32::try_from(routers).unwrap_or(i32::MAX);
+        let (known_v4, known_v6) = by_family(known.into_iter().map(|(key, routers)| (key, count(routers))));
         let mut rest = snapshot.clone();
         subtract(&mut rest.sums, &known_v4, secret, |sums| &mut sums.v4);
         subtract(&mut rest.sums, &known_v6, secret, |sums| &mut sums.v6);
@@ -97,16 +99,10 @@ impl MergedList {
 
     fn add_half_open(&mut self, sources: &[RouterPart]) {
         for source in sources {
-            let all =
-                || source.half_open.iter().map(|half_open| (half_open.key, RowState::of_half_open(half_open.answered)));
-            add_each(
-                &mut self.v4,
-                all().filter_map(|(key, state)| if let AnyKey::V4(key) = key { Some((key, state)) } else { None }),
-            );
-            add_each(
-                &mut self.v6,
-                all().filter_map(|(key, state)| if let AnyKey::V6(key) = key { Some((key, state)) } else { None }),
-            );
+            let state = |half_open: &HalfOpen| RowState::of_half_open(half_open.answered);
+            let (v4, v6) = by_family(source.half_open.iter().map(|half_open| (half_open.key, state(half_open))));
+            add_each(&mut self.v4, v4);
+            add_each(&mut self.v6, v6);
         }
         unite(&mut self.v4);
         unite(&mut self.v6);
@@ -132,18 +128,6 @@ fn row<K: FlowKey>(seen: &SeenBy<K>) -> MergedRow {
 }
 
 type Known<K> = Vec<(K, i32)>;
-
-fn by_family(known: impl IntoIterator<Item = (AnyKey, u32)>) -> (Known<KeyV4>, Known<KeyV6>) {
-    let (mut v4, mut v6) = (Vec::new(), Vec::new());
-    for (key, routers) in known {
-        let count = i32::try_from(routers).unwrap_or(i32::MAX);
-        match key {
-            AnyKey::V4(key) => v4.push((key, count)),
-            AnyKey::V6(key) => v6.push((key, count)),
-        }
-    }
-    (v4, v6)
-}
 
 /// Subtracts the known connections from the tables of their partitions.
 fn subtract<K: TableKey>(
@@ -186,8 +170,7 @@ fn rows<K: FlowKey>(mut counts: Known<K>, changed: Known<K>, extraneous: &mut u6
 
 /// Adds the half-open connections of one router, each once: a ring may hold one twice, and the router then lists the
 /// first.
-fn add_each<K: FlowKey>(seen: &mut Vec<SeenBy<K>>, half_open: impl Iterator<Item = (K, RowState)>) {
-    let mut once: Vec<(K, RowState)> = half_open.collect();
+fn add_each<K: FlowKey>(seen: &mut Vec<SeenBy<K>>, mut once: Vec<(K, RowState)>) {
     once.sort_unstable();
     once.dedup_by_key(|(key, _)| *key);
     seen.extend(once.into_iter().map(|(key, state)| SeenBy { key, state, routers: 1 }));
@@ -210,7 +193,6 @@ fn unite<K: FlowKey>(seen: &mut Vec<SeenBy<K>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::HalfOpen;
     use crate::sketch::Geometry;
     use crate::snapshot::DeltaGeometry;
 

@@ -193,10 +193,10 @@ impl FlowList {
             delta
         });
         if let Some(Findings { gone, open, seen }) = findings {
-            let ((gone_v4, gone_v6), (open_v4, open_v6)) = (by_family(&gone), by_family(&open));
+            let ((gone_v4, gone_v6), (open_v4, open_v6)) = (by_family(gone), by_family(open));
             list.v4.apply_answers(&Answers { gone: gone_v4, open: open_v4 }, tick);
             list.v6.apply_answers(&Answers { gone: gone_v6, open: open_v6 }, tick);
-            let (seen_v4, seen_v6) = by_family(&seen);
+            let (seen_v4, seen_v6) = by_family(seen);
             list.v4.see(&seen_v4, tick);
             list.v6.see(&seen_v6, tick);
         }
@@ -364,24 +364,24 @@ fn missed(seen: &Seen, changes: u64) -> u64 {
     u64::try_from(share).unwrap_or(u64::MAX).max(1)
 }
 
-/// Connections of each family, each with its payload.
-type ByFamily = (Vec<(KeyV4, u32)>, Vec<(KeyV6, u32)>);
-
 /// Adds the questions of one family to an inquiry.
 fn ask<K>(inquiry: &mut Inquiry, questions: Questions<K>, any: impl Fn(K) -> AnyKey) {
     inquiry.listed.extend(questions.listed.into_iter().map(|(key, payload)| (any(key), payload)));
     inquiry.evict.extend(questions.evict.into_iter().map(|(key, payload, reason)| (any(key), payload, reason)));
 }
 
-fn by_family(keys: &[(AnyKey, u32)]) -> ByFamily {
-    let mut families = ByFamily::default();
-    for (key, payload) in keys {
+/// The connections of each family, each with what comes with it.
+type ByFamily<T> = (Vec<(KeyV4, T)>, Vec<(KeyV6, T)>);
+
+fn by_family<T>(all: impl IntoIterator<Item = (AnyKey, T)>) -> ByFamily<T> {
+    let (mut v4, mut v6) = (Vec::new(), Vec::new());
+    for (key, with) in all {
         match key {
-            AnyKey::V4(key) => families.0.push((*key, *payload)),
-            AnyKey::V6(key) => families.1.push((*key, *payload)),
+            AnyKey::V4(key) => v4.push((key, with)),
+            AnyKey::V6(key) => v6.push((key, with)),
         }
     }
-    families
+    (v4, v6)
 }
 
 #[cfg(test)]

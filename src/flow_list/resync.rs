@@ -63,10 +63,10 @@ impl<K: TableKey> Resync<K> {
 impl<K: TableKey> FamilyList<K> {
     /// Notes that an interval has ended at this tick.
     pub(super) fn end_interval(&mut self, tick: u64) {
-        let is_settled = self.missing() == 0;
+        let is_settled = self.is_settled();
         self.resync.intervals = if is_settled { 0 } else { self.resync.intervals.saturating_add(1) };
         if self.ledger.liveness.has_unsettled() {
-            let has_unsettled = self.unsettled_count() > 0;
+            let has_unsettled = self.ledger.listed.iter().any(|(_, start)| start.is_unsettled());
             self.ledger.liveness.set_unsettled(has_unsettled);
         }
         let begins_round = self.ledger.liveness.end_interval(tick);
@@ -129,7 +129,7 @@ impl<K: TableKey> FamilyList<K> {
     /// whose delta has been applied.
     pub(super) fn apply_answers(&mut self, Answers { gone, open }: &Answers<K>, cut: u64) {
         // An empty residue holds no closing of what is gone, so all of it would come back.
-        let gone = if self.missing() == 0 { &[] } else { gone.as_slice() };
+        let gone = if self.is_settled() { &[] } else { gone.as_slice() };
         for (key, payload) in gone {
             if self.ledger.listed.get(key).is_some_and(|start| start.payload() == *payload)
                 && let Some(start) = self.ledger.unlist(key)

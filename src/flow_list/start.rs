@@ -5,8 +5,7 @@
 //! as wide as it must be.
 
 use crate::config::TICK_BITS;
-use crate::connection::MIDSTREAM;
-use crate::hash::QuickHash;
+use crate::connection::{MIDSTREAM, ticks_since};
 use crate::sketch::{TableKey, ValueCode};
 
 /// Bits of the tick: all that the other fields leave. They wrap after 100,000 years.
@@ -67,7 +66,7 @@ impl Start {
 
     /// The start that a payload tells, in a delta handed over at the tick `cut`, of a connection seen in this epoch.
     pub(super) fn of_payload(payload: u32, cut: u64, seen: Epoch) -> Self {
-        let ago = (cut as u32).wrapping_sub(payload) & ((1 << TICK_BITS) - 1);
+        let ago = ticks_since(payload, cut);
         let midstream = u64::from(payload & MIDSTREAM != 0) << MIDSTREAM_SHIFT;
         Start(cut.saturating_sub(u64::from(ago)) & START_MASK | midstream).seen_in(seen)
     }
@@ -163,11 +162,6 @@ impl Start {
         let others = self.0 & !(u64::from(u8::MAX) << WATCHED_SHIFT);
         Start(others | (u64::from(epoch.0) + 1) << WATCHED_SHIFT)
     }
-}
-
-/// The hash by which capture threads know a connection, the same for both directions.
-pub(super) fn watch_hash<K: TableKey>(quick: &QuickHash, key: &K) -> u64 {
-    quick.of(&key.canonical().0)
 }
 
 #[cfg(test)]

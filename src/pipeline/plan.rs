@@ -10,7 +10,8 @@ use crate::config::{
     EVICTION_TIMEOUT_MIN_S, FILTER_ESTABLISHED_PERCENT, FILTER_LOAD_PERCENT, HALF_OPEN_MAX, HALF_OPEN_MIN,
     HALF_OPEN_PLACES_DIVISOR, INQUIRY_A_SECOND, INQUIRY_MAX, LINGER_TICKS, LIST_ENTRY_SIZE, ONE_WAY_PLACES_DIVISOR,
     PARTITION_COUNT, PARTITION_DEVIATIONS, PARTITION_ITEMS_MIN, PICKUP_MAX, ROUTER_NAME_SIZE_MAX, SHARDS_MAX,
-    SNAPSHOT_LOAD_PERCENT, SNAPSHOT_SIZE_MAX, SOURCES_MAX, SOURCES_MIN, SYN_TIMEOUT_MAX_TICKS, TICK_NS,
+    SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_LOAD_PERCENT, SNAPSHOT_SIZE_MAX, SOURCES_MAX, SOURCES_MIN, SYN_TIMEOUT_MAX_TICKS,
+    TICK_NS,
 };
 use crate::connection::{Filter, HalfOpen, HalfOpenList, TrackerConfig};
 use crate::error::{Error, Result};
@@ -180,10 +181,15 @@ impl Plan {
     /// Checks the sizes against the limits.
     fn check_sizes(&self, buffers_size: u64) -> Result<()> {
         let config = &self.config;
-        let snapshot_size = PARTITION_COUNT as u64 * Sums::file_size(self.partition.geometry);
+        let partitions = PARTITION_COUNT as u64;
+        let sums_size = partitions * Sums::file_size(self.partition.geometry);
+        let half_open_count = partitions * self.partition.tracker.half_open_count as u64;
+        // A flood may fill the ring at the end of any interval, and the snapshot has to be possible then too.
+        let snapshot_size = sums_size + half_open_count * SNAPSHOT_HALF_OPEN_SIZE;
         if config.snapshots.is_some() && snapshot_size > SNAPSHOT_SIZE_MAX {
-            let (size, most) = (snapshot_size >> 20, SNAPSHOT_SIZE_MAX >> 20);
-            return Err(Error::new(format!("snapshots of {size} MiB: {most} are the most, so lower --churn")));
+            let (size, most) = (snapshot_size.div_ceil(1 << 20), SNAPSHOT_SIZE_MAX >> 20);
+            let options = if sums_size > SNAPSHOT_SIZE_MAX { "--churn" } else { "--churn or --half-open" };
+            return Err(Error::new(format!("snapshots of {size} MiB: {most} are the most, so lower {options}")));
         }
         if self.memory.total_size() > config.memory_size_max {
             let (needed, allowed) = (self.memory.total_size().div_ceil(1 << 20), config.memory_size_max >> 20);

@@ -5,7 +5,7 @@
 //! oldest record is more than a second old.
 
 use crate::config::{RECORD_BLOCK_COUNT, RECORD_DELAY_MAX_TICKS, TICK_BITS, TICK_NS};
-use crate::connection::MIDSTREAM;
+use crate::connection::{MIDSTREAM, ticks_since};
 use crate::record::{Block, Ending, Inlet, Record};
 use crate::signal::{AnyKey, TimeBase, TimeBases};
 
@@ -40,14 +40,13 @@ impl Recorder {
 
     /// Records a connection that opened with this payload and ends at the tick `now`.
     pub fn record(&mut self, key: AnyKey, payload: u32, ending: Ending, now: u64) {
-        let ago = (now as u32).wrapping_sub(payload) & (WRAP_TICKS as u32 - 1);
         let run_ticks = now.saturating_sub(self.first_tick.unwrap_or(now));
         if self.block.records.is_empty() {
             self.block_since = now;
         }
         self.block.records.push(Record {
             key,
-            start: self.wall(now.saturating_sub(u64::from(ago))),
+            start: self.wall(now.saturating_sub(u64::from(ticks_since(payload, now)))),
             end: self.wall(now),
             ending,
             midstream: payload & MIDSTREAM != 0,

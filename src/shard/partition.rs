@@ -7,7 +7,7 @@
 mod saved;
 
 use crate::config::{ANNOUNCEMENTS_MAX, DELTA_LOAD_PERCENT, DELTA_SPAN_MAX_TICKS, TICK_BITS};
-use crate::connection::{Counts, Event, MIDSTREAM, Sighting, Tracker, TrackerConfig};
+use crate::connection::{Counts, Event, MIDSTREAM, Sighting, Tracker, TrackerConfig, ticks_since};
 use crate::flow::{KeyV4, KeyV6};
 use crate::hash::Secret;
 use crate::record::{Ending, Inlet, Recorder};
@@ -210,8 +210,7 @@ impl Partition {
     /// A connection that began a wrap of 29 hours earlier may be mistaken for one that did; the delta then holds a
     /// little more than its count says.
     fn is_of_delta(&self, payload: u32) -> bool {
-        let age_ticks = (self.now as u32).wrapping_sub(payload) & ((1 << TICK_BITS) - 1);
-        u64::from(age_ticks) < self.now - self.began
+        u64::from(ticks_since(payload, self.now)) < self.now - self.began
     }
 
     /// Whether nothing has changed since the last hand-over.

@@ -217,13 +217,45 @@ fn what_can_not_be_removed_is_told_and_the_rest_goes() {
     let directory = with((0..4).map(full));
     let mut retention = Retention::new(directory.path(), size(100));
     // Remembered as a file, and then a directory that is not empty, which cannot be removed as a file.
-    assert!(retention.look(i64::MAX).is_ok());
+    assert!(retention.look(i64::MAX).1.is_none());
     let stuck = directory.path().join(full(0).to_string());
     fs::remove_file(&stuck).unwrap();
     fs::create_dir_all(stuck.join("below")).unwrap();
     retention.lists_since_look = 0;
     put(directory.path(), full(4), 100);
-    let failure = retention.written(full(4), Replaced { size: 100, before: 0 }).unwrap();
-    assert_eq!(failure.path, stuck);
+    let warning = retention.written(full(4), Replaced { size: 100, before: 0 }).unwrap().to_string();
+    assert!(warning.starts_with(&format!("{}: can not remove", stuck.display())), "{warning}");
     assert_eq!(left(&directory), [full(0), full(4)]);
+}
+
+#[test]
+fn what_goes_on_failing_is_told_seldom() {
+    let mut failures = Seldom::default();
+    let mut told = Vec::new();
+    for time in 1..=9 {
+        let failure = Failure { path: "flows-old.ndjson".into(), cause: io::ErrorKind::PermissionDenied.into() };
+        if let Some(warning) = failures.told(failure) {
+            let warning = warning.to_string();
+            assert!(warning.starts_with("flows-old.ndjson: can not remove what is not to be kept"), "{warning}");
+            assert!(warning.contains(&format!("(failures so far: {time}): permission denied")), "{warning}");
+            told.push(time);
+        }
+    }
+    assert_eq!(told, [1, 2, 4, 8]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn more_files_than_are_remembered_that_can_not_be_removed_do_not_hold_up_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let count = KEPT_FILES_MAX as i64 + 10;
+    (0..count).for_each(|end_s| put(directory.path(), full(end_s), 1));
+    // A path that is just short enough to be read: with the name of a file it is too long for the system.
+    let mut long = directory.path().as_os_str().to_owned();
+    while long.len() < libc::PATH_MAX as usize - 10 {
+        long.push("/.");
+    }
+    let warning = Retention::new(Path::new(&long), age(1)).opened(i64::MAX).unwrap().to_string();
+    assert!(warning.contains("can not remove what is not to be kept"), "{warning}");
+    assert_eq!(left(&directory).len() as i64, count);
 }

@@ -106,6 +106,21 @@ fn snapshots_take_their_tables_and_a_list_that_is_not_kept_takes_nothing() {
 }
 
 #[test]
+fn a_snapshot_has_room_for_its_tables_and_all_half_open_connections() {
+    let plan = |churn, half_open_max| {
+        let snapshots = Some(Snapshots::default());
+        Plan::new(&Config { churn, half_open_max, snapshots, memory_size_max: u64::MAX, ..Config::default() })
+    };
+    // Tables that fit, with little beside them.
+    let churn = 12_000_000;
+    let fits = plan(churn, Some(HALF_OPEN_MIN)).unwrap();
+    let sums_size = PARTITION_COUNT as u64 * Sums::file_size(fits.partition.geometry);
+    assert!((SNAPSHOT_SIZE_MAX - sums_size) / SNAPSHOT_HALF_OPEN_SIZE < HALF_OPEN_MAX);
+    let message = plan(churn, Some(HALF_OPEN_MAX)).unwrap_err().to_string();
+    assert!(message.ends_with("MiB: 1024 are the most, so lower --churn or --half-open"), "{message}");
+}
+
+#[test]
 fn what_does_not_fit_is_refused_with_both_figures() {
     let config = Config { connections_max: 100_000_000, ..Config::default() };
     let message = Plan::new(&config).unwrap_err().to_string();

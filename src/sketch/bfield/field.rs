@@ -72,8 +72,7 @@ pub struct Settled {
 pub struct Field {
     plan: Plan,
     arrays: Vec<BitArray>,
-    is_settled: bool,
-    pair_count: u64,
+    contents: Contents,
 }
 
 /// Arrays in memory, which can always be read.
@@ -98,7 +97,8 @@ impl Field {
     pub fn new(plan: &Plan) -> Self {
         let zeros = |array: &ArrayPlan| vec![0; plan.word_count(array) as usize];
         let arrays = plan.arrays().iter().map(|array| BitArray::new(zeros(array), plan.code().nu()));
-        Field { plan: plan.clone(), arrays: arrays.collect(), is_settled: false, pair_count: 0 }
+        let contents = Contents { pair_count: 0, is_settled: false };
+        Field { plan: plan.clone(), arrays: arrays.collect(), contents }
     }
 
     /// A field from the words of its arrays, as a stored field has them.
@@ -112,7 +112,7 @@ impl Field {
             return Err(Unplannable::Parts);
         }
         let arrays = arrays.into_iter().map(|words| BitArray::new(words, plan.code().nu())).collect();
-        Ok(Field { plan: plan.clone(), arrays, is_settled: contents.is_settled, pair_count: contents.pair_count })
+        Ok(Field { plan: plan.clone(), arrays, contents })
     }
 
     /// The plan that the field was made from.
@@ -124,7 +124,7 @@ impl Field {
     /// How many pairs are in the field, and whether it is settled.
     #[must_use]
     pub fn contents(&self) -> Contents {
-        Contents { pair_count: self.pair_count, is_settled: self.is_settled }
+        self.contents
     }
 
     /// The words of an array; bit 0 of the first word is the array's first place. Empty when there is no such array.
@@ -152,8 +152,8 @@ impl Field {
     /// A value is too large. Nothing was inserted.
     pub fn insert(&mut self, pairs: &[Pair]) -> Result<(), ValueTooLarge> {
         self.check(pairs)?;
-        self.is_settled &= pairs.is_empty();
-        self.pair_count = self.pair_count.saturating_add(pairs.len() as u64);
+        self.contents.is_settled &= pairs.is_empty();
+        self.contents.pair_count = self.contents.pair_count.saturating_add(pairs.len() as u64);
         let Some((array, array_plan)) = self.arrays.first_mut().zip(self.plan.arrays().first()) else { return Ok(()) };
         for group in pairs.chunks(GROUP_COUNT) {
             for pair in group {
@@ -195,7 +195,7 @@ impl Field {
     /// Marks the field as settled: every pair was settled, and settling again changed nothing. A key that one array
     /// cannot tell and the next does not have was then never inserted.
     pub(super) fn seal(&mut self) {
-        self.is_settled = true;
+        self.contents.is_settled = true;
     }
 
     /// Visits those of the pairs whose keys the first array cannot tell.
@@ -214,7 +214,7 @@ impl Field {
     /// What is known of a key.
     #[must_use]
     pub fn look_up(&self, hash: u128) -> Found {
-        match look_up(&self.plan, &mut InMemory(&self.arrays), hash, self.is_settled) {
+        match look_up(&self.plan, &mut InMemory(&self.arrays), hash, self.contents.is_settled) {
             Ok(found) => found,
             Err(never) => match never {},
         }

@@ -117,7 +117,7 @@ impl Plan {
         };
         let first = (least.floor() as u32).max(1);
         let hash_count = (first..=BFIELD_HASH_COUNT_MAX).find(meets).ok_or(Unplannable::FalsePositiveRate)?;
-        Plan::with_code(goal, code, hash_count)
+        Plan::of_beta(goal, code, hash_count, windows.indeterminate_rate(hash_count))
     }
 
     /// A plan with this code and number of hash functions, whatever false positive rate results.
@@ -134,6 +134,12 @@ impl Plan {
         if !(1..=BFIELD_HASH_COUNT_MAX).contains(&hash_count) || beta > BFIELD_INDETERMINATE_MAX {
             return Err(Unplannable::Parts);
         }
+        Plan::of_beta(goal, code, hash_count, beta)
+    }
+
+    /// The plan with this code and number of hash functions, of which the first array leaves the part `beta` of the
+    /// keys.
+    fn of_beta(goal: &Goal, code: Code, hash_count: u32, beta: f64) -> Result<Self, Unplannable> {
         let mut arrays = Vec::new();
         let mut expected = goal.key_count as f64;
         while arrays.is_empty() || (expected >= BFIELD_KEYS_LEFT_MAX && arrays.len() < BFIELD_ARRAY_COUNT_MAX) {

@@ -5,9 +5,7 @@
 //! the number of splits that are tried is limited for each cell, whatever the cells hold.
 
 use super::{Tally, counted};
-use crate::config::{
-    COUNTER_KEYS_PER_CELL, COUNTER_SPLIT_COUNT_MAX, COUNTER_SPLITS_MIN, COUNTER_SPLITS_PER_CELL, TABLE_LOST_BITS_MAX,
-};
+use crate::config::{COUNTER_KEYS_PER_CELL, COUNTER_SPLIT_COUNT_MAX, COUNTER_SPLITS_MIN, COUNTER_SPLITS_PER_CELL};
 use crate::sketch::cell::TableCell;
 use crate::sketch::key_hash::KeyHash;
 use crate::sketch::list::Rule;
@@ -20,8 +18,9 @@ pub(super) struct Budget(u64);
 impl Budget {
     /// Takes one try; whether there was one left.
     pub(super) fn take(&mut self) -> bool {
+        let is_left = self.0 > 0;
         self.0 = self.0.saturating_sub(1);
-        self.0 > 0
+        is_left
     }
 }
 
@@ -34,8 +33,7 @@ pub(super) fn shares(count: i64) -> impl Iterator<Item = (i64, i64)> {
 
 /// The keys that are `sum` when taken `count` times.
 pub(super) fn keys_of<K: Key>(sum: K, count: i64) -> impl Iterator<Item = K> {
-    let candidates = quotients::<K>(count).unwrap_or(0).min(1 << TABLE_LOST_BITS_MAX);
-    (0..candidates).map_while(move |lost| sum.quotient(count, lost))
+    (0..quotients::<K>(count).unwrap_or(0)).map_while(move |lost| sum.quotient(count, lost))
 }
 
 /// Takes out of `table` all keys that stand alone, and then those that `split` finds in other cells, for as long as

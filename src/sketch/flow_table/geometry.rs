@@ -31,8 +31,8 @@ const SCATTER_CELLS: u64 = 3;
 /// Cells that every table has in addition: the smallest tables fail by items that share all their cells.
 const SMALLEST_CELLS: u64 = 64;
 
-/// The shape of a table: `k` subtables of equally many cells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The shape of a table: `k` subtables of equally many cells. Shapes are ordered by their size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Geometry {
     subtable_cell_count: u32,
 }

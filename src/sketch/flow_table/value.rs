@@ -31,8 +31,7 @@ impl<K: TableKey> ValueCode<K> {
     #[must_use]
     #[inline]
     pub fn encode(&self, placement: u128, payload: u32) -> u64 {
-        let payload = u64::from(payload) & PAYLOAD_MASK;
-        Self::checked(self.hash.of_block(placement ^ u128::from(payload)), payload)
+        Self::of_image(self.hash.of_block(Self::block(placement, payload)), payload)
     }
 
     /// The block whose image becomes the value of `payload` for the key with this placement hash.
@@ -49,17 +48,11 @@ impl<K: TableKey> ValueCode<K> {
         self.hash.of_hashes(blocks, count);
     }
 
-    /// The value of `payload`, from the image of its block.
+    /// The value of `payload`, from the image of its block: the payload and its check, the low bits of the image.
     #[must_use]
     #[inline]
     pub(super) fn of_image(image: u128, payload: u32) -> u64 {
-        Self::checked(image, u64::from(payload) & PAYLOAD_MASK)
-    }
-
-    /// Joins a payload and its check, which is the low bits of a hash.
-    #[inline]
-    fn checked(hash: u128, payload: u64) -> u64 {
-        (hash as u64) << PAYLOAD_BITS | payload
+        (image as u64) << PAYLOAD_BITS | u64::from(payload) & PAYLOAD_MASK
     }
 
     /// The payload of a value.

@@ -91,10 +91,8 @@ impl SnapshotFile {
             return Err(misfit);
         }
         let partitions = self.header.partition_count.min(other.header.partition_count);
-        let least =
-            |one: Geometry, other: Geometry| Geometry::new(one.subtable_cell_count().min(other.subtable_cell_count()));
         let (one, another) = (self.header.geometry, other.header.geometry);
-        let geometry = DeltaGeometry { v4: least(one.v4, another.v4), v6: least(one.v6, another.v6) };
+        let geometry = DeltaGeometry { v4: one.v4.min(another.v4), v6: one.v6.min(another.v6) };
         let folded = |file: &Self| file.folded_to(partitions, geometry);
         folded(self).zip(folded(other)).ok_or_else(|| self.misfit_of_cells(other))
     }
@@ -112,21 +110,23 @@ impl SnapshotFile {
 
     /// These sums in fewer tables of this shape; `None` if they do not fold to it.
     fn folded_to(&self, partition_count: usize, geometry: DeltaGeometry) -> Option<Self> {
-        let mut sums = self.sums.clone();
-        if partition_count < sums.len() {
-            let mut all = Sums::new(self.header.geometry);
-            for part in &sums {
-                let is_added = all.v4.merge(&part.v4).is_ok() && all.v6.merge(&part.v6).is_ok();
-                debug_assert!(is_added, "the tables of a snapshot have one shape");
-            }
-            sums = vec![all];
-        }
-        for sums in &mut sums {
-            *sums = Sums { v4: folded(&sums.v4, geometry.v4)?, v6: folded(&sums.v6, geometry.v6)? };
-        }
+        let all = (partition_count < self.sums.len()).then(|| vec![self.sum_of_partitions()]);
+        let parts = all.as_ref().unwrap_or(&self.sums).iter();
+        let fold = |part: &Sums| Some(Sums { v4: folded(&part.v4, geometry.v4)?, v6: folded(&part.v6, geometry.v6)? });
+        let sums = parts.map(fold).collect::<Option<Vec<_>>>()?;
         let mut header = self.header.clone();
         (header.geometry, header.partition_count) = (geometry, sums.len());
         Some(SnapshotFile { header, sums })
+    }
+
+    /// The tables of all partitions added up.
+    fn sum_of_partitions(&self) -> Sums {
+        let mut all = Sums::new(self.header.geometry);
+        for part in &self.sums {
+            let is_added = all.v4.merge(&part.v4).is_ok() && all.v6.merge(&part.v6).is_ok();
+            debug_assert!(is_added, "the tables of a snapshot have one shape");
+        }
+        all
     }
 }
 

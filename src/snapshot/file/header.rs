@@ -111,6 +111,11 @@ impl Header {
         (run(self.unfolded.v4, self.geometry.v4), run(self.unfolded.v6, self.geometry.v6))
     }
 
+    /// Whether the tables are as routers keep them: of all partitions, and not folded.
+    pub(super) fn is_whole(&self) -> bool {
+        self.geometry == self.unfolded && self.partition_count == PARTITION_COUNT
+    }
+
     /// The most half-open connections that a file with these tables may hold.
     fn half_open_max(&self) -> usize {
         (SNAPSHOT_SIZE_MAX.saturating_sub(self.tables_size()) / SNAPSHOT_HALF_OPEN_SIZE) as usize
@@ -137,11 +142,10 @@ impl Header {
     /// Checks that its parts fit together.
     pub(super) fn check(&self) -> Result<()> {
         self.check_tables()?;
-        let is_whole = self.geometry == self.unfolded && self.partition_count == PARTITION_COUNT;
         let half_open_count: usize = self.sources.iter().map(|source| source.half_open.len()).sum();
         let objection = if self.sources.is_empty() || self.sources.len() > SNAPSHOT_SOURCES_MAX {
             format!("{} routers: there are 1 to {SNAPSHOT_SOURCES_MAX}", self.sources.len())
-        } else if self.kind == Kind::Snapshot && (self.sources.len() != 1 || !is_whole) {
+        } else if self.kind == Kind::Snapshot && (self.sources.len() != 1 || !self.is_whole()) {
             "a snapshot is of one router, with all partitions, and not folded".to_owned()
         } else if half_open_count > self.half_open_max() {
             let most = self.half_open_max();

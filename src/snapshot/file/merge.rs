@@ -5,9 +5,8 @@
 
 use super::fields::FieldWriter;
 use super::{Header, Kind, RouterPart, SnapshotFile};
-use crate::config::{PARTITION_COUNT, SNAPSHOT_SOURCES_MAX};
+use crate::config::SNAPSHOT_SOURCES_MAX;
 use crate::error::{Error, Result};
-use crate::sketch::Geometry;
 use crate::snapshot::DeltaGeometry;
 use std::cmp::Ordering;
 
@@ -67,13 +66,9 @@ fn is_same(one: &RouterPart, other: &RouterPart) -> bool {
 
 impl Header {
     fn absorb(&mut self, other: &Header) {
-        let larger =
-            |one: Geometry, other: Geometry| Geometry::new(one.subtable_cell_count().max(other.subtable_cell_count()));
-        let unfolded = &mut self.unfolded;
-        let v4 = larger(unfolded.v4, other.unfolded.v4);
-        *unfolded = DeltaGeometry { v4, v6: larger(unfolded.v6, other.unfolded.v6) };
-        let is_whole = self.geometry == self.unfolded && self.partition_count == PARTITION_COUNT;
-        self.kind = if is_whole { Kind::Merge } else { Kind::Digest };
+        let (one, another) = (self.unfolded, other.unfolded);
+        self.unfolded = DeltaGeometry { v4: one.v4.max(another.v4), v6: one.v6.max(another.v6) };
+        self.kind = if self.is_whole() { Kind::Merge } else { Kind::Digest };
         self.sources.extend(other.sources.iter().cloned());
         self.sources.sort_by(in_order);
     }
