@@ -203,6 +203,18 @@ fn files_are_as_they_should_be() {
 }
 
 #[test]
+fn a_module_of_several_files_stands_in_its_folder() {
+    let sources = all_sources();
+    let is_beside = |source: &&Source| {
+        let folder = format!("{}/", source.path.trim_end_matches(".rs"));
+        sources.iter().any(|other| other.path.starts_with(&folder))
+    };
+    let violations =
+        sources.iter().filter(is_beside).map(|source| format!("src/{}: has a folder beside it", source.path));
+    assert_none(&violations.collect::<Vec<_>>());
+}
+
+#[test]
 fn comments_are_wrapped() {
     let violations = |columns| {
         let text = format!("//! |{}|\nfn f() {{}}\n    // {}\n", "-".repeat(200), "é".repeat(columns - 7));
