@@ -247,6 +247,8 @@ fn the_command_lists_both_sides_and_ends_like_diff() {
     let ended = flowpeel(&["diff", &digest, &b]);
     assert_eq!(ended.status.code(), Some(2));
     assert!(text(&ended.stderr).contains("make the digest with --differences"), "{}", text(&ended.stderr));
+    let quiet = flowpeel(&["diff", "-q", &digest, &b]);
+    assert!(quiet.status.code() == Some(2) && quiet.stdout == ended.stdout && quiet.stderr.is_empty());
     let misfit = file(place.path(), "misfit", &empty((7, 7), true));
     let ended = flowpeel(&["diff", &a, &misfit]);
     assert!(ended.status.code() == Some(2) && text(&ended.stderr).contains("VLAN tags in keys false and true"));

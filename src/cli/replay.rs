@@ -98,7 +98,7 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
             if voice > Voice::Quiet && summary.lists > 0 {
                 report::summary(&summary, voice);
             }
-            if watch.is_interrupted() {
+            if voice > Voice::Quiet && watch.is_interrupted() {
                 let listed = if summary.lists > 0 { "what was read before is listed" } else { "nothing was read" };
                 report::warning(&format!("interrupted: {listed}"));
             }

@@ -125,8 +125,11 @@ impl LiveWatch {
         }
     }
 
+    /// Says what goes as it should.
     fn line(&self, text: String) {
-        self.speaker.say(move || report::line(format_args!("{text}")));
+        if self.voice > Voice::Quiet {
+            self.speaker.say(move || report::line(format_args!("{text}")));
+        }
     }
 }
 
@@ -151,7 +154,7 @@ impl LiveObserver for LiveWatch {
             let (interval, covered) = (grouped(header.figures.interval), grouped(header.figures.merged + 1));
             self.warn(format!("lists are made too slowly: list {interval} covers {covered} intervals"));
         }
-        if self.voice > Voice::Quiet && !self.has_line {
+        if !self.has_line {
             self.line(format!(
                 "list {} of {}: {} open, {} half-open, {} opened, {} closed{}",
                 grouped(header.figures.interval),
