@@ -259,9 +259,11 @@ fn warnings(summary: &Summary) {
             grouped(summary.lists)
         ));
     }
+    // One that is found in its midst is counted each time that it is, so these are no numbers of connections.
     if counts.refused_open + counts.refused_pickups > 0 {
         warning(&format!(
-            "{} connections were established when no more could be tracked: raise --connections",
+            "connections were established, or found in their midst, {} times when no more could be tracked: \
+             raise --connections",
             grouped(counts.refused_open + counts.refused_pickups)
         ));
     }
