@@ -24,6 +24,14 @@ pub(super) enum Voice {
     Verbose,
 }
 
+impl Voice {
+    /// Whether a progress bar may be drawn where standard error is a terminal. Between log lines there is no place for
+    /// one.
+    pub(super) fn draws(self) -> bool {
+        self > Voice::Quiet && !log::is_on()
+    }
+}
+
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
