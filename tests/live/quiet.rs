@@ -6,7 +6,7 @@ use crate::watch::Watch;
 
 #[test]
 fn an_interface_that_goes_and_comes_back_is_no_news_to_a_quiet_run() {
-    let Some(lab) = Lab::new("--quiet") else { return };
+    let Some(lab) = Lab::new() else { return };
     let (a, b) = (lab.host("a"), lab.host("b"));
     join(&End(&a, "eth0", &["10.0.2.2/24"]), &End(&b, "eth0", &["10.0.2.1/24"]), 1500);
     let mut quiet = Watch::start(&lab, &b, "quiet", "-q -i eth0 --every 200ms");
