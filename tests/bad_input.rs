@@ -12,6 +12,7 @@ mod interrupts;
 mod links;
 #[path = "bad_input/output.rs"]
 mod output;
+mod ran;
 mod say;
 #[path = "bad_input/times.rs"]
 mod times;
