@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The configuration of a live capture where no option says otherwise: connections are older than the start, and some
-/// vanish. A replay takes a capture at its word, as [`Config::default`] does: what began before it is not known, and what
-/// has not ended is open.
+/// vanish. A replay takes a capture at its word, as [`Config::default`] does: what began before it is not known, and
+/// what has not ended is open.
 pub(super) fn live_defaults() -> Config {
     Config {
         pickup: PICKUP_LIVE,
