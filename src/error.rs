@@ -4,7 +4,7 @@
 //! and offset) and what to do. On the packet path there are no errors, only reasons that are counted (see
 //! [`parse::Unusable`](crate::parse::Unusable)).
 
-use std::fmt::{self, Write};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The result of everything off the packet path.
@@ -59,13 +59,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(path) = &self.path {
             // A path comes from the user, but may still hold control characters for the terminal.
-            for letter in path.display().to_string().chars() {
-                match letter {
-                    letter if letter.is_control() => write!(f, "{}", letter.escape_debug())?,
-                    letter => f.write_char(letter)?,
-                }
-            }
-            f.write_str(": ")?;
+            write!(f, "{}: ", escaped(&path.display().to_string()))?;
         }
         if let Some(offset) = self.offset {
             write!(f, "at byte {offset}: ")?;
@@ -76,6 +70,12 @@ impl fmt::Display for Error {
             None => Ok(()),
         }
     }
+}
+
+/// This text with its control characters escaped: a name from outside must not command a terminal.
+#[must_use]
+pub fn escaped(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() }).collect()
 }
 
 impl std::error::Error for Error {

@@ -12,6 +12,7 @@ mod interrupts;
 mod links;
 #[path = "bad_input/output.rs"]
 mod output;
+mod ran;
 mod say;
 #[path = "bad_input/times.rs"]
 mod times;
@@ -284,4 +285,16 @@ fn wrong_usage_says_what_is_right() {
         let ended = flowpeel(words);
         assert_eq!((ended.status, ended.stderr.as_str(), ended.stdout.is_empty()), (Some(0), "", false), "{words}");
     }
+}
+
+#[test]
+fn what_there_was_no_room_for_is_told_in_times() {
+    let frames: Vec<_> = (1..=9_000).flat_map(captures::opening).collect();
+    let (_directory, path) = file("many.pcap", &pcap(&frames));
+    let ended = replay(["--connections".as_ref(), "1000".as_ref(), path.as_os_str()]);
+    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    // One that is found in its midst is refused time and again, so these are no connections.
+    let [before, after] =
+        ["warning: connections were established, or found in their midst, ", " times when no more could be tracked"];
+    assert!(ended.stderr.contains(before) && ended.stderr.contains(after), "{}", ended.stderr);
 }

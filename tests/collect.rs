@@ -9,6 +9,7 @@
 
 #[path = "collect/open.rs"]
 mod open;
+mod ran;
 #[path = "collect/restarts.rs"]
 mod restarts;
 #[path = "collect/runs.rs"]
@@ -21,30 +22,12 @@ mod steady;
 
 use flowpeel::export::SnapshotName;
 use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};
-use std::ffi::OsStr;
+use ran::{FLOWPEEL, flowpeel, names, text};
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use tempfile::TempDir;
-
-const FLOWPEEL: &str = env!("CARGO_BIN_EXE_flowpeel");
-
-fn flowpeel<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
-    Command::new(FLOWPEEL).args(arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-/// The names in a directory, in order.
-fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).unwrap();
-    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
 
 /// The names of lists and changes in a directory, in order.
 fn list_names(directory: &Path) -> Vec<String> {

@@ -7,20 +7,15 @@ mod oracle;
 use feed::Kept;
 use flowpeel::generate::TrafficConfig;
 use flowpeel::pipeline::Config;
-use oracle::{Line, List, Rules, line, lists_of};
+use oracle::{List, Rules, assert_lines, line, lists_of};
 use std::time::Duration;
 
 fn assert_exact(listed: &[Kept], exact: &[List]) {
     assert_eq!(listed.len(), exact.len());
     for (listed, exact) in listed.iter().zip(exact) {
         let header = &listed.header;
-        let mut lines: Vec<Line> = listed.rows.iter().map(line).collect();
-        lines.sort();
         assert_eq!(header.figures.end_ns, exact.end_us as i64 * 1_000);
-        if let Some(at) = (0..lines.len().max(exact.lines.len())).find(|&at| lines.get(at) != exact.lines.get(at)) {
-            panic!("at {}: listed {:?}, exact {:?}", header.figures.end_ns, lines.get(at), exact.lines.get(at));
-        }
-        assert!(header.complete, "{header:?}");
+        assert_lines(header, listed.rows.iter().map(line).collect(), exact);
         assert_eq!((header.missing, header.figures.untracked, header.extraneous), (0, 0, 0));
         assert_eq!((header.figures.opened, header.figures.closed), (exact.opened, exact.closed));
         let established = exact.lines.iter().filter(|line| line.state == "established").count() as u64;

@@ -12,6 +12,7 @@
 //! - `stops`: signals under load, and `kill -9`
 //! - `collect`: an agent that has only the snapshots writes the same lists
 //! - `privacy`: what others can read, and privileges
+//! - `quiet`: what `--quiet` does not say
 //! - `restart`: a capture that is killed and goes on from the state it saved
 //! - `soak`: a changing load, interfaces that go and come back; its long form is `scripts/soak`
 //!
@@ -37,6 +38,8 @@ mod privacy;
 mod process;
 #[path = "live/programs.rs"]
 mod programs;
+#[path = "live/quiet.rs"]
+mod quiet;
 #[path = "live/restart.rs"]
 mod restart;
 mod say;

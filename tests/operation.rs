@@ -13,22 +13,17 @@ mod options;
 mod packaging;
 #[path = "operation/places.rs"]
 mod places;
+mod ran;
 mod say;
 
 use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};
+use ran::{FLOWPEEL, flowpeel, text};
 use say::skipped;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-
-const FLOWPEEL: &str = env!("CARGO_BIN_EXE_flowpeel");
-
-/// `flowpeel` with these arguments.
-fn flowpeel<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
-    Command::new(FLOWPEEL).args(arguments).output().unwrap()
-}
 
 /// `flowpeel replay` with these options, which must succeed.
 fn replayed(options: &str, inputs: &[&Path]) -> Output {
@@ -41,7 +36,7 @@ fn replayed(options: &str, inputs: &[&Path]) -> Output {
 }
 
 fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
+    text(&output.stderr)
 }
 
 /// A capture of this many connections over two minutes, half of them over IPv6.

@@ -6,7 +6,7 @@ mod oracle;
 use feed::{Frames, Kept, lists_of};
 use flowpeel::generate::{EndingShares, Flood, FloodConfig, Traffic, TrafficConfig};
 use flowpeel::pipeline::Config;
-use oracle::{Line, Oracle, Rules, Segment, line, segment};
+use oracle::{Oracle, Rules, Segment, assert_lines, line, segment};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -46,14 +46,9 @@ fn what_began_before_the_capture_is_listed_exactly() {
     let (listed, summary) = lists_of(kept, &config);
     assert_eq!(listed.len(), exact.len());
     for (Kept { header, rows }, exact) in listed.iter().zip(&exact) {
-        let mut lines: Vec<Line> = rows.iter().map(line).collect();
-        lines.sort();
-        if let Some(at) = (0..lines.len().max(exact.lines.len())).find(|&at| lines.get(at) != exact.lines.get(at)) {
-            panic!("at {}: listed {:?}, exact {:?}", header.figures.end_ns, lines.get(at), exact.lines.get(at));
-        }
-        let pairs: BTreeSet<_> = lines.iter().map(|line| ends(line.client, line.server)).collect();
-        assert_eq!(pairs.len(), lines.len(), "none is listed twice");
-        assert!(header.complete, "{header:?}");
+        assert_lines(header, rows.iter().map(line).collect(), exact);
+        let pairs: BTreeSet<_> = rows.iter().map(|row| ends(row.client, row.server)).collect();
+        assert_eq!(pairs.len(), rows.len(), "none is listed twice");
         assert_eq!(
             (header.figures.opened, header.figures.closed, header.figures.untracked),
             (exact.opened, exact.closed, 0)

@@ -2,6 +2,7 @@
 //! without; and the command line around them.
 
 mod feed;
+mod ran;
 
 use feed::Generated;
 use flowpeel::error::Result;
@@ -14,10 +15,10 @@ use flowpeel::pipeline::{Config, Plan, Snapshots, run};
 use flowpeel::signal::{AnyKey, TimeBase};
 use flowpeel::sketch::{Iblt, Peeled, Peeler, Recipient, TableKey, ValueCode};
 use flowpeel::snapshot::file::{RouterPart, SnapshotFile};
+use ran::{flowpeel, names, text};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, Output};
 use std::time::Duration;
 
 /// An exporter that keeps lists and the bytes of snapshots.
@@ -207,30 +208,15 @@ fn whatever_snapshots_are_missing_the_next_one_makes_up_for_it() {
     assert!(overfull > 0, "some snapshots do not list by themselves");
 }
 
-fn flowpeel(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_flowpeel")).args(arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-fn names(directory: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).unwrap();
-    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn a_secret_is_made_snapshots_are_written_under_it_and_told_about() {
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
     let (secret, snapshots) = (path("secret"), path("snapshots"));
-    assert!(flowpeel(&["keygen", &secret]).status.success());
-    let again = flowpeel(&["keygen", &secret]);
+    assert!(flowpeel(["keygen", &secret]).status.success());
+    let again = flowpeel(["keygen", &secret]);
     assert!(again.status.code() == Some(1) && text(&again.stderr).contains("never overwritten"));
-    let ended = flowpeel(&[
+    let ended = flowpeel([
         "replay",
         "--snapshots",
         &snapshots,
@@ -245,14 +231,14 @@ fn a_secret_is_made_snapshots_are_written_under_it_and_told_about() {
     assert!(ended.stdout.is_empty() && text(&ended.stderr).contains("no list is kept"));
     let [name] = &names(Path::new(&snapshots))[..] else { panic!("one snapshot") };
     let file = format!("{snapshots}/{name}");
-    let told = text(&flowpeel(&["info", "--secret-file", &secret, &file]).stdout);
+    let told = text(&flowpeel(["info", "--secret-file", &secret, &file]).stdout);
     for part in ["snapshot, version 1", "edge, run 0000000000000000", "1, the last: ", "IPv4", "1 open", "yes, all 1"] {
         assert!(told.contains(part), "{part} in\n{told}");
     }
-    let refused = flowpeel(&["info", &file]);
+    let refused = flowpeel(["info", &file]);
     assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("under another secret"));
     std::fs::write(&file, &std::fs::read(&file).unwrap()[..200]).unwrap();
-    let refused = flowpeel(&["info", "--secret-file", &secret, &file]);
+    let refused = flowpeel(["info", "--secret-file", &secret, &file]);
     assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("was cut short"));
 }
 

@@ -174,8 +174,8 @@ impl Agent {
                 break;
             }
             match self.open(name) {
-                Ok(Some(snapshot)) => {
-                    let header = self.write(name, snapshot)?;
+                Ok(Some((snapshot, run))) => {
+                    let header = self.write(name, snapshot, run)?;
                     self.counts.lists += 1;
                     self.counts.incomplete += u64::from(!header.complete);
                     self.incoming.done(name);
@@ -222,8 +222,9 @@ impl Agent {
         ordered.into_iter().map(|(.., name)| name).collect()
     }
 
-    /// Reads a snapshot; `None` if it is late or came twice, so that a list covers it already.
-    fn open(&self, name: SnapshotName) -> Result<Option<SnapshotFile>> {
+    /// Reads a snapshot, with the run that it is of; `None` if it is late or came twice, so that a list covers it
+    /// already.
+    fn open(&self, name: SnapshotName) -> Result<Option<(SnapshotFile, Run)>> {
         let path = self.incoming.file(name);
         let snapshot = SnapshotFile::open(&path, &self.secret)?;
         let refuse = |what: &str| Err(Error::new(what).in_file(&path));
@@ -234,8 +235,8 @@ impl Agent {
             return refuse("its name is not that of the end of its interval: somebody has renamed it");
         }
         let (run, present) = (Run::of(source), &self.position.run);
-        if !self.position.list.is_empty() && run.is_same(present) {
-            return Ok((run.end() > present.end()).then_some(snapshot));
+        if self.position.follows(&run) {
+            return Ok((run.end() > present.end()).then_some((snapshot, run)));
         }
         match self.position.ended.iter().find(|ended| ended.is_same(&run)) {
             Some(ended) if run.end() <= ended.end() || run.end_ns < present.end_ns => Ok(None),
@@ -243,41 +244,37 @@ impl Agent {
                 refuse("two runs write to this directory: give each router one of its own")
             }
             // What was taken for the run after it was a late one before it.
-            _ => Ok(Some(snapshot)),
+            _ => Ok(Some((snapshot, run))),
         }
     }
 
-    /// Writes the list of a snapshot, and the note of how far the agent is.
-    fn write(&mut self, name: SnapshotName, snapshot: SnapshotFile) -> Result<Header> {
-        let Some(source) = snapshot.header.sources.first().cloned() else {
-            return Err(Error::new("a snapshot of no router"));
-        };
-        let is_same = self.position.run.is_same(&Run::of(&source));
-        let mut list = match self.list.take().filter(|list| is_same && list.is_of_run(&snapshot)) {
+    /// Writes the list of a snapshot of this run, and the note of how far the agent is.
+    fn write(&mut self, name: SnapshotName, snapshot: SnapshotFile, run: Run) -> Result<Header> {
+        let is_followed = self.position.follows(&run);
+        let mut list = match self.list.take().filter(|list| is_followed && list.is_of_run(&snapshot)) {
             Some(list) => list,
-            None => self.begin(&snapshot, &source)?,
+            None => self.begin(&snapshot, is_followed)?,
         };
-        let known = self.position.ended.iter().find(|ended| ended.is_same(&Run::of(&source)));
-        let known = if is_same { Some(&self.position.run) } else { known };
-        let expected = known.map_or(1, |run| run.interval.saturating_add(1));
-        let passed_over = source.figures.interval.saturating_sub(expected);
+        let known = self.position.ended.iter().find(|ended| ended.is_same(&run));
+        let known = if is_followed { Some(&self.position.run) } else { known };
+        let expected = known.map_or(1, |known| known.interval.saturating_add(1));
+        let passed_over = run.interval.saturating_sub(expected);
         self.counts.passed_over = self.counts.passed_over.saturating_add(passed_over);
         list.apply(snapshot)?;
         let written = list.list(|list| Ok((list.header, self.directory.write_beside(list, name)?)));
         let (header, file): (Header, _) = written?;
         self.list = Some(list);
-        self.position.advance(&source, name.to_string(), file);
+        self.position.advance(run, name.to_string(), file);
         self.directory.write_note(position::NAME, &self.position.bytes())?;
         Ok(header)
     }
 
-    /// The list to begin with: that of the agent before, if it followed the same run; otherwise an empty one, with
-    /// which the router began too.
-    fn begin(&mut self, snapshot: &SnapshotFile, source: &RouterPart) -> Result<SnapshotList> {
+    /// The list to begin with: that of the agent before, if the snapshot is of the run that it followed; otherwise an
+    /// empty one, with which the router began too.
+    fn begin(&mut self, snapshot: &SnapshotFile, is_followed: bool) -> Result<SnapshotList> {
         self.directory.begin_run(snapshot.header.vlan_key);
         let mut list = SnapshotList::new(snapshot, &self.secret)?;
-        let is_same = !self.position.list.is_empty() && self.position.run.is_same(&Run::of(source));
-        if is_same && let Err(error) = self.reload(&mut list) {
+        if is_followed && let Err(error) = self.reload(&mut list) {
             let warning = Error::new("can not go on from the last list, so the next may be incomplete");
             self.warning = Some(warning.because(error));
             list = SnapshotList::new(snapshot, &self.secret)?;
@@ -323,16 +320,22 @@ fn load(list: &mut SnapshotList, file: &mut ListFile, end: TickMoment) -> Result
     Ok(())
 }
 
+/// Opens a list in full.
+fn open_full(path: &Path) -> Result<ListFile> {
+    let file = ListFile::open(path)?;
+    match file.base {
+        Some(_) => Err(Error::new("these are changes: name a list in full").in_file(path)),
+        None => Ok(file),
+    }
+}
+
 /// Starts the list of the run of `source` from a list in a file, plain or compressed.
 ///
 /// # Errors
 ///
 /// The file holds no list in full, or one that did not end within the run.
 pub fn start_from(list: &mut SnapshotList, source: &RouterPart, path: &Path) -> Result<()> {
-    let mut file = ListFile::open(path)?;
-    if file.base.is_some() {
-        return Err(Error::new("these are changes: name a list in full").in_file(path));
-    }
+    let mut file = open_full(path)?;
     if file.is_merged {
         return Err(Error::new("this is the list of several routers: name one of this router").in_file(path));
     }
@@ -350,10 +353,7 @@ pub fn start_from(list: &mut SnapshotList, source: &RouterPart, path: &Path) -> 
 ///
 /// The file holds no list in full.
 pub fn established(path: &Path) -> Result<Vec<(AnyKey, u32)>> {
-    let mut file = ListFile::open(path)?;
-    if file.base.is_some() {
-        return Err(Error::new("these are changes: name a list in full").in_file(path));
-    }
+    let mut file = open_full(path)?;
     let mut connections = Vec::new();
     while let Some(line) = file.next()? {
         if let Line::Listed(known, routers) = line {

@@ -117,10 +117,14 @@ impl Position {
         TickMoment { tick: self.run.end_tick, within_tick_ns: self.run.within_tick_ns }
     }
 
-    /// Moves on to a list that was made from this snapshot.
-    pub(super) fn advance(&mut self, source: &RouterPart, snapshot: String, list: crate::export::WrittenList) {
-        let run = Run::of(source);
-        if !self.run.is_same(&run) && !self.list.is_empty() {
+    /// Whether this is the run that is followed.
+    pub(super) fn follows(&self, run: &Run) -> bool {
+        !self.list.is_empty() && self.run.is_same(run)
+    }
+
+    /// Moves on to a list that was made from this snapshot of this run.
+    pub(super) fn advance(&mut self, run: Run, snapshot: String, list: crate::export::WrittenList) {
+        if !self.list.is_empty() && !self.follows(&run) {
             // A run that goes on has not ended: what was followed meanwhile came late.
             let is_stray = self.ended.iter().any(|ended| ended.is_same(&run));
             self.ended.retain(|ended| !ended.is_same(&run));

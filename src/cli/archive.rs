@@ -46,18 +46,12 @@ impl ArchiveOptions {
     ///
     /// # Errors
     ///
-    /// Two options name one directory. An archive together with a state: what is fed again after a kill would be
+    /// An archive together with a state: what is fed again after a kill would be
     /// archived twice. An archive without a list: the lists tell the archive what is open and how old it is, and tell
     /// the run that its disk has failed.
     pub(super) fn check(&self, state: &State, lists: &Lists) -> Result<()> {
-        apart::check(&[
-            ("--state", state.directory()),
-            ("--out", lists.directory()),
-            ("--snapshots", lists.snapshot_directory()),
-            ("--archive", self.archive.as_ref()),
-        ])?;
         let what = match self.archive {
-            Some(_) if state.is_wanted() => {
+            Some(_) if state.directory().is_some() => {
                 "--archive and --state do not go together: what is fed again would be archived twice"
             }
             Some(_) if !lists.keeps_list() => {
@@ -93,6 +87,20 @@ impl ArchiveOptions {
     }
 }
 
+/// Makes sure that each of the options of a run names a directory of its own.
+///
+/// # Errors
+///
+/// Two name one directory.
+pub(super) fn check_directories(state: &State, lists: &Lists, archive: &ArchiveOptions) -> Result<()> {
+    apart::check(&[
+        ("--state", state.directory()),
+        ("--out", lists.directory()),
+        ("--snapshots", lists.snapshot_directory()),
+        ("--archive", archive.archive.as_ref()),
+    ])
+}
+
 /// Tells what an earlier process has left.
 fn mended(recovery: &Recovery) {
     if let Some(last) = recovery.logs.last() {
@@ -113,14 +121,6 @@ fn mended(recovery: &Recovery) {
             report::grouped(recovery.carried_over)
         ));
     }
-}
-
-/// Ends an archive, tells what was written, and returns whether all of it was.
-pub(super) fn finish(archive: Archive, voice: Voice) -> bool {
-    let finished = archive.finish();
-    let is_written = finished.is_ok();
-    tell(finished, voice);
-    is_written
 }
 
 /// Says what came of an archive that has ended.

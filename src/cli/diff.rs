@@ -64,7 +64,7 @@ fn diff(arguments: &Arguments, voice: Voice) -> Result<Status> {
         let (only_a, only_b) = (grouped(only_a), grouped(only_b));
         report::line(format_args!("{only_a} only in A, {only_b} only in B; half-open connections are not compared"));
     }
-    if !difference.is_complete() {
+    if voice > Voice::Quiet && !difference.is_complete() {
         let is_digest = [&a, &b].iter().any(|file| file.header.kind == Kind::Digest);
         let hint = match difference.differences_needed {
             Some(needed) if is_digest => format!("make the digest with --differences {needed}"),

@@ -41,9 +41,13 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     let size = export::write_snapshot(&arguments.out, &digest, &secret)?;
     let (v4, v6) = digest.item_counts();
     if voice > Voice::Quiet {
-        let (size, v4, v6) = (grouped(size), grouped(v4), grouped(v6));
-        report::line(format_args!("{size} bytes, which tell {v4} differences of IPv4 and {v6} of IPv6"));
-        if digest.item_counts().0.saturating_add(digest.item_counts().1) < arguments.differences {
+        report::line(format_args!(
+            "{} bytes, which tell {} differences of IPv4 and {} of IPv6",
+            grouped(size),
+            grouped(v4),
+            grouped(v6)
+        ));
+        if v4.saturating_add(v6) < arguments.differences {
             report::warning("the snapshot's tables are too small for so many differences in one: compare it as it is");
         }
     }

@@ -3,9 +3,9 @@
 use crate::cli::report::grouped;
 use crate::cli::secret::SecretOption;
 use crate::cli::table::{self, Align};
-use crate::cli::{Outcome, Status, log, print};
+use crate::cli::{Outcome, Status, print};
 use crate::config::PARTITION_COUNT;
-use crate::error::Result;
+use crate::error::{Result, escaped};
 use crate::hash::Secret;
 use crate::sketch::Geometry;
 use crate::snapshot::file::{Header, Kind, Load, RouterPart, SnapshotFile, VERSION};
@@ -60,7 +60,7 @@ fn time(time_ns: i64) -> String {
 fn of_source(source: &RouterPart) -> Vec<(&'static str, String)> {
     let RouterPart { figures, totals, .. } = source;
     // The name was written by somebody with the secret, and may hold control characters all the same.
-    let name = if source.router.is_empty() { "without a name".to_owned() } else { log::escaped(&source.router) };
+    let name = if source.router.is_empty() { "without a name".to_owned() } else { escaped(&source.router) };
     let last = if source.is_last { ", the last" } else { "" };
     vec![
         ("router", format!("{name}, run {:016x}", source.run)),

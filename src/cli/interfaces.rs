@@ -2,7 +2,7 @@
 
 use crate::capture::live::{Interface, InterfaceLink, interfaces};
 use crate::cli::table::{self, Align};
-use crate::cli::{Outcome, Status};
+use crate::cli::{Outcome, Status, print};
 use crate::error::Error;
 use clap::Args;
 use serde::Serialize;
@@ -92,10 +92,10 @@ fn write_lines(interfaces: &[Interface], out: &mut impl Write) -> io::Result<()>
 /// Lists the interfaces.
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let interfaces = interfaces()?;
-    let mut out = io::stdout().lock();
-    let written = if arguments.json { write_lines(&interfaces, &mut out) } else { write_table(&interfaces, &mut out) };
-    let written = written.and_then(|()| out.flush());
-    written.map_err(|error| Error::new("can not write the interfaces").because(error))?;
+    let mut text = Vec::new();
+    let made = if arguments.json { write_lines(&interfaces, &mut text) } else { write_table(&interfaces, &mut text) };
+    made.map_err(|error| Error::new("can not write the interfaces").because(error))?;
+    print(&text)?;
     Ok(Status::Done)
 }
 

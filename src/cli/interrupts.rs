@@ -55,7 +55,7 @@ impl Interrupts {
             // A thread of its own, because this one has the second signal to wait for, and nobody may read what is
             // said.
             let state = Arc::clone(&state);
-            std::thread::spawn(move || {
+            let patiently = move || {
                 if !has_bar {
                     report::leave_line();
                 }
@@ -66,7 +66,9 @@ impl Interrupts {
                     }
                     report::warning(patience);
                 }
-            });
+            };
+            // Without a thread there is no message. A panic would end the thread that waits for the second signal.
+            drop(std::thread::Builder::new().spawn(patiently));
         };
         #[cfg(target_os = "linux")]
         let ignores_hangup = hangup::is_ignored();

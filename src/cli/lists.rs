@@ -134,11 +134,6 @@ impl Lists {
         !self.no_list
     }
 
-    /// Whether snapshots are wanted.
-    pub(super) fn has_snapshots(&self) -> bool {
-        self.snapshots.is_some()
-    }
-
     /// How snapshots are to be made, if they are. `otherwise` names the router where no option does.
     pub(super) fn snapshots(&self, otherwise: impl FnOnce() -> String, run: u64) -> Option<Snapshots> {
         self.snapshots.as_ref().map(|_| Snapshots {

@@ -3,13 +3,14 @@
 //! What enters: the same words as on a terminal. What leaves: on standard error a line for each message, with time,
 //! level and fields, as text or JSON. Control characters are escaped here, since messages may hold names from outside.
 
+use crate::error::escaped;
 use clap::ValueEnum;
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 use tracing::Level;
 
 /// The format of log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, ValueEnum)]
 pub(super) enum LogFormat {
     /// A time, a level and words
     Text,
@@ -62,9 +63,4 @@ pub(super) fn warning(text: &str) {
 /// Logs an error.
 pub(super) fn error(text: &str) {
     tracing::error!("{}", escaped(text));
-}
-
-/// A text without control characters.
-pub(super) fn escaped(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() }).collect()
 }

@@ -39,13 +39,13 @@ mod watch;
 
 use crate::cli::log::LogFormat;
 use crate::cli::report::Voice;
-use crate::error::Error;
+use crate::error::{Error, escaped};
 use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
 
 /// How a process ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub enum Status {
     /// Everything was done.
     Done,
@@ -168,7 +168,7 @@ pub fn main() -> Status {
         Ok(cli) => cli,
         Err(error) => {
             // The message quotes the arguments, and one may be a hostile file name.
-            let escaped = std::env::args_os().map(|argument| log::escaped(&argument.to_string_lossy()));
+            let escaped = std::env::args_os().map(|argument| escaped(&argument.to_string_lossy()));
             let error = Cli::try_parse_from(escaped).err().unwrap_or(error);
             // Asking for help or the version is no mistake. If it cannot be printed there is nobody to tell.
             drop(error.print());
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn messages_about_hostile_arguments_are_escaped() {
-        assert_eq!(log::escaped("a\x1b[2J\nb c.pcap\u{9b}"), "a\\u{1b}[2J\\nb c.pcap\\u{9b}");
+        assert_eq!(escaped("a\x1b[2J\nb c.pcap\u{9b}"), "a\\u{1b}[2J\\nb c.pcap\\u{9b}");
     }
 
     #[test]

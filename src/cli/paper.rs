@@ -1,6 +1,5 @@
 //! `flowpeel paper`: the experiments of the papers, run again: a seed in, a report with plots out.
 
-use crate::cli::log;
 use crate::cli::report::{self, Voice};
 use crate::cli::values;
 use crate::cli::{Failure, Outcome, Status, print};
@@ -60,8 +59,7 @@ pub(super) struct Arguments {
 }
 
 fn bar(experiment_count: usize, voice: Voice) -> ProgressBar {
-    let is_hidden = voice == Voice::Quiet || log::is_on();
-    let target = if is_hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let target = if voice.draws() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(experiment_count as u64), target);
     if let Ok(style) = ProgressStyle::with_template("{pos} of {len} experiments {bar:20} {elapsed} {wide_msg}") {
         bar.set_style(style);

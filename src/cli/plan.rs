@@ -3,7 +3,7 @@
 use crate::cli::lists::SOURCES_TEXT;
 use crate::cli::report::{grouped, mib};
 use crate::cli::table::{self, Align};
-use crate::cli::tracking::Defaults;
+use crate::cli::tracking;
 use crate::cli::{Failure, Outcome, Status, print, values};
 use crate::error::Error;
 use crate::interval::{Interval, NINETY_FIVE};
@@ -201,13 +201,13 @@ fn text(plan: &PlanObject) -> String {
 /// Makes the plan.
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     // The defaults of a live capture take memory too; a replay takes no more.
-    let asked = Defaults::LIVE.applied(Config {
+    let asked = Config {
         every: Some(arguments.every),
         connections_max: arguments.connections,
         churn: arguments.churn,
         sources_max: arguments.sources,
-        ..Config::default()
-    });
+        ..tracking::live_defaults()
+    };
     let sizing = Sizing::new(&asked, arguments.failure).map_err(Failure::wrong_usage)?;
     let plan = PlanObject {
         connections: arguments.connections,

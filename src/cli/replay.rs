@@ -1,12 +1,12 @@
 //! `flowpeel replay`: captures in, lists out. Wrong options are refused before anything is read or written.
 
-use crate::archive::Tap;
+use crate::archive::{Archive, Tap};
 use crate::capture::Replay;
 use crate::cli::archive::{self, ArchiveOptions};
 use crate::cli::lists::Lists;
 use crate::cli::report::{self, Voice};
 use crate::cli::state::{self, State};
-use crate::cli::tracking::{Defaults, Tracking};
+use crate::cli::tracking::Tracking;
 use crate::cli::watch::Watch;
 use crate::cli::{Failure, Outcome, Status, values};
 use crate::error::Result;
@@ -57,10 +57,11 @@ impl Arguments {
     fn plan(&self) -> Result<Plan> {
         self.lists.keep()?;
         self.state.check(self.every, true)?;
-        let config = self.tracking.config(&Defaults::REPLAY, self.every, &self.lists, || Ok(Secret::REPLAY))?;
+        let config = self.tracking.config(Config::default(), self.every, &self.lists, || Ok(Secret::REPLAY))?;
         // Equal captures give equal snapshots: nothing of this machine or this moment is in them.
         let snapshots = self.lists.snapshots(String::new, 0);
-        let saves_state = self.state.is_wanted();
+        let saves_state = self.state.directory().is_some();
+        archive::check_directories(&self.state, &self.lists, &self.archive)?;
         self.archive.check(&self.state, &self.lists)?;
         let archive_size = self.archive.memory_size()?;
         Plan::new(&Config { snapshots, saves_state, archive_size, ..config })
@@ -91,18 +92,21 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     let mut lists = Tap::new(&mut exporter, archive.as_ref());
     let summary = pipeline::run(&plan, inputs, &mut lists, &mut watch, saving);
     watch.finish();
-    let is_archived = archive.is_none_or(|archive| archive::finish(archive, voice));
+    let archived = archive.map(Archive::finish);
+    let is_archived = archived.as_ref().is_none_or(Result::is_ok);
+    archived.into_iter().for_each(|archived| archive::tell(archived, voice));
     match summary {
         Ok(summary) => {
             // Where nothing could be read an error has said so, and there is nothing to sum up.
             if voice > Voice::Quiet && summary.lists > 0 {
                 report::summary(&summary, voice);
             }
-            if watch.is_interrupted() {
+            if voice > Voice::Quiet && watch.is_interrupted() {
                 let listed = if summary.lists > 0 { "what was read before is listed" } else { "nothing was read" };
                 report::warning(&format!("interrupted: {listed}"));
             }
-            let is_saved = state::finish(summary.saving.as_ref());
+            state::tell(summary.saving.as_ref());
+            let is_saved = state::is_saved(summary.saving.as_ref());
             let is_done = summary.errors.is_empty() && !watch.is_interrupted() && is_archived && is_saved;
             Ok(if is_done { Status::Done } else { Status::Failed })
         }

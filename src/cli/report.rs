@@ -24,6 +24,14 @@ pub(super) enum Voice {
     Verbose,
 }
 
+impl Voice {
+    /// Whether a progress bar may be drawn where standard error is a terminal. Between log lines there is no place for
+    /// one.
+    pub(super) fn draws(self) -> bool {
+        self > Voice::Quiet && !log::is_on()
+    }
+}
+
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
@@ -259,9 +267,11 @@ fn warnings(summary: &Summary) {
             grouped(summary.lists)
         ));
     }
+    // One that is found in its midst is counted each time that it is, so these are no numbers of connections.
     if counts.refused_open + counts.refused_pickups > 0 {
         warning(&format!(
-            "{} connections were established when no more could be tracked: raise --connections",
+            "connections were established, or found in their midst, {} times when no more could be tracked: \
+             raise --connections",
             grouped(counts.refused_open + counts.refused_pickups)
         ));
     }

@@ -26,11 +26,6 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Whether the state is to be saved.
-    pub(super) fn is_wanted(&self) -> bool {
-        self.state.is_some()
-    }
-
     /// The directory of the state, if it is to be saved.
     pub(super) fn directory(&self) -> Option<&PathBuf> {
         self.state.as_ref()
@@ -92,12 +87,6 @@ impl State {
         }
         Ok(Some(saving))
     }
-}
-
-/// Tells if the last state that was due could not be written, and returns whether all that should be saved is.
-pub(super) fn finish(saving: Option<&SavingCounts>) -> bool {
-    tell(saving);
-    is_saved(saving)
 }
 
 /// Whether what was known at the end is saved, as far as that was asked for.

@@ -1,7 +1,7 @@
 //! Columns for people: cells in, aligned lines out.
 
 /// The side of its column at which a cell stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) enum Align {
     Left,
     Right,

@@ -10,37 +10,16 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The defaults that differ between commands.
-pub(super) struct Defaults {
-    pickup: u32,
-    idle_timeout: Limit,
-    max_age: Limit,
-    watches: bool,
-}
-
-impl Defaults {
-    /// The defaults of a replay, which takes a capture at its word: what began before it is not known, and what has not
-    /// ended is open.
-    pub(super) const REPLAY: Self =
-        Defaults { pickup: 0, idle_timeout: Limit(None), max_age: Limit(None), watches: false };
-
-    /// The defaults of a live capture, where connections are older than the start, and some vanish.
-    pub(super) const LIVE: Self = Defaults {
+/// The configuration of a live capture where no option says otherwise: connections are older than the start, and some
+/// vanish. A replay takes a capture at its word, as [`Config::default`] does: what began before it is not known, and
+/// what has not ended is open.
+pub(super) fn live_defaults() -> Config {
+    Config {
         pickup: PICKUP_LIVE,
-        idle_timeout: Limit(Some(Duration::from_secs(IDLE_TIMEOUT_LIVE_S))),
-        max_age: Limit(Some(Duration::from_secs(AGE_MAX_LIVE_S))),
+        idle_timeout: Some(Duration::from_secs(IDLE_TIMEOUT_LIVE_S)),
+        max_age: Some(Duration::from_secs(AGE_MAX_LIVE_S)),
         watches: true,
-    };
-
-    /// This configuration with the defaults of the command.
-    pub(super) fn applied(&self, config: Config) -> Config {
-        Config {
-            pickup: self.pickup,
-            idle_timeout: self.idle_timeout.0,
-            max_age: self.max_age.0,
-            watches: self.watches,
-            ..config
-        }
+        ..Config::default()
     }
 }
 
@@ -107,8 +86,8 @@ impl Tracking {
         self.secret_file.is_some()
     }
 
-    /// The configuration of a run with lists of this kind, one in each interval of length `every`. `otherwise` makes
-    /// the secret where no file is named.
+    /// The configuration of a run with lists of this kind, one in each interval of length `every`. `default`
+    /// says what no option does, and `otherwise` makes the secret where no file is named.
     ///
     /// # Errors
     ///
@@ -116,7 +95,7 @@ impl Tracking {
     /// off the list at the ends of intervals and there are none.
     pub(super) fn config(
         &self,
-        defaults: &Defaults,
+        default: Config,
         every: Option<Duration>,
         lists: &Lists,
         otherwise: impl FnOnce() -> Result<Secret>,
@@ -128,7 +107,6 @@ impl Tracking {
             return Err(Error::new(what));
         }
         let secret = self.secret_file.as_deref().map_or_else(otherwise, values::secret)?;
-        let default = defaults.applied(Config::default());
         Ok(Config {
             every,
             shards: self.shards.unwrap_or(default.shards),

@@ -6,6 +6,7 @@ use crate::config::{
 use crate::error::{Error, Result};
 use crate::hash::{SECRET_SIZE, Secret};
 use jiff::{SignedDuration, Span, SpanRelativeTo};
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
@@ -21,23 +22,27 @@ pub(super) fn count(text: &str) -> std::result::Result<u64, String> {
 
 /// A whole number as it is.
 pub(super) fn number(text: &str) -> std::result::Result<u64, String> {
-    scaled(text, &[]).ok_or_else(|| format!("a whole number from 0 to {}", u64::MAX))
+    whole(text, 0..=u64::MAX)
+}
+
+/// A whole number of this range.
+fn whole<T>(text: &str, range: RangeInclusive<T>) -> std::result::Result<T, String>
+where
+    T: TryFrom<u64> + PartialOrd + fmt::Display,
+{
+    let parsed = scaled(text, &[]).and_then(|number| T::try_from(number).ok());
+    let within = parsed.filter(|number| range.contains(number));
+    within.ok_or_else(|| format!("a whole number from {} to {}", range.start(), range.end()))
 }
 
 /// A number of threads.
 pub(super) fn shards(text: &str) -> std::result::Result<usize, String> {
-    let parsed = scaled(text, &[]).and_then(|shards| usize::try_from(shards).ok());
-    parsed
-        .filter(|shards| (1..=SHARDS_MAX).contains(shards))
-        .ok_or_else(|| format!("a whole number from 1 to {SHARDS_MAX}"))
+    whole(text, 1..=SHARDS_MAX)
 }
 
 /// A number of capture threads on one interface.
 pub(super) fn fanout(text: &str) -> std::result::Result<usize, String> {
-    let parsed = scaled(text, &[]).and_then(|count| usize::try_from(count).ok());
-    parsed
-        .filter(|count| (1..=FANOUT_COUNT_MAX).contains(count))
-        .ok_or_else(|| format!("a whole number from 1 to {FANOUT_COUNT_MAX}"))
+    whole(text, 1..=FANOUT_COUNT_MAX)
 }
 
 /// A size in bytes: `256MiB`, `1G`, by 1024.
@@ -116,10 +121,7 @@ pub(super) fn limit(text: &str) -> std::result::Result<Limit, String> {
 
 /// One in how many packets.
 pub(super) fn pickup(text: &str) -> std::result::Result<u32, String> {
-    let parsed = scaled(text, &[]).and_then(|pickup| u32::try_from(pickup).ok());
-    parsed
-        .filter(|pickup| *pickup <= PICKUP_MAX)
-        .ok_or_else(|| format!("a whole number from 0 to {PICKUP_MAX}; 1 looks at every packet, 0 at none"))
+    whole(text, 0..=PICKUP_MAX).map_err(|what| format!("{what}; 1 looks at every packet, 0 at none"))
 }
 
 /// A range of counts, both ends included: `0-20`, or a single count.

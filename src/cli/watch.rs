@@ -2,7 +2,6 @@
 
 use crate::capture::{Progress, SkippedPackets};
 use crate::cli::interrupts::Interrupts;
-use crate::cli::log;
 use crate::cli::report::{self, Voice, grouped};
 use crate::error::{Error, Result};
 use crate::pipeline::Observer;
@@ -72,10 +71,10 @@ impl Watch {
 
     fn bar(&mut self) -> &ProgressBar {
         self.bar.get_or_insert_with(|| {
-            let target = if self.voice == Voice::Quiet || log::is_on() {
-                ProgressDrawTarget::hidden()
-            } else {
+            let target = if self.voice.draws() {
                 ProgressDrawTarget::stderr_with_hz(DRAWS_PER_S)
+            } else {
+                ProgressDrawTarget::hidden()
             };
             let bar = ProgressBar::with_draw_target(self.extent.total_size, target);
             bar.set_style(style(self.extent.total_size.is_some()));

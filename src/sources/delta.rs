@@ -108,7 +108,7 @@ impl<K: crate::sketch::Key> FamilyDelta<K> {
         self.counter.add_all(pairs);
     }
 
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.counter.clear();
         self.distinct.clear();
         self.recent.iter_mut().for_each(Recent::clear);

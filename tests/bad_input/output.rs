@@ -3,6 +3,7 @@
 use crate::captures::{frames, opening, pcap};
 use crate::command::{FLOWPEEL, Running, command, flowpeel, lists, replay};
 use crate::file;
+use crate::ran::names;
 use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};
 use std::fs::{self, File};
 use std::io::{BufWriter, Read};
@@ -18,14 +19,6 @@ fn busy() -> (TempDir, PathBuf) {
     let mut out = BufWriter::new(File::create(&path).unwrap());
     write_pcap(&mut Traffic::new(config).unwrap(), &mut out).unwrap();
     (directory, path)
-}
-
-/// The names in a directory.
-fn names(directory: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
 }
 
 /// Checks that every list in a directory is whole. Returns how many there are.

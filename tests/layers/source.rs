@@ -29,7 +29,10 @@ pub(crate) fn sources_below(folder: &str) -> Vec<Source> {
         for entry in std::fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                directories.push(path);
+                // What was built in a package of its own is no source.
+                if !path.ends_with("target") {
+                    directories.push(path);
+                }
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let names: Vec<_> =
                     path.strip_prefix(&root).unwrap().iter().map(|name| name.to_string_lossy()).collect();

@@ -49,7 +49,7 @@ pub(crate) fn total(lists: &[List], name: &str) -> u64 {
 
 /// A capture of this many connections sent at top speed, and what flowpeel makes of it.
 fn burst(test: &str, connections_sent: &str, options: &str, may_drop: bool) {
-    let Some(lab) = Lab::new(test).filter(|_| has("tcpreplay", test)) else { return };
+    let Some(lab) = Lab::new().filter(|_| has("tcpreplay")) else { return };
     let (a, b) = silent_pair(&lab);
     let capture = generate(&lab, connections_sent);
     let mut watch = Watch::start(&lab, &b, "lists", &format!("-i eth0 {options} --every 1s"));

@@ -23,7 +23,7 @@ fn lists(directory: &Path) -> BTreeMap<String, Vec<u8>> {
 
 #[test]
 fn the_agent_writes_what_the_router_writes() {
-    let Some(lab) = Lab::new("an agent beside a live capture") else { return };
+    let Some(lab) = Lab::new() else { return };
     let (a, router, b) = routed(&lab);
     let (secret, snapshots, collected) = (lab.path("secret"), lab.path("snapshots"), lab.path("collected"));
     let mut keygen = Command::new(FLOWPEEL);

@@ -93,7 +93,7 @@ fn stop(watches: impl IntoIterator<Item = Watch>) {
 
 /// 500 connections over a router, captured on the hosts and on the router, which sees each packet once or twice.
 fn hosts_and_router(backend: &str) {
-    let Some(lab) = Lab::new(&format!("500 connections, {backend}")) else { return };
+    let Some(lab) = Lab::new() else { return };
     let (a, router, b) = routed(&lab);
     let at_router = ["-i to-a", "-i to-a -i to-b", "-i to-b -i to-a --fanout 2 --shards 2"];
     let places = [(&a, "-i eth0"), (&b, "-i eth0 --capture flags")].into_iter();
@@ -126,7 +126,7 @@ fn pnet_lists_what_the_kernels_know() {
 
 /// Two networks on one trunk, with the same addresses in both; listed with their tags or without.
 fn vlans(backend: &str, has_tags: bool) {
-    let Some(lab) = Lab::new(&format!("VLANs, {backend}")) else { return };
+    let Some(lab) = Lab::new() else { return };
     let (switch, other_switch) = (lab.host("switch"), lab.host("switch2"));
     join(&End(&switch, "trunk", &[]), &End(&other_switch, "trunk", &[]), 1508);
     let networks = ["10", "20"].map(|tag| {
@@ -177,7 +177,7 @@ fn pnet_lists_connections_on_vlans() {
 
 #[test]
 fn connections_older_than_the_capture_are_picked_up() {
-    let Some(lab) = Lab::new("connections older than the capture") else { return };
+    let Some(lab) = Lab::new() else { return };
     let (a, router, b) = routed(&lab);
     let (mut server, mut client) = (Crowd::serve(&b, &[STAYS]), Crowd::start(&a));
     SERVER.iter().for_each(|address| client.ask(&format!("open 100 {address} {STAYS}")));
@@ -212,8 +212,7 @@ fn connections_older_than_the_capture_are_picked_up() {
 
 #[test]
 fn a_recording_of_the_same_packets_replays_to_what_the_kernels_know() {
-    let test = "a recording of the same packets";
-    let Some(lab) = Lab::new(test).filter(|_| has("tcpdump", test)) else { return };
+    let Some(lab) = Lab::new().filter(|_| has("tcpdump")) else { return };
     let (a, router, b) = routed(&lab);
     let (recording, log) = (lab.path("recording.pcap"), lab.path("tcpdump"));
     let options = ["-Z", "root", "-U", "--immediate-mode", "-n", "-s", "128", "-i", "any", "-w"];

@@ -3,6 +3,7 @@
 //! What enters: names, addresses. What leaves: places where programs run whose traffic stays among them. Whatever a
 //! test did and however it ended, its namespaces are removed, and every process in them is ended by its own number.
 
+use crate::say::skipped;
 use std::cell::RefCell;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -24,17 +25,12 @@ const SETTINGS: &str = "cd /proc/sys/net && echo 1 >ipv4/ip_forward && echo 0 >i
     echo 0 >ipv6/conf/$c/router_solicitations; done && ip link set lo up && \
     for f in -4 -6; do ip $f rule add pref 1000 lookup local && ip $f rule del pref 0; done";
 
-/// Says something under the name of these tests, whether they pass or not.
-pub(crate) fn say(text: &str) {
-    crate::say::say(&format!("live: {text}"));
-}
-
 /// Whether this program is installed; if not, says that the test or its part is skipped.
-pub(crate) fn has(program: &str, test: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
     if !found {
-        say(&format!("{test} is skipped: {program} is not installed"));
+        skipped(&format!("{program} is not installed"));
     }
     found
 }
@@ -61,12 +57,12 @@ pub(crate) struct Lab {
 
 impl Lab {
     /// A lab; `None`, after saying why, where there can be no namespaces.
-    pub(crate) fn new(test: &str) -> Option<Lab> {
-        if !["ip", "ss", "python3"].iter().all(|program| has(program, test)) {
+    pub(crate) fn new() -> Option<Lab> {
+        if !["ip", "ss", "python3"].iter().all(|program| has(program)) {
             return None;
         }
         if fs::metadata("/proc/self").unwrap().uid() != 0 {
-            say(&format!("{test} is skipped: network namespaces need root"));
+            skipped("network namespaces need root");
             return None;
         }
         let number = LAB_COUNT.fetch_add(1, Ordering::Relaxed);
@@ -80,7 +76,7 @@ impl Lab {
         let probe = format!("{}probe", lab.prefix);
         let output = ip(&format!("netns add {probe}")).output().unwrap();
         if !output.status.success() {
-            say(&format!("{test} is skipped: no namespaces: {}", String::from_utf8_lossy(&output.stderr).trim()));
+            skipped(&format!("no namespaces: {}", String::from_utf8_lossy(&output.stderr).trim()));
             return None;
         }
         lab.namespaces.borrow_mut().push(probe);

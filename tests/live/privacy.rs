@@ -1,8 +1,9 @@
 //! What other users can read, and what flowpeel may do: no more than needed.
 
 use crate::command::{FLOWPEEL, command};
-use crate::lab::{End, Host, Lab, has, join, run, say};
+use crate::lab::{End, Host, Lab, has, join, run};
 use crate::process::{Crowd, Process, until};
+use crate::say::skipped;
 use crate::sockets::settled;
 use crate::watch::{Watch, assert_listed, errors, lists_in};
 use jiff::Timestamp;
@@ -40,7 +41,7 @@ const AS_NOBODY: [&str; 5] = ["setpriv", "--reuid=65534", "--regid=65534", "--cl
 
 #[test]
 fn nothing_listens_and_lists_are_for_owner_and_group() {
-    let Some(lab) = Lab::new("what others can read") else { return };
+    let Some(lab) = Lab::new() else { return };
     let (_a, b) = pair(&lab, "eth0");
     let watch = Watch::start(&lab, &b, "lists", "-i eth0 --every 1s --connections 10k");
     assert_eq!(b.run("ss -Htlnp"), "");
@@ -51,7 +52,7 @@ fn nothing_listens_and_lists_are_for_owner_and_group() {
 
 #[test]
 fn names_from_outside_are_escaped() {
-    let Some(lab) = Lab::new("hostile names") else { return };
+    let Some(lab) = Lab::new() else { return };
     let name = "e\u{1b}[7m\"\\\u{7}x";
     let (a, b) = pair(&lab, name);
     let listen = "127.0.0.1:9311";
@@ -98,8 +99,7 @@ fn named_setcap(text: &str) -> Vec<String> {
 
 #[test]
 fn without_the_capability_it_names_the_line_that_gives_it() {
-    let test = "no CAP_NET_RAW";
-    let Some(lab) = Lab::new(test).filter(|_| has("setpriv", test)) else { return };
+    let Some(lab) = Lab::new().filter(|_| has("setpriv")) else { return };
     let (_a, b) = pair(&lab, "eth0");
     let program = for_everybody(&lab);
     let live = ["live", "-i", "eth0", "--every", "1s", "--connections", "10k", "--out"];
@@ -113,7 +113,7 @@ fn without_the_capability_it_names_the_line_that_gives_it() {
         let [error] = errors(&ended)[..] else { panic!("{}", ended.stderr) };
         let words = named_setcap(error);
         assert!(words[1].starts_with("cap_net_raw") && words[2] == path, "{error}");
-        if backend == "pnet" && has("setcap", test) {
+        if backend == "pnet" && has("setcap") {
             run(command_of(&words));
             let directory = nobodys_directory(&lab);
             let program = program.to_str().unwrap();
@@ -154,9 +154,9 @@ fn assert_is_nobody(watch: &Watch) {
 
 #[test]
 fn user_drops_root_and_capabilities_in_every_thread() {
-    let Some(lab) = Lab::new("--user") else { return };
+    let Some(lab) = Lab::new() else { return };
     if !fs::read_to_string("/etc/passwd").is_ok_and(|users| users.contains(&format!("nobody:x:{NOBODY}:"))) {
-        return say(&format!("--user is skipped: there is no user nobody with the number {NOBODY}"));
+        return skipped(&format!("there is no user nobody with the number {NOBODY}"));
     }
     let (a, b) = pair(&lab, "eth0");
     let _server = Crowd::serve(&b, &[7000]);

@@ -21,7 +21,7 @@ fn await_listener(host: &Host, port: u16) {
 
 /// A web server, pages fetched, and one fetched so slowly that its connection stays.
 fn web(lab: &Lab, a: &Host, b: &Host) -> Vec<Process> {
-    if !has("nginx", TEST) || !has("curl", TEST) {
+    if !has("nginx") || !has("curl") {
         return Vec::new();
     }
     let root = lab.path("www");
@@ -54,7 +54,7 @@ fn web(lab: &Lab, a: &Host, b: &Host) -> Vec<Process> {
 
 /// Streams that go on, after some that came to their end.
 fn streams(lab: &Lab, a: &Host, b: &Host) -> Vec<Process> {
-    if !has("iperf3", TEST) {
+    if !has("iperf3") {
         return Vec::new();
     }
     let server = start(lab, b, "iperf3-server", "iperf3 -s");
@@ -67,7 +67,7 @@ fn streams(lab: &Lab, a: &Host, b: &Host) -> Vec<Process> {
 
 /// Sessions that nobody types into.
 fn sessions(lab: &Lab, a: &Host, b: &Host) -> Vec<Process> {
-    if !has("ncat", TEST) {
+    if !has("ncat") {
         return Vec::new();
     }
     let server = start(lab, b, "ncat-server", "ncat -lk 2323 --exec /bin/cat");
@@ -85,7 +85,7 @@ fn sessions(lab: &Lab, a: &Host, b: &Host) -> Vec<Process> {
 
 #[test]
 fn programs_that_people_use_are_listed_as_the_kernels_know_them() {
-    let Some(lab) = Lab::new(TEST) else { return };
+    let Some(lab) = Lab::new() else { return };
     let (a, router, b) = routed(&lab);
     let mut watch = Watch::start(&lab, &router, "lists", "-i to-a -i to-b --every 1s --connections 10k");
     let running: Vec<Vec<Process>> = [web, streams, sessions].iter().map(|start| start(&lab, &a, &b)).collect();

@@ -41,7 +41,7 @@ fn wait_for_state(state: &Path) {
 
 #[test]
 fn what_may_have_closed_meanwhile_is_marked_until_it_is_settled() {
-    let Some(lab) = Lab::new("a restart") else { return };
+    let Some(lab) = Lab::new() else { return };
     let (a, b) = (lab.host("a"), lab.host("b"));
     join(&End(&a, "eth0", &["10.0.2.2/24"]), &End(&b, "eth0", &["10.0.2.1/24"]), 1500);
     let secret = lab.path("secret");

@@ -4,8 +4,9 @@
 
 use crate::burst::{generate, send, summed, total};
 use crate::command::List;
-use crate::lab::{End, Host, Lab, has, join, run, say};
+use crate::lab::{End, Host, Lab, has, join, run};
 use crate::process::{Crowd, until};
+use crate::say::say;
 use crate::watch::{Watch, lists_in, time};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -135,7 +136,7 @@ fn latest(directory: &Path) -> Duration {
 
 /// Soaks for this long. Returns how late the latest list was.
 fn soak(test: &str, duration: Duration) -> Option<Duration> {
-    let lab = Lab::new(test).filter(|_| has("tcpreplay", test))?;
+    let lab = Lab::new().filter(|_| has("tcpreplay"))?;
     let mut load = Load::new(&lab);
     let started_count = load.packet_count();
     let options = "-i eth0 -i eth1 --every 1s --connections 100k";

@@ -13,8 +13,7 @@ use std::time::Duration;
 
 #[test]
 fn the_first_signal_under_load_leaves_a_last_list() {
-    let test = "stopping under load";
-    let Some(lab) = Lab::new(test).filter(|_| has("tcpreplay", test)) else { return };
+    let Some(lab) = Lab::new().filter(|_| has("tcpreplay")) else { return };
     let (a, b) = silent_pair(&lab);
     let capture = generate(&lab, "5k");
     for signal in ["-TERM", "-INT"] {
@@ -36,7 +35,7 @@ fn the_first_signal_under_load_leaves_a_last_list() {
 
 #[test]
 fn the_second_signal_ends_it_at_once() {
-    let Some(lab) = Lab::new("a second signal") else { return };
+    let Some(lab) = Lab::new() else { return };
     let (a, b) = (lab.host("a"), lab.host("b"));
     join(&End(&a, "eth0", &["10.0.2.2/24"]), &End(&b, "eth0", &["10.0.2.1/24"]), 1500);
     // The lists are not read: once they fill the pipe, the first signal cannot be obeyed.
@@ -64,7 +63,7 @@ fn the_second_signal_ends_it_at_once() {
 #[test]
 fn kill_9_leaves_no_half_list() {
     const RUNS: u64 = 20;
-    let Some(lab) = Lab::new("kill -9") else { return };
+    let Some(lab) = Lab::new() else { return };
     let (a, b) = (lab.host("a"), lab.host("b"));
     join(&End(&a, "eth0", &["10.0.2.2/24"]), &End(&b, "eth0", &["10.0.2.1/24"]), 1500);
     let mut server = Crowd::serve(&b, &[7000]);

@@ -1,13 +1,23 @@
 //! The oracle's lists beside those of flowpeel: rows as lines, and the lists of generated traffic.
 
 use super::{Line, List, Oracle, Rules};
-use flowpeel::flow_list::Row;
+use flowpeel::flow_list::{Header, Row};
 use flowpeel::generate::{Traffic, TrafficConfig};
 
 /// A row of flowpeel's as the oracle writes it.
 pub(crate) fn line(row: &Row) -> Line {
     let (start_us, state) = ((row.start_ns / 1_000) as u64, row.state.name());
     Line { client: row.client, server: row.server, state, start_us, midstream: row.midstream }
+}
+
+/// Asserts that the list with this header is complete and has the same lines as the exact one, in any order.
+pub(crate) fn assert_lines(header: &Header, mut lines: Vec<Line>, exact: &List) {
+    assert!(header.complete, "{header:?}");
+    lines.sort();
+    // Lists are long: the first difference tells more than both.
+    if let Some(at) = (0..lines.len().max(exact.lines.len())).find(|&at| lines.get(at) != exact.lines.get(at)) {
+        panic!("at {}: listed {:?}, exact {:?}", header.figures.end_ns, lines.get(at), exact.lines.get(at));
+    }
 }
 
 /// All lists of generated traffic.

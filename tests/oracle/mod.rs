@@ -16,7 +16,7 @@ mod packet;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
-pub(crate) use compared::{line, lists_of, lists_of_part};
+pub(crate) use compared::{assert_lines, line, lists_of, lists_of_part};
 pub(crate) use packet::{Segment, frames_of_pcap, segment};
 
 /// A tick of the clock, in microseconds.

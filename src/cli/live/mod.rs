@@ -9,7 +9,7 @@ use crate::cli::archive::{self, ArchiveOptions};
 use crate::cli::lists::Lists;
 use crate::cli::report::{self, Voice};
 use crate::cli::state::{self, State};
-use crate::cli::tracking::{Defaults, Tracking};
+use crate::cli::tracking::{self, Tracking};
 use crate::cli::{Failure, Outcome, Status, values};
 use crate::config::ROUTER_NAME_SIZE_MAX;
 use crate::error::{Error, Result};
@@ -148,29 +148,27 @@ impl Arguments {
         Ok(self.interfaces.iter().map(source).collect())
     }
 
-    /// Whether the kernel passes nothing but SYN, FIN and RST.
-    fn has_flags_only(&self) -> bool {
-        matches!(self.capture, CaptureKind::Flags) && !self.tunnels && self.bpf.is_none()
-    }
-
     /// Checks all that can be checked before anything is done, and plans the run.
     fn prepare(&self) -> Result<Prepared> {
         self.lists.keep()?;
         self.state.check(Some(self.every), self.tracking.has_secret())?;
+        archive::check_directories(&self.state, &self.lists, &self.archive)?;
         self.archive.check(&self.state, &self.lists)?;
-        if self.lists.has_snapshots() && !self.tracking.has_secret() {
+        if self.lists.snapshot_directory().is_some() && !self.tracking.has_secret() {
             return Err(Error::new(
                 "nobody could read snapshots under a secret that is not kept: make one with flowpeel keygen FILE, \
                  and name it with --secret-file FILE",
             ));
         }
-        let config = self.tracking.config(&Defaults::LIVE, Some(self.every), &self.lists, values::random_secret)?;
+        let config =
+            self.tracking.config(tracking::live_defaults(), Some(self.every), &self.lists, values::random_secret)?;
         let snapshots = self.lists.snapshots(host_name, values::random_number()?);
-        let saves_state = self.state.is_wanted();
+        let saves_state = self.state.directory().is_some();
         let archive_size = self.archive.memory_size()?;
-        let answer_opens = self.has_flags_only();
-        let config = Config { answer_opens, saves_state, snapshots, archive_size, ..config };
         let sources = self.sources()?;
+        // Where the kernel passes nothing but SYN, FIN and RST, no acknowledgement completes a handshake.
+        let answer_opens = sources.iter().any(|source| source.capture == CaptureMode::Flags);
+        let config = Config { answer_opens, saves_state, snapshots, archive_size, ..config };
         let input = LiveInput {
             capture_count: sources.iter().map(|source| source.fanout_count).sum(),
             rings_size: sources.iter().map(LiveConfig::memory_size).sum(),

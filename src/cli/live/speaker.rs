@@ -5,7 +5,7 @@
 //! error, in order, for as long as it takes them. Nobody waits for it: what finds no room is lost and counted, and that
 //! is told.
 
-use super::status::StatusLine;
+use super::status::{DRAW_INTERVAL, StatusLine};
 use crate::cli::report::{self, grouped};
 use crate::config::{LAST_MESSAGE_PATIENCE, UNSAID_MAX};
 use crate::error::{Error, Result};
@@ -13,10 +13,6 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Builder;
-use std::time::Duration;
-
-/// How often the status line is drawn: more is not read.
-const DRAW_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Something that is said.
 type Message = Box<dyn FnOnce() + Send>;
@@ -85,7 +81,7 @@ impl Thread {
                 let what = format!("{} messages were not shown, because nobody read standard error", grouped(lost));
                 self.line.above(|| report::warning(&what));
             }
-            self.line.draw(DRAW_INTERVAL);
+            self.line.draw();
         }
         self.line.clear();
     }

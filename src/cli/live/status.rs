@@ -7,7 +7,6 @@ use super::Prepared;
 use super::speaker::Speaker;
 use crate::capture::Condition;
 use crate::cli::interrupts::Interrupts;
-use crate::cli::log;
 use crate::cli::report::{self, Voice, grouped};
 use crate::error::Result;
 use crate::flow_list::Header;
@@ -21,6 +20,9 @@ use std::time::{Duration, Instant};
 
 /// What a run says that takes its time to stop.
 const PATIENCE: &str = "stopping; Ctrl-C ends it now, without the last list";
+
+/// How often the status line is drawn: more is not read.
+pub(super) const DRAW_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The line on a terminal that tells how the capture is.
 pub(super) struct StatusLine {
@@ -50,10 +52,10 @@ impl StatusLine {
         self.bar.suspend(say);
     }
 
-    /// Draws it anew when so much time has passed.
-    pub(super) fn draw(&mut self, interval: Duration) {
+    /// Draws it anew when it was drawn [`DRAW_INTERVAL`] ago.
+    pub(super) fn draw(&mut self) {
         let passed = self.drawn.elapsed();
-        if self.bar.is_hidden() || passed < interval {
+        if self.bar.is_hidden() || passed < DRAW_INTERVAL {
             return;
         }
         let packets = self.metrics.packets();
@@ -103,8 +105,7 @@ impl LiveWatch {
     ///
     /// Signals cannot be caught, or a thread not started.
     pub(super) fn new(voice: Voice, prepared: &Prepared, metrics: Arc<Metrics>) -> Result<Self> {
-        let line =
-            StatusLine::new(voice > Voice::Quiet && !log::is_on(), prepared.plan.config().connections_max, metrics);
+        let line = StatusLine::new(voice.draws(), prepared.plan.config().connections_max, metrics);
         let (last, has_line) = (Arc::clone(&line.last), !line.bar.is_hidden());
         let interrupts = Interrupts::catch(PATIENCE)?;
         interrupts.set_bar(has_line);
@@ -125,8 +126,11 @@ impl LiveWatch {
         }
     }
 
+    /// Says what goes as it should.
     fn line(&self, text: String) {
-        self.speaker.say(move || report::line(format_args!("{text}")));
+        if self.voice > Voice::Quiet {
+            self.speaker.say(move || report::line(format_args!("{text}")));
+        }
     }
 }
 
@@ -151,7 +155,7 @@ impl LiveObserver for LiveWatch {
             let (interval, covered) = (grouped(header.figures.interval), grouped(header.figures.merged + 1));
             self.warn(format!("lists are made too slowly: list {interval} covers {covered} intervals"));
         }
-        if self.voice > Voice::Quiet && !self.has_line {
+        if !self.has_line {
             self.line(format!(
                 "list {} of {}: {} open, {} half-open, {} opened, {} closed{}",
                 grouped(header.figures.interval),

@@ -114,8 +114,7 @@ impl<K: AddressKey> FamilyLedger<K> {
             let named = (report.sources.len() - before) as u64;
             report.missing += distinct_count.saturating_sub(named).max(1);
         }
-        self.sum.counter.clear();
-        self.sum.distinct.clear();
+        self.sum.clear();
         self.seen.clear();
     }
 
