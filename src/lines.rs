@@ -10,6 +10,7 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 
 /// A cache line of words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,17 +22,24 @@ pub struct Line(pub [u64; 8]);
 #[repr(C, align(32))]
 pub struct HalfLine(pub [u64; 4]);
 
+/// A cache line of words that several threads write.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct SharedLine(pub [AtomicU64; 8]);
+
 /// A type that divides cache lines evenly, and is valid with every bit zero.
 ///
 /// # Safety
 ///
 /// The type must have both properties.
-pub unsafe trait Words: Copy + Default + PartialEq + fmt::Debug + Send + Sync + 'static {}
+pub unsafe trait Words: Default + Send + Sync + 'static {}
 
 // SAFETY: it consists of words, and is as large as a line.
 unsafe impl Words for Line {}
 // SAFETY: it consists of words, and is half as large as a line.
 unsafe impl Words for HalfLine {}
+// SAFETY: it is laid out as a line.
+unsafe impl Words for SharedLine {}
 
 /// Tables up to this size, in bytes, come from the heap, where frequent allocation costs least.
 const HEAP_SIZE_MAX: usize = 1 << 16;
@@ -114,7 +122,7 @@ impl<T: Words> DerefMut for Lines<T> {
     }
 }
 
-impl<T: Words> Clone for Lines<T> {
+impl<T: Words + Copy> Clone for Lines<T> {
     fn clone(&self) -> Self {
         let mut copy = Self::new(self.len());
         copy.copy_from_slice(self);
@@ -122,13 +130,13 @@ impl<T: Words> Clone for Lines<T> {
     }
 }
 
-impl<T: Words> PartialEq for Lines<T> {
+impl<T: Words + PartialEq> PartialEq for Lines<T> {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl<T: Words> fmt::Debug for Lines<T> {
+impl<T: Words + fmt::Debug> fmt::Debug for Lines<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(&**self).finish()
     }
@@ -146,7 +154,7 @@ mod heap {
 
     impl<T: Words> OnHeap<T> {
         pub(super) fn new(count: usize) -> Self {
-            let lines = Box::leak(vec![T::default(); count].into_boxed_slice());
+            let lines = Box::leak((0..count).map(|_| T::default()).collect::<Box<[T]>>());
             OnHeap { start: NonNull::from(lines).cast(), count }
         }
 

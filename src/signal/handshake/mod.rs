@@ -16,12 +16,13 @@ mod saved;
 use crate::config::{CAPTURE_AHEAD_MAX_NS, SYN_TIMEOUT_MAX_TICKS, TICK_NS};
 use crate::flow::Side;
 use crate::hash::{GOLDEN_32, place_of};
+use crate::lines::{Lines, SharedLine};
 use crate::prefetch::prefetch;
 use crate::signal::Kind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-/// Tags in a set: a cache line of them.
-const WAY_COUNT: usize = 8;
+/// Tags in a set, which is a cache line of them.
+const WAY_COUNT: usize = size_of::<SharedLine>() / size_of::<u64>();
 /// Bits of the time stamp in a tag.
 const STAMP_BITS: u32 = 20;
 /// Stamps count steps of 2^22 ns (4.2 ms): a flood takes a few of them to fill the cache.
@@ -48,12 +49,10 @@ const CLASS_COUNT: usize = 2;
 /// Such bits in a word, of which they are the lower half.
 const WAITING_BIT_COUNT: usize = u32::BITS as usize;
 
-#[repr(align(64))]
-struct Set([AtomicU64; WAY_COUNT]);
-
 /// The cache. Its memory is fixed when it is made.
 pub struct HandshakeCache {
-    sets: Box<[Set]>,
+    /// The sets of tags.
+    sets: Lines<SharedLine>,
     /// Which sets have waiting handshakes, as a bit for each class in the lower half of a word: few enough bytes for
     /// the first-level cache, since every packet reads one. The upper half counts insertions, so that no thread clears
     /// the bit that another has just set.
@@ -71,7 +70,7 @@ impl HandshakeCache {
     pub fn new(handshake_count: usize, timeout_ns: i64) -> Self {
         let set_count = Self::set_count(handshake_count);
         HandshakeCache {
-            sets: (0..set_count).map(|_| Set(Default::default())).collect(),
+            sets: Lines::new(set_count),
             waiting: (0..Self::word_count(set_count)).map(|_| AtomicU64::new(0)).collect(),
             timeout: timeout_ns.max(0) as u64 >> STAMP_SHIFT,
             is_shared: true,
@@ -89,7 +88,7 @@ impl HandshakeCache {
     #[must_use]
     pub fn size(handshake_count: usize) -> usize {
         let set_count = Self::set_count(handshake_count);
-        set_count * size_of::<Set>() + Self::word_count(set_count) * size_of::<u64>()
+        set_count * size_of::<SharedLine>() + Self::word_count(set_count) * size_of::<u64>()
     }
 
     fn set_count(handshake_count: usize) -> usize {

@@ -9,6 +9,7 @@ use super::check_of;
 use crate::flow::{FlowKey, KeyV4, KeyV6};
 use crate::lines::{HalfLine, Line, Words};
 use crate::sketch::{Sum, Sums, TableCell, Values};
+use std::fmt;
 
 /// A key for which there are tables, and the cell that sums it.
 pub trait TableKey: FlowKey {
@@ -17,7 +18,7 @@ pub trait TableKey: FlowKey {
 }
 
 /// The sums of everything that was placed in one cell. All sums wrap, so updates give the same result in every order.
-pub trait Cell: Words {
+pub trait Cell: Words + Copy + PartialEq + fmt::Debug {
     /// The keys it sums.
     type Key: FlowKey;
 
