@@ -114,7 +114,7 @@ pub(crate) fn grown(connection_count: u64) -> Result<Capture, String> {
 
 fn made(name: &str, config: TrafficConfig) -> Result<Capture, String> {
     let capture = there(name, config)?;
-    read_anew(Path::new(&capture.path)).map_err(|error| format!("can not read {}: {error}", capture.path))?;
+    read_anew(Path::new(&capture.path)).map_err(|error| format!("cannot read {}: {error}", capture.path))?;
     Ok(capture)
 }
 
@@ -141,7 +141,7 @@ fn there(name: &str, config: TrafficConfig) -> Result<Capture, String> {
     if let Some(truth) = known.filter(|_| path.is_file()) {
         return Ok(Capture { path: path_text, truth });
     }
-    let cannot = |error: &dyn std::fmt::Display| format!("can not make {path_text}: {error}");
+    let cannot = |error: &dyn std::fmt::Display| format!("cannot make {path_text}: {error}");
     let mut traffic = Traffic::new(config).map_err(|error| cannot(&error))?;
     let counts = write(&mut traffic, &path).map_err(|error| cannot(&error))?;
     let TrafficCounts { frame_count, flood_frame_count, connection_count, .. } = counts;

@@ -177,7 +177,7 @@ fn json(sizes: &[Size], machine: &Machine, date: &str, is_quick: bool) -> String
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|error| format!("can not write {}: {error}", path.display()))
+    std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 /// Measures, and writes the results.
@@ -194,7 +194,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let date = arguments.date.clone().unwrap_or_else(today);
     let plots = plots(&sizes);
     let out = &arguments.out;
-    std::fs::create_dir_all(out).map_err(|error| format!("can not make {}: {error}", out.display()))?;
+    std::fs::create_dir_all(out).map_err(|error| format!("cannot make {}: {error}", out.display()))?;
     for plot in &plots {
         write(&out.join(plot.file_name), &svg(plot).map_err(|error| error.to_string())?)?;
     }

@@ -74,7 +74,7 @@ struct Arguments {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|error| format!("can not write {}: {error}", path.display()))
+    std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 fn run(arguments: Arguments) -> Result<(), String> {

@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
 
 /// Restricts this process, and what it starts, to the first `core_count` of its cores.
 fn keep_to(core_count: usize) -> Result<(), String> {
-    let cannot = |error| format!("can not choose cores: {error}");
+    let cannot = |error| format!("cannot choose cores: {error}");
     let all = sched_getaffinity(None).map_err(cannot)?;
     let mut some = CpuSet::new();
     (0..CpuSet::MAX_CPU).filter(|&core| all.is_set(core)).take(core_count).for_each(|core| some.set(core));
@@ -79,7 +79,7 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<ExitCode, String> {
     let began = Instant::now();
     let status = Command::new(program).args(rest).status();
     let wall_s = began.elapsed().as_secs_f64();
-    let status = status.map_err(|error| format!("can not run {}: {error}", program.display()))?;
+    let status = status.map_err(|error| format!("cannot run {}: {error}", program.display()))?;
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).map_err(|error| format!("no usage is known: {error}"))?;
     let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     let usage = Usage {
@@ -91,7 +91,7 @@ pub(crate) fn measure(arguments: &Arguments) -> Result<ExitCode, String> {
     };
     let text = serde_json::to_string(&usage).map_err(|error| error.to_string())?;
     let path = &arguments.usage;
-    std::fs::write(path, text).map_err(|error| format!("can not write {}: {error}", path.display()))?;
+    std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     // A process that was killed has no code.
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
@@ -166,7 +166,7 @@ impl Task {
     }
 
     fn run_with(&self, stdout: Stdio, mut visit: impl FnMut(&str)) -> Result<Outcome, String> {
-        let failed = |error: std::io::Error| format!("can not measure {:?}: {error}", self.command);
+        let failed = |error: std::io::Error| format!("cannot measure {:?}: {error}", self.command);
         let (usage, said) = (NamedTempFile::new().map_err(failed)?, NamedTempFile::new().map_err(failed)?);
         let mut command = Command::new(this_program()?);
         command.arg("measure").arg(usage.path());
@@ -190,5 +190,5 @@ impl Task {
 }
 
 fn this_program() -> Result<PathBuf, String> {
-    std::env::current_exe().map_err(|error| format!("this program can not find itself: {error}"))
+    std::env::current_exe().map_err(|error| format!("this program cannot find itself: {error}"))
 }

@@ -90,8 +90,8 @@ mod tests {
 
     #[test]
     fn one_line_says_where_what_and_why() {
-        let error = Error::new("can not open it").in_file("a.pcap").at(24).because("no such file");
-        assert_eq!(error.to_string(), "a.pcap: at byte 24: can not open it: no such file");
+        let error = Error::new("cannot open it").in_file("a.pcap").at(24).because("no such file");
+        assert_eq!(error.to_string(), "a.pcap: at byte 24: cannot open it: no such file");
     }
 
     #[test]

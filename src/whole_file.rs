@@ -49,7 +49,7 @@ impl Temporary {
     }
 }
 
-/// Whether some process is writing this file, or may be: of one that can not be opened, nobody can tell.
+/// Whether some process is writing this file, or may be: of one that cannot be opened, nobody can tell.
 fn is_locked(path: &Path) -> bool {
     File::open(path).map_or(true, |file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
@@ -140,7 +140,7 @@ mod tests {
         fs::write(place.path().join(".test-abcdef.tmp"), "left").unwrap();
         temporary.remove_leftovers(place.path()).unwrap();
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
-        assert!(is_locked(&place.path().join("none")), "what can not be opened may be in use");
+        assert!(is_locked(&place.path().join("none")), "what cannot be opened may be in use");
         file.finish().unwrap();
         assert_eq!(fs::read_dir(place.path()).unwrap().next().unwrap().unwrap().file_name(), "file");
     }

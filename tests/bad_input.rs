@@ -82,7 +82,7 @@ fn what_can_not_be_opened_is_named() {
     ended.assert_nothing();
     let missing = directory.path().join("missing.pcap");
     let ended = replay([&missing]);
-    ended.assert_failed(&[missing.to_str().unwrap(), "can not open it: No such file", "nothing is listed of it"]);
+    ended.assert_failed(&[missing.to_str().unwrap(), "cannot open it: No such file", "nothing is listed of it"]);
     ended.assert_nothing();
 }
 
@@ -91,7 +91,7 @@ fn a_file_without_permission_is_named() {
     let (_directory, path) = file("secret.pcap", &pcap(&frames()));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     if let Some(ended) = unprivileged(&[&path]) {
-        ended.assert_failed(&[path.to_str().unwrap(), "can not open it: Permission denied", "nothing is listed"]);
+        ended.assert_failed(&[path.to_str().unwrap(), "cannot open it: Permission denied", "nothing is listed"]);
         ended.assert_nothing();
     }
 }
@@ -101,7 +101,7 @@ fn a_directory_without_permission_is_named() {
     let (directory, path) = file("good.pcap", &pcap(&frames()));
     let lists = directory.path().join("lists");
     if let Some(ended) = unprivileged(&[Path::new("--out"), &lists, &path]) {
-        ended.assert_failed(&[lists.to_str().unwrap(), "can not write lists here: Permission denied"]);
+        ended.assert_failed(&[lists.to_str().unwrap(), "cannot write lists here: Permission denied"]);
         ended.assert_nothing();
         assert!(!lists.exists());
     }
@@ -269,7 +269,7 @@ fn wrong_usage_says_what_is_right() {
         ("live -i lo --ring-size 2GiB", "from 512KiB to 1024MiB"),
         ("live -i lo --ring-size 512KiB --memory 2MiB", "raise --memory, or lower --connections, by which"),
         ("replay --syn-timeout 1h x", "from 100ms to 600s"),
-        ("replay --secret-file /nonexistent x", "/nonexistent: can not read the secret"),
+        ("replay --secret-file /nonexistent x", "/nonexistent: cannot read the secret"),
         ("generate --seed x", "a whole number from 0 to 18446744073709551615"),
         ("generate --ipv6 2", "from 0 to 1"),
         ("generate --data-packets 5-1", "from the lesser to the greater"),

@@ -168,7 +168,7 @@ fn link_types_that_are_not_read_are_refused_by_name_and_number() {
 fn assert_refused(output: &Output, name: &str, number: u32) {
     let said = stderr(output);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(output.stdout.is_empty(), "what can not be read has no list");
+    assert!(output.stdout.is_empty(), "what cannot be read has no list");
     assert!(said.contains(&format!("{name} ({number})")), "{said}");
 }
 

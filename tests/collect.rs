@@ -221,14 +221,14 @@ fn what_makes_no_sense_is_refused_at_once() {
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
     let (out, none) = (path("out"), path("none"));
     for (arguments, status, part) in [
-        (&["collect", "--out", &out, &none][..], 1, "can not look for snapshots here"),
+        (&["collect", "--out", &out, &none][..], 1, "cannot look for snapshots here"),
         (&["collect", &none], 2, "--out"),
         (&["collect", "--changes=0", "--out", &out, &none], 2, "--changes must be from 1"),
         (&["collect", "--keep", "1d", "--keep", "2d", "--out", &out, &none], 2, "no two of a kind"),
         (&["get", &none, "10.0.0.1:1", "[::1]:2"], 2, "one address family"),
         (&["get", &none, "10.0.0.1", "10.0.0.2:2"], 2, "CLIENT:PORT"),
         (&["get", &none, "10.0.0.1:1", "10.0.0.2:2", "--vlan", "5000"], 2, "--vlan"),
-        (&["peel", &none], 1, "can not read the snapshot"),
+        (&["peel", &none], 1, "cannot read the snapshot"),
     ] {
         let ended = flowpeel(arguments);
         let said = text(&ended.stderr);

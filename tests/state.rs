@@ -230,11 +230,7 @@ fn a_state_that_can_not_be_saved_is_an_error_that_is_always_said() {
     arguments.extend(state_in(&state));
     arguments.push(place.captures[0][0].display().to_string());
     let ended = Running::start(command("sh", arguments)).wait();
-    ended.assert_failed(&[
-        "the state could not be saved",
-        "can not save the state: File too large",
-        "none of this run",
-    ]);
+    ended.assert_failed(&["the state could not be saved", "cannot save the state: File too large", "none of this run"]);
     ended.assert_one_line();
     assert!(!ended.lists().is_empty(), "the run goes on");
     assert!(files(&state).is_empty(), "nothing is left of it");

@@ -75,8 +75,7 @@ impl Incoming {
     }
 
     fn names(&self) -> Result<Vec<SnapshotName>> {
-        let cannot =
-            |error: io::Error| Error::new("can not look for snapshots here").in_file(&self.path).because(error);
+        let cannot = |error: io::Error| Error::new("cannot look for snapshots here").in_file(&self.path).because(error);
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.path).map_err(cannot)? {
             names.extend(entry.map_err(cannot)?.file_name().to_str().and_then(SnapshotName::parse));

@@ -98,7 +98,7 @@ pub(super) struct ListFile {
 impl ListFile {
     /// Opens a file and reads its header.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let cannot = |error: std::io::Error| Error::new("can not read the list").in_file(path).because(error);
+        let cannot = |error: std::io::Error| Error::new("cannot read the list").in_file(path).because(error);
         if !std::fs::metadata(path).map_err(cannot)?.is_file() {
             return Err(Error::new("this is no file").in_file(path));
         }
@@ -152,7 +152,7 @@ impl ListFile {
         self.line.clear();
         let limit = LIST_LINE_SIZE_MAX as u64 + 1;
         let read = (&mut self.lines).take(limit).read_until(b'\n', &mut self.line);
-        let size = read.map_err(|error| self.refuse("can not read the list").because(error))?;
+        let size = read.map_err(|error| self.refuse("cannot read the list").because(error))?;
         self.offset += size as u64;
         if size > LIST_LINE_SIZE_MAX {
             return Err(self.refuse("a line is longer than any of a list"));

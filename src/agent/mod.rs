@@ -275,7 +275,7 @@ impl Agent {
         self.directory.begin_run(snapshot.header.vlan_key);
         let mut list = SnapshotList::new(snapshot, &self.secret)?;
         if is_followed && let Err(error) = self.reload(&mut list) {
-            let warning = Error::new("can not go on from the last list, so the next may be incomplete");
+            let warning = Error::new("cannot go on from the last list, so the next may be incomplete");
             self.warning = Some(warning.because(error));
             list = SnapshotList::new(snapshot, &self.secret)?;
         }

@@ -90,7 +90,7 @@ impl Position {
     pub(super) fn read(directory: &Path) -> Result<Option<(Self, SystemTime)>> {
         let path = directory.join(NAME);
         let cannot = |error: std::io::Error| {
-            Error::new("can not read how far lists had come: remove it to start anew").in_file(&path).because(error)
+            Error::new("cannot read how far lists had come: remove it to start anew").in_file(&path).because(error)
         };
         let file = match File::open(&path) {
             Ok(file) => file,

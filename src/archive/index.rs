@@ -39,7 +39,7 @@ fn missing(inventory: &Inventory) -> Vec<(u32, u32)> {
 }
 
 fn inventory(directory: &Path) -> Result<Inventory> {
-    let cannot = |error: io::Error| Error::new("can not look through it").in_file(directory).because(error);
+    let cannot = |error: io::Error| Error::new("cannot look through it").in_file(directory).because(error);
     Inventory::of(directory).map_err(cannot)
 }
 
@@ -57,7 +57,7 @@ fn build(directory: &Path, (first, last): (u32, u32)) -> Result<()> {
         return Ok(());
     }
     let path = FileName::Index(first, last).path_in(directory);
-    let cannot = |what: String| Error::new("can not make this index").in_file(&path).because(what);
+    let cannot = |what: String| Error::new("cannot make this index").in_file(&path).because(what);
     let goal = Goal {
         false_positive_rate: ARCHIVE_INDEX_FALSE_POSITIVE_RATE,
         key_count,
@@ -161,7 +161,7 @@ impl IndexThread {
             (built, errors)
         };
         let thread = std::thread::Builder::new().name("archive-index".to_owned()).spawn(work);
-        let thread = thread.map_err(|error| Error::new("can not start a thread").because(error))?;
+        let thread = thread.map_err(|error| Error::new("cannot start a thread").because(error))?;
         Ok(IndexThread { directory: directory.to_path_buf(), groups, thread })
     }
 

@@ -93,7 +93,7 @@ impl Log {
 }
 
 fn cannot(path: &Path, error: std::io::Error) -> Error {
-    Error::new("can not write to the archive").in_file(path).because(error)
+    Error::new("cannot write to the archive").in_file(path).because(error)
 }
 
 /// What was found in the log of a process that did not end properly.

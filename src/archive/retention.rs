@@ -185,7 +185,7 @@ fn remove(directory: &Path, name: FileName) -> Result<()> {
     let path = name.path_in(directory);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::new("can not remove what is not to be kept").in_file(&path).because(error))
+            Err(Error::new("cannot remove what is not to be kept").in_file(&path).because(error))
         }
         _ => Ok(()),
     }

@@ -93,7 +93,7 @@ pub(super) fn scan(file: &File, number: u32, end: Option<u64>, mut visit: impl F
 ///
 /// The file cannot be read.
 pub(super) fn scan_file(path: &Path, number: u32, end: Option<u64>, visit: impl FnMut(Vec<Entry>)) -> Result<Scan> {
-    let cannot = |error: io::Error| Error::new("can not read the archive").in_file(path).because(error);
+    let cannot = |error: io::Error| Error::new("cannot read the archive").in_file(path).because(error);
     let file = File::open(path).map_err(cannot)?;
     scan(&file, number, end, visit).map_err(cannot)
 }

@@ -177,7 +177,7 @@ impl Segment {
     ///
     /// The file cannot be read, or the trailer is damaged.
     pub(super) fn open(path: &Path, number: u32) -> Result<Self> {
-        let cannot = |error: io::Error| Error::new("can not read the archive").in_file(path).because(error);
+        let cannot = |error: io::Error| Error::new("cannot read the archive").in_file(path).because(error);
         let mut file = File::open(path).map_err(cannot)?;
         let size = file.metadata().map_err(cannot)?.len();
         let mut bytes = [0; TRAILER_SIZE];
@@ -222,8 +222,7 @@ impl Segment {
         let page = pages.shape.page_of(hash, pages.count);
         let at = self.trailer.filters_offset + (pages.first + u64::from(page)) * PAGE_SIZE as u64;
         let mut bytes = [0; filter::PAGE_SIZE];
-        let cannot =
-            |error: io::Error| Error::new("can not read the archive").in_file(&self.path).at(at).because(error);
+        let cannot = |error: io::Error| Error::new("cannot read the archive").in_file(&self.path).at(at).because(error);
         self.file.seek(SeekFrom::Start(at)).and_then(|_| self.file.read_exact(&mut bytes)).map_err(cannot)?;
         let place = Place { number: self.number, page };
         let damaged = || Error::new("this page of a filter is damaged: the segment is read").in_file(&self.path).at(at);
@@ -236,7 +235,7 @@ impl Segment {
     ///
     /// The file cannot be read.
     pub(super) fn entries(&self, visit: impl FnMut(Vec<Entry>)) -> Result<Option<Error>> {
-        let cannot = |error: io::Error| Error::new("can not read the archive").in_file(&self.path).because(error);
+        let cannot = |error: io::Error| Error::new("cannot read the archive").in_file(&self.path).because(error);
         let scan = scan::scan(&self.file, self.number, Some(self.trailer.filters_offset), visit).map_err(cannot)?;
         let short = (scan.entry_count != self.trailer.entry_count).then(|| {
             let what = format!("{} of {} entries are left of this segment", scan.entry_count, self.trailer.entry_count);

@@ -65,7 +65,7 @@ impl Exporter for Tap<'_> {
         self.exporter.write(list)?;
         let Some(archive) = self.archive else { return Ok(()) };
         if archive.has_failed() {
-            return Err(Error::new("the archive can not be written to any more"));
+            return Err(Error::new("the archive cannot be written to any more"));
         }
         archive.send(Command::Ages(Ages::of(list)));
         if self.is_due(list, archive) {

@@ -81,7 +81,7 @@ impl Archive {
             is_live,
         };
         let thread = Builder::new().name("archive".to_owned()).spawn(|| worker.run());
-        let thread = thread.map_err(|error| Error::new("can not start a thread").because(error))?;
+        let thread = thread.map_err(|error| Error::new("cannot start a thread").because(error))?;
         Ok((Archive { inlet, commands, has_failed, is_live, thread: Some(thread) }, recovery))
     }
 

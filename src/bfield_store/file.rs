@@ -32,7 +32,7 @@ fn check_of(block_index: u64, bytes: &[u8]) -> u32 {
 ///
 /// The file cannot be written; an older file stays as it was.
 pub fn save(field: &Field, path: &Path, temporary: &Temporary) -> Result<u64> {
-    let cannot = |error: io::Error| Error::new("can not write the index").in_file(path).because(error);
+    let cannot = |error: io::Error| Error::new("cannot write the index").in_file(path).because(error);
     let file = NewFile::begin(path, temporary).map_err(cannot)?;
     write(field, &mut BufWriter::new(file.file())).map_err(cannot)?;
     file.finish().map_err(cannot)
@@ -89,7 +89,7 @@ impl FieldFile {
     ///
     /// The file cannot be read, is no field file, is damaged, or has another length than its head says.
     pub fn open(path: &Path) -> Result<Self> {
-        let cannot = |error: io::Error| Error::new("can not read the index").in_file(path).because(error);
+        let cannot = |error: io::Error| Error::new("cannot read the index").in_file(path).because(error);
         let mut file = File::open(path).map_err(cannot)?;
         let mut head = [0; HEADER_SIZE];
         file.read_exact(&mut head).map_err(|error| match error.kind() {
@@ -231,7 +231,7 @@ impl ReadWindows for Blocks {
 impl Unread {
     fn into_error(self, path: &Path) -> Error {
         match self {
-            Unread::Failed(error) => Error::new("can not read the index").in_file(path).because(error),
+            Unread::Failed(error) => Error::new("cannot read the index").in_file(path).because(error),
             Unread::Damaged { offset } => Error::new("a block is damaged: build it again").in_file(path).at(offset),
         }
     }

@@ -87,7 +87,7 @@ impl Growing {
             let shared = Arc::clone(&shared);
             let spawned =
                 std::thread::Builder::new().name("bfield-settle".to_owned()).spawn(move || shared.settle_when_due());
-            spawned.map_err(|error| Error::new("can not start a thread").because(error))?
+            spawned.map_err(|error| Error::new("cannot start a thread").because(error))?
         };
         Ok((Growing { shared, thread: Some(thread) }, recovered))
     }
@@ -99,14 +99,14 @@ impl Growing {
     /// A value is too large for the plan: nothing was inserted. Or the log cannot be written: then those pairs that
     /// reached it are in the field when it is opened again, and nothing more can be inserted until then.
     pub fn insert(&self, pairs: &[Pair]) -> Result<()> {
-        self.shared.field.read().check(pairs).map_err(|error| Error::new("can not insert it").because(error))?;
+        self.shared.field.read().check(pairs).map_err(|error| Error::new("cannot insert it").because(error))?;
         // The log stays locked until the field has the pairs too, so that a reader of the log never misses what is in
         // the field.
         let mut log = self.shared.log.lock();
         log.append(pairs)?;
         let inserted = self.shared.field.write().insert(pairs);
         drop(log);
-        inserted.map_err(|error| Error::new("can not insert it").because(error))?;
+        inserted.map_err(|error| Error::new("cannot insert it").because(error))?;
         let mut work = self.shared.work.lock();
         work.fresh_count = work.fresh_count.saturating_add(pairs.len() as u64);
         if work.is_due() {

@@ -78,7 +78,7 @@ impl Log {
         value_count: u64,
         visit: &mut dyn FnMut(&[Pair]) -> Result<()>,
     ) -> Result<(Self, Recovered)> {
-        let cannot = |error: io::Error| Error::new("can not open the log").in_file(path).because(error);
+        let cannot = |error: io::Error| Error::new("cannot open the log").in_file(path).because(error);
         let mut file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(cannot)?;
         // A file system without locks cannot keep other processes out.
@@ -146,7 +146,7 @@ impl Log {
 
     fn failed(&mut self, error: io::Error) -> Error {
         self.has_failed = true;
-        Error::new("can not write the log").in_file(&self.path).because(error)
+        Error::new("cannot write the log").in_file(&self.path).because(error)
     }
 
     /// A reader of everything written so far.
@@ -176,7 +176,7 @@ impl LogReader {
             Ok(file)
         };
         let file =
-            open(path).map_err(|error: io::Error| Error::new("can not read the log").in_file(path).because(error))?;
+            open(path).map_err(|error: io::Error| Error::new("cannot read the log").in_file(path).because(error))?;
         let (bytes, pairs) = (Vec::new(), Vec::new());
         Ok(LogReader { path: path.to_path_buf(), file, index: 0, record_count, good_end: 0, bytes, pairs })
     }
@@ -189,7 +189,7 @@ impl LogReader {
         }
         self.bytes.resize(count as usize * RECORD_SIZE, 0);
         let read = self.file.read_exact(&mut self.bytes);
-        read.map_err(|error| Error::new("can not read the log").in_file(&self.path).because(error))?;
+        read.map_err(|error| Error::new("cannot read the log").in_file(&self.path).because(error))?;
         self.pairs.clear();
         for bytes in self.bytes.chunks_exact(RECORD_SIZE) {
             self.index += 1;

@@ -145,7 +145,7 @@ impl Plain {
                 ErrorKind::UnexpectedEof => Error::new(format!("the {name} data is cut short")),
                 _ => Error::new(format!("the {name} data is damaged")).because(error),
             },
-            _ => Error::new("can not read on").because(error),
+            _ => Error::new("cannot read on").because(error),
         }
     }
 }

@@ -93,7 +93,7 @@ impl PcapReader {
         };
         let link = LinkType(kind.order.u32(*network) & LINK_TYPE_MASK);
         if !link.is_supported() {
-            return Err(Error::new(format!("link type {link} can not be read")).at(offset).into());
+            return Err(Error::new(format!("link type {link} cannot be read")).at(offset).into());
         }
         input.consume(FILE_HEADER_SIZE);
         let is_usual = kind.order == ByteOrder::Little

@@ -112,7 +112,7 @@ impl Replay {
             Format::Pcapng(reader) if (1..=reader.skipped().total_count()).contains(&self.packet_count) => {
                 // The error names them, so they are not reported again.
                 let skipped = reader.take_skipped();
-                let what = format!("link type {skipped} can not be read, and it has no other packets");
+                let what = format!("link type {skipped} cannot be read, and it has no other packets");
                 Err(Error::new(what).in_file(&self.name))
             }
             _ => Ok(()),
@@ -184,7 +184,7 @@ impl PacketSource for Replay {
 }
 
 fn open_file(path: &Path) -> Result<(File, Option<u64>)> {
-    let cannot_open = |error: io::Error| Error::new("can not open it").because(error);
+    let cannot_open = |error: io::Error| Error::new("cannot open it").because(error);
     let file = File::open(path).map_err(cannot_open)?;
     let metadata = file.metadata().map_err(cannot_open)?;
     if metadata.is_dir() {
@@ -195,7 +195,7 @@ fn open_file(path: &Path) -> Result<(File, Option<u64>)> {
 }
 
 fn recognise(reader: Box<dyn Read + Send>) -> input::Result<(Input, Format)> {
-    let stream = Plain::new(reader).map_err(|error| Error::new("can not read it").because(error))?;
+    let stream = Plain::new(reader).map_err(|error| Error::new("cannot read it").because(error))?;
     let mut input = Input::new(stream);
     let magic = input.peek(MAGIC_SIZE_MAX)?;
     if is_section_header(magic) {

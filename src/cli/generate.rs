@@ -114,7 +114,7 @@ impl Arguments {
     fn write(&self, traffic: &mut Traffic) -> Result<TrafficCounts> {
         let is_stdout = self.out.as_os_str() == "-";
         let name = if is_stdout { Path::new("standard output") } else { &self.out };
-        let cannot = |error: io::Error| Error::new("can not write the capture").in_file(name).because(error);
+        let cannot = |error: io::Error| Error::new("cannot write the capture").in_file(name).because(error);
         if is_stdout {
             let stdout = io::stdout();
             if stdout.is_terminal() {

@@ -19,6 +19,6 @@ pub(super) fn is_ignored() -> bool {
 
 /// Ignores it from now on.
 pub(super) fn ignore() {
-    // SAFETY: no code of ours is named that the system could call. It can not fail for a signal that there is.
+    // SAFETY: no code of ours is named that the system could call. It cannot fail for a signal that there is.
     unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
 }

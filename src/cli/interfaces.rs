@@ -94,7 +94,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let interfaces = interfaces()?;
     let mut text = Vec::new();
     let made = if arguments.json { write_lines(&interfaces, &mut text) } else { write_table(&interfaces, &mut text) };
-    made.map_err(|error| Error::new("can not write the interfaces").because(error))?;
+    made.map_err(|error| Error::new("cannot write the interfaces").because(error))?;
     print(&text)?;
     Ok(Status::Done)
 }

@@ -73,7 +73,7 @@ impl Interrupts {
         #[cfg(target_os = "linux")]
         let ignores_hangup = hangup::is_ignored();
         let caught = ctrlc::set_handler(interrupted);
-        caught.map_err(|error| Error::new("can not catch Ctrl-C").because(error))?;
+        caught.map_err(|error| Error::new("cannot catch Ctrl-C").because(error))?;
         #[cfg(target_os = "linux")]
         if ignores_hangup {
             hangup::ignore();

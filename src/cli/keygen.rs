@@ -33,7 +33,7 @@ fn make(path: &Path) -> Result<()> {
         io::ErrorKind::AlreadyExists => {
             Error::new("there is a file already, and a secret is never overwritten").in_file(path)
         }
-        _ => Error::new("can not write the secret").in_file(path).because(error),
+        _ => Error::new("cannot write the secret").in_file(path).because(error),
     };
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);

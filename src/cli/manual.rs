@@ -42,7 +42,7 @@ fn pages() -> Result<Vec<Page>> {
     let page = |name: String, command: clap::Command| {
         let mut text = Vec::new();
         let rendered = Man::new(command.clone().display_name(name.clone())).render(&mut text);
-        rendered.map_err(|error| Error::new("can not make a man page").because(error))?;
+        rendered.map_err(|error| Error::new("cannot make a man page").because(error))?;
         Ok(Page { name: format!("{name}.1"), text })
     };
     let commands = root.get_subcommands().map(|command| (format!("flowpeel-{}", command.get_name()), command.clone()));
@@ -54,7 +54,7 @@ fn pages() -> Result<Vec<Page>> {
 
 fn write(directory: &Path, pages: &[Page]) -> Result<()> {
     let cannot =
-        |path: &Path, error: std::io::Error| Error::new("can not write the man page").in_file(path).because(error);
+        |path: &Path, error: std::io::Error| Error::new("cannot write the man page").in_file(path).because(error);
     fs::create_dir_all(directory).map_err(|error| cannot(directory, error))?;
     for page in pages {
         let path = directory.join(&page.name);

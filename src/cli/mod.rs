@@ -219,7 +219,7 @@ fn run(command: &Command, voice: Voice) -> Outcome {
 fn print(bytes: &[u8]) -> Result<(), Error> {
     let mut stdout = std::io::stdout();
     let printed = stdout.write_all(bytes).and_then(|()| stdout.flush());
-    printed.map_err(|error| Error::new("can not write it").in_file("standard output").because(error))
+    printed.map_err(|error| Error::new("cannot write it").in_file("standard output").because(error))
 }
 
 #[cfg(test)]

@@ -220,7 +220,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     };
     let text = if arguments.json {
         let line = serde_json::to_string(&plan);
-        line.map_err(|error| Error::new("can not write the plan").because(error))? + "\n"
+        line.map_err(|error| Error::new("cannot write the plan").because(error))? + "\n"
     } else {
         text(&plan)
     };

@@ -84,7 +84,7 @@ struct Told {
 
 /// Opens the file, compressed or not.
 fn open(path: &Path) -> Result<Box<dyn BufRead>> {
-    let cannot = |error: std::io::Error| Error::new("can not read it").in_file(path).because(error);
+    let cannot = |error: std::io::Error| Error::new("cannot read it").in_file(path).because(error);
     let reader: Box<dyn Read> =
         if path.as_os_str() == "-" { Box::new(std::io::stdin()) } else { Box::new(File::open(path).map_err(cannot)?) };
     unpacked(reader).map_err(cannot)
@@ -98,7 +98,7 @@ fn read(reader: &mut dyn BufRead, top: usize) -> Result<Told> {
     loop {
         line.clear();
         let read = reader.take(SOURCE_LINE_SIZE_MAX + 1).read_until(b'\n', &mut line);
-        let size = read.map_err(|error| Error::new("can not read on").at(offset).because(error))? as u64;
+        let size = read.map_err(|error| Error::new("cannot read on").at(offset).because(error))? as u64;
         if size == 0 {
             break;
         }

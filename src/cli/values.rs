@@ -149,7 +149,7 @@ pub(super) fn failure(text: &str) -> std::result::Result<f64, String> {
 
 /// The secret in a file: 32 hexadecimal digits, which nobody but the owner may read.
 pub(super) fn secret(path: &Path) -> Result<Secret> {
-    let cannot = |error: std::io::Error| Error::new("can not read the secret").in_file(path).because(error);
+    let cannot = |error: std::io::Error| Error::new("cannot read the secret").in_file(path).because(error);
     let metadata = std::fs::metadata(path).map_err(cannot)?;
     if !metadata.is_file() {
         return Err(Error::new("a secret is in a file, and this is none: flowpeel keygen makes one").in_file(path));

@@ -151,7 +151,7 @@ impl Observer for Watch {
 
     fn skipped(&mut self, packets: &SkippedPackets) {
         if self.voice > Voice::Quiet {
-            let text = format!("{} packets of link type {packets} can not be read", grouped(packets.total_count()));
+            let text = format!("{} packets of link type {packets} cannot be read", grouped(packets.total_count()));
             self.say(|| report::warning(&text));
         }
     }

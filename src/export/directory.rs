@@ -96,7 +96,7 @@ impl Directory {
             && let Err(cause) = fs::remove_file(&changes)
             && cause.kind() != io::ErrorKind::NotFound
         {
-            let what = "can not remove changes that a process which was killed has left";
+            let what = "cannot remove changes that a process which was killed has left";
             self.warning = Some(Error::new(what).in_file(changes).because(cause));
         }
         Ok(written)
@@ -108,7 +108,7 @@ impl Directory {
     ///
     /// The file could not be written.
     pub fn write_note(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        let cannot = |error: io::Error| Error::new("can not write it").because(error);
+        let cannot = |error: io::Error| Error::new("cannot write it").because(error);
         self.output.write(name, |file| file.write_all(bytes).map_err(cannot)).map(drop)
     }
 
@@ -120,8 +120,7 @@ impl Directory {
     pub fn changes_in(&self, span: ListSpan) -> Result<Vec<PathBuf>> {
         let parsed = |name| FileName::parse(name).ok_or_else(|| Error::new("this is no name of a list").in_file(name));
         let (full, last) = (parsed(span.full)?, parsed(span.last)?);
-        let cannot =
-            |error: io::Error| Error::new("can not look through it").in_file(self.output.path()).because(error);
+        let cannot = |error: io::Error| Error::new("cannot look through it").in_file(self.output.path()).because(error);
         let mut names = Vec::new();
         for entry in fs::read_dir(self.output.path()).map_err(cannot)? {
             let name = entry.map_err(cannot)?.file_name().to_str().and_then(FileName::parse);
@@ -132,7 +131,7 @@ impl Directory {
     }
 
     fn write_named(&mut self, list: &List, name: FileName) -> Result<WrittenList> {
-        self.put(name, "can not write the list", |series, file| series.write(file, list, name.kind))?;
+        self.put(name, "cannot write the list", |series, file| series.write(file, list, name.kind))?;
         self.series.written(list, name.kind);
         self.name = Some(name);
         Ok(WrittenList { name: name.to_string(), is_full: name.kind == Kind::Full })
@@ -166,7 +165,7 @@ impl Exporter for Directory {
     fn write_sources(&mut self, report: &Report) -> Result<()> {
         // Without a list there is no name for the file.
         let Some(name) = self.name else { return Ok(()) };
-        self.put(FileName { kind: Kind::Sources, ..name }, "can not write the sources", |series, file| {
+        self.put(FileName { kind: Kind::Sources, ..name }, "cannot write the sources", |series, file| {
             series.write_sources(file, report)
         })
     }

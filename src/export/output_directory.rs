@@ -42,7 +42,7 @@ impl OutputDirectory {
             let what = format!("it is not a directory: {what}s are written to files in one");
             return Err(Error::new(what).in_file(&path));
         }
-        let cannot = |error: io::Error| Error::new(format!("can not write {what}s here")).in_file(&path).because(error);
+        let cannot = |error: io::Error| Error::new(format!("cannot write {what}s here")).in_file(&path).because(error);
         fs::create_dir_all(&path).map_err(cannot)?;
         // Without a lock two processes do not harm each other, since no two use the same temporary name, but neither
         // knows what the other has left.
@@ -50,7 +50,7 @@ impl OutputDirectory {
         // A trial tells the user at the start, not after the first interval.
         NewFile::begin(&path.join(what), &TEMPORARY).map_err(cannot)?;
         let left = if lock.is_some() { TEMPORARY.remove_leftovers(&path) } else { Ok(()) };
-        let failed = "can not remove what a run that was killed left half written";
+        let failed = "cannot remove what a run that was killed left half written";
         let warning = left.err().map(|error| Error::new(failed).in_file(&path).because(error));
         Ok((OutputDirectory { path, what, _lock: lock }, warning))
     }
@@ -79,7 +79,7 @@ pub(super) fn write_whole(
     write: impl FnOnce(&mut &File) -> Result<()>,
 ) -> Result<Replaced> {
     let path = directory.join(name);
-    let cannot = |error: io::Error| Error::new(format!("can not write the {what}")).in_file(&path).because(error);
+    let cannot = |error: io::Error| Error::new(format!("cannot write the {what}")).in_file(&path).because(error);
     let before = fs::metadata(&path).map_or(0, |metadata| metadata.len());
     let file = NewFile::begin(&path, &TEMPORARY).map_err(cannot)?;
     write(&mut file.file()).map_err(|error| error.in_file(&path))?;

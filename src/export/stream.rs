@@ -33,7 +33,7 @@ impl<W: Write + Send> Stream<W> {
 impl<W: Write + Send> Exporter for Stream<W> {
     fn write(&mut self, list: &List) -> Result<()> {
         let kind = self.series.next_kind();
-        let cannot = |error: std::io::Error| Error::new("can not write the list").in_file(&self.name).because(error);
+        let cannot = |error: std::io::Error| Error::new("cannot write the list").in_file(&self.name).because(error);
         self.series.write(&mut self.out, list, kind).map_err(cannot)?;
         self.series.written(list, kind);
         Ok(())

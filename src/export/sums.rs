@@ -78,7 +78,7 @@ impl Side {
 /// The stream cannot be written to.
 pub fn write_merged(out: &mut impl Write, list: &MergedList) -> Result<()> {
     merged(&mut io::BufWriter::with_capacity(BUFFER_SIZE, out), list)
-        .map_err(|error| Error::new("can not write the list").because(error))
+        .map_err(|error| Error::new("cannot write the list").because(error))
 }
 
 fn merged(out: &mut impl Write, list: &MergedList) -> io::Result<()> {
@@ -111,7 +111,7 @@ pub fn write_difference(
     difference: &Difference,
 ) -> Result<()> {
     differing(&mut io::BufWriter::with_capacity(BUFFER_SIZE, out), (a, b), difference)
-        .map_err(|error| Error::new("can not write the difference").because(error))
+        .map_err(|error| Error::new("cannot write the difference").because(error))
 }
 
 fn differing(out: &mut impl Write, (a, b): (&SnapshotFile, &SnapshotFile), difference: &Difference) -> io::Result<()> {
@@ -173,7 +173,7 @@ fn state(line: &mut Vec<u8>, state: RowState) {
 pub fn write_snapshot(path: &Path, snapshot: &SnapshotFile, secret: &Secret) -> Result<u64> {
     if path == Path::new("-") {
         return Err(Error::new(
-            "a snapshot is written whole or not at all, which standard output can not be: name a file",
+            "a snapshot is written whole or not at all, which standard output cannot be: name a file",
         ));
     }
     let Some(name) = path.file_name().filter(|_| is_file_or_free(path)) else {

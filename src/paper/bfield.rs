@@ -154,7 +154,7 @@ fn rates(setting: &Setting, step: &Step) -> [RowTable; 2] {
     let caption = |what: &str| format!("{what}, twenty bits with three ones");
     [
         RowTable { caption: caption("Alpha: keys not in that show a value"), rows: alpha },
-        RowTable { caption: caption("Beta: keys that the first array can not tell"), rows: beta },
+        RowTable { caption: caption("Beta: keys that the first array cannot tell"), rows: beta },
     ]
 }
 

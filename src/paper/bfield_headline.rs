@@ -101,7 +101,7 @@ impl Headline {
                     added = builder.add(pairs);
                 }
             });
-            added.map_err(|error| Error::new("can not insert a key").because(error))?;
+            added.map_err(|error| Error::new("cannot insert a key").because(error))?;
             let pass = builder.end_pass();
             Ok((Timed { key_count: self.key_count, time: start.elapsed() }, pass))
         };

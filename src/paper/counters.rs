@@ -254,6 +254,6 @@ const TEXT: &str = "Ding and Rauen, *Improving Retrieval Performance for Inverti
     kept in several of its cells; when each cell draws one of its keys by a hash of its own, whatever their multiplicities (*drawn*), more \
     different ones are kept, and the counter lists most.\n\n\
     `--sources` uses the standard counter, with the best placement of the plan. The one-key counter takes as few bytes a \
-    key, but what it keeps is no sum: it can not be subtracted, nor (unless keys are drawn) be added up over shards. The even-odd \
+    key, but what it keeps is no sum: it cannot be subtracted, nor (unless keys are drawn) be added up over shards. The even-odd \
     counter can be added, and takes more bytes. Both also try every share of a cell's count, which is little \
     for 20 and without end for the thousands of attempts that a scanner makes.";

@@ -78,7 +78,7 @@ fn short(value: f64) -> String {
 /// The plot cannot be drawn.
 pub fn svg(plot: &Plot) -> Result<String> {
     let mut text = String::new();
-    drawn(plot, &mut text).map_err(|error| Error::new("can not draw a plot").in_file(plot.file_name).because(error))?;
+    drawn(plot, &mut text).map_err(|error| Error::new("cannot draw a plot").in_file(plot.file_name).because(error))?;
     Ok(text)
 }
 

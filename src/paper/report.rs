@@ -65,7 +65,7 @@ fn summary(sections: &[Section]) -> String {
 /// A file or the folder cannot be written, or `path` has no name.
 pub fn write(sections: &[Section], setting: &Setting, path: &Path) -> Result<()> {
     let cannot =
-        |path: &Path, error: std::io::Error| Error::new("can not write the report").in_file(path).because(error);
+        |path: &Path, error: std::io::Error| Error::new("cannot write the report").in_file(path).because(error);
     let folder = path.with_extension("");
     let name = folder.file_name().filter(|_| folder != path);
     let name = name.ok_or_else(|| Error::new("the report needs a name with an ending: paper.md").in_file(path))?;

@@ -323,7 +323,7 @@ fn spawn<'scope, T: Send + 'scope>(
     Builder::new()
         .name(name)
         .spawn_scoped(scope, work)
-        .map_err(|error| Error::new("can not start a thread").because(error))
+        .map_err(|error| Error::new("cannot start a thread").because(error))
 }
 
 /// Passes over the packets of a source that another run has been fed.

@@ -49,7 +49,7 @@ pub struct Server {
 /// ```
 pub fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> Result<Server> {
     let failed = |cause: std::io::Error| {
-        Error::new(format!("can not serve metrics at {address}, choose another address with --metrics")).because(cause)
+        Error::new(format!("cannot serve metrics at {address}, choose another address with --metrics")).because(cause)
     };
     let should_stop = Arc::new(AtomicBool::new(false));
     let (attendant, waker) = thread::Attendant::new(address, metrics, Arc::clone(&should_stop)).map_err(failed)?;

@@ -38,7 +38,7 @@ impl Watch {
     }
 
     fn set_count(connection_count: usize) -> usize {
-        (connection_count / WATCH_LOAD_PERCENT * 100).div_ceil(WAY_COUNT).max(1)
+        (connection_count.saturating_mul(100) / WATCH_LOAD_PERCENT).div_ceil(WAY_COUNT).max(1)
     }
 
     /// The memory of a watch for this many connections, in bytes.

@@ -100,7 +100,7 @@ pub struct Decoder<'a> {
 
 /// An error about a state whose checksum is right and whose contents are not.
 fn unfit(what: &str) -> Error {
-    Error::new(format!("the saved state can not be read ({what}): name another directory with --state, or remove it"))
+    Error::new(format!("the saved state cannot be read ({what}): name another directory with --state, or remove it"))
 }
 
 impl<'a> Decoder<'a> {

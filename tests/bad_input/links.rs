@@ -53,7 +53,7 @@ fn they_are_counted_and_told_where_the_file_breaks_off() {
         let ended = replay([&path]);
         assert_eq!(ended.status, Some(status), "{}", ended.stderr);
         assert_eq!(ended.lists()[0].count("unusable"), 5);
-        assert!(ended.stderr.contains("5 packets of link type IEEE802_11 (105) can not be read"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("5 packets of link type IEEE802_11 (105) cannot be read"), "{}", ended.stderr);
         assert_eq!(ended.stderr.contains("; the 3 packets before it are listed"), status == 1, "{}", ended.stderr);
     }
 }
@@ -63,7 +63,7 @@ fn of_a_file_without_others_nothing_is_listed() {
     let whole = capture(&seconds(RADIO, 0..30));
     let (_directory, path) = file("radio.pcapng", &whole);
     let ended = replay([std::ffi::OsStr::new("--every"), "10s".as_ref(), path.as_ref()]);
-    ended.assert_failed(&["link type IEEE802_11 (105) can not be read, and it has no other packets"]);
+    ended.assert_failed(&["link type IEEE802_11 (105) cannot be read, and it has no other packets"]);
     ended.assert_failed(&["; nothing is listed of it"]);
     ended.assert_nothing();
     assert!(!ended.stderr.contains("30 packets of link type"), "it is told once: {}", ended.stderr);

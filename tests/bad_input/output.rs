@@ -35,7 +35,7 @@ fn a_full_disk_behind_standard_output() {
     command.stdout(File::options().write(true).open("/dev/full").unwrap());
     let ended = Running::start(command).wait();
     ended.assert_failed(&[
-        "error: standard output: can not write the list: No space left",
+        "error: standard output: cannot write the list: No space left",
         "; no list was written whole",
     ]);
     ended.assert_nothing();
@@ -53,7 +53,7 @@ fn a_closed_pipe_ends_the_run() {
         drop(pipe);
         child.stdout = None;
         let ended = Running::of(child).wait();
-        ended.assert_failed(&["error: standard output: can not write the list: Broken pipe", " list"]);
+        ended.assert_failed(&["error: standard output: cannot write the list: Broken pipe", " list"]);
         ended.assert_one_line();
     }
 }
@@ -108,7 +108,7 @@ fn a_list_that_can_not_take_its_name_leaves_nothing() {
     let taken = out.join("flows-20260101T000010Z.ndjson");
     fs::create_dir_all(&taken).unwrap();
     let ended = replay(["--every", "5s", "--out", out.to_str().unwrap(), path.to_str().unwrap()]);
-    ended.assert_failed(&[taken.to_str().unwrap(), "can not write the list", "; the list before it is whole"]);
+    ended.assert_failed(&[taken.to_str().unwrap(), "cannot write the list", "; the list before it is whole"]);
     assert_eq!(names(&out), ["flows-20260101T000005Z.ndjson", "flows-20260101T000010Z.ndjson"]);
 }
 
@@ -140,12 +140,12 @@ fn generate_tells_what_it_can_not_write() {
         let mut command = command(FLOWPEEL, ["generate", "--connections", "1k", "--out"]);
         command.arg(out);
         let ended = Running::start(command).wait();
-        ended.assert_failed(&[name, "can not write the capture"]);
+        ended.assert_failed(&[name, "cannot write the capture"]);
         ended.assert_nothing();
     }
     let mut command = command(FLOWPEEL, ["generate", "--connections", "1k"]);
     command.stdout(File::options().write(true).open("/dev/full").unwrap());
-    Running::start(command).wait().assert_failed(&["standard output: can not write the capture: No space left"]);
+    Running::start(command).wait().assert_failed(&["standard output: cannot write the capture: No space left"]);
 }
 
 #[test]
@@ -160,14 +160,14 @@ fn what_generate_does_not_write_whole_leaves_the_file_before() {
     let script = "trap '' XFSZ; ulimit -f 8; exec \"$@\"";
     let arguments = ["-c", script, "sh", FLOWPEEL, "generate", "--connections", "10k", "--out", out];
     let ended = Running::start(command("sh", arguments)).wait();
-    ended.assert_failed(&[out, "can not write the capture: File too large"]);
+    ended.assert_failed(&[out, "cannot write the capture: File too large"]);
     unchanged();
     let running =
         Running::start(command(FLOWPEEL, ["generate", "--flood", "acks", "--flood-packets", "1G", "--out", out]));
     std::thread::sleep(Duration::from_millis(300));
     let pid = running.child.id().to_string();
     assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-    running.wait().assert_failed(&[out, "can not write the capture: interrupted"]);
+    running.wait().assert_failed(&[out, "cannot write the capture: interrupted"]);
     unchanged();
     let ended = flowpeel(&format!("generate --connections 10 --out {out}"));
     assert_eq!(ended.status, Some(0), "{}", ended.stderr);

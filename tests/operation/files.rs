@@ -165,7 +165,7 @@ fn a_full_disk_is_named_and_what_was_written_is_whole() {
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains(disk.join("lists/").to_str().unwrap()), "{said}");
-    assert!(said.contains("can not write the list: No space left"), "{said}");
+    assert!(said.contains("cannot write the list: No space left"), "{said}");
     let kept = files(&kept);
     assert!(kept.len() > 3);
     kept.iter().for_each(|path| assert_whole(path));

@@ -72,7 +72,7 @@ fn every_command_has_a_page_that_man_takes_without_a_word() {
 fn a_page_that_can_not_be_written_is_named() {
     let output = flowpeel(["manual", "--out", "/dev/null/pages"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("/dev/null/pages: can not write the man page"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("/dev/null/pages: cannot write the man page"), "{}", stderr(&output));
 }
 
 /// The unit as it would be installed, with the command where it is here.

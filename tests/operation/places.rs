@@ -20,7 +20,7 @@ fn what_is_no_file_is_not_replaced_by_one() {
     let (target, link) = (place.path().join("target"), place.path().join("link"));
     fs::write(&target, "kept").unwrap();
     symlink("target", &link).unwrap();
-    for (out, part) in [(&link, "or a link to one"), (&PathBuf::from("-"), "standard output can not be: name a file")] {
+    for (out, part) in [(&link, "or a link to one"), (&PathBuf::from("-"), "standard output cannot be: name a file")] {
         let from = snapshot.as_os_str();
         let digest =
             flowpeel(["digest".as_ref(), from, "--differences".as_ref(), "5".as_ref(), "-o".as_ref(), out.as_os_str()]);
@@ -83,7 +83,7 @@ fn a_secret_that_can_not_be_read_is_wrong_usage_everywhere() {
     ] {
         let output = flowpeel([words, &secret].concat());
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains("/nonexistent/secret: can not read the secret"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("/nonexistent/secret: cannot read the secret"), "{}", stderr(&output));
     }
 }
 

@@ -152,7 +152,7 @@ impl<'a> Finder<'a> {
 
     fn inventory(&self) -> Result<Inventory> {
         let inventory = Inventory::of(self.directory);
-        inventory.map_err(|error| Error::new("can not read this archive").in_file(self.directory).because(error))
+        inventory.map_err(|error| Error::new("cannot read this archive").in_file(self.directory).because(error))
     }
 
     /// Notes gaps in the numbers. They are given one after another, and the oldest segments are removed first, so a gap

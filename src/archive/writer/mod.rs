@@ -123,7 +123,7 @@ impl Writer {
         if fs::metadata(directory).is_ok_and(|metadata| !metadata.is_dir()) {
             return Err(Error::new("it is not a directory: an archive is a directory of its own").in_file(directory));
         }
-        let cannot = |error: io::Error| Error::new("can not keep an archive here").in_file(directory).because(error);
+        let cannot = |error: io::Error| Error::new("cannot keep an archive here").in_file(directory).because(error);
         fs::create_dir_all(directory).map_err(cannot)?;
         let lock = lock(directory, "another process writes here: an archive needs a directory of its own")?;
         TEMPORARY.remove_leftovers(directory).map_err(cannot)?;
@@ -168,7 +168,7 @@ impl Writer {
             self.number -= 1;
         }
         let removed = fs::remove_file(&recovered.path);
-        removed.map_err(|error| Error::new("can not remove it").in_file(&recovered.path).because(error))?;
+        removed.map_err(|error| Error::new("cannot remove it").in_file(&recovered.path).because(error))?;
         Ok(recovered)
     }
 
@@ -187,7 +187,7 @@ impl Writer {
         self.seal()?;
         recovery.carried_over = scan.entry_count;
         recovery.damage = end.err().or_else(|| scan.damage_in(&path));
-        fs::remove_file(&path).map_err(|error| Error::new("can not remove it").in_file(&path).because(error))
+        fs::remove_file(&path).map_err(|error| Error::new("cannot remove it").in_file(&path).because(error))
     }
 
     /// Adds connections. They are on the disk after [`Self::flush`] at the latest.
@@ -294,7 +294,7 @@ impl Writer {
         entries.sort_unstable();
         let path = FileName::Segment(number).path_in(&self.directory);
         let written = segment::write(&path, number, entries, &self.hasher);
-        let cannot = |error| Error::new("can not write to the archive").in_file(&path).because(error);
+        let cannot = |error| Error::new("cannot write to the archive").in_file(&path).because(error);
         let (trailer, size) = written.map_err(cannot)?;
         self.sealed.push(number);
         self.written.segments += 1;
@@ -323,7 +323,7 @@ impl Writer {
         let path = self.directory.join(OPEN_LIST);
         match BlockFile::new(&path, 0) {
             Ok(file) => Ok(OpenList { file, path }),
-            Err(error) => Err(Error::new("can not write the open connections").in_file(&path).because(error)),
+            Err(error) => Err(Error::new("cannot write the open connections").in_file(&path).because(error)),
         }
     }
 }
@@ -342,7 +342,7 @@ impl OpenList {
     /// The connections cannot be written.
     pub fn add(&mut self, entries: &[Entry]) -> Result<()> {
         debug_assert!(entries.iter().all(|entry| entry.fate == Fate::Open));
-        let cannot = |error| Error::new("can not write the open connections").in_file(&self.path).because(error);
+        let cannot = |error| Error::new("cannot write the open connections").in_file(&self.path).because(error);
         self.file.add(entries).map_err(cannot)
     }
 
@@ -352,7 +352,7 @@ impl OpenList {
     ///
     /// The list cannot be written. The one before is still there.
     pub fn finish(self) -> Result<()> {
-        let cannot = |error| Error::new("can not write the open connections").in_file(&self.path).because(error);
+        let cannot = |error| Error::new("cannot write the open connections").in_file(&self.path).because(error);
         self.file.finish().map_err(cannot).map(drop)
     }
 }

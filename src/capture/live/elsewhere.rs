@@ -71,10 +71,10 @@ pub fn open(config: &LiveConfig) -> Result<Vec<Live>> {
         promiscuous: config.promiscuous,
         ..Config::default()
     };
-    let cannot = |error: io::Error| Error::new(format!("can not capture {name}")).because(error);
+    let cannot = |error: io::Error| Error::new(format!("cannot capture {name}")).because(error);
     match pnet_datalink::channel(&interface, settings).map_err(cannot)? {
         Channel::Ethernet(_, receiver) => Ok(vec![Live { receiver, received: 0, finished: false }]),
-        _ => Err(Error::new(format!("{name} is of a kind that can not be read"))),
+        _ => Err(Error::new(format!("{name} is of a kind that cannot be read"))),
     }
 }
 
@@ -118,7 +118,7 @@ impl PacketSource for Live {
             Err(error) if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => Ok(None),
             Err(error) => {
                 self.finished = true;
-                Err(Error::new("can not capture on").because(error))
+                Err(Error::new("cannot capture on").because(error))
             }
         }
     }

@@ -63,7 +63,7 @@ mod system {
     use crate::error::{Error, Result};
 
     pub(super) fn list() -> Result<Vec<Interface>> {
-        let cannot = |error: io::Error| Error::new("can not list the interfaces").because(error);
+        let cannot = |error: io::Error| Error::new("cannot list the interfaces").because(error);
         let asker = asker().map_err(cannot)?;
         let mut interfaces: BTreeMap<String, Interface> = BTreeMap::new();
         for entry in getifaddrs().map_err(|errno| cannot(errno.into()))? {

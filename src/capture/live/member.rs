@@ -137,19 +137,19 @@ fn check(config: &LiveConfig) -> Result<()> {
 fn kind_of(config: &LiveConfig, device: &Device) -> Result<Kind> {
     Kind::of_hardware(device.hardware).ok_or_else(|| {
         let (name, hardware) = (config.interface.escape_debug(), device.hardware);
-        Error::new(format!("{name} is of a kind that can not be read: {} (ARPHRD {hardware})", hardware_name(hardware)))
+        Error::new(format!("{name} is of a kind that cannot be read: {} (ARPHRD {hardware})", hardware_name(hardware)))
     })
 }
 
 fn cannot_capture(config: &LiveConfig, error: io::Error) -> Error {
     let name = config.interface.escape_debug();
     match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => privileges::missing(&format!("can not capture {name}")),
+        Some(libc::EPERM | libc::EACCES) => privileges::missing(&format!("cannot capture {name}")),
         Some(libc::ENOMEM) => Error::new(format!("there is no memory for the rings of {name}: ask for smaller ones")),
         Some(libc::EINVAL) if matches!(config.capture, super::CaptureMode::Program(_)) => {
-            Error::new(format!("can not capture {name}: the kernel does not take this program")).because(error)
+            Error::new(format!("cannot capture {name}: the kernel does not take this program")).because(error)
         }
-        _ => Error::new(format!("can not capture {name}")).because(error),
+        _ => Error::new(format!("cannot capture {name}")).because(error),
     }
 }
 
@@ -248,7 +248,7 @@ impl Live {
         } else {
             "it came back as another kind of interface: start again"
         };
-        Error::new(format!("{name} is back, and can not be captured again without the privilege CAP_NET_RAW: {reason}"))
+        Error::new(format!("{name} is back, and cannot be captured again without the privilege CAP_NET_RAW: {reason}"))
     }
 
     #[cold]

@@ -61,7 +61,7 @@ pub fn drop_privileges(user: Option<&str>) -> Result<()> {
         let shown = user.name.escape_debug();
         return Err(Error::new(format!("only root can become user {shown}: run it as root, or leave out the user")));
     }
-    let cannot = |error: io::Error| Error::new("can not give up privileges").because(error);
+    let cannot = |error: io::Error| Error::new("cannot give up privileges").because(error);
     set_no_new_privs(true).map_err(|errno| cannot(errno.into()))?;
     clear_ambient_capability_set().map_err(|errno| cannot(errno.into()))?;
     empty_bounding_set().map_err(cannot)?;
@@ -77,7 +77,7 @@ pub fn drop_privileges(user: Option<&str>) -> Result<()> {
     set_capabilities(None, nothing).map_err(|errno| cannot(errno.into()))?;
     match capabilities(None) {
         Ok(left) if left.permitted.is_empty() && left.effective.is_empty() && left.inheritable.is_empty() => Ok(()),
-        Ok(_) => Err(Error::new("can not give up privileges: the system keeps some")),
+        Ok(_) => Err(Error::new("cannot give up privileges: the system keeps some")),
         Err(errno) => Err(cannot(errno.into())),
     }
 }
@@ -85,7 +85,7 @@ pub fn drop_privileges(user: Option<&str>) -> Result<()> {
 /// The user of this name, or of this number if no user has that name.
 fn find_user(user: &str) -> Result<User> {
     let shown = user.escape_debug();
-    let cannot = |errno: nix::Error| Error::new(format!("can not look up user {shown}")).because(errno);
+    let cannot = |errno: nix::Error| Error::new(format!("cannot look up user {shown}")).because(errno);
     let by_name = User::from_name(user).map_err(cannot)?;
     let by_number = || user.parse().ok().map(|number| User::from_uid(Uid::from_raw(number))).transpose();
     let found = match by_name {
@@ -98,7 +98,7 @@ fn find_user(user: &str) -> Result<User> {
 /// Takes on the user's number and group, and no other groups, for the whole process.
 fn become_user(user: &User) -> Result<()> {
     let shown = user.name.escape_debug();
-    let cannot = |errno: nix::Error| Error::new(format!("can not become user {shown}")).because(errno);
+    let cannot = |errno: nix::Error| Error::new(format!("cannot become user {shown}")).because(errno);
     // The groups first: only root can set them.
     setgroups(&[user.gid]).map_err(cannot)?;
     setresgid(user.gid, user.gid, user.gid).map_err(cannot)?;
@@ -107,7 +107,7 @@ fn become_user(user: &User) -> Result<()> {
     let groups = getgroups().map_err(cannot)?;
     let is_user = [ids.real, ids.effective, ids.saved].iter().all(|id| *id == user.uid);
     let is_alone = groups.iter().all(|group: &Gid| *group == user.gid);
-    if is_user && is_alone { Ok(()) } else { Err(Error::new(format!("can not become user {shown} altogether"))) }
+    if is_user && is_alone { Ok(()) } else { Err(Error::new(format!("cannot become user {shown} altogether"))) }
 }
 
 /// Empties the bounding set of capabilities, as far as this process may. A process that may not is bound by having
@@ -143,8 +143,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_said_with_the_command() {
-        let error = missing("can not capture eth0").to_string();
-        assert!(error.contains("sudo setcap cap_net_raw+ep ") && error.starts_with("can not capture eth0"), "{error}");
+        let error = missing("cannot capture eth0").to_string();
+        assert!(error.contains("sudo setcap cap_net_raw+ep ") && error.starts_with("cannot capture eth0"), "{error}");
     }
 
     #[test]

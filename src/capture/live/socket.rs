@@ -64,7 +64,7 @@ impl PacketSocket {
 
     /// Takes nothing any more before it is started again, and leaves this interface as it would be without it.
     pub(super) fn leave(&self, device: &Device) {
-        // Where either can not be done the interface is gone, and with it what was asked of it.
+        // Where either cannot be done the interface is gone, and with it what was asked of it.
         drop(options::attach_filter(self.fd(), &bpf::nothing()));
         drop(options::be_promiscuous_no_more(self.fd(), device.index));
     }

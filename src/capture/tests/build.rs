@@ -215,5 +215,5 @@ pub(super) fn packets(bytes: &[u8]) -> Vec<Seen> {
 
 /// The line that says why a capture cannot be read any further.
 pub(super) fn failure(bytes: &[u8]) -> String {
-    replay_bytes(bytes).1.expect("it can not be read").to_string()
+    replay_bytes(bytes).1.expect("it cannot be read").to_string()
 }

@@ -187,7 +187,7 @@ fn what_can_not_be_opened_is_refused_in_one_line() {
     assert!(error.ends_with(": it is a directory: name a capture file"), "{error}");
     let missing = directory.path().join("missing.pcap");
     let error = Replay::open(&missing).err().expect("no such file").to_string();
-    assert!(error.contains("missing.pcap: can not open it: No such file"), "{error}");
+    assert!(error.contains("missing.pcap: cannot open it: No such file"), "{error}");
 }
 
 #[test]

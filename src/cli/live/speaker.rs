@@ -37,7 +37,7 @@ impl Speaker {
         let lost = Arc::new(AtomicU64::new(0));
         let thread = Thread { messages: received, lost: Arc::clone(&lost), line, _says: says };
         let started = Builder::new().name("messages".to_owned()).spawn(move || thread.run());
-        started.map_err(|error| Error::new("can not start a thread").because(error))?;
+        started.map_err(|error| Error::new("cannot start a thread").because(error))?;
         Ok(Speaker { messages, lost, said })
     }
 

@@ -73,7 +73,7 @@ fn the_timeout_takes_all_of_its_tick_and_no_other() {
     }
     assert_eq!(scene.half_open(), []);
     for number in 0..400 {
-        assert_eq!(scene.play(any_key(number), "D"), [], "what expired can not be completed");
+        assert_eq!(scene.play(any_key(number), "D"), [], "what expired cannot be completed");
     }
 }
 

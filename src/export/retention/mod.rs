@@ -53,7 +53,7 @@ impl Seldom {
     /// The warning for this failure, if it is reported.
     fn told(&mut self, failure: Failure) -> Option<Error> {
         self.failure_count += 1;
-        let what = format!("can not remove what is not to be kept (failures so far: {})", self.failure_count);
+        let what = format!("cannot remove what is not to be kept (failures so far: {})", self.failure_count);
         let error = Error::new(what).in_file(failure.path).because(failure.cause);
         self.failure_count.is_power_of_two().then_some(error)
     }
@@ -116,7 +116,7 @@ impl Retention {
             let (newest, unread) = self.look(now_s);
             let before = self.oldest.len();
             let unremoved = self.remove_surplus(Surplus { newest, share: 1 });
-            // Another look would find again, for ever, what can not be removed.
+            // Another look would find again, for ever, what cannot be removed.
             let is_stuck = unremoved.is_some() || self.oldest.len() == before;
             failure = unremoved.or(unread).or(failure);
             // The remembered files may be used up before enough was removed.

@@ -224,7 +224,7 @@ fn what_can_not_be_removed_is_told_and_the_rest_goes() {
     retention.lists_since_look = 0;
     put(directory.path(), full(4), 100);
     let warning = retention.written(full(4), Replaced { size: 100, before: 0 }).unwrap().to_string();
-    assert!(warning.starts_with(&format!("{}: can not remove", stuck.display())), "{warning}");
+    assert!(warning.starts_with(&format!("{}: cannot remove", stuck.display())), "{warning}");
     assert_eq!(left(&directory), [full(0), full(4)]);
 }
 
@@ -236,7 +236,7 @@ fn what_goes_on_failing_is_told_seldom() {
         let failure = Failure { path: "flows-old.ndjson".into(), cause: io::ErrorKind::PermissionDenied.into() };
         if let Some(warning) = failures.told(failure) {
             let warning = warning.to_string();
-            assert!(warning.starts_with("flows-old.ndjson: can not remove what is not to be kept"), "{warning}");
+            assert!(warning.starts_with("flows-old.ndjson: cannot remove what is not to be kept"), "{warning}");
             assert!(warning.contains(&format!("(failures so far: {time}): permission denied")), "{warning}");
             told.push(time);
         }
@@ -256,6 +256,6 @@ fn more_files_than_are_remembered_that_can_not_be_removed_do_not_hold_up_the_sta
         long.push("/.");
     }
     let warning = Retention::new(Path::new(&long), age(1)).opened(i64::MAX).unwrap().to_string();
-    assert!(warning.contains("can not remove what is not to be kept"), "{warning}");
+    assert!(warning.contains("cannot remove what is not to be kept"), "{warning}");
     assert_eq!(left(&directory).len() as i64, count);
 }

@@ -45,8 +45,8 @@ pub enum Placement {
     /// four hashes and 1.0076 for five, times `segment_count / (segment_count - hash_count + 1)`; fewer keys need
     /// larger segments to carry the wave. The best choice for hundreds of thousands of keys, and kind to caches.
     Coupled {
-        /// The cells of a key, 3 to [`TABLE_DEGREE_MAX`](crate::config::TABLE_DEGREE_MAX). With 3, two keys on the same
-        /// cells are too common.
+        /// The cells of a key, 2 to [`TABLE_DEGREE_MAX`](crate::config::TABLE_DEGREE_MAX). With fewer than 4, two keys
+        /// on the same cells are too common.
         hash_count: u32,
         /// The number of segments: at least the number of hashes, at most
         /// [`TABLE_SEGMENTS_MAX`](crate::config::TABLE_SEGMENTS_MAX).

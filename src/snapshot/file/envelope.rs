@@ -73,7 +73,7 @@ pub(super) fn write(out: &mut impl Write, preamble: &Preamble, packed: &[u8], se
 
 /// Reads a file to its end. Returns its preamble and its packed body.
 pub(super) fn read(mut input: impl Read, secret: &Secret) -> Result<(Preamble, Vec<u8>)> {
-    let cannot = |error: std::io::Error| Error::new("can not read the snapshot").because(error);
+    let cannot = |error: std::io::Error| Error::new("cannot read the snapshot").because(error);
     let mut bytes = Vec::new();
     input.by_ref().take(PREAMBLE_SIZE as u64).read_to_end(&mut bytes).map_err(cannot)?;
     let mut code = code(secret);

@@ -36,7 +36,7 @@ impl<R: Read> FieldReader<R> {
         }
         self.reader.read_exact(buffer).map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => self.refuse("the snapshot ends before its last field"),
-            _ => self.refuse("can not unpack the snapshot").because(error),
+            _ => self.refuse("cannot unpack the snapshot").because(error),
         })?;
         self.offset += buffer.len() as u64;
         Ok(())
@@ -98,7 +98,7 @@ impl<R: Read> FieldReader<R> {
         match self.reader.read(&mut rest) {
             Ok(0) => Ok(()),
             Ok(_) => Err(self.refuse("something follows the last field of the snapshot")),
-            Err(error) => Err(self.refuse("can not unpack the snapshot").because(error)),
+            Err(error) => Err(self.refuse("cannot unpack the snapshot").because(error)),
         }
     }
 }

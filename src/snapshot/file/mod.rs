@@ -108,7 +108,7 @@ impl SnapshotFile {
     ///
     /// The file cannot be opened, or is refused by [`Self::read`].
     pub fn open(path: &Path, secret: &Secret) -> Result<Self> {
-        let cannot = |error: io::Error| Error::new("can not read the snapshot").in_file(path).because(error);
+        let cannot = |error: io::Error| Error::new("cannot read the snapshot").in_file(path).because(error);
         // Opening a pipe would wait for a writer.
         if !std::fs::metadata(path).map_err(cannot)?.is_file() {
             return Err(Error::new("this is no file").in_file(path));
@@ -130,7 +130,7 @@ impl SnapshotFile {
         match preamble.packing {
             Packing::Plain => SnapshotFile::parse(&preamble, packed.as_slice()),
             Packing::Zstd => {
-                let cannot = |error: io::Error| Error::new("can not unpack the snapshot").because(error);
+                let cannot = |error: io::Error| Error::new("cannot unpack the snapshot").because(error);
                 let mut body = Decoder::with_buffer(packed.as_slice()).map_err(cannot)?;
                 body.window_log_max(SNAPSHOT_WINDOW_LOG_MAX).map_err(cannot)?;
                 SnapshotFile::parse(&preamble, body)
@@ -170,7 +170,7 @@ impl SnapshotFile {
     /// As [`Self::write`].
     pub fn write_packed(&self, out: &mut impl Write, secret: &Secret, packing: Packing) -> Result<()> {
         self.check(secret)?;
-        let cannot = |error: io::Error| Error::new("can not write the snapshot").because(error);
+        let cannot = |error: io::Error| Error::new("cannot write the snapshot").because(error);
         let (packed, body_size) = self.pack(packing).map_err(cannot)?;
         if body_size > SNAPSHOT_SIZE_MAX {
             return Err(Error::new("the snapshot is larger than any that would be read: merge fewer routers"));

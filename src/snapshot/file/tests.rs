@@ -306,7 +306,7 @@ fn a_misfit_names_the_field() {
 fn files_on_the_disk_are_named_in_errors() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("a.flowpeel");
-    assert!(SnapshotFile::open(&path, &Secret::REPLAY).unwrap_err().to_string().contains("a.flowpeel: can not read"));
+    assert!(SnapshotFile::open(&path, &Secret::REPLAY).unwrap_err().to_string().contains("a.flowpeel: cannot read"));
     std::fs::write(&path, bytes(&snapshot(), Packing::Zstd)).unwrap();
     assert_eq!(SnapshotFile::open(&path, &Secret::REPLAY).unwrap(), snapshot());
     assert!(SnapshotFile::open(place.path(), &Secret::REPLAY).unwrap_err().to_string().contains("this is no file"));

@@ -69,7 +69,7 @@ impl StateDirectory {
     /// Another process holds the directory, others may read it, it cannot be created or read, its state is of another
     /// run, or none of its generations is sound. Nothing was changed then.
     pub fn open(path: &Path, identity: Identity, size_max: u64) -> Result<Opened> {
-        let cannot = |error: io::Error| Error::new("can not keep the state here").in_file(path).because(error);
+        let cannot = |error: io::Error| Error::new("cannot keep the state here").in_file(path).because(error);
         make(path)?;
         let lock = lock(path, "another process keeps its state here: give each a directory of its own")?;
         let mut numbers = Vec::new();
@@ -109,7 +109,7 @@ impl StateDirectory {
     ///
     /// The generation could not be written. What was saved before is still there.
     pub fn save(&mut self, parts: &[Vec<u8>]) -> Result<u64> {
-        let cannot = |error: io::Error| Error::new("can not save the state").in_file(&self.path).because(error);
+        let cannot = |error: io::Error| Error::new("cannot save the state").in_file(&self.path).because(error);
         let file = NewFile::begin(&self.path.join(name_of(self.next)), &TEMPORARY).map_err(cannot)?;
         let size = generation::write(BufWriter::new(file.file()), self.next, &self.identity, parts).map_err(cannot)?;
         file.finish().map_err(cannot)?;
@@ -128,7 +128,7 @@ impl StateDirectory {
 
 /// Creates the directory, or checks that others cannot read the one that exists.
 fn make(path: &Path) -> Result<()> {
-    let cannot = |error: io::Error| Error::new("can not keep the state here").in_file(path).because(error);
+    let cannot = |error: io::Error| Error::new("cannot keep the state here").in_file(path).because(error);
     // Those above it are nothing special, and whoever may look into them learns nothing.
     fs::create_dir_all(directory_of(path)).map_err(cannot)?;
     let mut builder = DirBuilder::new();
@@ -153,7 +153,7 @@ fn make(path: &Path) -> Result<()> {
 
 /// Reads the file of a generation; `None` if it is damaged.
 fn read(path: &Path, number: u64, identity: &Identity, size_max: u64) -> Result<Option<Saved>> {
-    let cannot = |error: io::Error| Error::new("can not read the state").because(error);
+    let cannot = |error: io::Error| Error::new("cannot read the state").because(error);
     let file = File::open(path).map_err(cannot)?;
     let metadata = file.metadata().map_err(cannot)?;
     if !metadata.is_file() || metadata.len() > size_max {

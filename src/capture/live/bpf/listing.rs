@@ -18,7 +18,7 @@ impl BpfProgram {
     ///
     /// The file cannot be read, or is not such a listing: the error names the line.
     pub fn read(path: &Path) -> Result<Self> {
-        let cannot = |error: std::io::Error| Error::new("can not read the program").in_file(path).because(error);
+        let cannot = |error: std::io::Error| Error::new("cannot read the program").in_file(path).because(error);
         let file = File::open(path).map_err(cannot)?;
         let mut text = String::new();
         // One byte more than allowed tells what is too long from what just fits.
