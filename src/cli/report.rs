@@ -86,6 +86,11 @@ pub(super) fn grouped(count: u64) -> String {
     text
 }
 
+/// How often something happened.
+pub(super) fn times(count: u64) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{} times", grouped(count)) }
+}
+
 /// A size in MiB, without the unit.
 pub(super) fn mib(size: u64) -> String {
     format!("{:.1}", size as f64 / f64::from(1 << 20))
@@ -256,8 +261,8 @@ fn warnings(summary: &Summary) {
     }
     if summary.steps_back > 0 {
         warning(&format!(
-            "the clock stepped back by more than a minute {} times: are the captures in the order of their packets?",
-            grouped(summary.steps_back)
+            "the clock stepped back by more than a minute {}: are the captures in the order of their packets?",
+            times(summary.steps_back)
         ));
     }
     if summary.incomplete > 0 {
@@ -270,9 +275,9 @@ fn warnings(summary: &Summary) {
     // One that is found in its midst is counted each time that it is, so these are no numbers of connections.
     if counts.refused_open + counts.refused_pickups > 0 {
         warning(&format!(
-            "connections were established, or found in their midst, {} times when no more could be tracked: \
+            "connections were established, or found in their midst, {} when no more could be tracked: \
              raise --connections",
-            grouped(counts.refused_open + counts.refused_pickups)
+            times(counts.refused_open + counts.refused_pickups)
         ));
     }
     // A connection that was refused looks one-sided afterwards.
@@ -292,8 +297,8 @@ fn saved(saving: &SavingCounts, latencies: &Latencies) {
     };
     if saving.saved > 0 {
         line(format_args!(
-            "state saved: {} times, last {} MiB; longest pause of a partition {}, of the list {}, writing {}",
-            grouped(saving.saved),
+            "state saved {}, last {} MiB; longest pause of a partition {}, of the list {}, writing {}",
+            times(saving.saved),
             mib(saving.size),
             ms(&latencies.pause),
             ms(&saving.list_pause),
@@ -306,7 +311,7 @@ fn saved(saving: &SavingCounts, latencies: &Latencies) {
     }
     // A state that could not be saved at the end is told as an error, not here.
     if let Some(error) = saving.error.as_ref().filter(|_| !saving.has_failed) {
-        warning(&format!("the state could not be saved {} times: {error}", grouped(saving.failed)));
+        warning(&format!("the state could not be saved {}: {error}", times(saving.failed)));
     }
 }
 

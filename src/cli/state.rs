@@ -3,7 +3,7 @@
 //! What enters: the options, and the plan of the run. What leaves: the [`Saving`] of the run, with what was saved
 //! before. On the way it is told where the run goes on, and what was damaged.
 
-use crate::cli::report::{self, Voice, grouped};
+use crate::cli::report::{self, Voice, grouped, times};
 use crate::cli::values;
 use crate::config::STATE_EVERY_DEFAULT;
 use crate::error::{Error, Result};
@@ -97,7 +97,7 @@ pub(super) fn is_saved(saving: Option<&SavingCounts>) -> bool {
 /// Says so if it is not.
 pub(super) fn tell(saving: Option<&SavingCounts>) {
     let Some(saving) = saving.filter(|saving| saving.has_failed) else { return };
-    let what = format!("the state could not be saved {} times, and not at the end", grouped(saving.failed));
+    let what = format!("the state could not be saved {}, and the end of the run is not saved", times(saving.failed));
     let aftermath = match saving.saved {
         0 => "; none of this run is saved",
         _ => "; the one before it is there still",
