@@ -5,7 +5,7 @@
 
 use crate::clock::thread_ns_each;
 use crate::row::{Case, Pair, Scale, Suite};
-use flowpeel::config::CAPTURE_READ_SIZE;
+use flowpeel::capture::CAPTURE_READ_SIZE;
 use flowpeel::generate::{Traffic, TrafficConfig};
 use flowpeel::parse::{LinkType, parse_frame};
 use std::hint::black_box;

@@ -1,11 +1,10 @@
 //! Keys that are derived from numbers, and the signals of connections that open and close as steadily as they do on a
 //! router.
 
-use flowpeel::config::{CANDIDATE_TIMEOUT_TICKS, FINGERPRINT_BITS, LINGER_TICKS};
-use flowpeel::connection::TrackerConfig;
+use flowpeel::connection::{CANDIDATE_TIMEOUT_TICKS, LINGER_TICKS, TrackerConfig};
 use flowpeel::flow::{FlowKey, KeyV4};
 use flowpeel::hash::{KeyedHash, Purpose, Secret};
-use flowpeel::signal::{ConnectionHash, Kind, Signal, SignalParts};
+use flowpeel::signal::{ConnectionHash, FINGERPRINT_BITS, Kind, Signal, SignalParts};
 
 /// The key of this number: every bit of it depends on the number, and no two numbers have the same.
 #[inline(always)]

@@ -45,7 +45,6 @@ pub mod archive;
 pub mod bfield_store;
 pub mod capture;
 pub mod cli;
-pub mod config;
 pub mod connection;
 pub mod error;
 pub mod export;

@@ -11,8 +11,7 @@ mod large;
 mod oracle;
 
 use feed::Generated;
-use flowpeel::archive::{Answer, Archive, ArchiveConfig, Endpoint, Entry, Fate, Query, Tap, find};
-use flowpeel::config::SEGMENT_SIZE_MIN;
+use flowpeel::archive::{Answer, Archive, ArchiveConfig, Endpoint, Entry, Fate, Query, SEGMENT_SIZE_MIN, Tap, find};
 use flowpeel::flow_list::List;
 use flowpeel::generate::{Traffic, TrafficConfig};
 use flowpeel::pipeline::{Config, Plan, Summary, run};

@@ -7,8 +7,7 @@
 mod feed;
 mod oracle;
 
-use flowpeel::config::LINGER_TICKS;
-use flowpeel::connection::SLOT_COUNT;
+use flowpeel::connection::{LINGER_TICKS, SLOT_COUNT};
 use flowpeel::generate::TrafficConfig;
 use flowpeel::pipeline::{Config, Plan};
 use oracle::{List, Rules, lists_of};

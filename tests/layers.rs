@@ -14,7 +14,7 @@ const LAYERS: [&[&str]; 7] = [
     &["generate", "shard", "record", "queue", "snapshot", "bfield_store"],
     &["connection", "sources", "signal"],
     &["parse", "sketch"],
-    &["flow", "hash", "config", "error", "metrics", "prefetch", "lines", "interval", "state", "whole_file"],
+    &["flow", "hash", "error", "metrics", "prefetch", "lines", "interval", "state", "whole_file"],
 ];
 
 /// The imports that are allowed within a layer. There can be no cycle, because each layer lists importers before the
@@ -32,30 +32,30 @@ const BESIDE: [(&str, &str); 15] = [
     ("sources", "signal"),
     // A hash of a flow key reads it as the words that it is made of.
     ("hash", "flow"),
-    ("metrics", "config"),
+    ("metrics"),
     ("state", "error"),
-    ("state", "config"),
+    ("state"),
     ("state", "whole_file"),
 ];
 
 /// Modules that may import less than their layer allows, with everything that they may import.
 const ALONE: [(&str, &[&str]); 9] = [
     // Pure algorithms: they know keys and how to hash them, but no packets.
-    ("sketch", &["flow", "hash", "prefetch", "lines", "config"]),
+    ("sketch", &["flow", "hash", "prefetch", "lines"]),
     // Fields and their files: what the keys are is known to the layers above.
-    ("bfield_store", &["sketch", "error", "config", "whole_file"]),
+    ("bfield_store", &["sketch", "error", "whole_file"]),
     // Generated traffic tests the rest, so it must share nothing with it.
-    ("generate", &["error", "config"]),
+    ("generate", &["error"]),
     // Packets as they come: their contents are for the layers above.
-    ("capture", &["parse", "error", "config"]),
+    ("capture", &["parse", "error"]),
     // It knows only the files of a router, no packets and no threads.
-    ("agent", &["export", "flow_list", "snapshot", "signal", "flow", "hash", "error", "config"]),
+    ("agent", &["export", "flow_list", "snapshot", "signal", "flow", "hash", "error"]),
     // The modules that count publish here; it knows none of them.
     ("metrics", &["config"]),
     // The modules that save encode their own here; it knows none of them.
-    ("state", &["error", "config", "whole_file"]),
+    ("state", &["error", "whole_file"]),
     // It serves the metrics alone: nothing that comes from packets can get into it.
-    ("serve", &["metrics", "error", "config"]),
+    ("serve", &["metrics", "error"]),
     // It experiments with the tables and the list over them: no packets, no capture and no threads.
     (
         "paper",

@@ -12,8 +12,7 @@ mod namespaces;
 mod say;
 
 use flowpeel::capture::live::{self, Backend, BpfProgram, CaptureMode, Live, LiveConfig};
-use flowpeel::capture::{LiveSource, PacketSource, Replay};
-use flowpeel::config::{RING_SIZE_MAX, RING_SIZE_MIN};
+use flowpeel::capture::{LiveSource, PacketSource, RING_SIZE_MAX, RING_SIZE_MIN, Replay};
 use flowpeel::parse::{Addresses, TcpSegment, parse_frame};
 use frames::{ipv4_tcp, tagged};
 use namespaces::{NEAR, Namespaces};

@@ -4,8 +4,8 @@
 mod counting;
 
 use counting::{ALLOCATED_SIZE, Counting, IS_COUNTING};
-use flowpeel::config::SNAPSHOT_SIZE_MAX;
 use flowpeel::hash::Secret;
+use flowpeel::snapshot::SNAPSHOT_SIZE_MAX;
 use flowpeel::snapshot::file::{HASH_ID, KeyId, SnapshotFile, VERSION};
 use hmac::Mac;
 use std::io::Write;

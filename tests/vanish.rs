@@ -4,14 +4,13 @@ mod feed;
 mod plain_frame;
 
 use feed::{Frames, Kept, lists_of};
-use flowpeel::config::{FINGERPRINT_BITS, PARTITION_COUNT};
 use flowpeel::connection::{HalfOpenList, TrackerConfig};
 use flowpeel::flow_list::{EvictionTimes, FlowList, FlowListConfig, Row};
 use flowpeel::hash::Secret;
 use flowpeel::parse::{LinkType, parse_frame};
 use flowpeel::pipeline::Config;
 use flowpeel::shard::{Exchange, Partition, PartitionConfig, Shard};
-use flowpeel::signal::{Clock, HandshakeCache, Signaller, SignallerConfig, Watch};
+use flowpeel::signal::{Clock, FINGERPRINT_BITS, HandshakeCache, PARTITION_COUNT, Signaller, SignallerConfig, Watch};
 use flowpeel::sketch::Geometry;
 use flowpeel::snapshot::{Delta, DeltaGeometry, HandOver, Inquiry, Marker};
 use plain_frame::plain_frame;
@@ -214,7 +213,7 @@ impl Lockstep {
             geometry,
             partition_connections_max: 10_000,
             eviction: EvictionTimes { idle_ticks: Some(IDLE_S * 10), ..EvictionTimes::default() },
-            inquiry_max: flowpeel::config::INQUIRY_MAX,
+            inquiry_max: flowpeel::snapshot::INQUIRY_MAX,
         };
         let cache = Arc::new(HandshakeCache::new(1_000, timeout_ns));
         Lockstep {

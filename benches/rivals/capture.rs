@@ -3,7 +3,7 @@
 //! What enters: a pcap file in microseconds, little-endian, of Ethernet frames. What leaves: its packets, one by one,
 //! as they lie in the read buffer.
 
-use flowpeel::config::CAPTURE_READ_SIZE;
+use flowpeel::capture::CAPTURE_READ_SIZE;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;

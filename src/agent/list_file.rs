@@ -5,7 +5,6 @@
 //! kept. A file may hold anything, so no line may be longer than any of ours, and what is not exactly such a file is
 //! refused with the offset at which it goes wrong.
 
-use crate::config::LIST_LINE_SIZE_MAX;
 use crate::error::{Error, Result};
 use crate::export::unpacked;
 use crate::flow::VlanTags;
@@ -17,6 +16,9 @@ use std::fs::File;
 use std::io::{BufRead, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+
+/// The longest line of a list, in bytes: an IPv6 connection with two VLAN tags takes half of it.
+const LIST_LINE_SIZE_MAX: usize = 1 << 10;
 
 #[derive(Deserialize)]
 struct HeaderLine {

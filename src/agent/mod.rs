@@ -10,7 +10,6 @@ mod list_file;
 mod position;
 mod wake;
 
-use crate::config::AGENT_LOOK_INTERVAL;
 use crate::error::{Error, Result};
 use crate::export::{Directory, Exporter, Format, Keep, ListSpan, SnapshotName};
 use crate::flow_list::{Header, SnapshotList, TickMoment};
@@ -21,7 +20,12 @@ use incoming::Incoming;
 use list_file::{Line, ListFile};
 use position::{Position, Run};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use wake::Wake;
+
+/// How often the agent looks through the directory of snapshots, even if the system reported no change: often enough
+/// for intervals of seconds.
+const AGENT_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The configuration of an [`Agent`].
 #[derive(Clone, Debug)]

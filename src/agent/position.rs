@@ -5,16 +5,26 @@
 //! The list is written first and the note after it, each whole or not at all: an agent that is killed in between makes
 //! the same list from the same snapshot again.
 
-use crate::config::{AGENT_POSITION_SIZE_MAX, AGENT_RUNS_MAX};
 use crate::error::{Error, Result};
 use crate::flow_list::TickMoment;
 use crate::signal::Clock;
+use crate::snapshot::ROUTER_NAME_SIZE_MAX;
 use crate::snapshot::file::RouterPart;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::time::SystemTime;
+
+/// Earlier runs that the agent remembers, so that a late snapshot of one is not taken for a new run: a restart a day
+/// for two months, or an hour that went very wrong.
+const AGENT_RUNS_MAX: usize = 64;
+
+/// The most bytes of the agent's note of its position: all runs that it can name, with router names of full length,
+/// take less.
+const AGENT_POSITION_SIZE_MAX: u64 = 64 << 10;
+
+const _: () = assert!(AGENT_RUNS_MAX as u64 * (6 * ROUTER_NAME_SIZE_MAX as u64 + 256) < AGENT_POSITION_SIZE_MAX);
 
 /// The name of the note.
 pub(super) const NAME: &str = "collected.json";

@@ -4,7 +4,6 @@
 //! was renamed into it, and after some time in any case, since not every file system reports what other machines did to
 //! it.
 
-use crate::config::AGENT_WAIT_MAX;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,9 @@ use rustix::{
     fd::OwnedFd,
     fs::inotify::{self, CreateFlags, WatchFlags},
 };
+
+/// The longest that the agent waits for a change before it looks whether it is to stop.
+const AGENT_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// Waits for changes in a directory.
 pub(super) struct Wake {

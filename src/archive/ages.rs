@@ -5,10 +5,12 @@
 //! are older than half of that, and a record is compared with these.
 
 use crate::archive::Entry;
-use crate::config::{ARCHIVE_AGES_MAX, TICK_BITS, TICK_NS};
 use crate::flow_list::List;
-use crate::signal::AnyKey;
+use crate::signal::{AnyKey, TICK_BITS, TICK_NS};
 use ahash::AHashMap;
+
+/// The most connections older than half a wrap of the tick whose starts are remembered: some megabytes.
+const ARCHIVE_AGES_MAX: usize = 1 << 16;
 
 const WRAP_TICKS: i64 = 1 << TICK_BITS;
 

@@ -17,9 +17,14 @@
 //! server ports, VLAN words.
 
 use crate::archive::{Entry, Fate};
-use crate::config::{ARCHIVE_BLOCK_ENTRIES_MAX, ARCHIVE_COMPRESSION_LEVEL};
 use crate::flow::{FlowKey, KeyV4, KeyV6};
 use crate::signal::AnyKey;
+
+/// The most entries in a block of an archive: enough for compression to work well, and no more than damage may cost.
+pub const ARCHIVE_BLOCK_ENTRIES_MAX: usize = 8_192;
+
+/// The level at which archives are compressed: the default of zstd.
+const ARCHIVE_COMPRESSION_LEVEL: i32 = 3;
 
 /// The size of a header, in bytes.
 pub(super) const HEADER_SIZE: usize = 24;

@@ -4,11 +4,10 @@
 //! addresses. The hashes are keyed with a constant, so that an archive can be read years later, on another machine,
 //! without a secret.
 
-use crate::config::TICK_NS;
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::record::{Ending, Record};
-use crate::signal::AnyKey;
+use crate::signal::{AnyKey, TICK_NS};
 use std::net::{IpAddr, SocketAddr};
 
 /// What became of an archived connection.

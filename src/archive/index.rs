@@ -8,18 +8,26 @@
 
 use crate::archive::entry::Hasher;
 use crate::archive::names::{FileName, Inventory};
-use crate::archive::segment::{Segment, TEMPORARY};
+use crate::archive::segment::{SEGMENT_ENTRY_SIZE_MIN, SEGMENT_SIZE_MAX, Segment, TEMPORARY};
 use crate::bfield_store;
-use crate::config::{
-    ARCHIVE_GROUP_SEGMENTS, ARCHIVE_INDEX_ENTRY_SIZE, ARCHIVE_INDEX_FALSE_POSITIVE_RATE, SEGMENT_ENTRY_SIZE_MIN,
-    SEGMENT_SIZE_MAX,
-};
 use crate::error::{Error, Result};
 use crate::sketch::bfield::{Builder, Goal, Pair, Pass, Plan};
 use crossbeam::channel::{Receiver, Sender, unbounded};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
+
+/// Segments that share one B-field. Segments that have none yet are asked one by one, and each is wrong once in 2,000
+/// times.
+const ARCHIVE_GROUP_SEGMENTS: u32 = 32;
+
+/// How often a B-field names a segment for a connection that is not there: rarely, even where thousands of fields are
+/// asked.
+const ARCHIVE_INDEX_FALSE_POSITIVE_RATE: f64 = 1.0 / 4_096.0;
+
+/// The most that a B-field takes for a connection, in bytes, at [`ARCHIVE_INDEX_FALSE_POSITIVE_RATE`] and for
+/// [`ARCHIVE_GROUP_SEGMENTS`].
+const ARCHIVE_INDEX_ENTRY_SIZE: u64 = 5;
 
 /// The first and the last number of the group that a segment belongs to.
 pub(super) fn group_of(number: u32) -> (u32, u32) {

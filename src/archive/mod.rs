@@ -32,10 +32,12 @@ mod tap;
 mod thread;
 mod writer;
 
+pub use block::ARCHIVE_BLOCK_ENTRIES_MAX;
 pub use entry::{Entry, Fate};
 pub use find::{Answer, Endpoint, Explanation, Query, find};
 pub use index::{Size, index_missing, measure};
 pub use log::RecoveredLog;
+pub use segment::{SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN};
 pub use tap::Tap;
 pub use thread::{Archive, Summary};
 pub use writer::{ArchiveConfig, OpenList, Recovery, Writer, Written};

@@ -6,14 +6,13 @@
 use crate::archive::index;
 use crate::archive::names::{FileName, Inventory, OPEN_LIST};
 use crate::archive::segment::Segment;
-use crate::config::{KEPT_AGED_MIN, KEPT_AGED_SHARE, TICK_NS};
 use crate::error::{Error, Result};
-use crate::export::Keep;
+use crate::export::{KEPT_AGED_MIN, KEPT_AGED_SHARE, Keep};
+use crate::signal::TICK_NS;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 struct Kept {
     size: u64,

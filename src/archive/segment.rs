@@ -10,17 +10,32 @@
 //! | pages | the filter of connections, then that of addresses, see [`filter`] |
 //! | 64 bytes | the trailer: where all this is |
 
-use crate::archive::block;
+use crate::archive::block::ARCHIVE_BLOCK_ENTRIES_MAX;
 use crate::archive::entry::Hasher;
 use crate::archive::filter::{ADDRESSES, CONNECTIONS, PAGE_SIZE, Place, Shape};
 use crate::archive::scan::{self, file_header};
-use crate::archive::{Entry, filter};
-use crate::config::ARCHIVE_BLOCK_ENTRIES_MAX;
+use crate::archive::{Entry, block, filter};
 use crate::error::{Error, Result};
 use crate::whole_file::{NewFile, Temporary};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+
+/// The default size at which a segment is sealed, in bytes: some 80,000 connections, which are read in some
+/// milliseconds.
+pub(super) const SEGMENT_SIZE_DEFAULT: u64 = 1 << 20;
+
+/// The smallest segment that can be asked for, in bytes: smaller ones are mostly filters.
+pub const SEGMENT_SIZE_MIN: u64 = 1 << 14;
+
+/// The largest segment that can be asked for, in bytes: until it is sealed its entries stand in memory, where they take
+/// six times as much.
+pub const SEGMENT_SIZE_MAX: u64 = 64 << 20;
+
+/// The fewest bytes that an entry is reckoned to take in a segment: this bounds the entries of one segment.
+pub(super) const SEGMENT_ENTRY_SIZE_MIN: u64 = 8;
+
+const _: () = assert!(SEGMENT_SIZE_MIN <= SEGMENT_SIZE_DEFAULT && SEGMENT_SIZE_DEFAULT <= SEGMENT_SIZE_MAX);
 
 /// The mode of an archive's files, which keeps others from reading: they tell who talked to whom.
 pub(super) const FILE_MODE: u32 = 0o640;

@@ -4,7 +4,7 @@
 //! partition has reached the second. A live capture has no cuts: all that was gathered is taken when it is time.
 
 use crate::archive::Entry;
-use crate::config::PARTITION_COUNT;
+use crate::signal::PARTITION_COUNT;
 use std::collections::VecDeque;
 
 /// Gathers the entries that are sorted together.

@@ -4,16 +4,20 @@
 //! and the open connections of the last list and, in a live capture, of one list a minute.
 
 use crate::archive::ages::Ages;
+use crate::archive::block::ARCHIVE_BLOCK_ENTRIES_MAX;
 use crate::archive::thread::Command;
 use crate::archive::{Archive, Entry, Fate};
-use crate::config::{ARCHIVE_BLOCK_ENTRIES_MAX, ARCHIVE_OPEN_INTERVAL, TICK_NS};
 use crate::error::{Error, Result};
 use crate::export::Exporter;
 use crate::flow_list::{List, RowState};
-use crate::signal::AnyKey;
+use crate::signal::{AnyKey, TICK_NS};
 use crate::snapshot::file::SnapshotFile;
 use crate::sources::Report;
 use crate::state::{Decoder, Encoder};
+use std::time::Duration;
+
+/// How often the archive of a live capture is told what is open: the greatest age of that knowledge after a crash.
+const ARCHIVE_OPEN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// An exporter that shows an archive the lists.
 pub struct Tap<'a> {

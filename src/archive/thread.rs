@@ -5,11 +5,11 @@
 //! failure everything is still received and nothing is written, and the run gets the error at its next list.
 
 use crate::archive::ages::Ages;
+use crate::archive::block::ARCHIVE_BLOCK_ENTRIES_MAX;
 use crate::archive::index::IndexThread;
 use crate::archive::sorter::Sorter;
 use crate::archive::writer::OpenList;
 use crate::archive::{ArchiveConfig, Entry, Recovery, Writer, Written};
-use crate::config::{ARCHIVE_BLOCK_ENTRIES_MAX, ARCHIVE_FLUSH_DELAY, ARCHIVE_OPEN_CHUNKS_MAX};
 use crate::error::{Error, Result};
 use crate::queue::WhenFull;
 use crate::record::{self, Inlet, Message, Outlet};
@@ -18,7 +18,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 use std::time::Instant;
+
+/// How long live records wait before they are synced to the disk: the most that a crash may lose.
+const ARCHIVE_FLUSH_DELAY: Duration = Duration::from_secs(1);
+
+/// Parts of a list of open connections, of [`ARCHIVE_BLOCK_ENTRIES_MAX`] each, that wait for the archive.
+const ARCHIVE_OPEN_CHUNKS_MAX: usize = 2;
 
 /// A command from the list thread.
 pub(super) enum Command {

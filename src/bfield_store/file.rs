@@ -5,13 +5,15 @@
 //! be shorter), over the block's number and its bytes.
 
 use super::header::{self, HEADER_SIZE};
-use crate::config::BFIELD_BLOCK_SIZE;
 use crate::error::{Error, Result};
 use crate::sketch::bfield::{Contents, Field, Found, Plan, ReadWindows, look_up};
 use crate::whole_file::{NewFile, Temporary};
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+
+/// Bytes of a field's file under one check sum: a page, which the system reads at once.
+const BFIELD_BLOCK_SIZE: usize = 4_096;
 
 const WORD_SIZE: usize = size_of::<u64>();
 const CHECK_SIZE: usize = size_of::<u32>();

@@ -5,13 +5,19 @@
 //! the first array can no longer tell.
 
 use super::log::{Log, Recovered};
-use crate::config::{BFIELD_SETTLE_PAIRS_MIN, BFIELD_SETTLE_SHARE};
 use crate::error::{Error, Result};
 use crate::sketch::bfield::{Built, Field, Found, Pair, Pass, Plan, Settling};
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+
+/// The growth at which a growing field is settled, as one in this many of its pairs: its log is then read only a few
+/// times in all.
+const BFIELD_SETTLE_SHARE: u64 = 4;
+
+/// The fewest new pairs for which a growing field is settled.
+const BFIELD_SETTLE_PAIRS_MIN: u64 = 1 << 14;
 
 /// A field in memory, its log on disk, and a thread that settles the field. Any number of threads may use it.
 ///

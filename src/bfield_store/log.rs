@@ -4,12 +4,14 @@
 //! off, and figures about what could not be used. A head of 32 bytes (`FPBFLOG1`, the number of values, zeros, CRC-32)
 //! is followed by records of 24: hash, value, and a CRC-32 of the record's number and both.
 
-use crate::config::BFIELD_LOG_READ_COUNT;
 use crate::error::{Error, Result};
 use crate::sketch::bfield::Pair;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+
+/// Records of an insertion log that are read at once.
+const BFIELD_LOG_READ_COUNT: usize = 1_024;
 
 const HEAD_SIZE: usize = 32;
 const RECORD_SIZE: usize = 24;

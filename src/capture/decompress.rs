@@ -9,8 +9,14 @@ use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read};
 use flate2::bufread::GzDecoder;
 use zstd::stream::read::Decoder as ZstdDecoder;
 
-use crate::config::{COMPRESSED_READ_SIZE, ZSTD_WINDOW_LOG_MAX};
 use crate::error::Error;
+
+/// Bytes of compressed input held at once: little, since a decoder that meets damage loses what it made of them.
+const COMPRESSED_READ_SIZE: usize = 64 << 10;
+
+/// The largest window that a zstd file may ask for, as a power of two: 128 MiB, which is what `zstd -d` accepts. The
+/// window is allocated at the file's word, so this is the most that a hostile file gets.
+pub const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];

@@ -8,9 +8,25 @@ use std::io::Read;
 use std::ops::Range;
 
 use super::decompress::Plain;
-use crate::config::{BLOCK_SIZE_MAX, CAPTURE_BUFFER_SIZE, CAPTURE_READ_SIZE, READ_PAGE_SIZE};
+use crate::capture::pcapng::BLOCK_SIZE_MAX;
 use crate::error::Error;
 use crate::parse::LinkType;
+
+/// Bytes read from the input at once: large enough that the system call costs nothing beside the copy, small enough to
+/// stay in the cache with everything else while the packets are parsed.
+pub const CAPTURE_READ_SIZE: usize = 256 << 10;
+
+/// The size of a page of memory on most machines, in bytes. Reads begin at the start of a page: the kernel copies page
+/// by page, and some processors copy at a third of the speed to a place that is a few bytes further into its page than
+/// the source.
+const READ_PAGE_SIZE: usize = 4 << 10;
+
+/// The size of the capture buffer, in bytes: the longest block fits, wherever in a page the block and the buffer begin.
+pub const CAPTURE_BUFFER_SIZE: usize = BLOCK_SIZE_MAX + 2 * READ_PAGE_SIZE;
+
+// A read behind the beginning of an IP packet, of 64 KiB at most, has its full size. Behind a longer block it is cut to
+// the room left.
+const _: () = assert!(CAPTURE_BUFFER_SIZE >= 2 * READ_PAGE_SIZE + (64 << 10) + CAPTURE_READ_SIZE);
 
 /// A result on the packet path. The error is boxed, so that what is returned for every packet stays in registers.
 pub(super) type Result<T> = std::result::Result<T, Box<Error>>;

@@ -19,8 +19,16 @@ pub use skipped::SkippedPackets;
 
 use crate::error::Result;
 use crate::parse::LinkType;
+pub use decompress::ZSTD_WINDOW_LOG_MAX;
+pub use input::{CAPTURE_BUFFER_SIZE, CAPTURE_READ_SIZE};
+pub use live::{BPF_INSTRUCTION_COUNT_MAX, FANOUT_COUNT_MAX, RING_SIZE_DEFAULT, RING_SIZE_MAX, RING_SIZE_MIN};
+pub use pcapng::BLOCK_SIZE_MAX;
 use std::ops::AddAssign;
 use std::time::Duration;
+
+/// The longest packet a capture file may hold, in bytes: what libpcap and Wireshark accept too. A longer one means that
+/// the file is damaged.
+pub const PACKET_SIZE_MAX: usize = 256 << 10;
 
 /// One captured frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

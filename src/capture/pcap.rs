@@ -7,7 +7,8 @@
 use super::Packet;
 use super::byte_order::ByteOrder;
 use super::input::{Input, Record, Result, cut_short};
-use crate::config::{BLOCK_SIZE_MAX, PACKET_SIZE_MAX};
+use crate::capture::PACKET_SIZE_MAX;
+use crate::capture::pcapng::BLOCK_SIZE_MAX;
 use crate::error::Error;
 use crate::parse::LinkType;
 

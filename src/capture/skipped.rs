@@ -3,9 +3,11 @@
 //! What enters: the link type of each such packet. What leaves: how many there were of each, to report to the user. A
 //! file may name 2^16 link types, so only the first few are counted apart.
 
-use crate::config::SKIPPED_LINK_TYPE_COUNT_MAX;
 use crate::parse::LinkType;
 use std::fmt;
+
+/// Unreadable link types of one capture whose packets are counted separately; any more are counted together.
+const SKIPPED_LINK_TYPE_COUNT_MAX: usize = 16;
 
 /// Packets that are skipped because their interface has a link type that flowpeel cannot read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,13 @@
 //! `flowpeel generate`: synthetic captures to try things on: options in, a pcap file out.
 
+use crate::capture::PACKET_SIZE_MAX;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::report::{self, Voice, grouped};
 use crate::cli::{Failure, Outcome, Status, values};
 use crate::error::{Error, Result};
-use crate::generate::{Arrivals, Flood, FloodConfig, Traffic, TrafficConfig, TrafficCounts, write_pcap};
+use crate::generate::{
+    Arrivals, Flood, FloodConfig, GENERATED_CAPTURED_SIZE_MAX, Traffic, TrafficConfig, TrafficCounts, write_pcap,
+};
 use crate::whole_file::{NewFile, Temporary, directory_of, is_file_or_free};
 use clap::{Args, ValueEnum};
 use std::fs::File;
@@ -12,6 +15,8 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+const _: () = assert!(GENERATED_CAPTURED_SIZE_MAX <= PACKET_SIZE_MAX);
 
 /// Bytes gathered before they are written.
 const BUFFER_SIZE: usize = 1 << 20;

@@ -4,12 +4,15 @@
 #[cfg(target_os = "linux")]
 use crate::cli::hangup;
 use crate::cli::report;
-use crate::config::SAME_SIGNAL_MAX;
 use crate::error::{Error, Result};
 use crossbeam::channel::bounded;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+/// The time within which a second signal to end counts as the same one: `timeout` signals its child and then the
+/// process group, and a service manager may do the same. A person who has seen that a run does not end takes longer.
+const SAME_SIGNAL_MAX: Duration = Duration::from_millis(500);
 
 /// How long after Ctrl-C a run that has not stopped says what it waits for.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);

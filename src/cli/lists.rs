@@ -2,18 +2,23 @@
 
 use crate::cli::report::{self, Voice};
 use crate::cli::values::{self, KeepLimit};
-use crate::config::{CHANGES_FULL_LISTS_DEFAULT, SOURCES_DEFAULT};
 use crate::error::{Error, Result};
-use crate::export::{Directory, Exporter, Format, Keep, SnapshotDirectory, Stream};
+use crate::export::{CHANGES_FULL_LISTS_MAX, Directory, Exporter, Format, Keep, SnapshotDirectory, Stream};
 use crate::flow_list::List;
 use crate::pipeline::{Config, Snapshots};
 use crate::snapshot::file::SnapshotFile;
-use crate::sources::Report;
+use crate::sources::{Report, SOURCES_DEFAULT};
 use crate::state::{Decoder, Encoder};
 use clap::Args;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::LazyLock;
+
+/// The default of `--changes`: one list in this many is in full. At a list every ten seconds that is once an hour,
+/// which costs little beside the changes, and a reader has to go through an hour's changes at most.
+const CHANGES_FULL_LISTS_DEFAULT: u64 = 360;
+
+const _: () = assert!(CHANGES_FULL_LISTS_DEFAULT <= CHANGES_FULL_LISTS_MAX);
 
 /// The options that say how lists are written and how much of them is kept.
 #[derive(Args)]

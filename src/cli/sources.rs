@@ -7,7 +7,6 @@
 use crate::cli::report::{self, grouped};
 use crate::cli::table::{self, Align};
 use crate::cli::{Outcome, Status, print, values};
-use crate::config::{SOURCE_LINE_SIZE_MAX, SOURCES_TOP_MAX};
 use crate::error::{Error, Result};
 use crate::export::unpacked;
 use clap::Args;
@@ -18,6 +17,12 @@ use std::fs::File;
 use std::io::{BufRead, Read};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+
+/// The longest line of a file of sources that is read back, in bytes: lines that flowpeel writes have fewer than 300.
+const SOURCE_LINE_SIZE_MAX: u64 = 4 << 10;
+
+/// The most sources that a table for people shows: more are for a program to read.
+const SOURCES_TOP_MAX: u64 = 1 << 20;
 
 /// Shows who opened connections, from a file that --sources wrote
 ///

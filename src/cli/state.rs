@@ -5,12 +5,15 @@
 
 use crate::cli::report::{self, Voice, grouped, times};
 use crate::cli::values;
-use crate::config::STATE_EVERY_DEFAULT;
 use crate::error::{Error, Result};
 use crate::pipeline::{Plan, Saving, SavingCounts};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// The default of `--state-every`: the most that a replay has to do again after a crash, and few enough writes for a
+/// flash disk.
+const STATE_EVERY_DEFAULT: Duration = Duration::from_secs(60);
 
 /// The options that say where the state is kept, and how often it is saved.
 #[derive(Args)]

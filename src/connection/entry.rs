@@ -4,10 +4,9 @@
 //! and an extension byte, and the fields decoded from them. Every connection pays for every bit, so each field has just
 //! the width that it needs.
 
-use crate::config::{FINGERPRINT_BITS, TICK_BITS};
 use crate::flow::Side;
 use crate::hash::GOLDEN_32;
-use crate::signal::HANDSHAKE_ISN_BITS;
+use crate::signal::{FINGERPRINT_BITS, HANDSHAKE_ISN_BITS, TICK_BITS};
 
 /// Bits of the hashed ISN, the short ISN: two connections on the same ports are taken for one with a probability of
 /// 2^-17. (With 10 bits, four of 4,000 reused port pairs were.)

@@ -14,8 +14,8 @@ mod tracker;
 pub use counts::Counts;
 pub use entry::{Entry, ISN_BITS, ISN_UNKNOWN, MIDSTREAM, State, ticks_since};
 pub use filter::{Filter, FilterConfig, Moved, Placed, SLOT_COUNT, Slot};
-pub use half_open::{HalfOpen, HalfOpenList};
-pub use tracker::{Event, Sighting, Tracker, TrackerConfig};
+pub use half_open::{HALF_OPEN_MAX, HalfOpen, HalfOpenList};
+pub use tracker::{CANDIDATE_TIMEOUT_TICKS, CONNECTIONS_MAX, Event, LINGER_TICKS, Sighting, Tracker, TrackerConfig};
 
 #[cfg(test)]
 mod tests;

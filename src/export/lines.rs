@@ -3,13 +3,16 @@
 //! What enters: lists, or what changed from one to the next. What leaves: lines on a stream, in pieces of bounded size,
 //! since lines take several times the memory of rows.
 
-use crate::config::LIST_TWO_THREADS_MIN;
 use crate::export::flow_line::{self, Mark, Style};
 use crate::export::side_by_side;
 use crate::export::timestamp::{Clockface, Text};
 use crate::flow_list::{Change, EarlierList, Header, List};
 use serde::{Serialize, Serializer};
 use std::io::{self, Write};
+
+/// Connections of the shortest last list that two threads write: some milliseconds of work, a hundred times the cost of
+/// starting a thread.
+const LIST_TWO_THREADS_MIN: u64 = 1 << 15;
 
 /// How many bytes are gathered before they are written.
 pub(super) const BUFFER_SIZE: usize = 1 << 16;

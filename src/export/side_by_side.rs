@@ -5,7 +5,6 @@
 //! is busy, and writes. It is meant for the last list of a replay, when no other work is left; while packets come, the
 //! second core belongs to them.
 
-use crate::config::{LIST_CHUNK_ROWS, LIST_CHUNKS_AHEAD};
 use crate::export::flow_line::{self, Style};
 use crate::export::timestamp::Clockface;
 use crate::flow_list::Row;
@@ -13,6 +12,14 @@ use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::thread::Builder;
+
+/// Rows that one thread hands the other at once: some 50 microseconds of work, and lines that stay in the second-level
+/// cache.
+const LIST_CHUNK_ROWS: usize = 256;
+
+/// The most chunks of [`LIST_CHUNK_ROWS`] that wait for the other thread: a megabyte, which keeps it busy for two of
+/// the five milliseconds in which the next part of a list of a million is picked out and sorted.
+const LIST_CHUNKS_AHEAD: usize = 40;
 
 /// The most chunks that are handed out and not written yet: those that wait for the other thread, the one that it works
 /// on, and one of this thread's.

@@ -1,6 +1,6 @@
 //! Files that are plain or compressed with zstd -> their text.
 
-use crate::config::ZSTD_WINDOW_LOG_MAX;
+use crate::capture::ZSTD_WINDOW_LOG_MAX;
 use std::io::{self, BufRead, BufReader, Read};
 
 /// The text of a file with lists or sources, compressed or not, which its first bytes tell, never its name.

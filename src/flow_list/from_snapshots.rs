@@ -5,7 +5,6 @@
 //! closed in between: a delta like any other, decoded as the router decodes its own. The law is the same too: the
 //! snapshot applied last = the list + the residue.
 
-use crate::config::TICK_NS;
 use crate::connection::HalfOpenList;
 use crate::error::{Error, Result};
 use crate::flow::{KeyV4, KeyV6};
@@ -14,7 +13,7 @@ use crate::flow_list::rows::ListTimes;
 use crate::flow_list::start::Start;
 use crate::flow_list::{EvictionTimes, FlowList, FlowListConfig, Header, List, PartitionList};
 use crate::hash::{KeyedHash, Purpose, Secret};
-use crate::signal::{AnyKey, ConnectionHash, TimeBase};
+use crate::signal::{AnyKey, ConnectionHash, TICK_NS, TimeBase};
 use crate::sketch::{Change, Iblt, TableKey};
 use crate::snapshot::file::{self, Kind, RouterPart, SnapshotFile, Sums};
 use crate::snapshot::{Changes, Delta, HandOver};

@@ -5,10 +5,19 @@
 //! is only needed while a list is written. A sample of the keys tells where parts begin. Somebody who chooses addresses
 //! may make it mislead; a part that becomes too large is then cut short, so memory is bounded whatever the keys are.
 
-use crate::config::{LIST_PART_COUNT_MIN, LIST_PARTS, LIST_SAMPLE_COUNT};
 use crate::flow_list::connections::Connections;
 use crate::flow_list::rows::Listed;
 use crate::sketch::TableKey;
+
+/// Parts in which a list is sorted. Each part costs a scan of all connections, 2 ns a connection, and takes its share
+/// of their memory.
+const LIST_PARTS: usize = 16;
+
+/// Connections in the smallest part of [`LIST_PARTS`]: saving less memory is not worth a scan.
+const LIST_PART_COUNT_MIN: usize = 1 << 15;
+
+/// Connections that are sampled to see where parts begin: no part is then a quarter longer than the others by chance.
+const LIST_SAMPLE_COUNT: usize = 1 << 12;
 
 /// The established connections of some lists, in the order of their keys.
 pub(super) struct InOrder<I, K> {

@@ -9,7 +9,6 @@
 //! whatever it is. It is taken off only if nothing was seen of it for the other three quarters either. Where every
 //! packet reaches the partition there is no watch.
 
-use crate::config::{IDLE_EPOCHS, SUSPECT_EPOCHS};
 use crate::error::Result;
 use crate::flow_list::FamilyList;
 use crate::flow_list::family::Ledger;
@@ -20,6 +19,12 @@ use crate::sketch::TableKey;
 use crate::snapshot::Eviction;
 use crate::state::{Decoder, Encoder};
 use std::sync::Arc;
+
+/// Epochs in an idle timeout. In each of them every listed connection is asked about once.
+pub const IDLE_EPOCHS: u64 = 16;
+
+/// Epochs of silence after which a connection comes under watch: a quarter of the timeout.
+const SUSPECT_EPOCHS: u64 = IDLE_EPOCHS / 4;
 
 /// When connections are taken off that were not seen to end, in ticks of 100 ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -21,20 +21,22 @@ mod start;
 pub use changes::{Change, EarlierList};
 pub use family::Outcome;
 pub use from_snapshots::{KnownConnection, SnapshotList, TickMoment};
-pub use liveness::EvictionTimes;
+pub use liveness::{EvictionTimes, IDLE_EPOCHS};
 pub use merged::{MergedList, MergedRow};
 pub use rows::{Header, List, Row, RowState};
 pub use saved::key as saved_key;
 pub use snapshots::SnapshotConfig;
 
-use crate::config::{ANNOUNCEMENTS_MAX, PARTITION_COUNT};
 use crate::connection::{Counts, HalfOpenList};
 use crate::flow::{KeyV4, KeyV6};
 use crate::hash::Secret;
-use crate::signal::{AnyKey, TimeBases, Watch};
+use crate::signal::{AnyKey, PARTITION_COUNT, TimeBases, Watch};
 use crate::sketch::Geometry;
 use crate::snapshot::file::{Figures, SnapshotFile};
-use crate::snapshot::{Delta, DeltaGeometry, Findings, HandOver, Inquiry, IntervalEnd, LatestSums, Marker, Seen};
+use crate::snapshot::{
+    ANNOUNCEMENTS_MAX, Delta, DeltaGeometry, Findings, HandOver, Inquiry, IntervalEnd, LatestSums, Marker, Seen,
+};
+pub use connections::LISTED_MAX;
 use family::FamilyList;
 use resync::{Answers, Questions};
 use rows::ListTimes;

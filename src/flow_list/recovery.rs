@@ -8,9 +8,12 @@
 //! again within one delta leaves no key at all, only the difference of its two values in all its cells. It is the
 //! listed connection whose old value plus that difference is a valid value for it.
 
-use crate::config::RECOVERY_PASSES_MAX;
 use crate::flow_list::FamilyList;
 use crate::sketch::{Cell, Change, Peeler, TableKey, ValueCode, check_of};
+
+/// The most passes over the list to recover one delta: differences that overlap take one pass each, and more than a few
+/// never do.
+pub(super) const RECOVERY_PASSES_MAX: usize = 16;
 
 impl<K: TableKey> FamilyList<K> {
     /// Closes the listed connections that free a stuck cell when they are added back to it, one at a time. Returns how

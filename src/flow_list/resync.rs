@@ -9,7 +9,6 @@
 //! announces connections that packets show to be open. Each answer moves one key between list and residue, whose sum
 //! stays the same, until the residue is small enough to be peeled.
 
-use crate::config::RESIDUE_INTERVALS_MAX;
 use crate::error::Result;
 use crate::flow_list::FamilyList;
 use crate::flow_list::start::Start;
@@ -17,6 +16,10 @@ use crate::sketch::{Change, TableKey};
 use crate::snapshot::Eviction;
 use crate::state::{Decoder, Encoder};
 use std::collections::BinaryHeap;
+
+/// Intervals for which a residue may stay before the partition is asked about it: a residue that ordinary churn settles
+/// within an interval or two needs no help.
+pub(super) const RESIDUE_INTERVALS_MAX: u32 = 3;
 
 /// For how many intervals there has been a residue, and how far the questions have come.
 pub(super) struct Resync<K> {

@@ -3,13 +3,12 @@
 //! What enters: the lists of all partitions, and the half-open connections. What leaves: a [`List`], whose rows have
 //! one fixed order, so that equal lists are equal bytes.
 
-use crate::config::{PARTITION_COUNT, TICK_NS};
 use crate::connection::HalfOpen;
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::flow_list::PartitionList;
 use crate::flow_list::in_order::InOrder;
 use crate::flow_list::start::Start;
-use crate::signal::TimeBases;
+use crate::signal::{PARTITION_COUNT, TICK_NS, TimeBases};
 use crate::snapshot::file::Figures;
 use std::net::SocketAddr;
 

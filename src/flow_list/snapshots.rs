@@ -3,12 +3,11 @@
 //! What enters: every delta before the list decodes it, and the ends of intervals. What leaves: a snapshot as of the
 //! list. Decoding moves keys between the list and its residue; their sum, which is kept here, stays the same.
 
-use crate::config::PARTITION_COUNT;
 use crate::connection::{Counts, HalfOpenList};
 use crate::error::Result;
 use crate::flow_list::FlowListConfig;
 use crate::flow_list::saved::{save_cells, saved_cells};
-use crate::signal::TimeBases;
+use crate::signal::{PARTITION_COUNT, TimeBases};
 use crate::snapshot::file::{Figures, RouterPart, SnapshotFile};
 use crate::snapshot::{Delta, Marker};
 use crate::state::{Decoder, Encoder};

@@ -4,8 +4,8 @@
 //! start, and how long ago it was seen. A list of a million connections has a million of these, so each field is only
 //! as wide as it must be.
 
-use crate::config::TICK_BITS;
 use crate::connection::{MIDSTREAM, ticks_since};
+use crate::signal::TICK_BITS;
 use crate::sketch::{TableKey, ValueCode};
 
 /// Bits of the tick: all that the other fields leave. They wrap after 100,000 years.

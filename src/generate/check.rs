@@ -8,8 +8,23 @@ use std::ops::RangeInclusive;
 use super::addresses::CONNECTION_COUNT_MAX;
 use super::config::{Arrivals, TrafficConfig};
 use super::packet::HEADERS_SIZE_MAX;
-use crate::config::{GENERATED_CAPTURED_SIZE_MAX, GENERATED_PACKETS_MAX, GENERATED_TIME_MAX_US, GENERATED_WAIT_MAX_US};
 use crate::error::{Error, Result};
+
+/// The end of generated time, in microseconds since 1970: seconds in a pcap file have 32 bits (the year 2106).
+const GENERATED_TIME_MAX_US: u64 = (u32::MAX as u64) * 1_000_000;
+
+/// The longest time from one packet of a connection to the next that can be asked for, in microseconds: a day. Times up
+/// to it add up without overflow, and longer ones are a mistake.
+const GENERATED_WAIT_MAX_US: u64 = 86_400_000_000;
+
+/// The most packets of a flood, and data packets of a connection, that can be asked for: at a packet a microsecond they
+/// last for twelve days, and times computed from their number stay within 64 bits.
+const GENERATED_PACKETS_MAX: u64 = 1 << 40;
+
+/// The most bytes of a generated frame that can be captured: more than any of them has.
+pub const GENERATED_CAPTURED_SIZE_MAX: usize = 65_535;
+
+const _: () = assert!(GENERATED_PACKETS_MAX.checked_mul(1_000_000).is_some());
 
 /// Checks the whole configuration before any traffic is made.
 pub(super) fn check(config: &TrafficConfig) -> Result<()> {

@@ -32,6 +32,7 @@ mod random;
 mod traffic;
 
 pub use addresses::{ATTACKED_V4, ATTACKED_V6, is_client, is_server};
+pub use check::GENERATED_CAPTURED_SIZE_MAX;
 pub use config::{
     Arrivals, EndingShares, Flood, FloodConfig, HandshakeShares, RepeatShares, ReuseShares, TrafficConfig,
 };

@@ -13,8 +13,10 @@ use super::connection::Connection;
 use super::flood::FloodPackets;
 use super::packet::Packet;
 use super::random::{Random, within};
-use crate::config::GENERATED_CLOSED_MAX;
 use crate::error::Result;
+
+/// Closed connections whose ports are remembered for reuse: some seconds of a busy capture.
+const GENERATED_CLOSED_MAX: usize = 1_024;
 
 /// A port is reused over an open connection only when that connection began in the same interval of this length.
 const REUSE_INTERVAL_US: u64 = 10_000_000;

@@ -3,9 +3,15 @@
 //! What enters: durations, one at a time, or many at once from a thread that keeps its own. What leaves: quantiles of
 //! the last minutes (those of a whole run would hide that it became slow an hour ago), and the count and sum of all.
 
-use crate::config::{LATENCY_MAX_NS, LATENCY_WINDOW};
 use hdrhistogram::Histogram;
 use std::time::{Duration, Instant};
+
+/// The longest time that latencies tell apart, in nanoseconds: an hour. What takes longer is no latency any more.
+const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
+
+/// The window of latency quantiles, which cover between one and two windows: long enough for some scrapes, short enough
+/// that present trouble shows.
+const LATENCY_WINDOW: Duration = Duration::from_secs(300);
 
 /// The quantiles that are served.
 pub(super) const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];

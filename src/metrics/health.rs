@@ -3,9 +3,14 @@
 //! What enters: a reading of the metrics. What leaves: one line that says what is wrong, or nothing. The present time
 //! is part of the reading, so that it can be tested without waiting.
 
-use crate::config::{HEALTH_GRACE_MIN, HEALTH_GRACE_PERCENT};
 use crate::metrics::Reading;
 use std::time::Duration;
+
+/// How late a list may come without being called late, in percent of its interval: decoding and writing take time.
+const HEALTH_GRACE_PERCENT: u32 = 50;
+
+/// The lateness that is allowed to a list however short its interval: a second of load must not call anybody at night.
+const HEALTH_GRACE_MIN: Duration = Duration::from_secs(5);
 
 /// What is wrong in one line, if anything.
 pub(super) fn problems(reading: &Reading) -> Option<String> {

@@ -4,13 +4,12 @@
 //! What enters: a size. What leaves: how the list fares before, during and after an exporter stalls. All parts are
 //! real; only queues and threads are left out.
 
-use crate::config::{FINGERPRINT_BITS, LINGER_TICKS, PARTITION_COUNT};
-use crate::connection::{HalfOpenList, TrackerConfig};
+use crate::connection::{HalfOpenList, LINGER_TICKS, TrackerConfig};
 use crate::flow::{FlowKey, KeyV4, Side, VlanTags};
 use crate::flow_list::{EvictionTimes, FlowList, FlowListConfig, List};
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::shard::{Exchange, Partition, PartitionConfig, Shard};
-use crate::signal::{ConnectionHash, Kind, Signal, SignalParts, TimeBase};
+use crate::signal::{ConnectionHash, FINGERPRINT_BITS, Kind, PARTITION_COUNT, Signal, SignalParts, TimeBase};
 use crate::sketch::{Geometry, HASH_COUNT};
 use crate::snapshot::{Delta, DeltaGeometry, HandOver, Inquiry, Marker};
 use std::cmp::Ordering;
@@ -174,7 +173,7 @@ impl Rig {
                     geometry,
                     partition_connections_max: share,
                     eviction: EvictionTimes::default(),
-                    inquiry_max: crate::config::INQUIRY_MAX,
+                    inquiry_max: crate::snapshot::INQUIRY_MAX,
                 },
                 None,
             ),

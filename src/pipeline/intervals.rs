@@ -4,10 +4,9 @@
 //! no list: the next list covers it. A step back of the clock ends the interval and starts another under a new time
 //! base.
 
-use crate::config::TICK_NS;
 use crate::error::Result;
 use crate::pipeline::feeder::{Marks, Timekeeper};
-use crate::signal::{Clock, Step, TimeBase};
+use crate::signal::{Clock, Step, TICK_NS, TimeBase};
 use crate::snapshot::Marker;
 use crate::state::{Decoder, Encoder};
 

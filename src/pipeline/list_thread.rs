@@ -3,7 +3,6 @@
 //! Partitions end an interval at different moments. Hand-overs of a partition that is ahead wait until all have ended
 //! it. They are few, because a partition that is ahead soon runs out of empty deltas.
 
-use crate::config::PARTITION_COUNT;
 use crate::connection::Counts;
 use crate::error::Result;
 use crate::export::Exporter;
@@ -12,7 +11,7 @@ use crate::metrics::{Durations, Load};
 use crate::pipeline::saving::{Instants, ListSaving, SavingCounts, save_inquiry, saved_inquiry};
 use crate::pipeline::shard_thread::Returns;
 use crate::pipeline::{Latencies, Plan};
-use crate::signal::Watch;
+use crate::signal::{PARTITION_COUNT, Watch};
 use crate::snapshot::{HandOver, Inquiry, Marker};
 use crate::state::{Decoder, Encoder};
 use crossbeam::channel::Receiver;

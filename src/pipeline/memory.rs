@@ -3,12 +3,15 @@
 //! What enters: a configuration, and the shapes that follow from it. What leaves: sizes in bytes, part by part, for the
 //! limit and for people.
 
-use crate::config::{ANNOUNCEMENTS_MAX, PARTITION_COUNT, STATE_ENTRY_SIZE};
 use crate::connection::Filter;
 use crate::flow_list::{EarlierList, FlowListConfig};
 use crate::pipeline::Config;
 use crate::shard::PartitionConfig;
-use crate::snapshot::Inquiry;
+use crate::signal::PARTITION_COUNT;
+use crate::snapshot::{ANNOUNCEMENTS_MAX, Inquiry};
+
+/// The most that one listed connection takes in a saved state, in bytes: the key and the start of an IPv6 connection.
+pub const STATE_ENTRY_SIZE: u64 = 48;
 
 /// The sizes that follow from a [`Config`], in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

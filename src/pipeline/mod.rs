@@ -17,24 +17,24 @@ mod sizing;
 mod source_exchange;
 mod summary;
 
-pub use feeder::CaptureCounts;
+pub use feeder::{CaptureCounts, RECORD_CUT_PACKETS};
 pub use live::{LiveObserver, live};
-pub use memory::Memory;
-pub use plan::{LiveInput, Plan};
+pub use memory::{Memory, STATE_ENTRY_SIZE};
+pub use plan::{
+    AGE_MAX_LIVE_S, CONNECTIONS_MIN, FILTER_ESTABLISHED_PERCENT, HALF_OPEN_MIN, IDLE_TIMEOUT_LIVE_S, LiveInput,
+    PARTITION_DEVIATIONS, PICKUP_LIVE, PICKUP_MAX, Plan,
+};
 pub use saving::{Position, Saving, SavingCounts, Written};
-pub use sizing::{Sizing, TableSizing};
+pub use sizing::{PLAN_SIMULATED_ITEMS_MAX, Sizing, TableSizing};
 pub use summary::{Latencies, Summary};
 
 use crate::capture::{PacketSource, Progress, Replay, SkippedPackets};
-use crate::config::{
-    CHURN_DEFAULT, CONNECTIONS_DEFAULT, FINGERPRINT_BITS, MEMORY_SIZE_DEFAULT, OBSERVE_INTERVAL_PACKETS,
-    PARTITION_COUNT, PENDING_INTERVALS_MAX, SHARDS_MAX, STOP_INTERVAL_PACKETS, SYN_TIMEOUT_DEFAULT_S,
-};
 use crate::error::{Error, Result};
 use crate::export::{Exporter, Format};
 use crate::hash::Secret;
-use crate::queue::{self, Inbox, Writer};
-use crate::signal::{HandshakeCache, Signaller, SignallerConfig, Watch};
+use crate::pipeline::plan::{CHURN_DEFAULT, CONNECTIONS_DEFAULT, MEMORY_SIZE_DEFAULT, SYN_TIMEOUT_DEFAULT_S};
+use crate::queue::{self, Inbox, QUEUE_MARKS_MAX, Writer};
+use crate::signal::{FINGERPRINT_BITS, HandshakeCache, PARTITION_COUNT, Signaller, SignallerConfig, Watch};
 use crate::snapshot::HandOver;
 use crossbeam::channel::{Receiver, Sender};
 use feeder::{Feeder, Timekeeper};
@@ -48,6 +48,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
+/// The most shards: there are no more partitions to work on.
+pub const SHARDS_MAX: usize = PARTITION_COUNT;
+
+/// The most intervals that have ended and whose list is not written yet. Beyond this the next end is passed over, and
+/// its interval becomes part of the one after it.
+pub(crate) const PENDING_INTERVALS_MAX: usize = 4;
+
+/// Packets between two checks whether to stop: even a slow pipe delivers this many in a moment.
+pub const STOP_INTERVAL_PACKETS: u64 = 1 << 6;
+
+/// Packets between two reports of progress: some milliseconds.
+pub(crate) const OBSERVE_INTERVAL_PACKETS: u64 = 1 << 14;
+
+const _: () = assert!(QUEUE_MARKS_MAX >= 2 * (PENDING_INTERVALS_MAX + 1));
+
+const _: () = assert!(OBSERVE_INTERVAL_PACKETS.is_multiple_of(STOP_INTERVAL_PACKETS));
+
 /// The configuration of a run.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -55,12 +72,12 @@ pub struct Config {
     pub every: Option<Duration>,
     /// The threads that track connections, from 1 to [`SHARDS_MAX`]. Lists do not depend on it.
     pub shards: usize,
-    /// The connections that can be open at once, from [`CONNECTIONS_MIN`](crate::config::CONNECTIONS_MIN) to
-    /// [`CONNECTIONS_MAX`](crate::config::CONNECTIONS_MAX).
+    /// The connections that can be open at once, from [`CONNECTIONS_MIN`] to
+    /// [`CONNECTIONS_MAX`](crate::connection::CONNECTIONS_MAX).
     pub connections_max: u64,
     /// The half-open connections of IPv4 that are kept (half as many of IPv6). `None` keeps half as many as
-    /// connections, from [`HALF_OPEN_MIN`](crate::config::HALF_OPEN_MIN) to
-    /// [`HALF_OPEN_MAX`](crate::config::HALF_OPEN_MAX).
+    /// connections, from [`HALF_OPEN_MIN`] to
+    /// [`HALF_OPEN_MAX`](crate::connection::HALF_OPEN_MAX).
     pub half_open_max: Option<u64>,
     /// The openings and closings of an interval that can be decoded at once. More are handed over in parts.
     pub churn: u64,

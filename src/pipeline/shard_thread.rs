@@ -3,14 +3,13 @@
 //! What enters: the messages of its queue. What leaves: hand-overs. Deltas and half-open lists circulate: the shard
 //! takes an empty one for each that it hands over, so there are never more than were made at the start.
 
-use crate::config::PARTITION_COUNT;
 use crate::connection::HalfOpenList;
 use crate::error::Result;
 use crate::pipeline::source_exchange::{self, SourceChannel, SourceReports};
 use crate::pipeline::{Plan, partitions_of};
 use crate::queue::{Inbox, Message, WhenFull};
 use crate::shard::{Exchange, Partition, Shard};
-use crate::signal::Moment;
+use crate::signal::{Moment, PARTITION_COUNT};
 use crate::snapshot::{Delta, HandOver, Inquiry};
 use crate::sources::SourceDelta;
 use crossbeam::channel::{Receiver, Sender, bounded};

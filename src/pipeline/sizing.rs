@@ -10,13 +10,23 @@
 
 use super::plan::share;
 use super::{Config, LiveInput, Memory, Plan};
-use crate::config::{
-    CONNECTIONS_MAX, CONNECTIONS_MIN, DELTA_LOAD_PERCENT, PARTITION_COUNT, PLAN_FAILURE_MAX, PLAN_FAILURE_MIN,
-    PLAN_SIMULATED_ITEMS_MAX, PLAN_TRIALS_MAX, RING_SIZE_DEFAULT, TABLE_CELLS_MAX,
-};
+use crate::capture::RING_SIZE_DEFAULT;
+use crate::connection::CONNECTIONS_MAX;
 use crate::error::Result;
 use crate::flow::KeyV4;
-use crate::sketch::{self, CommonDegree, Geometry, HASH_COUNT, Iblt, Outcome, Placement, Simulation};
+use crate::pipeline::plan::CONNECTIONS_MIN;
+use crate::shard::DELTA_LOAD_PERCENT;
+use crate::signal::PARTITION_COUNT;
+use crate::sketch::{
+    self, CommonDegree, Geometry, HASH_COUNT, Iblt, Outcome, PLAN_FAILURE_MAX, PLAN_FAILURE_MIN, Placement, Simulation,
+    TABLE_CELLS_MAX,
+};
+
+/// The most items that are placed to try a planned table: a second or two.
+pub const PLAN_SIMULATED_ITEMS_MAX: u64 = 10_000_000;
+
+/// The most trials of a planned table: more would tell little more.
+const PLAN_TRIALS_MAX: u64 = 100_000;
 
 /// The size of a kind of tables, and how often one of them fails to list.
 #[derive(Clone, Copy, Debug, PartialEq)]

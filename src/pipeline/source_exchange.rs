@@ -4,9 +4,8 @@
 //! Each shard has two deltas, one in use and one spare, so memory is fixed. A live shard without a spare says so
 //! instead, and the interval becomes part of the next, since its report would lack what that shard counted.
 
-use crate::config::PENDING_INTERVALS_MAX;
 use crate::flow_list::Header;
-use crate::pipeline::{Plan, partitions_of};
+use crate::pipeline::{PENDING_INTERVALS_MAX, Plan, partitions_of};
 use crate::sources::{Period, Report, SourceDelta, SourceLedger};
 use crossbeam::channel::{Receiver, Sender, bounded};
 

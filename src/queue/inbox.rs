@@ -8,11 +8,20 @@
 //! has shown that it has nothing older: by a younger signal, by a mark, or by silence for [`MERGE_PATIENCE_NS`].
 
 use super::{Block, Message, Reader};
-use crate::config::{MERGE_PATIENCE_NS, MERGE_SLEEP, QUEUE_BLOCKS_MAX, QUEUE_SLEEP_MAX};
+use crate::queue::{QUEUE_BLOCKS_MAX, QUEUE_SLEEP_MAX};
 use crate::signal::Moment;
 use crate::snapshot::Seen;
 use crossbeam::sync::Parker;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long a shard waits for older signals of a silent capture thread, in nanoseconds: longer than the kernel holds
+/// packets back in a block of its ring that is not full.
+pub const MERGE_PATIENCE_NS: i64 = 15_000_000;
+
+/// How long a shard sleeps while it waits out the silence of a capture thread: a fifteenth of [`MERGE_PATIENCE_NS`], so
+/// that it ends that little late.
+const MERGE_SLEEP: Duration = Duration::from_millis(1);
 
 /// The queue of one capture thread, with the message that was taken from it but not passed on yet.
 struct Source {

@@ -8,12 +8,8 @@
 
 mod inbox;
 
-pub use inbox::Inbox;
+pub use inbox::{Inbox, MERGE_PATIENCE_NS};
 
-use crate::config::{
-    BLOCK_SIGNAL_COUNT, QUEUE_BLOCKS_MAX, QUEUE_LOOK_US, QUEUE_MARKS_MAX, QUEUE_SLEEP_MAX, QUEUE_WAIT_MAX_US,
-    QUEUE_WAKE_BLOCKS,
-};
 use crate::prefetch::prefetch;
 use crate::signal::{Signal, TimeBase};
 use crate::snapshot::Marker;
@@ -22,6 +18,40 @@ use crossbeam::sync::{Parker, Unparker};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+/// Signals in a block: enough that the queue costs little a signal, few enough that a block stays in the first-level
+/// cache.
+pub const BLOCK_SIGNAL_COUNT: usize = 64;
+
+/// The most blocks that wait in a queue: what a shard does in some milliseconds, the time it may be away. They take
+/// more than a core's own cache holds (a megabyte or two): a block that has moved from there to the shared cache is
+/// read in half the time.
+pub const QUEUE_BLOCKS_MAX: usize = 384;
+
+/// Marks that find room in a queue beside the blocks: an end of an interval and a new time base for each of the few
+/// intervals that may be under way.
+pub const QUEUE_MARKS_MAX: usize = 16;
+
+/// How long a live capture waits for room in a full queue, in microseconds, before it drops a block of signals: as long
+/// as the shard may wait for another capture thread's signals and then for its mark, and some more for either to be
+/// scheduled. The kernel's ring holds more than comes in meanwhile, so what is lost sooner is lost for nothing.
+pub const QUEUE_WAIT_MAX_US: u64 = 40_000;
+
+/// How soon a live capture that waits for room looks again, in microseconds.
+const QUEUE_LOOK_US: u64 = 2_000;
+
+/// Waiting blocks at which a sleeping shard is woken. A wake-up costs as much as handling two blocks, and a shard close
+/// behind the capture thread reads from that thread's cache. The rest of the queue holds what comes in until the shard
+/// runs.
+pub const QUEUE_WAKE_BLOCKS: usize = 160;
+
+/// The longest that either end of a queue sleeps before it looks for itself: a wake-up that is lost for whatever reason
+/// costs no more.
+pub(crate) const QUEUE_SLEEP_MAX: Duration = Duration::from_millis(20);
+
+const _: () = assert!(QUEUE_WAIT_MAX_US * 1_000 > 2 * MERGE_PATIENCE_NS as u64);
+
+const _: () = assert!(QUEUE_WAKE_BLOCKS < QUEUE_BLOCKS_MAX / 2);
 
 /// The places of a queue.
 const PLACE_COUNT: usize = QUEUE_BLOCKS_MAX + QUEUE_MARKS_MAX;

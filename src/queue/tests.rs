@@ -1,8 +1,8 @@
 //! Queues between real threads: everything arrives once, in order, or is counted.
 
 use super::*;
-use crate::config::MERGE_PATIENCE_NS;
 use crate::flow::{KeyV4, Side, VlanTags};
+use crate::queue::inbox::MERGE_PATIENCE_NS;
 use crate::signal::{ConnectionHash, Kind, Moment, SignalParts};
 use crate::snapshot::Seen;
 

@@ -12,12 +12,18 @@ mod recorder;
 
 pub use recorder::Recorder;
 
-use crate::config::{PARTITION_COUNT, RECORD_BLOCK_COUNT, RECORD_QUEUE_BLOCKS_MAX};
 use crate::queue::WhenFull;
-use crate::signal::AnyKey;
+use crate::signal::{AnyKey, PARTITION_COUNT};
 use crossbeam::channel::{Receiver, Sender, bounded};
 use crossbeam::queue::ArrayQueue;
 use std::sync::Arc;
+
+/// Records in a block: as for signals, enough that the queue costs little a record.
+pub(crate) const RECORD_BLOCK_COUNT: usize = 64;
+
+/// The most blocks of records that wait for the archive: half a second at 100,000 closings a second, longer than a disk
+/// usually stalls.
+const RECORD_QUEUE_BLOCKS_MAX: usize = 1_024;
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,7 +54,7 @@ pub struct Record {
     /// Whether the start was not seen: then `start` is when the connection was first seen.
     pub midstream: bool,
     /// Whether it may have started some whole wraps of the tick earlier: filters know starts only up to the wrap
-    /// ([`TICK_BITS`](crate::config::TICK_BITS)), and this connection could be older.
+    /// ([`TICK_BITS`](crate::signal::TICK_BITS)), and this connection could be older.
     pub may_be_older: bool,
 }
 

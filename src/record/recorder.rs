@@ -4,10 +4,12 @@
 //! with wall times, in blocks. A block is sent when it is full, at the end of an interval, at a cut, and when its
 //! oldest record is more than a second old.
 
-use crate::config::{RECORD_BLOCK_COUNT, RECORD_DELAY_MAX_TICKS, TICK_BITS, TICK_NS};
 use crate::connection::{MIDSTREAM, ticks_since};
-use crate::record::{Block, Ending, Inlet, Record};
-use crate::signal::{AnyKey, TimeBase, TimeBases};
+use crate::record::{Block, Ending, Inlet, RECORD_BLOCK_COUNT, Record};
+use crate::signal::{AnyKey, TICK_BITS, TICK_NS, TimeBase, TimeBases};
+
+/// How long a record waits for its block to fill, in ticks: a second, so that a crash loses no more.
+const RECORD_DELAY_MAX_TICKS: u64 = 10;
 
 const WRAP_TICKS: u64 = 1 << TICK_BITS;
 

@@ -1,10 +1,9 @@
 //! Records through the queue: order, recycling, and what is dropped.
 
 use super::*;
-use crate::config::TICK_BITS;
 use crate::connection::MIDSTREAM;
 use crate::flow::{KeyV4, VlanTags};
-use crate::signal::TimeBase;
+use crate::signal::{TICK_BITS, TimeBase};
 
 fn key(number: u32) -> AnyKey {
     AnyKey::V4(KeyV4::new((number, 40_000), (7, 443), VlanTags::NONE))

@@ -3,13 +3,23 @@
 //! What enters: what its socket gives when it is ready. What leaves: one response. Nothing here blocks, and nothing is
 //! held beyond a request of limited size and its response.
 
-use crate::config::{REQUEST_SIZE_MAX, SERVE_DISCARD_SIZE_MAX, SERVE_READ_SIZE, SERVE_TIME_MAX};
 use crate::serve::pages::Status;
-use crate::serve::request::{Request, read_request};
+use crate::serve::request::{REQUEST_SIZE_MAX, Request, read_request};
 use mio::net::TcpStream;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
+use std::time::Duration;
 use std::time::Instant;
+
+/// Bytes that the metrics server reads of a client at once: an ordinary request whole.
+pub(super) const SERVE_READ_SIZE: usize = 1 << 10;
+
+/// How long a client of the metrics server may take for everything: as long as Prometheus waits by default.
+const SERVE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// The most that is read of a client after its request, in bytes, so that the client can read the answer: closing with
+/// unread bytes would reset the connection.
+const SERVE_DISCARD_SIZE_MAX: usize = 64 << 10;
 
 enum State {
     Reading(Vec<u8>),

@@ -13,10 +13,12 @@ mod thread;
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
 use mio::Waker;
+pub use request::REQUEST_SIZE_MAX;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+pub use thread::SERVE_CONNECTION_COUNT_MAX;
 
 /// A running server, which stops when it is dropped.
 #[derive(Debug)]

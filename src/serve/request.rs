@@ -3,8 +3,16 @@
 //! What enters: the bytes that a client has sent so far. What leaves: what it asks for, the status to refuse it with,
 //! or nothing while the head is incomplete. A body is not read: no page takes one.
 
-use crate::config::{REQUEST_HEADER_COUNT_MAX, REQUEST_SIZE_MAX};
+use crate::serve::connection::SERVE_READ_SIZE;
 use crate::serve::pages::Status;
+
+/// The longest request to the metrics server, in bytes: a browser with its cookies sends less.
+pub const REQUEST_SIZE_MAX: usize = 8 << 10;
+
+/// The most headers of a request to the metrics server.
+const REQUEST_HEADER_COUNT_MAX: usize = 64;
+
+const _: () = assert!(SERVE_READ_SIZE <= REQUEST_SIZE_MAX);
 
 /// What a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

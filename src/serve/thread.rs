@@ -3,7 +3,6 @@
 //! What enters: the sockets that the system reports as ready. What leaves: responses. Clients are kept in the order of
 //! their arrival, which is that of their deadlines. If there are too many, the oldest is dropped.
 
-use crate::config::{SERVE_CONNECTION_COUNT_MAX, SERVE_RETRY};
 use crate::metrics::Metrics;
 use crate::serve::connection::{Connection, Progress};
 use crate::serve::pages::respond;
@@ -14,7 +13,15 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use std::time::Instant;
+
+/// The most clients that the metrics server serves at once; another one pushes out the oldest. A scrape lasts some
+/// milliseconds, so slow clients cannot keep honest ones out, and hold a megabyte or two at most.
+pub const SERVE_CONNECTION_COUNT_MAX: usize = 32;
+
+/// How long the metrics server waits when the system lets it take no more clients.
+const SERVE_RETRY: Duration = Duration::from_millis(100);
 
 const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);

@@ -6,12 +6,11 @@
 
 mod partition;
 
-pub use partition::{Partition, PartitionConfig};
+pub use partition::{DELTA_LOAD_PERCENT, Partition, PartitionConfig};
 
-use crate::config::PARTITION_COUNT;
 use crate::connection::{Counts, HalfOpenList};
 use crate::prefetch::prefetch;
-use crate::signal::{Signal, TimeBase};
+use crate::signal::{PARTITION_COUNT, Signal, TimeBase};
 use crate::snapshot::{Delta, HandOver, Inquiry, Marker};
 use crate::sources::{SourceDelta, SourceTally, event_of};
 

@@ -4,9 +4,30 @@
 //! ticks, and moves only when a packet is later than all before it. A step back of more than a minute, or a leap
 //! forward of more than a month, starts a new time base: ticks go on, and the base says which wall time they mean.
 
-use crate::config::{CLOCK_LEAP_MAX_NS, CLOCK_STEP_BACK_MAX_NS, STATE_OFFSET_MAX_NS, TICK_NS};
 use crate::error::Result;
+use crate::signal::handshake::SYN_TIMEOUT_MAX_TICKS;
 use crate::state::{Decoder, Encoder};
+
+/// The length of a tick, in nanoseconds: 100 ms. Start times and timeouts are kept no finer.
+pub const TICK_NS: i64 = 100_000_000;
+
+/// Bits of a start's tick that the filter keeps: they wrap after 29 hours, and code that reads them knows the time to
+/// within that.
+pub const TICK_BITS: u32 = 20;
+
+/// The age, relative to the newest packet, from which a packet starts a new time base, in nanoseconds: no network
+/// delays packets for a minute, so the clock was set, or another capture begins.
+const CLOCK_STEP_BACK_MAX_NS: i64 = 60_000_000_000;
+
+/// The longest step forward of a capture's clock, in nanoseconds. A packet that is newer by more starts a new time
+/// base, and counts as this much later: longer than every timeout, and short enough for the 32 bits of a tick that
+/// half-open records keep.
+pub const CLOCK_LEAP_MAX_NS: i64 = 30 * 86_400_000_000_000;
+
+/// The largest offset of a time base from 1970, in nanoseconds: leaps add up, and no run comes near.
+const STATE_OFFSET_MAX_NS: i128 = 1 << 96;
+
+const _: () = assert!(SYN_TIMEOUT_MAX_TICKS < (CLOCK_LEAP_MAX_NS / TICK_NS) as u64);
 
 /// The wall time that a range of ticks stands for: in ns, `tick * TICK_NS + offset_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,17 +12,28 @@ mod signaller;
 mod time_bases;
 mod watch;
 
-pub use clock::{Clock, Step, TimeBase};
-pub use handshake::{HandshakeCache, ISN_BITS as HANDSHAKE_ISN_BITS};
+pub use clock::{CLOCK_LEAP_MAX_NS, Clock, Step, TICK_BITS, TICK_NS, TimeBase};
+pub use handshake::{CAPTURE_AHEAD_MAX_NS, HandshakeCache, ISN_BITS as HANDSHAKE_ISN_BITS, SYN_TIMEOUT_MAX_TICKS};
 pub use signaller::{SignalCounts, Signaller, SignallerConfig};
-pub use time_bases::TimeBases;
+pub use time_bases::{TIME_BASES_MAX, TimeBases};
 pub use watch::Watch;
 
-use crate::config::{FINGERPRINT_BITS, PARTITION_BITS};
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6, Side, VlanTags};
 use crate::hash::place_of;
 use crate::parse::TcpSegment;
+pub use sampler::SAMPLE_INTERVAL_PACKETS;
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
+
+/// Bits of a connection's hash that choose its partition.
+pub const PARTITION_BITS: u32 = 3;
+
+/// Partitions into which the state is split by the key's hash, whatever the number of shards: lists and counts are then
+/// the same with one shard and with eight.
+pub const PARTITION_COUNT: usize = 1 << PARTITION_BITS;
+
+/// Bits of a connection's hash that tell it from the others in its buckets of the filter: a connection that is not
+/// there is taken for another about once in 10^8 look-ups.
+pub const FINGERPRINT_BITS: u32 = 30;
 
 /// What a packet says about its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

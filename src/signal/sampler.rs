@@ -7,10 +7,13 @@
 //! Packets are counted in runs, and one of each run is drawn, at a position that changes from run to run: of two sides
 //! that take turns a fixed position would always draw the same one.
 
-use crate::config::SAMPLE_INTERVAL_PACKETS;
 use crate::error::Result;
 use crate::hash::{GOLDEN_64, place_of};
 use crate::state::{Decoder, Encoder};
+
+/// The sampling interval while a handshake may have been lost: one in this many of the other TCP packets is looked at.
+/// That costs a tenth of looking at all of them, and finds an ordinary connection within its next few packets.
+pub const SAMPLE_INTERVAL_PACKETS: u32 = 16;
 
 /// The sampler of one capture thread.
 pub(super) struct Sampler {

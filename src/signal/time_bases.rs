@@ -3,10 +3,13 @@
 //! What enters: the time bases named in hand-overs. What leaves: the wall time of any tick. Ticks go on when the
 //! capture's clock steps, so each is converted with the base that it lies in.
 
-use crate::config::TIME_BASES_MAX;
 use crate::error::Result;
 use crate::signal::TimeBase;
 use crate::state::{Decoder, Encoder};
+
+/// Time bases that are remembered. Each is a step of the capture's clock; a clock that steps more often than this
+/// within the life of a connection does not tell the time anyway.
+pub const TIME_BASES_MAX: usize = 64;
 
 /// The latest time bases, oldest first. When there are too many the oldest is dropped, and ticks in it are converted
 /// with the next one.
@@ -76,7 +79,7 @@ impl TimeBases {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::TICK_NS;
+    use crate::signal::clock::TICK_NS;
 
     fn base(first_tick: u64) -> TimeBase {
         TimeBase { first_tick, offset_ns: i128::from(first_tick) * 1_000_000_000 }

@@ -7,10 +7,12 @@
 //! A set-associative array of 32-bit tags, sixteen to a cache line, with a byte for each set that says which eighths of
 //! the tag values occur in it. For most packets only that byte is read. One thread puts tags in; any may take them out.
 
-use crate::config::WATCH_LOAD_PERCENT;
 use crate::hash::place_of;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU8, AtomicU32};
+
+/// How full the sets of the watch may become on average, in percent: at this load hardly one of its sets is full.
+const WATCH_LOAD_PERCENT: usize = 75;
 
 /// Tags in a set: a cache line of them.
 const WAY_COUNT: usize = 16;

@@ -14,7 +14,9 @@ use super::key_hash::KeyHash;
 use super::list::{Entry, Listing, Residue};
 use super::sum::Sum;
 use super::table::Table;
-use crate::config::TABLE_PASSES_MAX;
+
+/// The most passes over known or listed pairs to separate tangled keys: each pass helps the next, and few are needed.
+pub(super) const TABLE_PASSES_MAX: usize = 64;
 
 /// A listing under way, with the entries whose values may have to be corrected.
 pub(super) struct Draft<C: TableCell> {

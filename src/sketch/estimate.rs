@@ -15,8 +15,13 @@ use super::placement::{Layout, Placement, mixed};
 use super::refused::Refused;
 use super::sum::{Key, Sum};
 use super::table::Table;
-use crate::config::{ESTIMATOR_CELL_COUNT, ESTIMATOR_STRATUM_COUNT};
 use crate::hash::Secret;
+
+/// Strata of a size estimator: enough for billions of differences.
+const ESTIMATOR_STRATUM_COUNT: usize = 32;
+
+/// Cells of one stratum: enough to list some fifty differences, so that the estimate is off by 8 % on average.
+const ESTIMATOR_CELL_COUNT: u32 = 80;
 
 type FingerprintCell = Sums<u64, ()>;
 

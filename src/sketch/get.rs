@@ -10,7 +10,12 @@ use super::key_hash::KeyHash;
 use super::list::Lone;
 use super::sum::Sum;
 use super::table::{BATCH_COUNT, Table};
-use crate::config::{TABLE_GET_DEPTH_MAX, TABLE_GET_VISITS_MAX};
+
+/// How many steps `get` follows from a key's cells to those of its neighbours: after three steps little is gained.
+const TABLE_GET_DEPTH_MAX: usize = 3;
+
+/// The most cells that `get` visits for one key, so that no table makes it slow.
+const TABLE_GET_VISITS_MAX: usize = 512;
 
 /// What a table knows of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use super::draft::Draft;
 use super::key_hash::KeyHash;
 use super::list::{Entry, Listing, Rule};
 use super::table::{BATCH_COUNT, Table};
-use crate::config::TABLE_PASSES_MAX;
+use crate::sketch::draft::TABLE_PASSES_MAX;
 
 impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
     /// Lists a difference and takes it out of the table, with the help of pairs that may have been removed: those of

@@ -15,9 +15,14 @@ use super::draft::Draft;
 use super::key_hash::KeyHash;
 use super::sum::{Sum, quotients};
 use super::table::{BATCH_COUNT, Table};
-use crate::config::{TABLE_DIVISIONS_MIN, TABLE_DIVISIONS_PER_CELL};
 use crate::hash::HASH_GROUP_COUNT;
 use crate::prefetch::prefetch;
+
+/// Divisions that are tried for each cell of a table, on average: honest keys need one or two.
+const TABLE_DIVISIONS_PER_CELL: u64 = 64;
+
+/// Divisions that are tried in any table, however small: enough for some counts with the most factors of two.
+pub(super) const TABLE_DIVISIONS_MIN: u64 = 1 << 19;
 
 const _: () = assert!(BATCH_COUNT.is_multiple_of(HASH_GROUP_COUNT));
 

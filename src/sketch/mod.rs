@@ -143,8 +143,8 @@ pub use cell::{
 pub use counter::{Counter, EvenOdd, EvenOddCell, Keeping, OneKey, Optimisations, Standard, StandardCell, Tally, Wide};
 pub use estimate::Estimator;
 pub use flow_table::{
-    BATCH_COUNT, Batch, Cell, CellV4, CellV6, Change, Geometry, HASH_COUNT, Iblt, Latest, PAYLOAD_BITS, Peeled, Peeler,
-    Recipient, TableKey, Updates, ValueCode, check_of,
+    AGGREGATE_LOST_BITS_MAX, BATCH_COUNT, Batch, Cell, CellV4, CellV6, Change, Geometry, HASH_COUNT, Iblt, Latest,
+    PAYLOAD_BITS, Peeled, Peeler, Recipient, TableKey, Updates, ValueCode, check_of,
 };
 pub use get::Got;
 pub use key_hash::{KeyHash, SecretHash};
@@ -152,7 +152,10 @@ pub use list::{Entry, Listing, Residue, Rule};
 pub use oblivious::{CellStore, select};
 #[cfg(feature = "paper")]
 pub(crate) use placement::mixed;
-pub use placement::{CommonDegree, Degrees, Layout, Outcome, Placement, Places, Plan, Simulation, plan};
+pub use placement::{
+    CommonDegree, Degrees, Layout, Outcome, PLAN_FAILURE_MAX, PLAN_FAILURE_MIN, Placement, Places, Plan, Simulation,
+    TABLE_CELLS_MAX, TABLE_DEGREE_MAX, TABLE_SEGMENTS_MAX, plan,
+};
 pub use reconcile::{Changed, Difference, reconcile};
 pub use refused::Refused;
 pub use sum::{Key, Sum};
@@ -160,3 +163,4 @@ pub use table::Table;
 
 #[cfg(test)]
 mod tests;
+pub use bfield::BFIELD_ARRAY_COUNT_MAX;

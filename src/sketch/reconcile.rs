@@ -12,7 +12,7 @@ use super::draft::Draft;
 use super::key_hash::KeyHash;
 use super::list::{Entry, Residue, Rule};
 use super::table::Table;
-use crate::config::TABLE_PASSES_MAX;
+use crate::sketch::draft::TABLE_PASSES_MAX;
 use std::collections::BTreeSet;
 
 /// A key whose values differ between the sides.

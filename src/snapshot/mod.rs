@@ -12,7 +12,15 @@ use crate::flow::{KeyV4, KeyV6};
 use crate::hash::Secret;
 use crate::signal::{AnyKey, TimeBase};
 use crate::sketch::{Batch, Geometry, Iblt, Latest, TableKey};
+pub use file::{COMPRESSION_LEVEL, ROUTER_NAME_SIZE_MAX, SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX};
 use std::time::Duration;
+
+/// The most listed connections of each family that a partition is asked about at the end of one interval: some
+/// milliseconds of its time, and with the answers 60 MB of memory for all partitions.
+pub const INQUIRY_MAX: usize = 1 << 15;
+
+/// The most open connections that a partition announces at the end of one interval.
+pub const ANNOUNCEMENTS_MAX: usize = 1 << 15;
 
 /// The shapes of a delta's two tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,13 +3,31 @@
 //! What enters: events in groups, each with its partition. What leaves: counters, which are linear, and the recent
 //! sources of each of the shard's partitions.
 
-use crate::config::{PARTITION_COUNT, RECENT_SOURCES_DIVISOR, SOURCE_FAILURE, SOURCES_MAX, SOURCES_MIN};
 use crate::hash::Secret;
+use crate::signal::PARTITION_COUNT;
 use crate::sketch::{KeyHash, Layout, SecretHash, Standard, plan};
 use crate::sources::address::{KeyV4, KeyV6};
 use crate::sources::distinct::Distinct;
 use crate::sources::recent::{Recent, RecentSource};
 use crate::sources::{Source, SourceEvent};
+
+/// The sources that `--sources` lists exactly in an interval by default, and half as many of IPv6: more than the
+/// clients and scanners behind one router. With eight shards and all other defaults it is what fits the memory.
+pub const SOURCES_DEFAULT: u64 = 30_000;
+
+/// The fewest sources that can be asked for: fewer would save nothing.
+pub const SOURCES_MIN: u64 = 1_000;
+
+/// The most sources that can be asked for: gigabytes of counters.
+pub const SOURCES_MAX: u64 = 10_000_000;
+
+/// The probability that counters fail to list as many sources as they are made for.
+const SOURCE_FAILURE: f64 = 1e-4;
+
+/// The ratio of sources that are listed exactly to recent sources that are remembered: those that stand out are few.
+const RECENT_SOURCES_DIVISOR: u64 = 4;
+
+const _: () = assert!(SOURCES_MIN <= SOURCES_DEFAULT && SOURCES_DEFAULT <= SOURCES_MAX);
 
 /// The values of a source: answers and refusals.
 pub(super) type Values = (u64, u64);

@@ -25,6 +25,6 @@ mod ledger;
 mod recent;
 mod tally;
 
-pub use delta::{SourceDelta, SourceGeometry};
+pub use delta::{SOURCES_DEFAULT, SOURCES_MAX, SOURCES_MIN, SourceDelta, SourceGeometry};
 pub use ledger::{Period, Report, Source, SourceLedger};
 pub use tally::{SourceEvent, SourceTally, event_of};

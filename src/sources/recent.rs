@@ -9,10 +9,16 @@
 //! other sources come to the bucket and are not found. So random addresses evict each other, and sources that came
 //! twice do not stay for good.
 
-use crate::config::{RECENT_SOURCE_MISSES, RECENT_SOURCE_WAYS};
 use crate::hash::place_of;
 use crate::sketch::Key;
 use crate::sources::SourceEvent;
+
+/// Recent sources in a bucket: in one that random addresses fill, a source that comes every eighth time is noticed.
+const RECENT_SOURCE_WAYS: usize = 8;
+
+/// Sources that a bucket of recent ones turns away, or takes in for others, before those in it lose a credit: a source
+/// that comes more often than once in this many stays.
+const RECENT_SOURCE_MISSES: u8 = 64;
 
 /// A source and what was counted of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,11 @@
 //! not there. All numbers are little-endian and of a fixed size. What is read may have come from anywhere: no length is
 //! trusted before the bytes that it counts are there.
 
-use crate::config::STATE_COUNT_MAX;
 use crate::error::{Error, Result};
+
+/// The highest count that is believed of a saved state: adding to it overflows in no run, and at a billion packets a
+/// second it takes years to reach.
+pub const STATE_COUNT_MAX: u64 = 1 << 56;
 
 /// Encodes values one after another.
 #[derive(Debug, Default)]

@@ -15,11 +15,14 @@
 //! Numbers are little-endian. The checksum detects what a disk or a crash did. It is no protection from somebody who
 //! can write to the directory.
 
-use crate::config::STATE_VERSION;
 use crate::error::{Error, Result};
 use crate::state::{Decoder, Encoder};
 use sha1::{Digest, Sha1};
 use std::io::{self, Write};
+
+/// The version of the files that hold a state. Another version is refused, since their content is private to one
+/// version.
+pub const STATE_VERSION: u32 = 4;
 
 const MAGIC: &[u8; 8] = b"flowpeel";
 const CHECKSUM_SIZE: usize = 20;

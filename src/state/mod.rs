@@ -9,6 +9,6 @@ mod generation;
 mod lock;
 
 pub use directory::{Opened, Saved, StateDirectory};
-pub use encoding::{Decoder, Encoder};
-pub use generation::Identity;
+pub use encoding::{Decoder, Encoder, STATE_COUNT_MAX};
+pub use generation::{Identity, STATE_VERSION};
 pub use lock::lock;

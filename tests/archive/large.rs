@@ -1,8 +1,7 @@
 //! Ten million connections in 500 segments: how many of them a question reads, and what the index takes.
 
 use crate::between;
-use flowpeel::archive::{ArchiveConfig, Entry, Fate, Writer, find, index_missing, measure};
-use flowpeel::config::SEGMENT_SIZE_MAX;
+use flowpeel::archive::{ArchiveConfig, Entry, Fate, SEGMENT_SIZE_MAX, Writer, find, index_missing, measure};
 use flowpeel::flow::VlanTags;
 use flowpeel::record::Ending;
 use flowpeel::signal::AnyKey;

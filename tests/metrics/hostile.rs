@@ -2,7 +2,7 @@
 
 use crate::clients::{HANG, connect, get, read_to_close, send};
 use crate::{metrics, served};
-use flowpeel::config::{REQUEST_SIZE_MAX, SERVE_CONNECTION_COUNT_MAX};
+use flowpeel::serve::{REQUEST_SIZE_MAX, SERVE_CONNECTION_COUNT_MAX};
 use proptest::prelude::*;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -4,19 +4,19 @@
 //! segment in its place, sorted and with filters; what is too old or too much is removed. At any moment all that was
 //! flushed is in a log or in a segment.
 
+use crate::archive::block::ARCHIVE_BLOCK_ENTRIES_MAX;
 use crate::archive::entry::Hasher;
 use crate::archive::log::{self, Log, RecoveredLog};
 use crate::archive::names::{FileName, Inventory, OPEN_LIST};
 use crate::archive::retention::Retention;
 use crate::archive::scan::scan_file;
-use crate::archive::segment::{self, BlockFile, TEMPORARY};
-use crate::archive::{Entry, Fate};
-use crate::config::{
-    ARCHIVE_BLOCK_ENTRIES_MAX, SEGMENT_AGE_DEFAULT, SEGMENT_ENTRY_SIZE_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX,
-    SEGMENT_SIZE_MIN, TICK_NS,
+use crate::archive::segment::{
+    self, BlockFile, SEGMENT_ENTRY_SIZE_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN, TEMPORARY,
 };
+use crate::archive::{Entry, Fate};
 use crate::error::{Error, Result};
 use crate::export::Keep;
+use crate::signal::TICK_NS;
 use crate::state::lock;
 use crate::whole_file::sync_directory_of;
 use jiff::Timestamp;
@@ -24,6 +24,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// The default age at which a segment is sealed.
+const SEGMENT_AGE_DEFAULT: Duration = Duration::from_secs(3_600);
 
 /// How an archive is divided into segments, and how much of it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

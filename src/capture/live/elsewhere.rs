@@ -10,8 +10,7 @@ use std::time::Duration;
 use pnet_datalink::{Channel, Config, DataLinkReceiver, NetworkInterface};
 
 use super::{Backend, CaptureMode, LiveConfig, wall_ns};
-use crate::capture::{Condition, LiveSource, Losses, Packet, PacketSource, Progress};
-use crate::config::PACKET_SIZE_MAX;
+use crate::capture::{Condition, LiveSource, Losses, PACKET_SIZE_MAX, Packet, PacketSource, Progress};
 use crate::error::{Error, Result};
 use crate::parse::LinkType;
 

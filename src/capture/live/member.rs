@@ -16,9 +16,18 @@ use rustix::io::Errno;
 use super::device::{Device, Kind, asker, hardware_name};
 use super::source::{Reader, Source};
 use super::{LiveConfig, privileges};
+use crate::capture::live::{FANOUT_COUNT_MAX, RING_SIZE_MAX, RING_SIZE_MIN};
 use crate::capture::{Condition, LiveSource, Losses, Packet, PacketSource, Progress};
-use crate::config::{FANOUT_COUNT_MAX, INTERFACE_RETRY_MAX_MS, INTERFACE_RETRY_MIN_MS, RING_SIZE_MAX, RING_SIZE_MIN};
 use crate::error::{Error, Result};
+
+/// The first pause before an interface that is away is looked for again, in milliseconds: a flapping one is back that
+/// soon.
+const INTERFACE_RETRY_MIN_MS: u64 = 50;
+
+/// The longest pause before it is looked for again, in milliseconds: pauses double up to it.
+const INTERFACE_RETRY_MAX_MS: u64 = 2_000;
+
+const _: () = assert!(INTERFACE_RETRY_MIN_MS <= INTERFACE_RETRY_MAX_MS);
 
 /// One source of an interface's packets, of all of them or of a share.
 ///

@@ -42,8 +42,35 @@ pub use member::{Live, open};
 #[cfg(target_os = "linux")]
 pub use privileges::drop_privileges;
 
-use crate::config;
+use crate::capture::PACKET_SIZE_MAX;
+pub use bpf::BPF_INSTRUCTION_COUNT_MAX;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The size of a block of the ring, in bytes. The kernel hands over whole blocks, and a packet lies in one of them: it
+/// holds twice the longest IP packet. Smaller ones would make a ring that nobody reads last longer, since slow traffic
+/// fills no block either.
+pub(super) const RING_BLOCK_SIZE: u32 = 128 << 10;
+
+/// The default size of the ring of each capture thread, in bytes. At a million packets a second, of which 250 bytes are
+/// kept each, it holds a sixteenth of a second. At any lower rate it holds more than a second: 128 blocks, of which one
+/// is handed over every 10 ms.
+pub const RING_SIZE_DEFAULT: u64 = 16 << 20;
+
+/// The smallest ring, in bytes: one block that is read, one that is filled, and two to spare.
+pub const RING_SIZE_MIN: u64 = 4 * RING_BLOCK_SIZE as u64;
+
+/// The largest ring, in bytes: its memory cannot be swapped out, and a reader that is a second late never catches up.
+pub const RING_SIZE_MAX: u64 = 1 << 30;
+
+/// The most capture threads on one interface: the kernel shares packets out by a hash, and no router has more cores for
+/// it.
+pub const FANOUT_COUNT_MAX: usize = 64;
+
+const _: () = assert!(RING_BLOCK_SIZE.is_power_of_two() && RING_BLOCK_SIZE as usize <= PACKET_SIZE_MAX);
+
+const _: () = assert!(RING_SIZE_MIN <= RING_SIZE_DEFAULT && RING_SIZE_DEFAULT <= RING_SIZE_MAX);
+
+const _: () = assert!(RING_SIZE_MAX.is_multiple_of(RING_BLOCK_SIZE as u64));
 
 /// The wall clock, in nanoseconds since 1970. A clock before 1970 was never set and counts as 1970.
 pub(crate) fn wall_ns() -> i64 {
@@ -101,7 +128,7 @@ impl LiveConfig {
             backend: Backend::Ring,
             capture: CaptureMode::Headers,
             fanout_count: 1,
-            ring_size: config::RING_SIZE_DEFAULT,
+            ring_size: RING_SIZE_DEFAULT,
             promiscuous: true,
         }
     }
@@ -110,15 +137,15 @@ impl LiveConfig {
     #[must_use]
     pub fn memory_size(&self) -> u64 {
         let each = match self.backend {
-            Backend::Ring => u64::from(self.block_count()) * u64::from(config::RING_BLOCK_SIZE),
-            Backend::Pnet => self.ring_size + config::PACKET_SIZE_MAX as u64,
+            Backend::Ring => u64::from(self.block_count()) * u64::from(RING_BLOCK_SIZE),
+            Backend::Pnet => self.ring_size + PACKET_SIZE_MAX as u64,
         };
         each.saturating_mul(self.fanout_count as u64)
     }
 
     /// The number of blocks of each ring.
     fn block_count(&self) -> u32 {
-        let size = self.ring_size.clamp(config::RING_SIZE_MIN, config::RING_SIZE_MAX);
-        (size / u64::from(config::RING_BLOCK_SIZE)) as u32
+        let size = self.ring_size.clamp(RING_SIZE_MIN, RING_SIZE_MAX);
+        (size / u64::from(RING_BLOCK_SIZE)) as u32
     }
 }

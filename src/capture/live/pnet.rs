@@ -13,8 +13,7 @@ use rustix::io::Errno;
 use super::device::Device;
 use super::socket::PacketSocket;
 use super::wall_ns;
-use crate::capture::Packet;
-use crate::config::PACKET_SIZE_MAX;
+use crate::capture::{PACKET_SIZE_MAX, Packet};
 use crate::parse::LinkType;
 
 /// A receiver on a packet socket.

@@ -10,9 +10,13 @@ use super::ring_memory::RingMemory;
 use super::socket::PacketSocket;
 use super::socket_options::{self as options, RingRequest};
 use crate::capture::Packet;
-use crate::config::{RING_BLOCK_SIZE, RING_RETIRE_MS};
+use crate::capture::live::RING_BLOCK_SIZE;
 use crate::error::{Error, Result};
 use crate::parse::LinkType;
+
+/// How long the kernel waits before it hands over a block that is not full, in milliseconds: packets are seen within
+/// that time.
+const RING_RETIRE_MS: u32 = 10;
 
 /// The kernel asks for a frame size, but packs frames one after the other. It has to divide the block size.
 const FRAME_SIZE: u32 = 2048;

@@ -5,10 +5,20 @@
 
 use std::ops::Range;
 
+use crate::capture::PACKET_SIZE_MAX;
 use crate::capture::byte_order::ByteOrder;
 use crate::capture::input::{Input, Result, cut_short};
-use crate::config::BLOCK_SIZE_MAX;
 use crate::error::Error;
+
+/// The longest pcapng block that is held whole, in bytes: the longest packet and two options of the longest kind. Only
+/// blocks of packets and of interface descriptions are held; others may have any length, because they are skipped as
+/// they come.
+pub const BLOCK_SIZE_MAX: usize = 400 << 10;
+
+/// The longest option of a pcapng block, in bytes: option lengths are 16-bit numbers.
+const BLOCK_OPTION_SIZE_MAX: usize = (1 << 16) + 4;
+
+const _: () = assert!(BLOCK_SIZE_MAX >= PACKET_SIZE_MAX + 2 * BLOCK_OPTION_SIZE_MAX);
 
 pub(super) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 pub(super) const INTERFACE_DESCRIPTION: u32 = 1;

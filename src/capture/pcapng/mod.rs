@@ -16,8 +16,13 @@ use super::byte_order::ByteOrder;
 use super::input::{Input, Record, Result};
 use super::pcap::too_long;
 use super::skipped::SkippedPackets;
-use crate::config::{CAPTURE_INTERFACE_COUNT_MAX, PACKET_SIZE_MAX};
+use crate::capture::PACKET_SIZE_MAX;
 use crate::error::Error;
+pub use block::BLOCK_SIZE_MAX;
+
+/// Interfaces that one section of a pcapng file may declare: as many as the 16-bit number in the oldest kind of packet
+/// block can name.
+pub(super) const CAPTURE_INTERFACE_COUNT_MAX: usize = 1 << 16;
 
 /// The reader of one pcapng file.
 pub(super) struct PcapngReader {

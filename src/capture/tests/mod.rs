@@ -7,12 +7,14 @@ mod pcapng;
 use std::io::Cursor;
 use std::path::Path;
 
-use build::{Dribble, ETHERNET_LINK, Pcap, Pcapng, RAW_LINK, USER_LINK};
-use build::{failure, gzip, packets, replay, replay_bytes, zstd};
+use build::{
+    Dribble, ETHERNET_LINK, Pcap, Pcapng, RAW_LINK, USER_LINK, failure, gzip, packets, replay, replay_bytes, zstd,
+};
 
 use super::byte_order::ByteOrder::{self, Big, Little};
 use super::{PacketSource, Progress, Replay};
-use crate::config::{CAPTURE_BUFFER_SIZE, CAPTURE_READ_SIZE, PACKET_SIZE_MAX};
+use crate::capture::PACKET_SIZE_MAX;
+use crate::capture::input::{CAPTURE_BUFFER_SIZE, CAPTURE_READ_SIZE};
 
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;

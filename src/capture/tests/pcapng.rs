@@ -1,10 +1,10 @@
 //! pcapng: sections, interfaces, clocks and all kinds of blocks.
 
-use super::build::{ETHERNET_LINK, Pcapng, RAW_LINK, USER_LINK};
-use super::build::{failure, packets, replay_bytes, u32_bytes};
+use super::build::{ETHERNET_LINK, Pcapng, RAW_LINK, USER_LINK, failure, packets, replay_bytes, u32_bytes};
 use crate::capture::byte_order::ByteOrder::{Big, Little};
-use crate::capture::{PacketSource, Replay};
-use crate::config::{BLOCK_SIZE_MAX, CAPTURE_BUFFER_SIZE, CAPTURE_INTERFACE_COUNT_MAX, PACKET_SIZE_MAX};
+use crate::capture::input::CAPTURE_BUFFER_SIZE;
+use crate::capture::pcapng::{BLOCK_SIZE_MAX, CAPTURE_INTERFACE_COUNT_MAX};
+use crate::capture::{PACKET_SIZE_MAX, PacketSource, Replay};
 
 const TIME_RESOLUTION: u16 = 9;
 const TIME_OFFSET: u16 = 14;

@@ -7,12 +7,20 @@
 
 use super::status::{DRAW_INTERVAL, StatusLine};
 use crate::cli::report::{self, grouped};
-use crate::config::{LAST_MESSAGE_PATIENCE, UNSAID_MAX};
 use crate::error::{Error, Result};
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Builder;
+use std::time::Duration;
+
+/// Messages of a live capture that wait to be shown, at most: minutes of intervals of a second, as long as a terminal
+/// is stopped by somebody who reads it.
+const UNSAID_MAX: usize = 1 << 8;
+
+/// How long the end of a live capture waits until what is left to be said is shown: standard error may be a pipe that
+/// nobody reads, and a service manager waits longer.
+const LAST_MESSAGE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Something that is said.
 type Message = Box<dyn FnOnce() + Send>;

@@ -6,9 +6,12 @@
 
 use super::slots::unused_and_closed;
 use super::{EXTENSIONS, Filter, Moved, OVERFLOWED, Placed, SLOT_COUNT, Slot};
-use crate::config::HALF_OPEN_MOVES_TRIED_MAX;
 use crate::connection::{Entry, State};
 use crate::signal::ConnectionHash;
+
+/// Entries that are tried for a chain of two moves to place a half-open connection: each takes seven look-ups, with
+/// which no flood is to keep a shard busy.
+const HALF_OPEN_MOVES_TRIED_MAX: usize = 3;
 
 /// A place that an entry can be moved to.
 #[derive(Clone, Copy)]

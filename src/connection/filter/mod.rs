@@ -5,13 +5,12 @@ mod saved;
 mod slots;
 
 use self::slots::{Places, unused_and_closed, with_fingerprint};
-use crate::config::FINGERPRINT_BITS;
 use crate::connection::entry::{in_state, is_free, recorded_at, removed, state_of};
 use crate::connection::{Entry, State};
 use crate::hash::{GOLDEN_32, place_of};
 use crate::lines::{Line, Lines};
 use crate::prefetch::prefetch;
-use crate::signal::ConnectionHash;
+use crate::signal::{ConnectionHash, FINGERPRINT_BITS};
 
 /// Entries in a bucket: seven words of 64 bits. The eighth word has an extension byte for each of them.
 pub const SLOT_COUNT: usize = 7;

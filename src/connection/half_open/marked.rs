@@ -8,11 +8,22 @@
 //! each record names the slot of that entry. So neither has to be looked up by key.
 
 use super::{Cursor, Draft, HalfOpenList, HalfOpenRing, Header, Record, UNIT_WORD_COUNT};
-use crate::config::{HALF_OPEN_FILL_FACTOR, HALF_OPEN_FILL_UNITS_MIN, HALF_OPEN_OVER_DIVISOR};
 use crate::connection::{Slot, State};
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6};
 use crate::lines::Line;
 use crate::prefetch::prefetch;
+
+/// A half-open ring is compacted when it holds this many times what was of use at the last compaction: the memory that
+/// it goes through again and again then stays small enough for the caches.
+const HALF_OPEN_FILL_FACTOR: usize = 4;
+
+/// A half-open ring is not compacted before it holds this many units of 24 bytes: 12 KiB, which the first-level cache
+/// holds anyway.
+const HALF_OPEN_FILL_UNITS_MIN: usize = 1 << 9;
+
+/// A full half-open ring is compacted if at least one in this many of its units is of no more use, so that each record
+/// is moved a few times at most; otherwise its oldest records are evicted.
+const HALF_OPEN_OVER_DIVISOR: usize = 4;
 
 const _: () = assert!(Mark::Over as u8 == 0);
 

@@ -16,10 +16,13 @@ pub use list::HalfOpenList;
 pub(super) use marked::{Mark, MarkedRing, Room};
 pub(super) use rings::{RingCounts, Rings};
 
-use crate::config::{CLOCK_LEAP_MAX_NS, SYN_TIMEOUT_MAX_TICKS, TICK_NS};
 use crate::connection::{Entry, ISN_BITS, Slot};
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6, VlanTags};
-use crate::signal::AnyKey;
+use crate::signal::{AnyKey, CLOCK_LEAP_MAX_NS, SYN_TIMEOUT_MAX_TICKS, TICK_NS};
+
+/// The most half-open connections that are kept: at a million attempts a second the oldest is then a quarter of a
+/// second old when it has to go, longer than most round trips.
+pub const HALF_OPEN_MAX: u64 = 1 << 18;
 
 /// Bits of the delay: the ticks from the start of a connection to the packet by which its record was written.
 const DELAY_BITS: u32 = 13;

@@ -4,8 +4,8 @@
 //! half-open connections and another the candidates, whose places follow those of the first.
 
 use super::MarkedRing;
-use crate::config::TICK_BITS;
 use crate::connection::{Entry, Slot};
+use crate::signal::TICK_BITS;
 
 /// How many IPv4 connections each ring has room for (half as many of IPv6).
 #[derive(Clone, Copy, Debug)]

@@ -12,10 +12,9 @@ mod ring;
 mod table;
 
 use super::{Counts, Entry, Event, HalfOpen, HalfOpenList, MIDSTREAM, Tracker, TrackerConfig};
-use crate::config::FINGERPRINT_BITS;
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::hash::{KeyedHash, Purpose, Secret};
-use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
+use crate::signal::{AnyKey, ConnectionHash, FINGERPRINT_BITS, Kind, Signal, SignalParts};
 
 const SYN_TIMEOUT_TICKS: u64 = 20;
 const LINGER_TICKS: u32 = 5;

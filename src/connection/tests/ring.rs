@@ -3,8 +3,8 @@
 use super::super::half_open::{Draft, MarkedRing, RingCounts, Rings, Room};
 use super::super::{ISN_BITS, Slot, State};
 use super::*;
-use crate::config::SYN_TIMEOUT_MAX_TICKS;
 use crate::flow::{FlowKey, Side};
+use crate::signal::SYN_TIMEOUT_MAX_TICKS;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 

@@ -31,8 +31,23 @@ use crate::connection::half_open::{RingCounts, Rings};
 use crate::connection::{Counts, Entry, Filter, FilterConfig, ISN_UNKNOWN, Moved, Placed, Slot, State};
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side};
 use crate::hash::{KeyedHash, Purpose, Secret};
-use crate::signal::{AnyKey, ConnectionHash, Kind, Signal, SignalParts};
+use crate::signal::{AnyKey, ConnectionHash, Kind, SYN_TIMEOUT_MAX_TICKS, Signal, SignalParts};
 use untracked::Untracked;
+
+/// How long a closed connection lingers, in ticks of 100 ms: late packets and retransmissions come within seconds.
+pub const LINGER_TICKS: u32 = 100;
+
+/// The most connections, and the most openings and closings an interval, that can be asked for: a subtable's cells are
+/// chosen by 24 bits of a hash, and a partition's share of more would crowd together.
+pub const CONNECTIONS_MAX: u64 = 100_000_000;
+
+/// How long a candidate waits for a packet of its other side, in ticks of 100 ms: ten minutes, in which a sample of one
+/// packet in 16 meets both sides of a connection that sends a packet every ten seconds.
+pub const CANDIDATE_TIMEOUT_TICKS: u64 = 6_000;
+
+const _: () = assert!(CANDIDATE_TIMEOUT_TICKS <= 2 * SYN_TIMEOUT_MAX_TICKS, "a delta must be able to tell its start");
+
+const _: () = assert!((LINGER_TICKS as u64) < SYN_TIMEOUT_MAX_TICKS);
 
 /// The configuration of a [`Tracker`].
 #[derive(Clone, Debug)]
@@ -46,7 +61,7 @@ pub struct TrackerConfig {
     /// The most established connections to track.
     pub connections_max: u64,
     /// How long a half-open connection is kept, in ticks; at most
-    /// [`SYN_TIMEOUT_MAX_TICKS`](crate::config::SYN_TIMEOUT_MAX_TICKS).
+    /// [`SYN_TIMEOUT_MAX_TICKS`](crate::signal::SYN_TIMEOUT_MAX_TICKS).
     pub syn_timeout_ticks: u64,
     /// How long a closed connection lingers, in ticks.
     pub linger_ticks: u32,
@@ -60,7 +75,7 @@ pub struct TrackerConfig {
     pub untracked_ticks: Option<u64>,
     /// Whether a SYN-ACK is enough to open a connection, because packets without a flag are not seen.
     pub answer_opens: bool,
-    /// The width of the filter's fingerprints: [`FINGERPRINT_BITS`](crate::config::FINGERPRINT_BITS), or fewer in a
+    /// The width of the filter's fingerprints: [`FINGERPRINT_BITS`](crate::signal::FINGERPRINT_BITS), or fewer in a
     /// test.
     pub fingerprint_bits: u32,
 }
@@ -116,7 +131,7 @@ impl Tracker {
     ///
     /// # Panics
     ///
-    /// The rings are for more than 2^[`TICK_BITS`](crate::config::TICK_BITS) connections together.
+    /// The rings are for more than 2^[`TICK_BITS`](crate::signal::TICK_BITS) connections together.
     #[must_use]
     pub fn new(config: TrackerConfig) -> Self {
         Tracker {

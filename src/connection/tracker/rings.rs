@@ -5,9 +5,20 @@
 //! the oldest, or until it is compacted away because it is of no more use. Records leave in batches: the entries of
 //! those that are still of use are prefetched together.
 
-use crate::config::{HALF_OPEN_BATCH_MAX, HALF_OPEN_BATCH_MIN, HALF_OPEN_BATCHES_IN_RING};
 use crate::connection::half_open::{Cursor, Mark, MarkedRing, Record, Rings, Room};
 use crate::connection::{HalfOpenList, Slot, Tracker};
+
+/// The most records that are taken off a half-open ring together: as many as hide the memory's latency behind each
+/// other.
+const HALF_OPEN_BATCH_MAX: usize = 32;
+
+/// The fewest, in a small ring.
+const HALF_OPEN_BATCH_MIN: usize = 8;
+
+/// The part of a ring that is taken off together, as one in this many: making room in a small ring does not empty it.
+const HALF_OPEN_BATCHES_IN_RING: usize = 64;
+
+const _: () = assert!(HALF_OPEN_BATCH_MIN <= HALF_OPEN_BATCH_MAX);
 
 /// A batch of the oldest records of a ring: the slots of those that are of use, and the position behind all of them.
 struct Leaving {

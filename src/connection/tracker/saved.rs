@@ -74,7 +74,7 @@ mod tests {
             candidate_timeout_ticks: 100,
             untracked_ticks: None,
             answer_opens: false,
-            fingerprint_bits: crate::config::FINGERPRINT_BITS,
+            fingerprint_bits: crate::signal::FINGERPRINT_BITS,
         }
     }
 

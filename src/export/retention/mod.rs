@@ -4,16 +4,30 @@
 //! the files to remove. Only files with exactly the names that flowpeel gives are counted or removed. A list in full
 //! and the changes that build on it are a group, and are removed together, since changes without it mean nothing.
 
-use crate::config::{CHANGES_FULL_LISTS_MAX, KEPT_AGED_MIN, KEPT_AGED_SHARE, KEPT_FILES_CHECK_LISTS, KEPT_FILES_MAX};
 use crate::error::Error;
 use crate::export::file_name::FileName;
 use crate::export::output_directory::Replaced;
-use crate::export::series::Kind;
+use crate::export::series::{CHANGES_FULL_LISTS_MAX, Kind};
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
+
+/// The most list files, oldest first, that are remembered until they are due for removal: about two megabytes. More are
+/// looked up in the directory when these are gone.
+pub const KEPT_FILES_MAX: usize = 1 << 15;
+
+/// Lists after which a directory is looked through again: somebody else may have removed files, and then too many would
+/// be removed.
+pub const KEPT_FILES_CHECK_LISTS: u64 = 360;
+
+/// With each list or segment that is written, one in so many of the older ones may be removed for its age. The ends of
+/// a day's lists say how old they are, and a clock that leaps ahead makes them all old at once: while it is wrong for a
+/// few lists, most stay. A limit that was lowered is kept from the start, when all that is too old goes.
+pub const KEPT_AGED_SHARE: usize = 32;
+
+/// But at least so many may: more than comes in, so that what has to go does.
+pub const KEPT_AGED_MIN: usize = 2;
 
 /// How much of what was written is kept. What exceeds either limit is removed, the oldest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,14 +4,20 @@
 
 mod saved;
 
-use crate::config::{CHANGES_FULL_LISTS_MAX, COMPRESSION_LEVEL, COMPRESSION_SIZE};
 use crate::error::{Error, Result};
 use crate::export::lines::{Base, Lines, ListId};
 use crate::export::source_lines;
 use crate::flow_list::{EarlierList, List};
+use crate::snapshot::COMPRESSION_LEVEL;
 use crate::sources::Report;
 use std::io::{self, Write};
 use zstd::stream::write::Encoder;
+
+/// What compressing at [`COMPRESSION_LEVEL`] takes, in bytes: the window of 512 KiB, the tables over it, and buffers.
+const COMPRESSION_SIZE: u64 = 3 << 20;
+
+/// The most lists from one in full to the next: a day of them at ten seconds. They are kept and removed together.
+pub const CHANGES_FULL_LISTS_MAX: u64 = 8_640;
 
 /// How lists are written, wherever they go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -65,7 +65,7 @@ impl EarlierList {
     pub fn elapsed_us(&self, later: &EarlierList) -> i64 {
         let within_us = |within_tick_ns: i64| within_tick_ns / 1_000;
         let ticks = later.end_tick.saturating_sub(self.end_tick);
-        let whole_us = i64::try_from(ticks).unwrap_or(i64::MAX).saturating_mul(crate::config::TICK_NS / 1_000);
+        let whole_us = i64::try_from(ticks).unwrap_or(i64::MAX).saturating_mul(crate::signal::TICK_NS / 1_000);
         whole_us.saturating_add(within_us(later.within_tick_ns) - within_us(self.within_tick_ns))
     }
 

@@ -26,7 +26,7 @@ impl EarlierList {
     pub fn saved(decoder: &mut Decoder) -> Result<Self> {
         let (v4, v6, bases) = (saved_rows(decoder)?, saved_rows(decoder)?, TimeBases::saved(decoder)?);
         let (within_tick_ns, end_tick) = (decoder.i64()?, decoder.count()?);
-        decoder.expect((0..=crate::config::TICK_NS).contains(&within_tick_ns), "a time beyond its tick")?;
+        decoder.expect((0..=crate::signal::TICK_NS).contains(&within_tick_ns), "a time beyond its tick")?;
         Ok(EarlierList { v4, v6, bases, within_tick_ns, end_tick })
     }
 }

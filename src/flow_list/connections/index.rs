@@ -5,9 +5,24 @@
 //! are not there, and a removal leaves nothing behind. A slot holds a byte of the hash too, so a connection other than
 //! the right one is hardly ever read.
 
-use crate::config::{LIST_INDEX_GROWTH_DIVISOR, LIST_INDEX_LOAD_PERCENT_MAX, LISTED_MAX};
+use crate::connection::CONNECTIONS_MAX;
 use crate::hash::place_of;
 use crate::prefetch::prefetch;
+use crate::signal::PARTITION_COUNT;
+
+/// The most connections that are listed in one family of one partition: an index has 24 bits for each.
+pub const LISTED_MAX: usize = 15_000_000;
+
+/// How full the lines of a list's index become on average before it grows, in percent: one connection in five is then
+/// in the line after its own.
+const LIST_INDEX_LOAD_PERCENT_MAX: usize = 90;
+
+/// By which part a list's index grows at least, as one in this many: a quarter keeps the memory close to what is
+/// listed, and a list is indexed anew a few times while it doubles.
+const LIST_INDEX_GROWTH_DIVISOR: usize = 4;
+
+// Partitions do not share evenly.
+const _: () = assert!(CONNECTIONS_MAX / PARTITION_COUNT as u64 * 9 / 8 <= LISTED_MAX as u64);
 
 const SLOT_COUNT: usize = 15;
 

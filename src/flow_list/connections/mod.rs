@@ -9,12 +9,12 @@ mod entries;
 mod index;
 mod packing;
 
-use crate::config::LISTED_MAX;
 use crate::flow_list::start::Start;
 use crate::sketch::TableKey;
 use ahash::RandomState;
 use entries::Entries;
 use index::Index;
+pub use index::LISTED_MAX;
 use std::ops::RangeInclusive;
 
 /// The listed connections, each with its start.

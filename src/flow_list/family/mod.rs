@@ -7,10 +7,10 @@
 
 mod saved;
 
-use crate::config::{EXTRANEOUS_MAX, RECOVERY_PASSES_MAX};
 use crate::flow_list::FlowListConfig;
 use crate::flow_list::connections::Connections;
 use crate::flow_list::liveness::Liveness;
+use crate::flow_list::recovery::RECOVERY_PASSES_MAX;
 use crate::flow_list::resync::Resync;
 use crate::flow_list::start::Start;
 use crate::hash::{KeyedHash, Purpose};
@@ -19,6 +19,10 @@ use crate::sketch::{Change, Geometry, Iblt, Peeled, Peeler, Recipient, TableKey,
 use crate::snapshot::Changes;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+
+/// The most openings and closings at odds with the list that are remembered in each partition and family: a hundred
+/// times the filter errors expected in a billion packets.
+pub(super) const EXTRANEOUS_MAX: usize = 1_024;
 
 /// How many peeled changes are applied together. No key comes out of a table twice, so none of them depends on another.
 const WAITING_COUNT: usize = 32;

@@ -2,8 +2,8 @@
 //! yet.
 
 use super::{FamilyList, Outcome};
-use crate::config::EXTRANEOUS_MAX;
 use crate::error::Result;
+use crate::flow_list::family::EXTRANEOUS_MAX;
 use crate::flow_list::resync::Resync;
 use crate::flow_list::saved::{key, save_cells, saved_cells};
 use crate::flow_list::start::Start;

@@ -1,16 +1,16 @@
 //! A shard and a list without threads, so that tests decide when deltas are handed over.
 
 use super::*;
-use crate::config::{FINGERPRINT_BITS, LINGER_TICKS, RESIDUE_INTERVALS_MAX};
-use crate::connection::TrackerConfig;
+use crate::connection::{LINGER_TICKS, TrackerConfig};
 use crate::flow::{FlowKey, Side, VlanTags};
 use crate::hash::{KeyedHash, Purpose};
 use crate::shard::{Exchange, Partition, PartitionConfig, Shard};
-use crate::signal::{ConnectionHash, Kind, Signal, SignalParts, TimeBase};
+use crate::signal::{ConnectionHash, FINGERPRINT_BITS, Kind, Signal, SignalParts, TimeBase};
 use crate::sketch::Geometry;
 use std::collections::BTreeMap;
 
 mod restart;
+use crate::flow_list::resync::RESIDUE_INTERVALS_MAX;
 
 /// The openings and closings of an interval that one partition's table lists plainly.
 const PARTITION_CHURN: u64 = 500;
@@ -93,7 +93,7 @@ impl Rig {
                     geometry,
                     partition_connections_max,
                     eviction: EvictionTimes::default(),
-                    inquiry_max: crate::config::INQUIRY_MAX,
+                    inquiry_max: crate::snapshot::INQUIRY_MAX,
                 },
                 None,
             ),

@@ -3,7 +3,7 @@
 pub(crate) mod frames;
 
 use super::{Addresses, LinkType, TcpSegment, Unusable, fast, parse_frame, walk};
-use crate::config;
+use crate::parse::walk::LAYER_COUNT_MAX;
 use frames::{Case, cases, ethernet, ipv4, ipv6_with, join, outer, over_udp, tcp, udp};
 use pnet_packet::Packet;
 use pnet_packet::ethernet::EthernetPacket;
@@ -150,8 +150,8 @@ fn nesting_has_an_end() {
     let tags = |count: usize| [[0, 9, 0x81, 0]; 400][..count].concat();
     let tagged = |count| on_ethernet(0x8100, &join(&[&tags(count), &[0, 9, 8, 0], &ipv4()]));
     // Beside the tags a frame takes the steps Ethernet, the last tag, EtherType of IPv4, IPv4, protocol, TCP.
-    assert!(tagged(config::LAYER_COUNT_MAX - 6).is_ok());
-    assert_eq!(tagged(config::LAYER_COUNT_MAX - 5), Err(Unusable::NestedTooDeep));
+    assert!(tagged(LAYER_COUNT_MAX - 6).is_ok());
+    assert_eq!(tagged(LAYER_COUNT_MAX - 5), Err(Unusable::NestedTooDeep));
     let nested = (0..200).fold(ipv4(), |inner, _| outer(4, &inner));
     assert_eq!(on_ethernet(0x0800, &nested), Err(Unusable::NestedTooDeep));
     let labels = [[0, 1, 0x10, 64]; 400].concat();

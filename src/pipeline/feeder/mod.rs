@@ -3,18 +3,22 @@
 //! Marks go to all queues, behind the signals of every packet before them, so that all shards cut at the same packet.
 
 use crate::capture::Packet;
-use crate::config::{PARTITION_COUNT, RECORD_CUT_PACKETS};
 use crate::error::{Error, Result};
 use crate::flow_list::TickMoment;
 use crate::parse::{LinkType, PlainFrame, PlainIpv4, PlainIpv6, TcpSegment, Unusable, parse_frame, walk_frame};
 use crate::pipeline::intervals::Intervals;
 use crate::pipeline::saving::{Reading, Saver};
-use crate::pipeline::shard_of;
+use crate::pipeline::{STOP_INTERVAL_PACKETS, shard_of};
 use crate::queue::{Message, Writer};
-use crate::signal::{Signal, SignalCounts, Signaller, TimeBase};
+use crate::signal::{PARTITION_COUNT, Signal, SignalCounts, Signaller, TimeBase};
 use crate::snapshot::{Marker, Seen};
 use crate::state::{Decoder, Encoder};
 use std::sync::Arc;
+
+/// Packets of a replay between two cuts of the archive: at most this many records are sorted together, some megabytes.
+pub const RECORD_CUT_PACKETS: u64 = 1 << 16;
+
+const _: () = assert!(RECORD_CUT_PACKETS.is_multiple_of(STOP_INTERVAL_PACKETS));
 
 /// The marks that belong before a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

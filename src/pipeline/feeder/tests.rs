@@ -1,10 +1,9 @@
 //! What is lost on the way to the shards is told with the interval in which it was lost.
 
 use super::*;
-use crate::config::{BLOCK_SIGNAL_COUNT, QUEUE_BLOCKS_MAX};
 use crate::generate::{Traffic, TrafficConfig};
 use crate::pipeline::{Config, Plan, signallers};
-use crate::queue::{WhenFull, queues};
+use crate::queue::{BLOCK_SIGNAL_COUNT, QUEUE_BLOCKS_MAX, WhenFull, queues};
 use crate::signal::Moment;
 
 #[test]

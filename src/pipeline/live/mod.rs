@@ -10,15 +10,14 @@ mod publish;
 
 use super::{Plan, Summary, hand_overs, join, queues, shard_thread, shards, signallers, spawn};
 use crate::capture::{Condition, LiveSource};
-use crate::config::{LIVE_LOOK_INTERVAL, LIVE_WAIT_MAX_MS, OBSERVE_INTERVAL_PACKETS};
 use crate::error::{Error, Result};
 use crate::export::Exporter;
 use crate::flow_list::{FlowList, Header};
 use crate::metrics::{Latency, Metrics};
-use crate::pipeline::feed_some;
 use crate::pipeline::feeder::{CaptureCounts, Feeder, Marks};
 use crate::pipeline::list_thread::{ListThread, ListTotals};
 use crate::pipeline::saving::{ResumedClock, Saving, Written};
+use crate::pipeline::{OBSERVE_INTERVAL_PACKETS, feed_some};
 use pace::Pace;
 use pacer::{Clocks, Pacer};
 use publish::ShardTiming;
@@ -26,6 +25,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
+
+/// The longest that a capture thread with nothing to read sleeps, in milliseconds: it may take this long to stop.
+const LIVE_WAIT_MAX_MS: u64 = 100;
+
+/// How often the thread that started a live capture looks whether it is to stop and whether all other threads are
+/// running: soon enough for somebody at a terminal.
+const LIVE_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// An observer of a live capture, whose methods are called from several threads.
 pub trait LiveObserver: Sync {

@@ -5,12 +5,20 @@
 //! whatever its time says.
 
 use super::pacer::{Clocks, Now, Pacer};
-use crate::config::{END_PATIENCE_NS, LOSSES_LEAD_NS};
 use crate::flow_list::TickMoment;
 use crate::pipeline::feeder::{Marks, Timekeeper};
+use crate::queue::MERGE_PATIENCE_NS;
 use crate::signal::Clock;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How long a live capture waits for packets that came before the end of an interval and that the kernel has not shown
+/// yet, in nanoseconds: as long as shards do.
+const END_PATIENCE_NS: i64 = MERGE_PATIENCE_NS;
+
+/// How long before the end of an interval a live capture begins to read what the kernel has lost before it reads
+/// packets, in nanoseconds: longer than the packets between two readings take.
+const LOSSES_LEAD_NS: i64 = 1_000_000;
 
 /// The clock of one capture thread.
 pub(in crate::pipeline) struct Pace {

@@ -4,30 +4,146 @@
 //! parts, or what is wrong with it. All of it is worked out before any memory is taken, so that what does not fit fails
 //! at the start.
 
-use crate::config::{
-    CANDIDATE_TIMEOUT_TICKS, CANDIDATES_DIVISOR, CAPTURE_BUFFER_SIZE, CHURN_MIN, CONNECTIONS_MAX, CONNECTIONS_MIN,
-    DELTA_ITEMS_MIN, DELTA_PARTS, DELTA_SPARES_LIVE, DELTA_SPARES_WHOLE, EVERY_MAX_DAYS, EVICTION_TIMEOUT_MAX_DAYS,
-    EVICTION_TIMEOUT_MIN_S, FILTER_ESTABLISHED_PERCENT, FILTER_LOAD_PERCENT, HALF_OPEN_MAX, HALF_OPEN_MIN,
-    HALF_OPEN_PLACES_DIVISOR, INQUIRY_A_SECOND, INQUIRY_MAX, LINGER_TICKS, LIST_ENTRY_SIZE, ONE_WAY_PLACES_DIVISOR,
-    PARTITION_COUNT, PARTITION_DEVIATIONS, PARTITION_ITEMS_MIN, PICKUP_MAX, ROUTER_NAME_SIZE_MAX, SHARDS_MAX,
-    SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_LOAD_PERCENT, SNAPSHOT_SIZE_MAX, SOURCES_MAX, SOURCES_MIN, SYN_TIMEOUT_MAX_TICKS,
-    TICK_NS,
+use crate::capture::CAPTURE_BUFFER_SIZE;
+use crate::connection::{
+    CANDIDATE_TIMEOUT_TICKS, CONNECTIONS_MAX, Filter, HALF_OPEN_MAX, HalfOpen, HalfOpenList, LINGER_TICKS,
+    TrackerConfig,
 };
-use crate::connection::{Filter, HalfOpen, HalfOpenList, TrackerConfig};
 use crate::error::{Error, Result};
-use crate::flow_list::{EvictionTimes, FlowList, FlowListConfig, SnapshotConfig};
-use crate::pipeline::Config;
+use crate::flow_list::{EvictionTimes, FlowList, FlowListConfig, IDLE_EPOCHS, SnapshotConfig};
 use crate::pipeline::memory::{Memory, questions_size, state_size, table_count};
+use crate::pipeline::{Config, SHARDS_MAX};
 use crate::queue::{self, WhenFull};
 use crate::record::Inlet;
 use crate::shard::{Partition, PartitionConfig};
-use crate::signal::{HandshakeCache, Watch};
+use crate::signal::{
+    HandshakeCache, PARTITION_COUNT, SAMPLE_INTERVAL_PACKETS, SYN_TIMEOUT_MAX_TICKS, TICK_BITS, TICK_NS, Watch,
+};
 use crate::sketch::Geometry;
 use crate::snapshot::file::{Sums, is_name};
-use crate::snapshot::{Delta, DeltaGeometry};
-use crate::sources::SourceGeometry;
+use crate::snapshot::{
+    Delta, DeltaGeometry, INQUIRY_MAX, ROUTER_NAME_SIZE_MAX, SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX,
+};
+use crate::sources::{SOURCES_MAX, SOURCES_MIN, SourceGeometry};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Standard deviations that each partition has room for beside its even share of items: partitions do not share evenly,
+/// and this is more than chance brings.
+pub const PARTITION_DEVIATIONS: u64 = 6;
+
+/// Items that each partition has room for besides, so that a share of almost none does too.
+const PARTITION_ITEMS_MIN: u64 = 16;
+
+/// How full the filter may become with all the connections that can be established, in percent. At 97 one in thirty
+/// thousand of them finds no place, and one in fifty while it is half-open. At 93 all find one, half-open or not.
+pub const FILTER_ESTABLISHED_PERCENT: u64 = 93;
+
+/// How full the filter may become with everything it is made for, in percent, including what has just closed: closed
+/// connections make room where there is no place, and then linger for a shorter time.
+const FILTER_LOAD_PERCENT: u64 = 98;
+
+/// The part of the half-open connections for which the filter has places of their own, as one in this many. Where more
+/// connections close in an interval, it has places for those instead. Only a flood needs more, and it takes the places
+/// of what has closed and its own.
+const HALF_OPEN_PLACES_DIVISOR: u64 = 8;
+
+/// The part of the filter's places that connections seen from one side only may take, as one in this many: a flood can
+/// fake them, and must not fill it.
+const ONE_WAY_PLACES_DIVISOR: u64 = 8;
+
+/// How long a half-open connection is kept by default, in seconds: longer than a client waits.
+pub(super) const SYN_TIMEOUT_DEFAULT_S: u64 = 60;
+
+/// The most connections that are tracked by default.
+pub(super) const CONNECTIONS_DEFAULT: u64 = 500_000;
+
+/// The fewest connections that can be asked for: fewer would save nothing.
+pub const CONNECTIONS_MIN: u64 = 1_000;
+
+/// The fewest half-open connections that there is room for: a busy server's legitimate ones need as much. By default
+/// there is room for half as many as there may be connections, within this and [`HALF_OPEN_MAX`].
+pub const HALF_OPEN_MIN: u64 = 1 << 14;
+
+/// The ratio of half-open connections that are kept by default to candidates. Candidates are connections of which one
+/// side was seen and the start was not; the busy ones are found within a second of the start, and then there are few.
+const CANDIDATES_DIVISOR: u64 = 2;
+
+/// The default of `--pickup` in a live capture: the same sample that makes good lost handshakes.
+pub const PICKUP_LIVE: u32 = SAMPLE_INTERVAL_PACKETS;
+
+/// The largest `--pickup`, and so the rarest sample: with fewer packets hardly any connection shows both its sides in
+/// time.
+pub const PICKUP_MAX: u32 = 1 << 16;
+
+/// The openings and closings in an interval that tables are made for by default.
+pub(super) const CHURN_DEFAULT: u64 = 100_000;
+
+/// The least churn that tables are made for: smaller tables fail by chance.
+const CHURN_MIN: u64 = 1_000;
+
+/// The parts of an interval's churn, for one of which tables are made: a full table is handed over before the interval
+/// ends. That costs a scan of its cells, and saves memory, which a router can spare least.
+const DELTA_PARTS: u64 = 4;
+
+/// The fewest changes that tables are made for, unless a partition's whole churn is less. Two connections with the same
+/// four cells are listed only once one of them has closed, and such pairs grow with the square of how small a table is.
+const DELTA_ITEMS_MIN: u64 = 3_300;
+
+/// How full the tables of snapshots are when as much has changed as they are made for, in percent of what they plainly
+/// list.
+const SNAPSHOT_LOAD_PERCENT: u64 = 90;
+
+/// Empty deltas of each partition beside the one in use, where a shard waits for the list or deltas hold a whole
+/// interval's churn.
+const DELTA_SPARES_WHOLE: usize = 1;
+
+/// Empty deltas of each partition beside the one in use, in a live capture without snapshots: these and the one that
+/// goes on filling hold most of an interval's churn while a list is written.
+const DELTA_SPARES_LIVE: usize = 3;
+
+/// The longest `--every`, in days: for anything longer there is the list at the end.
+const EVERY_MAX_DAYS: u64 = 366;
+
+/// What one listed connection takes at most, in bytes: 48 for the key and the start, 6 in an index that has just grown,
+/// and 4 in the part of the list that is being sorted. The 48 are those of IPv6 where starts are years apart. Elsewhere
+/// they are 46 with VLAN tags in keys, and 42 without; for IPv4 it is 24, 22 or 18.
+const LIST_ENTRY_SIZE: u64 = 48 + 6 + 4;
+
+/// Listed connections of each family that a partition is asked about for each second of the interval, of which at least
+/// ten count: six million of a family are then asked about within an epoch of the default idle timeout. (Intervals of
+/// more than 40 s reach [`INQUIRY_MAX`], and it takes longer.)
+const INQUIRY_A_SECOND: usize = 820;
+
+/// The default of `--idle-timeout` in a live capture, in seconds: TCP's keepalives come every two hours, so a
+/// connection that sends them is seen at least once after it came under watch.
+pub const IDLE_TIMEOUT_LIVE_S: u64 = 4 * 3_600;
+
+/// The default of `--max-age` in a live capture, in seconds: what is listed for longer is more likely an error than a
+/// connection.
+pub const AGE_MAX_LIVE_S: u64 = 5 * 86_400;
+
+/// The shortest `--idle-timeout` and `--max-age`, in seconds: connections are asked about 16 times in one.
+const EVICTION_TIMEOUT_MIN_S: u64 = 10;
+
+/// The longest `--idle-timeout` and `--max-age`, in days: as for `--every`.
+const EVICTION_TIMEOUT_MAX_DAYS: u64 = 366;
+
+/// The memory that may be taken by default, in bytes: what a router can spare.
+pub(super) const MEMORY_SIZE_DEFAULT: u64 = 256 << 20;
+
+const _: () = assert!(FILTER_ESTABLISHED_PERCENT <= FILTER_LOAD_PERCENT && FILTER_LOAD_PERCENT < 100);
+
+const _: () = assert!(HALF_OPEN_MIN <= HALF_OPEN_MAX);
+
+const _: () = assert!(
+    (HALF_OPEN_MAX + HALF_OPEN_MAX / CANDIDATES_DIVISOR) / (PARTITION_COUNT as u64) < 1 << TICK_BITS,
+    "where its record stands has to fit into an entry in place of its tick"
+);
+
+const _: () = assert!(SYN_TIMEOUT_DEFAULT_S * 10 <= SYN_TIMEOUT_MAX_TICKS);
+
+const _: () = assert!(EVICTION_TIMEOUT_MIN_S * 1_000_000_000 / TICK_NS as u64 >= IDLE_EPOCHS);
 
 /// The sources of a live capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! What a plan takes, and what it refuses.
 
 use super::*;
-use crate::config::{ANNOUNCEMENTS_MAX, CONNECTIONS_DEFAULT, LISTED_MAX};
 use crate::export::Format;
+use crate::flow_list::LISTED_MAX;
 use crate::pipeline::Snapshots;
-use crate::snapshot::Inquiry;
+use crate::pipeline::plan::CONNECTIONS_DEFAULT;
+use crate::snapshot::{ANNOUNCEMENTS_MAX, Inquiry};
 
 #[test]
 fn the_defaults_fit_their_own_limit() {
@@ -13,13 +14,13 @@ fn the_defaults_fit_their_own_limit() {
     // Those of a live capture that saves its state, on one interface.
     let live = Config {
         every: Some(Duration::from_secs(10)),
-        pickup: crate::config::PICKUP_LIVE,
-        idle_timeout: Some(Duration::from_secs(crate::config::IDLE_TIMEOUT_LIVE_S)),
+        pickup: crate::pipeline::plan::PICKUP_LIVE,
+        idle_timeout: Some(Duration::from_secs(crate::pipeline::plan::IDLE_TIMEOUT_LIVE_S)),
         watches: true,
         saves_state: true,
         ..Config::default()
     };
-    let input = LiveInput { capture_count: 1, rings_size: crate::config::RING_SIZE_DEFAULT };
+    let input = LiveInput { capture_count: 1, rings_size: crate::capture::RING_SIZE_DEFAULT };
     assert!(Plan::live(&live, input).unwrap().memory().state_size > 0);
 }
 

@@ -6,13 +6,12 @@
 
 use super::writer::{Cut, SavingCounts};
 use super::{LIST, PART_COUNT, POSITION, Saver};
-use crate::config::{CLOCK_LEAP_MAX_NS, INQUIRY_MAX, PARTITION_COUNT, TICK_NS};
 use crate::error::Result;
 use crate::flow::{FlowKey, KeyV4, KeyV6};
 use crate::flow_list::saved_key;
 use crate::metrics::Durations;
-use crate::signal::{AnyKey, TimeBase};
-use crate::snapshot::{Eviction, Inquiry, Marker};
+use crate::signal::{AnyKey, CLOCK_LEAP_MAX_NS, PARTITION_COUNT, TICK_NS, TimeBase};
+use crate::snapshot::{Eviction, INQUIRY_MAX, Inquiry, Marker};
 use crate::state::{Decoder, Encoder};
 use crossbeam::channel::Sender;
 use std::sync::Arc;

@@ -18,9 +18,9 @@ pub(super) use list_part::{Instants, ListSaving, save_inquiry, saved_inquiry};
 pub(super) use position::Reading;
 pub(super) use start::{ResumedClock, Start};
 
-use crate::config::PARTITION_COUNT;
 use crate::error::{Error, Result};
 use crate::pipeline::Plan;
+use crate::signal::PARTITION_COUNT;
 use crate::state::{Decoder, Opened, Saved, StateDirectory};
 use parking_lot::Mutex;
 use position::InputId;

@@ -5,13 +5,15 @@
 //! goes on with the next packet. An input is recognised by its size and its first bytes, so it may have been moved
 //! meanwhile.
 
-use crate::config::STATE_INPUT_HEAD_SIZE;
 use crate::error::{Error, Result};
 use crate::state::{Decoder, Encoder};
 use sha1::{Digest, Sha1};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+
+/// The first bytes of an input by which, together with its size, a replay recognises it.
+const STATE_INPUT_HEAD_SIZE: u64 = 64 << 10;
 
 const HASH_SIZE: usize = 20;
 

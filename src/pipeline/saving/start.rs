@@ -3,12 +3,12 @@
 use super::list_part::{Instants, ListSaving};
 use super::writer::{Writer, Written};
 use super::{Reading, Saving};
-use crate::config::TICK_NS;
 use crate::error::{Error, Result};
 use crate::pipeline::feeder::Feeder;
 use crate::pipeline::intervals::Intervals;
 use crate::pipeline::list_thread::{ListThread, SkippedLists};
 use crate::pipeline::shard_thread::ShardThread;
+use crate::signal::TICK_NS;
 
 /// Where a replay begins.
 #[derive(Debug, Default)]

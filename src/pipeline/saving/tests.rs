@@ -15,7 +15,7 @@ impl Observer for StopAfter {
     fn is_stopped(&self) -> bool {
         // Asked once in so many packets.
         let left = self.0.get();
-        self.0.set(left.saturating_sub(crate::config::STOP_INTERVAL_PACKETS));
+        self.0.set(left.saturating_sub(crate::pipeline::STOP_INTERVAL_PACKETS));
         left == 0
     }
 }

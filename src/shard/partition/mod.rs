@@ -6,15 +6,26 @@
 
 mod saved;
 
-use crate::config::{ANNOUNCEMENTS_MAX, DELTA_LOAD_PERCENT, DELTA_SPAN_MAX_TICKS, TICK_BITS};
 use crate::connection::{Counts, Event, MIDSTREAM, Sighting, Tracker, TrackerConfig, ticks_since};
 use crate::flow::{KeyV4, KeyV6};
 use crate::hash::Secret;
 use crate::record::{Ending, Inlet, Recorder};
 use crate::shard::Exchange;
-use crate::signal::{AnyKey, Kind, Signal, TimeBase};
+use crate::signal::{AnyKey, Kind, SYN_TIMEOUT_MAX_TICKS, Signal, TICK_BITS, TimeBase};
 use crate::sketch::{BATCH_COUNT, Batch, PAYLOAD_BITS, TableKey};
-use crate::snapshot::{Changes, Delta, DeltaGeometry, Eviction, Findings, HandOver, Inquiry, IntervalEnd, Marker};
+use crate::snapshot::{
+    ANNOUNCEMENTS_MAX, Changes, Delta, DeltaGeometry, Eviction, Findings, HandOver, Inquiry, IntervalEnd, Marker,
+};
+
+/// How full a delta may become before it is handed over, in percent of what it plainly lists: it then lists nearly
+/// always, and holds two connections with the same four cells once in a million times.
+pub const DELTA_LOAD_PERCENT: u64 = 50;
+
+/// The longest time that one delta may span, in ticks: half of what the start time in a value can tell. The other half
+/// is for connections that were half-open when the delta began.
+pub(super) const DELTA_SPAN_MAX_TICKS: u64 = 1 << (TICK_BITS - 1);
+
+const _: () = assert!(DELTA_SPAN_MAX_TICKS + 2 * SYN_TIMEOUT_MAX_TICKS < 1 << TICK_BITS);
 
 const _: () = assert!(MIDSTREAM == 1 << TICK_BITS && TICK_BITS < PAYLOAD_BITS, "a payload is a tick and a flag");
 

@@ -1,10 +1,9 @@
 //! A partition in a saved state, at the end of an interval, when nothing waits to be handed over.
 
 use super::Partition;
-use crate::config::ANNOUNCEMENTS_MAX;
 use crate::error::Result;
 use crate::signal::TimeBase;
-use crate::snapshot::SavedPartition;
+use crate::snapshot::{ANNOUNCEMENTS_MAX, SavedPartition};
 use crate::state::{Decoder, Encoder};
 use std::time::Instant;
 

@@ -4,11 +4,11 @@ mod bases;
 mod evictions;
 
 use super::*;
-use crate::config::{DELTA_LOAD_PERCENT, DELTA_SPAN_MAX_TICKS, FINGERPRINT_BITS};
 use crate::connection::{Entry, Event, Tracker, TrackerConfig};
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
 use crate::hash::{KeyedHash, Purpose, Secret};
-use crate::signal::{AnyKey, ConnectionHash, Kind, SignalParts};
+use crate::shard::partition::{DELTA_LOAD_PERCENT, DELTA_SPAN_MAX_TICKS};
+use crate::signal::{AnyKey, ConnectionHash, FINGERPRINT_BITS, Kind, SignalParts};
 use crate::sketch::{BATCH_COUNT, Change, Geometry, Iblt, TableKey, ValueCode};
 use crate::snapshot::{DeltaGeometry, Eviction, LatestSums};
 use proptest::prelude::*;

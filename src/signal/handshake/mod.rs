@@ -13,13 +13,21 @@
 
 mod saved;
 
-use crate::config::{CAPTURE_AHEAD_MAX_NS, SYN_TIMEOUT_MAX_TICKS, TICK_NS};
 use crate::flow::Side;
 use crate::hash::{GOLDEN_32, place_of};
 use crate::lines::{Lines, SharedLine};
 use crate::prefetch::prefetch;
 use crate::signal::Kind;
+use crate::signal::clock::TICK_NS;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+/// How far one capture thread's packets may be ahead of another's, in nanoseconds: half a minute, more than lies in any
+/// kernel ring that loses nothing. A handshake that is older than its time stamp can tell looks young again for this
+/// long and for its timeout, once in 73 minutes.
+pub const CAPTURE_AHEAD_MAX_NS: i64 = 1 << 35;
+
+/// The longest `--syn-timeout`, in ticks of 100 ms: ten minutes, far beyond the last retransmission of any SYN.
+pub const SYN_TIMEOUT_MAX_TICKS: u64 = 6_000;
 
 /// Tags in a set, which is a cache line of them.
 const WAY_COUNT: usize = size_of::<SharedLine>() / size_of::<u64>();

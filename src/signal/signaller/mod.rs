@@ -9,7 +9,6 @@ mod family_hash;
 mod saved;
 mod stage;
 
-use crate::config::SEEN_SYN_TIMEOUT_NS;
 use crate::flow::{KeyV4, KeyV6, Side, VlanTags};
 use crate::hash::{HASH_BATCH_COUNT, QuickHash, Secret};
 use crate::parse::{Addresses, PlainFrame, TcpSegment};
@@ -20,6 +19,10 @@ use family_hash::FamilyHash;
 use stage::{Look, Place, STAGE_COUNT, Stage, Taken, places};
 use std::hint::select_unpredictable;
 use std::sync::Arc;
+
+/// How long each of several capture threads remembers the SYNs it read, in nanoseconds: a long round trip, and the
+/// delay in the rings. The shorter this is, the more SYNs a second fit before any is forgotten too soon.
+const SEEN_SYN_TIMEOUT_NS: i64 = 4_000_000_000;
 
 const _: () = assert!(STAGE_COUNT == HASH_BATCH_COUNT, "a full stage is what is hashed fastest");
 

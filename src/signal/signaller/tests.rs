@@ -1,9 +1,9 @@
 //! Which packets go on, and as what.
 
 use super::*;
-use crate::config::SAMPLE_INTERVAL_PACKETS;
 use crate::flow::FlowKey;
 use crate::signal::AnyKey;
+use crate::signal::sampler::SAMPLE_INTERVAL_PACKETS;
 
 const ACK: u8 = TcpSegment::ACK;
 const FIN: u8 = TcpSegment::FIN;

@@ -3,7 +3,8 @@
 //! What enters: values, or bit strings. What leaves: the other. The strings of `nu` bits with `kappa` ones are numbered
 //! in lexicographic order, which is also the order of the numbers they spell: the combinatorial number system.
 
-use crate::config::BFIELD_KAPPA_MAX;
+/// The most ones of a code word: with these every 32-bit value has a word of 64 bits.
+const BFIELD_KAPPA_MAX: u32 = 8;
 
 /// The longest code, in bits: a window of it is read from two words.
 const NU_MAX: u32 = u64::BITS;

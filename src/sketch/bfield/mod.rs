@@ -41,7 +41,7 @@ pub use build::{Builder, Built, Pass, Settling};
 pub use code::{Code, CodeShape};
 pub use field::{Contents, Field, Pair, Settled, ValueTooLarge};
 pub use look_up::{Found, ReadWindows, look_up};
-pub use plan::{ArrayPlan, Goal, Plan, Steps, Unplannable};
+pub use plan::{ArrayPlan, BFIELD_ARRAY_COUNT_MAX, Goal, Plan, Steps, Unplannable};
 
 #[cfg(test)]
 mod tests;

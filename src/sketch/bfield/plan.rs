@@ -6,11 +6,36 @@
 
 use super::Code;
 use super::rates::Windows;
-use crate::config::{
-    BFIELD_ARRAY_COUNT_MAX, BFIELD_ARRAY_KEYS_MIN, BFIELD_BITS_MAX, BFIELD_DEVIATIONS, BFIELD_FALSE_POSITIVE_MIN,
-    BFIELD_HASH_COUNT_MAX, BFIELD_INDETERMINATE_MAX, BFIELD_KEYS_LEFT_MAX,
-};
 use std::f64::consts::LN_2;
+
+/// The most hash functions of a field: the rarest false positives of a code with a single one take 60.
+const BFIELD_HASH_COUNT_MAX: u32 = 64;
+
+/// The lowest false positive rate that a field is planned for: nobody looks up more keys than its inverse.
+const BFIELD_FALSE_POSITIVE_MIN: f64 = 1e-18;
+
+/// The largest share of keys that an array hands on to the next: beyond it the next arrays cost more than better ones
+/// would.
+const BFIELD_INDETERMINATE_MAX: f64 = 0.25;
+
+/// Keys that the last array may leave without an answer, on average: one field in a thousand leaves one.
+const BFIELD_KEYS_LEFT_MAX: f64 = 1e-3;
+
+/// The most arrays of a field: each hands on a quarter of its keys at most, so these are enough for 2^40 keys.
+pub const BFIELD_ARRAY_COUNT_MAX: usize = 26;
+
+/// The smallest array, in keys: in smaller ones chance is far from its mean, and they save nothing.
+const BFIELD_ARRAY_KEYS_MIN: u64 = 64;
+
+/// Standard deviations of the number of keys handed on that each later array has room for beside the mean: more than
+/// chance brings.
+const BFIELD_DEVIATIONS: f64 = 6.0;
+
+/// The largest field, in bits: a tebibyte.
+const BFIELD_BITS_MAX: u64 = 1 << 43;
+
+// Sizes in bytes add up without overflow, whatever a file says.
+const _: () = assert!((BFIELD_BITS_MAX / 8).checked_mul(2 * BFIELD_ARRAY_COUNT_MAX as u64).is_some());
 
 /// The requirements for a field.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -5,10 +5,12 @@
 //! agrees.
 
 use super::Mode;
-use crate::config::TABLE_VALUE_SIZE_MAX;
 use crate::hash::GOLDEN_64;
 use crate::sketch::placement::mixed;
 use crate::sketch::sum::{Sum, quotients};
+
+/// The largest value that a table checks, in bytes: checks are made on the stack.
+const TABLE_VALUE_SIZE_MAX: usize = 256;
 
 /// A field that counts keys.
 pub trait CountField: Sum {

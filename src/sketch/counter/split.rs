@@ -5,12 +5,25 @@
 //! the number of splits that are tried is limited for each cell, whatever the cells hold.
 
 use super::{Tally, counted};
-use crate::config::{COUNTER_KEYS_PER_CELL, COUNTER_SPLIT_COUNT_MAX, COUNTER_SPLITS_MIN, COUNTER_SPLITS_PER_CELL};
 use crate::sketch::cell::TableCell;
 use crate::sketch::key_hash::KeyHash;
 use crate::sketch::list::Rule;
 use crate::sketch::sum::{Key, quotients};
 use crate::sketch::table::Table;
+
+/// The largest count of a counter's cell that is split between two keys: it takes a try for every share, and splits are
+/// meant for small multiplicities.
+const COUNTER_SPLIT_COUNT_MAX: i64 = 1 << 12;
+
+/// Shares that are tried for each cell of a counter, on average: at the threshold of one kept key a cell of four keys
+/// is tried some twenty times with two hundred shares.
+const COUNTER_SPLITS_PER_CELL: u64 = 1 << 12;
+
+/// Shares that are tried in any counter, however small: the smallest have no average.
+const COUNTER_SPLITS_MIN: u64 = 1 << 16;
+
+/// The most keys that splits take out of a counter, for each of its cells: three times as many as any counter lists.
+const COUNTER_KEYS_PER_CELL: usize = 4;
 
 /// Splits that may still be tried.
 pub(super) struct Budget(u64);

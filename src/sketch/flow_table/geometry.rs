@@ -4,8 +4,11 @@
 //! among them. The cells are split into subtables, one for each hash function, so that a key's places are distinct
 //! (section 2.2 of the paper).
 
-use crate::config::FOLD_BASE;
 use crate::hash::place_of;
+
+/// The number of which the cells of a snapshot's subtable are a multiple: it folds by 2 to 6, 10, 12, 15, 20, 30 and
+/// 60.
+const FOLD_BASE: u32 = 60;
 
 /// The number of cells that every key is summed into (the paper's k), one in each subtable.
 ///

@@ -19,7 +19,7 @@ pub use batch::{BATCH_COUNT, Batch, Latest, Updates};
 pub use cell::{Cell, CellV4, CellV6, TableKey};
 pub use geometry::{Geometry, HASH_COUNT, check_of};
 pub use iblt::{Change, Iblt};
-pub use peel::{Peeled, Peeler, Recipient};
+pub use peel::{AGGREGATE_LOST_BITS_MAX, Peeled, Peeler, Recipient};
 pub use value::{PAYLOAD_BITS, ValueCode};
 
 #[cfg(test)]

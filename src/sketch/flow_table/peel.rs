@@ -10,12 +10,32 @@
 //! gives; and the number of keys that are tried for counts that lose bits is limited for each cell.
 
 use super::iblt::AHEAD_COUNT;
-use crate::config::{
-    AGGREGATE_COUNT_MAX, AGGREGATE_LOST_BITS_MAX, AGGREGATE_TRIES_MIN, AGGREGATE_TRIES_PER_CELL, AGGREGATE_TRIES_SHARE,
-};
 use crate::hash::{HASH_BATCH_COUNT, HASH_GROUP_COUNT, HashBatch, KeyedHash};
 use crate::prefetch::prefetch;
 use crate::sketch::{Cell, Change, HASH_COUNT, Iblt, TableKey, check_of};
+
+/// The largest count in a cell that is taken for one key that was added several times. Errors make twos and rarely
+/// more, and every factor of two in a count multiplies the keys that have to be tried.
+const AGGREGATE_COUNT_MAX: u32 = 3;
+
+/// The most bits lost in dividing a key sum by an even count. Each lost bit doubles the keys that are tried; with this
+/// many that takes some milliseconds. It is enough for an IPv4 key of any count that a sum of routers may have, and for
+/// an IPv6 key that 31 routers saw.
+pub const AGGREGATE_LOST_BITS_MAX: u32 = 20;
+
+/// Keys that are tried for even counts for each cell of a table, on average: enough where each of a thousand routers
+/// sees connections of its own.
+const AGGREGATE_TRIES_PER_CELL: u64 = 1 << 12;
+
+/// Keys that are tried for even counts in any table, however small: some seconds, enough for five hundred IPv6 keys
+/// that 16 routers saw.
+const AGGREGATE_TRIES_MIN: u64 = 1 << 28;
+
+/// The part of the remaining tries that one division may take, as one in this many: divisions that take few tries are
+/// made even where those that take many were made for nothing.
+const AGGREGATE_TRIES_SHARE: u64 = 16;
+
+const _: () = assert!(AGGREGATE_TRIES_MIN / AGGREGATE_TRIES_SHARE >= 1 << AGGREGATE_LOST_BITS_MAX);
 
 /// How many candidate cells are processed together: as many as are hashed at once.
 const BATCH_COUNT: usize = HASH_BATCH_COUNT;

@@ -4,9 +4,12 @@
 //! places and the upper half is left for checks, so that the two are independent.
 
 use super::Placement;
-use crate::config::{TABLE_CELLS_MAX, TABLE_DEGREE_MAX, TABLE_SEGMENTS_MAX};
 use crate::hash::{GOLDEN_64, place_of};
+use crate::sketch::placement::{TABLE_DEGREE_MAX, TABLE_SEGMENTS_MAX};
 use std::ops::{Deref, Range};
+
+/// The most cells of a table: places are 32-bit numbers, and so are twice as many half segments.
+pub const TABLE_CELLS_MAX: u32 = 1 << 31;
 
 /// The places of one key: distinct, each below the number of cells.
 #[derive(Clone, Copy, Debug, Default)]

@@ -11,14 +11,18 @@ mod plan;
 mod simulate;
 
 pub(crate) use layout::mixed;
-pub use layout::{Layout, Places};
-pub use plan::{Plan, plan};
+pub use layout::{Layout, Places, TABLE_CELLS_MAX};
+pub use plan::{PLAN_FAILURE_MAX, PLAN_FAILURE_MIN, Plan, plan};
 pub use simulate::{Outcome, Simulation};
-
-use crate::config::TABLE_DEGREE_MAX;
 
 #[cfg(test)]
 mod tests;
+
+/// The most cells that one key is summed into: what the best irregular tables use, and some more.
+pub const TABLE_DEGREE_MAX: usize = 24;
+
+/// The most segments of a spatially coupled table: ten times as many as the largest measured tables gain from.
+pub const TABLE_SEGMENTS_MAX: u32 = 4_096;
 
 /// A way to choose the cells of a key.
 ///
@@ -30,14 +34,14 @@ pub enum Placement {
     /// 1.4250, 1.5697, 1.7189. The best choice where a subtable may get lost (section 3), where parts of a table are
     /// kept apart, and where tables are to be folded.
     Subtables {
-        /// The paper's `k`, 2 to [`TABLE_DEGREE_MAX`](crate::config::TABLE_DEGREE_MAX).
+        /// The paper's `k`, 2 to [`TABLE_DEGREE_MAX`](crate::sketch::placement::TABLE_DEGREE_MAX).
         hash_count: u32,
     },
     /// `hash_count` distinct cells anywhere (the other way of section 2.2). The thresholds are those of subtables. The
     /// best choice for up to some hundreds of keys, because two keys share all their cells less often: one in a
     /// thousand tables of 100 keys fails at 1.57 cells a key, where four subtables take 1.86.
     Distinct {
-        /// The paper's `k`, 2 to [`TABLE_DEGREE_MAX`](crate::config::TABLE_DEGREE_MAX).
+        /// The paper's `k`, 2 to [`TABLE_DEGREE_MAX`](crate::sketch::placement::TABLE_DEGREE_MAX).
         hash_count: u32,
     },
     /// One cell in each of `hash_count` neighbouring segments out of `segment_count`: spatially coupled tables. Listing
@@ -45,11 +49,11 @@ pub enum Placement {
     /// four hashes and 1.0076 for five, times `segment_count / (segment_count - hash_count + 1)`; fewer keys need
     /// larger segments to carry the wave. The best choice for hundreds of thousands of keys, and kind to caches.
     Coupled {
-        /// The cells of a key, 2 to [`TABLE_DEGREE_MAX`](crate::config::TABLE_DEGREE_MAX). With fewer than 4, two keys
+        /// The cells of a key, 2 to [`TABLE_DEGREE_MAX`](crate::sketch::placement::TABLE_DEGREE_MAX). With fewer than 4, two keys
         /// on the same cells are too common.
         hash_count: u32,
         /// The number of segments: at least the number of hashes, at most
-        /// [`TABLE_SEGMENTS_MAX`](crate::config::TABLE_SEGMENTS_MAX).
+        /// [`TABLE_SEGMENTS_MAX`](crate::sketch::placement::TABLE_SEGMENTS_MAX).
         segment_count: u32,
         /// Whether the first and the last segment have half as many cells as the others: better for up to ten thousand
         /// keys.

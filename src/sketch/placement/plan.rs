@@ -7,7 +7,13 @@
 
 use super::measured::{CURVES, Curve, FAILURES};
 use super::{Layout, Placement};
-use crate::config::{PLAN_FAILURE_MIN, TABLE_CELLS_MAX};
+use crate::sketch::placement::layout::TABLE_CELLS_MAX;
+
+/// The lowest failure rate of a table that can be planned for: with one table a second it fails once in twelve days.
+pub const PLAN_FAILURE_MIN: f64 = 1e-6;
+
+/// The highest failure rate of a table that can be planned for: above it a table hardly ever lists.
+pub const PLAN_FAILURE_MAX: f64 = 0.1;
 
 /// A table for a number of items.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -5,8 +5,13 @@
 //! it, `times` distributes over both, `quotient` undoes `times`, whatever overflows (section 2 of the paper asks for
 //! just that).
 
-use crate::config::TABLE_LOST_BITS_MAX;
+use crate::sketch::list::TABLE_DIVISIONS_MIN;
 use std::fmt::Debug;
+
+/// The most bits lost in dividing a key sum by an even count: each doubles the keys that are tried.
+const TABLE_LOST_BITS_MAX: u32 = 16;
+
+const _: () = assert!(TABLE_DIVISIONS_MIN > 1 << TABLE_LOST_BITS_MAX);
 
 /// An element of a wrapping group.
 pub trait Sum: Copy + PartialEq + Debug + Send + Sync + 'static {

@@ -6,8 +6,11 @@
 //! and digests do not hold them.
 
 use super::{KeyCounts, Misfit, SnapshotFile};
-use crate::config::DIGEST_MARGIN_PERCENT;
 use crate::hash::Secret;
+
+/// What is added to an estimate of differences when a digest for them is asked for, in percent: twice the error of the
+/// smallest digests' estimates, and something for the next try.
+const DIGEST_MARGIN_PERCENT: u64 = 25;
 
 /// What is open on one side and not on the other, or on more routers of one side.
 #[derive(Clone, Debug, PartialEq, Eq)]

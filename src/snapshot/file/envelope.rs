@@ -5,9 +5,9 @@
 //! nothing of the body is parsed, and no more memory is taken than there are bytes, up to the limit.
 
 use super::header::{KeyId, Kind};
-use crate::config::SNAPSHOT_SIZE_MAX;
 use crate::error::{Error, Result};
 use crate::hash::Secret;
+use crate::snapshot::file::SNAPSHOT_SIZE_MAX;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use std::io::{Read, Write};

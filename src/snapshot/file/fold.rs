@@ -7,9 +7,21 @@
 //! A digest does not tell when connections started: the values of this many connections that are added up say nothing.
 
 use super::{Kind, Misfit, SnapshotFile, Sums};
-use crate::config::{DIGEST_DIFFERENCES_MAX, DIGEST_FAMILY_SHARE, DIGEST_SHARE_DEVIATIONS};
+use crate::connection::CONNECTIONS_MAX;
 use crate::sketch::{Geometry, Iblt, TableKey};
 use crate::snapshot::DeltaGeometry;
+
+/// The most differences that a digest can be asked to reconcile: for more of them a digest is no smaller than the
+/// snapshot.
+const DIGEST_DIFFERENCES_MAX: u64 = CONNECTIONS_MAX;
+
+/// The part of a digest's differences for which either family has room however little of it is open, as one in this
+/// many: the other side may have more.
+const DIGEST_FAMILY_SHARE: u64 = 16;
+
+/// How many standard deviations a family's part of the differences may lie above its part of the open connections, in a
+/// digest: three are passed about once in a thousand digests.
+const DIGEST_SHARE_DEVIATIONS: f64 = 3.0;
 
 impl SnapshotFile {
     /// The smallest digest that decodes `differences` differences to another router in all but about one of a thousand

@@ -6,11 +6,12 @@
 use super::fields::{FieldReader, FieldWriter};
 use super::router_part::{self, RouterPart};
 use super::sums::Sums;
-use crate::config::{PARTITION_COUNT, SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX, SNAPSHOT_SOURCES_MAX};
 use crate::error::{Error, Result};
 use crate::hash::Secret;
+use crate::signal::PARTITION_COUNT;
 use crate::sketch::Geometry;
 use crate::snapshot::DeltaGeometry;
+use crate::snapshot::file::{SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX, SNAPSHOT_SOURCES_MAX};
 use std::fmt;
 use std::io::{self, Read, Write};
 

@@ -5,9 +5,9 @@
 
 use super::fields::FieldWriter;
 use super::{Header, Kind, RouterPart, SnapshotFile};
-use crate::config::SNAPSHOT_SOURCES_MAX;
 use crate::error::{Error, Result};
 use crate::snapshot::DeltaGeometry;
+use crate::snapshot::file::SNAPSHOT_SOURCES_MAX;
 use std::cmp::Ordering;
 
 impl SnapshotFile {

@@ -32,18 +32,40 @@ pub use envelope::{HASH_ID, Packing, VERSION};
 pub use header::{Header, KeyId, Kind, Misfit};
 pub use load::Load;
 pub use presence::Presence;
-pub use router_part::{Figures, RouterPart, is_name};
+pub use router_part::{Figures, ROUTER_NAME_SIZE_MAX, RouterPart, is_name};
 pub use sums::Sums;
 
-use crate::config::{COMPRESSION_LEVEL, SNAPSHOT_SIZE_MAX, SNAPSHOT_WINDOW_LOG_MAX};
 use crate::error::{Error, Result};
 use crate::hash::Secret;
+use crate::sketch::AGGREGATE_LOST_BITS_MAX;
 use envelope::Preamble;
 use fields::{FieldReader, FieldWriter};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use zstd::stream::{read::Decoder, write::Encoder};
+
+/// The level at which lists are compressed: 6.5 to 1 at 670 MB a second. Level 3 takes 1.6 times as long for 1 % less,
+/// and level 9 nine times as long for 9 %: what is left are addresses and hashes.
+pub const COMPRESSION_LEVEL: i32 = 1;
+
+/// The most bytes of a snapshot file, before compression: tables for a churn of ten million. A reader holds at most
+/// about twice this, whatever the file claims.
+pub const SNAPSHOT_SIZE_MAX: u64 = 1 << 30;
+
+/// The memory that a half-open connection of a snapshot takes in a reader, in bytes. It is more than twice what it
+/// takes in the file, so this is what has to fit beside the tables. The half-open connections of fifty routers under a
+/// flood do.
+pub const SNAPSHOT_HALF_OPEN_SIZE: u64 = 72;
+
+/// The largest window that a snapshot's compression may ask for, as a power of two: 8 MiB, sixteen times what is
+/// written.
+const SNAPSHOT_WINDOW_LOG_MAX: u32 = 23;
+
+/// The most routers whose snapshots can be merged into one: more than a site has.
+pub(super) const SNAPSHOT_SOURCES_MAX: usize = 1_024;
+
+const _: () = assert!(1 << AGGREGATE_LOST_BITS_MAX >= SNAPSHOT_SOURCES_MAX * SNAPSHOT_SOURCES_MAX);
 
 /// A snapshot: the contents of a file.
 ///
@@ -80,7 +102,7 @@ impl SnapshotFile {
             vlan_key,
             geometry,
             unfolded: geometry,
-            partition_count: crate::config::PARTITION_COUNT,
+            partition_count: crate::signal::PARTITION_COUNT,
             sources: vec![source],
         };
         SnapshotFile { sums: vec![Sums::new(geometry); header.partition_count], header }

@@ -4,12 +4,15 @@
 //! tables can write exactly the list that the router would have written.
 
 use super::fields::{FieldReader, FieldWriter};
-use crate::config::{HALF_OPEN_MAX, PARTITION_COUNT, ROUTER_NAME_SIZE_MAX, SNAPSHOT_HALF_OPEN_SIZE, TIME_BASES_MAX};
-use crate::connection::{Counts, HalfOpen, ISN_BITS};
+use crate::connection::{Counts, HALF_OPEN_MAX, HalfOpen, ISN_BITS};
 use crate::error::{Error, Result};
 use crate::flow::{FlowKey, KeyV4, KeyV6};
-use crate::signal::{AnyKey, TimeBase};
+use crate::signal::{AnyKey, PARTITION_COUNT, TIME_BASES_MAX, TimeBase};
+use crate::snapshot::file::SNAPSHOT_HALF_OPEN_SIZE;
 use std::io::{self, Read, Write};
+
+/// The longest name of a router, in bytes: what a host name may have.
+pub const ROUTER_NAME_SIZE_MAX: usize = 64;
 
 /// What was counted in an interval, which no table tells: a part of a list's header and of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

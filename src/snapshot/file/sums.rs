@@ -4,12 +4,14 @@
 //! not depend on the partition, so the tables of several partitions, or of several routers, can be added up into one.
 
 use super::fields::{FieldReader, FieldWriter};
-use crate::config::SNAPSHOT_CELLS_AT_ONCE;
 use crate::error::Result;
 use crate::flow::{FlowKey, KeyV4, KeyV6};
 use crate::sketch::{Geometry, Iblt, TableCell, TableKey};
 use crate::snapshot::{Delta, DeltaGeometry};
 use std::io::{self, Read, Write};
+
+/// Cells that are read or written at once: some tens of kilobytes, which stay in the cache.
+const SNAPSHOT_CELLS_AT_ONCE: usize = 1 << 10;
 
 /// The sums of one partition, or of all of them together.
 #[derive(Clone, Debug, PartialEq)]

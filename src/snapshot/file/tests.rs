@@ -1,12 +1,12 @@
 //! Files of every kind: whole, changed and made up.
 
 use super::*;
-use crate::config::{PARTITION_COUNT, SNAPSHOT_SOURCES_MAX};
 use crate::connection::{Counts, HalfOpen};
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::hash::{KeyedHash, Purpose};
-use crate::signal::{AnyKey, TimeBase};
+use crate::signal::{AnyKey, PARTITION_COUNT, TimeBase};
 use crate::sketch::{Change, Geometry, ValueCode};
+use crate::snapshot::file::SNAPSHOT_SOURCES_MAX;
 use crate::snapshot::{Delta, DeltaGeometry};
 use proptest::prelude::*;
 

@@ -170,5 +170,5 @@ fn memory_is_in_proportion_to_the_sources() {
     let size = |source_count| SourceGeometry::for_sources(source_count).memory_size(1);
     assert!(size(30_000) < 16 << 20, "{}", size(30_000));
     assert!(size(60_000) > size(30_000) * 3 / 2);
-    assert_eq!(size(0), size(crate::config::SOURCES_MIN));
+    assert_eq!(size(0), size(crate::sources::delta::SOURCES_MIN));
 }

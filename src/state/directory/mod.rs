@@ -4,7 +4,6 @@
 //! disk and only then renamed, so a name stands for a whole file whenever the process ends. The newest and the one
 //! before it are kept.
 
-use crate::config::STATE_GENERATION_COUNT;
 use crate::error::{Error, Result};
 use crate::state::generation::{self, Identity};
 use crate::state::lock;
@@ -12,6 +11,11 @@ use crate::whole_file::{NewFile, Temporary, directory_of};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufWriter, Read};
 use std::path::{Path, PathBuf};
+
+/// Generations of a state that are kept: the newest, and one to fall back to.
+const STATE_GENERATION_COUNT: usize = 2;
+
+const _: () = assert!(STATE_GENERATION_COUNT >= 2, "the newest may be damaged");
 
 const PREFIX: &str = "state-";
 /// The name of a file that is being written, which only the owner may read.

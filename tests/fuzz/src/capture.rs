@@ -3,8 +3,7 @@
 //! What enters: a file. What leaves: nothing; reading comes to an end and gives the same twice, and every packet of a
 //! link type that is not read is told.
 
-use flowpeel::capture::{Packet, PacketSource, Replay};
-use flowpeel::config::PACKET_SIZE_MAX;
+use flowpeel::capture::{PACKET_SIZE_MAX, Packet, PacketSource, Replay};
 use std::io::{Cursor, Read};
 use std::path::Path;
 

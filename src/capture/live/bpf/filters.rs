@@ -7,10 +7,25 @@
 
 use super::BpfProgram;
 use super::assembler::{Assembler, Label, Step, Test};
-use crate::config::{LIVE_FILTER_LABEL_COUNT, LIVE_FILTER_TAG_COUNT, LIVE_SNAP_SIZE, LIVE_TUNNEL_SNAP_SIZE};
 use crate::parse::ethernet::{self, EtherType};
 use crate::parse::ip::{IPV4_FRAGMENT_OFFSET, Protocol};
 use crate::parse::{LinkType, TcpSegment, ppp};
+
+/// Bytes of a packet that `--capture headers` and `--capture flags` take: 22 of Ethernet with two tags, 40 of IPv6, 60
+/// of the longest TCP header, and 70 for extension headers, an MPLS stack or another Ethernet header between them.
+pub(super) const LIVE_SNAP_SIZE: u32 = 192;
+
+/// Bytes of a packet that `--tunnels` takes: the headers above twice, with those of a tunnel or two between them.
+pub(super) const LIVE_TUNNEL_SNAP_SIZE: u32 = 512;
+
+/// VLAN tags in a frame that the in-kernel filter follows, not counting the one that the kernel takes out of the frame.
+/// Frames with more tags pass, and the parser decides.
+const LIVE_FILTER_TAG_COUNT: u32 = 2;
+
+/// MPLS labels that the in-kernel filter follows; frames with more of them pass.
+const LIVE_FILTER_LABEL_COUNT: u32 = 3;
+
+const _: () = assert!(LIVE_SNAP_SIZE >= 22 + 40 + 60 && LIVE_TUNNEL_SNAP_SIZE >= 2 * LIVE_SNAP_SIZE);
 
 const VLAN_TYPES: [EtherType; 3] = [EtherType::VLAN, EtherType::SERVICE_VLAN, EtherType::QINQ];
 const MPLS_TYPES: [EtherType; 2] = [EtherType::MPLS, EtherType::MPLS_MULTICAST];

@@ -8,8 +8,11 @@ use std::io::Read;
 use std::path::Path;
 
 use super::{BpfProgram, Instruction, code};
-use crate::config::{BPF_FILE_SIZE_MAX, BPF_INSTRUCTION_COUNT_MAX};
+use crate::capture::live::bpf::BPF_INSTRUCTION_COUNT_MAX;
 use crate::error::{Error, Result};
+
+/// The longest `--bpf` file, in bytes: the most instructions, each with the longest numbers.
+const BPF_FILE_SIZE_MAX: u64 = 32 * (BPF_INSTRUCTION_COUNT_MAX as u64 + 1);
 
 impl BpfProgram {
     /// Reads a listing in the form of `tcpdump -ddd`.

@@ -11,6 +11,9 @@ mod tests;
 
 pub(super) use filters::{everything, flags, headers, nothing};
 
+/// The most instructions of a `--bpf` program: what the kernel takes (BPF_MAXINSNS).
+pub const BPF_INSTRUCTION_COUNT_MAX: usize = 4096;
+
 /// One instruction of the BPF machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Instruction {
@@ -31,7 +34,7 @@ pub struct BpfProgram(Vec<Instruction>);
 
 impl BpfProgram {
     /// The instructions; there is at least one, and no more than
-    /// [`BPF_INSTRUCTION_COUNT_MAX`](crate::config::BPF_INSTRUCTION_COUNT_MAX).
+    /// [`BPF_INSTRUCTION_COUNT_MAX`](crate::capture::live::bpf::BPF_INSTRUCTION_COUNT_MAX).
     pub(super) fn instructions(&self) -> &[Instruction] {
         &self.0
     }

@@ -2,7 +2,8 @@
 //! (tests/live_capture.rs).
 
 use super::{BpfProgram, Instruction, code, everything, flags, headers, nothing};
-use crate::config::{BPF_INSTRUCTION_COUNT_MAX, LIVE_SNAP_SIZE, LIVE_TUNNEL_SNAP_SIZE};
+use crate::capture::live::bpf::BPF_INSTRUCTION_COUNT_MAX;
+use crate::capture::live::bpf::filters::{LIVE_SNAP_SIZE, LIVE_TUNNEL_SNAP_SIZE};
 use crate::parse::tests::frames::{Case, tunnels, untunnelled};
 use crate::parse::{LinkType, TcpSegment, Unusable, parse_frame};
 use proptest::prelude::*;

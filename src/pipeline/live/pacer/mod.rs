@@ -7,16 +7,20 @@
 //! next.
 
 use crate::capture::live::wall_ns;
-use crate::config::{PENDING_INTERVALS_MAX, TICK_NS, WALL_STEP_MIN_NS};
+use crate::pipeline::PENDING_INTERVALS_MAX;
 use crate::pipeline::feeder::Marks;
 use crate::pipeline::saving::{Instants, Saver};
-use crate::signal::{Clock, Moment, TimeBase};
+use crate::signal::{Clock, Moment, TICK_NS, TimeBase};
 use crate::snapshot::Marker;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
+
+/// The smallest difference between the wall clock and its expected value that a live capture takes for a step, in
+/// nanoseconds: a tick, since times are kept no finer.
+const WALL_STEP_MIN_NS: i64 = TICK_NS;
 
 /// The two clocks of a live capture: a steady clock and the wall clock.
 #[derive(Clone, Copy, Debug)]
