@@ -10,8 +10,9 @@
 //! The connections that are open at the end of a capture:
 //!
 //! ```
+//! use flowpeel::engine::Config;
 //! use flowpeel::flow_list::List;
-//! use flowpeel::pipeline::{Config, replay};
+//! use flowpeel::run::replay;
 //!
 //! let mut open = Vec::new();
 //! let mut exporter = |list: &List| {
@@ -32,8 +33,8 @@
 //! [`queue`] carries it to its [`shard`]. There the [`connection`] filter turns it into an opening or a closing that is
 //! summed into a [`sketch`]. A [`snapshot`] of the sums goes to the [`flow_list`], which an [`export`]er writes.
 //!
-//! With an [`archive`] a [`record`] of every connection that ends is kept. [`pipeline`] puts all this on threads, and
-//! [`cli`] on a command line. [`metrics`] count what happens on the way, and [`serve`] tells them over HTTP. A
+//! With an [`archive`] a [`record`] of every connection that ends is kept. The [`engine`] puts all this on threads,
+//! [`run`] feeds it from captures and interfaces, and [`cli`] puts it on a command line. [`metrics`] count what happens on the way, and [`serve`] tells them over HTTP. A
 //! [`state`] holds what a run needs to go on after a crash. [`agent`] makes lists from the snapshots of a router
 //! elsewhere. [`generate`] makes traffic to try it all on, and with the feature `paper` the module `paper` runs the
 //! experiments of the papers behind the sketch again.
@@ -46,6 +47,7 @@ pub mod bfield_store;
 pub mod capture;
 pub mod cli;
 pub mod connection;
+pub mod engine;
 pub mod error;
 pub mod export;
 pub mod flow;
@@ -58,10 +60,10 @@ pub mod metrics;
 #[cfg(feature = "paper")]
 pub mod paper;
 pub mod parse;
-pub mod pipeline;
 pub mod prefetch;
 pub mod queue;
 pub mod record;
+pub mod run;
 pub mod serve;
 pub mod shard;
 pub mod signal;
@@ -70,3 +72,9 @@ pub mod snapshot;
 pub mod sources;
 pub mod state;
 pub mod whole_file;
+
+/// The engine and what feeds it under their former name.
+pub mod pipeline {
+    pub use crate::engine::*;
+    pub use crate::run::*;
+}

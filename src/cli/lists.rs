@@ -2,10 +2,10 @@
 
 use crate::cli::report::{self, Voice};
 use crate::cli::values::{self, KeepLimit};
+use crate::engine::{Config, Snapshots};
 use crate::error::{Error, Result};
 use crate::export::{CHANGES_FULL_LISTS_MAX, Directory, Exporter, Format, Keep, SnapshotDirectory, Stream};
 use crate::flow_list::List;
-use crate::pipeline::{Config, Snapshots};
 use crate::snapshot::file::SnapshotFile;
 use crate::sources::{Report, SOURCES_DEFAULT};
 use crate::state::{Decoder, Encoder};

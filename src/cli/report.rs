@@ -5,10 +5,10 @@
 
 use crate::cli::log;
 use crate::cli::table::{self, Align};
+use crate::engine::{Latencies, Plan, SavingCounts, Summary};
 use crate::error::Error;
 use crate::metrics::Durations;
 use crate::parse::Unusable;
-use crate::pipeline::{Latencies, Plan, SavingCounts, Summary};
 use anstyle::{AnsiColor, Style};
 use std::fmt;
 use std::io::{IsTerminal, Write};

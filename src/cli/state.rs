@@ -5,8 +5,8 @@
 
 use crate::cli::report::{self, Voice, grouped, times};
 use crate::cli::values;
+use crate::engine::{Plan, Saving, SavingCounts};
 use crate::error::{Error, Result};
-use crate::pipeline::{Plan, Saving, SavingCounts};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

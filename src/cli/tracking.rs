@@ -2,9 +2,9 @@
 
 use crate::cli::lists::Lists;
 use crate::cli::values::{self, Limit};
+use crate::engine::{AGE_MAX_LIVE_S, Config, IDLE_TIMEOUT_LIVE_S, PICKUP_LIVE};
 use crate::error::{Error, Result};
 use crate::hash::Secret;
-use crate::pipeline::{AGE_MAX_LIVE_S, Config, IDLE_TIMEOUT_LIVE_S, PICKUP_LIVE};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;

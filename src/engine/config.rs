@@ -1,0 +1,114 @@
+//! The configuration of an engine.
+
+use crate::engine::SHARDS_MAX;
+use crate::engine::plan::{CHURN_DEFAULT, CONNECTIONS_DEFAULT, MEMORY_SIZE_DEFAULT, SYN_TIMEOUT_DEFAULT_S};
+#[cfg(doc)]
+use crate::engine::{CONNECTIONS_MIN, HALF_OPEN_MIN, Memory, Plan};
+use crate::export::Format;
+use crate::hash::Secret;
+use crate::signal::FINGERPRINT_BITS;
+use std::time::Duration;
+
+/// The configuration of a run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The length of an interval, from 100 ms to 366 days. `None` makes a single list at the end.
+    pub every: Option<Duration>,
+    /// The threads that track connections, from 1 to [`SHARDS_MAX`]. Lists do not depend on it.
+    pub shards: usize,
+    /// The connections that can be open at once, from [`CONNECTIONS_MIN`] to
+    /// [`CONNECTIONS_MAX`](crate::connection::CONNECTIONS_MAX).
+    pub connections_max: u64,
+    /// The half-open connections of IPv4 that are kept (half as many of IPv6). `None` keeps half as many as
+    /// connections, from [`HALF_OPEN_MIN`] to
+    /// [`HALF_OPEN_MAX`](crate::connection::HALF_OPEN_MAX).
+    pub half_open_max: Option<u64>,
+    /// The openings and closings of an interval that can be decoded at once. More are handed over in parts.
+    pub churn: u64,
+    /// The memory that may be taken, in bytes; see [`Memory`] for what is counted.
+    pub memory_size_max: u64,
+    /// How long a half-open connection is kept: from 100 ms to ten minutes, in steps of 100 ms.
+    pub syn_timeout: Duration,
+    /// Whether connections of which only one side is seen are listed.
+    pub one_way: bool,
+    /// The sampling interval of packets that carry no flag and that no handshake waits for: one in this many is looked
+    /// at, to find connections that are older than the start. 0 turns this off.
+    pub pickup: u32,
+    /// After how long a connection of which nothing is seen is taken off the list. `None` turns this off.
+    pub idle_timeout: Option<Duration>,
+    /// Whether the capture threads watch for the next packet of a connection that fell silent, as is right for live
+    /// capture. Otherwise, with an idle timeout, every packet is looked at, so that lists do not depend on the pace of
+    /// threads.
+    pub watches: bool,
+    /// The age at which a connection is taken off the list. `None` turns this off.
+    pub max_age: Option<Duration>,
+    /// Whether a SYN-ACK is enough to open a connection, because packets without a flag are not captured. Then nothing
+    /// is picked up, and nothing is idle.
+    pub answer_opens: bool,
+    /// Whether VLAN tags are part of a connection's key.
+    pub vlan_key: bool,
+    /// How the exporter writes lists; its buffers are part of the memory.
+    pub format: Format,
+    /// How snapshots are made that the exporter gets at the end of every interval. `None` turns this off.
+    pub snapshots: Option<Snapshots>,
+    /// The sources of connection attempts that are listed exactly in an interval. `None` turns counting off.
+    pub sources_max: Option<u64>,
+    /// The memory that an archive takes, in bytes; see [`Plan::recording`].
+    pub archive_size: u64,
+    /// The secret under which tables are filled.
+    pub secret: Secret,
+    /// Whether the state is saved; its copies are part of the memory.
+    pub saves_state: bool,
+    /// The width of the filter's fingerprints in bits: the full 30, or fewer to study collisions.
+    pub fingerprint_bits: u32,
+}
+
+/// How snapshots are made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshots {
+    /// The router's name in them; may be empty.
+    pub router: String,
+    /// The number that tells runs of this router apart. Equal replays have equal numbers.
+    pub run: u64,
+    /// Whether there is no list beside the snapshots. Then nothing is taken off for being idle or old, because only a
+    /// list knows the keys.
+    pub replace_lists: bool,
+}
+
+impl Config {
+    /// Whether a list is kept: always, but where snapshots replace it.
+    #[must_use]
+    pub fn keeps_list(&self) -> bool {
+        self.snapshots.as_ref().is_none_or(|snapshots| !snapshots.replace_lists)
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        // The capture needs a core of its own; more shards than cores would only wait for each other.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Config {
+            every: None,
+            shards: cores.saturating_sub(1).clamp(1, SHARDS_MAX),
+            connections_max: CONNECTIONS_DEFAULT,
+            half_open_max: None,
+            churn: CHURN_DEFAULT,
+            memory_size_max: MEMORY_SIZE_DEFAULT,
+            syn_timeout: Duration::from_secs(SYN_TIMEOUT_DEFAULT_S),
+            one_way: false,
+            pickup: 0,
+            idle_timeout: None,
+            watches: false,
+            max_age: None,
+            answer_opens: false,
+            vlan_key: false,
+            format: Format::default(),
+            snapshots: None,
+            sources_max: None,
+            archive_size: 0,
+            secret: Secret::REPLAY,
+            saves_state: false,
+            fingerprint_bits: FINGERPRINT_BITS,
+        }
+    }
+}

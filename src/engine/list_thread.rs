@@ -1,0 +1,274 @@
+//! The list on its thread: hand-overs in, lists out to the exporter.
+//!
+//! Partitions end an interval at different moments. Hand-overs of a partition that is ahead wait until all have ended
+//! it. They are few, because a partition that is ahead soon runs out of empty deltas.
+
+use crate::connection::Counts;
+use crate::engine::saving::{Instants, ListSaving, SavingCounts, save_inquiry, saved_inquiry};
+use crate::engine::shard_thread::Returns;
+use crate::engine::{Latencies, Plan};
+use crate::error::Result;
+use crate::export::Exporter;
+use crate::flow_list::{FlowList, Header, Outcome};
+use crate::metrics::{Durations, Load};
+use crate::signal::{PARTITION_COUNT, Watch};
+use crate::snapshot::{HandOver, Inquiry, Marker};
+use crate::state::{Decoder, Encoder};
+use crossbeam::channel::Receiver;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What the list thread counted.
+pub(crate) struct ListTotals {
+    pub(crate) counts: Counts,
+    pub(crate) outcome: Outcome,
+    pub(crate) latencies: Latencies,
+    /// The latencies since [`OnList`] took them last.
+    pub(crate) recent: Latencies,
+    /// The fullest delta since the list before: what it holds, and how much it plainly lists.
+    pub(crate) fullest_delta: Load,
+    /// How many places all filters have.
+    pub(crate) filter_places: u64,
+    /// Whether a list could not be written.
+    pub(crate) has_failed: bool,
+    pub(crate) lists: u64,
+    pub(crate) incomplete: u64,
+    pub(crate) last: Option<Header>,
+    /// The counts of saving, as far as this thread knows them.
+    pub(crate) saving: Option<SavingCounts>,
+}
+
+impl ListTotals {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        ListTotals {
+            counts: Counts::default(),
+            outcome: Outcome::default(),
+            latencies: Latencies::default(),
+            recent: Latencies::default(),
+            fullest_delta: Load::default(),
+            filter_places: (PARTITION_COUNT * plan.partition.tracker.place_count) as u64,
+            has_failed: false,
+            lists: 0,
+            incomplete: 0,
+            last: None,
+            saving: None,
+        }
+    }
+
+    /// Records how long something took, among the latencies of the run and among those of late.
+    fn record(&mut self, took: Duration, of: impl Fn(&mut Latencies) -> &mut Durations) {
+        [&mut self.latencies, &mut self.recent].into_iter().for_each(|latencies| of(latencies).record(took));
+    }
+}
+
+/// The number of lists that a run may have written since its state was saved.
+pub(crate) struct SkippedLists(pub(crate) u64);
+
+/// A callback for every interval that has been dealt with. It gets the header of its list, unless the interval was
+/// merged into the next, the list itself, and the counts so far.
+pub(crate) type OnList<'a> = &'a (dyn Fn(Option<&Header>, &FlowList, &mut ListTotals) + Sync);
+
+/// The list with what it takes to receive hand-overs and to write it.
+pub(crate) struct ListThread<'a> {
+    list: FlowList,
+    /// Hand-overs of partitions that are an interval ahead.
+    early: Vec<VecDeque<HandOver>>,
+    returns: Returns,
+    exporter: &'a mut dyn Exporter,
+    on_list: OnList<'a>,
+    error: Option<crate::error::Error>,
+    told: ListTotals,
+    /// The marker of the interval that is ending.
+    marker: Marker,
+    saving: Option<ListSaving>,
+}
+
+impl<'a> ListThread<'a> {
+    pub(crate) fn new(
+        plan: &Plan,
+        watch: Option<&Arc<Watch>>,
+        exporter: &'a mut dyn Exporter,
+        returns: Returns,
+        on_list: OnList<'a>,
+    ) -> Self {
+        ListThread {
+            list: plan.flow_list(watch),
+            early: (0..PARTITION_COUNT).map(|_| VecDeque::with_capacity(1 + plan.spare_count)).collect(),
+            returns,
+            exporter,
+            on_list,
+            error: None,
+            told: ListTotals::new(plan),
+            marker: Marker::default(),
+            saving: None,
+        }
+    }
+
+    /// Has the state saved from now on.
+    pub(crate) fn set_saving(&mut self, saving: ListSaving) {
+        self.saving = Some(saving);
+    }
+
+    /// Takes over the saved list of another run of the same configuration. With `asks_again` the questions that it had
+    /// just asked are asked again.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no such list.
+    pub(crate) fn restore(&mut self, part: &[u8], asks_again: bool) -> Result<()> {
+        let mut decoder = Decoder::new(part);
+        Instants::saved(&mut decoder)?;
+        self.told.lists = decoder.count()?;
+        self.told.incomplete = decoder.count()?;
+        self.list.restore(&mut decoder)?;
+        for partition in 0..PARTITION_COUNT {
+            if let Some(inquiry) = decoder.option(saved_inquiry)?.filter(|_| asks_again) {
+                self.returns.ask(partition, inquiry);
+            }
+        }
+        self.exporter.restore(&mut decoder)?;
+        decoder.end()
+    }
+
+    /// Packets have passed up to this tick that nobody saw, and the run before may have written as many lists as are
+    /// skipped.
+    pub(crate) fn resume_behind(&mut self, resumed_tick: u64, skipped: SkippedLists) {
+        self.list.unsettle(resumed_tick);
+        self.list.skip_intervals(skipped.0);
+        self.exporter.build_anew();
+    }
+
+    /// Takes hand-overs until all shards have ended. When a list cannot be written, `has_failed` is set, and what comes
+    /// after is taken but not written: the shards must be able to end.
+    ///
+    /// # Errors
+    ///
+    /// The first error of the exporter.
+    pub(crate) fn run(mut self, hand_overs: Receiver<HandOver>, has_failed: &AtomicBool) -> Result<ListTotals> {
+        for hand_over in hand_overs {
+            let partition = hand_over.partition;
+            if self.list.has_ended(partition) {
+                self.early[partition].push_back(hand_over);
+                continue;
+            }
+            self.apply(hand_over);
+            while self.list.is_due() {
+                self.write(has_failed);
+                self.catch_up();
+            }
+        }
+        self.told.counts = self.list.counts();
+        self.told.outcome = self.list.outcome();
+        self.told.saving = self.saving.map(ListSaving::counts);
+        match self.error {
+            Some(error) => Err(error),
+            None => Ok(self.told),
+        }
+    }
+
+    fn apply(&mut self, mut hand_over: HandOver) {
+        let partition = hand_over.partition;
+        if let Some(end) = &mut hand_over.end {
+            self.marker = end.marker;
+            if let (Some(saving), Some(saved)) = (&mut self.saving, end.saved.take()) {
+                self.told.record(saved.took, |latencies| &mut latencies.pause);
+                saving.put(partition, saved.bytes);
+            }
+        }
+        if let Some(delta) = &hand_over.delta {
+            let loads = [(delta.v4.items, delta.v4.table.geometry()), (delta.v6.items, delta.v6.table.geometry())];
+            for (used, geometry) in loads {
+                let load = Load { used, limit: geometry.item_count() };
+                if load.ratio() >= self.told.fullest_delta.ratio() {
+                    self.told.fullest_delta = load;
+                }
+            }
+        }
+        let began = Instant::now();
+        if let Some(delta) = self.list.apply(hand_over) {
+            self.told.record(began.elapsed(), |latencies| &mut latencies.peel);
+            self.returns.delta(partition, delta);
+        }
+    }
+
+    /// Applies early hand-overs, up to the end of the interval that is now the present one.
+    fn catch_up(&mut self) {
+        for partition in 0..PARTITION_COUNT {
+            while !self.list.has_ended(partition)
+                && let Some(hand_over) = self.early[partition].pop_front()
+            {
+                self.apply(hand_over);
+            }
+        }
+    }
+
+    fn write(&mut self, has_failed: &AtomicBool) {
+        let began = Instant::now();
+        let Self { list, exporter, error, returns, .. } = self;
+        let keeps_list = list.keeps_list();
+        let write = |list: &crate::flow_list::List| {
+            if error.is_none() && keeps_list {
+                *error = exporter.write(list).err();
+            }
+            list.header
+        };
+        let mut emptied = Vec::with_capacity(PARTITION_COUNT);
+        let listed = list.list(write, |partition, half_open| emptied.push((partition, half_open)));
+        let mut asked = Vec::with_capacity(PARTITION_COUNT);
+        for partition in 0..PARTITION_COUNT {
+            let inquiry = list.inquiry(partition);
+            if self.marker.saves {
+                asked.push(inquiry.clone());
+            }
+            if let Some(inquiry) = inquiry {
+                returns.ask(partition, inquiry);
+            }
+        }
+        // These go after the questions: a shard that waits for its half-open list then has them, and lists depend on no
+        // thread's pace.
+        for (partition, half_open) in emptied {
+            returns.half_open(partition, half_open);
+        }
+        if let Some(snapshot) = list.snapshot().filter(|_| listed.is_some() && error.is_none()) {
+            *error = exporter.snapshot(snapshot).err();
+        }
+        if let Some(report) = returns.sources.as_mut().and_then(|sources| sources.end_interval(listed.as_ref()))
+            && error.is_none()
+        {
+            *error = exporter.write_sources(&report).err();
+        }
+        if let Some(header) = listed {
+            self.told.record(began.elapsed(), |latencies| &mut latencies.list);
+            self.told.lists += 1;
+            self.told.incomplete += u64::from(!header.complete);
+            self.told.last = Some(header);
+        }
+        self.told.has_failed = self.error.is_some();
+        self.save(listed.is_some(), &asked);
+        (self.on_list)(listed.as_ref(), &self.list, &mut self.told);
+        self.told.fullest_delta = Load { used: 0, ..self.told.fullest_delta };
+        if self.error.is_some() {
+            has_failed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Saves the state, if that was asked for at this end of an interval.
+    fn save(&mut self, is_listed: bool, asked: &[Option<Inquiry>]) {
+        let Self { saving, list, told, exporter, error, marker, .. } = self;
+        let Some(saving) = saving else { return };
+        saving.cut(marker, is_listed && error.is_none(), || {
+            let mut encoder = Encoder::with_capacity(list.saved_size());
+            Instants::of(marker).save(&mut encoder);
+            encoder.u64(told.lists);
+            encoder.u64(told.incomplete);
+            list.save(&mut encoder);
+            for asked in asked {
+                encoder.option(asked.as_ref(), |encoder, asked| save_inquiry(asked, encoder));
+            }
+            exporter.save(&mut encoder);
+            encoder
+        });
+    }
+}

@@ -1,0 +1,108 @@
+//! What a run takes of the memory.
+//!
+//! What enters: a configuration, and the shapes that follow from it. What leaves: sizes in bytes, part by part, for the
+//! limit and for people.
+
+use crate::connection::Filter;
+use crate::engine::Config;
+use crate::flow_list::{EarlierList, FlowListConfig};
+use crate::shard::PartitionConfig;
+use crate::signal::PARTITION_COUNT;
+use crate::snapshot::{ANNOUNCEMENTS_MAX, Inquiry};
+
+/// The most that one listed connection takes in a saved state, in bytes: the key and the start of an IPv6 connection.
+pub const STATE_ENTRY_SIZE: u64 = 48;
+
+/// The sizes that follow from a [`Config`], in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The connection filters.
+    pub filter_size: u64,
+    /// The half-open rings, the ring of candidates, the cache of waiting handshakes, and the watch over connections
+    /// that may have vanished.
+    pub rings_size: u64,
+    /// The deltas, those in use and the empty ones, and the residues.
+    pub tables_size: u64,
+    /// The queues, and the capture buffer or the rings that the kernel fills.
+    pub queues_size: u64,
+    /// The most that the list takes: open connections, the half-open ones that a list is made of, what the exporter
+    /// keeps of the list before, and the questions whether connections are still alive. It grows to this only when that
+    /// many are open.
+    pub list_size_max: u64,
+    /// The counters of sources, and what a report is made from; 0 when sources are not counted.
+    pub sources_size: u64,
+    /// The copies that a saved state is made of, while it is being written; 0 when no state is saved.
+    pub state_size: u64,
+    /// The archive: records on their way, the records of the segment that is being filled, and its index.
+    pub archive_size: u64,
+}
+
+impl Memory {
+    /// Every part once, with the name that metrics and plans have for it, and its size in bytes.
+    #[must_use]
+    pub fn parts(&self) -> [(&'static str, u64); 8] {
+        [
+            ("filter", self.filter_size),
+            ("half_open", self.rings_size),
+            ("tables", self.tables_size),
+            ("queues", self.queues_size),
+            ("list", self.list_size_max),
+            ("state", self.state_size),
+            ("archive", self.archive_size),
+            ("sources", self.sources_size),
+        ]
+    }
+
+    /// The sum of all parts, in bytes.
+    #[must_use]
+    pub fn total_size(&self) -> u64 {
+        self.parts().iter().map(|(_, size)| size).sum()
+    }
+
+    /// The option that takes most of the memory, and how much that is, in bytes: where memory is short, that one is to
+    /// be lowered. `buffers_size` is the part of it that is for the buffers of captures, of which a replay has a single
+    /// small one.
+    pub(crate) fn largest(&self, buffers_size: u64) -> (&'static str, u64) {
+        let parts = [
+            // The copies for a state are mostly of these two.
+            ("--connections", self.filter_size + self.list_size_max + self.state_size),
+            ("--half-open", self.rings_size),
+            ("--churn", self.tables_size),
+            ("--shards", self.queues_size.saturating_sub(buffers_size)),
+            ("--ring-size", buffers_size),
+            ("--sources", self.sources_size),
+            ("--segment-size", self.archive_size),
+        ];
+        parts.into_iter().max_by_key(|(_, size)| *size).unwrap_or_default()
+    }
+}
+
+/// The tables of a partition beside the spare deltas: a delta and a residue. With snapshots there are the sum, and a
+/// file of about its size that is written; without a list there is no residue.
+pub(crate) fn table_count(config: &Config) -> u64 {
+    match (&config.snapshots, config.keeps_list()) {
+        (None, _) => 2,
+        (Some(_), true) => 4,
+        (Some(_), false) => 3,
+    }
+}
+
+/// The size of the questions to all partitions, of the answers, and of what partitions announce where the list could
+/// not decode everything.
+pub(crate) fn questions_size(list: &FlowListConfig) -> u64 {
+    let most = |count: usize| list.partition_connections_max.min(count as u64);
+    let count = 2 * most(2 * list.inquiry_max) + most(ANNOUNCEMENTS_MAX);
+    PARTITION_COUNT as u64 * count * Inquiry::QUESTION_SIZE as u64
+}
+
+/// The size of the copies of a state: filter, rings, residues and the sums of snapshots once each, and the entries of
+/// the list, each written out at [`STATE_ENTRY_SIZE`], without the list's index.
+pub(crate) fn state_size(partition: &PartitionConfig, config: &Config, listed_max: u64) -> u64 {
+    let tracker = &partition.tracker;
+    let table_count = if config.snapshots.is_some() { 2 } else { 1 };
+    let partition_size =
+        Filter::size(tracker.place_count) + tracker.rings_size() + table_count * partition.geometry.size();
+    let earlier_size = config.format.changes.map_or(0, |_| listed_max.saturating_mul(EarlierList::ENTRY_SIZE as u64));
+    let list_size = listed_max.saturating_mul(STATE_ENTRY_SIZE).saturating_add(earlier_size);
+    (PARTITION_COUNT as u64 * partition_size as u64).saturating_add(list_size)
+}

@@ -1,0 +1,497 @@
+//! The plan of a run: the size of every part, and of all together.
+//!
+//! What enters: a configuration as the user gave it. What leaves: the configuration, checked, with the sizes of all
+//! parts, or what is wrong with it. All of it is worked out before any memory is taken, so that what does not fit fails
+//! at the start.
+
+use crate::capture::CAPTURE_BUFFER_SIZE;
+use crate::connection::{
+    CANDIDATE_TIMEOUT_TICKS, CONNECTIONS_MAX, Filter, HALF_OPEN_MAX, HalfOpen, HalfOpenList, LINGER_TICKS,
+    TrackerConfig,
+};
+use crate::engine::memory::{Memory, questions_size, state_size, table_count};
+use crate::engine::{Config, SHARDS_MAX};
+use crate::error::{Error, Result};
+use crate::flow_list::{EvictionTimes, FlowList, FlowListConfig, IDLE_EPOCHS, SnapshotConfig};
+use crate::queue::{self, WhenFull};
+use crate::record::Inlet;
+use crate::shard::{Partition, PartitionConfig};
+use crate::signal::{
+    HandshakeCache, PARTITION_COUNT, SAMPLE_INTERVAL_PACKETS, SYN_TIMEOUT_MAX_TICKS, TICK_BITS, TICK_NS, Watch,
+};
+use crate::sketch::Geometry;
+use crate::snapshot::file::{Sums, is_name};
+use crate::snapshot::{
+    Delta, DeltaGeometry, INQUIRY_MAX, ROUTER_NAME_SIZE_MAX, SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX,
+};
+use crate::sources::{SOURCES_MAX, SOURCES_MIN, SourceGeometry};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Standard deviations that each partition has room for beside its even share of items: partitions do not share evenly,
+/// and this is more than chance brings.
+pub const PARTITION_DEVIATIONS: u64 = 6;
+
+/// Items that each partition has room for besides, so that a share of almost none does too.
+const PARTITION_ITEMS_MIN: u64 = 16;
+
+/// How full the filter may become with all the connections that can be established, in percent. At 97 one in thirty
+/// thousand of them finds no place, and one in fifty while it is half-open. At 93 all find one, half-open or not.
+pub const FILTER_ESTABLISHED_PERCENT: u64 = 93;
+
+/// How full the filter may become with everything it is made for, in percent, including what has just closed: closed
+/// connections make room where there is no place, and then linger for a shorter time.
+const FILTER_LOAD_PERCENT: u64 = 98;
+
+/// The part of the half-open connections for which the filter has places of their own, as one in this many. Where more
+/// connections close in an interval, it has places for those instead. Only a flood needs more, and it takes the places
+/// of what has closed and its own.
+const HALF_OPEN_PLACES_DIVISOR: u64 = 8;
+
+/// The part of the filter's places that connections seen from one side only may take, as one in this many: a flood can
+/// fake them, and must not fill it.
+const ONE_WAY_PLACES_DIVISOR: u64 = 8;
+
+/// How long a half-open connection is kept by default, in seconds: longer than a client waits.
+pub(crate) const SYN_TIMEOUT_DEFAULT_S: u64 = 60;
+
+/// The most connections that are tracked by default.
+pub(crate) const CONNECTIONS_DEFAULT: u64 = 500_000;
+
+/// The fewest connections that can be asked for: fewer would save nothing.
+pub const CONNECTIONS_MIN: u64 = 1_000;
+
+/// The fewest half-open connections that there is room for: a busy server's legitimate ones need as much. By default
+/// there is room for half as many as there may be connections, within this and [`HALF_OPEN_MAX`].
+pub const HALF_OPEN_MIN: u64 = 1 << 14;
+
+/// The ratio of half-open connections that are kept by default to candidates. Candidates are connections of which one
+/// side was seen and the start was not; the busy ones are found within a second of the start, and then there are few.
+const CANDIDATES_DIVISOR: u64 = 2;
+
+/// The default of `--pickup` in a live capture: the same sample that makes good lost handshakes.
+pub const PICKUP_LIVE: u32 = SAMPLE_INTERVAL_PACKETS;
+
+/// The largest `--pickup`, and so the rarest sample: with fewer packets hardly any connection shows both its sides in
+/// time.
+pub const PICKUP_MAX: u32 = 1 << 16;
+
+/// The openings and closings in an interval that tables are made for by default.
+pub(crate) const CHURN_DEFAULT: u64 = 100_000;
+
+/// The least churn that tables are made for: smaller tables fail by chance.
+const CHURN_MIN: u64 = 1_000;
+
+/// The parts of an interval's churn, for one of which tables are made: a full table is handed over before the interval
+/// ends. That costs a scan of its cells, and saves memory, which a router can spare least.
+const DELTA_PARTS: u64 = 4;
+
+/// The fewest changes that tables are made for, unless a partition's whole churn is less. Two connections with the same
+/// four cells are listed only once one of them has closed, and such pairs grow with the square of how small a table is.
+const DELTA_ITEMS_MIN: u64 = 3_300;
+
+/// How full the tables of snapshots are when as much has changed as they are made for, in percent of what they plainly
+/// list.
+const SNAPSHOT_LOAD_PERCENT: u64 = 90;
+
+/// Empty deltas of each partition beside the one in use, where a shard waits for the list or deltas hold a whole
+/// interval's churn.
+const DELTA_SPARES_WHOLE: usize = 1;
+
+/// Empty deltas of each partition beside the one in use, in a live capture without snapshots: these and the one that
+/// goes on filling hold most of an interval's churn while a list is written.
+const DELTA_SPARES_LIVE: usize = 3;
+
+/// The longest `--every`, in days: for anything longer there is the list at the end.
+const EVERY_MAX_DAYS: u64 = 366;
+
+/// What one listed connection takes at most, in bytes: 48 for the key and the start, 6 in an index that has just grown,
+/// and 4 in the part of the list that is being sorted. The 48 are those of IPv6 where starts are years apart. Elsewhere
+/// they are 46 with VLAN tags in keys, and 42 without; for IPv4 it is 24, 22 or 18.
+const LIST_ENTRY_SIZE: u64 = 48 + 6 + 4;
+
+/// Listed connections of each family that a partition is asked about for each second of the interval, of which at least
+/// ten count: six million of a family are then asked about within an epoch of the default idle timeout. (PacketTime of
+/// more than 40 s reach [`INQUIRY_MAX`], and it takes longer.)
+const INQUIRY_A_SECOND: usize = 820;
+
+/// The default of `--idle-timeout` in a live capture, in seconds: TCP's keepalives come every two hours, so a
+/// connection that sends them is seen at least once after it came under watch.
+pub const IDLE_TIMEOUT_LIVE_S: u64 = 4 * 3_600;
+
+/// The default of `--max-age` in a live capture, in seconds: what is listed for longer is more likely an error than a
+/// connection.
+pub const AGE_MAX_LIVE_S: u64 = 5 * 86_400;
+
+/// The shortest `--idle-timeout` and `--max-age`, in seconds: connections are asked about 16 times in one.
+const EVICTION_TIMEOUT_MIN_S: u64 = 10;
+
+/// The longest `--idle-timeout` and `--max-age`, in days: as for `--every`.
+const EVICTION_TIMEOUT_MAX_DAYS: u64 = 366;
+
+/// The memory that may be taken by default, in bytes: what a router can spare.
+pub(crate) const MEMORY_SIZE_DEFAULT: u64 = 256 << 20;
+
+const _: () = assert!(FILTER_ESTABLISHED_PERCENT <= FILTER_LOAD_PERCENT && FILTER_LOAD_PERCENT < 100);
+
+const _: () = assert!(HALF_OPEN_MIN <= HALF_OPEN_MAX);
+
+const _: () = assert!(
+    (HALF_OPEN_MAX + HALF_OPEN_MAX / CANDIDATES_DIVISOR) / (PARTITION_COUNT as u64) < 1 << TICK_BITS,
+    "where its record stands has to fit into an entry in place of its tick"
+);
+
+const _: () = assert!(SYN_TIMEOUT_DEFAULT_S * 10 <= SYN_TIMEOUT_MAX_TICKS);
+
+const _: () = assert!(EVICTION_TIMEOUT_MIN_S * 1_000_000_000 / TICK_NS as u64 >= IDLE_EPOCHS);
+
+/// The sources of a live capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveInput {
+    /// The number of sources; each gets a thread.
+    pub capture_count: usize,
+    /// The memory of their rings together, in bytes.
+    pub rings_size: u64,
+}
+
+/// A checked [`Config`] with everything that follows from it.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    config: Config,
+    pub(crate) partition: PartitionConfig,
+    pub(crate) list: FlowListConfig,
+    /// What snapshots say of their origin, where they are wanted.
+    pub(crate) snapshots: Option<SnapshotConfig>,
+    pub(crate) handshake_count: usize,
+    /// The handshakes of which each of several capture threads remembers the SYN; 0 where there is only one thread, or
+    /// no need.
+    pub(crate) seen_syn_count: usize,
+    pub(crate) every_ns: Option<i64>,
+    is_live: bool,
+    pub(crate) capture_count: usize,
+    /// Empty deltas of each partition beside the one in use.
+    pub(crate) spare_count: usize,
+    /// The sampling interval of packets that carry no flag and that no handshake waits for; 0 turns sampling off.
+    pub(crate) sampled: u32,
+    /// The connections that may be under watch. `None` without an idle timeout.
+    pub(crate) watch_count: Option<usize>,
+    /// The shape of the counters of sources, if there are any.
+    pub(crate) sources: Option<SourceGeometry>,
+    /// Where records of connections that end go, if they are wanted.
+    pub(crate) records: Option<Inlet>,
+    memory: Memory,
+}
+
+impl Plan {
+    /// The plan of a replay with this configuration: full queues make threads wait, and nothing is lost.
+    ///
+    /// # Errors
+    ///
+    /// A value is out of its range, or the parts together take more than the configuration allows.
+    pub fn new(config: &Config) -> Result<Self> {
+        Plan::with(config, None)
+    }
+
+    /// The plan of a live capture: nothing waits, and what is lost is counted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Plan::new`]; and a live capture needs an interval.
+    pub fn live(config: &Config, input: LiveInput) -> Result<Self> {
+        if config.every.is_none() {
+            return Err(Error::new("a live capture needs the length of an interval: --every 10s"));
+        }
+        Plan::with(config, Some(input))
+    }
+
+    fn with(config: &Config, live: Option<LiveInput>) -> Result<Self> {
+        check(config)?;
+        let geometry = geometry(share(config.churn.max(CHURN_MIN)), config.snapshots.is_some());
+        let goes_on = live.is_some() && config.snapshots.is_none();
+        let keeps_list = config.keeps_list();
+        let idle_timeout = config.idle_timeout.filter(|_| !config.answer_opens && keeps_list);
+        let max_age = config.max_age.filter(|_| keeps_list);
+        let eviction = EvictionTimes {
+            idle_ticks: idle_timeout.map(ticks),
+            age_max_ticks: max_age.map(ticks),
+            interval_ticks: config.every.map_or(0, ticks),
+        };
+        // A connection that could not be tracked is found when it speaks, or would be off the list by then.
+        let idle_untracked = eviction.idle_ticks.filter(|_| pickup(config) > 0);
+        let untracked_ticks = idle_untracked.into_iter().chain(eviction.age_max_ticks).min();
+        let partition = PartitionConfig { tracker: TrackerConfig { untracked_ticks, ..tracker(config) }, geometry };
+        let looks_at_all = idle_timeout.is_some() && !config.watches;
+        let capture_count = live.map_or(1, |live| live.capture_count.max(1));
+        // A connection that opens with its SYN-ACK has nothing to wait for.
+        let handshake_count = if config.answer_opens { 0 } else { half_open_count(config) as usize };
+        let mut plan = Plan {
+            config: config.clone(),
+            list: FlowListConfig {
+                secret: config.secret.clone(),
+                geometry,
+                partition_connections_max: partition.tracker.connections_max,
+                eviction,
+                inquiry_max: inquiry_max(config),
+            },
+            snapshots: config.snapshots.as_ref().map(|snapshots| SnapshotConfig {
+                router: snapshots.router.clone(),
+                run: snapshots.run,
+                every_ns: config.every.map_or(0, |every| every.as_nanos() as u64),
+                vlan_key: config.vlan_key,
+                keeps_list,
+            }),
+            partition,
+            handshake_count,
+            seen_syn_count: if capture_count > 1 && !config.one_way { handshake_count } else { 0 },
+            every_ns: config.every.map(|every| every.as_nanos() as i64),
+            is_live: live.is_some(),
+            capture_count,
+            spare_count: if goes_on { DELTA_SPARES_LIVE } else { DELTA_SPARES_WHOLE },
+            sampled: if looks_at_all { 1 } else { pickup(config) },
+            watch_count: idle_timeout.filter(|_| config.watches).map(|_| config.connections_max as usize),
+            sources: config.sources_max.map(SourceGeometry::for_sources),
+            records: None,
+            memory: Memory::default(),
+        };
+        let buffers_size = live.map_or(CAPTURE_BUFFER_SIZE as u64, |live| live.rings_size);
+        plan.memory = plan.memory_of(buffers_size);
+        plan.check_sizes(buffers_size)?;
+        Ok(plan)
+    }
+
+    /// The memory of the run, when its packets come in through buffers of this size.
+    fn memory_of(&self, buffers_size: u64) -> Memory {
+        let config = &self.config;
+        let PartitionConfig { tracker, geometry } = &self.partition;
+        let partitions = PARTITION_COUNT as u64;
+        let half_open_count = partitions * tracker.half_open_count as u64;
+        let listed_max = partitions * tracker.connections_max;
+        let seen_syns_size = match self.seen_syn_count {
+            0 => 0,
+            count => self.capture_count * HandshakeCache::size(count),
+        };
+        let keeps_list = config.keeps_list();
+        // A replay's shards hold nothing back, so its list asks only which connections are still alive.
+        let is_asking = self.is_live || !self.list.eviction.are_none();
+        let list_size =
+            if keeps_list { listed_max * LIST_ENTRY_SIZE + config.format.memory_size(listed_max) } else { 0 };
+        Memory {
+            filter_size: partitions * Filter::size(tracker.place_count) as u64,
+            rings_size: partitions * tracker.rings_size() as u64
+                + HandshakeCache::size(self.handshake_count) as u64
+                + seen_syns_size as u64
+                + self.watch_count.map_or(0, Watch::size) as u64,
+            tables_size: partitions * (self.spare_count as u64 + table_count(config)) * geometry.size() as u64
+                + partitions * ((self.spare_count + 1) * size_of::<Delta>() + size_of::<Partition>()) as u64
+                + config.snapshots.as_ref().map_or(0, |_| half_open_count * size_of::<HalfOpen>() as u64),
+            queues_size: (self.capture_count * self.shard_count() * queue::size()) as u64 + buffers_size,
+            list_size_max: list_size
+                + partitions * HalfOpenList::size(tracker.half_open_count) as u64
+                + if keeps_list && is_asking { questions_size(&self.list) } else { 0 },
+            sources_size: self.sources.map_or(0, |geometry| geometry.memory_size(self.shard_count())),
+            archive_size: config.archive_size,
+            state_size: if config.saves_state { state_size(&self.partition, config, listed_max) } else { 0 },
+        }
+    }
+
+    /// Checks the sizes against the limits.
+    fn check_sizes(&self, buffers_size: u64) -> Result<()> {
+        let config = &self.config;
+        let partitions = PARTITION_COUNT as u64;
+        let sums_size = partitions * Sums::file_size(self.partition.geometry);
+        let half_open_count = partitions * self.partition.tracker.half_open_count as u64;
+        // A flood may fill the ring at the end of any interval, and the snapshot has to be possible then too.
+        let snapshot_size = sums_size + half_open_count * SNAPSHOT_HALF_OPEN_SIZE;
+        if config.snapshots.is_some() && snapshot_size > SNAPSHOT_SIZE_MAX {
+            let (size, most) = (snapshot_size.div_ceil(1 << 20), SNAPSHOT_SIZE_MAX >> 20);
+            let options = if sums_size > SNAPSHOT_SIZE_MAX { "--churn" } else { "--churn or --half-open" };
+            return Err(Error::new(format!("snapshots of {size} MiB: {most} are the most, so lower {options}")));
+        }
+        if self.memory.total_size() > config.memory_size_max {
+            let (needed, allowed) = (self.memory.total_size().div_ceil(1 << 20), config.memory_size_max >> 20);
+            let (option, size) = self.memory.largest(buffers_size);
+            let what = format!(
+                "{} connections and a churn of {}, with what else was asked for, take {needed} MiB, and {allowed} MiB are allowed: \
+                 raise --memory, or lower {option}, by which {} MiB of it go",
+                config.connections_max,
+                config.churn,
+                size.div_ceil(1 << 20)
+            );
+            return Err(Error::new(what));
+        }
+        Ok(())
+    }
+
+    /// The plan with a record of every connection that ends, sent to `inlet`. Its other end has to be read as long as
+    /// the run goes on.
+    #[must_use]
+    pub fn recording(self, inlet: Inlet) -> Self {
+        Plan { records: Some(inlet), ..self }
+    }
+
+    /// The configuration that the plan was made from.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Whether the plan is for a live capture: nothing waits then, and what is lost is counted.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.is_live
+    }
+
+    /// What capture threads and shards do when a queue is full.
+    pub(crate) fn when_full(&self) -> WhenFull {
+        if self.is_live { WhenFull::Drop } else { WhenFull::Wait }
+    }
+
+    /// The memory that the run takes.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    /// The empty list, with snapshots beside it or instead of it.
+    pub(crate) fn flow_list(&self, watch: Option<&Arc<Watch>>) -> FlowList {
+        match &self.snapshots {
+            Some(snapshots) => FlowList::with_snapshots(&self.list, watch, snapshots),
+            None => FlowList::new(&self.list, watch),
+        }
+    }
+
+    /// The watch that the capture threads and the list share, if there is one.
+    pub(crate) fn watch(&self) -> Option<Arc<Watch>> {
+        self.watch_count.map(|count| Arc::new(Watch::new(count)))
+    }
+
+    /// The number of threads that work on partitions.
+    #[must_use]
+    pub fn shard_count(&self) -> usize {
+        self.config.shards
+    }
+}
+
+/// What one partition has room for of this many items: its even share and [`PARTITION_DEVIATIONS`] standard deviations.
+pub(crate) fn share(count: u64) -> u64 {
+    let mean = count / PARTITION_COUNT as u64;
+    mean + PARTITION_DEVIATIONS * mean.isqrt() + PARTITION_ITEMS_MIN
+}
+
+/// The whole ticks of a time.
+fn ticks(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos() / TICK_NS as u128).unwrap_or(u64::MAX)
+}
+
+/// How many half-open connections there is room for.
+fn half_open_count(config: &Config) -> u64 {
+    config.half_open_max.unwrap_or_else(|| half_open_count_default(config))
+}
+
+/// How many half-open connections there is room for by default.
+fn half_open_count_default(config: &Config) -> u64 {
+    (config.connections_max / 2).clamp(HALF_OPEN_MIN, HALF_OPEN_MAX)
+}
+
+/// The sampling interval of packets that may be of connections older than the start; 0 where only flags are seen.
+fn pickup(config: &Config) -> u32 {
+    if config.answer_opens { 0 } else { config.pickup }
+}
+
+/// The most connections of a family that a partition is asked about at the end of an interval.
+fn inquiry_max(config: &Config) -> usize {
+    let seconds = config.every.map_or(0, |every| every.as_secs()).clamp(10, INQUIRY_MAX as u64);
+    INQUIRY_MAX.min(INQUIRY_A_SECOND * seconds as usize)
+}
+
+/// The configuration of a partition's tracker.
+fn tracker(config: &Config) -> TrackerConfig {
+    let connections_max = share(config.connections_max);
+    let half_open_share = half_open_count(config) / PARTITION_COUNT as u64;
+    let candidate_count = half_open_count_default(config) / CANDIDATES_DIVISOR;
+    let candidate_share = if pickup(config) == 0 { 0 } else { candidate_count / PARTITION_COUNT as u64 };
+    // Entries that are neither established nor new make room for others, closed ones first.
+    let [half_open_places, candidate_places] =
+        [half_open_share, candidate_share].map(|count| count / HALF_OPEN_PLACES_DIVISOR);
+    // Half of the openings and closings are closings.
+    let closed_places = share(config.churn.max(CHURN_MIN)) / 2;
+    let all = connections_max + half_open_places.max(closed_places) + candidate_places;
+    let place_count = (all * 100 / FILTER_LOAD_PERCENT).max(connections_max * 100 / FILTER_ESTABLISHED_PERCENT);
+    TrackerConfig {
+        secret: config.secret.clone(),
+        place_count: place_count as usize,
+        half_open_count: half_open_share as usize,
+        connections_max,
+        syn_timeout_ticks: ticks(config.syn_timeout),
+        linger_ticks: LINGER_TICKS,
+        one_way_max: if config.one_way { place_count / ONE_WAY_PLACES_DIVISOR } else { 0 },
+        candidate_count: candidate_share as usize,
+        candidate_timeout_ticks: CANDIDATE_TIMEOUT_TICKS,
+        untracked_ticks: None,
+        answer_opens: config.answer_opens,
+        fingerprint_bits: config.fingerprint_bits,
+    }
+}
+
+/// The shape of deltas for this churn of a partition.
+fn geometry(churn: u64, for_snapshots: bool) -> DeltaGeometry {
+    // The tables of snapshots are sums of deltas and have their shape: all changes of an interval have to fit them at
+    // once.
+    let whole = churn * 100 / SNAPSHOT_LOAD_PERCENT;
+    let item_count = if for_snapshots { whole } else { (churn / DELTA_PARTS).max(whole.min(DELTA_ITEMS_MIN)) };
+    // A table is handed over before it is full, so half as many cells do for IPv6, which is mostly the lesser part.
+    let geometry = DeltaGeometry { v4: Geometry::for_items(item_count), v6: Geometry::for_items(item_count / 2) };
+    if !for_snapshots {
+        return geometry;
+    }
+    // Snapshots are folded for comparisons, for which the number of cells needs many divisors.
+    DeltaGeometry { v4: geometry.v4.foldable(), v6: geometry.v6.foldable() }
+}
+
+fn check(config: &Config) -> Result<()> {
+    if !(CONNECTIONS_MIN..=CONNECTIONS_MAX).contains(&config.connections_max) {
+        return Err(Error::new(format!("--connections must be from {CONNECTIONS_MIN} to {CONNECTIONS_MAX}")));
+    }
+    if config.churn > CONNECTIONS_MAX {
+        return Err(Error::new(format!("--churn must be at most {CONNECTIONS_MAX}")));
+    }
+    if !(1..=SHARDS_MAX).contains(&config.shards) {
+        return Err(Error::new(format!("--shards must be from 1 to {SHARDS_MAX}")));
+    }
+    if config.half_open_max.is_some_and(|count| !(HALF_OPEN_MIN..=HALF_OPEN_MAX).contains(&count)) {
+        return Err(Error::new(format!("--half-open must be from {HALF_OPEN_MIN} to {HALF_OPEN_MAX}")));
+    }
+    if !(1..=SYN_TIMEOUT_MAX_TICKS).contains(&ticks(config.syn_timeout)) {
+        let most_s = SYN_TIMEOUT_MAX_TICKS * TICK_NS as u64 / 1_000_000_000;
+        return Err(Error::new(format!("--syn-timeout must be from 100ms to {most_s}s")));
+    }
+    config.format.check()?;
+    if config.snapshots.as_ref().is_some_and(|snapshots| !is_name(&snapshots.router)) {
+        let what = format!("a router's name has at most {ROUTER_NAME_SIZE_MAX} bytes and no control characters");
+        return Err(Error::new(what));
+    }
+    let every_hours_max = EVERY_MAX_DAYS * 24;
+    let every = Duration::from_nanos(TICK_NS as u64)..=Duration::from_secs(every_hours_max * 3_600);
+    if config.every.is_some_and(|length| !every.contains(&length)) {
+        let what = format!("--every must be from 100ms to {EVERY_MAX_DAYS} days ({every_hours_max}h)");
+        return Err(Error::new(what));
+    }
+    if config.pickup > PICKUP_MAX {
+        return Err(Error::new(format!("--pickup must be at most {PICKUP_MAX}")));
+    }
+    if config.sources_max.is_some_and(|sources_max| !(SOURCES_MIN..=SOURCES_MAX).contains(&sources_max)) {
+        return Err(Error::new(format!("--sources must be from {SOURCES_MIN} to {SOURCES_MAX}")));
+    }
+    let longest = Duration::from_secs(EVICTION_TIMEOUT_MAX_DAYS * 86_400);
+    let eviction = Duration::from_secs(EVICTION_TIMEOUT_MIN_S)..=longest;
+    for (time, name) in [(config.idle_timeout, "--idle-timeout"), (config.max_age, "--max-age")] {
+        if time.is_some_and(|time| !eviction.contains(&time)) {
+            let what = format!("{name} must be from {EVICTION_TIMEOUT_MIN_S}s to {EVICTION_TIMEOUT_MAX_DAYS} days");
+            return Err(Error::new(what));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,375 @@
+//! A capture thread's work: packets in, signals and marks out to the shards' queues.
+//!
+//! Marks go to all queues, behind the signals of every packet before them, so that all shards cut at the same packet.
+
+use crate::capture::Packet;
+use crate::engine::PacketTime;
+use crate::engine::saving::{Reading, Saver};
+use crate::engine::shard_of;
+use crate::error::{Error, Result};
+use crate::flow_list::TickMoment;
+use crate::parse::{LinkType, PlainFrame, PlainIpv4, PlainIpv6, TcpSegment, Unusable, parse_frame, walk_frame};
+use crate::queue::{Message, Writer};
+use crate::signal::{PARTITION_COUNT, Signal, SignalCounts, Signaller, TimeBase};
+use crate::snapshot::{Marker, Seen};
+use crate::state::{Decoder, Encoder};
+use std::sync::Arc;
+
+/// Packets of a replay between two cuts of the archive: at most this many records are sorted together, some megabytes.
+pub const RECORD_CUT_PACKETS: u64 = 1 << 16;
+
+/// The marks that belong before a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    pub(crate) end: Option<Marker>,
+    pub(crate) base: Option<TimeBase>,
+}
+
+/// A capture thread's clock, which also tells where intervals end.
+pub(crate) trait Timekeeper {
+    /// Moves on to a packet of this time if nothing has to be said before it, and returns whether it did. If not,
+    /// [`Self::packet`] is to be asked.
+    fn advance_if_quiet(&mut self, time_ns: i64) -> bool;
+    /// Moves on to a packet of this time, and returns the marks that belong before it. Further calls with the same time
+    /// return further marks, until there are none.
+    fn packet(&mut self, time_ns: i64) -> Marks;
+    /// Whether a packet of this time comes after the end of the present interval. Live none does: intervals end by the
+    /// clock.
+    fn is_over(&self, _time_ns: i64) -> bool {
+        false
+    }
+    /// The tick of the last packet.
+    fn tick(&self) -> u64;
+    /// How long the clock had run at the last packet, in nanoseconds; unlike wall time it never steps back.
+    fn elapsed_ns(&self) -> i64;
+    /// Writes the clock to a saved state. Only a replay's clock goes on in another process.
+    fn save(&self, _encoder: &mut Encoder) {}
+}
+
+/// Counts of a capture thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CaptureCounts {
+    /// Packets taken in.
+    pub packets: u64,
+    /// Packets that the kernel had no room for.
+    pub lost: u64,
+    /// Signals that a queue had no room for.
+    pub queue_full: u64,
+    /// Packets that could not be used, by [`Unusable::index`].
+    pub unusable: [u64; Unusable::COUNT],
+    /// Counts of the signals that went to the shards.
+    pub signals: SignalCounts,
+    /// How often the clock stepped back by more than a minute.
+    pub steps_back: u64,
+}
+
+impl CaptureCounts {
+    /// The sum of what two threads counted.
+    #[must_use]
+    pub fn plus(mut self, other: &Self) -> Self {
+        self.unusable.iter_mut().zip(other.unusable).for_each(|(sum, count)| *sum += count);
+        CaptureCounts {
+            packets: self.packets + other.packets,
+            lost: self.lost + other.lost,
+            queue_full: self.queue_full + other.queue_full,
+            unusable: self.unusable,
+            signals: self.signals.plus(other.signals),
+            steps_back: self.steps_back + other.steps_back,
+        }
+    }
+
+    fn seen(&self) -> Seen {
+        let damaged = Unusable::ALL.iter().filter(|reason| !reason.is_ordinary());
+        Seen {
+            packets: self.packets,
+            dropped: self.lost + self.queue_full,
+            unusable: damaged.map(|reason| self.unusable[reason.index()]).sum(),
+            handshakes_lost: self.signals.handshakes_lost,
+            has_doubtful_losses: false,
+        }
+    }
+}
+
+/// A capture thread's way to the shards.
+pub(crate) struct Port<T> {
+    writers: Writers,
+    signaller: Signaller,
+    time: T,
+    packets: u64,
+    lost: u64,
+    /// When it was last found that the kernel had lost packets.
+    lost_until: TickMoment,
+    unusable: [u64; Unusable::COUNT],
+    /// Counts of what was seen up to the last marker, and the end that it marks.
+    marked: Seen,
+    marked_end: TickMoment,
+    /// Counts of what was seen already but belongs behind the next marker.
+    ahead: Seen,
+    /// The saver that is told the position when the state is saved, and the input that is being read.
+    saving: Option<(Arc<Saver>, Reading)>,
+    /// The packets after which the next cut of the archive is due, if it is cut.
+    next_cut: Option<u64>,
+}
+
+/// The queues to all shards.
+struct Writers {
+    all: Vec<Writer>,
+    /// The shard that owns each partition.
+    shards: [usize; PARTITION_COUNT],
+}
+
+impl Writers {
+    fn new(all: Vec<Writer>) -> Self {
+        assert!(!all.is_empty(), "signals need a shard to go to");
+        Writers { shards: std::array::from_fn(|partition| shard_of(partition, all.len())), all }
+    }
+
+    /// Sends a signal to the shard that owns its partition.
+    #[inline]
+    fn send(&mut self, signal: &Signal) {
+        self.all[self.shards[signal.hash().partition() % PARTITION_COUNT]].push(signal);
+    }
+}
+
+impl<T: Timekeeper> Port<T> {
+    /// A port of these queues, one for each shard.
+    ///
+    /// # Panics
+    ///
+    /// There is no queue.
+    pub(crate) fn new(writers: Vec<Writer>, signaller: Signaller, time: T) -> Self {
+        Port {
+            writers: Writers::new(writers),
+            signaller,
+            time,
+            packets: 0,
+            lost: 0,
+            lost_until: TickMoment::default(),
+            unusable: [0; Unusable::COUNT],
+            marked: Seen::default(),
+            marked_end: TickMoment::default(),
+            ahead: Seen::default(),
+            saving: None,
+            next_cut: None,
+        }
+    }
+
+    /// Has the archive cut every [`RECORD_CUT_PACKETS`] packets.
+    pub(crate) fn set_cuts(&mut self) {
+        self.next_cut = Some(RECORD_CUT_PACKETS);
+    }
+
+    /// Sends a cut when one is due. Its place depends on the packets alone.
+    pub(crate) fn cut_if_due(&mut self) {
+        if self.next_cut.is_none_or(|next_cut| self.packets < next_cut) {
+            return;
+        }
+        self.next_cut = Some(self.packets + RECORD_CUT_PACKETS);
+        self.flush_stage();
+        self.writers.all.iter_mut().for_each(|writer| writer.mark(Message::Cut));
+    }
+
+    /// Sends the signals that wait in the stage.
+    fn flush_stage(&mut self) {
+        let writers = &mut self.writers;
+        self.signaller.flush(|signal| writers.send(&signal));
+    }
+
+    /// The number of packets so far whose link type can be read.
+    pub(crate) fn packets(&self) -> u64 {
+        self.packets - self.unusable[Unusable::UnsupportedLink.index()]
+    }
+
+    /// The clock by which packets are timed.
+    pub(crate) fn time(&mut self) -> &mut T {
+        &mut self.time
+    }
+
+    /// Takes in one packet.
+    #[inline(always)]
+    pub(crate) fn packet(&mut self, packet: &Packet) {
+        if !self.time.advance_if_quiet(packet.time_ns) {
+            self.turn(packet.time_ns, packet.link);
+        }
+        self.packets += 1;
+        // Nearly all frames are plain. They are tried family by family, so that what is read of one stays in registers.
+        let read = if packet.link == LinkType::ETHERNET && packet.vlan.is_none() {
+            if let Some(frame) = PlainIpv4::of(packet.bytes) {
+                return self.plain(frame);
+            }
+            if let Some(frame) = PlainIpv6::of(packet.bytes) {
+                return self.plain(frame);
+            }
+            walk_frame(packet.link, packet.bytes)
+        } else {
+            parse_frame(packet.link, packet.bytes)
+        };
+        match read {
+            Ok(segment) => self.segment(segment, packet.vlan),
+            Err(reason) => self.unusable[reason.index()] += 1,
+        }
+    }
+
+    #[inline(always)]
+    fn plain<'a>(&mut self, frame: impl PlainFrame<'a>) {
+        let (writers, time) = (&mut self.writers, &self.time);
+        self.signaller.push_plain(frame, || (time.tick(), time.elapsed_ns()), |signal| writers.send(&signal));
+    }
+
+    #[inline(always)]
+    fn segment(&mut self, segment: TcpSegment, vlan: Option<u16>) {
+        let segment = vlan.map_or(segment, |tag| segment.behind_tag(tag));
+        let (writers, time) = (&mut self.writers, &self.time);
+        self.signaller.push(&segment, || (time.tick(), time.elapsed_ns()), |signal| writers.send(&signal));
+    }
+
+    /// Sends the marks that belong before a packet of this time.
+    #[cold]
+    fn turn(&mut self, time_ns: i64, link: LinkType) {
+        if !link.is_supported() {
+            // A packet that cannot be read does not end an interval, for its interface may have a clock of its own. It
+            // counts in the next list when it comes after the end of this one.
+            let count = u64::from(self.time.is_over(time_ns));
+            self.ahead.packets += count;
+            self.ahead.unusable += count;
+            return;
+        }
+        let mut marks = self.time.packet(time_ns);
+        while marks != Marks::default() {
+            self.mark(marks);
+            marks = self.time.packet(time_ns);
+        }
+    }
+
+    /// Sets how many packets the kernel has lost up to now.
+    pub(crate) fn set_lost(&mut self, lost: u64, now: TickMoment) {
+        if lost > self.lost {
+            self.lost_until = now;
+        }
+        self.lost = lost;
+    }
+
+    /// Sends all signals that are held back, because there may be no more packets for a while.
+    pub(crate) fn flush(&mut self) {
+        self.flush_stage();
+        self.writers.all.iter_mut().for_each(Writer::flush);
+    }
+
+    /// Waits from now on where a queue is full, instead of dropping: at the end there is time.
+    pub(crate) fn drop_no_more(&mut self) {
+        self.writers.all.iter_mut().for_each(Writer::drop_no_more);
+    }
+
+    /// Sends marks to all shards.
+    pub(crate) fn mark(&mut self, mut marks: Marks) {
+        if marks.end.is_some_and(|end| end.is_last) {
+            self.drop_no_more();
+        }
+        // Signals are sent first, so that those which a full queue drops count in this interval.
+        self.flush();
+        if let Some(end) = &mut marks.end {
+            let seen = self.counts().seen().minus(std::mem::take(&mut self.ahead));
+            end.seen = seen.minus(self.marked);
+            // What was lost up to a moment in this interval may have been told with the one before.
+            end.seen.has_doubtful_losses = self.lost_until > self.marked_end;
+            self.marked = seen;
+            self.marked_end = TickMoment { tick: end.end_tick, within_tick_ns: end.within_tick_ns };
+        }
+        self.save_at(&mut marks);
+        for writer in &mut self.writers.all {
+            if let Some(end) = marks.end {
+                writer.mark(Message::Marker(end));
+            }
+            if let Some(base) = marks.base {
+                writer.mark(Message::Base(base));
+            }
+        }
+    }
+
+    /// The counts so far.
+    pub(crate) fn counts(&self) -> CaptureCounts {
+        CaptureCounts {
+            packets: self.packets,
+            lost: self.lost,
+            queue_full: self.writers.all.iter().map(Writer::dropped).sum(),
+            unusable: self.unusable,
+            signals: self.signaller.counts(),
+            steps_back: 0,
+        }
+    }
+}
+
+impl<T: Timekeeper> Port<T> {
+    /// Gives the saver the thread's position, if the state is to be saved at the mark that is being made.
+    fn save_at(&self, marks: &mut Marks) {
+        let (Some((saver, reading)), Some(end)) = (&self.saving, &mut marks.end) else { return };
+        // The end of an input is no place to go on from: its last interval was cut short.
+        if end.is_last || !saver.begins(false) {
+            return;
+        }
+        end.saves = true;
+        let mut encoder = Encoder::default();
+        encoder.u64(self.packets);
+        encoder.u64(self.lost);
+        encoder.counts(self.unusable);
+        let Seen { packets, dropped, unusable, handshakes_lost, .. } = self.marked;
+        encoder.counts([packets, dropped, unusable, handshakes_lost]);
+        self.signaller.save(&mut encoder);
+        self.time.save(&mut encoder);
+        saver.put_position(reading, self.packets, &encoder.into_bytes());
+    }
+}
+
+impl Port<PacketTime> {
+    /// Has the state saved from now on.
+    pub(crate) fn set_saving(&mut self, saver: Arc<Saver>, reading: Reading) {
+        self.saving = Some((saver, reading));
+    }
+
+    /// Begins the input of this index, of which `fed` packets have been fed already. `errors` are those of the inputs
+    /// before.
+    pub(crate) fn begin_input(&mut self, input: usize, fed: u64, errors: &[Error]) {
+        if let Some((_, reading)) = &mut self.saving {
+            let errors = errors.iter().map(Error::to_string).collect();
+            *reading = Reading { input, packets_before: self.packets.saturating_sub(fed), errors };
+        }
+    }
+
+    /// Takes over the saved position of another port of the same configuration.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no such position.
+    pub(crate) fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut decoder = Decoder::new(bytes);
+        self.packets = decoder.count()?;
+        self.lost = decoder.count()?;
+        self.unusable = decoder.counts()?;
+        let [packets, dropped, unusable, handshakes_lost] = decoder.counts()?;
+        self.marked = Seen { packets, dropped, unusable, handshakes_lost, has_doubtful_losses: false };
+        self.signaller.restore(&mut decoder)?;
+        let seen = self.counts().seen();
+        let is_seen = packets <= seen.packets && dropped <= seen.dropped && unusable <= seen.unusable;
+        decoder.expect(is_seen && handshakes_lost <= seen.handshakes_lost, "more marked than seen")?;
+        self.time.restore(&mut decoder)?;
+        decoder.end()?;
+        // The time base was sent behind the mark at which the state was cut.
+        self.mark(Marks { end: None, base: self.time.base() });
+        Ok(())
+    }
+
+    /// Ends the last interval and the queues. There is no last list when no packet could be read and not `is_sound`,
+    /// that is, when an input failed.
+    pub(crate) fn finish(mut self, is_sound: bool) -> CaptureCounts {
+        if self.packets() > 0 || is_sound {
+            // There is no list after the last.
+            self.ahead = Seen::default();
+            let end = self.time.finish();
+            self.mark(Marks { end: Some(end), base: None });
+        }
+        CaptureCounts { steps_back: self.time.steps_back(), ..self.counts() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+//! What is lost on the way to the shards is told with the interval in which it was lost.
+
+use super::*;
+use crate::engine::{Config, Plan, signallers};
+use crate::generate::{Traffic, TrafficConfig};
+use crate::queue::{BLOCK_SIGNAL_COUNT, QUEUE_BLOCKS_MAX, WhenFull, queues};
+use crate::signal::Moment;
+
+#[test]
+fn what_is_lost_at_the_end_of_an_interval_is_told_with_it() {
+    let (mut writers, mut inbox) = queues(1, WhenFull::Drop);
+    (0..QUEUE_BLOCKS_MAX * BLOCK_SIGNAL_COUNT).for_each(|_| writers[0].push(&Signal::EMPTY));
+    let signaller = signallers(&Plan::new(&Config::default()).unwrap(), None)();
+    let mut port = Port::new(writers, signaller, PacketTime::new(None));
+    // Fewer signals than a block holds, in a queue without room for one.
+    let mut traffic = Traffic::new(TrafficConfig::mixed(1, 8)).unwrap();
+    while let Some(frame) = traffic.next_frame() {
+        let packet =
+            Packet { time_ns: frame.time_us as i64 * 1_000, link: LinkType::ETHERNET, bytes: frame.bytes, vlan: None };
+        port.packet(&packet);
+    }
+    port.mark(Marks { end: Some(Marker::default()), base: None });
+    let counts = port.counts();
+    assert!(counts.queue_full > 0 && counts.queue_full == counts.signals.signals);
+    drop(port);
+    let mut told = None;
+    while let Some(message) = inbox.receive(|| Moment::of(0)) {
+        match message {
+            Message::Signals(block) => inbox.recycle(block),
+            Message::Marker(marker) => told = Some(marker.seen.dropped),
+            Message::Base(_) | Message::Cut => {}
+        }
+    }
+    assert_eq!(told, Some(counts.queue_full));
+}
+
+#[test]
+fn losses_that_may_belong_to_two_intervals_make_both_incomplete() {
+    let (writers, mut inbox) = queues(1, WhenFull::Wait);
+    let signaller = signallers(&Plan::new(&Config::default()).unwrap(), None)();
+    let mut port = Port::new(writers, signaller, PacketTime::new(None));
+    let moment = |tick| TickMoment { tick, within_tick_ns: 0 };
+    let mut end = |port: &mut Port<PacketTime>, end_tick| {
+        port.mark(Marks { end: Some(Marker { end_tick, ..Marker::default() }), base: None });
+        let Some(Message::Marker(marker)) = inbox.receive(|| Moment::of(0)) else { panic!("no mark") };
+        (marker.seen.dropped, marker.seen.has_doubtful_losses)
+    };
+    port.set_lost(0, moment(5));
+    assert_eq!(end(&mut port, 10), (0, false));
+    port.set_lost(7, moment(15));
+    assert_eq!(end(&mut port, 20).0, 7);
+    port.set_lost(7, moment(21));
+    assert_eq!(end(&mut port, 30), (0, false), "they were noticed before that began");
+    // Noticed behind the end at 40, and at 70: some may have been lost in each interval that began before.
+    port.set_lost(9, moment(45));
+    assert_eq!(end(&mut port, 40).0, 2);
+    assert_eq!(end(&mut port, 50), (0, true));
+    port.set_lost(10, moment(70));
+    assert_eq!(end(&mut port, 60).0, 1);
+    assert_eq!(end(&mut port, 80), (0, true));
+    assert_eq!(end(&mut port, 90), (0, false));
+}

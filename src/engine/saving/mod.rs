@@ -1,0 +1,182 @@
+//! The state of a run: when it is saved, which threads take part, and what a run goes on from.
+//!
+//! What enters: the parts of a cut. What leaves: generations in a directory, and out of the newest of them a run that
+//! goes on as if it had never ended. A cut is made at a mark: the capture thread, every partition and the list each
+//! give a copy of what they know at the same packet, and go on. A thread of its own writes the copies. At most one save
+//! is under way, so the memory of copies has a bound.
+
+mod identity;
+mod list_part;
+mod position;
+mod start;
+mod writer;
+
+pub use position::Position;
+pub use writer::{SavingCounts, Written};
+
+pub(crate) use list_part::{Instants, ListSaving, save_inquiry, saved_inquiry};
+pub(crate) use position::Reading;
+pub(crate) use start::{ResumedClock, Start};
+
+use crate::engine::Plan;
+use crate::error::{Error, Result};
+use crate::signal::PARTITION_COUNT;
+use crate::state::{Decoder, Opened, Saved, StateDirectory};
+use parking_lot::Mutex;
+use position::InputId;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The index of the capture thread's part of a state.
+const POSITION: usize = 0;
+/// The index of the list's part of a state; those of the partitions follow.
+const LIST: usize = 1;
+const PART_COUNT: usize = 2 + PARTITION_COUNT;
+
+/// The saved state of a run: where and how often it is saved, and what the run goes on from.
+#[derive(Debug)]
+pub struct Saving {
+    directory: StateDirectory,
+    saver: Arc<Saver>,
+    saved: Option<Saved>,
+    warnings: Vec<Error>,
+    position: Option<Position>,
+}
+
+impl Saving {
+    /// Saving for a replay of these captures: it goes on behind the packet at which the state was saved.
+    ///
+    /// # Errors
+    ///
+    /// The run has no intervals, one of its captures is no file, the directory cannot be used, or the state in it does
+    /// not fit.
+    pub fn of_replay(path: &Path, every: Duration, plan: &Plan, inputs: &[PathBuf]) -> Result<Self> {
+        if plan.config().every.is_none() {
+            return Err(Error::new(
+                "--state needs lists between which it can be saved: give their interval, as in --every 10s",
+            ));
+        }
+        let inputs = inputs.iter().map(|path| InputId::of(path)).collect::<Result<Vec<_>>>()?;
+        let mut saving = Saving::open(path, every, plan, inputs)?;
+        if let Some(part) = saving.part(POSITION) {
+            let position = Position::saved(&mut Decoder::new(part))?;
+            position.check(&saving.saver.inputs).map_err(|error| error.in_file(path))?;
+            saving.position = Some(position);
+        }
+        Ok(saving)
+    }
+
+    /// Saving for a live capture: it goes on with what was known; what passed meanwhile is unknown.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be used, or the state in it does not fit.
+    pub fn of_live(path: &Path, every: Duration, plan: &Plan) -> Result<Self> {
+        Saving::open(path, every, plan, Vec::new())
+    }
+
+    fn open(path: &Path, every: Duration, plan: &Plan, inputs: Vec<InputId>) -> Result<Self> {
+        let identity = identity::of(plan);
+        let Opened { directory, saved, warnings } =
+            StateDirectory::open(path, identity, plan.config().memory_size_max)?;
+        let has_all = saved.as_ref().is_none_or(|saved| saved.parts().len() == PART_COUNT);
+        Decoder::new(&[]).expect(has_all, "it has not all its parts").map_err(|error| error.in_file(path))?;
+        let saver = Saver {
+            every,
+            last: Mutex::new(Instant::now()),
+            is_busy: AtomicBool::new(false),
+            inputs,
+            position: Mutex::new(Vec::new()),
+        };
+        Ok(Saving { directory, saver: Arc::new(saver), saved, warnings, position: None })
+    }
+
+    fn part(&self, index: usize) -> Option<&[u8]> {
+        self.saved.as_ref().and_then(|saved| saved.parts().nth(index))
+    }
+
+    /// The part of a partition, if there is a state.
+    pub(crate) fn partition(&self, index: usize) -> Option<&[u8]> {
+        self.part(2 + index)
+    }
+
+    /// The list's part, if there is a state.
+    pub(crate) fn list(&self) -> Option<&[u8]> {
+        self.part(LIST)
+    }
+
+    /// The part that the threads which make marks share.
+    pub(crate) fn saver(&self) -> Arc<Saver> {
+        Arc::clone(&self.saver)
+    }
+
+    /// When the state was cut, if there is one.
+    pub(crate) fn instants(&self) -> Result<Option<Instants>> {
+        self.list().map(|part| Instants::saved(&mut Decoder::new(part))).transpose()
+    }
+
+    /// The generation that the run goes on from; `None` when it starts anew.
+    #[must_use]
+    pub fn generation(&self) -> Option<u64> {
+        self.saved.as_ref().map(|saved| saved.number)
+    }
+
+    /// Where a replay goes on; `None` when it starts anew.
+    #[must_use]
+    pub fn position(&self) -> Option<&Position> {
+        self.position.as_ref()
+    }
+
+    /// The index of the first capture that the run is to be given; those before it are done with.
+    #[must_use]
+    pub fn first_input(&self) -> usize {
+        self.position.as_ref().map_or(0, |position| position.input)
+    }
+
+    /// Warnings about damaged generations that were passed over.
+    #[must_use]
+    pub fn warnings(&self) -> &[Error] {
+        &self.warnings
+    }
+}
+
+/// The schedule of saves, shared by all threads: when it is time, and whether the save before is done.
+#[derive(Debug)]
+pub(crate) struct Saver {
+    every: Duration,
+    last: Mutex<Instant>,
+    is_busy: AtomicBool,
+    inputs: Vec<InputId>,
+    /// The capture thread's part of the save that is under way.
+    position: Mutex<Vec<u8>>,
+}
+
+impl Saver {
+    /// Whether the state is to be saved at the mark that is being made; if so, a save begins. It always does when it
+    /// `must`, at the last mark of all.
+    pub(crate) fn begins(&self, must: bool) -> bool {
+        let mut last = self.last.lock();
+        let begins = must || last.elapsed() >= self.every && !self.is_busy.load(Ordering::Acquire);
+        if begins {
+            self.is_busy.store(true, Ordering::Release);
+            *last = Instant::now();
+        }
+        begins
+    }
+
+    /// Gives up the save that was under way: the next mark is to try again.
+    fn put_off(&self) {
+        let mut last = self.last.lock();
+        *last = last.checked_sub(self.every).unwrap_or(*last);
+        self.is_busy.store(false, Ordering::Release);
+    }
+
+    /// Notes that the save that was under way is done.
+    pub(crate) fn ended(&self) {
+        self.is_busy.store(false, Ordering::Release);
+    }
+}
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Metrics that the threads of a live capture publish at their rest points.
+//!
+//! What enters: each thread's own totals. What leaves: the metrics that are made of them. Nothing here runs for each
+//! packet.
+
+use crate::engine::{CaptureCounts, Clocks, ListTotals, Timing, Written};
+use crate::flow_list::{FlowList, Header};
+use crate::metrics::{self, ConnectionCounts, Durations, Latency, ListFigures, Metrics};
+use crate::signal::Moment;
+use std::time::{Duration, Instant};
+
+/// Publishes what a capture thread counted.
+pub(super) fn capture(metrics: &Metrics, index: usize, counts: &CaptureCounts) {
+    let published = metrics::CaptureCounts {
+        packets: counts.packets,
+        dropped_packets: counts.lost,
+        signals: counts.signals.signals,
+        sampled: counts.signals.sampled,
+        dropped_signals: counts.queue_full,
+        handshakes_lost: counts.signals.handshakes_lost,
+    };
+    metrics.capture(index).publish(&published, &counts.unusable);
+}
+
+/// Publishes the counts of connections up to the last interval's end and, unless the interval was merged, the figures
+/// of its list and how often the clock was set.
+pub(super) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, told: &ListTotals, clock_steps: u64) {
+    let counts = list.counts();
+    let open = counts.opened - counts.closed - counts.evicted_idle - counts.evicted_aged;
+    // An interval that was merged has no list and so no half-open count of its own: the last one known stands in for
+    // it, since 0 would make the filter look empty just when there is most to do.
+    let half_open = told.last.map_or(0, |last| last.half_open);
+    let filter_used = open + half_open;
+    metrics.connections().publish(&ConnectionCounts {
+        opened: counts.opened,
+        closed: counts.closed,
+        evicted_idle: counts.evicted_idle,
+        evicted_aged: counts.evicted_aged,
+        refused: counts.refused,
+        expired: counts.expired,
+        recycled: counts.recycled,
+        repeats: counts.repeats,
+        late: counts.late,
+        unmatched_fins: counts.unmatched_fins,
+        unmatched_resets: counts.unmatched_resets,
+        forgotten: counts.forgotten,
+        refused_open: counts.refused_open,
+        refused_pickups: counts.refused_pickups,
+        unplaced: counts.unplaced,
+        one_sided: counts.one_sided,
+        unarchived: counts.unarchived,
+        filter_used,
+        filter_places: told.filter_places,
+    });
+    let Some(header) = header else { return };
+    let outcome = list.outcome();
+    let figures = ListFigures {
+        complete: header.complete,
+        missing: header.missing,
+        connections: header.flows,
+        half_open: header.half_open,
+        extraneous: header.extraneous,
+        dropped: header.figures.dropped,
+        end_ns: header.figures.end_ns,
+        delta: told.fullest_delta,
+        merged_intervals: list.merged_intervals(),
+        clock_steps,
+        deltas_left: outcome.deltas_left,
+        closings_found: outcome.unstuck,
+        starts_corrected: outcome.restarted,
+        starts_lost: outcome.starts_lost,
+        set_aside: outcome.set_aside,
+    };
+    if told.has_failed {
+        metrics.list_failed();
+    } else {
+        metrics.list(&figures, Instant::now());
+    }
+}
+
+/// Publishes whether a state was saved.
+pub(super) fn state(metrics: &Metrics, written: Written) {
+    match written {
+        Ok(size) => metrics.state_saved(size),
+        Err(_) => metrics.state_failed(),
+    }
+}
+
+/// How long a shard's signals took to reach its tables.
+pub(super) struct ShardTiming<'a> {
+    clocks: Clocks,
+    took: Durations,
+    metrics: &'a Metrics,
+}
+
+impl<'a> ShardTiming<'a> {
+    pub(super) fn new(clocks: Clocks, metrics: &'a Metrics) -> Self {
+        ShardTiming { clocks, took: Durations::new(), metrics }
+    }
+}
+
+impl Timing for ShardTiming<'_> {
+    fn moment(&self) -> Moment {
+        self.clocks.moment()
+    }
+
+    fn handled(&mut self, first: Moment) {
+        let took_ns = self.moment().since_ns(first).max(0) as u64;
+        self.took.record(Duration::from_nanos(took_ns));
+    }
+
+    fn ended(&mut self) {
+        self.metrics.merge(Latency::Signal, &mut self.took);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Config, Plan};
+    use crate::metrics::Setup;
+
+    #[test]
+    fn a_merged_interval_leaves_the_filter_as_full_as_the_last_list_knew_it() {
+        let plan = Plan::new(&Config::default()).unwrap();
+        let flow_list = plan.flow_list(None);
+        let header = Header { half_open: 1_000, complete: true, ..Header::default() };
+        let told = ListTotals { last: Some(header), ..ListTotals::new(&plan) };
+        let metrics = Metrics::new(Setup::default());
+        let load = |header| {
+            list(&metrics, header, &flow_list, &told, 0);
+            let page = metrics.exposition(Instant::now());
+            page.lines().find_map(|line| line.strip_prefix("flowpeel_filter_load_ratio ")).unwrap().to_owned()
+        };
+        let listed = load(Some(&header));
+        assert_eq!(listed, (1_000.0 / told.filter_places as f64).to_string());
+        assert_eq!(load(None), listed, "the interval after it was merged into the next");
+    }
+}

@@ -1,0 +1,27 @@
+//! Captures and interfaces on their way into an engine: what reads packets and gives them to its ports.
+
+mod live;
+mod replay;
+
+pub use live::{LiveObserver, live};
+pub use replay::{Observer, replay, run};
+
+use crate::capture::PacketSource;
+use crate::engine::{Port, RECORD_CUT_PACKETS, Timekeeper};
+use crate::error::Result;
+
+/// Packets between two checks whether to stop: even a slow pipe delivers this many in a moment.
+pub const STOP_INTERVAL_PACKETS: u64 = 1 << 6;
+
+/// Packets between two reports of progress: some milliseconds.
+const OBSERVE_INTERVAL_PACKETS: u64 = 1 << 14;
+
+const _: () = assert!(OBSERVE_INTERVAL_PACKETS.is_multiple_of(STOP_INTERVAL_PACKETS));
+
+const _: () = assert!(RECORD_CUT_PACKETS.is_multiple_of(STOP_INTERVAL_PACKETS));
+
+/// Feeds up to [`STOP_INTERVAL_PACKETS`], as far as the source has more for now, and returns how many.
+#[inline(always)]
+fn feed_some<T: Timekeeper>(port: &mut Port<T>, source: &mut impl PacketSource) -> Result<u64> {
+    source.each_packet(STOP_INTERVAL_PACKETS, |packet| port.packet(packet))
+}

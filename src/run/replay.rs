@@ -1,0 +1,158 @@
+//! Captures replayed: their packets in turn, as one stream, by the packets' own time.
+
+use super::{OBSERVE_INTERVAL_PACKETS, STOP_INTERVAL_PACKETS, feed_some};
+use crate::capture::{PacketSource, Progress, Replay, SkippedPackets};
+use crate::engine::{
+    Config, ListThread, PacketTime, Plan, Port, Saving, Start, Summary, hand_overs, join, pool, queues, shards,
+    signallers, spawn,
+};
+use crate::error::{Error, Result};
+use crate::export::Exporter;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Watches a run: progress and troubles as they come, and a way to stop it.
+pub trait Observer {
+    /// Called now and then with how far the present input has been read, and the packets of all inputs so far.
+    fn progress(&mut self, _progress: Progress, _packets: u64) {}
+
+    /// Called when an input could not be read, or not to its end. The packets it gave before count, and the next input
+    /// follows.
+    fn failed(&mut self, _error: &Error, _packets: u64) {}
+
+    /// Called when an input held packets of link types that cannot be read. They are counted as unusable, each in its
+    /// interval.
+    fn skipped(&mut self, _packets: &SkippedPackets) {}
+
+    /// Whether to stop here; the last list is then of what was read so far.
+    fn is_stopped(&self) -> bool {
+        false
+    }
+}
+
+/// An observer that does nothing.
+impl Observer for () {}
+
+/// Replays captures in turn, as one stream, and gives the lists to `exporter`. A path of `-` is standard input.
+///
+/// An input that cannot be read is told to `observer` and in the summary. When nothing could be read at all, there is
+/// no list.
+///
+/// # Errors
+///
+/// The configuration is invalid, a list could not be written, or a thread not started.
+pub fn replay<P: AsRef<Path>>(
+    paths: &[P],
+    config: &Config,
+    exporter: &mut dyn Exporter,
+    observer: &mut impl Observer,
+) -> Result<Summary> {
+    let plan = Plan::new(config)?;
+    let inputs = paths.iter().map(|path| Replay::open(path.as_ref()));
+    run(&plan, inputs, exporter, observer, None)
+}
+
+/// Replays the captures that `inputs` gives, each opened when the one before has been read. See [`replay`].
+///
+/// With `saving` the state is saved on the way, and the run goes on from what was saved: then `inputs` begin with the
+/// [first that is not done with](Saving::first_input), and the lists are the rest of those that a run without the break
+/// would have written.
+///
+/// # Errors
+///
+/// A list could not be written, or a thread not started. Or the saved state does not fit after all; then nothing was
+/// written.
+pub fn run<S: PacketSource>(
+    plan: &Plan,
+    mut inputs: impl Iterator<Item = Result<S>>,
+    exporter: &mut dyn Exporter,
+    observer: &mut impl Observer,
+    saving: Option<Saving>,
+) -> Result<Summary> {
+    let (pool, returns) = pool(plan);
+    let (mut writers, inboxes) = queues(plan);
+    let watch = plan.watch();
+    let signaller = signallers(plan, watch.as_ref())();
+    let mut port = Port::new(writers.remove(0), signaller, PacketTime::new(plan.every_ns));
+    if plan.records.is_some() {
+        port.set_cuts();
+    }
+    let mut list_thread = ListThread::new(plan, watch.as_ref(), exporter, returns, &|_, _, _| ());
+    let has_failed = AtomicBool::new(false);
+    let (hand_overs, lists) = hand_overs(plan);
+    let mut shards = shards(plan, inboxes, &pool, hand_overs);
+    let began = saving.map(|saving| saving.begin_replay(&mut port, &mut shards, &mut list_thread)).transpose()?;
+    let (start, writer) = began.unzip();
+    let Start { input, packets: mut skipped, mut errors } = start.unwrap_or_default();
+    let first = inputs.by_ref().take(usize::from(skipped > 0)).next();
+    let first = first.map(|source| skip(source?, skipped, observer)).transpose()?;
+    std::thread::scope(|scope| {
+        for (index, shard) in shards.into_iter().enumerate() {
+            spawn(scope, format!("shard-{index}"), move || shard.run(()))?;
+        }
+        let failed = &has_failed;
+        let lists = spawn(scope, "lists".to_owned(), move || list_thread.run(lists, failed))?;
+        let writer = writer.map(|writer| spawn(scope, "state".to_owned(), || writer.run())).transpose()?;
+        for (input, index) in first.into_iter().map(Ok).chain(inputs).zip(input..) {
+            let packets_before = port.packets();
+            port.begin_input(index, std::mem::take(&mut skipped), &errors);
+            let read = input.and_then(|mut source| feed(&mut port, &mut source, observer, &has_failed));
+            if let Err(error) = read {
+                observer.failed(&error, port.packets() - packets_before);
+                errors.push(error);
+            }
+            if has_failed.load(Ordering::Relaxed) || observer.is_stopped() {
+                break;
+            }
+        }
+        let counts = port.finish(errors.is_empty());
+        let told = join(lists);
+        let written = writer.map(join);
+        Ok(Summary::new(counts, told?, errors).with_saving(written))
+    })
+}
+
+/// Passes over the packets of a source that another run has been fed.
+///
+/// # Errors
+///
+/// The source has fewer packets.
+fn skip<S: PacketSource>(mut source: S, packets: u64, observer: &impl Observer) -> Result<S> {
+    for count in 0..packets {
+        if source.next_packet()?.is_none() {
+            let what =
+                format!("the state was saved behind its packet {packets}, and it has {count}: it has changed since");
+            return Err(Error::new(what));
+        }
+        if count.is_multiple_of(STOP_INTERVAL_PACKETS) && observer.is_stopped() {
+            break;
+        }
+    }
+    Ok(source)
+}
+
+/// Feeds a source to its end, or to where it breaks off.
+fn feed(
+    port: &mut Port<PacketTime>,
+    source: &mut impl PacketSource,
+    observer: &mut impl Observer,
+    has_failed: &AtomicBool,
+) -> Result<()> {
+    let mut read = Ok(true);
+    let mut fed = 0;
+    while let Ok(true) = read
+        && !observer.is_stopped()
+        && !has_failed.load(Ordering::Relaxed)
+    {
+        read = feed_some(port, source).map(|count| count == STOP_INTERVAL_PACKETS);
+        port.cut_if_due();
+        fed += STOP_INTERVAL_PACKETS;
+        if fed.is_multiple_of(OBSERVE_INTERVAL_PACKETS) {
+            observer.progress(source.progress(), port.packets());
+        }
+    }
+    if let Some(skipped) = source.skipped() {
+        observer.skipped(skipped);
+    }
+    read.map(|_| ())
+}
