@@ -1,15 +1,12 @@
-//! Addresses as keys of counters.
-//!
-//! What enters: addresses of either family. What leaves: keys whose sums can be divided by any count that occurs, and
-//! the addresses again.
+//! Addresses as keys of counters: their sums can be divided by any count that occurs.
 
 use crate::sketch::{Key, Wide};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An IPv4 address as a key.
-pub(super) type KeyV4 = Wide<4, 8>;
+pub(super) type SourceKeyV4 = Wide<4, 8>;
 /// An IPv6 address as a key.
-pub(super) type KeyV6 = Wide<16, 20>;
+pub(super) type SourceKeyV6 = Wide<16, 20>;
 
 /// A key that is an address.
 pub(super) trait AddressKey: Key {
@@ -17,13 +14,13 @@ pub(super) trait AddressKey: Key {
     fn address(&self) -> IpAddr;
 }
 
-impl AddressKey for KeyV4 {
+impl AddressKey for SourceKeyV4 {
     fn address(&self) -> IpAddr {
         IpAddr::V4(Ipv4Addr::from_bits(u32::from_le_bytes(self.key())))
     }
 }
 
-impl AddressKey for KeyV6 {
+impl AddressKey for SourceKeyV6 {
     fn address(&self) -> IpAddr {
         IpAddr::V6(Ipv6Addr::from_bits(u128::from_le_bytes(self.key())))
     }
@@ -31,13 +28,13 @@ impl AddressKey for KeyV6 {
 
 /// The key of an IPv4 address.
 #[inline]
-pub(super) fn key_v4(address: Ipv4Addr) -> KeyV4 {
+pub(super) fn key_v4(address: Ipv4Addr) -> SourceKeyV4 {
     Wide::new(address.to_bits().to_le_bytes())
 }
 
 /// The key of an IPv6 address.
 #[inline]
-pub(super) fn key_v6(address: Ipv6Addr) -> KeyV6 {
+pub(super) fn key_v6(address: Ipv6Addr) -> SourceKeyV6 {
     Wide::new(address.to_bits().to_le_bytes())
 }
 

@@ -1,12 +1,10 @@
-//! What one shard counted since it last handed over.
-//!
-//! What enters: events in groups, each with its partition. What leaves: counters, which are linear, and the recent
-//! sources of each of the shard's partitions.
+//! What one shard counted since it last handed over: counters, which are linear, and the recent sources of each of the
+//! shard's partitions.
 
 use crate::hash::Secret;
 use crate::signal::PARTITION_COUNT;
 use crate::sketch::{KeyHash, Layout, SecretHash, Standard, plan};
-use crate::sources::address::{KeyV4, KeyV6};
+use crate::sources::address::{SourceKeyV4, SourceKeyV6};
 use crate::sources::distinct::Distinct;
 use crate::sources::recent::{Recent, RecentSource};
 use crate::sources::{Source, SourceEvent};
@@ -30,7 +28,7 @@ const RECENT_SOURCES_DIVISOR: u64 = 4;
 const _: () = assert!(SOURCES_MIN <= SOURCES_DEFAULT && SOURCES_DEFAULT <= SOURCES_MAX);
 
 /// The values of a source: answers and refusals.
-pub(super) type Values = (u64, u64);
+pub(super) type SourceValues = (u64, u64);
 
 /// The shape of what counts the sources of one family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +45,7 @@ impl FamilyGeometry {
     }
 
     fn memory_size<K: crate::sketch::Key>(self, shard_count: usize) -> usize {
-        let counter = Standard::<K, Values>::size(self.layout) + Distinct::SIZE;
+        let counter = Standard::<K, SourceValues>::size(self.layout) + Distinct::SIZE;
         let recent = Recent::<K>::size(self.recent_count) * PARTITION_COUNT;
         let report = self.named_max() * size_of::<RecentSource<K>>() + self.row_count_max() * size_of::<Source>();
         2 * (shard_count * counter + recent) + counter + report
@@ -60,7 +58,7 @@ impl FamilyGeometry {
 
     /// The most recent sources that are kept until the report, where one may be kept once for every partition.
     pub(super) fn named_max(self) -> usize {
-        Recent::<KeyV4>::place_count(self.recent_count) * PARTITION_COUNT
+        Recent::<SourceKeyV4>::place_count(self.recent_count) * PARTITION_COUNT
     }
 }
 
@@ -87,13 +85,13 @@ impl SourceGeometry {
     /// report.
     #[must_use]
     pub fn memory_size(self, shard_count: usize) -> u64 {
-        (self.v4.memory_size::<KeyV4>(shard_count) + self.v6.memory_size::<KeyV6>(shard_count)) as u64
+        (self.v4.memory_size::<SourceKeyV4>(shard_count) + self.v6.memory_size::<SourceKeyV6>(shard_count)) as u64
     }
 }
 
 /// The counts of one family.
 pub(super) struct FamilyDelta<K: crate::sketch::Key> {
-    pub(super) counter: Standard<K, Values>,
+    pub(super) counter: Standard<K, SourceValues>,
     pub(super) distinct: Distinct,
     /// The recent sources of each of the shard's partitions.
     pub(super) recent: Vec<Recent<K>>,
@@ -110,7 +108,7 @@ impl<K: crate::sketch::Key> FamilyDelta<K> {
 
     /// Counts events. `pairs` has the source and the values of each, `events` the position of its partition and its
     /// kind.
-    pub(super) fn count(&mut self, pairs: &[(K, Values)], events: &[(usize, SourceEvent)]) {
+    pub(super) fn count(&mut self, pairs: &[(K, SourceValues)], events: &[(usize, SourceEvent)]) {
         let mut hashes = [0; super::tally::BATCH_COUNT];
         let mut keys = [K::zero(); super::tally::BATCH_COUNT];
         keys.iter_mut().zip(pairs).for_each(|(key, pair)| *key = pair.0);
@@ -133,10 +131,10 @@ impl<K: crate::sketch::Key> FamilyDelta<K> {
     }
 }
 
-/// What one shard counted since it last handed over. All memory is taken when it is made.
+/// What one shard counted since it last handed over. All memory is allocated when it is made.
 pub struct SourceDelta {
-    pub(super) v4: FamilyDelta<KeyV4>,
-    pub(super) v6: FamilyDelta<KeyV6>,
+    pub(super) v4: FamilyDelta<SourceKeyV4>,
+    pub(super) v6: FamilyDelta<SourceKeyV6>,
     pub(super) totals: [u64; SourceEvent::COUNT],
 }
 

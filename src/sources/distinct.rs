@@ -44,7 +44,7 @@ impl Distinct {
         let sum: f64 = self.registers.iter().map(|&run| (-f64::from(run)).exp2()).sum();
         let raw = 0.7213 / (1.0 + 1.079 / registers) * registers * registers / sum;
         let empty = self.registers.iter().filter(|&&run| run == 0).count();
-        // While many registers are empty, their number tells more.
+        // While many registers are empty, their number is more exact.
         let count = if raw <= 2.5 * registers && empty > 0 { registers * (registers / empty as f64).ln() } else { raw };
         count.round() as u64
     }

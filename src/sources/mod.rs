@@ -1,9 +1,8 @@
-//! The sources that open connections: attempts for each source address, in a fixed amount of memory whatever traffic
-//! comes.
+//! The sources that open connections: attempts for each source address, in a fixed amount of memory for any traffic.
 //!
-//! What enters: the signals of shards. What leaves: at the end of an interval every source with its attempts, and how
-//! many of them were answered and refused. If there were more sources than the counters list, it is those that stand
-//! out, with bounds, and about how many are not named.
+//! Shards count their signals; at the end of an interval the ledger reports every source with its attempts, and how
+//! many of them were answered and refused. If there were more sources than the counters list, it reports those that
+//! stand out, with bounds, and estimates how many are not named.
 //!
 //! - An attempt is a packet with SYN and without ACK and RST. Every one counts, so a retransmitted SYN is another.
 //! - An answer is a packet with SYN and ACK that comes back to the source. Every one counts too.

@@ -1,13 +1,10 @@
-//! How a shard counts sources: signals in, and a delta out when it is asked for.
-//!
-//! What enters: signals in order, each with whether it is a refusal. What leaves: the shard's delta. Events are
-//! gathered in batches, so that they are hashed together and the cache misses of their cells overlap.
+//! How a shard counts sources: signals in, and a delta out when it is asked for. Events are gathered in batches, so that they are hashed together and the cache misses of their cells overlap.
 
 use crate::flow::{FlowKey, Side};
 use crate::signal::{AnyKey, Kind, Signal};
 use crate::sources::SourceDelta;
-use crate::sources::address::{KeyV4, KeyV6, key_v4, key_v6};
-use crate::sources::delta::{FamilyDelta, Values};
+use crate::sources::address::{SourceKeyV4, SourceKeyV6, key_v4, key_v6};
+use crate::sources::delta::{FamilyDelta, SourceValues};
 use std::net::IpAddr;
 
 /// How many events of one family are counted together.
@@ -29,7 +26,7 @@ impl SourceEvent {
     pub(super) const COUNT: usize = 3;
 
     #[inline]
-    fn values(self) -> Values {
+    fn values(self) -> SourceValues {
         (u64::from(self == SourceEvent::Answer), u64::from(self == SourceEvent::Refusal))
     }
 }
@@ -49,14 +46,14 @@ pub fn event_of(signal: &Signal, refuses: impl FnOnce() -> bool) -> Option<(Sour
 }
 
 /// Events of one family that wait to be counted.
-struct Pending<K: crate::sketch::Key> {
-    pairs: Vec<(K, Values)>,
+struct PendingEvents<K: crate::sketch::Key> {
+    pairs: Vec<(K, SourceValues)>,
     events: Vec<(usize, SourceEvent)>,
 }
 
-impl<K: crate::sketch::Key> Pending<K> {
+impl<K: crate::sketch::Key> PendingEvents<K> {
     fn new() -> Self {
-        Pending { pairs: Vec::with_capacity(BATCH_COUNT), events: Vec::with_capacity(BATCH_COUNT) }
+        PendingEvents { pairs: Vec::with_capacity(BATCH_COUNT), events: Vec::with_capacity(BATCH_COUNT) }
     }
 
     #[inline]
@@ -78,15 +75,15 @@ impl<K: crate::sketch::Key> Pending<K> {
 /// Counts the sources of one shard.
 pub struct SourceTally {
     delta: Box<SourceDelta>,
-    v4: Pending<KeyV4>,
-    v6: Pending<KeyV6>,
+    v4: PendingEvents<SourceKeyV4>,
+    v6: PendingEvents<SourceKeyV6>,
 }
 
 impl SourceTally {
     /// A tally that counts in this delta, which is empty.
     #[must_use]
     pub fn new(delta: Box<SourceDelta>) -> Self {
-        SourceTally { delta, v4: Pending::new(), v6: Pending::new() }
+        SourceTally { delta, v4: PendingEvents::new(), v6: PendingEvents::new() }
     }
 
     /// Counts an event of the source at one end of a signal's connection. `position` is that of the partition among the
@@ -100,7 +97,7 @@ impl SourceTally {
         }
     }
 
-    /// Passes the delta, with everything counted so far, to `exchange`, and goes on with the one that it returns: an
+    /// Passes the delta, with everything counted so far, to `exchange`, and continues with the one that it returns: an
     /// empty one, or the same.
     pub fn exchange(self, exchange: impl FnOnce(Box<SourceDelta>) -> Box<SourceDelta>) -> Self {
         let SourceTally { mut delta, mut v4, mut v6 } = self;

@@ -4,8 +4,8 @@
 
 use crate::hash::Secret;
 use crate::sketch::{Entry, Values as Listed};
-use crate::sources::address::{AddressKey, KeyV4, KeyV6};
-use crate::sources::delta::{FamilyDelta, FamilyGeometry, Values};
+use crate::sources::address::{AddressKey, SourceKeyV4, SourceKeyV6};
+use crate::sources::delta::{FamilyDelta, FamilyGeometry, SourceValues};
 use crate::sources::recent::RecentSource;
 use crate::sources::{SourceDelta, SourceEvent, SourceGeometry};
 use std::net::IpAddr;
@@ -150,7 +150,7 @@ impl<K: AddressKey> FamilyLedger<K> {
 }
 
 /// The source of a listed entry, whose multiplicity is the number of the source's events.
-fn source_of<K: AddressKey>(entry: &Entry<K, Values>) -> Option<Source> {
+fn source_of<K: AddressKey>(entry: &Entry<K, SourceValues>) -> Option<Source> {
     let (answered, refused) = match entry.values {
         Listed::One(values) | Listed::Sum(values) => values,
         Listed::Two(_) | Listed::Unknown => return None,
@@ -161,8 +161,8 @@ fn source_of<K: AddressKey>(entry: &Entry<K, Values>) -> Option<Source> {
 
 /// Adds up what shards counted, and makes reports from it.
 pub struct SourceLedger {
-    v4: FamilyLedger<KeyV4>,
-    v6: FamilyLedger<KeyV6>,
+    v4: FamilyLedger<SourceKeyV4>,
+    v6: FamilyLedger<SourceKeyV6>,
     totals: [u64; SourceEvent::COUNT],
 }
 
