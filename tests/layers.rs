@@ -19,7 +19,7 @@ const LAYERS: [&[&str]; 7] = [
 
 /// The imports that are allowed within a layer. There can be no cycle, because each layer lists importers before the
 /// imported.
-const BESIDE: [(&str, &str); 14] = [
+const BESIDE: [(&str, &str); 15] = [
     ("main", "cli"),
     ("run", "engine"),
     ("archive", "export"),
@@ -33,6 +33,7 @@ const BESIDE: [(&str, &str); 14] = [
     ("sources", "signal"),
     // A hash of a flow key reads it as the words that it is made of.
     ("hash", "flow"),
+    ("hash", "error"),
     ("state", "error"),
     ("state", "whole_file"),
 ];

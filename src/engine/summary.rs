@@ -52,6 +52,8 @@ pub struct Summary {
     pub last: Option<Header>,
     /// The inputs that could not be read, or not to their end.
     pub errors: Vec<Error>,
+    /// Events that were not reported because the queue was full.
+    pub events_dropped: u64,
     /// Counts of saving the state; `None` when it was not to be saved.
     pub saving: Option<SavingCounts>,
 }
@@ -79,6 +81,7 @@ impl Summary {
             incomplete: told.incomplete,
             last: told.last,
             errors,
+            events_dropped: 0,
             saving: told.saving,
         }
     }

@@ -211,9 +211,10 @@ impl FlowList {
             }
             // Without the half-open connections the list would be incomplete too.
             list.held_back = is_held_back || list.half_open.is_none();
-            if self.ending.is_none() {
+            self.ending.get_or_insert(marker);
+            // Shards may have reported what a late port has seen with different intervals: one of them is believed.
+            if partition == 0 {
                 self.seen = self.seen.plus(marker.seen);
-                self.ending = Some(marker);
             }
         }
         delta

@@ -6,6 +6,7 @@
 //! the hardware works on many blocks in the time of little more than one: batches of 64 wherever packets and peeling
 //! bring many keys, groups of eight elsewhere.
 
+use crate::error::{Error, Result};
 use crate::flow::{Family, FlowKey, VlanTags};
 use aes::Aes128;
 use aes::cipher::consts::U16;
@@ -40,6 +41,17 @@ impl Secret {
     #[must_use]
     pub fn new(bytes: [u8; SECRET_SIZE]) -> Self {
         Secret(bytes)
+    }
+
+    /// A secret of random bytes.
+    ///
+    /// # Errors
+    ///
+    /// The system gives no random numbers.
+    pub fn random() -> Result<Self> {
+        let mut bytes = [0; SECRET_SIZE];
+        getrandom::fill(&mut bytes).map_err(|error| Error::new("the system gives no random numbers").because(error))?;
+        Ok(Secret(bytes))
     }
 
     /// The key for the purpose that the label names: HMAC-SHA256 of the label under the secret. Neither the secret nor

@@ -138,7 +138,9 @@ impl Capture {
         self.is_up.store(is_up, Ordering::Relaxed);
     }
 
-    pub(super) fn counts(&self) -> CaptureCounts {
+    /// The counts that were published last.
+    #[must_use]
+    pub fn counts(&self) -> CaptureCounts {
         self.counts.load()
     }
 
@@ -146,7 +148,8 @@ impl Capture {
         self.is_up.load(Ordering::Relaxed)
     }
 
-    pub(super) fn unusable(&self) -> impl Iterator<Item = u64> {
+    /// The packets that could not be used, in the order of the reasons.
+    pub fn unusable(&self) -> impl Iterator<Item = u64> {
         self.unusable.iter().map(|cell| cell.load(Ordering::Relaxed))
     }
 }
