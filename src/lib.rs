@@ -53,14 +53,11 @@ pub mod export;
 pub mod flow;
 pub mod flow_list;
 pub mod generate;
-pub mod hash;
 pub mod interval;
-pub mod lines;
 pub mod metrics;
 #[cfg(feature = "paper")]
 pub mod paper;
 pub mod parse;
-pub mod prefetch;
 pub mod queue;
 pub mod record;
 pub mod run;
@@ -77,4 +74,12 @@ pub mod whole_file;
 pub mod pipeline {
     pub use crate::engine::*;
     pub use crate::run::*;
+}
+
+pub use flowpeel_iblt::hash;
+pub use flowpeel_lines as lines;
+
+/// Prefetching.
+pub mod prefetch {
+    pub use flowpeel_lines::prefetch;
 }
