@@ -10,10 +10,10 @@
 //! packet reaches the partition there is no watch.
 
 use crate::error::Result;
-use crate::flow_list::FamilyList;
-use crate::flow_list::family::Ledger;
-use crate::flow_list::start::{Epoch, Start};
 use crate::hash::{QuickHash, Secret};
+use crate::list::FamilyList;
+use crate::list::family::Ledger;
+use crate::list::start::{Epoch, Start};
 use crate::signal::Watch;
 use crate::sketch::TableKey;
 use crate::snapshot::Eviction;
