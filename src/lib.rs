@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use flowpeel::engine::Config;
-//! use flowpeel::flow_list::List;
+//! use flowpeel::list::List;
 //! use flowpeel::run::replay;
 //!
 //! let mut open = Vec::new();
@@ -31,7 +31,7 @@
 //!
 //! [`capture`] reads the packet, [`parse`] finds its TCP header, [`signal`] decides whether it can matter, and a
 //! [`queue`] carries it to its [`shard`]. There the [`connection`] filter turns it into an opening or a closing that is
-//! summed into a [`sketch`]. A [`snapshot`] of the sums goes to the [`flow_list`], which an [`export`]er writes.
+//! summed into a [`sketch`]. A [`snapshot`] of the sums goes to the [`list`], which an [`export`]er writes.
 //!
 //! With an [`archive`] a [`record`] of every connection that ends is kept. The [`engine`] puts all this on threads,
 //! [`run`] feeds it from captures and interfaces, and [`cli`] puts it on a command line. [`metrics`] count what happens on the way, and [`serve`] tells them over HTTP. A
@@ -51,9 +51,9 @@ pub mod engine;
 pub mod error;
 pub mod export;
 pub mod flow;
-pub mod flow_list;
 pub mod generate;
 pub mod interval;
+pub mod list;
 pub mod metrics;
 #[cfg(feature = "paper")]
 pub mod paper;
@@ -69,6 +69,9 @@ pub mod snapshot;
 pub mod sources;
 pub mod state;
 pub mod whole_file;
+
+/// The list under its former name.
+pub use self::list as flow_list;
 
 /// The engine and what feeds it under their former name.
 pub mod pipeline {

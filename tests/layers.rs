@@ -10,7 +10,7 @@ use source::{Source, all_sources, sources_below};
 const LAYERS: [&[&str]; 7] = [
     &["main", "cli"],
     &["run", "engine", "paper", "agent"],
-    &["archive", "export", "flow_list", "capture", "serve"],
+    &["archive", "export", "list", "capture", "serve"],
     &["generate", "shard", "record", "queue", "snapshot", "bfield_store"],
     &["connection", "sources", "signal"],
     &["parse", "sketch"],
@@ -23,8 +23,8 @@ const BESIDE: [(&str, &str); 14] = [
     ("main", "cli"),
     ("run", "engine"),
     ("archive", "export"),
-    ("archive", "flow_list"),
-    ("export", "flow_list"),
+    ("archive", "list"),
+    ("export", "list"),
     ("shard", "record"),
     ("shard", "snapshot"),
     ("record", "queue"),
@@ -48,7 +48,7 @@ const ALONE: [(&str, &[&str]); 9] = [
     // Packets as they come: their contents are for the layers above.
     ("capture", &["parse", "error"]),
     // It knows only the files of a router, no packets and no threads.
-    ("agent", &["export", "flow_list", "snapshot", "signal", "flow", "hash", "error"]),
+    ("agent", &["export", "list", "snapshot", "signal", "flow", "hash", "error"]),
     // The modules that count publish here; it knows none of them.
     ("metrics", &["config"]),
     // The modules that save encode their own here; it knows none of them.
@@ -58,19 +58,7 @@ const ALONE: [(&str, &[&str]); 9] = [
     // It experiments with the tables and the list over them: no packets, no capture and no threads.
     (
         "paper",
-        &[
-            "sketch",
-            "flow_list",
-            "shard",
-            "snapshot",
-            "connection",
-            "signal",
-            "flow",
-            "hash",
-            "error",
-            "config",
-            "interval",
-        ],
+        &["sketch", "list", "shard", "snapshot", "connection", "signal", "flow", "hash", "error", "config", "interval"],
     ),
 ];
 
@@ -263,7 +251,7 @@ fn an_import_that_points_up_is_found_however_it_is_written() {
         ("parse/tcp.rs", "const A: &str = \"//\"; use crate::signal::Signal;"),
         ("parse/tcp.rs", "const A: char = '\"'; fn f<'a>() {} use crate::signal::Signal; const B: char = '\"';"),
         ("export/mod.rs", "use crate::capture::Replay;"),
-        ("flow_list/mod.rs", "use crate::export::Ndjson;"),
+        ("list/mod.rs", "use crate::export::Ndjson;"),
         ("queue.rs", "use crate::shard::Shard;"),
         ("error.rs", "use crate::config::LIMIT;"),
         ("cli/mod.rs", "use crate::unheard_of::X;"),

@@ -8,7 +8,7 @@
 //! again within one delta leaves no key at all, only the difference of its two values in all its cells. It is the
 //! listed connection whose old value plus that difference is a valid value for it.
 
-use crate::flow_list::FamilyList;
+use crate::list::FamilyList;
 use crate::sketch::{Cell, Change, Peeler, TableKey, ValueCode, check_of};
 
 /// The most passes over the list to recover one delta: differences that overlap take one pass each, and more than a few

@@ -10,8 +10,8 @@
 
 use crate::connection::HalfOpen;
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
-use crate::flow_list::{Header, RowState, by_family};
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
+use crate::list::{Header, RowState, by_family};
 use crate::signal::{AnyKey, ConnectionHash};
 use crate::sketch::{Change, Iblt, TableKey};
 use crate::snapshot::file::{Figures, RouterPart, SnapshotFile, Sums, summed};

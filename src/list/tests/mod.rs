@@ -10,7 +10,7 @@ use crate::sketch::Geometry;
 use std::collections::BTreeMap;
 
 mod restart;
-use crate::flow_list::resync::RESIDUE_INTERVALS_MAX;
+use crate::list::resync::RESIDUE_INTERVALS_MAX;
 
 /// The openings and closings of an interval that one partition's table lists plainly.
 const PARTITION_CHURN: u64 = 500;

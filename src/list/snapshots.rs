@@ -5,8 +5,8 @@
 
 use crate::connection::{Counts, HalfOpenList};
 use crate::error::Result;
-use crate::flow_list::FlowListConfig;
-use crate::flow_list::saved::{save_cells, saved_cells};
+use crate::list::FlowListConfig;
+use crate::list::saved::{save_cells, saved_cells};
 use crate::signal::{PARTITION_COUNT, TimeBases};
 use crate::snapshot::file::{Figures, RouterPart, SnapshotFile};
 use crate::snapshot::{Delta, Marker};

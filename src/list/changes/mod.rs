@@ -7,7 +7,7 @@
 mod saved;
 
 use crate::flow::{FlowKey, KeyV4, KeyV6};
-use crate::flow_list::rows::{List, ListTimes, Listed, Row};
+use crate::list::rows::{List, ListTimes, Listed, Row};
 use crate::signal::TimeBases;
 use std::cmp::Ordering;
 use std::iter::Peekable;

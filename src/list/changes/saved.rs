@@ -3,8 +3,8 @@
 use super::EarlierList;
 use crate::error::Result;
 use crate::flow::FlowKey;
-use crate::flow_list::rows::{Listed, RowState};
-use crate::flow_list::saved::key;
+use crate::list::rows::{Listed, RowState};
+use crate::list::saved::key;
 use crate::signal::TimeBases;
 use crate::state::{Decoder, Encoder};
 

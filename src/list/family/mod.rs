@@ -7,13 +7,13 @@
 
 mod saved;
 
-use crate::flow_list::FlowListConfig;
-use crate::flow_list::connections::Connections;
-use crate::flow_list::liveness::Liveness;
-use crate::flow_list::recovery::RECOVERY_PASSES_MAX;
-use crate::flow_list::resync::Resync;
-use crate::flow_list::start::Start;
 use crate::hash::{KeyedHash, Purpose};
+use crate::list::FlowListConfig;
+use crate::list::connections::Connections;
+use crate::list::liveness::Liveness;
+use crate::list::recovery::RECOVERY_PASSES_MAX;
+use crate::list::resync::Resync;
+use crate::list::start::Start;
 use crate::signal::Watch;
 use crate::sketch::{Change, Geometry, Iblt, Peeled, Peeler, Recipient, TableKey, ValueCode};
 use crate::snapshot::Changes;

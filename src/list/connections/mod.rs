@@ -9,7 +9,7 @@ mod entries;
 mod index;
 mod packing;
 
-use crate::flow_list::start::Start;
+use crate::list::start::Start;
 use crate::sketch::TableKey;
 use ahash::RandomState;
 use entries::Entries;

@@ -12,7 +12,7 @@
 //! | 2, or left out | the upper bits of the tick |
 
 use crate::flow::VlanTags;
-use crate::flow_list::start::{NEAR_SIZE as NEAR_START_SIZE, NEAR_TICKS, Start};
+use crate::list::start::{NEAR_SIZE as NEAR_START_SIZE, NEAR_TICKS, Start};
 use crate::sketch::TableKey;
 use std::marker::PhantomData;
 

@@ -5,8 +5,8 @@
 //! is only needed while a list is written. A sample of the keys tells where parts begin. Somebody who chooses addresses
 //! may make it mislead; a part that becomes too large is then cut short, so memory is bounded whatever the keys are.
 
-use crate::flow_list::connections::Connections;
-use crate::flow_list::rows::Listed;
+use crate::list::connections::Connections;
+use crate::list::rows::Listed;
 use crate::sketch::TableKey;
 
 /// Parts in which a list is sorted. Each part costs a scan of all connections, 2 ns a connection, and takes its share
@@ -113,7 +113,7 @@ impl<'a, K: TableKey, I: Iterator<Item = &'a Connections<K>> + Clone> Iterator f
 mod tests {
     use super::*;
     use crate::flow::{KeyV4, KeyV6};
-    use crate::flow_list::start::Start;
+    use crate::list::start::Start;
     use proptest::prelude::*;
 
     fn lists<K: TableKey>(numbers: impl Iterator<Item = u64>) -> Vec<Connections<K>> {

@@ -8,11 +8,11 @@
 use crate::connection::HalfOpenList;
 use crate::error::{Error, Result};
 use crate::flow::{KeyV4, KeyV6};
-use crate::flow_list::family::FamilyList;
-use crate::flow_list::rows::ListTimes;
-use crate::flow_list::start::Start;
-use crate::flow_list::{EvictionTimes, FlowList, FlowListConfig, Header, List, PartitionList};
 use crate::hash::{KeyedHash, Purpose, Secret};
+use crate::list::family::FamilyList;
+use crate::list::rows::ListTimes;
+use crate::list::start::Start;
+use crate::list::{EvictionTimes, FlowList, FlowListConfig, Header, List, PartitionList};
 use crate::signal::{AnyKey, ConnectionHash, TICK_NS, TimeBase};
 use crate::sketch::{Change, Iblt, TableKey};
 use crate::snapshot::file::{self, Kind, RouterPart, SnapshotFile, Sums};

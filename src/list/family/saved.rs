@@ -3,10 +3,10 @@
 
 use super::{FamilyList, Outcome};
 use crate::error::Result;
-use crate::flow_list::family::EXTRANEOUS_MAX;
-use crate::flow_list::resync::Resync;
-use crate::flow_list::saved::{key, save_cells, saved_cells};
-use crate::flow_list::start::Start;
+use crate::list::family::EXTRANEOUS_MAX;
+use crate::list::resync::Resync;
+use crate::list::saved::{key, save_cells, saved_cells};
+use crate::list::start::Start;
 use crate::sketch::TableKey;
 use crate::state::{Decoder, Encoder};
 
@@ -26,7 +26,7 @@ impl<K: TableKey> FamilyList<K> {
     /// Encodes the list for a saved state, at the end of an interval: no change waits to be put back into a table then.
     ///
     /// Complexity: linear in the list; a pass over the residue unless it is empty.
-    pub(in crate::flow_list) fn save(&self, encoder: &mut Encoder) {
+    pub(in crate::list) fn save(&self, encoder: &mut Encoder) {
         let ledger = &self.ledger;
         debug_assert!(ledger.returned.is_empty());
         encoder.length(ledger.listed.len());
@@ -52,7 +52,7 @@ impl<K: TableKey> FamilyList<K> {
     }
 
     /// Fills an empty list with what one with the same configuration saved. If this fails the list must not be used.
-    pub(in crate::flow_list) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+    pub(in crate::list) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         let ledger = &mut self.ledger;
         let key_size = K::WORD_COUNT * size_of::<u64>();
         let count = decoder.length(key_size + size_of::<u64>(), ledger.listed_max)?;
@@ -80,7 +80,7 @@ impl<K: TableKey> FamilyList<K> {
     }
 
     /// Marks all listed connections as unsettled: each may have closed unseen before the tick `resumed_tick`.
-    pub(in crate::flow_list) fn unsettle(&mut self, resumed_tick: u64) {
+    pub(in crate::list) fn unsettle(&mut self, resumed_tick: u64) {
         let ledger = &mut self.ledger;
         ledger.listed.update_all(|key, start| ledger.liveness.unsettle(key, start, resumed_tick));
         ledger.liveness.set_unsettled(!ledger.listed.is_empty());

@@ -6,7 +6,7 @@
 use crate::connection::Counts;
 use crate::error::Result;
 use crate::flow::{FlowKey, KeyV4, KeyV6, WordKey};
-use crate::flow_list::FlowList;
+use crate::list::FlowList;
 use crate::signal::TimeBases;
 use crate::sketch::{Cell, Geometry, Iblt, TableKey};
 use crate::state::{Decoder, Encoder};

@@ -11,10 +11,10 @@
 
 use crate::error::Result;
 use crate::flow::QuickHash;
-use crate::flow_list::FamilyList;
-use crate::flow_list::family::Ledger;
-use crate::flow_list::start::{Epoch, Start};
 use crate::hash::Secret;
+use crate::list::FamilyList;
+use crate::list::family::Ledger;
+use crate::list::start::{Epoch, Start};
 use crate::signal::Watch;
 use crate::sketch::TableKey;
 use crate::snapshot::Eviction;

@@ -10,8 +10,8 @@
 //! stays the same, until the residue is small enough to be peeled.
 
 use crate::error::Result;
-use crate::flow_list::FamilyList;
-use crate::flow_list::start::Start;
+use crate::list::FamilyList;
+use crate::list::start::Start;
 use crate::sketch::{Change, TableKey};
 use crate::snapshot::Eviction;
 use crate::state::{Decoder, Encoder};

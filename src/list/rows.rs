@@ -5,9 +5,9 @@
 
 use crate::connection::HalfOpen;
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
-use crate::flow_list::PartitionList;
-use crate::flow_list::in_order::InOrder;
-use crate::flow_list::start::Start;
+use crate::list::PartitionList;
+use crate::list::in_order::InOrder;
+use crate::list::start::Start;
 use crate::signal::{PARTITION_COUNT, TICK_NS, TimeBases};
 use crate::snapshot::file::Figures;
 use std::net::SocketAddr;

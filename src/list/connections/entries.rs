@@ -5,7 +5,7 @@
 //! double.
 
 use super::packing::Packing;
-use crate::flow_list::start::Start;
+use crate::list::start::Start;
 use crate::prefetch::prefetch;
 use crate::sketch::TableKey;
 use std::ops::RangeInclusive;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::flow::{FlowKey, KeyV4, KeyV6};
-use crate::flow_list::start::NEAR_TICKS;
+use crate::list::start::NEAR_TICKS;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
