@@ -34,7 +34,7 @@
 //! summed into a [`sketch`]. A [`snapshot`] of the sums goes to the [`list`], which an [`export`]er writes.
 //!
 //! With an [`archive`] a [`record`] of every connection that ends is kept. The [`engine`] puts all this on threads,
-//! [`run`] feeds it from captures and interfaces, and [`cli`] puts it on a command line. [`metrics`] count what happens on the way, and [`serve`] tells them over HTTP. A
+//! [`run`] feeds it from captures and interfaces, and `cli` (a feature of that name) puts it on a command line. [`metrics`] count what happens on the way, and [`serve`] tells them over HTTP. A
 //! [`state`] holds what a run needs to go on after a crash. [`agent`] makes lists from the snapshots of a router
 //! elsewhere. [`generate`] makes traffic to try it all on, and with the feature `paper` the module `paper` runs the
 //! experiments of the papers behind the sketch again.
@@ -45,6 +45,7 @@ pub mod agent;
 pub mod archive;
 pub mod bfield_store;
 pub mod capture;
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod connection;
 pub mod engine;
