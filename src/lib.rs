@@ -47,12 +47,12 @@ pub mod bfield_store;
 pub mod capture;
 #[cfg(feature = "cli")]
 pub mod cli;
-pub mod connection;
 pub mod engine;
 pub mod error;
 pub mod export;
 pub mod flow;
 pub mod generate;
+pub mod handover;
 pub mod interval;
 pub mod list;
 pub mod metrics;
@@ -63,13 +63,20 @@ pub mod queue;
 pub mod record;
 pub mod run;
 pub mod serve;
-pub mod shard;
 pub mod signal;
 pub mod sketch;
 pub mod snapshot;
 pub mod sources;
 pub mod state;
+pub mod track;
 pub mod whole_file;
+
+/// What tracks connections, under its former names.
+pub mod connection {
+    pub use crate::handover::{Counts, HalfOpen, HalfOpenList, ISN_BITS};
+    pub use crate::track::*;
+}
+pub use self::track as shard;
 
 /// The list under its former name.
 pub use self::list as flow_list;
