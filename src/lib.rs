@@ -48,6 +48,7 @@ pub mod capture;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod connection;
+pub mod disk;
 pub mod engine;
 pub mod error;
 pub mod export;
@@ -69,7 +70,8 @@ pub mod sketch;
 pub mod snapshot;
 pub mod sources;
 pub mod state;
-pub mod whole_file;
+
+pub use self::disk::whole_file; // alias until the tree has settled
 
 /// The list under its former name.
 pub use self::list as flow_list;
