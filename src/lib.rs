@@ -47,6 +47,7 @@ pub mod bfield_store;
 pub mod capture;
 #[cfg(feature = "cli")]
 pub mod cli;
+pub mod disk;
 pub mod engine;
 pub mod error;
 pub mod export;
@@ -69,7 +70,8 @@ pub mod snapshot;
 pub mod sources;
 pub mod state;
 pub mod track;
-pub mod whole_file;
+
+pub use self::disk::whole_file; // alias until the tree has settled
 
 /// What tracks connections, under its former names.
 pub mod connection {
