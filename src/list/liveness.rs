@@ -10,7 +10,8 @@
 //! packet reaches the partition there is no watch.
 
 use crate::error::Result;
-use crate::hash::{QuickHash, Secret};
+use crate::flow::QuickHash;
+use crate::hash::Secret;
 use crate::list::FamilyList;
 use crate::list::family::Ledger;
 use crate::list::start::{Epoch, Start};

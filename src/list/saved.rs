@@ -5,7 +5,7 @@
 
 use crate::connection::Counts;
 use crate::error::Result;
-use crate::flow::{FlowKey, KeyV4, KeyV6};
+use crate::flow::{FlowKey, KeyV4, KeyV6, WordKey};
 use crate::list::FlowList;
 use crate::signal::TimeBases;
 use crate::sketch::{Cell, Geometry, Iblt, TableKey};

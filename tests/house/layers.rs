@@ -11,12 +11,12 @@ const LAYERS: [&[&str]; 7] = [
     &["generate", "shard", "record", "queue", "snapshot", "bfield_store"],
     &["connection", "sources", "signal"],
     &["parse", "sketch"],
-    &["flow", "hash", "error", "metrics", "prefetch", "lines", "interval", "state", "whole_file"],
+    &["flow", "hash", "error", "metrics", "prefetch", "lines", "interval", "state", "disk"],
 ];
 
 /// The imports that are allowed within a layer. There can be no cycle, because each layer lists importers before the
 /// imported.
-const BESIDE: [(&str, &str); 14] = [
+const BESIDE: [(&str, &str); 15] = [
     ("main", "cli"),
     ("run", "engine"),
     ("archive", "export"),
@@ -31,15 +31,16 @@ const BESIDE: [(&str, &str); 14] = [
     // A hash of a flow key reads it as the words that it is made of.
     ("hash", "flow"),
     ("state", "error"),
-    ("state", "whole_file"),
+    ("state", "disk"),
+    ("disk", "error"),
 ];
 
 /// Modules that may import less than their layer allows, with everything that they may import.
-const ALONE: [(&str, &[&str]); 9] = [
+const ALONE: [(&str, &[&str]); 10] = [
     // Pure algorithms: they know keys and how to hash them, but no packets.
     ("sketch", &["flow", "hash", "prefetch", "lines"]),
     // Fields and their files: what the keys are is known to the layers above.
-    ("bfield_store", &["sketch", "error", "whole_file"]),
+    ("bfield_store", &["sketch", "error", "disk"]),
     // Generated traffic tests the rest, so it must share nothing with it.
     ("generate", &["error"]),
     // Packets as they come: their contents are for the layers above.
@@ -49,7 +50,8 @@ const ALONE: [(&str, &[&str]); 9] = [
     // The modules that count publish here; it knows none of them.
     ("metrics", &["config"]),
     // The modules that save encode their own here; it knows none of them.
-    ("state", &["error", "whole_file"]),
+    ("disk", &["error"]),
+    ("state", &["error", "disk"]),
     // It serves the metrics alone: nothing that comes from packets can get into it.
     ("serve", &["metrics", "error"]),
     // It experiments with the tables and the list over them: no packets, no capture and no threads.
