@@ -39,7 +39,7 @@
 //! elsewhere. [`generate`] makes traffic to try it all on, and with the feature `paper` the module `paper` runs the
 //! experiments of the papers behind the sketch again.
 //!
-//! Modules import only from lower layers; `tests/layers.rs` lists the layers and checks it.
+//! Modules import only from lower layers; `tests/house/layers.rs` lists the layers and checks it.
 
 pub mod agent;
 pub mod archive;
