@@ -91,9 +91,9 @@ impl Queue {
                 sum
             });
             for _ in 0..self.count / BLOCK_SIGNAL_COUNT {
-                self.signals.iter().for_each(|signal| writers[0].push(signal));
+                self.signals.iter().for_each(|signal| writer.push(signal));
             }
-            drop(writers);
+            drop(writer);
             reader.join().expect("the reader does not panic")
         })
     }

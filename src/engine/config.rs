@@ -7,9 +7,9 @@ use crate::engine::plan::{
 };
 #[cfg(doc)]
 use crate::engine::{CONNECTIONS_MIN, HALF_OPEN_MIN, Memory, Plan};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::export::Format;
-use crate::hash::Secret;
+use crate::hash::{SECRET_SIZE, Secret};
 use crate::signal::FINGERPRINT_BITS;
 use std::time::Duration;
 
@@ -142,7 +142,9 @@ impl Config {
     ///
     /// The system gives no random numbers.
     pub fn live(every: Duration) -> Result<Self> {
-        Ok(Config { every: Some(every), secret: Secret::random()?, ..Config::live_defaults() })
+        let mut bytes = [0; SECRET_SIZE];
+        getrandom::fill(&mut bytes).map_err(|error| Error::new("the system gives no random numbers").because(error))?;
+        Ok(Config { every: Some(every), secret: Secret::new(bytes), ..Config::live_defaults() })
     }
 
     /// What suits live traffic: connections are older than the start, and some time out without FIN or RST. A replay takes a

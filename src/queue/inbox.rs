@@ -8,9 +8,11 @@
 //! passed on when every port has passed it. A port that says nothing holds it up for [`PORT_PATIENCE_NS`] and no
 //! longer: what it sends afterwards counts in the next interval.
 
-use super::{Block, Message, Passed, QUEUE_BLOCKS_MAX, QUEUE_MARKS_MAX, QUEUE_SLEEP_MAX, Reader, WhenFull};
+use super::{
+    Block, Marker, Message, Passed, QUEUE_BLOCKS_MAX, QUEUE_MARKS_MAX, QUEUE_SLEEP_MAX, Reader, Seen, WhenFull,
+};
 use crate::signal::{Moment, TimeBase};
-use crate::snapshot::{Marker, Seen};
+
 use crossbeam::channel::{Receiver, Sender, TryRecvError, bounded};
 use crossbeam::sync::{Parker, Unparker};
 use std::sync::atomic::Ordering;

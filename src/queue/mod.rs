@@ -10,12 +10,13 @@
 //! queue is half empty. With [`WhenFull::DropAtOnce`] neither ever makes a system call for the other: the reader polls.
 
 mod inbox;
+mod marker;
 
 pub use inbox::{ClockWriter, End, Inbox, MERGE_PATIENCE_NS, PORT_PATIENCE_NS};
+pub use marker::{Marker, Seen};
 
 use crate::prefetch::prefetch;
 use crate::signal::{Signal, TimeBase};
-use crate::snapshot::{Marker, Seen};
 use crossbeam::queue::ArrayQueue;
 use crossbeam::sync::{Parker, Unparker};
 use std::sync::Arc;

@@ -1,0 +1,321 @@
+//! A list that is kept from snapshots alone, on any machine that has the secret.
+//!
+//! What enters: snapshots of one run of a router, in order, any of which may be missing. What leaves: the lists that
+//! the router would have made of the same intervals. A snapshot less the one applied before it is what opened and
+//! closed in between: a delta like any other, decoded as the router decodes its own. The law is the same too: the
+//! snapshot applied last = the list + the residue.
+
+use crate::connection::HalfOpenList;
+use crate::error::{Error, Result};
+use crate::flow::{KeyV4, KeyV6};
+use crate::hash::{KeyedHash, Purpose, Secret};
+use crate::list::family::FamilyList;
+use crate::list::rows::ListTimes;
+use crate::list::start::Start;
+use crate::list::{EvictionTimes, FlowList, FlowListConfig, Header, List, PartitionList};
+use crate::signal::{AnyKey, ConnectionHash, TICK_NS, TimeBase};
+use crate::sketch::{Change, Iblt, TableKey};
+use crate::snapshot::file::{self, Kind, RouterPart, SnapshotFile, Sums};
+use crate::snapshot::{Changes, Delta, HandOver};
+
+/// A moment by the clock that never steps back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TickMoment {
+    /// The tick.
+    pub tick: u64,
+    /// The time since the beginning of the tick, in ns.
+    pub within_tick_ns: i64,
+}
+
+impl TickMoment {
+    /// The end of a snapshot's interval.
+    #[must_use]
+    pub fn end_of(source: &RouterPart) -> Self {
+        TickMoment { tick: source.end_tick, within_tick_ns: source.within_tick_ns }
+    }
+
+    /// The moment of this wall time in the snapshot's run; `None` before its start. Where a clock that stepped back
+    /// passed it twice, the later of the two.
+    #[must_use]
+    pub fn of_wall_ns(source: &RouterPart, wall_ns: i64) -> Option<Self> {
+        let mut first_after = source.end_tick.saturating_add(1);
+        for base in source.bases.iter().rev() {
+            let tick = base.tick(wall_ns);
+            if (base.first_tick..first_after).contains(&tick) {
+                return Some(TickMoment { tick, within_tick_ns: wall_ns.saturating_sub(base.wall_ns(tick)) });
+            }
+            first_after = base.first_tick;
+        }
+        None
+    }
+
+    /// The moment this many ns earlier, or later if negative.
+    #[must_use]
+    pub fn before(self, ns: i64) -> Self {
+        let within_ns = self.within_tick_ns.saturating_sub(ns);
+        let tick = self.tick.saturating_add_signed(within_ns.div_euclid(TICK_NS));
+        TickMoment { tick, within_tick_ns: within_ns.rem_euclid(TICK_NS) }
+    }
+
+    /// The tick this many ns earlier, to the nearest.
+    fn tick_before(self, age_ns: i64) -> u64 {
+        let ticks = age_ns.saturating_sub(self.within_tick_ns).saturating_add(TICK_NS / 2).div_euclid(TICK_NS);
+        self.tick.saturating_sub(u64::try_from(ticks).unwrap_or(0))
+    }
+}
+
+/// A connection of an earlier list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownConnection {
+    /// The key of the connection.
+    pub key: AnyKey,
+    /// The age of the connection at the end of that list, in ns.
+    pub age_ns: i64,
+    /// Whether its start was not seen.
+    pub midstream: bool,
+}
+
+/// The list of one run of a router, kept from its snapshots.
+pub struct SnapshotList {
+    list: FlowList,
+    secret: Secret,
+    /// The hashes that tell the partition of a connection.
+    hash_v4: KeyedHash<KeyV4>,
+    hash_v6: KeyedHash<KeyV6>,
+    /// The header and the sums of the snapshot that was applied last: what the list and its residue add up to.
+    header: file::Header,
+    applied: Vec<Sums>,
+}
+
+impl SnapshotList {
+    /// An empty list for the run of this snapshot. The snapshot itself is not applied.
+    ///
+    /// # Errors
+    ///
+    /// The snapshot is a merge or a digest.
+    pub fn new(snapshot: &SnapshotFile, secret: &Secret) -> Result<Self> {
+        let header = &snapshot.header;
+        let Some(source) = header.sources.first().filter(|_| header.kind == Kind::Snapshot) else {
+            let what = format!("this is a {}: only a snapshot of one router has a list", header.kind.name());
+            return Err(Error::new(what));
+        };
+        let config = FlowListConfig {
+            secret: secret.clone(),
+            geometry: header.geometry,
+            partition_connections_max: source.partition_connections_max,
+            eviction: EvictionTimes::default(),
+            inquiry_max: 0,
+        };
+        Ok(SnapshotList {
+            list: FlowList::new(&config, None),
+            secret: secret.clone(),
+            hash_v4: KeyedHash::new(secret, Purpose::Connection),
+            hash_v6: KeyedHash::new(secret, Purpose::Connection),
+            applied: vec![Sums::new(header.geometry); header.partition_count],
+            header: header.clone(),
+        })
+    }
+
+    /// Lists a connection of an earlier list, which ended at `list_end`. Returns whether it was not listed yet. The
+    /// list need only be near enough: the next snapshot corrects what is wrong in it, as far as that fits the tables.
+    ///
+    /// Complexity: three hashes.
+    pub fn relist(&mut self, known: &KnownConnection, list_end: TickMoment) -> bool {
+        let start = Start::at(list_end.tick_before(known.age_ns), known.midstream);
+        let Some((list, sums)) = self.partition_of(&known.key) else { return false };
+        match known.key {
+            AnyKey::V4(key) => list.v4.relist(key, start, &mut sums.v4),
+            AnyKey::V6(key) => list.v6.relist(key, start, &mut sums.v6),
+        }
+    }
+
+    /// Takes off a connection that a later list does not have. Returns whether it was listed.
+    pub fn delist(&mut self, key: &AnyKey) -> bool {
+        let Some((list, sums)) = self.partition_of(key) else { return false };
+        match key {
+            AnyKey::V4(key) => list.v4.delist(key, &mut sums.v4),
+            AnyKey::V6(key) => list.v6.delist(key, &mut sums.v6),
+        }
+    }
+
+    fn partition_of(&mut self, key: &AnyKey) -> Option<(&mut PartitionList, &mut Sums)> {
+        let partition = match key {
+            AnyKey::V4(key) => partition_of(&self.hash_v4, key),
+            AnyKey::V6(key) => partition_of(&self.hash_v6, key),
+        };
+        Some((self.list.partitions.get_mut(partition)?, self.applied.get_mut(partition)?))
+    }
+
+    /// Whether a snapshot is of the list's run and its tables have the same shape.
+    #[must_use]
+    pub fn is_of_run(&self, snapshot: &SnapshotFile) -> bool {
+        let run = |header: &file::Header| header.sources.first().map(|source| (source.router.clone(), source.run));
+        snapshot.header.kind == Kind::Snapshot
+            && run(&self.header) == run(&snapshot.header)
+            && self.header.check_fits(&snapshot.header).is_ok()
+    }
+
+    /// Brings the list to the state of this snapshot. If too much has changed since the one before, but the snapshot
+    /// decodes on its own, it is decoded on its own.
+    ///
+    /// Complexity: some passes over the tables, and the decoding.
+    ///
+    /// # Errors
+    ///
+    /// The snapshot is of another run. Nothing has changed then.
+    pub fn apply(&mut self, snapshot: SnapshotFile) -> Result<()> {
+        if !self.is_of_run(&snapshot) {
+            return Err(Error::new("the snapshot is of another run or another router than the list"));
+        }
+        self.advance(&snapshot);
+        if self.left() > 0 && fits_alone(&snapshot) {
+            let mut alone = SnapshotList::new(&snapshot, &self.secret)?;
+            alone.advance(&snapshot);
+            if alone.left() < self.left() {
+                *self = alone;
+            }
+        }
+        self.applied = snapshot.sums;
+        self.header = snapshot.header;
+        Ok(())
+    }
+
+    /// Applies the difference between this snapshot and the one applied last.
+    fn advance(&mut self, snapshot: &SnapshotFile) {
+        let Some(source) = snapshot.header.sources.first() else { return };
+        let base = source.bases.last().copied().unwrap_or(TimeBase { first_tick: 0, offset_ns: 0 });
+        let parts = snapshot.sums.iter().zip(&self.applied).zip(source.cut_ticks).enumerate();
+        for (partition, ((now, before), tick)) in parts {
+            let (v4, v6) = (less(&now.v4, &before.v4), less(&now.v6, &before.v6));
+            let delta = Some(Box::new(Delta { v4, v6 }));
+            let (end, findings) = (None, None);
+            self.list.apply(HandOver { partition, delta, is_held_back: false, tick, base, end, findings });
+        }
+    }
+
+    /// About how many openings and closings could not be decoded; 0 only when there are none.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.list.partitions.iter().map(|partition| partition.v4.missing() + partition.v6.missing()).sum()
+    }
+
+    /// Passes the list of the interval whose snapshot was applied last to `write`.
+    pub fn list<T>(&mut self, write: impl FnOnce(&List) -> T) -> T {
+        let left = self.left();
+        let (hash_v4, hash_v6) = (&self.hash_v4, &self.hash_v6);
+        let FlowList { partitions, bases, .. } = &mut self.list;
+        let nothing = RouterPart::default();
+        let source = self.header.sources.first().unwrap_or(&nothing);
+        bases.replace(&source.bases);
+        let mut half_open = HalfOpenList::of(&source.half_open);
+        half_open.sort();
+        half_open.retain::<KeyV4>(|key| !partitions[partition_of(hash_v4, key)].v4.listed().contains(key));
+        half_open.retain::<KeyV6>(|key| !partitions[partition_of(hash_v6, key)].v6.listed().contains(key));
+        // It makes no difference in which partition they are listed.
+        partitions[0].half_open = Some(Box::new(half_open));
+        let extraneous = partitions.iter().map(|partition| partition.v4.extraneous() + partition.v6.extraneous()).sum();
+        let missing = left.saturating_add(source.figures.missing_elsewhere);
+        let header =
+            Header { figures: source.figures, missing, complete: missing == 0, extraneous, ..Header::default() };
+        let (within_tick_ns, end_tick) = (source.within_tick_ns, source.end_tick);
+        let times = ListTimes { bases, within_tick_ns, end_tick };
+        write(&List::new(partitions, header, times, None))
+    }
+}
+
+/// The index of the partition of a connection.
+fn partition_of<K: TableKey>(hash: &KeyedHash<K>, key: &K) -> usize {
+    ConnectionHash::new(hash.of(&key.canonical().0)).partition()
+}
+
+/// The difference of two tables of one shape.
+fn less<K: TableKey>(now: &Iblt<K>, before: &Iblt<K>) -> Changes<K> {
+    let mut table = now.clone();
+    let is_subtracted = table.subtract(before).is_ok();
+    debug_assert!(is_subtracted, "what is of one run has one shape");
+    let updates = u64::from(!table.is_zero());
+    Changes { updates, ..Changes::of(table) }
+}
+
+/// Whether the open connections are about few enough for the tables to be decoded on their own.
+fn fits_alone(snapshot: &SnapshotFile) -> bool {
+    let geometry = snapshot.header.geometry;
+    snapshot.sums.iter().all(|sums| {
+        sums.v4.estimated_count() <= geometry.v4.item_count() && sums.v6.estimated_count() <= geometry.v6.item_count()
+    })
+}
+
+impl<K: TableKey> FamilyList<K> {
+    /// Lists a connection and adds it to the sums that were applied. Returns whether it was not listed yet.
+    fn relist(&mut self, key: K, start: Start, applied: &mut Iblt<K>) -> bool {
+        if !self.ledger.listed.insert(key, start) {
+            return false;
+        }
+        let placement = self.peeler.hash().of(&key);
+        applied.apply_one(&Change::insert(key, placement, start.value(&self.ledger.code, placement)));
+        true
+    }
+
+    /// Takes a connection off and out of the sums that were applied. Returns whether it was listed.
+    fn delist(&mut self, key: &K, applied: &mut Iblt<K>) -> bool {
+        let Some(start) = self.ledger.unlist(key) else { return false };
+        let placement = self.peeler.hash().of(key);
+        applied.apply_one(&Change::remove(*key, placement, start.value(&self.ledger.code, placement)));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A clock that stepped back by an hour at tick 2,000,000.
+    fn source() -> RouterPart {
+        let base =
+            |first_tick: u64, offset_s: i64| TimeBase { first_tick, offset_ns: i128::from(offset_s) * 1_000_000_000 };
+        let bases = vec![base(1 << 20, 1_700_000_000), base(2_000_000, 1_700_000_000 - 3_600)];
+        RouterPart { bases, end_tick: 3_000_000, within_tick_ns: 7, ..RouterPart::default() }
+    }
+
+    proptest! {
+        #[test]
+        fn ages_tell_the_very_tick_of_a_start(end in 1u64 << 21..1 << 40, ago in 0u64..1 << 20, within in 0..TICK_NS) {
+            let age_us = (ago as i64 * TICK_NS + within) / 1_000;
+            let moment = TickMoment { tick: end, within_tick_ns: within };
+            prop_assert_eq!(moment.tick_before(age_us * 1_000), end - ago);
+            // Lists have microseconds.
+            let read = TickMoment { within_tick_ns: within / 1_000 * 1_000, ..moment };
+            prop_assert_eq!(read.tick_before(age_us * 1_000), end - ago);
+        }
+
+        #[test]
+        fn moments_go_back_and_forth(tick in 1u64 << 21..1 << 40, within in 0..TICK_NS, ns in 0i64..1 << 47) {
+            let moment = TickMoment { tick, within_tick_ns: within };
+            let before = moment.before(ns);
+            let elapsed = (tick - before.tick) as i64 * TICK_NS + within - before.within_tick_ns;
+            prop_assert_eq!((elapsed, before.before(-ns)), (ns, moment));
+        }
+
+        #[test]
+        fn wall_times_are_found_in_their_base(tick in 1u64 << 20..3_000_000, within in 0..TICK_NS) {
+            let source = source();
+            let base = source.bases[usize::from(tick >= 2_000_000)];
+            let found = TickMoment::of_wall_ns(&source, base.wall_ns(tick) + within).unwrap();
+            // Within an hour of the step a time is twice, and the later is taken.
+            let is_twice = (2_000_000 - 36_000..2_000_000).contains(&tick);
+            let expected = TickMoment { tick: if is_twice { tick + 36_000 } else { tick }, within_tick_ns: within };
+            prop_assert_eq!(found, expected);
+        }
+
+        #[test]
+        fn no_time_is_too_strange(wall_ns: i64, tick: u64, within: i64, ns: i64) {
+            let moment = TickMoment { tick, within_tick_ns: within };
+            prop_assert!(moment.tick_before(ns) <= tick);
+            let before = moment.before(ns);
+            prop_assert!((0..TICK_NS).contains(&before.within_tick_ns));
+            let source = RouterPart { end_tick: tick, ..source() };
+            prop_assert!(TickMoment::of_wall_ns(&source, wall_ns).is_none_or(|moment| moment.tick <= tick));
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Connections that vanished without a FIN or RST: which are asked about, come under watch, and are taken off.
+//!
+//! What enters: the ends of intervals, and what the partition has seen. What leaves: questions about listed
+//! connections, connections under watch, and evictions. Time is counted in epochs, sixteen to the idle timeout. In each
+//! epoch every listed connection is asked about once, a bounded number of them at the end of each interval.
+//!
+//! Only a sample of most packets reaches the partition, so a connection that was not seen may still be sending. One
+//! that was not seen for a quarter of the timeout therefore comes under watch: capture threads hand on its next packet,
+//! whatever it is. It is taken off only if nothing was seen of it for the other three quarters either. Where every
+//! packet reaches the partition there is no watch.
+
+use crate::error::Result;
+use crate::flow::QuickHash;
+use crate::hash::Secret;
+use crate::list::FamilyList;
+use crate::list::family::Ledger;
+use crate::list::start::{Epoch, Start};
+use crate::signal::Watch;
+use crate::sketch::TableKey;
+use crate::snapshot::Eviction;
+use crate::state::{Decoder, Encoder};
+use std::sync::Arc;
+
+/// Epochs in an idle timeout. In each of them every listed connection is asked about once.
+pub const IDLE_EPOCHS: u64 = 16;
+
+/// Epochs of silence after which a connection comes under watch: a quarter of the timeout.
+const SUSPECT_EPOCHS: u64 = IDLE_EPOCHS / 4;
+
+/// When connections are taken off that were not seen to end, in ticks of 100 ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EvictionTimes {
+    /// Connections that are not seen for this long are taken off; at least [`IDLE_EPOCHS`]. `None` turns this off.
+    pub idle_ticks: Option<u64>,
+    /// Connections that are this old are taken off; at least [`IDLE_EPOCHS`]. `None` turns this off.
+    pub age_max_ticks: Option<u64>,
+    /// The length of an interval, at whose end connections are asked about; 0 if there is only one interval.
+    pub interval_ticks: u64,
+}
+
+impl EvictionTimes {
+    /// Whether nothing is ever evicted, so that no questions are asked for it.
+    #[must_use]
+    pub fn are_none(self) -> bool {
+        self.epoch_ticks().is_none()
+    }
+
+    /// The length of an epoch in ticks; `None` if nothing is ever evicted.
+    fn epoch_ticks(self) -> Option<u64> {
+        let shortest = self.idle_ticks.into_iter().chain(self.age_max_ticks).min()?;
+        // Even if the idle timeout is much longer than the age, its epochs must have different numbers.
+        let shortest = shortest.max(self.idle_ticks.unwrap_or(0) * IDLE_EPOCHS / (Epoch::COUNT - IDLE_EPOCHS));
+        // Only a few epochs may pass from one end of an interval to the next: if all numbers passed, it would look like
+        // none.
+        Some((shortest.max(self.interval_ticks) / IDLE_EPOCHS).max(1))
+    }
+}
+
+/// How the connections of a family are checked for being alive.
+pub(super) struct Liveness {
+    times: EvictionTimes,
+    epoch_ticks: Option<u64>,
+    watch: Option<Arc<Watch>>,
+    quick: QuickHash,
+    /// The tick of the last list.
+    now: u64,
+    /// The epoch in which the last round of questions began, and whether the round goes on.
+    round: Option<Epoch>,
+    is_asking: bool,
+    /// Whether any listed connection is unsettled, and whether this round is for unsettled ones only.
+    has_unsettled: bool,
+    asks_unsettled_only: bool,
+}
+
+impl Liveness {
+    pub(super) fn new(secret: &Secret, times: EvictionTimes, watch: Option<Arc<Watch>>) -> Self {
+        Liveness {
+            times,
+            epoch_ticks: times.epoch_ticks(),
+            watch,
+            quick: QuickHash::new(secret),
+            now: 0,
+            round: None,
+            is_asking: false,
+            has_unsettled: false,
+            asks_unsettled_only: false,
+        }
+    }
+
+    /// The epoch of a tick.
+    pub(super) fn epoch(&self, tick: u64) -> Epoch {
+        self.epoch_ticks.map_or(Epoch::default(), |length| Epoch::of(tick, length))
+    }
+
+    /// Notes that an interval has ended at this tick. Returns whether a round of questions begins.
+    pub(super) fn end_interval(&mut self, tick: u64) -> bool {
+        self.now = tick;
+        let epoch = self.epoch(tick);
+        let is_new = self.epoch_ticks.is_some() && self.round != Some(epoch);
+        // Unsettled connections are asked about at every end, so that they are settled as soon as they are seen.
+        let begins = !self.is_asking && (is_new || self.has_unsettled);
+        if begins {
+            self.round = Some(epoch).filter(|_| is_new).or(self.round);
+            self.asks_unsettled_only = !is_new;
+            self.is_asking = true;
+        }
+        begins
+    }
+
+    /// Whether any listed connection is unsettled.
+    pub(super) fn has_unsettled(&self) -> bool {
+        self.has_unsettled
+    }
+
+    /// Notes whether any listed connection is unsettled.
+    pub(super) fn set_unsettled(&mut self, has_unsettled: bool) {
+        self.has_unsettled = has_unsettled;
+    }
+
+    /// Whether there are questions left in this round.
+    pub(super) fn is_asking(&self) -> bool {
+        self.is_asking
+    }
+
+    /// Ends the round: every connection was asked about.
+    pub(super) fn end_round(&mut self) {
+        self.is_asking = false;
+    }
+
+    /// Whether this round concerns a listed connection, to ask about it or to take it off.
+    pub(super) fn concerns(&self, start: Start) -> bool {
+        if self.asks_unsettled_only {
+            return start.is_known() && start.is_unsettled();
+        }
+        start.is_known() && (self.times.idle_ticks.is_some() || self.is_aged(start))
+    }
+
+    fn is_aged(&self, start: Start) -> bool {
+        self.times.age_max_ticks.is_some_and(|age_max| self.now.saturating_sub(start.tick()) >= age_max)
+    }
+
+    /// The number of epochs in this many sixteenths of the idle timeout, rounded up. An epoch that is further back than
+    /// that began longer ago than that time.
+    fn epochs_of(&self, sixteenths: u64) -> u64 {
+        let (idle, length) = (self.times.idle_ticks.unwrap_or(0), self.epoch_ticks.unwrap_or(1));
+        (idle * sixteenths).div_ceil(IDLE_EPOCHS * length)
+    }
+
+    /// Decides about a listed connection that is due to be asked about: whether it is taken off, and its start as it is
+    /// remembered from now on.
+    pub(super) fn judge<K: TableKey>(&self, key: &K, start: Start) -> (Option<Eviction>, Start) {
+        if !start.is_known() {
+            return (None, start);
+        }
+        if self.is_aged(start) {
+            return (Some(Eviction::Aged), start);
+        }
+        if self.times.idle_ticks.is_none() {
+            return (None, start);
+        }
+        let now = self.epoch(self.now);
+        let Some(watch) = &self.watch else {
+            let is_silent = now.since(start.seen()) > self.epochs_of(IDLE_EPOCHS);
+            return (is_silent.then_some(Eviction::Idle), start);
+        };
+        let hash = self.quick.of(key);
+        let is_over = |watched| now.since(watched) > self.epochs_of(IDLE_EPOCHS - SUSPECT_EPOCHS);
+        match start.watched() {
+            Some(watched) if is_over(watched) && now.since(start.seen()) > self.epochs_of(IDLE_EPOCHS) => {
+                // One that is no longer in the watch was seen after all, or lost its slot to another's packet: its
+                // watch begins anew.
+                if watch.take(hash) { (Some(Eviction::Idle), start) } else { (None, self.suspect(hash, watch, start)) }
+            }
+            None if now.since(start.seen()) >= self.epochs_of(SUSPECT_EPOCHS) => {
+                (None, self.suspect(hash, watch, start))
+            }
+            _ => (None, start),
+        }
+    }
+
+    /// Marks a listed connection as unsettled. It comes under watch, if there is a watch with room, so that its next
+    /// packet is handed on whatever it is.
+    pub(super) fn unsettle<K: TableKey>(&self, key: &K, start: Start, tick: u64) -> Start {
+        let start = start.seen_in(start.seen()).unsettled();
+        match &self.watch {
+            Some(watch) if watch.put(self.quick.of(key)) => start.watched_since(self.epoch(tick)),
+            _ => start,
+        }
+    }
+
+    /// Encodes it for a saved state.
+    pub(super) fn save(&self, encoder: &mut Encoder) {
+        encoder.u64(self.now);
+        encoder.option(self.round, |encoder, Epoch(round)| encoder.u8(round));
+        [self.is_asking, self.has_unsettled, self.asks_unsettled_only].into_iter().for_each(|flag| encoder.bool(flag));
+    }
+
+    /// Restores what one with the same configuration saved.
+    pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        self.now = decoder.count()?;
+        self.round = decoder.option(Decoder::u8)?.map(Epoch);
+        self.is_asking = decoder.bool()?;
+        (self.has_unsettled, self.asks_unsettled_only) = (decoder.bool()?, decoder.bool()?);
+        Ok(())
+    }
+
+    /// Puts a connection under watch if there is room. Otherwise that is tried again in the next epoch.
+    fn suspect(&self, hash: u64, watch: &Watch, start: Start) -> Start {
+        if watch.put(hash) { start.watched_since(self.epoch(self.now)) } else { start.seen_in(start.seen()) }
+    }
+
+    /// Ends the watch over a connection that was seen again, or has closed.
+    pub(super) fn end_watch<K: TableKey>(&self, key: &K, start: Start) {
+        if let (Some(_), Some(watch)) = (start.watched(), &self.watch) {
+            watch.take(self.quick.of(key));
+        }
+    }
+}
+
+impl<K: TableKey> Ledger<K> {
+    /// Takes a connection off the list, and out of the watch. Returns its start, if it was listed.
+    pub(super) fn unlist(&mut self, key: &K) -> Option<Start> {
+        let start = self.listed.remove(key)?;
+        self.liveness.end_watch(key, start);
+        Some(start)
+    }
+}
+
+impl<K: TableKey> FamilyList<K> {
+    /// Notes that these connections were seen since they were last asked about, as of the tick `cut`.
+    pub(super) fn see(&mut self, seen: &[(K, u32)], cut: u64) {
+        let epoch = self.ledger.liveness.epoch(cut);
+        for (key, payload) in seen {
+            self.ledger.listed.update(key, |start| {
+                if start.payload() != *payload {
+                    return start;
+                }
+                self.ledger.liveness.end_watch(key, start);
+                start.seen_in(epoch).settled()
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn however_long_an_interval_is_silence_over_two_of_them_is_seen() {
+        for idle in [IDLE_EPOCHS, 1_600, 36_000] {
+            for interval in [1, 100, 600, 25_500, 51_000, 255 * 255, 864_000] {
+                let times =
+                    EvictionTimes { idle_ticks: Some(idle), interval_ticks: interval, ..EvictionTimes::default() };
+                let liveness = Liveness::new(&Secret::REPLAY, times, None);
+                let key = crate::flow::KeyV4::new((1, 1), (2, 2), crate::flow::VlanTags::NONE);
+                let seen = 1 << 30;
+                let intervals = (2 * idle).div_ceil(interval).max(2);
+                let liveness = Liveness { now: seen + intervals * interval, ..liveness };
+                let start = Start::of_payload(0, seen, liveness.epoch(seen));
+                assert_eq!(liveness.judge(&key, start).0, Some(Eviction::Idle), "{idle} of {interval}");
+                let liveness = Liveness { now: seen + idle, ..liveness };
+                assert_eq!(liveness.judge(&key, start).0, None, "{idle} of {interval}");
+            }
+        }
+    }
+}

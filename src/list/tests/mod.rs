@@ -1,0 +1,339 @@
+//! A shard and a list without threads, so that tests decide when deltas are handed over.
+
+use super::*;
+use crate::connection::{LINGER_TICKS, TrackerConfig};
+use crate::flow::{FlowKey, Side, VlanTags};
+use crate::hash::{KeyedHash, Purpose};
+use crate::shard::{Exchange, Partition, PartitionConfig, Shard};
+use crate::signal::{ConnectionHash, FINGERPRINT_BITS, Kind, Signal, SignalParts, TimeBase};
+use crate::sketch::Geometry;
+use std::collections::BTreeMap;
+
+mod restart;
+use crate::list::resync::RESIDUE_INTERVALS_MAX;
+
+/// The openings and closings of an interval that one partition's table lists plainly.
+const PARTITION_CHURN: u64 = 500;
+const TICKS_AN_INTERVAL: u64 = 100;
+
+/// Gives out empty deltas unless it is stalled, and keeps what is handed over.
+struct Hands {
+    spares: Vec<Box<Delta>>,
+    inquiries: Vec<Option<Inquiry>>,
+    handed_over: Vec<HandOver>,
+    is_stalled: bool,
+}
+
+impl Exchange for Hands {
+    fn spare(&mut self, _: usize) -> Option<Box<Delta>> {
+        if self.is_stalled { None } else { self.spares.pop() }
+    }
+
+    fn spare_half_open(&mut self, _: usize) -> Option<Box<HalfOpenList>> {
+        Some(Box::new(HalfOpenList::new(100)))
+    }
+
+    fn inquiry(&mut self, partition: usize) -> Option<Inquiry> {
+        self.inquiries[partition].take()
+    }
+
+    fn hand_over(&mut self, hand_over: HandOver) {
+        self.handed_over.push(hand_over);
+    }
+}
+
+/// Connections that open and close one by one, the shard that tracks them, and the list.
+struct Rig {
+    shard: Shard,
+    hands: Hands,
+    list: FlowList,
+    hash: KeyedHash<KeyV4>,
+    /// The open connections: the key, and the tick at which it opened.
+    open: BTreeMap<KeyV4, u64>,
+    next: u32,
+    tick: u64,
+    asks: bool,
+}
+
+impl Rig {
+    fn new(asks: bool) -> Self {
+        Rig::with_room(asks, 20_000)
+    }
+
+    /// With a list of at most this many connections of each partition.
+    fn with_room(asks: bool, partition_connections_max: u64) -> Self {
+        let secret = Secret::REPLAY;
+        let geometry = DeltaGeometry { v4: Geometry::for_items(PARTITION_CHURN * 10 / 9), v6: Geometry::for_items(16) };
+        let tracker = TrackerConfig {
+            secret: secret.clone(),
+            place_count: 20_000,
+            half_open_count: 100,
+            connections_max: 20_000,
+            syn_timeout_ticks: 600,
+            linger_ticks: LINGER_TICKS,
+            one_way_max: 0,
+            candidate_count: 0,
+            candidate_timeout_ticks: 50,
+            untracked_ticks: None,
+            answer_opens: false,
+            fingerprint_bits: FINGERPRINT_BITS,
+        };
+        let config = PartitionConfig { tracker, geometry };
+        let mut rig = Rig {
+            shard: Shard::new((0..PARTITION_COUNT).map(|index| Partition::new(index, &config)).collect()),
+            hands: Hands {
+                spares: (0..4 * PARTITION_COUNT).map(|_| Box::new(Delta::new(geometry))).collect(),
+                inquiries: vec![None; PARTITION_COUNT],
+                handed_over: Vec::new(),
+                is_stalled: false,
+            },
+            list: FlowList::new(
+                &FlowListConfig {
+                    secret: secret.clone(),
+                    geometry,
+                    partition_connections_max,
+                    eviction: EvictionTimes::default(),
+                    inquiry_max: crate::snapshot::INQUIRY_MAX,
+                },
+                None,
+            ),
+            hash: KeyedHash::new(&secret, Purpose::Connection),
+            open: BTreeMap::new(),
+            next: 0,
+            tick: 1 << 20,
+            asks,
+        };
+        rig.shard.start_base(TimeBase { first_tick: 0, offset_ns: 0 }, &mut rig.hands);
+        rig
+    }
+
+    fn signal(&mut self, key: &KeyV4, kind: Kind, from_client: bool) {
+        let (canonical, client) = key.canonical();
+        let sender: Side = if from_client { client } else { client.other() };
+        let hash = ConnectionHash::new(self.hash.of(&canonical));
+        let isn = self.tick as u32 ^ 77;
+        let signal = Signal::new(&canonical, hash, SignalParts { tick: self.tick, kind, sender, isn });
+        self.shard.handle(&[signal], &mut self.hands);
+        self.apply();
+    }
+
+    /// The exporter's part: it applies what is handed over at once.
+    fn apply(&mut self) {
+        for hand_over in self.hands.handed_over.drain(..) {
+            self.hands.spares.extend(self.list.apply(hand_over));
+        }
+    }
+
+    fn open(&mut self, key: KeyV4) {
+        self.signal(&key, Kind::Syn, true);
+        self.signal(&key, Kind::SynAck, false);
+        self.signal(&key, Kind::Ack, true);
+        self.open.insert(key, self.tick);
+    }
+
+    fn open_new(&mut self) {
+        self.next += 1;
+        let key = KeyV4::new((0x0a00_0000 + self.next, 40_000), (0xcb00_7101, 443), VlanTags::NONE);
+        self.open(key);
+    }
+
+    /// Closes one of the open connections, by a fixed rule that picks all over them.
+    fn close_some(&mut self) {
+        let from =
+            KeyV4::new((0x0a00_0000 + self.next.wrapping_mul(0x9e37) % (self.next + 1), 0), (0, 0), VlanTags::NONE);
+        let picked = self.open.range(from..).next().or_else(|| self.open.first_key_value());
+        if let Some(key) = picked.map(|(key, _)| *key) {
+            self.signal(&key, Kind::Rst, false);
+            self.open.remove(&key);
+        }
+    }
+
+    /// An interval in which this many connections open and close, in all partitions together.
+    fn churn(&mut self, opened: u64, closed: u64) {
+        for step in 0..opened.max(closed) {
+            if step < opened {
+                self.open_new();
+            }
+            if step < closed {
+                self.close_some();
+            }
+            self.tick += u64::from(step % (opened.max(closed) / TICKS_AN_INTERVAL + 1) == 0);
+        }
+    }
+
+    /// Every open connection sends a packet, as a sample of packets would show in time.
+    fn everybody_talks(&mut self) {
+        for key in self.open.keys().copied().collect::<Vec<_>>() {
+            self.signal(&key, Kind::Ack, true);
+        }
+    }
+
+    /// Ends the interval. Returns its list, unless it was merged into the next.
+    fn end_interval(&mut self) -> Option<(Header, BTreeMap<KeyV4, u64>)> {
+        let marker = Marker { end_tick: self.tick, ..Marker::default() };
+        self.shard.end_interval(&marker, &mut self.hands);
+        self.apply();
+        assert!(self.list.is_due());
+        let header = self.list.list(|list| list.header, |_, _| ())?;
+        for partition in 0..PARTITION_COUNT {
+            let inquiry = self.list.inquiry(partition).filter(|_| self.asks);
+            self.hands.inquiries[partition] = inquiry;
+        }
+        let listed = self.list.partitions.iter().flat_map(|partition| partition.v4.listed().iter());
+        let listed = listed.map(|(key, start)| (key, start.tick())).collect();
+        Some((header, listed))
+    }
+
+    fn assert_exact(&mut self) {
+        let (header, listed) = self.end_interval().unwrap();
+        assert!(header.complete, "{header:?}");
+        assert_eq!(header.missing, 0);
+        assert!(listed == self.open, "{} listed, {} open", listed.len(), self.open.len());
+    }
+}
+
+const CHURN: u64 = PARTITION_CHURN * PARTITION_COUNT as u64;
+
+#[test]
+fn every_interval_is_exact_while_deltas_are_handed_over() {
+    let mut rig = Rig::new(true);
+    rig.churn(2 * CHURN, 0);
+    for _ in 0..10 {
+        rig.churn(3 * CHURN / 2, 3 * CHURN / 2);
+        rig.assert_exact();
+    }
+}
+
+#[test]
+fn what_a_full_list_has_no_room_for_is_missing_until_there_is_room() {
+    let (partitions, room) = (PARTITION_COUNT as u64, 50);
+    for asks in [false, true] {
+        let mut rig = Rig::with_room(asks, room);
+        rig.churn(2 * room * partitions, 0);
+        // Even when the shards announce what is open.
+        for _ in 0..2 * RESIDUE_INTERVALS_MAX {
+            rig.everybody_talks();
+            let (header, listed) = rig.end_interval().unwrap();
+            let left = rig.open.len() as u64 - room * partitions;
+            assert_eq!((listed.len() as u64, header.extraneous, header.complete), (room * partitions, 0, false));
+            // What peels last finds the list full, so it lies close together in the first subtable and seems to be
+            // more.
+            assert!(header.missing.abs_diff(left) < left / 4, "{} of {left}", header.missing);
+            assert!(listed.iter().all(|(key, tick)| rig.open.get(key) == Some(tick)));
+            rig.churn(1, 1);
+        }
+        while rig.open.len() as u64 > room * partitions / 2 {
+            rig.close_some();
+        }
+        rig.assert_exact();
+    }
+}
+
+#[test]
+fn a_connection_that_closes_and_opens_again_in_a_delta_has_its_new_start() {
+    let mut rig = Rig::new(true);
+    rig.churn(CHURN, 0);
+    rig.assert_exact();
+    rig.tick += 1_000;
+    for key in rig.open.keys().copied().step_by(40).collect::<Vec<_>>() {
+        rig.signal(&key, Kind::Rst, true);
+        rig.tick += 2;
+        rig.open(key);
+    }
+    rig.churn(CHURN / 4, CHURN / 4);
+    rig.assert_exact();
+    assert!(rig.list.outcome().restarted > CHURN / 80, "most did so within one delta");
+}
+
+/// The exporter stalls for some intervals with three times the churn, while six times the churn is open.
+fn overload(asks: bool, stalled_intervals: u64) -> Rig {
+    let mut rig = Rig::new(asks);
+    rig.churn(6 * CHURN, 0);
+    rig.assert_exact();
+    rig.hands.is_stalled = true;
+    for _ in 0..stalled_intervals {
+        rig.churn(3 * CHURN / 2, 3 * CHURN / 2);
+        assert!(rig.end_interval().is_none(), "an interval whose changes are held back becomes part of the next");
+    }
+    assert_eq!(rig.list.merged_intervals(), stalled_intervals);
+    rig.hands.is_stalled = false;
+    rig.churn(CHURN / 2, CHURN / 2);
+    let (header, listed) = rig.end_interval().unwrap();
+    let closed = listed.keys().filter(|key| !rig.open.contains_key(key)).count();
+    let opened = rig.open.keys().filter(|key| !listed.contains_key(key)).count();
+    let truth = (closed + opened) as u64;
+    println!("after the stall {truth} differences are not listed, {} are said to be missing", header.missing);
+    assert!(!header.complete);
+    assert_eq!(header.figures.merged, stalled_intervals, "the list covers their intervals too");
+    assert!(header.missing.abs_diff(truth) < truth / 10, "{} of {truth}", header.missing);
+    rig
+}
+
+#[test]
+fn after_an_overload_the_list_says_so_and_finds_its_way_back() {
+    let mut rig = overload(true, 3);
+    let mut intervals = 0;
+    loop {
+        intervals += 1;
+        assert!(intervals < 20, "not in sync after {intervals} intervals");
+        rig.churn(CHURN / 2, CHURN / 2);
+        rig.everybody_talks();
+        let (header, listed) = rig.end_interval().unwrap();
+        println!("interval {intervals}: missing {}", header.missing);
+        assert_eq!((header.complete, header.figures.merged), (header.missing == 0, 0));
+        if header.complete {
+            assert!(listed == rig.open, "a list that says it is complete is exact");
+            break;
+        }
+    }
+    for _ in 0..3 {
+        rig.churn(CHURN, CHURN);
+        rig.assert_exact();
+    }
+}
+
+#[test]
+fn after_a_long_overload_too() {
+    let mut rig = overload(true, 6);
+    let mut intervals = 0;
+    while !rig.end_interval().unwrap().0.complete {
+        intervals += 1;
+        assert!(intervals < 20, "not in sync after {intervals} intervals");
+        rig.churn(CHURN / 2, CHURN / 2);
+        rig.everybody_talks();
+    }
+    println!("interval {}: in sync", intervals + 1);
+    rig.assert_exact();
+}
+
+#[test]
+fn without_asking_the_residue_of_an_overload_stays() {
+    let mut rig = overload(false, 6);
+    for _ in 0..20 {
+        rig.churn(CHURN / 2, CHURN / 2);
+        let (header, _) = rig.end_interval().unwrap();
+        assert!(!header.complete);
+    }
+}
+
+#[test]
+fn a_light_overload_settles_by_itself() {
+    let mut rig = Rig::new(false);
+    rig.churn(CHURN, 0);
+    rig.assert_exact();
+    rig.hands.is_stalled = true;
+    rig.churn(CHURN, CHURN);
+    assert!(rig.end_interval().is_none());
+    rig.hands.is_stalled = false;
+    let mut settled = false;
+    for _ in 0..10 {
+        rig.churn(CHURN / 4, CHURN / 4);
+        settled = rig.end_interval().unwrap().0.complete;
+        if settled {
+            break;
+        }
+    }
+    assert!(settled);
+    rig.churn(CHURN, CHURN);
+    rig.assert_exact();
+}
