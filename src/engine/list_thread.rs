@@ -9,7 +9,7 @@ use crate::engine::shard_thread::Returns;
 use crate::engine::{Latencies, Plan};
 use crate::error::Result;
 use crate::export::Exporter;
-use crate::flow_list::{FlowList, Header, Outcome};
+use crate::list::{FlowList, Header, List, Outcome};
 use crate::metrics::{Durations, Load};
 use crate::signal::{PARTITION_COUNT, Watch};
 use crate::snapshot::{HandOver, Inquiry, Marker};
@@ -207,15 +207,13 @@ impl<'a> ListThread<'a> {
     fn write(&mut self, has_failed: &AtomicBool) {
         let began = Instant::now();
         let Self { list, exporter, error, returns, .. } = self;
-        let keeps_list = list.keeps_list();
-        let write = |list: &crate::flow_list::List| {
-            if error.is_none() && keeps_list {
+        let write = |list: &List| {
+            if error.is_none() {
                 *error = exporter.write(list).err();
             }
-            list.header
         };
         let mut emptied = Vec::with_capacity(PARTITION_COUNT);
-        let listed = list.list(write, |partition, half_open| emptied.push((partition, half_open)));
+        let listed = list.end_interval(write, |partition, half_open| emptied.push((partition, half_open)));
         let mut asked = Vec::with_capacity(PARTITION_COUNT);
         for partition in 0..PARTITION_COUNT {
             let inquiry = list.inquiry(partition);

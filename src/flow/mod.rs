@@ -3,6 +3,8 @@
 //! What enters: addresses and ports as they stand in packets. What leaves: fixed-size keys that can be summed, compared
 //! and printed. Nothing here knows how packets are parsed or where keys are kept.
 
+mod by_family;
 mod key;
 
+pub use by_family::ByFamily;
 pub use key::{Family, FlowKey, KeyV4, KeyV6, Side, VlanTags};
