@@ -8,7 +8,7 @@ use crate::engine::saving::{Instants, ListSaving, SavingCounts, save_inquiry, sa
 use crate::engine::shard_thread::Returns;
 use crate::engine::{Latencies, Plan};
 use crate::error::Result;
-use crate::export::Exporter;
+use crate::export::{Exporter, Output};
 use crate::list::{FlowList, Header, List, Outcome};
 use crate::metrics::{Durations, Load};
 use crate::signal::{PARTITION_COUNT, Watch};
@@ -128,7 +128,9 @@ impl<'a> ListThread<'a> {
                 self.returns.ask(partition, inquiry);
             }
         }
-        self.exporter.restore(&mut decoder)?;
+        if let Some(resumable) = self.exporter.resumable() {
+            resumable.restore(&mut decoder)?;
+        }
         decoder.end()
     }
 
@@ -137,7 +139,9 @@ impl<'a> ListThread<'a> {
     pub(crate) fn resume_behind(&mut self, resumed_tick: u64, skipped: SkippedLists) {
         self.list.unsettle(resumed_tick);
         self.list.skip_intervals(skipped.0);
-        self.exporter.build_anew();
+        if let Some(resumable) = self.exporter.resumable() {
+            resumable.build_anew();
+        }
     }
 
     /// Takes hand-overs until all shards have ended. When a list cannot be written, `has_failed` is set, and what comes
@@ -209,7 +213,7 @@ impl<'a> ListThread<'a> {
         let Self { list, exporter, error, returns, .. } = self;
         let write = |list: &List| {
             if error.is_none() {
-                *error = exporter.write(list).err();
+                *error = exporter.write(Output::List(list)).err();
             }
         };
         let mut emptied = Vec::with_capacity(PARTITION_COUNT);
@@ -230,12 +234,12 @@ impl<'a> ListThread<'a> {
             returns.half_open(partition, half_open);
         }
         if let Some(snapshot) = list.snapshot().filter(|_| listed.is_some() && error.is_none()) {
-            *error = exporter.snapshot(snapshot).err();
+            *error = exporter.write(Output::Snapshot(snapshot)).err();
         }
         if let Some(report) = returns.sources.as_mut().and_then(|sources| sources.end_interval(listed.as_ref()))
             && error.is_none()
         {
-            *error = exporter.write_sources(&report).err();
+            *error = exporter.write(Output::Sources(&report)).err();
         }
         if let Some(header) = listed {
             self.told.record(began.elapsed(), |latencies| &mut latencies.list);
@@ -265,7 +269,9 @@ impl<'a> ListThread<'a> {
             for asked in asked {
                 encoder.option(asked.as_ref(), |encoder, asked| save_inquiry(asked, encoder));
             }
-            exporter.save(&mut encoder);
+            if let Some(resumable) = exporter.resumable() {
+                resumable.save(&mut encoder);
+            }
             encoder
         });
     }
