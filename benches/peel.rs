@@ -6,7 +6,7 @@ use crate::clock::thread_ns_each;
 use crate::memory::Lines;
 use crate::row::{Case, Pair, Scale, Suite};
 use crate::traffic::key_of;
-use flowpeel::flow::{FlowKey, KeyV4};
+use flowpeel::flow::{KeyV4, WordKey};
 use flowpeel::hash::{KeyedHash, Purpose, Secret};
 use flowpeel::sketch::{Change, Geometry, HASH_COUNT, Iblt, Peeled, Peeler, Recipient, ValueCode};
 

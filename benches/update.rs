@@ -6,7 +6,7 @@ use crate::clock::thread_ns_each;
 use crate::memory::Lines;
 use crate::row::{Case, Pair, Scale, Suite};
 use crate::traffic::key_of;
-use flowpeel::flow::{FlowKey, KeyV4, KeyV6};
+use flowpeel::flow::{KeyV4, KeyV6, WordKey};
 use flowpeel::hash::Secret;
 use flowpeel::sketch::{Batch, Geometry, HASH_COUNT, Iblt, TableKey};
 use std::collections::HashMap;

@@ -34,7 +34,7 @@
 //! summed into a [`sketch`]. A [`snapshot`] of the sums goes to the [`list`], which an [`export`]er writes.
 //!
 //! With an [`archive`] a [`record`] of every connection that ends is kept. The [`engine`] puts all this on threads,
-//! [`run`] feeds it from captures and interfaces, and [`cli`] puts it on a command line. [`metrics`] count what happens on the way, and [`serve`] tells them over HTTP. A
+//! [`run`] feeds it from captures and interfaces, and `cli` (a feature of that name) puts it on a command line. [`metrics`] count what happens on the way, and [`serve`] tells them over HTTP. A
 //! [`state`] holds what a run needs to go on after a crash. [`agent`] makes lists from the snapshots of a router
 //! elsewhere. [`generate`] makes traffic to try it all on, and with the feature `paper` the module `paper` runs the
 //! experiments of the papers behind the sketch again.
@@ -45,6 +45,7 @@ pub mod agent;
 pub mod archive;
 pub mod bfield_store;
 pub mod capture;
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod connection;
 pub mod engine;
@@ -52,15 +53,12 @@ pub mod error;
 pub mod export;
 pub mod flow;
 pub mod generate;
-pub mod hash;
 pub mod interval;
-pub mod lines;
 pub mod list;
 pub mod metrics;
 #[cfg(feature = "paper")]
 pub mod paper;
 pub mod parse;
-pub mod prefetch;
 pub mod queue;
 pub mod record;
 pub mod run;
@@ -80,4 +78,12 @@ pub use self::list as flow_list;
 pub mod pipeline {
     pub use crate::engine::*;
     pub use crate::run::*;
+}
+
+pub use flowpeel_iblt::hash;
+pub use flowpeel_lines as lines;
+
+/// Prefetching.
+pub mod prefetch {
+    pub use flowpeel_lines::prefetch;
 }

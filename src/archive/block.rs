@@ -17,7 +17,7 @@
 //! server ports, VLAN words.
 
 use crate::archive::{Entry, Fate};
-use crate::flow::{FlowKey, KeyV4, KeyV6};
+use crate::flow::{KeyV4, KeyV6, WordKey};
 use crate::signal::AnyKey;
 
 /// The most entries in a block of an archive: enough for compression to work well, and no more than damage may cost.

@@ -4,7 +4,7 @@
 //! addresses. The hashes are keyed with a constant, so that an archive can be read years later, on another machine,
 //! without a secret.
 
-use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
+use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags, WordKey};
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::record::{Ending, Record};
 use crate::signal::{AnyKey, TICK_NS};

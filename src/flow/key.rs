@@ -1,6 +1,6 @@
 //! Flow keys: the client's address and port, the server's, and up to two VLAN tags, as big-endian words.
 
-use std::fmt;
+use flowpeel_iblt::{TableKey, WordKey};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The address family of a connection. Each family has tables of its own.
@@ -82,18 +82,12 @@ impl VlanTags {
 ///
 /// The words are the big-endian reading of: first address, first port, second address, second port, VLAN tags.
 /// Comparing words therefore orders keys by client address, client port, server address, server port, VLAN.
-pub trait FlowKey: Copy + Eq + Ord + std::hash::Hash + fmt::Debug + Send + Sync + 'static {
-    /// The number of 64-bit words of a key.
-    const WORD_COUNT: usize;
+pub trait FlowKey: TableKey {
     /// The family whose keys these are.
     const FAMILY: Family;
     /// An address as a number, in host order.
     type Address: Copy + Into<u128>;
 
-    /// The words, most significant first; there are [`Self::WORD_COUNT`] of them.
-    fn words(&self) -> &[u64];
-    /// The key made of these words. Words past [`Self::WORD_COUNT`] are not read; missing ones are zero.
-    fn from_words(words: &[u64]) -> Self;
     /// The same connection named from the other end.
     #[must_use]
     fn reversed(&self) -> Self;
@@ -149,10 +143,9 @@ impl KeyV4 {
     }
 }
 
-impl FlowKey for KeyV4 {
+impl WordKey for KeyV4 {
     const WORD_COUNT: usize = 2;
-    const FAMILY: Family = Family::V4;
-    type Address = u32;
+    const CIPHER_TAG: u8 = 4;
 
     #[inline]
     fn words(&self) -> &[u64] {
@@ -163,6 +156,11 @@ impl FlowKey for KeyV4 {
     fn from_words(words: &[u64]) -> Self {
         KeyV4(std::array::from_fn(|at| words.get(at).copied().unwrap_or(0)))
     }
+}
+
+impl FlowKey for KeyV4 {
+    const FAMILY: Family = Family::V4;
+    type Address = u32;
 
     #[inline]
     fn reversed(&self) -> Self {
@@ -241,10 +239,9 @@ impl KeyV6 {
     }
 }
 
-impl FlowKey for KeyV6 {
+impl WordKey for KeyV6 {
     const WORD_COUNT: usize = 5;
-    const FAMILY: Family = Family::V6;
-    type Address = u128;
+    const CIPHER_TAG: u8 = 6;
 
     #[inline]
     fn words(&self) -> &[u64] {
@@ -255,6 +252,11 @@ impl FlowKey for KeyV6 {
     fn from_words(words: &[u64]) -> Self {
         KeyV6(std::array::from_fn(|at| words.get(at).copied().unwrap_or(0)))
     }
+}
+
+impl FlowKey for KeyV6 {
+    const FAMILY: Family = Family::V6;
+    type Address = u128;
 
     #[inline]
     fn reversed(&self) -> Self {

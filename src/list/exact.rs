@@ -3,7 +3,7 @@
 //! The law: what the partitions know = the list + the residue of what could not be decoded.
 
 use crate::error::Result;
-use crate::flow::{ByFamily, FlowKey, KeyV4, KeyV6};
+use crate::flow::{ByFamily, KeyV4, KeyV6, WordKey};
 use crate::list::family::{Answers, FamilyList, Outcome, Questions};
 use crate::list::{FlowListConfig, by_family};
 use crate::signal::{AnyKey, PARTITION_COUNT, Watch};

@@ -9,7 +9,8 @@
 //! reaches the partition there is no watch.
 
 use crate::error::Result;
-use crate::hash::{QuickHash, Secret};
+use crate::flow::QuickHash;
+use crate::hash::Secret;
 use crate::list::start::{Epoch, Start};
 use crate::signal::Watch;
 use crate::sketch::TableKey;

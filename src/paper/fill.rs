@@ -4,9 +4,9 @@
 //! everywhere.
 
 use super::row::Measure;
-use crate::hash::{GOLDEN_64, Secret};
+use crate::hash::{GOLDEN_64, Secret, mixed};
 use crate::interval::mean_of;
-use crate::sketch::{CheckedCell, Layout, Outcome, Placement, Simulation, Table, mixed};
+use crate::sketch::{CheckedCell, Layout, Outcome, Placement, Simulation, Table};
 
 /// The number at place `index` of the SplitMix64 stream of `seed`.
 pub(super) fn number_at(seed: u64, index: u64) -> u64 {

@@ -18,7 +18,7 @@ pub use signaller::{SignalCounts, Signaller, SignallerConfig};
 pub use time_bases::{TIME_BASES_MAX, TimeBases};
 pub use watch::Watch;
 
-use crate::flow::{Family, FlowKey, KeyV4, KeyV6, Side, VlanTags};
+use crate::flow::{Family, FlowKey, KeyV4, KeyV6, Side, VlanTags, WordKey};
 use crate::hash::place_of;
 use crate::parse::TcpSegment;
 pub use sampler::SAMPLE_INTERVAL_PACKETS;

@@ -5,7 +5,7 @@
 //! end, each as the words of its key and a header, so that they are sorted in place.
 
 use super::{HalfOpen, HalfOpenRing, Header, UNIT_WORD_COUNT};
-use crate::flow::{Family, FlowKey, KeyV4, KeyV6};
+use crate::flow::{Family, FlowKey, KeyV4, KeyV6, WordKey};
 use crate::signal::AnyKey;
 use std::ops::Range;
 

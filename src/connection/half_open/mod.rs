@@ -17,7 +17,7 @@ pub(super) use marked::{Mark, MarkedRing, Room};
 pub(super) use rings::{RingCounts, Rings};
 
 use crate::connection::{Entry, ISN_BITS, Slot};
-use crate::flow::{Family, FlowKey, KeyV4, KeyV6, VlanTags};
+use crate::flow::{Family, FlowKey, KeyV4, KeyV6, VlanTags, WordKey};
 use crate::signal::{AnyKey, CLOCK_LEAP_MAX_NS, SYN_TIMEOUT_MAX_TICKS, TICK_NS};
 
 /// The most half-open connections that are kept: at a million attempts a second the oldest is then a quarter of a

@@ -1,6 +1,7 @@
 //! A list of what is half-open against sorted maps.
 
 use super::*;
+use crate::flow::WordKey;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

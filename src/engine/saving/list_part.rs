@@ -7,7 +7,7 @@
 use super::writer::{Cut, SavingCounts};
 use super::{LIST, PART_COUNT, POSITION, Saver};
 use crate::error::Result;
-use crate::flow::{FlowKey, KeyV4, KeyV6};
+use crate::flow::{KeyV4, KeyV6, WordKey};
 use crate::flow_list::saved_key;
 use crate::metrics::Durations;
 use crate::signal::{AnyKey, CLOCK_LEAP_MAX_NS, PARTITION_COUNT, TICK_NS, TimeBase};

@@ -160,7 +160,7 @@ impl<K: TableKey> Packing<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::{FlowKey, KeyV4};
+    use crate::flow::{KeyV4, WordKey};
     use proptest::prelude::*;
 
     /// A packing that began at this tick and has met a start `earliest` after it, and another `spread` after that.

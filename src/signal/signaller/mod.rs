@@ -9,8 +9,8 @@ mod family_hash;
 mod saved;
 mod stage;
 
-use crate::flow::{KeyV4, KeyV6, Side, VlanTags};
-use crate::hash::{HASH_BATCH_COUNT, QuickHash, Secret};
+use crate::flow::{KeyV4, KeyV6, QuickHash, Side, VlanTags};
+use crate::hash::{HASH_BATCH_COUNT, Secret};
 use crate::parse::{Addresses, PlainFrame, TcpSegment};
 use crate::signal::sampler::Sampler;
 use crate::signal::{ConnectionHash, HandshakeCache, Kind, Moment, Signal, SignalParts, Watch};

@@ -5,8 +5,7 @@
 
 use super::plan::{ArrayPlan, Steps};
 use super::{Code, Plan};
-use crate::hash::GOLDEN_64;
-use crate::sketch::placement::mixed;
+use crate::hash::{GOLDEN_64, mixed};
 
 /// The factor of the state before each scattered step: a multiplier of known quality for 64-bit linear congruential
 /// generators.

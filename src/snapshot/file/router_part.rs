@@ -6,7 +6,7 @@
 use super::fields::{FieldReader, FieldWriter};
 use crate::connection::{Counts, HALF_OPEN_MAX, HalfOpen, ISN_BITS};
 use crate::error::{Error, Result};
-use crate::flow::{FlowKey, KeyV4, KeyV6};
+use crate::flow::{KeyV4, KeyV6, WordKey};
 use crate::signal::{AnyKey, PARTITION_COUNT, TIME_BASES_MAX, TimeBase};
 use crate::snapshot::file::SNAPSHOT_HALF_OPEN_SIZE;
 use std::io::{self, Read, Write};

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::connection::{Counts, HalfOpen};
-use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
+use crate::flow::{KeyV4, KeyV6, VlanTags, WordKey};
 use crate::hash::{KeyedHash, Purpose};
 use crate::signal::{AnyKey, PARTITION_COUNT, TimeBase};
 use crate::sketch::{Change, Geometry, ValueCode};
