@@ -11,7 +11,7 @@ mod filter;
 mod half_open;
 mod tracker;
 
-pub use counts::Counts;
+pub use counts::{CountInfo, CountMetric, Counts, PartsMetric};
 pub use entry::{Entry, ISN_BITS, ISN_UNKNOWN, MIDSTREAM, State, ticks_since};
 pub use filter::{Filter, FilterConfig, Moved, Placed, SLOT_COUNT, Slot};
 pub use half_open::{HALF_OPEN_MAX, HalfOpen, HalfOpenList};

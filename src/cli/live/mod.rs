@@ -13,7 +13,6 @@ use crate::cli::tracking::{self, Tracking};
 use crate::cli::{Failure, Outcome, Status, values};
 use crate::error::{Error, Result};
 use crate::metrics::{Metrics, Setup};
-use crate::parse::Unusable;
 use crate::pipeline::{self, Config, LiveInput, Plan, Summary};
 use crate::queue::WhenFull;
 use crate::serve::{Server, is_exposed, serve};
@@ -205,7 +204,6 @@ impl Prepared {
         let is_taken = |(part, _): &(&str, u64)| *part != "sources" || config.sources_max.is_some();
         Metrics::new(Setup {
             interfaces: self.interfaces(),
-            unusable_reasons: Unusable::ALL.iter().map(|reason| reason.name()).collect(),
             connections_max: config.connections_max,
             interval: config.every,
             memory: self.plan.memory().parts().into_iter().filter(is_taken).collect(),
