@@ -4,7 +4,7 @@
 //! Names follow the conventions of Prometheus: base units, and `_total`
 //! for what only grows. A name that was released stays, because dashboards and alert rules read it.
 
-use crate::connection::{CountMetric, Counts};
+use crate::handover::{CountMetric, Counts};
 use crate::metrics::exposition::{Heading, Kind, Samples};
 use crate::metrics::{Latency, ListFigures, Load, Reading};
 use crate::parse::Unusable;

@@ -17,7 +17,7 @@ pub use captures::{CaptureCell, CaptureCounts};
 pub use durations::Durations;
 pub use figures::{ListFigures, Load};
 
-use crate::connection::Counts;
+use crate::handover::Counts;
 use cell::Cell;
 use durations::{LatencyReading, Window};
 use parking_lot::Mutex;
