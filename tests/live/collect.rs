@@ -1,8 +1,8 @@
 //! The router on one machine, the agent on another that has only its snapshots.
 
-use crate::command::FLOWPEEL;
 use crate::lab::{Lab, routed, run};
 use crate::process::{Crowd, Process, until};
+use crate::support::command::FLOWPEEL;
 use crate::watch::Watch;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
