@@ -229,14 +229,14 @@ fn a_secret_is_made_snapshots_are_written_under_it_and_told_about() {
     assert!(ended.stdout.is_empty() && text(&ended.stderr).contains("no list is kept"));
     let [name] = &names(Path::new(&snapshots))[..] else { panic!("one snapshot") };
     let file = format!("{snapshots}/{name}");
-    let told = text(&flowpeel(["info", "--secret-file", &secret, &file]).stdout);
+    let told = text(&flowpeel(["snapshot", "info", "--secret-file", &secret, &file]).stdout);
     for part in ["snapshot, version 1", "edge, run 0000000000000000", "1, the last: ", "IPv4", "1 open", "yes, all 1"] {
         assert!(told.contains(part), "{part} in\n{told}");
     }
-    let refused = flowpeel(["info", &file]);
+    let refused = flowpeel(["snapshot", "info", &file]);
     assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("under another secret"));
     std::fs::write(&file, &std::fs::read(&file).unwrap()[..200]).unwrap();
-    let refused = flowpeel(["info", "--secret-file", &secret, &file]);
+    let refused = flowpeel(["snapshot", "info", "--secret-file", &secret, &file]);
     assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("was cut short"));
 }
 

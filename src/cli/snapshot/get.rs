@@ -1,6 +1,6 @@
-//! `flowpeel get`: a snapshot and a connection in, whether it is open out.
+//! `flowpeel snapshot get`: a snapshot and a connection in, whether it is open out.
 
-use crate::cli::secret::SecretOption;
+use crate::cli::snapshot::secret::SecretOption;
 use crate::cli::{Failure, Outcome, Status, print};
 use crate::connection::MIDSTREAM;
 use crate::error::{Error, Result};
@@ -16,15 +16,15 @@ use std::path::PathBuf;
 /// Tells whether a connection is open in a snapshot, without listing it
 ///
 /// Prints open, not open or unknown. Unknown means that the tables hold too much to tell: list the snapshot with a base
-/// (flowpeel peel). A connection that is half-open is not open.
+/// (flowpeel snapshot peel). A connection that is half-open is not open.
 ///
 /// Exit status: 0 when it is open, 3 when it is not, 4 when that is unknown, 1 when something failed, 2 when the
 /// command line is wrong.
 #[derive(Args)]
 #[command(
-    display_name = "flowpeel get",
-    after_help = "Examples:\n  flowpeel get --secret-file secret snapshot.flowpeel 10.0.0.1:40000 192.0.2.1:443\n  \
-    flowpeel get --secret-file secret snapshot.flowpeel '[2001:db8::1]:40000' '[2001:db8::2]:443'"
+    display_name = "flowpeel snapshot get",
+    after_help = "Examples:\n  flowpeel snapshot get --secret-file secret snapshot.flowpeel 10.0.0.1:40000 192.0.2.1:443\n  \
+    flowpeel snapshot get --secret-file secret snapshot.flowpeel '[2001:db8::1]:40000' '[2001:db8::2]:443'"
 )]
 pub(super) struct Arguments {
     /// The snapshot

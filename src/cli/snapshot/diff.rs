@@ -1,7 +1,7 @@
-//! `flowpeel diff`: two snapshots in, the connections that only one of them has out.
+//! `flowpeel snapshot diff`: two snapshots in, the connections that only one of them has out.
 
 use crate::cli::report::{self, Voice, grouped};
-use crate::cli::secret::SecretOption;
+use crate::cli::snapshot::secret::SecretOption;
 use crate::cli::{Failure, Outcome, Status, print};
 use crate::error::{Error, Result};
 use crate::export::{self, Side};
@@ -21,8 +21,8 @@ use std::path::PathBuf;
 /// Exit status: 0 when they have the same connections, 1 when not, 2 when that could not be told or not all was.
 #[derive(Args)]
 #[command(
-    display_name = "flowpeel diff",
-    after_help = "Example:\n  flowpeel diff --secret-file secret east.flowpeel west.flowpeel"
+    display_name = "flowpeel snapshot diff",
+    after_help = "Example:\n  flowpeel snapshot diff --secret-file secret east.flowpeel west.flowpeel"
 )]
 pub(super) struct Arguments {
     /// A snapshot, a merge or a digest

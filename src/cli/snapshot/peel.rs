@@ -1,8 +1,8 @@
-//! `flowpeel peel`: a snapshot in, its list out.
+//! `flowpeel snapshot peel`: a snapshot in, its list out.
 
 use crate::agent;
 use crate::cli::report::{self, Voice, grouped};
-use crate::cli::secret::SecretOption;
+use crate::cli::snapshot::secret::SecretOption;
 use crate::cli::{Outcome, Status};
 use crate::error::{Error, Result};
 use crate::export::{self, Exporter, Format, Output, Stream};
@@ -14,16 +14,16 @@ use std::path::PathBuf;
 
 /// Lists the connections of a snapshot, or of a merge with how many routers see each
 ///
-/// By itself a snapshot lists while so few connections are open that they fit its tables (see flowpeel info); with an
+/// By itself a snapshot lists while so few connections are open that they fit its tables (see flowpeel snapshot info); with an
 /// earlier list of the same run, while what opened and closed since then does.
 ///
 /// Exit status: 0 when all came out, 1 when something failed or did not come out (what did is listed, and the header
 /// says about how much is missing), 2 when the command line is wrong.
 #[derive(Args)]
 #[command(
-    display_name = "flowpeel peel",
-    after_help = "Examples:\n  flowpeel peel --secret-file secret snapshot-20260101T000010Z.flowpeel\n  \
-    flowpeel peel --secret-file secret --base flows-20260101T000000Z.ndjson snapshot.flowpeel"
+    display_name = "flowpeel snapshot peel",
+    after_help = "Examples:\n  flowpeel snapshot peel --secret-file secret snapshot-20260101T000010Z.flowpeel\n  \
+    flowpeel snapshot peel --secret-file secret --base flows-20260101T000000Z.ndjson snapshot.flowpeel"
 )]
 pub(super) struct Arguments {
     /// The snapshot

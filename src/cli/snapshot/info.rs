@@ -1,7 +1,7 @@
-//! `flowpeel info`: a snapshot in, its header and how much of it can be listed out.
+//! `flowpeel snapshot info`: a snapshot in, its header and how much of it can be listed out.
 
 use crate::cli::report::grouped;
-use crate::cli::secret::SecretOption;
+use crate::cli::snapshot::secret::SecretOption;
 use crate::cli::table::{self, Align};
 use crate::cli::{Outcome, Status, print};
 use crate::error::{Result, escaped};
@@ -16,8 +16,8 @@ use std::path::PathBuf;
 /// Tells what a snapshot is, how full its tables are, and whether it lists without the list before it
 #[derive(Args)]
 #[command(
-    display_name = "flowpeel info",
-    after_help = "Example:\n  flowpeel info --secret-file secret snapshots/snapshot-20260101T000010Z.flowpeel"
+    display_name = "flowpeel snapshot info",
+    after_help = "Example:\n  flowpeel snapshot info --secret-file secret snapshots/snapshot-20260101T000010Z.flowpeel"
 )]
 pub(super) struct Arguments {
     /// The snapshot

@@ -1,7 +1,7 @@
-//! `flowpeel digest`: a snapshot in, a small part of it out that is enough to find a few differences.
+//! `flowpeel snapshot digest`: a snapshot in, a small part of it out that is enough to find a few differences.
 
 use crate::cli::report::{self, Voice, grouped};
-use crate::cli::secret::SecretOption;
+use crate::cli::snapshot::secret::SecretOption;
 use crate::cli::{Outcome, Status, values};
 use crate::export;
 use crate::snapshot::file::SnapshotFile;
@@ -10,13 +10,13 @@ use std::path::PathBuf;
 
 /// Makes a small file of a snapshot, enough to tell how another one differs
 ///
-/// However many connections are open, its size depends on the differences alone that flowpeel diff is to find out with
-/// it: some fifty bytes each. Where there turn out to be more, flowpeel diff says for how many a digest has to be made.
+/// However many connections are open, its size depends on the differences alone that flowpeel snapshot diff is to find out with
+/// it: some fifty bytes each. Where there turn out to be more, flowpeel snapshot diff says for how many a digest has to be made.
 #[derive(Args)]
 #[command(
-    display_name = "flowpeel digest",
-    after_help = "Example:\n  flowpeel digest --secret-file secret east.flowpeel --differences 500 -o east.digest\n  \
-    flowpeel diff --secret-file secret east.digest west.flowpeel"
+    display_name = "flowpeel snapshot digest",
+    after_help = "Example:\n  flowpeel snapshot digest --secret-file secret east.flowpeel --differences 500 -o east.digest\n  \
+    flowpeel snapshot diff --secret-file secret east.digest west.flowpeel"
 )]
 pub(super) struct Arguments {
     /// The snapshot

@@ -1,11 +1,11 @@
-//! `flowpeel collect`: a directory of snapshots in, the lists that the router would have written out.
+//! `flowpeel snapshot collect`: a directory of snapshots in, the lists that the router would have written out.
 
 use crate::agent::{Agent, AgentConfig, AgentCounts, AgentEvent, AgentObserver};
 use crate::cli::apart;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::lists::Writing;
 use crate::cli::report::{self, Voice, grouped};
-use crate::cli::secret::SecretOption;
+use crate::cli::snapshot::secret::SecretOption;
 use crate::cli::{Failure, Outcome, Status};
 use crate::error::Result;
 use clap::Args;
@@ -21,9 +21,9 @@ use std::path::PathBuf;
 /// (they are named, and left alone), 2 when the command line is wrong, 130 when a second signal ended it at once.
 #[derive(Args)]
 #[command(
-    display_name = "flowpeel collect",
-    after_help = "Examples:\n  flowpeel collect --secret-file secret --out lists snapshots\n  \
-    flowpeel collect --once --secret-file secret --out lists --compress --keep 30d snapshots"
+    display_name = "flowpeel snapshot collect",
+    after_help = "Examples:\n  flowpeel snapshot collect --secret-file secret --out lists snapshots\n  \
+    flowpeel snapshot collect --once --secret-file secret --out lists --compress --keep 30d snapshots"
 )]
 pub(super) struct Arguments {
     /// The directory of snapshots of one router; nothing is changed in it, and while it is empty it is waited for the

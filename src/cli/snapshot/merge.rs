@@ -1,7 +1,7 @@
-//! `flowpeel merge`: the snapshots of several routers in, their sum out.
+//! `flowpeel snapshot merge`: the snapshots of several routers in, their sum out.
 
 use crate::cli::report::{self, Voice, grouped};
-use crate::cli::secret::SecretOption;
+use crate::cli::snapshot::secret::SecretOption;
 use crate::cli::{Outcome, Status};
 use crate::error::Result;
 use crate::export;
@@ -16,8 +16,8 @@ use std::path::PathBuf;
 /// in any order. All routers need the same secret and tables of the same size (--churn and --vlan-key).
 #[derive(Args)]
 #[command(
-    display_name = "flowpeel merge",
-    after_help = "Example:\n  flowpeel merge --secret-file secret east.flowpeel west.flowpeel -o network.flowpeel"
+    display_name = "flowpeel snapshot merge",
+    after_help = "Example:\n  flowpeel snapshot merge --secret-file secret east.flowpeel west.flowpeel -o network.flowpeel"
 )]
 pub(super) struct Arguments {
     /// The snapshots
