@@ -5,11 +5,11 @@ use crate::support::command::{flowpeel, text};
 use crate::support::feed::Generated;
 use crate::support::files::names;
 use flowpeel::error::Result;
-use flowpeel::export::Exporter;
+use flowpeel::export::{Exporter, Output};
 use flowpeel::flow::{FlowKey, KeyV4, KeyV6};
-use flowpeel::flow_list::{Header, List, Row, RowState};
 use flowpeel::generate::TrafficConfig;
 use flowpeel::hash::{KeyedHash, Purpose, Secret};
+use flowpeel::list::{Header, Row, RowState};
 use flowpeel::pipeline::{Config, Plan, Snapshots, run};
 use flowpeel::signal::{AnyKey, TimeBase};
 use flowpeel::sketch::{Iblt, Peeled, Peeler, Recipient, TableKey, ValueCode};
@@ -27,15 +27,16 @@ struct Recorder {
 }
 
 impl Exporter for Recorder {
-    fn write(&mut self, list: &List) -> Result<()> {
-        self.lists.push((list.header, list.rows().collect()));
-        Ok(())
-    }
-
-    fn snapshot(&mut self, snapshot: &SnapshotFile) -> Result<()> {
-        let mut bytes = Vec::new();
-        snapshot.write(&mut bytes, &Secret::REPLAY)?;
-        self.snapshots.push(bytes);
+    fn write(&mut self, output: Output) -> Result<()> {
+        match output {
+            Output::List(list) => self.lists.push((list.header, list.rows().collect())),
+            Output::Snapshot(snapshot) => {
+                let mut bytes = Vec::new();
+                snapshot.write(&mut bytes, &Secret::REPLAY)?;
+                self.snapshots.push(bytes);
+            }
+            Output::Sources(_) => {}
+        }
         Ok(())
     }
 }
@@ -229,14 +230,14 @@ fn a_secret_is_made_snapshots_are_written_under_it_and_told_about() {
     assert!(ended.stdout.is_empty() && ended.stderr.contains("no list is kept"));
     let [name] = &names(Path::new(&snapshots))[..] else { panic!("one snapshot") };
     let file = format!("{snapshots}/{name}");
-    let told = text(&flowpeel(["info", "--secret-file", &secret, &file]).stdout);
+    let told = text(&flowpeel(["snapshot", "info", "--secret-file", &secret, &file]).stdout);
     for part in ["snapshot, version 1", "edge, run 0000000000000000", "1, the last: ", "IPv4", "1 open", "yes, all 1"] {
         assert!(told.contains(part), "{part} in\n{told}");
     }
-    let refused = flowpeel(["info", &file]);
+    let refused = flowpeel(["snapshot", "info", &file]);
     assert!(refused.status.code() == Some(1) && refused.stderr.contains("under another secret"));
     std::fs::write(&file, &std::fs::read(&file).unwrap()[..200]).unwrap();
-    let refused = flowpeel(["info", "--secret-file", &secret, &file]);
+    let refused = flowpeel(["snapshot", "info", "--secret-file", &secret, &file]);
     assert!(refused.status.code() == Some(1) && refused.stderr.contains("was cut short"));
 }
 

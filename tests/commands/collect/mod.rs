@@ -63,9 +63,9 @@ impl Site {
         fs::remove_file(self.path("snapshots").join(name)).unwrap();
     }
 
-    /// `flowpeel collect --once` into this directory; what it said, and its exit status.
+    /// `flowpeel snapshot collect --once` into this directory; what it said, and its exit status.
     fn collect(&self, into: &str, options: &str) -> (String, Option<i32>) {
-        let mut collect = command(FLOWPEEL, ["collect", "--once"]);
+        let mut collect = command(FLOWPEEL, ["snapshot", "collect", "--once"]);
         collect.args(options.split_whitespace());
         collect.arg("--out").arg(self.path(into)).arg(self.path("snapshots"));
         let output = run(&mut collect);
@@ -215,14 +215,14 @@ fn what_makes_no_sense_is_refused_at_once() {
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
     let (out, none) = (path("out"), path("none"));
     for (arguments, status, part) in [
-        (&["collect", "--out", &out, &none][..], 1, "cannot look for snapshots here"),
-        (&["collect", &none], 2, "--out"),
-        (&["collect", "--changes=0", "--out", &out, &none], 2, "--changes must be from 1"),
-        (&["collect", "--keep", "1d", "--keep", "2d", "--out", &out, &none], 2, "no two of a kind"),
-        (&["get", &none, "10.0.0.1:1", "[::1]:2"], 2, "one address family"),
-        (&["get", &none, "10.0.0.1", "10.0.0.2:2"], 2, "CLIENT:PORT"),
-        (&["get", &none, "10.0.0.1:1", "10.0.0.2:2", "--vlan", "5000"], 2, "--vlan"),
-        (&["peel", &none], 1, "cannot read the snapshot"),
+        (&["snapshot", "collect", "--out", &out, &none][..], 1, "cannot look for snapshots here"),
+        (&["snapshot", "collect", &none], 2, "--out"),
+        (&["snapshot", "collect", "--changes=0", "--out", &out, &none], 2, "--changes must be from 1"),
+        (&["snapshot", "collect", "--keep", "1d", "--keep", "2d", "--out", &out, &none], 2, "no two of a kind"),
+        (&["snapshot", "get", &none, "10.0.0.1:1", "[::1]:2"], 2, "one address family"),
+        (&["snapshot", "get", &none, "10.0.0.1", "10.0.0.2:2"], 2, "CLIENT:PORT"),
+        (&["snapshot", "get", &none, "10.0.0.1:1", "10.0.0.2:2", "--vlan", "5000"], 2, "--vlan"),
+        (&["snapshot", "peel", &none], 1, "cannot read the snapshot"),
     ] {
         let ended = flowpeel(arguments);
         let said = ended.stderr;

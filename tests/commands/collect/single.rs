@@ -1,11 +1,11 @@
-//! `flowpeel peel` and `flowpeel get`: one snapshot at a time.
+//! `flowpeel snapshot peel` and `flowpeel snapshot get`: one snapshot at a time.
 
 use super::{Site, flowpeel, list_stem, text};
 use serde_json::Value;
 use std::fs;
 
 fn arguments<'a>(command: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
-    [&[command][..], rest].concat()
+    [&["snapshot", command][..], rest].concat()
 }
 
 #[test]

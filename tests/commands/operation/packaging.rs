@@ -37,6 +37,14 @@ fn bash_completes() {
     }
 }
 
+/// The commands that a help names.
+fn commands(words: &[&str]) -> Vec<String> {
+    let help = String::from_utf8(flowpeel(words).stdout).unwrap();
+    let listed = help.split_once("Commands:\n").unwrap().1.split_once("\n\n").unwrap().0;
+    let names = listed.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect()
+}
+
 #[test]
 fn every_command_has_a_page_that_man_takes_without_a_word() {
     let place = tempfile::tempdir().unwrap();
@@ -44,10 +52,8 @@ fn every_command_has_a_page_that_man_takes_without_a_word() {
     assert_eq!((output.status.code(), output.stderr.as_str()), (Some(0), ""));
     let pages = files(place.path());
     let names: Vec<_> = pages.iter().map(|page| name(page)).collect();
-    let commands = text(&flowpeel(["--help"]).stdout);
-    let commands = commands.split_once("Commands:\n").unwrap().1.split_once("\n\n").unwrap().0.to_owned();
-    let commands = commands.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
-    let commands = commands.filter(|command| !command.is_empty() && *command != "help");
+    let of_snapshots = commands(&["snapshot", "--help"]).into_iter().map(|command| format!("snapshot-{command}"));
+    let commands = commands(&["--help"]).into_iter().chain(of_snapshots);
     let mut expected: Vec<_> = commands.map(|command| format!("flowpeel-{command}.1")).collect();
     expected.push("flowpeel.1".to_owned());
     expected.sort();
