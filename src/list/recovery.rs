@@ -9,7 +9,7 @@
 //! listed connection whose old value plus that difference is a valid value for it.
 
 use crate::list::FamilyList;
-use crate::sketch::{Cell, Change, Peeler, TableKey, ValueCode, check_of};
+use crate::sketch::{Change, PackedCell, TableCell, TableKey, ValueCode};
 
 /// The most passes over the list to recover one delta: differences that overlap take one pass each, and more than a few
 /// never do.
@@ -45,10 +45,10 @@ impl<K: TableKey> FamilyList<K> {
         if !matches!(cell.count(), 0 | -2) || cell.is_key_free() {
             return false;
         }
-        cell.add(&K::Cell::of(key, check_of(placement), 1, 0));
-        let other = Peeler::<K>::lone_key(&cell);
+        cell.add(&PackedCell::of(key, 0, placement, 1));
+        let other = cell.lone_key();
         let other_placement = self.peeler.hash().of(&other);
-        Peeler::<K>::is_lone(&cell, other_placement)
+        cell.is_lone(other_placement)
             && other != *key
             && self.residue.geometry().places(other_placement).contains(&place)
     }
@@ -56,7 +56,7 @@ impl<K: TableKey> FamilyList<K> {
     /// Finds the connections to which left-over value differences belong, and corrects their starts. Differences that
     /// belong to none are cleared once no key is left that they could belong to.
     pub(super) fn correct_starts(&mut self) {
-        let is_noisy = |cell: &K::Cell| cell.value() != 0 && cell.is_key_free();
+        let is_noisy = |cell: &PackedCell<K>| cell.value() != 0 && cell.is_key_free();
         for _ in 0..RECOVERY_PASSES_MAX {
             if !self.residue.cells().iter().any(is_noisy) {
                 break;
