@@ -39,7 +39,7 @@
 //! elsewhere. [`generate`] makes traffic to try it all on, and with the feature `paper` the module `paper` runs the
 //! experiments of the papers behind the sketch again.
 //!
-//! Modules import only from lower layers; `tests/layers.rs` lists the layers and checks it.
+//! Modules import only from lower layers; `tests/house/layers.rs` lists the layers and checks it.
 
 pub mod agent;
 pub mod archive;
@@ -47,12 +47,13 @@ pub mod bfield_store;
 pub mod capture;
 #[cfg(feature = "cli")]
 pub mod cli;
-pub mod connection;
+pub mod disk;
 pub mod engine;
 pub mod error;
 pub mod export;
 pub mod flow;
 pub mod generate;
+pub mod handover;
 pub mod interval;
 pub mod list;
 pub mod metrics;
@@ -63,13 +64,21 @@ pub mod queue;
 pub mod record;
 pub mod run;
 pub mod serve;
-pub mod shard;
 pub mod signal;
 pub mod sketch;
 pub mod snapshot;
 pub mod sources;
 pub mod state;
-pub mod whole_file;
+pub mod track;
+
+pub use self::disk::whole_file; // alias until the tree has settled
+
+/// What tracks connections, under its former names.
+pub mod connection {
+    pub use crate::handover::{Counts, HalfOpen, HalfOpenList, ISN_BITS};
+    pub use crate::track::*;
+}
+pub use self::track as shard;
 
 /// The list under its former name.
 pub use self::list as flow_list;

@@ -1,8 +1,8 @@
 //! As many packets as a program can send, a tenth of them SYN, FIN or RST.
 
-use crate::command::{Ended, FLOWPEEL, List, lists, replay};
 use crate::lab::{End, Host, Lab, has, join, run};
 use crate::process::Process;
+use crate::support::command::{Ended, FLOWPEEL, List, lists, replay};
 use crate::watch::{Watch, assert_listed, connections};
 use jiff::Timestamp;
 use std::path::{Path, PathBuf};

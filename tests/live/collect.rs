@@ -1,8 +1,8 @@
 //! The router on one machine, the agent on another that has only its snapshots.
 
-use crate::command::FLOWPEEL;
 use crate::lab::{Lab, routed, run};
 use crate::process::{Crowd, Process, until};
+use crate::support::command::FLOWPEEL;
 use crate::watch::Watch;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -40,7 +40,12 @@ fn the_agent_writes_what_the_router_writes() {
     );
     let mut watch = Watch::start(&lab, &router, "lists", &options);
     let mut command = Command::new(FLOWPEEL);
-    command.args(["collect", "--verbose", "--out"]).arg(&collected).arg("--secret-file").arg(&secret).arg(&snapshots);
+    command
+        .args(["snapshot", "collect", "--verbose", "--out"])
+        .arg(&collected)
+        .arg("--secret-file")
+        .arg(&secret)
+        .arg(&snapshots);
     let mut agent = Process::start(command, &lab.path("agent"));
     client.ask("say");
     server.ask("say");

@@ -1,9 +1,9 @@
 //! Lists compared with the kernels of the hosts: 500 connections that are opened, used and ended in every way.
 
-use crate::command::{lists, replay};
 use crate::lab::{End, Host, Lab, has, join, routed, run, traffic};
 use crate::process::{Crowd, Process, until};
 use crate::sockets::{Connection, settled};
+use crate::support::command::{lists, replay};
 use crate::watch::{Watch, assert_listed, connections};
 use jiff::Timestamp;
 use std::collections::BTreeSet;

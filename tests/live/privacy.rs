@@ -1,10 +1,10 @@
 //! What other users can read, and what flowpeel may do: no more than needed.
 
-use crate::command::{FLOWPEEL, command};
 use crate::lab::{End, Host, Lab, has, join, run};
 use crate::process::{Crowd, Process, until};
-use crate::say::skipped;
 use crate::sockets::settled;
+use crate::support::command::{FLOWPEEL, command};
+use crate::support::say::skipped;
 use crate::watch::{Watch, assert_listed, errors, lists_in};
 use jiff::Timestamp;
 use std::fs::{self, Permissions};

@@ -1,7 +1,7 @@
 //! Programs that run on hosts: ended when dropped, and never waited for without a limit.
 
-use crate::command::{Ended, TIME_MAX};
 use crate::lab::{Host, traffic};
+use crate::support::command::{Ended, TIME_MAX};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;

@@ -1,10 +1,10 @@
 //! A capture that is killed and goes on: what was open before is still listed, marked until it is known to be still
 //! open.
 
-use crate::command::List;
 use crate::lab::{End, Lab, join};
 use crate::process::{Crowd, until};
 use crate::sockets::settled;
+use crate::support::command::List;
 use crate::watch::{Watch, connections};
 use jiff::Timestamp;
 use std::cell::RefCell;

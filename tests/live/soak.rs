@@ -3,10 +3,10 @@
 //! The short form is a test. `scripts/soak` runs the long one, which also holds lists to their time.
 
 use crate::burst::{generate, send, summed, total};
-use crate::command::List;
 use crate::lab::{End, Host, Lab, has, join, run};
 use crate::process::{Crowd, until};
-use crate::say::say;
+use crate::support::command::List;
+use crate::support::say::say;
 use crate::watch::{Watch, lists_in, time};
 use std::fs;
 use std::path::{Path, PathBuf};

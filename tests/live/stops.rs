@@ -1,9 +1,9 @@
 //! Ends by signals under load, and without any warning.
 
 use crate::burst::{generate, send, silent_pair, summed, total};
-use crate::command::FLOWPEEL;
 use crate::lab::{End, Lab, has, join};
 use crate::process::{Crowd, until};
+use crate::support::command::FLOWPEEL;
 use crate::watch::{Watch, errors, lists_in, time};
 use jiff::Timestamp;
 use std::fs;
