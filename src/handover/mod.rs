@@ -7,7 +7,7 @@
 mod counts;
 pub(crate) mod half_open;
 
-pub use counts::Counts;
+pub use counts::{CountInfo, CountMetric, Counts, PartsMetric};
 pub use half_open::{HalfOpen, HalfOpenList, ISN_BITS};
 
 use crate::flow::{KeyV4, KeyV6};

@@ -4,11 +4,11 @@
 use crate::support::feed::Generated;
 use crate::support::ran::{flowpeel, names, text};
 use flowpeel::error::Result;
-use flowpeel::export::Exporter;
+use flowpeel::export::{Exporter, Output};
 use flowpeel::flow::{FlowKey, KeyV4, KeyV6};
-use flowpeel::flow_list::{Header, List, Row, RowState};
 use flowpeel::generate::TrafficConfig;
 use flowpeel::hash::{KeyedHash, Purpose, Secret};
+use flowpeel::list::{Header, Row, RowState};
 use flowpeel::pipeline::{Config, Plan, Snapshots, run};
 use flowpeel::signal::{AnyKey, TimeBase};
 use flowpeel::sketch::{Iblt, Peeled, Peeler, Recipient, TableKey, ValueCode};
@@ -26,15 +26,16 @@ struct Recorder {
 }
 
 impl Exporter for Recorder {
-    fn write(&mut self, list: &List) -> Result<()> {
-        self.lists.push((list.header, list.rows().collect()));
-        Ok(())
-    }
-
-    fn snapshot(&mut self, snapshot: &SnapshotFile) -> Result<()> {
-        let mut bytes = Vec::new();
-        snapshot.write(&mut bytes, &Secret::REPLAY)?;
-        self.snapshots.push(bytes);
+    fn write(&mut self, output: Output) -> Result<()> {
+        match output {
+            Output::List(list) => self.lists.push((list.header, list.rows().collect())),
+            Output::Snapshot(snapshot) => {
+                let mut bytes = Vec::new();
+                snapshot.write(&mut bytes, &Secret::REPLAY)?;
+                self.snapshots.push(bytes);
+            }
+            Output::Sources(_) => {}
+        }
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use crate::cli::report::{self, Voice, grouped};
 use crate::cli::snapshot::secret::SecretOption;
 use crate::cli::{Outcome, Status};
 use crate::error::{Error, Result};
-use crate::export::{self, Exporter, Format, Stream};
+use crate::export::{self, Exporter, Format, Output, Stream};
 use crate::flow_list::{MergedList, SnapshotList};
 use crate::hash::Secret;
 use crate::snapshot::file::{Kind, SnapshotFile};
@@ -69,7 +69,7 @@ fn list(arguments: &Arguments, secret: &Secret) -> Result<u64> {
     }
     list.apply(snapshot)?;
     let mut stdout = Stream::new(std::io::stdout(), "standard output", vlan_key, Format::default());
-    list.list(|list| stdout.write(list))?;
+    list.list(|list| stdout.write(Output::List(list)))?;
     Ok(list.left())
 }
 

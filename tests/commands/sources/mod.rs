@@ -6,8 +6,7 @@ use crate::support::feed::Generated;
 use crate::support::oracle::{Oracle, Rules, lists_of};
 use flowpeel::capture::{Packet, PacketSource, Progress, Replay};
 use flowpeel::error::Result;
-use flowpeel::export::Exporter;
-use flowpeel::flow_list::List;
+use flowpeel::export::{self, Exporter};
 use flowpeel::generate::{Flood, FloodConfig, TrafficConfig};
 use flowpeel::parse::LinkType;
 use flowpeel::pipeline::{Config, Plan, run};
@@ -27,13 +26,12 @@ type Exact = BTreeMap<IpAddr, [u64; 3]>;
 struct Reports(Vec<Report>, u64);
 
 impl Exporter for Reports {
-    fn write(&mut self, _list: &List) -> Result<()> {
-        self.1 += 1;
-        Ok(())
-    }
-
-    fn write_sources(&mut self, report: &Report) -> Result<()> {
-        self.0.push(report.clone());
+    fn write(&mut self, output: export::Output) -> Result<()> {
+        match output {
+            export::Output::List(_) => self.1 += 1,
+            export::Output::Sources(report) => self.0.push(report.clone()),
+            export::Output::Snapshot(_) => {}
+        }
         Ok(())
     }
 }

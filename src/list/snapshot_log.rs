@@ -1,18 +1,17 @@
-//! The sum of all deltas, beside the list or instead of it: what snapshot files hold.
+//! The sum of all deltas: what snapshot files hold.
 //!
-//! What enters: every delta before the list decodes it, and the ends of intervals. What leaves: a snapshot as of the
-//! list. Decoding moves keys between the list and its residue; their sum, which is kept here, stays the same.
+//! Decoding moves keys between the list and its residue; their sum, which is kept here, stays the same.
 
-use crate::connection::{Counts, HalfOpenList};
 use crate::error::Result;
 use crate::list::FlowListConfig;
+use crate::list::intervals::{EndedInterval, Intervals};
 use crate::list::saved::{save_cells, saved_cells};
-use crate::signal::{PARTITION_COUNT, TimeBases};
-use crate::snapshot::file::{Figures, RouterPart, SnapshotFile};
-use crate::snapshot::{Delta, Marker};
+use crate::signal::PARTITION_COUNT;
+use crate::snapshot::Delta;
+use crate::snapshot::file::{RouterPart, SnapshotFile};
 use crate::state::{Decoder, Encoder};
 
-/// The origin that snapshots name, and whether a list is kept beside them.
+/// The origin that snapshots name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotConfig {
     /// The router's name: see [`RouterPart::router`].
@@ -23,28 +22,17 @@ pub struct SnapshotConfig {
     pub every_ns: u64,
     /// Whether VLAN tags are part of keys.
     pub vlan_key: bool,
-    /// Whether a list of established connections is kept too.
-    pub keeps_list: bool,
 }
 
 /// The snapshot of the last interval. Its tables change as deltas come in.
-pub(super) struct Snapshots {
+pub(super) struct SnapshotLog {
     file: SnapshotFile,
     /// The tick of the last interval's end in each partition.
     cut_ticks: [u64; PARTITION_COUNT],
-    pub(super) keeps_list: bool,
 }
 
-/// What a snapshot holds beside its tables.
-pub(super) struct SnapshotInput<'a, R> {
-    pub(super) marker: &'a Marker,
-    pub(super) figures: Figures,
-    pub(super) totals: Counts,
-    pub(super) bases: &'a TimeBases,
-    pub(super) half_open: R,
-}
-
-impl Snapshots {
+impl SnapshotLog {
+    /// The empty sum.
     pub(super) fn new(list: &FlowListConfig, config: &SnapshotConfig) -> Self {
         let source = RouterPart {
             router: config.router.clone(),
@@ -53,10 +41,9 @@ impl Snapshots {
             partition_connections_max: list.partition_connections_max,
             ..RouterPart::default()
         };
-        Snapshots {
+        SnapshotLog {
             file: SnapshotFile::new(list.geometry, config.vlan_key, &list.secret, source),
             cut_ticks: [0; PARTITION_COUNT],
-            keeps_list: config.keeps_list,
         }
     }
 
@@ -69,26 +56,27 @@ impl Snapshots {
         }
     }
 
-    /// Notes that a partition has ended the interval at this tick.
+    /// Records that a partition has ended the interval at this tick.
     pub(super) fn cut(&mut self, partition: usize, tick: u64) {
         if let Some(cut) = self.cut_ticks.get_mut(partition) {
             *cut = tick;
         }
     }
 
-    /// Completes the snapshot of an interval that has ended in all partitions.
-    pub(super) fn end_interval<'a>(&mut self, input: SnapshotInput<'_, impl Iterator<Item = &'a HalfOpenList>>) {
-        let SnapshotInput { marker, figures, totals, bases, half_open } = input;
+    /// Completes the snapshot of an interval that has ended in all partitions, before half-open connections that are
+    /// established too are removed.
+    pub(super) fn end_interval(&mut self, ended: &EndedInterval, intervals: &Intervals) {
+        let EndedInterval { marker, figures, .. } = ended;
         let Some(source) = self.file.header.sources.first_mut() else { return };
-        source.figures = figures;
-        source.totals = totals;
+        source.figures = *figures;
+        source.totals = intervals.counts();
         source.is_last = marker.is_last;
         (source.end_tick, source.within_tick_ns) = (marker.end_tick, marker.within_tick_ns);
         source.cut_ticks = self.cut_ticks;
         source.bases.clear();
-        source.bases.extend_from_slice(bases.all());
+        source.bases.extend_from_slice(intervals.bases().all());
         source.half_open.clear();
-        for list in half_open {
+        for list in intervals.half_open().iter().flatten() {
             let begun = source.half_open.len();
             source.half_open.extend(list.iter(marker.end_tick));
             // Their order and duplicates would otherwise depend on whether the run was interrupted.
@@ -107,7 +95,7 @@ impl Snapshots {
         }
     }
 
-    /// Restores what one with the same configuration saved. To readers of the snapshots the run goes on.
+    /// Restores what one with the same configuration saved. To readers of the snapshots it is the same run.
     pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         let run = decoder.u64()?;
         self.file.header.sources.iter_mut().for_each(|source| source.run = run);

@@ -1,22 +1,22 @@
 //! What changed from one list to a later one.
 //!
-//! What enters: a list, and the established connections of an earlier one. What leaves: the connections that only one
-//! of the two has. Half-open connections are left out: under a flood all of them are new every time, and a list of
-//! their changes would be twice as long as the list.
+//! Half-open connections are left out: under a flood all of them are new every time, and a list of their changes would
+//! be twice as long as the list.
 
-mod saved;
-
-use crate::flow::{FlowKey, KeyV4, KeyV6};
-use crate::list::rows::{List, ListTimes, Listed, Row};
-use crate::signal::TimeBases;
+use crate::error::Result;
+use crate::flow::{ByFamily, FlowKey, KeyV4, KeyV6};
+use crate::list::row::{ListTimes, Listed, Row, RowState};
+use crate::list::rows::List;
+use crate::list::saved::key;
+use crate::signal::{TICK_NS, TimeBases};
+use crate::state::{Decoder, Encoder};
 use std::cmp::Ordering;
 use std::iter::Peekable;
 
 /// The established connections of a list, kept to compare a later list with.
 #[derive(Default)]
 pub struct EarlierList {
-    v4: Vec<Listed<KeyV4>>,
-    v6: Vec<Listed<KeyV6>>,
+    rows: ByFamily<Vec<Listed<KeyV4>>, Vec<Listed<KeyV6>>>,
     bases: TimeBases,
     within_tick_ns: i64,
     end_tick: u64,
@@ -40,8 +40,9 @@ impl EarlierList {
     ///
     /// Complexity: linear in the list.
     pub fn replace(&mut self, list: &List) {
-        keep(&mut self.v4, list.established_count_v4(), list.established_v4());
-        keep(&mut self.v6, list.established_count_v6(), list.established_v6());
+        let count = list.established_count();
+        keep(&mut self.rows.v4, count.v4, list.established_v4());
+        keep(&mut self.rows.v6, count.v6, list.established_v6());
         self.bases.clone_from(list.times.bases);
         (self.within_tick_ns, self.end_tick) = (list.times.within_tick_ns, list.times.end_tick);
     }
@@ -54,8 +55,8 @@ impl EarlierList {
         // Only a forgotten time base gives the same tick another time, so times are compared only if there is one.
         let are_bases_equal = self.bases == *now.bases;
         let is_same_time = move |tick| are_bases_equal || before.bases.wall_ns(tick) == now.bases.wall_ns(tick);
-        let v4 = Merge { before: self.v4.iter().peekable(), now: later.v4.iter().peekable(), is_same_time };
-        let v6 = Merge { before: self.v6.iter().peekable(), now: later.v6.iter().peekable(), is_same_time };
+        let v4 = Merge { before: self.rows.v4.iter().peekable(), now: later.rows.v4.iter().peekable(), is_same_time };
+        let v6 = Merge { before: self.rows.v6.iter().peekable(), now: later.rows.v6.iter().peekable(), is_same_time };
         v4.map(move |side| side.change(&before, &now)).chain(v6.map(move |side| side.change(&before, &now)))
     }
 
@@ -65,12 +66,35 @@ impl EarlierList {
     pub fn elapsed_us(&self, later: &EarlierList) -> i64 {
         let within_us = |within_tick_ns: i64| within_tick_ns / 1_000;
         let ticks = later.end_tick.saturating_sub(self.end_tick);
-        let whole_us = i64::try_from(ticks).unwrap_or(i64::MAX).saturating_mul(crate::signal::TICK_NS / 1_000);
+        let whole_us = i64::try_from(ticks).unwrap_or(i64::MAX).saturating_mul(TICK_NS / 1_000);
         whole_us.saturating_add(within_us(later.within_tick_ns) - within_us(self.within_tick_ns))
     }
 
+    /// Encodes the list for a saved state.
+    pub fn save(&self, encoder: &mut Encoder) {
+        save_rows(encoder, &self.rows.v4);
+        save_rows(encoder, &self.rows.v6);
+        self.bases.save(encoder);
+        encoder.i64(self.within_tick_ns);
+        encoder.u64(self.end_tick);
+    }
+
+    /// Decodes a list that was saved.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not those of a list.
+    pub fn saved(decoder: &mut Decoder) -> Result<Self> {
+        let rows = ByFamily { v4: saved_rows(decoder)?, v6: saved_rows(decoder)? };
+        let bases = TimeBases::saved(decoder)?;
+        let (within_tick_ns, end_tick) = (decoder.i64()?, decoder.count()?);
+        decoder.expect((0..=TICK_NS).contains(&within_tick_ns), "a time beyond its tick")?;
+        Ok(EarlierList { rows, bases, within_tick_ns, end_tick })
+    }
+
     fn times(&self) -> ListTimes<'_> {
-        ListTimes { bases: &self.bases, within_tick_ns: self.within_tick_ns, end_tick: self.end_tick }
+        let EarlierList { within_tick_ns, end_tick, .. } = *self;
+        ListTimes { bases: &self.bases, within_tick_ns, end_tick, resumed_tick: None }
     }
 }
 
@@ -133,4 +157,25 @@ where
             }
         }
     }
+}
+
+fn save_rows<K: FlowKey>(encoder: &mut Encoder, rows: &[Listed<K>]) {
+    encoder.length(rows.len());
+    for row in rows {
+        encoder.words(row.key.words());
+        encoder.u64(row.start_tick());
+        encoder.u8(u8::from(row.is_midstream()) | u8::from(row.is_unsettled()) << 1);
+    }
+}
+
+fn saved_rows<K: FlowKey>(decoder: &mut Decoder) -> Result<Vec<Listed<K>>> {
+    let count = decoder.length((K::WORD_COUNT + 1) * size_of::<u64>(), usize::MAX)?;
+    let mut rows = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (key, start_tick, flags) = (key(decoder)?, decoder.count()?, decoder.u8()?);
+        let (midstream, unsettled) = (flags & 1 != 0, flags & 2 != 0);
+        let row = Listed::new(key, RowState::Established, start_tick);
+        rows.push(row.midstream(midstream).unsettled(unsettled));
+    }
+    Ok(rows)
 }
