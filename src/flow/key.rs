@@ -1,6 +1,7 @@
 //! Flow keys: the client's address and port, the server's, and up to two VLAN tags, as big-endian words.
 
 use flowpeel_iblt::{TableKey, WordKey};
+use flowpeel_lines::{HalfLine, Line};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// The address family of a connection. Each family has tables of its own.
@@ -158,6 +159,11 @@ impl WordKey for KeyV4 {
     }
 }
 
+/// A cell takes 32 bytes: two lie in a cache line.
+impl TableKey for KeyV4 {
+    type Row = HalfLine;
+}
+
 impl FlowKey for KeyV4 {
     const FAMILY: Family = Family::V4;
     type Address = u32;
@@ -252,6 +258,11 @@ impl WordKey for KeyV6 {
     fn from_words(words: &[u64]) -> Self {
         KeyV6(std::array::from_fn(|at| words.get(at).copied().unwrap_or(0)))
     }
+}
+
+/// The 56 bytes of a cell lie in a cache line of their own.
+impl TableKey for KeyV6 {
+    type Row = Line;
 }
 
 impl FlowKey for KeyV6 {
