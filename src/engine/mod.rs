@@ -72,6 +72,7 @@ mod threads;
 mod wall_clock;
 mod wall_time;
 
+pub use crate::metrics::CaptureCounts;
 pub use config::{Config, Setting, Snapshots};
 pub use events::{Event, EventKind, Events};
 pub use memory::{Memory, STATE_ENTRY_SIZE};
@@ -80,7 +81,7 @@ pub use plan::{
     AGE_MAX_LIVE_S, CONNECTIONS_MIN, FILTER_ESTABLISHED_PERCENT, HALF_OPEN_MIN, IDLE_TIMEOUT_LIVE_S, LiveInput,
     PARTITION_DEVIATIONS, PICKUP_LIVE, PICKUP_MAX, Plan,
 };
-pub use port::{CaptureCounts, Port, RECORD_CUT_PACKETS};
+pub use port::{Port, RECORD_CUT_PACKETS};
 pub use publish::Counters;
 pub use saving::{Position, Saving, SavingCounts, Written};
 pub use sizing::{PLAN_SIMULATED_ITEMS_MAX, Sizing, TableSizing};

@@ -12,7 +12,7 @@ use crate::connection::{
 use crate::engine::memory::{Memory, questions_size, state_size, table_count};
 use crate::engine::{Config, SHARDS_MAX, Setting};
 use crate::error::{Error, Result};
-use crate::flow_list::{EvictionTimes, FlowList, FlowListConfig, IDLE_EPOCHS, SnapshotConfig};
+use crate::list::{EvictionTimes, FlowList, FlowListConfig, IDLE_EPOCHS, SnapshotConfig};
 use crate::queue::{self, WhenFull};
 use crate::record::Inlet;
 use crate::shard::{Partition, PartitionConfig};
@@ -253,7 +253,6 @@ impl Plan {
                 run: snapshots.run,
                 every_ns: config.every.map_or(0, |every| every.as_nanos() as u64),
                 vlan_key: config.vlan_key,
-                keeps_list,
             }),
             partition,
             handshake_count,
@@ -384,7 +383,8 @@ impl Plan {
     /// The empty list, with snapshots beside it or instead of it.
     pub(crate) fn flow_list(&self, watch: Option<&Arc<Watch>>) -> FlowList {
         match &self.snapshots {
-            Some(snapshots) => FlowList::with_snapshots(&self.list, watch, snapshots),
+            Some(snapshots) if self.config.keeps_list() => FlowList::with_snapshots(&self.list, watch, snapshots),
+            Some(snapshots) => FlowList::of_snapshots(&self.list, snapshots),
             None => FlowList::new(&self.list, watch),
         }
     }

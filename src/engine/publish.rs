@@ -5,11 +5,10 @@ use super::saving::Written;
 use super::shard_thread::Timing;
 use super::wall_clock::Clocks;
 use super::{CaptureCounts, Plan};
-use crate::connection::Counts;
 use crate::flow_list::{FlowList, Header};
-use crate::metrics::{self, ConnectionCounts, Durations, Latency, ListFigures, Metrics, Setup};
-use crate::parse::Unusable;
-use crate::signal::{Moment, SignalCounts};
+use crate::handover::Counts;
+use crate::metrics::{Durations, Latency, ListFigures, Load, Metrics, Setup};
+use crate::signal::Moment;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -20,44 +19,10 @@ pub(crate) fn metrics(plan: &Plan, names: Vec<String>) -> Arc<Metrics> {
     let is_taken = |(part, _): &(&str, u64)| *part != "sources" || config.sources_max.is_some();
     Metrics::new(Setup {
         interfaces: names,
-        unusable_reasons: Unusable::ALL.iter().map(|reason| reason.name()).collect(),
         connections_max: config.connections_max,
         interval: config.every,
         memory: plan.memory().parts().into_iter().filter(is_taken).collect(),
     })
-}
-
-/// Publishes what a port counted.
-pub(crate) fn capture(metrics: &Metrics, index: usize, counts: &CaptureCounts) {
-    let published = metrics::CaptureCounts {
-        packets: counts.packets,
-        dropped_packets: counts.lost,
-        signals: counts.signals.signals,
-        sampled: counts.signals.sampled,
-        dropped_signals: counts.queue_full,
-        handshakes_lost: counts.signals.handshakes_lost,
-    };
-    metrics.capture(index).publish(&published, &counts.unusable);
-}
-
-/// What a port has published.
-pub(crate) fn counts(metrics: &Metrics, index: usize) -> CaptureCounts {
-    let published = metrics.capture(index).counts();
-    let mut unusable = [0; Unusable::COUNT];
-    unusable.iter_mut().zip(metrics.capture(index).unusable()).for_each(|(count, published)| *count = published);
-    CaptureCounts {
-        packets: published.packets,
-        lost: published.dropped_packets,
-        queue_full: published.dropped_signals,
-        unusable,
-        signals: SignalCounts {
-            signals: published.signals,
-            sampled: published.sampled,
-            handshakes_lost: published.handshakes_lost,
-            ..SignalCounts::default()
-        },
-        steps_back: 0,
-    }
 }
 
 /// What an engine has counted, as of the end of an interval or somewhat later.
@@ -81,7 +46,7 @@ pub(crate) struct OnCounters {
 impl OnCounters {
     pub(crate) fn report(&mut self, metrics: &Metrics, list: &FlowList) {
         let counters = Counters {
-            ports: (0..self.port_count).map(|index| counts(metrics, index)).collect(),
+            ports: (0..self.port_count).map(|index| metrics.capture(index).counts()).collect(),
             connections: list.counts(),
             events_dropped: self.events_dropped.load(Ordering::Relaxed),
         };
@@ -93,32 +58,10 @@ impl OnCounters {
 /// of its list and how often the clock was set.
 pub(crate) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, told: &ListTotals, clock_steps: u64) {
     let counts = list.counts();
-    let open = counts.opened - counts.closed - counts.evicted_idle - counts.evicted_aged;
     // An interval that was merged has no list and so no half-open count of its own: the last one known stands in for
     // it, since 0 would make the filter look empty just when there is most to do.
     let half_open = told.last.map_or(0, |last| last.half_open);
-    let filter_used = open + half_open;
-    metrics.connections().publish(&ConnectionCounts {
-        opened: counts.opened,
-        closed: counts.closed,
-        evicted_idle: counts.evicted_idle,
-        evicted_aged: counts.evicted_aged,
-        refused: counts.refused,
-        expired: counts.expired,
-        recycled: counts.recycled,
-        repeats: counts.repeats,
-        late: counts.late,
-        unmatched_fins: counts.unmatched_fins,
-        unmatched_resets: counts.unmatched_resets,
-        forgotten: counts.forgotten,
-        refused_open: counts.refused_open,
-        refused_pickups: counts.refused_pickups,
-        unplaced: counts.unplaced,
-        one_sided: counts.one_sided,
-        unarchived: counts.unarchived,
-        filter_used,
-        filter_places: told.filter_places,
-    });
+    metrics.connections(&counts, Load { used: counts.open() + half_open, limit: told.filter_places });
     let Some(header) = header else { return };
     let outcome = list.outcome();
     let figures = ListFigures {

@@ -3,7 +3,7 @@
 
 use super::events::EventThread;
 use super::list_thread::{ListThread, ListTotals, Lists};
-use super::port::{CaptureCounts, Port, Totals};
+use super::port::{Port, Totals};
 use super::publish::OnCounters;
 use super::publish::{self, ShardTiming};
 use super::saving::{self, ResumedClock, Saving, SavingCounts, Start, Written};
@@ -12,7 +12,7 @@ use super::wall_clock::{Clocks, Schedule, WallClock};
 use super::{PENDING_INTERVALS_MAX, PacketTime, Plan, Summary, WallTime};
 use crate::error::{Error, Result};
 use crate::flow_list::{FlowList, Header};
-use crate::metrics::{Latency, Metrics};
+use crate::metrics::{CaptureCounts, Latency, Metrics};
 use crate::queue::{self, Inbox, Writer};
 use crate::signal::{HandshakeCache, PARTITION_COUNT, Signaller, SignallerConfig, Watch};
 use crate::snapshot::HandOver;
@@ -244,7 +244,7 @@ impl Running<'_> {
         self.shards.into_iter().for_each(join);
         let events_dropped = self.events.map_or(0, join);
         let published =
-            |index| self.metrics.as_ref().map_or(CaptureCounts::default(), |metrics| publish::counts(metrics, index));
+            |index| self.metrics.as_ref().map_or(CaptureCounts::default(), |metrics| metrics.capture(index).counts());
         let counts = self.totals.sum(published);
         Ok(Summary { events_dropped, ..Summary::new(counts, told?, errors).with_saving(written) })
     }
