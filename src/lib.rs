@@ -74,7 +74,7 @@ pub use self::disk::whole_file; // alias until the tree has settled
 
 /// What tracks connections, under its former names.
 pub mod connection {
-    pub use crate::handover::{Counts, HalfOpen, HalfOpenList, ISN_BITS};
+    pub use crate::handover::{Counts, HalfOpen, HalfOpenList, ISN_BITS, MIDSTREAM, ticks_since};
     pub use crate::track::*;
 }
 pub use self::track as shard;

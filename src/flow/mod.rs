@@ -4,12 +4,10 @@
 //! and printed. Nothing here knows how packets are parsed or where keys are kept.
 
 mod by_family;
-mod cells;
 mod key;
 mod quick_hash;
 
 pub use by_family::ByFamily;
-pub use cells::{CellV4, CellV6};
 pub use flowpeel_iblt::WordKey;
-pub use key::{Family, FlowKey, KeyV4, KeyV6, Side, VlanTags};
+pub use key::{AnyKey, Family, FlowKey, KeyV4, KeyV6, Side, VlanTags};
 pub use quick_hash::QuickHash;

@@ -27,7 +27,7 @@ use crate::list::liveness::Liveness;
 use crate::list::saved::{key, save_cells, saved_cells};
 use crate::list::start::Start;
 use crate::signal::Watch;
-use crate::sketch::{Cell, Change, Geometry, Iblt, Peeled, Peeler, Recipient, TableKey, ValueCode, check_of};
+use crate::sketch::{Change, Geometry, Iblt, PackedCell, Peeled, Peeler, Recipient, TableCell, TableKey, ValueCode};
 use crate::snapshot::{Changes, Eviction};
 use crate::state::{Decoder, Encoder};
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -396,10 +396,10 @@ impl<K: TableKey> FamilyList<K> {
         if !matches!(cell.count(), 0 | -2) || cell.is_key_free() {
             return false;
         }
-        cell.add(&K::Cell::of(key, check_of(placement), 1, 0));
-        let other = Peeler::<K>::lone_key(&cell);
+        cell.add(&PackedCell::of(key, 0, placement, 1));
+        let other = cell.lone_key();
         let other_placement = self.peeler.hash().of(&other);
-        Peeler::<K>::is_lone(&cell, other_placement)
+        cell.is_lone(other_placement)
             && other != *key
             && self.residue.geometry().places(other_placement).contains(&place)
     }
@@ -407,7 +407,7 @@ impl<K: TableKey> FamilyList<K> {
     /// Finds the connections to which left-over value differences belong, and corrects their starts. Differences that
     /// belong to none are cleared once no key is left that they could belong to.
     fn correct_starts(&mut self) {
-        let is_noisy = |cell: &K::Cell| cell.value() != 0 && cell.is_key_free();
+        let is_noisy = |cell: &PackedCell<K>| cell.value() != 0 && cell.is_key_free();
         for _ in 0..RECOVERY_PASSES_MAX {
             if !self.residue.cells().iter().any(is_noisy) {
                 break;

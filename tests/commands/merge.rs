@@ -1,7 +1,7 @@
 //! Merges of routers: every connection once, with how many of them saw it, in whatever order and grouping they were
 //! merged.
 
-use crate::support::ran::{flowpeel, text};
+use crate::support::command::{flowpeel, text};
 use crate::support::taps::{Recorded, Tap, bytes, file};
 use flowpeel::flow::{KeyV4, KeyV6, VlanTags};
 use flowpeel::flow_list::{MergedList, Row, RowState};
@@ -52,7 +52,12 @@ fn routers(connection_count: u64, config: &Config) -> Vec<Recorded> {
 }
 
 fn config(connection_count: u64, churn: u64) -> Config {
-    Config { churn, connections_max: connection_count, every: Some(Duration::from_secs(2)), ..Config::default() }
+    Config {
+        churn: Some(churn),
+        connections_max: connection_count,
+        every: Some(Duration::from_secs(2)),
+        ..Config::default()
+    }
 }
 
 fn merged<'a>(files: impl IntoIterator<Item = &'a SnapshotFile>) -> SnapshotFile {
@@ -261,10 +266,10 @@ fn what_does_not_fit_is_refused_whole() {
     let out = place.path().join("sum").to_str().unwrap().to_owned();
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
     let twice = flowpeel(["snapshot", "merge", paths[0], paths[1], paths[0], "-o", &out]);
-    assert!(twice.status.code() == Some(1) && text(&twice.stderr).contains("is in both"));
+    assert!(twice.status.code() == Some(1) && twice.stderr.contains("is in both"));
     assert!(!std::path::Path::new(&out).exists());
     let ended = flowpeel(["snapshot", "merge", paths[2], paths[1], paths[0], "-o", &out]);
-    assert!(ended.status.success(), "{}", text(&ended.stderr));
+    assert!(ended.status.success(), "{}", ended.stderr);
     assert_eq!(std::fs::read(&out).unwrap(), bytes(&before));
     assert_eq!(before.header.kind, Kind::Merge);
     let told = text(&flowpeel(["snapshot", "info", &out]).stdout);
@@ -299,7 +304,7 @@ fn peel_lists_a_merge_alone_and_with_base_lists() {
     let routers = routers(1_000, &config);
     let merge = file(place.path(), "merge", &merged(last(&routers)));
     let alone = flowpeel(["snapshot", "peel", &merge]);
-    assert!(alone.status.success(), "{}", text(&alone.stderr));
+    assert!(alone.status.success(), "{}", alone.stderr);
     let mut expected = Vec::new();
     let list = MergedList::new(&merged(last(&routers)), &Secret::REPLAY, []);
     flowpeel::export::write_merged(&mut expected, &list).unwrap();
@@ -310,8 +315,8 @@ fn peel_lists_a_merge_alone_and_with_base_lists() {
     let base = place.path().join("base").to_str().unwrap().to_owned();
     std::fs::write(&base, flowpeel(["snapshot", "peel", &earlier]).stdout).unwrap();
     let based = flowpeel(["snapshot", "peel", &merge, "--base", &base]);
-    assert!(based.status.success() && based.stdout == expected, "{}", text(&based.stderr));
+    assert!(based.status.success() && based.stdout == expected, "{}", based.stderr);
     let single = file(place.path(), "single", last(&routers)[0]);
     let refused = flowpeel(["snapshot", "peel", &single, "--base", &base]);
-    assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("the list of several routers"));
+    assert!(refused.status.code() == Some(1) && refused.stderr.contains("the list of several routers"));
 }

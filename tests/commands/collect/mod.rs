@@ -13,13 +13,13 @@ mod runs;
 mod single;
 mod steady;
 
-use crate::support::ran::{FLOWPEEL, flowpeel, names, text};
+use crate::support::command::{FLOWPEEL, command, flowpeel, run, text};
+use crate::support::files::names;
 use flowpeel::export::SnapshotName;
 use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use tempfile::TempDir;
 
 /// The names of lists and changes in a directory, in order.
@@ -44,11 +44,11 @@ impl Site {
     }
 
     fn replay(&self, captures: &[&Path], options: &str) {
-        let mut command = Command::new(FLOWPEEL);
-        command.arg("replay").args(options.split_whitespace()).args(captures);
-        command.arg("--out").arg(self.path("lists")).arg("--snapshots").arg(self.path("snapshots"));
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", text(&output.stderr));
+        let mut replay = command(FLOWPEEL, ["replay"]);
+        replay.args(options.split_whitespace()).args(captures);
+        replay.arg("--out").arg(self.path("lists")).arg("--snapshots").arg(self.path("snapshots"));
+        let output = run(&mut replay);
+        assert!(output.status.success(), "{}", output.stderr);
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -65,11 +65,12 @@ impl Site {
 
     /// `flowpeel snapshot collect --once` into this directory; what it said, and its exit status.
     fn collect(&self, into: &str, options: &str) -> (String, Option<i32>) {
-        let mut command = Command::new(FLOWPEEL);
-        command.args(["snapshot", "collect", "--once"]).args(options.split_whitespace());
-        let output = command.arg("--out").arg(self.path(into)).arg(self.path("snapshots")).output().unwrap();
+        let mut collect = command(FLOWPEEL, ["snapshot", "collect", "--once"]);
+        collect.args(options.split_whitespace());
+        collect.arg("--out").arg(self.path(into)).arg(self.path("snapshots"));
+        let output = run(&mut collect);
         assert!(output.stdout.is_empty());
-        (text(&output.stderr), output.status.code())
+        (output.stderr, output.status.code())
     }
 
     /// Compares an agent's lists with the router's: all are there but those of the snapshots `without`, and no others.
@@ -224,7 +225,7 @@ fn what_makes_no_sense_is_refused_at_once() {
         (&["snapshot", "peel", &none], 1, "cannot read the snapshot"),
     ] {
         let ended = flowpeel(arguments);
-        let said = text(&ended.stderr);
+        let said = ended.stderr;
         assert!(ended.status.code() == Some(status) && said.contains(part), "{part} in {said}");
     }
     assert!(!Path::new(&out).exists(), "nothing is made");

@@ -7,7 +7,7 @@
 
 use super::iblt::AHEAD_COUNT;
 use crate::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
-use crate::{Cell, HASH_COUNT, Iblt, Peeler, TableKey, ValueCode, check_of};
+use crate::{HASH_COUNT, Iblt, PackedCell, TableCell, TableKey, ValueCode};
 
 /// How many updates are hashed together.
 pub const BATCH_COUNT: usize = HASH_BATCH_COUNT;
@@ -57,7 +57,7 @@ pub struct Batch<K: TableKey> {
     /// Updates of the step before: how many, their places, and what each adds there.
     asked_count: usize,
     places: [[u32; HASH_COUNT]; BATCH_COUNT],
-    sums: [K::Cell; BATCH_COUNT],
+    sums: [PackedCell<K>; BATCH_COUNT],
 }
 
 impl<K: TableKey> Batch<K> {
@@ -70,7 +70,7 @@ impl<K: TableKey> Batch<K> {
             waiting: Updates::none(),
             asked_count: 0,
             places: [[0; HASH_COUNT]; BATCH_COUNT],
-            sums: [K::Cell::default(); BATCH_COUNT],
+            sums: [PackedCell::default(); BATCH_COUNT],
         }
     }
 
@@ -123,8 +123,8 @@ impl<K: TableKey> Batch<K> {
         assert!(latest.count == 0, "what was left before is not summed");
         for sum in &self.sums[..self.asked_count] {
             // The sum of a single update gives its value.
-            let value = sum.value().wrapping_mul(i64::from(sum.count()) as u64);
-            latest.push(Peeler::<K>::lone_key(sum), (ValueCode::<K>::payload(value), sum.count()));
+            let value = sum.value().wrapping_mul(sum.count() as u64);
+            latest.push(sum.lone_key(), (ValueCode::<K>::payload(value), sum.count() as i32));
         }
         let (keys, payloads) = self.waiting.all();
         keys.iter().zip(payloads).for_each(|(key, payload)| latest.push(*key, *payload));
@@ -160,7 +160,7 @@ impl<K: TableKey> Batch<K> {
             let hash = hashes.get(at);
             hashes.set(at, ValueCode::<K>::block(hash, payload));
             self.places[at] = table.places(hash);
-            self.sums[at] = K::Cell::of(key, check_of(hash), times, 0);
+            self.sums[at] = PackedCell::of(key, 0, hash, i64::from(times));
         }
         let first = &self.places[..FIRST_COUNT.min(count)];
         let (soon, later) = first.split_at(AHEAD_COUNT.min(first.len()));

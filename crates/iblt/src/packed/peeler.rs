@@ -11,7 +11,8 @@
 
 use super::iblt::AHEAD_COUNT;
 use crate::hash::{HASH_BATCH_COUNT, HASH_GROUP_COUNT, HashBatch, KeyedHash};
-use crate::{Cell, Change, HASH_COUNT, Iblt, TableKey, check_of};
+use crate::word_key::KEY_WORD_COUNT_MAX;
+use crate::{Change, HASH_COUNT, Iblt, PackedCell, TableCell, TableKey};
 use flowpeel_lines::prefetch;
 
 /// The largest count in a cell that is taken for one key that was added several times. Errors make twos and rarely
@@ -84,7 +85,7 @@ pub struct Peeled<K> {
 struct Candidates<K: TableKey> {
     count: usize,
     places: [u32; BATCH_COUNT],
-    cells: [K::Cell; BATCH_COUNT],
+    cells: [PackedCell<K>; BATCH_COUNT],
     keys: [K; BATCH_COUNT],
     hashes: [u128; BATCH_COUNT],
     /// The cells of each key.
@@ -100,7 +101,7 @@ impl<K: TableKey> Candidates<K> {
         Candidates {
             count: 0,
             places: [0; BATCH_COUNT],
-            cells: [K::Cell::default(); BATCH_COUNT],
+            cells: [PackedCell::zero(); BATCH_COUNT],
             keys: [K::from_words(&[]); BATCH_COUNT],
             hashes: [0; BATCH_COUNT],
             all_places: [[0; HASH_COUNT]; BATCH_COUNT],
@@ -225,7 +226,7 @@ impl<K: TableKey> Peeler<K> {
         while *count + SCAN_COUNT <= BATCH_COUNT && *next < table.cells().len() {
             let cells = &table.cells()[*next..];
             let ahead = cells.iter().skip(SCAN_AHEAD_COUNT).take(SCAN_COUNT);
-            ahead.step_by(LINE_SIZE / size_of::<K::Cell>()).for_each(prefetch);
+            ahead.step_by(LINE_SIZE / size_of::<PackedCell<K>>()).for_each(prefetch);
             for (cell, place) in cells.iter().take(SCAN_COUNT).zip(*next as u32..) {
                 places[*count] = place;
                 *count += usize::from(is_candidate(cell.count(), count_max));
@@ -242,7 +243,7 @@ impl<K: TableKey> Peeler<K> {
         let count = tried.count;
         for at in 0..count {
             tried.cells[at] = table.cells()[tried.places[at] as usize];
-            tried.keys[at] = Self::lone_key(&tried.cells[at]);
+            tried.keys[at] = tried.cells[at].lone_key();
         }
         let mut hashes = HashBatch::default();
         self.hash.of_batch(&tried.keys[..count], &mut hashes);
@@ -253,7 +254,7 @@ impl<K: TableKey> Peeler<K> {
             tried.hashes[at] = hash;
             tried.all_places[at] = places;
             let is_once = cell.count().unsigned_abs() == 1;
-            tried.are_lone[at] = is_once && Self::is_lone(cell, hash) && places.contains(&tried.places[at]);
+            tried.are_lone[at] = is_once && cell.is_lone(hash) && places.contains(&tried.places[at]);
             if at < AHEAD_COUNT {
                 tried.prefetch(table, at);
             }
@@ -301,34 +302,14 @@ impl<K: TableKey> Peeler<K> {
             self.overflowed = true;
             self.work_count = self.work.len() - HASH_COUNT;
         }
-        let change = Change { key, hash, count: cell.count(), value: known.unwrap_or(0) };
+        let change = Change { key, hash, count: cell.count() as i32, value: known.unwrap_or(0) };
         recipient.take(Peeled { change, value_known: known.is_some() });
     }
 
-    /// The key of a cell that holds one key once, added or removed. Of any other cell, something that does not pass the
-    /// check.
-    #[must_use]
-    #[inline]
-    pub fn lone_key(cell: &K::Cell) -> K {
-        let sign = cell.count().signum() as i64 as u64;
-        let mut words = [0; 8];
-        for (word, sum) in words.iter_mut().zip(cell.key_words()) {
-            *word = sum.wrapping_mul(sign);
-        }
-        K::from_words(&words)
-    }
-
-    /// Whether the check sum is that of the key with this placement hash, as often as the cell counts.
-    #[must_use]
-    #[inline]
-    pub fn is_lone(cell: &K::Cell, hash: u128) -> bool {
-        cell.check() == check_of(hash).wrapping_mul(cell.count() as u32)
-    }
-
     /// The key that is alone in this cell but several times, if there is one.
-    fn aggregate(&mut self, cell: &K::Cell) -> Option<(K, u128)> {
+    fn aggregate(&mut self, cell: &PackedCell<K>) -> Option<(K, u128)> {
         let count = cell.count();
-        if !(2..=self.aggregate_max).contains(&count.unsigned_abs()) {
+        if !(2..=u64::from(self.aggregate_max)).contains(&count.unsigned_abs()) {
             return None;
         }
         let twos = count.trailing_zeros();
@@ -337,7 +318,7 @@ impl<K: TableKey> Peeler<K> {
         if lost_bits > AGGREGATE_LOST_BITS_MAX || self.tries / AGGREGATE_TRIES_SHARE < 1 << lost_bits {
             return None;
         }
-        let known = cell.quotient()?;
+        let known = cell.candidate(count, 0)?;
         // A word times an even count has lost its top bits: all values of these are tried.
         for first in (0..1u64 << lost_bits).step_by(HASH_GROUP_COUNT) {
             let mut keys = [K::from_words(&[]); HASH_GROUP_COUNT];
@@ -349,7 +330,7 @@ impl<K: TableKey> Peeler<K> {
             self.tries = self.tries.saturating_sub(count as u64);
             self.hash.of_group(&keys[..count], &mut hashes);
             let mut tried = keys.into_iter().zip(hashes).take(count);
-            if let Some(found) = tried.find(|(_, hash)| Self::is_lone(cell, *hash)) {
+            if let Some(found) = tried.find(|(_, hash)| cell.is_lone(*hash)) {
                 return Some(found);
             }
         }
@@ -358,7 +339,7 @@ impl<K: TableKey> Peeler<K> {
 
     /// The key with `lost` in place of the top `twos` bits of its words, which were lost.
     fn with_lost(known: &K, twos: u32, lost: u64) -> K {
-        let mut words = [0; 8];
+        let mut words = [0; KEY_WORD_COUNT_MAX];
         for (at, (word, &low)) in words.iter_mut().zip(known.words()).enumerate() {
             let top = lost >> (at as u32 * twos) & ((1 << twos) - 1);
             *word = low | top.rotate_right(twos);
@@ -374,18 +355,18 @@ impl<K: TableKey> Peeler<K> {
         // Another key's noise may lie on the value here and not elsewhere, so any cell that holds this key alone may
         // show it.
         let lone = std::iter::once(place).chain(places).map(|at| table.cells()[at as usize]);
-        let lone = lone.filter(|at| at.count() == count && at.key_words() == cell.key_words());
+        let lone = lone.filter(|at| at.has_keys_of(&cell));
         let known = lone.map(|at| at.value()).find(|&value| match count {
             1 => recipient.belongs(hash, value),
             -1 => recipient.belongs(hash, value.wrapping_neg()),
             _ => false,
         });
-        known.or_else(|| recipient.expected(key, hash, count))
+        known.or_else(|| recipient.expected(key, hash, count as i32))
     }
 }
 
 /// Whether there may be a lone key in a cell with this count.
 #[inline]
-fn is_candidate(count: i32, count_max: u32) -> bool {
-    count.unsigned_abs().wrapping_sub(1) < count_max
+fn is_candidate(count: i64, count_max: u32) -> bool {
+    count.unsigned_abs().wrapping_sub(1) < u64::from(count_max)
 }

@@ -79,7 +79,7 @@ fn a_value_spoilt_everywhere_is_unknown<K: TableKey>() {
     let spoilt = table.clone();
     let peeled = site.peel(&mut table);
     assert_eq!(peeled, [Peeled { change: Change { key, hash, count: 1, value: 0 }, value_known: false }]);
-    let sums: Vec<u64> = geometry.places(hash).iter().map(|&place| crate::Cell::value(&table.cells()[place])).collect();
+    let sums: Vec<u64> = geometry.places(hash).iter().map(|&place| table.cells()[place].value()).collect();
     assert_eq!(sums, vec![site.value(&key, 77).wrapping_sub(123_456); 4], "it is still in the sums");
 
     let mut table = spoilt;

@@ -6,8 +6,9 @@ mod listing;
 mod sums;
 mod values;
 
-use super::{Change, Geometry, Iblt, Peeled, Peeler, Recipient, TableKey, ValueCode};
+use super::{Change, Geometry, Iblt, Peeled, Peeler, Recipient, ValueCode};
 use crate::hash::{KeyedHash, Purpose, Secret};
+use crate::{TableCell, TableKey};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 

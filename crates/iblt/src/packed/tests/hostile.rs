@@ -1,7 +1,7 @@
 //! Tables that no honest site could have filled: peeling them ends, and neither invents nor loses anything.
 
 use super::*;
-use crate::Cell;
+use crate::PackedCell;
 use crate::word_key::examples::{FiveWords, TwoWords};
 
 /// A change with arbitrary fields; `lie` says which of them are what an honest site would write.
@@ -98,7 +98,11 @@ fn divisions_in_vain_end_and_leave_some_for_others() {
     let mut honest = (0..).map(key::<TwoWords>).filter(late);
     let (many, few) = (honest.next().unwrap(), honest.next().unwrap());
     let places = |key: &TwoWords| geometry.places(site.placement.of(key));
-    let mut cells = vec![<TwoWords as TableKey>::Cell::of_sums(1_024, 1, &[], 0); geometry.cell_count()];
+    // Count and check as they stand in the encoding, before and behind a key and a value of zero.
+    let mut bytes = [0; PackedCell::<TwoWords>::SIZE];
+    (bytes[..4].copy_from_slice(&1_024u32.to_le_bytes()), bytes[28..].copy_from_slice(&1u32.to_le_bytes()));
+    let of_a_thousand_routers = PackedCell::read(&bytes);
+    let mut cells = vec![of_a_thousand_routers; geometry.cell_count()];
     places(&many).into_iter().chain(places(&few)).for_each(|place| cells[place] = Default::default());
     let mut table = Iblt::from_cells(geometry, &cells).unwrap();
     for (key, count) in [(many, 1_024), (few, 512)] {

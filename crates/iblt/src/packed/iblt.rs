@@ -4,7 +4,7 @@
 //! list. There is no look-up of a single key (GET, section 2.3 of the paper): that needs several times the cells to
 //! succeed often.
 
-use crate::{Cell, Geometry, HASH_COUNT, Refused, TableKey, check_of};
+use crate::{Geometry, HASH_COUNT, PackedCell, Refused, TableCell, TableKey};
 use flowpeel_lines::Lines;
 use flowpeel_lines::prefetch;
 use std::ops::Range;
@@ -13,6 +13,9 @@ use std::ops::Range;
 /// as many cache lines in flight as a core can wait for. Prefetches beyond that are not only late: some processors drop
 /// them.
 pub(super) const AHEAD_COUNT: usize = 6;
+
+/// Cells that are read or written at once: some tens of kilobytes, which stay in the cache.
+const PIECE_CELL_COUNT: usize = 1 << 10;
 
 /// One update: a key, its placement hash, how often it is added (negative: removed), and its whole contribution to the
 /// value sum.
@@ -49,8 +52,10 @@ impl<K: TableKey> Change<K> {
     }
 
     #[inline]
-    fn cell(&self) -> K::Cell {
-        K::Cell::of(&self.key, check_of(self.hash), self.count, self.value)
+    fn cell(&self) -> PackedCell<K> {
+        let mut cell = PackedCell::of(&self.key, 0, self.hash, i64::from(self.count));
+        cell.set_value(self.value);
+        cell
     }
 }
 
@@ -61,7 +66,7 @@ impl<K: TableKey> Change<K> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Iblt<K: TableKey> {
     geometry: Geometry,
-    cells: Lines<K::Cell>,
+    cells: Lines<PackedCell<K>>,
 }
 
 impl<K: TableKey> Iblt<K> {
@@ -73,10 +78,53 @@ impl<K: TableKey> Iblt<K> {
 
     /// The table of these cells, subtable after subtable; `None` unless their number fits the shape.
     #[must_use]
-    pub fn from_cells(geometry: Geometry, cells: &[K::Cell]) -> Option<Self> {
+    pub fn from_cells(geometry: Geometry, cells: &[PackedCell<K>]) -> Option<Self> {
         let mut table = (cells.len() == geometry.cell_count()).then(|| Iblt::new(geometry))?;
         table.cells.copy_from_slice(cells);
         Some(table)
+    }
+
+    /// The size of the bytes of a table of this shape.
+    #[must_use]
+    pub fn byte_count(geometry: Geometry) -> u64 {
+        geometry.cell_count() as u64 * PackedCell::<K>::SIZE as u64
+    }
+
+    /// Gives the bytes of the table to `put`, piece by piece: those of the cells, as [`TableCell::write`] encodes them,
+    /// subtable after subtable. The shape is not included.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `put`.
+    pub fn write<E>(&self, mut put: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        let size = PackedCell::<K>::SIZE;
+        let mut bytes = vec![0; PIECE_CELL_COUNT * size];
+        for cells in self.cells.chunks(PIECE_CELL_COUNT) {
+            cells.iter().zip(bytes.chunks_mut(size)).for_each(|(cell, bytes)| cell.write(bytes));
+            put(&bytes[..cells.len() * size])?;
+        }
+        Ok(())
+    }
+
+    /// The table of this shape whose bytes `fill` gives, piece by piece. Any bytes are a table. Memory is allocated for
+    /// what `fill` has given, not for what the shape promises.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `fill`.
+    pub fn read<E>(geometry: Geometry, mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
+        let size = PackedCell::<K>::SIZE;
+        let mut bytes = vec![0; PIECE_CELL_COUNT * size];
+        let mut cells: Vec<PackedCell<K>> = Vec::new();
+        while cells.len() < geometry.cell_count() {
+            let count = PIECE_CELL_COUNT.min(geometry.cell_count() - cells.len());
+            fill(&mut bytes[..count * size])?;
+            cells.extend(bytes[..count * size].chunks(size).map(PackedCell::<K>::read));
+        }
+        cells.shrink_to_fit();
+        let mut table = Iblt::new(geometry);
+        table.cells.copy_from_slice(&cells);
+        Ok(table)
     }
 
     /// Sums each `run` neighbouring cells into one: keys are placed in the result as in any table of that shape.
@@ -87,11 +135,7 @@ impl<K: TableKey> Iblt<K> {
     pub fn folded(&self, run: u32) -> Option<Self> {
         let mut folded = Iblt::new(self.geometry.folded(run)?);
         let runs = self.cells.chunks(run as usize);
-        folded
-            .cells
-            .iter_mut()
-            .zip(runs)
-            .for_each(|(sum, run): (&mut K::Cell, &[K::Cell])| run.iter().for_each(|cell| sum.add(cell)));
+        folded.cells.iter_mut().zip(runs).for_each(|(sum, run)| run.iter().for_each(|cell| sum.add(cell)));
         Some(folded)
     }
 
@@ -100,7 +144,7 @@ impl<K: TableKey> Iblt<K> {
     pub fn surplus(&self) -> i64 {
         // Every key is once in each subtable.
         let subtable = self.cells.iter().take(self.cells.len() / HASH_COUNT);
-        subtable.map(|cell| i64::from(cell.count())).sum()
+        subtable.map(PackedCell::count).sum()
     }
 
     /// The shape of the table.
@@ -112,12 +156,12 @@ impl<K: TableKey> Iblt<K> {
     /// The size of the cells of a table of this shape, in bytes.
     #[must_use]
     pub fn size(geometry: Geometry) -> usize {
-        geometry.cell_count() * size_of::<K::Cell>()
+        geometry.cell_count() * size_of::<PackedCell<K>>()
     }
 
     /// The cells of the table, subtable after subtable.
     #[must_use]
-    pub fn cells(&self) -> &[K::Cell] {
+    pub fn cells(&self) -> &[PackedCell<K>] {
         &self.cells
     }
 
@@ -136,7 +180,7 @@ impl<K: TableKey> Iblt<K> {
     /// Adds the `sums` in the range to the cells at the places of the same index, and prefetches the cells of later
     /// keys.
     #[inline]
-    pub(super) fn add_at(&mut self, places: &[[u32; HASH_COUNT]], sums: &[K::Cell], range: Range<usize>) {
+    pub(super) fn add_at(&mut self, places: &[[u32; HASH_COUNT]], sums: &[PackedCell<K>], range: Range<usize>) {
         let cells = &mut *self.cells;
         for at in range {
             if let Some(ahead) = places.get(at + AHEAD_COUNT) {
@@ -169,7 +213,7 @@ impl<K: TableKey> Iblt<K> {
 
     /// Subtracts these sums from the cell at this place, and returns the count that is left there.
     #[inline]
-    pub(super) fn subtract_at(&mut self, place: u32, sums: &K::Cell) -> i32 {
+    pub(super) fn subtract_at(&mut self, place: u32, sums: &PackedCell<K>) -> i64 {
         let cell = &mut self.cells[place as usize];
         cell.subtract(sums);
         cell.count()
@@ -232,19 +276,19 @@ impl<K: TableKey> Iblt<K> {
 
     /// Empties the table.
     pub fn clear(&mut self) {
-        self.cells.fill(K::Cell::default());
+        self.cells.fill(PackedCell::zero());
     }
 
     /// Whether nothing is left in the table.
     #[must_use]
     pub fn is_zero(&self) -> bool {
-        self.cells.iter().all(Cell::is_zero)
+        self.cells.iter().all(PackedCell::is_zero)
     }
 
     /// Whether no key is left in the table, whatever the value sums.
     #[must_use]
     pub fn is_key_free(&self) -> bool {
-        self.cells.iter().all(Cell::is_key_free)
+        self.cells.iter().all(PackedCell::is_key_free)
     }
 
     /// About how many keys are in the table, added or removed; 0 only when there are none. A key that is in it several
@@ -261,7 +305,7 @@ impl<K: TableKey> Iblt<K> {
         }
         let cells = self.cells.len() / HASH_COUNT;
         let estimates = self.cells.chunks(cells).map(|subtable| {
-            let counts = || subtable.iter().map(|cell| f64::from(cell.count()));
+            let counts = || subtable.iter().map(|cell| cell.count() as f64);
             let (sum, squares): (f64, f64) = (counts().sum(), counts().map(|count| count * count).sum());
             squares - sum * sum / cells as f64
         });

@@ -9,18 +9,16 @@
 //! hold together; peeling takes out only what is in the table, and what it takes out plus what it leaves is the table.
 
 mod batch;
-mod cell;
 mod geometry;
 mod iblt;
-mod peel;
-mod value;
+mod peeler;
+mod value_code;
 
 pub use batch::{BATCH_COUNT, Batch, Latest, Updates};
-pub use cell::{Cell, PackedCell, TableKey};
 pub use geometry::{Geometry, HASH_COUNT, check_of};
 pub use iblt::{Change, Iblt};
-pub use peel::{AGGREGATE_LOST_BITS_MAX, Peeled, Peeler, Recipient};
-pub use value::{PAYLOAD_BITS, ValueCode};
+pub use peeler::{AGGREGATE_LOST_BITS_MAX, Peeled, Peeler, Recipient};
+pub use value_code::{PAYLOAD_BITS, ValueCode};
 
 #[cfg(test)]
 mod tests;
