@@ -20,7 +20,7 @@ fn frames(seed: u64, connections: u64) -> Vec<(i64, Vec<u8>)> {
 }
 
 fn config(every: Option<Duration>, shards: usize) -> Config {
-    Config { every, shards, connections_max: 20_000, churn: 20_000, ..Config::default() }
+    Config { every, shards, connections_max: 20_000, churn: Some(20_000), ..Config::default() }
 }
 
 /// What a sink was given.
