@@ -34,7 +34,7 @@
 //! summed into a [`sketch`]. A [`snapshot`] of the sums goes to the [`list`], which an [`export`]er writes.
 //!
 //! With an [`archive`] a [`record`] of every connection that ends is kept. The [`engine`] puts all this on threads,
-//! [`run`] feeds it from captures and interfaces, and `cli` (a feature of that name) puts it on a command line. [`metrics`] count what happens on the way, and [`serve`] tells them over HTTP. A
+//! [`run`] feeds it from captures and interfaces, and `cli` (a feature of that name) puts it on a command line. [`metrics`] count what happens on the way, and a small HTTP server serves them. A
 //! [`state`] holds what a run needs to go on after a crash. [`agent`] makes lists from the snapshots of a router
 //! elsewhere. [`generate`] makes traffic to try it all on, and with the feature `paper` the module `paper` runs the
 //! experiments of the papers behind the sketch again.
@@ -62,7 +62,6 @@ pub mod parse;
 pub mod queue;
 pub mod record;
 pub mod run;
-pub mod serve;
 pub mod signal;
 pub mod sketch;
 pub mod snapshot;
@@ -74,13 +73,15 @@ pub use self::disk::whole_file; // alias until the tree has settled
 
 /// What tracks connections, under its former names.
 pub mod connection {
-    pub use crate::handover::{Counts, HalfOpen, HalfOpenList, ISN_BITS};
+    pub use crate::handover::{Counts, HalfOpen, HalfOpenList, ISN_BITS, MIDSTREAM, ticks_since};
     pub use crate::track::*;
 }
 pub use self::track as shard;
 
 /// The list under its former name.
 pub use self::list as flow_list;
+/// The metrics server under its former name.
+pub use self::metrics::http as serve;
 
 /// The engine and what feeds it under their former name.
 pub mod pipeline {

@@ -10,7 +10,8 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
+use support::command::{Ended, FLOWPEEL, Running, command, replay, run, text};
 use support::say::say;
 
 /// Where captures with truth may be, beside the project. They may not be copied into it.
@@ -32,34 +33,19 @@ const REFUSED: [(&str, &str, u32); 9] = [
 /// A connection as in the expected lists: client, server, state, tags.
 type Connection = (SocketAddr, SocketAddr, String, Vec<u64>);
 
-fn flowpeel() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_flowpeel"))
-}
-
-fn replay(arguments: &[&OsStr]) -> Output {
-    flowpeel().arg("replay").args(arguments).output().unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 /// The output of a successful replay.
 fn printed(capture: &Path, options: &[&str]) -> Vec<u8> {
     let mut arguments: Vec<&OsStr> = options.iter().map(OsStr::new).collect();
     arguments.push(capture.as_os_str());
-    let output = replay(&arguments);
-    assert!(output.status.success(), "{}: {}", capture.display(), stderr(&output));
+    let output = replay(arguments);
+    assert!(output.status.success(), "{}: {}", capture.display(), output.stderr);
     output.stdout
 }
 
 /// The files of a directory whose names end with one of these.
 fn files(directory: &Path, endings: &[&str]) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let has_ending = |path: &PathBuf| endings.iter().any(|ending| path.to_string_lossy().ends_with(ending));
-    let mut found: Vec<PathBuf> = entries.filter(has_ending).collect();
-    found.sort();
-    found
+    support::files::files(directory).into_iter().filter(has_ending).collect()
 }
 
 const CAPTURES: [&str; 6] = [".pcap", ".pcapng", ".pcap.gz", ".pcap.zst", ".pcapng.gz", ".pcapng.zst"];
@@ -158,16 +144,15 @@ fn capture_of(link: u32) -> Vec<u8> {
 fn link_types_that_are_not_read_are_refused_by_name_and_number() {
     let others = [("", "ARCNET", 7), ("", "IEEE802_11", 105)];
     for (_, name, number) in REFUSED.into_iter().chain(others) {
-        let streams = || Stdio::piped();
-        let mut child =
-            flowpeel().args(["replay", "-"]).stdin(streams()).stdout(streams()).stderr(streams()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(&capture_of(number)).unwrap();
-        assert_refused(&child.wait_with_output().unwrap(), name, number);
+        let mut replay = command(FLOWPEEL, ["replay", "-"]);
+        let mut running = Running::start(replay.stdin(Stdio::piped()));
+        running.child.stdin.take().unwrap().write_all(&capture_of(number)).unwrap();
+        assert_refused(&running.wait(), name, number);
     }
 }
 
-fn assert_refused(output: &Output, name: &str, number: u32) {
-    let said = stderr(output);
+fn assert_refused(output: &Ended, name: &str, number: u32) {
+    let said = &output.stderr;
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(output.stdout.is_empty(), "what cannot be read has no list");
     assert!(said.contains(&format!("{name} ({number})")), "{said}");
@@ -195,15 +180,11 @@ fn assert_scores(every: Option<&str>) {
     assert!(!captures.is_empty(), "{}", directory.display());
     let mut failures = Vec::new();
     for capture in &captures {
-        let scored = Command::new("python3")
-            .arg(Path::new(SHARED).join("tools/score.py"))
-            .arg(capture)
-            .args(every.iter().flat_map(|every| ["--every", *every]))
-            .args(["--flowpeel", &format!("'{}'", env!("CARGO_BIN_EXE_flowpeel"))])
-            .output()
-            .unwrap();
+        let mut score = command("python3", [Path::new(SHARED).join("tools/score.py").as_path(), capture]);
+        score.args(every.iter().flat_map(|every| ["--every", *every])).args(["--flowpeel", &format!("'{FLOWPEEL}'")]);
+        let scored = run(&mut score);
         if !scored.status.success() {
-            failures.push(format!("{}{}", String::from_utf8_lossy(&scored.stdout), stderr(&scored)));
+            failures.push(text(&scored.stdout) + &scored.stderr);
         }
     }
     assert!(failures.is_empty(), "{} of {} captures:\n{}", failures.len(), captures.len(), failures.concat());
@@ -234,11 +215,11 @@ fn shared_captures_of_other_link_types_are_refused_and_no_others() {
     let Some(directory) = shared_captures("the refusal of other link types") else { return };
     let captures = files(&directory, &CAPTURES);
     for capture in &captures {
-        let output = replay(&[capture.as_os_str()]);
+        let output = replay([capture]);
         let name = capture.file_name().unwrap().to_str().unwrap();
         match REFUSED.iter().find(|(refused, ..)| *refused == name) {
             Some((_, name, number)) => assert_refused(&output, name, *number),
-            None => assert!(!output.stdout.is_empty(), "{name}: {}", stderr(&output)),
+            None => assert!(!output.stdout.is_empty(), "{name}: {}", output.stderr),
         }
     }
     let is_there = |name: &str| captures.iter().any(|capture| capture.ends_with(name));

@@ -1,7 +1,7 @@
 //! The difference between two taps on one traffic: exactly that between their exact lists, whatever their clocks say.
 
+use crate::support::command::{flowpeel, text};
 use crate::support::oracle::Line;
-use crate::support::ran::{flowpeel, text};
 use crate::support::taps::{Tap, bytes, file};
 use flowpeel::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
 use flowpeel::generate::TrafficConfig;
@@ -49,7 +49,7 @@ fn two_taps(connection_count: u64, churn: u64, loss: u64) -> TwoTaps {
     let traffic = TrafficConfig { data_packets: 0..=2, ..TrafficConfig::mixed(21, connection_count) };
     let here = Tap::of(&traffic);
     let there = Tap { loss, ahead_us: 1_000_000, began_us: 3_700_000, ..here.clone() };
-    let config = Config { churn, connections_max: connection_count.max(1_000), ..Config::default() };
+    let config = Config { churn: Some(churn), connections_max: connection_count.max(1_000), ..Config::default() };
     let (exact_a, exact_b) = (established(&here.exact()), established(&there.exact()));
     TwoTaps {
         a: here.recorded(&config, false).last(),
@@ -198,22 +198,22 @@ fn the_command_lists_both_sides_and_ends_like_diff() {
     let taps = two_taps(30_000, 8_000, 100);
     let place = tempfile::tempdir().unwrap();
     let (a, b) = (file(place.path(), "a", &taps.a), file(place.path(), "b", &taps.b));
-    let same = flowpeel(["diff", &a, &a]);
-    assert!(same.status.code() == Some(0) && same.stdout.is_empty(), "{}", text(&same.stderr));
+    let same = flowpeel(["snapshot", "diff", &a, &a]);
+    assert!(same.status.code() == Some(0) && same.stdout.is_empty(), "{}", same.stderr);
 
     let digest = place.path().join("digest").to_str().unwrap().to_owned();
     let count = taps.exact.len().to_string();
-    assert!(flowpeel(["digest", &a, "--differences", &count, "-o", &digest]).status.success());
+    assert!(flowpeel(["snapshot", "digest", &a, "--differences", &count, "-o", &digest]).status.success());
     for a in [&a, &digest] {
-        let ended = flowpeel(["diff", a, &b]);
-        assert_eq!(ended.status.code(), Some(1), "{}", text(&ended.stderr));
+        let ended = flowpeel(["snapshot", "diff", a, &b]);
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
         let expected: BTreeSet<String> = taps
             .exact
             .iter()
             .map(|((client, server), count)| format!("{} {client} -> {server}", if *count > 0 { '<' } else { '>' }))
             .collect();
         assert!(text(&ended.stdout).lines().map(str::to_owned).collect::<BTreeSet<_>>() == expected);
-        let ended = flowpeel(["diff", "--json", a, &b]);
+        let ended = flowpeel(["snapshot", "diff", "--json", a, &b]);
         assert_eq!(ended.status.code(), Some(1));
         let lines: Vec<serde_json::Value> =
             text(&ended.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -231,16 +231,16 @@ fn the_command_lists_both_sides_and_ends_like_diff() {
         assert!(told.collect::<BTreeMap<_, _>>() == taps.exact);
     }
 
-    let small = flowpeel(["digest", &a, "--differences", "10", "-o", &digest]);
+    let small = flowpeel(["snapshot", "digest", &a, "--differences", "10", "-o", &digest]);
     assert!(small.status.success());
-    let ended = flowpeel(["diff", &digest, &b]);
+    let ended = flowpeel(["snapshot", "diff", &digest, &b]);
     assert_eq!(ended.status.code(), Some(2));
-    assert!(text(&ended.stderr).contains("make the digest with --differences"), "{}", text(&ended.stderr));
-    let quiet = flowpeel(["diff", "-q", &digest, &b]);
+    assert!(ended.stderr.contains("make the digest with --differences"), "{}", ended.stderr);
+    let quiet = flowpeel(["snapshot", "diff", "-q", &digest, &b]);
     assert!(quiet.status.code() == Some(2) && quiet.stdout == ended.stdout && quiet.stderr.is_empty());
     let misfit = file(place.path(), "misfit", &empty((7, 7), true));
-    let ended = flowpeel(["diff", &a, &misfit]);
-    assert!(ended.status.code() == Some(2) && text(&ended.stderr).contains("VLAN tags in keys false and true"));
-    let ended = flowpeel(["diff", &a, "nowhere"]);
+    let ended = flowpeel(["snapshot", "diff", &a, &misfit]);
+    assert!(ended.status.code() == Some(2) && ended.stderr.contains("VLAN tags in keys false and true"));
+    let ended = flowpeel(["snapshot", "diff", &a, "nowhere"]);
     assert_eq!(ended.status.code(), Some(2));
 }

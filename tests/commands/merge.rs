@@ -1,7 +1,7 @@
 //! Merges of routers: every connection once, with how many of them saw it, in whatever order and grouping they were
 //! merged.
 
-use crate::support::ran::{flowpeel, text};
+use crate::support::command::{flowpeel, text};
 use crate::support::taps::{Recorded, Tap, bytes, file};
 use flowpeel::flow::{KeyV4, KeyV6, VlanTags};
 use flowpeel::flow_list::{MergedList, Row, RowState};
@@ -52,7 +52,12 @@ fn routers(connection_count: u64, config: &Config) -> Vec<Recorded> {
 }
 
 fn config(connection_count: u64, churn: u64) -> Config {
-    Config { churn, connections_max: connection_count, every: Some(Duration::from_secs(2)), ..Config::default() }
+    Config {
+        churn: Some(churn),
+        connections_max: connection_count,
+        every: Some(Duration::from_secs(2)),
+        ..Config::default()
+    }
 }
 
 fn merged<'a>(files: impl IntoIterator<Item = &'a SnapshotFile>) -> SnapshotFile {
@@ -225,13 +230,13 @@ fn what_all_of_four_routers_see_is_told_by_itself() {
     }
     let place = tempfile::tempdir().unwrap();
     let path = file(place.path(), "merge", &merge);
-    let told = flowpeel(["get", &path, "10.0.0.7:40000", "192.168.0.1:443"]);
+    let told = flowpeel(["snapshot", "get", &path, "10.0.0.7:40000", "192.168.0.1:443"]);
     assert_eq!(told.status.code(), Some(0), "{}", text(&told.stdout));
-    let told = text(&flowpeel(["info", &path]).stdout);
+    let told = text(&flowpeel(["snapshot", "info", &path]).stdout);
     assert!(told.lines().any(|line| line.starts_with("lists by itself") && line.contains("yes")), "{told}");
     assert!(told.contains("  400 open, each router counting its own; "), "{told}");
     let digest = file(place.path(), "digest", &merge.digest(20));
-    let told = text(&flowpeel(["info", &digest]).stdout);
+    let told = text(&flowpeel(["snapshot", "info", &digest]).stdout);
     assert!(told.contains(" differences of it from another") && !told.contains("% of it is held"), "{told}");
 }
 
@@ -260,16 +265,16 @@ fn what_does_not_fit_is_refused_whole() {
     let paths: Vec<String> = (0..3).map(|at| file(place.path(), &at.to_string(), files[at])).collect();
     let out = place.path().join("sum").to_str().unwrap().to_owned();
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    let twice = flowpeel(["merge", paths[0], paths[1], paths[0], "-o", &out]);
-    assert!(twice.status.code() == Some(1) && text(&twice.stderr).contains("is in both"));
+    let twice = flowpeel(["snapshot", "merge", paths[0], paths[1], paths[0], "-o", &out]);
+    assert!(twice.status.code() == Some(1) && twice.stderr.contains("is in both"));
     assert!(!std::path::Path::new(&out).exists());
-    let ended = flowpeel(["merge", paths[2], paths[1], paths[0], "-o", &out]);
-    assert!(ended.status.success(), "{}", text(&ended.stderr));
+    let ended = flowpeel(["snapshot", "merge", paths[2], paths[1], paths[0], "-o", &out]);
+    assert!(ended.status.success(), "{}", ended.stderr);
     assert_eq!(std::fs::read(&out).unwrap(), bytes(&before));
     assert_eq!(before.header.kind, Kind::Merge);
-    let told = text(&flowpeel(["info", &out]).stdout);
+    let told = text(&flowpeel(["snapshot", "info", &out]).stdout);
     assert!(told.contains("merge, version 1") && told.contains("router-2"), "{told}");
-    assert_eq!(flowpeel(["merge", paths[0], "-o", &out]).status.code(), Some(2));
+    assert_eq!(flowpeel(["snapshot", "merge", paths[0], "-o", &out]).status.code(), Some(2));
 }
 
 #[test]
@@ -298,8 +303,8 @@ fn peel_lists_a_merge_alone_and_with_base_lists() {
     let place = tempfile::tempdir().unwrap();
     let routers = routers(1_000, &config);
     let merge = file(place.path(), "merge", &merged(last(&routers)));
-    let alone = flowpeel(["peel", &merge]);
-    assert!(alone.status.success(), "{}", text(&alone.stderr));
+    let alone = flowpeel(["snapshot", "peel", &merge]);
+    assert!(alone.status.success(), "{}", alone.stderr);
     let mut expected = Vec::new();
     let list = MergedList::new(&merged(last(&routers)), &Secret::REPLAY, []);
     flowpeel::export::write_merged(&mut expected, &list).unwrap();
@@ -308,10 +313,10 @@ fn peel_lists_a_merge_alone_and_with_base_lists() {
     let earlier = routers.iter().map(|router| &router.snapshots[router.snapshots.len() - 5]);
     let earlier = file(place.path(), "earlier", &merged(earlier));
     let base = place.path().join("base").to_str().unwrap().to_owned();
-    std::fs::write(&base, flowpeel(["peel", &earlier]).stdout).unwrap();
-    let based = flowpeel(["peel", &merge, "--base", &base]);
-    assert!(based.status.success() && based.stdout == expected, "{}", text(&based.stderr));
+    std::fs::write(&base, flowpeel(["snapshot", "peel", &earlier]).stdout).unwrap();
+    let based = flowpeel(["snapshot", "peel", &merge, "--base", &base]);
+    assert!(based.status.success() && based.stdout == expected, "{}", based.stderr);
     let single = file(place.path(), "single", last(&routers)[0]);
-    let refused = flowpeel(["peel", &single, "--base", &base]);
-    assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("the list of several routers"));
+    let refused = flowpeel(["snapshot", "peel", &single, "--base", &base]);
+    assert!(refused.status.code() == Some(1) && refused.stderr.contains("the list of several routers"));
 }

@@ -1,15 +1,15 @@
 //! `flowpeel plan` as a command: its figures are consistent, and the options that it gives are accepted.
 
+use crate::support::command::{self, Ended, text};
 use serde_json::Value;
-use std::process::{Command, Output};
 
-fn flowpeel(arguments: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_flowpeel")).args(arguments.split_whitespace()).output().unwrap()
+fn flowpeel(arguments: &str) -> Ended {
+    command::flowpeel(arguments.split_whitespace())
 }
 
 fn plan(arguments: &str) -> Value {
     let output = flowpeel(&format!("plan --json {arguments}"));
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{}", output.stderr);
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -60,12 +60,12 @@ fn the_options_it_gives_are_taken() {
         let options = plan["options"].as_str().unwrap();
         // Whether they hold together is checked before any interface is looked for.
         let live = flowpeel(&format!("live -i nosuchinterface {options}"));
-        let said = String::from_utf8_lossy(&live.stderr);
+        let said = &live.stderr;
         assert!(live.status.code() == Some(1) && said.contains("nosuchinterface"), "{said}");
         let output = flowpeel(&format!("replay pcaps/ssh.pcap {options}"));
-        assert_eq!(output.status.code(), Some(0), "{options}: {}", String::from_utf8_lossy(&output.stderr));
-        let text = String::from_utf8(flowpeel(&format!("plan {arguments}")).stdout).unwrap();
-        assert!(text.contains(&format!("flowpeel replay {options} FILE")), "{text}");
+        assert_eq!(output.status.code(), Some(0), "{options}: {}", output.stderr);
+        let printed = text(&flowpeel(&format!("plan {arguments}")).stdout);
+        assert!(printed.contains(&format!("flowpeel replay {options} FILE")), "{printed}");
     }
 }
 

@@ -1,14 +1,15 @@
 //! The router's side of snapshots: their contents agree with the lists, for any number of shards, with lists or
 //! without; and the command line around them.
 
+use crate::support::command::{flowpeel, text};
 use crate::support::feed::Generated;
-use crate::support::ran::{flowpeel, names, text};
+use crate::support::files::names;
 use flowpeel::error::Result;
-use flowpeel::export::Exporter;
+use flowpeel::export::{Exporter, Output};
 use flowpeel::flow::{FlowKey, KeyV4, KeyV6};
-use flowpeel::flow_list::{Header, List, Row, RowState};
 use flowpeel::generate::TrafficConfig;
 use flowpeel::hash::{KeyedHash, Purpose, Secret};
+use flowpeel::list::{Header, Row, RowState};
 use flowpeel::pipeline::{Config, Plan, Snapshots, run};
 use flowpeel::signal::{AnyKey, TimeBase};
 use flowpeel::sketch::{Iblt, Peeled, Peeler, Recipient, TableKey, ValueCode};
@@ -26,15 +27,16 @@ struct Recorder {
 }
 
 impl Exporter for Recorder {
-    fn write(&mut self, list: &List) -> Result<()> {
-        self.lists.push((list.header, list.rows().collect()));
-        Ok(())
-    }
-
-    fn snapshot(&mut self, snapshot: &SnapshotFile) -> Result<()> {
-        let mut bytes = Vec::new();
-        snapshot.write(&mut bytes, &Secret::REPLAY)?;
-        self.snapshots.push(bytes);
+    fn write(&mut self, output: Output) -> Result<()> {
+        match output {
+            Output::List(list) => self.lists.push((list.header, list.rows().collect())),
+            Output::Snapshot(snapshot) => {
+                let mut bytes = Vec::new();
+                snapshot.write(&mut bytes, &Secret::REPLAY)?;
+                self.snapshots.push(bytes);
+            }
+            Output::Sources(_) => {}
+        }
         Ok(())
     }
 }
@@ -48,7 +50,7 @@ fn config(churn: u64, replace_lists: bool) -> Config {
     Config {
         every: Some(Duration::from_secs(10)),
         connections_max: 100_000,
-        churn,
+        churn: Some(churn),
         snapshots: Some(snapshots),
         ..Config::default()
     }
@@ -212,7 +214,7 @@ fn a_secret_is_made_snapshots_are_written_under_it_and_told_about() {
     let (secret, snapshots) = (path("secret"), path("snapshots"));
     assert!(flowpeel(["keygen", &secret]).status.success());
     let again = flowpeel(["keygen", &secret]);
-    assert!(again.status.code() == Some(1) && text(&again.stderr).contains("never overwritten"));
+    assert!(again.status.code() == Some(1) && again.stderr.contains("never overwritten"));
     let ended = flowpeel([
         "replay",
         "--snapshots",
@@ -224,19 +226,19 @@ fn a_secret_is_made_snapshots_are_written_under_it_and_told_about() {
         &secret,
         "pcaps/ssh.pcap",
     ]);
-    assert!(ended.status.success(), "{}", text(&ended.stderr));
-    assert!(ended.stdout.is_empty() && text(&ended.stderr).contains("no list is kept"));
+    assert!(ended.status.success(), "{}", ended.stderr);
+    assert!(ended.stdout.is_empty() && ended.stderr.contains("no list is kept"));
     let [name] = &names(Path::new(&snapshots))[..] else { panic!("one snapshot") };
     let file = format!("{snapshots}/{name}");
-    let told = text(&flowpeel(["info", "--secret-file", &secret, &file]).stdout);
+    let told = text(&flowpeel(["snapshot", "info", "--secret-file", &secret, &file]).stdout);
     for part in ["snapshot, version 1", "edge, run 0000000000000000", "1, the last: ", "IPv4", "1 open", "yes, all 1"] {
         assert!(told.contains(part), "{part} in\n{told}");
     }
-    let refused = flowpeel(["info", &file]);
-    assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("under another secret"));
+    let refused = flowpeel(["snapshot", "info", &file]);
+    assert!(refused.status.code() == Some(1) && refused.stderr.contains("under another secret"));
     std::fs::write(&file, &std::fs::read(&file).unwrap()[..200]).unwrap();
-    let refused = flowpeel(["info", "--secret-file", &secret, &file]);
-    assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("was cut short"));
+    let refused = flowpeel(["snapshot", "info", "--secret-file", &secret, &file]);
+    assert!(refused.status.code() == Some(1) && refused.stderr.contains("was cut short"));
 }
 
 #[test]
@@ -259,7 +261,7 @@ fn what_makes_no_sense_is_refused_at_once() {
     ] {
         let ended = flowpeel(arguments);
         assert_eq!(ended.status.code(), Some(2), "{arguments:?}");
-        let said = text(&ended.stderr);
+        let said = ended.stderr;
         assert!(said.contains(part), "{part} in {said}");
     }
     assert!(!Path::new(directory).exists());

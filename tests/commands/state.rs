@@ -37,7 +37,7 @@ impl Place {
                 "generate --seed {seed} --connections 20000 --duration 60s --ipv6 0.3 --out {}",
                 path.display()
             );
-            assert_eq!(flowpeel(&words).status, Some(0));
+            assert_eq!(flowpeel(words.split_whitespace()).status.code(), Some(0));
             path
         };
         let whole = [generate(1), generate(2), generate(3)];
@@ -100,7 +100,7 @@ fn kill(kill_count: u64) {
         .map(|kind| {
             let out = place.path(&format!("undisturbed-{kind}"));
             let began = Instant::now();
-            let status = replay(place.arguments(kind, &out)).status;
+            let status = replay(place.arguments(kind, &out)).status.code();
             assert_eq!(status, Some(i32::from(kind == 1)), "one of them has a capture that breaks off");
             (files(&out), began.elapsed(), status)
         })
@@ -112,7 +112,7 @@ fn kill(kill_count: u64) {
         let end = loop {
             let mut command = command(FLOWPEEL, ["replay"]);
             command.args(place.arguments(kind, &out)).args(state_in(&state));
-            let mut running = Running::start(command);
+            let mut running = Running::start(&mut command);
             // Where there is a time to die at, it is anywhere from the start of the process to its end.
             std::thread::sleep(Duration::from_micros(random.below(lasts.as_micros() as u64)));
             let is_killed = killed < kill_count && running.child.try_wait().unwrap().is_none();
@@ -122,12 +122,12 @@ fn kill(kill_count: u64) {
             let end = running.wait();
             resumed += u64::from(end.stderr.contains("going on from state"));
             assert!(!end.stderr.contains("damaged"), "a kill left half a state: {}", end.stderr);
-            if end.status.is_some() {
+            if end.status.code().is_some() {
                 break end;
             }
             killed += u64::from(is_killed);
         };
-        assert_eq!(end.status, *status, "{}", end.stderr);
+        assert_eq!(end.status.code(), *status, "{}", end.stderr);
         assert!(files(&out) == *expected, "other lists after {killed} kills, options {}", OPTIONS[kind]);
         fs::remove_dir_all(&out).unwrap();
         fs::remove_dir_all(&state).unwrap();
@@ -164,7 +164,7 @@ fn first(place: &Place, state: &Path, more: &[&str]) -> Ended {
 fn a_damaged_state_is_passed_over_and_named() {
     let place = Place::new();
     let state = place.path("state");
-    assert_eq!(first(&place, &state, &[]).status, Some(0));
+    assert_eq!(first(&place, &state, &[]).status.code(), Some(0));
     let expected = files(&place.path("lists"));
     let names: Vec<_> = files(&state).into_keys().collect();
     assert_eq!(names.len(), 2, "{names:?}");
@@ -174,7 +174,7 @@ fn a_damaged_state_is_passed_over_and_named() {
     bytes[middle] ^= 1;
     fs::write(&newest, &bytes).unwrap();
     let again = first(&place, &state, &[]);
-    assert_eq!(again.status, Some(0), "{}", again.stderr);
+    assert_eq!(again.status.code(), Some(0), "{}", again.stderr);
     assert!(again.stderr.contains(&format!("{}: this state is damaged, and is passed over", newest.display())));
     assert!(again.stderr.contains("going on from state"), "{}", again.stderr);
     assert!(files(&place.path("lists")) == expected);
@@ -188,7 +188,7 @@ fn a_damaged_state_is_passed_over_and_named() {
 fn what_does_not_fit_is_refused_before_anything_changes() {
     let place = Place::new();
     let state = place.path("state");
-    assert_eq!(first(&place, &state, &[]).status, Some(0));
+    assert_eq!(first(&place, &state, &[]).status.code(), Some(0));
     let before = files(&state);
     let lists = place.path("other-lists");
     let refused = |capture: &Path, options: &str, parts: &[&str]| {
@@ -211,7 +211,7 @@ fn what_does_not_fit_is_refused_before_anything_changes() {
     let held = flowpeel::state::lock(&state, "").unwrap();
     refused(capture, OPTIONS[0], &["another process keeps its state here"]);
     drop(held);
-    assert_eq!(first(&place, &state, &[]).status, Some(0));
+    assert_eq!(first(&place, &state, &[]).status.code(), Some(0));
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_state_that_can_not_be_saved_is_an_error_that_is_always_said() {
     arguments.extend(OPTIONS[0].split_whitespace().map(str::to_owned));
     arguments.extend(state_in(&state));
     arguments.push(place.captures[0][0].display().to_string());
-    let ended = Running::start(command("sh", arguments)).wait();
+    let ended = Running::start(&mut command("sh", arguments)).wait();
     ended.assert_failed(&["the state could not be saved", "cannot save the state: File too large", "none of this run"]);
     ended.assert_one_line();
     assert!(!ended.lists().is_empty(), "the run goes on");
@@ -241,8 +241,8 @@ fn options_that_do_not_go_together_are_wrong_usage() {
         ("replay a.pcap --every 1s --state-every 1s", "--state <DIR>"),
         ("live -i lo --state S", "--secret-file"),
     ] {
-        let ended = flowpeel(&words.replace('S', state.to_str().unwrap()));
-        assert_eq!(ended.status, Some(2), "{words}: {}", ended.stderr);
+        let ended = flowpeel(words.replace('S', state.to_str().unwrap()).split_whitespace());
+        assert_eq!(ended.status.code(), Some(2), "{words}: {}", ended.stderr);
         assert!(ended.stderr.contains(part), "{words}: {}", ended.stderr);
         assert!(!state.exists());
     }

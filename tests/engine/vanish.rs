@@ -3,8 +3,8 @@
 use crate::support::feed::{Frames, Kept, lists_of};
 use crate::support::frames::plain_frame;
 use flowpeel::connection::{HalfOpenList, TrackerConfig};
-use flowpeel::flow_list::{EvictionTimes, FlowList, FlowListConfig, Row};
 use flowpeel::hash::Secret;
+use flowpeel::list::{EvictionTimes, FlowList, FlowListConfig, List, Row};
 use flowpeel::parse::{LinkType, parse_frame};
 use flowpeel::pipeline::Config;
 use flowpeel::shard::{Exchange, Partition, PartitionConfig, Shard};
@@ -250,8 +250,9 @@ impl Lockstep {
         for hand_over in self.desk.handed_over.drain(..) {
             self.list.apply(hand_over);
         }
-        let kept = self.list.list(|list| Kept { header: list.header, rows: list.rows().collect() }, |_, _| ());
-        self.lists.extend(kept);
+        let lists = &mut self.lists;
+        let write = |list: &List| lists.push(Kept { header: list.header, rows: list.rows().collect() });
+        self.list.end_interval(write, |_, _| ());
         for partition in 0..PARTITION_COUNT {
             self.desk.inquiries[partition] = self.list.inquiry(partition);
         }

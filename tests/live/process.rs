@@ -72,7 +72,7 @@ impl Process {
         let Process { child, stderr, .. } = &mut self;
         let why = || format!("it hangs: {}", fs::read_to_string(&stderr).unwrap_or_default());
         let status = until(why, || child.try_wait().unwrap());
-        let ended = Ended { status: status.code(), stdout: self.printed(), stderr: self.said() };
+        let ended = Ended { status, stdout: self.printed(), stderr: self.said() };
         assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
         ended
     }

@@ -23,7 +23,7 @@ fn the_first_signal_under_load_leaves_a_last_list() {
         let then = Timestamp::now();
         let (ended, lists) = watch.stop(signal);
         assert!(load.is_running(), "the load ended first");
-        assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
         assert!(errors(&ended).is_empty(), "{}", ended.stderr);
         let last = lists.last().unwrap();
         assert!(time(last, "end") >= then, "{}", last.header);

@@ -1,9 +1,9 @@
-//! The built command, run under a time limit, and its lists read back.
+//! Programs run under a time limit, above all the built command, and its lists read back.
 
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,16 +19,21 @@ pub(crate) fn command<S: AsRef<OsStr>>(program: &str, arguments: impl IntoIterat
     command
 }
 
+/// Runs a command to its end, without standard input.
+pub(crate) fn run(command: &mut Command) -> Ended {
+    Running::start(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped())).wait()
+}
+
+/// `flowpeel` with these arguments, run to its end.
+pub(crate) fn flowpeel<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ended {
+    Running::start(&mut command(FLOWPEEL, arguments)).wait()
+}
+
 /// `flowpeel replay` with these arguments, run to its end.
 pub(crate) fn replay<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ended {
     let mut command = command(FLOWPEEL, ["replay"]);
     command.args(arguments);
-    Running::start(command).wait()
-}
-
-/// `flowpeel` with these words as arguments, run to its end.
-pub(crate) fn flowpeel(words: &str) -> Ended {
-    Running::start(command(FLOWPEEL, words.split_whitespace())).wait()
+    Running::start(&mut command).wait()
 }
 
 /// A program that runs, its output being read.
@@ -49,7 +54,7 @@ fn gather(stream: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
 }
 
 impl Running {
-    pub(crate) fn start(mut command: Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         Running::of(command.spawn().unwrap())
     }
 
@@ -73,19 +78,19 @@ impl Running {
             std::thread::sleep(Duration::from_millis(2));
         };
         let ended = Ended {
-            status: status.code(),
+            status,
             stdout: self.stdout.join().unwrap(),
             stderr: String::from_utf8(self.stderr.join().unwrap()).unwrap(),
         };
         assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
-        assert_ne!(ended.status, Some(101), "a panic that could not be told");
+        assert_ne!(ended.status.code(), Some(101), "a panic that could not be printed");
         ended
     }
 }
 
 /// The result of a program.
 pub(crate) struct Ended {
-    pub(crate) status: Option<i32>,
+    pub(crate) status: ExitStatus,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
 }
@@ -98,7 +103,7 @@ impl Ended {
 
     /// Asserts that it failed with one error line, which holds all of these parts, and printed no control character.
     pub(crate) fn assert_failed(&self, parts: &[&str]) {
-        assert_eq!(self.status, Some(1), "{}", self.stderr);
+        assert_eq!(self.status.code(), Some(1), "{}", self.stderr);
         let errors = self.errors();
         assert_eq!(errors.len(), 1, "{}", self.stderr);
         for part in parts {
@@ -123,6 +128,11 @@ impl Ended {
     pub(crate) fn lists(&self) -> Vec<List> {
         lists(&self.stdout)
     }
+}
+
+/// What was printed, which has to be text.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// A list as it was written.

@@ -3,10 +3,10 @@
 use super::oracle::{Line, Oracle, Rules, segment};
 use flowpeel::capture::{Packet, PacketSource, Progress};
 use flowpeel::error::Result;
-use flowpeel::export::Exporter;
-use flowpeel::flow_list::{List, Row};
+use flowpeel::export::{Exporter, Output};
 use flowpeel::generate::{Traffic, TrafficConfig};
 use flowpeel::hash::Secret;
+use flowpeel::list::Row;
 use flowpeel::parse::LinkType;
 use flowpeel::pipeline::{Config, Plan, Snapshots, run};
 use flowpeel::snapshot::file::SnapshotFile;
@@ -146,14 +146,15 @@ impl Recorded {
 }
 
 impl Exporter for Recorded {
-    fn write(&mut self, list: &List) -> Result<()> {
-        assert!(list.header.complete);
-        self.lists.push(list.rows().collect());
-        Ok(())
-    }
-
-    fn snapshot(&mut self, snapshot: &SnapshotFile) -> Result<()> {
-        self.snapshots.push(snapshot.clone());
+    fn write(&mut self, output: Output) -> Result<()> {
+        match output {
+            Output::List(list) => {
+                assert!(list.header.complete);
+                self.lists.push(list.rows().collect());
+            }
+            Output::Snapshot(snapshot) => self.snapshots.push(snapshot.clone()),
+            Output::Sources(_) => {}
+        }
         Ok(())
     }
 }

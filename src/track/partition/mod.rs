@@ -9,7 +9,8 @@ mod saved;
 use crate::flow::{KeyV4, KeyV6};
 use crate::handover::Counts;
 use crate::handover::{
-    ANNOUNCEMENTS_MAX, Changes, Delta, DeltaGeometry, Eviction, Findings, HandOver, Inquiry, IntervalEnd,
+    ANNOUNCEMENTS_MAX, Changes, Delta, DeltaGeometry, Eviction, Findings, HandOver, Inquiry, IntervalEnd, MIDSTREAM,
+    ticks_since,
 };
 use crate::hash::Secret;
 use crate::queue::Marker;
@@ -17,7 +18,7 @@ use crate::record::{Ending, Inlet, Recorder};
 use crate::signal::{AnyKey, Kind, SYN_TIMEOUT_MAX_TICKS, Signal, TICK_BITS, TimeBase};
 use crate::sketch::{BATCH_COUNT, Batch, PAYLOAD_BITS, TableKey};
 use crate::track::Exchange;
-use crate::track::{Event, MIDSTREAM, Sighting, Tracker, TrackerConfig, ticks_since};
+use crate::track::{Event, Sighting, Tracker, TrackerConfig};
 
 /// How full a delta may become before it is handed over, in percent of what it plainly lists: it then lists nearly
 /// always, and holds two connections with the same four cells once in a million times.

@@ -40,7 +40,7 @@ fn unprivileged(arguments: &[&Path]) -> Option<command::Ended> {
     }
     let mut command = command("setpriv", switch);
     command.arg(program).arg("replay").args(arguments);
-    Some(Running::start(command).wait())
+    Some(Running::start(&mut command).wait())
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn an_absurd_snapshot_length_is_of_no_account() {
         let records = pcap(&frames()).split_off(captures::PCAP_HEADER_SIZE);
         let (_directory, path) = file("snaplen.pcap", &[pcap_header(size), records].concat());
         let ended = replay(["-q".as_ref(), path.as_os_str()]);
-        assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "snapshot length {size}");
+        assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(0), ""), "snapshot length {size}");
         assert_eq!(ended.lists()[0].count("flows"), 2);
     }
 }
@@ -179,7 +179,7 @@ fn a_bad_file_between_good_ones_takes_nothing_from_them() {
     assert_eq!((lists[0].count("flows"), lists[0].count("half_open"), lists[0].count("opened")), (2, 1, 3));
     assert!(ended.stderr.lines().any(|line| line.starts_with("packets") && line.ends_with(" 12")), "{}", ended.stderr);
     let ended = replay([&text, &first, &text]);
-    assert_eq!((ended.status, ended.errors().len(), ended.lists().len()), (Some(1), 2, 1));
+    assert_eq!((ended.status.code(), ended.errors().len(), ended.lists().len()), (Some(1), 2, 1));
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn standard_input_is_called_so() {
         let (_directory, path) = file("stdin", bytes);
         let mut command = command(FLOWPEEL, ["replay", "-"]);
         command.stdin(File::open(path).unwrap());
-        let ended = Running::start(command).wait();
+        let ended = Running::start(&mut command).wait();
         ended.assert_failed(&["error: standard input: ", part]);
         ended.assert_nothing();
     }
@@ -198,13 +198,13 @@ fn standard_input_is_called_so() {
 fn a_terminal_is_no_capture() {
     // The script command makes a terminal of its own.
     let line = format!("'{FLOWPEEL}' replay -");
-    let terminal = command("script", ["-qec", &line, "/dev/null"]);
+    let mut terminal = command("script", ["-qec", &line, "/dev/null"]);
     if command("script", ["--version"]).output().is_err() {
         skipped("there is no script command to make a terminal");
         return;
     }
-    let ended = Running::start(terminal).wait();
-    assert_eq!(ended.status, Some(1));
+    let ended = Running::start(&mut terminal).wait();
+    assert_eq!(ended.status.code(), Some(1));
     let shown = String::from_utf8(ended.stdout).unwrap();
     assert!(shown.contains("standard input: it is a terminal: name a capture file, or pipe one in"), "{shown}");
     assert_eq!(shown.lines().count(), 1, "{shown}");
@@ -224,12 +224,12 @@ fn a_hostile_name_is_escaped_in_every_message() {
     replay(["--out".as_ref(), path.as_os_str(), path.as_os_str()]).assert_failed(&[escaped, "it is not a directory"]);
     let secret = directory.path().join(name);
     let ended = replay(["--secret-file".as_ref(), secret.as_os_str(), path.as_os_str()]);
-    assert_eq!((ended.status, ended.errors().len()), (Some(2), 1));
+    assert_eq!((ended.status.code(), ended.errors().len()), (Some(2), 1));
     assert!(ended.errors()[0].contains(escaped), "{}", ended.stderr);
     let mut stray = command(FLOWPEEL, ["generate"]);
     stray.arg(name);
-    let ended = Running::start(stray).wait();
-    assert_eq!(ended.status, Some(2));
+    let ended = Running::start(&mut stray).wait();
+    assert_eq!(ended.status.code(), Some(2));
     assert!(ended.stderr.contains(escaped) && !ended.stderr.contains('\x1b'), "{:?}", ended.stderr);
 }
 
@@ -267,14 +267,18 @@ fn wrong_usage_says_what_is_right() {
         ("generate --flood tcp", "unanswered, answered, acks"),
         ("generate --flood-rate 5", "--flood <KIND>"),
     ] {
-        let ended = flowpeel(words);
-        assert_eq!(ended.status, Some(2), "{words}: {}", ended.stderr);
+        let ended = flowpeel(words.split_whitespace());
+        assert_eq!(ended.status.code(), Some(2), "{words}: {}", ended.stderr);
         assert!(ended.stderr.contains(part), "{words}: {}", ended.stderr);
         assert!(ended.stdout.is_empty(), "{words}");
     }
     for words in ["--help", "-h", "--version", "replay --help", "replay -h", "generate --help", "help replay"] {
-        let ended = flowpeel(words);
-        assert_eq!((ended.status, ended.stderr.as_str(), ended.stdout.is_empty()), (Some(0), "", false), "{words}");
+        let ended = flowpeel(words.split_whitespace());
+        assert_eq!(
+            (ended.status.code(), ended.stderr.as_str(), ended.stdout.is_empty()),
+            (Some(0), "", false),
+            "{words}"
+        );
     }
 }
 
@@ -283,7 +287,7 @@ fn what_there_was_no_room_for_is_told_in_times() {
     let frames: Vec<_> = (1..=9_000).flat_map(captures::opening).collect();
     let (_directory, path) = file("many.pcap", &pcap(&frames));
     let ended = replay(["--connections".as_ref(), "1000".as_ref(), path.as_os_str()]);
-    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     // One that is found in its midst is refused time and again, so these are no connections.
     let [before, after] =
         ["warning: connections were established, or found in their midst, ", " times when no more could be tracked"];

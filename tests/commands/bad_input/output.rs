@@ -3,7 +3,7 @@
 use super::file;
 use crate::support::captures::{frames, opening, pcap};
 use crate::support::command::{FLOWPEEL, Running, command, flowpeel, lists, replay};
-use crate::support::ran::names;
+use crate::support::files::names;
 use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};
 use std::fs::{self, File};
 use std::io::{BufWriter, Read};
@@ -33,7 +33,7 @@ fn a_full_disk_behind_standard_output() {
     let (_directory, path) = file("good.pcap", &pcap(&frames()));
     let mut command = command(FLOWPEEL, ["replay".as_ref(), path.as_os_str()]);
     command.stdout(File::options().write(true).open("/dev/full").unwrap());
-    let ended = Running::start(command).wait();
+    let ended = Running::start(&mut command).wait();
     ended.assert_failed(&[
         "error: standard output: cannot write the list: No space left",
         "; no list was written whole",
@@ -66,8 +66,8 @@ fn nobody_to_tell_is_no_reason_to_panic() {
         for (inputs, status) in [(vec![&path], 0), (vec![&text], 1), (vec![&path, &text], 1)] {
             let mut command = command(FLOWPEEL, ["replay", "-v", "--log-format", format]);
             command.args(&inputs).stderr(File::options().write(true).open("/dev/full").unwrap());
-            let ended = Running::start(command).wait();
-            assert_eq!(ended.status, Some(status));
+            let ended = Running::start(&mut command).wait();
+            assert_eq!(ended.status.code(), Some(status));
             assert_eq!(ended.lists().len(), usize::from(inputs.contains(&&path)));
         }
     }
@@ -87,7 +87,7 @@ fn lists_are_private_and_come_with_nothing_beside_them() {
     let (directory, path) = file("good.pcap", &pcap(&frames()));
     let out = directory.path().join("a/b/lists");
     let arguments = ["-q", "--every", "5s", "--out", out.to_str().unwrap(), path.to_str().unwrap()];
-    assert_eq!(replay(arguments).status, Some(0));
+    assert_eq!(replay(arguments).status.code(), Some(0));
     let expected = ["flows-20260101T000005Z.ndjson", "flows-20260101T000010Z.ndjson", "flows-20260101T000011Z.ndjson"];
     assert_eq!(names(&out), expected);
     assert_eq!(whole_lists(&out), 3);
@@ -96,7 +96,7 @@ fn lists_are_private_and_come_with_nothing_beside_them() {
     }
     // Another run over the same packets puts equal lists in the place of these.
     let before: Vec<_> = expected.iter().map(|name| fs::read(out.join(name)).unwrap()).collect();
-    assert_eq!(replay(arguments).status, Some(0));
+    assert_eq!(replay(arguments).status.code(), Some(0));
     assert_eq!(names(&out), expected);
     assert_eq!(before, expected.map(|name| fs::read(out.join(name)).unwrap()));
 }
@@ -121,10 +121,10 @@ fn a_run_that_is_killed_leaves_no_half_list() {
         let out = directory.path().join(format!("lists-{round}"));
         let mut command = command(FLOWPEEL, ["replay", "-q", "--every", "100ms", "--out"]);
         command.args([&out, &path]);
-        let mut running = Running::start(command);
+        let mut running = Running::start(&mut command);
         std::thread::sleep(Duration::from_millis(150 + 37 * round));
         running.child.kill().unwrap();
-        assert_eq!(running.wait().status, None, "it was still at it");
+        assert_eq!(running.wait().status.code(), None, "it was still at it");
         lists_count += whole_lists(&out);
         cut_count += names(&out).iter().filter(|name| name.ends_with(".tmp")).count();
     }
@@ -139,13 +139,13 @@ fn generate_tells_what_it_can_not_write() {
     for (out, name) in [(Path::new("/dev/full"), "/dev/full"), (&below, below.to_str().unwrap())] {
         let mut command = command(FLOWPEEL, ["generate", "--connections", "1k", "--out"]);
         command.arg(out);
-        let ended = Running::start(command).wait();
+        let ended = Running::start(&mut command).wait();
         ended.assert_failed(&[name, "cannot write the capture"]);
         ended.assert_nothing();
     }
     let mut command = command(FLOWPEEL, ["generate", "--connections", "1k"]);
     command.stdout(File::options().write(true).open("/dev/full").unwrap());
-    Running::start(command).wait().assert_failed(&["standard output: cannot write the capture: No space left"]);
+    Running::start(&mut command).wait().assert_failed(&["standard output: cannot write the capture: No space left"]);
 }
 
 #[test]
@@ -159,30 +159,30 @@ fn what_generate_does_not_write_whole_leaves_the_file_before() {
     // No file may be longer than some kilobytes, for root too.
     let script = "trap '' XFSZ; ulimit -f 8; exec \"$@\"";
     let arguments = ["-c", script, "sh", FLOWPEEL, "generate", "--connections", "10k", "--out", out];
-    let ended = Running::start(command("sh", arguments)).wait();
+    let ended = Running::start(&mut command("sh", arguments)).wait();
     ended.assert_failed(&[out, "cannot write the capture: File too large"]);
     unchanged();
     let running =
-        Running::start(command(FLOWPEEL, ["generate", "--flood", "acks", "--flood-packets", "1G", "--out", out]));
+        Running::start(&mut command(FLOWPEEL, ["generate", "--flood", "acks", "--flood-packets", "1G", "--out", out]));
     std::thread::sleep(Duration::from_millis(300));
     let pid = running.child.id().to_string();
     assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     running.wait().assert_failed(&[out, "cannot write the capture: interrupted"]);
     unchanged();
-    let ended = flowpeel(&format!("generate --connections 10 --out {out}"));
-    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
-    assert_eq!(replay([&path]).status, Some(0));
+    let ended = flowpeel(["generate", "--connections", "10", "--out", out]);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    assert_eq!(replay([&path]).status.code(), Some(0));
     assert_eq!(names(directory.path()), ["a.pcap"]);
 }
 
 #[test]
 fn generate_writes_into_pipes_and_through_links() {
     let (directory, path) = file("a.pcap", b"before");
-    let expected = Running::start(command(FLOWPEEL, ["generate", "--connections", "10"])).wait().stdout;
+    let expected = Running::start(&mut command(FLOWPEEL, ["generate", "--connections", "10"])).wait().stdout;
     assert!(!expected.is_empty());
     let generated = |out: &Path| {
-        let ended = flowpeel(&format!("generate --connections 10 --out {}", out.display()));
-        assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+        let ended = flowpeel(["generate", "--connections", "10", "--out", out.to_str().unwrap()]);
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
         ended.stdout
     };
     assert!(generated(Path::new("/dev/stdout")) == expected);
@@ -210,6 +210,6 @@ fn a_long_list_reaches_a_slow_reader_whole() {
     std::thread::sleep(Duration::from_millis(300));
     let mut bytes = Vec::new();
     pipe.read_to_end(&mut bytes).unwrap();
-    assert_eq!(Running::of(child).wait().status, Some(0));
+    assert_eq!(Running::of(child).wait().status.code(), Some(0));
     assert_eq!(lists(&bytes)[0].count("flows"), 4_999);
 }

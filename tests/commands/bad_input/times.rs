@@ -94,7 +94,7 @@ fn the_command_lists_what_a_backward_clock_tells() {
     let timed: Vec<_> = (0..).map(|at| START_S - 120 * at).zip(frames()).collect();
     let (_directory, path) = file("backwards.pcap", &pcap_at(&timed));
     let ended = replay(["-q", "--every", "10s", path.to_str().unwrap()]);
-    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""));
+    assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(0), ""));
     let lists = ended.lists();
     assert_eq!(lists.len() as u64, PACKETS, "each packet begins a time of its own");
     assert_eq!(lists.last().unwrap().count("flows"), u64::from(CONNECTIONS));

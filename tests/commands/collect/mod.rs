@@ -13,13 +13,13 @@ mod runs;
 mod single;
 mod steady;
 
-use crate::support::ran::{FLOWPEEL, flowpeel, names, text};
+use crate::support::command::{FLOWPEEL, command, flowpeel, run, text};
+use crate::support::files::names;
 use flowpeel::export::SnapshotName;
 use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use tempfile::TempDir;
 
 /// The names of lists and changes in a directory, in order.
@@ -44,11 +44,11 @@ impl Site {
     }
 
     fn replay(&self, captures: &[&Path], options: &str) {
-        let mut command = Command::new(FLOWPEEL);
-        command.arg("replay").args(options.split_whitespace()).args(captures);
-        command.arg("--out").arg(self.path("lists")).arg("--snapshots").arg(self.path("snapshots"));
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", text(&output.stderr));
+        let mut replay = command(FLOWPEEL, ["replay"]);
+        replay.args(options.split_whitespace()).args(captures);
+        replay.arg("--out").arg(self.path("lists")).arg("--snapshots").arg(self.path("snapshots"));
+        let output = run(&mut replay);
+        assert!(output.status.success(), "{}", output.stderr);
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -63,13 +63,14 @@ impl Site {
         fs::remove_file(self.path("snapshots").join(name)).unwrap();
     }
 
-    /// `flowpeel collect --once` into this directory; what it said, and its exit status.
+    /// `flowpeel snapshot collect --once` into this directory; what it said, and its exit status.
     fn collect(&self, into: &str, options: &str) -> (String, Option<i32>) {
-        let mut command = Command::new(FLOWPEEL);
-        command.args(["collect", "--once"]).args(options.split_whitespace());
-        let output = command.arg("--out").arg(self.path(into)).arg(self.path("snapshots")).output().unwrap();
+        let mut collect = command(FLOWPEEL, ["snapshot", "collect", "--once"]);
+        collect.args(options.split_whitespace());
+        collect.arg("--out").arg(self.path(into)).arg(self.path("snapshots"));
+        let output = run(&mut collect);
         assert!(output.stdout.is_empty());
-        (text(&output.stderr), output.status.code())
+        (output.stderr, output.status.code())
     }
 
     /// Compares an agent's lists with the router's: all are there but those of the snapshots `without`, and no others.
@@ -214,17 +215,17 @@ fn what_makes_no_sense_is_refused_at_once() {
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
     let (out, none) = (path("out"), path("none"));
     for (arguments, status, part) in [
-        (&["collect", "--out", &out, &none][..], 1, "cannot look for snapshots here"),
-        (&["collect", &none], 2, "--out"),
-        (&["collect", "--changes=0", "--out", &out, &none], 2, "--changes must be from 1"),
-        (&["collect", "--keep", "1d", "--keep", "2d", "--out", &out, &none], 2, "no two of a kind"),
-        (&["get", &none, "10.0.0.1:1", "[::1]:2"], 2, "one address family"),
-        (&["get", &none, "10.0.0.1", "10.0.0.2:2"], 2, "CLIENT:PORT"),
-        (&["get", &none, "10.0.0.1:1", "10.0.0.2:2", "--vlan", "5000"], 2, "--vlan"),
-        (&["peel", &none], 1, "cannot read the snapshot"),
+        (&["snapshot", "collect", "--out", &out, &none][..], 1, "cannot look for snapshots here"),
+        (&["snapshot", "collect", &none], 2, "--out"),
+        (&["snapshot", "collect", "--changes=0", "--out", &out, &none], 2, "--changes must be from 1"),
+        (&["snapshot", "collect", "--keep", "1d", "--keep", "2d", "--out", &out, &none], 2, "no two of a kind"),
+        (&["snapshot", "get", &none, "10.0.0.1:1", "[::1]:2"], 2, "one address family"),
+        (&["snapshot", "get", &none, "10.0.0.1", "10.0.0.2:2"], 2, "CLIENT:PORT"),
+        (&["snapshot", "get", &none, "10.0.0.1:1", "10.0.0.2:2", "--vlan", "5000"], 2, "--vlan"),
+        (&["snapshot", "peel", &none], 1, "cannot read the snapshot"),
     ] {
         let ended = flowpeel(arguments);
-        let said = text(&ended.stderr);
+        let said = ended.stderr;
         assert!(ended.status.code() == Some(status) && said.contains(part), "{part} in {said}");
     }
     assert!(!Path::new(&out).exists(), "nothing is made");

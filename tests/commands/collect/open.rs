@@ -5,11 +5,9 @@ use super::list_names;
 use super::steady::{INTERVAL_US, Pace, Steady};
 use flowpeel::agent::{Agent, AgentConfig, AgentCounts, AgentEvent, AgentObserver};
 use flowpeel::error::Result;
-use flowpeel::export::{Directory, Exporter, Format, Keep, SnapshotDirectory};
-use flowpeel::flow_list::List;
+use flowpeel::export::{Directory, Exporter, Format, Keep, Output, SnapshotDirectory};
 use flowpeel::hash::Secret;
 use flowpeel::pipeline::{Config, Plan, Snapshots, run};
-use flowpeel::snapshot::file::SnapshotFile;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,13 +19,15 @@ struct Router {
 }
 
 impl Exporter for Router {
-    fn write(&mut self, list: &List) -> Result<()> {
-        assert!(list.header.complete);
-        self.lists.write(list)
-    }
-
-    fn snapshot(&mut self, snapshot: &SnapshotFile) -> Result<()> {
-        self.snapshots.write(snapshot)
+    fn write(&mut self, output: Output) -> Result<()> {
+        match output {
+            Output::List(list) => {
+                assert!(list.header.complete);
+                self.lists.write(output)
+            }
+            Output::Snapshot(snapshot) => self.snapshots.write(snapshot),
+            Output::Sources(_) => Ok(()),
+        }
     }
 }
 
@@ -68,7 +68,7 @@ fn assert_collected(pace: Pace, churn: u64) {
     let config = Config {
         every: Some(Duration::from_micros(INTERVAL_US)),
         connections_max: pace.open + pace.open / 5,
-        churn,
+        churn: Some(churn),
         memory_size_max: 8 << 30,
         snapshots: Some(Snapshots { router: "edge".to_owned(), run: 7, replace_lists: false }),
         ..Config::default()

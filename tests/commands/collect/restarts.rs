@@ -20,7 +20,7 @@ impl Drop for Agent {
 /// An agent that follows the site's snapshots.
 pub(crate) fn follow(site: &Site, into: &str, options: &[&str]) -> Agent {
     let mut command = Command::new(FLOWPEEL);
-    command.args(["collect", "--quiet"]).args(options);
+    command.args(["snapshot", "collect", "--quiet"]).args(options);
     command.arg("--out").arg(site.path(into)).arg(site.path("snapshots"));
     Agent(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
 }

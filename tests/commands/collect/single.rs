@@ -1,11 +1,11 @@
-//! `flowpeel peel` and `flowpeel get`: one snapshot at a time.
+//! `flowpeel snapshot peel` and `flowpeel snapshot get`: one snapshot at a time.
 
 use super::{Site, flowpeel, list_stem, text};
 use serde_json::Value;
 use std::fs;
 
 fn arguments<'a>(command: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
-    [&[command][..], rest].concat()
+    [&["snapshot", command][..], rest].concat()
 }
 
 #[test]
@@ -23,10 +23,7 @@ fn a_snapshot_lists_by_itself_while_it_fits_and_with_a_base_beyond() {
             assert!(ended.stdout == list, "{name} alone");
             alone += 1;
         } else {
-            assert!(
-                ended.status.code() == Some(1)
-                    && text(&ended.stderr).contains("name a list from before it with --base")
-            );
+            assert!(ended.status.code() == Some(1) && ended.stderr.contains("name a list from before it with --base"));
             let first: Value = serde_json::from_str(text(&ended.stdout).lines().next().unwrap()).unwrap();
             assert!(first["flow_list"]["complete"] == false && first["flow_list"]["missing"].as_u64() > Some(0));
             let base = list_of(&all[at - 1]);
@@ -34,7 +31,7 @@ fn a_snapshot_lists_by_itself_while_it_fits_and_with_a_base_beyond() {
             fs::write(&packed, zstd::encode_all(&fs::read(&base).unwrap()[..], 1).unwrap()).unwrap();
             for base in [base, packed] {
                 let ended = flowpeel(arguments("peel", &[snapshot, "--base", base.to_str().unwrap()]));
-                assert!(ended.status.success() && ended.stdout == list, "{name}: {}", text(&ended.stderr));
+                assert!(ended.status.success() && ended.stdout == list, "{name}: {}", ended.stderr);
             }
             with_base += 1;
         }
@@ -65,7 +62,7 @@ fn a_base_that_is_none_is_refused() {
         let base = site.path("base");
         fs::write(&base, bytes).unwrap();
         let ended = flowpeel(arguments("peel", &[snapshot, "--base", base.to_str().unwrap()]));
-        let said = text(&ended.stderr);
+        let said = ended.stderr;
         assert!(ended.status.code() == Some(1) && said.contains(part) && ended.stdout.is_empty(), "{part} in {said}");
     }
 }
@@ -99,7 +96,7 @@ fn one_connection_is_asked_for_without_a_list() {
     }
     assert!(asked.iter().all(|count| *count > 0), "{asked:?}");
     let tagged = flowpeel(arguments("get", &[snapshot, "10.0.0.1:1", "10.0.0.2:2", "--vlan", "7"]));
-    assert!(tagged.status.code() == Some(1) && text(&tagged.stderr).contains("ask without --vlan"));
+    assert!(tagged.status.code() == Some(1) && tagged.stderr.contains("ask without --vlan"));
 }
 
 #[test]

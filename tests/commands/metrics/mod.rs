@@ -5,9 +5,11 @@ mod exposition;
 mod hostile;
 
 use clients::{ask, get, run};
-use flowpeel::metrics::{CaptureCounts, ConnectionCounts, ListFigures, Load, Metrics, Setup};
+use flowpeel::connection::Counts;
+use flowpeel::metrics::http::{Server, serve};
+use flowpeel::metrics::{CaptureCounts, ListFigures, Load, Metrics, Setup};
 use flowpeel::parse::Unusable;
-use flowpeel::serve::{Server, serve};
+use flowpeel::signal::SignalCounts;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -17,7 +19,6 @@ use std::time::{Duration, Instant};
 fn metrics() -> Arc<Metrics> {
     Metrics::new(Setup {
         interfaces: ["eth0", "wan \"\\\n{}", "eth0"].map(str::to_owned).to_vec(),
-        unusable_reasons: Unusable::ALL.iter().map(|reason| reason.name()).collect(),
         connections_max: 1_000,
         interval: Some(Duration::from_secs(10)),
         memory: vec![("filter", 1 << 20), ("tables", 1 << 21)],
@@ -59,18 +60,14 @@ fn operations(name: &str) -> PathBuf {
 fn what_is_published_is_served() {
     let metrics = metrics();
     for (index, packets) in [(0, 10), (1, 20), (2, 30)] {
-        let counts = CaptureCounts { packets, dropped_packets: 1, signals: 5, ..CaptureCounts::default() };
-        metrics.capture(index).publish(&counts, &[packets; Unusable::COUNT]);
+        let signals = SignalCounts { signals: 5, ..SignalCounts::default() };
+        let unusable = [packets; Unusable::COUNT];
+        let counts = CaptureCounts { packets, lost: 1, signals, unusable, ..CaptureCounts::default() };
+        metrics.capture(index).publish(&counts);
     }
     metrics.capture(2).set_up(true);
-    let counts = ConnectionCounts {
-        opened: 15,
-        evicted_idle: 4,
-        filter_used: 9,
-        filter_places: 90,
-        ..ConnectionCounts::default()
-    };
-    metrics.connections().publish(&counts);
+    let counts = Counts { opened: 15, evicted_idle: 4, ..Counts::default() };
+    metrics.connections(&counts, Load { used: 9, limit: 90 });
     metrics.list(&figures(), Instant::now());
     let server = served(&metrics);
     let families = exposition::parse(&get(server.local_addr(), "/metrics").body);
@@ -124,7 +121,7 @@ fn counters_grow_while_they_are_read() {
     let publisher = Arc::clone(&metrics);
     let thread = std::thread::spawn(move || {
         for packets in 1..=PACKETS {
-            publisher.capture(1).publish(&CaptureCounts { packets, ..CaptureCounts::default() }, &[packets]);
+            publisher.capture(1).publish(&CaptureCounts { packets, ..CaptureCounts::default() });
         }
     });
     let mut before = 0.0;

@@ -1,6 +1,7 @@
 //! Files of lists: compressed, kept within bounds, whole however a run ends, and one run's at a time.
 
-use super::{FLOWPEEL, capture, files, flowpeel, name, replayed, stderr};
+use super::{FLOWPEEL, capture, files, flowpeel, name, replayed};
+use crate::support::command::{command, run};
 use crate::support::say::skipped;
 use serde_json::Value;
 use std::fs;
@@ -89,7 +90,7 @@ fn what_keep_can_not_mean_is_refused_before_anything_is_read() {
     ] {
         let output = flowpeel([&["replay"], &options[..], &["/nonexistent"]].concat());
         assert_eq!(output.status.code(), Some(2), "{options:?}");
-        assert!(stderr(&output).contains(part), "{options:?}: {}", stderr(&output));
+        assert!(output.stderr.contains(part), "{options:?}: {}", output.stderr);
         assert!(!out.exists());
     }
 }
@@ -109,7 +110,7 @@ fn two_runs_do_not_share_a_directory() {
     }
     let second = flowpeel(["replay", "-q", "--out", out.to_str().unwrap(), capture.to_str().unwrap()]);
     assert_eq!(second.status.code(), Some(1));
-    assert!(stderr(&second).contains("another process writes lists here"), "{}", stderr(&second));
+    assert!(second.stderr.contains("another process writes lists here"), "{}", second.stderr);
     first.kill().unwrap();
     first.wait().unwrap();
     replayed(&format!("-q --out {}", out.display()), &[&capture]);
@@ -157,12 +158,10 @@ fn a_full_disk_is_named_and_what_was_written_is_whole() {
     let script = r#"mount -t tmpfs -o size=1m none "$1" || exit
         "$3" replay -q --every 1s --compress --changes=20 --out "$1/lists" "$4"; status=$?
         cp -r "$1/lists" "$2"; exit $status"#;
-    let output = Command::new("unshare")
-        .args(["-m", "sh", "-c", script, "sh"])
-        .args([disk.as_os_str(), kept.as_os_str(), FLOWPEEL.as_ref(), capture.as_os_str()])
-        .output()
-        .unwrap();
-    let said = stderr(&output);
+    let mut unshare = command("unshare", ["-m", "sh", "-c", script, "sh"]);
+    unshare.args([disk.as_os_str(), kept.as_os_str(), FLOWPEEL.as_ref(), capture.as_os_str()]);
+    let output = run(&mut unshare);
+    let said = output.stderr;
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains(disk.join("lists/").to_str().unwrap()), "{said}");
     assert!(said.contains("cannot write the list: No space left"), "{said}");

@@ -1,6 +1,6 @@
 //! Log lines: one for each message, and nothing from outside that could pass for another.
 
-use super::{capture, flowpeel, stderr};
+use super::{capture, flowpeel};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn said(format: &str) -> String {
     fs::write(&hostile, "no capture").unwrap();
     let output = flowpeel([Path::new("replay"), Path::new("--log-format"), Path::new(format), &good, &hostile]);
     assert_eq!(output.status.code(), Some(1));
-    let said = stderr(&output);
+    let said = output.stderr;
     assert!(said.chars().all(|letter| letter == '\n' || !letter.is_control()), "{said:?}");
     said
 }

@@ -8,27 +8,24 @@ mod options;
 mod packaging;
 mod places;
 
-use crate::support::ran::{FLOWPEEL, flowpeel, text};
+use crate::support::command::{Ended, FLOWPEEL, flowpeel};
+use crate::support::files::{files, name};
 use crate::support::say::skipped;
 use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 /// `flowpeel replay` with these options, which must succeed.
-fn replayed(options: &str, inputs: &[&Path]) -> Output {
+fn replayed(options: &str, inputs: &[&Path]) -> Ended {
     let mut arguments: Vec<&OsStr> = vec!["replay".as_ref()];
     arguments.extend(options.split_whitespace().map(OsStr::new));
     arguments.extend(inputs.iter().map(|input| input.as_os_str()));
     let output = flowpeel(arguments);
-    assert_eq!(output.status.code(), Some(0), "{options}: {}", stderr(&output));
+    assert_eq!(output.status.code(), Some(0), "{options}: {}", output.stderr);
     output
-}
-
-fn stderr(output: &Output) -> String {
-    text(&output.stderr)
 }
 
 /// A capture of this many connections over two minutes, half of them over IPv6.
@@ -38,17 +35,6 @@ fn capture(directory: &Path, name: &str, connection_count: u64) -> PathBuf {
     let mut out = BufWriter::new(File::create(&path).unwrap());
     write_pcap(&mut Traffic::new(config).unwrap(), &mut out).unwrap();
     path
-}
-
-/// The files of a directory, by name.
-fn files(directory: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    files
-}
-
-fn name(path: &Path) -> &str {
-    path.file_name().unwrap().to_str().unwrap()
 }
 
 /// Whether this program is installed; if not, says that the test is skipped.

@@ -1,11 +1,11 @@
 //! The files that come with the command, tried where they are used: completions in a shell, man pages in man, the unit
 //! in systemd.
 
-use super::{FLOWPEEL, files, flowpeel, has, name, stderr};
+use super::{FLOWPEEL, files, flowpeel, has, name};
+use crate::support::command::{command, run, text};
 use crate::support::say::skipped;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 const UNIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations/flowpeel@.service");
 
@@ -13,8 +13,8 @@ const UNIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations/flowpee
 fn every_shell_has_its_completions() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let output = flowpeel(["completions", shell]);
-        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{shell}");
-        let script = String::from_utf8(output.stdout).unwrap();
+        assert_eq!((output.status.code(), output.stderr.as_str()), (Some(0), ""), "{shell}");
+        let script = text(&output.stdout);
         assert!(script.contains("syn-timeout") && script.contains("flowpeel"), "{shell}");
     }
     assert_eq!(flowpeel(["completions", "tcsh"]).status.code(), Some(2));
@@ -32,39 +32,44 @@ fn bash_completes() {
     for (words, completed) in [("replay --ev", "--every"), ("rep", "replay"), ("replay --keep 7d --comp", "--compress")]
     {
         let last = words.split(' ').count().to_string();
-        let output = Command::new("bash").args(["-c", script, "bash", FLOWPEEL, words, &last]).output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), completed, "{}", stderr(&output));
+        let output = run(&mut command("bash", ["-c", script, "bash", FLOWPEEL, words, &last]));
+        assert_eq!(text(&output.stdout).trim(), completed, "{}", output.stderr);
     }
+}
+
+/// The commands that a help names.
+fn commands(words: &[&str]) -> Vec<String> {
+    let help = String::from_utf8(flowpeel(words).stdout).unwrap();
+    let listed = help.split_once("Commands:\n").unwrap().1.split_once("\n\n").unwrap().0;
+    let names = listed.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect()
 }
 
 #[test]
 fn every_command_has_a_page_that_man_takes_without_a_word() {
     let place = tempfile::tempdir().unwrap();
     let output = flowpeel([Path::new("manual"), Path::new("--out"), place.path()]);
-    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+    assert_eq!((output.status.code(), output.stderr.as_str()), (Some(0), ""));
     let pages = files(place.path());
     let names: Vec<_> = pages.iter().map(|page| name(page)).collect();
-    let commands = String::from_utf8(flowpeel(["--help"]).stdout).unwrap();
-    let commands = commands.split_once("Commands:\n").unwrap().1.split_once("\n\n").unwrap().0.to_owned();
-    let commands = commands.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
-    let commands = commands.filter(|command| !command.is_empty() && *command != "help");
+    let of_snapshots = commands(&["snapshot", "--help"]).into_iter().map(|command| format!("snapshot-{command}"));
+    let commands = commands(&["--help"]).into_iter().chain(of_snapshots);
     let mut expected: Vec<_> = commands.map(|command| format!("flowpeel-{command}.1")).collect();
     expected.push("flowpeel.1".to_owned());
     expected.sort();
     assert_eq!(names, expected);
     let printed = flowpeel(["manual"]);
-    let text: usize = pages.iter().map(|page| fs::read(page).unwrap().len()).sum();
-    assert_eq!((printed.status.code(), printed.stdout.len()), (Some(0), text));
+    let size: usize = pages.iter().map(|page| fs::read(page).unwrap().len()).sum();
+    assert_eq!((printed.status.code(), printed.stdout.len()), (Some(0), size));
     if !has("man") {
         return;
     }
     for page in &pages {
-        let output =
-            Command::new("man").args(["--warnings", "-E", "UTF-8", "-l"]).arg(page).env("MANWIDTH", "80").output();
-        let output = output.unwrap();
-        assert!(output.status.success(), "{}", stderr(&output));
-        assert_eq!(stderr(&output), "", "{}", page.display());
-        assert!(String::from_utf8_lossy(&output.stdout).contains("--help"), "{}", page.display());
+        let mut man = command("man", ["--warnings", "-E", "UTF-8", "-l"]);
+        let output = run(man.arg(page).env("MANWIDTH", "80"));
+        assert!(output.status.success(), "{}", output.stderr);
+        assert_eq!(output.stderr, "", "{}", page.display());
+        assert!(text(&output.stdout).contains("--help"), "{}", page.display());
     }
 }
 
@@ -72,7 +77,7 @@ fn every_command_has_a_page_that_man_takes_without_a_word() {
 fn a_page_that_can_not_be_written_is_named() {
     let output = flowpeel(["manual", "--out", "/dev/null/pages"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("/dev/null/pages: cannot write the man page"), "{}", stderr(&output));
+    assert!(output.stderr.contains("/dev/null/pages: cannot write the man page"), "{}", output.stderr);
 }
 
 /// The unit as it would be installed, with the command where it is here.
@@ -90,8 +95,9 @@ fn systemd_takes_the_unit_without_a_word() {
         return;
     }
     let place = tempfile::tempdir().unwrap();
-    let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(unit(place.path())).output().unwrap();
-    let said = stderr(&output);
+    let mut verify = command("systemd-analyze", ["verify", "--man=no"]);
+    let output = run(verify.arg(unit(place.path())));
+    let said = output.stderr;
     // Units of the system may have faults of their own.
     let own: Vec<_> = said.lines().filter(|line| line.contains("flowpeel")).collect();
     assert!(output.status.success() && own.is_empty(), "{said}");
@@ -103,12 +109,9 @@ fn the_unit_is_closed_to_all_it_does_not_need() {
         return;
     }
     let place = tempfile::tempdir().unwrap();
-    let output = Command::new("systemd-analyze")
-        .args(["security", "--offline=true", "--no-pager", "--threshold=20"])
-        .arg(unit(place.path()))
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &stderr(&output);
+    let mut security = command("systemd-analyze", ["security", "--offline=true", "--no-pager", "--threshold=20"]);
+    let output = run(security.arg(unit(place.path())));
+    let said = text(&output.stdout) + &output.stderr;
     if said.contains("unrecognized option") {
         return skipped("this systemd-analyze does not look at files");
     }

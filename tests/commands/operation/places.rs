@@ -1,6 +1,6 @@
 //! Where files are put: in the place of files alone, and no two kinds of them in one directory.
 
-use super::{capture, files, flowpeel, name, replayed, stderr};
+use super::{capture, files, flowpeel, name, replayed};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,17 @@ fn what_is_no_file_is_not_replaced_by_one() {
     symlink("target", &link).unwrap();
     for (out, part) in [(&link, "or a link to one"), (&PathBuf::from("-"), "standard output cannot be: name a file")] {
         let from = snapshot.as_os_str();
-        let digest =
-            flowpeel(["digest".as_ref(), from, "--differences".as_ref(), "5".as_ref(), "-o".as_ref(), out.as_os_str()]);
+        let digest = flowpeel([
+            "snapshot".as_ref(),
+            "digest".as_ref(),
+            from,
+            "--differences".as_ref(),
+            "5".as_ref(),
+            "-o".as_ref(),
+            out.as_os_str(),
+        ]);
         assert_eq!(digest.status.code(), Some(1));
-        assert!(stderr(&digest).contains(part), "{}", stderr(&digest));
+        assert!(digest.stderr.contains(part), "{}", digest.stderr);
     }
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(fs::read(&target).unwrap(), b"kept");
@@ -48,14 +55,14 @@ fn no_directory_has_two_purposes() {
         (["--out", x, "--state", &dotted], "--state and --out each need"),
     ] {
         let output = flowpeel([&["replay", "--every", "1s"], &options[..], &[capture.to_str().unwrap()]].concat());
-        assert_eq!(output.status.code(), Some(2), "{options:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(part), "{options:?}: {}", stderr(&output));
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {}", output.stderr);
+        assert!(output.stderr.contains(part), "{options:?}: {}", output.stderr);
         assert!(!Path::new(x).exists());
     }
     fs::create_dir(x).unwrap();
-    let output = flowpeel(["collect", "--once", x, "--out", &dotted]);
-    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    assert!(stderr(&output).contains("DIR and --out each need a directory of their own"), "{}", stderr(&output));
+    let output = flowpeel(["snapshot", "collect", "--once", x, "--out", &dotted]);
+    assert_eq!(output.status.code(), Some(2), "{}", output.stderr);
+    assert!(output.stderr.contains("DIR and --out each need a directory of their own"), "{}", output.stderr);
 }
 
 #[test]
@@ -73,17 +80,17 @@ fn a_secret_that_can_not_be_read_is_wrong_usage_everywhere() {
     let secret = ["--secret-file", "/nonexistent/secret"];
     for words in [
         &["replay", "a.pcap"][..],
-        &["info", "a"],
-        &["get", "a", "10.0.0.1:1", "10.0.0.2:2"],
-        &["peel", "a"],
-        &["merge", "a", "b", "-o", "c"],
-        &["digest", "a", "--differences", "1", "-o", "c"],
-        &["diff", "a", "b"],
-        &["collect", "a", "--out", "b"],
+        &["snapshot", "info", "a"],
+        &["snapshot", "get", "a", "10.0.0.1:1", "10.0.0.2:2"],
+        &["snapshot", "peel", "a"],
+        &["snapshot", "merge", "a", "b", "-o", "c"],
+        &["snapshot", "digest", "a", "--differences", "1", "-o", "c"],
+        &["snapshot", "diff", "a", "b"],
+        &["snapshot", "collect", "a", "--out", "b"],
     ] {
         let output = flowpeel([words, &secret].concat());
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains("/nonexistent/secret: cannot read the secret"), "{}", stderr(&output));
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", output.stderr);
+        assert!(output.stderr.contains("/nonexistent/secret: cannot read the secret"), "{}", output.stderr);
     }
 }
 
@@ -96,8 +103,9 @@ fn what_a_killed_command_left_is_removed_by_the_next() {
     fs::write(&generated, "left").unwrap();
     fs::write(&merged, "left").unwrap();
     let output = flowpeel(["generate", "--connections", "5", "--out", capture.to_str().unwrap()]);
-    assert!(output.status.success() && !generated.exists() && merged.exists(), "{}", stderr(&output));
-    let words = ["digest", snapshot.to_str().unwrap(), "--differences", "5", "-o", digest.to_str().unwrap()];
+    assert!(output.status.success() && !generated.exists() && merged.exists(), "{}", output.stderr);
+    let words =
+        ["snapshot", "digest", snapshot.to_str().unwrap(), "--differences", "5", "-o", digest.to_str().unwrap()];
     let output = flowpeel(words);
-    assert!(output.status.success() && !merged.exists(), "{}", stderr(&output));
+    assert!(output.status.success() && !merged.exists(), "{}", output.stderr);
 }

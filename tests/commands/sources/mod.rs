@@ -2,21 +2,21 @@
 
 mod shared;
 
+use crate::support::command::{Ended, FLOWPEEL, command, flowpeel, replay, run as run_command, text};
 use crate::support::feed::Generated;
 use crate::support::oracle::{Oracle, Rules, lists_of};
 use flowpeel::capture::{Packet, PacketSource, Progress, Replay};
 use flowpeel::error::Result;
-use flowpeel::export::Exporter;
-use flowpeel::flow_list::List;
+use flowpeel::export::{self, Exporter};
 use flowpeel::generate::{Flood, FloodConfig, TrafficConfig};
 use flowpeel::parse::LinkType;
 use flowpeel::pipeline::{Config, Plan, run};
 use flowpeel::sources::Report;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 use std::time::Duration;
 
 /// Attempts, answers and refusals of each source.
@@ -27,13 +27,12 @@ type Exact = BTreeMap<IpAddr, [u64; 3]>;
 struct Reports(Vec<Report>, u64);
 
 impl Exporter for Reports {
-    fn write(&mut self, _list: &List) -> Result<()> {
-        self.1 += 1;
-        Ok(())
-    }
-
-    fn write_sources(&mut self, report: &Report) -> Result<()> {
-        self.0.push(report.clone());
+    fn write(&mut self, output: export::Output) -> Result<()> {
+        match output {
+            export::Output::List(_) => self.1 += 1,
+            export::Output::Sources(report) => self.0.push(report.clone()),
+            export::Output::Snapshot(_) => {}
+        }
         Ok(())
     }
 }
@@ -162,21 +161,18 @@ fn a_scanner_is_named_amid_a_flood_that_nothing_can_list() {
     assert!(flooded(8) == first, "with 8 shards");
 }
 
-fn flowpeel() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_flowpeel"))
-}
-
 /// The files of sources that a successful replay writes, in order.
 fn source_files(capture: &Path, options: &[&str]) -> Vec<Vec<u8>> {
     let (output, files) = replayed(capture, options);
-    assert!(output.status.success(), "{}: {}", capture.display(), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}: {}", capture.display(), output.stderr);
     files
 }
 
 /// The output of a replay, and the files of sources that it writes, in order.
-fn replayed(capture: &Path, options: &[&str]) -> (Output, Vec<Vec<u8>>) {
+fn replayed(capture: &Path, options: &[&str]) -> (Ended, Vec<Vec<u8>>) {
     let out = tempfile::tempdir().unwrap();
-    let output = flowpeel().arg("replay").arg(capture).args(options).arg("--out").arg(out.path()).output().unwrap();
+    let mut replay = command(FLOWPEEL, ["replay"]);
+    let output = run_command(replay.arg(capture).args(options).arg("--out").arg(out.path()));
     let mut paths: Vec<PathBuf> = std::fs::read_dir(out.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     let is_sources = |path: &&PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("sources-");
@@ -251,9 +247,9 @@ fn the_command_shows_what_a_replay_wrote() {
     let shown = [(&plain[0], "a.ndjson"), (&packed[0], "a.ndjson.zst")].map(|(bytes, name)| {
         let path = folder.path().join(name);
         std::fs::write(&path, bytes).unwrap();
-        let output = flowpeel().args(["sources", "--top", "3"]).arg(&path).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+        let output = flowpeel(["sources", "--top", "3", path.to_str().unwrap()]);
+        assert!(output.status.success(), "{}", output.stderr);
+        text(&output.stdout)
     });
     assert_eq!(shown[0], shown[1]);
     let (header, counts) = told(&plain[0]);
@@ -262,7 +258,7 @@ fn the_command_shows_what_a_replay_wrote() {
     let cut = folder.path().join("cut.ndjson");
     let first_line = plain[0].iter().position(|&byte| byte == b'\n').unwrap();
     std::fs::write(&cut, &plain[0][..=first_line]).unwrap();
-    let output = flowpeel().arg("sources").arg(&cut).output().unwrap();
+    let output = flowpeel(["sources", cut.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1), "lines are missing");
 }
 
@@ -272,9 +268,9 @@ fn sources_need_a_directory_and_sensible_numbers() {
     let out = tempfile::tempdir().unwrap();
     let out = out.path().to_str().unwrap();
     for options in [&["--sources"][..], &["--sources=1", "--out", out], &["--sources=5M", "--out", out]] {
-        let output = flowpeel().arg("replay").arg(&capture).args(options).output().unwrap();
+        let output = replay([capture.as_os_str()].into_iter().chain(options.iter().map(OsStr::new)));
         assert_eq!(output.status.code(), Some(2), "{options:?}");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let said = output.stderr;
         assert!(said.contains("sources"), "{said}");
     }
 }

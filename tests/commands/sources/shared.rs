@@ -49,7 +49,7 @@ fn shared_captures_are_counted_as_tshark_counts_them() {
         // What a damaged capture holds before the damage is counted.
         let (output, files) = replayed(&capture, &["--sources"]);
         if files.is_empty() {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let said = output.stderr;
             assert!(said.contains("link type"), "{}: {said}", capture.display());
             continue;
         }

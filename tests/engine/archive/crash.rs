@@ -1,6 +1,7 @@
 //! A process killed at any moment: what was flushed is there, the rest is reported as lost, and the next run goes on.
 
 use super::{ended, exact, files, found};
+use crate::support::command::{self, FLOWPEEL, Running, command};
 use flowpeel::archive::{Endpoint, Query};
 use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,25 +9,19 @@ use std::fs;
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
-fn replay(archive: &Path, input: Stdio) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_flowpeel"));
-    command.args(["replay", "--segment-age", "30s", "--archive"]).arg(archive).arg("-");
-    command.stdin(input).stdout(Stdio::null()).stderr(Stdio::piped());
-    command
-}
+use std::process::Stdio;
 
 /// Feeds the first bytes of a capture and kills the process, or lets it come to its end.
-fn fed(archive: &Path, capture: &[u8], kill: bool) -> Output {
-    let mut child = replay(archive, Stdio::piped()).spawn().unwrap();
-    let mut input = child.stdin.take().unwrap();
+fn fed(archive: &Path, capture: &[u8], kill: bool) -> command::Ended {
+    let mut replay = command(FLOWPEEL, ["replay", "--segment-age", "30s", "--archive"]);
+    let mut running = Running::start(replay.arg(archive).arg("-").stdin(Stdio::piped()).stdout(Stdio::null()));
+    let mut input = running.child.stdin.take().unwrap();
     input.write_all(capture).unwrap();
     if kill {
-        child.kill().unwrap();
+        running.child.kill().unwrap();
     }
     drop(input);
-    child.wait_with_output().unwrap()
+    running.wait()
 }
 
 /// Everything in an archive, by the servers of the traffic.
@@ -63,7 +58,7 @@ fn a_killed_run_loses_its_tail_and_nothing_else() {
         let before = everything(place.path(), &servers);
         assert!(before.iter().all(|ended| exact.contains(ended)), "nothing is invented");
         let output = fed(place.path(), &capture[..24], false);
-        let said = String::from_utf8(output.stderr).unwrap();
+        let said = output.stderr;
         assert_eq!(output.status.code(), Some(0), "{said}");
         assert!(said.contains("did not end as it should"), "{said}");
         recovered_count += u32::from(!said.contains(": 0 connections of its last segment"));
@@ -71,7 +66,7 @@ fn a_killed_run_loses_its_tail_and_nothing_else() {
         let after = files(place.path());
         assert!(!after.keys().any(|name| name.ends_with(".log") || name.starts_with('.')), "{:?}", after.keys());
         let again = fed(place.path(), &capture[..24], false);
-        assert!(!String::from_utf8(again.stderr).unwrap().contains("did not end as it should"));
+        assert!(!again.stderr.contains("did not end as it should"));
     }
     assert!(recovered_count > 2, "{recovered_count} of the runs were killed in the midst of a segment");
 }

@@ -1,13 +1,13 @@
 //! Flipped bits and cut files: find reports any damage, misses nothing of the rest and invents nothing.
 
 use super::{archive, between, ended, exact, files, found, sorted};
+use crate::support::command::{self, FLOWPEEL, command, text};
 use flowpeel::archive::find;
 use flowpeel::generate::TrafficConfig;
 use flowpeel::pipeline::Config;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 /// Numbers that depend on a seed alone.
 struct Dice(u64);
@@ -89,10 +89,9 @@ fn a_segment_that_was_taken_away_is_missed() {
 
 /// Runs `flowpeel find`: its exit status, what it prints, and what it says.
 fn run(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_flowpeel")).arg("find").arg(directory).args(arguments).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
+    let mut find = command(FLOWPEEL, ["find"]);
+    let ended = command::run(find.arg(directory).args(arguments));
+    (ended.status.code(), text(&ended.stdout), ended.stderr)
 }
 
 #[test]

@@ -8,7 +8,9 @@ mod large;
 use crate::support::feed::Generated;
 use crate::support::oracle;
 use crate::support::oracle::{Ended, Oracle, Rules};
-use flowpeel::archive::{Answer, Archive, ArchiveConfig, Endpoint, Entry, Fate, Query, SEGMENT_SIZE_MIN, Tap, find};
+use flowpeel::archive::{
+    Answer, Archive, ArchiveConfig, Endpoint, Entry, Fate, ListFeed, Query, SEGMENT_SIZE_MIN, find,
+};
 use flowpeel::flow_list::List;
 use flowpeel::generate::{Traffic, TrafficConfig};
 use flowpeel::pipeline::{Config, Plan, Summary, run};
@@ -27,8 +29,8 @@ fn archive(directory: &Path, traffic: TrafficConfig, config: &Config) -> Summary
     let (archive, recovery) = Archive::start(directory, small(), WhenFull::Wait).unwrap();
     assert!(recovery.logs.is_empty(), "{recovery:?}");
     let plan = Plan::new(config).unwrap().recording(archive.inlet());
-    let mut exporter = |_: &List| Ok(());
-    let mut lists = Tap::new(&mut exporter, Some(&archive));
+    let mut feed = ListFeed::new(&archive);
+    let mut lists = |list: &List| feed.list(list);
     let inputs = std::iter::once(Ok(Generated::new(traffic)));
     let summary = run(&plan, inputs, &mut lists, &mut (), None).unwrap();
     archive.finish().unwrap();
