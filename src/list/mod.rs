@@ -24,7 +24,6 @@ pub use from_snapshots::{KnownConnection, SnapshotList, TickMoment};
 pub use liveness::{EvictionTimes, IDLE_EPOCHS};
 pub use merged::{MergedList, MergedRow};
 pub use rows::{Header, List, Row, RowState};
-pub use saved::key as saved_key;
 pub use snapshots::SnapshotConfig;
 
 use crate::connection::{Counts, HalfOpenList};

@@ -5,22 +5,12 @@
 
 use crate::connection::Counts;
 use crate::error::Result;
-use crate::flow::{FlowKey, KeyV4, KeyV6, WordKey};
+use crate::flow::{KeyV4, KeyV6, WordKey};
 use crate::list::FlowList;
 use crate::signal::TimeBases;
+pub(in crate::list) use crate::signal::saved_key as key;
 use crate::sketch::{Cell, Geometry, Iblt, TableKey};
 use crate::state::{Decoder, Encoder};
-
-/// Decodes a key of a saved state. Every value is a valid key.
-///
-/// # Errors
-///
-/// There are too few bytes.
-pub fn key<K: FlowKey>(decoder: &mut Decoder) -> Result<K> {
-    let mut words = [0; 5];
-    decoder.words(&mut words[..K::WORD_COUNT])?;
-    Ok(K::from_words(&words))
-}
 
 /// Encodes a table's cells for a saved state.
 pub(super) fn save_cells<K: TableKey>(table: &Iblt<K>, encoder: &mut Encoder) {

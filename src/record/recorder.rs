@@ -5,6 +5,8 @@
 //! oldest record is more than a second old.
 
 use crate::connection::{MIDSTREAM, ticks_since};
+use crate::disk::{Decoder, Encoder};
+use crate::error::Result;
 use crate::record::{Block, Ending, Inlet, RECORD_BLOCK_COUNT, Record};
 use crate::signal::{AnyKey, TICK_BITS, TICK_NS, TimeBase, TimeBases};
 
@@ -76,7 +78,33 @@ impl Recorder {
     /// Sends the block, and then a cut.
     pub fn cut(&mut self) {
         self.flush();
-        self.inlet.cut(self.partition);
+        self.inlet.cut(self.partition, false);
+    }
+
+    /// Sends the block, and then the cut at which the state of the run is saved.
+    pub fn cut_for_save(&mut self) {
+        self.flush();
+        self.inlet.cut(self.partition, true);
+    }
+
+    /// Encodes what the next record depends on, for a saved state. The block must have been sent.
+    pub fn save(&self, encoder: &mut Encoder) {
+        debug_assert!(self.block.records.is_empty());
+        self.bases.save(encoder);
+        encoder.option(self.first_tick, Encoder::u64);
+        encoder.u64(self.dropped);
+    }
+
+    /// Continues from a saved state.
+    ///
+    /// # Errors
+    ///
+    /// The bytes do not encode a recorder.
+    pub fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        self.bases = TimeBases::saved(decoder)?;
+        self.first_tick = decoder.option(Decoder::u64)?;
+        self.dropped = decoder.count()?;
+        Ok(())
     }
 
     /// How many records were dropped so far because the queue was full or closed.

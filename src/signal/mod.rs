@@ -8,12 +8,14 @@
 mod clock;
 mod handshake;
 mod sampler;
+mod saved_key;
 mod signaller;
 mod time_bases;
 mod watch;
 
 pub use clock::{CLOCK_LEAP_MAX_NS, Clock, Step, TICK_BITS, TICK_NS, TimeBase};
 pub use handshake::{CAPTURE_AHEAD_MAX_NS, HandshakeCache, ISN_BITS as HANDSHAKE_ISN_BITS, SYN_TIMEOUT_MAX_TICKS};
+pub use saved_key::saved_key;
 pub use signaller::{SignalCounts, Signaller, SignallerConfig};
 pub use time_bases::{TIME_BASES_MAX, TimeBases};
 pub use watch::Watch;

@@ -259,7 +259,7 @@ impl Partition {
         });
         // The records of closed connections are on their way to the archive before any list that no longer shows them.
         if let Some(recorder) = &mut self.recorder {
-            recorder.flush();
+            if marker.saves { recorder.cut_for_save() } else { recorder.flush() }
         }
         let counts = self.counts();
         let delta = self.swap(exchange);

@@ -20,6 +20,7 @@ impl Partition {
         encoder.u64(self.began);
         encoder.length(self.announcements_max);
         self.tracker.save(&mut encoder);
+        encoder.option(self.recorder.as_ref(), |encoder, recorder| recorder.save(encoder));
         SavedPartition { bytes: encoder.into_bytes(), took: began.elapsed() }
     }
 
@@ -37,6 +38,11 @@ impl Partition {
         let announcements_max = usize::try_from(decoder.count()?).unwrap_or(usize::MAX);
         self.announcements_max = announcements_max.min(ANNOUNCEMENTS_MAX);
         self.tracker.restore(&mut decoder)?;
+        let has_recorder = decoder.bool()?;
+        decoder.expect(has_recorder == self.recorder.is_some(), "another --archive")?;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.restore(&mut decoder)?;
+        }
         decoder.end()
     }
 
