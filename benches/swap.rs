@@ -16,7 +16,7 @@ use flowpeel::hash::Secret;
 use flowpeel::queue::BLOCK_SIGNAL_COUNT;
 use flowpeel::shard::{Exchange, Partition, PartitionConfig, Shard};
 use flowpeel::signal::{PARTITION_COUNT, Signal};
-use flowpeel::sketch::{CellV4, Geometry, HASH_COUNT, Iblt};
+use flowpeel::sketch::{Geometry, HASH_COUNT, Iblt, PackedCell};
 use flowpeel::snapshot::{Delta, DeltaGeometry, HandOver, Inquiry, LatestSums, Marker};
 use hdrhistogram::Histogram;
 use std::thread::JoinHandle;
@@ -110,7 +110,7 @@ struct Worker {
 
 impl Worker {
     fn new(quantile: f64, scale: Scale) -> Self {
-        let cells = TABLES_SIZE / PARTITION_COUNT / size_of::<CellV4>() / HASH_COUNT;
+        let cells = TABLES_SIZE / PARTITION_COUNT / size_of::<PackedCell<KeyV4>>() / HASH_COUNT;
         let geometry = DeltaGeometry { v4: Geometry::new(cells as u32), v6: Geometry::for_items(1_000) };
         assert_eq!(Iblt::<KeyV4>::size(geometry.v4) * PARTITION_COUNT, TABLES_SIZE);
         let tracker = TrackerConfig {

@@ -8,7 +8,7 @@ use crate::row::{Case, Pair, Scale, Suite};
 use crate::traffic::key_of;
 use flowpeel::flow::{KeyV4, KeyV6, WordKey};
 use flowpeel::hash::Secret;
-use flowpeel::sketch::{Batch, Geometry, HASH_COUNT, Iblt, TableKey};
+use flowpeel::sketch::{Batch, Geometry, HASH_COUNT, Iblt, PackedCell, TableKey};
 use std::collections::HashMap;
 
 /// The number of openings and closings in one round.
@@ -83,7 +83,7 @@ struct Bare<K: TableKey> {
 
 impl<K: TableKey> Bare<K> {
     fn new(size: usize, scale: Scale) -> Self {
-        let subtable_cell_count = size / size_of::<K::Cell>() / HASH_COUNT;
+        let subtable_cell_count = size / size_of::<PackedCell<K>>() / HASH_COUNT;
         Bare {
             updates: Updates::new(Geometry::new(subtable_cell_count as u32)),
             lines: Lines::new(size),

@@ -34,12 +34,12 @@
 //! summed into a [`sketch`]. A [`snapshot`] of the sums goes to the [`list`], which an [`export`]er writes.
 //!
 //! With an [`archive`] a [`record`] of every connection that ends is kept. The [`engine`] puts all this on threads,
-//! [`run`] feeds it from captures and interfaces, and `cli` (a feature of that name) puts it on a command line. [`metrics`] count what happens on the way, and [`serve`] tells them over HTTP. A
+//! [`run`] feeds it from captures and interfaces, and `cli` (a feature of that name) puts it on a command line. [`metrics`] count what happens on the way, and a small HTTP server serves them. A
 //! [`state`] holds what a run needs to go on after a crash. [`agent`] makes lists from the snapshots of a router
 //! elsewhere. [`generate`] makes traffic to try it all on, and with the feature `paper` the module `paper` runs the
 //! experiments of the papers behind the sketch again.
 //!
-//! Modules import only from lower layers; `tests/layers.rs` lists the layers and checks it.
+//! Modules import only from lower layers; `tests/house/layers.rs` lists the layers and checks it.
 
 pub mod agent;
 pub mod archive;
@@ -47,13 +47,13 @@ pub mod bfield_store;
 pub mod capture;
 #[cfg(feature = "cli")]
 pub mod cli;
-pub mod connection;
 pub mod disk;
 pub mod engine;
 pub mod error;
 pub mod export;
 pub mod flow;
 pub mod generate;
+pub mod handover;
 pub mod interval;
 pub mod list;
 pub mod metrics;
@@ -63,18 +63,26 @@ pub mod parse;
 pub mod queue;
 pub mod record;
 pub mod run;
-pub mod serve;
-pub mod shard;
 pub mod signal;
 pub mod sketch;
 pub mod snapshot;
 pub mod sources;
 pub mod state;
+pub mod track;
 
 pub use self::disk::whole_file; // alias until the tree has settled
 
+/// What tracks connections, under its former names.
+pub mod connection {
+    pub use crate::handover::{Counts, HalfOpen, HalfOpenList, ISN_BITS, MIDSTREAM, ticks_since};
+    pub use crate::track::*;
+}
+pub use self::track as shard;
+
 /// The list under its former name.
 pub use self::list as flow_list;
+/// The metrics server under its former name.
+pub use self::metrics::http as serve;
 
 /// The engine and what feeds it under their former name.
 pub mod pipeline {

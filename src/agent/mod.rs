@@ -11,7 +11,7 @@ mod position;
 mod wake;
 
 use crate::error::{Error, Result};
-use crate::export::{Directory, Exporter, Format, Keep, ListSpan, SnapshotName};
+use crate::export::{Directory, Format, Keep, ListSpan, SnapshotName};
 use crate::flow_list::{Header, SnapshotList, TickMoment};
 use crate::hash::Secret;
 use crate::signal::AnyKey;

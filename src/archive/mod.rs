@@ -19,6 +19,7 @@
 mod ages;
 mod block;
 mod entry;
+mod feed;
 mod filter;
 mod find;
 mod index;
@@ -29,17 +30,16 @@ mod retention;
 mod scan;
 mod segment;
 mod sorter;
-mod tap;
 mod thread;
 mod writer;
 
 pub use block::ARCHIVE_BLOCK_ENTRIES_MAX;
 pub use entry::{Entry, Fate};
+pub use feed::ListFeed;
 pub use find::{Answer, Endpoint, Explanation, Query, find};
 pub use index::{Size, index_missing, measure};
 pub use log::RecoveredLog;
 pub use resume::SavedRun;
 pub use segment::{SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN};
-pub use tap::Tap;
 pub use thread::{Archive, SaveHandle, Summary};
 pub use writer::{ArchiveConfig, OpenList, Recovery, Writer, Written};

@@ -1,16 +1,17 @@
-//! The options that say where lists go and how they are written, and the exporter that they ask for.
+//! The options that say where lists go and how they are written, and the outputs that they ask for.
 
+use crate::archive::{Archive, ListFeed};
 use crate::cli::report::{self, Voice};
 use crate::cli::values::{self, KeepLimit};
 use crate::engine::{Config, Snapshots};
 use crate::error::{Error, Result};
-use crate::export::{CHANGES_FULL_LISTS_MAX, Directory, Exporter, Format, Keep, SnapshotDirectory, Stream};
-use crate::flow_list::List;
-use crate::snapshot::file::SnapshotFile;
-use crate::sources::{Report, SOURCES_DEFAULT};
+use crate::export::{
+    CHANGES_FULL_LISTS_MAX, Directory, Exporter, Format, Keep, Output, Resumable, SnapshotDirectory, Stream,
+};
+use crate::sources::SOURCES_DEFAULT;
 use crate::state::{Decoder, Encoder};
 use clap::Args;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Stdout};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
@@ -148,27 +149,27 @@ impl Lists {
         })
     }
 
-    /// The exporter of the lists and snapshots of a run with this configuration.
+    /// The outputs of a run with this configuration.
     ///
     /// # Errors
     ///
     /// The options contradict each other, or a directory cannot be used.
-    pub(super) fn exporter(&self, config: &Config, voice: Voice) -> Result<Counted> {
+    pub(super) fn outputs(&self, config: &Config, voice: Voice) -> Result<Outputs<'static>> {
         let (format, keep) = (self.format(), self.keep()?);
         let snapshots = self.snapshots.as_ref();
         let snapshots = snapshots.map(|path| SnapshotDirectory::new(path, config.secret.clone(), keep)).transpose()?;
-        let exporter: Box<dyn Exporter> = if self.no_list {
-            Box::new(|_: &List| Ok(()))
+        let lists = if self.no_list {
+            ListOutput::Nowhere
         } else if !self.is_stdout() {
-            Box::new(Directory::new(&self.out, config.vlan_key, format, keep)?)
+            ListOutput::Directory(Box::new(Directory::new(&self.out, config.vlan_key, format, keep)?))
         } else if format.compress && std::io::stdout().is_terminal() {
             return Err(Error::new(
                 "compressed lists are not for a terminal: name a directory with --out, or use a pipe",
             ));
         } else {
-            Box::new(Stream::new(std::io::stdout(), "standard output", config.vlan_key, format))
+            ListOutput::Stdout(Stream::new(std::io::stdout(), "standard output", config.vlan_key, format))
         };
-        Ok(Counted { exporter, snapshots, has_lists: !self.no_list, voice, written: 0 })
+        Ok(Outputs { lists, snapshots, archive: None, voice, written: 0 })
     }
 }
 
@@ -191,66 +192,103 @@ pub(super) fn keep_of(limits: &[KeepLimit], option: &str) -> Result<Keep> {
     Ok(keep)
 }
 
-/// An exporter that counts the lists it wrote, and passes its warnings on.
-pub(super) struct Counted {
-    exporter: Box<dyn Exporter>,
+/// Where lists go.
+enum ListOutput {
+    Directory(Box<Directory>),
+    Stdout(Stream<Stdout>),
+    Nowhere,
+}
+
+/// The outputs of a run: lists, snapshots and what the archive needs from lists. It counts what was written, and prints
+/// warnings.
+pub(super) struct Outputs<'a> {
+    lists: ListOutput,
     snapshots: Option<SnapshotDirectory>,
-    /// Whether lists are written, and not only snapshots.
-    has_lists: bool,
+    archive: Option<ListFeed<'a>>,
     voice: Voice,
+    /// The lists written, or the snapshots where there are no lists.
     written: u64,
 }
 
-impl Exporter for Counted {
-    fn write(&mut self, list: &List) -> Result<()> {
-        self.exporter.write(list)?;
-        self.written += u64::from(self.has_lists);
-        self.pass_on(|it| it.exporter.warning());
+impl Exporter for Outputs<'_> {
+    fn write(&mut self, output: Output) -> Result<()> {
+        let counts = match &mut self.lists {
+            ListOutput::Directory(lists) => {
+                lists.write(output)?;
+                matches!(output, Output::List(_))
+            }
+            ListOutput::Stdout(lists) => {
+                lists.write(output)?;
+                matches!(output, Output::List(_))
+            }
+            ListOutput::Nowhere => matches!(output, Output::Snapshot(_)),
+        };
+        if let (Output::Snapshot(snapshot), Some(snapshots)) = (output, &mut self.snapshots) {
+            snapshots.write(snapshot)?;
+        }
+        self.written += u64::from(counts);
+        self.show_warnings();
+        if let (Output::List(list), Some(archive)) = (output, &mut self.archive) {
+            archive.list(list)?;
+        }
         Ok(())
     }
 
-    fn snapshot(&mut self, snapshot: &SnapshotFile) -> Result<()> {
-        let Some(snapshots) = &mut self.snapshots else { return Ok(()) };
-        snapshots.write(snapshot)?;
-        self.written += u64::from(!self.has_lists);
-        self.pass_on(|it| it.snapshots.as_mut().and_then(SnapshotDirectory::warning));
-        Ok(())
+    fn resumable(&mut self) -> Option<&mut dyn Resumable> {
+        Some(self)
     }
+}
 
-    fn write_sources(&mut self, report: &Report) -> Result<()> {
-        self.exporter.write_sources(report)?;
-        self.pass_on(|it| it.exporter.warning());
-        Ok(())
-    }
-
+impl Resumable for Outputs<'_> {
     fn save(&self, encoder: &mut Encoder) {
-        self.exporter.save(encoder);
+        match &self.lists {
+            ListOutput::Directory(lists) => lists.save(encoder),
+            ListOutput::Stdout(lists) => lists.save(encoder),
+            ListOutput::Nowhere => {}
+        }
         if let Some(snapshots) = &self.snapshots {
             snapshots.save(encoder);
         }
     }
 
     fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
-        self.exporter.restore(decoder)?;
+        match &mut self.lists {
+            ListOutput::Directory(lists) => lists.restore(decoder)?,
+            ListOutput::Stdout(lists) => lists.restore(decoder)?,
+            ListOutput::Nowhere => {}
+        }
         self.snapshots.as_mut().map_or(Ok(()), |snapshots| snapshots.restore(decoder))
     }
 
     fn build_anew(&mut self) {
-        self.exporter.build_anew();
+        match &mut self.lists {
+            ListOutput::Directory(lists) => lists.build_anew(),
+            ListOutput::Stdout(lists) => lists.build_anew(),
+            ListOutput::Nowhere => {}
+        }
     }
 }
 
-impl Counted {
-    /// Passes on a warning, if there is one.
-    fn pass_on(&mut self, warning: impl FnOnce(&mut Self) -> Option<Error>) {
-        if let Some(warning) = warning(self).filter(|_| self.voice > Voice::Quiet) {
+impl<'a> Outputs<'a> {
+    /// Feeds this archive from the lists.
+    pub(super) fn feed(&mut self, archive: &'a Archive) {
+        self.archive = Some(ListFeed::new(archive));
+    }
+
+    fn show_warnings(&mut self) {
+        let lists = match &mut self.lists {
+            ListOutput::Directory(lists) => lists.warning(),
+            ListOutput::Stdout(_) | ListOutput::Nowhere => None,
+        };
+        let snapshots = self.snapshots.as_mut().and_then(SnapshotDirectory::warning);
+        for warning in lists.into_iter().chain(snapshots).filter(|_| self.voice > Voice::Quiet) {
             report::warning(&warning.to_string());
         }
     }
 
     /// What is left when a list could not be written, or a snapshot where there are no lists.
     pub(super) fn aftermath(&self) -> String {
-        let what = if self.has_lists { "list" } else { "snapshot" };
+        let what = if matches!(self.lists, ListOutput::Nowhere) { "snapshot" } else { "list" };
         match self.written {
             0 => format!("; no {what} was written whole"),
             1 => format!("; the {what} before it is whole"),

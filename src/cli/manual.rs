@@ -2,7 +2,7 @@
 
 use crate::cli::{Cli, Outcome, Status, print};
 use crate::error::{Error, Result};
-use clap::{Args, CommandFactory};
+use clap::{Args, Command, CommandFactory};
 use clap_mangen::Man;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,22 +34,24 @@ struct Page {
     text: Vec<u8>,
 }
 
-/// The page of flowpeel, followed by those of its commands.
+/// The page of flowpeel, followed by those of its commands and of theirs.
 fn pages() -> Result<Vec<Page>> {
     let mut root = Cli::command().disable_help_subcommand(true);
     // Options that all commands have in common are in each only after this.
     root.build();
-    let page = |name: String, command: clap::Command| {
-        let mut text = Vec::new();
-        let rendered = Man::new(command.clone().display_name(name.clone())).render(&mut text);
-        rendered.map_err(|error| Error::new("cannot make a man page").because(error))?;
-        Ok(Page { name: format!("{name}.1"), text })
-    };
-    let commands = root.get_subcommands().map(|command| (format!("flowpeel-{}", command.get_name()), command.clone()));
-    std::iter::once(("flowpeel".to_owned(), root.clone()))
-        .chain(commands)
-        .map(|(name, command)| page(name, command))
-        .collect()
+    let mut pages = Vec::new();
+    add_pages("flowpeel".to_owned(), &root, &mut pages)?;
+    Ok(pages)
+}
+
+/// Adds the page of a command, which has this name, and those of its commands.
+fn add_pages(name: String, command: &Command, pages: &mut Vec<Page>) -> Result<()> {
+    let mut text = Vec::new();
+    let rendered = Man::new(command.clone().display_name(name.clone())).render(&mut text);
+    rendered.map_err(|error| Error::new("cannot make a man page").because(error))?;
+    pages.push(Page { name: format!("{name}.1"), text });
+    let mut inner = command.get_subcommands().filter(|inner| inner.get_name() != "help");
+    inner.try_for_each(|inner| add_pages(format!("{name}-{}", inner.get_name()), inner, pages))
 }
 
 fn write(directory: &Path, pages: &[Page]) -> Result<()> {

@@ -5,16 +5,11 @@
 
 mod apart;
 mod archive;
-mod collect;
 mod completions;
-mod diff;
-mod digest;
 mod find;
 mod generate;
-mod get;
 #[cfg(target_os = "linux")]
 mod hangup;
-mod info;
 mod interfaces;
 mod interrupts;
 mod keygen;
@@ -22,14 +17,12 @@ mod lists;
 mod live;
 mod log;
 mod manual;
-mod merge;
 #[cfg(feature = "paper")]
 mod paper;
-mod peel;
 mod plan;
 mod replay;
 mod report;
-mod secret;
+mod snapshot;
 mod sources;
 mod state;
 mod table;
@@ -40,6 +33,7 @@ mod watch;
 use crate::cli::log::LogFormat;
 use crate::cli::report::Voice;
 use crate::error::{Error, escaped};
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
@@ -136,14 +130,8 @@ enum Command {
     Interfaces(interfaces::Arguments),
     Plan(plan::Arguments),
     Keygen(keygen::Arguments),
-    Info(info::Arguments),
     Sources(sources::Arguments),
-    Collect(collect::Arguments),
-    Peel(peel::Arguments),
-    Get(get::Arguments),
-    Merge(merge::Arguments),
-    Diff(diff::Arguments),
-    Digest(digest::Arguments),
+    Snapshot(snapshot::Arguments),
     #[cfg(feature = "paper")]
     Paper(paper::Arguments),
     Completions(completions::Arguments),
@@ -155,7 +143,7 @@ impl Command {
     fn is_service(&self) -> bool {
         match self {
             Command::Live(_) => true,
-            Command::Collect(arguments) => arguments.is_service(),
+            Command::Snapshot(arguments) => arguments.is_service(),
             _ => false,
         }
     }
@@ -166,14 +154,7 @@ impl Command {
 pub fn main() -> Status {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            // The message quotes the arguments, and one may be a hostile file name.
-            let escaped = std::env::args_os().map(|argument| escaped(&argument.to_string_lossy()));
-            let error = Cli::try_parse_from(escaped).err().unwrap_or(error);
-            // Asking for help or the version is no mistake. If it cannot be printed there is nobody to tell.
-            drop(error.print());
-            return if error.use_stderr() { Status::WrongUsage } else { Status::Done };
-        }
+        Err(error) => return refused(error),
     };
     let voice = match (cli.quiet, cli.verbose) {
         (true, _) => Voice::Quiet,
@@ -187,6 +168,22 @@ pub fn main() -> Status {
     })
 }
 
+/// Prints why a command line cannot be run, or the help that it asks for.
+fn refused(error: clap::Error) -> Status {
+    // The message quotes the arguments, and one may be a hostile file name.
+    let arguments = std::env::args_os().map(|argument| escaped(&argument.to_string_lossy()));
+    let mut error = Cli::try_parse_from(arguments).err().unwrap_or(error);
+    if let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
+        && snapshot::has_command(name)
+    {
+        let hint = ContextValue::Strings(vec![format!("snapshot {name}")]);
+        error.insert(ContextKind::SuggestedSubcommand, hint);
+    }
+    // Asking for help or the version is no mistake. If it cannot be printed there is nobody to report that to.
+    drop(error.print());
+    if error.use_stderr() { Status::WrongUsage } else { Status::Done }
+}
+
 fn run(command: &Command, voice: Voice) -> Outcome {
     match command {
         Command::Replay(arguments) => replay::run(arguments, voice),
@@ -196,14 +193,8 @@ fn run(command: &Command, voice: Voice) -> Outcome {
         Command::Interfaces(arguments) => interfaces::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),
         Command::Keygen(arguments) => keygen::run(arguments),
-        Command::Info(arguments) => info::run(arguments),
         Command::Sources(arguments) => sources::run(arguments),
-        Command::Collect(arguments) => collect::run(arguments, voice),
-        Command::Peel(arguments) => peel::run(arguments, voice),
-        Command::Get(arguments) => get::run(arguments),
-        Command::Merge(arguments) => merge::run(arguments, voice),
-        Command::Diff(arguments) => diff::run(arguments, voice),
-        Command::Digest(arguments) => digest::run(arguments, voice),
+        Command::Snapshot(arguments) => snapshot::run(arguments, voice),
         #[cfg(feature = "paper")]
         Command::Paper(arguments) => paper::run(arguments, voice),
         Command::Completions(arguments) => completions::run(arguments),

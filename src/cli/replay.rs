@@ -1,6 +1,6 @@
 //! `flowpeel replay`: captures in, lists out. Wrong options are refused before anything is read or written.
 
-use crate::archive::{Archive, Tap};
+use crate::archive::Archive;
 use crate::capture::Replay;
 use crate::cli::archive::{self, ArchiveOptions};
 use crate::cli::lists::Lists;
@@ -73,7 +73,7 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     let plan = arguments.plan().map_err(Failure::wrong_usage)?;
     // The saved state is checked before anything is changed.
     let mut saving = arguments.state.of_replay(&plan, &arguments.files, voice)?;
-    let mut exporter = arguments.lists.exporter(plan.config(), voice)?;
+    let mut outputs = arguments.lists.outputs(plan.config(), voice)?;
     let archive = arguments.archive.start(WhenFull::Wait, saving.as_mut(), voice)?;
     let mut watch = Watch::new(voice, &arguments.files)?;
     let plan = archive.iter().fold(plan, |plan, archive| plan.recording(archive.inlet()));
@@ -89,9 +89,12 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
         }
         Ok(input)
     });
-    let mut lists = Tap::new(&mut exporter, archive.as_ref());
-    let summary = pipeline::run(&plan, inputs, &mut lists, &mut watch, saving);
+    if let Some(archive) = &archive {
+        outputs.feed(archive);
+    }
+    let summary = pipeline::run(&plan, inputs, &mut outputs, &mut watch, saving);
     watch.finish();
+    let aftermath = outputs.aftermath();
     let archived = archive.map(Archive::finish);
     let is_archived = archived.as_ref().is_none_or(Result::is_ok);
     archived.into_iter().for_each(|archived| archive::tell(archived, voice));
@@ -111,7 +114,7 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
             Ok(if is_done { Status::Done } else { Status::Failed })
         }
         Err(error) => {
-            report::error(&error, &exporter.aftermath());
+            report::error(&error, &aftermath);
             Ok(Status::Failed)
         }
     }

@@ -76,6 +76,11 @@ impl Encoder {
         self.words(&counts);
     }
 
+    /// Bytes whose number the reader knows.
+    pub fn put(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
     /// Bytes, preceded by their length.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.length(bytes.len());
@@ -187,6 +192,12 @@ impl<'a> Decoder<'a> {
         for (word, bytes) in words.iter_mut().zip(taken.as_chunks().0) {
             *word = u64::from_le_bytes(*bytes);
         }
+        Ok(())
+    }
+
+    /// Bytes, as many as `bytes` has room for.
+    pub fn fill(&mut self, bytes: &mut [u8]) -> Result<()> {
+        bytes.copy_from_slice(self.take(bytes.len())?);
         Ok(())
     }
 

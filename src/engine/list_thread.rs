@@ -8,8 +8,8 @@ use crate::engine::saving::{Instants, ListSaving, SavingCounts, save_inquiry, sa
 use crate::engine::shard_thread::Returns;
 use crate::engine::{Latencies, Plan};
 use crate::error::Result;
-use crate::export::Exporter;
-use crate::flow_list::{FlowList, Header, Outcome};
+use crate::export::{Exporter, Output};
+use crate::list::{FlowList, Header, List, Outcome};
 use crate::metrics::{Durations, Load};
 use crate::signal::{PARTITION_COUNT, Watch};
 use crate::snapshot::{HandOver, Inquiry, Marker};
@@ -128,7 +128,9 @@ impl<'a> ListThread<'a> {
                 self.returns.ask(partition, inquiry);
             }
         }
-        self.exporter.restore(&mut decoder)?;
+        if let Some(resumable) = self.exporter.resumable() {
+            resumable.restore(&mut decoder)?;
+        }
         decoder.end()
     }
 
@@ -137,7 +139,9 @@ impl<'a> ListThread<'a> {
     pub(crate) fn resume_behind(&mut self, resumed_tick: u64, skipped: SkippedLists) {
         self.list.unsettle(resumed_tick);
         self.list.skip_intervals(skipped.0);
-        self.exporter.build_anew();
+        if let Some(resumable) = self.exporter.resumable() {
+            resumable.build_anew();
+        }
     }
 
     /// Takes hand-overs until all shards have ended. When a list cannot be written, `has_failed` is set, and what comes
@@ -207,15 +211,13 @@ impl<'a> ListThread<'a> {
     fn write(&mut self, has_failed: &AtomicBool) {
         let began = Instant::now();
         let Self { list, exporter, error, returns, .. } = self;
-        let keeps_list = list.keeps_list();
-        let write = |list: &crate::flow_list::List| {
-            if error.is_none() && keeps_list {
-                *error = exporter.write(list).err();
+        let write = |list: &List| {
+            if error.is_none() {
+                *error = exporter.write(Output::List(list)).err();
             }
-            list.header
         };
         let mut emptied = Vec::with_capacity(PARTITION_COUNT);
-        let listed = list.list(write, |partition, half_open| emptied.push((partition, half_open)));
+        let listed = list.end_interval(write, |partition, half_open| emptied.push((partition, half_open)));
         let mut asked = Vec::with_capacity(PARTITION_COUNT);
         for partition in 0..PARTITION_COUNT {
             let inquiry = list.inquiry(partition);
@@ -232,12 +234,12 @@ impl<'a> ListThread<'a> {
             returns.half_open(partition, half_open);
         }
         if let Some(snapshot) = list.snapshot().filter(|_| listed.is_some() && error.is_none()) {
-            *error = exporter.snapshot(snapshot).err();
+            *error = exporter.write(Output::Snapshot(snapshot)).err();
         }
         if let Some(report) = returns.sources.as_mut().and_then(|sources| sources.end_interval(listed.as_ref()))
             && error.is_none()
         {
-            *error = exporter.write_sources(&report).err();
+            *error = exporter.write(Output::Sources(&report)).err();
         }
         if let Some(header) = listed {
             self.told.record(began.elapsed(), |latencies| &mut latencies.list);
@@ -267,7 +269,9 @@ impl<'a> ListThread<'a> {
             for asked in asked {
                 encoder.option(asked.as_ref(), |encoder, asked| save_inquiry(asked, encoder));
             }
-            exporter.save(&mut encoder);
+            if let Some(resumable) = exporter.resumable() {
+                resumable.save(&mut encoder);
+            }
             encoder
         });
     }

@@ -19,13 +19,14 @@ mod summary;
 mod wall_clock;
 mod wall_time;
 
+pub use crate::metrics::CaptureCounts;
 pub use config::{Config, Snapshots};
 pub use memory::{Memory, STATE_ENTRY_SIZE};
 pub use plan::{
     AGE_MAX_LIVE_S, CONNECTIONS_MIN, FILTER_ESTABLISHED_PERCENT, HALF_OPEN_MIN, IDLE_TIMEOUT_LIVE_S, LiveInput,
     PARTITION_DEVIATIONS, PICKUP_LIVE, PICKUP_MAX, Plan,
 };
-pub use port::{CaptureCounts, RECORD_CUT_PACKETS};
+pub use port::RECORD_CUT_PACKETS;
 pub use saving::{Position, Saving, SavingCounts, Written};
 pub use sizing::{PLAN_SIMULATED_ITEMS_MAX, Sizing, TableSizing};
 pub use summary::{Latencies, Summary};

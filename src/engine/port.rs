@@ -8,9 +8,10 @@ use crate::engine::saving::{Reading, Saver};
 use crate::engine::shard_of;
 use crate::error::{Error, Result};
 use crate::flow_list::TickMoment;
+use crate::metrics::CaptureCounts;
 use crate::parse::{LinkType, PlainFrame, PlainIpv4, PlainIpv6, TcpSegment, Unusable, parse_frame, walk_frame};
 use crate::queue::{Message, Writer};
-use crate::signal::{PARTITION_COUNT, Signal, SignalCounts, Signaller, TimeBase};
+use crate::signal::{PARTITION_COUNT, Signal, Signaller, TimeBase};
 use crate::snapshot::{Marker, Seen};
 use crate::state::{Decoder, Encoder};
 use std::sync::Arc;
@@ -46,47 +47,15 @@ pub(crate) trait Timekeeper {
     fn save(&self, _encoder: &mut Encoder) {}
 }
 
-/// Counts of a capture thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CaptureCounts {
-    /// Packets taken in.
-    pub packets: u64,
-    /// Packets that the kernel had no room for.
-    pub lost: u64,
-    /// Signals that a queue had no room for.
-    pub queue_full: u64,
-    /// Packets that could not be used, by [`Unusable::index`].
-    pub unusable: [u64; Unusable::COUNT],
-    /// Counts of the signals that went to the shards.
-    pub signals: SignalCounts,
-    /// How often the clock stepped back by more than a minute.
-    pub steps_back: u64,
-}
-
-impl CaptureCounts {
-    /// The sum of what two threads counted.
-    #[must_use]
-    pub fn plus(mut self, other: &Self) -> Self {
-        self.unusable.iter_mut().zip(other.unusable).for_each(|(sum, count)| *sum += count);
-        CaptureCounts {
-            packets: self.packets + other.packets,
-            lost: self.lost + other.lost,
-            queue_full: self.queue_full + other.queue_full,
-            unusable: self.unusable,
-            signals: self.signals.plus(other.signals),
-            steps_back: self.steps_back + other.steps_back,
-        }
-    }
-
-    fn seen(&self) -> Seen {
-        let damaged = Unusable::ALL.iter().filter(|reason| !reason.is_ordinary());
-        Seen {
-            packets: self.packets,
-            dropped: self.lost + self.queue_full,
-            unusable: damaged.map(|reason| self.unusable[reason.index()]).sum(),
-            handshakes_lost: self.signals.handshakes_lost,
-            has_doubtful_losses: false,
-        }
+/// What is counted of an interval, of these counts.
+fn seen(counts: &CaptureCounts) -> Seen {
+    let damaged = Unusable::ALL.iter().filter(|reason| !reason.is_ordinary());
+    Seen {
+        packets: counts.packets,
+        dropped: counts.lost + counts.queue_full,
+        unusable: damaged.map(|reason| counts.unusable[reason.index()]).sum(),
+        handshakes_lost: counts.signals.handshakes_lost,
+        has_doubtful_losses: false,
     }
 }
 
@@ -268,7 +237,7 @@ impl<T: Timekeeper> Port<T> {
         // Signals are sent first, so that those which a full queue drops count in this interval.
         self.flush();
         if let Some(end) = &mut marks.end {
-            let seen = self.counts().seen().minus(std::mem::take(&mut self.ahead));
+            let seen = seen(&self.counts()).minus(std::mem::take(&mut self.ahead));
             end.seen = seen.minus(self.marked);
             // What was lost up to a moment in this interval may have been told with the one before.
             end.seen.has_doubtful_losses = self.lost_until > self.marked_end;
@@ -348,7 +317,7 @@ impl Port<PacketTime> {
         let [packets, dropped, unusable, handshakes_lost] = decoder.counts()?;
         self.marked = Seen { packets, dropped, unusable, handshakes_lost, has_doubtful_losses: false };
         self.signaller.restore(&mut decoder)?;
-        let seen = self.counts().seen();
+        let seen = seen(&self.counts());
         let is_seen = packets <= seen.packets && dropped <= seen.dropped && unusable <= seen.unusable;
         decoder.expect(is_seen && handshakes_lost <= seen.handshakes_lost, "more marked than seen")?;
         self.time.restore(&mut decoder)?;

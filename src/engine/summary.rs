@@ -4,11 +4,10 @@
 
 use crate::connection::Counts;
 use crate::engine::list_thread::ListTotals;
-use crate::engine::port::CaptureCounts;
 use crate::engine::saving::SavingCounts;
 use crate::error::Error;
 use crate::flow_list::{Header, Outcome};
-use crate::metrics::Durations;
+use crate::metrics::{CaptureCounts, Durations};
 use crate::parse::Unusable;
 use crate::signal::SignalCounts;
 

@@ -8,8 +8,8 @@ use crate::export::file_name::{FileName, Names, SnapshotName};
 use crate::export::output_directory::{OutputDirectory, now_s};
 use crate::export::retention::{Keep, Retention};
 use crate::export::series::{Kind, Series};
-use crate::export::{Exporter, Format};
-use crate::flow_list::List;
+use crate::export::{Exporter, Format, Output, Resumable};
+use crate::list::List;
 use crate::sources::Report;
 use crate::state::{Decoder, Encoder};
 use std::fs::{self, File};
@@ -130,6 +130,20 @@ impl Directory {
         Ok(names.into_iter().map(|name| self.output.path().join(name.to_string())).collect())
     }
 
+    /// What has gone wrong since this was last called that affects no list. What keeps failing is reported less and less
+    /// often.
+    pub fn warning(&mut self) -> Option<Error> {
+        self.warning.take()
+    }
+
+    fn write_sources(&mut self, report: &Report) -> Result<()> {
+        // Without a list there is no name for the file.
+        let Some(name) = self.name else { return Ok(()) };
+        self.put(FileName { kind: Kind::Sources, ..name }, "cannot write the sources", |series, file| {
+            series.write_sources(file, report)
+        })
+    }
+
     fn write_named(&mut self, list: &List, name: FileName) -> Result<WrittenList> {
         self.put(name, "cannot write the list", |series, file| series.write(file, list, name.kind))?;
         self.series.written(list, name.kind);
@@ -157,23 +171,23 @@ pub struct WrittenList {
 }
 
 impl Exporter for Directory {
-    fn write(&mut self, list: &List) -> Result<()> {
-        let name = self.name(list.header.figures.end_ns);
-        self.write_named(list, name).map(drop)
+    fn write(&mut self, output: Output) -> Result<()> {
+        match output {
+            Output::List(list) => {
+                let name = self.name(list.header.figures.end_ns);
+                self.write_named(list, name).map(drop)
+            }
+            Output::Sources(report) => self.write_sources(report),
+            Output::Snapshot(_) => Ok(()),
+        }
     }
 
-    fn write_sources(&mut self, report: &Report) -> Result<()> {
-        // Without a list there is no name for the file.
-        let Some(name) = self.name else { return Ok(()) };
-        self.put(FileName { kind: Kind::Sources, ..name }, "cannot write the sources", |series, file| {
-            series.write_sources(file, report)
-        })
+    fn resumable(&mut self) -> Option<&mut dyn Resumable> {
+        Some(self)
     }
+}
 
-    fn warning(&mut self) -> Option<Error> {
-        self.warning.take()
-    }
-
+impl Resumable for Directory {
     fn save(&self, encoder: &mut Encoder) {
         self.names.save(encoder);
         self.series.save(encoder);

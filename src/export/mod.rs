@@ -1,7 +1,7 @@
-//! Lists -> the formats and places that users want them in.
+//! Lists, snapshots and reports of sources -> the formats and places that users want them in.
 //!
-//! What enters: finished lists. What leaves: NDJSON on a stream or in one file for each list, with whole lists or with
-//! what changed between them, plain or compressed. All exporters share one small trait.
+//! Lists are NDJSON on a stream or in one file each, whole or as what changed since the one before, plain or compressed.
+//! Everything that writes an [`Output`] is an [`Exporter`].
 
 mod community_id;
 mod directory;
@@ -30,63 +30,59 @@ pub use sums::{Side, write_difference, write_merged, write_snapshot};
 pub use timestamp::rfc3339;
 pub use unpacked::unpacked;
 
-use crate::error::{Error, Result};
-use crate::flow_list::List;
+use crate::error::Result;
+use crate::list::List;
 use crate::snapshot::file::SnapshotFile;
 use crate::sources::Report;
 use crate::state::{Decoder, Encoder};
 
-/// An exporter of lists. Any function that takes a list and returns a result is one.
+/// What an exporter writes.
+#[derive(Clone, Copy)]
+pub enum Output<'a> {
+    /// The list of an interval.
+    List(&'a List<'a>),
+    /// The snapshot of the interval whose list was written before it, or instead of a list.
+    Snapshot(&'a SnapshotFile),
+    /// The sources that opened connections, beside the list that was written last.
+    Sources(&'a Report),
+}
+
+/// An exporter. Any function that takes a list and returns a result is one, which writes lists only.
 pub trait Exporter: Send {
-    /// Writes one list.
+    /// Writes one output. What it has no use for it ignores.
     ///
     /// # Errors
     ///
-    /// The list could not be written. The caller stops.
-    fn write(&mut self, list: &List) -> Result<()>;
+    /// The output could not be written. The caller stops.
+    fn write(&mut self, output: Output) -> Result<()>;
 
-    /// Writes the snapshot as of the list that was written before it, or instead of a list. The default does nothing.
-    ///
-    /// # Errors
-    ///
-    /// The snapshot could not be written. The caller stops.
-    fn snapshot(&mut self, _snapshot: &SnapshotFile) -> Result<()> {
-        Ok(())
-    }
-
-    /// Writes the sources that opened connections, beside the list that was written last. The default does nothing.
-    ///
-    /// # Errors
-    ///
-    /// The report could not be written. The caller stops.
-    fn write_sources(&mut self, _report: &Report) -> Result<()> {
-        Ok(())
-    }
-
-    /// What has gone wrong since this was last called that affects no list: something for an operator to look at. What
-    /// keeps failing is reported less and less often.
-    fn warning(&mut self) -> Option<Error> {
+    /// What a saved state holds of it, if its next output depends on those before.
+    fn resumable(&mut self) -> Option<&mut dyn Resumable> {
         None
     }
+}
 
-    /// Encodes what the next list depends on beside itself, for a saved state. The default encodes nothing.
-    fn save(&self, _encoder: &mut Encoder) {}
+/// An exporter whose next output depends on those before, as changes do on the list before them.
+pub trait Resumable {
+    /// Encodes what the next output depends on, for a saved state.
+    fn save(&self, encoder: &mut Encoder);
 
-    /// Restores what another exporter of the same format saved, whatever its kind.
+    /// Restores what another exporter in the same format saved, of any kind.
     ///
     /// # Errors
     ///
     /// The bytes are not those of such an exporter. It must not be used then.
-    fn restore(&mut self, _decoder: &mut Decoder) -> Result<()> {
-        Ok(())
-    }
+    fn restore(&mut self, decoder: &mut Decoder) -> Result<()>;
 
-    /// What was restored may lack lists that were written since it was saved: the next list builds on none.
-    fn build_anew(&mut self) {}
+    /// Has the next list written in full: what was restored may lack lists that were written since it was saved.
+    fn build_anew(&mut self);
 }
 
 impl<F: FnMut(&List) -> Result<()> + Send> Exporter for F {
-    fn write(&mut self, list: &List) -> Result<()> {
-        self(list)
+    fn write(&mut self, output: Output) -> Result<()> {
+        match output {
+            Output::List(list) => self(list),
+            Output::Snapshot(_) | Output::Sources(_) => Ok(()),
+        }
     }
 }

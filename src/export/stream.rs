@@ -1,13 +1,12 @@
 //! Lists on a stream, one after another.
 //!
-//! What enters: lists. What leaves: their lines. Each list is flushed when it is whole. Compressed, each is a zstd
+//! Each list is flushed when it is whole. Compressed, each is a zstd
 //! frame of its own, and frames after one another are one zstd stream.
 
 use crate::error::{Error, Result};
 use crate::export::file_name::Names;
 use crate::export::series::Series;
-use crate::export::{Exporter, Format};
-use crate::flow_list::List;
+use crate::export::{Exporter, Format, Output, Resumable};
 use crate::state::{Decoder, Encoder};
 use std::io::Write;
 
@@ -31,7 +30,8 @@ impl<W: Write + Send> Stream<W> {
 }
 
 impl<W: Write + Send> Exporter for Stream<W> {
-    fn write(&mut self, list: &List) -> Result<()> {
+    fn write(&mut self, output: Output) -> Result<()> {
+        let Output::List(list) = output else { return Ok(()) };
         let kind = self.series.next_kind();
         let cannot = |error: std::io::Error| Error::new("cannot write the list").in_file(&self.name).because(error);
         self.series.write(&mut self.out, list, kind).map_err(cannot)?;
@@ -39,6 +39,12 @@ impl<W: Write + Send> Exporter for Stream<W> {
         Ok(())
     }
 
+    fn resumable(&mut self) -> Option<&mut dyn Resumable> {
+        Some(self)
+    }
+}
+
+impl<W: Write + Send> Resumable for Stream<W> {
     fn save(&self, encoder: &mut Encoder) {
         Names::default().save(encoder);
         self.series.save(encoder);

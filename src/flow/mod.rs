@@ -3,11 +3,13 @@
 //! What enters: addresses and ports as they stand in packets. What leaves: fixed-size keys that can be summed, compared
 //! and printed. Nothing here knows how packets are parsed or where keys are kept.
 
-mod cells;
+mod by_family;
 mod key;
 mod quick_hash;
+mod saved;
 
-pub use cells::{CellV4, CellV6};
+pub use by_family::ByFamily;
 pub use flowpeel_iblt::WordKey;
-pub use key::{Family, FlowKey, KeyV4, KeyV6, Side, VlanTags};
+pub use key::{AnyKey, Family, FlowKey, KeyV4, KeyV6, Side, VlanTags};
 pub use quick_hash::QuickHash;
+pub use saved::saved_key;

@@ -1,22 +1,22 @@
 //! A list that is kept from snapshots alone, on any machine that has the secret.
 //!
-//! What enters: snapshots of one run of a router, in order, any of which may be missing. What leaves: the lists that
-//! the router would have made of the same intervals. A snapshot less the one applied before it is what opened and
-//! closed in between: a delta like any other, decoded as the router decodes its own. The law is the same too: the
-//! snapshot applied last = the list + the residue.
+//! The snapshots are those of one run of a router, in order; any of them may be missing. The lists are those that the
+//! router would have made of the same intervals. A snapshot less the one applied before it is what opened and closed in
+//! between: a delta like any other, decoded as the router decodes its own. The law is the same too: the snapshot
+//! applied last = the list + the residue.
 
 use crate::connection::HalfOpenList;
 use crate::error::{Error, Result};
 use crate::flow::{KeyV4, KeyV6};
 use crate::hash::{KeyedHash, Purpose, Secret};
-use crate::list::family::FamilyList;
-use crate::list::rows::ListTimes;
+use crate::list::exact::ExactList;
+use crate::list::row::ListTimes;
 use crate::list::start::Start;
-use crate::list::{EvictionTimes, FlowList, FlowListConfig, Header, List, PartitionList};
-use crate::signal::{AnyKey, ConnectionHash, TICK_NS, TimeBase};
-use crate::sketch::{Change, Iblt, TableKey};
+use crate::list::{EvictionTimes, FlowListConfig, Header, List};
+use crate::signal::{AnyKey, ConnectionHash, TICK_NS, TimeBases};
+use crate::sketch::{Iblt, TableKey};
 use crate::snapshot::file::{self, Kind, RouterPart, SnapshotFile, Sums};
-use crate::snapshot::{Changes, Delta, HandOver};
+use crate::snapshot::{Changes, Delta};
 
 /// A moment by the clock that never steps back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,9 +77,9 @@ pub struct KnownConnection {
 
 /// The list of one run of a router, kept from its snapshots.
 pub struct SnapshotList {
-    list: FlowList,
+    list: ExactList,
     secret: Secret,
-    /// The hashes that tell the partition of a connection.
+    /// The hashes from which the partition of a connection follows.
     hash_v4: KeyedHash<KeyV4>,
     hash_v6: KeyedHash<KeyV6>,
     /// The header and the sums of the snapshot that was applied last: what the list and its residue add up to.
@@ -107,7 +107,7 @@ impl SnapshotList {
             inquiry_max: 0,
         };
         Ok(SnapshotList {
-            list: FlowList::new(&config, None),
+            list: ExactList::new(&config, None),
             secret: secret.clone(),
             hash_v4: KeyedHash::new(secret, Purpose::Connection),
             hash_v6: KeyedHash::new(secret, Purpose::Connection),
@@ -117,33 +117,39 @@ impl SnapshotList {
     }
 
     /// Lists a connection of an earlier list, which ended at `list_end`. Returns whether it was not listed yet. The
-    /// list need only be near enough: the next snapshot corrects what is wrong in it, as far as that fits the tables.
+    /// list need only be near enough: the next snapshot corrects what is wrong in it, if the differences fit the tables.
     ///
     /// Complexity: three hashes.
     pub fn relist(&mut self, known: &KnownConnection, list_end: TickMoment) -> bool {
         let start = Start::at(list_end.tick_before(known.age_ns), known.midstream);
-        let Some((list, sums)) = self.partition_of(&known.key) else { return false };
+        let partition = self.partition_of(&known.key);
+        let (Some(list), Some(sums)) = (self.list.partition_mut(partition), self.applied.get_mut(partition)) else {
+            return false;
+        };
         match known.key {
-            AnyKey::V4(key) => list.v4.relist(key, start, &mut sums.v4),
-            AnyKey::V6(key) => list.v6.relist(key, start, &mut sums.v6),
+            AnyKey::V4(key) => list.v4.relist(key, start).map(|change| sums.v4.apply_one(&change)).is_some(),
+            AnyKey::V6(key) => list.v6.relist(key, start).map(|change| sums.v6.apply_one(&change)).is_some(),
         }
     }
 
     /// Takes off a connection that a later list does not have. Returns whether it was listed.
     pub fn delist(&mut self, key: &AnyKey) -> bool {
-        let Some((list, sums)) = self.partition_of(key) else { return false };
+        let partition = self.partition_of(key);
+        let (Some(list), Some(sums)) = (self.list.partition_mut(partition), self.applied.get_mut(partition)) else {
+            return false;
+        };
         match key {
-            AnyKey::V4(key) => list.v4.delist(key, &mut sums.v4),
-            AnyKey::V6(key) => list.v6.delist(key, &mut sums.v6),
+            AnyKey::V4(key) => list.v4.delist(key).map(|change| sums.v4.apply_one(&change)).is_some(),
+            AnyKey::V6(key) => list.v6.delist(key).map(|change| sums.v6.apply_one(&change)).is_some(),
         }
     }
 
-    fn partition_of(&mut self, key: &AnyKey) -> Option<(&mut PartitionList, &mut Sums)> {
-        let partition = match key {
+    /// The index of the partition of a connection.
+    fn partition_of(&self, key: &AnyKey) -> usize {
+        match key {
             AnyKey::V4(key) => partition_of(&self.hash_v4, key),
             AnyKey::V6(key) => partition_of(&self.hash_v6, key),
-        };
-        Some((self.list.partitions.get_mut(partition)?, self.applied.get_mut(partition)?))
+        }
     }
 
     /// Whether a snapshot is of the list's run and its tables have the same shape.
@@ -183,43 +189,41 @@ impl SnapshotList {
     /// Applies the difference between this snapshot and the one applied last.
     fn advance(&mut self, snapshot: &SnapshotFile) {
         let Some(source) = snapshot.header.sources.first() else { return };
-        let base = source.bases.last().copied().unwrap_or(TimeBase { first_tick: 0, offset_ns: 0 });
         let parts = snapshot.sums.iter().zip(&self.applied).zip(source.cut_ticks).enumerate();
         for (partition, ((now, before), tick)) in parts {
             let (v4, v6) = (less(&now.v4, &before.v4), less(&now.v6, &before.v6));
-            let delta = Some(Box::new(Delta { v4, v6 }));
-            let (end, findings) = (None, None);
-            self.list.apply(HandOver { partition, delta, is_held_back: false, tick, base, end, findings });
+            self.list.apply(partition, &mut Delta { v4, v6 }, tick);
         }
     }
 
     /// About how many openings and closings could not be decoded; 0 only when there are none.
     #[must_use]
     pub fn left(&self) -> u64 {
-        self.list.partitions.iter().map(|partition| partition.v4.missing() + partition.v6.missing()).sum()
+        self.list.missing()
     }
 
     /// Passes the list of the interval whose snapshot was applied last to `write`.
-    pub fn list<T>(&mut self, write: impl FnOnce(&List) -> T) -> T {
-        let left = self.left();
-        let (hash_v4, hash_v6) = (&self.hash_v4, &self.hash_v6);
-        let FlowList { partitions, bases, .. } = &mut self.list;
+    pub fn list<T>(&self, write: impl FnOnce(&List) -> T) -> T {
         let nothing = RouterPart::default();
         let source = self.header.sources.first().unwrap_or(&nothing);
+        let mut bases = TimeBases::new();
         bases.replace(&source.bases);
+        let established = self.list.partitions();
         let mut half_open = HalfOpenList::of(&source.half_open);
         half_open.sort();
-        half_open.retain::<KeyV4>(|key| !partitions[partition_of(hash_v4, key)].v4.listed().contains(key));
-        half_open.retain::<KeyV6>(|key| !partitions[partition_of(hash_v6, key)].v6.listed().contains(key));
-        // It makes no difference in which partition they are listed.
-        partitions[0].half_open = Some(Box::new(half_open));
-        let extraneous = partitions.iter().map(|partition| partition.v4.extraneous() + partition.v6.extraneous()).sum();
-        let missing = left.saturating_add(source.figures.missing_elsewhere);
-        let header =
-            Header { figures: source.figures, missing, complete: missing == 0, extraneous, ..Header::default() };
-        let (within_tick_ns, end_tick) = (source.within_tick_ns, source.end_tick);
-        let times = ListTimes { bases, within_tick_ns, end_tick };
-        write(&List::new(partitions, header, times, None))
+        half_open.retain::<KeyV4>(|key| !established[partition_of(&self.hash_v4, key)].v4.listed().contains(key));
+        half_open.retain::<KeyV6>(|key| !established[partition_of(&self.hash_v6, key)].v6.listed().contains(key));
+        let missing = self.left().saturating_add(source.figures.missing_elsewhere);
+        let header = Header {
+            figures: source.figures,
+            missing,
+            complete: missing == 0,
+            extraneous: self.list.extraneous(),
+            ..Header::default()
+        };
+        let RouterPart { within_tick_ns, end_tick, .. } = *source;
+        let times = ListTimes { bases: &bases, within_tick_ns, end_tick, resumed_tick: None };
+        write(&List::new(established, &[Some(Box::new(half_open))], header, times))
     }
 }
 
@@ -245,29 +249,10 @@ fn fits_alone(snapshot: &SnapshotFile) -> bool {
     })
 }
 
-impl<K: TableKey> FamilyList<K> {
-    /// Lists a connection and adds it to the sums that were applied. Returns whether it was not listed yet.
-    fn relist(&mut self, key: K, start: Start, applied: &mut Iblt<K>) -> bool {
-        if !self.ledger.listed.insert(key, start) {
-            return false;
-        }
-        let placement = self.peeler.hash().of(&key);
-        applied.apply_one(&Change::insert(key, placement, start.value(&self.ledger.code, placement)));
-        true
-    }
-
-    /// Takes a connection off and out of the sums that were applied. Returns whether it was listed.
-    fn delist(&mut self, key: &K, applied: &mut Iblt<K>) -> bool {
-        let Some(start) = self.ledger.unlist(key) else { return false };
-        let placement = self.peeler.hash().of(key);
-        applied.apply_one(&Change::remove(*key, placement, start.value(&self.ledger.code, placement)));
-        true
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::signal::TimeBase;
     use proptest::prelude::*;
 
     /// A clock that stepped back by an hour at tick 2,000,000.

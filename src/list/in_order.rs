@@ -1,12 +1,11 @@
 //! The rows of a list in the order of their keys, without a second copy of all of it.
 //!
-//! What enters: connections in no order. What leaves: their rows in order, one after another. The list is scanned
-//! several times, and each time the next part of the keys is picked out and sorted: a scan costs less than memory that
-//! is only needed while a list is written. A sample of the keys tells where parts begin. Somebody who chooses addresses
-//! may make it mislead; a part that becomes too large is then cut short, so memory is bounded whatever the keys are.
+//! The list is scanned several times, and each time the next part of the keys is picked out and sorted: a scan costs
+//! less than memory that is only needed while a list is written. A sample of the keys determines where parts begin.
+//! Chosen addresses may mislead it; a part that becomes too large is then cut short, so memory is bounded for any keys.
 
 use crate::list::connections::Connections;
-use crate::list::rows::Listed;
+use crate::list::row::Listed;
 use crate::sketch::TableKey;
 
 /// Parts in which a list is sorted. Each part costs a scan of all connections, 2 ns a connection, and takes its share
@@ -16,7 +15,7 @@ const LIST_PARTS: usize = 16;
 /// Connections in the smallest part of [`LIST_PARTS`]: saving less memory is not worth a scan.
 const LIST_PART_COUNT_MIN: usize = 1 << 15;
 
-/// Connections that are sampled to see where parts begin: no part is then a quarter longer than the others by chance.
+/// Connections that are sampled to find where parts begin: no part is then a quarter longer than the others by chance.
 const LIST_SAMPLE_COUNT: usize = 1 << 12;
 
 /// The established connections of some lists, in the order of their keys.
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn many_come_in_order_and_in_parts_whatever_order_they_have() {
+    fn many_come_in_order_and_in_parts_from_any_order() {
         let count = 300_000u64;
         let mixed = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let rows_max = (count as usize / LIST_PARTS).max(LIST_PART_COUNT_MIN) * 5 / 4;
@@ -157,7 +156,7 @@ mod tests {
             check::<KeyV4>((0..count).map(mixed)),
             check::<KeyV4>((0..count).rev()),
             check::<KeyV6>((0..count).map(mixed)),
-            // What a sample would tell of these is that all but a few are at the beginning.
+            // A sample of these shows all but a few at the beginning.
             check::<KeyV4>((0..count).map(|number| odd(number / 3) + number)),
         ] {
             assert!(taken <= rows_max, "{taken} rows at once");

@@ -1,19 +1,16 @@
-//! Connections that vanished without a FIN or RST: which are asked about, come under watch, and are taken off.
+//! Connections that time out without FIN or RST: which are asked about, come under watch, and are taken off.
 //!
-//! What enters: the ends of intervals, and what the partition has seen. What leaves: questions about listed
-//! connections, connections under watch, and evictions. Time is counted in epochs, sixteen to the idle timeout. In each
-//! epoch every listed connection is asked about once, a bounded number of them at the end of each interval.
+//! Time is counted in epochs, sixteen to the idle timeout. In each epoch every listed connection is asked about once, a
+//! bounded number of them at the end of each interval.
 //!
 //! Only a sample of most packets reaches the partition, so a connection that was not seen may still be sending. One
-//! that was not seen for a quarter of the timeout therefore comes under watch: capture threads hand on its next packet,
-//! whatever it is. It is taken off only if nothing was seen of it for the other three quarters either. Where every
-//! packet reaches the partition there is no watch.
+//! that was not seen for a quarter of the timeout therefore comes under watch: capture threads pass on its next packet
+//! of any kind. It is taken off only if nothing was seen of it for the other three quarters either. Where every packet
+//! reaches the partition there is no watch.
 
 use crate::error::Result;
 use crate::flow::QuickHash;
 use crate::hash::Secret;
-use crate::list::FamilyList;
-use crate::list::family::Ledger;
 use crate::list::start::{Epoch, Start};
 use crate::signal::Watch;
 use crate::sketch::TableKey;
@@ -64,7 +61,7 @@ pub(super) struct Liveness {
     quick: QuickHash,
     /// The tick of the last list.
     now: u64,
-    /// The epoch in which the last round of questions began, and whether the round goes on.
+    /// The epoch in which the last round of questions began, and whether the round is not complete yet.
     round: Option<Epoch>,
     is_asking: bool,
     /// Whether any listed connection is unsettled, and whether this round is for unsettled ones only.
@@ -92,7 +89,7 @@ impl Liveness {
         self.epoch_ticks.map_or(Epoch::default(), |length| Epoch::of(tick, length))
     }
 
-    /// Notes that an interval has ended at this tick. Returns whether a round of questions begins.
+    /// Records that an interval has ended at this tick. Returns whether a round of questions begins.
     pub(super) fn end_interval(&mut self, tick: u64) -> bool {
         self.now = tick;
         let epoch = self.epoch(tick);
@@ -112,7 +109,7 @@ impl Liveness {
         self.has_unsettled
     }
 
-    /// Notes whether any listed connection is unsettled.
+    /// Sets whether any listed connection is unsettled.
     pub(super) fn set_unsettled(&mut self, has_unsettled: bool) {
         self.has_unsettled = has_unsettled;
     }
@@ -179,7 +176,7 @@ impl Liveness {
     }
 
     /// Marks a listed connection as unsettled. It comes under watch, if there is a watch with room, so that its next
-    /// packet is handed on whatever it is.
+    /// packet is passed on, of any kind.
     pub(super) fn unsettle<K: TableKey>(&self, key: &K, start: Start, tick: u64) -> Start {
         let start = start.seen_in(start.seen()).unsettled();
         match &self.watch {
@@ -217,37 +214,12 @@ impl Liveness {
     }
 }
 
-impl<K: TableKey> Ledger<K> {
-    /// Takes a connection off the list, and out of the watch. Returns its start, if it was listed.
-    pub(super) fn unlist(&mut self, key: &K) -> Option<Start> {
-        let start = self.listed.remove(key)?;
-        self.liveness.end_watch(key, start);
-        Some(start)
-    }
-}
-
-impl<K: TableKey> FamilyList<K> {
-    /// Notes that these connections were seen since they were last asked about, as of the tick `cut`.
-    pub(super) fn see(&mut self, seen: &[(K, u32)], cut: u64) {
-        let epoch = self.ledger.liveness.epoch(cut);
-        for (key, payload) in seen {
-            self.ledger.listed.update(key, |start| {
-                if start.payload() != *payload {
-                    return start;
-                }
-                self.ledger.liveness.end_watch(key, start);
-                start.seen_in(epoch).settled()
-            });
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn however_long_an_interval_is_silence_over_two_of_them_is_seen() {
+    fn silence_over_two_intervals_of_any_length_is_seen() {
         for idle in [IDLE_EPOCHS, 1_600, 36_000] {
             for interval in [1, 100, 600, 25_500, 51_000, 255 * 255, 864_000] {
                 let times =

@@ -1,17 +1,18 @@
 //! The list of several routers together.
 //!
-//! What enters: a merge, and possibly lists of its routers or of an earlier merge. What leaves: every connection once,
-//! with how many of the routers saw it. Starts are not told: the routers' ticks began at different times, so starts
-//! that are added up mean nothing.
+//! It has every connection once, with how many of the routers saw it. It has no starts: the routers' ticks began at
+//! different times, so starts that are added up mean nothing.
 //!
 //! On its own a merge decodes while it holds no more connections than its tables list. Beyond that, known lists are
 //! subtracted first, key by key, and only what has changed since has to fit. What is wrong in a list comes out of the
 //! tables as a difference.
 
 use crate::connection::HalfOpen;
-use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
+use crate::flow::{ByFamily, FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
-use crate::list::{Header, RowState, by_family};
+use crate::list::by_family;
+use crate::list::row::RowState;
+use crate::list::rows::Header;
 use crate::signal::{AnyKey, ConnectionHash};
 use crate::sketch::{Change, Iblt, TableKey};
 use crate::snapshot::file::{Figures, RouterPart, SnapshotFile, Sums, summed};
@@ -26,7 +27,7 @@ pub struct MergedRow {
     pub server: SocketAddr,
     /// The VLAN tags, where they are part of the key.
     pub vlan: VlanTags,
-    /// The state of the connection on the router where it has come farthest.
+    /// The most advanced state of the connection on any router.
     pub state: RowState,
     /// How many routers list it as established, or as half-open if none lists it as established.
     pub routers: u32,
@@ -47,8 +48,7 @@ pub struct MergedList {
     pub vlan_key: bool,
     /// How many routers there are.
     pub router_count: u64,
-    v4: Vec<SeenBy<KeyV4>>,
-    v6: Vec<SeenBy<KeyV6>>,
+    seen: ByFamily<Vec<SeenBy<KeyV4>>, Vec<SeenBy<KeyV6>>>,
     left: u64,
 }
 
@@ -61,24 +61,25 @@ impl MergedList {
     #[must_use]
     pub fn new(snapshot: &SnapshotFile, secret: &Secret, known: impl IntoIterator<Item = (AnyKey, u32)>) -> Self {
         let count = |routers: u32| i32::try_from(routers).unwrap_or(i32::MAX);
-        let (known_v4, known_v6) = by_family(known.into_iter().map(|(key, routers)| (key, count(routers))));
+        let known = by_family(known.into_iter().map(|(key, routers)| (key, count(routers))));
         let mut rest = snapshot.clone();
-        subtract(&mut rest.sums, &known_v4, secret, |sums| &mut sums.v4);
-        subtract(&mut rest.sums, &known_v6, secret, |sums| &mut sums.v6);
+        subtract(&mut rest.sums, &known.v4, secret, |sums| &mut sums.v4);
+        subtract(&mut rest.sums, &known.v6, secret, |sums| &mut sums.v6);
         let changed = rest.take_counts(secret);
         let left = changed.left();
         let figures =
             snapshot.header.sources.iter().map(|source| source.figures).reduce(Figures::plus).unwrap_or_default();
         let missing = figures.missing_elsewhere.saturating_add(left);
         let mut header = Header { figures, missing, ..Header::default() };
-        let v4 = rows(known_v4, changed.v4, &mut header.extraneous);
-        let v6 = rows(known_v6, changed.v6, &mut header.extraneous);
+        let seen = ByFamily {
+            v4: rows(known.v4, changed.v4, &mut header.extraneous),
+            v6: rows(known.v6, changed.v6, &mut header.extraneous),
+        };
         let mut list = MergedList {
             header,
             vlan_key: snapshot.header.vlan_key,
             router_count: snapshot.header.sources.len() as u64,
-            v4,
-            v6,
+            seen,
             left,
         };
         list.add_half_open(&snapshot.header.sources);
@@ -94,22 +95,23 @@ impl MergedList {
 
     /// The rows, ordered by client address, client port, server address, server port and VLAN; IPv4 before IPv6.
     pub fn rows(&self) -> impl Iterator<Item = MergedRow> {
-        self.v4.iter().map(row).chain(self.v6.iter().map(row))
+        self.seen.v4.iter().map(row).chain(self.seen.v6.iter().map(row))
     }
 
     fn add_half_open(&mut self, sources: &[RouterPart]) {
         for source in sources {
             let state = |half_open: &HalfOpen| RowState::of_half_open(half_open.answered);
-            let (v4, v6) = by_family(source.half_open.iter().map(|half_open| (half_open.key, state(half_open))));
-            add_each(&mut self.v4, v4);
-            add_each(&mut self.v6, v6);
+            let half_open = by_family(source.half_open.iter().map(|half_open| (half_open.key, state(half_open))));
+            add_each(&mut self.seen.v4, half_open.v4);
+            add_each(&mut self.seen.v6, half_open.v6);
         }
-        unite(&mut self.v4);
-        unite(&mut self.v6);
+        unite(&mut self.seen.v4);
+        unite(&mut self.seen.v6);
     }
 
     fn count(&mut self) {
-        let states = self.v4.iter().map(|seen| seen.state).chain(self.v6.iter().map(|seen| seen.state));
+        let ByFamily { v4, v6 } = &self.seen;
+        let states = v4.iter().map(|seen| seen.state).chain(v6.iter().map(|seen| seen.state));
         for state in states {
             *(if state == RowState::Established { &mut self.header.flows } else { &mut self.header.half_open }) += 1;
         }
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_listed_once_in_the_state_that_it_has_come_to_farthest() {
+    fn a_connection_is_listed_once_in_its_most_advanced_state() {
         let geometry = DeltaGeometry { v4: Geometry::new(60), v6: Geometry::new(60) };
         let source =
             |router: &str, half_open| RouterPart { router: router.to_owned(), half_open, ..RouterPart::default() };

@@ -1,10 +1,8 @@
 //! What the list remembers of a connection beside its key: 64 bits.
 //!
-//! What enters: the payload that the connection opened with, and when it was last known to be alive. What leaves: its
-//! start, and how long ago it was seen. A list of a million connections has a million of these, so each field is only
-//! as wide as it must be.
+//! A list of a million connections has a million of these, so each field is only as wide as it must be.
 
-use crate::connection::{MIDSTREAM, ticks_since};
+use crate::handover::{MIDSTREAM, ticks_since};
 use crate::signal::TICK_BITS;
 use crate::sketch::{TableKey, ValueCode};
 
@@ -28,7 +26,7 @@ const NEAR_BITS: u32 = PACKED_BITS - (u64::BITS - START_BITS);
 pub(super) const NEAR_TICKS: u64 = 1 << NEAR_BITS;
 
 /// A span of time in which every listed connection is asked about once. Epoch numbers wrap, so an age may be taken for
-/// a shorter one, but never for a longer one: a connection that vanished is then found later, and none is taken off too
+/// a shorter one, but never for a longer one: a connection that timed out is then found later, and none is taken off too
 /// early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Epoch(pub(super) u8);
@@ -64,7 +62,7 @@ impl Start {
         Start(latest_tick & START_MASK | Self::UNKNOWN).seen_in(seen)
     }
 
-    /// The start that a payload tells, in a delta handed over at the tick `cut`, of a connection seen in this epoch.
+    /// The start in a payload of a delta handed over at the tick `cut`, of a connection seen in this epoch.
     pub(super) fn of_payload(payload: u32, cut: u64, seen: Epoch) -> Self {
         let ago = ticks_since(payload, cut);
         let midstream = u64::from(payload & MIDSTREAM != 0) << MIDSTREAM_SHIFT;

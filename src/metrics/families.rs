@@ -1,39 +1,72 @@
-//! Every metric that is served: its name, kind and help, and where its values come from.
+//! Every metric that is served: its name, kind and help, and where its values come from. Those of [`Counts`] are declared
+//! with the counts.
 //!
-//! What enters: a reading. What leaves: the page. Names follow the conventions of Prometheus: base units, and `_total`
+//! Names follow the conventions of Prometheus: base units, and `_total`
 //! for what only grows. A name that was released stays, because dashboards and alert rules read it.
 
+use crate::handover::{CountMetric, Counts};
 use crate::metrics::exposition::{Heading, Kind, Samples};
-use crate::metrics::{ConnectionCounts, Latency, ListFigures, Load, Reading};
+use crate::metrics::{Latency, ListFigures, Load, Reading};
+use crate::parse::Unusable;
 use std::fmt::Display;
 use std::time::UNIX_EPOCH;
 
-type Write = fn(&Reading, &mut Samples);
+type WriteSamples = fn(&Reading, &mut Samples);
 
 struct Family {
     heading: Heading,
-    write: Write,
+    write: WriteSamples,
 }
 
-const fn counter(name: &'static str, help: &'static str, write: Write) -> Family {
+const fn counter(name: &'static str, help: &'static str, write: WriteSamples) -> Family {
     Family { heading: Heading { name, kind: Kind::Counter, help }, write }
 }
 
-const fn gauge(name: &'static str, help: &'static str, write: Write) -> Family {
+const fn gauge(name: &'static str, help: &'static str, write: WriteSamples) -> Family {
     Family { heading: Heading { name, kind: Kind::Gauge, help }, write }
 }
 
-const fn summary(name: &'static str, help: &'static str, write: Write) -> Family {
+const fn summary(name: &'static str, help: &'static str, write: WriteSamples) -> Family {
     Family { heading: Heading { name, kind: Kind::Summary, help }, write }
 }
 
 /// All metrics as text.
 pub(super) fn exposition(reading: &Reading) -> String {
     let mut text = String::with_capacity(16 << 10);
-    for family in [RUN, CAPTURE, CONNECTIONS, LISTS].into_iter().flatten() {
-        (family.write)(reading, &mut Samples::new(&mut text, family.heading));
+    for families in [RUN, CAPTURE, CONNECTIONS] {
+        write(&mut text, reading, families);
     }
+    write_counts(&mut text, &reading.connections);
+    write(&mut text, reading, LISTS);
     text
+}
+
+fn write(text: &mut String, reading: &Reading, families: &[Family]) {
+    for family in families {
+        (family.write)(reading, &mut Samples::new(text, family.heading));
+    }
+}
+
+/// Writes the metrics of counts. The parts of one metric are declared one after another.
+fn write_counts(text: &mut String, counts: &Counts) {
+    let values = Counts::ALL.iter().zip(counts.values());
+    let mut all = values.filter_map(|(info, value)| Some((info, info.metric?, value))).peekable();
+    let heading = |name, help| Heading { name, kind: Kind::Counter, help };
+    while let Some((info, metric, value)) = all.next() {
+        let (family, label) = match metric {
+            CountMetric::Total(name) => {
+                Samples::new(text, heading(name, info.help)).value(value);
+                continue;
+            }
+            CountMetric::Part(family, label) => (family, label),
+        };
+        let mut samples = Samples::new(text, heading(family.name, family.help));
+        samples.labelled(&[(family.label, label)], value);
+        let is_next = |metric| matches!(metric, CountMetric::Part(next, _) if next == family);
+        while let Some((_, CountMetric::Part(_, label), value)) = all.next_if(|(_, metric, _)| is_next(*metric)) {
+            samples.labelled(&[(family.label, label)], value);
+        }
+    }
 }
 
 /// Writes a value of the last list, and nothing before the first.
@@ -97,27 +130,27 @@ const CAPTURE: &[Family] = &[
     counter("flowpeel_dropped_packets_total", "Packets lost before they were taken in.", |reading, samples| {
         for interface in &reading.interfaces {
             let labels = [("interface", interface.name), ("cause", "kernel")];
-            samples.labelled(&labels, interface.counts.dropped_packets);
+            samples.labelled(&labels, interface.counts.lost);
         }
     }),
     counter("flowpeel_unusable_packets_total", "Packets without a readable TCP header.", |reading, samples| {
-        for (reason, count) in reading.setup.unusable_reasons.iter().zip(&reading.unusable) {
-            samples.labelled(&[("reason", reason)], count);
+        for reason in Unusable::ALL {
+            samples.labelled(&[("reason", reason.name())], reading.capture.unusable[reason.index()]);
         }
     }),
     counter("flowpeel_signals_total", "Signals that went to the shards.", |reading, samples| {
-        samples.value(reading.capture.signals);
+        samples.value(reading.capture.signals.signals);
     }),
     counter("flowpeel_sampled_signals_total", "Those of them that are samples of packets.", |reading, samples| {
-        samples.value(reading.capture.sampled);
+        samples.value(reading.capture.signals.sampled);
     }),
     counter("flowpeel_dropped_signals_total", "Signals that did not reach their shard.", |reading, samples| {
-        samples.labelled(&[("cause", "queue_full")], reading.capture.dropped_signals);
+        samples.labelled(&[("cause", "queue_full")], reading.capture.queue_full);
     }),
     counter(
         "flowpeel_handshakes_lost_total",
         "Handshakes pushed out of the cache before their answer came.",
-        |reading, samples| samples.value(reading.capture.handshakes_lost),
+        |reading, samples| samples.value(reading.capture.signals.handshakes_lost),
     ),
     counter(
         "flowpeel_clock_steps_total",
@@ -147,66 +180,7 @@ const CONNECTIONS: &[Family] = &[
         },
     ),
     gauge("flowpeel_filter_load_ratio", "How full the connection filters are.", |reading, samples| {
-        let ConnectionCounts { filter_used: used, filter_places: limit, .. } = reading.connections;
-        samples.value(Load { used, limit }.ratio());
-    }),
-    counter("flowpeel_connections_opened_total", "Connections established.", |reading, samples| {
-        samples.value(reading.connections.opened);
-    }),
-    counter("flowpeel_connections_closed_total", "Established connections that ended.", |reading, samples| {
-        samples.value(reading.connections.closed);
-    }),
-    counter(
-        "flowpeel_connections_evicted_total",
-        "Established connections taken off without having been seen to end.",
-        |reading, samples| {
-            samples.labelled(&[("reason", "idle")], reading.connections.evicted_idle);
-            samples.labelled(&[("reason", "age")], reading.connections.evicted_aged);
-        },
-    ),
-    counter(
-        "flowpeel_connections_refused_total",
-        "Half-open connections that were reset or given up.",
-        |reading, samples| samples.value(reading.connections.refused),
-    ),
-    counter("flowpeel_connections_expired_total", "Half-open connections that timed out.", |reading, samples| {
-        samples.value(reading.connections.expired);
-    }),
-    counter(
-        "flowpeel_connections_recycled_total",
-        "Half-open connections that made room for newer ones.",
-        |reading, samples| samples.value(reading.connections.recycled),
-    ),
-    counter("flowpeel_connections_untracked_total", "Connections that could not be tracked.", |reading, samples| {
-        samples.labelled(&[("reason", "limit")], reading.connections.refused_open);
-        // A connection counts again here whenever it is found again.
-        samples.labelled(&[("reason", "limit_midstream")], reading.connections.refused_pickups);
-        samples.labelled(&[("reason", "no_place")], reading.connections.unplaced);
-    }),
-    counter(
-        "flowpeel_connections_forgotten_total",
-        "Closed connections that went before they had lingered.",
-        |reading, samples| samples.value(reading.connections.forgotten),
-    ),
-    counter(
-        "flowpeel_connections_one_sided_total",
-        "Half-open connections ended by one side, of which the other was never seen.",
-        |reading, samples| samples.value(reading.connections.one_sided),
-    ),
-    counter(
-        "flowpeel_connections_unarchived_total",
-        "Connections that ended and are not in the archive, because it did not keep up.",
-        |reading, samples| samples.value(reading.connections.unarchived),
-    ),
-    counter("flowpeel_repeats_total", "Repeated SYNs and SYN-ACKs.", |reading, samples| {
-        samples.value(reading.connections.repeats);
-    }),
-    counter("flowpeel_late_closes_total", "FINs and RSTs of what had closed shortly before.", |reading, samples| {
-        samples.value(reading.connections.late);
-    }),
-    counter("flowpeel_unmatched_closes_total", "FINs and RSTs of unknown connections.", |reading, samples| {
-        samples.labelled(&[("flag", "fin")], reading.connections.unmatched_fins);
-        samples.labelled(&[("flag", "rst")], reading.connections.unmatched_resets);
+        samples.value(reading.filter.ratio());
     }),
 ];
 

@@ -1,20 +1,24 @@
 //! Metrics of a running flowpeel: what happens, how full things are, whether the list is complete and on time.
 //!
-//! What enters: totals and figures that threads publish at rest points, never per packet. What leaves: a page in
-//! Prometheus' text format, and one line that says what is wrong. No address or port is ever among the metrics, and
+//! Threads publish their totals at rest points, never per packet. [`Metrics`] makes of them a page in Prometheus' text
+//! format, and one line that says what is wrong; [`http`] serves both. No address or port is ever among the metrics, and
 //! labels take their values from fixed sets and from the names of the interfaces.
 
+mod captures;
+mod cell;
 mod durations;
 mod exposition;
 mod families;
 mod figures;
 mod health;
-mod published;
+pub mod http;
 
+pub use captures::{CaptureCell, CaptureCounts};
 pub use durations::Durations;
 pub use figures::{ListFigures, Load};
-pub use published::{Capture, CaptureCell, CaptureCounts, ConnectionCell, ConnectionCounts};
 
+use crate::handover::Counts;
+use cell::Cell;
 use durations::{LatencyReading, Window};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -26,8 +30,6 @@ use std::time::{Duration, Instant, SystemTime};
 pub struct Setup {
     /// The interface of each capture thread. Threads on the same interface are reported as one.
     pub interfaces: Vec<String>,
-    /// The names of the reasons for which packets are not used, in the order in which they are published.
-    pub unusable_reasons: Vec<&'static str>,
     /// The most connections that are tracked.
     pub connections_max: u64,
     /// The time from list to list. `None` when there is only one at the end.
@@ -83,7 +85,7 @@ struct States {
 ///
 /// let metrics = Metrics::new(Setup { interfaces: vec!["eth0".to_owned()], ..Setup::default() });
 /// metrics.capture(0).set_up(true);
-/// metrics.capture(0).publish(&CaptureCounts { packets: 12, ..CaptureCounts::default() }, &[]);
+/// metrics.capture(0).publish(&CaptureCounts { packets: 12, ..CaptureCounts::default() });
 /// metrics.list(&ListFigures { complete: true, ..ListFigures::default() }, Instant::now());
 /// assert!(metrics.exposition(Instant::now()).contains("\nflowpeel_packets_total{interface=\"eth0\"} 12\n"));
 /// assert_eq!(metrics.health(Instant::now()), None);
@@ -93,8 +95,9 @@ pub struct Metrics {
     setup: Setup,
     started: Instant,
     started_at: SystemTime,
-    captures: Vec<Capture>,
-    connections: ConnectionCell,
+    captures: Vec<CaptureCell>,
+    connections: Cell<{ Counts::COUNT }>,
+    filter: Cell<2>,
     lists: Mutex<Lists>,
     latencies: [Mutex<Window>; Latency::COUNT],
     states: States,
@@ -117,8 +120,8 @@ struct Reading<'a> {
     interfaces: Vec<InterfaceReading<'a>>,
     /// The sum of all interfaces.
     capture: CaptureCounts,
-    unusable: Vec<u64>,
-    connections: ConnectionCounts,
+    connections: Counts,
+    filter: Load,
     list: Option<ListFigures>,
     /// The time since the last list, or since the start when there was none.
     list_age: Duration,
@@ -139,12 +142,12 @@ impl Metrics {
     #[must_use]
     pub fn new(setup: Setup) -> Arc<Self> {
         let started = Instant::now();
-        let capture = |_| Capture::new(setup.unusable_reasons.len());
         Arc::new(Metrics {
             started,
             started_at: SystemTime::now(),
-            captures: (0..setup.interfaces.len()).map(capture).collect(),
-            connections: ConnectionCell::default(),
+            captures: setup.interfaces.iter().map(|_| CaptureCell::default()).collect(),
+            connections: Cell::default(),
+            filter: Cell::default(),
             lists: Mutex::new(Lists::default()),
             latencies: std::array::from_fn(|_| Mutex::new(Window::new(started))),
             states: States::default(),
@@ -160,7 +163,7 @@ impl Metrics {
     ///
     /// [`Setup::interfaces`] has no such place.
     #[must_use]
-    pub fn capture(&self, index: usize) -> &Capture {
+    pub fn capture(&self, index: usize) -> &CaptureCell {
         &self.captures[index]
     }
 
@@ -170,10 +173,10 @@ impl Metrics {
         self.captures.iter().fold(0, |sum, capture| sum.saturating_add(capture.counts().packets))
     }
 
-    /// Where the list thread publishes what became of connections; wait-free.
-    #[must_use]
-    pub fn connections(&self) -> &ConnectionCell {
-        &self.connections
+    /// Replaces the counts of what happened to connections, and how many places of the filters are taken; wait-free.
+    pub fn connections(&self, counts: &Counts, filter: Load) {
+        self.connections.publish(counts.values());
+        self.filter.publish([filter.used, filter.limit]);
     }
 
     /// Counts a list that was written at `now`, with its figures.
@@ -214,7 +217,7 @@ impl Metrics {
         self.latencies[latency as usize].lock().merge(durations, Instant::now());
     }
 
-    /// Counts a request for these metrics that was answered, whatever the answer.
+    /// Counts a request for these metrics that was answered, with any status.
     pub fn responded(&self) {
         self.responses.fetch_add(1, Ordering::Relaxed);
     }
@@ -238,23 +241,19 @@ impl Metrics {
     }
 
     fn read(&self, now: Instant) -> Reading<'_> {
-        let mut unusable = vec![0_u64; self.setup.unusable_reasons.len()];
-        for capture in &self.captures {
-            for (sum, count) in unusable.iter_mut().zip(capture.unusable()) {
-                *sum = sum.saturating_add(count);
-            }
-        }
         let interfaces = self.interfaces();
         let latencies = std::array::from_fn(|index| self.latencies[index].lock().read(now));
+        let [used, limit] = self.filter.load();
+        let filter = Load { used, limit };
         let lists = self.lists.lock();
         let last_at = lists.last.map_or(self.started, |(_, at)| at);
         Reading {
             setup: &self.setup,
             started_at: self.started_at,
-            capture: interfaces.iter().fold(CaptureCounts::default(), |sum, interface| sum.plus(interface.counts)),
+            capture: interfaces.iter().fold(CaptureCounts::default(), |sum, interface| sum.plus(&interface.counts)),
             interfaces,
-            unusable,
-            connections: self.connections.load(),
+            connections: Counts::of_values(self.connections.load()),
+            filter,
             list: lists.last.map(|(figures, _)| figures),
             list_age: now.saturating_duration_since(last_at),
             lists_written: lists.written,
@@ -277,7 +276,7 @@ impl Metrics {
             let (counts, is_up) = (capture.counts(), capture.is_up());
             match interfaces.iter_mut().find(|interface| interface.name == name) {
                 Some(interface) => {
-                    interface.counts = interface.counts.plus(counts);
+                    interface.counts = interface.counts.plus(&counts);
                     interface.is_up |= is_up;
                 }
                 None => interfaces.push(InterfaceReading { name, counts, is_up }),

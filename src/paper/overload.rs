@@ -6,8 +6,8 @@
 
 use crate::connection::{HalfOpenList, LINGER_TICKS, TrackerConfig};
 use crate::flow::{FlowKey, KeyV4, Side, VlanTags};
-use crate::flow_list::{EvictionTimes, FlowList, FlowListConfig, List};
 use crate::hash::{KeyedHash, Purpose, Secret};
+use crate::list::{EvictionTimes, FlowList, FlowListConfig, List};
 use crate::shard::{Exchange, Partition, PartitionConfig, Shard};
 use crate::signal::{ConnectionHash, FINGERPRINT_BITS, Kind, PARTITION_COUNT, Signal, SignalParts, TimeBase};
 use crate::sketch::{Geometry, HASH_COUNT};
@@ -262,19 +262,18 @@ impl Rig {
         self.shard.end_interval(&marker, &mut self.hands);
         self.apply();
         let open = &self.open;
-        let missing = self.list.list(
-            |list| {
-                let missing = differences(list, open);
-                if list.header.complete == (missing == 0) { missing } else { open.len() as u64 }
-            },
-            |_, _| (),
-        );
+        let mut wrong = None;
+        let write = |list: &List| {
+            let missing = differences(list, open);
+            wrong = Some(if list.header.complete == (missing == 0) { missing } else { open.len() as u64 });
+        };
+        self.list.end_interval(write, |_, _| ());
         if self.asks {
             for (partition, inquiry) in self.hands.inquiries.iter_mut().enumerate() {
                 *inquiry = self.list.inquiry(partition);
             }
         }
-        missing
+        wrong
     }
 }
 

@@ -8,9 +8,8 @@
 //! has shown that it has nothing older: by a younger signal, by a mark, or by silence for [`MERGE_PATIENCE_NS`].
 
 use super::{Block, Message, Reader};
-use crate::queue::{QUEUE_BLOCKS_MAX, QUEUE_SLEEP_MAX};
+use crate::queue::{QUEUE_BLOCKS_MAX, QUEUE_SLEEP_MAX, Seen};
 use crate::signal::Moment;
-use crate::snapshot::Seen;
 use crossbeam::sync::Parker;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -7,12 +7,13 @@
 //! queue is half empty.
 
 mod inbox;
+mod marker;
 
 pub use inbox::{Inbox, MERGE_PATIENCE_NS};
+pub use marker::{Marker, Seen};
 
 use crate::prefetch::prefetch;
 use crate::signal::{Signal, TimeBase};
-use crate::snapshot::Marker;
 use crossbeam::queue::ArrayQueue;
 use crossbeam::sync::{Parker, Unparker};
 use std::sync::Arc;

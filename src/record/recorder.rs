@@ -4,9 +4,9 @@
 //! with wall times, in blocks. A block is sent when it is full, at the end of an interval, at a cut, and when its
 //! oldest record is more than a second old.
 
-use crate::connection::{MIDSTREAM, ticks_since};
 use crate::disk::{Decoder, Encoder};
 use crate::error::Result;
+use crate::handover::{MIDSTREAM, ticks_since};
 use crate::record::{Block, Ending, Inlet, RECORD_BLOCK_COUNT, Record};
 use crate::signal::{AnyKey, TICK_BITS, TICK_NS, TimeBase, TimeBases};
 

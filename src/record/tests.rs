@@ -1,8 +1,8 @@
 //! Records through the queue: order, recycling, and what is dropped.
 
 use super::*;
-use crate::connection::MIDSTREAM;
 use crate::flow::{KeyV4, VlanTags};
+use crate::handover::MIDSTREAM;
 use crate::signal::{TICK_BITS, TimeBase};
 
 fn key(number: u32) -> AnyKey {

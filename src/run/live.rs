@@ -216,7 +216,7 @@ impl<S: LiveSource> Capture<'_, S> {
         let now = self.port.time().moment();
         self.port.set_lost(dropped, now);
         self.metrics.capture(self.index).set_up(self.source.condition() == Condition::Up);
-        publish::capture(self.metrics, self.index, &self.port.counts());
+        self.metrics.capture(self.index).publish(&self.port.counts());
     }
 }
 

@@ -2,6 +2,6 @@
 
 pub mod bfield;
 
-pub use crate::flow::{CellV4, CellV6, FlowKey as TableKey};
+pub use crate::flow::FlowKey as TableKey;
 pub use bfield::BFIELD_ARRAY_COUNT_MAX;
 pub use flowpeel_iblt::*;

@@ -1,8 +1,8 @@
 //! As many packets as a program can send, a tenth of them SYN, FIN or RST.
 
-use crate::command::{Ended, FLOWPEEL, List, lists, replay};
 use crate::lab::{End, Host, Lab, has, join, run};
 use crate::process::Process;
+use crate::support::command::{Ended, FLOWPEEL, List, lists, replay};
 use crate::watch::{Watch, assert_listed, connections};
 use jiff::Timestamp;
 use std::path::{Path, PathBuf};
@@ -54,10 +54,10 @@ fn burst(test: &str, connections_sent: &str, options: &str, may_drop: bool) {
     let capture = generate(&lab, connections_sent);
     let mut watch = Watch::start(&lab, &b, "lists", &format!("-i eth0 {options} --every 1s"));
     let sent = send(&lab, &a, "eth0", &capture, "--topspeed").wait();
-    assert_eq!(sent.status, Some(0), "{}", sent.stderr);
+    assert_eq!(sent.status.code(), Some(0), "{}", sent.stderr);
     let list = watch.list_after(Timestamp::now());
     let (ended, given) = watch.stop("-INT");
-    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     let lost_packets = summed(&ended, "lost_packets");
     let dropped = total(&given, "dropped");
     assert_eq!(summed(&ended, "packets") + lost_packets, b.packet_count("eth0"), "{}", ended.stderr);

@@ -1,8 +1,8 @@
 //! The router on one machine, the agent on another that has only its snapshots.
 
-use crate::command::FLOWPEEL;
 use crate::lab::{Lab, routed, run};
 use crate::process::{Crowd, Process, until};
+use crate::support::command::FLOWPEEL;
 use crate::watch::Watch;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -40,7 +40,12 @@ fn the_agent_writes_what_the_router_writes() {
     );
     let mut watch = Watch::start(&lab, &router, "lists", &options);
     let mut command = Command::new(FLOWPEEL);
-    command.args(["collect", "--verbose", "--out"]).arg(&collected).arg("--secret-file").arg(&secret).arg(&snapshots);
+    command
+        .args(["snapshot", "collect", "--verbose", "--out"])
+        .arg(&collected)
+        .arg("--secret-file")
+        .arg(&secret)
+        .arg(&snapshots);
     let mut agent = Process::start(command, &lab.path("agent"));
     client.ask("say");
     server.ask("say");
@@ -55,12 +60,12 @@ fn the_agent_writes_what_the_router_writes() {
     server.ask("reset 30");
     watch.list_after(Timestamp::now());
     let (ended, _) = watch.stop("-INT");
-    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     let written = lists(&lab.path("lists"));
     until(|| agent.said(), || (lists(&collected).len() == written.len()).then_some(()));
     agent.signal("-INT");
     let ended = agent.wait();
-    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     let agents = lists(&collected);
     assert!(written.len() >= 8 && agents.keys().eq(written.keys()), "{:?} {:?}", agents.keys(), written.keys());
     for (name, bytes) in &written {

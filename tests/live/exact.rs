@@ -1,9 +1,9 @@
 //! Lists compared with the kernels of the hosts: 500 connections that are opened, used and ended in every way.
 
-use crate::command::{lists, replay};
 use crate::lab::{End, Host, Lab, has, join, routed, run, traffic};
 use crate::process::{Crowd, Process, until};
 use crate::sockets::{Connection, settled};
+use crate::support::command::{lists, replay};
 use crate::watch::{Watch, assert_listed, connections};
 use jiff::Timestamp;
 use std::collections::BTreeSet;
@@ -85,7 +85,7 @@ fn stop(watches: impl IntoIterator<Item = Watch>) {
     for watch in watches {
         let options = watch.options.clone();
         let (ended, lists) = watch.stop("-INT");
-        assert_eq!(ended.status, Some(0), "live {options}: {}", ended.stderr);
+        assert_eq!(ended.status.code(), Some(0), "live {options}: {}", ended.stderr);
         let last = lists.last().unwrap();
         assert_eq!(last.header["flow_list"]["complete"], true, "live {options}: {}", last.header);
     }
@@ -234,5 +234,5 @@ fn a_recording_of_the_same_packets_replays_to_what_the_kernels_know() {
         );
     });
     recorder.signal("-INT");
-    assert_eq!(recorder.wait().status, Some(0));
+    assert_eq!(recorder.wait().status.code(), Some(0));
 }

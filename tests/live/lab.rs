@@ -3,7 +3,7 @@
 //! What enters: names, addresses. What leaves: places where programs run whose traffic stays among them. Whatever a
 //! test did and however it ended, its namespaces are removed, and every process in them is ended by its own number.
 
-use crate::say::skipped;
+use crate::support::say::skipped;
 use std::cell::RefCell;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -1,10 +1,10 @@
 //! What other users can read, and what flowpeel may do: no more than needed.
 
-use crate::command::{FLOWPEEL, command};
 use crate::lab::{End, Host, Lab, has, join, run};
 use crate::process::{Crowd, Process, until};
-use crate::say::skipped;
 use crate::sockets::settled;
+use crate::support::command::{FLOWPEEL, command};
+use crate::support::say::skipped;
 use crate::watch::{Watch, assert_listed, errors, lists_in};
 use jiff::Timestamp;
 use std::fs::{self, Permissions};
@@ -108,7 +108,7 @@ fn without_the_capability_it_names_the_line_that_gives_it() {
         command.arg(&program).args(live).args(["-", "--backend", backend]);
         let ended = Process::start(command, &lab.path("refused")).wait();
         let path = program.to_string_lossy();
-        assert_eq!(ended.status, Some(1), "{}", ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
         assert!(ended.stdout.is_empty(), "no list");
         let [error] = errors(&ended)[..] else { panic!("{}", ended.stderr) };
         let words = named_setcap(error);
@@ -120,7 +120,7 @@ fn without_the_capability_it_names_the_line_that_gives_it() {
             let line: Vec<&str> = AS_NOBODY.iter().copied().chain([program, "live"]).collect();
             let options = "-i eth0 --every 1s --connections 10k";
             let (ended, lists) = Watch::start_into(&b, directory, options, &line).stop("-TERM");
-            assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+            assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
             assert!(!lists.is_empty());
         }
     }
@@ -173,7 +173,7 @@ fn user_drops_root_and_capabilities_in_every_thread() {
         assert_listed(&watch.list_after(Timestamp::now()), &known, &options);
         until(|| "lists of nobody".to_owned(), || (lists_in(&watch.directory).len() > 2).then_some(()));
         let (ended, _) = watch.stop("-TERM");
-        assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
         client.ask("close 20");
     }
 }

@@ -1,7 +1,7 @@
 //! Programs that run on hosts: ended when dropped, and never waited for without a limit.
 
-use crate::command::{Ended, TIME_MAX};
 use crate::lab::{Host, traffic};
+use crate::support::command::{Ended, TIME_MAX};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -72,7 +72,7 @@ impl Process {
         let Process { child, stderr, .. } = &mut self;
         let why = || format!("it hangs: {}", fs::read_to_string(&stderr).unwrap_or_default());
         let status = until(why, || child.try_wait().unwrap());
-        let ended = Ended { status: status.code(), stdout: self.printed(), stderr: self.said() };
+        let ended = Ended { status, stdout: self.printed(), stderr: self.said() };
         assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
         ended
     }

@@ -21,7 +21,7 @@ fn an_interface_that_goes_and_comes_back_is_no_news_to_a_quiet_run() {
     [&mut quiet, &mut loud].into_iter().for_each(|watch| drop(watch.list_after(then)));
     for (watch, is_quiet) in [(quiet, true), (loud, false)] {
         let (ended, _) = watch.stop("-TERM");
-        assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
         assert_eq!(ended.stderr.is_empty(), is_quiet, "{}", ended.stderr);
     }
 }

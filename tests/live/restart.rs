@@ -1,10 +1,10 @@
 //! A capture that is killed and goes on: what was open before is still listed, marked until it is known to be still
 //! open.
 
-use crate::command::List;
 use crate::lab::{End, Lab, join};
 use crate::process::{Crowd, until};
 use crate::sockets::settled;
+use crate::support::command::List;
 use crate::watch::{Watch, connections};
 use jiff::Timestamp;
 use std::cell::RefCell;
@@ -62,7 +62,7 @@ fn what_may_have_closed_meanwhile_is_marked_until_it_is_settled() {
     assert_eq!((unsettled(&before), part(&before, true).flows.len()), (0, 0));
     wait_for_state(&state);
     watch.process.signal("-KILL");
-    assert_eq!(watch.process.wait().status, None);
+    assert_eq!(watch.process.wait().status.code(), None);
 
     closes.ask("close 200");
     let open = settled(&[(&a, &[]), (&b, &[])]);
@@ -86,7 +86,7 @@ fn what_may_have_closed_meanwhile_is_marked_until_it_is_settled() {
     assert_eq!(connections(&settled), open, "{}", settled.header);
 
     let (ended, _) = watch.stop("-TERM");
-    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     assert!(ended.stderr.contains("going on from state") && ended.stderr.contains("state saved "), "{}", ended.stderr);
     let then = Timestamp::now();
     let mut watch = Watch::start(&lab, &b, "again", &options);
@@ -96,5 +96,5 @@ fn what_may_have_closed_meanwhile_is_marked_until_it_is_settled() {
     let closed = watch.list_when(|list| list.count("flows") == 0);
     assert_eq!(unsettled(&closed), 0);
     let (ended, _) = watch.stop("-TERM");
-    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
 }

@@ -3,10 +3,10 @@
 //! The short form is a test. `scripts/soak` runs the long one, which also holds lists to their time.
 
 use crate::burst::{generate, send, summed, total};
-use crate::command::List;
 use crate::lab::{End, Host, Lab, has, join, run};
 use crate::process::{Crowd, until};
-use crate::say::say;
+use crate::support::command::List;
+use crate::support::say::say;
 use crate::watch::{Watch, lists_in, time};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ impl<'a> Load<'a> {
         // A burst on the other cable, at a rate of its own.
         let rate = ["--topspeed", "--pps=20000", "--pps=60000"][(round % 3) as usize];
         let sent = send(self.lab, &self.a, "eth1", &self.capture, rate).wait();
-        assert_eq!(sent.status, Some(0), "{}", sent.stderr);
+        assert_eq!(sent.status.code(), Some(0), "{}", sent.stderr);
     }
 
     /// The far cable is down for a while, under load.
@@ -160,7 +160,7 @@ fn soak(test: &str, duration: Duration) -> Option<Duration> {
     let end_kib = memory_kib(watch.process.pid());
     let directory = watch.directory.clone();
     let (ended, lists) = watch.stop("-TERM");
-    assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     assert_consecutive(&lists);
     let (seen, lost, dropped) = (summed(&ended, "packets"), summed(&ended, "lost_packets"), total(&lists, "dropped"));
     assert_eq!(seen + lost, load.packet_count() - started_count, "{lost} lost: {}", ended.stderr);

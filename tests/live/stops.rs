@@ -1,9 +1,9 @@
 //! Ends by signals under load, and without any warning.
 
 use crate::burst::{generate, send, silent_pair, summed, total};
-use crate::command::FLOWPEEL;
 use crate::lab::{End, Lab, has, join};
 use crate::process::{Crowd, until};
+use crate::support::command::FLOWPEEL;
 use crate::watch::{Watch, errors, lists_in, time};
 use jiff::Timestamp;
 use std::fs;
@@ -23,7 +23,7 @@ fn the_first_signal_under_load_leaves_a_last_list() {
         let then = Timestamp::now();
         let (ended, lists) = watch.stop(signal);
         assert!(load.is_running(), "the load ended first");
-        assert_eq!(ended.status, Some(0), "{}", ended.stderr);
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
         assert!(errors(&ended).is_empty(), "{}", ended.stderr);
         let last = lists.last().unwrap();
         assert!(time(last, "end") >= then, "{}", last.header);

@@ -1,9 +1,9 @@
 //! `flowpeel live` on a host, and its lists.
 
-use crate::command::{Ended, FLOWPEEL, List, lists};
 use crate::lab::{Host, Lab};
 use crate::process::{Process, until};
 use crate::sockets::Connection;
+use crate::support::command::{Ended, FLOWPEEL, List, lists};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

@@ -113,7 +113,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
                 return Some(found(count, values));
             }
             // Without checks, a count of one is taken for a lone key (section 2.3).
-            if !C::IS_CHECKED && cell.count() == Some(1) {
+            if !C::IS_CHECKED && C::IS_COUNTED && cell.count() == 1 {
                 return Some(Got::Absent);
             }
         }
@@ -167,7 +167,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
 
 /// How often the cell holds this key, if it holds no other.
 fn count_of<C: TableCell>(cell: &C, key: &C::Key, hash: u128) -> Option<i64> {
-    let count = cell.count().unwrap_or(1);
+    let count = cell.count();
     let alone = C::of(key, C::Value::zero(), hash, count);
     (count != 0 && cell.has_keys_of(&alone) && (count.unsigned_abs() == 1 || C::IS_MULTISET)).then_some(count)
 }

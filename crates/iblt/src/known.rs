@@ -66,7 +66,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
                     *is_gone = true;
                     *budget -= 1;
                     self.add_at(hash, &part);
-                    let count = if part.count().is_some() { -1 } else { 1 };
+                    let count = if C::IS_COUNTED { -1 } else { 1 };
                     deleted.push(Entry { key, count, values: Values::One(value) });
                 }
             }
@@ -80,7 +80,6 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
             return false;
         }
         cell.add(part);
-        let is_single = cell.count().is_none_or(|count| count.unsigned_abs() == 1);
-        is_single && self.lone(&cell, place, &mut 1).is_some_and(|other| other.hash != hash)
+        cell.count().unsigned_abs() == 1 && self.lone(&cell, place, &mut 1).is_some_and(|other| other.hash != hash)
     }
 }

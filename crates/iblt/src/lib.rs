@@ -123,13 +123,13 @@ mod cell;
 mod counter;
 mod draft;
 mod estimate;
-mod flow_table;
 mod get;
 pub mod hash;
 mod key_hash;
 mod known;
 mod list;
 mod oblivious;
+mod packed;
 mod placement;
 mod reconcile;
 mod refused;
@@ -138,19 +138,19 @@ mod table;
 mod word_key;
 
 pub use cell::{
-    Adding, CheckField, CheckedCell, CountField, Mode, PlainCell, Squares, Sums, TableCell, ValueCheck, ValueField,
-    Values, XorCell, Xoring,
+    Adding, CheckField, CheckedCell, CountField, Mode, PackedCell, PlainCell, Squares, Sums, TableCell, TableKey,
+    ValueCheck, ValueField, Values, XorCell, Xoring,
 };
 pub use counter::{Counter, EvenOdd, EvenOddCell, Keeping, OneKey, Optimisations, Standard, StandardCell, Tally, Wide};
 pub use estimate::Estimator;
-pub use flow_table::{
-    AGGREGATE_LOST_BITS_MAX, BATCH_COUNT, Batch, Cell, Change, Geometry, HASH_COUNT, Iblt, Latest, PAYLOAD_BITS,
-    PackedCell, Peeled, Peeler, Recipient, TableKey, Updates, ValueCode, check_of,
-};
 pub use get::Got;
 pub use key_hash::{KeyHash, SecretHash};
 pub use list::{Entry, Listing, Residue, Rule};
 pub use oblivious::{CellStore, select};
+pub use packed::{
+    AGGREGATE_LOST_BITS_MAX, BATCH_COUNT, Batch, Change, Geometry, HASH_COUNT, Iblt, Latest, PAYLOAD_BITS, Peeled,
+    Peeler, Recipient, Updates, ValueCode, check_of,
+};
 pub use placement::{
     CommonDegree, Degrees, Layout, Outcome, PLAN_FAILURE_MAX, PLAN_FAILURE_MIN, Placement, Places, Plan, Simulation,
     TABLE_CELLS_MAX, TABLE_DEGREE_MAX, TABLE_SEGMENTS_MAX, plan,

@@ -166,7 +166,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
 
     /// The key that is alone in `cell`, the cell at `place`, with its hash and count; `None` if there is no such key.
     pub(super) fn lone(&self, cell: &C, place: u32, divisions: &mut u64) -> Option<Lone<C::Key>> {
-        let count = cell.count().unwrap_or(1);
+        let count = cell.count();
         if count == 0 || count.unsigned_abs() > 1 && !C::IS_MULTISET {
             return None;
         }
@@ -262,10 +262,8 @@ impl Peel {
 
     #[inline]
     fn is_candidate<C: TableCell>(&self, cell: &C) -> bool {
-        match cell.count() {
-            Some(count) => count.unsigned_abs() == 1 || self.with_aggregates && count != 0,
-            None => !cell.is_key_free(),
-        }
+        let count = cell.count();
+        count.unsigned_abs() == 1 || self.with_aggregates && count != 0
     }
 
     /// Processes some cells. One cell of the batch may change a later one, so each is read again in its turn.
@@ -287,9 +285,9 @@ impl Peel {
                 let cell = *table.cell(place);
                 let lone = match Self::sole(&cell) {
                     Some(sole) => {
-                        let count = cell.count().unwrap_or(1);
+                        let count = cell.count();
                         let is_lone = sole == key && cell.agrees(hash, count) && table.places(hash).contains(&place);
-                        (is_lone && !cell.is_key_free()).then_some(Lone { key, hash, count })
+                        is_lone.then_some(Lone { key, hash, count })
                     }
                     None if self.with_aggregates => table.lone(&cell, place, &mut self.divisions),
                     None => None,
@@ -306,7 +304,7 @@ impl Peel {
     /// The key of a cell that holds one key once.
     #[inline]
     fn sole<C: TableCell>(cell: &C) -> Option<C::Key> {
-        match cell.count().unwrap_or(1) {
+        match cell.count() {
             count @ (1 | -1) => cell.candidate(count, 0),
             _ => None,
         }

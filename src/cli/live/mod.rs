@@ -3,7 +3,7 @@
 mod speaker;
 mod status;
 
-use crate::archive::{Archive, Tap};
+use crate::archive::Archive;
 use crate::capture::live::{self, Backend, BpfProgram, CaptureMode, LiveConfig};
 use crate::cli::archive::{self, ArchiveOptions};
 use crate::cli::lists::Lists;
@@ -13,7 +13,6 @@ use crate::cli::tracking::{self, Tracking};
 use crate::cli::{Failure, Outcome, Status, values};
 use crate::error::{Error, Result};
 use crate::metrics::{Metrics, Setup};
-use crate::parse::Unusable;
 use crate::pipeline::{self, Config, LiveInput, Plan, Summary};
 use crate::queue::WhenFull;
 use crate::serve::{Server, is_exposed, serve};
@@ -205,7 +204,6 @@ impl Prepared {
         let is_taken = |(part, _): &(&str, u64)| *part != "sources" || config.sources_max.is_some();
         Metrics::new(Setup {
             interfaces: self.interfaces(),
-            unusable_reasons: Unusable::ALL.iter().map(|reason| reason.name()).collect(),
             connections_max: config.connections_max,
             interval: config.every,
             memory: self.plan.memory().parts().into_iter().filter(is_taken).collect(),
@@ -229,7 +227,7 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
         live::drop_privileges(arguments.user.as_deref())?;
     }
     let mut saving = arguments.state.of_live(&prepared.plan, voice)?;
-    let mut exporter = arguments.lists.exporter(prepared.plan.config(), voice)?;
+    let mut outputs = arguments.lists.outputs(prepared.plan.config(), voice)?;
     let archive = arguments.archive.start(WhenFull::Drop, saving.as_mut(), voice)?;
     let plan = archive.iter().fold(prepared.plan.clone(), |plan, archive| plan.recording(archive.inlet()));
     let metrics = prepared.metrics();
@@ -239,13 +237,15 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
         report::memory(&prepared.plan);
         announce(arguments, server.as_ref().map(Server::local_addr));
     }
-    let mut lists = Tap::new(&mut exporter, archive.as_ref());
-    let summary = pipeline::live(&plan, sources, &mut lists, &metrics, &watch, saving);
+    if let Some(archive) = &archive {
+        outputs.feed(archive);
+    }
+    let summary = pipeline::live(&plan, sources, &mut outputs, &metrics, &watch, saving);
+    let aftermath = outputs.aftermath();
     let archived = archive.map(Archive::finish);
     let is_archived = archived.as_ref().is_none_or(Result::is_ok);
     let is_captured = summary.as_ref().is_ok_and(|summary| summary.errors.is_empty());
     let is_saved = summary.as_ref().is_ok_and(|summary| state::is_saved(summary.saving.as_ref()));
-    let aftermath = exporter.aftermath();
     watch.finish(move || {
         archived.into_iter().for_each(|archived| archive::tell(archived, voice));
         tell(&summary, &aftermath, voice);

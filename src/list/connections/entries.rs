@@ -1,6 +1,6 @@
 //! Connections side by side without gaps, in pieces of memory that never move.
 //!
-//! What enters: keys and starts. What leaves: the same by position. Entries are as short as the listed connections
+//! Entries are as short as the listed connections
 //! allow. When a connection comes that does not fit, all entries are rewritten, piece by piece, so that memory does not
 //! double.
 

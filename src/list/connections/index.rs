@@ -1,6 +1,6 @@
 //! The positions of connections by their hashes, in four bytes each, with few empty slots.
 //!
-//! What enters: hashes and positions. What leaves: positions. A line has the size of a cache line: fifteen slots, and
+//! A line has the size of a cache line: fifteen slots, and
 //! the number of connections that went past it because it was full. So most look-ups read one line, also for keys that
 //! are not there, and a removal leaves nothing behind. A slot holds a byte of the hash too, so a connection other than
 //! the right one is hardly ever read.
@@ -108,7 +108,7 @@ impl Index {
     }
 
     /// The line, the slot and the position of the connection with this hash whose position passes.
-    fn look(&self, hash: u64, passes: impl Fn(usize) -> bool) -> Option<(usize, usize, usize)> {
+    fn locate(&self, hash: u64, passes: impl Fn(usize) -> bool) -> Option<(usize, usize, usize)> {
         let mut index = self.home(hash);
         for _ in 0..self.lines.len() {
             let line = &self.lines[index];
@@ -130,7 +130,7 @@ impl Index {
 
     /// The position with this hash that passes.
     pub(super) fn find(&self, hash: u64, passes: impl Fn(usize) -> bool) -> Option<usize> {
-        self.look(hash, passes).map(|(_, _, position)| position)
+        self.locate(hash, passes).map(|(_, _, position)| position)
     }
 
     /// Adds a position. The index must have room.
@@ -149,7 +149,7 @@ impl Index {
 
     /// Removes and returns the position with this hash that passes.
     pub(super) fn remove(&mut self, hash: u64, passes: impl Fn(usize) -> bool) -> Option<usize> {
-        let (last, slot, position) = self.look(hash, passes)?;
+        let (last, slot, position) = self.locate(hash, passes)?;
         self.lines[last].slots[slot] = 0;
         let mut index = self.home(hash);
         while index != last {
@@ -161,7 +161,7 @@ impl Index {
 
     /// Replaces the position `before`, which has this hash, with `after`.
     pub(super) fn replace(&mut self, hash: u64, before: usize, after: usize) {
-        if let Some((index, slot, _)) = self.look(hash, |position| position == before) {
+        if let Some((index, slot, _)) = self.locate(hash, |position| position == before) {
             self.lines[index].slots[slot] = slot_of(hash, after);
         }
     }

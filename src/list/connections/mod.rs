@@ -1,6 +1,5 @@
 //! The listed connections of one family of one partition, stored densely.
 //!
-//! What enters: connections that open and close. What leaves: the listed connections, by key or one after another.
 //! There may be a million of them, and the machine that lists them is the router itself, so no memory doubles when it
 //! grows: keys and starts stand side by side without gaps, in as few bytes as they need, and an [index](index::Index)
 //! of four bytes each finds them.

@@ -1,7 +1,6 @@
 //! A listed connection in as few bytes as it needs.
 //!
-//! What enters: keys and starts. What leaves: the bytes of an entry, and from these exactly the same key and start.
-//! What is nearly always zero stands last and is left out of all entries until one needs it: VLAN tags, and the upper
+//! From the bytes of an entry follow exactly the same key and start. What is nearly always zero stands last and is left out of all entries until one needs it: VLAN tags, and the upper
 //! bits of the distance from a start to the list's first tick.
 //!
 //! | bytes | of |
@@ -92,8 +91,8 @@ impl<K: TableKey> Packing<K> {
     /// A packing that this connection fits, as well as those with the other starts.
     ///
     /// Complexity: linear in the other starts. Either entries become longer, which happens at most twice; or the first
-    /// tick moves on by at least an eighth of [`NEAR_TICKS`], so that a connection sees at most eight moves, however
-    /// the clock leaps.
+    /// tick moves on by at least an eighth of [`NEAR_TICKS`], so that a connection sees at most eight moves, for any
+    /// leaps of the clock.
     pub(super) fn fitting(self, key: &K, start: Start, others: impl Iterator<Item = Start>) -> Self {
         let ticks = others.chain([start]).map(Start::tick);
         let (earliest, latest) =

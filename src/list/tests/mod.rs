@@ -7,10 +7,11 @@ use crate::hash::{KeyedHash, Purpose};
 use crate::shard::{Exchange, Partition, PartitionConfig, Shard};
 use crate::signal::{ConnectionHash, FINGERPRINT_BITS, Kind, Signal, SignalParts, TimeBase};
 use crate::sketch::Geometry;
+use crate::snapshot::Marker;
 use std::collections::BTreeMap;
 
 mod restart;
-use crate::list::resync::RESIDUE_INTERVALS_MAX;
+use crate::list::family::RESIDUE_INTERVALS_MAX;
 
 /// The openings and closings of an interval that one partition's table lists plainly.
 const PARTITION_CHURN: u64 = 500;
@@ -174,12 +175,13 @@ impl Rig {
         self.shard.end_interval(&marker, &mut self.hands);
         self.apply();
         assert!(self.list.is_due());
-        let header = self.list.list(|list| list.header, |_, _| ())?;
+        let header = self.list.end_interval(|_| (), |_, _| ())?;
         for partition in 0..PARTITION_COUNT {
             let inquiry = self.list.inquiry(partition).filter(|_| self.asks);
             self.hands.inquiries[partition] = inquiry;
         }
-        let listed = self.list.partitions.iter().flat_map(|partition| partition.v4.listed().iter());
+        let listed =
+            self.list.kept.list().unwrap().partitions().iter().flat_map(|partition| partition.v4.listed().iter());
         let listed = listed.map(|(key, start)| (key, start.tick())).collect();
         Some((header, listed))
     }

@@ -16,7 +16,7 @@ impl Rig {
             }
         }
         before.apply();
-        before.list.list(|_| (), |_, _| ()).unwrap();
+        before.list.end_interval(|_| (), |_, _| ()).unwrap();
         let asks = before.asks;
         let inquiries = (0..PARTITION_COUNT).map(|partition| before.list.inquiry(partition).filter(|_| asks)).collect();
         let mut encoder = Encoder::default();

@@ -3,55 +3,20 @@
 //! What enters: each thread's own totals. What leaves: the metrics that are made of them. Nothing here runs for each
 //! packet.
 
-use crate::engine::{CaptureCounts, Clocks, ListTotals, Timing, Written};
+use crate::engine::{Clocks, ListTotals, Timing, Written};
 use crate::flow_list::{FlowList, Header};
-use crate::metrics::{self, ConnectionCounts, Durations, Latency, ListFigures, Metrics};
+use crate::metrics::{Durations, Latency, ListFigures, Load, Metrics};
 use crate::signal::Moment;
 use std::time::{Duration, Instant};
-
-/// Publishes what a capture thread counted.
-pub(super) fn capture(metrics: &Metrics, index: usize, counts: &CaptureCounts) {
-    let published = metrics::CaptureCounts {
-        packets: counts.packets,
-        dropped_packets: counts.lost,
-        signals: counts.signals.signals,
-        sampled: counts.signals.sampled,
-        dropped_signals: counts.queue_full,
-        handshakes_lost: counts.signals.handshakes_lost,
-    };
-    metrics.capture(index).publish(&published, &counts.unusable);
-}
 
 /// Publishes the counts of connections up to the last interval's end and, unless the interval was merged, the figures
 /// of its list and how often the clock was set.
 pub(super) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, told: &ListTotals, clock_steps: u64) {
     let counts = list.counts();
-    let open = counts.opened - counts.closed - counts.evicted_idle - counts.evicted_aged;
     // An interval that was merged has no list and so no half-open count of its own: the last one known stands in for
     // it, since 0 would make the filter look empty just when there is most to do.
     let half_open = told.last.map_or(0, |last| last.half_open);
-    let filter_used = open + half_open;
-    metrics.connections().publish(&ConnectionCounts {
-        opened: counts.opened,
-        closed: counts.closed,
-        evicted_idle: counts.evicted_idle,
-        evicted_aged: counts.evicted_aged,
-        refused: counts.refused,
-        expired: counts.expired,
-        recycled: counts.recycled,
-        repeats: counts.repeats,
-        late: counts.late,
-        unmatched_fins: counts.unmatched_fins,
-        unmatched_resets: counts.unmatched_resets,
-        forgotten: counts.forgotten,
-        refused_open: counts.refused_open,
-        refused_pickups: counts.refused_pickups,
-        unplaced: counts.unplaced,
-        one_sided: counts.one_sided,
-        unarchived: counts.unarchived,
-        filter_used,
-        filter_places: told.filter_places,
-    });
+    metrics.connections(&counts, Load { used: counts.open() + half_open, limit: told.filter_places });
     let Some(header) = header else { return };
     let outcome = list.outcome();
     let figures = ListFigures {

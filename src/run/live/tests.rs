@@ -3,7 +3,7 @@
 use super::*;
 use crate::capture::{Losses, Packet, PacketSource, Progress};
 use crate::engine::{Config, LiveInput};
-use crate::export::{Format, Stream};
+use crate::export::{Format, Output, Stream};
 use crate::flow_list::List;
 use crate::generate::{Traffic, TrafficConfig};
 use crate::metrics::Setup;
@@ -81,7 +81,7 @@ fn config() -> Config {
         every: Some(EVERY),
         shards: 2,
         connections_max: 20_000,
-        churn: 20_000,
+        churn: Some(20_000),
         sources_max: Some(10_000),
         ..Config::default()
     }
@@ -270,12 +270,12 @@ fn an_exporter_that_is_too_slow_has_intervals_merged_and_none_lost() {
 fn sources_are_counted_once_each_however_slow_the_lists_are() {
     struct Slow(Vec<Report>);
     impl Exporter for Slow {
-        fn write(&mut self, _: &List) -> Result<()> {
-            std::thread::sleep(3 * EVERY);
-            Ok(())
-        }
-        fn write_sources(&mut self, report: &Report) -> Result<()> {
-            self.0.push(report.clone());
+        fn write(&mut self, output: Output) -> Result<()> {
+            match output {
+                Output::List(_) => std::thread::sleep(3 * EVERY),
+                Output::Sources(report) => self.0.push(report.clone()),
+                Output::Snapshot(_) => {}
+            }
             Ok(())
         }
     }

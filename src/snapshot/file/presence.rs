@@ -9,7 +9,7 @@ use super::counts::peeler_of;
 use crate::flow::FlowKey;
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash};
-use crate::sketch::{Cell, Iblt, Peeled, Peeler, Recipient, TableKey, ValueCode};
+use crate::sketch::{Iblt, Peeled, Recipient, TableCell, TableKey, ValueCode};
 
 /// What a snapshot knows of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,15 +105,15 @@ fn own_cells<K: TableKey>(table: &Iblt<K>, hash: &KeyedHash<K>, wanted: &Wanted<
         if cell.count().unsigned_abs() != 1 {
             continue;
         }
-        let other = Peeler::<K>::lone_key(&cell);
-        if !Peeler::<K>::is_lone(&cell, hash.of(&other)) {
+        let other = cell.lone_key();
+        if !cell.is_lone(hash.of(&other)) {
             continue;
         }
         if other != wanted.key {
             return Presence::NotOpen;
         }
         let known = wanted.code.belongs(placement, cell.value()) && cell.count() == 1;
-        return presence(cell.count(), known.then(|| ValueCode::<K>::payload(cell.value())));
+        return presence(cell.count() as i32, known.then(|| ValueCode::<K>::payload(cell.value())));
     }
     Presence::Unknown
 }

@@ -5,13 +5,10 @@
 
 use super::fields::{FieldReader, FieldWriter};
 use crate::error::Result;
-use crate::flow::{FlowKey, KeyV4, KeyV6};
-use crate::sketch::{Geometry, Iblt, TableCell, TableKey};
+use crate::flow::{KeyV4, KeyV6};
+use crate::sketch::Iblt;
 use crate::snapshot::{Delta, DeltaGeometry};
 use std::io::{self, Read, Write};
-
-/// Cells that are read or written at once: some tens of kilobytes, which stay in the cache.
-const SNAPSHOT_CELLS_AT_ONCE: usize = 1 << 10;
 
 /// The sums of one partition, or of all of them together.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,11 +17,6 @@ pub struct Sums {
     pub v4: Iblt<KeyV4>,
     /// IPv6 connections.
     pub v6: Iblt<KeyV6>,
-}
-
-/// The size of a cell in a file, in bytes.
-fn cell_size<K: TableKey<Cell: TableCell>>() -> u64 {
-    <K::Cell as TableCell>::SIZE as u64
 }
 
 impl Sums {
@@ -60,45 +52,16 @@ impl Sums {
     /// The size of tables of this shape in a file, in bytes.
     #[must_use]
     pub fn file_size(geometry: DeltaGeometry) -> u64 {
-        geometry.v4.cell_count() as u64 * cell_size::<KeyV4>() + geometry.v6.cell_count() as u64 * cell_size::<KeyV6>()
+        Iblt::<KeyV4>::byte_count(geometry.v4) + Iblt::<KeyV6>::byte_count(geometry.v6)
     }
 
     pub(super) fn write(&self, out: &mut FieldWriter<impl Write>) -> io::Result<()> {
-        write_cells(&self.v4, out)?;
-        write_cells(&self.v6, out)
+        self.v4.write(|bytes| out.put(bytes))?;
+        self.v6.write(|bytes| out.put(bytes))
     }
 
     pub(super) fn read(geometry: DeltaGeometry, from: &mut FieldReader<impl Read>) -> Result<Self> {
-        Ok(Sums { v4: read_cells(geometry.v4, from)?, v6: read_cells(geometry.v6, from)? })
+        let v4 = Iblt::read(geometry.v4, |bytes| from.fill(bytes))?;
+        Ok(Sums { v4, v6: Iblt::read(geometry.v6, |bytes| from.fill(bytes))? })
     }
-}
-
-fn write_cells<K>(table: &Iblt<K>, out: &mut FieldWriter<impl Write>) -> io::Result<()>
-where
-    K: TableKey<Cell: TableCell>,
-{
-    let size = cell_size::<K>() as usize;
-    let mut bytes = vec![0; SNAPSHOT_CELLS_AT_ONCE * size];
-    for cells in table.cells().chunks(SNAPSHOT_CELLS_AT_ONCE) {
-        cells.iter().zip(bytes.chunks_mut(size)).for_each(|(cell, bytes)| cell.write(bytes));
-        out.put(&bytes[..cells.len() * size])?;
-    }
-    Ok(())
-}
-
-/// Reads the cells of a table. The vector grows with what is really there.
-fn read_cells<K>(geometry: Geometry, from: &mut FieldReader<impl Read>) -> Result<Iblt<K>>
-where
-    K: TableKey<Cell: TableCell> + FlowKey,
-{
-    let size = cell_size::<K>() as usize;
-    let mut bytes = vec![0; SNAPSHOT_CELLS_AT_ONCE * size];
-    let mut cells: Vec<K::Cell> = Vec::new();
-    while cells.len() < geometry.cell_count() {
-        let count = SNAPSHOT_CELLS_AT_ONCE.min(geometry.cell_count() - cells.len());
-        from.fill(&mut bytes[..count * size])?;
-        cells.extend(bytes[..count * size].chunks(size).map(<K::Cell as TableCell>::read));
-    }
-    cells.shrink_to_fit();
-    Iblt::from_cells(geometry, &cells).ok_or_else(|| from.refuse("a table is not whole"))
 }

@@ -135,7 +135,7 @@ impl<K: AddressKey> FamilyLedger<K> {
             let attempts = sum(|seen| seen.attempts);
             let attempts_max = self.sum.counter.table().least(&key, |cell| {
                 let (answered, refused) = crate::sketch::TableCell::value(cell);
-                let events = crate::sketch::TableCell::count(cell).unwrap_or(0);
+                let events = crate::sketch::TableCell::count(cell);
                 events.max(0).unsigned_abs().saturating_sub(answered.saturating_add(refused))
             });
             report.sources.push(Source {

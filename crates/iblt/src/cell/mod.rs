@@ -7,9 +7,11 @@
 
 mod field;
 mod mode;
+mod packed;
 
 pub use field::{CheckField, CountField, Squares, ValueCheck, ValueField, Values};
 pub use mode::{Adding, Mode, Xoring};
+pub use packed::{PackedCell, TableKey};
 
 use super::sum::{Key, Sum};
 use std::marker::PhantomData;
@@ -22,6 +24,8 @@ pub trait TableCell: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static 
     type Value: Sum;
     /// Bytes of the encoding.
     const SIZE: usize;
+    /// Whether it counts keys.
+    const IS_COUNTED: bool;
     /// Whether a lone key can be recognised with certainty: there is a check.
     const IS_CHECKED: bool;
     /// Whether a value can be told from noise: there is a check of the values, or a second sum of them.
@@ -37,9 +41,9 @@ pub trait TableCell: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static 
     fn add(&mut self, other: &Self);
     /// Takes another cell's sums from those of this cell.
     fn subtract(&mut self, other: &Self);
-    /// How many times keys were added less how many times they were removed, as far as the field goes; `None` where it
-    /// does not count.
-    fn count(&self) -> Option<i64>;
+    /// How many times keys were added less how many times they were removed, which wraps at the width of the field. A
+    /// cell that does not count gives 1 while a key is in it, and 0 otherwise.
+    fn count(&self) -> i64;
     /// The sum of the values.
     fn value(&self) -> Self::Value;
     /// Whether all sums are zero.
@@ -115,6 +119,7 @@ where
     type Key = K;
     type Value = V;
     const SIZE: usize = C::SIZE + K::SIZE + V::SIZE + G::SIZE + H::SIZE;
+    const IS_COUNTED: bool = C::SIZE > 0;
     const IS_CHECKED: bool = G::SIZE > 0;
     const IS_VALUE_CHECKED: bool = H::IS_CHECK;
     const IS_MULTISET: bool = M::IS_MULTISET && C::SIZE > 0 && G::SIZE > 0;
@@ -156,8 +161,8 @@ where
     }
 
     #[inline]
-    fn count(&self) -> Option<i64> {
-        self.count.count()
+    fn count(&self) -> i64 {
+        self.count.count().unwrap_or_else(|| i64::from(!self.is_key_free()))
     }
 
     #[inline]

@@ -32,6 +32,7 @@ impl<K: Key> TableCell for EvenOddCell<K> {
     type Key = K;
     type Value = ();
     const SIZE: usize = i64::SIZE + 2 * K::SIZE + u64::SIZE;
+    const IS_COUNTED: bool = true;
     const IS_CHECKED: bool = true;
     const IS_VALUE_CHECKED: bool = false;
     const IS_MULTISET: bool = true;
@@ -63,8 +64,8 @@ impl<K: Key> TableCell for EvenOddCell<K> {
     }
 
     #[inline]
-    fn count(&self) -> Option<i64> {
-        Some(self.count)
+    fn count(&self) -> i64 {
+        self.count
     }
 
     #[inline]

@@ -99,7 +99,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
 
     /// The least count of a key's cells.
     fn least_count(&self, key: &C::Key) -> u64 {
-        self.least(key, |cell| cell.count().map_or(0, |count| count.max(0).unsigned_abs()))
+        self.least(key, |cell| cell.count().max(0).unsigned_abs())
     }
 }
 

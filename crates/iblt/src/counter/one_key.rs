@@ -109,7 +109,7 @@ impl<K: Key, H: KeyHash<K>> OneKey<K, H> {
             Keeping::Last => true,
             Keeping::Drawn => draw(hash, place) < draw(self.table.hash().of(&kept), place),
             Keeping::Random(seed) => {
-                let whole = self.table.cell(place).count().map_or(0, |count| count.max(0).unsigned_abs());
+                let whole = self.table.cell(place).count().max(0).unsigned_abs();
                 self.choice_count += 1;
                 let choice = mixed(seed ^ mixed(self.choice_count));
                 let below = ((u128::from(choice) * u128::from(whole.max(1))) >> u64::BITS) as u64;
@@ -134,8 +134,8 @@ fn split_with<K: Key, H: KeyHash<K>>(
     let cell = table.cell(place);
     let hash = table.hash().of(kept);
     let places = table.places(hash);
-    let most = places.iter().filter_map(|&place| table.cell(place).count()).min().unwrap_or(0);
-    for (count, rest_count) in shares(cell.count()?).take_while(|&(count, _)| count <= most) {
+    let most = places.iter().map(|&place| table.cell(place).count()).min().unwrap_or(0);
+    for (count, rest_count) in shares(cell.count()).take_while(|&(count, _)| count <= most) {
         if !budget.take() {
             return None;
         }

@@ -102,5 +102,5 @@ pub(super) fn may_hold<C: TableCell, H: KeyHash<C::Key>>(
     count: i64,
 ) -> bool {
     let places = table.places(hash);
-    places.contains(&place) && places.iter().all(|&place| table.cell(place).count().is_some_and(|has| has >= count))
+    places.contains(&place) && places.iter().all(|&place| table.cell(place).count() >= count)
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::hash::{KeyedHash, Purpose};
 use crate::word_key::WordKey;
 use crate::word_key::examples::{FiveWords, TwoWords};
-use crate::{Refused, TableKey};
+use crate::{PackedCell, Refused};
 
 type Plain = Sums<u64, u64>;
 
@@ -226,8 +226,8 @@ where
 
 #[test]
 fn the_cells_of_connections_are_general_cells_too() {
-    check_flow_cells::<TwoWords, <TwoWords as TableKey>::Cell>(&KeyedHash::new(&Secret::REPLAY, Purpose::Placement));
-    check_flow_cells::<FiveWords, <FiveWords as TableKey>::Cell>(&KeyedHash::new(&Secret::REPLAY, Purpose::Placement));
+    check_flow_cells::<TwoWords, PackedCell<TwoWords>>(&KeyedHash::new(&Secret::REPLAY, Purpose::Placement));
+    check_flow_cells::<FiveWords, PackedCell<FiveWords>>(&KeyedHash::new(&Secret::REPLAY, Purpose::Placement));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The filters against frames, run by a small BPF machine; on real interfaces the kernel runs them
-//! (tests/live_capture.rs).
+//! (tests/live/capture).
 
 use super::{BpfProgram, Instruction, code, everything, flags, headers, nothing};
 use crate::capture::live::bpf::BPF_INSTRUCTION_COUNT_MAX;

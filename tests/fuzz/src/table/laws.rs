@@ -59,7 +59,7 @@ fn listing<C: TableCell>(table: &Table<C>, known: &[(C::Key, C::Value)], rule: R
 fn is_the_whole<C: TableCell>(table: &Table<C>, rest: &Table<C>, listed: &Listing<C::Key, C::Value>) {
     assert_eq!(listed.residue, rest.residue());
     assert_eq!(listed.is_complete(), rest.is_empty());
-    let is_counted = C::zero().count().is_some();
+    let is_counted = C::IS_COUNTED;
     assert!(listed.inserted.iter().all(|entry| entry.count > 0));
     assert!(listed.deleted.iter().all(|entry| entry.count < 0 || !is_counted));
     let mut whole = rest.clone();
@@ -151,7 +151,7 @@ fn reconciling<C: TableCell>(theirs: &Table<C>, ours: &[(C::Key, C::Value)]) {
     assert!(reconcile(&own, ours).is_complete(), "nothing differs from the same");
     let is_known = |entry: &Entry<C::Key, C::Value>| matches!(entry.values, Values::One(_));
     let entries = difference.only_here.iter().chain(&difference.only_there);
-    let is_counted = C::zero().count().is_some();
+    let is_counted = C::IS_COUNTED;
     if !is_counted || !difference.is_complete() || !entries.clone().all(is_known) {
         return;
     }

@@ -6,10 +6,11 @@
 mod laws;
 
 use crate::script::Script;
+use flowpeel::flow::{KeyV4, KeyV6};
 use flowpeel::hash::Secret;
 use flowpeel::sketch::{
-    CellV4, CellV6, CheckedCell, Degrees, Estimator, KeyHash, Layout, Placement, PlainCell, Refused, Squares, Sum,
-    Sums, Table, TableCell, ValueCheck, XorCell, Xoring,
+    CheckedCell, Degrees, Estimator, KeyHash, Layout, PackedCell, Placement, PlainCell, Refused, Squares, Sum, Sums,
+    Table, TableCell, ValueCheck, XorCell, Xoring,
 };
 
 /// Steps of a script that are taken: more make a run slow and tell nothing new.
@@ -31,8 +32,8 @@ pub fn run(bytes: &[u8]) {
         6 => exercise::<XorCell<u64>>(script),
         7 => exercise::<Sums<[u8; 13], [u8; 9], i16, u64>>(script),
         8 => exercise::<Sums<u128, u16, i64, u32, ValueCheck>>(script),
-        9 => exercise::<CellV4>(script),
-        10 => exercise::<CellV6>(script),
+        9 => exercise::<PackedCell<KeyV4>>(script),
+        10 => exercise::<PackedCell<KeyV6>>(script),
         11 => exercise::<Sums<u8, (), i8, u16>>(script),
         12 => exercise::<Sums<u64, u64, i32, u32, Squares>>(script),
         _ => estimate(&mut script),

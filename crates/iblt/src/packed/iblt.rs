@@ -1,0 +1,316 @@
+//! The table: cells in `k` subtables, updated blindly (section 2.2 of the paper).
+//!
+//! What enters: changes, each a key with its placement hash, and other tables. What leaves: the cells, for a peeler to
+//! list. There is no look-up of a single key (GET, section 2.3 of the paper): that needs several times the cells to
+//! succeed often.
+
+use crate::{Geometry, HASH_COUNT, PackedCell, Refused, TableCell, TableKey};
+use flowpeel_lines::Lines;
+use flowpeel_lines::prefetch;
+use std::ops::Range;
+
+/// How many keys ahead cells are prefetched while those of earlier keys are changed. With four cells each, that keeps
+/// as many cache lines in flight as a core can wait for. Prefetches beyond that are not only late: some processors drop
+/// them.
+pub(super) const AHEAD_COUNT: usize = 6;
+
+/// Cells that are read or written at once: some tens of kilobytes, which stay in the cache.
+const PIECE_CELL_COUNT: usize = 1 << 10;
+
+/// One update: a key, its placement hash, how often it is added (negative: removed), and its whole contribution to the
+/// value sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change<K> {
+    /// The key.
+    pub key: K,
+    /// The placement hash of the key.
+    pub hash: u128,
+    /// How many times the key is added; negative for a removal.
+    pub count: i32,
+    /// What is added to the value sum; for a removal the negated value.
+    pub value: u64,
+}
+
+impl<K: TableKey> Change<K> {
+    /// An insertion of the pair (INSERT, section 2.2 of the paper).
+    #[must_use]
+    pub fn insert(key: K, hash: u128, value: u64) -> Self {
+        Change { key, hash, count: 1, value }
+    }
+
+    /// The removal of a pair that was or will be inserted with exactly this value (DELETE, section 2.2). The order does
+    /// not matter.
+    #[must_use]
+    pub fn remove(key: K, hash: u128, value: u64) -> Self {
+        Change { key, hash, count: -1, value: value.wrapping_neg() }
+    }
+
+    /// The change that undoes this one. Tests and fuzzing need it; to remove a pair, use [`Self::remove`].
+    #[must_use]
+    pub fn undone(&self) -> Self {
+        Change { count: self.count.wrapping_neg(), value: self.value.wrapping_neg(), ..*self }
+    }
+
+    #[inline]
+    fn cell(&self) -> PackedCell<K> {
+        let mut cell = PackedCell::of(&self.key, 0, self.hash, i64::from(self.count));
+        cell.set_value(self.value);
+        cell
+    }
+}
+
+/// An invertible Bloom lookup table for keys of one size.
+///
+/// An update costs `k` additions at random places whatever the table holds; nothing is looked up and nothing branches.
+/// Memory is fixed when the table is made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Iblt<K: TableKey> {
+    geometry: Geometry,
+    cells: Lines<PackedCell<K>>,
+}
+
+impl<K: TableKey> Iblt<K> {
+    /// An empty table of this shape.
+    #[must_use]
+    pub fn new(geometry: Geometry) -> Self {
+        Iblt { geometry, cells: Lines::new(geometry.cell_count()) }
+    }
+
+    /// The table of these cells, subtable after subtable; `None` unless their number fits the shape.
+    #[must_use]
+    pub fn from_cells(geometry: Geometry, cells: &[PackedCell<K>]) -> Option<Self> {
+        let mut table = (cells.len() == geometry.cell_count()).then(|| Iblt::new(geometry))?;
+        table.cells.copy_from_slice(cells);
+        Some(table)
+    }
+
+    /// The size of the bytes of a table of this shape.
+    #[must_use]
+    pub fn byte_count(geometry: Geometry) -> u64 {
+        geometry.cell_count() as u64 * PackedCell::<K>::SIZE as u64
+    }
+
+    /// Gives the bytes of the table to `put`, piece by piece: those of the cells, as [`TableCell::write`] encodes them,
+    /// subtable after subtable. The shape is not included.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `put`.
+    pub fn write<E>(&self, mut put: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        let size = PackedCell::<K>::SIZE;
+        let mut bytes = vec![0; PIECE_CELL_COUNT * size];
+        for cells in self.cells.chunks(PIECE_CELL_COUNT) {
+            cells.iter().zip(bytes.chunks_mut(size)).for_each(|(cell, bytes)| cell.write(bytes));
+            put(&bytes[..cells.len() * size])?;
+        }
+        Ok(())
+    }
+
+    /// The table of this shape whose bytes `fill` gives, piece by piece. Any bytes are a table. Memory is allocated for
+    /// what `fill` has given, not for what the shape promises.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `fill`.
+    pub fn read<E>(geometry: Geometry, mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
+        let size = PackedCell::<K>::SIZE;
+        let mut bytes = vec![0; PIECE_CELL_COUNT * size];
+        let mut cells: Vec<PackedCell<K>> = Vec::new();
+        while cells.len() < geometry.cell_count() {
+            let count = PIECE_CELL_COUNT.min(geometry.cell_count() - cells.len());
+            fill(&mut bytes[..count * size])?;
+            cells.extend(bytes[..count * size].chunks(size).map(PackedCell::<K>::read));
+        }
+        cells.shrink_to_fit();
+        let mut table = Iblt::new(geometry);
+        table.cells.copy_from_slice(&cells);
+        Ok(table)
+    }
+
+    /// Sums each `run` neighbouring cells into one: keys are placed in the result as in any table of that shape.
+    /// `None` if `run` does not divide the subtables.
+    ///
+    /// Complexity: a pass over the cells.
+    #[must_use]
+    pub fn folded(&self, run: u32) -> Option<Self> {
+        let mut folded = Iblt::new(self.geometry.folded(run)?);
+        let runs = self.cells.chunks(run as usize);
+        folded.cells.iter_mut().zip(runs).for_each(|(sum, run)| run.iter().for_each(|cell| sum.add(cell)));
+        Some(folded)
+    }
+
+    /// How many more keys were added to the table than removed.
+    #[must_use]
+    pub fn surplus(&self) -> i64 {
+        // Every key is once in each subtable.
+        let subtable = self.cells.iter().take(self.cells.len() / HASH_COUNT);
+        subtable.map(PackedCell::count).sum()
+    }
+
+    /// The shape of the table.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// The size of the cells of a table of this shape, in bytes.
+    #[must_use]
+    pub fn size(geometry: Geometry) -> usize {
+        geometry.cell_count() * size_of::<PackedCell<K>>()
+    }
+
+    /// The cells of the table, subtable after subtable.
+    #[must_use]
+    pub fn cells(&self) -> &[PackedCell<K>] {
+        &self.cells
+    }
+
+    /// The places of the cells of the key with this placement hash.
+    #[inline]
+    pub(super) fn places(&self, hash: u128) -> [u32; HASH_COUNT] {
+        self.geometry.places(hash).map(|place| place as u32)
+    }
+
+    /// Prefetches the cells at these places.
+    #[inline]
+    pub(super) fn prefetch(&self, places: &[u32; HASH_COUNT]) {
+        places.iter().for_each(|place| prefetch(&self.cells[*place as usize]));
+    }
+
+    /// Adds the `sums` in the range to the cells at the places of the same index, and prefetches the cells of later
+    /// keys.
+    #[inline]
+    pub(super) fn add_at(&mut self, places: &[[u32; HASH_COUNT]], sums: &[PackedCell<K>], range: Range<usize>) {
+        let cells = &mut *self.cells;
+        for at in range {
+            if let Some(ahead) = places.get(at + AHEAD_COUNT) {
+                ahead.iter().for_each(|place| prefetch(&cells[*place as usize]));
+            }
+            places[at].iter().for_each(|place| cells[*place as usize].add(&sums[at]));
+        }
+    }
+
+    /// Makes the changes; the cells of each are prefetched while earlier changes are made.
+    ///
+    /// Complexity: `k` random accesses a change.
+    pub fn apply(&mut self, changes: &[Change<K>]) {
+        for (at, change) in changes.iter().enumerate() {
+            if let Some(ahead) = changes.get(at + AHEAD_COUNT) {
+                self.prefetch(&self.places(ahead.hash));
+            }
+            self.apply_one(change);
+        }
+    }
+
+    /// Makes one change.
+    #[inline]
+    pub fn apply_one(&mut self, change: &Change<K>) {
+        let cell = change.cell();
+        for place in self.geometry.places(change.hash) {
+            self.cells[place].add(&cell);
+        }
+    }
+
+    /// Subtracts these sums from the cell at this place, and returns the count that is left there.
+    #[inline]
+    pub(super) fn subtract_at(&mut self, place: u32, sums: &PackedCell<K>) -> i64 {
+        let cell = &mut self.cells[place as usize];
+        cell.subtract(sums);
+        cell.count()
+    }
+
+    /// Adds all that another table holds (a whole network out of its routers).
+    ///
+    /// Complexity: a pass over the cells.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Layout`]: the tables have different shapes. Nothing has changed then.
+    pub fn merge(&mut self, other: &Self) -> Result<(), Refused> {
+        self.check_shape(other)?;
+        self.cells.iter_mut().zip(&*other.cells).for_each(|(cell, other)| cell.add(other));
+        Ok(())
+    }
+
+    /// Takes away all that another table holds (what differs between two).
+    ///
+    /// Complexity: a pass over the cells.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Layout`]: the tables have different shapes. Nothing has changed then.
+    pub fn subtract(&mut self, other: &Self) -> Result<(), Refused> {
+        self.check_shape(other)?;
+        self.cells.iter_mut().zip(&*other.cells).for_each(|(cell, other)| cell.subtract(other));
+        Ok(())
+    }
+
+    fn check_shape(&self, other: &Self) -> Result<(), Refused> {
+        if self.geometry == other.geometry { Ok(()) } else { Err(Refused::Layout) }
+    }
+
+    /// Takes `value` from the value sums of all cells of the key with this placement hash.
+    pub fn subtract_value(&mut self, hash: u128, value: u64) {
+        for place in self.geometry.places(hash) {
+            let cell = &mut self.cells[place];
+            cell.set_value(cell.value().wrapping_sub(value));
+        }
+    }
+
+    /// Clears the value sums of cells that hold no key, and returns how many of those were not zero.
+    pub fn clear_values(&mut self) -> usize {
+        let noisy = self.cells.iter_mut().filter(|cell| cell.value() != 0 && cell.is_key_free());
+        noisy.map(|cell| cell.set_value(0)).count()
+    }
+
+    /// Clears all value sums; keys stay.
+    pub fn forget_values(&mut self) {
+        self.cells.iter_mut().for_each(|cell| cell.set_value(0));
+    }
+
+    /// Has the memory of a small table backed by pages at once, because changes are about to come. A large table gets
+    /// its pages as the changes come.
+    pub fn lay_in(&mut self) {
+        self.cells.lay_in();
+    }
+
+    /// Empties the table.
+    pub fn clear(&mut self) {
+        self.cells.fill(PackedCell::zero());
+    }
+
+    /// Whether nothing is left in the table.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        self.cells.iter().all(PackedCell::is_zero)
+    }
+
+    /// Whether no key is left in the table, whatever the value sums.
+    #[must_use]
+    pub fn is_key_free(&self) -> bool {
+        self.cells.iter().all(PackedCell::is_key_free)
+    }
+
+    /// About how many keys are in the table, added or removed; 0 only when there are none. A key that is in it several
+    /// times counts as the square of its count.
+    ///
+    /// Keys fall on the cells of a subtable at random, so the squares of the counts add up to the number of keys plus
+    /// what the surplus of additions over removals adds to every cell. That holds at any load, to within the square
+    /// root of 2 / cells of a subtable. The share of free cells, the usual measure, says nothing about a table that has
+    /// none.
+    #[must_use]
+    pub fn estimated_count(&self) -> u64 {
+        if self.is_key_free() {
+            return 0;
+        }
+        let cells = self.cells.len() / HASH_COUNT;
+        let estimates = self.cells.chunks(cells).map(|subtable| {
+            let counts = || subtable.iter().map(|cell| cell.count() as f64);
+            let (sum, squares): (f64, f64) = (counts().sum(), counts().map(|count| count * count).sum());
+            squares - sum * sum / cells as f64
+        });
+        // What a single cell's worth of surplus hides is added back by the last factor.
+        let mean = estimates.sum::<f64>() / HASH_COUNT as f64 * cells as f64 / (cells as f64 - 1.0).max(1.0);
+        mean.round().max(1.0) as u64
+    }
+}

@@ -1,0 +1,74 @@
+//! What an archive needs from the lists: the old connections of each, and the open connections of the last list and, in
+//! a live capture, of one list a minute.
+
+use crate::archive::ages::Ages;
+use crate::archive::block::ARCHIVE_BLOCK_ENTRIES_MAX;
+use crate::archive::thread::Command;
+use crate::archive::{Archive, Entry, Fate};
+use crate::error::{Error, Result};
+use crate::list::{List, RowState};
+use crate::signal::{AnyKey, TICK_NS};
+use std::time::Duration;
+
+/// How often the open connections are sent to the archive of a live capture: the greatest age of that knowledge after a
+/// crash.
+const ARCHIVE_OPEN_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Feeds an archive from lists.
+pub struct ListFeed<'a> {
+    archive: &'a Archive,
+    /// The end of the list whose open connections were sent last, in ns since 1970.
+    sent_ns: Option<i64>,
+}
+
+impl<'a> ListFeed<'a> {
+    /// A feed of this archive.
+    #[must_use]
+    pub fn new(archive: &'a Archive) -> Self {
+        ListFeed { archive, sent_ns: None }
+    }
+
+    /// Sends what the archive needs from a list.
+    ///
+    /// # Errors
+    ///
+    /// The archive has failed.
+    pub fn list(&mut self, list: &List) -> Result<()> {
+        if self.archive.has_failed() {
+            return Err(Error::new("the archive cannot be written to any more"));
+        }
+        self.archive.send(Command::Ages(Ages::of(list)));
+        if self.is_due(list) {
+            self.send_open(list);
+        }
+        Ok(())
+    }
+
+    fn is_due(&self, list: &List) -> bool {
+        let interval_ns = ARCHIVE_OPEN_INTERVAL.as_nanos() as i64;
+        let end_ns = list.header.figures.end_ns;
+        // A clock that stepped back makes it due as well.
+        let is_time = self.sent_ns.is_none_or(|sent_ns| !(0..interval_ns).contains(&end_ns.saturating_sub(sent_ns)));
+        list.header.is_last || self.archive.is_live() && is_time
+    }
+
+    fn send_open(&mut self, list: &List) {
+        self.sent_ns = Some(list.header.figures.end_ns);
+        let end = list.header.figures.end_ns.div_euclid(TICK_NS);
+        self.archive.send(Command::BeginOpen);
+        let mut entries = Vec::with_capacity(ARCHIVE_BLOCK_ENTRIES_MAX);
+        for row in list.rows().filter(|row| row.state == RowState::Established) {
+            let Some(key) = AnyKey::of_ends(row.client, row.server, row.vlan) else { continue };
+            let start = row.start_ns.div_euclid(TICK_NS);
+            entries.push(Entry { end, key, start, fate: Fate::Open, midstream: row.midstream, may_be_older: false });
+            if entries.len() == ARCHIVE_BLOCK_ENTRIES_MAX {
+                let full = std::mem::replace(&mut entries, Vec::with_capacity(ARCHIVE_BLOCK_ENTRIES_MAX));
+                self.archive.send(Command::Open(full));
+            }
+        }
+        if !entries.is_empty() {
+            self.archive.send(Command::Open(entries));
+        }
+        self.archive.send(Command::EndOpen);
+    }
+}

@@ -1,0 +1,125 @@
+//! `flowpeel snapshot collect`: a directory of snapshots in, the lists that the router would have written out.
+
+use crate::agent::{Agent, AgentConfig, AgentCounts, AgentEvent, AgentObserver};
+use crate::cli::apart;
+use crate::cli::interrupts::Interrupts;
+use crate::cli::lists::Writing;
+use crate::cli::report::{self, Voice, grouped};
+use crate::cli::snapshot::secret::SecretOption;
+use crate::cli::{Failure, Outcome, Status};
+use crate::error::Result;
+use clap::Args;
+use std::path::PathBuf;
+
+/// Writes the lists of a router from its snapshots, on any machine
+///
+/// Follows a directory of snapshots and writes for each the list that the router would have written, under the same
+/// name. Snapshots that are missing or come late cost nothing but their own lists: the next one covers them. A run goes
+/// on where the one before it stopped, however that ended.
+///
+/// Exit status: 0 when everything was done, 1 when something failed, such as files that are damaged or no snapshots
+/// (they are named, and left alone), 2 when the command line is wrong, 130 when a second signal ended it at once.
+#[derive(Args)]
+#[command(
+    display_name = "flowpeel snapshot collect",
+    after_help = "Examples:\n  flowpeel snapshot collect --secret-file secret --out lists snapshots\n  \
+    flowpeel snapshot collect --once --secret-file secret --out lists --compress --keep 30d snapshots"
+)]
+pub(super) struct Arguments {
+    /// The directory of snapshots of one router; nothing is changed in it, and while it is empty it is waited for the
+    /// first (with --once there are no lists then)
+    #[arg(value_name = "DIR")]
+    snapshots: PathBuf,
+
+    /// The directory for lists, which belongs to this process alone
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+
+    /// Make lists of what is there now, and end
+    #[arg(long)]
+    once: bool,
+
+    #[command(flatten)]
+    writing: Writing,
+
+    #[command(flatten)]
+    secret: SecretOption,
+}
+
+impl Arguments {
+    /// Whether the command runs unattended until it is stopped.
+    pub(super) fn is_service(&self) -> bool {
+        !self.once
+    }
+
+    fn config(&self) -> Result<AgentConfig> {
+        let format = self.writing.format();
+        format.check()?;
+        apart::check(&[("DIR", Some(&self.snapshots)), ("--out", Some(&self.out))])?;
+        let (snapshots, lists) = (self.snapshots.clone(), self.out.clone());
+        Ok(AgentConfig { snapshots, lists, secret: self.secret.secret()?, format, keep: self.writing.keep()? })
+    }
+}
+
+/// An observer that passes on to people what the agent tells.
+struct Observer<'a> {
+    interrupts: &'a Interrupts,
+    voice: Voice,
+}
+
+impl AgentObserver for Observer<'_> {
+    fn told(&mut self, event: AgentEvent) {
+        match event {
+            AgentEvent::Refused(error) => report::error(&error, "; it is passed over"),
+            AgentEvent::Warning(error) if self.voice > Voice::Quiet => report::warning(&error.to_string()),
+            AgentEvent::Listed(name, header) if self.voice == Voice::Verbose || !header.complete => {
+                let missing = match header.missing {
+                    0 => String::new(),
+                    missing => format!(", about {} missing", grouped(missing)),
+                };
+                if self.voice > Voice::Quiet {
+                    report::line(format_args!("{name}: {} connections{missing}", grouped(header.flows)));
+                }
+            }
+            AgentEvent::Warning(_) | AgentEvent::Listed(..) => {}
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.interrupts.is_interrupted()
+    }
+}
+
+/// Runs the agent over the directory that the arguments name.
+pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
+    let config = arguments.config().map_err(Failure::wrong_usage)?;
+    let mut agent = Agent::new(&config)?;
+    let interrupts = Interrupts::catch("waiting for the list to be written")?;
+    let mut observer = Observer { interrupts: &interrupts, voice };
+    let ended = if arguments.once { agent.once(&mut observer) } else { agent.follow(&mut observer) };
+    interrupts.finish();
+    let counts = agent.counts();
+    if voice > Voice::Quiet {
+        report::line(format_args!("{}", summary(&counts)));
+    }
+    if let Err(error) = &ended {
+        report::error(error, "; the lists before it are whole");
+    }
+    let is_cut_short = arguments.once && interrupts.is_interrupted();
+    Ok(if ended.is_ok() && counts.refused == 0 && !is_cut_short { Status::Done } else { Status::Failed })
+}
+
+fn summary(counts: &AgentCounts) -> String {
+    let mut text = format!("{} lists", grouped(counts.lists));
+    for (count, what) in [
+        (counts.incomplete, "not complete"),
+        (counts.passed_over, "intervals without a snapshot"),
+        (counts.covered, "snapshots late or doubled"),
+        (counts.refused, "files refused"),
+    ] {
+        if count > 0 {
+            text.push_str(&format!(", {} {what}", grouped(count)));
+        }
+    }
+    text
+}

@@ -1,0 +1,43 @@
+//! One value for each address family.
+
+/// A value for IPv4 and one for IPv6. They may differ in type, as lists of either family's keys do.
+///
+/// # Examples
+///
+/// ```
+/// use flowpeel::flow::ByFamily;
+///
+/// let names = ByFamily { v4: "10.0.0.1", v6: "::1" };
+/// assert_eq!(names.map(str::len).sum::<usize>(), 11);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ByFamily<V4, V6 = V4> {
+    /// The value for IPv4.
+    pub v4: V4,
+    /// The value for IPv6.
+    pub v6: V6,
+}
+
+impl<V4, V6> ByFamily<V4, V6> {
+    /// Both values by reference.
+    pub fn as_ref(&self) -> ByFamily<&V4, &V6> {
+        ByFamily { v4: &self.v4, v6: &self.v6 }
+    }
+
+    /// Both values by mutable reference.
+    pub fn as_mut(&mut self) -> ByFamily<&mut V4, &mut V6> {
+        ByFamily { v4: &mut self.v4, v6: &mut self.v6 }
+    }
+}
+
+impl<T> ByFamily<T> {
+    /// The results of a function of each value.
+    pub fn map<U>(self, mut function: impl FnMut(T) -> U) -> ByFamily<U> {
+        ByFamily { v4: function(self.v4), v6: function(self.v6) }
+    }
+
+    /// The sum of both values.
+    pub fn sum<S: std::iter::Sum<T>>(self) -> S {
+        [self.v4, self.v6].into_iter().sum()
+    }
+}

@@ -1,0 +1,242 @@
+//! The intervals as partitions end them: common to the list and to snapshots.
+//!
+//! Partitions end an interval at different moments. An interval has ended when all of them have; if one held changes
+//! back, it becomes part of the next.
+
+use crate::connection::{Counts, HalfOpenList};
+use crate::error::Result;
+use crate::flow::{KeyV4, KeyV6};
+use crate::list::exact::PartitionList;
+use crate::list::row::ListTimes;
+use crate::signal::{PARTITION_COUNT, TimeBases};
+use crate::snapshot::file::Figures;
+use crate::snapshot::{IntervalEnd, Marker, Seen};
+use crate::state::{Decoder, Encoder};
+
+/// What a partition counted, and whether it has ended the present interval.
+#[derive(Clone, Copy, Default)]
+struct PartitionEnd {
+    /// The counts up to the list before, and up to the end of the present interval.
+    listed_counts: Counts,
+    counts: Counts,
+    has_ended: bool,
+    is_held_back: bool,
+}
+
+/// The intervals of a run, the present one and what they amount to.
+pub(super) struct Intervals {
+    partitions: [PartitionEnd; PARTITION_COUNT],
+    /// The half-open connections of each partition at its end of the interval.
+    half_open: [Option<Box<HalfOpenList>>; PARTITION_COUNT],
+    bases: TimeBases,
+    /// The marker of the interval that is ending, once the first partition has handed it over.
+    ending: Option<Marker>,
+    /// The start of the first interval that was merged into the present one, if any was.
+    merged_start_ns: Option<i64>,
+    /// What the capture counted in the interval and in those merged into it.
+    seen: Seen,
+    interval: u64,
+    /// Intervals that were merged into the next one: since the start, and since the last list.
+    merged_intervals: u64,
+    covered_intervals: u64,
+    /// The tick at which this run continued one that had ended, if packets passed unseen in between.
+    resumed_tick: Option<u64>,
+}
+
+/// An interval that has ended in every partition.
+#[derive(Clone, Copy)]
+pub(super) struct EndedInterval {
+    pub(super) marker: Marker,
+    pub(super) figures: Figures,
+    /// Connections that ended in it and did not get into the archive.
+    pub(super) unarchived: u64,
+}
+
+impl Intervals {
+    pub(super) fn new() -> Self {
+        Intervals {
+            partitions: [PartitionEnd::default(); PARTITION_COUNT],
+            half_open: std::array::from_fn(|_| None),
+            bases: TimeBases::new(),
+            ending: None,
+            merged_start_ns: None,
+            seen: Seen::default(),
+            interval: 0,
+            merged_intervals: 0,
+            covered_intervals: 0,
+            resumed_tick: None,
+        }
+    }
+
+    /// Records that a partition has ended the interval. It must exist.
+    pub(super) fn end_partition(&mut self, partition: usize, end: IntervalEnd, is_held_back: bool) {
+        let IntervalEnd { marker, half_open, counts, .. } = end;
+        // Without the half-open connections the list would be incomplete too.
+        let is_held_back = is_held_back || half_open.is_none();
+        self.half_open[partition] = half_open;
+        self.partitions[partition] =
+            PartitionEnd { counts, has_ended: true, is_held_back, ..self.partitions[partition] };
+        if self.ending.is_none() {
+            self.seen = self.seen.plus(marker.seen);
+            self.ending = Some(marker);
+        }
+    }
+
+    /// Whether this partition has ended the present interval.
+    pub(super) fn has_ended(&self, partition: usize) -> bool {
+        self.partitions.get(partition).is_some_and(|partition| partition.has_ended)
+    }
+
+    /// Whether every partition has ended the present interval.
+    pub(super) fn is_due(&self) -> bool {
+        self.partitions.iter().all(|partition| partition.has_ended)
+    }
+
+    /// Ends the interval. Returns `None` if a partition held changes back: the interval becomes part of the next.
+    pub(super) fn end(&mut self) -> Option<EndedInterval> {
+        let marker = self.ending.take()?;
+        let is_held_back = self.partitions.iter().any(|partition| partition.is_held_back) && !marker.is_last;
+        let merged = u64::from(marker.merged) + u64::from(is_held_back);
+        self.merged_intervals += merged;
+        self.covered_intervals += merged;
+        if is_held_back {
+            self.merged_start_ns.get_or_insert(marker.start_ns);
+            return None;
+        }
+        self.interval += 1;
+        let ended = self.ended(marker);
+        self.merged_start_ns = None;
+        self.covered_intervals = 0;
+        self.seen = Seen::default();
+        self.partitions.iter_mut().for_each(|partition| partition.listed_counts = partition.counts);
+        Some(ended)
+    }
+
+    fn ended(&self, marker: Marker) -> EndedInterval {
+        let mut figures = Figures {
+            interval: self.interval,
+            start_ns: self.merged_start_ns.unwrap_or(marker.start_ns),
+            end_ns: marker.end_ns,
+            dropped: self.seen.dropped,
+            unusable: self.seen.unusable,
+            merged: self.covered_intervals,
+            ..Figures::default()
+        };
+        let mut unarchived = 0;
+        for PartitionEnd { counts: now, listed_counts: before, .. } in &self.partitions {
+            figures.opened += now.opened - before.opened;
+            figures.closed += now.closed - before.closed;
+            figures.recycled += now.recycled - before.recycled;
+            figures.untracked += now.untracked() - before.untracked();
+            figures.evicted += now.evicted() - before.evicted();
+            unarchived += now.unarchived - before.unarchived;
+        }
+        figures.untracked += self.seen.handshakes_lost;
+        figures.missing_elsewhere = self.missing_elsewhere(figures.opened + figures.closed);
+        EndedInterval { marker, figures, unarchived }
+    }
+
+    /// About how many changes are missing that no table holds, in an interval with this many changes: connections that
+    /// were not tracked, and what the lost packets held.
+    fn missing_elsewhere(&self, changes: u64) -> u64 {
+        let untracked = self.partitions.iter().map(|partition| partition.counts.untracked_open);
+        untracked.sum::<u64>() + missed(&self.seen, changes)
+    }
+
+    /// Sorts the half-open connections, and removes those that are established too. A key that is half-open twice, as
+    /// it may be within one tick, counts once.
+    pub(super) fn sort_half_open(&mut self, established: &[PartitionList]) {
+        for (partition, half_open) in self.half_open.iter_mut().enumerate() {
+            let Some(half_open) = half_open else { continue };
+            let established = established.get(partition);
+            half_open.sort();
+            half_open.retain::<KeyV4>(|key| !established.is_some_and(|list| list.v4.listed().contains(key)));
+            half_open.retain::<KeyV6>(|key| !established.is_some_and(|list| list.v6.listed().contains(key)));
+        }
+    }
+
+    /// The half-open connections of each partition.
+    pub(super) fn half_open(&self) -> &[Option<Box<HalfOpenList>>] {
+        &self.half_open
+    }
+
+    /// Begins the next interval. The buffers of half-open connections are emptied and passed to `give_back`.
+    pub(super) fn begin(&mut self, mut give_back: impl FnMut(usize, Box<HalfOpenList>)) {
+        for (index, partition) in self.partitions.iter_mut().enumerate() {
+            partition.has_ended = false;
+            if let Some(mut half_open) = self.half_open[index].take() {
+                half_open.clear();
+                give_back(index, half_open);
+            }
+        }
+    }
+
+    /// The times of a list that ends at this marker.
+    pub(super) fn times(&self, marker: &Marker) -> ListTimes<'_> {
+        let Marker { end_tick, within_tick_ns, .. } = *marker;
+        ListTimes { bases: &self.bases, within_tick_ns, end_tick, resumed_tick: self.resumed_tick }
+    }
+
+    /// What maps ticks to wall time.
+    pub(super) fn bases(&self) -> &TimeBases {
+        &self.bases
+    }
+
+    /// What maps ticks to wall time, to add to it.
+    pub(super) fn bases_mut(&mut self) -> &mut TimeBases {
+        &mut self.bases
+    }
+
+    /// The sum of what all partitions counted up to the last interval's end.
+    pub(super) fn counts(&self) -> Counts {
+        self.partitions.iter().fold(Counts::default(), |sum, partition| sum.plus(&partition.counts))
+    }
+
+    /// How many intervals were merged into the next since the start.
+    pub(super) fn merged_intervals(&self) -> u64 {
+        self.merged_intervals
+    }
+
+    /// Leaves out the numbers of so many intervals.
+    pub(super) fn skip(&mut self, interval_count: u64) {
+        self.interval = self.interval.saturating_add(interval_count);
+    }
+
+    /// Records that packets passed unseen up to this tick.
+    pub(super) fn resume_at(&mut self, resumed_tick: u64) {
+        self.resumed_tick = Some(resumed_tick);
+    }
+
+    /// Encodes it for a saved state, between two intervals.
+    pub(super) fn save(&self, encoder: &mut Encoder) {
+        debug_assert!(self.ending.is_none() && self.covered_intervals == 0);
+        encoder.u64(self.interval);
+        encoder.u64(self.merged_intervals);
+        encoder.option(self.resumed_tick, Encoder::u64);
+        self.bases.save(encoder);
+        self.partitions.iter().for_each(|partition| partition.counts.save(encoder));
+    }
+
+    /// Restores what was saved.
+    pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        self.interval = decoder.count()?;
+        self.merged_intervals = decoder.count()?;
+        self.resumed_tick = decoder.option(Decoder::count)?;
+        self.bases = TimeBases::saved(decoder)?;
+        for partition in &mut self.partitions {
+            partition.counts = Counts::saved(decoder)?;
+            partition.listed_counts = partition.counts;
+        }
+        Ok(())
+    }
+}
+
+/// About how many openings and closings were lost with packets: in proportion to those in the packets that were seen,
+/// and at least one, since it cannot be known that there was none.
+fn missed(seen: &Seen, changes: u64) -> u64 {
+    if seen.dropped == 0 {
+        return u64::from(seen.has_doubtful_losses);
+    }
+    let share = u128::from(seen.dropped) * u128::from(changes) / u128::from(seen.packets.max(1));
+    u64::try_from(share).unwrap_or(u64::MAX).max(1)
+}

@@ -1,0 +1,466 @@
+//! Metrics over HTTP: what Prometheus scrapes, and what a load balancer or a person asks for.
+//!
+//! Anybody who can reach the address may ask for `/metrics`, `/healthz`, and an index at `/`. It is a server for a
+//! handful of honest clients that hostile ones cannot harm: one thread, few clients at once, limits on the size of a
+//! request and on the time for all of it, and only atomics shared with the packet path. The well-known small server
+//! crates have no time limits; only the header parser is a crate's.
+
+use crate::error::{self, Error};
+use crate::metrics::Metrics;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A running server, which stops when it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    should_stop: Arc<AtomicBool>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Serves metrics at an address, on a thread of its own. Port 0 stands for any free port.
+///
+/// # Errors
+///
+/// The address is in use or not one of this machine's, or no thread can be started.
+///
+/// # Examples
+///
+/// ```
+/// use flowpeel::metrics::{Metrics, Setup};
+/// use std::io::{Read, Write};
+///
+/// let server = flowpeel::metrics::http::serve("127.0.0.1:0".parse()?, Metrics::new(Setup::default()))?;
+/// let mut client = std::net::TcpStream::connect(server.local_addr())?;
+/// client.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+/// let mut answer = String::new();
+/// client.read_to_string(&mut answer)?;
+/// assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok\n"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> error::Result<Server> {
+    let failed = |cause: std::io::Error| {
+        Error::new(format!("cannot serve metrics at {address}, choose another address with --metrics")).because(cause)
+    };
+    let should_stop = Arc::new(AtomicBool::new(false));
+    let (server, waker) = ServerThread::new(address, metrics, Arc::clone(&should_stop)).map_err(failed)?;
+    let address = server.local_addr().map_err(failed)?;
+    let builder = std::thread::Builder::new().name("metrics".to_owned());
+    let thread = builder.spawn(move || server.run()).map_err(failed)?;
+    Ok(Server { address, should_stop, waker, thread: Some(thread) })
+}
+
+impl Server {
+    /// The address at which it listens.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.should_stop.store(true, Ordering::Release);
+        // A thread that cannot be woken is not joined: it ends with the process.
+        if self.waker.wake().is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            drop(thread.join());
+        }
+    }
+}
+
+/// Whether other machines may reach a server at this address. It serves nothing secret, but how busy a router is need
+/// not be public.
+#[must_use]
+pub fn is_exposed(address: SocketAddr) -> bool {
+    !address.ip().to_canonical().is_loopback()
+}
+
+/// The most clients that the metrics server serves at once; another one pushes out the oldest. A scrape lasts some
+/// milliseconds, so slow clients cannot keep honest ones out, and hold a megabyte or two at most.
+pub const SERVE_CONNECTION_COUNT_MAX: usize = 32;
+
+/// How long the metrics server waits when the system lets it take no more clients.
+const SERVE_RETRY: Duration = Duration::from_millis(100);
+
+const LISTENER: Token = Token(0);
+const WAKER: Token = Token(1);
+const FIRST_CLIENT: usize = 2;
+
+/// Serves all clients until it is stopped. Clients are kept in the order of their arrival, which is that of their deadlines.
+struct ServerThread {
+    poll: Poll,
+    listener: TcpListener,
+    /// The clients by number: the lowest is the oldest.
+    clients: BTreeMap<usize, Connection>,
+    next_client: usize,
+    /// When to accept new clients without an event.
+    accept_at: Option<Instant>,
+    metrics: Arc<Metrics>,
+    should_stop: Arc<AtomicBool>,
+}
+
+impl ServerThread {
+    fn new(address: SocketAddr, metrics: Arc<Metrics>, should_stop: Arc<AtomicBool>) -> std::io::Result<(Self, Waker)> {
+        let poll = Poll::new()?;
+        let mut listener = TcpListener::bind(address)?;
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        let waker = Waker::new(poll.registry(), WAKER)?;
+        let clients = BTreeMap::new();
+        let server =
+            ServerThread { poll, listener, clients, next_client: FIRST_CLIENT, accept_at: None, metrics, should_stop };
+        Ok((server, waker))
+    }
+
+    fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    fn run(mut self) {
+        let mut events = Events::with_capacity(2 * SERVE_CONNECTION_COUNT_MAX);
+        loop {
+            let deadline = self.clients.first_key_value().map(|(_, client)| client.deadline());
+            let wake_at = deadline.into_iter().chain(self.accept_at).min();
+            let timeout = wake_at.map(|at| at.saturating_duration_since(Instant::now()));
+            if let Err(error) = self.poll.poll(&mut events, timeout)
+                && error.kind() != ErrorKind::Interrupted
+            {
+                // Trying again at once would not help.
+                std::thread::sleep(SERVE_RETRY);
+            }
+            if self.should_stop.load(Ordering::Acquire) {
+                return;
+            }
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.accept_at = Some(Instant::now()),
+                    WAKER => {}
+                    Token(number) => self.advance(number),
+                }
+            }
+            let now = Instant::now();
+            while let Some(client) = self.clients.first_entry().filter(|client| client.get().deadline() <= now) {
+                let client = client.remove();
+                self.close(client);
+            }
+            if self.accept_at.is_some_and(|at| at <= now) {
+                self.accept(now);
+            }
+        }
+    }
+
+    /// Accepts new clients, no more at once than there is room for: those that are there come next.
+    fn accept(&mut self, now: Instant) {
+        self.accept_at = Some(now);
+        for _ in 0..SERVE_CONNECTION_COUNT_MAX {
+            match self.listener.accept() {
+                Ok((stream, _)) => self.admit(Connection::new(stream, now)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.accept_at = None;
+                    return;
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
+                Err(_) => {
+                    self.accept_at = Some(now + SERVE_RETRY);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, mut client: Connection) {
+        if self.clients.len() >= SERVE_CONNECTION_COUNT_MAX
+            && let Some((_, oldest)) = self.clients.pop_first()
+        {
+            self.close(oldest);
+        }
+        let number = self.next_client;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        match self.poll.registry().register(&mut client.stream, Token(number), interest) {
+            Ok(()) => {
+                self.next_client += 1;
+                self.clients.insert(number, client);
+            }
+            Err(_) => self.metrics.abandoned(),
+        }
+    }
+
+    /// Serves a client whose socket is ready. One that was dropped meanwhile is skipped.
+    fn advance(&mut self, number: usize) {
+        let Self { clients, metrics, .. } = self;
+        let Some(client) = clients.get_mut(&number) else { return };
+        let progress = client.advance(|request| respond(request, metrics, Instant::now()));
+        if progress == Progress::Over
+            && let Some(client) = self.clients.remove(&number)
+        {
+            self.close(client);
+        }
+    }
+
+    /// Counts a client that is done. Dropping it closes its socket.
+    fn close(&mut self, client: Connection) {
+        if client.is_answered() { self.metrics.responded() } else { self.metrics.abandoned() }
+    }
+}
+
+/// Bytes that the metrics server reads of a client at once: an ordinary request whole.
+const SERVE_READ_SIZE: usize = 1 << 10;
+
+/// How long a client of the metrics server may take for everything: as long as Prometheus waits by default.
+const SERVE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// The most that is read of a client after its request, in bytes, so that the client can read the answer: closing with
+/// unread bytes would reset the connection.
+const SERVE_DISCARD_SIZE_MAX: usize = 64 << 10;
+
+enum State {
+    Reading(Vec<u8>),
+    Writing {
+        response: Vec<u8>,
+        written: usize,
+    },
+    /// The response is written, and the client's end is awaited: closing with unread bytes would reset the connection
+    /// before the response is read.
+    Draining {
+        discarded: usize,
+    },
+}
+
+/// Whether a connection stays open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// The connection waits for the client.
+    Waiting,
+    /// The connection is to be closed.
+    Over,
+}
+
+/// A connection to a client.
+struct Connection {
+    stream: TcpStream,
+    deadline: Instant,
+    state: State,
+}
+
+impl Connection {
+    fn new(stream: TcpStream, now: Instant) -> Self {
+        Connection { stream, deadline: now + SERVE_TIME_MAX, state: State::Reading(Vec::new()) }
+    }
+
+    /// When the connection is closed at the latest.
+    fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Whether the client was sent its response.
+    fn is_answered(&self) -> bool {
+        matches!(self.state, State::Draining { .. })
+    }
+
+    /// Reads and writes what is possible without blocking.
+    fn advance(&mut self, respond: impl Fn(Result<Request, Status>) -> Vec<u8>) -> Progress {
+        loop {
+            let step = match &mut self.state {
+                State::Reading(bytes) => read_some(&mut self.stream, bytes, &respond),
+                State::Writing { response, written } => write_some(&mut self.stream, response, written),
+                State::Draining { discarded } => discard_some(&mut self.stream, discarded),
+            };
+            match step {
+                Ok(Some(state)) => self.state = state,
+                Ok(None) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Progress::Waiting,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Progress::Over,
+            }
+        }
+    }
+}
+
+/// The next state, if there is one; an error if the socket gives no more for now, or ever.
+type Step = std::io::Result<Option<State>>;
+
+fn ended() -> std::io::Error {
+    ErrorKind::UnexpectedEof.into()
+}
+
+fn read_some(
+    stream: &mut TcpStream,
+    bytes: &mut Vec<u8>,
+    respond: &impl Fn(Result<Request, Status>) -> Vec<u8>,
+) -> Step {
+    let mut chunk = [0; SERVE_READ_SIZE];
+    // There is room left: a request that fills it without ending is refused.
+    let room = SERVE_READ_SIZE.min(REQUEST_SIZE_MAX.saturating_sub(bytes.len()));
+    let count = stream.read(&mut chunk[..room])?;
+    if count == 0 {
+        return Err(ended());
+    }
+    bytes.extend_from_slice(&chunk[..count]);
+    let request = read_request(bytes);
+    Ok(request.map(|request| State::Writing { response: respond(request), written: 0 }))
+}
+
+fn write_some(stream: &mut TcpStream, response: &[u8], written: &mut usize) -> Step {
+    let count = stream.write(&response[*written..])?;
+    if count == 0 {
+        return Err(ended());
+    }
+    *written += count;
+    if *written < response.len() {
+        return Ok(None);
+    }
+    // If the client has gone already, there is nothing to shut down.
+    drop(stream.shutdown(Shutdown::Write));
+    Ok(Some(State::Draining { discarded: 0 }))
+}
+
+fn discard_some(stream: &mut TcpStream, discarded: &mut usize) -> Step {
+    let mut chunk = [0; SERVE_READ_SIZE];
+    *discarded += stream.read(&mut chunk).and_then(|count| if count == 0 { Err(ended()) } else { Ok(count) })?;
+    if *discarded >= SERVE_DISCARD_SIZE_MAX { Err(ended()) } else { Ok(None) }
+}
+
+/// The longest request to the metrics server, in bytes: a browser with its cookies sends less.
+pub const REQUEST_SIZE_MAX: usize = 8 << 10;
+
+/// The most headers of a request to the metrics server.
+const REQUEST_HEADER_COUNT_MAX: usize = 64;
+
+const _: () = assert!(SERVE_READ_SIZE <= REQUEST_SIZE_MAX);
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Request<'a> {
+    method: &'a str,
+    /// Without the query.
+    path: &'a str,
+}
+
+/// Reads the head of a request; `None` while it is incomplete, and neither wrong nor too large.
+fn read_request(bytes: &[u8]) -> Option<Result<Request<'_>, Status>> {
+    let mut headers = [httparse::EMPTY_HEADER; REQUEST_HEADER_COUNT_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    match request.parse(bytes) {
+        Ok(httparse::Status::Partial) if bytes.len() < REQUEST_SIZE_MAX => return None,
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            return Some(Err(Status::HeadersTooLarge));
+        }
+        Ok(httparse::Status::Complete(_)) => {}
+        Err(_) => return Some(Err(Status::BadRequest)),
+    }
+    let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version) else {
+        return Some(Err(Status::BadRequest));
+    };
+    let host_count = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("host")).count();
+    // HTTP/1.1 requires exactly one.
+    if host_count > 1 || (version == 1 && host_count == 0) {
+        return Some(Err(Status::BadRequest));
+    }
+    Some(Ok(Request { method, path: path_of(target) }))
+}
+
+/// The path of a target, which is `/a?b`, or `http://host/a?b` as a proxy gets it.
+fn path_of(target: &str) -> &str {
+    let target = match target.split_once("://") {
+        Some((_, rest)) if !target.starts_with('/') => rest.find('/').map_or("/", |at| &rest[at..]),
+        _ => target,
+    };
+    target.split('?').next().unwrap_or(target)
+}
+
+/// The statuses of responses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    /// The page follows.
+    Ok,
+    /// The request is not valid HTTP/1.
+    BadRequest,
+    /// There is no such page.
+    NotFound,
+    /// The method is neither GET nor HEAD.
+    MethodNotAllowed,
+    /// The head of the request is larger than the limit.
+    HeadersTooLarge,
+    /// Something is wrong with the lists.
+    Unavailable,
+}
+
+impl Status {
+    fn line(self) -> &'static str {
+        match self {
+            Status::Ok => "200 OK",
+            Status::BadRequest => "400 Bad Request",
+            Status::NotFound => "404 Not Found",
+            Status::MethodNotAllowed => "405 Method Not Allowed",
+            Status::HeadersTooLarge => "431 Request Header Fields Too Large",
+            Status::Unavailable => "503 Service Unavailable",
+        }
+    }
+}
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
+const INDEX: &str = concat!("flowpeel ", env!("CARGO_PKG_VERSION"), ": see /metrics and /healthz\n");
+
+struct Page {
+    status: Status,
+    content_type: &'static str,
+    body: String,
+}
+
+impl Page {
+    /// A page with only the text of its status.
+    fn bare(status: Status) -> Self {
+        Page { status, content_type: TEXT, body: format!("{}\n", status.line()) }
+    }
+
+    fn bytes(&self, has_body: bool) -> Vec<u8> {
+        let allow = if self.status == Status::MethodNotAllowed { "Allow: GET, HEAD\r\n" } else { "" };
+        let text = format!(
+            "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{allow}Cache-Control: no-store\r\n\
+             X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n{}",
+            self.status.line(),
+            self.content_type,
+            self.body.len(),
+            if has_body { &self.body } else { "" }
+        );
+        text.into_bytes()
+    }
+}
+
+/// The response to a request.
+fn respond(request: Result<Request, Status>, metrics: &Metrics, now: Instant) -> Vec<u8> {
+    match request {
+        Err(status) => Page::bare(status).bytes(true),
+        Ok(Request { method: "GET", path }) => page(path, metrics, now).bytes(true),
+        Ok(Request { method: "HEAD", path }) => page(path, metrics, now).bytes(false),
+        Ok(_) => Page::bare(Status::MethodNotAllowed).bytes(true),
+    }
+}
+
+fn page(path: &str, metrics: &Metrics, now: Instant) -> Page {
+    match path {
+        "/" => Page { status: Status::Ok, content_type: TEXT, body: INDEX.to_owned() },
+        "/metrics" => Page { status: Status::Ok, content_type: EXPOSITION, body: metrics.exposition(now) },
+        "/healthz" => {
+            let (status, line) = match metrics.health(now) {
+                None => (Status::Ok, "ok".to_owned()),
+                Some(problems) => (Status::Unavailable, problems),
+            };
+            Page { status, content_type: TEXT, body: line + "\n" }
+        }
+        _ => Page::bare(Status::NotFound),
+    }
+}
+
+#[cfg(test)]
+mod tests;

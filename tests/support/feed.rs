@@ -1,0 +1,104 @@
+//! Feeding traffic to the whole pipeline without a file between, and keeping its lists for comparison.
+
+use flowpeel::capture::{Packet, PacketSource, Progress};
+use flowpeel::error::Result;
+use flowpeel::flow_list::{Header, List, Row};
+use flowpeel::generate::{Traffic, TrafficConfig};
+use flowpeel::parse::LinkType;
+use flowpeel::pipeline::{Config, Plan, Summary, run};
+
+/// Generated traffic as a source of packets.
+pub(crate) struct Generated {
+    traffic: Traffic,
+    is_finished: bool,
+}
+
+impl Generated {
+    pub(crate) fn new(config: TrafficConfig) -> Self {
+        Generated { traffic: Traffic::new(config).unwrap(), is_finished: false }
+    }
+}
+
+impl PacketSource for Generated {
+    fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
+        let frame = self.traffic.next_frame();
+        self.is_finished = frame.is_none();
+        Ok(frame.map(|frame| Packet {
+            time_ns: frame.time_us as i64 * 1_000,
+            link: LinkType::ETHERNET,
+            bytes: frame.bytes,
+            vlan: None,
+        }))
+    }
+
+    fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+}
+
+/// Frames with their times in microseconds.
+pub(crate) type Frames = Vec<(u64, Vec<u8>)>;
+
+/// Frames as a source of packets.
+struct Recorded {
+    frames: std::vec::IntoIter<(u64, Vec<u8>)>,
+    present: Vec<u8>,
+}
+
+impl PacketSource for Recorded {
+    fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
+        let Some((time_us, bytes)) = self.frames.next() else { return Ok(None) };
+        self.present = bytes;
+        let time_ns = time_us as i64 * 1_000;
+        Ok(Some(Packet { time_ns, link: LinkType::ETHERNET, bytes: &self.present, vlan: None }))
+    }
+
+    fn is_finished(&self) -> bool {
+        self.frames.len() == 0
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+}
+
+/// Runs the pipeline over frames.
+pub(crate) fn lists_of(frames: Frames, config: &Config) -> (Vec<Kept>, Summary) {
+    let mut lists = Vec::new();
+    let mut exporter = |list: &List| {
+        lists.push(Kept { header: list.header, rows: list.rows().collect() });
+        Ok(())
+    };
+    let source = Recorded { frames: frames.into_iter(), present: Vec::new() };
+    let inputs = std::iter::once(Ok(source));
+    let summary = run(&Plan::new(config).unwrap(), inputs, &mut exporter, &mut (), None).unwrap();
+    (lists, summary)
+}
+
+/// A list that was exported.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Kept {
+    pub(crate) header: Header,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// Runs the pipeline over generated traffic.
+pub(crate) fn lists(traffic: TrafficConfig, config: &Config) -> (Vec<Kept>, Summary) {
+    let mut lists = Vec::new();
+    let summary = visit(traffic, config, |list| lists.push(Kept { header: list.header, rows: list.rows().collect() }));
+    (lists, summary)
+}
+
+/// Runs the pipeline over generated traffic and shows each list to `visit`.
+pub(crate) fn visit(traffic: TrafficConfig, config: &Config, mut visit: impl FnMut(&List) + Send) -> Summary {
+    let mut exporter = |list: &List| {
+        visit(list);
+        Ok(())
+    };
+    let inputs = std::iter::once(Ok(Generated::new(traffic)));
+    run(&Plan::new(config).unwrap(), inputs, &mut exporter, &mut (), None).unwrap()
+}
