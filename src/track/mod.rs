@@ -12,9 +12,10 @@ mod half_open;
 mod partition;
 mod shard;
 mod tracker;
+mod untracked;
 
-pub use entry::{Entry, ISN_UNKNOWN, State};
-pub use filter::{Filter, FilterConfig, Moved, Placed, SLOT_COUNT, Slot};
+pub use entry::{Entry, ISN_UNKNOWN, SLOT_COUNT, State};
+pub use filter::{Filter, FilterConfig, Moved, Placed, Slot};
 pub use half_open::HALF_OPEN_MAX;
 pub use partition::{DELTA_LOAD_PERCENT, Partition, PartitionConfig};
 pub use shard::{BUCKET_AHEAD, Exchange, SECOND_AHEAD, SIGNAL_AHEAD, Shard};

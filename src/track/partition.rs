@@ -1,24 +1,19 @@
-//! One partition: its connections, and the delta into which their events are summed.
-//!
-//! What enters: its signals, new time bases and ends of intervals, in order. What leaves: hand-overs, at the end of an
-//! interval and whenever the delta holds half of what it can list. Nothing here depends on the thread that runs it, so
-//! lists do not either.
+//! One partition: a tracker whose events are summed into a delta, and the answers to the list's questions.
 
-mod saved;
-
+use crate::error::Result;
 use crate::flow::{KeyV4, KeyV6};
-use crate::handover::Counts;
 use crate::handover::{
-    ANNOUNCEMENTS_MAX, Changes, Delta, DeltaGeometry, Eviction, Findings, HandOver, Inquiry, IntervalEnd, MIDSTREAM,
-    ticks_since,
+    ANNOUNCEMENTS_MAX, Changes, Counts, Delta, DeltaGeometry, Eviction, Findings, HandOver, Inquiry, IntervalEnd,
+    MIDSTREAM, SavedPartition, ticks_since,
 };
 use crate::hash::Secret;
 use crate::queue::Marker;
 use crate::record::{Ending, Inlet, Recorder};
 use crate::signal::{AnyKey, Kind, SYN_TIMEOUT_MAX_TICKS, Signal, TICK_BITS, TimeBase};
 use crate::sketch::{BATCH_COUNT, Batch, PAYLOAD_BITS, TableKey};
-use crate::track::Exchange;
-use crate::track::{Event, Sighting, Tracker, TrackerConfig};
+use crate::state::{Decoder, Encoder};
+use crate::track::{Event, Exchange, Sighting, Tracker, TrackerConfig};
+use std::time::Instant;
 
 /// How full a delta may become before it is handed over, in percent of what it plainly lists: it then lists nearly
 /// always, and holds two connections with the same four cells once in a million times.
@@ -351,6 +346,43 @@ impl Partition {
     fn handed(&self, delta: Option<Box<Delta>>) -> HandOver {
         let (partition, tick, base) = (self.index, self.now, self.base);
         HandOver { partition, delta, is_held_back: false, tick, base, end: None, findings: None }
+    }
+
+    /// The state from which the partition can go on. Its delta must have been handed over.
+    ///
+    /// Complexity: a pass over its memory.
+    fn save(&self) -> SavedPartition {
+        debug_assert!(self.is_untouched() && self.announced.is_empty() && self.inquiry.is_none());
+        let began = Instant::now();
+        let mut encoder = Encoder::with_capacity(self.tracker.saved_size() + 1_024);
+        self.base.save(&mut encoder);
+        encoder.u64(self.now);
+        encoder.u64(self.began);
+        encoder.length(self.announcements_max);
+        self.tracker.save(&mut encoder);
+        SavedPartition { bytes: encoder.into_bytes(), took: began.elapsed() }
+    }
+
+    /// Continues from a saved state of the same configuration. After an error the partition is unusable.
+    ///
+    /// # Errors
+    ///
+    /// The bytes do not encode such a partition.
+    pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut decoder = Decoder::new(bytes);
+        self.base = TimeBase::saved(&mut decoder)?;
+        self.now = decoder.count()?;
+        self.began = decoder.count()?;
+        decoder.expect(self.began <= self.now, "a time before its beginning")?;
+        let announcements_max = usize::try_from(decoder.count()?).unwrap_or(usize::MAX);
+        self.announcements_max = announcements_max.min(ANNOUNCEMENTS_MAX);
+        self.tracker.restore(&mut decoder)?;
+        decoder.end()
+    }
+
+    /// Forgets which connections were seen: what was seen before a restart says nothing about the time after it.
+    pub fn forget_seen(&mut self) {
+        self.tracker.forget_seen();
     }
 }
 
