@@ -161,13 +161,13 @@ impl Entry {
         if short_isn == ISN_UNKNOWN { 1 } else { short_isn }
     }
 
-    /// Whether the connection's ISN is known and the same as another to the capture side, which waits for the last
-    /// packet of a handshake by fewer bits: the top bits of the same product, never zero either.
+    /// Whether the connection's ISN is known and agrees with another in the bits that the capture side keeps, by which it
+    /// waits for the last packet of a handshake: the top bits of the same product, never zero either.
     #[must_use]
     #[inline]
-    pub fn is_told_as(&self, short_isn: u32) -> bool {
-        let told = |short_isn: u32| (short_isn >> (ISN_BITS - HANDSHAKE_ISN_BITS)).max(1);
-        self.short_isn != ISN_UNKNOWN && told(self.short_isn) == told(short_isn)
+    pub fn capture_isn_matches(&self, short_isn: u32) -> bool {
+        let kept = |short_isn: u32| (short_isn >> (ISN_BITS - HANDSHAKE_ISN_BITS)).max(1);
+        self.short_isn != ISN_UNKNOWN && kept(self.short_isn) == kept(short_isn)
     }
 
     /// The payload of an established connection, which goes with its key: the start tick, and [`MIDSTREAM`] if the
@@ -183,6 +183,12 @@ impl Entry {
     #[inline]
     pub fn age(&self, now: u64) -> u32 {
         Entry::tick_of(now).wrapping_sub(self.tick) & ((1 << TICK_BITS) - 1)
+    }
+
+    /// Whether this is a trace.
+    #[inline]
+    pub(super) fn is_trace(&self) -> bool {
+        self.state == State::Closed && self.short_isn == ISN_UNKNOWN
     }
 
     /// Packs the entry into a word and an extension byte.

@@ -28,6 +28,10 @@ const SLOT_AND_EXTENSION_COUNT: usize = EXTENSIONS + 1;
 
 const _: () = assert!(size_of::<Line>() == SLOT_AND_EXTENSION_COUNT * size_of::<u64>());
 
+/// Entries that are tried for a chain of two moves to place a half-open connection: each takes seven look-ups, with
+/// which no flood is to keep a shard busy.
+const HALF_OPEN_MOVES_TRIED_MAX: usize = 3;
+
 /// The place of an entry: its bucket, and in the lowest bits the index of its word there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot(u32);
@@ -90,6 +94,14 @@ pub struct Moved {
     pub to: [Option<Slot>; 2],
     /// Whether a closed entry was evicted for that.
     pub has_forgotten: bool,
+}
+
+/// A place that an entry can be moved to.
+#[derive(Clone, Copy)]
+struct FreePlace {
+    slot: Slot,
+    /// Whether a closed entry that would still linger has to be evicted for it.
+    is_closed: bool,
 }
 
 /// The shape of a [`Filter`].
@@ -288,7 +300,7 @@ impl Filter {
         *word = recorded_at(*word, place);
     }
 
-    /// Notes that a packet of the established connection in this slot was seen.
+    /// Marks the established connection in this slot as seen.
     #[inline]
     pub fn mark_seen(&mut self, slot: Slot) {
         let seen = slot.seen();
@@ -405,14 +417,14 @@ impl Filter {
     }
 
     /// A free place in a bucket.
-    fn free(&self, bucket: usize, now: u64) -> Option<Place> {
-        self.free_slot(bucket, now).map(|slot| Place { slot, is_closed: false })
+    fn free(&self, bucket: usize, now: u64) -> Option<FreePlace> {
+        self.free_slot(bucket, now).map(|slot| FreePlace { slot, is_closed: false })
     }
 
     /// A place in a bucket that has a closed entry.
-    fn closed(&self, bucket: usize) -> Option<Place> {
+    fn closed(&self, bucket: usize) -> Option<FreePlace> {
         let (_, places) = unused_and_closed(&self.buckets[bucket]);
-        (!places.is_empty()).then(|| Place { slot: Slot::new(bucket, places.first()), is_closed: true })
+        (!places.is_empty()).then(|| FreePlace { slot: Slot::new(bucket, places.first()), is_closed: true })
     }
 
     /// Makes room for an entry in its two buckets, which are both full, and tells how.
@@ -447,7 +459,7 @@ impl Filter {
     fn move_one(
         &mut self,
         buckets: [usize; 2],
-        place: impl Fn(&Self, usize) -> Option<Place>,
+        place: impl Fn(&Self, usize) -> Option<FreePlace>,
     ) -> Option<(Slot, Placed)> {
         let (from, to) = Self::slots(buckets).find_map(|from| Some((from, place(self, self.other_of(from))?)))?;
         self.relocate(from, to.slot);
@@ -529,16 +541,4 @@ impl Filter {
         const SEEN: u64 = ((1 << SLOT_COUNT) - 1) << SEEN_SHIFT;
         self.buckets.iter_mut().for_each(|bucket| bucket.0[EXTENSIONS] &= !SEEN);
     }
-}
-
-/// Entries that are tried for a chain of two moves to place a half-open connection: each takes seven look-ups, with
-/// which no flood is to keep a shard busy.
-const HALF_OPEN_MOVES_TRIED_MAX: usize = 3;
-
-/// A place that an entry can be moved to.
-#[derive(Clone, Copy)]
-struct Place {
-    slot: Slot,
-    /// Whether a closed entry that would still linger has to be evicted for it.
-    is_closed: bool,
 }

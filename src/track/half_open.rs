@@ -29,12 +29,12 @@ const TAGS: u64 = (1 << u32::BITS) - 1;
 
 /// The position of a record in its ring, valid until the record is removed or moved.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record {
+pub(super) struct RingRecord {
     index: usize,
     header: HalfOpenHeader,
 }
 
-impl Record {
+impl RingRecord {
     /// The unit of the ring at which the record begins.
     #[inline]
     fn unit(self) -> usize {
@@ -56,19 +56,19 @@ impl Record {
 
 /// A record that is to be written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Draft<K> {
+pub(super) struct RecordDraft<K> {
     header: HalfOpenHeader,
-    mark: Mark,
+    mark: RecordMark,
     key: K,
 }
 
-impl<K: FlowKey> Draft<K> {
+impl<K: FlowKey> RecordDraft<K> {
     /// The record of the connection with this key, client first, and this entry, at the tick `now`.
     #[inline]
     pub(super) fn new(key: K, entry: &Entry, now: u64) -> Self {
         let header =
             HalfOpenHeader::new(&key, now, u64::from(entry.age(now)), entry.short_isn, entry.state.is_answered());
-        Draft { header, mark: Mark::of(entry.state), key }
+        RecordDraft { header, mark: RecordMark::of(entry.state), key }
     }
 
     /// The size of the record, in words.
@@ -80,7 +80,7 @@ impl<K: FlowKey> Draft<K> {
 
 /// A position between two records of a ring.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cursor {
+pub(super) struct RingCursor {
     index: usize,
     /// Words of records from here on.
     left: usize,
@@ -126,7 +126,7 @@ impl HalfOpenRing {
 
     /// Writes a record at the end, for the connection with its entry in `slot`. There must be room.
     #[inline]
-    fn write<K: FlowKey>(&mut self, draft: &Draft<K>, at: usize, slot: Slot) {
+    fn write<K: FlowKey>(&mut self, draft: &RecordDraft<K>, at: usize, slot: Slot) {
         let (header, words) = (draft.header, draft.key.words());
         let last = words.len() - 1;
         let closing = words[last] & !TAGS | u64::from(slot.to_bits());
@@ -153,46 +153,46 @@ impl HalfOpenRing {
 
     /// The position before the oldest record.
     #[inline]
-    fn start(&self) -> Cursor {
-        Cursor { index: self.head, left: self.used }
+    fn start(&self) -> RingCursor {
+        RingCursor { index: self.head, left: self.used }
     }
 
     /// The record behind a position, and the position behind that record.
     #[inline]
-    fn after(&self, Cursor { index, left }: Cursor) -> Option<(Record, Cursor)> {
+    fn after(&self, RingCursor { index, left }: RingCursor) -> Option<(RingRecord, RingCursor)> {
         if left == 0 {
             return None;
         }
         let record = self.record(index);
-        Some((record, Cursor { index: self.behind(index, record.size()), left: left - record.size() }))
+        Some((record, RingCursor { index: self.behind(index, record.size()), left: left - record.size() }))
     }
 
     /// The record that begins at this word.
     #[inline]
-    fn record(&self, index: usize) -> Record {
-        Record { index, header: HalfOpenHeader(self.words[index]) }
+    fn record(&self, index: usize) -> RingRecord {
+        RingRecord { index, header: HalfOpenHeader(self.words[index]) }
     }
 
     /// Removes all records before this position.
     #[inline]
-    fn skip_to(&mut self, Cursor { index, left }: Cursor) {
+    fn skip_to(&mut self, RingCursor { index, left }: RingCursor) {
         (self.head, self.used) = (index, left);
     }
 
     /// The index of the word with the end of a record's key and the slot of its entry.
     #[inline]
-    fn closing(&self, record: Record) -> usize {
+    fn closing(&self, record: RingRecord) -> usize {
         self.behind(record.index, record.header.key_word_count())
     }
 
     /// The slot of the entry of a record's connection.
     #[inline]
-    fn slot(&self, record: Record) -> Slot {
+    fn slot(&self, record: RingRecord) -> Slot {
         Slot::from_bits(self.words[self.closing(record)] as u32)
     }
 
     /// The key of a record, which must be of family `K`.
-    fn key<K: FlowKey>(&self, record: Record) -> K {
+    fn key<K: FlowKey>(&self, record: RingRecord) -> K {
         let mut words: [u64; KeyV6::WORD_COUNT] =
             std::array::from_fn(|at| self.words[self.behind(record.index, (1 + at).min(K::WORD_COUNT))]);
         let tags = if record.header.0 & HalfOpenHeader::TAGGED == 0 {
@@ -233,7 +233,7 @@ impl HalfOpenRing {
     }
 }
 
-/// A half-open ring is compacted when it holds this many times what was of use at the last compaction: the memory that
+/// A half-open ring is compacted when it holds this many times what was in use at the last compaction: the memory that
 /// it goes through again and again then stays small enough for the caches.
 const HALF_OPEN_FILL_FACTOR: usize = 4;
 
@@ -245,12 +245,12 @@ const HALF_OPEN_FILL_UNITS_MIN: usize = 1 << 9;
 /// is moved a few times at most; otherwise its oldest records are evicted.
 const HALF_OPEN_OVER_DIVISOR: usize = 4;
 
-const _: () = assert!(Mark::Over as u8 == 0);
+const _: () = assert!(RecordMark::Over as u8 == 0);
 
 /// The mark of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Mark {
+pub(super) enum RecordMark {
     /// The connection is no longer half-open, or has another record. (Also the mark of a unit within a record.)
     #[default]
     Over,
@@ -260,21 +260,21 @@ pub(super) enum Mark {
     Answered,
 }
 
-impl Mark {
+impl RecordMark {
     /// The mark for a connection in this state.
     #[inline]
     fn of(state: State) -> Self {
         match state {
-            state if !state.is_recorded() => Mark::Over,
-            state if state.is_answered() => Mark::Answered,
-            _ => Mark::SynSent,
+            state if !state.is_recorded() => RecordMark::Over,
+            state if state.is_answered() => RecordMark::Answered,
+            _ => RecordMark::SynSent,
         }
     }
 }
 
 /// The need of a [`MarkedRing`] before another record can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum RingRoom {
     /// There is room.
     Enough,
     /// Records that are over have to be compacted away.
@@ -285,7 +285,7 @@ pub(super) enum Room {
 
 /// The position of the next record.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spot {
+pub(super) struct RingSpot {
     index: usize,
     /// The place of the record.
     pub(super) place: u32,
@@ -295,10 +295,10 @@ pub(super) struct Spot {
 pub(super) struct MarkedRing {
     ring: HalfOpenRing,
     /// A mark for each unit.
-    marks: Box<[Mark]>,
+    marks: Box<[RecordMark]>,
     /// The place of the first unit: the places of a second ring follow those of the first.
     first_place: u32,
-    /// Words of records that are of use.
+    /// Words of records that are in use.
     useful: usize,
     /// Words of records from which on the ring is compacted.
     fill_max: usize,
@@ -308,14 +308,14 @@ impl MarkedRing {
     /// A ring for this many IPv4 connections, with places from `first_place` on.
     fn new(connection_count: usize, first_place: u32) -> Self {
         let ring = HalfOpenRing::new(connection_count);
-        let marks = vec![Mark::Over; ring.connection_count()].into_boxed_slice();
+        let marks = vec![RecordMark::Over; ring.connection_count()].into_boxed_slice();
         MarkedRing { ring, marks, first_place, useful: 0, fill_max: 0 }
     }
 
     /// The memory of such a ring, in bytes.
     fn size(connection_count: usize) -> usize {
         let ring_size = HalfOpenRing::size(connection_count);
-        ring_size + ring_size / (UNIT_WORD_COUNT * size_of::<u64>()) * size_of::<Mark>()
+        ring_size + ring_size / (UNIT_WORD_COUNT * size_of::<u64>()) * size_of::<RecordMark>()
     }
 
     /// The place behind the last one.
@@ -328,48 +328,48 @@ impl MarkedRing {
         self.ring.connection_count()
     }
 
-    /// Whether any of its records is of use.
+    /// Whether any of its records is in use.
     pub(super) fn is_used(&self) -> bool {
         self.useful > 0
     }
 
     #[inline]
-    fn place_of(&self, record: Record) -> u32 {
+    fn place_of(&self, record: RingRecord) -> u32 {
         self.first_place + record.unit() as u32
     }
 
     /// The record at a place.
     #[inline]
-    fn record(&self, place: u32) -> Record {
+    fn record(&self, place: u32) -> RingRecord {
         self.ring.record((place - self.first_place) as usize * UNIT_WORD_COUNT)
     }
 
     /// The mark of a record.
     #[inline]
-    pub(super) fn mark(&self, record: Record) -> Mark {
+    pub(super) fn mark(&self, record: RingRecord) -> RecordMark {
         self.marks[record.unit()]
     }
 
-    /// Notes that the connection with its record at this place was answered.
+    /// Marks the connection with its record at this place as answered.
     #[inline]
     fn answer(&mut self, place: u32) {
-        self.marks[(place - self.first_place) as usize] = Mark::Answered;
+        self.marks[(place - self.first_place) as usize] = RecordMark::Answered;
     }
 
-    /// Notes that the record at this place is of no more use.
+    /// Marks the record at this place as over.
     #[inline]
     fn end(&mut self, place: u32) {
         self.useful -= self.record(place).header.word_count();
-        self.marks[(place - self.first_place) as usize] = Mark::Over;
+        self.marks[(place - self.first_place) as usize] = RecordMark::Over;
     }
 
     /// The slot of the entry of a record's connection.
     #[inline]
-    pub(super) fn slot(&self, record: Record) -> Slot {
+    pub(super) fn slot(&self, record: RingRecord) -> Slot {
         self.ring.slot(record)
     }
 
-    /// Notes that the entry of the connection with its record at this place has moved to `slot`.
+    /// Records that the entry of the connection with its record at this place has moved to `slot`.
     fn set_slot(&mut self, place: u32, slot: Slot) {
         let word = &mut self.ring.words[self.ring.closing(self.record(place))];
         *word = *word & !TAGS | u64::from(slot.to_bits());
@@ -377,15 +377,15 @@ impl MarkedRing {
 
     /// What the ring needs before a record of this size can be written.
     #[inline]
-    pub(super) fn room(&self, size: usize) -> Room {
-        if self.ring.used + size <= self.fill_max { Room::Enough } else { self.room_beyond() }
+    pub(super) fn room(&self, size: usize) -> RingRoom {
+        if self.ring.used + size <= self.fill_max { RingRoom::Enough } else { self.room_beyond() }
     }
 
-    fn room_beyond(&self) -> Room {
+    fn room_beyond(&self) -> RingRoom {
         let word_count = self.ring.words.len();
         let is_full =
             self.fill_max == word_count && (self.ring.used - self.useful) * HALF_OPEN_OVER_DIVISOR < word_count;
-        if is_full { Room::Full } else { Room::Compact }
+        if is_full { RingRoom::Full } else { RingRoom::Compact }
     }
 
     /// Removes the records that are over, in place, and calls `moved` with the slot and the new place of each record
@@ -398,17 +398,17 @@ impl MarkedRing {
         while let Some((record, behind)) = self.after(cursor) {
             cursor = behind;
             let mark = self.mark(record);
-            if mark == Mark::Over {
+            if mark == RecordMark::Over {
                 continue;
             }
-            let Record { index, header } = record;
+            let RingRecord { index, header } = record;
             if end != index {
                 for distance in 0..header.word_count() {
                     let (from, to) = (self.ring.behind(index, distance), self.ring.behind(end, distance));
                     self.ring.words[to] = self.ring.words[from];
                 }
                 self.mark_at(end, header, mark);
-                let record = Record { index: end, header };
+                let record = RingRecord { index: end, header };
                 moved(self.slot(record), self.place_of(record));
             }
             end = self.ring.behind(end, header.word_count());
@@ -421,42 +421,42 @@ impl MarkedRing {
 
     /// The position before the oldest record.
     #[inline]
-    pub(super) fn start(&self) -> Cursor {
+    pub(super) fn start(&self) -> RingCursor {
         self.ring.start()
     }
 
     /// The record behind a position, and the position behind that record.
     #[inline]
-    pub(super) fn after(&self, cursor: Cursor) -> Option<(Record, Cursor)> {
+    pub(super) fn after(&self, cursor: RingCursor) -> Option<(RingRecord, RingCursor)> {
         self.ring.after(cursor)
     }
 
     /// Prefetches the next `unit_count` units behind a position, up to the end of the memory.
     #[inline]
-    pub(super) fn prefetch_behind(&self, cursor: Cursor, unit_count: usize) {
+    pub(super) fn prefetch_behind(&self, cursor: RingCursor, unit_count: usize) {
         const WORD_COUNT_IN_LINE: usize = size_of::<Line>() / size_of::<u64>();
         let words = &self.ring.words[cursor.index..];
         words.iter().take(unit_count * UNIT_WORD_COUNT).step_by(WORD_COUNT_IN_LINE).for_each(prefetch);
     }
 
-    /// Removes all records before this position, `useful` words of which were of use.
+    /// Removes all records before this position, `useful` words of which were in use.
     #[inline]
-    pub(super) fn skip_to(&mut self, cursor: Cursor, useful: usize) {
+    pub(super) fn skip_to(&mut self, cursor: RingCursor, useful: usize) {
         self.ring.skip_to(cursor);
         self.useful -= useful;
     }
 
     /// The position of the next record.
     #[inline]
-    pub(super) fn next_spot(&self) -> Spot {
+    pub(super) fn next_spot(&self) -> RingSpot {
         let index = self.ring.end();
-        Spot { index, place: self.first_place + (index / UNIT_WORD_COUNT) as u32 }
+        RingSpot { index, place: self.first_place + (index / UNIT_WORD_COUNT) as u32 }
     }
 
     /// Writes a record at [`Self::next_spot`], for the connection with its entry in `slot`, which names the spot's
     /// place. There must be room.
     #[inline(always)]
-    pub(super) fn push<K: FlowKey>(&mut self, draft: &Draft<K>, spot: Spot, slot: Slot) {
+    pub(super) fn push<K: FlowKey>(&mut self, draft: &RecordDraft<K>, spot: RingSpot, slot: Slot) {
         self.mark_at(spot.index, draft.header, draft.mark);
         self.ring.write(draft, spot.index, slot);
         self.useful += draft.size();
@@ -464,17 +464,17 @@ impl MarkedRing {
 
     /// Marks the record that begins at this word.
     #[inline]
-    fn mark_at(&mut self, index: usize, header: HalfOpenHeader, mark: Mark) {
+    fn mark_at(&mut self, index: usize, header: HalfOpenHeader, mark: RecordMark) {
         self.marks[index / UNIT_WORD_COUNT] = mark;
         if !header.is_small() {
             for distance in (0..header.word_count()).step_by(UNIT_WORD_COUNT).skip(1) {
                 let within = self.ring.behind(index, distance);
-                self.marks[within / UNIT_WORD_COUNT] = Mark::Over;
+                self.marks[within / UNIT_WORD_COUNT] = RecordMark::Over;
             }
         }
     }
 
-    /// Adds all connections whose records are of use to a list, in no order.
+    /// Adds all connections whose records are in use to a list, in no order.
     ///
     /// Complexity: a look at every eight marks, and at each of these records.
     pub(super) fn copy_to(&self, list: &mut HalfOpenList) {
@@ -484,7 +484,7 @@ impl MarkedRing {
         // First up to the end of the ring, then from its start.
         for units in [first..end.min(unit_count), 0..end.saturating_sub(unit_count)] {
             let (eights, rest) = self.marks[units.clone()].as_chunks::<8>();
-            let rest = std::array::from_fn(|at| rest.get(at).copied().unwrap_or(Mark::Over));
+            let rest = std::array::from_fn(|at| rest.get(at).copied().unwrap_or(RecordMark::Over));
             for (marks, at) in eights.iter().chain([&rest]).zip(units.step_by(8)) {
                 // A byte for each mark, zero for records that are over.
                 let mut left = u64::from_le_bytes(marks.map(|mark| mark as u8));
@@ -492,7 +492,7 @@ impl MarkedRing {
                     let place = left.trailing_zeros() / u8::BITS;
                     left &= !(u64::from(u8::MAX) << (place * u8::BITS));
                     let record = self.ring.record((at + place as usize) * UNIT_WORD_COUNT);
-                    self.copy_one(record, marks[place as usize] == Mark::Answered, list);
+                    self.copy_one(record, marks[place as usize] == RecordMark::Answered, list);
                 }
             }
         }
@@ -500,7 +500,7 @@ impl MarkedRing {
 
     /// Adds a connection to a list, answered or not as is known by now.
     #[inline]
-    pub(super) fn copy_one(&self, record: Record, answered: bool, list: &mut HalfOpenList) {
+    pub(super) fn copy_one(&self, record: RingRecord, answered: bool, list: &mut HalfOpenList) {
         let header = record.header.with_answered(answered);
         match header.family() {
             Family::V4 => list.add(&self.ring.key::<KeyV4>(record), header),
@@ -524,14 +524,14 @@ impl MarkedRing {
         self.fill_max = decoder.count()? as usize;
         decoder.expect(self.fill_max <= self.ring.words.len(), "a ring that is filled beyond its end")?;
         self.ring.restore(decoder)?;
-        self.marks.fill(Mark::Over);
+        self.marks.fill(RecordMark::Over);
         self.useful = 0;
         let (mut cursor, mut named_count) = (self.start(), 0);
         while let Some((record, behind)) = self.after(cursor) {
             let place = self.place_of(record);
             let entry = filter.get_checked(self.slot(record));
             if let Some(entry) = entry.filter(|entry| entry.state.is_recorded() && entry.tick == place) {
-                self.marks[record.unit()] = Mark::of(entry.state);
+                self.marks[record.unit()] = RecordMark::of(entry.state);
                 self.useful += record.size();
                 named_count += 1;
             }
@@ -544,7 +544,7 @@ impl MarkedRing {
 #[cfg(test)]
 impl MarkedRing {
     /// Calls `show` with each record, its place and its key.
-    pub(super) fn each_record(&self, mut show: impl FnMut(Record, u32, crate::signal::AnyKey)) {
+    pub(super) fn each_record(&self, mut show: impl FnMut(RingRecord, u32, crate::signal::AnyKey)) {
         let mut cursor = self.start();
         while let Some((record, behind)) = self.after(cursor) {
             let key = match record.header.family() {
@@ -613,7 +613,7 @@ impl Rings {
         Entry::tick_of(u64::from(header.since_low()).wrapping_sub(header.delay()))
     }
 
-    /// Notes that the record of this entry, if it has one, is of no more use: its connection is no longer half-open, or
+    /// Marks the record of this entry, if it has one, as over: its connection is no longer half-open, or
     /// gets another.
     #[inline]
     pub(super) fn end(&mut self, entry: &Entry) {
@@ -622,13 +622,13 @@ impl Rings {
         }
     }
 
-    /// Notes that the connection with its record at this place was answered, in the tick in which it began.
+    /// Marks the connection with its record at this place as answered in the tick in which it began.
     #[inline]
     pub(super) fn answer(&mut self, place: u32) {
         self.of_mut(place).answer(place);
     }
 
-    /// Notes that an entry of the filter has moved to `slot`.
+    /// Records that an entry of the filter has moved to `slot`.
     pub(super) fn entry_moved(&mut self, entry: &Entry, slot: Slot) {
         if entry.state.is_recorded() {
             self.of_mut(entry.tick).set_slot(entry.tick, slot);

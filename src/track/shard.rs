@@ -30,7 +30,7 @@ pub trait Exchange {
     /// The list's question to this partition, if it has one.
     fn inquiry(&mut self, partition: usize) -> Option<Inquiry>;
     /// Takes what was counted of sources in an interval, before any partition hands over at its end, and returns an
-    /// empty delta. If there is none and the shard is not to wait, the same delta comes back and goes on growing.
+    /// empty delta. If there is none and the shard is not to wait, the same delta comes back and keeps growing.
     fn exchange_sources(&mut self, counted: Box<SourceDelta>) -> Box<SourceDelta> {
         counted
     }

@@ -50,7 +50,9 @@ use crate::handover::{Counts, HalfOpenList};
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash, Kind, SYN_TIMEOUT_MAX_TICKS, Signal, SignalParts};
 use crate::state::{Decoder, Encoder};
-use crate::track::half_open::{Cursor, Draft, Mark, MarkedRing, Record, RingCounts, Rings, Room};
+use crate::track::half_open::{
+    MarkedRing, RecordDraft, RecordMark, RingCounts, RingCursor, RingRecord, RingRoom, Rings,
+};
 use crate::track::untracked::Untracked;
 use crate::track::{Entry, Filter, FilterConfig, ISN_UNKNOWN, Moved, Placed, Slot, State};
 
@@ -68,6 +70,18 @@ pub const CANDIDATE_TIMEOUT_TICKS: u64 = 6_000;
 const _: () = assert!(CANDIDATE_TIMEOUT_TICKS <= 2 * SYN_TIMEOUT_MAX_TICKS, "a delta must be able to tell its start");
 
 const _: () = assert!((LINGER_TICKS as u64) < SYN_TIMEOUT_MAX_TICKS);
+
+/// The most records that are taken off a half-open ring together: as many as hide the memory's latency behind each
+/// other.
+const HALF_OPEN_BATCH_MAX: usize = 32;
+
+/// The fewest, in a small ring.
+const HALF_OPEN_BATCH_MIN: usize = 8;
+
+/// The part of a ring that is taken off together, as one in this many: making room in a small ring does not empty it.
+const HALF_OPEN_BATCHES_IN_RING: usize = 64;
+
+const _: () = assert!(HALF_OPEN_BATCH_MIN <= HALF_OPEN_BATCH_MAX);
 
 /// The configuration of a [`Tracker`].
 #[derive(Clone, Debug)]
@@ -129,6 +143,51 @@ pub enum Event {
     Replace((AnyKey, u32), (AnyKey, u32)),
     /// The connection opened and closed with one packet: there is nothing to insert and delete.
     Pass(AnyKey, u32),
+}
+
+/// What the filter knows of a listed connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sighting {
+    /// The connection is not open, or is another one than the list has.
+    Gone,
+    /// A packet was seen since the last question.
+    Seen,
+    /// No packet was seen since the last question.
+    Unseen,
+}
+
+/// A batch of the oldest records of a ring: the slots of those that are in use, and the position behind all of them.
+struct LeavingRecords {
+    slots: [Slot; HALF_OPEN_BATCH_MAX],
+    count: usize,
+    /// Words of the records that are in use.
+    useful: usize,
+    end: RingCursor,
+}
+
+impl LeavingRecords {
+    /// The oldest records of a ring, up to the first that is not wanted.
+    #[inline]
+    fn new(ring: &MarkedRing, is_wanted: impl Fn(RingRecord) -> bool) -> Self {
+        let count_max =
+            (ring.connection_count() / HALF_OPEN_BATCHES_IN_RING).clamp(HALF_OPEN_BATCH_MIN, HALF_OPEN_BATCH_MAX);
+        let mut leaving =
+            LeavingRecords { slots: [Slot::default(); HALF_OPEN_BATCH_MAX], count: 0, useful: 0, end: ring.start() };
+        for _ in 0..count_max {
+            let Some((record, end)) = ring.after(leaving.end).filter(|(record, _)| is_wanted(*record)) else { break };
+            let is_useful = ring.mark(record) != RecordMark::Over;
+            leaving.slots[leaving.count] = ring.slot(record);
+            leaving.count += usize::from(is_useful);
+            leaving.useful += if is_useful { record.size() } else { 0 };
+            leaving.end = end;
+        }
+        leaving
+    }
+
+    #[inline]
+    fn slots(&self) -> &[Slot] {
+        &self.slots[..self.count]
+    }
 }
 
 /// The connections of one partition. All memory is allocated when it is made.
@@ -225,7 +284,7 @@ impl Tracker {
     fn handle_unknown(&mut self, signal: &Signal, parts: SignalParts) -> Option<Event> {
         match parts.kind {
             Kind::Syn | Kind::SynAck | Kind::Completes => return self.begin_anew(signal, parts, None),
-            Kind::Ack => self.notice(signal, parts),
+            Kind::Ack => self.begin_candidate(signal, parts),
             Kind::Fin => {
                 self.unmatched_fin();
                 self.leave_trace(signal.hash());
@@ -237,6 +296,8 @@ impl Tracker {
         }
         None
     }
+
+    // Ends, and what the kinds of signals share.
 
     fn fin(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (Slot, Entry)) -> Option<Event> {
         let from_client = parts.sender == entry.client;
@@ -302,11 +363,11 @@ impl Tracker {
     }
 
     /// An entry of the present tick.
-    fn fresh(&self, hash: ConnectionHash, state: State, client: Side, short_isn: u32) -> Entry {
+    fn new_entry(&self, hash: ConnectionHash, state: State, client: Side, short_isn: u32) -> Entry {
         Entry { fingerprint: self.filter.fingerprint(hash), state, client, tick: Entry::tick_of(self.now), short_isn }
     }
 
-    /// Notes that the connection in this slot is no longer half-open or gets another record. Call this before its entry
+    /// Marks the record of the connection in this slot as over: the connection is no longer half-open or gets another record. Call this before its entry
     /// is changed.
     #[inline]
     fn end_half_open(&mut self, slot: Slot) {
@@ -362,7 +423,7 @@ impl Tracker {
         self.opened(signal, slot, entry)
     }
 
-    /// Notes that a connection is established which is one too many to track.
+    /// Counts a connection that is established and cannot be tracked because there are too many.
     fn refuse_open(&mut self, entry: &Entry) {
         self.counts.refused_open += 1;
         let has_fin = matches!(entry.state, State::EstablishedClientFin | State::EstablishedServerFin);
@@ -378,7 +439,7 @@ impl Tracker {
         Some(Event::Open(oriented(signal, entry.client), entry.payload()))
     }
 
-    /// Notes that an open connection is open no longer.
+    /// Counts an open connection as open no longer.
     fn end_established(&mut self, entry: &Entry) {
         self.established -= 1;
         self.one_way -= u64::from(entry.state.is_one_way());
@@ -413,11 +474,13 @@ impl Tracker {
             && found.is_some_and(|(_, entry)| entry.state == State::SynSent && entry.client != parts.sender)
     }
 
+    // How connections begin: SYN, SYN-ACK, and the client's answer.
+
     /// Begins a connection with a signal of its handshake as if nothing were known of it, in its slot or in a new
     /// place.
     #[inline(always)]
     fn begin_anew(&mut self, signal: &Signal, parts: SignalParts, slot: Option<Slot>) -> Option<Event> {
-        let entry = |state, client| self.fresh(signal.hash(), state, client, Entry::short_isn(parts.isn));
+        let entry = |state, client| self.new_entry(signal.hash(), state, client, Entry::short_isn(parts.isn));
         let opened = match parts.kind {
             Kind::Completes => entry(State::Established, parts.sender),
             Kind::SynAck if self.config.answer_opens => entry(State::Established, parts.sender.other()),
@@ -501,7 +564,7 @@ impl Tracker {
         if let Some(slot) = slot {
             self.end_half_open(slot);
         }
-        let draft = Draft::new(key, entry, self.now);
+        let draft = RecordDraft::new(key, entry, self.now);
         self.counts.recycled += self.make_room(|rings| &mut rings.half_open, draft.size());
         let spot = self.rings.half_open.next_spot();
         let named = Entry { tick: spot.place, ..*entry };
@@ -528,7 +591,7 @@ impl Tracker {
             // In a simultaneous open: the side whose SYN was seen first has answered the SYN of this one.
             State::SynSent => self.open(signal, slot, Entry { state: State::Established, short_isn, ..entry }),
             // The capture side knows few bits of the ISN: if these agree it is a later packet of the known connection.
-            _ if entry.is_told_as(short_isn) => self.ack(signal, parts, (slot, entry)),
+            _ if entry.capture_isn_matches(short_isn) => self.ack(signal, parts, (slot, entry)),
             // A packet of the other side may be the answer in a simultaneous open, which has two ISNs. (If the start
             // was not seen, which side is the client is a guess.)
             _ if entry.client != parts.sender && entry.short_isn != ISN_UNKNOWN => {
@@ -569,9 +632,11 @@ impl Tracker {
         self.open(signal, slot, Entry { state, ..entry })
     }
 
+    // Connections that are older than the start: candidates and traces.
+
     /// Makes a candidate of an unknown connection, on a packet without a flag: it may be older than the start.
     #[cold]
-    fn notice(&mut self, signal: &Signal, parts: SignalParts) {
+    fn begin_candidate(&mut self, signal: &Signal, parts: SignalParts) {
         if self.config.candidate_count == 0 {
             return;
         }
@@ -582,8 +647,8 @@ impl Tracker {
     }
 
     fn write_candidate<K: FlowKey>(&mut self, key: &K, sender: Side, hash: ConnectionHash) {
-        let candidate = self.fresh(hash, State::Candidate, sender, ISN_UNKNOWN);
-        let draft = Draft::new(of_client(*key, sender), &candidate, self.now);
+        let candidate = self.new_entry(hash, State::Candidate, sender, ISN_UNKNOWN);
+        let draft = RecordDraft::new(of_client(*key, sender), &candidate, self.now);
         self.counts.candidates_recycled += self.make_room(|rings| &mut rings.candidates, draft.size());
         self.counts.candidates += 1;
         let spot = self.rings.candidates.next_spot();
@@ -608,12 +673,12 @@ impl Tracker {
             Kind::Ack => None,
             Kind::Fin => {
                 self.unmatched_fin();
-                self.trace(slot, &entry);
+                self.turn_into_trace(slot, &entry);
                 None
             }
             Kind::Rst => {
                 self.unmatched_reset();
-                self.trace(slot, &entry);
+                self.turn_into_trace(slot, &entry);
                 None
             }
         }
@@ -627,7 +692,7 @@ impl Tracker {
             self.counts.refused_pickups += 1;
             let sides = if parts.kind == Kind::Fin { 1 } else { 2 };
             self.untracked.refuse_found(sides, self.now, u64::from(self.config.linger_ticks));
-            self.trace(slot, &entry);
+            self.turn_into_trace(slot, &entry);
             return None;
         }
         let client = likely_client(signal);
@@ -645,14 +710,14 @@ impl Tracker {
     /// Leaves a trace of an unknown connection that ended, if there is a free place.
     fn leave_trace(&mut self, hash: ConnectionHash) {
         if self.config.candidate_count > 0 {
-            let trace = self.fresh(hash, State::Closed, Side::First, ISN_UNKNOWN);
+            let trace = self.new_entry(hash, State::Closed, Side::First, ISN_UNKNOWN);
             // A trace evicts nothing, so ages do not matter.
             self.filter.insert_weak(hash, &trace, self.now, |_| 0);
         }
     }
 
     /// Turns a candidate into a trace.
-    fn trace(&mut self, slot: Slot, entry: &Entry) {
+    fn turn_into_trace(&mut self, slot: Slot, entry: &Entry) {
         self.end_half_open(slot);
         let trace = Entry { state: State::Closed, tick: Entry::tick_of(self.now), short_isn: ISN_UNKNOWN, ..*entry };
         self.filter.set(slot, &trace);
@@ -681,14 +746,16 @@ impl Tracker {
         }
     }
 
+    // Questions of the list, and evictions.
+
     /// Whether the connection with this key, client first, is established and opened with this payload.
     #[must_use]
     pub fn is_open(&self, key: &AnyKey, payload: u32) -> bool {
         self.find_open(key, payload).is_some()
     }
 
-    /// Looks a listed connection up, and forgets whether it was seen.
-    pub fn look(&mut self, key: &AnyKey, payload: u32) -> Sighting {
+    /// Whether a listed connection is open and was seen since the last question. Clears the mark that it was seen.
+    pub fn sighting(&mut self, key: &AnyKey, payload: u32) -> Sighting {
         match self.find_open(key, payload) {
             None => Sighting::Gone,
             Some((slot, _)) if self.filter.take_seen(slot) => Sighting::Seen,
@@ -696,7 +763,7 @@ impl Tracker {
         }
     }
 
-    /// Evicts a connection of which nothing was seen for too long, unless something was seen since the last look.
+    /// Evicts a connection of which nothing was seen for too long, unless something was seen since the last question.
     pub fn evict_idle(&mut self, key: &AnyKey, payload: u32) -> (Sighting, Option<Event>) {
         let Some((slot, entry)) = self.find_open(key, payload) else { return (Sighting::Gone, None) };
         if self.filter.take_seen(slot) {
@@ -741,6 +808,8 @@ impl Tracker {
         }
     }
 
+    // What leaves the rings: what has timed out, and the oldest records when a ring is full.
+
     /// Removes everything that has been half-open or a candidate for too long. Not inlined: the batches on its stack
     /// would make every function that it is inlined into spill its registers.
     #[inline(never)]
@@ -753,10 +822,10 @@ impl Tracker {
             self.take_off_due(|rings| &mut rings.candidates, self.config.candidate_timeout_ticks);
     }
 
-    /// Removes all records older than `timeout` ticks from a ring, and returns how many were of use.
+    /// Removes all records older than `timeout` ticks from a ring, and returns how many were in use.
     fn take_off_due(&mut self, ring: impl Fn(&mut Rings) -> &mut MarkedRing, timeout: u64) -> u64 {
         let now = self.now;
-        let is_due = |record: Record| now.saturating_sub(record.since_tick(now)) > timeout;
+        let is_due = |record: RingRecord| now.saturating_sub(record.since_tick(now)) > timeout;
         let mut count = 0;
         loop {
             let due = ring(&mut self.rings);
@@ -771,7 +840,7 @@ impl Tracker {
     #[inline]
     fn make_room(&mut self, ring: impl Fn(&mut Rings) -> &mut MarkedRing, size: usize) -> u64 {
         match ring(&mut self.rings).room(size) {
-            Room::Enough => 0,
+            RingRoom::Enough => 0,
             _ => self.make_more_room(ring, size),
         }
     }
@@ -781,18 +850,22 @@ impl Tracker {
         let mut count = 0;
         loop {
             match ring(&mut self.rings).room(size) {
-                Room::Enough => return count,
-                Room::Compact => ring(&mut self.rings).compact(|slot, place| self.filter.set_record(slot, place)),
-                Room::Full => count += self.take_off(&ring, |_| true),
+                RingRoom::Enough => return count,
+                RingRoom::Compact => ring(&mut self.rings).compact(|slot, place| self.filter.set_record(slot, place)),
+                RingRoom::Full => count += self.take_off(&ring, |_| true),
             }
         }
     }
 
     /// Removes a batch of the oldest records from a ring, up to the first that is not wanted, and their connections
     /// from the filter. Returns how many connections that were.
-    fn take_off(&mut self, ring: impl Fn(&mut Rings) -> &mut MarkedRing, is_wanted: impl Fn(Record) -> bool) -> u64 {
+    fn take_off(
+        &mut self,
+        ring: impl Fn(&mut Rings) -> &mut MarkedRing,
+        is_wanted: impl Fn(RingRecord) -> bool,
+    ) -> u64 {
         let ring = ring(&mut self.rings);
-        let leaving = Leaving::new(ring, is_wanted);
+        let leaving = LeavingRecords::new(ring, is_wanted);
         leaving.slots().iter().for_each(|slot| self.filter.prefetch_slot(*slot));
         leaving.slots().iter().for_each(|slot| self.filter.remove(*slot));
         ring.skip_to(leaving.end, leaving.useful);
@@ -812,6 +885,8 @@ impl Tracker {
     pub fn list_half_open(&self, list: &mut HalfOpenList) {
         self.rings.half_open.copy_to(list);
     }
+
+    // The saved state.
 
     /// About how many bytes [`Self::save`] writes.
     #[must_use]
@@ -885,13 +960,6 @@ fn replaced(closed: Option<Event>, opened: Option<Event>) -> Option<Event> {
     }
 }
 
-impl Entry {
-    /// Whether this is a trace.
-    fn is_trace(&self) -> bool {
-        self.state == State::Closed && self.short_isn == ISN_UNKNOWN
-    }
-}
-
 /// The end of a connection that is more likely the client.
 fn likely_client(signal: &Signal) -> Side {
     let (first, second) = match signal.key() {
@@ -902,66 +970,9 @@ fn likely_client(signal: &Signal) -> Side {
     if second < first { Side::First } else { Side::Second }
 }
 
-/// What the filter knows of a listed connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sighting {
-    /// The connection is not open, or is another one than the list has.
-    Gone,
-    /// A packet was seen since the last question.
-    Seen,
-    /// No packet was seen since the last question.
-    Unseen,
-}
-
 fn hashed<K: FlowKey>(hash: &KeyedHash<K>, key: &K) -> (ConnectionHash, Side) {
     let (canonical, client) = key.canonical();
     (ConnectionHash::new(hash.of(&canonical)), client)
-}
-
-/// The most records that are taken off a half-open ring together: as many as hide the memory's latency behind each
-/// other.
-const HALF_OPEN_BATCH_MAX: usize = 32;
-
-/// The fewest, in a small ring.
-const HALF_OPEN_BATCH_MIN: usize = 8;
-
-/// The part of a ring that is taken off together, as one in this many: making room in a small ring does not empty it.
-const HALF_OPEN_BATCHES_IN_RING: usize = 64;
-
-const _: () = assert!(HALF_OPEN_BATCH_MIN <= HALF_OPEN_BATCH_MAX);
-
-/// A batch of the oldest records of a ring: the slots of those that are of use, and the position behind all of them.
-struct Leaving {
-    slots: [Slot; HALF_OPEN_BATCH_MAX],
-    count: usize,
-    /// Words of the records that are of use.
-    useful: usize,
-    end: Cursor,
-}
-
-impl Leaving {
-    /// The oldest records of a ring, up to the first that is not wanted.
-    #[inline]
-    fn new(ring: &MarkedRing, is_wanted: impl Fn(Record) -> bool) -> Self {
-        let count_max =
-            (ring.connection_count() / HALF_OPEN_BATCHES_IN_RING).clamp(HALF_OPEN_BATCH_MIN, HALF_OPEN_BATCH_MAX);
-        let mut leaving =
-            Leaving { slots: [Slot::default(); HALF_OPEN_BATCH_MAX], count: 0, useful: 0, end: ring.start() };
-        for _ in 0..count_max {
-            let Some((record, end)) = ring.after(leaving.end).filter(|(record, _)| is_wanted(*record)) else { break };
-            let is_useful = ring.mark(record) != Mark::Over;
-            leaving.slots[leaving.count] = ring.slot(record);
-            leaving.count += usize::from(is_useful);
-            leaving.useful += if is_useful { record.size() } else { 0 };
-            leaving.end = end;
-        }
-        leaving
-    }
-
-    #[inline]
-    fn slots(&self) -> &[Slot] {
-        &self.slots[..self.count]
-    }
 }
 
 #[cfg(test)]
@@ -982,10 +993,10 @@ impl Tracker {
         let mut named_count = 0;
         for ring in [&self.rings.half_open, &self.rings.candidates] {
             ring.each_record(|record, place, key| {
-                if ring.mark(record) != Mark::Over {
+                if ring.mark(record) != RecordMark::Over {
                     let entry = self.filter.get(ring.slot(record));
                     assert!(entry.state.is_recorded() && entry.tick == place, "{entry:?} of {key:?} at {place}");
-                    assert_eq!(ring.mark(record) == Mark::Answered, entry.state.is_answered());
+                    assert_eq!(ring.mark(record) == RecordMark::Answered, entry.state.is_answered());
                     named_count += 1;
                 }
             });
