@@ -1,5 +1,5 @@
-//! What the filter stores of a connection: 72 bits, as a word of 64 bits and an extension byte; and the searches over the
-//! words of a bucket.
+//! What the filter stores of a connection: 72 bits, as a word of 64 bits and an extension byte; and the searches over
+//! the words of a bucket.
 //!
 //! Every connection pays for every bit, so each field has just the width that it needs.
 
@@ -161,8 +161,8 @@ impl Entry {
         if short_isn == ISN_UNKNOWN { 1 } else { short_isn }
     }
 
-    /// Whether the connection's ISN is known and agrees with another in the bits that the capture side keeps, by which it
-    /// waits for the last packet of a handshake: the top bits of the same product, never zero either.
+    /// Whether the connection's ISN is known and agrees with another in the bits that the capture side keeps, by which
+    /// it waits for the last packet of a handshake: the top bits of the same product, never zero either.
     #[must_use]
     #[inline]
     pub fn capture_isn_matches(&self, short_isn: u32) -> bool {

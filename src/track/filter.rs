@@ -380,8 +380,8 @@ impl Filter {
         self.insert_or(hash, entry, now, |filter, buckets| filter.make_room(buckets, entry, now, age))
     }
 
-    /// SlotSet an entry that is worth little. If both buckets are full, a candidate evicts the oldest candidate; nothing
-    /// else evicts anything.
+    /// SlotSet an entry that is worth little. If both buckets are full, a candidate evicts the oldest candidate;
+    /// nothing else evicts anything.
     pub fn insert_weak(
         &mut self,
         hash: ConnectionHash,

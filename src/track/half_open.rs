@@ -1,13 +1,13 @@
 //! The rings with the half-open connections and their keys, oldest first.
 //!
 //! The filter has no keys, so a connection needs a record here until its handshake is complete: a list may have to show
-//! it, or a timeout to remove it. Candidates (connections older than the start, of which one side was seen) have a ring of
-//! their own. A record is written when the SYN is seen, and again when the SYN-ACK is seen in a later tick, because the
-//! timeout then counts from there. A flood overwrites the oldest records.
+//! it, or a timeout to remove it. Candidates (connections older than the start, of which one side was seen) have a ring
+//! of their own. A record is written when the SYN is seen, and again when the SYN-ACK is seen in a later tick, because
+//! the timeout then counts from there. A flood overwrites the oldest records.
 //!
-//! Each record has a place, which the filter's entry of its connection names while the record is in use, and each record
-//! names the slot of that entry. So neither has to be looked up by key. A mark for each record says whether it is still in
-//! use: most records are of connections that complete long before their record reaches the end of the ring.
+//! Each record has a place, which the filter's entry of its connection names while the record is in use, and each
+//! record names the slot of that entry. So neither has to be looked up by key. A mark for each record says whether it
+//! is still in use: most records are of connections that complete long before their record reaches the end of the ring.
 
 use crate::error::Result;
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6, WordKey};

@@ -1,5 +1,5 @@
-//! A shard: the partitions of one worker thread. Blocks of signals come in, and between them the marks that end intervals
-//! or start a new time base; hand-overs go out through its [`Exchange`], which also provides empty deltas.
+//! A shard: the partitions of one worker thread. Blocks of signals come in, and between them the marks that end
+//! intervals or start a new time base; hand-overs go out through its [`Exchange`], which also provides empty deltas.
 
 use crate::handover::{Counts, HalfOpenList};
 use crate::handover::{Delta, HandOver, Inquiry};

@@ -1,8 +1,8 @@
 //! The state table: what each signal does to its connection.
 //!
 //! A tracker takes the signals of one partition in order, and returns exactly one opening and one closing for each
-//! connection, however much is retransmitted, late or forged. ("Answered" is `syn_recv` in lists. The ISN is the client's
-//! initial sequence number.)
+//! connection, however much is retransmitted, late or forged. ("Answered" is `syn_recv` in lists. The ISN is the
+//! client's initial sequence number.)
 //!
 //! | signal | no entry | syn_sent | answered | established | closed (lingers) |
 //! |---|---|---|---|---|---|
@@ -29,20 +29,20 @@
 //! | FIN | unmatched, trace | unmatched, trace | established with its side marked, open |
 //! | RST | unmatched, trace | unmatched, trace | unmatched, trace |
 //!
-//! One side alone proves nothing: a flood of forged packets fills the candidates' ring and lists nothing. A trace lingers
-//! when a connection ends that was not known: the last packets of both sides, which follow a FIN within seconds, must not
-//! make it a candidate again.
+//! One side alone proves nothing: a flood of forged packets fills the candidates' ring and lists nothing. A trace
+//! lingers when a connection ends that was not known: the last packets of both sides, which follow a FIN within
+//! seconds, must not make it a candidate again.
 //!
 //! # What leaves the rings
 //!
-//! A record stays in its ring until it is the oldest, or until it is compacted away because it is no longer in use. Records
-//! leave in batches: the entries of those that are still in use are prefetched together.
+//! A record stays in its ring until it is the oldest, or until it is compacted away because it is no longer in use.
+//! Records leave in batches: the entries of those that are still in use are prefetched together.
 //!
 //! # Questions of the list
 //!
-//! Only the list knows the keys of open connections. It asks with a key and the payload of its opening. A question is out
-//! of date if the connection has closed, and perhaps opened again; it then finds another payload or none, and changes
-//! nothing.
+//! Only the list knows the keys of open connections. It asks with a key and the payload of its opening. A question is
+//! out of date if the connection has closed, and perhaps opened again; it then finds another payload or none, and
+//! changes nothing.
 
 use crate::error::Result;
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side};
@@ -367,8 +367,8 @@ impl Tracker {
         Entry { fingerprint: self.filter.fingerprint(hash), state, client, tick: Entry::tick_of(self.now), short_isn }
     }
 
-    /// Marks the record of the connection in this slot as over: the connection is no longer half-open or gets another record. Call this before its entry
-    /// is changed.
+    /// Marks the record of the connection in this slot as over: the connection is no longer half-open or gets another
+    /// record. Call this before its entry is changed.
     #[inline]
     fn end_half_open(&mut self, slot: Slot) {
         self.rings.end(&self.filter.get(slot));
