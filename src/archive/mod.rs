@@ -41,5 +41,6 @@ pub use index::{Size, index_missing, measure};
 pub use log::RecoveredLog;
 pub use resume::SavedRun;
 pub use segment::{SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN};
+pub(crate) use sorter::Sorter;
 pub use thread::{Archive, SaveHandle, Summary};
 pub use writer::{ArchiveConfig, OpenList, Recovery, Writer, Written};

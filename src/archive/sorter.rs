@@ -1,36 +1,38 @@
-//! Records of all partitions -> entries in an order that does not depend on threads.
-//!
-//! What enters: records as they come in, and cuts. What leaves: the entries between two cuts, sorted, once every
+//! What all partitions send, in an order that does not depend on threads: what lies between two cuts is sorted once every
 //! partition has reached the second. A live capture has no cuts: all that was gathered is taken when it is time.
 
-use crate::archive::Entry;
 use crate::signal::PARTITION_COUNT;
 use std::collections::VecDeque;
 
 /// Gathers the entries that are sorted together.
-pub(super) struct Sorter {
+pub(crate) struct Sorter<T> {
     /// The entries that each partition sent up to each of its cuts; the last part holds those after the last cut.
-    partitions: Vec<VecDeque<Part>>,
+    partitions: Vec<VecDeque<Part<T>>>,
     /// The sorted entries that were returned last.
-    sorted: Vec<Entry>,
+    sorted: Vec<T>,
 }
 
 /// The entries of a partition between two of its cuts.
-#[derive(Default)]
-struct Part {
-    entries: Vec<Entry>,
+struct Part<T> {
+    entries: Vec<T>,
     /// Whether the state of the run is saved at the cut behind them.
     saves: bool,
 }
 
-impl Sorter {
-    pub(super) fn new() -> Self {
+impl<T> Default for Part<T> {
+    fn default() -> Self {
+        Part { entries: Vec::new(), saves: false }
+    }
+}
+
+impl<T: Ord> Sorter<T> {
+    pub(crate) fn new() -> Self {
         let partition = || VecDeque::from([Part::default()]);
         Sorter { partitions: (0..PARTITION_COUNT).map(|_| partition()).collect(), sorted: Vec::new() }
     }
 
     /// Adds entries of a partition, in their order.
-    pub(super) fn add(&mut self, partition: usize, entries: impl Iterator<Item = Entry>) {
+    pub(crate) fn add(&mut self, partition: usize, entries: impl Iterator<Item = T>) {
         if let Some(present) = self.partitions.get_mut(partition).and_then(VecDeque::back_mut) {
             present.entries.extend(entries);
         }
@@ -38,7 +40,7 @@ impl Sorter {
 
     /// Takes a cut of this partition, at which the state of the run is saved or not. Once every partition has reached
     /// it, returns the entries of all partitions up to it, and whether the state is saved there.
-    pub(super) fn cut(&mut self, partition: usize, saves: bool) -> Option<(&[Entry], bool)> {
+    pub(crate) fn cut(&mut self, partition: usize, saves: bool) -> Option<(&[T], bool)> {
         if let Some(partition) = self.partitions.get_mut(partition) {
             partition.back_mut().into_iter().for_each(|part| part.saves = saves);
             partition.push_back(Part::default());
@@ -52,7 +54,7 @@ impl Sorter {
     }
 
     /// Returns all entries, cut by cut. No partition has more to send before its next cut.
-    pub(super) fn drain(&mut self) -> &[Entry] {
+    pub(crate) fn drain(&mut self) -> &[T] {
         self.sorted.clear();
         while self.partitions.iter().any(|partition| partition.len() > 1) {
             self.gather();
@@ -76,7 +78,7 @@ impl Sorter {
     }
 
     /// The number of entries that wait.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.partitions.iter().flatten().map(|part| part.entries.len()).sum()
     }
 }
@@ -84,6 +86,7 @@ impl Sorter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::archive::Entry;
     use crate::archive::block::tests::some_entry;
     use proptest::prelude::*;
 

@@ -208,7 +208,7 @@ struct Worker {
     writer: Writer,
     outlet: Outlet,
     commands: Receiver<Command>,
-    sorter: Sorter,
+    sorter: Sorter<Entry>,
     ages: Ages,
     /// Live, the connections that were archived behind the state that the run goes on from.
     recorded: Option<Recorded>,

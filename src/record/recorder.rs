@@ -15,6 +15,30 @@ const RECORD_DELAY_MAX_TICKS: u64 = 10;
 
 const WRAP_TICKS: u64 = 1 << TICK_BITS;
 
+/// The time bases of a run, from which records have their wall times.
+#[derive(Clone, Default)]
+pub struct RecordedTime {
+    bases: TimeBases,
+    /// The tick at which the first time base began.
+    first_tick: Option<u64>,
+}
+
+impl RecordedTime {
+    /// Decodes what [`Recorder::save`] encoded.
+    ///
+    /// # Errors
+    ///
+    /// The bytes encode no time bases.
+    pub fn saved(decoder: &mut Decoder) -> Result<Self> {
+        Ok(RecordedTime { bases: TimeBases::saved(decoder)?, first_tick: decoder.option(Decoder::u64)? })
+    }
+
+    /// The wall time of a tick, in ticks since 1970. Bases are whole ticks apart, so this is exact.
+    fn wall(&self, tick: u64) -> i64 {
+        self.bases.wall_ns(tick).div_euclid(TICK_NS)
+    }
+}
+
 /// The recorder of one partition.
 pub struct Recorder {
     partition: usize,
@@ -22,9 +46,7 @@ pub struct Recorder {
     block: Box<Block>,
     /// When the oldest record of the block ended, in ticks.
     block_since: u64,
-    bases: TimeBases,
-    /// The tick at which the first time base began.
-    first_tick: Option<u64>,
+    time: RecordedTime,
     dropped: u64,
 }
 
@@ -32,26 +54,33 @@ impl Recorder {
     /// A recorder for this partition.
     #[must_use]
     pub fn new(partition: usize, inlet: Inlet) -> Self {
-        let bases = TimeBases::new();
-        Recorder { partition, inlet, block: Block::new(), block_since: 0, bases, first_tick: None, dropped: 0 }
+        let time = RecordedTime::default();
+        Recorder { partition, inlet, block: Block::new(), block_since: 0, time, dropped: 0 }
     }
 
     /// Begins a new time base.
     pub fn start_base(&mut self, base: TimeBase) {
-        self.first_tick.get_or_insert(base.first_tick);
-        self.bases.learn(base);
+        self.time.first_tick.get_or_insert(base.first_tick);
+        self.time.bases.learn(base);
     }
 
-    /// Records a connection that opened with this payload and ends at the tick `now`.
-    pub fn record(&mut self, key: AnyKey, payload: u32, ending: Ending, now: u64) {
-        let run_ticks = now.saturating_sub(self.first_tick.unwrap_or(now));
+    /// Whether openings are recorded too.
+    #[must_use]
+    pub fn takes_openings(&self) -> bool {
+        self.inlet.takes_openings
+    }
+
+    /// Records a connection that opened with this payload and ends at the tick `now` or, without an ending, is
+    /// established then.
+    pub fn record(&mut self, key: AnyKey, payload: u32, ending: Option<Ending>, now: u64) {
+        let run_ticks = now.saturating_sub(self.time.first_tick.unwrap_or(now));
         if self.block.records.is_empty() {
             self.block_since = now;
         }
         self.block.records.push(Record {
             key,
-            start: self.wall(now.saturating_sub(u64::from(ticks_since(payload, now)))),
-            end: self.wall(now),
+            start: self.time.wall(now.saturating_sub(u64::from(ticks_since(payload, now)))),
+            end: self.time.wall(now),
             ending,
             midstream: payload & MIDSTREAM != 0,
             may_be_older: run_ticks >= WRAP_TICKS,
@@ -60,11 +89,6 @@ impl Recorder {
         if self.block.records.len() == RECORD_BLOCK_COUNT || is_late {
             self.flush();
         }
-    }
-
-    /// The wall time of a tick, in ticks since 1970. Bases are whole ticks apart, so this is exact.
-    fn wall(&self, tick: u64) -> i64 {
-        self.bases.wall_ns(tick).div_euclid(TICK_NS)
     }
 
     /// Sends the block, if there is anything in it.
@@ -90,21 +114,13 @@ impl Recorder {
     /// Encodes what the next record depends on, for a saved state. The block must have been sent.
     pub fn save(&self, encoder: &mut Encoder) {
         debug_assert!(self.block.records.is_empty());
-        self.bases.save(encoder);
-        encoder.option(self.first_tick, Encoder::u64);
-        encoder.u64(self.dropped);
+        self.time.bases.save(encoder);
+        encoder.option(self.time.first_tick, Encoder::u64);
     }
 
-    /// Continues from a saved state.
-    ///
-    /// # Errors
-    ///
-    /// The bytes do not encode a recorder.
-    pub fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
-        self.bases = TimeBases::saved(decoder)?;
-        self.first_tick = decoder.option(Decoder::u64)?;
-        self.dropped = decoder.count()?;
-        Ok(())
+    /// Continues in the time of a run whose state was saved.
+    pub fn restore(&mut self, time: &RecordedTime) {
+        self.time = time.clone();
     }
 
     /// How many records were dropped so far because the queue was full or closed.

@@ -1,0 +1,198 @@
+//! One list after another: each in full, or as what changed since the one before; plain or compressed.
+
+use crate::error::{Error, Result};
+use crate::export::lines::{Base, Lines, ListId};
+use crate::export::source_list;
+use crate::export::timestamp::Text;
+use crate::list::{EarlierList, List};
+use crate::snapshot::COMPRESSION_LEVEL;
+use crate::sources::Report;
+use crate::state::{Decoder, Encoder};
+use std::io::{self, Write};
+use zstd::stream::write::Encoder as ZstdEncoder;
+
+/// What compressing at [`COMPRESSION_LEVEL`] takes, in bytes: the window of 512 KiB, the tables over it, and buffers.
+const COMPRESSION_SIZE: u64 = 3 << 20;
+
+/// The most lists from one in full to the next: a day of them at ten seconds. They are kept and removed together.
+pub const CHANGES_FULL_LISTS_MAX: u64 = 8_640;
+
+/// How lists are written, wherever they go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Format {
+    /// Whether each list is compressed, as a zstd frame of its own.
+    pub compress: bool,
+    /// If this is `n`, one list in `n` is written in full, and of the others only what changed since the list before;
+    /// from 1 to [`CHANGES_FULL_LISTS_MAX`]. `None` writes all in full.
+    pub changes: Option<u64>,
+}
+
+impl Format {
+    /// The memory in bytes that writing lists of up to `connections_max` connections takes.
+    #[must_use]
+    pub fn memory_size(&self, connections_max: u64) -> u64 {
+        // Two lists are held, the one before and the present one.
+        let entry_size = 2 * EarlierList::ENTRY_SIZE as u64;
+        let changes_size = self.changes.map_or(0, |_| connections_max.saturating_mul(entry_size));
+        changes_size.saturating_add(if self.compress { COMPRESSION_SIZE } else { 0 })
+    }
+
+    /// Checks that lists can be written in this format.
+    ///
+    /// # Errors
+    ///
+    /// The number of lists from one in full to the next is out of range.
+    pub fn check(&self) -> Result<()> {
+        if self.changes.is_some_and(|full_every| !(1..=CHANGES_FULL_LISTS_MAX).contains(&full_every)) {
+            return Err(Error::new(format!("--changes must be from 1 to {CHANGES_FULL_LISTS_MAX}")));
+        }
+        Ok(())
+    }
+}
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// A whole list.
+    Full,
+    /// The changes since the list before.
+    Changes,
+    /// A snapshot, which no series writes.
+    Snapshot,
+    /// The sources that opened connections: not a list, and written beside one.
+    Sources,
+}
+
+struct Changes {
+    full_every: u64,
+    /// The number of lists since the last one in full, including that one; 0 if there was none.
+    list_count: u64,
+    earlier: EarlierList,
+    /// The list whose changes were written last.
+    later: EarlierList,
+    /// The identities of the list before and of the last one in full.
+    ids: Option<(ListId, ListId)>,
+}
+
+/// Lets `write` write to `out`, as one zstd frame if `compress` is set, and flushes it.
+fn write_framed(
+    out: &mut impl Write,
+    compress: bool,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    if compress {
+        let mut encoder = ZstdEncoder::new(out, COMPRESSION_LEVEL)?;
+        // A list may be kept for months, and a reader should detect if the disk has changed it.
+        encoder.include_checksum(true)?;
+        write(&mut encoder)?;
+        encoder.finish()?.flush()
+    } else {
+        write(out)?;
+        out.flush()
+    }
+}
+
+/// Writes lists in one format.
+pub(super) struct Series {
+    lines: Lines,
+    compress: bool,
+    changes: Option<Changes>,
+}
+
+impl Series {
+    pub(super) fn new(vlan_key: bool, format: Format) -> Self {
+        let changes = |full_every| Changes {
+            full_every,
+            list_count: 0,
+            earlier: EarlierList::default(),
+            later: EarlierList::default(),
+            ids: None,
+        };
+        Series { lines: Lines::new(vlan_key), compress: format.compress, changes: format.changes.map(changes) }
+    }
+
+    /// How the next list is to be written.
+    pub(super) fn next_kind(&self) -> Kind {
+        match &self.changes {
+            Some(changes) if changes.ids.is_some() && changes.list_count < changes.full_every => Kind::Changes,
+            _ => Kind::Full,
+        }
+    }
+
+    /// Writes a list and flushes it. Without a list before it to build on it is written in full.
+    pub(super) fn write(&mut self, out: &mut impl Write, list: &List, kind: Kind) -> io::Result<()> {
+        write_framed(out, self.compress, |out| self.write_lines(out, list, kind))
+    }
+
+    /// Writes a report of sources and flushes it.
+    pub(super) fn write_sources(&self, out: &mut impl Write, report: &Report) -> io::Result<()> {
+        write_framed(out, self.compress, |out| source_list::write(out, report))
+    }
+
+    fn write_lines(&mut self, out: &mut dyn Write, list: &List, kind: Kind) -> io::Result<()> {
+        match (&mut self.changes, kind) {
+            (Some(Changes { earlier, later, ids: Some((id, full)), .. }), Kind::Changes) => {
+                later.replace(list);
+                self.lines.changes(out, &list.header, later, &Base { earlier, id: *id, full: *full })
+            }
+            _ => self.lines.list(out, list),
+        }
+    }
+
+    /// Records that this list was written, so that the next can build on it.
+    pub(super) fn written(&mut self, list: &List, kind: Kind) {
+        let Some(changes) = &mut self.changes else { return };
+        let id = self.lines.id(&list.header);
+        match (kind, changes.ids) {
+            (Kind::Changes, Some((_, full))) => {
+                changes.earlier = std::mem::take(&mut changes.later);
+                changes.ids = Some((id, full));
+                changes.list_count += 1;
+            }
+            _ => {
+                changes.earlier.replace(list);
+                changes.ids = Some((id, id));
+                changes.list_count = 1;
+            }
+        }
+    }
+
+    /// Encodes it for a saved state.
+    pub(super) fn save(&self, encoder: &mut Encoder) {
+        encoder.option(self.changes.as_ref(), |encoder, changes| {
+            encoder.u64(changes.list_count);
+            changes.earlier.save(encoder);
+            encoder.option(changes.ids, |encoder, (id, full)| {
+                save_id(encoder, id);
+                save_id(encoder, full);
+            });
+        });
+    }
+
+    /// Restores what a series in the same format saved.
+    pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        let has_changes = decoder.bool()?;
+        decoder.expect(has_changes == self.changes.is_some(), "another --changes")?;
+        if let Some(Changes { list_count, earlier, ids, .. }) = &mut self.changes {
+            *list_count = decoder.count()?;
+            *earlier = EarlierList::saved(decoder)?;
+            *ids = decoder.option(|decoder| Ok((saved_id(decoder)?, saved_id(decoder)?)))?;
+        }
+        Ok(())
+    }
+
+    /// The next list builds on none before it: it is written in full.
+    pub(super) fn build_anew(&mut self) {
+        self.changes.iter_mut().for_each(|changes| changes.ids = None);
+    }
+}
+
+fn save_id(encoder: &mut Encoder, id: ListId) {
+    encoder.u64(id.interval);
+    encoder.bytes(id.end.as_bytes());
+}
+
+fn saved_id(decoder: &mut Decoder) -> Result<ListId> {
+    let (interval, end) = (decoder.count()?, Text::of_bytes(decoder.bytes()?));
+    Ok(ListId { interval, end: decoder.some(end, "a time of another form")? })
+}
