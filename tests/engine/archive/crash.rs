@@ -102,21 +102,21 @@ fn all_of(archive: &Path, servers: &BTreeSet<IpAddr>) -> Vec<super::Ended> {
     all
 }
 
-/// The command that replays a capture with an archive, lists and a state in a directory.
+/// The command that replays a capture with an archive and a state in a directory.
 fn resumable(place: &Path, capture: &Path) -> std::process::Command {
     let mut command = command(FLOWPEEL, ["replay"]);
-    command.args(["--every", "1s", "--connections", "20k", "--churn", "4k", "--shards", "2"]);
+    command.args(["--every", "2s", "--connections", "20k", "--churn", "4k", "--shards", "2"]);
     command.args(["--segment-age", "20s", "--segment-size", "16KiB", "--state-every", "20ms"]);
-    for (option, name) in [("--archive", "archive"), ("--state", "state"), ("--out", "lists")] {
+    for (option, name) in [("--archive", "archive"), ("--state", "state")] {
         command.arg(option).arg(place.join(name));
     }
-    command.arg(capture);
+    command.arg(capture).stdout(Stdio::null());
     command
 }
 
 #[test]
 fn a_run_that_is_killed_and_resumed_archives_every_connection_once() {
-    let traffic = TrafficConfig { data_packets: 0..=1, ..TrafficConfig::mixed(125, 300_000) };
+    let traffic = TrafficConfig { data_packets: 0..=1, ..TrafficConfig::mixed(125, 80_000) };
     let place = tempfile::tempdir().unwrap();
     let capture = place.path().join("capture.pcap");
     write_pcap(&mut Traffic::new(traffic.clone()).unwrap(), &mut fs::File::create(&capture).unwrap()).unwrap();
@@ -126,7 +126,7 @@ fn a_run_that_is_killed_and_resumed_archives_every_connection_once() {
     assert_eq!(command::run(&mut resumable(&whole, &capture)).status.code(), Some(0));
     let lasts_us = began.elapsed().as_micros() as u64;
     let expected = all_of(&whole.join("archive"), &servers);
-    assert!(expected.len() > 10_000, "{}", expected.len());
+    assert!(expected.len() > 5_000, "{}", expected.len());
     let mut random = 7_u64;
     let (mut kill_count, mut resumed_count, mut rewound_count) = (0, 0, 0);
     for round in 0..3 {
@@ -137,8 +137,8 @@ fn a_run_that_is_killed_and_resumed_archives_every_connection_once() {
             let mut running = Running::start(&mut resumable(&killed, &capture));
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             // The last of a round comes to its end.
-            std::thread::sleep(std::time::Duration::from_micros(if kill < 8 { (random >> 33) % lasts_us } else { 0 }));
-            if kill < 8 {
+            std::thread::sleep(std::time::Duration::from_micros(if kill < 6 { (random >> 33) % lasts_us } else { 0 }));
+            if kill < 6 {
                 running.child.kill().unwrap();
             }
             let output = running.wait();
@@ -147,7 +147,7 @@ fn a_run_that_is_killed_and_resumed_archives_every_connection_once() {
             let is_gone = |name: &String| name.ends_with(".fpa") && !archive.join(name).exists();
             rewound_count += u32::from(before.is_some_and(|before| before.keys().any(is_gone)));
             kill_count += u32::from(output.status.code().is_none());
-            if output.status.code().is_some() && kill >= 8 {
+            if output.status.code().is_some() && kill >= 6 {
                 assert_eq!(output.status.code(), Some(0), "{said}");
                 break;
             }
