@@ -10,7 +10,7 @@
 
 use super::cell::{Sums, TableCell};
 use super::key_hash::{KeyHash, SecretHash};
-use super::list::Rule;
+use super::listing::Rule;
 use super::placement::{Layout, Placement};
 use super::refused::Refused;
 use super::sum::{Key, Sum};

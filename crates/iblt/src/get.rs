@@ -7,7 +7,7 @@
 
 use super::cell::{TableCell, Values};
 use super::key_hash::KeyHash;
-use super::list::Lone;
+use super::listing::Lone;
 use super::sum::Sum;
 use super::table::{BATCH_COUNT, Table};
 

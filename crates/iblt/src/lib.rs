@@ -118,16 +118,13 @@
 //! Updates commute; `insert` then `remove` leaves nothing; `a` merged with `b` holds what both hold together; listing
 //! takes out only what is in the table, and what it takes out plus what it leaves is the table.
 
-mod bytes;
 mod cell;
 mod counter;
-mod draft;
 mod estimate;
 mod get;
 pub mod hash;
 mod key_hash;
-mod known;
-mod list;
+mod listing;
 mod oblivious;
 mod packed;
 mod placement;
@@ -145,8 +142,8 @@ pub use counter::{Counter, EvenOdd, EvenOddCell, Keeping, OneKey, Optimisations,
 pub use estimate::Estimator;
 pub use get::Got;
 pub use key_hash::{KeyHash, SecretHash};
-pub use list::{Entry, Listing, Residue, Rule};
-pub use oblivious::{CellStore, select};
+pub use listing::{Entry, Listing, Residue, Rule};
+pub use oblivious::select;
 pub use packed::{
     AGGREGATE_LOST_BITS_MAX, BATCH_COUNT, Batch, Change, Geometry, HASH_COUNT, Iblt, Latest, PAYLOAD_BITS, Peeled,
     Peeler, Recipient, Updates, ValueCode, check_of,

@@ -8,11 +8,9 @@
 //! `only_there`, and with the changed values.
 
 use super::cell::{TableCell, Values};
-use super::draft::Draft;
 use super::key_hash::KeyHash;
-use super::list::{Entry, Residue, Rule};
+use super::listing::{Draft, Entry, Residue, Rule, TABLE_PASSES_MAX};
 use super::table::Table;
-use crate::draft::TABLE_PASSES_MAX;
 use std::collections::BTreeSet;
 
 /// A key whose values differ between the sides.
@@ -67,7 +65,7 @@ pub fn reconcile<C: TableCell, H: KeyHash<C::Key>>(
     let listed: BTreeSet<C::Key> = draft.listing.deleted.iter().map(|entry| entry.key).collect();
     for _ in 0..TABLE_PASSES_MAX {
         let before = changed.len();
-        table.tell_changed(ours, &listed, &mut changed);
+        table.find_changed(ours, &listed, &mut changed);
         if changed.len() == before {
             break;
         }
@@ -81,7 +79,7 @@ pub fn reconcile<C: TableCell, H: KeyHash<C::Key>>(
 
 impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
     /// Finds those of `ours` whose values differ on the other side, and takes their values out.
-    fn tell_changed(
+    fn find_changed(
         &mut self,
         ours: &[(C::Key, C::Value)],
         listed: &BTreeSet<C::Key>,
@@ -100,11 +98,11 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
                 theirs.add(noise);
                 if let Values::One(there) = theirs.values(hash, 1) { Some((*noise, there)) } else { None }
             };
-            let told = match C::IS_VALUE_CHECKED {
+            let found = match C::IS_VALUE_CHECKED {
                 true => self.noise(hash).find_map(|noise| there(&noise)),
                 false => self.agreed(hash, |noise| !noise.is_zero()).and_then(|noise| there(&noise)),
             };
-            if let Some((noise, there)) = told {
+            if let Some((noise, there)) = found {
                 self.subtract_at(hash, &noise);
                 changed.push(Changed { key, here, there });
             }

@@ -45,7 +45,7 @@ pub use wide::Wide;
 
 use super::cell::TableCell;
 use super::key_hash::KeyHash;
-use super::list::{Entry, Residue};
+use super::listing::{Entry, Residue};
 use super::sum::Key;
 use super::table::Table;
 
@@ -88,19 +88,9 @@ fn signed(count: u64) -> i64 {
     count as i64
 }
 
-impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
-    /// The least value of `of` over a key's cells: an upper bound for what the key adds to each, where no key adds a
-    /// negative amount.
-    #[must_use]
-    pub fn least(&self, key: &C::Key, of: impl Fn(&C) -> u64) -> u64 {
-        let places = self.places(self.hash().of(key));
-        places.iter().map(|&place| of(self.cell(place))).min().unwrap_or(0)
-    }
-
-    /// The least count of a key's cells.
-    fn least_count(&self, key: &C::Key) -> u64 {
-        self.least(key, |cell| cell.count().max(0).unsigned_abs())
-    }
+/// The least count of a key's cells.
+fn least_count<C: TableCell, H: KeyHash<C::Key>>(table: &Table<C, H>, key: &C::Key) -> u64 {
+    table.least(key, |cell| cell.count().max(0).unsigned_abs())
 }
 
 /// A key and its count.

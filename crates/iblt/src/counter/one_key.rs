@@ -5,7 +5,7 @@
 
 use super::split::{self, Budget, keys_of, may_hold, shares};
 use super::standard::StandardCell;
-use super::{Counter, Tally, signed};
+use super::{Counter, Tally, least_count, signed};
 use crate::cell::TableCell;
 use crate::hash::mixed;
 use crate::key_hash::{KeyHash, SecretHash};
@@ -201,7 +201,7 @@ impl<K: Key, H: KeyHash<K>> Counter for OneKey<K, H> {
     }
 
     fn query(&self, key: &K) -> u64 {
-        self.table.least_count(key)
+        least_count(&self.table, key)
     }
 
     fn list(&mut self) -> Tally<K> {

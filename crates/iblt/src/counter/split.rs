@@ -7,7 +7,7 @@
 use super::{Tally, counted};
 use crate::cell::TableCell;
 use crate::key_hash::KeyHash;
-use crate::list::Rule;
+use crate::listing::Rule;
 use crate::sum::{Key, quotients};
 use crate::table::Table;
 
