@@ -136,7 +136,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         self.peel_parts(rule, |entry, _, _| take(entry))
     }
 
-    /// Whether no key is in it, whatever the value sums.
+    /// Whether no key is in it. Value sums do not count.
     #[must_use]
     pub fn is_key_free(&self) -> bool {
         self.cells().iter().all(C::is_key_free)

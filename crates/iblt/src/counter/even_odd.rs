@@ -1,7 +1,6 @@
-//! The even-odd counter: two sums of keys in every cell, each of one half of all keys (section IV of the paper).
-//!
-//! What enters: keys and counts. What leaves: bounds and lists. A bit of its hash says which sum a key is added to. So
-//! a cell with one key of each half can be split, by trying how its count is divided between the two.
+//! The even-odd counter: two sums of keys in every cell, each of one half of all keys (section IV of the paper). A bit of
+//! its hash decides which sum a key is added to. So a cell with one key of each half can be split, by trying how its
+//! count is divided between the two.
 
 use super::split::{self, Budget, keys_of, may_hold, shares};
 use super::{Counter, Tally, least_count, signed};

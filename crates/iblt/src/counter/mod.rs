@@ -1,8 +1,6 @@
 //! Invertible Bloom counters (Ding and Rauen, "Improving Retrieval Performance for Invertible Bloom Counters"; "the
-//! paper" in this module): multisets of keys in a fixed size, which tell how often a key is in them, and list all keys
-//! with their multiplicities as long as there are few enough.
-//!
-//! What enters: keys and counts. What leaves: bounds and lists. There are three kinds, with one interface:
+//! paper" in this module): multisets of keys in a fixed size, which bound how often a key is in them, and list all
+//! keys with their multiplicities as long as there are few enough. There are three kinds, with one interface:
 //!
 //! | kind | a cell has beside count and check | lists up to, for 3, 4, 5 cells a key | can be added and subtracted |
 //! |---|---|---|---|
@@ -29,7 +27,7 @@
 //! ```
 //!
 //! Laws: a query never gives less than a key was added less what it was removed, as long as no key was removed more
-//! often than added; what is listed plus what is left is what there was, whatever the cells hold; and work is bounded
+//! often than added; what is listed plus what is left is what there was, for any contents of the cells; and work is bounded
 //! by the number of cells.
 
 mod even_odd;

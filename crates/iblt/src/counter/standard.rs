@@ -1,7 +1,5 @@
-//! The standard counter: count, sum of keys and sum of checks in every cell (section III of the paper).
-//!
-//! What enters: keys, counts, and what else is to be summed beside them. What leaves: the same, listed. It is a table
-//! like that of connections, for keys that are in it many times.
+//! The standard counter: count, sum of keys and sum of checks in every cell (section III of the paper), and beside them
+//! the sum of values. It is a [`Table`] for keys that are in it many times.
 
 use super::{Counter, Tally, counted, least_count, signed};
 use crate::cell::Sums;

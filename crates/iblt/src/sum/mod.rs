@@ -1,9 +1,9 @@
-//! The group that is summed: keys, values and checks as elements that wrap.
+//! The group that is summed: keys, values and checks as elements that wrap. Numbers, byte strings and pairs are such
+//! elements.
 //!
-//! What enters: numbers, byte strings, arrays and pairs of them. What leaves: their sums, differences, multiples and
-//! quotients, and little-endian bytes, the same on every machine. Laws: `plus` commutes and associates, `minus` undoes
-//! it, `times` distributes over both, `quotient` undoes `times`, whatever overflows (section 2 of the paper asks for
-//! just that).
+//! Laws: `plus` commutes and associates, `minus` undoes it, `times` distributes over both, `quotient` undoes `times`,
+//! and overflows change none of this (section 2 of the paper asks for just that). Encodings are little-endian, the same on
+//! every machine.
 
 use crate::listing::TABLE_DIVISIONS_MIN;
 use std::fmt::Debug;
