@@ -2,25 +2,12 @@
 
 use crate::cli::lists::Lists;
 use crate::cli::values::{self, Limit};
-use crate::engine::{AGE_MAX_LIVE_S, Config, IDLE_TIMEOUT_LIVE_S, PICKUP_LIVE};
+use crate::engine::{Config, Setting};
 use crate::error::{Error, Result};
 use crate::hash::Secret;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// The configuration of a live capture where no option says otherwise: connections are older than the start, and some
-/// vanish. A replay takes a capture at its word, as [`Config::default`] does: what began before it is not known, and
-/// what has not ended is open.
-pub(super) fn live_defaults() -> Config {
-    Config {
-        pickup: PICKUP_LIVE,
-        idle_timeout: Some(Duration::from_secs(IDLE_TIMEOUT_LIVE_S)),
-        max_age: Some(Duration::from_secs(AGE_MAX_LIVE_S)),
-        watches: true,
-        ..Config::default()
-    }
-}
 
 /// The options that say how connections are tracked.
 #[derive(Args)]
@@ -38,9 +25,9 @@ pub(super) struct Tracking {
     #[arg(long, value_name = "N", value_parser = values::count)]
     half_open: Option<u64>,
 
-    /// Openings and closings in an interval that tables are made for
-    #[arg(long, value_name = "N", default_value = "100k", value_parser = values::count)]
-    churn: u64,
+    /// Openings and closings in an interval that tables are made for [default: a fifth of --connections]
+    #[arg(long, value_name = "N", value_parser = values::count)]
+    churn: Option<u64>,
 
     /// Memory that may be taken; what does not fit is refused at the start
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = values::size)]
@@ -122,7 +109,27 @@ impl Tracking {
             format: lists.format(),
             sources_max: lists.sources()?,
             secret,
+            names: option_of,
             ..default
         })
+    }
+}
+
+/// The option that stands for a setting.
+pub(super) fn option_of(setting: Setting) -> &'static str {
+    match setting {
+        Setting::Every => "--every",
+        Setting::Shards => "--shards",
+        Setting::Connections => "--connections",
+        Setting::HalfOpen => "--half-open",
+        Setting::Churn => "--churn",
+        Setting::Memory => "--memory",
+        Setting::SynTimeout => "--syn-timeout",
+        Setting::Pickup => "--pickup",
+        Setting::IdleTimeout => "--idle-timeout",
+        Setting::MaxAge => "--max-age",
+        Setting::Sources => "--sources",
+        Setting::Archive => "--segment-size",
+        Setting::Rings => "--ring-size",
     }
 }

@@ -2,7 +2,7 @@
 
 use flowpeel_iblt::{TableKey, WordKey};
 use flowpeel_lines::{HalfLine, Line};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// The address family of a connection. Each family has tables of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -296,10 +296,44 @@ impl FlowKey for KeyV6 {
     }
 }
 
+/// A key of either family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AnyKey {
+    /// An IPv4 connection.
+    V4(KeyV4),
+    /// An IPv6 connection.
+    V6(KeyV6),
+}
+
+impl AnyKey {
+    /// The key of the connection from `client` to `server`, or `None` if their addresses are of different families.
+    #[must_use]
+    pub fn of_ends(client: SocketAddr, server: SocketAddr, vlan: VlanTags) -> Option<Self> {
+        match (client, server) {
+            (SocketAddr::V4(client), SocketAddr::V4(server)) => {
+                let end = |addr: SocketAddrV4| (addr.ip().to_bits(), addr.port());
+                Some(AnyKey::V4(KeyV4::new(end(client), end(server), vlan)))
+            }
+            (SocketAddr::V6(client), SocketAddr::V6(server)) => {
+                let end = |addr: SocketAddrV6| (addr.ip().to_bits(), addr.port());
+                Some(AnyKey::V6(KeyV6::new(end(client), end(server), vlan)))
+            }
+            _ => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn ends_of_two_families_make_no_key() {
+        let [v4, v6] = ["10.0.0.1:1", "[::1]:2"].map(|end| end.parse().unwrap());
+        assert_eq!(AnyKey::of_ends(v4, v6, VlanTags::NONE), None);
+        assert!(AnyKey::of_ends(v6, v6, VlanTags::NONE).is_some());
+    }
 
     fn v4() -> impl Strategy<Value = ((u32, u16), (u32, u16), Vec<u16>)> {
         (any::<(u32, u16)>(), any::<(u32, u16)>(), prop::collection::vec(0u16..4096, 0..4))

@@ -9,5 +9,5 @@ mod quick_hash;
 
 pub use by_family::ByFamily;
 pub use flowpeel_iblt::WordKey;
-pub use key::{Family, FlowKey, KeyV4, KeyV6, Side, VlanTags};
+pub use key::{AnyKey, Family, FlowKey, KeyV4, KeyV6, Side, VlanTags};
 pub use quick_hash::QuickHash;

@@ -4,8 +4,8 @@
 //! A list has room for as much as the ring holds: IPv4 connections grow from the start of the memory and IPv6 connections
 //! from its end, each as the words of its key and a header, so that they are sorted in place.
 
-use crate::flow::{Family, FlowKey, KeyV4, KeyV6, VlanTags, WordKey};
-use crate::signal::{AnyKey, CLOCK_LEAP_MAX_NS, SYN_TIMEOUT_MAX_TICKS, TICK_NS};
+use crate::flow::{AnyKey, Family, FlowKey, KeyV4, KeyV6, VlanTags, WordKey};
+use crate::signal::{CLOCK_LEAP_MAX_NS, SYN_TIMEOUT_MAX_TICKS, TICK_NS};
 use std::ops::Range;
 
 /// Bits of the hashed ISN, the short ISN: two connections on the same ports are taken for one with a probability of

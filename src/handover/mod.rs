@@ -10,12 +10,22 @@ pub(crate) mod half_open;
 pub use counts::{CountInfo, CountMetric, Counts, PartsMetric};
 pub use half_open::{HalfOpen, HalfOpenList, ISN_BITS};
 
-use crate::flow::{KeyV4, KeyV6};
+use crate::flow::{AnyKey, KeyV4, KeyV6};
 use crate::hash::Secret;
 use crate::queue::Marker;
-use crate::signal::{AnyKey, TimeBase};
+use crate::signal::{TICK_BITS, TimeBase};
 use crate::sketch::{Batch, Geometry, Iblt, Latest, TableKey};
 use std::time::Duration;
+
+/// The flag in a payload that marks a connection whose start was not seen.
+pub const MIDSTREAM: u32 = 1 << TICK_BITS;
+
+/// How many ticks before the tick `now` the connection with this payload started, up to the wrap.
+#[must_use]
+#[inline]
+pub fn ticks_since(payload: u32, now: u64) -> u32 {
+    (now as u32).wrapping_sub(payload) & ((1 << TICK_BITS) - 1)
+}
 
 /// The most listed connections of each family that a partition is asked about at the end of one interval: some
 /// milliseconds of its time, and with the answers 60 MB of memory for all partitions.

@@ -2,7 +2,7 @@
 //!
 //! A list of a million connections has a million of these, so each field is only as wide as it must be.
 
-use crate::connection::{MIDSTREAM, ticks_since};
+use crate::handover::{MIDSTREAM, ticks_since};
 use crate::signal::TICK_BITS;
 use crate::sketch::{TableKey, ValueCode};
 

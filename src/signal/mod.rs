@@ -18,11 +18,11 @@ pub use signaller::{SignalCounts, Signaller, SignallerConfig};
 pub use time_bases::{TIME_BASES_MAX, TimeBases};
 pub use watch::Watch;
 
-use crate::flow::{Family, FlowKey, KeyV4, KeyV6, Side, VlanTags, WordKey};
+pub use crate::flow::AnyKey;
+use crate::flow::{Family, FlowKey, KeyV4, KeyV6, Side, WordKey};
 use crate::hash::place_of;
 use crate::parse::TcpSegment;
 pub use sampler::SAMPLE_INTERVAL_PACKETS;
-use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// Bits of a connection's hash that choose its partition.
 pub const PARTITION_BITS: u32 = 3;
@@ -267,36 +267,10 @@ impl Signal {
     }
 }
 
-/// A key of either family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum AnyKey {
-    /// An IPv4 connection.
-    V4(KeyV4),
-    /// An IPv6 connection.
-    V6(KeyV6),
-}
-
-impl AnyKey {
-    /// The key of the connection from `client` to `server`, or `None` if their addresses are of different families.
-    #[must_use]
-    pub fn of_ends(client: SocketAddr, server: SocketAddr, vlan: VlanTags) -> Option<Self> {
-        match (client, server) {
-            (SocketAddr::V4(client), SocketAddr::V4(server)) => {
-                let end = |addr: SocketAddrV4| (addr.ip().to_bits(), addr.port());
-                Some(AnyKey::V4(KeyV4::new(end(client), end(server), vlan)))
-            }
-            (SocketAddr::V6(client), SocketAddr::V6(server)) => {
-                let end = |addr: SocketAddrV6| (addr.ip().to_bits(), addr.port());
-                Some(AnyKey::V6(KeyV6::new(end(client), end(server), vlan)))
-            }
-            _ => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::VlanTags;
 
     #[test]
     fn strongest_flag_wins() {
@@ -329,13 +303,6 @@ mod tests {
                 assert_eq!(signal.hash(), hash);
             }
         }
-    }
-
-    #[test]
-    fn ends_of_two_families_make_no_key() {
-        let [v4, v6] = ["10.0.0.1:1", "[::1]:2"].map(|end| end.parse().unwrap());
-        assert_eq!(AnyKey::of_ends(v4, v6, VlanTags::NONE), None);
-        assert!(AnyKey::of_ends(v6, v6, VlanTags::NONE).is_some());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! the width that it needs.
 
 use crate::flow::Side;
-pub use crate::handover::ISN_BITS;
+use crate::handover::{ISN_BITS, MIDSTREAM};
 use crate::hash::GOLDEN_32;
 use crate::signal::{FINGERPRINT_BITS, HANDSHAKE_ISN_BITS, TICK_BITS};
 
@@ -25,16 +25,6 @@ pub(super) const FINGERPRINT_SHIFT: u32 = STATE_SHIFT + STATE_BITS;
 
 /// The short ISN of a connection that is older than the start, so that its ISN was never seen.
 pub const ISN_UNKNOWN: u32 = 0;
-
-/// The flag in a payload that marks a connection whose start was not seen.
-pub const MIDSTREAM: u32 = 1 << TICK_BITS;
-
-/// How many ticks before the tick `now` the connection with this payload started, up to the wrap.
-#[must_use]
-#[inline]
-pub fn ticks_since(payload: u32, now: u64) -> u32 {
-    (now as u32).wrapping_sub(payload) & ((1 << TICK_BITS) - 1)
-}
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -13,7 +13,7 @@ mod partition;
 mod shard;
 mod tracker;
 
-pub use entry::{Entry, ISN_BITS, ISN_UNKNOWN, MIDSTREAM, State, ticks_since};
+pub use entry::{Entry, ISN_UNKNOWN, State};
 pub use filter::{Filter, FilterConfig, Moved, Placed, SLOT_COUNT, Slot};
 pub use half_open::HALF_OPEN_MAX;
 pub use partition::{DELTA_LOAD_PERCENT, Partition, PartitionConfig};

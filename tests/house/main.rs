@@ -2,4 +2,3 @@
 
 mod layers;
 mod licences;
-mod source;

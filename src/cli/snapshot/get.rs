@@ -2,10 +2,10 @@
 
 use crate::cli::snapshot::secret::SecretOption;
 use crate::cli::{Failure, Outcome, Status, print};
-use crate::connection::MIDSTREAM;
 use crate::error::{Error, Result};
 use crate::flow::VlanTags;
 use crate::flow_list::RowState;
+use crate::handover::MIDSTREAM;
 use crate::hash::Secret;
 use crate::signal::AnyKey;
 use crate::snapshot::file::{Presence, SnapshotFile};

@@ -9,7 +9,8 @@ mod saved;
 use crate::flow::{KeyV4, KeyV6};
 use crate::handover::Counts;
 use crate::handover::{
-    ANNOUNCEMENTS_MAX, Changes, Delta, DeltaGeometry, Eviction, Findings, HandOver, Inquiry, IntervalEnd,
+    ANNOUNCEMENTS_MAX, Changes, Delta, DeltaGeometry, Eviction, Findings, HandOver, Inquiry, IntervalEnd, MIDSTREAM,
+    ticks_since,
 };
 use crate::hash::Secret;
 use crate::queue::Marker;
@@ -17,7 +18,7 @@ use crate::record::{Ending, Inlet, Recorder};
 use crate::signal::{AnyKey, Kind, SYN_TIMEOUT_MAX_TICKS, Signal, TICK_BITS, TimeBase};
 use crate::sketch::{BATCH_COUNT, Batch, PAYLOAD_BITS, TableKey};
 use crate::track::Exchange;
-use crate::track::{Event, MIDSTREAM, Sighting, Tracker, TrackerConfig, ticks_since};
+use crate::track::{Event, Sighting, Tracker, TrackerConfig};
 
 /// How full a delta may become before it is handed over, in percent of what it plainly lists: it then lists nearly
 /// always, and holds two connections with the same four cells once in a million times.
@@ -96,8 +97,8 @@ pub struct Partition {
     /// The list's question that is not answered yet, and what is known of the answer.
     inquiry: Option<Inquiry>,
     findings: Findings,
-    /// Records the connections that close, for an archive.
-    recorder: Option<Recorder>,
+    /// Record the connections that close, for an archive, and those that open too, for whom events are reported to.
+    recorders: Vec<Recorder>,
 }
 
 impl Partition {
@@ -118,14 +119,14 @@ impl Partition {
             announcements_max: 0,
             inquiry: None,
             findings: Findings::default(),
-            recorder: None,
+            recorders: Vec::new(),
         }
     }
 
-    /// Makes the partition send a record of every connection that ends.
+    /// Makes the partition send a record of every connection that ends, here besides where it does already.
     #[must_use]
     pub fn recording(mut self, inlet: Inlet) -> Self {
-        self.recorder = Some(Recorder::new(self.index, inlet));
+        self.recorders.push(Recorder::new(self.index, inlet));
         self
     }
 
@@ -138,7 +139,8 @@ impl Partition {
     /// The counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let unarchived = self.recorder.as_ref().map_or(0, Recorder::dropped);
+        let archived = self.recorders.iter().filter(|recorder| !recorder.takes_openings());
+        let unarchived = archived.map(Recorder::dropped).sum();
         Counts { unarchived, ..self.tracker.counts() }
     }
 
@@ -177,16 +179,29 @@ impl Partition {
         }
     }
 
-    /// Records the connection that an event closes, if there is an archive.
+    /// Records the connections that an event closes and opens, where that is wanted.
     #[inline]
     fn record(&mut self, event: &Event, ending: impl FnOnce() -> Ending) {
-        let Some(recorder) = &mut self.recorder else { return };
-        let (key, payload, ending) = match *event {
-            Event::Open(..) => return,
-            Event::Close(key, payload) | Event::Pass(key, payload) => (key, payload, ending()),
-            Event::Replace((key, payload), _) => (key, payload, Ending::Replaced),
+        if self.recorders.is_empty() {
+            return;
+        }
+        let (before, closed, behind) = match *event {
+            Event::Open(key, payload) => (None, None, Some((key, payload))),
+            Event::Close(key, payload) => (None, Some((key, payload, ending())), None),
+            Event::Replace((key, payload), opened) => (None, Some((key, payload, Ending::Replaced)), Some(opened)),
+            Event::Pass(key, payload) => (Some((key, payload)), Some((key, payload, ending())), None),
         };
-        recorder.record(key, payload, ending, self.now);
+        for recorder in &mut self.recorders {
+            if let Some((key, payload)) = before.filter(|_| recorder.takes_openings()) {
+                recorder.record(key, payload, None, self.now);
+            }
+            if let Some((key, payload, ending)) = closed {
+                recorder.record(key, payload, Some(ending), self.now);
+            }
+            if let Some((key, payload)) = behind.filter(|_| recorder.takes_openings()) {
+                recorder.record(key, payload, None, self.now);
+            }
+        }
     }
 
     fn sum(&mut self, event: &Event, exchange: &mut impl Exchange) {
@@ -242,9 +257,7 @@ impl Partition {
         // A record knows the low bits of its tick only: it has to be taken off before many leaps together make it look
         // young.
         self.advance(self.now.max(base.first_tick), exchange);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.start_base(base);
-        }
+        self.recorders.iter_mut().for_each(|recorder| recorder.start_base(base));
     }
 
     /// Ends an interval: evicts what the list wants evicted, lists what is half-open, and returns the last hand-over.
@@ -260,9 +273,7 @@ impl Partition {
             half_open
         });
         // The records of closed connections are on their way to the archive before any list that no longer shows them.
-        if let Some(recorder) = &mut self.recorder {
-            recorder.flush();
-        }
+        self.recorders.iter_mut().for_each(Recorder::flush);
         let counts = self.counts();
         let delta = self.swap(exchange);
         // While changes are held back, the list does not know them and could make nothing of an answer. A state is not
@@ -295,9 +306,7 @@ impl Partition {
 
     /// Makes a cut of the archive: in every partition the records of what has closed come before it.
     pub fn cut(&mut self) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.cut();
-        }
+        self.recorders.iter_mut().for_each(Recorder::cut);
     }
 
     /// Answers the list's question. Everything is looked up now, so that the answer is true at the hand-over.

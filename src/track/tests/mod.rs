@@ -12,10 +12,11 @@ mod ring;
 mod table;
 
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
+use crate::handover::MIDSTREAM;
 use crate::handover::{Counts, HalfOpen, HalfOpenList};
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash, FINGERPRINT_BITS, Kind, Signal, SignalParts};
-use crate::track::{Entry, Event, MIDSTREAM, Tracker, TrackerConfig};
+use crate::track::{Entry, Event, Tracker, TrackerConfig};
 
 const SYN_TIMEOUT_TICKS: u64 = 20;
 const LINGER_TICKS: u32 = 5;
