@@ -125,6 +125,7 @@ mod draft;
 mod estimate;
 mod get;
 pub mod hash;
+pub mod interval;
 mod key_hash;
 mod known;
 mod list;
