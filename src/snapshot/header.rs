@@ -3,17 +3,17 @@
 //! What enters: the shape of its tables and where they come from. What leaves: the same in a file, where every number
 //! is checked against its limit before it is used; and whether two snapshots fit.
 
-use super::fields::{FieldReader, FieldWriter};
 use super::router_part::{self, RouterPart};
 use super::sums::Sums;
+use crate::disk::{Decoder, Encoder, Items};
 use crate::error::{Error, Result};
 use crate::hash::Secret;
 use crate::signal::PARTITION_COUNT;
 use crate::sketch::Geometry;
 use crate::snapshot::DeltaGeometry;
-use crate::snapshot::file::{SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX, SNAPSHOT_SOURCES_MAX};
+use crate::snapshot::file_format::{SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX, SNAPSHOT_SOURCES_MAX};
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 
 /// What a snapshot is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,26 +157,27 @@ impl Header {
         Err(Error::new(objection))
     }
 
-    pub(super) fn write(&self, out: &mut FieldWriter<impl Write>) -> io::Result<()> {
-        out.u8(if self.vlan_key { HAS_VLAN_KEY } else { 0 })?;
-        out.u16(self.partition_count as u16)?;
+    pub(super) fn write(&self, out: &mut Encoder<impl Write>) {
+        out.u8(if self.vlan_key { HAS_VLAN_KEY } else { 0 });
+        out.u16(self.partition_count as u16);
         for geometry in [self.geometry.v4, self.geometry.v6, self.unfolded.v4, self.unfolded.v6] {
-            out.u32(geometry.subtable_cell_count())?;
+            out.u32(geometry.subtable_cell_count());
         }
-        out.u32(self.sources.len() as u32)?;
-        self.sources.iter().try_for_each(|source| source.write(out))
+        out.u32(self.sources.len() as u32);
+        self.sources.iter().for_each(|source| source.write(out));
     }
 
-    pub(super) fn read(kind: Kind, key_id: KeyId, from: &mut FieldReader<impl Read>) -> Result<Self> {
+    pub(super) fn read(kind: Kind, key_id: KeyId, from: &mut Decoder<impl Read>) -> Result<Self> {
         let vlan_key = from.flags(HAS_VLAN_KEY)? == HAS_VLAN_KEY;
         let partition_count = usize::from(from.u16()?);
         let geometry = DeltaGeometry { v4: shape(from)?, v6: shape(from)? };
         let unfolded = DeltaGeometry { v4: shape(from)?, v6: shape(from)? };
         let mut header = Header { kind, key_id, vlan_key, geometry, unfolded, partition_count, sources: Vec::new() };
-        let contradicts = |from: &FieldReader<_>, error| from.refuse("the header contradicts itself").because(error);
+        let contradicts = |from: &Decoder<_>, error| from.refuse("the header contradicts itself").because(error);
         header.check_tables().map_err(|error| contradicts(from, error))?;
         let mut half_open_max = header.half_open_max();
-        for _ in 0..from.count(SNAPSHOT_SOURCES_MAX, router_part::SIZE_MIN, "routers")? {
+        let routers = Items { name: "routers", most: SNAPSHOT_SOURCES_MAX, item_size: router_part::SIZE_MIN };
+        for _ in 0..from.items(routers)? {
             let source = RouterPart::read(from, half_open_max)?;
             half_open_max -= source.half_open.len();
             header.sources.push(source);
@@ -211,7 +212,7 @@ impl Header {
     }
 }
 
-fn shape(from: &mut FieldReader<impl Read>) -> Result<Geometry> {
+fn shape(from: &mut Decoder<impl Read>) -> Result<Geometry> {
     let count = from.u32()?;
     let geometry = Geometry::new(count);
     // A number out of range would be replaced by the nearest in range.

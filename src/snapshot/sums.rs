@@ -3,12 +3,13 @@
 //! What enters: deltas. What leaves: tables that hold what is open, and their cells in a file. The place of a key does
 //! not depend on the partition, so the tables of several partitions, or of several routers, can be added up into one.
 
-use super::fields::{FieldReader, FieldWriter};
+use crate::disk::{Decoder, Encoder};
 use crate::error::Result;
 use crate::flow::{KeyV4, KeyV6};
 use crate::sketch::Iblt;
 use crate::snapshot::{Delta, DeltaGeometry};
-use std::io::{self, Read, Write};
+use std::convert::Infallible;
+use std::io::{Read, Write};
 
 /// The sums of one partition, or of all of them together.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,12 +56,15 @@ impl Sums {
         Iblt::<KeyV4>::byte_count(geometry.v4) + Iblt::<KeyV6>::byte_count(geometry.v6)
     }
 
-    pub(super) fn write(&self, out: &mut FieldWriter<impl Write>) -> io::Result<()> {
-        self.v4.write(|bytes| out.put(bytes))?;
-        self.v6.write(|bytes| out.put(bytes))
+    pub(super) fn write(&self, out: &mut Encoder<impl Write>) {
+        let mut put = |bytes: &[u8]| {
+            out.put(bytes);
+            Ok::<(), Infallible>(())
+        };
+        let (Ok(()), Ok(())) = (self.v4.write(&mut put), self.v6.write(&mut put));
     }
 
-    pub(super) fn read(geometry: DeltaGeometry, from: &mut FieldReader<impl Read>) -> Result<Self> {
+    pub(super) fn read(geometry: DeltaGeometry, from: &mut Decoder<impl Read>) -> Result<Self> {
         let v4 = Iblt::read(geometry.v4, |bytes| from.fill(bytes))?;
         Ok(Sums { v4, v6: Iblt::read(geometry.v6, |bytes| from.fill(bytes))? })
     }

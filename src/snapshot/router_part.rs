@@ -3,13 +3,13 @@
 //! What enters: what a router knows beside its tables. What leaves: the same in a file, so that whoever peels the
 //! tables can write exactly the list that the router would have written.
 
-use super::fields::{FieldReader, FieldWriter};
 use crate::connection::{Counts, HALF_OPEN_MAX, HalfOpen, ISN_BITS};
+use crate::disk::{Decoder, Encoder, Items};
 use crate::error::{Error, Result};
 use crate::flow::{KeyV4, KeyV6, WordKey};
 use crate::signal::{AnyKey, PARTITION_COUNT, TIME_BASES_MAX, TimeBase};
-use crate::snapshot::file::SNAPSHOT_HALF_OPEN_SIZE;
-use std::io::{self, Read, Write};
+use crate::snapshot::SNAPSHOT_HALF_OPEN_SIZE;
+use std::io::{Read, Write};
 
 /// The longest name of a router, in bytes: what a host name may have.
 pub const ROUTER_NAME_SIZE_MAX: usize = 64;
@@ -162,29 +162,29 @@ impl RouterPart {
         Ok(())
     }
 
-    pub(super) fn write(&self, out: &mut FieldWriter<impl Write>) -> io::Result<()> {
-        out.u8(self.router.len() as u8)?;
-        out.put(self.router.as_bytes())?;
-        out.u64(self.run)?;
-        out.u64(self.every_ns)?;
-        out.u64(self.partition_connections_max)?;
-        out.u8(if self.is_last { IS_LAST } else { 0 })?;
-        self.figures.words().iter().try_for_each(|word| out.u64(*word))?;
-        self.totals.figures().iter().try_for_each(|count| out.u64(*count))?;
-        out.u64(self.end_tick)?;
-        out.i64(self.within_tick_ns)?;
-        self.cut_ticks.iter().try_for_each(|tick| out.u64(*tick))?;
-        out.u32(self.bases.len() as u32)?;
+    pub(super) fn write(&self, out: &mut Encoder<impl Write>) {
+        out.u8(self.router.len() as u8);
+        out.put(self.router.as_bytes());
+        out.u64(self.run);
+        out.u64(self.every_ns);
+        out.u64(self.partition_connections_max);
+        out.u8(if self.is_last { IS_LAST } else { 0 });
+        out.words(&self.figures.words());
+        out.words(&self.totals.figures());
+        out.u64(self.end_tick);
+        out.i64(self.within_tick_ns);
+        out.words(&self.cut_ticks);
+        out.u32(self.bases.len() as u32);
         for base in &self.bases {
-            out.u64(base.first_tick)?;
-            out.i128(base.offset_ns)?;
+            out.u64(base.first_tick);
+            out.i128(base.offset_ns);
         }
-        out.u32(self.half_open.len() as u32)?;
-        self.half_open.iter().try_for_each(|half_open| write_half_open(half_open, out))
+        out.u32(self.half_open.len() as u32);
+        self.half_open.iter().for_each(|half_open| write_half_open(half_open, out));
     }
 
     /// Reads the part of a router with at most `half_open_max` half-open connections.
-    pub(super) fn read(from: &mut FieldReader<impl Read>, half_open_max: usize) -> Result<Self> {
+    pub(super) fn read(from: &mut Decoder<impl Read>, half_open_max: usize) -> Result<Self> {
         let mut name = [0; ROUTER_NAME_SIZE_MAX];
         let name_size = usize::from(from.u8()?);
         let Some(name) = name.get_mut(..name_size) else {
@@ -216,17 +216,16 @@ pub fn is_name(name: &str) -> bool {
     name.len() <= ROUTER_NAME_SIZE_MAX && !name.chars().any(char::is_control)
 }
 
-fn words<const N: usize>(from: &mut FieldReader<impl Read>) -> Result<[u64; N]> {
+fn words<const N: usize>(from: &mut Decoder<impl Read>) -> Result<[u64; N]> {
     let mut words = [0; N];
-    for word in &mut words {
-        *word = from.u64()?;
-    }
+    from.words(&mut words)?;
     Ok(words)
 }
 
-fn read_bases(from: &mut FieldReader<impl Read>) -> Result<Vec<TimeBase>> {
+fn read_bases(from: &mut Decoder<impl Read>) -> Result<Vec<TimeBase>> {
     let mut bases: Vec<TimeBase> = Vec::new();
-    for _ in 0..from.count(TIME_BASES_MAX, BASE_SIZE, "time bases")? {
+    let items = Items { name: "time bases", most: TIME_BASES_MAX, item_size: BASE_SIZE };
+    for _ in 0..from.items(items)? {
         let base = TimeBase { first_tick: from.u64()?, offset_ns: from.i128()? };
         if bases.last().is_some_and(|last| last.first_tick >= base.first_tick) {
             return Err(from.refuse("the time bases are not in order"));
@@ -236,21 +235,21 @@ fn read_bases(from: &mut FieldReader<impl Read>) -> Result<Vec<TimeBase>> {
     Ok(bases)
 }
 
-fn write_half_open(half_open: &HalfOpen, out: &mut FieldWriter<impl Write>) -> io::Result<()> {
+fn write_half_open(half_open: &HalfOpen, out: &mut Encoder<impl Write>) {
     let (words, family) = match &half_open.key {
         AnyKey::V4(key) => (key.words(), 0),
         AnyKey::V6(key) => (key.words(), IS_V6),
     };
-    out.u8(family | if half_open.answered { IS_ANSWERED } else { 0 })?;
-    out.u16(u16::try_from(half_open.since_tick.wrapping_sub(half_open.start_tick)).unwrap_or(u16::MAX))?;
-    out.u32(half_open.short_isn)?;
-    out.u64(half_open.start_tick)?;
-    words.iter().try_for_each(|word| out.u64(*word))
+    out.u8(family | if half_open.answered { IS_ANSWERED } else { 0 });
+    out.u16(u16::try_from(half_open.since_tick.wrapping_sub(half_open.start_tick)).unwrap_or(u16::MAX));
+    out.u32(half_open.short_isn);
+    out.u64(half_open.start_tick);
+    out.words(words);
 }
 
-fn read_all_half_open(from: &mut FieldReader<impl Read>, most: usize) -> Result<Vec<HalfOpen>> {
+fn read_all_half_open(from: &mut Decoder<impl Read>, most: usize) -> Result<Vec<HalfOpen>> {
     let most = most.min(HALF_OPEN_MAX as usize);
-    let count = from.count(most, HALF_OPEN_SIZE_MIN, "half-open connections")?;
+    let count = from.items(Items { name: "half-open connections", most, item_size: HALF_OPEN_SIZE_MIN })?;
     // The vector grows with what is really there.
     let mut all = Vec::new();
     for _ in 0..count {
@@ -260,7 +259,7 @@ fn read_all_half_open(from: &mut FieldReader<impl Read>, most: usize) -> Result<
     Ok(all)
 }
 
-fn read_half_open(from: &mut FieldReader<impl Read>) -> Result<HalfOpen> {
+fn read_half_open(from: &mut Decoder<impl Read>) -> Result<HalfOpen> {
     let flags = from.flags(IS_V6 | IS_ANSWERED)?;
     let (delay, short_isn, start_tick) = (from.u16()?, from.u32()?, from.u64()?);
     let key = if flags & IS_V6 == 0 {

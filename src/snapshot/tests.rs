@@ -1,12 +1,14 @@
 //! Files of every kind: whole, changed and made up.
 
+use super::file_format::{Preamble, write_envelope};
 use super::*;
 use crate::connection::{Counts, HalfOpen};
+use crate::error::Result;
 use crate::flow::{KeyV4, KeyV6, VlanTags, WordKey};
-use crate::hash::{KeyedHash, Purpose};
+use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, PARTITION_COUNT, TimeBase};
 use crate::sketch::{Change, Geometry, ValueCode};
-use crate::snapshot::file::SNAPSHOT_SOURCES_MAX;
+use crate::snapshot::file_format::SNAPSHOT_SOURCES_MAX;
 use crate::snapshot::{Delta, DeltaGeometry};
 use proptest::prelude::*;
 
@@ -168,7 +170,7 @@ fn forged(body: &[u8], claimed_size: u64, packing: Packing) -> Vec<u8> {
         body_size: if packing == Packing::Plain { body.len() as u64 } else { claimed_size },
     };
     let mut bytes = Vec::new();
-    envelope::write(&mut bytes, &preamble, &packed, &Secret::REPLAY).unwrap();
+    write_envelope(&mut bytes, &preamble, &packed, &Secret::REPLAY).unwrap();
     bytes
 }
 

@@ -3,11 +3,11 @@
 //! What enters: snapshots, or merges of them. What leaves: their sum, which does not depend on the order or grouping in
 //! which they were added. What does not fit is refused before anything is added.
 
-use super::fields::FieldWriter;
 use super::{Header, Kind, RouterPart, SnapshotFile};
+use crate::disk::Encoder;
 use crate::error::{Error, Result};
 use crate::snapshot::DeltaGeometry;
-use crate::snapshot::file::SNAPSHOT_SOURCES_MAX;
+use crate::snapshot::file_format::SNAPSHOT_SOURCES_MAX;
 use std::cmp::Ordering;
 
 impl SnapshotFile {
@@ -23,7 +23,7 @@ impl SnapshotFile {
     /// # use flowpeel::hash::Secret;
     /// # use flowpeel::sketch::Geometry;
     /// # use flowpeel::snapshot::DeltaGeometry;
-    /// # use flowpeel::snapshot::file::{Kind, SnapshotFile, RouterPart};
+    /// # use flowpeel::snapshot::{Kind, SnapshotFile, RouterPart};
     /// let geometry = DeltaGeometry { v4: Geometry::new(60), v6: Geometry::new(60) };
     /// let of = |router: &str| {
     ///     let source = RouterPart { router: router.to_owned(), ..RouterPart::default() };
@@ -82,8 +82,7 @@ fn in_order(one: &RouterPart, other: &RouterPart) -> Ordering {
 }
 
 fn bytes(source: &RouterPart) -> Vec<u8> {
-    let mut out = FieldWriter::new(Vec::new());
-    // Writing to memory cannot fail.
-    drop(source.write(&mut out));
-    out.finish().0
+    let mut out = Encoder::default();
+    source.write(&mut out);
+    out.into_bytes()
 }
