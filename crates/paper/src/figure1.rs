@@ -3,10 +3,10 @@
 //! What enters: the setting. What leaves: how often everything is listed, and how much on average, against the number
 //! of cells.
 
-use super::fill::{FIVE, simulated};
-use super::table1::threshold;
-use super::{Experiment, Line, Measure, Plot, Reference, Row, RowTable, Section, Setting, Source, Step};
-use crate::sketch::{Placement, Simulation};
+use crate::fill::{FIVE, simulated};
+use crate::table1::threshold;
+use crate::{Experiment, Line, Measure, Plot, Reference, Row, RowTable, Section, Setting, Source, Step};
+use flowpeel_iblt::{Placement, Simulation};
 
 /// Figure 1 (a) and (b).
 #[derive(Clone, Copy, Debug)]

@@ -3,10 +3,10 @@
 //! What enters: a seed and the number of a trial. What leaves: keys and values that look random and are the same
 //! everywhere.
 
-use super::row::Measure;
-use crate::hash::{GOLDEN_64, Secret, mixed};
-use crate::interval::mean_of;
-use crate::sketch::{CheckedCell, Layout, Outcome, Placement, Simulation, Table};
+use crate::row::Measure;
+use flowpeel_iblt::hash::{GOLDEN_64, Secret, mixed};
+use flowpeel_iblt::interval::mean_of;
+use flowpeel_iblt::{CheckedCell, Layout, Outcome, Placement, Simulation, Table};
 
 /// The number at place `index` of the SplitMix64 stream of `seed`.
 pub(super) fn number_at(seed: u64, index: u64) -> u64 {

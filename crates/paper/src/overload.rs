@@ -4,14 +4,14 @@
 //! What enters: a size. What leaves: how the list fares before, during and after an exporter stalls. All parts are
 //! real; only queues and threads are left out.
 
-use crate::connection::{HalfOpenList, LINGER_TICKS, TrackerConfig};
-use crate::flow::{FlowKey, KeyV4, Side, VlanTags};
-use crate::hash::{KeyedHash, Purpose, Secret};
-use crate::list::{EvictionTimes, FlowList, FlowListConfig, List};
-use crate::shard::{Exchange, Partition, PartitionConfig, Shard};
-use crate::signal::{ConnectionHash, FINGERPRINT_BITS, Kind, PARTITION_COUNT, Signal, SignalParts, TimeBase};
-use crate::sketch::{Geometry, HASH_COUNT};
-use crate::snapshot::{Delta, DeltaGeometry, HandOver, Inquiry, Marker};
+use flowpeel::connection::{HalfOpenList, LINGER_TICKS, TrackerConfig};
+use flowpeel::flow::{FlowKey, KeyV4, Side, VlanTags};
+use flowpeel::list::{EvictionTimes, FlowList, FlowListConfig, List};
+use flowpeel::shard::{Exchange, Partition, PartitionConfig, Shard};
+use flowpeel::signal::{ConnectionHash, FINGERPRINT_BITS, Kind, PARTITION_COUNT, Signal, SignalParts, TimeBase};
+use flowpeel::snapshot::{Delta, DeltaGeometry, HandOver, Inquiry, Marker};
+use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
+use flowpeel_iblt::{Geometry, HASH_COUNT};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -173,7 +173,7 @@ impl Rig {
                     geometry,
                     partition_connections_max: share,
                     eviction: EvictionTimes::default(),
-                    inquiry_max: crate::snapshot::INQUIRY_MAX,
+                    inquiry_max: flowpeel::handover::INQUIRY_MAX,
                 },
                 None,
             ),

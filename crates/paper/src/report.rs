@@ -3,9 +3,9 @@
 //! What enters: the sections, and where they go. What leaves: one file of text, and a folder of SVG files of the same
 //! name. Neither machine nor date is part of it, so that equal settings give equal bytes.
 
-use super::plot::svg;
-use super::{Section, Setting};
-use crate::error::{Error, Result};
+use crate::plot::svg;
+use crate::{Section, Setting};
+use flowpeel::error::{Error, Result};
 use std::fs;
 use std::path::Path;
 
@@ -15,11 +15,11 @@ const HEADS: [&str; 6] = ["", "expected", "ours", "trials", "95 % interval", ""]
 #[must_use]
 pub fn markdown(sections: &[Section], setting: &Setting, folder: &str) -> String {
     let mut text = "# The paper's experiments, run again\n\n".to_owned();
-    let command = if setting.is_quick { "flowpeel paper --quick" } else { "flowpeel paper" };
+    let command = if setting.is_quick { "flowpeel-paper --quick" } else { "flowpeel-paper" };
     text += &format!(
         "Goodrich and Mitzenmacher, *Invertible Bloom Lookup Tables*, [arXiv:1101.2245](https://arxiv.org/abs/1101.2245): \
          every figure of its section 5 beside what the tables here give, and some beyond. Made by `{command} --seed {}` \
-         (`cargo run --release --features paper -- paper`), which writes the same bytes again.\n\n\
+         (`cargo run --release -p flowpeel-paper`), which writes the same bytes again.\n\n\
          *inside*: chance explains the difference, in 95 of 100 cases (Wilson's interval for shares; where the paper \
          counted trials too, Newcombe's for their difference). So one row in twenty may be outside by chance alone; \
          what is wrong in the paper is said beside it. Expected values marked *(formula)* are the paper's formulas at that \

@@ -3,12 +3,12 @@
 //! What enters: the setting. What leaves: the share of keys that are found, and of absent keys that are recognised as
 //! absent.
 
-use super::fill::{Pairs, number_at};
-use super::table2::Damage;
-use super::{Experiment, Measure, Reference, Row, RowTable, Section, Setting, Source, Step};
-use crate::hash::Secret;
-use crate::interval::mean_of;
-use crate::sketch::{Got, Layout, Placement, PlainCell, Sums, Table, TableCell, Values};
+use crate::fill::{Pairs, number_at};
+use crate::table2::Damage;
+use crate::{Experiment, Measure, Reference, Row, RowTable, Section, Setting, Source, Step};
+use flowpeel_iblt::hash::Secret;
+use flowpeel_iblt::interval::mean_of;
+use flowpeel_iblt::{Got, Layout, Placement, PlainCell, Sums, Table, TableCell, Values};
 
 /// The success rates of GET.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@
 //! equal rows on every machine, in any order and on any thread, and only [`write()`] touches a file.
 //!
 //! ```
-//! use flowpeel::paper::{Setting, Table1, Experiment};
+//! use flowpeel_paper::{Setting, Table1, Experiment};
 //!
 //! let section = Table1.run(&Setting { seed: 1, is_quick: true }, &|_| ());
 //! let row = &section.tables[0].rows[0];
@@ -22,6 +22,7 @@ mod figure1;
 mod figure2;
 mod fill;
 mod get;
+pub mod growth;
 mod overload;
 mod placement;
 mod plot;

@@ -4,10 +4,10 @@
 //! What enters: the setting. What leaves: how often a number of valid keys was left, by the paper's rule and by
 //! aggregates. A damaged key has two values.
 
-use super::fill::{Pairs, PaperTable, five_subtables};
-use super::{Experiment, Row, RowTable, Section, Setting, Step};
-use crate::hash::Secret;
-use crate::sketch::{Layout, Placement, Rule, Table, Values};
+use crate::fill::{Pairs, PaperTable, five_subtables};
+use crate::{Experiment, Row, RowTable, Section, Setting, Step};
+use flowpeel_iblt::hash::Secret;
+use flowpeel_iblt::{Layout, Placement, Rule, Table, Values};
 
 /// Table 2.
 #[derive(Clone, Copy, Debug)]

@@ -3,11 +3,11 @@
 //! What enters: how many keys, and a seed. What leaves: the size, the time it took, and the number of errors. Unlike
 //! the experiments of the report this measures time, so no two runs give the same bytes.
 
-use super::fill::number_at;
-use crate::error::{Error, Result};
-use crate::hash::Secret;
-use crate::sketch::bfield::{Builder, Field, Found, Goal, Pair, Pass, Plan};
-use crate::sketch::{KeyHash, SecretHash};
+use crate::fill::number_at;
+use flowpeel::error::{Error, Result};
+use flowpeel_bfield::{Builder, Field, Found, Goal, Pair, Pass, Plan};
+use flowpeel_iblt::hash::Secret;
+use flowpeel_iblt::{KeyHash, SecretHash};
 use std::time::{Duration, Instant};
 
 /// The number of values in the paper's example.

@@ -4,11 +4,11 @@
 //! bytes a key, and how the paper's two hash functions affect small arrays. The headline at full size is a separate run
 //! (`bfield_headline.rs`).
 
-use super::fill::number_at;
-use super::{Experiment, Measure, Reference, Row, RowTable, Section, Setting, Source, Step, Unit};
-use crate::hash::Secret;
-use crate::sketch::bfield::{Code, CodeShape, Field, Found, Goal, Pair, Plan, Settling, Steps, ValueTooLarge};
-use crate::sketch::{KeyHash, SecretHash};
+use crate::fill::number_at;
+use crate::{Experiment, Measure, Reference, Row, RowTable, Section, Setting, Source, Step, Unit};
+use flowpeel_bfield::{Code, CodeShape, Field, Found, Goal, Pair, Plan, Settling, Steps, ValueTooLarge};
+use flowpeel_iblt::hash::Secret;
+use flowpeel_iblt::{KeyHash, SecretHash};
 
 /// The experiments of the B-field paper.
 #[derive(Clone, Copy, Debug)]
@@ -236,7 +236,7 @@ impl Experiment for BField {
                    bits are set together, is within five hundredths. For its example of a billion keys that asks for fifteen hash \
                    functions and 8.12 bytes a key: its 7.1 GB are GiB, of fourteen functions, where alpha is 1.4e-9 and not 2^-32. \
                    Whitened values make one value as good as many. Equal steps between windows fail small arrays. \
-                   `flowpeel paper --bfield-headline` runs the example at full size.",
+                   `flowpeel-paper --bfield-headline` runs the example at full size.",
             tables: vec![figure_1(), alpha, beta, steps(setting, step), sizes()],
             plots: Vec::new(),
         }

@@ -1,7 +1,7 @@
 //! Verdicts and reports.
 
-use super::row::grouped;
 use super::*;
+use crate::row::grouped;
 
 #[test]
 fn a_promise_about_every_trial_is_broken_by_one() {

@@ -1,7 +1,7 @@
 //! The paper's experiments in their quick form: every figure is within chance of the expected one, and equal seeds give
 //! equal bytes.
 
-use flowpeel::paper::{EXPERIMENTS, Reference, Section, Setting, markdown, write};
+use flowpeel_paper::{EXPERIMENTS, Reference, Section, Setting, markdown, write};
 use std::fs;
 
 /// Of some hundred rows none may fail by chance: four standard deviations let one in ten thousand fail.

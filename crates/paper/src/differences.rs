@@ -2,12 +2,12 @@
 //!
 //! What enters: the setting. What leaves: how many intervals were exact.
 
-use super::fill::Pairs;
-use super::overload::{Overload, Recovery};
-use super::row::grouped;
-use super::{Experiment, Measure, Reference, Row, RowTable, Section, Setting, Source, Step, Unit};
-use crate::hash::Secret;
-use crate::sketch::{Entry, Layout, Placement, Rule, Sums, Table};
+use crate::fill::Pairs;
+use crate::overload::{Overload, Recovery};
+use crate::row::grouped;
+use crate::{Experiment, Measure, Reference, Row, RowTable, Section, Setting, Source, Step, Unit};
+use flowpeel_iblt::hash::Secret;
+use flowpeel_iblt::{Entry, Layout, Placement, Rule, Sums, Table};
 
 /// Differences from a known list.
 #[derive(Clone, Copy, Debug)]

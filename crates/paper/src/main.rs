@@ -1,40 +1,43 @@
-//! `flowpeel paper`: the experiments of the papers, run again: a seed in, a report with plots out.
+//! `flowpeel-paper`: the experiments of the papers, run again: a seed in, a report with plots out.
 
-use crate::cli::report::{self, Voice};
-use crate::cli::values;
-use crate::cli::{Failure, Outcome, Status, print};
-use crate::error::Error;
-use crate::paper::{self, EXPERIMENTS, Experiment, Headline, Section, Setting, Timed, write};
-use clap::Args;
+use clap::Parser;
+use flowpeel::error::{Error, Result};
+use flowpeel_paper::{EXPERIMENTS, Experiment, Headline, Outcome, Section, Setting, Timed, growth, write};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How often the progress bar is drawn while an experiment runs.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Runs the experiments of the paper behind the tables again, and writes its figures beside ours
+/// Runs the experiments of the papers behind the tables again, and writes their figures beside ours
 ///
 /// The same seed writes the same bytes, on any machine and with any number of threads. The full run takes a quarter of
 /// an hour of one core.
-#[derive(Args)]
+#[derive(Parser)]
 #[command(
-    display_name = "flowpeel paper",
-    after_help = "Examples:\n  flowpeel paper --quick --out /tmp/paper.md\n  flowpeel paper --threads 4\n  flowpeel paper --bfield-headline"
+    name = "flowpeel-paper",
+    version,
+    max_term_width = 100,
+    after_help = "Examples:
+  flowpeel-paper --quick --out /tmp/paper.md
+  flowpeel-paper --threads 4
+  flowpeel-paper --bfield-headline"
 )]
-pub(super) struct Arguments {
+struct Arguments {
     /// Try only so often as some seconds allow
     #[arg(long)]
     quick: bool,
 
     /// Where all random keys follow from
-    #[arg(long, value_name = "N", default_value = "1", value_parser = values::number)]
+    #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
 
     /// Threads that experiments are shared out to, 1 to 8
-    #[arg(long, value_name = "N", default_value = "1", value_parser = values::shards)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=8))]
     threads: usize,
 
     /// Run only the experiments whose title has these words in it
@@ -52,14 +55,21 @@ pub(super) struct Arguments {
         value_name = "KEYS",
         num_args = 0..=1,
         default_missing_value = "1000000000",
-        value_parser = values::count,
         conflicts_with_all = ["quick", "threads", "out"]
     )]
     bfield_headline: Option<u64>,
+
+    /// Draw this growth.json of the benchmark `growth` instead, as plots beside it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "threads", "out", "bfield_headline"])]
+    growth: Option<PathBuf>,
+
+    /// Print no progress
+    #[arg(long, short)]
+    quiet: bool,
 }
 
-fn bar(experiment_count: usize, voice: Voice) -> ProgressBar {
-    let target = if voice.draws() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+fn bar(experiment_count: usize, is_quiet: bool) -> ProgressBar {
+    let target = if is_quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let bar = ProgressBar::with_draw_target(Some(experiment_count as u64), target);
     if let Ok(style) = ProgressStyle::with_template("{pos} of {len} experiments {bar:20} {elapsed} {wide_msg}") {
         bar.set_style(style);
@@ -69,13 +79,7 @@ fn bar(experiment_count: usize, voice: Voice) -> ProgressBar {
 }
 
 /// The sections of all experiments, in their order. Each thread takes the next experiment that no other has taken.
-fn sections(
-    experiments: &[&dyn Experiment],
-    setting: &Setting,
-    threads: usize,
-    bar: &ProgressBar,
-    voice: Voice,
-) -> Vec<Section> {
+fn sections(experiments: &[&dyn Experiment], setting: &Setting, threads: usize, bar: &ProgressBar) -> Vec<Section> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -88,9 +92,6 @@ fn sections(
                     let section = experiment.run(setting, &step);
                     done.lock().push((index, section));
                     bar.inc(1);
-                    if voice == Voice::Verbose {
-                        bar.suspend(|| report::line(format_args!("{}: done", experiment.title())));
-                    }
                 }
             });
         }
@@ -101,8 +102,8 @@ fn sections(
 }
 
 /// A progress bar that counts the keys of one part of the job.
-fn headline_bar(voice: Voice) -> ProgressBar {
-    let bar = bar(0, voice);
+fn headline_bar(is_quiet: bool) -> ProgressBar {
+    let bar = bar(0, is_quiet);
     if let Ok(style) =
         ProgressStyle::with_template("{human_pos} of {human_len} keys {bar:20} {elapsed} {eta} {wide_msg}")
     {
@@ -112,7 +113,7 @@ fn headline_bar(voice: Voice) -> ProgressBar {
 }
 
 /// The results of the B-field paper's example as lines.
-fn headline_lines(outcome: &paper::Outcome) -> Vec<String> {
+fn headline_lines(outcome: &Outcome) -> Vec<String> {
     let (plan, key_count) = (&outcome.plan, outcome.insertion.key_count);
     let percent = |count: u64, of: u64| 100.0 * count as f64 / of.max(1) as f64;
     let timed = |what: &str, timed: &Timed| {
@@ -151,8 +152,8 @@ fn headline_lines(outcome: &paper::Outcome) -> Vec<String> {
 }
 
 /// Builds the B-field paper's example and prints the results.
-fn run_headline(headline: &Headline, voice: Voice) -> Outcome {
-    let bar = headline_bar(voice);
+fn run_headline(headline: &Headline, is_quiet: bool) -> Result<()> {
+    let bar = headline_bar(is_quiet);
     let outcome = headline.run(&|what, done, count| {
         bar.set_length(count);
         bar.set_position(done);
@@ -162,30 +163,42 @@ fn run_headline(headline: &Headline, voice: Voice) -> Outcome {
         }
     });
     bar.finish_and_clear();
-    print((headline_lines(&outcome?).join("\n") + "\n").as_bytes())?;
-    Ok(Status::Done)
+    println!("{}", headline_lines(&outcome?).join("\n"));
+    Ok(())
 }
 
-/// Runs the experiments.
-pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
+/// Does what the command line asks for.
+fn run(arguments: &Arguments) -> Result<()> {
     if let Some(key_count) = arguments.bfield_headline {
-        return run_headline(&Headline { key_count, seed: arguments.seed }, voice);
+        return run_headline(&Headline { key_count, seed: arguments.seed }, arguments.quiet);
+    }
+    if let Some(measured) = &arguments.growth {
+        return growth::draw(measured);
     }
     let setting = Setting { seed: arguments.seed, is_quick: arguments.quick };
     let is_wanted = |experiment: &&dyn Experiment| experiment.title().contains(&arguments.only);
     let experiments: Vec<_> = EXPERIMENTS.into_iter().filter(is_wanted).collect();
     if experiments.is_empty() {
-        let error = Error::new("no experiment has these words in its title: see docs/paper.md");
-        return Err(Failure::wrong_usage(error));
+        return Err(Error::new("no experiment has these words in its title: see docs/paper.md"));
     }
-    let bar = bar(experiments.len(), voice);
-    let sections = sections(&experiments, &setting, arguments.threads, &bar, voice);
+    let bar = bar(experiments.len(), arguments.quiet);
+    let sections = sections(&experiments, &setting, arguments.threads, &bar);
     bar.finish_and_clear();
     write(&sections, &setting, &arguments.out)?;
-    if voice > Voice::Quiet {
-        let rows = sections.iter().flat_map(Section::rows);
-        let (inside, outside): (Vec<_>, Vec<_>) = rows.partition(|row| row.is_expected());
-        report::line(format_args!("{} figures are as expected, {} are not", inside.len(), outside.len()));
+    let rows = sections.iter().flat_map(Section::rows);
+    let (inside, outside): (Vec<_>, Vec<_>) = rows.partition(|row| row.is_expected());
+    if !arguments.quiet {
+        eprintln!("{} figures are as expected, {} are not", inside.len(), outside.len());
     }
-    Ok(Status::Done)
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("flowpeel-paper: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -3,10 +3,10 @@
 //! What enters: the setting. What leaves: for each kind of counter the highest load at which every trial lists
 //! everything, how that falls off, and the bytes a key that result.
 
-use super::fill::{Pairs, number_at};
-use super::{Experiment, Line, Measure, Plot, Reference, Row, RowTable, Section, Setting, Source, Step, Unit};
-use crate::hash::Secret;
-use crate::sketch::{
+use crate::fill::{Pairs, number_at};
+use crate::{Experiment, Line, Measure, Plot, Reference, Row, RowTable, Section, Setting, Source, Step, Unit};
+use flowpeel_iblt::hash::Secret;
+use flowpeel_iblt::{
     Counter, EvenOdd, Keeping, Layout, OneKey, Optimisations, Placement, SecretHash, Standard, Wide, plan,
 };
 use std::collections::BTreeMap;

@@ -3,10 +3,10 @@
 //! What enters: the setting. What leaves: how often tables with them list completely, and how often a GET of a single
 //! key succeeds.
 
-use super::fill::{Pairs, five_subtables};
-use super::{Experiment, Measure, Reference, Row, RowTable, Section, Setting, Source, Step};
-use crate::interval::mean_of;
-use crate::sketch::{Got, Rule, Values};
+use crate::fill::{Pairs, five_subtables};
+use crate::{Experiment, Measure, Reference, Row, RowTable, Section, Setting, Source, Step};
+use flowpeel_iblt::interval::mean_of;
+use flowpeel_iblt::{Got, Rule, Values};
 
 /// Duplicates and extraneous deletions.
 #[derive(Clone, Copy, Debug)]

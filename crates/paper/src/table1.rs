@@ -2,9 +2,9 @@
 //!
 //! What enters: the setting. What leaves: cells an item at which listing becomes possible, for 3 to 7 subtables.
 
-use super::{Experiment, Measure, Reference, Row, RowTable, Section, Setting, Source, Step, Unit};
-use crate::interval::mean_of;
-use crate::sketch::{Placement, Simulation};
+use crate::{Experiment, Measure, Reference, Row, RowTable, Section, Setting, Source, Step, Unit};
+use flowpeel_iblt::interval::mean_of;
+use flowpeel_iblt::{Placement, Simulation};
 
 /// Table 1.
 #[derive(Clone, Copy, Debug)]

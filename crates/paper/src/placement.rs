@@ -3,10 +3,10 @@
 //! What enters: the setting. What leaves: for four sizes, the cells a key with which the best placement lists
 //! completely in 999 of 1,000 trials, confirmed by trials; and what other placements are planned with, tried as well.
 
-use super::fill::simulated;
-use super::row::grouped;
-use super::{Experiment, Line, Measure, Plot, Reference, Row, RowTable, Section, Setting, Source, Step};
-use crate::sketch::{Degrees, Placement, Plan, Simulation};
+use crate::fill::simulated;
+use crate::row::grouped;
+use crate::{Experiment, Line, Measure, Plot, Reference, Row, RowTable, Section, Setting, Source, Step};
+use flowpeel_iblt::{Degrees, Placement, Plan, Simulation};
 
 /// Cells a key, by placement.
 #[derive(Clone, Copy, Debug)]

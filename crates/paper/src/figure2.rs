@@ -3,8 +3,8 @@
 //! What enters: the setting. What leaves: the share of trials with a valid key left, against the number of damaged
 //! keys.
 
-use super::table2::Damage;
-use super::{Experiment, Line, Measure, Plot, Reference, Row, RowTable, Section, Setting, Source, Step};
+use crate::table2::Damage;
+use crate::{Experiment, Line, Measure, Plot, Reference, Row, RowTable, Section, Setting, Source, Step};
 
 /// Figure 2 (a) and (b).
 #[derive(Clone, Copy, Debug)]

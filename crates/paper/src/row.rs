@@ -2,7 +2,7 @@
 //!
 //! What enters: the reference and the measure. What leaves: the verdict, and the texts of the report.
 
-use crate::interval::{Interval, NINETY_FIVE, may_be_equal};
+use flowpeel_iblt::interval::{Interval, NINETY_FIVE, may_be_equal};
 
 /// The origin of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

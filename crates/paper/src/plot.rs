@@ -3,7 +3,7 @@
 //! What enters: lines of points with their names. What leaves: the text of a small picture, the same for the same
 //! points.
 
-use crate::error::{Error, Result};
+use flowpeel::error::{Error, Result};
 use plotters::prelude::*;
 
 /// A line of a plot.
