@@ -246,7 +246,7 @@ fn router_bytes(scale: Scale, half_open_max: Option<u64>) -> Result<Known, Strin
     let config = Config {
         every: Some(every),
         connections_max: open_count(scale),
-        churn: open_churn(scale),
+        churn: Some(open_churn(scale)),
         half_open_max,
         memory_size_max: u64::MAX,
         ..Config::default()

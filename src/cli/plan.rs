@@ -30,9 +30,9 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N", default_value = "500k", value_parser = values::count)]
     connections: u64,
 
-    /// Openings and closings in an interval
-    #[arg(long, value_name = "N", default_value = "100k", value_parser = values::count)]
-    churn: u64,
+    /// Openings and closings in an interval [default: a fifth of --connections, at least 20k]
+    #[arg(long, value_name = "N", value_parser = values::count)]
+    churn: Option<u64>,
 
     /// Count who opens connections too, with so many sources exact in an interval [default N: 30k]
     #[arg(long, value_name = "N", value_parser = values::count, num_args = 0..=1, require_equals = true,
@@ -131,6 +131,7 @@ fn memory_parts<S: Serializer>(memory: &Memory, serializer: S) -> Result<S::Ok, 
 struct PlanObject {
     connections: u64,
     churn: u64,
+    half_open: u64,
     failure: f64,
     options: String,
     #[serde(serialize_with = "memory_parts")]
@@ -153,11 +154,12 @@ fn duration(duration: Duration) -> String {
 }
 
 fn options(config: &Config, every: Duration) -> String {
-    let Config { connections_max, churn, memory_size_max, .. } = config;
+    let Config { connections_max, memory_size_max, .. } = config;
+    let churn = config.churn.map_or(String::new(), |churn| format!(" --churn {churn}"));
     let (every, memory_mib) = (duration(every), memory_size_max >> 20);
     // Sources are written to files, so there has to be a directory.
     let sources = config.sources_max.map_or(String::new(), |count| format!(" --sources={count} --out lists/"));
-    format!("--every {every} --connections {connections_max} --churn {churn} --memory {memory_mib}MiB{sources}")
+    format!("--every {every} --connections {connections_max}{churn} --memory {memory_mib}MiB{sources}")
 }
 
 const ROWS: [&str; 9] = [
@@ -195,7 +197,10 @@ fn text(plan: &PlanObject) -> String {
     let empty = std::array::from_fn(|_| String::new());
     let rows: Vec<_> = std::iter::once(head).chain(rows).chain([empty]).chain(memory).collect();
     let text = table::text(&rows, [Align::Left; 3]);
-    format!("{text}\nflowpeel live -i IFACE {}\nflowpeel replay {} FILE\n", plan.options, plan.options)
+    let connections = grouped(plan.connections);
+    let (half_open, churn) = (grouped(plan.half_open), grouped(plan.churn));
+    let head = format!("{connections} connections, {half_open} half-open, {churn} openings and closings an interval\n");
+    format!("{head}\n{text}\nflowpeel live -i IFACE {}\nflowpeel replay {} FILE\n", plan.options, plan.options)
 }
 
 /// Makes the plan.
@@ -211,7 +216,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let sizing = Sizing::new(&asked, arguments.failure).map_err(Failure::wrong_usage)?;
     let plan = PlanObject {
         connections: arguments.connections,
-        churn: arguments.churn,
+        churn: sizing.churn,
+        half_open: sizing.half_open_count,
         failure: arguments.failure,
         options: options(&sizing.config, arguments.every),
         memory_bytes: sizing.memory,

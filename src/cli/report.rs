@@ -114,10 +114,12 @@ pub(super) fn memory(plan: &Plan) {
     // Parts that are taken only as the list grows, or only while a state is written, come last.
     parts.sort_by_key(|(part, _)| ["archive", "list", "state"].iter().position(|last| last == part));
     let parts: Vec<_> = parts.into_iter().map(|(part, size)| format!("{} {}", part_name(part), mib(size))).collect();
+    let lowered = if plan.is_lowered() { "; changes or half-open are fewer than usual, to fit --memory" } else { "" };
     line(format_args!(
-        "room for {} connections and {} changes an interval: {} MiB at most ({})",
+        "room for {} connections, {} half-open and {} changes an interval: {} MiB at most ({}){lowered}",
         grouped(config.connections_max),
-        grouped(config.churn),
+        grouped(plan.half_open_count()),
+        grouped(plan.churn()),
         mib(memory.total_size()),
         parts.join(", ")
     ));

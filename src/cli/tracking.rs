@@ -38,9 +38,9 @@ pub(super) struct Tracking {
     #[arg(long, value_name = "N", value_parser = values::count)]
     half_open: Option<u64>,
 
-    /// Openings and closings in an interval that tables are made for
-    #[arg(long, value_name = "N", default_value = "100k", value_parser = values::count)]
-    churn: u64,
+    /// Openings and closings in an interval that tables are made for [default: a fifth of --connections]
+    #[arg(long, value_name = "N", value_parser = values::count)]
+    churn: Option<u64>,
 
     /// Memory that may be taken; what does not fit is refused at the start
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = values::size)]

@@ -1,7 +1,7 @@
 //! The configuration of an engine.
 
 use crate::engine::SHARDS_MAX;
-use crate::engine::plan::{CHURN_DEFAULT, CONNECTIONS_DEFAULT, MEMORY_SIZE_DEFAULT, SYN_TIMEOUT_DEFAULT_S};
+use crate::engine::plan::{CONNECTIONS_DEFAULT, MEMORY_SIZE_DEFAULT, SYN_TIMEOUT_DEFAULT_S};
 #[cfg(doc)]
 use crate::engine::{CONNECTIONS_MIN, HALF_OPEN_MIN, Memory, Plan};
 use crate::export::Format;
@@ -20,11 +20,12 @@ pub struct Config {
     /// [`CONNECTIONS_MAX`](crate::connection::CONNECTIONS_MAX).
     pub connections_max: u64,
     /// The half-open connections of IPv4 that are kept (half as many of IPv6). `None` keeps half as many as
-    /// connections, from [`HALF_OPEN_MIN`] to
-    /// [`HALF_OPEN_MAX`](crate::connection::HALF_OPEN_MAX).
+    /// connections, from [`HALF_OPEN_MIN`] to [`HALF_OPEN_MAX`](crate::connection::HALF_OPEN_MAX), and fewer where the
+    /// memory does not suffice.
     pub half_open_max: Option<u64>,
-    /// The openings and closings of an interval that can be decoded at once. More are handed over in parts.
-    pub churn: u64,
+    /// The openings and closings of an interval that tables are made for. More are handed over in parts. `None` makes
+    /// them for a fifth of the connections, at least 20,000, and for fewer where the memory does not suffice.
+    pub churn: Option<u64>,
     /// The memory that may be taken, in bytes; see [`Memory`] for what is counted.
     pub memory_size_max: u64,
     /// How long a half-open connection is kept: from 100 ms to ten minutes, in steps of 100 ms.
@@ -92,7 +93,7 @@ impl Default for Config {
             shards: cores.saturating_sub(1).clamp(1, SHARDS_MAX),
             connections_max: CONNECTIONS_DEFAULT,
             half_open_max: None,
-            churn: CHURN_DEFAULT,
+            churn: None,
             memory_size_max: MEMORY_SIZE_DEFAULT,
             syn_timeout: Duration::from_secs(SYN_TIMEOUT_DEFAULT_S),
             one_way: false,

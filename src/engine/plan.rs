@@ -76,8 +76,19 @@ pub const PICKUP_LIVE: u32 = SAMPLE_INTERVAL_PACKETS;
 /// time.
 pub const PICKUP_MAX: u32 = 1 << 16;
 
-/// The openings and closings in an interval that tables are made for by default.
-pub(crate) const CHURN_DEFAULT: u64 = 100_000;
+/// The part of the connections for whose openings and closings in an interval tables are made by default, as one in
+/// this many.
+const CHURN_DIVISOR: u64 = 5;
+
+/// The fewest openings and closings in an interval that tables are made for, unless fewer are asked for: short
+/// connections come and go in numbers that those open at once say nothing of, and tables for so many take little.
+const CHURN_DERIVED_MIN: u64 = 20_000;
+
+/// The steps in which a churn that is not given is lowered to what memory allows.
+const CHURN_STEP: u64 = 1_000;
+
+/// The steps in which half-open connections, where their number is not given, are lowered to what memory allows.
+const HALF_OPEN_STEP: u64 = 1 << 10;
 
 /// The least churn that tables are made for: smaller tables fail by chance.
 const CHURN_MIN: u64 = 1_000;
@@ -180,6 +191,8 @@ pub struct Plan {
     /// Where records of connections that end go, if they are wanted.
     pub(crate) records: Option<Inlet>,
     memory: Memory,
+    /// Whether the churn or the half-open connections are fewer than follow from the connections, for want of memory.
+    is_lowered: bool,
 }
 
 impl Plan {
@@ -204,9 +217,34 @@ impl Plan {
         Plan::with(config, Some(input))
     }
 
+    /// The plan with the churn and the half-open connections that follow from the connections and the memory, where
+    /// they are not given. Where memory is short the churn is lowered first: smaller tables are handed over more often,
+    /// fewer half-open connections are recycled sooner in a flood.
     fn with(config: &Config, live: Option<LiveInput>) -> Result<Self> {
         check(config)?;
-        let geometry = geometry(share(config.churn.max(CHURN_MIN)), config.snapshots.is_some());
+        let churn = churn(config);
+        let half_open_count = half_open_count(config);
+        let sized = |churn: u64, half_open_count: u64| {
+            let (churn, half_open_max) = (Some(churn), Some(half_open_count));
+            Plan::sized(&Config { churn, half_open_max, ..config.clone() }, live)
+        };
+        if let Ok(plan) = sized(churn, half_open_count) {
+            return Ok(plan);
+        }
+        let churn_min = if config.churn.is_some() { churn } else { CHURN_DERIVED_MIN };
+        if let Ok(plan) = sized(churn_min, half_open_count) {
+            let fits = |churn| sized(churn, half_open_count);
+            return Ok(most_that_fits(plan, (churn_min, churn), CHURN_STEP, fits));
+        }
+        let half_open_min = if config.half_open_max.is_some() { half_open_count } else { HALF_OPEN_MIN };
+        let plan = sized(churn_min, half_open_min)?;
+        let fits = |half_open_count| sized(churn_min, half_open_count);
+        Ok(most_that_fits(plan, (half_open_min, half_open_count), HALF_OPEN_STEP, fits))
+    }
+
+    /// The plan for a checked configuration that says how large everything is.
+    fn sized(config: &Config, live: Option<LiveInput>) -> Result<Self> {
+        let geometry = geometry(share(churn(config).max(CHURN_MIN)), config.snapshots.is_some());
         let goes_on = live.is_some() && config.snapshots.is_none();
         let keeps_list = config.keeps_list();
         let idle_timeout = config.idle_timeout.filter(|_| !config.answer_opens && keeps_list);
@@ -251,6 +289,7 @@ impl Plan {
             sources: config.sources_max.map(SourceGeometry::for_sources),
             records: None,
             memory: Memory::default(),
+            is_lowered: false,
         };
         let buffers_size = live.map_or(CAPTURE_BUFFER_SIZE as u64, |live| live.rings_size);
         plan.memory = plan.memory_of(buffers_size);
@@ -313,7 +352,7 @@ impl Plan {
                 "{} connections and a churn of {}, with what else was asked for, take {needed} MiB, and {allowed} MiB are allowed: \
                  raise --memory, or lower {option}, by which {} MiB of it go",
                 config.connections_max,
-                config.churn,
+                churn(config),
                 size.div_ceil(1 << 20)
             );
             return Err(Error::new(what));
@@ -328,7 +367,8 @@ impl Plan {
         Plan { records: Some(inlet), ..self }
     }
 
-    /// The configuration that the plan was made from.
+    /// The configuration that the plan was made from, with what follows from it: the churn and the half-open
+    /// connections are never `None`.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
@@ -365,6 +405,25 @@ impl Plan {
         self.watch_count.map(|count| Arc::new(Watch::new(count)))
     }
 
+    /// The openings and closings of an interval that tables are made for.
+    #[must_use]
+    pub fn churn(&self) -> u64 {
+        churn(&self.config)
+    }
+
+    /// Whether the churn or the half-open connections, which were not given, are fewer than they would be with more
+    /// memory.
+    #[must_use]
+    pub fn is_lowered(&self) -> bool {
+        self.is_lowered
+    }
+
+    /// The half-open connections of IPv4 that are kept.
+    #[must_use]
+    pub fn half_open_count(&self) -> u64 {
+        half_open_count(&self.config)
+    }
+
     /// The number of threads that work on partitions.
     #[must_use]
     pub fn shard_count(&self) -> usize {
@@ -383,7 +442,27 @@ fn ticks(time: Duration) -> u64 {
     u64::try_from(time.as_nanos() / TICK_NS as u128).unwrap_or(u64::MAX)
 }
 
-/// How many half-open connections there is room for.
+/// The openings and closings in an interval that tables are made for, where memory is not short.
+pub(super) fn churn(config: &Config) -> u64 {
+    config.churn.unwrap_or_else(|| (config.connections_max / CHURN_DIVISOR).max(CHURN_DERIVED_MIN))
+}
+
+/// The plan with the largest value, in steps from the lowest to below the highest of `bounds`, that fits; `least` is
+/// the plan with the lowest.
+fn most_that_fits(least: Plan, bounds: (u64, u64), step: u64, fits: impl Fn(u64) -> Result<Plan>) -> Plan {
+    let (lowest, highest) = bounds;
+    let (mut plan, mut low, mut high) = (least, 0, highest.saturating_sub(lowest) / step);
+    while high > low {
+        let middle = low + (high - low).div_ceil(2);
+        match fits(lowest + middle * step) {
+            Ok(larger) => (plan, low) = (larger, middle),
+            Err(_) => high = middle - 1,
+        }
+    }
+    Plan { is_lowered: true, ..plan }
+}
+
+/// How many half-open connections there is room for, where memory is not short.
 fn half_open_count(config: &Config) -> u64 {
     config.half_open_max.unwrap_or_else(|| half_open_count_default(config))
 }
@@ -414,7 +493,7 @@ fn tracker(config: &Config) -> TrackerConfig {
     let [half_open_places, candidate_places] =
         [half_open_share, candidate_share].map(|count| count / HALF_OPEN_PLACES_DIVISOR);
     // Half of the openings and closings are closings.
-    let closed_places = share(config.churn.max(CHURN_MIN)) / 2;
+    let closed_places = share(churn(config).max(CHURN_MIN)) / 2;
     let all = connections_max + half_open_places.max(closed_places) + candidate_places;
     let place_count = (all * 100 / FILTER_LOAD_PERCENT).max(connections_max * 100 / FILTER_ESTABLISHED_PERCENT);
     TrackerConfig {
@@ -452,7 +531,7 @@ fn check(config: &Config) -> Result<()> {
     if !(CONNECTIONS_MIN..=CONNECTIONS_MAX).contains(&config.connections_max) {
         return Err(Error::new(format!("--connections must be from {CONNECTIONS_MIN} to {CONNECTIONS_MAX}")));
     }
-    if config.churn > CONNECTIONS_MAX {
+    if config.churn.is_some_and(|churn| churn > CONNECTIONS_MAX) {
         return Err(Error::new(format!("--churn must be at most {CONNECTIONS_MAX}")));
     }
     if !(1..=SHARDS_MAX).contains(&config.shards) {

@@ -8,7 +8,7 @@
 //! rates come from measured curves. Far above the threshold, where nothing was measured, only pairs of items on the
 //! same cells are left to fail.
 
-use super::plan::share;
+use super::plan::{churn, share};
 use super::{Config, LiveInput, Memory, Plan};
 use crate::capture::RING_SIZE_DEFAULT;
 use crate::connection::CONNECTIONS_MAX;
@@ -53,6 +53,10 @@ pub struct Sizing {
     /// The configuration. Its churn is raised until tables fail no more often than asked for, and its memory is what
     /// that takes.
     pub config: Config,
+    /// The openings and closings of an interval that were asked for, or that follow from the connections.
+    pub churn: u64,
+    /// The half-open connections that are kept.
+    pub half_open_count: u64,
     /// The memory of the configuration, part by part, with one interface's ring.
     pub memory: Memory,
     /// The engine's IPv4 tables in one interval.
@@ -79,19 +83,23 @@ impl Sizing {
     pub fn new(asked: &Config, failure: f64) -> Result<Self> {
         let connections_max = asked.connections_max.max(CONNECTIONS_MIN);
         let mut config = Config { connections_max, memory_size_max: u64::MAX, ..asked.clone() };
+        let asked_churn = churn(&config);
+        let mut churn = asked_churn;
         loop {
+            config.churn = Some(churn);
             let plan = match config.every {
                 Some(_) => Plan::live(&config, LiveInput { capture_count: 1, rings_size: RING_SIZE_DEFAULT })?,
                 None => Plan::new(&config)?,
             };
-            let engine = engine(plan.partition.geometry.v4, asked.churn);
-            let next = (config.churn + config.churn / CHURN_STEP_DIVISOR + 1).min(CONNECTIONS_MAX);
-            if engine.failure <= failure || next == config.churn {
+            let engine = engine(plan.partition.geometry.v4, asked_churn);
+            let next = (churn + churn / CHURN_STEP_DIVISOR + 1).min(CONNECTIONS_MAX);
+            if engine.failure <= failure || next == churn {
                 let memory = plan.memory();
                 config.memory_size_max = memory.total_size().next_multiple_of(1 << 20);
-                return Ok(Sizing { config, memory, engine, best: best(asked.churn, failure) });
+                let (churn, half_open_count) = (asked_churn, plan.half_open_count());
+                return Ok(Sizing { config, churn, half_open_count, memory, engine, best: best(churn, failure) });
             }
-            config.churn = next;
+            churn = next;
         }
     }
 }
@@ -199,16 +207,16 @@ mod tests {
     use crate::interval::Interval;
 
     fn sizing(connections_max: u64, churn: u64, failure: f64) -> Sizing {
-        Sizing::new(&Config { connections_max, churn, ..Config::default() }, failure).unwrap()
+        Sizing::new(&Config { connections_max, churn: Some(churn), ..Config::default() }, failure).unwrap()
     }
 
     #[test]
     fn tables_fail_as_seldom_as_asked_for_at_every_size() {
         for churn in [0, 1, 7, 100, 3_000, 100_000, 3_000_000] {
             for failure in [1e-6, 1e-3, 1e-1] {
-                let Sizing { config, memory, engine, best } = sizing(1_000, churn, failure);
+                let Sizing { config, memory, engine, best, .. } = sizing(1_000, churn, failure);
                 assert!(engine.failure <= failure && best.failure <= failure, "{churn}: {engine:?} {best:?}");
-                assert!(config.churn >= churn && memory.total_size() <= config.memory_size_max);
+                assert!(config.churn >= Some(churn) && memory.total_size() <= config.memory_size_max);
                 assert!(Plan::new(&config).is_ok(), "what is called for fits");
             }
         }
@@ -261,7 +269,7 @@ mod tests {
     #[test]
     fn what_is_out_of_range_is_refused() {
         for (connections_max, churn) in [(u64::MAX, 1), (1_000, u64::MAX)] {
-            assert!(Sizing::new(&Config { connections_max, churn, ..Config::default() }, 1e-3).is_err());
+            assert!(Sizing::new(&Config { connections_max, churn: Some(churn), ..Config::default() }, 1e-3).is_err());
         }
     }
 }

@@ -49,7 +49,7 @@ fn two_taps(connection_count: u64, churn: u64, loss: u64) -> TwoTaps {
     let traffic = TrafficConfig { data_packets: 0..=2, ..TrafficConfig::mixed(21, connection_count) };
     let here = Tap::of(&traffic);
     let there = Tap { loss, ahead_us: 1_000_000, began_us: 3_700_000, ..here.clone() };
-    let config = Config { churn, connections_max: connection_count.max(1_000), ..Config::default() };
+    let config = Config { churn: Some(churn), connections_max: connection_count.max(1_000), ..Config::default() };
     let (exact_a, exact_b) = (established(&here.exact()), established(&there.exact()));
     TwoTaps {
         a: here.recorded(&config, false).last(),

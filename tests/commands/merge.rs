@@ -52,7 +52,12 @@ fn routers(connection_count: u64, config: &Config) -> Vec<Recorded> {
 }
 
 fn config(connection_count: u64, churn: u64) -> Config {
-    Config { churn, connections_max: connection_count, every: Some(Duration::from_secs(2)), ..Config::default() }
+    Config {
+        churn: Some(churn),
+        connections_max: connection_count,
+        every: Some(Duration::from_secs(2)),
+        ..Config::default()
+    }
 }
 
 fn merged<'a>(files: impl IntoIterator<Item = &'a SnapshotFile>) -> SnapshotFile {

@@ -50,7 +50,7 @@ fn config(churn: u64, replace_lists: bool) -> Config {
     Config {
         every: Some(Duration::from_secs(10)),
         connections_max: 100_000,
-        churn,
+        churn: Some(churn),
         snapshots: Some(snapshots),
         ..Config::default()
     }

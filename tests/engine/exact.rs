@@ -39,7 +39,7 @@ fn four_hundred_thousand_connections_are_listed_exactly_at_every_interval() {
 #[test]
 fn small_tables_are_handed_over_in_parts_and_lists_stay_exact() {
     let traffic = TrafficConfig::mixed(7, 40_000);
-    let config = Config { every: Some(Duration::from_secs(30)), churn: 1_000, ..Config::default() };
+    let config = Config { every: Some(Duration::from_secs(30)), churn: Some(1_000), ..Config::default() };
     let (listed, summary) = feed::lists(traffic.clone(), &config);
     assert!(summary.latencies.peel.count() > 4 * 8, "deltas were handed over between markers");
     assert_exact(&listed, &lists_of(traffic, Rules { every_us: Some(30_000_000), ..Rules::default() }));
@@ -48,7 +48,8 @@ fn small_tables_are_handed_over_in_parts_and_lists_stay_exact() {
 #[test]
 fn shards_change_nothing() {
     let traffic = TrafficConfig::mixed(11, 20_000);
-    let config = |shards| Config { every: Some(Duration::from_secs(5)), shards, churn: 1_000, ..Config::default() };
+    let config =
+        |shards| Config { every: Some(Duration::from_secs(5)), shards, churn: Some(1_000), ..Config::default() };
     let (one, _) = feed::lists(traffic.clone(), &config(1));
     assert!(one.len() > 20);
     for shards in [1, 2, 3, 8] {

@@ -40,7 +40,7 @@ fn short_fingerprints_err_as_often_as_predicted_and_sync_is_kept() {
     let config = Config {
         every: Some(Duration::from_secs(EVERY_S)),
         connections_max: 60_000,
-        churn: 20_000,
+        churn: Some(20_000),
         fingerprint_bits: BITS,
         ..Config::default()
     };

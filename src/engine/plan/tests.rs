@@ -28,7 +28,7 @@ fn the_defaults_fit_their_own_limit() {
 fn the_largest_configuration_has_tables_for_its_churn() {
     let config = Config {
         connections_max: CONNECTIONS_MAX,
-        churn: CONNECTIONS_MAX,
+        churn: Some(CONNECTIONS_MAX),
         memory_size_max: u64::MAX,
         ..Config::default()
     };
@@ -102,7 +102,7 @@ fn snapshots_take_their_tables_and_a_list_that_is_not_kept_takes_nothing() {
     assert!(beside.list.geometry.v4.folded(60).is_some());
     let nameless = plan(Some(Snapshots { router: "\n".to_owned(), ..Snapshots::default() }));
     assert!(nameless.unwrap_err().to_string().contains("no control characters"));
-    let vast = Config { churn: CONNECTIONS_MAX, snapshots: Some(Snapshots::default()), ..Config::default() };
+    let vast = Config { churn: Some(CONNECTIONS_MAX), snapshots: Some(Snapshots::default()), ..Config::default() };
     assert!(Plan::new(&vast).unwrap_err().to_string().contains("are the most, so lower --churn"));
 }
 
@@ -110,7 +110,13 @@ fn snapshots_take_their_tables_and_a_list_that_is_not_kept_takes_nothing() {
 fn a_snapshot_has_room_for_its_tables_and_all_half_open_connections() {
     let plan = |churn, half_open_max| {
         let snapshots = Some(Snapshots::default());
-        Plan::new(&Config { churn, half_open_max, snapshots, memory_size_max: u64::MAX, ..Config::default() })
+        Plan::new(&Config {
+            churn: Some(churn),
+            half_open_max,
+            snapshots,
+            memory_size_max: u64::MAX,
+            ..Config::default()
+        })
     };
     // Tables that fit, with little beside them.
     let churn = 12_000_000;
@@ -135,7 +141,7 @@ fn what_takes_most_is_what_is_to_be_lowered() {
     for (config, rings_size, option) in [
         (Config { connections_max: 5_000_000, ..default.clone() }, 0, "--connections"),
         (Config { connections_max: 5_000_000, saves_state: true, ..default.clone() }, 0, "--connections"),
-        (Config { churn: 20_000_000, ..default.clone() }, 0, "--churn"),
+        (Config { churn: Some(20_000_000), ..default.clone() }, 0, "--churn"),
         (Config { sources_max: Some(SOURCES_MAX), ..default.clone() }, 0, "--sources"),
         (Config { archive_size: 300 << 20, ..default.clone() }, 0, "--segment-size"),
         (default.clone(), 300 << 20, "--ring-size"),
@@ -153,7 +159,7 @@ fn values_out_of_range_are_named() {
         (Config { shards: 9, ..Config::default() }, "--shards"),
         (Config { connections_max: 1, ..Config::default() }, "--connections"),
         (Config { half_open_max: Some(1), ..Config::default() }, "--half-open"),
-        (Config { churn: u64::MAX, ..Config::default() }, "--churn"),
+        (Config { churn: Some(u64::MAX), ..Config::default() }, "--churn"),
         (Config { syn_timeout: Duration::from_secs(601), ..Config::default() }, "--syn-timeout"),
         (Config { format: Format { changes: Some(0), ..Format::default() }, ..Config::default() }, "--changes"),
         (Config { every: Some(Duration::ZERO), ..Config::default() }, "--every"),
@@ -165,4 +171,41 @@ fn values_out_of_range_are_named() {
     ] {
         assert!(Plan::new(&config).unwrap_err().to_string().contains(name));
     }
+}
+
+#[test]
+fn what_is_not_given_follows_from_the_connections_and_the_memory() {
+    let mib = |mib: u64| mib << 20;
+    let plan = |connections_max, memory_size_max| {
+        Plan::new(&Config { connections_max, memory_size_max, ..Config::default() }).unwrap()
+    };
+    let sizes = |plan: &Plan| (plan.churn(), plan.half_open_count(), plan.is_lowered());
+    assert_eq!(sizes(&plan(500_000, mib(256))), (100_000, 250_000, false), "the default");
+    assert_eq!(sizes(&plan(2_000_000, mib(2_048))), (400_000, HALF_OPEN_MAX, false));
+    assert_eq!(sizes(&plan(1_000, mib(256))), (CHURN_DERIVED_MIN, HALF_OPEN_MIN, false));
+    // With less and less memory the churn goes first, then the half-open connections, and then it is refused.
+    let whole = plan(500_000, mib(256)).memory().total_size();
+    let least = Config {
+        churn: Some(CHURN_DERIVED_MIN),
+        half_open_max: Some(HALF_OPEN_MIN),
+        memory_size_max: u64::MAX,
+        ..Config::default()
+    };
+    let least = Plan::new(&least).unwrap().memory().total_size();
+    let mut last = (100_000, 250_000);
+    for part in 1..=16 {
+        let lowered = plan(500_000, whole - (whole - least) * part / 16);
+        let (churn, half_open_count, is_lowered) = sizes(&lowered);
+        assert!(is_lowered && (churn, half_open_count) < last, "{part}: {churn}, {half_open_count}");
+        assert!(churn == CHURN_DERIVED_MIN || half_open_count == 250_000, "{part}: {churn}, {half_open_count}");
+        assert!(lowered.memory().total_size() <= lowered.config().memory_size_max);
+        last = (churn, half_open_count);
+    }
+    assert_eq!(last, (CHURN_DERIVED_MIN, HALF_OPEN_MIN));
+    let refused = Plan::new(&Config { memory_size_max: least - 1, ..Config::default() });
+    assert!(refused.unwrap_err().to_string().contains("a churn of 20000"));
+    // What was asked for is never lowered.
+    let asked = Config { churn: Some(100_000), half_open_max: Some(250_000), ..Config::default() };
+    assert!(Plan::new(&Config { memory_size_max: whole - 1, ..asked.clone() }).is_err());
+    assert!(!Plan::new(&Config { memory_size_max: whole, ..asked }).unwrap().is_lowered());
 }

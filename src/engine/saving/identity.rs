@@ -28,7 +28,7 @@ pub(super) fn of(plan: &Plan) -> Identity {
         ("command", u64::from(is_live)),
         ("secret", key_id(&config.secret)),
         ("--connections", config.connections_max),
-        ("--churn", config.churn),
+        ("--churn", plan.churn()),
         ("--syn-timeout", ns(Some(config.syn_timeout))),
         ("--one-way", u64::from(config.one_way)),
         ("--pickup", u64::from(config.pickup)),

@@ -26,7 +26,7 @@ fn config() -> Config {
         every: Some(Duration::from_secs(1)),
         shards: 2,
         connections_max: 2_000,
-        churn: 1_000,
+        churn: Some(1_000),
         pickup: 3,
         idle_timeout: Some(Duration::from_secs(10)),
         max_age: Some(Duration::from_secs(20)),

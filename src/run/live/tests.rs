@@ -81,7 +81,7 @@ fn config() -> Config {
         every: Some(EVERY),
         shards: 2,
         connections_max: 20_000,
-        churn: 20_000,
+        churn: Some(20_000),
         sources_max: Some(10_000),
         ..Config::default()
     }

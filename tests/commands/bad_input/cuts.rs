@@ -16,7 +16,7 @@ pub(crate) type Kept = (Header, Vec<Row>);
 
 /// The lists of a capture in memory, the summary and the error.
 pub(crate) fn listed(bytes: &[u8], every: Option<Duration>) -> (Vec<Kept>, Summary) {
-    let config = Config { every, connections_max: 1_000, churn: 1_000, shards: 1, ..Config::default() };
+    let config = Config { every, connections_max: 1_000, churn: Some(1_000), shards: 1, ..Config::default() };
     let mut lists = Vec::new();
     let mut exporter = |list: &List| {
         lists.push((list.header, list.rows().collect()));

@@ -68,7 +68,7 @@ fn assert_collected(pace: Pace, churn: u64) {
     let config = Config {
         every: Some(Duration::from_micros(INTERVAL_US)),
         connections_max: pace.open + pace.open / 5,
-        churn,
+        churn: Some(churn),
         memory_size_max: 8 << 30,
         snapshots: Some(Snapshots { router: "edge".to_owned(), run: 7, replace_lists: false }),
         ..Config::default()
