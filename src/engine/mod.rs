@@ -7,6 +7,7 @@
 
 mod config;
 mod list_thread;
+mod lockstep;
 mod memory;
 mod packet_time;
 mod plan;
@@ -21,6 +22,7 @@ mod wall_time;
 
 pub use crate::metrics::CaptureCounts;
 pub use config::{Config, Snapshots};
+pub use lockstep::{LocalExchange, Lockstep, LockstepConfig};
 pub use memory::{Memory, STATE_ENTRY_SIZE};
 pub use plan::{
     AGE_MAX_LIVE_S, CONNECTIONS_MIN, FILTER_ESTABLISHED_PERCENT, HALF_OPEN_MIN, IDLE_TIMEOUT_LIVE_S, LiveInput,
