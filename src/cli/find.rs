@@ -4,9 +4,8 @@ use crate::archive::{self, Answer, Endpoint, Entry, Query};
 use crate::cli::report::{self, Voice};
 use crate::cli::table::{self, Align};
 use crate::cli::{Outcome, Status, print};
-use crate::export::{community_id, rfc3339};
+use crate::export::{ArchivedFlow, append_archived, rfc3339};
 use clap::Args;
-use serde::Serialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -90,37 +89,6 @@ fn explain(answer: &Answer) {
     ));
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
-    timestamp: &'a str,
-    event_type: &'static str,
-    src_ip: IpAddr,
-    src_port: u16,
-    dest_ip: IpAddr,
-    dest_port: u16,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    vlan: Vec<u16>,
-    proto: &'static str,
-    community_id: &'a str,
-    flow: Flow<'a>,
-}
-
-#[derive(Serialize)]
-struct Flow<'a> {
-    start: &'a str,
-    /// When the connection ended; absent while it is open.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    end: Option<&'a str>,
-    age: f64,
-    state: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    midstream: bool,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    start_is_bound: bool,
-}
-
 /// How long a connection lasted, in milliseconds, in steps of 100.
 fn age_ms(entry: &Entry) -> i64 {
     entry.end_ns().saturating_sub(entry.start_ns()).max(0) / 1_000_000
@@ -130,33 +98,17 @@ fn age_ms(entry: &Entry) -> i64 {
 fn lines(entries: &[Entry]) -> Vec<u8> {
     let mut text = Vec::new();
     for entry in entries {
-        let (client, server) = (entry.client(), entry.server());
-        let (start, end) = (rfc3339(entry.start_ns()), rfc3339(entry.end_ns()));
-        let community_id = community_id(client, server);
-        let reason = entry.fate.reason();
-        let line = Line {
-            timestamp: &end,
-            event_type: "flow",
-            src_ip: client.ip(),
-            src_port: client.port(),
-            dest_ip: server.ip(),
-            dest_port: server.port(),
-            vlan: entry.vlan().iter().collect(),
-            proto: "TCP",
-            community_id: community_id.as_str(),
-            flow: Flow {
-                start: &start,
-                end: reason.map(|_| end.as_str()),
-                age: age_ms(entry) as f64 / 1e3,
-                state: if reason.is_some() { "closed" } else { "established" },
-                reason,
-                midstream: entry.midstream,
-                start_is_bound: entry.may_be_older,
-            },
+        let flow = ArchivedFlow {
+            client: entry.client(),
+            server: entry.server(),
+            vlan: entry.vlan(),
+            start_ns: entry.start_ns(),
+            end_ns: entry.end_ns(),
+            reason: entry.fate.reason(),
+            midstream: entry.midstream,
+            start_is_bound: entry.may_be_older,
         };
-        // Writing numbers and addresses to a vector cannot fail.
-        drop(serde_json::to_writer(&mut text, &line));
-        text.push(b'\n');
+        append_archived(&mut text, &flow);
     }
     text
 }

@@ -1,25 +1,18 @@
 //! `flowpeel sources`: a file that `--sources` wrote in, a table for people out.
 //!
-//! What enters: NDJSON that anybody may have written. What leaves: a table on standard output. Every field is parsed as
-//! the number, address or time that it has to be, and printed as such, so no text of the file reaches the terminal as
-//! it is.
+//! Anybody may have written the file. Every field was parsed as the number, address or time that it has to be, and is
+//! printed as such, so no text of the file reaches the terminal as it is.
 
 use crate::cli::report::{self, grouped};
 use crate::cli::table::{self, Align};
 use crate::cli::{Outcome, Status, print, values};
 use crate::error::{Error, Result};
-use crate::export::unpacked;
+use crate::export::{SourceList, SourceListHeader, unpacked};
 use clap::Args;
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer};
-use std::cmp::Reverse;
 use std::fs::File;
 use std::io::{BufRead, Read};
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-
-/// The longest line of a file of sources that is read back, in bytes: lines that flowpeel writes have fewer than 300.
-const SOURCE_LINE_SIZE_MAX: u64 = 4 << 10;
 
 /// The most sources that a table for people shows: more are for a program to read.
 const SOURCES_TOP_MAX: u64 = 1 << 20;
@@ -44,49 +37,6 @@ pub(super) struct Arguments {
     top: u64,
 }
 
-#[derive(Deserialize)]
-struct Line {
-    source_list: Option<Header>,
-    src_ip: Option<IpAddr>,
-    source: Option<Fields>,
-}
-
-#[derive(Deserialize)]
-struct Header {
-    #[serde(deserialize_with = "time")]
-    start: Timestamp,
-    #[serde(deserialize_with = "time")]
-    end: Timestamp,
-    complete: bool,
-    sources: u64,
-    missing: u64,
-    attempts: u64,
-    answered: u64,
-    refused: u64,
-    dropped: u64,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-struct Fields {
-    attempts: u64,
-    answered: u64,
-    refused: u64,
-    unanswered: u64,
-    attempts_max: Option<u64>,
-}
-
-/// Reads a time in the form that lists have.
-fn time<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Timestamp, D::Error> {
-    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-}
-
-/// The contents of a file: its header, and the sources with the most attempts.
-struct Told {
-    header: Header,
-    top: Vec<(IpAddr, Fields)>,
-    source_count: u64,
-}
-
 /// Opens the file, compressed or not.
 fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     let cannot = |error: std::io::Error| Error::new("cannot read it").in_file(path).because(error);
@@ -95,93 +45,55 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>> {
     unpacked(reader).map_err(cannot)
 }
 
-/// Reads a file to its end.
-fn read(reader: &mut dyn BufRead, top: usize) -> Result<Told> {
-    let mut told: Option<Told> = None;
-    let mut line = Vec::new();
-    let mut offset = 0;
-    loop {
-        line.clear();
-        let read = reader.take(SOURCE_LINE_SIZE_MAX + 1).read_until(b'\n', &mut line);
-        let size = read.map_err(|error| Error::new("cannot read on").at(offset).because(error))? as u64;
-        if size == 0 {
-            break;
-        }
-        let strange = || Error::new("this is no line of a file that --sources wrote").at(offset);
-        if size > SOURCE_LINE_SIZE_MAX {
-            return Err(strange().because("it is too long"));
-        }
-        let parsed: Line = serde_json::from_slice(&line).map_err(|_| strange())?;
-        match (parsed, &mut told) {
-            (Line { source_list: Some(header), src_ip: None, source: None }, told @ None) => {
-                *told = Some(Told { header, top: Vec::new(), source_count: 0 });
-            }
-            (Line { source_list: None, src_ip: Some(address), source: Some(fields) }, Some(told)) => {
-                told.source_count += 1;
-                told.top.push((address, fields));
-                // Files that flowpeel writes are sorted; others must not take more memory.
-                if told.top.len() >= 2 * top + 2 {
-                    told.keep(top);
-                }
-            }
-            _ => return Err(strange()),
-        }
-        offset += size;
-    }
-    let mut told = told.ok_or_else(|| Error::new("it is empty: --sources writes a header at least"))?;
-    told.keep(top);
-    Ok(told)
+/// A time as short as it can be.
+fn time(time_ns: i64) -> Timestamp {
+    // All times of 64 bits are within the calendar.
+    Timestamp::from_nanosecond(time_ns.into()).unwrap_or_default()
 }
 
-impl Told {
-    /// Forgets all but the `top` sources with the most attempts.
-    fn keep(&mut self, top: usize) {
-        self.top.sort_by_key(|&(address, fields)| (Reverse(fields.attempts), address));
-        self.top.truncate(top);
+/// A table for people.
+fn text(list: &SourceList) -> String {
+    let SourceListHeader { start_ns, end_ns, attempts, answered, refused, dropped, .. } = list.header;
+    let mut text = format!("{} to {}\n", time(start_ns), time(end_ns));
+    text += &format!(
+        "{} sources, {} attempts, {} answered, {} refused\n",
+        grouped(list.header.sources),
+        grouped(attempts),
+        grouped(answered),
+        grouped(refused)
+    );
+    if dropped > 0 {
+        text += &format!("{} packets were lost\n", grouped(dropped));
     }
-
-    fn text(&self) -> String {
-        let Header { start, end, attempts, answered, refused, dropped, .. } = self.header;
-        let mut text = format!("{start} to {end}\n");
-        text += &format!(
-            "{} sources, {} attempts, {} answered, {} refused\n",
-            grouped(self.header.sources),
-            grouped(attempts),
-            grouped(answered),
-            grouped(refused)
-        );
-        if dropped > 0 {
-            text += &format!("{} packets were lost\n", grouped(dropped));
-        }
-        if !self.header.complete {
-            text += &format!("not complete: about {} sources are not named\n", grouped(self.header.missing));
-        }
-        text.push('\n');
-        let heads = ["source", "attempts", "answered", "refused", "unanswered", ""].map(str::to_owned);
-        let rows = self.top.iter().map(|(address, fields)| {
-            let most = fields.attempts_max.map_or(String::new(), |most| format!("at most {}", grouped(most)));
-            let counts = [fields.attempts, fields.answered, fields.refused, fields.unanswered].map(grouped);
-            let [attempts, answered, refused, unanswered] = counts;
-            [address.to_string(), attempts, answered, refused, unanswered, most]
-        });
-        let rows: Vec<[String; 6]> = std::iter::once(heads).chain(rows).collect();
-        let [name, count] = [Align::Left, Align::Right];
-        text += &table::text(&rows, [name, count, count, count, count, name]);
-        let left = self.source_count - self.top.len() as u64;
-        if left > 0 {
-            text += &format!("and {} more\n", grouped(left));
-        }
-        text
+    if !list.header.complete {
+        text += &format!("not complete: about {} sources are not named\n", grouped(list.header.missing));
     }
+    text.push('\n');
+    let heads = ["source", "attempts", "answered", "refused", "unanswered", ""].map(str::to_owned);
+    let rows = list.top.iter().map(|(address, figures)| {
+        let most = figures.attempts_max.map_or(String::new(), |most| format!("at most {}", grouped(most)));
+        let counts = [figures.attempts, figures.answered, figures.refused, figures.unanswered].map(grouped);
+        let [attempts, answered, refused, unanswered] = counts;
+        [address.to_string(), attempts, answered, refused, unanswered, most]
+    });
+    let rows: Vec<[String; 6]> = std::iter::once(heads).chain(rows).collect();
+    let [name, count] = [Align::Left, Align::Right];
+    text += &table::text(&rows, [name, count, count, count, count, name]);
+    let left = list.source_count - list.top.len() as u64;
+    if left > 0 {
+        text += &format!("and {} more\n", grouped(left));
+    }
+    text
 }
 
 /// Shows the file that the arguments name.
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let top = arguments.top.min(SOURCES_TOP_MAX) as usize;
-    let told = read(open(&arguments.file)?.as_mut(), top).map_err(|error| error.in_file(&arguments.file))?;
-    print(told.text().as_bytes())?;
-    if told.source_count != told.header.sources {
-        let what = format!("its header tells of {} sources and {} follow", told.header.sources, told.source_count);
+    let list =
+        SourceList::read(open(&arguments.file)?.as_mut(), top).map_err(|error| error.in_file(&arguments.file))?;
+    print(text(&list).as_bytes())?;
+    if list.source_count != list.header.sources {
+        let what = format!("its header has {} sources and {} follow", list.header.sources, list.source_count);
         report::error(&Error::new(what).in_file(&arguments.file), "; what is there is shown");
         return Ok(Status::Failed);
     }
@@ -201,8 +113,8 @@ mod tests {
         )
     }
 
-    fn told(text: &str, top: usize) -> Result<Told> {
-        read(&mut text.as_bytes(), top)
+    fn read(text: &str, top: usize) -> Result<SourceList> {
+        SourceList::read(&mut text.as_bytes(), top)
     }
 
     #[test]
@@ -213,8 +125,8 @@ mod tests {
             &line("2001:db8::1", 1_400, r#","attempts_max":1410"#),
             &line("10.0.0.2", 3, ""),
         ];
-        let told = told(&lines.join("\n"), 2).unwrap();
-        let text = told.text();
+        let list = read(&lines.join("\n"), 2).unwrap();
+        let text = super::text(&list);
         let expected = "2026-01-01T00:00:00Z to 2026-01-01T00:00:10Z\n3 sources, 1,500 attempts, 9 answered, 1 refused\n\
             2 packets were lost\nnot complete: about 12 sources are not named\n\n\
             source       attempts  answered  refused  unanswered\n\
@@ -229,7 +141,7 @@ mod tests {
         let two = format!("{HEADER}\n{HEADER}");
         let strange = line("10.0.0.1\\u001b[2J", 1, "");
         for text in ["", "\n", "{}", &line("10.0.0.1", 1, ""), &long, &two, &format!("{HEADER}\n{strange}")] {
-            let error = told(text, 9).err().unwrap().to_string();
+            let error = read(text, 9).err().unwrap().to_string();
             assert!(!error.contains('\x1b') && error.len() < 200, "{error}");
         }
     }
@@ -238,8 +150,8 @@ mod tests {
         #[test]
         fn any_other_text_is_refused_without_harm(text in ".{0,300}", behind: bool) {
             let text = if behind { format!("{HEADER}\n{text}") } else { text };
-            if let Ok(told) = told(&text, 3) {
-                prop_assert!(told.text().lines().all(|line| !line.contains(char::is_control)));
+            if let Ok(list) = read(&text, 3) {
+                prop_assert!(super::text(&list).lines().all(|line| !line.contains(char::is_control)));
             }
         }
     }

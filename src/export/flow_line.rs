@@ -1,15 +1,13 @@
-//! The line of one connection.
-//!
-//! What enters: a row. What leaves: its line, appended to a buffer.
+//! A connection as a line of NDJSON: of a list, of changes, of an archive, of several routers.
 //!
 //! A list may have a million lines every ten seconds, and they are most of an exporter's work. All in them is digits,
 //! dots, colons and names of ours, so nothing needs escaping, and they are put together byte by byte: a general
 //! serializer took three times as long.
 
 use crate::export::community_id;
-use crate::export::timestamp::Clockface;
+use crate::export::timestamp::TimeFormatter;
 use crate::flow::VlanTags;
-use crate::flow_list::Row;
+use crate::list::{Row, RowState};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
@@ -40,7 +38,7 @@ pub(super) struct Ends {
 }
 
 /// Appends the line of a row, with its newline.
-pub(super) fn append(line: &mut Vec<u8>, clockface: &mut Clockface, row: &Row, style: Style) {
+pub(super) fn append(line: &mut Vec<u8>, times: &mut TimeFormatter, row: &Row, style: Style) {
     line.extend_from_slice(style.head);
     if let Some(mark) = style.mark {
         line.extend_from_slice(match mark {
@@ -49,21 +47,86 @@ pub(super) fn append(line: &mut Vec<u8>, clockface: &mut Clockface, row: &Row, s
         });
     }
     connection(line, &Ends { client: row.client, server: row.server, vlan: row.vlan }, style.vlan_key);
+    start(line, times, row.start_ns);
+    let is_closed = style.mark == Some(Mark::Closed);
+    age_and_state(line, row.age_ns, if is_closed { CLOSED } else { row.state.name() });
+    flag(line, ",\"midstream\":true", row.midstream);
+    flag(line, ",\"unsettled\":true", row.unsettled);
+    line.extend_from_slice(b"}}\n");
+}
+
+/// A connection of an archive.
+#[derive(Clone, Copy, Debug)]
+pub struct ArchivedFlow {
+    /// The client's address and port.
+    pub client: SocketAddr,
+    /// The server's address and port.
+    pub server: SocketAddr,
+    /// The VLAN tags, where they are part of the key.
+    pub vlan: VlanTags,
+    /// When it started, in ns since 1970.
+    pub start_ns: i64,
+    /// When it ended, or was last known to be open, in ns since 1970.
+    pub end_ns: i64,
+    /// Why it ended; `None` while it is open.
+    pub reason: Option<&'static str>,
+    /// Whether its handshake was not seen.
+    pub midstream: bool,
+    /// Whether it may have started earlier.
+    pub start_is_bound: bool,
+}
+
+/// Appends the line of a connection of an archive, with its newline.
+pub fn append_archived(line: &mut Vec<u8>, flow: &ArchivedFlow) {
+    let mut times = TimeFormatter::default();
+    let end = times.rfc3339(flow.end_ns);
+    begin(line, end.as_str(), "flow");
+    let ends = Ends { client: flow.client, server: flow.server, vlan: flow.vlan };
+    connection(line, &ends, flow.vlan != VlanTags::NONE);
+    start(line, &mut times, flow.start_ns);
+    if flow.reason.is_some() {
+        line.extend_from_slice(b",\"end\":\"");
+        line.extend_from_slice(end.as_bytes());
+        line.push(b'"');
+    }
+    let state = if flow.reason.is_some() { CLOSED } else { RowState::Established.name() };
+    age_and_state(line, flow.end_ns.saturating_sub(flow.start_ns), state);
+    if let Some(reason) = flow.reason {
+        line.extend_from_slice(b",\"reason\":\"");
+        line.extend_from_slice(reason.as_bytes());
+        line.push(b'"');
+    }
+    flag(line, ",\"midstream\":true", flow.midstream);
+    flag(line, ",\"start_is_bound\":true", flow.start_is_bound);
+    line.extend_from_slice(b"}}\n");
+}
+
+/// The state of a connection that has ended.
+const CLOSED: &str = "closed";
+
+/// Appends the beginning of the fields about the connection's course.
+#[inline]
+fn start(line: &mut Vec<u8>, times: &mut TimeFormatter, start_ns: i64) {
     line.extend_from_slice(b",\"flow\":{\"start\":\"");
-    line.extend_from_slice(clockface.rfc3339(row.start_ns).as_bytes());
-    line.extend_from_slice(b"\",\"age\":");
-    seconds(line, row.age_ns);
+    line.extend_from_slice(times.rfc3339(start_ns).as_bytes());
+    line.push(b'"');
+}
+
+#[inline]
+fn age_and_state(line: &mut Vec<u8>, age_ns: i64, state: &str) {
+    line.extend_from_slice(b",\"age\":");
+    seconds(line, age_ns);
     line.extend_from_slice(b",\"state\":\"");
-    let state = if style.mark == Some(Mark::Closed) { "closed" } else { row.state.name() };
     line.extend_from_slice(state.as_bytes());
     line.push(b'"');
-    if row.midstream {
-        line.extend_from_slice(b",\"midstream\":true");
+}
+
+/// Appends a field that is only there if it is true.
+#[inline]
+fn flag(line: &mut Vec<u8>, field: &str, is_set: bool) {
+    if is_set {
+        line.extend_from_slice(field.as_bytes());
     }
-    if row.unsettled {
-        line.extend_from_slice(b",\"unsettled\":true");
-    }
-    line.extend_from_slice(b"}}\n");
 }
 
 /// Appends the beginning of a line.
@@ -174,14 +237,13 @@ fn seconds(line: &mut Vec<u8>, duration_ns: i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow_list::RowState;
     use proptest::prelude::*;
     use serde_json::json;
 
     fn text(row: &Row, vlan_key: bool) -> String {
         let (mut line, mut head) = (Vec::new(), Vec::new());
         begin(&mut head, "2026-01-01T00:00:10.000000Z", "flow");
-        append(&mut line, &mut Clockface::default(), row, Style { head: &head, vlan_key, mark: None });
+        append(&mut line, &mut TimeFormatter::default(), row, Style { head: &head, vlan_key, mark: None });
         String::from_utf8(line).unwrap()
     }
 
@@ -207,6 +269,34 @@ mod tests {
         assert!(text(&midstream, false).ends_with("\"state\":\"established\",\"midstream\":true}}\n"));
         let unsettled = Row { unsettled: true, ..row };
         assert!(text(&unsettled, false).ends_with("\"state\":\"established\",\"unsettled\":true}}\n"));
+    }
+
+    #[test]
+    fn an_archived_connection_has_its_end_and_the_reason() {
+        let flow = ArchivedFlow {
+            client: "10.0.0.1:40000".parse().unwrap(),
+            server: "93.184.216.34:443".parse().unwrap(),
+            vlan: VlanTags::NONE,
+            start_ns: 1_767_225_600_500_000_000,
+            end_ns: 1_767_225_610_000_000_000,
+            reason: Some("fin"),
+            midstream: false,
+            start_is_bound: false,
+        };
+        let text = |flow: ArchivedFlow| {
+            let mut line = Vec::new();
+            append_archived(&mut line, &flow);
+            String::from_utf8(line).unwrap()
+        };
+        let head = r#"{"timestamp":"2026-01-01T00:00:10.000000Z","event_type":"flow","src_ip":"10.0.0.1","src_port":40000,"dest_ip":"93.184.216.34","dest_port":443,"proto":"TCP","community_id":"1:+fu2KbftImRzbfCHYFp9WDsl/xA=","flow":{"start":"2026-01-01T00:00:00.500000Z","#;
+        let closed = r#""end":"2026-01-01T00:00:10.000000Z","age":9.5,"state":"closed","reason":"fin"}}"#;
+        assert_eq!(text(flow), format!("{head}{closed}\n"));
+        let open = ArchivedFlow { reason: None, ..flow };
+        assert_eq!(text(open), format!("{head}\"age\":9.5,\"state\":\"established\"}}}}\n"));
+        let bound = ArchivedFlow { midstream: true, start_is_bound: true, ..open };
+        assert!(text(bound).ends_with("\"established\",\"midstream\":true,\"start_is_bound\":true}}\n"));
+        let tagged = ArchivedFlow { vlan: VlanTags::NONE.with(10), ..flow };
+        assert!(text(tagged).contains("443,\"vlan\":[10],\"proto\""));
     }
 
     #[test]

@@ -1,12 +1,11 @@
 //! NDJSON: a header line, then a line for each connection, with the names of Suricata's EVE where it has one.
 //!
-//! What enters: lists, or what changed from one to the next. What leaves: lines on a stream, in pieces of bounded size,
-//! since lines take several times the memory of rows.
+//! Lines take several times the memory of rows, so they are written in pieces of bounded size.
 
 use crate::export::flow_line::{self, Mark, Style};
 use crate::export::side_by_side;
-use crate::export::timestamp::{Clockface, Text};
-use crate::flow_list::{Change, EarlierList, Header, List};
+use crate::export::timestamp::{Text, TimeFormatter};
+use crate::list::{Change, EarlierList, Header, List};
 use serde::{Serialize, Serializer};
 use std::io::{self, Write};
 
@@ -142,7 +141,7 @@ pub(super) struct Base<'a> {
 /// Writes lists as lines.
 pub(super) struct Lines {
     vlan_key: bool,
-    clockface: Clockface,
+    times: TimeFormatter,
     /// Lines that have not been written yet.
     lines: Vec<u8>,
 }
@@ -150,29 +149,29 @@ pub(super) struct Lines {
 impl Lines {
     /// A writer of lines. With `vlan_key`, they name the VLAN tags.
     pub(super) fn new(vlan_key: bool) -> Self {
-        Lines { vlan_key, clockface: Clockface::default(), lines: Vec::with_capacity(2 * BUFFER_SIZE) }
+        Lines { vlan_key, times: TimeFormatter::default(), lines: Vec::with_capacity(2 * BUFFER_SIZE) }
     }
 
     pub(super) fn id(&mut self, header: &Header) -> ListId {
-        ListId { interval: header.figures.interval, end: self.clockface.rfc3339(header.figures.end_ns) }
+        ListId { interval: header.figures.interval, end: self.times.rfc3339(header.figures.end_ns) }
     }
 
     /// Writes a list in full.
     pub(super) fn list(&mut self, out: &mut dyn Write, list: &List) -> io::Result<()> {
-        let (start, end) = self.times(&list.header);
+        let (start, end) = self.period(&list.header);
         let fields = ListFields::new(&list.header, start.as_str(), end.as_str());
         self.header(&ListLine { timestamp: end.as_str(), event_type: "flow_list", flow_list: fields })?;
         let head = head(&end);
         let style = Style { head: &head, vlan_key: self.vlan_key, mark: None };
         if is_worth_two_threads(&list.header) {
-            self.end(out)?;
+            self.flush(out)?;
             return side_by_side::write(out, list.rows(), style);
         }
         for row in list.rows() {
-            flow_line::append(&mut self.lines, &mut self.clockface, &row, style);
-            self.relieve(out)?;
+            flow_line::append(&mut self.lines, &mut self.times, &row, style);
+            self.flush_if_long(out)?;
         }
-        self.end(out)
+        self.flush(out)
     }
 
     /// Writes the changes that turn the base into the list with this header.
@@ -183,7 +182,7 @@ impl Lines {
         list: &EarlierList,
         base: &Base,
     ) -> io::Result<()> {
-        let (start, end) = self.times(header);
+        let (start, end) = self.period(header);
         let (mut listed, mut delisted) = (0, 0);
         for change in base.earlier.changes_to(list) {
             *(if matches!(change, Change::Opened(_)) { &mut listed } else { &mut delisted }) += 1;
@@ -204,14 +203,14 @@ impl Lines {
                 Change::Closed(row) => (row, Mark::Closed),
             };
             let style = Style { head: &head, vlan_key: self.vlan_key, mark: Some(mark) };
-            flow_line::append(&mut self.lines, &mut self.clockface, row, style);
-            self.relieve(out)?;
+            flow_line::append(&mut self.lines, &mut self.times, row, style);
+            self.flush_if_long(out)?;
         }
-        self.end(out)
+        self.flush(out)
     }
 
-    fn times(&mut self, header: &Header) -> (Text, Text) {
-        (self.clockface.rfc3339(header.figures.start_ns), self.clockface.rfc3339(header.figures.end_ns))
+    fn period(&mut self, header: &Header) -> (Text, Text) {
+        (self.times.rfc3339(header.figures.start_ns), self.times.rfc3339(header.figures.end_ns))
     }
 
     fn header(&mut self, header: &impl Serialize) -> io::Result<()> {
@@ -221,11 +220,11 @@ impl Lines {
     }
 
     /// Writes the gathered lines once there are enough.
-    fn relieve(&mut self, out: &mut dyn Write) -> io::Result<()> {
-        if self.lines.len() >= BUFFER_SIZE { self.end(out) } else { Ok(()) }
+    fn flush_if_long(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        if self.lines.len() >= BUFFER_SIZE { self.flush(out) } else { Ok(()) }
     }
 
-    fn end(&mut self, out: &mut dyn Write) -> io::Result<()> {
+    fn flush(&mut self, out: &mut dyn Write) -> io::Result<()> {
         out.write_all(&self.lines)?;
         self.lines.clear();
         Ok(())

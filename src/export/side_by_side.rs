@@ -1,13 +1,12 @@
 //! The lines of a long list, made by two threads side by side and written in their order.
 //!
-//! What enters: rows, one after another. What leaves: the bytes that one thread alone would have written. The calling
-//! thread gathers the rows, hands most of them to the other thread in chunks, formats the rest itself while the other
+//! The bytes are those that one thread alone would have written. The calling thread gathers the rows, hands most of them to the other thread in chunks, formats the rest itself while the other
 //! is busy, and writes. It is meant for the last list of a replay, when no other work is left; while packets come, the
 //! second core belongs to them.
 
 use crate::export::flow_line::{self, Style};
-use crate::export::timestamp::Clockface;
-use crate::flow_list::Row;
+use crate::export::timestamp::TimeFormatter;
+use crate::list::Row;
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -49,33 +48,33 @@ pub(super) fn write(out: &mut dyn Write, rows: impl Iterator<Item = Row>, style:
         let other = Builder::new().name("lines".to_owned());
         // If it cannot be started, all is done here: the channel is disconnected then.
         drop(other.spawn_scoped(scope, move || make_lines(&its_rows, &its_lines, style)));
-        let mut desk = Desk { out, to_other, from_other, unwritten: VecDeque::with_capacity(UNWRITTEN_MAX), style };
-        let (mut rows, mut clockface) = (rows.peekable(), Clockface::default());
+        let mut chunks = Chunks { out, to_other, from_other, unwritten: VecDeque::with_capacity(UNWRITTEN_MAX), style };
+        let (mut rows, mut times) = (rows.peekable(), TimeFormatter::default());
         while rows.peek().is_some() {
-            desk.take(rows.by_ref().take(LIST_CHUNK_ROWS).collect(), &mut clockface)?;
+            chunks.take(rows.by_ref().take(LIST_CHUNK_ROWS).collect(), &mut times)?;
         }
-        desk.finish()
+        chunks.finish()
     })
 }
 
 /// The other thread's work.
 fn make_lines(rows: &Receiver<Vec<Row>>, lines: &Sender<Vec<u8>>, style: Style) {
-    let mut clockface = Clockface::default();
+    let mut times = TimeFormatter::default();
     for chunk in rows {
-        if lines.send(lines_of(&chunk, &mut clockface, style)).is_err() {
+        if lines.send(lines_of(&chunk, &mut times, style)).is_err() {
             return;
         }
     }
 }
 
-fn lines_of(rows: &[Row], clockface: &mut Clockface, style: Style) -> Vec<u8> {
+fn lines_of(rows: &[Row], times: &mut TimeFormatter, style: Style) -> Vec<u8> {
     let mut lines = Vec::with_capacity(rows.len() * LINE_SIZE);
-    rows.iter().for_each(|row| flow_line::append(&mut lines, clockface, row, style));
+    rows.iter().for_each(|row| flow_line::append(&mut lines, times, row, style));
     lines
 }
 
 /// Hands out chunks, and writes them when their turn comes.
-struct Desk<'a> {
+struct Chunks<'a> {
     out: &'a mut dyn Write,
     to_other: Sender<Vec<Row>>,
     from_other: Receiver<Vec<u8>>,
@@ -83,13 +82,13 @@ struct Desk<'a> {
     style: Style<'a>,
 }
 
-impl Desk<'_> {
+impl Chunks<'_> {
     /// Hands a chunk to the other thread, or formats it here if that one is busy.
-    fn take(&mut self, rows: Vec<Row>, clockface: &mut Clockface) -> io::Result<()> {
+    fn take(&mut self, rows: Vec<Row>, times: &mut TimeFormatter) -> io::Result<()> {
         let chunk = match self.to_other.try_send(rows) {
             Ok(()) => Chunk::Others,
             Err(TrySendError::Full(rows) | TrySendError::Disconnected(rows)) => {
-                Chunk::Mine(lines_of(&rows, clockface, self.style))
+                Chunk::Mine(lines_of(&rows, times, self.style))
             }
         };
         if self.unwritten.len() == UNWRITTEN_MAX {
@@ -125,7 +124,7 @@ impl Desk<'_> {
 mod tests {
     use super::*;
     use crate::flow::VlanTags;
-    use crate::flow_list::RowState;
+    use crate::list::RowState;
     use std::net::{Ipv4Addr, SocketAddr};
 
     const STYLE: Style = Style { head: b"{", vlan_key: true, mark: None };
@@ -150,7 +149,7 @@ mod tests {
             let rows: Vec<Row> = (0..count as u32).map(|number| row(number.wrapping_mul(0x9e37_79b9))).collect();
             let mut written = Vec::new();
             write(&mut written, rows.iter().copied(), STYLE).unwrap();
-            assert!(written == lines_of(&rows, &mut Clockface::default(), STYLE), "{count} rows");
+            assert!(written == lines_of(&rows, &mut TimeFormatter::default(), STYLE), "{count} rows");
         }
     }
 

@@ -6,10 +6,10 @@ use crate::error::{Error, Result};
 use crate::export::flow_line::{self, Ends};
 use crate::export::lines::{BUFFER_SIZE, ListFields, json_line};
 use crate::export::output_directory::{TEMPORARY, write_whole};
-use crate::export::timestamp::Clockface;
+use crate::export::timestamp::TimeFormatter;
 use crate::flow::FlowKey;
-use crate::flow_list::{MergedList, RowState};
 use crate::hash::Secret;
+use crate::list::{MergedList, RowState};
 use crate::snapshot::file::{Difference, SnapshotFile};
 use crate::whole_file::{directory_of, is_file_or_free};
 use serde::Serialize;
@@ -82,8 +82,8 @@ pub fn write_merged(out: &mut impl Write, list: &MergedList) -> Result<()> {
 }
 
 fn merged(out: &mut impl Write, list: &MergedList) -> io::Result<()> {
-    let mut clockface = Clockface::default();
-    let (start, end) = (clockface.rfc3339(list.header.figures.start_ns), clockface.rfc3339(list.header.figures.end_ns));
+    let mut times = TimeFormatter::default();
+    let (start, end) = (times.rfc3339(list.header.figures.start_ns), times.rfc3339(list.header.figures.end_ns));
     let fields = ListFields::new(&list.header, start.as_str(), end.as_str());
     let flow_list = MergedFields { list: fields, routers: list.router_count };
     json_line(out, &MergedLine { timestamp: end.as_str(), event_type: "flow_list", flow_list })?;
@@ -115,10 +115,10 @@ pub fn write_difference(
 }
 
 fn differing(out: &mut impl Write, (a, b): (&SnapshotFile, &SnapshotFile), difference: &Difference) -> io::Result<()> {
-    let mut clockface = Clockface::default();
+    let mut times = TimeFormatter::default();
     let ends = [a, b].map(|file| file.header.end_ns());
-    let [end_a, end_b] = ends.map(|end_ns| clockface.rfc3339(end_ns));
-    let end = clockface.rfc3339(ends[0].max(ends[1]));
+    let [end_a, end_b] = ends.map(|end_ns| times.rfc3339(end_ns));
+    let end = times.rfc3339(ends[0].max(ends[1]));
     let (only_a, only_b) = difference.only();
     let flow_difference = DifferenceFields {
         a: SideFields { end: end_a.as_str(), routers: a.header.sources.len(), only_here: only_a },

@@ -18,7 +18,7 @@ const DAY_US: i64 = 86_400_000_000;
 /// ```
 #[must_use]
 pub fn rfc3339(time_ns: i64) -> String {
-    Clockface::default().rfc3339(time_ns).as_str().to_owned()
+    TimeFormatter::default().rfc3339(time_ns).as_str().to_owned()
 }
 
 /// The text of a time.
@@ -43,11 +43,11 @@ impl Text {
 
 /// Formats times. It remembers the date of the last one.
 #[derive(Default)]
-pub(super) struct Clockface {
+pub(super) struct TimeFormatter {
     day: Option<(i64, [u8; DATE_SIZE])>,
 }
 
-impl Clockface {
+impl TimeFormatter {
     /// A time in ns since 1970 as text.
     pub(super) fn rfc3339(&mut self, time_ns: i64) -> Text {
         let time_us = time_ns.div_euclid(1_000);
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn times_are_utc_to_the_microsecond() {
-        let mut clockface = Clockface::default();
+        let mut times = TimeFormatter::default();
         for (time_ns, text) in [
             (0, "1970-01-01T00:00:00.000000Z"),
             (1_767_225_610_123_456_789, "2026-01-01T00:00:10.123456Z"),
@@ -99,18 +99,18 @@ mod tests {
             (-1_000, "1969-12-31T23:59:59.999999Z"),
             (i64::MIN, "1677-09-21T00:12:43.145224Z"),
         ] {
-            assert_eq!(clockface.rfc3339(time_ns).as_str(), text);
+            assert_eq!(times.rfc3339(time_ns).as_str(), text);
         }
     }
 
     proptest! {
         #[test]
-        fn the_calendar_agrees(times in prop::collection::vec(any::<i64>(), 1..20)) {
-            let mut clockface = Clockface::default();
-            for time_ns in times {
+        fn the_calendar_agrees(all in prop::collection::vec(any::<i64>(), 1..20)) {
+            let mut times = TimeFormatter::default();
+            for time_ns in all {
                 let time = Timestamp::from_microsecond(time_ns.div_euclid(1_000)).unwrap();
                 let text = strtime::format("%Y-%m-%dT%H:%M:%S.%6fZ", time).unwrap();
-                let formatted = clockface.rfc3339(time_ns);
+                let formatted = times.rfc3339(time_ns);
                 prop_assert_eq!(formatted.as_str(), text);
             }
         }

@@ -9,7 +9,7 @@ use crate::cli::archive::{self, ArchiveOptions};
 use crate::cli::lists::Lists;
 use crate::cli::report::{self, Voice};
 use crate::cli::state::{self, State};
-use crate::cli::tracking::{self, Tracking};
+use crate::cli::tracking::Tracking;
 use crate::cli::{Failure, Outcome, Status, values};
 use crate::error::{Error, Result};
 use crate::metrics::{Metrics, Setup};
@@ -160,7 +160,7 @@ impl Arguments {
             ));
         }
         let config =
-            self.tracking.config(tracking::live_defaults(), Some(self.every), &self.lists, values::random_secret)?;
+            self.tracking.config(Config::live_defaults(), Some(self.every), &self.lists, values::random_secret)?;
         let snapshots = self.lists.snapshots(host_name, values::random_number()?);
         let saves_state = self.state.directory().is_some();
         let archive_size = self.archive.memory_size()?;

@@ -1,17 +1,15 @@
 //! One list after another: each in full, or as what changed since the one before; plain or compressed.
-//!
-//! What enters: lists. What leaves: each of them whole, on a stream of its own or all on one.
-
-mod saved;
 
 use crate::error::{Error, Result};
 use crate::export::lines::{Base, Lines, ListId};
-use crate::export::source_lines;
-use crate::flow_list::{EarlierList, List};
+use crate::export::source_list;
+use crate::export::timestamp::Text;
+use crate::list::{EarlierList, List};
 use crate::snapshot::COMPRESSION_LEVEL;
 use crate::sources::Report;
+use crate::state::{Decoder, Encoder};
 use std::io::{self, Write};
-use zstd::stream::write::Encoder;
+use zstd::stream::write::Encoder as ZstdEncoder;
 
 /// What compressing at [`COMPRESSION_LEVEL`] takes, in bytes: the window of 512 KiB, the tables over it, and buffers.
 const COMPRESSION_SIZE: u64 = 3 << 20;
@@ -83,8 +81,8 @@ fn write_framed(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
     if compress {
-        let mut encoder = Encoder::new(out, COMPRESSION_LEVEL)?;
-        // A list may be kept for months, and a reader should notice if the disk has changed it.
+        let mut encoder = ZstdEncoder::new(out, COMPRESSION_LEVEL)?;
+        // A list may be kept for months, and a reader should detect if the disk has changed it.
         encoder.include_checksum(true)?;
         write(&mut encoder)?;
         encoder.finish()?.flush()
@@ -128,7 +126,7 @@ impl Series {
 
     /// Writes a report of sources and flushes it.
     pub(super) fn write_sources(&self, out: &mut impl Write, report: &Report) -> io::Result<()> {
-        write_framed(out, self.compress, |out| source_lines::write(out, report))
+        write_framed(out, self.compress, |out| source_list::write(out, report))
     }
 
     fn write_lines(&mut self, out: &mut dyn Write, list: &List, kind: Kind) -> io::Result<()> {
@@ -141,7 +139,7 @@ impl Series {
         }
     }
 
-    /// Notes that this list was written, so that the next can build on it.
+    /// Records that this list was written, so that the next can build on it.
     pub(super) fn written(&mut self, list: &List, kind: Kind) {
         let Some(changes) = &mut self.changes else { return };
         let id = self.lines.id(&list.header);
@@ -158,4 +156,43 @@ impl Series {
             }
         }
     }
+
+    /// Encodes it for a saved state.
+    pub(super) fn save(&self, encoder: &mut Encoder) {
+        encoder.option(self.changes.as_ref(), |encoder, changes| {
+            encoder.u64(changes.list_count);
+            changes.earlier.save(encoder);
+            encoder.option(changes.ids, |encoder, (id, full)| {
+                save_id(encoder, id);
+                save_id(encoder, full);
+            });
+        });
+    }
+
+    /// Restores what a series in the same format saved.
+    pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        let has_changes = decoder.bool()?;
+        decoder.expect(has_changes == self.changes.is_some(), "another --changes")?;
+        if let Some(Changes { list_count, earlier, ids, .. }) = &mut self.changes {
+            *list_count = decoder.count()?;
+            *earlier = EarlierList::saved(decoder)?;
+            *ids = decoder.option(|decoder| Ok((saved_id(decoder)?, saved_id(decoder)?)))?;
+        }
+        Ok(())
+    }
+
+    /// The next list builds on none before it: it is written in full.
+    pub(super) fn build_anew(&mut self) {
+        self.changes.iter_mut().for_each(|changes| changes.ids = None);
+    }
+}
+
+fn save_id(encoder: &mut Encoder, id: ListId) {
+    encoder.u64(id.interval);
+    encoder.bytes(id.end.as_bytes());
+}
+
+fn saved_id(decoder: &mut Decoder) -> Result<ListId> {
+    let (interval, end) = (decoder.count()?, Text::of_bytes(decoder.bytes()?));
+    Ok(ListId { interval, end: decoder.some(end, "a time of another form")? })
 }
