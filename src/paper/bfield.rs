@@ -76,7 +76,7 @@ impl Trial {
             let pairs: Vec<Pair> = (0..self.key_count).map(|at| self.pair(&field, hash.of(&(base | at)), at)).collect();
             let mut settling = settled(&mut field, &pairs).expect("every value is the number of a word");
             settling.end_pass(&mut field);
-            told.untold = (told.untold.0 + settling.untold_count(), told.untold.1 + self.key_count);
+            told.untold = (told.untold.0 + settling.undecided_count(), told.untold.1 + self.key_count);
             let blocks = query_count / self.field_count / BLOCK_COUNT;
             let count = false_positives(&field, base | ABSENT_BASE, blocks);
             told.false_positive = (told.false_positive.0 + count, told.false_positive.1 + blocks * BLOCK_COUNT);

@@ -120,7 +120,7 @@ impl Headline {
             wrong_count: present.key_count - right_count,
             present,
             absent,
-            untold_count: built.untold_count,
+            untold_count: built.undecided_count,
             indeterminate_count: built.indeterminate_count,
             false_positive_count,
         })

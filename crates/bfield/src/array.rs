@@ -2,7 +2,7 @@
 //!
 //! What enters: the place where a window begins, and bits to set there. What leaves: the bits of a window.
 
-use crate::prefetch::prefetch;
+use flowpeel_lines::prefetch;
 
 /// An array of bits, with room after the last place where a window can begin.
 #[derive(Clone, Debug, PartialEq)]

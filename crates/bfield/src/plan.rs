@@ -4,8 +4,8 @@
 //! the number of hash functions, and the sizes of the arrays, which is all that a field needs (sections "Implementation
 //! Details" and "B-field Key Metrics" of the paper, with the rates of `rates.rs`).
 
-use super::Code;
-use super::rates::Windows;
+use crate::Code;
+use crate::rates::Windows;
 use std::f64::consts::LN_2;
 
 /// The most hash functions of a field: the rarest false positives of a code with a single one take 60.
@@ -34,7 +34,7 @@ const BFIELD_DEVIATIONS: f64 = 6.0;
 /// The largest field, in bits: a tebibyte.
 const BFIELD_BITS_MAX: u64 = 1 << 43;
 
-// Sizes in bytes add up without overflow, whatever a file says.
+// Sizes in bytes add up without overflow for any values in a file.
 const _: () = assert!((BFIELD_BITS_MAX / 8).checked_mul(2 * BFIELD_ARRAY_COUNT_MAX as u64).is_some());
 
 /// The requirements for a field.
@@ -72,14 +72,14 @@ pub struct ArrayPlan {
 /// The plan of a field: everything but its contents.
 ///
 /// ```
-/// use flowpeel::sketch::bfield::{Goal, Plan};
+/// use flowpeel_bfield::{Goal, Plan};
 ///
 /// // The paper's example: a billion keys, a thousand values.
 /// let goal = Goal { false_positive_rate: 2f64.powi(-32), key_count: 1_000_000_000, value_count: 1_000 };
 /// let plan = Plan::new(&goal)?;
 /// assert_eq!((plan.code().nu(), plan.code().kappa(), plan.hash_count()), (20, 3, 15));
 /// assert_eq!((plan.byte_size() as f64 / 1e7).round() / 100.0, 8.12);
-/// # Ok::<(), flowpeel::sketch::bfield::Unplannable>(())
+/// # Ok::<(), flowpeel_bfield::Unplannable>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -145,7 +145,7 @@ impl Plan {
         Plan::of_beta(goal, code, hash_count, windows.indeterminate_rate(hash_count))
     }
 
-    /// A plan with this code and number of hash functions, whatever false positive rate results.
+    /// A plan with this code and number of hash functions, with the false positive rate that results.
     ///
     /// # Errors
     ///
@@ -235,7 +235,7 @@ impl Plan {
         self.steps
     }
 
-    /// The arrays, each for the keys that the one before cannot tell.
+    /// The arrays, each for the keys that the one before cannot decide.
     #[must_use]
     #[inline]
     pub fn arrays(&self) -> &[ArrayPlan] {
@@ -265,7 +265,7 @@ impl Plan {
         self.windows().false_positive_rate(self.hash_count) * decoded
     }
 
-    /// The share of keys that the first array cannot tell, when the field holds as many keys as expected: beta.
+    /// The share of keys that the first array leaves undecided, when the field holds as many keys as expected: beta.
     #[must_use]
     pub fn indeterminate_rate(&self) -> f64 {
         self.windows().indeterminate_rate(self.hash_count)
@@ -292,7 +292,7 @@ fn half_load(code: Code) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sketch::bfield::CodeShape;
+    use crate::CodeShape;
     use proptest::prelude::*;
 
     fn goal(false_positive_rate: f64, key_count: u64, value_count: u64) -> Goal {

@@ -1,8 +1,5 @@
-//! Handshakes that wait for the client's answer: of all packets without a flag only that answer is forwarded.
-//!
-//! What enters: SYN-ACKs, and packets that may be the answer to one. What leaves: whether a packet is such an answer,
-//! and whether it is the one that completes the handshake, whose sequence number follows the client's initial one
-//! (ISN).
+//! Handshakes that wait for the client's answer: of all packets without a flag only that answer is forwarded, and the
+//! cache says whether it completes the handshake: its sequence number then follows the client's initial one (ISN).
 //!
 //! A small set-associative cache of 8-byte tags, shared by the capture threads, because a SYN-ACK and its ACK may come
 //! in on different interfaces. A SYN-ACK puts a tag in; the first packet of its client takes it out. A few bits for
@@ -11,14 +8,14 @@
 //! The cache may lose a handshake: a flood of answered SYNs evicts the oldest. Such losses are counted, and the caller
 //! then samples other packets for as long as a lost handshake may still be completed.
 
-mod saved;
-
+use crate::error::Result;
 use crate::flow::Side;
 use crate::hash::{GOLDEN_32, place_of};
 use crate::lines::{Lines, SharedLine};
 use crate::prefetch::prefetch;
 use crate::signal::Kind;
 use crate::signal::clock::TICK_NS;
+use crate::state::{Decoder, Encoder};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// How far one capture thread's packets may be ahead of another's, in nanoseconds: half a minute, more than lies in any
@@ -281,6 +278,41 @@ impl HandshakeCache {
             }
         }
         found
+    }
+
+    /// Writes the cache into a saved state. No other thread may be using it.
+    ///
+    /// Complexity: a pass over its memory.
+    pub fn save(&self, encoder: &mut Encoder) {
+        let tags = || self.sets.iter().flat_map(|set| &set.0).map(|tag| tag.load(Relaxed));
+        encoder.length(tags().filter(|tag| *tag != 0).count());
+        for (place, tag) in tags().enumerate().filter(|(_, tag)| *tag != 0) {
+            encoder.u64(place as u64);
+            encoder.u64(tag);
+        }
+        // A bit may be set although no handshake waits there any more, and what is sampled depends on it.
+        encoder.length(self.waiting.len());
+        self.waiting.iter().for_each(|word| encoder.u64(word.load(Relaxed)));
+    }
+
+    /// Fills an empty cache from a saved state. After an error the cache is unusable.
+    ///
+    /// # Errors
+    ///
+    /// The bytes do not encode a cache of this size.
+    pub fn restore(&self, decoder: &mut Decoder) -> Result<()> {
+        let count = decoder.length(2 * size_of::<u64>(), self.sets.len() * WAY_COUNT)?;
+        for _ in 0..count {
+            let (place, tag) = (usize::try_from(decoder.u64()?).unwrap_or(usize::MAX), decoder.u64()?);
+            let set = decoder.some(self.sets.get(place / WAY_COUNT), "a handshake out of place")?;
+            set.0[place % WAY_COUNT].store(tag, Relaxed);
+        }
+        let count = decoder.length(size_of::<u64>(), self.waiting.len())?;
+        decoder.expect(count == self.waiting.len(), "a cache of another size")?;
+        for word in &self.waiting {
+            word.store(decoder.u64()?, Relaxed);
+        }
+        Ok(())
     }
 }
 

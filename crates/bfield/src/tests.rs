@@ -1,8 +1,8 @@
 //! Fields compared with a plain map.
 
 use super::*;
-use crate::hash::Secret;
-use crate::sketch::{KeyHash, SecretHash};
+use flowpeel_iblt::hash::Secret;
+use flowpeel_iblt::{KeyHash, SecretHash};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,11 +20,11 @@ fn plan(false_positive_rate: f64, key_count: u64, value_count: u64) -> Plan {
 
 /// Compares a finished field with the map of what was inserted: each key with one value, or with several.
 fn hold(field: &Field, map: &BTreeMap<u64, BTreeSet<u32>>, strangers: impl Iterator<Item = u64>) -> (usize, usize) {
-    let mut untold_count = 0;
+    let mut undecided_count = 0;
     for (key, values) in map {
         match (field.look_up(hash(*key)), values.len()) {
             (Found::Value(value), 1) => assert!(values.contains(&value), "key {key}"),
-            (Found::Indeterminate, 1) => untold_count += 1,
+            (Found::Indeterminate, 1) => undecided_count += 1,
             (Found::Indeterminate, _) => {}
             (found, _) => panic!("key {key} of {values:?}: {found:?}"),
         }
@@ -35,7 +35,7 @@ fn hold(field: &Field, map: &BTreeMap<u64, BTreeSet<u32>>, strangers: impl Itera
     field.look_up_all(&hashes, &mut found);
     hashes.iter().zip(&found).for_each(|(hash, found)| assert_eq!(field.look_up(*hash), *found));
     let false_positive_count = found[map.len()..].iter().filter(|found| **found != Found::Absent).count();
-    (untold_count, false_positive_count)
+    (undecided_count, false_positive_count)
 }
 
 fn mapped(pairs: &[(u64, u32)]) -> BTreeMap<u64, BTreeSet<u32>> {
@@ -57,12 +57,12 @@ proptest! {
         let plan = plan(2f64.powi(-bits), expected, 500);
         let built = Field::build(&plan, || pairs.iter().map(|(key, value)| pair(*key, *value))).unwrap();
         let map = mapped(&pairs);
-        let (untold, _) = hold(&built.field, &map, 0..2_000);
-        // The pairs of keys that the field cannot tell are counted.
+        let (undecided, _) = hold(&built.field, &map, 0..2_000);
+        // The pairs of keys that the field cannot decide are counted.
         let counted = pairs.iter().filter(|(key, _)| built.field.look_up(hash(*key)) == Found::Indeterminate).count();
         prop_assert_eq!((built.pair_count, built.indeterminate_count), (pairs.len() as u64, counted as u64));
         let has_one_value = map.values().all(|values| values.len() == 1);
-        prop_assert!(!has_one_value || map.len() as u64 > plan.arrays()[0].key_count || untold == 0);
+        prop_assert!(!has_one_value || map.len() as u64 > plan.arrays()[0].key_count || undecided == 0);
     }
 
     #[test]
@@ -98,8 +98,8 @@ fn rates_are_as_planned() {
     let plan = plan(0.001, 40_000, 500);
     let pairs: Vec<(u64, u32)> = (0..40_000).map(|key| (key, (key % 500) as u32)).collect();
     let built = Field::build(&plan, || pairs.iter().map(|(key, value)| pair(*key, *value))).unwrap();
-    let (untold_count, false_positive_count) = hold(&built.field, &mapped(&pairs), 1 << 32..(1 << 32) + 2_000_000);
-    assert_eq!((untold_count, built.indeterminate_count), (0, 0));
+    let (undecided_count, false_positive_count) = hold(&built.field, &mapped(&pairs), 1 << 32..(1 << 32) + 2_000_000);
+    assert_eq!((undecided_count, built.indeterminate_count), (0, 0));
     // Five standard deviations.
     let expected = 2e6 * plan.false_positive_rate();
     assert!(
@@ -114,10 +114,10 @@ fn beta_is_as_planned() {
     let mut field = Field::new(&plan);
     let pairs: Vec<Pair> = (0..100_000).map(|key| pair(key, (key % 500) as u32)).collect();
     field.insert(&pairs).unwrap();
-    let mut untold_count = 0;
-    field.untold_in_first(&pairs, |_| untold_count += 1);
+    let mut undecided_count = 0;
+    field.untold_in_first(&pairs, |_| undecided_count += 1);
     let expected = 1e5 * plan.indeterminate_rate();
-    assert!((f64::from(untold_count) - expected).abs() < 5.0 * expected.sqrt(), "{untold_count}, not {expected}");
+    assert!((f64::from(undecided_count) - expected).abs() < 5.0 * expected.sqrt(), "{undecided_count}, not {expected}");
 }
 
 #[test]

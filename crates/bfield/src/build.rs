@@ -1,11 +1,11 @@
 //! The cascade: a field of pairs that are all known beforehand (section "Implementation Details", 5 of the paper).
 //!
-//! What enters: the pairs, again in each pass. What leaves: a field that tells them. The first pass inserts. The second
-//! finds the keys that the first array cannot tell; those are few and are kept in memory, so that no other pass is
+//! What enters: the pairs, again in each pass. What leaves: a field that holds them. The first pass inserts. The second
+//! finds the keys that the first array leaves undecided; those are few and are kept in memory, so that no other pass is
 //! needed unless many keys have several values.
 
-use super::Plan;
-use super::field::{Field, Pair, ValueTooLarge};
+use crate::Plan;
+use crate::field::{Field, Pair, ValueTooLarge};
 
 /// Whether the pairs are needed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +23,9 @@ pub struct Built {
     pub field: Field,
     /// Pairs in the field; repeated ones count each time.
     pub pair_count: u64,
-    /// Pairs whose keys the first array could not tell.
-    pub untold_count: u64,
-    /// Pairs whose keys the field cannot tell: those with several values, and, in fewer than one field in a thousand, a
+    /// Pairs whose keys the first array left undecided.
+    pub undecided_count: u64,
+    /// Pairs whose keys the field cannot decide: those with several values, and, in fewer than one field in a thousand, a
     /// key with bad luck.
     pub indeterminate_count: u64,
 }
@@ -34,7 +34,7 @@ pub struct Built {
 /// fails.
 ///
 /// ```
-/// use flowpeel::sketch::bfield::{Builder, Found, Goal, Pair, Pass, Plan};
+/// use flowpeel_bfield::{Builder, Found, Goal, Pair, Pass, Plan};
 ///
 /// let plan = Plan::new(&Goal { false_positive_rate: 1e-9, key_count: 2, value_count: 10 })?;
 /// let mut builder = Builder::new(&plan);
@@ -90,29 +90,29 @@ impl Builder {
         if self.is_done { Pass::Done } else { Pass::Again }
     }
 
-    /// Returns the field. Before the last pass has ended it is one that still grows: keys that no array tells yet are
+    /// Returns the field. Before the last pass has ended it is one that still grows: keys that no array decides yet are
     /// indeterminate.
     #[must_use]
     pub fn finish(self) -> Built {
         let pair_count = self.field.contents().pair_count;
         let settling = self.settling.unwrap_or_else(|| Settling::new(&self.field));
-        let (untold_count, indeterminate_count) = (settling.untold_count, settling.indeterminate_count);
-        Built { field: self.field, pair_count, untold_count, indeterminate_count }
+        let (undecided_count, indeterminate_count) = (settling.undecided_count, settling.indeterminate_count);
+        Built { field: self.field, pair_count, undecided_count, indeterminate_count }
     }
 }
 
-/// Settling of a field: goes over the pairs that are in it, and inserts those again that the first array cannot tell,
+/// Settling of a field: goes over the pairs that are in it, and inserts those again that the first array leaves undecided,
 /// as often as that changes anything.
 #[derive(Clone, Debug)]
 pub struct Settling {
     /// The number of pairs in the field at the beginning.
     pair_count: u64,
     is_changed: bool,
-    /// Pairs that the first array cannot tell, unless there are too many.
-    untold: Vec<Pair>,
-    untold_max: usize,
+    /// Pairs that the first array leaves undecided, unless there are too many.
+    undecided: Vec<Pair>,
+    undecided_max: usize,
     is_overfull: bool,
-    untold_count: u64,
+    undecided_count: u64,
     indeterminate_count: u64,
 }
 
@@ -123,21 +123,21 @@ impl Settling {
         Settling {
             pair_count: field.contents().pair_count,
             is_changed: false,
-            untold: Vec::new(),
-            untold_max: field.plan().arrays().get(1).map_or(0, |array| array.key_count as usize),
+            undecided: Vec::new(),
+            undecided_max: field.plan().arrays().get(1).map_or(0, |array| array.key_count as usize),
             is_overfull: false,
-            untold_count: 0,
+            undecided_count: 0,
             indeterminate_count: 0,
         }
     }
 
-    /// Pairs of the last pass whose keys the first array cannot tell.
+    /// Pairs of the last pass whose keys the first array leaves undecided.
     #[must_use]
-    pub fn untold_count(&self) -> u64 {
-        self.untold_count
+    pub fn undecided_count(&self) -> u64 {
+        self.undecided_count
     }
 
-    /// Pairs of the last pass whose keys no array tells.
+    /// Pairs of the last pass whose keys no array decides.
     #[must_use]
     pub fn indeterminate_count(&self) -> u64 {
         self.indeterminate_count
@@ -152,11 +152,11 @@ impl Settling {
         field.check(pairs)?;
         let mut group = Vec::new();
         field.untold_in_first(pairs, |pair| group.push(*pair));
-        self.untold_count += group.len() as u64;
+        self.undecided_count += group.len() as u64;
         for pair in group {
             self.settle(field, &pair);
-            if self.untold.len() < self.untold_max {
-                self.untold.push(pair);
+            if self.undecided.len() < self.undecided_max {
+                self.undecided.push(pair);
             } else {
                 self.is_overfull = true;
             }
@@ -170,19 +170,19 @@ impl Settling {
         self.indeterminate_count += u64::from(!settled.is_told);
     }
 
-    /// Ends a pass. After the last pass the field tells all that it can, unless something was inserted meanwhile.
+    /// Ends a pass. After the last pass the field decides all that it can, unless something was inserted meanwhile.
     pub fn end_pass(&mut self, field: &mut Field) -> Pass {
         if self.is_overfull && self.is_changed {
             self.start_again();
-            self.untold_count = 0;
-            self.untold.clear();
+            self.undecided_count = 0;
+            self.undecided.clear();
             return Pass::Again;
         }
         if !self.is_overfull {
-            let untold = std::mem::take(&mut self.untold);
+            let undecided = std::mem::take(&mut self.undecided);
             while self.is_changed {
                 self.start_again();
-                untold.iter().for_each(|pair| self.settle(field, pair));
+                undecided.iter().for_each(|pair| self.settle(field, pair));
             }
         }
         if field.contents().pair_count == self.pair_count {

@@ -1,16 +1,13 @@
 //! Files and logs, whole, cut and damaged.
 
-use super::*;
-use crate::hash::Secret;
-use crate::sketch::bfield::{Field, Found, Goal, Pair, Plan};
-use crate::sketch::{KeyHash, SecretHash};
-use crate::whole_file::Temporary;
+use flowpeel_bfield::{Field, FieldFile, Found, Goal, Growing, Pair, Plan, Recovered, load, save};
+use flowpeel_iblt::hash::Secret;
+use flowpeel_iblt::{KeyHash, SecretHash};
 use proptest::prelude::*;
 use std::fs;
 use std::path::PathBuf;
 
 const KEY_COUNT: u64 = 3_000;
-const TEMPORARY: Temporary = Temporary { prefix: ".index-", suffix: ".tmp", mode: 0o640 };
 
 fn pair(key: u64) -> Pair {
     Pair { hash: hash(key), value: (key % 500) as u32 }
@@ -42,7 +39,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
 fn what_is_saved_is_loaded_and_looked_up() {
     let (_folder, path) = folder();
     let field = field();
-    let size = save(&field, &path, &TEMPORARY).unwrap();
+    let size = save(&field, &path).unwrap();
     assert_eq!(size, fs::metadata(&path).unwrap().len());
     assert!(size < field.plan().byte_size() + 512 + field.plan().byte_size() / 512);
     assert_eq!(load(&path).unwrap(), field);
@@ -52,7 +49,7 @@ fn what_is_saved_is_loaded_and_looked_up() {
         assert_eq!(file.look_up(hash(key)).unwrap(), field.look_up(hash(key)));
     }
     // The file replaces an older one, and nothing else is left behind.
-    save(&Field::new(&plan()), &path, &TEMPORARY).unwrap();
+    save(&Field::new(&plan()), &path).unwrap();
     assert_eq!(load(&path).unwrap(), Field::new(&plan()));
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
 }
@@ -60,7 +57,7 @@ fn what_is_saved_is_loaded_and_looked_up() {
 #[test]
 fn the_bytes_of_a_file_are_the_same_everywhere() {
     let (_folder, path) = folder();
-    save(&field(), &path, &TEMPORARY).unwrap();
+    save(&field(), &path).unwrap();
     let bytes = fs::read(&path).unwrap();
     assert_eq!((bytes.len(), crc32fast::hash(&bytes)), (14_600, 0xd058_5ed3));
 }
@@ -68,7 +65,7 @@ fn the_bytes_of_a_file_are_the_same_everywhere() {
 #[test]
 fn every_damaged_byte_is_found() {
     let (_folder, path) = folder();
-    save(&field(), &path, &TEMPORARY).unwrap();
+    save(&field(), &path).unwrap();
     let whole = fs::read(&path).unwrap();
     for at in (0..whole.len()).step_by(37).chain(0..520).chain(whole.len() - 40..whole.len()) {
         let mut bytes = whole.clone();
@@ -95,7 +92,7 @@ fn every_damaged_byte_is_found() {
 #[test]
 fn a_head_that_asks_for_the_world_is_refused() {
     let (_folder, path) = folder();
-    save(&field(), &path, &TEMPORARY).unwrap();
+    save(&field(), &path).unwrap();
     let whole = fs::read(&path).unwrap();
     // Places of the first array, arrays, hash functions, nu: with a correct checksum.
     for (offset, number) in

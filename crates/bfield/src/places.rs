@@ -3,9 +3,9 @@
 //! What enters: the 128-bit hash of a key, and an array. What leaves: `k` places in it, and a number to add to the
 //! value. Each array has its own places, so that keys that collide in one do not collide again in the next.
 
-use super::plan::{ArrayPlan, Steps};
-use super::{Code, Plan};
-use crate::hash::{GOLDEN_64, mixed};
+use crate::plan::{ArrayPlan, Steps};
+use crate::{Code, Plan};
+use flowpeel_iblt::hash::{GOLDEN_64, mixed};
 
 /// The factor of the state before each scattered step: a multiplier of known quality for 64-bit linear congruential
 /// generators.
@@ -95,7 +95,6 @@ impl Whitening {
     }
 
     /// The value of this key whose bits are those of code word `number`, which cancels the whitening.
-    #[cfg(feature = "paper")]
     pub(super) fn value_of(&self, number: u64) -> u64 {
         self.shifted(number, self.code.code_word_count() - self.shift)
     }
@@ -110,7 +109,7 @@ impl Whitening {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sketch::bfield::Goal;
+    use crate::Goal;
     use proptest::prelude::*;
 
     fn plan() -> Plan {

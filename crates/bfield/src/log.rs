@@ -4,8 +4,8 @@
 //! off, and figures about what could not be used. A head of 32 bytes (`FPBFLOG1`, the number of values, zeros, CRC-32)
 //! is followed by records of 24: hash, value, and a CRC-32 of the record's number and both.
 
-use crate::error::{Error, Result};
-use crate::sketch::bfield::Pair;
+use crate::Pair;
+use crate::error::{FileError, Result};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub struct Recovered {
     pub pair_count: u64,
     /// Bytes that were cut off at the end, which a crash left half written.
     pub cut_size: u64,
-    /// Damaged records before that, which are lost. Their keys may be told absent, so rebuild the field.
+    /// Damaged records before that, which are lost. Their keys may be reported absent, so rebuild the field.
     pub damaged_count: u64,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Log {
     path: PathBuf,
     out: BufWriter<File>,
     record_count: u64,
-    /// Whether a write failed: records after it could not be told from damage.
+    /// Whether a write failed: records after it would look like damage.
     has_failed: bool,
 }
 
@@ -80,12 +80,12 @@ impl Log {
         value_count: u64,
         visit: &mut dyn FnMut(&[Pair]) -> Result<()>,
     ) -> Result<(Self, Recovered)> {
-        let cannot = |error: io::Error| Error::new("cannot open the log").in_file(path).because(error);
+        let cannot = |error: io::Error| FileError::new("cannot open the log").in_file(path).because(error);
         let mut file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(cannot)?;
         // A file system without locks cannot keep other processes out.
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
-            return Err(Error::new("another process writes this log").in_file(path));
+            return Err(FileError::new("another process writes this log").in_file(path));
         }
         let size = file.metadata().map_err(cannot)?.len();
         let head = head(value_count);
@@ -93,7 +93,7 @@ impl Log {
         let found = &mut found[..size.min(HEAD_SIZE as u64) as usize];
         file.read_exact(found).map_err(cannot)?;
         if size >= HEAD_SIZE as u64 && *found != head || !head.starts_with(&found[..found.len().min(8)]) {
-            return Err(Error::new("it is no log of this index: move it away to begin a new one").in_file(path));
+            return Err(FileError::new("it is no log of this index: move it away to begin a new one").in_file(path));
         }
         let mut recovered = Recovered::default();
         let end = if size < HEAD_SIZE as u64 {
@@ -124,7 +124,7 @@ impl Log {
     /// Appends pairs. They are on disk after the next [`Self::sync`].
     pub(super) fn append(&mut self, pairs: &[Pair]) -> Result<()> {
         if self.has_failed {
-            return Err(Error::new("a write failed before: open it again").in_file(&self.path));
+            return Err(FileError::new("a write failed before: open it again").in_file(&self.path));
         }
         for pair in pairs {
             if let Err(error) = self.out.write_all(&record(self.record_count, pair)) {
@@ -146,9 +146,9 @@ impl Log {
         self.out.get_ref().sync_data().map_err(|error| self.failed(error))
     }
 
-    fn failed(&mut self, error: io::Error) -> Error {
+    fn failed(&mut self, error: io::Error) -> FileError {
         self.has_failed = true;
-        Error::new("cannot write the log").in_file(&self.path).because(error)
+        FileError::new("cannot write the log").in_file(&self.path).because(error)
     }
 
     /// A reader of everything written so far.
@@ -177,8 +177,8 @@ impl LogReader {
             file.seek(SeekFrom::Start(HEAD_SIZE as u64))?;
             Ok(file)
         };
-        let file =
-            open(path).map_err(|error: io::Error| Error::new("cannot read the log").in_file(path).because(error))?;
+        let file = open(path)
+            .map_err(|error: io::Error| FileError::new("cannot read the log").in_file(path).because(error))?;
         let (bytes, pairs) = (Vec::new(), Vec::new());
         Ok(LogReader { path: path.to_path_buf(), file, index: 0, record_count, good_end: 0, bytes, pairs })
     }
@@ -191,7 +191,7 @@ impl LogReader {
         }
         self.bytes.resize(count as usize * RECORD_SIZE, 0);
         let read = self.file.read_exact(&mut self.bytes);
-        read.map_err(|error| Error::new("cannot read the log").in_file(&self.path).because(error))?;
+        read.map_err(|error| FileError::new("cannot read the log").in_file(&self.path).because(error))?;
         self.pairs.clear();
         for bytes in self.bytes.chunks_exact(RECORD_SIZE) {
             self.index += 1;

@@ -2,11 +2,11 @@
 //!
 //! What enters: pairs, and hashes of keys. What leaves: what is known of the keys; and after a crash the same field,
 //! from the log. Whenever the field has grown by a quarter, a thread reads the log and inserts those keys again that
-//! the first array can no longer tell.
+//! the first array can no longer decide.
 
-use super::log::{Log, Recovered};
-use crate::error::{Error, Result};
-use crate::sketch::bfield::{Built, Field, Found, Pair, Pass, Plan, Settling};
+use crate::error::{FileError, Result};
+use crate::log::{Log, Recovered};
+use crate::{Built, Field, Found, Pair, Pass, Plan, Settling};
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::path::Path;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ struct Shared {
     settling: Mutex<()>,
     work: Mutex<Work>,
     wake: Condvar,
-    /// Pairs that the first array could not tell when the field was last settled.
-    untold_count: Mutex<u64>,
+    /// Pairs that the first array left undecided when the field was last settled.
+    undecided_count: Mutex<u64>,
 }
 
 /// What the thread has to do.
@@ -49,7 +49,7 @@ struct Work {
     /// Pairs that were inserted before that.
     settled_count: u64,
     is_over: bool,
-    failure: Option<Error>,
+    failure: Option<FileError>,
 }
 
 impl Work {
@@ -78,7 +78,9 @@ impl Growing {
     pub fn open(log: &Path, plan: &Plan) -> Result<(Self, Recovered)> {
         let mut field = Field::new(plan);
         let (log, recovered) = Log::open(log, plan.goal().value_count, &mut |pairs| {
-            field.insert(pairs).map_err(|error| Error::new("the log holds what is none of its values").because(error))
+            field
+                .insert(pairs)
+                .map_err(|error| FileError::new("the log holds what is none of its values").because(error))
         })?;
         let work = Work { fresh_count: recovered.pair_count, ..Work::default() };
         let shared = Arc::new(Shared {
@@ -87,13 +89,13 @@ impl Growing {
             settling: Mutex::new(()),
             work: Mutex::new(work),
             wake: Condvar::new(),
-            untold_count: Mutex::new(0),
+            undecided_count: Mutex::new(0),
         });
         let thread = {
             let shared = Arc::clone(&shared);
             let spawned =
                 std::thread::Builder::new().name("bfield-settle".to_owned()).spawn(move || shared.settle_when_due());
-            spawned.map_err(|error| Error::new("cannot start a thread").because(error))?
+            spawned.map_err(|error| FileError::new("cannot start a thread").because(error))?
         };
         Ok((Growing { shared, thread: Some(thread) }, recovered))
     }
@@ -105,14 +107,14 @@ impl Growing {
     /// A value is too large for the plan: nothing was inserted. Or the log cannot be written: then those pairs that
     /// reached it are in the field when it is opened again, and nothing more can be inserted until then.
     pub fn insert(&self, pairs: &[Pair]) -> Result<()> {
-        self.shared.field.read().check(pairs).map_err(|error| Error::new("cannot insert it").because(error))?;
+        self.shared.field.read().check(pairs).map_err(|error| FileError::new("cannot insert it").because(error))?;
         // The log stays locked until the field has the pairs too, so that a reader of the log never misses what is in
         // the field.
         let mut log = self.shared.log.lock();
         log.append(pairs)?;
         let inserted = self.shared.field.write().insert(pairs);
         drop(log);
-        inserted.map_err(|error| Error::new("cannot insert it").because(error))?;
+        inserted.map_err(|error| FileError::new("cannot insert it").because(error))?;
         let mut work = self.shared.work.lock();
         work.fresh_count = work.fresh_count.saturating_add(pairs.len() as u64);
         if work.is_due() {
@@ -137,7 +139,7 @@ impl Growing {
         self.shared.field.read().look_up(hash)
     }
 
-    /// Settles the field now. Returns how many pairs it cannot tell after that, including those whose keys have several
+    /// Settles the field now. Returns how many pairs it cannot decide after that, including those whose keys have several
     /// values.
     ///
     /// Complexity: the log is read once, or a few times where many keys have several values.
@@ -161,11 +163,11 @@ impl Growing {
         let shared = Arc::clone(&self.shared);
         drop(self);
         // The thread has ended, so this is the only reference left.
-        let shared = Arc::try_unwrap(shared).map_err(|_| Error::new("the index is still in use"))?;
+        let shared = Arc::try_unwrap(shared).map_err(|_| FileError::new("the index is still in use"))?;
         let field = shared.field.into_inner();
         Ok(Built {
             pair_count: field.contents().pair_count,
-            untold_count: shared.untold_count.into_inner(),
+            undecided_count: shared.undecided_count.into_inner(),
             field,
             indeterminate_count,
         })
@@ -203,10 +205,10 @@ impl Shared {
             };
             while let Some(pairs) = reader.next_pairs()? {
                 let added = settling.add(&mut self.field.write(), pairs);
-                added.map_err(|error| Error::new("the log holds what is none of its values").because(error))?;
+                added.map_err(|error| FileError::new("the log holds what is none of its values").because(error))?;
             }
             if settling.end_pass(&mut self.field.write()) == Pass::Done {
-                *self.untold_count.lock() = settling.untold_count();
+                *self.undecided_count.lock() = settling.undecided_count();
                 return Ok(settling.indeterminate_count());
             }
         }

@@ -1,22 +1,25 @@
 //! The last step of the capture side: it decides which few packets of a capture the shards get to see.
 //!
-//! What enters: parsed segments. What leaves: signals. Most packets carry no flag and belong to no handshake: one bit
-//! of the handshake cache says so, and they go no further. The others wait in a small stage, so that all their cache
-//! lines are prefetched before the first is looked up, and signals are hashed in batches.
+//! Most packets carry no flag and belong to no handshake: one bit of the handshake cache says so, and they are skipped.
+//! The others are staged and looked up, in this order:
+//!
+//! 1. The stage holds up to 64 signals without their hashes, so that all cache lines are prefetched before the first signal is
+//! looked up, and the signals are hashed together. Handshakes whose SYN or SYN-ACK is still in the stage are in no
+//! cache yet; [`StagedHandshakes`] has them.
+//! 2. When the stage is full, each signal in it is looked up in the [`HandshakeCache`], which all capture threads share and
+//! which knows the handshakes that wait for the client's answer to a SYN-ACK.
+//! 3. With several capture threads, it is then looked up among the SYNs that this thread has seen itself: another thread
+//! may read the SYN-ACK only after this one has read its answer.
+//!
+//! What was waited for, what carries a flag, and a sample of the rest is handed on.
 
-mod awaited;
-mod family_hash;
-mod saved;
-mod stage;
-
-use crate::flow::{KeyV4, KeyV6, QuickHash, Side, VlanTags};
-use crate::hash::{HASH_BATCH_COUNT, Secret};
+use crate::error::Result;
+use crate::flow::{FlowKey, KeyV4, KeyV6, QuickHash, Side, VlanTags};
+use crate::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
 use crate::parse::{Addresses, PlainFrame, TcpSegment};
 use crate::signal::sampler::Sampler;
 use crate::signal::{ConnectionHash, HandshakeCache, Kind, Moment, Signal, SignalParts, Watch};
-use awaited::Awaited;
-use family_hash::FamilyHash;
-use stage::{Look, Place, STAGE_COUNT, Stage, Taken, places};
+use crate::state::{Decoder, Encoder};
 use std::hint::select_unpredictable;
 use std::sync::Arc;
 
@@ -74,6 +77,177 @@ impl SignalCounts {
     }
 }
 
+/// The places of a stage: as many as a set has bits.
+const STAGE_COUNT: usize = u64::BITS as usize;
+
+/// What it takes to look a staged signal up.
+#[derive(Clone, Copy, Default)]
+struct StagedLookup {
+    quick_hash: u64,
+    now_ns: i64,
+    /// Whether the signal is handed on in any case.
+    is_chosen: bool,
+}
+
+/// The sets that a signal belongs to.
+struct StagePlace {
+    /// The connection is of IPv6.
+    is_v6: bool,
+    /// The signal is looked up in the caches: its kind depends on them, or it changes them.
+    needs_lookup: bool,
+}
+
+/// The contents of a stage, as sets of places.
+struct StageContents {
+    all: u64,
+    /// The signals of IPv6 connections.
+    v6: u64,
+    /// The signals that are looked up in the caches.
+    to_look_up: u64,
+}
+
+/// The places, and how many are taken: fewer than all, except while [`Self::is_full`] is true.
+struct Stage {
+    signals: Box<[Signal; STAGE_COUNT]>,
+    lookups: Box<[StagedLookup; STAGE_COUNT]>,
+    count: usize,
+    v6: u64,
+    to_look_up: u64,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let signals = Box::new([Signal::EMPTY; STAGE_COUNT]);
+        Stage { signals, lookups: Box::new([StagedLookup::default(); STAGE_COUNT]), count: 0, v6: 0, to_look_up: 0 }
+    }
+
+    /// Takes the next place, in which `make` builds a signal.
+    #[inline(always)]
+    fn push<T>(&mut self, place: StagePlace, lookup: StagedLookup, make: impl FnOnce(&mut Signal) -> T) -> T {
+        let at = self.count % STAGE_COUNT;
+        self.lookups[at] = lookup;
+        self.v6 |= u64::from(place.is_v6) << at;
+        self.to_look_up |= u64::from(place.needs_lookup) << at;
+        self.count += 1;
+        make(&mut self.signals[at])
+    }
+
+    fn is_full(&self) -> bool {
+        self.count == STAGE_COUNT
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Frees all places, and returns which were taken. The signals in them stay until they are overwritten.
+    fn take(&mut self) -> StageContents {
+        // As many ones from the lowest bit on.
+        let all = u64::MAX.checked_shr((STAGE_COUNT - self.count) as u32).unwrap_or(0);
+        let taken = StageContents { all, v6: self.v6, to_look_up: self.to_look_up };
+        (self.count, self.v6, self.to_look_up) = (0, 0, 0);
+        taken
+    }
+
+    fn lookups(&self) -> &[StagedLookup; STAGE_COUNT] {
+        &self.lookups
+    }
+
+    fn signals_mut(&mut self) -> &mut [Signal; STAGE_COUNT] {
+        &mut self.signals
+    }
+}
+
+/// The places of a set, in order.
+#[inline(always)]
+fn places(mut set: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let at = set.trailing_zeros() as usize;
+        let is_there = set != 0;
+        set &= set.wrapping_sub(1);
+        is_there.then_some(at)
+    })
+}
+
+/// The handshakes in the stage that wait for a packet.
+struct StagedHandshakes {
+    /// A bit for each of them, in enough words that few other connections share one.
+    bits: [u64; AWAITED_WORD_COUNT],
+    /// The hashes of their connections, each with the side that it waits for.
+    waiting: Vec<(u64, Side)>,
+}
+
+const AWAITED_WORD_COUNT: usize = 8;
+
+impl StagedHandshakes {
+    fn new() -> Self {
+        // A SYN adds one, and a SYN-ACK one, or with --one-way two.
+        StagedHandshakes { bits: Default::default(), waiting: Vec::with_capacity(2 * STAGE_COUNT) }
+    }
+
+    #[inline]
+    fn place(quick_hash: u64) -> (usize, u64) {
+        (quick_hash as usize / 64 % AWAITED_WORD_COUNT, 1 << (quick_hash % 64))
+    }
+
+    fn mark(&mut self, quick_hash: u64) {
+        let (word, bit) = StagedHandshakes::place(quick_hash);
+        self.bits[word] |= bit;
+    }
+
+    fn put(&mut self, quick_hash: u64, side: Side) {
+        self.mark(quick_hash);
+        self.waiting.push((quick_hash, side));
+    }
+
+    #[inline]
+    fn may_hold(&self, quick_hash: u64) -> bool {
+        let (word, bit) = StagedHandshakes::place(quick_hash);
+        self.bits[word] & bit != 0
+    }
+
+    /// Removes a connection if it waits for a packet of this side, and returns whether it did.
+    fn take(&mut self, quick_hash: u64, side: Side) -> bool {
+        let before = self.waiting.len();
+        self.waiting.retain(|waiting| *waiting != (quick_hash, side));
+        let is_taken = self.waiting.len() < before;
+        if is_taken {
+            self.bits = Default::default();
+            (0..self.waiting.len()).for_each(|at| self.mark(self.waiting[at].0));
+        }
+        is_taken
+    }
+
+    fn clear(&mut self) {
+        self.bits = Default::default();
+        self.waiting.clear();
+    }
+}
+
+/// Hashes the connections of signals of one family together, in memory that need not be cleared each time.
+struct FamilyHash<K: FlowKey> {
+    hash: KeyedHash<K>,
+    keys: [K; STAGE_COUNT],
+    hashes: HashBatch,
+}
+
+impl<K: FlowKey> FamilyHash<K> {
+    fn new(secret: &Secret) -> Self {
+        let hash = KeyedHash::new(secret, Purpose::Connection);
+        FamilyHash { hash, keys: [K::from_words(&[]); STAGE_COUNT], hashes: HashBatch::default() }
+    }
+
+    /// Gives the signals at these places, which are all of this family, their hashes.
+    fn set(&mut self, signals: &mut [Signal; STAGE_COUNT], set: u64) {
+        let count = set.count_ones() as usize;
+        self.keys.iter_mut().zip(places(set)).for_each(|(key, at)| *key = signals[at].key_words());
+        self.hash.of_batch(&self.keys[..count], &mut self.hashes);
+        for (number, at) in places(set).enumerate() {
+            signals[at].set_hash(ConnectionHash::new(self.hashes.get(number)));
+        }
+    }
+}
+
 /// Turns segments into signals; one for each capture thread.
 pub struct Signaller {
     config: SignallerConfig,
@@ -89,8 +263,8 @@ pub struct Signaller {
     v4: FamilyHash<KeyV4>,
     v6: FamilyHash<KeyV6>,
     stage: Stage,
-    /// The connections in the stage that a cache is to wait for but does not know yet.
-    awaited: Awaited,
+    /// The handshakes in the stage, which no cache knows yet.
+    awaited: StagedHandshakes,
     counts: SignalCounts,
 }
 
@@ -111,7 +285,7 @@ impl Signaller {
             v4: FamilyHash::new(&config.secret),
             v6: FamilyHash::new(&config.secret),
             stage: Stage::new(),
-            awaited: Awaited::new(),
+            awaited: StagedHandshakes::new(),
             counts: SignalCounts::default(),
             config,
         };
@@ -130,10 +304,10 @@ impl Signaller {
     }
 
     /// Takes in one segment, and hands the signals in the stage to `out`, in order, when the stage is full. `time`
-    /// tells the tick of the segment and how long the clock has run, in ns (not a wall time: a step back would age the
-    /// waiting handshakes); it is called only if that matters.
+    /// returns the tick of the segment and how long the clock has run, in ns (not a wall time: a step back would age
+    /// the waiting handshakes); it is called only if that matters.
     ///
-    /// Complexity: two multiplications and a look at one word for most packets (and at one byte if connections are
+    /// Complexity: two multiplications and a read of one word for most packets (and at one byte if connections are
     /// watched); one hash and one cache set for the others.
     #[inline(always)]
     pub fn push(&mut self, segment: &TcpSegment, time: impl FnOnce() -> (u64, i64), out: impl FnMut(Signal)) {
@@ -141,7 +315,7 @@ impl Signaller {
         let quick_hash = self.quick_hash_of(segment, vlan);
         if !self.try_skip(segment.flags, quick_hash) {
             // A copy, so that the segment of a packet that is skipped is never in memory.
-            self.look(&TcpSegment { vlan, ..*segment }, quick_hash, time(), out);
+            self.push_unskipped(&TcpSegment { vlan, ..*segment }, quick_hash, time(), out);
         }
     }
 
@@ -156,7 +330,7 @@ impl Signaller {
     ) {
         let quick_hash = self.hasher.of_ends::<F::Key>(frame.ends(), VlanTags::NONE);
         if !self.try_skip(frame.flags(), quick_hash) {
-            self.look(&frame.segment(), quick_hash, time(), out);
+            self.push_unskipped(&frame.segment(), quick_hash, time(), out);
         }
     }
 
@@ -193,9 +367,15 @@ impl Signaller {
         self.seen_syns.as_ref().is_some_and(|syns| !syns.is_idle(quick_hash))
     }
 
-    /// Takes in a segment that may be a signal.
+    /// Puts a segment that may be a signal into the stage.
     #[inline(never)]
-    fn look(&mut self, segment: &TcpSegment, quick_hash: u64, (tick, now_ns): (u64, i64), out: impl FnMut(Signal)) {
+    fn push_unskipped(
+        &mut self,
+        segment: &TcpSegment,
+        quick_hash: u64,
+        (tick, now_ns): (u64, i64),
+        out: impl FnMut(Signal),
+    ) {
         let kind = Kind::of_flags(segment.flags);
         let mut is_chosen = false;
         if kind == Kind::Ack {
@@ -216,10 +396,10 @@ impl Signaller {
         }
         let isn = isn_of(segment, kind);
         let parts = SignalParts { tick, kind, sender: Side::First, isn };
-        let is_open = self.is_open(kind) || kind == Kind::Fin && self.may_be_awaited(quick_hash);
-        let place = Place { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), is_open };
-        let look = Look { quick_hash, now_ns, is_chosen };
-        let sender = self.stage.push(place, look, |slot| unhashed(segment, parts, now_ns, slot));
+        let needs_lookup = self.needs_lookup(kind) || kind == Kind::Fin && self.may_be_awaited(quick_hash);
+        let place = StagePlace { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), needs_lookup };
+        let lookup = StagedLookup { quick_hash, now_ns, is_chosen };
+        let sender = self.stage.push(place, lookup, |slot| write_unhashed(segment, parts, now_ns, slot));
         if kind == Kind::SynAck {
             self.awaited.put(quick_hash, sender.other());
         }
@@ -248,21 +428,20 @@ impl Signaller {
         !self.cache.is_idle(quick_hash) || self.awaited.may_hold(quick_hash) || self.may_have_seen_syn(quick_hash)
     }
 
-    /// Whether a signal of this kind always needs more than its hash: a SYN seldom does, and a FIN only if a handshake
-    /// waits.
+    /// Whether a signal of this kind is always looked up: a SYN seldom is, and a FIN only if a handshake waits.
     #[inline(always)]
-    fn is_open(&self, kind: Kind) -> bool {
-        const OPEN: u8 =
+    fn needs_lookup(&self, kind: Kind) -> bool {
+        const LOOKED_UP: u8 =
             1 << Kind::Ack as u8 | 1 << Kind::Completes as u8 | 1 << Kind::SynAck as u8 | 1 << Kind::Rst as u8;
-        let is_syn_open = self.config.one_way || self.seen_syns.is_some();
-        (OPEN | u8::from(is_syn_open) << Kind::Syn as u8) >> kind as u8 & 1 != 0
+        let looks_up_syns = self.config.one_way || self.seen_syns.is_some();
+        (LOOKED_UP | u8::from(looks_up_syns) << Kind::Syn as u8) >> kind as u8 & 1 != 0
     }
 
     /// Empties the stage, and hands its signals to `out`.
     pub fn flush(&mut self, mut out: impl FnMut(Signal)) {
-        let Taken { all, v6, open } = self.stage.take();
+        let StageContents { all, v6, to_look_up } = self.stage.take();
         let mut kept = all;
-        for at in places(open) {
+        for at in places(to_look_up) {
             if !self.resolve(at) {
                 kept &= !(1 << at);
             }
@@ -279,8 +458,8 @@ impl Signaller {
     /// Decides for the packet at this place of the stage whether it is handed on, and as which kind.
     #[inline(always)]
     fn resolve(&mut self, at: usize) -> bool {
-        let look = self.stage.looks()[at];
-        let Look { quick_hash, now_ns, is_chosen } = look;
+        let lookup = self.stage.lookups()[at];
+        let StagedLookup { quick_hash, now_ns, is_chosen } = lookup;
         let SignalParts { kind, sender, isn, .. } = self.stage.signals_mut()[at].parts();
         match kind {
             Kind::Ack | Kind::Completes => {
@@ -291,18 +470,18 @@ impl Signaller {
             }
             Kind::SynAck => {
                 if !self.config.answer_opens {
-                    self.await_answer(look, sender.other(), Some(isn));
+                    self.await_answer(lookup, sender.other(), Some(isn));
                 }
                 if self.config.one_way {
-                    self.await_answer(look, sender, None);
+                    self.await_answer(lookup, sender, None);
                 }
                 true
             }
             Kind::Syn => {
                 if self.config.one_way {
-                    self.await_answer(look, sender, None);
+                    self.await_answer(lookup, sender, None);
                 }
-                self.remember_syn(look, sender);
+                self.remember_syn(lookup, sender);
                 true
             }
             Kind::Rst => {
@@ -322,15 +501,16 @@ impl Signaller {
         }
     }
 
-    fn await_answer(&mut self, look: Look, from: Side, isn: Option<u32>) {
-        let has_lost = self.cache.put(look.quick_hash, from, isn, look.now_ns);
-        self.count_lost(has_lost, look.now_ns);
+    fn await_answer(&mut self, lookup: StagedLookup, from: Side, isn: Option<u32>) {
+        let has_lost = self.cache.put(lookup.quick_hash, from, isn, lookup.now_ns);
+        self.count_lost(has_lost, lookup.now_ns);
     }
 
     /// Waits for the client's next packet. Which one completes the handshake is not known yet.
-    fn remember_syn(&mut self, look: Look, client: Side) {
-        let has_lost = self.seen_syns.as_ref().is_some_and(|syns| syns.put(look.quick_hash, client, None, look.now_ns));
-        self.count_lost(has_lost, look.now_ns);
+    fn remember_syn(&mut self, lookup: StagedLookup, client: Side) {
+        let has_lost =
+            self.seen_syns.as_ref().is_some_and(|syns| syns.put(lookup.quick_hash, client, None, lookup.now_ns));
+        self.count_lost(has_lost, lookup.now_ns);
     }
 
     fn count_lost(&mut self, has_lost: bool, now_ns: i64) {
@@ -347,6 +527,29 @@ impl Signaller {
         self.counts.sampled += u64::from(is_sample);
         is_sample
     }
+
+    /// Writes the signaller and the cache, which no other thread may be using, into a saved state. The stage must have
+    /// been [flushed](Self::flush).
+    pub fn save(&self, encoder: &mut Encoder) {
+        debug_assert!(self.stage.is_empty());
+        let SignalCounts { signals, sampled, watched, handshakes_lost } = self.counts;
+        encoder.counts([signals, sampled, watched, handshakes_lost]);
+        self.sampler.save(encoder);
+        self.cache.save(encoder);
+    }
+
+    /// Continues from a saved state of the same configuration. After an error the signaller is unusable.
+    ///
+    /// # Errors
+    ///
+    /// The bytes do not encode such a signaller.
+    pub fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        let [signals, sampled, watched, handshakes_lost] = decoder.counts()?;
+        self.counts = SignalCounts { signals, sampled, watched, handshakes_lost };
+        self.sampler.restore(decoder)?;
+        self.is_watchful = self.has_to_watch();
+        self.cache.restore(decoder)
+    }
 }
 
 /// The end of the canonical key that sent a segment.
@@ -362,7 +565,7 @@ fn sender_of(segment: &TcpSegment) -> Side {
 
 /// Writes the signal of a segment into its slot, all but the hash, and returns which end sent it.
 #[inline(always)]
-fn unhashed(segment: &TcpSegment, parts: SignalParts, now_ns: i64, slot: &mut Signal) -> Side {
+fn write_unhashed(segment: &TcpSegment, parts: SignalParts, now_ns: i64, slot: &mut Signal) -> Side {
     let TcpSegment { src_port, dst_port, vlan, .. } = *segment;
     let (moment, hash) = (Moment::of(now_ns), ConnectionHash::new(0));
     match segment.addresses {
@@ -379,17 +582,17 @@ fn unhashed(segment: &TcpSegment, parts: SignalParts, now_ns: i64, slot: &mut Si
     }
 }
 
-/// The client's ISN, as far as a packet of this kind tells it, otherwise zero.
+/// The client's ISN if a packet of this kind says it, otherwise zero.
 #[inline(always)]
 fn isn_of(segment: &TcpSegment, kind: Kind) -> u32 {
     // A select instead of a branch: which kind comes next is unpredictable, and half of the branches would be
     // mispredicted. Nor a table: both numbers were just written one by one, and an indexed read would have to wait for
     // both stores.
-    const TOLD: u8 = 1 << Kind::Syn as u8 | 1 << Kind::SynAck as u8 | 1 << Kind::Ack as u8;
+    const KNOWN: u8 = 1 << Kind::Syn as u8 | 1 << Kind::SynAck as u8 | 1 << Kind::Ack as u8;
     const IS_NEXT: u8 = 1 << Kind::SynAck as u8 | 1 << Kind::Ack as u8;
     let is_in = |kinds: u8| kinds >> kind as u8 & 1;
     let isn = select_unpredictable(kind == Kind::SynAck, segment.ack, segment.seq);
-    isn.wrapping_sub(u32::from(is_in(IS_NEXT))) & u32::from(is_in(TOLD)).wrapping_neg()
+    isn.wrapping_sub(u32::from(is_in(IS_NEXT))) & u32::from(is_in(KNOWN)).wrapping_neg()
 }
 
 #[cfg(test)]

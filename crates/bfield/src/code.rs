@@ -37,7 +37,7 @@ const _: () = assert!(CHOOSE[NU_MAX as usize][BFIELD_KAPPA_MAX as usize] >= 1 <<
 /// The bit strings of `nu` bits with `kappa` ones, and their numbers.
 ///
 /// ```
-/// use flowpeel::sketch::bfield::{Code, CodeShape};
+/// use flowpeel_bfield::{Code, CodeShape};
 ///
 /// let code = Code::for_values(1_000).unwrap();
 /// assert_eq!((code.nu(), code.kappa(), code.code_word_count()), (20, 3, 1_140));

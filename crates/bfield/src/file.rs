@@ -1,18 +1,18 @@
 //! A field in a file: written whole, read back, or looked up in place.
 //!
-//! What enters: a field and a path, or a path and hashes. What leaves: a file, a field, or what is known of the keys.
 //! The head is followed by the words of all arrays, and then by a CRC-32 for each block of 4 KiB of these (the last may
-//! be shorter), over the block's number and its bytes.
+//! be shorter), over the block's number and its bytes. Nothing is trusted before its checksum and the file's length have
+//! been verified. Files are read by position and not mapped: a file that is cut while it is mapped kills its readers, and
+//! the pages are in the system's cache either way.
 
-use super::header::{self, HEADER_SIZE};
-use crate::error::{Error, Result};
-use crate::sketch::bfield::{Contents, Field, Found, Plan, ReadWindows, look_up};
-use crate::whole_file::{NewFile, Temporary};
+use crate::error::{FileError, Result};
+use crate::header::{self, HEADER_SIZE};
+use crate::{Contents, Field, Found, Plan, ReadWindows, look_up};
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a field's file under one check sum: a page, which the system reads at once.
+/// Bytes of a field's file under one checksum: a page, which the system reads at once.
 const BFIELD_BLOCK_SIZE: usize = 4_096;
 
 const WORD_SIZE: usize = size_of::<u64>();
@@ -27,20 +27,29 @@ fn check_of(block_index: u64, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Writes a field to this file, replacing an older one: at any time the path names a whole file. The caller, who owns
-/// the directory, decides about permissions and the name of the temporary file. Returns the file's size in bytes.
+/// Saves a field in this file, replacing an older one: at any time the path names a whole file that is on the disk.
+/// Returns the file's size in bytes. Who cares for permissions and for the name of the temporary file calls [`write`].
 ///
 /// # Errors
 ///
 /// The file cannot be written; an older file stays as it was.
-pub fn save(field: &Field, path: &Path, temporary: &Temporary) -> Result<u64> {
-    let cannot = |error: io::Error| Error::new("cannot write the index").in_file(path).because(error);
-    let file = NewFile::begin(path, temporary).map_err(cannot)?;
-    write(field, &mut BufWriter::new(file.file())).map_err(cannot)?;
-    file.finish().map_err(cannot)
+pub fn save(field: &Field, path: &Path) -> Result<u64> {
+    let cannot = |error: io::Error| FileError::new("cannot write the field").in_file(path).because(error);
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let file = tempfile::NamedTempFile::new_in(directory).map_err(cannot)?;
+    write(field, &mut BufWriter::new(file.as_file())).map_err(cannot)?;
+    file.as_file().sync_all().map_err(cannot)?;
+    let file = file.persist(path).map_err(|error| cannot(error.error))?;
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(cannot)?;
+    Ok(file.metadata().map_err(cannot)?.len())
 }
 
-fn write(field: &Field, out: &mut impl Write) -> io::Result<()> {
+/// Writes the bytes of a field's file, and flushes `out`.
+///
+/// # Errors
+///
+/// Any error of `out`.
+pub fn write(field: &Field, out: &mut impl Write) -> io::Result<()> {
     out.write_all(&header::encode(field.plan(), field.contents()))?;
     let mut words = (0..field.plan().arrays().len()).flat_map(|array_index| field.words(array_index));
     let (mut block, mut checks) = (Vec::with_capacity(BFIELD_BLOCK_SIZE), Vec::new());
@@ -91,14 +100,14 @@ impl FieldFile {
     ///
     /// The file cannot be read, is no field file, is damaged, or has another length than its head says.
     pub fn open(path: &Path) -> Result<Self> {
-        let cannot = |error: io::Error| Error::new("cannot read the index").in_file(path).because(error);
+        let cannot = |error: io::Error| FileError::new("cannot read the field").in_file(path).because(error);
         let mut file = File::open(path).map_err(cannot)?;
         let mut head = [0; HEADER_SIZE];
         file.read_exact(&mut head).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => Error::new("it is not a field's file").in_file(path),
+            io::ErrorKind::UnexpectedEof => FileError::new("it is not a field's file").in_file(path),
             _ => cannot(error),
         })?;
-        let (plan, contents) = header::decode(&head).map_err(|what| Error::new(what).in_file(path))?;
+        let (plan, contents) = header::decode(&head).map_err(|what| FileError::new(what).in_file(path))?;
         let mut array_offsets = vec![0];
         for array in plan.arrays() {
             array_offsets.push(array_offsets[array_offsets.len() - 1] + plan.word_count(array));
@@ -108,7 +117,7 @@ impl FieldFile {
         let (expected, found) = (blocks.file_size(), blocks.file.metadata().map_err(cannot)?.len());
         if expected != found {
             let what = format!("it has {found} bytes, and {expected} by its head: build it again");
-            return Err(Error::new(what).in_file(path));
+            return Err(FileError::new(what).in_file(path));
         }
         Ok(FieldFile { path: path.to_path_buf(), blocks, plan, contents })
     }
@@ -170,7 +179,7 @@ pub fn load(path: &Path) -> Result<Field> {
         }
     }
     let field = Field::from_words(&file.plan, arrays, file.contents);
-    field.map_err(|error| Error::new("its head describes another field").in_file(path).because(error))
+    field.map_err(|error| FileError::new("its head describes another field").in_file(path).because(error))
 }
 
 impl Blocks {
@@ -231,10 +240,10 @@ impl ReadWindows for Blocks {
 }
 
 impl Unread {
-    fn into_error(self, path: &Path) -> Error {
+    fn into_error(self, path: &Path) -> FileError {
         match self {
-            Unread::Failed(error) => Error::new("cannot read the index").in_file(path).because(error),
-            Unread::Damaged { offset } => Error::new("a block is damaged: build it again").in_file(path).at(offset),
+            Unread::Failed(error) => FileError::new("cannot read the field").in_file(path).because(error),
+            Unread::Damaged { offset } => FileError::new("a block is damaged: build it again").in_file(path).at(offset),
         }
     }
 }

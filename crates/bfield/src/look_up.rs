@@ -3,8 +3,8 @@
 //! What enters: a plan, the hash of a key, and a reader of windows, in memory or in a file. What leaves: whether the
 //! key is in the field, and with which value.
 
-use super::Plan;
-use super::places::{Whitening, WindowStarts};
+use crate::Plan;
+use crate::places::{Whitening, WindowStarts};
 
 /// What is known of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub enum Found {
     Absent,
     /// The key has this value, or (at the false positive rate) was never inserted.
     Value(u32),
-    /// The field cannot tell. In a finished field, the key was inserted with several values, or had bad luck in every
+    /// The field cannot decide. In a finished field, the key was inserted with several values, or had bad luck in every
     /// array.
     Indeterminate,
 }
@@ -57,7 +57,7 @@ impl ArrayAnswer {
     }
 }
 
-/// Looks a key up. `is_settled` says that every key that one array cannot tell is in the next one. Without that, a key
+/// Looks a key up. `is_settled` says that every key that one array leaves undecided is in the next one. Without that, a key
 /// that is missing in the next array may just not have been moved there yet.
 ///
 /// Complexity: about three windows for most keys that are not in the field, `k` for one that is.

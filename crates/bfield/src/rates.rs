@@ -6,8 +6,8 @@
 //! by inclusion and exclusion over the insertions that can have set them, and alpha is the sum over all bit strings
 //! that a false positive can show.
 
-use super::Code;
-use super::code::choose;
+use crate::Code;
+use crate::code::choose;
 
 /// The largest number of places whose probability of being set together is computed exactly. Those of more places are
 /// composed from these.
@@ -159,7 +159,7 @@ fn cover(code: Code, bits: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sketch::bfield::CodeShape;
+    use crate::CodeShape;
     use std::f64::consts::LN_2;
 
     fn code_of(bit_count: u32, one_count: u32) -> Code {

@@ -3,11 +3,11 @@
 //! What enters: pairs of a key's hash and a value, in any order. What leaves: what is known of a key. INSERT and LOOKUP
 //! are those of the paper (section "Implementation Details", 4b and 5a), with whitened values.
 
-use super::array::BitArray;
-use super::look_up::{ArrayAnswer, Found, ReadWindows, look_up};
-use super::places::{Whitening, WindowStarts};
-use super::plan::ArrayPlan;
-use super::{Plan, Unplannable};
+use crate::array::BitArray;
+use crate::look_up::{ArrayAnswer, Found, ReadWindows, look_up};
+use crate::places::{Whitening, WindowStarts};
+use crate::plan::ArrayPlan;
+use crate::{Plan, Unplannable};
 use std::convert::Infallible;
 
 /// Keys that are processed together: their windows are prefetched before the first is needed.
@@ -20,7 +20,7 @@ const FIRST_WINDOWS: usize = 5;
 /// A key's hash, and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pair {
-    /// 128 bits that look random ([`KeyHash`](crate::sketch::KeyHash)), the same wherever the field is used.
+    /// 128 bits that look random ([`KeyHash`](flowpeel_iblt::KeyHash)), the same wherever the field is used.
     pub hash: u128,
     /// The value, below the plan's number of values.
     pub value: u32,
@@ -46,18 +46,18 @@ impl std::error::Error for ValueTooLarge {}
 /// The effect of settling a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// Whether an array tells the pair's value now.
+    /// Whether an array decides the pair's value now.
     pub is_told: bool,
     /// Whether settling set any bits.
     pub is_changed: bool,
 }
 
-/// A B-field: a primary array, and further arrays, each for the keys that those before it cannot tell.
+/// A B-field: a primary array, and further arrays, each for the keys that those before it cannot decide.
 ///
 /// ```
-/// use flowpeel::hash::Secret;
-/// use flowpeel::sketch::bfield::{Field, Found, Goal, Pair, Plan};
-/// use flowpeel::sketch::{KeyHash, SecretHash};
+/// use flowpeel_iblt::hash::Secret;
+/// use flowpeel_bfield::{Field, Found, Goal, Pair, Plan};
+/// use flowpeel_iblt::{KeyHash, SecretHash};
 ///
 /// let hash = SecretHash::<u64>::new(&Secret::REPLAY);
 /// let plan = Plan::new(&Goal { false_positive_rate: 1e-6, key_count: 10_000, value_count: 500 })?;
@@ -144,7 +144,7 @@ impl Field {
         wrong.map_or(Ok(()), |pair| Err(ValueTooLarge { value: pair.value, value_count }))
     }
 
-    /// Inserts pairs into the first array, which will not tell some of the keys. [`Self::settle`] takes care of these,
+    /// Inserts pairs into the first array, which leaves some of the keys undecided. [`Self::settle`] takes care of these,
     /// when all pairs are in or from time to time; until then they are [`Found::Indeterminate`].
     ///
     /// # Errors
@@ -169,8 +169,8 @@ impl Field {
         Ok(())
     }
 
-    /// Inserts a pair again into the arrays after the first, up to one that tells it. Settling all pairs, again and
-    /// again until nothing changes, makes a field that tells all that it can. Only pairs that were inserted, and so
+    /// Inserts a pair again into the arrays after the first, up to one that decides it. Settling all pairs, again and
+    /// again until nothing changes, makes a field that decides all that it can. Only pairs that were inserted, and so
     /// checked, may be settled.
     pub fn settle(&mut self, pair: &Pair) -> Settled {
         let mut settled = Settled { is_told: false, is_changed: false };
@@ -193,18 +193,18 @@ impl Field {
     }
 
     /// Marks the field as settled: every pair was settled, and settling again changed nothing. A key that one array
-    /// cannot tell and the next does not have was then never inserted.
+    /// cannot decide and the next does not have was then never inserted.
     pub(super) fn seal(&mut self) {
         self.contents.is_settled = true;
     }
 
-    /// Visits those of the pairs whose keys the first array cannot tell.
+    /// Visits those of the pairs whose keys the first array leaves undecided.
     pub(super) fn untold_in_first(&self, pairs: &[Pair], mut visit: impl FnMut(&Pair)) {
-        let mut told = [ArrayAnswer::Absent; GROUP_COUNT];
+        let mut answers = [ArrayAnswer::Absent; GROUP_COUNT];
         for group in pairs.chunks(GROUP_COUNT) {
-            self.tell_first(group.len(), |at| group[at].hash, &mut told);
-            for (pair, told) in group.iter().zip(told) {
-                if told == ArrayAnswer::TooMany {
+            self.look_up_first(group.len(), |at| group[at].hash, &mut answers);
+            for (pair, answers) in group.iter().zip(answers) {
+                if answers == ArrayAnswer::TooMany {
                     visit(pair);
                 }
             }
@@ -223,12 +223,12 @@ impl Field {
     /// Looks up each of these keys, as many as both slices have. This is faster than one by one where the field is
     /// larger than the caches.
     pub fn look_up_all(&self, hashes: &[u128], found: &mut [Found]) {
-        let mut told = [ArrayAnswer::Absent; GROUP_COUNT];
+        let mut answers = [ArrayAnswer::Absent; GROUP_COUNT];
         for (hashes, found) in hashes.chunks(GROUP_COUNT).zip(found.chunks_mut(GROUP_COUNT)) {
             let count = hashes.len().min(found.len());
-            self.tell_first(count, |at| hashes[at], &mut told);
-            for ((hash, found), told) in hashes.iter().zip(found).zip(told) {
-                *found = match told {
+            self.look_up_first(count, |at| hashes[at], &mut answers);
+            for ((hash, found), answers) in hashes.iter().zip(found).zip(answers) {
+                *found = match answers {
                     ArrayAnswer::Absent => Found::Absent,
                     ArrayAnswer::Value(value) => Found::Value(value),
                     ArrayAnswer::TooMany => self.look_up(*hash),
@@ -238,7 +238,7 @@ impl Field {
     }
 
     /// What the first array says of up to [`GROUP_COUNT`] keys.
-    fn tell_first(&self, count: usize, hash_at: impl Fn(usize) -> u128, told: &mut [ArrayAnswer; GROUP_COUNT]) {
+    fn look_up_first(&self, count: usize, hash_at: impl Fn(usize) -> u128, answers: &mut [ArrayAnswer; GROUP_COUNT]) {
         let Some((array, array_plan)) = self.arrays.first().zip(self.plan.arrays().first()) else { return };
         let code = self.plan.code();
         let mut states: [(Option<WindowStarts>, u64); GROUP_COUNT] = std::array::from_fn(|at| {
@@ -261,15 +261,15 @@ impl Field {
                 }
             }
         }
-        for (at, (told, (_, bits))) in told.iter_mut().zip(&states).enumerate().take(count) {
-            *told = ArrayAnswer::of(&self.plan, 0, hash_at(at), *bits);
+        for (at, (answers, (_, bits))) in answers.iter_mut().zip(&states).enumerate().take(count) {
+            *answers = ArrayAnswer::of(&self.plan, 0, hash_at(at), *bits);
         }
     }
 
-    /// The value that whitening maps to the code word of this number in the first array. A test of unwhitened values
-    /// needs it.
-    #[cfg(feature = "paper")]
-    pub(crate) fn value_with_word(&self, hash: u128, number: u64) -> u32 {
+    /// The value that whitening maps to the code word of this number in the first array: an experiment with unwhitened
+    /// values needs it.
+    #[must_use]
+    pub fn value_with_word(&self, hash: u128, number: u64) -> u32 {
         Whitening::new(self.plan.code(), 0, hash).value_of(number) as u32
     }
 }
@@ -279,6 +279,6 @@ impl Field {
 pub struct Contents {
     /// The number of insertions; repeated pairs count each time.
     pub pair_count: u64,
-    /// Whether every key that one array cannot tell is in the next one.
+    /// Whether every key that one array leaves undecided is in the next one.
     pub is_settled: bool,
 }

@@ -12,8 +12,8 @@
 //! | 72..488 | for each array keys expected and places: 64 bits each; then zeros |
 //! | 508..512 | CRC-32 of what precedes it |
 
-use crate::sketch::BFIELD_ARRAY_COUNT_MAX;
-use crate::sketch::bfield::{ArrayPlan, Code, CodeShape, Contents, Goal, Plan, Steps};
+use crate::BFIELD_ARRAY_COUNT_MAX;
+use crate::{ArrayPlan, Code, CodeShape, Contents, Goal, Plan, Steps};
 
 /// The size of the head, in bytes.
 pub(super) const HEADER_SIZE: usize = 512;
