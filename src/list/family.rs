@@ -307,7 +307,7 @@ impl<K: TableKey> FamilyList<K> {
         let is_left = self.ledger.put_back(delta) || !delta.is_zero();
         if is_left {
             self.ledger.outcome.deltas_left += 1;
-            self.residue.lay_in();
+            self.residue.populate();
             let is_added = self.residue.merge(delta).is_ok();
             assert!(is_added, "all deltas have the shape of the residue");
             delta.clear();

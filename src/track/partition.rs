@@ -64,14 +64,14 @@ impl<K: TableKey> PendingUpdates<K> {
         if !self.batch.push(update.key, update.payload, update.is_open) {
             return false;
         }
-        changes.table.lay_in();
+        changes.table.populate();
         changes.updates += self.batch.step_into(&mut changes.table);
         changes.items + BATCH_COUNT as u64 > self.items_max
     }
 
     /// Moves the waiting updates to the changes that are handed over.
     fn move_waiting_to(&mut self, changes: &mut Changes<K>) {
-        changes.updates += self.batch.leave_to(&mut changes.latest);
+        changes.updates += self.batch.drain_into(&mut changes.latest);
     }
 }
 

@@ -1,22 +1,18 @@
 //! The size of a difference, estimated before a table for it is made.
 //!
-//! What enters: two sets of pairs, each on its own side. What leaves: about how many pairs differ. The size of a table
-//! need not be guessed: both sides fill an estimator of fixed size, one is sent over, and the table is planned for the
-//! estimate.
-//!
-//! Pairs are split into strata by the zeros at the end of their hash: stratum i holds one pair in 2^(i+1). The sparsest
-//! strata of the difference list; the first that does not gives the size, up to sampling error. The law: estimators of
-//! equal sets differ by nothing, and the estimate depends on the difference alone, however large the sets.
+//! Both sides fill an estimator of fixed size, one is sent over, and the table is planned for the estimate. Pairs are
+//! split into strata by the zeros at the end of their hash: stratum i holds one pair in 2^(i+1). The sparsest strata of
+//! the difference list; the first that does not gives the size, up to sampling error. The law: estimators of equal sets
+//! differ by nothing, and the estimate depends on the difference alone, however large the sets.
 
-use super::cell::{Sums, TableCell};
-use super::key_hash::{KeyHash, SecretHash};
-use super::list::Rule;
-use super::placement::{Layout, Placement};
-use super::refused::Refused;
-use super::sum::{Key, Sum};
-use super::table::Table;
-use crate::hash::Secret;
-use crate::hash::mixed;
+use crate::cell::{Sums, TableCell, ValueCheck, ValueField};
+use crate::hash::{Secret, mixed};
+use crate::key_hash::{KeyHash, SecretHash};
+use crate::listing::Rule;
+use crate::placement::{Layout, Placement};
+use crate::refused::Refused;
+use crate::sum::{Key, Sum};
+use crate::table::Table;
 
 /// Strata of a size estimator: enough for billions of differences.
 const ESTIMATOR_STRATUM_COUNT: usize = 32;
@@ -26,7 +22,7 @@ const ESTIMATOR_CELL_COUNT: u32 = 80;
 
 type FingerprintCell = Sums<u64, ()>;
 
-/// A sketch of a set of pairs, of a fixed 40 KiB, that gives the size of the set's difference with another.
+/// A summary of a set of pairs, of a fixed 40 KiB, that gives the size of the set's difference with another.
 ///
 /// ```
 /// use flowpeel_iblt::hash::Secret;
@@ -46,7 +42,7 @@ pub struct Estimator<K> {
 }
 
 impl<K: Key> Estimator<K> {
-    /// The sketch of an empty set. Both sides need the same secret.
+    /// The estimator of an empty set. Both sides need the same secret.
     #[must_use]
     pub fn new(secret: &Secret) -> Self {
         let layout = Layout::new(Placement::Subtables { hash_count: 4 }, ESTIMATOR_CELL_COUNT);
@@ -66,7 +62,7 @@ impl<K: Key> Estimator<K> {
 
     fn update<V: Sum>(&mut self, key: &K, value: &V, count: i64) {
         let hash = self.hash.of(key);
-        let check = <super::cell::ValueCheck as super::cell::ValueField<V>>::of(*value, hash);
+        let check = <ValueCheck as ValueField<V>>::of(*value, hash);
         let mut bytes = [0; 8];
         check.write(&mut bytes);
         let fingerprint = u64::from_le_bytes(bytes);
@@ -92,16 +88,16 @@ impl<K: Key> Estimator<K> {
         count
     }
 
-    /// The sketch in bytes, the same on every machine.
+    /// The estimator in bytes, the same on every machine.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.strata.iter().flat_map(Table::to_bytes).collect()
     }
 
-    /// Decodes a sketch that [`Self::to_bytes`] encoded.
+    /// Decodes an estimator that [`Self::to_bytes`] encoded.
     ///
     /// # Errors
-    /// [`Refused::Length`]: the bytes are not as many as a sketch takes.
+    /// [`Refused::Length`]: the bytes are not as many as an estimator takes.
     pub fn from_bytes(secret: &Secret, bytes: &[u8]) -> Result<Self, Refused> {
         let mut estimator = Estimator::new(secret);
         let size = ESTIMATOR_CELL_COUNT as usize * FingerprintCell::SIZE;
@@ -135,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn estimates_scatter_no_more_than_is_said() {
+    fn estimates_scatter_no_more_than_documented() {
         let truth = 3_000u64;
         let errors = (0..200u8).map(|seed| {
             let mut here = Estimator::new(&Secret::new([seed; 16]));
