@@ -62,8 +62,8 @@ impl Arguments {
         let snapshots = self.lists.snapshots(String::new, 0);
         let saves_state = self.state.directory().is_some();
         archive::check_directories(&self.state, &self.lists, &self.archive)?;
-        self.archive.check(&self.state, &self.lists)?;
-        let archive_size = self.archive.memory_size()?;
+        self.archive.check(&self.lists)?;
+        let archive_size = self.archive.memory_size(false)?;
         Plan::new(&Config { snapshots, saves_state, archive_size, ..config })
     }
 }
@@ -72,9 +72,9 @@ impl Arguments {
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     let plan = arguments.plan().map_err(Failure::wrong_usage)?;
     // The saved state is checked before anything is changed.
-    let saving = arguments.state.of_replay(&plan, &arguments.files, voice)?;
+    let mut saving = arguments.state.of_replay(&plan, &arguments.files, voice)?;
     let mut outputs = arguments.lists.outputs(plan.config(), voice)?;
-    let archive = arguments.archive.start(WhenFull::Wait, voice)?;
+    let archive = arguments.archive.start(WhenFull::Wait, saving.as_mut(), voice)?;
     let mut watch = Watch::new(voice, &arguments.files)?;
     let plan = archive.iter().fold(plan, |plan, archive| plan.recording(archive.inlet()));
     let present = watch.present_input();

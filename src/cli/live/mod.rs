@@ -152,7 +152,7 @@ impl Arguments {
         self.lists.keep()?;
         self.state.check(Some(self.every), self.tracking.has_secret())?;
         archive::check_directories(&self.state, &self.lists, &self.archive)?;
-        self.archive.check(&self.state, &self.lists)?;
+        self.archive.check(&self.lists)?;
         if self.lists.snapshot_directory().is_some() && !self.tracking.has_secret() {
             return Err(Error::new(
                 "nobody could read snapshots under a secret that is not kept: make one with flowpeel keygen FILE, \
@@ -163,7 +163,7 @@ impl Arguments {
             self.tracking.config(Config::live_defaults(), Some(self.every), &self.lists, values::random_secret)?;
         let snapshots = self.lists.snapshots(host_name, values::random_number()?);
         let saves_state = self.state.directory().is_some();
-        let archive_size = self.archive.memory_size()?;
+        let archive_size = self.archive.memory_size(saves_state)?;
         let sources = self.sources()?;
         // Where the kernel passes nothing but SYN, FIN and RST, no acknowledgement completes a handshake.
         let answer_opens = sources.iter().any(|source| source.capture == CaptureMode::Flags);
@@ -226,9 +226,9 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     if arguments.user.is_some() {
         live::drop_privileges(arguments.user.as_deref())?;
     }
-    let saving = arguments.state.of_live(&prepared.plan, voice)?;
+    let mut saving = arguments.state.of_live(&prepared.plan, voice)?;
     let mut outputs = arguments.lists.outputs(prepared.plan.config(), voice)?;
-    let archive = arguments.archive.start(WhenFull::Drop, voice)?;
+    let archive = arguments.archive.start(WhenFull::Drop, saving.as_mut(), voice)?;
     let plan = archive.iter().fold(prepared.plan.clone(), |plan, archive| plan.recording(archive.inlet()));
     let metrics = prepared.metrics();
     let server = arguments.metrics.map(|address| serve(address, Arc::clone(&metrics))).transpose()?;
