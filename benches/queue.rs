@@ -9,7 +9,7 @@ use crate::traffic::key_of;
 use crossbeam::queue::ArrayQueue;
 use crossbeam::utils::Backoff;
 use flowpeel::flow::{KeyV4, Side};
-use flowpeel::queue::{BLOCK_SIGNAL_COUNT, Message, QUEUE_BLOCKS_MAX, WhenFull, queues};
+use flowpeel::queue::{BLOCK_SIGNAL_COUNT, Message, QUEUE_BLOCKS_MAX, WhenFull, queue};
 use flowpeel::signal::{ConnectionHash, Kind, Moment, Signal, SignalParts};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ impl Queue {
     }
 
     fn blocks(&self) -> u64 {
-        let (mut writers, mut inbox) = queues(1, WhenFull::Wait);
+        let (mut writer, mut inbox) = queue(WhenFull::Wait);
         std::thread::scope(|scope| {
             let reader = scope.spawn(move || {
                 let mut sum = 0;
@@ -91,9 +91,9 @@ impl Queue {
                 sum
             });
             for _ in 0..self.count / BLOCK_SIGNAL_COUNT {
-                self.signals.iter().for_each(|signal| writers[0].push(signal));
+                self.signals.iter().for_each(|signal| writer.push(signal));
             }
-            drop(writers);
+            drop(writer);
             reader.join().expect("the reader does not panic")
         })
     }

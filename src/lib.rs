@@ -52,7 +52,6 @@ pub mod engine;
 pub mod error;
 pub mod export;
 pub mod flow;
-pub mod generate;
 pub mod handover;
 pub mod interval;
 pub mod list;
@@ -89,6 +88,9 @@ pub mod pipeline {
     pub use crate::engine::*;
     pub use crate::run::*;
 }
+
+#[cfg(any(test, feature = "cli"))]
+pub use flowpeel_traffic as generate;
 
 pub use flowpeel_iblt::hash;
 pub use flowpeel_lines as lines;

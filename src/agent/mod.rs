@@ -6,18 +6,16 @@
 //! directory of snapshots, so any number of agents may follow one.
 
 mod incoming;
-mod list_file;
 mod position;
 mod wake;
 
 use crate::error::{Error, Result};
-use crate::export::{Directory, Format, Keep, ListSpan, SnapshotName};
+use crate::export::{Directory, FileLine, Format, Keep, ListFile, ListSpan, SnapshotName};
 use crate::flow_list::{Header, SnapshotList, TickMoment};
 use crate::hash::Secret;
 use crate::signal::AnyKey;
 use crate::snapshot::file::{Kind, RouterPart, SnapshotFile};
 use incoming::Incoming;
-use list_file::{Line, ListFile};
 use position::{Position, Run};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -314,11 +312,11 @@ impl Agent {
 
 /// Applies the lines of a file to a list.
 fn load(list: &mut SnapshotList, file: &mut ListFile, end: TickMoment) -> Result<()> {
-    while let Some(line) = file.next()? {
+    while let Some(line) = file.next_line()? {
         match line {
-            Line::Listed(known, _) => drop(list.relist(&known, end)),
-            Line::Delisted(key) => drop(list.delist(&key)),
-            Line::HalfOpen => {}
+            FileLine::Listed(known, _) => drop(list.relist(&known, end)),
+            FileLine::Delisted(key) => drop(list.delist(&key)),
+            FileLine::HalfOpen => {}
         }
     }
     Ok(())
@@ -359,8 +357,8 @@ pub fn start_from(list: &mut SnapshotList, source: &RouterPart, path: &Path) -> 
 pub fn established(path: &Path) -> Result<Vec<(AnyKey, u32)>> {
     let mut file = open_full(path)?;
     let mut connections = Vec::new();
-    while let Some(line) = file.next()? {
-        if let Line::Listed(known, routers) = line {
+    while let Some(line) = file.next_line()? {
+        if let FileLine::Listed(known, routers) = line {
             connections.push((known.key, routers));
         }
     }

@@ -123,7 +123,7 @@ impl From<&Record> for Entry {
             end: record.end,
             key: record.key,
             start: record.start,
-            fate: Fate::Ended(record.ending),
+            fate: record.ending.map_or(Fate::Open, Fate::Ended),
             midstream: record.midstream,
             may_be_older: record.may_be_older,
         }

@@ -39,5 +39,6 @@ pub use find::{Answer, Endpoint, Explanation, Query, find};
 pub use index::{Size, index_missing, measure};
 pub use log::RecoveredLog;
 pub use segment::{SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN};
+pub(crate) use sorter::Sorter;
 pub use thread::{Archive, Summary};
 pub use writer::{ArchiveConfig, OpenList, Recovery, Writer, Written};

@@ -1,28 +1,25 @@
-//! Records of all partitions -> entries in an order that does not depend on threads.
-//!
-//! What enters: records as they come in, and cuts. What leaves: the entries between two cuts, sorted, once every
+//! What all partitions send, in an order that does not depend on threads: what lies between two cuts is sorted once every
 //! partition has reached the second. A live capture has no cuts: all that was gathered is taken when it is time.
 
-use crate::archive::Entry;
 use crate::signal::PARTITION_COUNT;
 use std::collections::VecDeque;
 
 /// Gathers the entries that are sorted together.
-pub(super) struct Sorter {
+pub(crate) struct Sorter<T> {
     /// The entries that each partition sent up to each of its cuts; the last part holds those after the last cut.
-    partitions: Vec<VecDeque<Vec<Entry>>>,
+    partitions: Vec<VecDeque<Vec<T>>>,
     /// The sorted entries that were returned last.
-    sorted: Vec<Entry>,
+    sorted: Vec<T>,
 }
 
-impl Sorter {
-    pub(super) fn new() -> Self {
+impl<T: Ord> Sorter<T> {
+    pub(crate) fn new() -> Self {
         let partition = || VecDeque::from([Vec::new()]);
         Sorter { partitions: (0..PARTITION_COUNT).map(|_| partition()).collect(), sorted: Vec::new() }
     }
 
     /// Adds entries of a partition, in their order.
-    pub(super) fn add(&mut self, partition: usize, entries: impl Iterator<Item = Entry>) {
+    pub(crate) fn add(&mut self, partition: usize, entries: impl Iterator<Item = T>) {
         if let Some(present) = self.partitions.get_mut(partition).and_then(VecDeque::back_mut) {
             present.extend(entries);
         }
@@ -30,7 +27,7 @@ impl Sorter {
 
     /// Notes a cut of this partition. Returns the entries of all partitions up to their next cut, once every partition
     /// has reached it.
-    pub(super) fn cut(&mut self, partition: usize) -> &[Entry] {
+    pub(crate) fn cut(&mut self, partition: usize) -> &[T] {
         if let Some(partition) = self.partitions.get_mut(partition) {
             partition.push_back(Vec::new());
         }
@@ -42,7 +39,7 @@ impl Sorter {
     }
 
     /// Returns all entries, cut by cut. No partition has more to send before its next cut.
-    pub(super) fn drain(&mut self) -> &[Entry] {
+    pub(crate) fn drain(&mut self) -> &[T] {
         self.sorted.clear();
         while self.partitions.iter().any(|partition| partition.len() > 1) {
             self.gather();
@@ -62,7 +59,7 @@ impl Sorter {
     }
 
     /// The number of entries that wait.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.partitions.iter().flatten().map(Vec::len).sum()
     }
 }
@@ -70,6 +67,7 @@ impl Sorter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::archive::Entry;
     use crate::archive::block::tests::some_entry;
     use proptest::prelude::*;
 

@@ -150,7 +150,7 @@ struct Worker {
     writer: Writer,
     outlet: Outlet,
     commands: Receiver<Command>,
-    sorter: Sorter,
+    sorter: Sorter<Entry>,
     ages: Ages,
     open_list: Option<OpenList>,
     index: IndexThread,

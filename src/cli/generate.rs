@@ -172,7 +172,8 @@ impl Write for Interruptible<'_> {
 
 /// Makes the capture that the arguments ask for.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
-    let mut traffic = Traffic::new(arguments.config()).map_err(Failure::wrong_usage)?;
+    let traffic = Traffic::new(arguments.config());
+    let mut traffic = traffic.map_err(|refused| Failure::wrong_usage(Error::new(refused.to_string())))?;
     let counts = arguments.write(&mut traffic)?;
     if voice > Voice::Quiet {
         let (frames, connections) = (grouped(counts.frame_count), grouped(counts.connection_count));

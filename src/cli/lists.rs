@@ -92,10 +92,10 @@ pub(super) struct Lists {
         default_missing_value = SOURCES_TEXT.as_str(), hide_short_help = true)]
     sources: Option<u64>,
 
-    /// Write a snapshot of every interval to a file in this directory
+    /// Write snapshots here, for flowpeel snapshot
     ///
-    /// A snapshot holds every open connection in a file of fixed size, for another machine to list, merge or compare
-    /// (flowpeel snapshot). A live capture needs --secret-file for it, which the readers of snapshots have too.
+    /// A snapshot of every interval: a file of fixed size with every open connection, for another machine to list, merge
+    /// or compare. A live capture needs --secret-file for it, which the readers of snapshots have too.
     #[arg(long, value_name = "DIR", help_heading = heading::SNAPSHOTS, hide_short_help = true)]
     snapshots: Option<PathBuf>,
 

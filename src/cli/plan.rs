@@ -212,7 +212,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         connections_max: arguments.connections,
         churn: arguments.churn,
         sources_max: arguments.sources,
-        ..tracking::live_defaults()
+        names: tracking::option_of,
+        ..Config::live_defaults()
     };
     let sizing = Sizing::new(&asked, arguments.failure).map_err(Failure::wrong_usage)?;
     let plan = PlanObject {

@@ -3,25 +3,12 @@
 use crate::cli::heading;
 use crate::cli::lists::Lists;
 use crate::cli::values::{self, Limit};
-use crate::engine::{AGE_MAX_LIVE_S, Config, IDLE_TIMEOUT_LIVE_S, PICKUP_LIVE};
+use crate::engine::{Config, Setting};
 use crate::error::{Error, Result};
 use crate::hash::Secret;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// The configuration of a live capture where no option says otherwise: connections are older than the start, and some
-/// vanish. A replay takes a capture at its word, as [`Config::default`] does: what began before it is not known, and
-/// what has not ended is open.
-pub(super) fn live_defaults() -> Config {
-    Config {
-        pickup: PICKUP_LIVE,
-        idle_timeout: Some(Duration::from_secs(IDLE_TIMEOUT_LIVE_S)),
-        max_age: Some(Duration::from_secs(AGE_MAX_LIVE_S)),
-        watches: true,
-        ..Config::default()
-    }
-}
 
 /// The options that say how much memory is taken, and how connections are tracked.
 #[derive(Args)]
@@ -150,7 +137,27 @@ impl Tracking {
             format: lists.format(),
             sources_max: lists.sources(),
             secret,
+            names: option_of,
             ..default
         })
+    }
+}
+
+/// The option that stands for a setting.
+pub(super) fn option_of(setting: Setting) -> &'static str {
+    match setting {
+        Setting::Every => "--every",
+        Setting::Shards => "--shards",
+        Setting::Connections => "--connections",
+        Setting::HalfOpen => "--half-open",
+        Setting::Churn => "--churn",
+        Setting::Memory => "--memory",
+        Setting::SynTimeout => "--syn-timeout",
+        Setting::Pickup => "--pickup",
+        Setting::IdleTimeout => "--idle-timeout",
+        Setting::MaxAge => "--max-age",
+        Setting::Sources => "--sources",
+        Setting::Archive => "--segment-size",
+        Setting::Rings => "--ring-size",
     }
 }

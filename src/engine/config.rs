@@ -1,11 +1,14 @@
 //! The configuration of an engine.
 
 use crate::engine::SHARDS_MAX;
-use crate::engine::plan::{CONNECTIONS_DEFAULT, MEMORY_SIZE_DEFAULT, SYN_TIMEOUT_DEFAULT_S};
+use crate::engine::plan::{
+    AGE_MAX_LIVE_S, CONNECTIONS_DEFAULT, IDLE_TIMEOUT_LIVE_S, MEMORY_SIZE_DEFAULT, PICKUP_LIVE, SYN_TIMEOUT_DEFAULT_S,
+};
 #[cfg(doc)]
 use crate::engine::{CONNECTIONS_MIN, HALF_OPEN_MIN, Memory, Plan};
+use crate::error::{Error, Result};
 use crate::export::Format;
-use crate::hash::Secret;
+use crate::hash::{SECRET_SIZE, Secret};
 use crate::signal::FINGERPRINT_BITS;
 use std::time::Duration;
 
@@ -62,6 +65,61 @@ pub struct Config {
     pub saves_state: bool,
     /// The width of the filter's fingerprints in bits: the full 30, or fewer to study collisions.
     pub fingerprint_bits: u32,
+    /// How errors name what is wrong; by default the [field](Setting::field).
+    pub names: fn(Setting) -> &'static str,
+}
+
+/// What an error about a configuration may be about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// [`Config::every`].
+    Every,
+    /// [`Config::shards`].
+    Shards,
+    /// [`Config::connections_max`].
+    Connections,
+    /// [`Config::half_open_max`].
+    HalfOpen,
+    /// [`Config::churn`].
+    Churn,
+    /// [`Config::memory_size_max`].
+    Memory,
+    /// [`Config::syn_timeout`].
+    SynTimeout,
+    /// [`Config::pickup`].
+    Pickup,
+    /// [`Config::idle_timeout`].
+    IdleTimeout,
+    /// [`Config::max_age`].
+    MaxAge,
+    /// [`Config::sources_max`].
+    Sources,
+    /// [`Config::archive_size`].
+    Archive,
+    /// [`LiveInput::rings_size`](crate::engine::LiveInput::rings_size).
+    Rings,
+}
+
+impl Setting {
+    /// The name of the field.
+    #[must_use]
+    pub fn field(self) -> &'static str {
+        match self {
+            Setting::Every => "every",
+            Setting::Shards => "shards",
+            Setting::Connections => "connections_max",
+            Setting::HalfOpen => "half_open_max",
+            Setting::Churn => "churn",
+            Setting::Memory => "memory_size_max",
+            Setting::SynTimeout => "syn_timeout",
+            Setting::Pickup => "pickup",
+            Setting::IdleTimeout => "idle_timeout",
+            Setting::MaxAge => "max_age",
+            Setting::Sources => "sources_max",
+            Setting::Archive => "archive_size",
+            Setting::Rings => "rings_size",
+        }
+    }
 }
 
 /// How snapshots are made.
@@ -77,6 +135,32 @@ pub struct Snapshots {
 }
 
 impl Config {
+    /// The configuration of an engine on live traffic, with a list at every multiple of `every` and a secret of its own: what
+    /// [`Self::live_defaults`] says.
+    ///
+    /// # Errors
+    ///
+    /// The system gives no random numbers.
+    pub fn live(every: Duration) -> Result<Self> {
+        let mut bytes = [0; SECRET_SIZE];
+        getrandom::fill(&mut bytes).map_err(|error| Error::new("the system gives no random numbers").because(error))?;
+        Ok(Config { every: Some(every), secret: Secret::new(bytes), ..Config::live_defaults() })
+    }
+
+    /// What suits live traffic: connections are older than the start, and some time out without FIN or RST. A replay takes a
+    /// capture at its word, as [`Config::default`] does: what began before it is not known, and what has not ended is
+    /// open.
+    #[must_use]
+    pub fn live_defaults() -> Self {
+        Config {
+            pickup: PICKUP_LIVE,
+            idle_timeout: Some(Duration::from_secs(IDLE_TIMEOUT_LIVE_S)),
+            max_age: Some(Duration::from_secs(AGE_MAX_LIVE_S)),
+            watches: true,
+            ..Config::default()
+        }
+    }
+
     /// Whether a list is kept: always, but where snapshots replace it.
     #[must_use]
     pub fn keeps_list(&self) -> bool {
@@ -110,6 +194,7 @@ impl Default for Config {
             secret: Secret::REPLAY,
             saves_state: false,
             fingerprint_bits: FINGERPRINT_BITS,
+            names: Setting::field,
         }
     }
 }

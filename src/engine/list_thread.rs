@@ -66,9 +66,24 @@ impl ListTotals {
 /// The number of lists that a run may have written since its state was saved.
 pub(crate) struct SkippedLists(pub(crate) u64);
 
-/// A callback for every interval that has been dealt with. It gets the header of its list, unless the interval was
-/// merged into the next, the list itself, and the counts so far.
-pub(crate) type OnList<'a> = &'a (dyn Fn(Option<&Header>, &FlowList, &mut ListTotals) + Sync);
+/// A callback for every interval that has ended. It gets the header of its list, unless the interval was merged into
+/// the next, the list itself, and the counts so far.
+pub(crate) type OnList<'a> = Box<dyn FnMut(Option<&Header>, &FlowList, &mut ListTotals) + Send + 'a>;
+
+/// The exporter of a run, its own or the caller's.
+pub(crate) enum Lists<'a> {
+    Owned(Box<dyn Exporter>),
+    Borrowed(&'a mut dyn Exporter),
+}
+
+impl Lists<'_> {
+    fn exporter(&mut self) -> &mut dyn Exporter {
+        match self {
+            Lists::Owned(exporter) => &mut **exporter,
+            Lists::Borrowed(exporter) => *exporter,
+        }
+    }
+}
 
 /// The list with what it takes to receive hand-overs and to write it.
 pub(crate) struct ListThread<'a> {
@@ -76,7 +91,7 @@ pub(crate) struct ListThread<'a> {
     /// Hand-overs of partitions that are an interval ahead.
     early: Vec<VecDeque<HandOver>>,
     returns: Returns,
-    exporter: &'a mut dyn Exporter,
+    lists: Lists<'a>,
     on_list: OnList<'a>,
     error: Option<crate::error::Error>,
     told: ListTotals,
@@ -89,7 +104,7 @@ impl<'a> ListThread<'a> {
     pub(crate) fn new(
         plan: &Plan,
         watch: Option<&Arc<Watch>>,
-        exporter: &'a mut dyn Exporter,
+        lists: Lists<'a>,
         returns: Returns,
         on_list: OnList<'a>,
     ) -> Self {
@@ -97,7 +112,7 @@ impl<'a> ListThread<'a> {
             list: plan.flow_list(watch),
             early: (0..PARTITION_COUNT).map(|_| VecDeque::with_capacity(1 + plan.spare_count)).collect(),
             returns,
-            exporter,
+            lists,
             on_list,
             error: None,
             told: ListTotals::new(plan),
@@ -128,7 +143,7 @@ impl<'a> ListThread<'a> {
                 self.returns.ask(partition, inquiry);
             }
         }
-        if let Some(resumable) = self.exporter.resumable() {
+        if let Some(resumable) = self.lists.exporter().resumable() {
             resumable.restore(&mut decoder)?;
         }
         decoder.end()
@@ -139,7 +154,7 @@ impl<'a> ListThread<'a> {
     pub(crate) fn resume_behind(&mut self, resumed_tick: u64, skipped: SkippedLists) {
         self.list.unsettle(resumed_tick);
         self.list.skip_intervals(skipped.0);
-        if let Some(resumable) = self.exporter.resumable() {
+        if let Some(resumable) = self.lists.exporter().resumable() {
             resumable.build_anew();
         }
     }
@@ -210,7 +225,8 @@ impl<'a> ListThread<'a> {
 
     fn write(&mut self, has_failed: &AtomicBool) {
         let began = Instant::now();
-        let Self { list, exporter, error, returns, .. } = self;
+        let Self { list, lists, error, returns, .. } = self;
+        let exporter = lists.exporter();
         let write = |list: &List| {
             if error.is_none() {
                 *error = exporter.write(Output::List(list)).err();
@@ -258,7 +274,7 @@ impl<'a> ListThread<'a> {
 
     /// Saves the state, if that was asked for at this end of an interval.
     fn save(&mut self, is_listed: bool, asked: &[Option<Inquiry>]) {
-        let Self { saving, list, told, exporter, error, marker, .. } = self;
+        let Self { saving, list, told, lists, error, marker, .. } = self;
         let Some(saving) = saving else { return };
         saving.cut(marker, is_listed && error.is_none(), || {
             let mut encoder = Encoder::with_capacity(list.saved_size());
@@ -269,7 +285,7 @@ impl<'a> ListThread<'a> {
             for asked in asked {
                 encoder.option(asked.as_ref(), |encoder, asked| save_inquiry(asked, encoder));
             }
-            if let Some(resumable) = exporter.resumable() {
+            if let Some(resumable) = lists.exporter().resumable() {
                 resumable.save(&mut encoder);
             }
             encoder

@@ -4,7 +4,7 @@
 //! limit and for people.
 
 use crate::connection::Filter;
-use crate::engine::Config;
+use crate::engine::{Config, Setting};
 use crate::flow_list::{EarlierList, FlowListConfig};
 use crate::shard::PartitionConfig;
 use crate::signal::PARTITION_COUNT;
@@ -59,21 +59,21 @@ impl Memory {
         self.parts().iter().map(|(_, size)| size).sum()
     }
 
-    /// The option that takes most of the memory, and how much that is, in bytes: where memory is short, that one is to
+    /// The setting that takes most of the memory, and how much that is, in bytes: where memory is short, that one is to
     /// be lowered. `buffers_size` is the part of it that is for the buffers of captures, of which a replay has a single
     /// small one.
-    pub(crate) fn largest(&self, buffers_size: u64) -> (&'static str, u64) {
+    pub(crate) fn largest(&self, buffers_size: u64) -> (Setting, u64) {
         let parts = [
             // The copies for a state are mostly of these two.
-            ("--connections", self.filter_size + self.list_size_max + self.state_size),
-            ("--half-open", self.rings_size),
-            ("--churn", self.tables_size),
-            ("--shards", self.queues_size.saturating_sub(buffers_size)),
-            ("--ring-size", buffers_size),
-            ("--sources", self.sources_size),
-            ("--segment-size", self.archive_size),
+            (Setting::Connections, self.filter_size + self.list_size_max + self.state_size),
+            (Setting::HalfOpen, self.rings_size),
+            (Setting::Churn, self.tables_size),
+            (Setting::Shards, self.queues_size.saturating_sub(buffers_size)),
+            (Setting::Rings, buffers_size),
+            (Setting::Sources, self.sources_size),
+            (Setting::Archive, self.archive_size),
         ];
-        parts.into_iter().max_by_key(|(_, size)| *size).unwrap_or_default()
+        parts.into_iter().max_by_key(|(_, size)| *size).unwrap_or((Setting::Connections, 0))
     }
 }
 

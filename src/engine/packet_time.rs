@@ -1,8 +1,7 @@
-//! Where intervals end: the clock of the capture, cut at multiples of the interval.
+//! The time of packets, cut at multiples of the interval: equal packets make equal intervals.
 //!
-//! What enters: the time of each packet. What leaves: the marks that belong before it. An interval without packets has
-//! no list: the next list covers it. A step back of the clock ends the interval and starts another under a new time
-//! base.
+//! An interval without packets has no list: the next list covers it. A step back of the clock ends the interval and
+//! starts another under a new time base.
 
 use crate::engine::port::{Marks, Timekeeper};
 use crate::error::Result;
@@ -10,8 +9,9 @@ use crate::signal::{Clock, Step, TICK_NS, TimeBase};
 use crate::snapshot::Marker;
 use crate::state::{Decoder, Encoder};
 
-/// The intervals of one capture.
-pub(crate) struct PacketTime {
+/// The time of packets, as of a capture: a port that goes by it waits where a queue is full, and equal packets make
+/// equal lists.
+pub struct PacketTime {
     every_ns: Option<i64>,
     clock: Option<Clock>,
     start_ns: i64,
@@ -45,11 +45,6 @@ impl PacketTime {
         Ok(())
     }
 
-    /// How often the clock stepped back.
-    pub(crate) fn steps_back(&self) -> u64 {
-        self.steps_back
-    }
-
     /// Moves on to the first packet, the first after an interval's end, or the first of a new base.
     #[cold]
     fn turn(&mut self, time_ns: i64) -> Marks {
@@ -57,7 +52,7 @@ impl PacketTime {
             let clock = self.clock.insert(Clock::new(time_ns));
             let base = clock.time_base();
             self.begin(time_ns, time_ns);
-            return Marks { end: None, base: Some(base) };
+            return Marks { base: Some(base), ..Marks::default() };
         };
         let (before_ns, before_tick, before_base) = (clock.highest_ns(), clock.tick(), clock.time_base());
         self.highest_ns = self.highest_ns.max(before_ns);
@@ -69,7 +64,7 @@ impl PacketTime {
         // An end at the end of time is never reached, or it would be reached again and again.
         let is_reached = self.is_over(time_ns) && self.end_ns < i64::MAX;
         let is_over = self.every_ns.is_some() && (stepped_back || is_reached);
-        let mut marks = Marks { end: None, base };
+        let mut marks = Marks { base, ..Marks::default() };
         if is_over {
             // After a step back the interval ends with its last packet, otherwise where it was to end.
             let end_ns = if stepped_back { before_ns } else { self.end_ns };
@@ -97,8 +92,8 @@ impl PacketTime {
         Marker { start_ns: self.start_ns, end_ns, end_tick, within_tick_ns, is_last, ..Marker::default() }
     }
 
-    /// The end of the capture: the last interval ends with the highest time seen.
-    pub(crate) fn finish(&self) -> Marker {
+    /// The end of the packets: the last interval ends with the highest time seen.
+    fn finish(&self) -> Marker {
         let Some(clock) = &self.clock else {
             return Marker { is_last: true, ..Marker::default() };
         };
@@ -139,6 +134,14 @@ impl Timekeeper for PacketTime {
     #[inline]
     fn elapsed_ns(&self) -> i64 {
         self.clock.as_ref().map_or(0, Clock::elapsed_ns)
+    }
+
+    fn last_end(&self) -> Option<Marker> {
+        Some(self.finish())
+    }
+
+    fn steps_back(&self) -> u64 {
+        self.steps_back
     }
 
     fn save(&self, encoder: &mut Encoder) {

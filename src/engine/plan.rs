@@ -10,7 +10,7 @@ use crate::connection::{
     TrackerConfig,
 };
 use crate::engine::memory::{Memory, questions_size, state_size, table_count};
-use crate::engine::{Config, SHARDS_MAX};
+use crate::engine::{Config, SHARDS_MAX, Setting};
 use crate::error::{Error, Result};
 use crate::list::{EvictionTimes, FlowList, FlowListConfig, IDLE_EPOCHS, SnapshotConfig};
 use crate::queue::{self, WhenFull};
@@ -179,7 +179,10 @@ pub struct Plan {
     pub(crate) seen_syn_count: usize,
     pub(crate) every_ns: Option<i64>,
     is_live: bool,
-    pub(crate) capture_count: usize,
+    /// The ports, each of one thread.
+    pub(crate) port_count: usize,
+    /// Whether shards poll the queues of the ports.
+    polls: bool,
     /// Empty deltas of each partition beside the one in use.
     pub(crate) spare_count: usize,
     /// The sampling interval of packets that carry no flag and that no handshake waits for; 0 turns sampling off.
@@ -188,8 +191,8 @@ pub struct Plan {
     pub(crate) watch_count: Option<usize>,
     /// The shape of the counters of sources, if there are any.
     pub(crate) sources: Option<SourceGeometry>,
-    /// Where records of connections that end go, if they are wanted.
-    pub(crate) records: Option<Inlet>,
+    /// Where records of connections go, if they are wanted.
+    records: Vec<Inlet>,
     memory: Memory,
     /// Whether the churn or the half-open connections are fewer than follow from the connections, for want of memory.
     is_lowered: bool,
@@ -212,9 +215,21 @@ impl Plan {
     /// As [`Plan::new`]; and a live capture needs an interval.
     pub fn live(config: &Config, input: LiveInput) -> Result<Self> {
         if config.every.is_none() {
-            return Err(Error::new("a live capture needs the length of an interval: --every 10s"));
+            let what = format!("live traffic needs the length of an interval: set {}", (config.names)(Setting::Every));
+            return Err(Error::new(what));
         }
         Plan::with(config, Some(input))
+    }
+
+    /// The plan of an engine with so many ports on the wall clock: nothing waits, and what is lost is counted. A port makes no system
+    /// call; shards poll for what it sends.
+    ///
+    /// # Errors
+    ///
+    /// As [`Plan::live`].
+    pub fn ports(config: &Config, port_count: usize) -> Result<Self> {
+        let plan = Plan::live(config, LiveInput { capture_count: port_count, rings_size: 0 })?;
+        Ok(Plan { polls: true, ..plan })
     }
 
     /// The plan with the churn and the half-open connections that follow from the connections and the memory, where
@@ -259,7 +274,7 @@ impl Plan {
         let untracked_ticks = idle_untracked.into_iter().chain(eviction.age_max_ticks).min();
         let partition = PartitionConfig { tracker: TrackerConfig { untracked_ticks, ..tracker(config) }, geometry };
         let looks_at_all = idle_timeout.is_some() && !config.watches;
-        let capture_count = live.map_or(1, |live| live.capture_count.max(1));
+        let port_count = live.map_or(1, |live| live.capture_count.max(1));
         // A connection that opens with its SYN-ACK has nothing to wait for.
         let handshake_count = if config.answer_opens { 0 } else { half_open_count(config) as usize };
         let mut plan = Plan {
@@ -279,15 +294,16 @@ impl Plan {
             }),
             partition,
             handshake_count,
-            seen_syn_count: if capture_count > 1 && !config.one_way { handshake_count } else { 0 },
+            seen_syn_count: if port_count > 1 && !config.one_way { handshake_count } else { 0 },
             every_ns: config.every.map(|every| every.as_nanos() as i64),
             is_live: live.is_some(),
-            capture_count,
+            port_count,
+            polls: false,
             spare_count: if goes_on { DELTA_SPARES_LIVE } else { DELTA_SPARES_WHOLE },
             sampled: if looks_at_all { 1 } else { pickup(config) },
             watch_count: idle_timeout.filter(|_| config.watches).map(|_| config.connections_max as usize),
             sources: config.sources_max.map(SourceGeometry::for_sources),
-            records: None,
+            records: Vec::new(),
             memory: Memory::default(),
             is_lowered: false,
         };
@@ -306,7 +322,7 @@ impl Plan {
         let listed_max = partitions * tracker.connections_max;
         let seen_syns_size = match self.seen_syn_count {
             0 => 0,
-            count => self.capture_count * HandshakeCache::size(count),
+            count => self.port_count * HandshakeCache::size(count),
         };
         let keeps_list = config.keeps_list();
         // A replay's shards hold nothing back, so its list asks only which connections are still alive.
@@ -322,7 +338,7 @@ impl Plan {
             tables_size: partitions * (self.spare_count as u64 + table_count(config)) * geometry.size() as u64
                 + partitions * ((self.spare_count + 1) * size_of::<Delta>() + size_of::<Partition>()) as u64
                 + config.snapshots.as_ref().map_or(0, |_| half_open_count * size_of::<HalfOpen>() as u64),
-            queues_size: (self.capture_count * self.shard_count() * queue::size()) as u64 + buffers_size,
+            queues_size: (self.port_count * self.shard_count() * queue::size()) as u64 + buffers_size,
             list_size_max: list_size
                 + partitions * HalfOpenList::size(tracker.half_open_count) as u64
                 + if keeps_list && is_asking { questions_size(&self.list) } else { 0 },
@@ -342,15 +358,17 @@ impl Plan {
         let snapshot_size = sums_size + half_open_count * SNAPSHOT_HALF_OPEN_SIZE;
         if config.snapshots.is_some() && snapshot_size > SNAPSHOT_SIZE_MAX {
             let (size, most) = (snapshot_size.div_ceil(1 << 20), SNAPSHOT_SIZE_MAX >> 20);
-            let options = if sums_size > SNAPSHOT_SIZE_MAX { "--churn" } else { "--churn or --half-open" };
-            return Err(Error::new(format!("snapshots of {size} MiB: {most} are the most, so lower {options}")));
+            let (churn, half_open) = ((config.names)(Setting::Churn), (config.names)(Setting::HalfOpen));
+            let which = if sums_size > SNAPSHOT_SIZE_MAX { churn } else { &format!("{churn} or {half_open}") };
+            return Err(Error::new(format!("snapshots of {size} MiB: {most} are the most, so lower {which}")));
         }
         if self.memory.total_size() > config.memory_size_max {
             let (needed, allowed) = (self.memory.total_size().div_ceil(1 << 20), config.memory_size_max >> 20);
-            let (option, size) = self.memory.largest(buffers_size);
+            let (largest, size) = self.memory.largest(buffers_size);
+            let (memory, largest) = ((config.names)(Setting::Memory), (config.names)(largest));
             let what = format!(
                 "{} connections and a churn of {}, with what else was asked for, take {needed} MiB, and {allowed} MiB are allowed: \
-                 raise --memory, or lower {option}, by which {} MiB of it go",
+                 raise {memory}, or lower {largest}, by which {} MiB of it go",
                 config.connections_max,
                 churn(config),
                 size.div_ceil(1 << 20)
@@ -363,8 +381,14 @@ impl Plan {
     /// The plan with a record of every connection that ends, sent to `inlet`. Its other end has to be read as long as
     /// the run goes on.
     #[must_use]
-    pub fn recording(self, inlet: Inlet) -> Self {
-        Plan { records: Some(inlet), ..self }
+    pub fn recording(mut self, inlet: Inlet) -> Self {
+        self.records.push(inlet);
+        self
+    }
+
+    /// Where records of connections go.
+    pub(crate) fn records(&self) -> &[Inlet] {
+        &self.records
     }
 
     /// The configuration that the plan was made from, with what follows from it: the churn and the half-open
@@ -380,7 +404,12 @@ impl Plan {
         self.is_live
     }
 
-    /// What capture threads and shards do when a queue is full.
+    /// What ports do when a queue is full.
+    pub(crate) fn port_when_full(&self) -> WhenFull {
+        if self.polls { WhenFull::DropAtOnce } else { self.when_full() }
+    }
+
+    /// What shards do when a queue is full, or where what they need is not there.
     pub(crate) fn when_full(&self) -> WhenFull {
         if self.is_live { WhenFull::Drop } else { WhenFull::Wait }
     }
@@ -528,21 +557,22 @@ fn geometry(churn: u64, for_snapshots: bool) -> DeltaGeometry {
 }
 
 fn check(config: &Config) -> Result<()> {
+    let must = |setting, what: String| Err(Error::new(format!("{} must be {what}", (config.names)(setting))));
     if !(CONNECTIONS_MIN..=CONNECTIONS_MAX).contains(&config.connections_max) {
-        return Err(Error::new(format!("--connections must be from {CONNECTIONS_MIN} to {CONNECTIONS_MAX}")));
+        return must(Setting::Connections, format!("from {CONNECTIONS_MIN} to {CONNECTIONS_MAX}"));
     }
     if config.churn.is_some_and(|churn| churn > CONNECTIONS_MAX) {
-        return Err(Error::new(format!("--churn must be at most {CONNECTIONS_MAX}")));
+        return must(Setting::Churn, format!("at most {CONNECTIONS_MAX}"));
     }
     if !(1..=SHARDS_MAX).contains(&config.shards) {
-        return Err(Error::new(format!("--shards must be from 1 to {SHARDS_MAX}")));
+        return must(Setting::Shards, format!("from 1 to {SHARDS_MAX}"));
     }
     if config.half_open_max.is_some_and(|count| !(HALF_OPEN_MIN..=HALF_OPEN_MAX).contains(&count)) {
-        return Err(Error::new(format!("--half-open must be from {HALF_OPEN_MIN} to {HALF_OPEN_MAX}")));
+        return must(Setting::HalfOpen, format!("from {HALF_OPEN_MIN} to {HALF_OPEN_MAX}"));
     }
     if !(1..=SYN_TIMEOUT_MAX_TICKS).contains(&ticks(config.syn_timeout)) {
         let most_s = SYN_TIMEOUT_MAX_TICKS * TICK_NS as u64 / 1_000_000_000;
-        return Err(Error::new(format!("--syn-timeout must be from 100ms to {most_s}s")));
+        return must(Setting::SynTimeout, format!("from 100ms to {most_s}s"));
     }
     config.format.check()?;
     if config.snapshots.as_ref().is_some_and(|snapshots| !is_name(&snapshots.router)) {
@@ -552,21 +582,19 @@ fn check(config: &Config) -> Result<()> {
     let every_hours_max = EVERY_MAX_DAYS * 24;
     let every = Duration::from_nanos(TICK_NS as u64)..=Duration::from_secs(every_hours_max * 3_600);
     if config.every.is_some_and(|length| !every.contains(&length)) {
-        let what = format!("--every must be from 100ms to {EVERY_MAX_DAYS} days ({every_hours_max}h)");
-        return Err(Error::new(what));
+        return must(Setting::Every, format!("from 100ms to {EVERY_MAX_DAYS} days ({every_hours_max}h)"));
     }
     if config.pickup > PICKUP_MAX {
-        return Err(Error::new(format!("--pickup must be at most {PICKUP_MAX}")));
+        return must(Setting::Pickup, format!("at most {PICKUP_MAX}"));
     }
     if config.sources_max.is_some_and(|sources_max| !(SOURCES_MIN..=SOURCES_MAX).contains(&sources_max)) {
-        return Err(Error::new(format!("--sources must be from {SOURCES_MIN} to {SOURCES_MAX}")));
+        return must(Setting::Sources, format!("from {SOURCES_MIN} to {SOURCES_MAX}"));
     }
     let longest = Duration::from_secs(EVICTION_TIMEOUT_MAX_DAYS * 86_400);
     let eviction = Duration::from_secs(EVICTION_TIMEOUT_MIN_S)..=longest;
-    for (time, name) in [(config.idle_timeout, "--idle-timeout"), (config.max_age, "--max-age")] {
+    for (time, setting) in [(config.idle_timeout, Setting::IdleTimeout), (config.max_age, Setting::MaxAge)] {
         if time.is_some_and(|time| !eviction.contains(&time)) {
-            let what = format!("{name} must be from {EVICTION_TIMEOUT_MIN_S}s to {EVICTION_TIMEOUT_MAX_DAYS} days");
-            return Err(Error::new(what));
+            return must(setting, format!("from {EVICTION_TIMEOUT_MIN_S}s to {EVICTION_TIMEOUT_MAX_DAYS} days"));
         }
     }
     Ok(())

@@ -1,19 +1,19 @@
-//! A capture thread's work: packets in, signals and marks out to the shards' queues.
+//! A port: packets in, signals and marks out to the shards' queues.
 //!
 //! Marks go to all queues, behind the signals of every packet before them, so that all shards cut at the same packet.
 
 use crate::capture::Packet;
-use crate::engine::PacketTime;
 use crate::engine::saving::{Reading, Saver};
-use crate::engine::shard_of;
+use crate::engine::{PacketTime, WallTime, shard_of};
 use crate::error::{Error, Result};
 use crate::flow_list::TickMoment;
-use crate::metrics::CaptureCounts;
+use crate::metrics::{CaptureCounts, Metrics};
 use crate::parse::{LinkType, PlainFrame, PlainIpv4, PlainIpv6, TcpSegment, Unusable, parse_frame, walk_frame};
-use crate::queue::{Message, Writer};
+use crate::queue::{Message, Passed, Writer};
 use crate::signal::{PARTITION_COUNT, Signal, Signaller, TimeBase};
 use crate::snapshot::{Marker, Seen};
 use crate::state::{Decoder, Encoder};
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Packets of a replay between two cuts of the archive: at most this many records are sorted together, some megabytes.
@@ -21,21 +21,34 @@ pub const RECORD_CUT_PACKETS: u64 = 1 << 16;
 
 /// The marks that belong before a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Marks {
+pub struct Marks {
     pub(crate) end: Option<Marker>,
     pub(crate) base: Option<TimeBase>,
+    /// The last of the ends that the clock makes and that are passed here.
+    pub(crate) passed: Option<PassedEnd>,
 }
 
-/// A capture thread's clock, which also tells where intervals end.
-pub(crate) trait Timekeeper {
-    /// Moves on to a packet of this time if nothing has to be said before it, and returns whether it did. If not,
-    /// [`Self::packet`] is to be asked.
+/// An end of an interval that a port's packets have passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PassedEnd {
+    /// Its number, from 1.
+    pub(crate) number: u64,
+    pub(crate) at: TickMoment,
+}
+
+/// The time that a port goes by, which also knows where intervals end.
+pub trait Timekeeper {
+    /// Whether signals are sent on when they may have waited long enough, each time that [`Self::packet`] was called.
+    const FLUSHES: bool = false;
+
+    /// Moves on to a packet of this time if nothing is to be done before it, and returns whether it did. If not, call
+    /// [`Self::packet`].
     fn advance_if_quiet(&mut self, time_ns: i64) -> bool;
     /// Moves on to a packet of this time, and returns the marks that belong before it. Further calls with the same time
     /// return further marks, until there are none.
     fn packet(&mut self, time_ns: i64) -> Marks;
-    /// Whether a packet of this time comes after the end of the present interval. Live none does: intervals end by the
-    /// clock.
+    /// Whether a packet of this time comes after the end of the present interval. By the wall clock none does:
+    /// intervals end by the clock.
     fn is_over(&self, _time_ns: i64) -> bool {
         false
     }
@@ -43,7 +56,15 @@ pub(crate) trait Timekeeper {
     fn tick(&self) -> u64;
     /// How long the clock had run at the last packet, in nanoseconds; unlike wall time it never steps back.
     fn elapsed_ns(&self) -> i64;
-    /// Writes the clock to a saved state. Only a replay's clock goes on in another process.
+    /// The end of the last interval, where it is the port that ends it.
+    fn last_end(&self) -> Option<Marker> {
+        None
+    }
+    /// How often the clock stepped back.
+    fn steps_back(&self) -> u64 {
+        0
+    }
+    /// Writes the clock to a saved state. Only the time of packets is saved.
     fn save(&self, _encoder: &mut Encoder) {}
 }
 
@@ -59,8 +80,41 @@ fn seen(counts: &CaptureCounts) -> Seen {
     }
 }
 
-/// A capture thread's way to the shards.
-pub(crate) struct Port<T> {
+/// What each port counted, once it has ended.
+#[derive(Debug)]
+pub(crate) struct Totals {
+    ports: Vec<Mutex<Option<CaptureCounts>>>,
+}
+
+impl Totals {
+    /// A place for each port.
+    pub(crate) fn new(port_count: usize) -> Arc<Self> {
+        Arc::new(Totals { ports: (0..port_count).map(|_| Mutex::new(None)).collect() })
+    }
+
+    /// Whether a port has not ended.
+    pub(crate) fn has_open_ports(&self) -> bool {
+        self.ports.iter().any(|port| port.lock().is_none())
+    }
+
+    /// The sum of all ports. For one that has not ended, it is what `published` returns for its index.
+    pub(crate) fn sum(&self, published: impl Fn(usize) -> CaptureCounts) -> CaptureCounts {
+        let ports = self.ports.iter().enumerate();
+        let counts = ports.map(|(index, port)| port.lock().unwrap_or_else(|| published(index)));
+        counts.fold(CaptureCounts::default(), |sum, counts| sum.plus(&counts))
+    }
+}
+
+/// One thread's way into an engine: it takes packets, and sends what may matter to the shards.
+///
+/// The time of its packets is their own ([`PacketTime`]), as in a capture, or the wall clock ([`WallTime`]). Dropping a
+/// port ends its part; with packets' own time that makes the last list.
+///
+/// # Complexity
+///
+/// Some tens of nanoseconds a packet: two multiplications and one look at memory for most. On the wall clock nothing on this path
+/// allocates, locks, reads a clock or calls the system. By packets' own time a full queue makes the caller wait.
+pub struct Port<T: Timekeeper = WallTime> {
     writers: Writers,
     signaller: Signaller,
     time: T,
@@ -78,6 +132,12 @@ pub(crate) struct Port<T> {
     saving: Option<(Arc<Saver>, Reading)>,
     /// The packets after which the next cut of the archive is due, if it is cut.
     next_cut: Option<u64>,
+    /// Whether nothing failed before the packets came here.
+    is_sound: bool,
+    /// The index of the port, where it publishes what it counts, and where it leaves it at the end.
+    index: usize,
+    metrics: Option<Arc<Metrics>>,
+    totals: Arc<Totals>,
 }
 
 /// The queues to all shards.
@@ -120,7 +180,38 @@ impl<T: Timekeeper> Port<T> {
             ahead: Seen::default(),
             saving: None,
             next_cut: None,
+            is_sound: true,
+            index: 0,
+            metrics: None,
+            totals: Totals::new(1),
         }
+    }
+
+    /// The port as the one of this index, with where it publishes what it counts, and where it leaves it at the end.
+    pub(crate) fn publishing(self, index: usize, metrics: Option<&Arc<Metrics>>, totals: &Arc<Totals>) -> Self {
+        let (metrics, totals) = (metrics.cloned(), Arc::clone(totals));
+        let mut port = self;
+        (port.index, port.metrics, port.totals) = (index, metrics, totals);
+        port
+    }
+
+    /// Takes in a frame that came at this time, in ns since 1970.
+    ///
+    /// A frame that holds no TCP header that can be read is counted with the reason, and changes nothing else.
+    #[inline]
+    pub fn frame(&mut self, time_ns: i64, link: LinkType, bytes: &[u8]) {
+        self.packet(&Packet { time_ns, link, bytes, vlan: None });
+    }
+
+    /// Takes in the TCP header of a packet that came at this time, in ns since 1970: for a router that has parsed the
+    /// packet.
+    #[inline]
+    pub fn header(&mut self, time_ns: i64, header: &TcpSegment) {
+        if !self.time.advance_if_quiet(time_ns) {
+            self.turn(time_ns, LinkType::ETHERNET);
+        }
+        self.packets += 1;
+        self.segment(*header, None);
     }
 
     /// Has the archive cut every [`RECORD_CUT_PACKETS`] packets.
@@ -154,9 +245,9 @@ impl<T: Timekeeper> Port<T> {
         &mut self.time
     }
 
-    /// Takes in one packet.
+    /// Takes in a packet of a capture.
     #[inline(always)]
-    pub(crate) fn packet(&mut self, packet: &Packet) {
+    pub fn packet(&mut self, packet: &Packet) {
         if !self.time.advance_if_quiet(packet.time_ns) {
             self.turn(packet.time_ns, packet.link);
         }
@@ -208,6 +299,17 @@ impl<T: Timekeeper> Port<T> {
             self.mark(marks);
             marks = self.time.packet(time_ns);
         }
+        if T::FLUSHES {
+            self.flush();
+            self.publish();
+        }
+    }
+
+    /// Publishes what was counted.
+    pub(crate) fn publish(&self) {
+        if let Some(metrics) = &self.metrics {
+            metrics.capture(self.index).publish(&self.counts());
+        }
     }
 
     /// Sets how many packets the kernel has lost up to now.
@@ -237,13 +339,13 @@ impl<T: Timekeeper> Port<T> {
         // Signals are sent first, so that those which a full queue drops count in this interval.
         self.flush();
         if let Some(end) = &mut marks.end {
-            let seen = seen(&self.counts()).minus(std::mem::take(&mut self.ahead));
-            end.seen = seen.minus(self.marked);
-            // What was lost up to a moment in this interval may have been told with the one before.
-            end.seen.has_doubtful_losses = self.lost_until > self.marked_end;
-            self.marked = seen;
-            self.marked_end = TickMoment { tick: end.end_tick, within_tick_ns: end.within_tick_ns };
+            end.seen = self.seen_up_to(TickMoment { tick: end.end_tick, within_tick_ns: end.within_tick_ns });
         }
+        if let Some(PassedEnd { number, at }) = marks.passed {
+            let passed = Passed { end: number, seen: self.seen_up_to(at) };
+            self.writers.all.iter_mut().for_each(|writer| writer.pass(passed));
+        }
+        self.publish();
         self.save_at(&mut marks);
         for writer in &mut self.writers.all {
             if let Some(end) = marks.end {
@@ -255,15 +357,26 @@ impl<T: Timekeeper> Port<T> {
         }
     }
 
+    /// What was seen since the end before, up to this one.
+    fn seen_up_to(&mut self, end: TickMoment) -> Seen {
+        let seen = seen(&self.counts()).minus(std::mem::take(&mut self.ahead));
+        // What was lost up to a moment in this interval may have been reported with the one before.
+        let has_doubtful_losses = self.lost_until > self.marked_end;
+        let since = Seen { has_doubtful_losses, ..seen.minus(self.marked) };
+        self.marked = seen;
+        self.marked_end = end;
+        since
+    }
+
     /// The counts so far.
-    pub(crate) fn counts(&self) -> CaptureCounts {
+    pub fn counts(&self) -> CaptureCounts {
         CaptureCounts {
             packets: self.packets,
             lost: self.lost,
             queue_full: self.writers.all.iter().map(Writer::dropped).sum(),
             unusable: self.unusable,
             signals: self.signaller.counts(),
-            steps_back: 0,
+            steps_back: self.time.steps_back(),
         }
     }
 }
@@ -323,20 +436,49 @@ impl Port<PacketTime> {
         self.time.restore(&mut decoder)?;
         decoder.end()?;
         // The time base was sent behind the mark at which the state was cut.
-        self.mark(Marks { end: None, base: self.time.base() });
+        self.mark(Marks { base: self.time.base(), ..Marks::default() });
         Ok(())
     }
 
-    /// Ends the last interval and the queues. There is no last list when no packet could be read and not `is_sound`,
-    /// that is, when an input failed.
-    pub(crate) fn finish(mut self, is_sound: bool) -> CaptureCounts {
-        if self.packets() > 0 || is_sound {
-            // There is no list after the last.
-            self.ahead = Seen::default();
-            let end = self.time.finish();
-            self.mark(Marks { end: Some(end), base: None });
+    /// Notes that an input could not be read.
+    pub(crate) fn set_unsound(&mut self) {
+        self.is_sound = false;
+    }
+}
+
+impl Port<WallTime> {
+    /// Says that there is nothing to take in up to now, in ns since 1970. A port without packets calls this every few
+    /// milliseconds, so that no signal of other ports and no end of an interval waits for it.
+    pub fn idle(&mut self, now_ns: i64) {
+        self.turn(now_ns, LinkType::ETHERNET);
+    }
+
+    /// Sets how many packets were lost before they came here, since the start.
+    pub fn set_dropped(&mut self, dropped: u64) {
+        let now = self.time.now();
+        self.set_lost(dropped, now);
+    }
+}
+
+/// Sends what was taken in. With packets' own time the last interval ends; there is no last list when no packet could be read
+/// and not all was sound, that is, when an input failed.
+impl<T: Timekeeper> Drop for Port<T> {
+    fn drop(&mut self) {
+        match self.time.last_end() {
+            Some(end) if self.packets() > 0 || self.is_sound => {
+                // There is no list after the last.
+                self.ahead = Seen::default();
+                self.mark(Marks { end: Some(end), ..Marks::default() });
+            }
+            _ => {
+                self.drop_no_more();
+                self.flush();
+            }
         }
-        CaptureCounts { steps_back: self.time.steps_back(), ..self.counts() }
+        self.publish();
+        if let Some(total) = self.totals.ports.get(self.index) {
+            *total.lock() = Some(self.counts());
+        }
     }
 }
 

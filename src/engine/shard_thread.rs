@@ -83,7 +83,7 @@ impl Channels {
         match self.when_full {
             // A replay waits for the list: nothing is lost when it is slower than the capture.
             WhenFull::Wait => spares.recv().ok(),
-            WhenFull::Drop => spares.try_recv().ok(),
+            WhenFull::Drop | WhenFull::DropAtOnce => spares.try_recv().ok(),
         }
     }
 }
@@ -151,7 +151,7 @@ impl ShardThread {
         let partitions = partitions_of(index, plan.shard_count());
         let partitions = partitions.map(|index| {
             let partition = Partition::new(index, &plan.partition);
-            plan.records.iter().cloned().fold(partition, Partition::recording)
+            plan.records().iter().cloned().fold(partition, Partition::recording)
         });
         let shard = Shard::new(partitions.collect());
         let shard = match source_exchange::delta(plan, index) {
@@ -189,6 +189,8 @@ impl ShardThread {
                     self.inbox.recycle(block);
                 }
                 Message::Cut => self.shard.cut(),
+                // It is for the inbox.
+                Message::Passed(_) => {}
                 Message::Base(base) => self.shard.start_base(base, &mut self.channels),
                 Message::Marker(marker) => {
                     // Behind the last mark nothing can be lost by waiting, and its list is to be whole.

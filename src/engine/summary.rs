@@ -51,6 +51,8 @@ pub struct Summary {
     pub last: Option<Header>,
     /// The inputs that could not be read, or not to their end.
     pub errors: Vec<Error>,
+    /// Events that were not reported because the queue was full.
+    pub events_dropped: u64,
     /// Counts of saving the state; `None` when it was not to be saved.
     pub saving: Option<SavingCounts>,
 }
@@ -78,6 +80,7 @@ impl Summary {
             incomplete: told.incomplete,
             last: told.last,
             errors,
+            events_dropped: 0,
             saving: told.saving,
         }
     }

@@ -1,28 +1,29 @@
-//! Where the intervals of a live capture end, for all its threads alike.
+//! The engine's clock where ports go by the wall clock: it ends intervals, for all ports and shards alike.
 //!
-//! What enters: the clocks, and how far the lists have come. What leaves: one sequence of ends and time bases, which
-//! every capture thread is given in turn. PacketTime end at multiples of their length by the wall clock. Within an
-//! interval the steady clock counts, so a step of the wall clock makes one interval longer or shorter by at most half,
-//! and none is skipped or repeated. Where lists are behind, an end is passed over, and its interval becomes part of the
-//! next.
+//! Intervals end at multiples of their length by the wall clock. Within an interval the steady clock counts, so a step
+//! of the wall clock makes one interval longer or shorter by at most half, and none is skipped or repeated. Where lists
+//! are behind, an end is passed over, and its interval becomes part of the next.
+//!
+//! The clock has a thread of its own. It publishes the present time and the next end in a [`Schedule`], from which
+//! ports read both without a system call or a lock, and sends each end to all shards when it has come. So no port is needed to end an
+//! interval.
 
+use super::PENDING_INTERVALS_MAX;
+use super::saving::{Instants, Saver};
 use crate::capture::live::wall_ns;
-use crate::engine::PENDING_INTERVALS_MAX;
-use crate::engine::port::Marks;
-use crate::engine::saving::{Instants, Saver};
+use crate::flow_list::TickMoment;
+use crate::queue::{ClockWriter, End};
 use crate::signal::{Clock, Moment, TICK_NS, TimeBase};
 use crate::snapshot::Marker;
-use parking_lot::Mutex;
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-/// The smallest difference between the wall clock and its expected value that a live capture takes for a step, in
+/// The smallest difference between the wall clock and its expected value that counts as a step, in
 /// nanoseconds: a tick, since times are kept no finer.
 const WALL_STEP_MIN_NS: i64 = TICK_NS;
 
-/// The two clocks of a live capture: a steady clock and the wall clock.
+/// The two clocks of an engine: a steady clock and the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clocks {
     origin: Instant,
@@ -68,7 +69,7 @@ impl Clocks {
         Moment::of(self.elapsed_ns())
     }
 
-    /// The clock by which a thread counts ticks. It starts at the origin for every thread.
+    /// The clock by which a port counts ticks. It starts at the origin for every port.
     pub(crate) fn ticker(&self) -> Clock {
         Clock::resumed(self.origin_wall_ns, self.first_tick)
     }
@@ -79,62 +80,57 @@ impl Clocks {
     }
 }
 
-/// Marks that every capture thread is given, and where in its packets they belong.
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    /// When they were due, by the steady clock.
-    elapsed_ns: i64,
-    marks: Marks,
-    is_last: bool,
-}
+/// The longest that the clock's thread sleeps: the published time is late by so much.
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(10);
 
-struct State {
-    /// The next end, as far as it is known.
-    next: Now,
-    /// How many ends were passed over since the last because the lists were behind.
-    merged: u32,
-    /// Marks whose interval is not listed yet.
-    pending: VecDeque<Pending>,
-    /// How many marks have left `pending`.
-    listed: u64,
-    start_wall_ns: i64,
-    base: TimeBase,
-    /// How often the wall clock was set.
-    clock_steps: u64,
-    is_over: bool,
-}
+/// How often the clock has records of connections sent on that wait for their block to fill.
+const CUT_INTERVAL_NS: i64 = 1_000_000_000;
 
-/// The schedule of interval ends for all capture threads.
-pub(crate) struct Pacer {
-    clocks: Clocks,
-    /// The time base that holds at the origin.
-    first_base: TimeBase,
-    every_ns: i64,
-    state: Mutex<State>,
-    saver: Option<Arc<Saver>>,
-    /// When the capture was stopped, by the steady clock in nanoseconds; [`NEVER`] until then.
-    stopped_at_ns: AtomicI64,
-}
+/// The ends that a schedule holds: more than can be under way.
+const END_COUNT: usize = 4 * PENDING_INTERVALS_MAX;
 
 const NEVER: i64 = i64::MAX;
 
-impl Pacer {
-    /// A pacer of intervals of this length that begin now. With a saver the state is saved at some of their ends, and
-    /// at the last.
-    pub(crate) fn new(clocks: Clocks, every_ns: i64, saver: Option<Arc<Saver>>) -> Self {
-        let now = clocks.now();
-        let first_base = clocks.ticker().time_base();
-        let state = State {
-            next: plan(now, every_ns, 1),
-            merged: 0,
-            pending: VecDeque::with_capacity(PENDING_INTERVALS_MAX + 1),
-            listed: 0,
-            start_wall_ns: now.wall_ns,
-            base: first_base,
-            clock_steps: 0,
-            is_over: false,
-        };
-        Pacer { clocks, first_base, every_ns, state: Mutex::new(state), saver, stopped_at_ns: AtomicI64::new(NEVER) }
+/// The present time and the ends of intervals, as the clock publishes them. Ports read them with plain loads; all
+/// times are of the steady clock, in nanoseconds since the origin.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Schedule {
+    clocks: Clocks,
+    /// The time base that holds at the origin.
+    first_base: TimeBase,
+    now_ns: AtomicI64,
+    /// The wall time at the origin, by the wall clock as it is set now.
+    origin_wall_ns: AtomicI64,
+    /// How many ends are known. The last of them is still to come.
+    known: AtomicU64,
+    /// The known ends, each at its number modulo their count.
+    ends: [AtomicI64; END_COUNT],
+    /// How many intervals have been listed or merged.
+    listed: AtomicU64,
+    /// How often the wall clock was set.
+    clock_steps: AtomicU64,
+    /// When the run was stopped; [`NEVER`] until then.
+    stopped_at_ns: AtomicI64,
+    /// Whether the last interval is to end.
+    is_finished: AtomicBool,
+}
+
+impl Schedule {
+    /// A schedule without an end.
+    pub(crate) fn new(clocks: Clocks) -> Self {
+        Schedule {
+            clocks,
+            first_base: clocks.ticker().time_base(),
+            now_ns: AtomicI64::new(clocks.elapsed_ns()),
+            origin_wall_ns: AtomicI64::new(clocks.origin_wall_ns),
+            known: AtomicU64::new(0),
+            ends: std::array::from_fn(|_| AtomicI64::new(NEVER)),
+            listed: AtomicU64::new(0),
+            clock_steps: AtomicU64::new(0),
+            stopped_at_ns: AtomicI64::new(NEVER),
+            is_finished: AtomicBool::new(false),
+        }
     }
 
     /// The clocks by which intervals end.
@@ -142,134 +138,267 @@ impl Pacer {
         &self.clocks
     }
 
-    /// The time base that holds at the origin.
-    pub(crate) fn first_base(&self) -> TimeBase {
-        self.first_base
+    /// The time that was published last.
+    #[inline]
+    pub(crate) fn now_ns(&self) -> i64 {
+        self.now_ns.load(Ordering::Relaxed)
     }
 
-    /// Notes that one more interval has been listed or merged.
+    /// The steady clock at this wall time.
+    #[inline]
+    pub(crate) fn elapsed_ns(&self, wall_ns: i64) -> i64 {
+        wall_ns.saturating_sub(self.origin_wall_ns.load(Ordering::Relaxed))
+    }
+
+    /// The end after the first `passed`, which may not be known yet. A port that has fallen behind all the ends that
+    /// are held is given the newest.
+    pub(crate) fn end_after(&self, passed: u64) -> Option<KnownEnd> {
+        loop {
+            let known = self.known.load(Ordering::Acquire);
+            let number = (passed + 1).max((known + 1).saturating_sub(END_COUNT as u64 / 2));
+            if number > known {
+                return None;
+            }
+            let elapsed_ns = self.ends[number as usize % END_COUNT].load(Ordering::Acquire);
+            // It is replaced only by one that is known later.
+            if self.known.load(Ordering::Acquire) < number + END_COUNT as u64 / 2 {
+                return Some(KnownEnd { number, elapsed_ns });
+            }
+        }
+    }
+
+    fn publish(&self, end: KnownEnd) {
+        self.ends[end.number as usize % END_COUNT].store(end.elapsed_ns, Ordering::Release);
+        self.known.store(end.number, Ordering::Release);
+    }
+
+    /// The tick and what has passed of it at this time.
+    pub(crate) fn tick_moment(&self, elapsed_ns: i64) -> TickMoment {
+        let unset_ns = self.clocks.unset_wall_ns(elapsed_ns);
+        let tick = self.first_base.tick(unset_ns);
+        TickMoment { tick, within_tick_ns: unset_ns.saturating_sub(self.first_base.wall_ns(tick)) }
+    }
+
+    /// Records that one more interval has been listed or merged.
     pub(crate) fn listed(&self) {
-        let mut state = self.state.lock();
-        state.pending.pop_front();
-        state.listed += 1;
+        self.listed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How often the wall clock was set so far.
     pub(crate) fn clock_steps(&self) -> u64 {
-        self.state.lock().clock_steps
+        self.clock_steps.load(Ordering::Relaxed)
     }
 
-    /// Tells all capture threads to end, with the packets up to now.
+    /// Has everybody who feeds a port end with the packets up to now.
     pub(crate) fn stop(&self) {
         self.stopped_at_ns.fetch_min(self.clocks.elapsed_ns(), Ordering::Relaxed);
     }
 
-    /// When the capture was stopped, by the steady clock in nanoseconds, if it was.
+    /// When the run was stopped, if it was.
     pub(crate) fn stopped_at_ns(&self) -> Option<i64> {
         Some(self.stopped_at_ns.load(Ordering::Relaxed)).filter(|stopped_at_ns| *stopped_at_ns != NEVER)
     }
 
-    /// The marks after the first `passed`, for a thread whose packets have come to `until_ns` by the steady clock. If
-    /// none are due, the error is the time when the next are.
-    pub(crate) fn marks_after(&self, passed: u64, until_ns: i64, now: Now) -> std::result::Result<Marks, i64> {
-        let mut state = self.state.lock();
-        match state.pending(passed) {
-            // What was read before the stop may not have come yet: the last marks are for whoever has come to its own
-            // end.
-            Some(Pending { is_last: true, .. }) => return Err(i64::MAX),
-            // Another thread is ahead: packets from before this end are still to come here.
-            Some(Pending { elapsed_ns, .. }) if until_ns < elapsed_ns => return Err(elapsed_ns),
-            Some(Pending { marks, .. }) => return Ok(marks),
-            None if state.is_over => return Err(i64::MAX),
-            None => {}
-        }
-        while until_ns >= state.next.elapsed_ns {
-            let end = state.next;
-            state.next = self.plan_behind(end, now);
-            if state.pending.len() < PENDING_INTERVALS_MAX {
-                return Ok(self.end(&mut state, end, now, false));
-            }
-            state.merged += 1;
-        }
-        Err(state.next.elapsed_ns)
+    /// Ends the last interval.
+    pub(crate) fn finish(&self) {
+        self.stop();
+        self.is_finished.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The end of an interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KnownEnd {
+    /// Its number, from 1.
+    pub(crate) number: u64,
+    /// When it comes, by the steady clock.
+    pub(crate) elapsed_ns: i64,
+}
+
+/// The clock on its thread.
+pub(crate) struct WallClock {
+    schedule: Arc<Schedule>,
+    every_ns: i64,
+    /// The next end, and its number.
+    next: Now,
+    number: u64,
+    /// How many marks have been sent.
+    marked: u64,
+    /// How many ends were passed over since the last mark because the lists were behind.
+    merged: u32,
+    start_wall_ns: i64,
+    base: TimeBase,
+    saver: Option<Arc<Saver>>,
+    shards: Vec<ClockWriter>,
+    /// When the next cut is due.
+    next_cut_ns: i64,
+}
+
+impl WallClock {
+    /// A clock of intervals of this length that begin now, for these shards. With a saver the state is saved at some of
+    /// their ends, and at the last.
+    pub(crate) fn new(
+        schedule: Arc<Schedule>,
+        every_ns: i64,
+        saver: Option<Arc<Saver>>,
+        shards: Vec<ClockWriter>,
+    ) -> Self {
+        let now = schedule.clocks.now();
+        WallClock::beginning(now, schedule, every_ns, saver, shards)
     }
 
-    /// The next of the last marks, for a thread that has passed `passed`; `None` behind the last of all.
-    pub(crate) fn last_marks_after(&self, passed: u64, now: Now) -> Option<Marks> {
-        let mut state = self.state.lock();
-        if let Some(Pending { marks, .. }) = state.pending(passed) {
-            return Some(marks);
+    fn beginning(
+        now: Now,
+        schedule: Arc<Schedule>,
+        every_ns: i64,
+        saver: Option<Arc<Saver>>,
+        shards: Vec<ClockWriter>,
+    ) -> Self {
+        let base = schedule.first_base;
+        shards.iter().for_each(|shard| shard.base(base));
+        let next = plan(now, every_ns, 1);
+        schedule.publish(KnownEnd { number: 1, elapsed_ns: next.elapsed_ns });
+        WallClock {
+            every_ns,
+            next,
+            number: 1,
+            marked: 0,
+            merged: 0,
+            start_wall_ns: now.wall_ns,
+            base,
+            saver,
+            shards,
+            next_cut_ns: now.elapsed_ns.saturating_add(CUT_INTERVAL_NS),
+            schedule,
         }
-        if state.is_over {
+    }
+
+    /// Ends intervals until the last has ended.
+    pub(crate) fn run(mut self) {
+        loop {
+            let now = self.schedule.clocks.now();
+            if self.schedule.is_finished.load(Ordering::Relaxed) {
+                let last = self.last(now);
+                self.send(last);
+                return;
+            }
+            self.turn(now);
+            let left_ns = self.next.elapsed_ns.saturating_sub(now.elapsed_ns).max(0) as u64;
+            std::thread::park_timeout(PUBLISH_INTERVAL.min(Duration::from_nanos(left_ns)));
+        }
+    }
+
+    /// Publishes the time, and sends what is due.
+    fn turn(&mut self, now: Now) {
+        self.publish(now);
+        while let Some(end) = self.due(now) {
+            self.send(end);
+        }
+        if now.elapsed_ns >= self.next_cut_ns {
+            self.next_cut_ns = now.elapsed_ns.saturating_add(CUT_INTERVAL_NS);
+            self.shards.iter().for_each(ClockWriter::cut);
+        }
+    }
+
+    fn publish(&self, now: Now) {
+        self.schedule.now_ns.store(now.elapsed_ns, Ordering::Relaxed);
+        let origin_wall_ns = now.wall_ns.saturating_sub(now.elapsed_ns);
+        self.schedule.origin_wall_ns.store(origin_wall_ns, Ordering::Relaxed);
+    }
+
+    fn send(&self, end: End) {
+        self.shards.iter().for_each(|shard| shard.end(end));
+    }
+
+    /// The next end, if it has come.
+    fn due(&mut self, now: Now) -> Option<End> {
+        if now.elapsed_ns < self.next.elapsed_ns {
             return None;
         }
-        state.is_over = true;
-        // Ends that nobody has said before the stop was noticed.
-        while now.elapsed_ns > state.next.elapsed_ns {
-            state.next = self.plan_behind(state.next, now);
-            state.merged += 1;
+        let (end, number) = self.pass(now);
+        let pending = self.marked - self.schedule.listed.load(Ordering::Relaxed).min(self.marked);
+        if pending < PENDING_INTERVALS_MAX as u64 {
+            return Some(self.end(end, number, now, false));
         }
-        Some(self.end(&mut state, now, now, true))
+        self.merged += 1;
+        Some(End { number, moment: Moment::of(end.elapsed_ns), marker: None, base: None })
     }
 
-    /// The end of the interval that begins where this one ends, however late that is noticed.
+    /// The last end of all, which is now.
+    fn last(&mut self, now: Now) -> End {
+        // Ends that have come since the last turn.
+        while now.elapsed_ns > self.next.elapsed_ns {
+            self.pass(now);
+            self.merged += 1;
+        }
+        self.publish(now);
+        self.schedule.publish(KnownEnd { number: self.number, elapsed_ns: now.elapsed_ns });
+        self.end(now, self.number, now, true)
+    }
+
+    /// Passes the next end and plans the one behind it. Returns the one that was passed, and its number.
+    fn pass(&mut self, now: Now) -> (Now, u64) {
+        let passed = (self.next, self.number);
+        self.next = self.plan_behind(self.next, now);
+        self.number += 1;
+        self.schedule.publish(KnownEnd { number: self.number, elapsed_ns: self.next.elapsed_ns });
+        passed
+    }
+
+    /// The end of the interval that begins where this one ends, however late the clock comes to it.
     fn plan_behind(&self, end: Now, now: Now) -> Now {
         let set_ns = now.wall_ns.saturating_sub(now.elapsed_ns);
         let began = Now { elapsed_ns: end.elapsed_ns, wall_ns: end.elapsed_ns.saturating_add(set_ns) };
         plan(began, self.every_ns, self.every_ns / 2)
     }
 
-    fn end(&self, state: &mut State, end: Now, now: Now, is_last: bool) -> Marks {
+    fn end(&mut self, end: Now, number: u64, now: Now, is_last: bool) -> End {
         let offset_ns = now.wall_ns.saturating_sub(now.elapsed_ns);
         let end_wall_ns = match end.elapsed_ns.saturating_add(offset_ns) {
             set if (set - end.wall_ns).abs() >= WALL_STEP_MIN_NS => set,
             _ => end.wall_ns,
         };
-        let unset_ns = self.unset_ns(state, end.elapsed_ns, end_wall_ns);
-        let end_tick = self.first_base.tick(unset_ns);
+        let first_base = self.schedule.first_base;
+        let unset_ns = self.unset_ns(end.elapsed_ns, end_wall_ns);
+        let end_tick = first_base.tick(unset_ns);
         let marker = Marker {
-            start_ns: state.start_wall_ns,
+            start_ns: self.start_wall_ns,
             end_ns: end_wall_ns,
             end_tick,
-            within_tick_ns: (unset_ns - self.first_base.wall_ns(end_tick)).clamp(0, TICK_NS),
-            merged: std::mem::take(&mut state.merged),
+            within_tick_ns: (unset_ns - first_base.wall_ns(end_tick)).clamp(0, TICK_NS),
+            merged: std::mem::take(&mut self.merged),
             is_last,
             saves: self.saver.as_ref().is_some_and(|saver| saver.begins(is_last)),
             ..Marker::default()
         };
-        state.start_wall_ns = end_wall_ns;
-        let marks = Marks { end: Some(marker), base: self.new_base(state, now, end_tick + 1) };
-        state.pending.push_back(Pending { elapsed_ns: end.elapsed_ns, marks, is_last });
-        marks
+        self.start_wall_ns = end_wall_ns;
+        self.marked += 1;
+        let base = self.new_base(now, end_tick + 1);
+        End { number, moment: Moment::of(end.elapsed_ns), marker: Some(marker), base }
     }
 
     /// The wall time of an end if the clock had not been set since the origin. Where both clocks agree it is the wall
     /// clock's: the two cannot be read at the same moment, and ages should come out even.
-    fn unset_ns(&self, state: &State, elapsed_ns: i64, wall_ns: i64) -> i64 {
-        let set_ns = i64::try_from(state.base.offset_ns - self.first_base.offset_ns).unwrap_or(0);
-        let (by_steady_ns, by_wall_ns) = (self.clocks.unset_wall_ns(elapsed_ns), wall_ns.saturating_sub(set_ns));
+    fn unset_ns(&self, elapsed_ns: i64, wall_ns: i64) -> i64 {
+        let Schedule { clocks, first_base, .. } = &*self.schedule;
+        let set_ns = i64::try_from(self.base.offset_ns - first_base.offset_ns).unwrap_or(0);
+        let (by_steady_ns, by_wall_ns) = (clocks.unset_wall_ns(elapsed_ns), wall_ns.saturating_sub(set_ns));
         if by_wall_ns.abs_diff(by_steady_ns) < WALL_STEP_MIN_NS as u64 { by_wall_ns } else { by_steady_ns }
     }
 
     /// The time base from `first_tick` on, if the wall clock has left the present one.
-    fn new_base(&self, state: &mut State, now: Now, first_tick: u64) -> Option<TimeBase> {
-        let set_ns = now.wall_ns.saturating_sub(self.clocks.unset_wall_ns(now.elapsed_ns));
+    fn new_base(&mut self, now: Now, first_tick: u64) -> Option<TimeBase> {
+        let Schedule { clocks, first_base, clock_steps, .. } = &*self.schedule;
+        let set_ns = now.wall_ns.saturating_sub(clocks.unset_wall_ns(now.elapsed_ns));
         let ticks = i128::from(set_ns).div_euclid(i128::from(TICK_NS));
-        let offset_ns = self.first_base.offset_ns + ticks * i128::from(TICK_NS);
+        let offset_ns = first_base.offset_ns + ticks * i128::from(TICK_NS);
         // A difference that is just below a tick at one reading and just above at the next is no step.
-        if (offset_ns - state.base.offset_ns).abs() <= i128::from(WALL_STEP_MIN_NS) {
+        if (offset_ns - self.base.offset_ns).abs() <= i128::from(WALL_STEP_MIN_NS) {
             return None;
         }
-        state.clock_steps += 1;
-        state.base = TimeBase { first_tick, offset_ns };
-        Some(state.base)
-    }
-}
-
-impl State {
-    fn pending(&self, passed: u64) -> Option<Pending> {
-        let index = usize::try_from(passed.checked_sub(self.listed)?).ok()?;
-        self.pending.get(index).copied()
+        clock_steps.fetch_add(1, Ordering::Relaxed);
+        self.base = TimeBase { first_tick, offset_ns };
+        Some(self.base)
     }
 }
 

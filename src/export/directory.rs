@@ -1,7 +1,7 @@
 //! A directory with one file for each list, written whole or not at all.
 //!
-//! What enters: lists. What leaves: files named by the ends of the lists, for programs that watch a directory: none of
-//! them ever sees half a list, not even after a crash.
+//! Files are named by the ends of the lists. Programs that watch the directory never read half a list, not even after a
+//! crash.
 
 use crate::error::{Error, Result};
 use crate::export::file_name::{FileName, Names, SnapshotName};
@@ -125,7 +125,8 @@ impl Directory {
     pub fn changes_in(&self, span: ListSpan) -> Result<Vec<PathBuf>> {
         let parsed = |name| FileName::parse(name).ok_or_else(|| Error::new("this is no name of a list").in_file(name));
         let (full, last) = (parsed(span.full)?, parsed(span.last)?);
-        let cannot = |error: io::Error| Error::new("cannot look through it").in_file(self.output.path()).because(error);
+        let cannot =
+            |error: io::Error| Error::new("cannot read the directory").in_file(self.output.path()).because(error);
         let mut names = Vec::new();
         for entry in fs::read_dir(self.output.path()).map_err(cannot)? {
             let name = entry.map_err(cannot)?.file_name().to_str().and_then(FileName::parse);
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_the_end_and_never_repeat() {
+    fn names_have_the_end_and_never_repeat() {
         let place = tempfile::tempdir().unwrap();
         let mut lists = directory(place.path()).unwrap();
         for (end_ns, name) in [

@@ -6,7 +6,8 @@ use crate::export::flow_line::{self, Mark, Style};
 use crate::export::side_by_side;
 use crate::export::timestamp::{Text, TimeFormatter};
 use crate::list::{Change, EarlierList, Header, List};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 /// Connections of the shortest last list that two threads write: some milliseconds of work, a hundred times the cost of
@@ -103,15 +104,22 @@ pub(super) fn json_line(out: &mut impl Write, value: &impl Serialize) -> io::Res
 }
 
 /// The identity of a list among those of its run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct ListId {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListId {
+    /// The number of its interval.
     pub(super) interval: u64,
-    #[serde(serialize_with = "serialize_text")]
+    /// When it ends.
+    #[serde(serialize_with = "serialize_text", deserialize_with = "deserialize_text")]
     pub(super) end: Text,
 }
 
 fn serialize_text<S: Serializer>(text: &Text, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(text.as_str())
+}
+
+fn deserialize_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
+    let text = Cow::<str>::deserialize(deserializer)?;
+    Text::of_bytes(text.as_bytes()).ok_or_else(|| serde::de::Error::custom("a time of another form"))
 }
 
 /// Whether a list is written by two threads: the last of a run, if it is long and there is a second core.

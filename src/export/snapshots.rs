@@ -1,7 +1,5 @@
-//! A directory with one file for each snapshot, `snapshot-<end, UTC>.flowpeel`, written whole or not at all.
-//!
-//! What enters: snapshots. What leaves: files for an agent that follows the directory, no more of them than are to be
-//! kept.
+//! A directory with one file for each snapshot, `snapshot-<end, UTC>.flowpeel`, written whole or not at all, for an agent
+//! that follows the directory.
 
 use crate::error::{Error, Result};
 use crate::export::file_name::{FileName, Names};
@@ -36,7 +34,7 @@ impl SnapshotDirectory {
         Ok(SnapshotDirectory { output, names: Names::default(), secret, retention, warning })
     }
 
-    /// Writes a snapshot, under a name that tells the end of its interval.
+    /// Writes a snapshot, under the name of its interval's end.
     ///
     /// # Errors
     ///

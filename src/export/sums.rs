@@ -1,6 +1,5 @@
-//! The output that is made from several snapshots: the list of a network, the difference of two, and snapshots.
-//!
-//! What enters: merged lists, differences, merges and digests. What leaves: NDJSON with the fields of lists, and files.
+//! The output that is made from several snapshots: the list of a network and the difference of two, as NDJSON with the
+//! fields of lists; and files with merges and digests.
 
 use crate::error::{Error, Result};
 use crate::export::flow_line::{self, Ends};

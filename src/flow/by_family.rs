@@ -1,5 +1,7 @@
 //! One value for each address family.
 
+use crate::flow::{AnyKey, KeyV4, KeyV6};
+
 /// A value for IPv4 and one for IPv6. They may differ in type, as lists of either family's keys do.
 ///
 /// # Examples
@@ -39,5 +41,19 @@ impl<T> ByFamily<T> {
     /// The sum of both values.
     pub fn sum<S: std::iter::Sum<T>>(self) -> S {
         [self.v4, self.v6].into_iter().sum()
+    }
+}
+
+/// The connections of each family, each with what comes with it.
+impl<T> FromIterator<(AnyKey, T)> for ByFamily<Vec<(KeyV4, T)>, Vec<(KeyV6, T)>> {
+    fn from_iter<I: IntoIterator<Item = (AnyKey, T)>>(all: I) -> Self {
+        let mut families = ByFamily { v4: Vec::new(), v6: Vec::new() };
+        for (key, with) in all {
+            match key {
+                AnyKey::V4(key) => families.v4.push((key, with)),
+                AnyKey::V6(key) => families.v6.push((key, with)),
+            }
+        }
+        families
     }
 }

@@ -1,8 +1,8 @@
 //! Half-open connections: the record of each as the ring has it, and the list of all that a partition hands over at the
 //! end of an interval, in the memory in which the flow list sorts them.
 //!
-//! A list has room for as much as the ring holds: IPv4 connections grow from the start of the memory and IPv6 connections
-//! from its end, each as the words of its key and a header, so that they are sorted in place.
+//! A list has room for as much as the ring holds: IPv4 connections grow from the start of the memory and IPv6
+//! connections from its end, each as the words of its key and a header, so that they are sorted in place.
 
 use crate::flow::{AnyKey, Family, FlowKey, KeyV4, KeyV6, VlanTags, WordKey};
 use crate::signal::{CLOCK_LEAP_MAX_NS, SYN_TIMEOUT_MAX_TICKS, TICK_NS};

@@ -1,8 +1,8 @@
 //! What partitions and the flow list give each other: the changes of an interval, or of a part of one, as tables; the
 //! half-open connections and the counts at its end; and the list's questions with their answers.
 //!
-//! A delta is swapped for an empty one as a whole: nothing is copied. Deltas are linear: those of an interval's parts add
-//! up to the interval's, and those of all intervals to what is open.
+//! A delta is swapped for an empty one as a whole: nothing is copied. Deltas are linear: those of an interval's parts
+//! add up to the interval's, and those of all intervals to what is open.
 
 mod counts;
 pub(crate) mod half_open;

@@ -4,8 +4,8 @@
 
 use crate::error::Result;
 use crate::flow::{ByFamily, KeyV4, KeyV6, WordKey};
+use crate::list::FlowListConfig;
 use crate::list::family::{Answers, FamilyList, Outcome, Questions};
-use crate::list::{FlowListConfig, by_family};
 use crate::signal::{AnyKey, PARTITION_COUNT, Watch};
 use crate::snapshot::{ANNOUNCEMENTS_MAX, Delta, Findings, Inquiry};
 use crate::state::{Decoder, Encoder};
@@ -58,7 +58,8 @@ impl ExactList {
     /// Applies a partition's answer to an inquiry, as of the hand-over at the tick `cut`.
     pub(super) fn answer(&mut self, partition: usize, findings: Findings, cut: u64) {
         let Some(list) = self.partitions.get_mut(partition) else { return };
-        let (gone, open, seen) = (by_family(findings.gone), by_family(findings.open), by_family(findings.seen));
+        let [gone, open, seen] =
+            [findings.gone, findings.open, findings.seen].map(ByFamily::<Vec<_>, Vec<_>>::from_iter);
         list.v4.apply_answers(&Answers { gone: gone.v4, open: open.v4 }, cut);
         list.v6.apply_answers(&Answers { gone: gone.v6, open: open.v6 }, cut);
         list.v4.see(&seen.v4, cut);

@@ -76,9 +76,10 @@ impl Intervals {
         self.half_open[partition] = half_open;
         self.partitions[partition] =
             PartitionEnd { counts, has_ended: true, is_held_back, ..self.partitions[partition] };
-        if self.ending.is_none() {
+        self.ending.get_or_insert(marker);
+        // Shards may have reported what a late port has seen with different intervals: those of one partition count.
+        if partition == 0 {
             self.seen = self.seen.plus(marker.seen);
-            self.ending = Some(marker);
         }
     }
 

@@ -10,7 +10,6 @@
 use crate::connection::HalfOpen;
 use crate::flow::{ByFamily, FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
-use crate::list::by_family;
 use crate::list::row::RowState;
 use crate::list::rows::Header;
 use crate::signal::{AnyKey, ConnectionHash};
@@ -61,7 +60,7 @@ impl MergedList {
     #[must_use]
     pub fn new(snapshot: &SnapshotFile, secret: &Secret, known: impl IntoIterator<Item = (AnyKey, u32)>) -> Self {
         let count = |routers: u32| i32::try_from(routers).unwrap_or(i32::MAX);
-        let known = by_family(known.into_iter().map(|(key, routers)| (key, count(routers))));
+        let known: ByFamily<Vec<_>, Vec<_>> = known.into_iter().map(|(key, routers)| (key, count(routers))).collect();
         let mut rest = snapshot.clone();
         subtract(&mut rest.sums, &known.v4, secret, |sums| &mut sums.v4);
         subtract(&mut rest.sums, &known.v6, secret, |sums| &mut sums.v6);
@@ -101,7 +100,8 @@ impl MergedList {
     fn add_half_open(&mut self, sources: &[RouterPart]) {
         for source in sources {
             let state = |half_open: &HalfOpen| RowState::of_half_open(half_open.answered);
-            let half_open = by_family(source.half_open.iter().map(|half_open| (half_open.key, state(half_open))));
+            let half_open = source.half_open.iter().map(|half_open| (half_open.key, state(half_open)));
+            let half_open: ByFamily<Vec<_>, Vec<_>> = half_open.collect();
             add_each(&mut self.seen.v4, half_open.v4);
             add_each(&mut self.seen.v6, half_open.v6);
         }

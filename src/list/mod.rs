@@ -33,9 +33,8 @@ pub use snapshot_log::SnapshotConfig;
 
 use crate::connection::{Counts, HalfOpenList};
 use crate::error::Result;
-use crate::flow::{ByFamily, KeyV4, KeyV6};
 use crate::hash::Secret;
-use crate::signal::{AnyKey, PARTITION_COUNT, Watch};
+use crate::signal::{PARTITION_COUNT, Watch};
 use crate::snapshot::file::SnapshotFile;
 use crate::snapshot::{Delta, DeltaGeometry, HandOver, Inquiry, LatestSums};
 use crate::state::{Decoder, Encoder};
@@ -291,18 +290,6 @@ impl FlowList {
     pub fn skip_intervals(&mut self, interval_count: u64) {
         self.intervals.skip(interval_count);
     }
-}
-
-/// The connections of each family, each with what comes with it.
-fn by_family<T>(all: impl IntoIterator<Item = (AnyKey, T)>) -> ByFamily<Vec<(KeyV4, T)>, Vec<(KeyV6, T)>> {
-    let (mut v4, mut v6) = (Vec::new(), Vec::new());
-    for (key, with) in all {
-        match key {
-            AnyKey::V4(key) => v4.push((key, with)),
-            AnyKey::V6(key) => v6.push((key, with)),
-        }
-    }
-    ByFamily { v4, v6 }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::state::{Decoder, Encoder};
 pub struct SnapshotConfig {
     /// The router's name: see [`RouterPart::router`].
     pub router: String,
-    /// The number that tells its runs apart: see [`RouterPart::run`].
+    /// The number that distinguishes its runs: see [`RouterPart::run`].
     pub run: u64,
     /// The length of its intervals in ns; 0 if it has none.
     pub every_ns: u64,

@@ -73,7 +73,9 @@ impl CaptureCell {
         self.is_up.store(is_up, Ordering::Relaxed);
     }
 
-    pub(super) fn counts(&self) -> CaptureCounts {
+    /// The counts that were published last.
+    #[must_use]
+    pub fn counts(&self) -> CaptureCounts {
         CaptureCounts::of_totals(self.totals.load())
     }
 

@@ -1,12 +1,11 @@
 //! Durations: histograms of the recent past, totals of the whole run.
 //!
-//! What enters: durations, one at a time, or many at once from a thread that keeps its own. What leaves: quantiles of
-//! the last minutes (those of a whole run would hide that it became slow an hour ago), and the count and sum of all.
+//! Quantiles are of the last minutes: those of a whole run would hide that it became slow an hour ago.
 
 use hdrhistogram::Histogram;
 use std::time::{Duration, Instant};
 
-/// The longest time that latencies tell apart, in nanoseconds: an hour. What takes longer is no latency any more.
+/// The longest latency that is recorded as such, in nanoseconds: an hour.
 const LATENCY_MAX_NS: u64 = 3_600_000_000_000;
 
 /// The window of latency quantiles, which cover between one and two windows: long enough for some scrapes, short enough

@@ -1,7 +1,7 @@
 //! The Prometheus text format, version 0.0.4.
 //!
-//! What enters: families with their samples. What leaves: their text. It is written by hand because the client library
-//! has no summaries with quantiles, and one way for everything is simpler than two.
+//! It is written by hand because the client library has no summaries with quantiles, and one way for everything is
+//! simpler than two.
 
 use crate::metrics::durations::{LatencyReading, QUANTILES};
 use std::fmt::{self, Display, Write};

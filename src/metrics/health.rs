@@ -1,7 +1,6 @@
 //! Whether lists are what they should be: complete, on time, of all packets.
 //!
-//! What enters: a reading of the metrics. What leaves: one line that says what is wrong, or nothing. The present time
-//! is part of the reading, so that it can be tested without waiting.
+//! The present time is part of the reading of the metrics, so this can be tested without waiting.
 
 use crate::metrics::Reading;
 use std::time::Duration;
@@ -74,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_list_is_told_with_both_figures() {
+    fn a_late_list_is_reported_with_both_figures() {
         let metrics = metrics();
         let now = after(100);
         metrics.list(&complete(), now);

@@ -3,6 +3,7 @@
 use super::unread::Unread;
 use super::{Addresses, TcpSegment, Unusable};
 use crate::flow::VlanTags;
+use std::net::{IpAddr, SocketAddr};
 
 /// The bytes that are read of a TCP header: ports, sequence and acknowledgement number, data offset, flags.
 pub(super) const READ_SIZE: usize = 14;
@@ -21,6 +22,19 @@ impl TcpSegment {
     pub const PSH: u8 = 0x08;
     /// The acknowledgement number counts.
     pub const ACK: u8 = 0x10;
+
+    /// A segment from one address and port to another, without a flag, a number or a VLAN tag; `None` if the
+    /// addresses are of different families.
+    #[must_use]
+    pub fn between(sender: SocketAddr, receiver: SocketAddr) -> Option<Self> {
+        let addresses = match (sender.ip(), receiver.ip()) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => Addresses::V4 { src: src.to_bits(), dst: dst.to_bits() },
+            (IpAddr::V6(src), IpAddr::V6(dst)) => Addresses::V6 { src: src.to_bits(), dst: dst.to_bits() },
+            _ => return None,
+        };
+        let (src_port, dst_port) = (sender.port(), receiver.port());
+        Some(TcpSegment { addresses, src_port, dst_port, vlan: VlanTags::NONE, flags: 0, seq: 0, ack: 0 })
+    }
 
     /// The segment whose header begins with these bytes.
     #[inline]

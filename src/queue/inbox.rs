@@ -1,40 +1,122 @@
-//! The queues of one shard, merged into one stream.
+//! The queues of one shard, merged into one stream: the signals of all ports in the order in which their packets came, and each mark
+//! once. So the two directions of a connection may come in on two ports, and all shards still cut at the same packet.
 //!
-//! What enters: the queues of all capture threads, each in the order of its packets. What leaves: their signals in the
-//! order in which the packets came, and each mark once all threads have sent it. So the two directions of a connection
-//! may come in on two interfaces, and all shards still cut at the same packet.
+//! With one port blocks pass through untouched. With several, a signal is passed on when every other port has shown
+//! that it has nothing older: by a younger signal, by the end of an interval, or by silence for [`MERGE_PATIENCE_NS`].
 //!
-//! With a single capture thread blocks pass through untouched. With several, a signal goes on when every other thread
-//! has shown that it has nothing older: by a younger signal, by a mark, or by silence for [`MERGE_PATIENCE_NS`].
+//! Where a clock sends the ends of intervals, each port's queue says which of them its packets have passed. An end is
+//! passed on when every port has passed it. A port that says nothing holds it up for [`PORT_PATIENCE_NS`] and no
+//! longer: what it sends afterwards counts in the next interval.
 
-use super::{Block, Message, Reader};
-use crate::queue::{QUEUE_BLOCKS_MAX, QUEUE_SLEEP_MAX, Seen};
-use crate::signal::Moment;
-use crossbeam::sync::Parker;
+use super::{
+    Block, Marker, Message, Passed, QUEUE_BLOCKS_MAX, QUEUE_MARKS_MAX, QUEUE_SLEEP_MAX, Reader, Seen, WhenFull,
+};
+use crate::signal::{Moment, TimeBase};
+
+use crossbeam::channel::{Receiver, Sender, TryRecvError, bounded};
+use crossbeam::sync::{Parker, Unparker};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long a shard waits for older signals of a silent capture thread, in nanoseconds: longer than the kernel holds
-/// packets back in a block of its ring that is not full.
+/// How long a shard waits for older signals of a silent port, in nanoseconds: longer than the kernel holds packets back
+/// in a block of its ring that is not full.
 pub const MERGE_PATIENCE_NS: i64 = 15_000_000;
 
-/// How long a shard sleeps while it waits out the silence of a capture thread: a fifteenth of [`MERGE_PATIENCE_NS`], so
-/// that it ends that little late.
+/// How long the end of an interval waits for a port of which nothing is heard, in nanoseconds: longer than a thread
+/// that is ready to run usually waits for a core, and short beside the seconds between lists.
+pub const PORT_PATIENCE_NS: i64 = 250_000_000;
+
+const _: () = assert!(PORT_PATIENCE_NS > 2 * MERGE_PATIENCE_NS);
+
+/// How long a shard sleeps while it waits out the silence of a port: a fifteenth of [`MERGE_PATIENCE_NS`], so that it
+/// ends that little late.
 const MERGE_SLEEP: Duration = Duration::from_millis(1);
 
-/// The queue of one capture thread, with the message that was taken from it but not passed on yet.
+/// How long a shard sleeps that writers do not wake: a queue takes more than comes in meanwhile, ten million signals a
+/// second for more than two milliseconds.
+const POLL_SLEEP: Duration = Duration::from_millis(1);
+
+/// The end of an interval, as the clock sends it to every shard.
+#[derive(Clone, Copy, Debug)]
+pub struct End {
+    /// The number of the end, from 1.
+    pub number: u64,
+    /// When the clock came to it.
+    pub moment: Moment,
+    /// The mark that belongs there. `None` where the end is passed over, and its interval becomes part of the next.
+    pub marker: Option<Marker>,
+    /// The time base that begins behind it, if one does.
+    pub base: Option<TimeBase>,
+}
+
+/// A message of the clock.
+enum ClockMessage {
+    Base(TimeBase),
+    End(End),
+    Cut,
+}
+
+/// The clock's way to a shard.
+pub struct ClockWriter {
+    messages: Sender<ClockMessage>,
+    reader: Unparker,
+}
+
+impl ClockWriter {
+    fn send(&self, message: ClockMessage) {
+        // Only ends of which no list was made yet are under way, and fewer than there is room for.
+        drop(self.messages.try_send(message));
+        self.reader.unpark();
+    }
+
+    /// Sends the time base before the first packet.
+    pub fn base(&self, base: TimeBase) {
+        self.send(ClockMessage::Base(base));
+    }
+
+    /// Sends the end of an interval.
+    pub fn end(&self, end: End) {
+        self.send(ClockMessage::End(end));
+    }
+
+    /// Sends a [cut](Message::Cut).
+    pub fn cut(&self) {
+        // Cuts must not take the places of ends.
+        if self.messages.is_empty() {
+            self.send(ClockMessage::Cut);
+        }
+    }
+}
+
+/// A shard's end of the clock's way.
+struct Clock {
+    messages: Receiver<ClockMessage>,
+    /// The message that was received and is not passed on yet.
+    next: Option<ClockMessage>,
+    /// The time base that is to be passed on behind the mark before it.
+    base: Option<TimeBase>,
+    /// The number of the last end that was passed on or passed over.
+    ended: u64,
+    /// What ports have seen that no mark has reported yet.
+    seen: Seen,
+}
+
+/// The queue of one port, with the message that was taken from it but not passed on yet.
 struct Source {
     reader: Reader,
     head: Option<Message>,
     /// How many signals of the head block have been passed on.
     taken: usize,
+    /// The number of the last end that the port has passed.
+    passed: u64,
     is_over: bool,
 }
 
 /// The front of a queue.
 enum Front {
     Signal(Moment),
-    Mark,
+    /// The port has passed an end that the shard has not.
+    End,
     Nothing,
     Over,
 }
@@ -43,33 +125,67 @@ enum Front {
 pub struct Inbox {
     sources: Vec<Source>,
     parker: Parker,
+    /// The clock; `None` where marks come through the queue.
+    clock: Option<Clock>,
     /// The block in which the signals of several queues are gathered, lent out with each message.
     gathered: Option<Box<Block>>,
+    /// The longest sleep while nothing is there.
+    sleep_max: Duration,
 }
 
 impl Inbox {
-    pub(super) fn new(readers: Vec<Reader>, parker: Parker) -> Self {
-        let sources = readers.into_iter().map(|reader| Source { reader, head: None, taken: 0, is_over: false });
-        let sources: Vec<_> = sources.collect();
-        let gathered = (sources.len() > 1).then(Block::new);
-        Inbox { sources, parker, gathered }
+    /// The inbox of a shard with one port, through whose queue marks come.
+    pub(super) fn new(reader: Reader, parker: Parker) -> Self {
+        Inbox { sources: vec![Source::new(reader)], parker, clock: None, gathered: None, sleep_max: QUEUE_SLEEP_MAX }
     }
 
-    /// The next message. Waits for one, and returns `None` when there will be no more. `now` tells the present moment
-    /// on the clock of the signals.
+    /// The inbox of a shard to which a clock sends marks.
+    pub(super) fn timed(readers: Vec<Reader>, parker: Parker, when_full: WhenFull) -> (ClockWriter, Self) {
+        let (sender, messages) = bounded(QUEUE_MARKS_MAX);
+        let clock = Clock { messages, next: None, base: None, ended: 0, seen: Seen::default() };
+        let inbox = Inbox {
+            gathered: (readers.len() > 1).then(Block::new),
+            sources: readers.into_iter().map(Source::new).collect(),
+            clock: Some(clock),
+            sleep_max: if when_full == WhenFull::DropAtOnce { POLL_SLEEP } else { QUEUE_SLEEP_MAX },
+            parker,
+        };
+        let reader = inbox.parker.unparker().clone();
+        (ClockWriter { messages: sender, reader }, inbox)
+    }
+
+    /// The next message. Waits for one, and returns `None` when there will be no more: the writer is gone, or the clock
+    /// has sent its last end. `now` returns the present moment on the clock of the signals.
     pub fn receive(&mut self, now: impl Fn() -> Moment) -> Option<Message> {
         loop {
-            let is_over = self.sources.iter().all(|source| source.reader.is_closed());
-            let message = if self.sources.len() == 1 { self.sources[0].next() } else { self.merge(now()) };
-            if message.is_some() {
+            let (message, is_over) = self.next(&now);
+            if message.is_some() || is_over {
                 return message;
-            }
-            // `is_over` was read before the queues, so nothing that a writer pushed before it went is missed.
-            if is_over && self.sources.iter().all(|source| source.head.is_none()) {
-                return None;
             }
             self.sleep();
         }
+    }
+
+    /// The next message that is there, and if there is none, whether there will be none.
+    pub(super) fn next(&mut self, now: &impl Fn() -> Moment) -> (Option<Message>, bool) {
+        match self.clock.take() {
+            None => self.untimed(),
+            Some(mut clock) => {
+                let next = self.timed_message(&mut clock, now);
+                self.clock = Some(clock);
+                next
+            }
+        }
+    }
+
+    /// The next message of the one queue, and if there is none, whether there will be none.
+    fn untimed(&mut self) -> (Option<Message>, bool) {
+        let Some(source) = self.sources.first_mut() else { return (None, true) };
+        // Read before the queue, so nothing that the writer pushed before it went is missed.
+        let is_closed = source.reader.is_closed();
+        let message = source.next();
+        let is_over = is_closed && message.is_none();
+        (message, is_over)
     }
 
     fn sleep(&mut self) {
@@ -77,29 +193,65 @@ impl Inbox {
         let tell = |sleeps| readers().for_each(|reader| reader.shared.reader_sleeps.store(sleeps, Ordering::SeqCst));
         tell(true);
         // A writer may have sent something just before it could see that this thread sleeps. If signals wait for older
-        // ones of a silent thread, the sleep is short and nothing else ends the wait.
-        let is_idle = self.sources.iter().all(|source| source.head.is_none());
+        // ones of a silent port, or an end for one that has not passed it, the sleep is short and nothing else ends the
+        // wait.
+        let is_end_waiting = self.clock.as_ref().is_some_and(|clock| clock.next.is_some());
+        let is_idle = !is_end_waiting && self.sources.iter().all(|source| source.head.is_none());
         if !is_idle || readers().all(|reader| reader.len() == 0) {
-            self.parker.park_timeout(if is_idle { QUEUE_SLEEP_MAX } else { MERGE_SLEEP });
+            self.parker.park_timeout(if is_idle { self.sleep_max } else { MERGE_SLEEP });
         }
         tell(false);
     }
 
     /// Gives back the block of a message.
     pub fn recycle(&mut self, block: Box<Block>) {
-        if self.sources.len() == 1 {
-            self.sources[0].reader.recycle(block);
-        } else {
-            self.gathered = Some(block);
+        match &mut self.sources[..] {
+            [source] => source.reader.recycle(block),
+            _ => self.gathered = Some(block),
         }
     }
 
-    /// The next signals in order, or, if there are none, the mark that all threads have sent.
-    pub(super) fn merge(&mut self, now: Moment) -> Option<Message> {
+    /// The next message where a clock makes the marks, and if there is none, whether there will be none.
+    fn timed_message(&mut self, clock: &mut Clock, now: &impl Fn() -> Moment) -> (Option<Message>, bool) {
+        if let Some(base) = clock.base.take() {
+            return (Some(Message::Base(base)), false);
+        }
+        if clock.receive() {
+            return (None, true);
+        }
+        match &clock.next {
+            Some(ClockMessage::Base(base)) => {
+                clock.base = Some(*base);
+                clock.next = None;
+                return self.timed_message(clock, now);
+            }
+            Some(ClockMessage::Cut) => {
+                clock.next = None;
+                return (Some(Message::Cut), false);
+            }
+            Some(ClockMessage::End(End { marker: None, number, .. })) => {
+                clock.ended = *number;
+                clock.next = None;
+            }
+            Some(ClockMessage::End(_)) | None => {}
+        }
+        let message = self.signals(clock, now).or_else(|| self.end(clock, now));
+        (message, false)
+    }
+
+    /// The next signals in order, if there are any that can be passed on.
+    fn signals(&mut self, clock: &mut Clock, now: &impl Fn() -> Moment) -> Option<Message> {
+        if let [source] = &mut self.sources[..] {
+            return match source.front(clock) {
+                Front::Signal(_) => source.next_block(),
+                Front::End | Front::Nothing | Front::Over => None,
+            };
+        }
         let mut gathered = self.gathered.take().unwrap_or_else(Block::new);
         gathered.count = 0;
+        let now = now();
         while !gathered.is_full()
-            && let Some(next) = self.next_source(now)
+            && let Some(next) = self.next_source(clock, now)
         {
             self.sources[next].pass_on(&mut gathered);
         }
@@ -107,22 +259,22 @@ impl Inbox {
             return Some(Message::Signals(gathered));
         }
         self.gathered = Some(gathered);
-        self.mark()
+        None
     }
 
-    /// The queue with the oldest signal at its front, if that signal may go on.
-    fn next_source(&mut self, now: Moment) -> Option<usize> {
+    /// The queue with the oldest signal at its front, if that signal may be passed on.
+    fn next_source(&mut self, clock: &mut Clock, now: Moment) -> Option<usize> {
         let mut oldest: Option<(usize, Moment)> = None;
         let mut is_silent = false;
         for (index, source) in self.sources.iter_mut().enumerate() {
-            match source.front() {
+            match source.front(clock) {
                 Front::Signal(moment) => {
                     if oldest.is_none_or(|(_, other)| moment.since_ns(other) < 0) {
                         oldest = Some((index, moment));
                     }
                 }
                 Front::Nothing => is_silent = true,
-                Front::Mark | Front::Over => {}
+                Front::End | Front::Over => {}
             }
         }
         let may_go = |moment: &Moment| !is_silent || now.since_ns(*moment) > MERGE_PATIENCE_NS || self.is_crowded();
@@ -136,30 +288,54 @@ impl Inbox {
         self.sources.iter().filter(has_signals).any(|source| source.reader.len() > QUEUE_BLOCKS_MAX / 2)
     }
 
-    /// The mark at the front of every queue, with the sum over all queues of what was seen before it.
-    fn mark(&mut self) -> Option<Message> {
-        let are_all_marks = self.sources.iter_mut().all(|source| matches!(source.front(), Front::Mark | Front::Over));
-        if !are_all_marks {
+    /// The mark of the end that has come, with what all ports have seen before it, once every port has passed it or has
+    /// been waited for long enough.
+    fn end(&mut self, clock: &mut Clock, now: &impl Fn() -> Moment) -> Option<Message> {
+        let Some(ClockMessage::End(End { number, moment, marker: Some(marker), base })) = clock.next else {
+            return None;
+        };
+        let mut is_waiting = false;
+        for source in &mut self.sources {
+            match source.front(clock) {
+                Front::End | Front::Over => {}
+                // It is not waited for again before it has passed the end before.
+                Front::Nothing => is_waiting |= source.passed >= clock.ended,
+                Front::Signal(_) => return None,
+            }
+        }
+        if is_waiting && now().since_ns(moment) <= PORT_PATIENCE_NS {
             return None;
         }
-        let mut seen = Seen::default();
-        let mut mark = None;
-        for source in &mut self.sources {
-            let head = source.head.take();
-            if let Some(Message::Marker(marker)) = &head {
-                seen = seen.plus(marker.seen);
+        clock.next = None;
+        clock.ended = number;
+        clock.base = base;
+        Some(Message::Marker(Marker { seen: std::mem::take(&mut clock.seen), ..marker }))
+    }
+}
+
+impl Clock {
+    /// Receives the next message if the one before it has been passed on. Returns whether there is none and will be
+    /// none.
+    fn receive(&mut self) -> bool {
+        if self.next.is_some() {
+            return false;
+        }
+        match self.messages.try_recv() {
+            Ok(message) => {
+                self.next = Some(message);
+                false
             }
-            mark = head.or(mark);
-            source.reader.wake_writer();
+            Err(TryRecvError::Empty) => false,
+            Err(TryRecvError::Disconnected) => true,
         }
-        if let Some(Message::Marker(marker)) = &mut mark {
-            marker.seen = seen;
-        }
-        mark
     }
 }
 
 impl Source {
+    fn new(reader: Reader) -> Self {
+        Source { reader, head: None, taken: 0, passed: 0, is_over: false }
+    }
+
     /// The next message. The one behind it is fetched as well, and its signals are prefetched.
     fn next(&mut self) -> Option<Message> {
         let message = self.head.take().or_else(|| self.reader.try_receive())?;
@@ -170,22 +346,41 @@ impl Source {
         Some(message)
     }
 
-    /// The front, fetched from the queue if need be.
-    fn front(&mut self) -> Front {
-        if self.head.is_none() && !self.is_over {
-            let is_closed = self.reader.is_closed();
-            self.head = self.reader.try_receive();
-            self.taken = 0;
-            self.is_over = is_closed && self.head.is_none();
-        }
-        match &self.head {
-            Some(Message::Signals(block)) => {
-                Front::Signal(block.signals().get(self.taken).map_or_else(Moment::default, |signal| signal.moment()))
+    /// The block at the front, as a whole.
+    fn next_block(&mut self) -> Option<Message> {
+        self.taken = 0;
+        self.next()
+    }
+
+    /// The front, fetched from the queue if need be. What the port says of ends that the shard has passed already is
+    /// only counted.
+    fn front(&mut self, clock: &mut Clock) -> Front {
+        while self.passed <= clock.ended {
+            if self.head.is_none() && !self.is_over {
+                // Read before the queue, so nothing that the writer pushed before it went is missed.
+                let is_closed = self.reader.is_closed();
+                self.head = self.reader.try_receive();
+                self.taken = 0;
+                self.is_over = is_closed && self.head.is_none();
             }
-            Some(Message::Base(_) | Message::Marker(_) | Message::Cut) => Front::Mark,
-            None if self.is_over => Front::Over,
-            None => Front::Nothing,
+            match &self.head {
+                Some(Message::Signals(block)) => {
+                    let moment = block.signals().get(self.taken).map_or_else(Moment::default, |signal| signal.moment());
+                    return Front::Signal(moment);
+                }
+                Some(Message::Passed(Passed { end, seen })) => {
+                    self.passed = *end;
+                    clock.seen = clock.seen.plus(*seen);
+                    self.head = None;
+                    self.reader.wake_writer();
+                }
+                // Where there is a clock, ports send no other marks.
+                Some(Message::Base(_) | Message::Marker(_) | Message::Cut) => self.head = None,
+                None if self.is_over => return Front::Over,
+                None => return Front::Nothing,
+            }
         }
+        Front::End
     }
 
     /// Moves the signal at the front into `gathered`.

@@ -1,15 +1,18 @@
-//! Queues from the capture threads to a shard: bounded and lock-free, for blocks of signals and the marks between them.
+//! Queues from the ports to a shard: bounded and lock-free, for blocks of signals and the marks between them.
 //!
-//! What enters: signals one by one, and marks. What leaves: the same, the signals of each capture thread in their
-//! order, and each mark once for all threads. Signals travel in recycled blocks of 64, at a few nanoseconds a signal.
+//! Signals travel in recycled blocks of 64, at a few nanoseconds a signal. The signals of each port come out in their order, and each
+//! mark once. Marks come from the port itself where there is only one ([`queue`]), otherwise from a clock
+//! ([`timed_queues`]): it sends each shard the ends of intervals, and each port says in its queue how many of them its
+//! packets have passed.
+//!
 //! Wake-ups are rare: the reader is woken when [`QUEUE_WAKE_BLOCKS`] have gathered, when a mark has come, when the
 //! writer flushes because it has nothing more for now, and when the writer waits for room. The writer is woken when the
-//! queue is half empty.
+//! queue is half empty. With [`WhenFull::DropAtOnce`] neither ever makes a system call for the other: the reader polls.
 
 mod inbox;
 mod marker;
 
-pub use inbox::{Inbox, MERGE_PATIENCE_NS};
+pub use inbox::{ClockWriter, End, Inbox, MERGE_PATIENCE_NS, PORT_PATIENCE_NS};
 pub use marker::{Marker, Seen};
 
 use crate::prefetch::prefetch;
@@ -99,7 +102,7 @@ impl Block {
     }
 }
 
-/// What comes out of a queue.
+/// What goes through a queue. [`Message::Passed`] does not come out of an [`Inbox`].
 pub enum Message {
     /// Signals. The block goes back with [`Inbox::recycle`].
     Signals(Box<Block>),
@@ -109,6 +112,17 @@ pub enum Message {
     Marker(Marker),
     /// A cut of the archive: the records of all connections that close before it are sorted together.
     Cut,
+    /// The writer's packets have come behind ends of intervals.
+    Passed(Passed),
+}
+
+/// How many ends of intervals the packets of a port have passed, and what was seen up to the last of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// The number of the last end, from 1.
+    pub end: u64,
+    /// What the port counted since it sent this before.
+    pub seen: Seen,
 }
 
 /// What a writer does when its queue is full.
@@ -118,6 +132,9 @@ pub enum WhenFull {
     Wait,
     /// Waits for at most [`QUEUE_WAIT_MAX_US`], then drops the block of signals and counts them. Marks always wait.
     Drop,
+    /// Drops the block of signals at once and counts them. The writer never waits and never wakes the reader, so it makes no
+    /// system call; the reader polls. What the writer has passed is sent as soon as there is room.
+    DropAtOnce,
 }
 
 struct Shared {
@@ -129,7 +146,7 @@ struct Shared {
     reader_is_gone: AtomicBool,
 }
 
-/// A capture thread's end of a queue.
+/// A port's end of a queue.
 pub struct Writer {
     shared: Arc<Shared>,
     block: Box<Block>,
@@ -139,6 +156,8 @@ pub struct Writer {
     room: usize,
     /// Whether the last block was dropped: then the next one does not wait either.
     is_dropping: bool,
+    /// What there was no room for, and goes before the next block.
+    unsent: Option<Passed>,
     dropped: u64,
     parker: Parker,
     reader: Unparker,
@@ -150,15 +169,25 @@ struct Reader {
     writer: Unparker,
 }
 
-/// The queues of one shard, one for each capture thread, with all their memory of [`size`] bytes each.
+/// The queue of a shard that has one port, with all its memory of [`size`] bytes. Marks come through it.
 #[must_use]
-pub fn queues(writer_count: usize, when_full: WhenFull) -> (Vec<Writer>, Inbox) {
+pub fn queue(when_full: WhenFull) -> (Writer, Inbox) {
     let parker = Parker::new();
-    let (writers, readers) = (0..writer_count).map(|_| queue(when_full, parker.unparker().clone())).unzip();
-    (writers, Inbox::new(readers, parker))
+    let (writer, reader) = pair(when_full, parker.unparker().clone());
+    (writer, Inbox::new(reader, parker))
 }
 
-fn queue(when_full: WhenFull, reader: Unparker) -> (Writer, Reader) {
+/// The queues of one shard, one for each port, with all their memory of [`size`] bytes each, and the clock's end, through which
+/// marks come.
+#[must_use]
+pub fn timed_queues(writer_count: usize, when_full: WhenFull) -> (Vec<Writer>, ClockWriter, Inbox) {
+    let parker = Parker::new();
+    let (writers, readers) = (0..writer_count).map(|_| pair(when_full, parker.unparker().clone())).unzip();
+    let (clock, inbox) = Inbox::timed(readers, parker, when_full);
+    (writers, clock, inbox)
+}
+
+fn pair(when_full: WhenFull, reader: Unparker) -> (Writer, Reader) {
     let shared = Arc::new(Shared {
         full: ArrayQueue::new(PLACE_COUNT),
         empty: ArrayQueue::new(SPARE_BLOCKS_MAX),
@@ -178,6 +207,7 @@ fn queue(when_full: WhenFull, reader: Unparker) -> (Writer, Reader) {
             when_full,
             room: 0,
             is_dropping: false,
+            unsent: None,
             dropped: 0,
             parker,
             reader,
@@ -204,10 +234,10 @@ impl Writer {
         }
     }
 
-    /// Sends off what was pushed and wakes the reader: there may be nothing more for a while.
+    /// Sends off what was pushed, and wakes the reader unless it polls: there may be nothing more for a while.
     pub fn flush(&mut self) {
         self.send_block();
-        if !self.shared.full.is_empty() {
+        if self.when_full != WhenFull::DropAtOnce && !self.shared.full.is_empty() {
             self.wake_reader();
         }
     }
@@ -222,6 +252,30 @@ impl Writer {
     /// is time.
     pub fn drop_no_more(&mut self) {
         self.when_full = WhenFull::Wait;
+    }
+
+    /// Sends how many ends of intervals the packets that were pushed have passed. If there is no room, and the writer is not to
+    /// wait, it is sent before the next block.
+    pub fn pass(&mut self, passed: Passed) {
+        if self.when_full != WhenFull::DropAtOnce {
+            return self.mark(Message::Passed(passed));
+        }
+        self.send_block();
+        let before = self.unsent.map_or(Seen::default(), |unsent| unsent.seen);
+        self.unsent = Some(Passed { seen: before.plus(passed.seen), ..passed });
+        self.send_passed();
+    }
+
+    /// Sends what there was no room for. Returns whether nothing of it is left.
+    fn send_passed(&mut self) -> bool {
+        let Some(unsent) = self.unsent else { return true };
+        // It takes a place that `room` may have counted for a block.
+        self.room = 0;
+        let is_sent = self.shared.full.push(Message::Passed(unsent)).is_ok();
+        if is_sent {
+            self.unsent = None;
+        }
+        is_sent
     }
 
     /// Sends a mark behind everything that was pushed before, and waits while the queue is full.
@@ -246,10 +300,11 @@ impl Writer {
         if self.block.count == 0 {
             return;
         }
+        let is_in_order = self.send_passed();
         if self.room == 0 {
             self.room = self.room_now();
         }
-        if self.room == 0 && !self.wait_for_room() {
+        if !is_in_order || self.room == 0 && !self.wait_for_room() {
             self.is_dropping = true;
             self.dropped += self.block.count as u64;
             self.block.count = 0;
@@ -266,7 +321,10 @@ impl Writer {
         self.is_dropping = false;
         // The flag is read first because it seldom changes. If the reader falls asleep just now, the next block or the
         // flush wakes it.
-        if self.shared.reader_sleeps.load(Ordering::SeqCst) && self.shared.full.len() >= QUEUE_WAKE_BLOCKS {
+        if self.when_full != WhenFull::DropAtOnce
+            && self.shared.reader_sleeps.load(Ordering::SeqCst)
+            && self.shared.full.len() >= QUEUE_WAKE_BLOCKS
+        {
             self.wake_reader();
         }
     }
@@ -278,18 +336,23 @@ impl Writer {
     /// Waits for room as [`WhenFull`] says, and returns whether there is any.
     #[cold]
     fn wait_for_room(&mut self) -> bool {
+        if self.when_full == WhenFull::DropAtOnce {
+            return false;
+        }
         let began = Instant::now();
         while self.room_now() == 0 {
             let is_over = match self.when_full {
                 WhenFull::Wait => false,
-                WhenFull::Drop => self.is_dropping || began.elapsed() > Duration::from_micros(QUEUE_WAIT_MAX_US),
+                WhenFull::Drop | WhenFull::DropAtOnce => {
+                    self.is_dropping || began.elapsed() > Duration::from_micros(QUEUE_WAIT_MAX_US)
+                }
             };
             if is_over || self.shared.reader_is_gone.load(Ordering::Acquire) {
                 return false;
             }
             self.sleep(match self.when_full {
                 WhenFull::Wait => QUEUE_SLEEP_MAX,
-                WhenFull::Drop => Duration::from_micros(QUEUE_LOOK_US),
+                WhenFull::Drop | WhenFull::DropAtOnce => Duration::from_micros(QUEUE_LOOK_US),
             });
         }
         self.room = self.room_now();
@@ -317,6 +380,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.send_block();
+        self.send_passed();
         self.shared.writer_is_gone.store(true, Ordering::SeqCst);
         self.reader.unpark();
     }

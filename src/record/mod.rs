@@ -1,8 +1,8 @@
-//! Records of connections that have ended, on their way from the shards to an archive.
+//! Records of connections that have ended, on their way from the shards to an archive; and of those that have opened
+//! too, on their way to whom the engine reports events.
 //!
-//! What enters: closings, as each partition meets them. What leaves: blocks of records, and the cuts between them,
-//! through one bounded queue. Blocks are recycled. When the queue is full a replay waits; a live capture drops the
-//! block and counts its records, since no archive may hold up packets.
+//! Blocks of records, and the cuts between them, go through one bounded queue. Blocks are recycled. When the queue is
+//! full a replay waits; a live capture drops the block and counts its records, since no archive may hold up packets.
 //!
 //! The records of one partition stay in order; those of different partitions are interleaved as their threads happen to
 //! run. A cut is at the same packet in all partitions, so sorting the records between two cuts gives the same result
@@ -17,6 +17,7 @@ use crate::signal::{AnyKey, PARTITION_COUNT};
 use crossbeam::channel::{Receiver, Sender, bounded};
 use crossbeam::queue::ArrayQueue;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Records in a block: as for signals, enough that the queue costs little a record.
 pub(crate) const RECORD_BLOCK_COUNT: usize = 64;
@@ -40,17 +41,17 @@ pub enum Ending {
     Replaced,
 }
 
-/// A connection that was established and has ended.
+/// A connection that was established: it has opened, or it has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The key, client first.
     pub key: AnyKey,
     /// When it started, in ticks of wall time since 1970.
     pub start: i64,
-    /// When it ended, in ticks of wall time since 1970.
+    /// When it ended or, if it did not, when it was established, in ticks of wall time since 1970.
     pub end: i64,
-    /// How it ended.
-    pub ending: Ending,
+    /// How it ended; `None` where it has opened.
+    pub ending: Option<Ending>,
     /// Whether the start was not seen: then `start` is when the connection was first seen.
     pub midstream: bool,
     /// Whether it may have started some whole wraps of the tick earlier: filters know starts only up to the wrap
@@ -96,6 +97,10 @@ pub struct Inlet {
     full: Sender<Message>,
     empty: Arc<ArrayQueue<Box<Block>>>,
     when_full: WhenFull,
+    /// Whether openings are recorded too.
+    takes_openings: bool,
+    /// How many records all recorders have dropped.
+    dropped: Arc<AtomicU64>,
 }
 
 /// The end of the queue for the archive.
@@ -113,7 +118,9 @@ pub fn queue(when_full: WhenFull) -> (Inlet, Outlet) {
     let (sender, receiver) = bounded(RECORD_QUEUE_BLOCKS_MAX);
     let empty = Arc::new(ArrayQueue::new(BLOCKS_MAX));
     while empty.push(Block::new()).is_ok() {}
-    (Inlet { full: sender, empty: Arc::clone(&empty), when_full }, Outlet { full: receiver, empty })
+    let inlet =
+        Inlet { full: sender, empty: Arc::clone(&empty), when_full, takes_openings: false, dropped: Arc::default() };
+    (inlet, Outlet { full: receiver, empty })
 }
 
 /// The memory of a queue, in bytes.
@@ -123,6 +130,18 @@ pub const fn size() -> usize {
 }
 
 impl Inlet {
+    /// This inlet, with a record of every opening too.
+    #[must_use]
+    pub fn with_openings(self) -> Self {
+        Inlet { takes_openings: true, ..self }
+    }
+
+    /// Where the records that are dropped are counted, of all recorders together.
+    #[must_use]
+    pub fn dropped(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.dropped)
+    }
+
     /// Sends a block and puts an empty one in its place. Returns how many records were dropped because the queue was
     /// full or closed.
     fn send(&self, block: &mut Box<Block>) -> u64 {
@@ -130,10 +149,11 @@ impl Inlet {
         let full = Message::Records(std::mem::replace(block, empty));
         let refused = match self.when_full {
             WhenFull::Wait => self.full.send(full).err().map(|error| error.0),
-            WhenFull::Drop => self.full.try_send(full).err().map(|error| error.into_inner()),
+            WhenFull::Drop | WhenFull::DropAtOnce => self.full.try_send(full).err().map(|error| error.into_inner()),
         };
         let Some(Message::Records(mut refused)) = refused else { return 0 };
         let dropped = refused.records.len() as u64;
+        self.dropped.fetch_add(dropped, Ordering::Relaxed);
         refused.records.clear();
         // There is room for every block.
         drop(self.empty.push(refused));

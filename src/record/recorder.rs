@@ -40,8 +40,15 @@ impl Recorder {
         self.bases.learn(base);
     }
 
-    /// Records a connection that opened with this payload and ends at the tick `now`.
-    pub fn record(&mut self, key: AnyKey, payload: u32, ending: Ending, now: u64) {
+    /// Whether openings are recorded too.
+    #[must_use]
+    pub fn takes_openings(&self) -> bool {
+        self.inlet.takes_openings
+    }
+
+    /// Records a connection that opened with this payload and ends at the tick `now` or, without an ending, is
+    /// established then.
+    pub fn record(&mut self, key: AnyKey, payload: u32, ending: Option<Ending>, now: u64) {
         let run_ticks = now.saturating_sub(self.first_tick.unwrap_or(now));
         if self.block.records.is_empty() {
             self.block_since = now;

@@ -2,10 +2,7 @@
 
 use super::{OBSERVE_INTERVAL_PACKETS, STOP_INTERVAL_PACKETS, feed_some};
 use crate::capture::{PacketSource, Progress, Replay, SkippedPackets};
-use crate::engine::{
-    Config, ListThread, PacketTime, Plan, Port, Saving, Start, Summary, hand_overs, join, pool, queues, shards,
-    signallers, spawn,
-};
+use crate::engine::{Config, Lists, Outputs, PacketTime, Plan, Port, Saving, Start, Summary, Threads};
 use crate::error::{Error, Result};
 use crate::export::Exporter;
 use std::path::Path;
@@ -69,30 +66,15 @@ pub fn run<S: PacketSource>(
     observer: &mut impl Observer,
     saving: Option<Saving>,
 ) -> Result<Summary> {
-    let (pool, returns) = pool(plan);
-    let (mut writers, inboxes) = queues(plan);
-    let watch = plan.watch();
-    let signaller = signallers(plan, watch.as_ref())();
-    let mut port = Port::new(writers.remove(0), signaller, PacketTime::new(plan.every_ns));
-    if plan.records.is_some() {
-        port.set_cuts();
-    }
-    let mut list_thread = ListThread::new(plan, watch.as_ref(), exporter, returns, &|_, _, _| ());
-    let has_failed = AtomicBool::new(false);
-    let (hand_overs, lists) = hand_overs(plan);
-    let mut shards = shards(plan, inboxes, &pool, hand_overs);
-    let began = saving.map(|saving| saving.begin_replay(&mut port, &mut shards, &mut list_thread)).transpose()?;
-    let (start, writer) = began.unzip();
-    let Start { input, packets: mut skipped, mut errors } = start.unwrap_or_default();
+    let (threads, port, start) = Threads::replay(plan, Outputs::of_lists(Lists::Borrowed(exporter)), None, saving)?;
+    let has_failed = threads.has_failed();
+    let Start { input, packets: mut skipped, mut errors } = start;
     let first = inputs.by_ref().take(usize::from(skipped > 0)).next();
     let first = first.map(|source| skip(source?, skipped, observer)).transpose()?;
     std::thread::scope(|scope| {
-        for (index, shard) in shards.into_iter().enumerate() {
-            spawn(scope, format!("shard-{index}"), move || shard.run(()))?;
-        }
-        let failed = &has_failed;
-        let lists = spawn(scope, "lists".to_owned(), move || list_thread.run(lists, failed))?;
-        let writer = writer.map(|writer| spawn(scope, "state".to_owned(), || writer.run())).transpose()?;
+        // Dropped before the threads are waited for, which end with it.
+        let mut port = port;
+        let running = threads.start(scope)?;
         for (input, index) in first.into_iter().map(Ok).chain(inputs).zip(input..) {
             let packets_before = port.packets();
             port.begin_input(index, std::mem::take(&mut skipped), &errors);
@@ -105,10 +87,11 @@ pub fn run<S: PacketSource>(
                 break;
             }
         }
-        let counts = port.finish(errors.is_empty());
-        let told = join(lists);
-        let written = writer.map(join);
-        Ok(Summary::new(counts, told?, errors).with_saving(written))
+        if !errors.is_empty() {
+            port.set_unsound();
+        }
+        drop(port);
+        running.join(errors)
     })
 }
 

@@ -1,17 +1,20 @@
-//! What the filter remembers of a connection: 72 bits.
+//! What the filter stores of a connection: 72 bits, as a word of 64 bits and an extension byte; and the searches over
+//! the words of a bucket.
 //!
-//! What enters: fingerprint, state, orientation, time and initial sequence number (ISN). What leaves: a word of 64 bits
-//! and an extension byte, and the fields decoded from them. Every connection pays for every bit, so each field has just
-//! the width that it needs.
+//! Every connection pays for every bit, so each field has just the width that it needs.
 
 use crate::flow::Side;
 use crate::handover::{ISN_BITS, MIDSTREAM};
 use crate::hash::GOLDEN_32;
+use crate::lines::Line;
 use crate::signal::{FINGERPRINT_BITS, HANDSHAKE_ISN_BITS, TICK_BITS};
+
+/// Entries in a bucket: seven words of 64 bits. The eighth word has an extension byte for each of them.
+pub const SLOT_COUNT: usize = 7;
 
 /// Bits of the short ISN in the entry's word; the rest are in the extension byte.
 const ISN_LOW_BITS: u32 = 9;
-pub(super) const STATE_BITS: u32 = 4;
+const STATE_BITS: u32 = 4;
 
 const _: () = assert!(FINGERPRINT_BITS + STATE_BITS + 1 + TICK_BITS + ISN_LOW_BITS == u64::BITS);
 const _: () = assert!(ISN_BITS - ISN_LOW_BITS == u8::BITS);
@@ -20,8 +23,8 @@ const _: () = assert!(HANDSHAKE_ISN_BITS < ISN_BITS);
 const ISN_SHIFT: u32 = 0;
 const TICK_SHIFT: u32 = ISN_SHIFT + ISN_LOW_BITS;
 const SIDE_SHIFT: u32 = TICK_SHIFT + TICK_BITS;
-pub(super) const STATE_SHIFT: u32 = SIDE_SHIFT + 1;
-pub(super) const FINGERPRINT_SHIFT: u32 = STATE_SHIFT + STATE_BITS;
+const STATE_SHIFT: u32 = SIDE_SHIFT + 1;
+const FINGERPRINT_SHIFT: u32 = STATE_SHIFT + STATE_BITS;
 
 /// The short ISN of a connection that is older than the start, so that its ISN was never seen.
 pub const ISN_UNKNOWN: u32 = 0;
@@ -158,13 +161,13 @@ impl Entry {
         if short_isn == ISN_UNKNOWN { 1 } else { short_isn }
     }
 
-    /// Whether the connection's ISN is known and the same as another to the capture side, which waits for the last
-    /// packet of a handshake by fewer bits: the top bits of the same product, never zero either.
+    /// Whether the connection's ISN is known and agrees with another in the bits that the capture side keeps, by which
+    /// it waits for the last packet of a handshake: the top bits of the same product, never zero either.
     #[must_use]
     #[inline]
-    pub fn is_told_as(&self, short_isn: u32) -> bool {
-        let told = |short_isn: u32| (short_isn >> (ISN_BITS - HANDSHAKE_ISN_BITS)).max(1);
-        self.short_isn != ISN_UNKNOWN && told(self.short_isn) == told(short_isn)
+    pub fn capture_isn_matches(&self, short_isn: u32) -> bool {
+        let kept = |short_isn: u32| (short_isn >> (ISN_BITS - HANDSHAKE_ISN_BITS)).max(1);
+        self.short_isn != ISN_UNKNOWN && kept(self.short_isn) == kept(short_isn)
     }
 
     /// The payload of an established connection, which goes with its key: the start tick, and [`MIDSTREAM`] if the
@@ -180,6 +183,12 @@ impl Entry {
     #[inline]
     pub fn age(&self, now: u64) -> u32 {
         Entry::tick_of(now).wrapping_sub(self.tick) & ((1 << TICK_BITS) - 1)
+    }
+
+    /// Whether this is a trace.
+    #[inline]
+    pub(super) fn is_trace(&self) -> bool {
+        self.state == State::Closed && self.short_isn == ISN_UNKNOWN
     }
 
     /// Packs the entry into a word and an extension byte.
@@ -243,6 +252,78 @@ pub(super) fn recorded_at(word: u64, place: u32) -> u64 {
     word & !(((1 << TICK_BITS) - 1) << TICK_SHIFT) | u64::from(place) << TICK_SHIFT
 }
 
+/// The slots of a bucket that hold this fingerprint, a bit each.
+#[inline]
+pub(super) fn with_fingerprint(bucket: &Line, fingerprint: u32) -> u32 {
+    // With constant bits the comparison is vectorised. The eighth word is no entry.
+    const BITS: [u64; 8] = [1 << 32, 1 << 33, 1 << 34, 1 << 35, 1 << 36, 1 << 37, 1 << 38, 0];
+    let slots = bucket.0.iter().zip(BITS).fold(0, |slots, (word, bit)| {
+        // If nothing differs, the subtraction borrows from all bits above.
+        let difference = (word >> FINGERPRINT_SHIFT) ^ u64::from(fingerprint);
+        slots | difference.wrapping_sub(1) & bit
+    });
+    (slots >> u32::BITS) as u32
+}
+
+const _: () = assert!(u64::BITS - FINGERPRINT_SHIFT <= u32::BITS);
+
+/// A set of a bucket's slots. Each slot has [`STATE_BITS`] bits, of which the topmost says whether it is in the set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SlotSet(u32);
+
+// All slots fit into the number, and a state has to be shifted down, never up, to its bits there.
+const _: () = assert!((SLOT_COUNT as u32 - 1) * STATE_BITS <= STATE_SHIFT);
+
+/// The lowest bit of each slot.
+const ONES: u32 = (1 << (SLOT_COUNT as u32 * STATE_BITS)) / ((1 << STATE_BITS) - 1);
+const TOPS: u32 = ONES << (STATE_BITS - 1);
+
+impl SlotSet {
+    /// The slots whose bits in `states` are all zero.
+    #[inline]
+    fn of_zeros(states: u32) -> Self {
+        // Whatever is not zero carries into the topmost bit of its slot, and no further.
+        let below = TOPS - ONES;
+        SlotSet(!(((states & below) + below) | states) & TOPS)
+    }
+
+    /// Whether the set is empty.
+    #[inline]
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The first slot of the set, which must not be empty.
+    #[inline]
+    pub(super) fn first(self) -> u32 {
+        self.0.trailing_zeros() / STATE_BITS
+    }
+
+    /// The set without its first slot.
+    #[inline]
+    pub(super) fn without_first(self) -> Self {
+        SlotSet(self.0 & self.0.wrapping_sub(1))
+    }
+
+    /// The set with this slot, if `passes`.
+    #[inline]
+    pub(super) fn with(self, index: u32, passes: bool) -> Self {
+        SlotSet(self.0 | u32::from(passes) << (index * STATE_BITS + STATE_BITS - 1))
+    }
+}
+
+/// The unused slots of a bucket, and the closed ones, which may still linger.
+#[inline]
+pub(super) fn unused_and_closed(bucket: &Line) -> (SlotSet, SlotSet) {
+    let states = bucket.0[..SLOT_COUNT].iter().enumerate().fold(0, |states, (index, word)| {
+        let shift = index as u32 * STATE_BITS;
+        states | (word >> (STATE_SHIFT - shift)) as u32 & ((1 << STATE_BITS) - 1) << shift
+    });
+    // The two states of an unused slot, Empty and Removed, differ in the lowest bit only.
+    const _: () = assert!(State::Empty as u32 == 0 && State::Removed as u32 == 1 && State::Closed as u32 == 2);
+    (SlotSet::of_zeros(states & !ONES), SlotSet::of_zeros(states ^ (ONES * State::Closed as u32)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,5 +373,37 @@ mod tests {
         })
         .pack();
         assert_eq!(Entry::unpack(word, extension).age(start + 25), 25);
+    }
+
+    fn indices(mut places: SlotSet) -> Vec<u32> {
+        let mut indices = Vec::new();
+        while !places.is_empty() {
+            indices.push(places.first());
+            places = places.without_first();
+        }
+        indices
+    }
+
+    proptest! {
+        /// Words of few fingerprints and all states, so that everything is met.
+        #[test]
+        fn all_at_once_is_one_by_one(words in prop::array::uniform8((0u64..3, any::<u64>())), fingerprint in 0u32..3) {
+            let low = (1 << FINGERPRINT_SHIFT) - 1;
+            let bucket = Line(words.map(|(few, any)| few << FINGERPRINT_SHIFT | any & low));
+            let slots_where = |passes: &dyn Fn(u64) -> bool| {
+                (0..SLOT_COUNT as u32).filter(|index| passes(bucket.0[*index as usize])).collect::<Vec<_>>()
+            };
+            let found = with_fingerprint(&bucket, fingerprint);
+            let held = slots_where(&|word| Entry::unpack(word, 0).fingerprint == fingerprint);
+            prop_assert_eq!(found, held.iter().fold(0, |bits, index| bits | 1 << index));
+            let (unused, closed) = unused_and_closed(&bucket);
+            let is_unused = |word| matches!(state_of(word), State::Empty | State::Removed);
+            prop_assert_eq!(indices(unused), slots_where(&is_unused));
+            prop_assert_eq!(indices(closed), slots_where(&|word| state_of(word) == State::Closed));
+            let all = (0..SLOT_COUNT as u32).fold(closed, |places, index| places.with(index, index % 2 == 0));
+            prop_assert_eq!(indices(all), slots_where(&|_| true).into_iter().filter(|index| {
+                index % 2 == 0 || state_of(bucket.0[*index as usize]) == State::Closed
+            }).collect::<Vec<_>>());
+        }
     }
 }

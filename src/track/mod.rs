@@ -1,10 +1,10 @@
 //! Signals -> exactly one opening and one closing for each connection, summed into deltas.
 //!
 //! A [`Shard`] owns [`Partition`]s and shares them with no other thread. In each, a [`Tracker`] turns the signals into
-//! events. It is an approximate concurrent state machine (Bonomi et al., "Beyond Bloom Filters") in fixed memory: a filter
-//! of 9-byte entries without keys, and rings with the keys of the connections that are not established yet. The partition
-//! sums the events into a delta, which it hands over at the end of an interval or when the delta holds half of what it can
-//! list.
+//! events. It is an approximate concurrent state machine (Bonomi et al., "Beyond Bloom Filters") in fixed memory: a
+//! filter of 9-byte entries without keys, and rings with the keys of the connections that are not established yet. The
+//! partition sums the events into a delta, which it hands over at the end of an interval or when the delta holds half
+//! of what it can list.
 
 mod entry;
 mod filter;
@@ -12,9 +12,10 @@ mod half_open;
 mod partition;
 mod shard;
 mod tracker;
+mod untracked;
 
-pub use entry::{Entry, ISN_UNKNOWN, State};
-pub use filter::{Filter, FilterConfig, Moved, Placed, SLOT_COUNT, Slot};
+pub use entry::{Entry, ISN_UNKNOWN, SLOT_COUNT, State};
+pub use filter::{Filter, FilterConfig, Moved, Placed, Slot};
 pub use half_open::HALF_OPEN_MAX;
 pub use partition::{DELTA_LOAD_PERCENT, Partition, PartitionConfig};
 pub use shard::{BUCKET_AHEAD, Exchange, SECOND_AHEAD, SIGNAL_AHEAD, Shard};

@@ -1,5 +1,5 @@
-//! A shard: the partitions of one worker thread. Blocks of signals come in, and between them the marks that end intervals
-//! or start a new time base; hand-overs go out through its [`Exchange`], which also provides empty deltas.
+//! A shard: the partitions of one worker thread. Blocks of signals come in, and between them the marks that end
+//! intervals or start a new time base; hand-overs go out through its [`Exchange`], which also provides empty deltas.
 
 use crate::handover::{Counts, HalfOpenList};
 use crate::handover::{Delta, HandOver, Inquiry};
@@ -30,7 +30,7 @@ pub trait Exchange {
     /// The list's question to this partition, if it has one.
     fn inquiry(&mut self, partition: usize) -> Option<Inquiry>;
     /// Takes what was counted of sources in an interval, before any partition hands over at its end, and returns an
-    /// empty delta. If there is none and the shard is not to wait, the same delta comes back and goes on growing.
+    /// empty delta. If there is none and the shard is not to wait, the same delta comes back and keeps growing.
     fn exchange_sources(&mut self, counted: Box<SourceDelta>) -> Box<SourceDelta> {
         counted
     }

@@ -7,7 +7,7 @@ use crate::archive::Archive;
 use crate::capture::live::{self, Backend, BpfProgram, CaptureMode, LiveConfig};
 use crate::cli::report::{self, Voice};
 use crate::cli::run_options::{Defaults, RunOptions, with_default};
-use crate::cli::{Failure, Outcome, Status, archive, heading, state, tracking, values};
+use crate::cli::{Failure, Outcome, Status, archive, heading, state, values};
 use crate::error::{Error, Result};
 use crate::metrics::{Metrics, Setup};
 use crate::pipeline::{self, Config, LiveInput, Plan, Summary};
@@ -55,6 +55,7 @@ enum BackendKind {
     display_name = "flowpeel live",
     next_help_heading = heading::CAPTURE,
     mut_arg("every", |every| with_default(every, "10s")),
+    mut_arg("snapshots", |snapshots| snapshots.hide_short_help(false)),
     mut_arg("pickup", |pickup| with_default(pickup, "16")),
     mut_arg("idle_timeout", |idle_timeout| with_default(idle_timeout, "4h")),
     mut_arg("max_age", |max_age| with_default(max_age, "5d")),
@@ -162,7 +163,7 @@ impl Arguments {
     /// Checks all that can be checked before anything is done, and plans the run.
     fn prepare(&self) -> Result<Prepared> {
         let defaults = Defaults {
-            config: tracking::live_defaults(),
+            config: Config::live_defaults(),
             every: Some(EVERY_DEFAULT),
             run: values::random_number()?,
             router: host_name,

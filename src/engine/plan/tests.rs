@@ -103,7 +103,7 @@ fn snapshots_take_their_tables_and_a_list_that_is_not_kept_takes_nothing() {
     let nameless = plan(Some(Snapshots { router: "\n".to_owned(), ..Snapshots::default() }));
     assert!(nameless.unwrap_err().to_string().contains("no control characters"));
     let vast = Config { churn: Some(CONNECTIONS_MAX), snapshots: Some(Snapshots::default()), ..Config::default() };
-    assert!(Plan::new(&vast).unwrap_err().to_string().contains("are the most, so lower --churn"));
+    assert!(Plan::new(&vast).unwrap_err().to_string().contains("are the most, so lower churn"));
 }
 
 #[test]
@@ -124,14 +124,14 @@ fn a_snapshot_has_room_for_its_tables_and_all_half_open_connections() {
     let sums_size = PARTITION_COUNT as u64 * Sums::file_size(fits.partition.geometry);
     assert!((SNAPSHOT_SIZE_MAX - sums_size) / SNAPSHOT_HALF_OPEN_SIZE < HALF_OPEN_MAX);
     let message = plan(churn, Some(HALF_OPEN_MAX)).unwrap_err().to_string();
-    assert!(message.ends_with("MiB: 1024 are the most, so lower --churn or --half-open"), "{message}");
+    assert!(message.ends_with("MiB: 1024 are the most, so lower churn or half_open_max"), "{message}");
 }
 
 #[test]
 fn what_does_not_fit_is_refused_with_both_figures() {
     let config = Config { connections_max: 100_000_000, ..Config::default() };
     let message = Plan::new(&config).unwrap_err().to_string();
-    assert!(message.contains("256 MiB are allowed") && message.contains("--memory"), "{message}");
+    assert!(message.contains("256 MiB are allowed") && message.contains("memory_size_max"), "{message}");
 }
 
 #[test]
@@ -139,35 +139,38 @@ fn what_takes_most_is_what_is_to_be_lowered() {
     let every = Some(Duration::from_secs(1));
     let default = Config { every, ..Config::default() };
     for (config, rings_size, option) in [
-        (Config { connections_max: 5_000_000, ..default.clone() }, 0, "--connections"),
-        (Config { connections_max: 5_000_000, saves_state: true, ..default.clone() }, 0, "--connections"),
-        (Config { churn: Some(20_000_000), ..default.clone() }, 0, "--churn"),
-        (Config { sources_max: Some(SOURCES_MAX), ..default.clone() }, 0, "--sources"),
-        (Config { archive_size: 300 << 20, ..default.clone() }, 0, "--segment-size"),
-        (default.clone(), 300 << 20, "--ring-size"),
-        (Config { shards: 8, memory_size_max: 1 << 20, connections_max: 1_000, ..default }, 0, "--shards"),
+        (Config { connections_max: 5_000_000, ..default.clone() }, 0, "connections_max"),
+        (Config { connections_max: 5_000_000, saves_state: true, ..default.clone() }, 0, "connections_max"),
+        (Config { churn: Some(20_000_000), ..default.clone() }, 0, "churn"),
+        (Config { sources_max: Some(SOURCES_MAX), ..default.clone() }, 0, "sources_max"),
+        (Config { archive_size: 300 << 20, ..default.clone() }, 0, "archive_size"),
+        (default.clone(), 300 << 20, "rings_size"),
+        (Config { shards: 8, memory_size_max: 1 << 20, connections_max: 1_000, ..default }, 0, "shards"),
     ] {
         let message = Plan::live(&config, LiveInput { capture_count: 1, rings_size }).unwrap_err().to_string();
-        assert!(message.contains(&format!("raise --memory, or lower {option}, by which")), "{option}: {message}");
+        assert!(
+            message.contains(&format!("raise memory_size_max, or lower {option}, by which")),
+            "{option}: {message}"
+        );
     }
 }
 
 #[test]
 fn values_out_of_range_are_named() {
     for (config, name) in [
-        (Config { shards: 0, ..Config::default() }, "--shards"),
-        (Config { shards: 9, ..Config::default() }, "--shards"),
-        (Config { connections_max: 1, ..Config::default() }, "--connections"),
-        (Config { half_open_max: Some(1), ..Config::default() }, "--half-open"),
-        (Config { churn: Some(u64::MAX), ..Config::default() }, "--churn"),
-        (Config { syn_timeout: Duration::from_secs(601), ..Config::default() }, "--syn-timeout"),
+        (Config { shards: 0, ..Config::default() }, "shards"),
+        (Config { shards: 9, ..Config::default() }, "shards"),
+        (Config { connections_max: 1, ..Config::default() }, "connections_max"),
+        (Config { half_open_max: Some(1), ..Config::default() }, "half_open_max"),
+        (Config { churn: Some(u64::MAX), ..Config::default() }, "churn"),
+        (Config { syn_timeout: Duration::from_secs(601), ..Config::default() }, "syn_timeout"),
         (Config { format: Format { changes: Some(0), ..Format::default() }, ..Config::default() }, "--changes"),
-        (Config { every: Some(Duration::ZERO), ..Config::default() }, "--every"),
-        (Config { every: Some(Duration::MAX), ..Config::default() }, "--every"),
-        (Config { sources_max: Some(1), ..Config::default() }, "--sources"),
-        (Config { pickup: u32::MAX, ..Config::default() }, "--pickup"),
-        (Config { idle_timeout: Some(Duration::from_secs(9)), ..Config::default() }, "--idle-timeout"),
-        (Config { max_age: Some(Duration::MAX), ..Config::default() }, "--max-age"),
+        (Config { every: Some(Duration::ZERO), ..Config::default() }, "every"),
+        (Config { every: Some(Duration::MAX), ..Config::default() }, "every"),
+        (Config { sources_max: Some(1), ..Config::default() }, "sources_max"),
+        (Config { pickup: u32::MAX, ..Config::default() }, "pickup"),
+        (Config { idle_timeout: Some(Duration::from_secs(9)), ..Config::default() }, "idle_timeout"),
+        (Config { max_age: Some(Duration::MAX), ..Config::default() }, "max_age"),
     ] {
         assert!(Plan::new(&config).unwrap_err().to_string().contains(name));
     }

@@ -1,17 +1,18 @@
 //! What is lost on the way to the shards is told with the interval in which it was lost.
 
 use super::*;
-use crate::engine::{Config, Plan, signallers};
+use crate::engine::threads::signallers;
+use crate::engine::{Config, Plan};
 use crate::generate::{Traffic, TrafficConfig};
-use crate::queue::{BLOCK_SIGNAL_COUNT, QUEUE_BLOCKS_MAX, WhenFull, queues};
+use crate::queue::{BLOCK_SIGNAL_COUNT, QUEUE_BLOCKS_MAX, WhenFull, queue};
 use crate::signal::Moment;
 
 #[test]
 fn what_is_lost_at_the_end_of_an_interval_is_told_with_it() {
-    let (mut writers, mut inbox) = queues(1, WhenFull::Drop);
-    (0..QUEUE_BLOCKS_MAX * BLOCK_SIGNAL_COUNT).for_each(|_| writers[0].push(&Signal::EMPTY));
+    let (mut writer, mut inbox) = queue(WhenFull::Drop);
+    (0..QUEUE_BLOCKS_MAX * BLOCK_SIGNAL_COUNT).for_each(|_| writer.push(&Signal::EMPTY));
     let signaller = signallers(&Plan::new(&Config::default()).unwrap(), None)();
-    let mut port = Port::new(writers, signaller, PacketTime::new(None));
+    let mut port = Port::new(vec![writer], signaller, PacketTime::new(None));
     // Fewer signals than a block holds, in a queue without room for one.
     let mut traffic = Traffic::new(TrafficConfig::mixed(1, 8)).unwrap();
     while let Some(frame) = traffic.next_frame() {
@@ -19,29 +20,29 @@ fn what_is_lost_at_the_end_of_an_interval_is_told_with_it() {
             Packet { time_ns: frame.time_us as i64 * 1_000, link: LinkType::ETHERNET, bytes: frame.bytes, vlan: None };
         port.packet(&packet);
     }
-    port.mark(Marks { end: Some(Marker::default()), base: None });
+    port.mark(Marks { end: Some(Marker::default()), ..Marks::default() });
     let counts = port.counts();
     assert!(counts.queue_full > 0 && counts.queue_full == counts.signals.signals);
     drop(port);
-    let mut told = None;
+    let mut reported = None;
     while let Some(message) = inbox.receive(|| Moment::of(0)) {
         match message {
             Message::Signals(block) => inbox.recycle(block),
-            Message::Marker(marker) => told = Some(marker.seen.dropped),
-            Message::Base(_) | Message::Cut => {}
+            Message::Marker(marker) => _ = reported.get_or_insert(marker.seen.dropped),
+            Message::Base(_) | Message::Cut | Message::Passed(_) => {}
         }
     }
-    assert_eq!(told, Some(counts.queue_full));
+    assert_eq!(reported, Some(counts.queue_full));
 }
 
 #[test]
 fn losses_that_may_belong_to_two_intervals_make_both_incomplete() {
-    let (writers, mut inbox) = queues(1, WhenFull::Wait);
+    let (writer, mut inbox) = queue(WhenFull::Wait);
     let signaller = signallers(&Plan::new(&Config::default()).unwrap(), None)();
-    let mut port = Port::new(writers, signaller, PacketTime::new(None));
+    let mut port = Port::new(vec![writer], signaller, PacketTime::new(None));
     let moment = |tick| TickMoment { tick, within_tick_ns: 0 };
     let mut end = |port: &mut Port<PacketTime>, end_tick| {
-        port.mark(Marks { end: Some(Marker { end_tick, ..Marker::default() }), base: None });
+        port.mark(Marks { end: Some(Marker { end_tick, ..Marker::default() }), ..Marks::default() });
         let Some(Message::Marker(marker)) = inbox.receive(|| Moment::of(0)) else { panic!("no mark") };
         (marker.seen.dropped, marker.seen.has_doubtful_losses)
     };

@@ -14,6 +14,8 @@ mod writer;
 pub use position::Position;
 pub use writer::{SavingCounts, Written};
 
+pub(crate) use writer::Writer;
+
 pub(crate) use list_part::{Instants, ListSaving, save_inquiry, saved_inquiry};
 pub(crate) use position::Reading;
 pub(crate) use start::{ResumedClock, Start};

@@ -113,7 +113,7 @@ fn so_is_a_long_one() {
 fn all_starts_can_be_changed() {
     let mut connections = Connections::<KeyV4>::new();
     assert!((0..3_000).all(|number| connections.insert(key(number, 0), Start::at(number, false))));
-    // The second half is told in more bytes than the first.
+    // The second half takes more bytes than the first.
     let later = |start: Start| Start::at(start.tick() * (NEAR_TICKS / 1_500), true);
     connections.update_all(|_, start| later(start));
     assert!((0..3_000).all(|number| connections.get(&key(number, 0)) == Some(later(Start::at(number, false)))));

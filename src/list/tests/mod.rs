@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::connection::{LINGER_TICKS, TrackerConfig};
-use crate::flow::{FlowKey, Side, VlanTags};
+use crate::flow::{FlowKey, KeyV4, Side, VlanTags};
 use crate::hash::{KeyedHash, Purpose};
 use crate::shard::{Exchange, Partition, PartitionConfig, Shard};
 use crate::signal::{ConnectionHash, FINGERPRINT_BITS, Kind, Signal, SignalParts, TimeBase};

@@ -12,7 +12,7 @@ use crate::signal::Kind;
 use crate::sources::Report;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 const EVERY: Duration = Duration::from_millis(200);

@@ -231,11 +231,11 @@ fn a_connection_is_looked_at_and_taken_off() {
         let (key, mut scene) = (any_key(number), scene());
         let payload = Entry::tick_of(scene.tick);
         scene.play(key, "SaD+");
-        assert_eq!(scene.tracker.look(&key, payload), Sighting::Seen, "it was seen to open");
-        assert_eq!(scene.tracker.look(&key, payload), Sighting::Unseen);
-        assert_eq!(scene.tracker.look(&key, payload + 1), Sighting::Gone);
-        assert_eq!(scene.tracker.look(&key, payload | MIDSTREAM), Sighting::Gone);
-        assert_eq!(scene.tracker.look(&any_key(number + 4), payload), Sighting::Gone);
+        assert_eq!(scene.tracker.sighting(&key, payload), Sighting::Seen, "it was seen to open");
+        assert_eq!(scene.tracker.sighting(&key, payload), Sighting::Unseen);
+        assert_eq!(scene.tracker.sighting(&key, payload + 1), Sighting::Gone);
+        assert_eq!(scene.tracker.sighting(&key, payload | MIDSTREAM), Sighting::Gone);
+        assert_eq!(scene.tracker.sighting(&any_key(number + 4), payload), Sighting::Gone);
         for sign in ["D", "d", "S", "a", "F", "C"] {
             scene.play(key, sign);
             assert_eq!(scene.tracker.evict_idle(&key, payload), (Sighting::Seen, None), "{sign}");

@@ -1,6 +1,6 @@
 //! The ring against a queue in which records in the middle end too.
 
-use super::super::half_open::{Draft, MarkedRing, RingCounts, Rings, Room};
+use super::super::half_open::{MarkedRing, RecordDraft, RingCounts, RingRoom, Rings};
 use super::*;
 use crate::flow::{FlowKey, Side};
 use crate::handover::ISN_BITS;
@@ -33,7 +33,12 @@ struct Written {
 }
 
 /// Writes a record once there is room for it, and returns its place and its size.
-fn push<K: FlowKey>(rings: &mut Rings, draft: &Draft<K>, slot: Slot, queue: &mut VecDeque<Written>) -> (u32, usize) {
+fn push<K: FlowKey>(
+    rings: &mut Rings,
+    draft: &RecordDraft<K>,
+    slot: Slot,
+    queue: &mut VecDeque<Written>,
+) -> (u32, usize) {
     make_room(&mut rings.half_open, draft.size(), queue);
     let spot = rings.half_open.next_spot();
     rings.half_open.push(draft, spot, slot);
@@ -44,11 +49,11 @@ fn push<K: FlowKey>(rings: &mut Rings, draft: &Draft<K>, slot: Slot, queue: &mut
 fn make_room(ring: &mut MarkedRing, size: usize, queue: &mut VecDeque<Written>) {
     loop {
         match ring.room(size) {
-            Room::Enough => return,
-            Room::Compact => ring.compact(|slot, place| {
+            RingRoom::Enough => return,
+            RingRoom::Compact => ring.compact(|slot, place| {
                 queue.iter_mut().find(|written| written.slot == slot).expect("it is of use").place = place;
             }),
-            Room::Full => {
+            RingRoom::Full => {
                 let (useful, all) =
                     (queue.iter().map(|written| written.size).sum::<usize>(), 3 * ring.connection_count());
                 assert!(useful + size + all / 4 >= all, "{useful} of {all} are of use, and some have to go for {size}");
@@ -81,8 +86,8 @@ proptest! {
             let entry = Entry { fingerprint: 0, state, client: Side::First, tick: Entry::tick_of(start_tick), short_isn: initial };
             let slot = Slot::from_bits(at as u32);
             let (place, size) = match key {
-                AnyKey::V4(key) => push(&mut rings, &Draft::new(key, &entry, now), slot, &mut queue),
-                AnyKey::V6(key) => push(&mut rings, &Draft::new(key, &entry, now), slot, &mut queue),
+                AnyKey::V4(key) => push(&mut rings, &RecordDraft::new(key, &entry, now), slot, &mut queue),
+                AnyKey::V6(key) => push(&mut rings, &RecordDraft::new(key, &entry, now), slot, &mut queue),
             };
             let half_open = HalfOpen { key, start_tick, since_tick: now, answered, short_isn: initial };
             queue.push_back(Written { half_open, slot, place, size });

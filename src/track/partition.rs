@@ -1,24 +1,19 @@
-//! One partition: its connections, and the delta into which their events are summed.
-//!
-//! What enters: its signals, new time bases and ends of intervals, in order. What leaves: hand-overs, at the end of an
-//! interval and whenever the delta holds half of what it can list. Nothing here depends on the thread that runs it, so
-//! lists do not either.
+//! One partition: a tracker whose events are summed into a delta, and the answers to the list's questions.
 
-mod saved;
-
+use crate::error::Result;
 use crate::flow::{KeyV4, KeyV6};
-use crate::handover::Counts;
 use crate::handover::{
-    ANNOUNCEMENTS_MAX, Changes, Delta, DeltaGeometry, Eviction, Findings, HandOver, Inquiry, IntervalEnd, MIDSTREAM,
-    ticks_since,
+    ANNOUNCEMENTS_MAX, Changes, Counts, Delta, DeltaGeometry, Eviction, Findings, HandOver, Inquiry, IntervalEnd,
+    MIDSTREAM, SavedPartition, ticks_since,
 };
 use crate::hash::Secret;
 use crate::queue::Marker;
 use crate::record::{Ending, Inlet, Recorder};
 use crate::signal::{AnyKey, Kind, SYN_TIMEOUT_MAX_TICKS, Signal, TICK_BITS, TimeBase};
 use crate::sketch::{BATCH_COUNT, Batch, PAYLOAD_BITS, TableKey};
-use crate::track::Exchange;
-use crate::track::{Event, Sighting, Tracker, TrackerConfig};
+use crate::state::{Decoder, Encoder};
+use crate::track::{Event, Exchange, Sighting, Tracker, TrackerConfig};
+use std::time::Instant;
 
 /// How full a delta may become before it is handed over, in percent of what it plainly lists: it then lists nearly
 /// always, and holds two connections with the same four cells once in a million times.
@@ -42,7 +37,7 @@ pub struct PartitionConfig {
 }
 
 /// An opening or a closing, for a table.
-struct Update<K> {
+struct TableUpdate<K> {
     key: K,
     payload: u32,
     is_open: bool,
@@ -51,20 +46,20 @@ struct Update<K> {
 }
 
 /// Events that wait to be hashed and summed into the table of one family.
-struct Pending<K: TableKey> {
+struct PendingUpdates<K: TableKey> {
     batch: Batch<K>,
     /// How many changes the table holds when it is handed over.
     items_max: u64,
 }
 
-impl<K: TableKey> Pending<K> {
+impl<K: TableKey> PendingUpdates<K> {
     fn new(secret: &Secret, item_count: u64) -> Self {
-        Pending { batch: Batch::new(secret), items_max: (item_count * DELTA_LOAD_PERCENT / 100).max(1) }
+        PendingUpdates { batch: Batch::new(secret), items_max: (item_count * DELTA_LOAD_PERCENT / 100).max(1) }
     }
 
     /// Takes in an update, and returns whether the table is now to be handed over.
     #[inline]
-    fn update(&mut self, update: Update<K>, changes: &mut Changes<K>) -> bool {
+    fn update(&mut self, update: TableUpdate<K>, changes: &mut Changes<K>) -> bool {
         changes.items = items_after(changes.items, update.cancels);
         if !self.batch.push(update.key, update.payload, update.is_open) {
             return false;
@@ -75,7 +70,7 @@ impl<K: TableKey> Pending<K> {
     }
 
     /// Moves the waiting updates to the changes that are handed over.
-    fn leave_to(&mut self, changes: &mut Changes<K>) {
+    fn move_waiting_to(&mut self, changes: &mut Changes<K>) {
         changes.updates += self.batch.leave_to(&mut changes.latest);
     }
 }
@@ -85,8 +80,8 @@ pub struct Partition {
     index: usize,
     tracker: Tracker,
     delta: Box<Delta>,
-    v4: Pending<KeyV4>,
-    v6: Pending<KeyV6>,
+    v4: PendingUpdates<KeyV4>,
+    v6: PendingUpdates<KeyV6>,
     base: TimeBase,
     now: u64,
     /// The tick at which the present delta began.
@@ -97,8 +92,8 @@ pub struct Partition {
     /// The list's question that is not answered yet, and what is known of the answer.
     inquiry: Option<Inquiry>,
     findings: Findings,
-    /// Records the connections that close, for an archive.
-    recorder: Option<Recorder>,
+    /// Record the connections that close, for an archive, and those that open too, for whom events are reported to.
+    recorders: Vec<Recorder>,
 }
 
 impl Partition {
@@ -110,8 +105,8 @@ impl Partition {
             index,
             tracker: Tracker::new(config.tracker.clone()),
             delta: Box::new(Delta::new(config.geometry)),
-            v4: Pending::new(secret, config.geometry.v4.item_count()),
-            v6: Pending::new(secret, config.geometry.v6.item_count()),
+            v4: PendingUpdates::new(secret, config.geometry.v4.item_count()),
+            v6: PendingUpdates::new(secret, config.geometry.v6.item_count()),
             base: TimeBase { first_tick: 0, offset_ns: 0 },
             now: 0,
             began: 0,
@@ -119,14 +114,14 @@ impl Partition {
             announcements_max: 0,
             inquiry: None,
             findings: Findings::default(),
-            recorder: None,
+            recorders: Vec::new(),
         }
     }
 
-    /// Makes the partition send a record of every connection that ends.
+    /// Makes the partition send a record of every connection that ends, here besides where it does already.
     #[must_use]
     pub fn recording(mut self, inlet: Inlet) -> Self {
-        self.recorder = Some(Recorder::new(self.index, inlet));
+        self.recorders.push(Recorder::new(self.index, inlet));
         self
     }
 
@@ -139,7 +134,8 @@ impl Partition {
     /// The counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let unarchived = self.recorder.as_ref().map_or(0, Recorder::dropped);
+        let archived = self.recorders.iter().filter(|recorder| !recorder.takes_openings());
+        let unarchived = archived.map(Recorder::dropped).sum();
         Counts { unarchived, ..self.tracker.counts() }
     }
 
@@ -178,16 +174,29 @@ impl Partition {
         }
     }
 
-    /// Records the connection that an event closes, if there is an archive.
+    /// Records the connections that an event closes and opens, where that is wanted.
     #[inline]
     fn record(&mut self, event: &Event, ending: impl FnOnce() -> Ending) {
-        let Some(recorder) = &mut self.recorder else { return };
-        let (key, payload, ending) = match *event {
-            Event::Open(..) => return,
-            Event::Close(key, payload) | Event::Pass(key, payload) => (key, payload, ending()),
-            Event::Replace((key, payload), _) => (key, payload, Ending::Replaced),
+        if self.recorders.is_empty() {
+            return;
+        }
+        let (before, closed, behind) = match *event {
+            Event::Open(key, payload) => (None, None, Some((key, payload))),
+            Event::Close(key, payload) => (None, Some((key, payload, ending())), None),
+            Event::Replace((key, payload), opened) => (None, Some((key, payload, Ending::Replaced)), Some(opened)),
+            Event::Pass(key, payload) => (Some((key, payload)), Some((key, payload, ending())), None),
         };
-        recorder.record(key, payload, ending, self.now);
+        for recorder in &mut self.recorders {
+            if let Some((key, payload)) = before.filter(|_| recorder.takes_openings()) {
+                recorder.record(key, payload, None, self.now);
+            }
+            if let Some((key, payload, ending)) = closed {
+                recorder.record(key, payload, Some(ending), self.now);
+            }
+            if let Some((key, payload)) = behind.filter(|_| recorder.takes_openings()) {
+                recorder.record(key, payload, None, self.now);
+            }
+        }
     }
 
     fn sum(&mut self, event: &Event, exchange: &mut impl Exchange) {
@@ -202,8 +211,8 @@ impl Partition {
         };
         let cancels = !is_open && self.is_of_delta(payload);
         let is_full = match key {
-            AnyKey::V4(key) => self.v4.update(Update { key: *key, payload, is_open, cancels }, &mut self.delta.v4),
-            AnyKey::V6(key) => self.v6.update(Update { key: *key, payload, is_open, cancels }, &mut self.delta.v6),
+            AnyKey::V4(key) => self.v4.update(TableUpdate { key: *key, payload, is_open, cancels }, &mut self.delta.v4),
+            AnyKey::V6(key) => self.v6.update(TableUpdate { key: *key, payload, is_open, cancels }, &mut self.delta.v6),
         };
         if is_full {
             self.hand_over(exchange);
@@ -232,8 +241,8 @@ impl Partition {
         self.delta.is_untouched() && self.v4.batch.is_idle() && self.v6.batch.is_idle()
     }
 
-    /// Begins a new time base. The list is told of the one before if a connection that began in it may still open: its
-    /// start is told in that base, whether anything else changed there or not.
+    /// Begins a new time base. The one before is handed over if a connection that began in it may still open: its
+    /// start is reported in that base, even if nothing else changed there.
     pub fn start_base(&mut self, base: TimeBase, exchange: &mut impl Exchange) {
         let delta = self.swap(exchange);
         if delta.is_some() || !self.is_untouched() || self.tracker.has_records() {
@@ -243,9 +252,7 @@ impl Partition {
         // A record knows the low bits of its tick only: it has to be taken off before many leaps together make it look
         // young.
         self.advance(self.now.max(base.first_tick), exchange);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.start_base(base);
-        }
+        self.recorders.iter_mut().for_each(|recorder| recorder.start_base(base));
     }
 
     /// Ends an interval: evicts what the list wants evicted, lists what is half-open, and returns the last hand-over.
@@ -261,9 +268,7 @@ impl Partition {
             half_open
         });
         // The records of closed connections are on their way to the archive before any list that no longer shows them.
-        if let Some(recorder) = &mut self.recorder {
-            recorder.flush();
-        }
+        self.recorders.iter_mut().for_each(Recorder::flush);
         let counts = self.counts();
         let delta = self.swap(exchange);
         // While changes are held back, the list does not know them and could make nothing of an answer. A state is not
@@ -296,9 +301,7 @@ impl Partition {
 
     /// Makes a cut of the archive: in every partition the records of what has closed come before it.
     pub fn cut(&mut self) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.cut();
-        }
+        self.recorders.iter_mut().for_each(Recorder::cut);
     }
 
     /// Answers the list's question. Everything is looked up now, so that the answer is true at the hand-over.
@@ -313,7 +316,7 @@ impl Partition {
         findings.open = std::mem::take(&mut self.announced);
         findings.open.retain(|(key, payload)| self.tracker.is_open(key, *payload));
         for (key, payload) in inquiry.listed {
-            match self.tracker.look(&key, payload) {
+            match self.tracker.sighting(&key, payload) {
                 Sighting::Gone => findings.gone.push((key, payload)),
                 Sighting::Seen => findings.seen.push((key, payload)),
                 Sighting::Unseen => {}
@@ -322,8 +325,8 @@ impl Partition {
         Some(findings)
     }
 
-    /// Hands the delta over, goes on with an empty one, and returns whether it did. If there is no empty one, the delta
-    /// stays and goes on growing.
+    /// Hands the delta over, continues with an empty one, and returns whether it did. If there is no empty one, the
+    /// delta stays and keeps growing.
     fn hand_over(&mut self, exchange: &mut impl Exchange) -> bool {
         if let Some(delta) = self.swap(exchange) {
             exchange.hand_over(self.handed(Some(delta)));
@@ -337,8 +340,8 @@ impl Partition {
         let spare = if self.is_untouched() { None } else { exchange.spare(self.index) };
         let swapped = spare.map(|spare| {
             // Both families: a busy one must not push the other's waiting changes into later deltas.
-            self.v4.leave_to(&mut self.delta.v4);
-            self.v6.leave_to(&mut self.delta.v6);
+            self.v4.move_waiting_to(&mut self.delta.v4);
+            self.v6.move_waiting_to(&mut self.delta.v6);
             std::mem::replace(&mut self.delta, spare)
         });
         if self.is_untouched() {
@@ -351,6 +354,43 @@ impl Partition {
     fn handed(&self, delta: Option<Box<Delta>>) -> HandOver {
         let (partition, tick, base) = (self.index, self.now, self.base);
         HandOver { partition, delta, is_held_back: false, tick, base, end: None, findings: None }
+    }
+
+    /// The state from which the partition can go on. Its delta must have been handed over.
+    ///
+    /// Complexity: a pass over its memory.
+    fn save(&self) -> SavedPartition {
+        debug_assert!(self.is_untouched() && self.announced.is_empty() && self.inquiry.is_none());
+        let began = Instant::now();
+        let mut encoder = Encoder::with_capacity(self.tracker.saved_size() + 1_024);
+        self.base.save(&mut encoder);
+        encoder.u64(self.now);
+        encoder.u64(self.began);
+        encoder.length(self.announcements_max);
+        self.tracker.save(&mut encoder);
+        SavedPartition { bytes: encoder.into_bytes(), took: began.elapsed() }
+    }
+
+    /// Continues from a saved state of the same configuration. After an error the partition is unusable.
+    ///
+    /// # Errors
+    ///
+    /// The bytes do not encode such a partition.
+    pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut decoder = Decoder::new(bytes);
+        self.base = TimeBase::saved(&mut decoder)?;
+        self.now = decoder.count()?;
+        self.began = decoder.count()?;
+        decoder.expect(self.began <= self.now, "a time before its beginning")?;
+        let announcements_max = usize::try_from(decoder.count()?).unwrap_or(usize::MAX);
+        self.announcements_max = announcements_max.min(ANNOUNCEMENTS_MAX);
+        self.tracker.restore(&mut decoder)?;
+        decoder.end()
+    }
+
+    /// Forgets which connections were seen: what was seen before a restart says nothing about the time after it.
+    pub fn forget_seen(&mut self) {
+        self.tracker.forget_seen();
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::random::{Random, number_at, scaled};
+use crate::random::{Random, number_at, scaled};
 
 /// The server that a flood attacks over IPv4; some of the legitimate clients talk to it too.
 pub const ATTACKED_V4: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);

@@ -1,19 +1,15 @@
 //! The connection filter: entries without keys, in buckets of one cache line, each connection in one of two buckets.
 
-mod full;
-mod saved;
-mod slots;
-
-use self::slots::{Places, unused_and_closed, with_fingerprint};
+use crate::error::Result;
 use crate::hash::{GOLDEN_32, place_of};
 use crate::lines::{Line, Lines};
 use crate::prefetch::prefetch;
 use crate::signal::{ConnectionHash, FINGERPRINT_BITS};
-use crate::track::entry::{in_state, is_free, recorded_at, removed, state_of};
+use crate::state::{Decoder, Encoder};
+use crate::track::entry::{
+    SLOT_COUNT, SlotSet, in_state, is_free, recorded_at, removed, state_of, unused_and_closed, with_fingerprint,
+};
 use crate::track::{Entry, State};
-
-/// Entries in a bucket: seven words of 64 bits. The eighth word has an extension byte for each of them.
-pub const SLOT_COUNT: usize = 7;
 
 /// The lowest bit of the eighth word's last byte: set once an entry of this bucket went to its other bucket instead, so
 /// that look-ups go on there.
@@ -31,6 +27,10 @@ const EXTENSIONS: usize = SLOT_COUNT;
 const SLOT_AND_EXTENSION_COUNT: usize = EXTENSIONS + 1;
 
 const _: () = assert!(size_of::<Line>() == SLOT_AND_EXTENSION_COUNT * size_of::<u64>());
+
+/// Entries that are tried for a chain of two moves to place a half-open connection: each takes seven look-ups, with
+/// which no flood is to keep a shard busy.
+const HALF_OPEN_MOVES_TRIED_MAX: usize = 3;
 
 /// The place of an entry: its bucket, and in the lowest bits the index of its word there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,6 +94,14 @@ pub struct Moved {
     pub to: [Option<Slot>; 2],
     /// Whether a closed entry was evicted for that.
     pub has_forgotten: bool,
+}
+
+/// A place that an entry can be moved to.
+#[derive(Clone, Copy)]
+struct FreePlace {
+    slot: Slot,
+    /// Whether a closed entry that would still linger has to be evicted for it.
+    is_closed: bool,
 }
 
 /// The shape of a [`Filter`].
@@ -226,7 +234,7 @@ impl Filter {
 
     /// The free places of a bucket.
     #[inline(always)]
-    fn free_places(&self, bucket: usize, now: u64) -> Places {
+    fn free_places(&self, bucket: usize, now: u64) -> SlotSet {
         let line = &self.buckets[bucket];
         let (mut free, mut closed) = unused_and_closed(line);
         while !closed.is_empty() {
@@ -292,7 +300,7 @@ impl Filter {
         *word = recorded_at(*word, place);
     }
 
-    /// Notes that a packet of the established connection in this slot was seen.
+    /// Marks the established connection in this slot as seen.
     #[inline]
     pub fn mark_seen(&mut self, slot: Slot) {
         let seen = slot.seen();
@@ -319,7 +327,7 @@ impl Filter {
         *word = removed(*word);
     }
 
-    /// Places the entry of a connection that has none. Returns its slot and what that took, or `None` when both its
+    /// SlotSet the entry of a connection that has none. Returns its slot and what that took, or `None` when both its
     /// buckets, and those that their entries could move to, are full of established connections. Tried in this order:
     ///
     /// 1. a free slot of the first bucket, then of the second;
@@ -358,5 +366,179 @@ impl Filter {
 
     fn states(&self) -> impl Iterator<Item = State> {
         self.buckets.iter().flat_map(|bucket| &bucket.0[..SLOT_COUNT]).map(|word| state_of(*word))
+    }
+
+    /// [`Filter::insert`] for a connection whose first bucket is full.
+    #[inline(never)]
+    fn insert_beside(
+        &mut self,
+        hash: ConnectionHash,
+        entry: &Entry,
+        now: u64,
+        age: impl Fn(&Entry) -> u32,
+    ) -> Option<(Slot, Placed)> {
+        self.insert_or(hash, entry, now, |filter, buckets| filter.make_room(buckets, entry, now, age))
+    }
+
+    /// SlotSet an entry that is worth little. If both buckets are full, a candidate evicts the oldest candidate;
+    /// nothing else evicts anything.
+    pub fn insert_weak(
+        &mut self,
+        hash: ConnectionHash,
+        entry: &Entry,
+        now: u64,
+        age: impl Fn(&Entry) -> u32,
+    ) -> Option<(Slot, Placed)> {
+        self.insert_or(hash, entry, now, |filter, buckets| {
+            let entries = Self::slots(buckets).map(|slot| (slot, filter.get(slot)));
+            let candidates = entries.filter(|(_, held)| held.state == State::Candidate);
+            let (slot, oldest) = candidates.max_by_key(|(_, held)| age(held))?;
+            (entry.state == State::Candidate).then_some((slot, Placed::Evicted(oldest)))
+        })
+    }
+
+    /// SlotSet an entry where there is a free place in one of its buckets, or else where `room` is made.
+    #[inline(always)]
+    fn insert_or(
+        &mut self,
+        hash: ConnectionHash,
+        entry: &Entry,
+        now: u64,
+        room: impl FnOnce(&mut Self, [usize; 2]) -> Option<(Slot, Placed)>,
+    ) -> Option<(Slot, Placed)> {
+        let buckets = self.bucket_indices(hash);
+        let free = buckets.into_iter().find_map(|bucket| self.free_slot(bucket, now));
+        let (slot, placed) = free.map(|slot| (slot, Placed::Free)).or_else(|| room(self, buckets))?;
+        if slot.bucket() != buckets[0] {
+            self.buckets[buckets[0]].0[EXTENSIONS] |= OVERFLOWED;
+        }
+        self.write(slot, entry, slot.seen());
+        Some((slot, placed))
+    }
+
+    /// A free place in a bucket.
+    fn free(&self, bucket: usize, now: u64) -> Option<FreePlace> {
+        self.free_slot(bucket, now).map(|slot| FreePlace { slot, is_closed: false })
+    }
+
+    /// A place in a bucket that has a closed entry.
+    fn closed(&self, bucket: usize) -> Option<FreePlace> {
+        let (_, places) = unused_and_closed(&self.buckets[bucket]);
+        (!places.is_empty()).then(|| FreePlace { slot: Slot::new(bucket, places.first()), is_closed: true })
+    }
+
+    /// Makes room for an entry in its two buckets, which are both full, and tells how.
+    #[cold]
+    fn make_room(
+        &mut self,
+        buckets: [usize; 2],
+        entry: &Entry,
+        now: u64,
+        age: impl Fn(&Entry) -> u32,
+    ) -> Option<(Slot, Placed)> {
+        let weakest = self.weakest(buckets, age).map(|(slot, entry)| (slot, Placed::Evicted(entry)));
+        if let Some((_, Placed::Evicted(Entry { state: State::Closed, .. }))) = weakest {
+            return weakest;
+        }
+        let moved = self.move_one(buckets, |filter, bucket| filter.free(bucket, now));
+        let moved = moved.or_else(|| self.move_one(buckets, Self::closed));
+        // A chain of two moves takes many look-ups, with which no flood is to keep a shard busy.
+        let tried_count = if entry.state.is_established() { 2 * SLOT_COUNT } else { HALF_OPEN_MOVES_TRIED_MAX };
+        moved.or(weakest).or_else(|| self.move_two(buckets, tried_count, now))
+    }
+
+    fn slots(buckets: [usize; 2]) -> impl Iterator<Item = Slot> {
+        buckets.into_iter().flat_map(Self::slots_of)
+    }
+
+    fn slots_of(bucket: usize) -> impl Iterator<Item = Slot> {
+        (0..SLOT_COUNT as u32).map(move |index| Slot::new(bucket, index))
+    }
+
+    /// Moves one entry of two full buckets to its other bucket, if `place` finds a place there.
+    fn move_one(
+        &mut self,
+        buckets: [usize; 2],
+        place: impl Fn(&Self, usize) -> Option<FreePlace>,
+    ) -> Option<(Slot, Placed)> {
+        let (from, to) = Self::slots(buckets).find_map(|from| Some((from, place(self, self.other_of(from))?)))?;
+        self.relocate(from, to.slot);
+        Some((from, Placed::Moved(Moved { to: [Some(to.slot), None], has_forgotten: to.is_closed })))
+    }
+
+    /// Moves one of the first `tried_count` entries of two full buckets to its other bucket, which is full too, and for
+    /// that an entry of the other bucket to its own other bucket.
+    fn move_two(&mut self, buckets: [usize; 2], tried_count: usize, now: u64) -> Option<(Slot, Placed)> {
+        let (from, via, to) = Self::slots(buckets).take(tried_count).find_map(|from| {
+            let mut others = Self::slots_of(self.other_of(from)).map(|via| (via, self.other_of(via)));
+            others.find_map(|(via, last)| Some((from, via, self.free(last, now).or_else(|| self.closed(last))?)))
+        })?;
+        self.relocate(via, to.slot);
+        self.relocate(from, via);
+        Some((from, Placed::Moved(Moved { to: [Some(via), Some(to.slot)], has_forgotten: to.is_closed })))
+    }
+
+    /// The other bucket of the entry at a place.
+    fn other_of(&self, slot: Slot) -> usize {
+        self.other_bucket(slot.bucket(), self.get(slot).fingerprint)
+    }
+
+    /// Moves an entry from one slot to another, which is in its other bucket.
+    fn relocate(&mut self, from: Slot, to: Slot) {
+        self.set(to, &self.get(from));
+        // The bit that says whether the connection was seen moves too.
+        if self.take_seen(from) {
+            self.mark_seen(to);
+        } else {
+            self.take_seen(to);
+        }
+        self.buckets[from.bucket()].0[EXTENSIONS] |= OVERFLOWED;
+    }
+
+    /// The entry to evict for a new connection: by state first, then by age.
+    fn weakest(&self, buckets: [usize; 2], age: impl Fn(&Entry) -> u32) -> Option<(Slot, Entry)> {
+        let weakness = |entry: &Entry| match entry.state {
+            State::Closed => 4,
+            State::Candidate => 3,
+            State::SynSent => 2,
+            state if state.is_answered() => 1,
+            _ => 0,
+        };
+        let entries = Self::slots(buckets).map(|slot| (slot, self.get(slot))).filter(|(_, entry)| weakness(entry) > 0);
+        entries.max_by_key(|(_, entry)| (weakness(entry), age(entry)))
+    }
+
+    /// Writes the filter into a saved state: about as many bytes as its memory.
+    ///
+    /// Complexity: a pass over the buckets.
+    pub fn save(&self, encoder: &mut Encoder) {
+        encoder.length(self.buckets.len());
+        self.buckets.iter().for_each(|bucket| encoder.words(&bucket.0));
+    }
+
+    /// Fills the filter from a saved state. After an error it is unusable.
+    ///
+    /// # Errors
+    ///
+    /// The bytes do not encode a filter of this size.
+    pub fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        let count = decoder.length(size_of::<Line>(), self.buckets.len())?;
+        decoder.expect(count == self.buckets.len(), "a filter of another size")?;
+        self.buckets.iter_mut().try_for_each(|bucket| decoder.words(&mut bucket.0))
+    }
+
+    /// How many connections are established, and how many of these are seen from one side only.
+    ///
+    /// Complexity: a pass over the buckets.
+    #[must_use]
+    pub fn established(&self) -> (u64, u64) {
+        let established = self.states().filter(|state| state.is_established()).count() as u64;
+        (established, self.states().filter(|state| state.is_one_way()).count() as u64)
+    }
+
+    /// Forgets which connections were seen.
+    pub fn forget_seen(&mut self) {
+        const SEEN: u64 = ((1 << SLOT_COUNT) - 1) << SEEN_SHIFT;
+        self.buckets.iter_mut().for_each(|bucket| bucket.0[EXTENSIONS] &= !SEEN);
     }
 }

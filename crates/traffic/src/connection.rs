@@ -5,10 +5,10 @@
 
 use std::net::SocketAddr;
 
-use super::addresses::Endpoints;
-use super::config::{EndingShares, HandshakeShares, TrafficConfig};
-use super::packet::{ACK, FIN, PAYLOAD_SIZE_MAX, PSH, Packet, RST, SYN};
-use super::random::{Random, within};
+use crate::addresses::Endpoints;
+use crate::config::{EndingShares, HandshakeShares, TrafficConfig};
+use crate::packet::{ACK, FIN, PAYLOAD_SIZE_MAX, PSH, Packet, RST, SYN};
+use crate::random::{Random, within};
 
 /// The wait before a SYN or SYN-ACK is retransmitted; it doubles each time.
 const RETRY_US: u64 = 1_000_000;

@@ -5,15 +5,15 @@
 
 use std::collections::VecDeque;
 
-use super::addresses::{Endpoints, endpoints};
-use super::alive::{Alive, Waiting};
-use super::arrivals::ArrivalTimes;
-use super::config::{Arrivals, TrafficConfig};
-use super::connection::Connection;
-use super::flood::FloodPackets;
-use super::packet::Packet;
-use super::random::{Random, within};
-use crate::error::Result;
+use crate::Refused;
+use crate::addresses::{Endpoints, endpoints};
+use crate::alive::{Alive, Waiting};
+use crate::arrivals::ArrivalTimes;
+use crate::config::{Arrivals, TrafficConfig};
+use crate::connection::Connection;
+use crate::flood::FloodPackets;
+use crate::packet::Packet;
+use crate::random::{Random, within};
 
 /// Closed connections whose ports are remembered for reuse: some seconds of a busy capture.
 const GENERATED_CLOSED_MAX: usize = 1_024;
@@ -91,7 +91,7 @@ impl Traffic {
     /// # Errors
     ///
     /// A share is not between 0 and 1, a range is empty or too large, or the flood does not fit into the duration.
-    pub fn new(config: TrafficConfig) -> Result<Self> {
+    pub fn new(config: TrafficConfig) -> Result<Self, Refused> {
         super::check::check(&config)?;
         let mut random = Random::new(config.seed);
         let flood = FloodPackets::of(&config);

@@ -3,8 +3,8 @@
 //! What enters: how many connections there are to be, and over how long. What leaves: the times at which they begin, in
 //! order. Each time is drawn when its turn comes, so a million arrivals take no more memory than one.
 
-use super::config::{Arrivals, TrafficConfig};
-use super::random::Random;
+use crate::config::{Arrivals, TrafficConfig};
+use crate::random::Random;
 
 /// A population's first connections begin within this time: a thousand SYNs at one instant are no ordinary traffic.
 const RAMP_US: u64 = 1_000_000;

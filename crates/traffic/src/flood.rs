@@ -3,10 +3,10 @@
 //! What enters: the configuration. What leaves: packets in order of time. Each is a function of the seed and its
 //! number, so answers need no memory of what they answer: they repeat the same numbers a little later.
 
-use super::addresses::flood_endpoints;
-use super::config::{Flood, FloodConfig, TrafficConfig};
-use super::packet::{ACK, PAYLOAD_SIZE_MAX, PSH, Packet, SYN};
-use super::random::{number_at, scaled, within};
+use crate::addresses::flood_endpoints;
+use crate::config::{Flood, FloodConfig, TrafficConfig};
+use crate::packet::{ACK, PAYLOAD_SIZE_MAX, PSH, Packet, SYN};
+use crate::random::{number_at, scaled, within};
 
 /// How long the attacked server takes to answer.
 pub(super) const ANSWER_DELAY_US: u64 = 50;

@@ -6,9 +6,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::connection::Connection;
-use super::packet::Packet;
-use super::random::Random;
+use crate::connection::Connection;
+use crate::packet::Packet;
+use crate::random::Random;
 
 /// An entry that waits for its time.
 #[derive(Clone, Debug)]

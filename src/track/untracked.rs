@@ -1,7 +1,7 @@
 //! An estimate of the open connections that cannot be tracked because there are too many.
 //!
-//! What enters: connections that were refused, and sides of unknown connections that ended. What leaves: how many of
-//! the refused connections are still open. Everything is counted in sides: a FIN ends one, a RST both.
+//! Connections that are refused add to it, and sides of unknown connections that end take off. Everything is counted in
+//! sides: a FIN ends one, a RST both.
 //!
 //! A connection whose handshake was seen is refused once. One that is older than the start is refused again whenever
 //! its trace has stopped lingering. So of these only those count that were refused within one lingering time: they are

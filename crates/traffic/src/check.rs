@@ -1,14 +1,11 @@
-//! Validation of a [`TrafficConfig`].
-//!
-//! What enters: a configuration. What leaves: nothing, or an error that names the unusable value and says what it may
-//! be.
+//! The check of a [`TrafficConfig`](crate::TrafficConfig) before any traffic is made.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 
-use super::addresses::CONNECTION_COUNT_MAX;
-use super::config::{Arrivals, TrafficConfig};
-use super::packet::HEADERS_SIZE_MAX;
-use crate::error::{Error, Result};
+use crate::addresses::CONNECTION_COUNT_MAX;
+use crate::config::{Arrivals, TrafficConfig};
+use crate::packet::HEADERS_SIZE_MAX;
 
 /// The end of generated time, in microseconds since 1970: seconds in a pcap file have 32 bits (the year 2106).
 const GENERATED_TIME_MAX_US: u64 = (u32::MAX as u64) * 1_000_000;
@@ -26,8 +23,20 @@ pub const GENERATED_CAPTURED_SIZE_MAX: usize = 65_535;
 
 const _: () = assert!(GENERATED_PACKETS_MAX.checked_mul(1_000_000).is_some());
 
+/// A configuration that no traffic can be made from: which value cannot be used, and what it may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused(String);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
+
 /// Checks the whole configuration before any traffic is made.
-pub(super) fn check(config: &TrafficConfig) -> Result<()> {
+pub(super) fn check(config: &TrafficConfig) -> Result<(), Refused> {
     shares(config)?;
     let (name, count) = match config.arrivals {
         Arrivals::Spread { connection_count } => ("connections", connection_count),
@@ -50,19 +59,19 @@ pub(super) fn check(config: &TrafficConfig) -> Result<()> {
     flood(config)
 }
 
-fn flood(config: &TrafficConfig) -> Result<()> {
+fn flood(config: &TrafficConfig) -> Result<(), Refused> {
     let Some(flood) = &config.flood else { return Ok(()) };
     require(flood.rate_per_s > 0 && flood.packet_count <= GENERATED_PACKETS_MAX, || {
         format!("a flood must have a rate and at most {GENERATED_PACKETS_MAX} packets")
     })?;
     let end =
-        flood.begin_us.checked_add(flood.length_us()).and_then(|end| end.checked_add(super::flood::ANSWER_DELAY_US));
+        flood.begin_us.checked_add(flood.length_us()).and_then(|end| end.checked_add(crate::flood::ANSWER_DELAY_US));
     require(end.is_some_and(|end| end <= config.duration_us), || {
         "the flood must end before the capture does: give a longer duration or a higher rate".into()
     })
 }
 
-fn shares(config: &TrafficConfig) -> Result<()> {
+fn shares(config: &TrafficConfig) -> Result<(), Refused> {
     let (opens, ends, again, reuse) = (&config.handshakes, &config.endings, &config.repeats, &config.reuse);
     sum("IPv6", &[config.ipv6_share])?;
     sum("failing handshakes", &[opens.refused, opens.unanswered, opens.unacknowledged])?;
@@ -81,15 +90,15 @@ fn shares(config: &TrafficConfig) -> Result<()> {
 
 /// Checks shares that exclude each other: each is at least 0, and together they are at most 1, give or take the
 /// rounding of a sum.
-fn sum(name: &str, shares: &[f64]) -> Result<()> {
+fn sum(name: &str, shares: &[f64]) -> Result<(), Refused> {
     let good = shares.iter().all(|share| (0.0..=1.0).contains(share)) && shares.iter().sum::<f64>() <= 1.000_001;
     require(good, || format!("the shares of {name} must be between 0 and 1, and their sum too"))
 }
 
-fn range(name: &str, range: &RangeInclusive<u64>, max: u64) -> Result<()> {
+fn range(name: &str, range: &RangeInclusive<u64>, max: u64) -> Result<(), Refused> {
     require(!range.is_empty() && *range.end() <= max, || format!("{name} must be a range that ends at {max} at most"))
 }
 
-fn require(holds: bool, what: impl FnOnce() -> String) -> Result<()> {
-    if holds { Ok(()) } else { Err(Error::new(what())) }
+fn require(holds: bool, what: impl FnOnce() -> String) -> Result<(), Refused> {
+    if holds { Ok(()) } else { Err(Refused(what())) }
 }

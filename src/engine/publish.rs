@@ -1,17 +1,62 @@
-//! Metrics that the threads of a live capture publish at their rest points.
-//!
-//! What enters: each thread's own totals. What leaves: the metrics that are made of them. Nothing here runs for each
-//! packet.
+//! What the threads of an engine publish in its metrics now and then, never per packet.
 
-use crate::engine::{Clocks, ListTotals, Timing, Written};
+use super::list_thread::ListTotals;
+use super::saving::Written;
+use super::shard_thread::Timing;
+use super::wall_clock::Clocks;
+use super::{CaptureCounts, Plan};
 use crate::flow_list::{FlowList, Header};
-use crate::metrics::{Durations, Latency, ListFigures, Load, Metrics};
+use crate::handover::Counts;
+use crate::metrics::{Durations, Latency, ListFigures, Load, Metrics, Setup};
 use crate::signal::Moment;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+/// The metrics of an engine with this plan, whose ports have these names.
+pub(crate) fn metrics(plan: &Plan, names: Vec<String>) -> Arc<Metrics> {
+    let config = plan.config();
+    let is_taken = |(part, _): &(&str, u64)| *part != "sources" || config.sources_max.is_some();
+    Metrics::new(Setup {
+        interfaces: names,
+        connections_max: config.connections_max,
+        interval: config.every,
+        memory: plan.memory().parts().into_iter().filter(is_taken).collect(),
+    })
+}
+
+/// What an engine has counted, as of the end of an interval or somewhat later.
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    /// What each port has counted.
+    pub ports: Vec<CaptureCounts>,
+    /// What happened to connections, up to the end of the interval.
+    pub connections: Counts,
+    /// How many events have been lost because the queue was full.
+    pub events_dropped: u64,
+}
+
+/// What is called with all counters.
+pub(crate) struct OnCounters {
+    pub(crate) call: Box<dyn FnMut(&Counters) + Send>,
+    pub(crate) port_count: usize,
+    pub(crate) events_dropped: Arc<AtomicU64>,
+}
+
+impl OnCounters {
+    pub(crate) fn report(&mut self, metrics: &Metrics, list: &FlowList) {
+        let counters = Counters {
+            ports: (0..self.port_count).map(|index| metrics.capture(index).counts()).collect(),
+            connections: list.counts(),
+            events_dropped: self.events_dropped.load(Ordering::Relaxed),
+        };
+        (self.call)(&counters);
+    }
+}
 
 /// Publishes the counts of connections up to the last interval's end and, unless the interval was merged, the figures
 /// of its list and how often the clock was set.
-pub(super) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, told: &ListTotals, clock_steps: u64) {
+pub(crate) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, told: &ListTotals, clock_steps: u64) {
     let counts = list.counts();
     // An interval that was merged has no list and so no half-open count of its own: the last one known stands in for
     // it, since 0 would make the filter look empty just when there is most to do.
@@ -44,7 +89,7 @@ pub(super) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, 
 }
 
 /// Publishes whether a state was saved.
-pub(super) fn state(metrics: &Metrics, written: Written) {
+pub(crate) fn state(metrics: &Metrics, written: Written) {
     match written {
         Ok(size) => metrics.state_saved(size),
         Err(_) => metrics.state_failed(),
@@ -52,19 +97,19 @@ pub(super) fn state(metrics: &Metrics, written: Written) {
 }
 
 /// How long a shard's signals took to reach its tables.
-pub(super) struct ShardTiming<'a> {
+pub(crate) struct ShardTiming {
     clocks: Clocks,
     took: Durations,
-    metrics: &'a Metrics,
+    metrics: Arc<Metrics>,
 }
 
-impl<'a> ShardTiming<'a> {
-    pub(super) fn new(clocks: Clocks, metrics: &'a Metrics) -> Self {
+impl ShardTiming {
+    pub(crate) fn new(clocks: Clocks, metrics: Arc<Metrics>) -> Self {
         ShardTiming { clocks, took: Durations::new(), metrics }
     }
 }
 
-impl Timing for ShardTiming<'_> {
+impl Timing for ShardTiming {
     fn moment(&self) -> Moment {
         self.clocks.moment()
     }

@@ -1,10 +1,8 @@
-//! Traffic as a capture file.
-//!
-//! What enters: traffic. What leaves: a classic pcap file, little-endian, in microseconds, of Ethernet frames.
+//! Traffic as a capture file: classic pcap, little-endian, in microseconds, of Ethernet frames.
 
 use std::io::{self, Write};
 
-use super::traffic::{Traffic, TrafficCounts};
+use crate::traffic::{Traffic, TrafficCounts};
 
 const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
 const VERSION: [u16; 2] = [2, 4];

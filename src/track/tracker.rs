@@ -1,0 +1,1116 @@
+//! The state table: what each signal does to its connection.
+//!
+//! A tracker takes the signals of one partition in order, and returns exactly one opening and one closing for each
+//! connection, however much is retransmitted, late or forged. ("Answered" is `syn_recv` in lists. The ISN is the
+//! client's initial sequence number.)
+//!
+//! | signal | no entry | syn_sent | answered | established | closed (lingers) |
+//! |---|---|---|---|---|---|
+//! | SYN | syn_sent | of the client, other ISN: start over; else: repeat | repeat | repeat | same ISN: repeat; other: syn_sent |
+//! | SYN-ACK | answered | of the server: answered; else: repeat | repeat | same ISN: repeat; other: close, answered | same ISN: repeat; other: answered |
+//! | completes, of the client | open | open | open | same ISN: -; other: close, open | same ISN: -; other: open |
+//! | other, of the client | - | - | open | - | - |
+//! | FIN | unmatched | removed | mark the server's; the client's: open, mark; both: open, close | mark its side; both: close | late |
+//! | RST | unmatched | removed | removed | close | late |
+//!
+//! A signal that completes a handshake may overtake the SYN and the SYN-ACK if these come in by another queue, and is
+//! sufficient by itself; in a simultaneous open it may be the server's in syn_sent. If a SYN-ACK is enough to open a
+//! connection, "answered" means "open". If connections may open that are seen from one side only, a further packet of
+//! that side opens them.
+//!
+//! # Connections that are older than the start
+//!
+//! They are picked up midstream, from a sample of the packets without a flag:
+//!
+//! | signal | no entry | candidate, same side | candidate, other side |
+//! |---|---|---|---|
+//! | SYN, SYN-ACK, completes | as in the state table | as without an entry | as without an entry |
+//! | other | candidate | - | established, open |
+//! | FIN | unmatched, trace | unmatched, trace | established with its side marked, open |
+//! | RST | unmatched, trace | unmatched, trace | unmatched, trace |
+//!
+//! One side alone proves nothing: a flood of forged packets fills the candidates' ring and lists nothing. A trace
+//! lingers when a connection ends that was not known: the last packets of both sides, which follow a FIN within
+//! seconds, must not make it a candidate again.
+//!
+//! # What leaves the rings
+//!
+//! A record stays in its ring until it is the oldest, or until it is compacted away because it is no longer in use.
+//! Records leave in batches: the entries of those that are still in use are prefetched together.
+//!
+//! # Questions of the list
+//!
+//! Only the list knows the keys of open connections. It asks with a key and the payload of its opening. A question is
+//! out of date if the connection has closed, and perhaps opened again; it then finds another payload or none, and
+//! changes nothing.
+
+use crate::error::Result;
+use crate::flow::{FlowKey, KeyV4, KeyV6, Side};
+use crate::handover::{Counts, HalfOpenList};
+use crate::hash::{KeyedHash, Purpose, Secret};
+use crate::signal::{AnyKey, ConnectionHash, Kind, SYN_TIMEOUT_MAX_TICKS, Signal, SignalParts};
+use crate::state::{Decoder, Encoder};
+use crate::track::half_open::{
+    MarkedRing, RecordDraft, RecordMark, RingCounts, RingCursor, RingRecord, RingRoom, Rings,
+};
+use crate::track::untracked::Untracked;
+use crate::track::{Entry, Filter, FilterConfig, ISN_UNKNOWN, Moved, Placed, Slot, State};
+
+/// How long a closed connection lingers, in ticks of 100 ms: late packets and retransmissions come within seconds.
+pub const LINGER_TICKS: u32 = 100;
+
+/// The most connections, and the most openings and closings an interval, that can be asked for: a subtable's cells are
+/// chosen by 24 bits of a hash, and a partition's share of more would crowd together.
+pub const CONNECTIONS_MAX: u64 = 100_000_000;
+
+/// How long a candidate waits for a packet of its other side, in ticks of 100 ms: ten minutes, in which a sample of one
+/// packet in 16 meets both sides of a connection that sends a packet every ten seconds.
+pub const CANDIDATE_TIMEOUT_TICKS: u64 = 6_000;
+
+const _: () = assert!(CANDIDATE_TIMEOUT_TICKS <= 2 * SYN_TIMEOUT_MAX_TICKS, "a delta must be able to tell its start");
+
+const _: () = assert!((LINGER_TICKS as u64) < SYN_TIMEOUT_MAX_TICKS);
+
+/// The most records that are taken off a half-open ring together: as many as hide the memory's latency behind each
+/// other.
+const HALF_OPEN_BATCH_MAX: usize = 32;
+
+/// The fewest, in a small ring.
+const HALF_OPEN_BATCH_MIN: usize = 8;
+
+/// The part of a ring that is taken off together, as one in this many: making room in a small ring does not empty it.
+const HALF_OPEN_BATCHES_IN_RING: usize = 64;
+
+const _: () = assert!(HALF_OPEN_BATCH_MIN <= HALF_OPEN_BATCH_MAX);
+
+/// The configuration of a [`Tracker`].
+#[derive(Clone, Debug)]
+pub struct TrackerConfig {
+    /// The secret under which connections are hashed.
+    pub secret: Secret,
+    /// The fewest places of the filter.
+    pub place_count: usize,
+    /// How many IPv4 connections the half-open ring has room for.
+    pub half_open_count: usize,
+    /// The most established connections to track.
+    pub connections_max: u64,
+    /// How long a half-open connection is kept, in ticks; at most
+    /// [`SYN_TIMEOUT_MAX_TICKS`](crate::signal::SYN_TIMEOUT_MAX_TICKS).
+    pub syn_timeout_ticks: u64,
+    /// How long a closed connection lingers, in ticks.
+    pub linger_ticks: u32,
+    /// The most connections that may be open with packets of one side only; zero turns this off.
+    pub one_way_max: u64,
+    /// How many IPv4 candidates there is room for; zero turns picking up off.
+    pub candidate_count: usize,
+    /// How long a candidate waits for its other side, in ticks.
+    pub candidate_timeout_ticks: u64,
+    /// How long an untracked connection may be open without being found, in ticks; `None` for ever.
+    pub untracked_ticks: Option<u64>,
+    /// Whether a SYN-ACK is enough to open a connection, because packets without a flag are not seen.
+    pub answer_opens: bool,
+    /// The width of the filter's fingerprints: [`FINGERPRINT_BITS`](crate::signal::FINGERPRINT_BITS), or fewer in a
+    /// test.
+    pub fingerprint_bits: u32,
+}
+
+impl TrackerConfig {
+    /// The memory of both rings, in bytes.
+    #[must_use]
+    pub fn rings_size(&self) -> usize {
+        Rings::size(self.ring_counts())
+    }
+
+    fn ring_counts(&self) -> RingCounts {
+        RingCounts { half_open: self.half_open_count, candidates: self.candidate_count }
+    }
+
+    fn filter(&self) -> FilterConfig {
+        let TrackerConfig { place_count, linger_ticks, fingerprint_bits, .. } = *self;
+        FilterConfig { place_count, linger_ticks, fingerprint_bits }
+    }
+}
+
+/// A change of the set of open connections. The payload goes with the key, and is the same for the closing as for the
+/// opening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The connection with this key, client first, has opened.
+    Open(AnyKey, u32),
+    /// The connection with this key has closed.
+    Close(AnyKey, u32),
+    /// The first connection has closed, and the second, between the same ends, has opened.
+    Replace((AnyKey, u32), (AnyKey, u32)),
+    /// The connection opened and closed with one packet: there is nothing to insert and delete.
+    Pass(AnyKey, u32),
+}
+
+/// What the filter knows of a listed connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sighting {
+    /// The connection is not open, or is another one than the list has.
+    Gone,
+    /// A packet was seen since the last question.
+    Seen,
+    /// No packet was seen since the last question.
+    Unseen,
+}
+
+/// A batch of the oldest records of a ring: the slots of those that are in use, and the position behind all of them.
+struct LeavingRecords {
+    slots: [Slot; HALF_OPEN_BATCH_MAX],
+    count: usize,
+    /// Words of the records that are in use.
+    useful: usize,
+    end: RingCursor,
+}
+
+impl LeavingRecords {
+    /// The oldest records of a ring, up to the first that is not wanted.
+    #[inline]
+    fn new(ring: &MarkedRing, is_wanted: impl Fn(RingRecord) -> bool) -> Self {
+        let count_max =
+            (ring.connection_count() / HALF_OPEN_BATCHES_IN_RING).clamp(HALF_OPEN_BATCH_MIN, HALF_OPEN_BATCH_MAX);
+        let mut leaving =
+            LeavingRecords { slots: [Slot::default(); HALF_OPEN_BATCH_MAX], count: 0, useful: 0, end: ring.start() };
+        for _ in 0..count_max {
+            let Some((record, end)) = ring.after(leaving.end).filter(|(record, _)| is_wanted(*record)) else { break };
+            let is_useful = ring.mark(record) != RecordMark::Over;
+            leaving.slots[leaving.count] = ring.slot(record);
+            leaving.count += usize::from(is_useful);
+            leaving.useful += if is_useful { record.size() } else { 0 };
+            leaving.end = end;
+        }
+        leaving
+    }
+
+    #[inline]
+    fn slots(&self) -> &[Slot] {
+        &self.slots[..self.count]
+    }
+}
+
+/// The connections of one partition. All memory is allocated when it is made.
+pub struct Tracker {
+    filter: Filter,
+    rings: Rings,
+    hash_v4: KeyedHash<KeyV4>,
+    hash_v6: KeyedHash<KeyV6>,
+    config: TrackerConfig,
+    now: u64,
+    established: u64,
+    one_way: u64,
+    /// An estimate of the established connections that are not tracked.
+    untracked: Untracked,
+    counts: Counts,
+}
+
+impl Tracker {
+    /// A tracker without a connection.
+    ///
+    /// # Panics
+    ///
+    /// The rings are for more than 2^[`TICK_BITS`](crate::signal::TICK_BITS) connections together.
+    #[must_use]
+    pub fn new(config: TrackerConfig) -> Self {
+        Tracker {
+            filter: Filter::new(config.filter()),
+            rings: Rings::new(config.ring_counts()),
+            hash_v4: KeyedHash::new(&config.secret, Purpose::Connection),
+            hash_v6: KeyedHash::new(&config.secret, Purpose::Connection),
+            config,
+            now: 0,
+            established: 0,
+            one_way: 0,
+            untracked: Untracked::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// The counts so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts { untracked_open: self.untracked.connections(), ..self.counts }
+    }
+
+    /// Prefetches what [`Self::handle`] reads first for this signal.
+    #[inline]
+    pub fn prefetch(&self, signal: &Signal) {
+        self.filter.prefetch(signal.hash());
+    }
+
+    /// Prefetches what [`Self::handle`] reads next for this signal, once the first has arrived.
+    #[inline]
+    pub fn prefetch_second(&self, signal: &Signal) {
+        self.filter.prefetch_second(signal.hash());
+    }
+
+    /// Moves time on to `tick`, and removes what has timed out.
+    #[inline]
+    pub fn advance(&mut self, tick: u64) {
+        if tick > self.now {
+            self.now = tick;
+            self.expire();
+        }
+    }
+
+    /// Applies a signal.
+    #[inline]
+    pub fn handle(&mut self, signal: &Signal) -> Option<Event> {
+        let parts = signal.parts();
+        self.advance(parts.tick);
+        let hash = signal.hash();
+        let Some((slot, entry)) = self.filter.find(hash, self.now) else {
+            return self.handle_unknown(signal, parts);
+        };
+        let found = (slot, self.rings.with_tick(entry));
+        if entry.state.is_established() {
+            self.filter.mark_seen(slot);
+        } else if entry.state == State::Candidate {
+            return self.candidate(signal, parts, found);
+        }
+        match parts.kind {
+            Kind::Syn => self.syn(signal, parts, found),
+            Kind::SynAck => self.syn_ack(signal, parts, found),
+            Kind::Completes => self.completes(signal, parts, found),
+            Kind::Ack => self.ack(signal, parts, found),
+            Kind::Fin => self.fin(signal, parts, found),
+            Kind::Rst => self.reset(signal, found),
+        }
+    }
+
+    /// Applies a signal of an unknown connection.
+    #[inline]
+    fn handle_unknown(&mut self, signal: &Signal, parts: SignalParts) -> Option<Event> {
+        match parts.kind {
+            Kind::Syn | Kind::SynAck | Kind::Completes => return self.begin_anew(signal, parts, None),
+            Kind::Ack => self.begin_candidate(signal, parts),
+            Kind::Fin => {
+                self.unmatched_fin();
+                self.leave_trace(signal.hash());
+            }
+            Kind::Rst => {
+                self.unmatched_reset();
+                self.leave_trace(signal.hash());
+            }
+        }
+        None
+    }
+
+    // Ends, and what the kinds of signals share.
+
+    fn fin(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (Slot, Entry)) -> Option<Event> {
+        let from_client = parts.sender == entry.client;
+        let marked = match (entry.state, from_client) {
+            (State::SynSent, _) => {
+                // The client ends a connection without an answer: the answer came another way.
+                self.counts.one_sided += u64::from(from_client);
+                self.refuse(slot);
+                return None;
+            }
+            (State::SynRecv | State::SynRecvLate | State::AnsweredUnseen, true) => {
+                return self.open(signal, slot, Entry { state: State::EstablishedClientFin, ..entry });
+            }
+            (state, true) if state.is_answered() => {
+                self.counts.opened += 1;
+                self.counts.closed += 1;
+                self.end_half_open(slot);
+                self.linger(slot, &entry);
+                return Some(Event::Pass(oriented(signal, entry.client), entry.payload()));
+            }
+            (State::SynRecv, false) => State::SynRecvServerFin,
+            (State::SynRecvLate, false) => State::SynRecvLateServerFin,
+            (State::AnsweredUnseen, false) => {
+                self.counts.one_sided += 1;
+                State::AnsweredUnseenServerFin
+            }
+            (State::Established, true) => State::EstablishedClientFin,
+            (State::Established, false) => State::EstablishedServerFin,
+            (State::OneWayClient, false) => State::EstablishedServerFin,
+            (State::OneWayServer, true) => State::EstablishedClientFin,
+            (State::OneWayClient, true)
+            | (State::OneWayServer, false)
+            | (State::EstablishedServerFin, true)
+            | (State::EstablishedClientFin, false) => {
+                let event = self.close(signal, &entry);
+                self.linger(slot, &entry);
+                return event;
+            }
+            (State::Closed, _) => {
+                self.late_fin(slot, &entry);
+                return None;
+            }
+            _ => return None,
+        };
+        self.one_way -= u64::from(entry.state.is_one_way());
+        self.filter.set_state(slot, marked);
+        None
+    }
+
+    fn reset(&mut self, signal: &Signal, (slot, entry): (Slot, Entry)) -> Option<Event> {
+        if entry.is_trace() {
+            self.unmatched_reset();
+        } else if entry.state == State::Closed {
+            self.counts.late += 1;
+        } else if entry.state.is_established() {
+            let event = self.close(signal, &entry);
+            self.linger(slot, &entry);
+            return event;
+        } else {
+            self.refuse(slot);
+        }
+        None
+    }
+
+    /// An entry of the present tick.
+    fn new_entry(&self, hash: ConnectionHash, state: State, client: Side, short_isn: u32) -> Entry {
+        Entry { fingerprint: self.filter.fingerprint(hash), state, client, tick: Entry::tick_of(self.now), short_isn }
+    }
+
+    /// Marks the record of the connection in this slot as over: the connection is no longer half-open or gets another
+    /// record. Call this before its entry is changed.
+    #[inline]
+    fn end_half_open(&mut self, slot: Slot) {
+        self.rings.end(&self.filter.get(slot));
+    }
+
+    /// Places the entry of a connection that has none, and returns its slot if there was a place. The entry of a
+    /// half-open connection names the record that is written next.
+    #[inline(always)]
+    fn place(&mut self, hash: ConnectionHash, entry: &Entry) -> Option<Slot> {
+        let (rings, now) = (&self.rings, self.now);
+        let Some((slot, placed)) = self.filter.insert(hash, entry, now, |held| rings.with_tick(*held).age(now)) else {
+            self.counts.unplaced += 1;
+            return None;
+        };
+        match placed {
+            Placed::Free => {}
+            Placed::Moved(Moved { to, has_forgotten }) => {
+                to.into_iter().flatten().for_each(|to| self.rings.entry_moved(&self.filter.get(to), to));
+                self.counts.forgotten += u64::from(has_forgotten);
+            }
+            Placed::Evicted(entry) => {
+                self.rings.end(&entry);
+                match entry.state {
+                    State::Closed => self.counts.forgotten += 1,
+                    State::Candidate => self.counts.candidates_recycled += 1,
+                    _ => self.counts.recycled += 1,
+                }
+            }
+        }
+        Some(slot)
+    }
+
+    /// Opens a connection in its slot, unless there are too many already.
+    fn open(&mut self, signal: &Signal, slot: Slot, entry: Entry) -> Option<Event> {
+        self.end_half_open(slot);
+        if self.established >= self.config.connections_max {
+            self.refuse_open(&entry);
+            self.filter.remove(slot);
+            return None;
+        }
+        self.opened(signal, slot, entry)
+    }
+
+    /// Opens a connection that has no slot, unless there are too many already.
+    fn open_unplaced(&mut self, signal: &Signal, entry: Entry) -> Option<Event> {
+        // One that is refused must not take the place of another.
+        if self.established >= self.config.connections_max {
+            self.refuse_open(&entry);
+            return None;
+        }
+        let slot = self.place(signal.hash(), &entry)?;
+        self.opened(signal, slot, entry)
+    }
+
+    /// Counts a connection that is established and cannot be tracked because there are too many.
+    fn refuse_open(&mut self, entry: &Entry) {
+        self.counts.refused_open += 1;
+        let has_fin = matches!(entry.state, State::EstablishedClientFin | State::EstablishedServerFin);
+        self.untracked.refuse(if has_fin { 1 } else { 2 }, self.now);
+    }
+
+    fn opened(&mut self, signal: &Signal, slot: Slot, entry: Entry) -> Option<Event> {
+        self.established += 1;
+        self.one_way += u64::from(entry.state.is_one_way());
+        self.counts.opened += 1;
+        self.filter.set(slot, &entry);
+        self.filter.mark_seen(slot);
+        Some(Event::Open(oriented(signal, entry.client), entry.payload()))
+    }
+
+    /// Counts an open connection as open no longer.
+    fn end_established(&mut self, entry: &Entry) {
+        self.established -= 1;
+        self.one_way -= u64::from(entry.state.is_one_way());
+    }
+
+    fn close(&mut self, signal: &Signal, entry: &Entry) -> Option<Event> {
+        self.end_established(entry);
+        self.counts.closed += 1;
+        Some(Event::Close(oriented(signal, entry.client), entry.payload()))
+    }
+
+    /// Leaves a closed entry behind. Its short ISN marks it as a connection that was known, even if the ISN was not.
+    fn linger(&mut self, slot: Slot, entry: &Entry) {
+        let (tick, short_isn) = (Entry::tick_of(self.now), entry.short_isn.max(ISN_UNKNOWN + 1));
+        self.filter.set(slot, &Entry { state: State::Closed, tick, short_isn, ..*entry });
+    }
+
+    fn refuse(&mut self, slot: Slot) {
+        self.counts.refused += 1;
+        self.end_half_open(slot);
+        // Nothing lingers: the SYN may be retransmitted with the same ISN.
+        self.filter.remove(slot);
+    }
+
+    /// Whether this signal is a RST that refuses a connection: it answers a SYN after which nothing else was seen of
+    /// the connection. Call this before the signal is handled.
+    pub fn refuses(&mut self, signal: &Signal) -> bool {
+        let parts = signal.parts();
+        self.advance(parts.tick);
+        let found = self.filter.find(signal.hash(), self.now);
+        parts.kind == Kind::Rst
+            && found.is_some_and(|(_, entry)| entry.state == State::SynSent && entry.client != parts.sender)
+    }
+
+    // How connections begin: SYN, SYN-ACK, and the client's answer.
+
+    /// Begins a connection with a signal of its handshake as if nothing were known of it, in its slot or in a new
+    /// place.
+    #[inline(always)]
+    fn begin_anew(&mut self, signal: &Signal, parts: SignalParts, slot: Option<Slot>) -> Option<Event> {
+        let entry = |state, client| self.new_entry(signal.hash(), state, client, Entry::short_isn(parts.isn));
+        let opened = match parts.kind {
+            Kind::Completes => entry(State::Established, parts.sender),
+            Kind::SynAck if self.config.answer_opens => entry(State::Established, parts.sender.other()),
+            kind => {
+                let (state, client) = match kind {
+                    Kind::SynAck => (State::AnsweredUnseen, parts.sender.other()),
+                    _ => (State::SynSent, parts.sender),
+                };
+                let half_open = entry(state, client);
+                self.begin(signal, slot, &half_open);
+                return None;
+            }
+        };
+        match slot {
+            Some(slot) => self.open(signal, slot, opened),
+            None => self.open_unplaced(signal, opened),
+        }
+    }
+
+    fn syn(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (Slot, Entry)) -> Option<Event> {
+        let short_isn = Entry::short_isn(parts.isn);
+        let begins = match entry.state {
+            State::Closed => entry.short_isn != short_isn,
+            State::SynSent => entry.short_isn != short_isn && entry.client == parts.sender,
+            _ => false,
+        };
+        if begins {
+            return self.begin_anew(signal, parts, Some(slot));
+        }
+        self.counts.repeats += 1;
+        None
+    }
+
+    fn syn_ack(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (Slot, Entry)) -> Option<Event> {
+        let client = parts.sender.other();
+        let short_isn = Entry::short_isn(parts.isn);
+        match entry.state {
+            // From here on the ISN is the one that the SYN-ACK acknowledges. The server may have accepted data in the
+            // SYN, and then the client's next packet and a retransmitted SYN-ACK go by that number.
+            State::SynSent if entry.client == client && self.config.answer_opens => {
+                self.open(signal, slot, Entry { state: State::Established, short_isn, ..entry })
+            }
+            State::SynSent if entry.client == client && entry.age(self.now) == 0 && entry.short_isn == short_isn => {
+                self.filter.set_state(slot, State::SynRecv);
+                self.rings.answer(self.filter.get(slot).tick);
+                None
+            }
+            State::SynSent if entry.client == client => {
+                self.begin(signal, Some(slot), &Entry { state: State::SynRecvLate, short_isn, ..entry });
+                None
+            }
+            State::Closed if entry.short_isn != short_isn => self.begin_anew(signal, parts, Some(slot)),
+            state if state.is_established() && entry.short_isn != short_isn => {
+                let closed = self.close(signal, &entry);
+                let opened = self.begin_anew(signal, parts, Some(slot));
+                replaced(closed, opened)
+            }
+            State::OneWayClient if entry.client == client => {
+                self.one_way -= 1;
+                self.filter.set_state(slot, State::Established);
+                None
+            }
+            _ => {
+                self.counts.repeats += 1;
+                None
+            }
+        }
+    }
+
+    /// Writes a half-open connection into the ring and the filter, in its slot or in a new place.
+    #[inline(always)]
+    fn begin(&mut self, signal: &Signal, slot: Option<Slot>, entry: &Entry) {
+        match signal.key() {
+            AnyKey::V4(key) => self.begin_as(of_client(key, entry.client), signal.hash(), slot, entry),
+            AnyKey::V6(key) => self.begin_as(of_client(key, entry.client), signal.hash(), slot, entry),
+        }
+    }
+
+    #[inline(never)]
+    fn begin_as<K: FlowKey>(&mut self, key: K, hash: ConnectionHash, slot: Option<Slot>, entry: &Entry) {
+        if let Some(slot) = slot {
+            self.end_half_open(slot);
+        }
+        let draft = RecordDraft::new(key, entry, self.now);
+        self.counts.recycled += self.make_room(|rings| &mut rings.half_open, draft.size());
+        let spot = self.rings.half_open.next_spot();
+        let named = Entry { tick: spot.place, ..*entry };
+        let slot = match slot {
+            Some(slot) => {
+                self.filter.set(slot, &named);
+                slot
+            }
+            None => match self.place(hash, &named) {
+                Some(slot) => slot,
+                None => return,
+            },
+        };
+        self.rings.half_open.push(&draft, spot, slot);
+    }
+
+    fn completes(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (Slot, Entry)) -> Option<Event> {
+        let short_isn = Entry::short_isn(parts.isn);
+        match entry.state {
+            State::SynSent if entry.client == parts.sender && entry.short_isn == short_isn => {
+                self.open(signal, slot, Entry { state: State::Established, ..entry })
+            }
+            State::SynSent if entry.client == parts.sender => self.begin_anew(signal, parts, Some(slot)),
+            // In a simultaneous open: the side whose SYN was seen first has answered the SYN of this one.
+            State::SynSent => self.open(signal, slot, Entry { state: State::Established, short_isn, ..entry }),
+            // The capture side knows few bits of the ISN: if these agree it is a later packet of the known connection.
+            _ if entry.capture_isn_matches(short_isn) => self.ack(signal, parts, (slot, entry)),
+            // A packet of the other side may be the answer in a simultaneous open, which has two ISNs. (If the start
+            // was not seen, which side is the client is a guess.)
+            _ if entry.client != parts.sender && entry.short_isn != ISN_UNKNOWN => {
+                self.ack(signal, parts, (slot, entry))
+            }
+            State::Closed => self.begin_anew(signal, parts, Some(slot)),
+            state if state.is_established() && !state.is_one_way() => {
+                let closed = self.close(signal, &entry);
+                let opened = self.begin_anew(signal, parts, Some(slot));
+                replaced(closed, opened)
+            }
+            // An earlier SYN-ACK with another ISN was no answer to this client.
+            state if state.is_answered() && entry.client == parts.sender => {
+                self.ack(signal, parts, (slot, Entry { short_isn, ..entry }))
+            }
+            _ => self.ack(signal, parts, (slot, entry)),
+        }
+    }
+
+    fn ack(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (Slot, Entry)) -> Option<Event> {
+        let from_client = parts.sender == entry.client;
+        let one_way_allowed = self.one_way < self.config.one_way_max;
+        let state = match entry.state {
+            State::SynRecv | State::SynRecvLate | State::AnsweredUnseen if from_client => State::Established,
+            state if state.is_answered() && from_client => State::EstablishedServerFin,
+            State::SynSent if from_client && one_way_allowed => State::OneWayClient,
+            State::AnsweredUnseen if !from_client && one_way_allowed => State::OneWayServer,
+            State::OneWayClient | State::OneWayServer => {
+                // The other side is there after all: from now on both have to end the connection.
+                if from_client == (entry.state == State::OneWayServer) {
+                    self.one_way -= 1;
+                    self.filter.set_state(slot, State::Established);
+                }
+                return None;
+            }
+            _ => return None,
+        };
+        self.open(signal, slot, Entry { state, ..entry })
+    }
+
+    // Connections that are older than the start: candidates and traces.
+
+    /// Makes a candidate of an unknown connection, on a packet without a flag: it may be older than the start.
+    #[cold]
+    fn begin_candidate(&mut self, signal: &Signal, parts: SignalParts) {
+        if self.config.candidate_count == 0 {
+            return;
+        }
+        match signal.key() {
+            AnyKey::V4(key) => self.write_candidate(&key, parts.sender, signal.hash()),
+            AnyKey::V6(key) => self.write_candidate(&key, parts.sender, signal.hash()),
+        }
+    }
+
+    fn write_candidate<K: FlowKey>(&mut self, key: &K, sender: Side, hash: ConnectionHash) {
+        let candidate = self.new_entry(hash, State::Candidate, sender, ISN_UNKNOWN);
+        let draft = RecordDraft::new(of_client(*key, sender), &candidate, self.now);
+        self.counts.candidates_recycled += self.make_room(|rings| &mut rings.candidates, draft.size());
+        self.counts.candidates += 1;
+        let spot = self.rings.candidates.next_spot();
+        let named = Entry { tick: spot.place, ..candidate };
+        let (rings, now) = (&self.rings, self.now);
+        let placed = self.filter.insert_weak(hash, &named, now, |held| rings.with_tick(*held).age(now));
+        self.counts.candidates_recycled += u64::from(!matches!(placed, Some((_, Placed::Free))));
+        if let Some((slot, placed)) = placed {
+            if let Placed::Evicted(entry) = placed {
+                self.rings.end(&entry);
+            }
+            self.rings.candidates.push(&draft, spot, slot);
+        }
+    }
+
+    /// Applies a signal of a candidate.
+    #[cold]
+    fn candidate(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (Slot, Entry)) -> Option<Event> {
+        match parts.kind {
+            Kind::Syn | Kind::SynAck | Kind::Completes => self.begin_anew(signal, parts, Some(slot)),
+            Kind::Ack | Kind::Fin if parts.sender != entry.client => self.pick_up(signal, parts, slot, entry),
+            Kind::Ack => None,
+            Kind::Fin => {
+                self.unmatched_fin();
+                self.turn_into_trace(slot, &entry);
+                None
+            }
+            Kind::Rst => {
+                self.unmatched_reset();
+                self.turn_into_trace(slot, &entry);
+                None
+            }
+        }
+    }
+
+    /// Opens a candidate whose other side was seen. Which side opened it is unknown: the end with the lower port is
+    /// taken for the server, and of equal ports the end with the lower address.
+    fn pick_up(&mut self, signal: &Signal, parts: SignalParts, slot: Slot, entry: Entry) -> Option<Event> {
+        if self.established >= self.config.connections_max {
+            // A trace lingers, unlike after a refused handshake; otherwise every other packet would count.
+            self.counts.refused_pickups += 1;
+            let sides = if parts.kind == Kind::Fin { 1 } else { 2 };
+            self.untracked.refuse_found(sides, self.now, u64::from(self.config.linger_ticks));
+            self.turn_into_trace(slot, &entry);
+            return None;
+        }
+        let client = likely_client(signal);
+        let state = match (parts.kind, parts.sender == client) {
+            (Kind::Fin, true) => State::EstablishedClientFin,
+            (Kind::Fin, false) => State::EstablishedServerFin,
+            _ => State::Established,
+        };
+        self.counts.picked_up += 1;
+        // If untracked connections are open, this most likely was one of them.
+        self.untracked.end(2);
+        self.open(signal, slot, Entry { state, client, ..entry })
+    }
+
+    /// Leaves a trace of an unknown connection that ended, if there is a free place.
+    fn leave_trace(&mut self, hash: ConnectionHash) {
+        if self.config.candidate_count > 0 {
+            let trace = self.new_entry(hash, State::Closed, Side::First, ISN_UNKNOWN);
+            // A trace evicts nothing, so ages do not matter.
+            self.filter.insert_weak(hash, &trace, self.now, |_| 0);
+        }
+    }
+
+    /// Turns a candidate into a trace.
+    fn turn_into_trace(&mut self, slot: Slot, entry: &Entry) {
+        self.end_half_open(slot);
+        let trace = Entry { state: State::Closed, tick: Entry::tick_of(self.now), short_isn: ISN_UNKNOWN, ..*entry };
+        self.filter.set(slot, &trace);
+    }
+
+    fn unmatched_fin(&mut self) {
+        self.counts.unmatched_fins += 1;
+        self.untracked.end(1);
+    }
+
+    fn unmatched_reset(&mut self) {
+        self.counts.unmatched_resets += 1;
+        self.untracked.end(2);
+    }
+
+    /// Handles a FIN of a closed connection. It may be retransmitted at ever longer intervals, and answered each time.
+    /// Meanwhile the entry must go on lingering, or the answers would make a candidate of the connection.
+    fn late_fin(&mut self, slot: Slot, entry: &Entry) {
+        if entry.is_trace() {
+            self.unmatched_fin();
+        } else {
+            self.counts.late += 1;
+        }
+        if self.config.candidate_count > 0 {
+            self.filter.set(slot, &Entry { tick: Entry::tick_of(self.now), ..*entry });
+        }
+    }
+
+    // Questions of the list, and evictions.
+
+    /// Whether the connection with this key, client first, is established and opened with this payload.
+    #[must_use]
+    pub fn is_open(&self, key: &AnyKey, payload: u32) -> bool {
+        self.find_open(key, payload).is_some()
+    }
+
+    /// Whether a listed connection is open and was seen since the last question. Clears the mark that it was seen.
+    pub fn sighting(&mut self, key: &AnyKey, payload: u32) -> Sighting {
+        match self.find_open(key, payload) {
+            None => Sighting::Gone,
+            Some((slot, _)) if self.filter.take_seen(slot) => Sighting::Seen,
+            Some(_) => Sighting::Unseen,
+        }
+    }
+
+    /// Evicts a connection of which nothing was seen for too long, unless something was seen since the last question.
+    pub fn evict_idle(&mut self, key: &AnyKey, payload: u32) -> (Sighting, Option<Event>) {
+        let Some((slot, entry)) = self.find_open(key, payload) else { return (Sighting::Gone, None) };
+        if self.filter.take_seen(slot) {
+            return (Sighting::Seen, None);
+        }
+        self.counts.evicted_idle += 1;
+        (Sighting::Unseen, Some(self.evict(*key, slot, &entry)))
+    }
+
+    /// Evicts a connection because of its age.
+    pub fn evict_aged(&mut self, key: &AnyKey, payload: u32) -> Option<Event> {
+        let (slot, entry) = self.find_open(key, payload)?;
+        self.counts.evicted_aged += 1;
+        Some(self.evict(*key, slot, &entry))
+    }
+
+    /// Removes an open connection. Nothing lingers, so that a further packet finds it again.
+    fn evict(&mut self, key: AnyKey, slot: Slot, entry: &Entry) -> Event {
+        self.end_established(entry);
+        self.filter.remove(slot);
+        Event::Close(key, entry.payload())
+    }
+
+    fn find_open(&self, key: &AnyKey, payload: u32) -> Option<(Slot, Entry)> {
+        let (hash, client) = self.hash_and_client(key);
+        let found = self.filter.find(hash, self.now);
+        found.filter(|(_, entry)| entry.state.is_established() && entry.client == client && entry.payload() == payload)
+    }
+
+    /// The established connection of this signal, client first, with the payload of its opening.
+    #[must_use]
+    pub fn established(&self, signal: &Signal) -> Option<(AnyKey, u32)> {
+        let (_, entry) = self.filter.find(signal.hash(), self.now)?;
+        entry.state.is_established().then(|| (oriented(signal, entry.client), entry.payload()))
+    }
+
+    /// The hash of a key, and which end of the canonical key comes first in it, the client.
+    fn hash_and_client(&self, key: &AnyKey) -> (ConnectionHash, Side) {
+        match key {
+            AnyKey::V4(key) => hashed(&self.hash_v4, key),
+            AnyKey::V6(key) => hashed(&self.hash_v6, key),
+        }
+    }
+
+    // What leaves the rings: what has timed out, and the oldest records when a ring is full.
+
+    /// Removes everything that has been half-open or a candidate for too long. Not inlined: the batches on its stack
+    /// would make every function that it is inlined into spill its registers.
+    #[inline(never)]
+    fn expire(&mut self) {
+        if let Some(kept_ticks) = self.config.untracked_ticks {
+            self.untracked.advance(self.now, kept_ticks);
+        }
+        self.counts.expired += self.take_off_due(|rings| &mut rings.half_open, self.config.syn_timeout_ticks);
+        self.counts.candidates_expired +=
+            self.take_off_due(|rings| &mut rings.candidates, self.config.candidate_timeout_ticks);
+    }
+
+    /// Removes all records older than `timeout` ticks from a ring, and returns how many were in use.
+    fn take_off_due(&mut self, ring: impl Fn(&mut Rings) -> &mut MarkedRing, timeout: u64) -> u64 {
+        let now = self.now;
+        let is_due = |record: RingRecord| now.saturating_sub(record.since_tick(now)) > timeout;
+        let mut count = 0;
+        loop {
+            let due = ring(&mut self.rings);
+            if !due.after(due.start()).is_some_and(|(oldest, _)| is_due(oldest)) {
+                return count;
+            }
+            count += self.take_off(&ring, is_due);
+        }
+    }
+
+    /// Makes room in a ring for a record of this size, and returns how many connections, the oldest, were evicted.
+    #[inline]
+    fn make_room(&mut self, ring: impl Fn(&mut Rings) -> &mut MarkedRing, size: usize) -> u64 {
+        match ring(&mut self.rings).room(size) {
+            RingRoom::Enough => 0,
+            _ => self.make_more_room(ring, size),
+        }
+    }
+
+    #[inline(never)]
+    fn make_more_room(&mut self, ring: impl Fn(&mut Rings) -> &mut MarkedRing, size: usize) -> u64 {
+        let mut count = 0;
+        loop {
+            match ring(&mut self.rings).room(size) {
+                RingRoom::Enough => return count,
+                RingRoom::Compact => ring(&mut self.rings).compact(|slot, place| self.filter.set_record(slot, place)),
+                RingRoom::Full => count += self.take_off(&ring, |_| true),
+            }
+        }
+    }
+
+    /// Removes a batch of the oldest records from a ring, up to the first that is not wanted, and their connections
+    /// from the filter. Returns how many connections that were.
+    fn take_off(
+        &mut self,
+        ring: impl Fn(&mut Rings) -> &mut MarkedRing,
+        is_wanted: impl Fn(RingRecord) -> bool,
+    ) -> u64 {
+        let ring = ring(&mut self.rings);
+        let leaving = LeavingRecords::new(ring, is_wanted);
+        leaving.slots().iter().for_each(|slot| self.filter.prefetch_slot(*slot));
+        leaving.slots().iter().for_each(|slot| self.filter.remove(*slot));
+        ring.skip_to(leaving.end, leaving.useful);
+        ring.prefetch_behind(leaving.end, HALF_OPEN_BATCH_MAX);
+        leaving.count as u64
+    }
+
+    /// Whether anything is half-open or a candidate.
+    #[must_use]
+    pub fn has_records(&self) -> bool {
+        [&self.rings.half_open, &self.rings.candidates].into_iter().any(MarkedRing::is_used)
+    }
+
+    /// Adds the half-open connections, in no order, to an empty list, which must have room for them.
+    ///
+    /// Complexity: a look at every eight marks, and at each of these records.
+    pub fn list_half_open(&self, list: &mut HalfOpenList) {
+        self.rings.half_open.copy_to(list);
+    }
+
+    // The saved state.
+
+    /// About how many bytes [`Self::save`] writes.
+    #[must_use]
+    pub fn saved_size(&self) -> usize {
+        Filter::size(self.config.place_count) + self.config.rings_size()
+    }
+
+    /// Writes the tracker into a saved state.
+    ///
+    /// Complexity: a pass over its memory.
+    pub fn save(&self, encoder: &mut Encoder) {
+        encoder.u64(self.now);
+        self.untracked.save(encoder);
+        self.counts.save(encoder);
+        self.filter.save(encoder);
+        [&self.rings.half_open, &self.rings.candidates].into_iter().for_each(|ring| ring.save(encoder));
+    }
+
+    /// Continues from a saved state of the same configuration. After an error the tracker is unusable.
+    ///
+    /// # Errors
+    ///
+    /// The bytes do not encode such a tracker.
+    pub fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        self.now = decoder.count()?;
+        self.untracked = Untracked::saved(decoder)?;
+        self.counts = Counts::saved(decoder)?;
+        self.filter.restore(decoder)?;
+        let mut named_count = 0;
+        for ring in [&mut self.rings.half_open, &mut self.rings.candidates] {
+            named_count += ring.restore(decoder, &self.filter)?;
+        }
+        // No two entries name the same record, so if the numbers are equal every entry has its record.
+        decoder.expect(named_count == self.filter.recorded_count(), "half-open connections without a record")?;
+        // Counted, not read: both are decremented, and must never be too small.
+        (self.established, self.one_way) = self.filter.established();
+        Ok(())
+    }
+
+    /// Forgets which connections were seen: what was seen before a restart says nothing about the time after it.
+    pub fn forget_seen(&mut self) {
+        self.filter.forget_seen();
+    }
+}
+
+/// The key of the signal, client first.
+#[inline]
+fn oriented(signal: &Signal, client: Side) -> AnyKey {
+    match signal.key() {
+        AnyKey::V4(key) => AnyKey::V4(of_client(key, client)),
+        AnyKey::V6(key) => AnyKey::V6(of_client(key, client)),
+    }
+}
+
+/// A canonical key turned round if need be, so that the client is first.
+#[inline]
+fn of_client<K: FlowKey>(key: K, client: Side) -> K {
+    match client {
+        Side::First => key,
+        Side::Second => key.reversed(),
+    }
+}
+
+/// The one event for a closing and an opening.
+fn replaced(closed: Option<Event>, opened: Option<Event>) -> Option<Event> {
+    match (closed, opened) {
+        (Some(Event::Close(before, payload_before)), Some(Event::Open(after, payload))) => {
+            Some(Event::Replace((before, payload_before), (after, payload)))
+        }
+        (closed, opened) => closed.or(opened),
+    }
+}
+
+/// The end of a connection that is more likely the client.
+fn likely_client(signal: &Signal) -> Side {
+    let (first, second) = match signal.key() {
+        AnyKey::V4(key) => (key.first().port(), key.second().port()),
+        AnyKey::V6(key) => (key.first().port(), key.second().port()),
+    };
+    // In a canonical key the end with the lower address comes first.
+    if second < first { Side::First } else { Side::Second }
+}
+
+fn hashed<K: FlowKey>(hash: &KeyedHash<K>, key: &K) -> (ConnectionHash, Side) {
+    let (canonical, client) = key.canonical();
+    (ConnectionHash::new(hash.of(&canonical)), client)
+}
+
+#[cfg(test)]
+impl Tracker {
+    /// The list of [`Self::list_half_open`], made by looking the key of every record up in the filter.
+    pub(super) fn list_looked_up(&self, list: &mut HalfOpenList) {
+        let ring = &self.rings.half_open;
+        ring.each_record(|record, place, key| {
+            let found = self.filter.find(self.hash_and_client(&key).0, self.now);
+            if let Some((_, entry)) = found.filter(|(_, entry)| entry.state.is_half_open() && entry.tick == place) {
+                ring.copy_one(record, entry.state.is_answered(), list);
+            }
+        });
+    }
+
+    /// Asserts that records and entries name each other.
+    pub(super) fn check_links(&self) {
+        let mut named_count = 0;
+        for ring in [&self.rings.half_open, &self.rings.candidates] {
+            ring.each_record(|record, place, key| {
+                if ring.mark(record) != RecordMark::Over {
+                    let entry = self.filter.get(ring.slot(record));
+                    assert!(entry.state.is_recorded() && entry.tick == place, "{entry:?} of {key:?} at {place}");
+                    assert_eq!(ring.mark(record) == RecordMark::Answered, entry.state.is_answered());
+                    named_count += 1;
+                }
+            });
+        }
+        assert_eq!(named_count, self.filter.recorded_count());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::{Traffic, TrafficConfig};
+    use crate::handover::HalfOpenList;
+    use crate::hash::Secret;
+    use crate::parse::{LinkType, parse_frame};
+    use crate::signal::{Clock, HandshakeCache, Signal, Signaller, SignallerConfig};
+    use crate::track::TrackerConfig;
+    use std::sync::Arc;
+
+    fn config() -> TrackerConfig {
+        TrackerConfig {
+            secret: Secret::REPLAY,
+            place_count: 4_000,
+            half_open_count: 600,
+            connections_max: 3_000,
+            syn_timeout_ticks: 20,
+            linger_ticks: 10,
+            one_way_max: 0,
+            candidate_count: 50,
+            candidate_timeout_ticks: 100,
+            untracked_ticks: None,
+            answer_opens: false,
+            fingerprint_bits: crate::signal::FINGERPRINT_BITS,
+        }
+    }
+
+    /// The signals of generated traffic.
+    fn signals() -> Vec<Signal> {
+        let config = SignallerConfig {
+            secret: Secret::REPLAY,
+            vlan_key: false,
+            one_way: false,
+            syn_timeout_ns: 2_000_000_000,
+            pickup: 4,
+            answer_opens: false,
+            seen_syn_count: 0,
+        };
+        let mut signaller = Signaller::new(config, Arc::new(HandshakeCache::new(64, 2_000_000_000)), None);
+        let mut traffic = Traffic::new(TrafficConfig::mixed(3, 2_000)).unwrap();
+        let mut clock = None;
+        let mut signals = Vec::new();
+        while let Some(frame) = traffic.next_frame() {
+            let time_ns = frame.time_us as i64 * 1_000;
+            let clock = clock.get_or_insert_with(|| Clock::new(time_ns));
+            clock.advance(time_ns);
+            if let Ok(segment) = parse_frame(LinkType::ETHERNET, frame.bytes) {
+                signaller.push(&segment, || (clock.tick(), clock.elapsed_ns()), |signal| signals.push(signal));
+            }
+        }
+        signaller.flush(|signal| signals.push(signal));
+        signals
+    }
+
+    fn saved(tracker: &Tracker) -> Vec<u8> {
+        let mut encoder = Encoder::default();
+        tracker.save(&mut encoder);
+        encoder.into_bytes()
+    }
+
+    #[test]
+    fn a_tracker_goes_on_as_if_nothing_had_been() {
+        // Of some the beginning is not seen.
+        let signals = &signals()[300..];
+        let (before, after) = signals.split_at(signals.len() / 2);
+        let mut tracker = Tracker::new(config());
+        for signal in before {
+            tracker.handle(signal);
+        }
+        let bytes = saved(&tracker);
+        let mut other = Tracker::new(config());
+        let mut decoder = Decoder::new(&bytes);
+        other.restore(&mut decoder).unwrap();
+        assert!(decoder.end().is_ok());
+        assert_eq!((other.established, other.one_way), (tracker.established, tracker.one_way));
+        let mut event_count = 0;
+        for signal in after {
+            let event = tracker.handle(signal);
+            event_count += usize::from(event.is_some());
+            assert_eq!(other.handle(signal), event);
+        }
+        assert!(event_count > 300, "{event_count}");
+        assert_eq!(other.counts(), tracker.counts());
+        let half_open = |tracker: &mut Tracker| {
+            let mut copy = HalfOpenList::new(config().half_open_count);
+            tracker.list_half_open(&mut copy);
+            copy.iter(signals.last().unwrap().parts().tick).collect::<Vec<_>>()
+        };
+        assert_eq!(half_open(&mut other), half_open(&mut tracker));
+        assert!(tracker.counts().expired > 0 && tracker.counts().candidates > 0, "{:?}", tracker.counts());
+    }
+
+    #[test]
+    fn what_is_cut_or_of_another_size_is_refused() {
+        let mut tracker = Tracker::new(config());
+        for signal in signals().iter().take(500) {
+            tracker.handle(signal);
+        }
+        let bytes = saved(&tracker);
+        for end in (0..bytes.len()).step_by(97) {
+            assert!(Tracker::new(config()).restore(&mut Decoder::new(&bytes[..end])).is_err(), "{end}");
+        }
+        let smaller = TrackerConfig { place_count: 3_000, ..config() };
+        assert!(Tracker::new(smaller).restore(&mut Decoder::new(&bytes)).is_err());
+        let smaller = TrackerConfig { half_open_count: 2, candidate_count: 0, ..config() };
+        assert!(Tracker::new(smaller).restore(&mut Decoder::new(&bytes)).is_err());
+    }
+}
