@@ -107,7 +107,6 @@ pub(crate) fn named(name: &str) -> Result<Capture, String> {
 /// # Errors
 ///
 /// The capture cannot be written.
-#[cfg(feature = "paper")]
 pub(crate) fn grown(connection_count: u64) -> Result<Capture, String> {
     made(&format!("grown-{connection_count}"), plain(connection_count, 60_000_000, None))
 }

@@ -8,7 +8,7 @@
 mod captures;
 mod clock;
 mod filter;
-#[cfg(all(target_os = "linux", feature = "paper"))]
+#[cfg(target_os = "linux")]
 mod growth;
 mod machine;
 mod memory;

@@ -24,8 +24,7 @@ enum Arguments {
         #[arg(value_parser = captures::NAMES)]
         name: String,
     },
-    /// Measures how time and memory grow with the connections, and draws it
-    #[cfg(feature = "paper")]
+    /// Measures how time and memory grow with the connections
     Growth(crate::growth::Arguments),
 }
 
@@ -37,7 +36,6 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
             let capture = captures::named(&name)?;
             println!("{}", serde_json::json!({ "path": capture.path, "truth": capture.truth }));
         }
-        #[cfg(feature = "paper")]
         Arguments::Growth(arguments) => crate::growth::run(&arguments)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -7,6 +7,7 @@ use crate::cli::lists::{self, Lists};
 use crate::cli::report::{self, Voice};
 use crate::cli::state::State;
 use crate::cli::values::{self, KeepLimit};
+use crate::engine::Saving;
 use crate::error::{Error, Result};
 use crate::queue::WhenFull;
 use clap::Args;
@@ -55,20 +56,14 @@ impl ArchiveOptions {
     ///
     /// # Errors
     ///
-    /// An archive together with a state: what is fed again after a kill would be
-    /// archived twice. An archive without a list: the lists tell the archive what is open and how old it is, and tell
+    /// An archive without a list: the lists tell the archive what is open and how old it is, and tell
     /// the run that its disk has failed.
-    pub(super) fn check(&self, state: &State, lists: &Lists) -> Result<()> {
-        let what = match self.archive {
-            Some(_) if state.directory().is_some() => {
-                "--archive and --state do not go together: what is fed again would be archived twice"
-            }
-            Some(_) if !lists.keeps_list() => {
-                "--archive learns from the lists what is open and since when, and --no-list keeps none: leave one of them out"
-            }
-            _ => return Ok(()),
-        };
-        Err(Error::new(what))
+    pub(super) fn check(&self, lists: &Lists) -> Result<()> {
+        if self.archive.is_some() && !lists.keeps_list() {
+            let what = "--archive learns from the lists what is open and since when, and --no-list keeps none: leave one of them out";
+            return Err(Error::new(what));
+        }
+        Ok(())
     }
 
     /// The memory that the archive takes, in bytes. Its options are checked on the way.
@@ -76,19 +71,29 @@ impl ArchiveOptions {
     /// # Errors
     ///
     /// The options contradict each other, or one is out of its range.
-    pub(super) fn memory_size(&self) -> Result<u64> {
+    pub(super) fn memory_size(&self, saves_live: bool) -> Result<u64> {
         let config = self.config()?;
-        Ok(if self.archive.is_some() { Archive::memory_size(&config) } else { 0 })
+        Ok(if self.archive.is_some() { Archive::memory_size(&config, saves_live) } else { 0 })
     }
 
-    /// Opens the archive, if there is to be one, and tells what had to be mended.
+    /// Opens the archive, if there is to be one, and reports what had to be repaired. If the run saves its state, every
+    /// state holds the archive's part from now on.
     ///
     /// # Errors
     ///
-    /// The archive cannot be opened.
-    pub(super) fn start(&self, when_full: WhenFull, voice: Voice) -> Result<Option<Archive>> {
+    /// The archive cannot be opened, or is not the one that belongs to the state.
+    pub(super) fn start(
+        &self,
+        when_full: WhenFull,
+        saving: Option<&mut Saving>,
+        voice: Voice,
+    ) -> Result<Option<Archive>> {
         let Some(directory) = &self.archive else { return Ok(None) };
-        let (archive, recovery) = Archive::start(directory, self.config()?, when_full)?;
+        let run = saving.as_ref().map(|saving| saving.run_of_archive()).transpose()?;
+        let (archive, recovery) = Archive::start_for(directory, self.config()?, when_full, run.as_ref())?;
+        if let Some(saving) = saving {
+            saving.set_archive(archive.save_handle());
+        }
         if voice > Voice::Quiet {
             report_recovery(&recovery);
         }
@@ -123,6 +128,13 @@ fn report_recovery(recovery: &Recovery) {
     }
     for damage in recovery.logs.iter().filter_map(|log| log.damage.as_ref()).chain(&recovery.damage) {
         report::warning(&damage.to_string());
+    }
+    if recovery.unremembered > 0 {
+        report::warning(&format!(
+            "more connections were archived after the saved state than can be remembered: up to {} of them may be \
+             archived twice; save the state more often (--state-every)",
+            report::grouped(recovery.unremembered)
+        ));
     }
     if recovery.carried_over > 0 {
         report::line(format_args!(

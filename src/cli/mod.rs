@@ -17,8 +17,6 @@ mod lists;
 mod live;
 mod log;
 mod manual;
-#[cfg(feature = "paper")]
-mod paper;
 mod plan;
 mod replay;
 mod report;
@@ -151,8 +149,6 @@ enum Command {
     Keygen(keygen::Arguments),
     Sources(sources::Arguments),
     Snapshot(snapshot::Arguments),
-    #[cfg(feature = "paper")]
-    Paper(paper::Arguments),
     Completions(completions::Arguments),
     Manual(manual::Arguments),
 }
@@ -234,8 +230,6 @@ fn run(command: &Command, voice: Voice) -> Outcome {
         Command::Keygen(arguments) => keygen::run(arguments),
         Command::Sources(arguments) => sources::run(arguments),
         Command::Snapshot(arguments) => snapshot::run(arguments, voice),
-        #[cfg(feature = "paper")]
-        Command::Paper(arguments) => paper::run(arguments, voice),
         Command::Completions(arguments) => completions::run(arguments),
         Command::Manual(arguments) => manual::run(arguments),
     }

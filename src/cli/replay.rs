@@ -53,7 +53,7 @@ impl Arguments {
             run: 0,
             router: String::new,
             secret: || Ok(Secret::REPLAY),
-            draws_secret: false,
+            is_live: false,
         };
         Plan::new(&self.options.config(defaults)?)
     }
@@ -63,9 +63,9 @@ impl Arguments {
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     let plan = arguments.plan().map_err(Failure::wrong_usage)?;
     // The saved state is checked before anything is changed.
-    let saving = arguments.options.state.of_replay(&plan, &arguments.files, voice)?;
+    let mut saving = arguments.options.state.of_replay(&plan, &arguments.files, voice)?;
     let mut outputs = arguments.options.lists.outputs(plan.config(), voice)?;
-    let archive = arguments.options.archive.start(WhenFull::Wait, voice)?;
+    let archive = arguments.options.archive.start(WhenFull::Wait, saving.as_mut(), voice)?;
     let mut watch = Watch::new(voice, &arguments.files)?;
     let plan = archive.iter().fold(plan, |plan, archive| plan.recording(archive.inlet()));
     let present = watch.present_input();

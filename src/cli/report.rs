@@ -323,7 +323,7 @@ fn decoding(summary: &Summary) {
         ("closings found by the list", outcome.unstuck, String::new()),
         ("starts corrected", outcome.restarted, String::new()),
         ("starts lost", outcome.starts_lost, String::new()),
-        ("deferred", outcome.set_aside, String::new()),
+        ("deferred", outcome.deferred, String::new()),
     ]);
     for (name, took) in [("peel a delta", &latencies.peel), ("write a list", &latencies.list)] {
         let us = |quantile| grouped(took.quantile(quantile).unwrap_or_default().as_micros() as u64);

@@ -34,9 +34,10 @@ pub(super) struct Defaults {
     pub(super) run: u64,
     /// Names the router in snapshots.
     pub(super) router: fn() -> String,
+    /// Makes the secret.
     pub(super) secret: fn() -> Result<Secret>,
-    /// Whether that secret is another one at every start.
-    pub(super) draws_secret: bool,
+    /// Whether the run is live: its secret is then another one at every start.
+    pub(super) is_live: bool,
 }
 
 impl RunOptions {
@@ -51,14 +52,14 @@ impl RunOptions {
     ///
     /// The options contradict each other, one is out of its range, or the secret cannot be read or made.
     pub(super) fn config(&self, defaults: Defaults) -> Result<Config> {
-        let Defaults { config, every, run, router, secret, draws_secret } = defaults;
+        let Defaults { config, every, run, router, secret, is_live } = defaults;
         let every = self.lists.every().or(every);
-        let keeps_secret = self.tracking.has_secret() || !draws_secret;
+        let keeps_secret = self.tracking.has_secret() || !is_live;
         self.lists.check()?;
         self.lists.keep()?;
         self.state.check(every, keeps_secret)?;
         archive::check_directories(&self.state, &self.lists, &self.archive)?;
-        self.archive.check(&self.state, &self.lists)?;
+        self.archive.check(&self.lists)?;
         if self.lists.snapshot_directory().is_some() && !keeps_secret {
             return Err(Error::new(
                 "nobody could read snapshots under a secret that is drawn at every start: make one with flowpeel keygen \
@@ -66,10 +67,11 @@ impl RunOptions {
             ));
         }
         let config = self.tracking.config(config, every, &self.lists, secret)?;
+        let saves_state = self.state.directory().is_some();
         Ok(Config {
             snapshots: self.lists.snapshots(router, run),
-            saves_state: self.state.directory().is_some(),
-            archive_size: self.archive.memory_size()?,
+            saves_state,
+            archive_size: self.archive.memory_size(is_live && saves_state)?,
             ..config
         })
     }

@@ -8,7 +8,7 @@ use crate::engine::{PacketTime, WallTime, shard_of};
 use crate::error::{Error, Result};
 use crate::flow_list::TickMoment;
 use crate::metrics::{CaptureCounts, Metrics};
-use crate::parse::{LinkType, PlainFrame, PlainIpv4, PlainIpv6, TcpSegment, Unusable, parse_frame, walk_frame};
+use crate::parse::{LinkType, PlainFrame, PlainIpv4, PlainIpv6, TcpSegment, Unusable, parse_frame, walk};
 use crate::queue::{Message, Passed, Writer};
 use crate::signal::{PARTITION_COUNT, Signal, Signaller, TimeBase};
 use crate::snapshot::{Marker, Seen};
@@ -260,7 +260,7 @@ impl<T: Timekeeper> Port<T> {
             if let Some(frame) = PlainIpv6::of(packet.bytes) {
                 return self.plain(frame);
             }
-            walk_frame(packet.link, packet.bytes)
+            walk(packet.link, packet.bytes)
         } else {
             parse_frame(packet.link, packet.bytes)
         };

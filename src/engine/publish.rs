@@ -63,23 +63,12 @@ pub(crate) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, 
     let half_open = told.last.map_or(0, |last| last.half_open);
     metrics.connections(&counts, Load { used: counts.open() + half_open, limit: told.filter_places });
     let Some(header) = header else { return };
-    let outcome = list.outcome();
     let figures = ListFigures {
-        complete: header.complete,
-        missing: header.missing,
-        connections: header.flows,
-        half_open: header.half_open,
-        extraneous: header.extraneous,
-        dropped: header.figures.dropped,
-        end_ns: header.figures.end_ns,
+        header: *header,
+        outcome: list.outcome(),
         delta: told.fullest_delta,
         merged_intervals: list.merged_intervals(),
         clock_steps,
-        deltas_left: outcome.deltas_left,
-        closings_found: outcome.unstuck,
-        starts_corrected: outcome.restarted,
-        starts_lost: outcome.starts_lost,
-        set_aside: outcome.set_aside,
     };
     if told.has_failed {
         metrics.list_failed();

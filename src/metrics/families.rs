@@ -166,17 +166,17 @@ const CAPTURE: &[Family] = &[
 
 const CONNECTIONS: &[Family] = &[
     gauge("flowpeel_connections_open", "Established connections on the last list.", |reading, samples| {
-        of_list(reading, samples, |list| list.connections);
+        of_list(reading, samples, |list| list.header.flows);
     }),
     gauge("flowpeel_connections_half_open", "Half-open connections on the last list.", |reading, samples| {
-        of_list(reading, samples, |list| list.half_open);
+        of_list(reading, samples, |list| list.header.half_open);
     }),
     gauge(
         "flowpeel_connections_load_ratio",
         "Established connections on the last list, against the most that are tracked.",
         |reading, samples| {
             let limit = reading.setup.connections_max;
-            of_list(reading, samples, |list| Load { used: list.connections, limit }.ratio());
+            of_list(reading, samples, |list| Load { used: list.header.flows, limit }.ratio());
         },
     ),
     gauge("flowpeel_filter_load_ratio", "How full the connection filters are.", |reading, samples| {
@@ -186,22 +186,22 @@ const CONNECTIONS: &[Family] = &[
 
 const LISTS: &[Family] = &[
     gauge("flowpeel_list_complete", "Whether everything known is on the last list.", |reading, samples| {
-        of_list(reading, samples, |list| u8::from(list.complete));
+        of_list(reading, samples, |list| u8::from(list.header.complete));
     }),
     gauge(
         "flowpeel_list_missing_connections",
         "About how many connections the last list is wrong about.",
-        |reading, samples| of_list(reading, samples, |list| list.missing),
+        |reading, samples| of_list(reading, samples, |list| list.header.missing),
     ),
     gauge(
         "flowpeel_list_extraneous_connections",
         "Openings and closings at odds with the last list, set aside.",
-        |reading, samples| of_list(reading, samples, |list| list.extraneous),
+        |reading, samples| of_list(reading, samples, |list| list.header.extraneous),
     ),
     gauge(
         "flowpeel_list_end_timestamp_seconds",
         "The time that the last list is true of, in seconds since 1970.",
-        |reading, samples| of_list(reading, samples, |list| list.end_ns as f64 / 1e9),
+        |reading, samples| of_list(reading, samples, |list| list.header.figures.end_ns as f64 / 1e9),
     ),
     gauge("flowpeel_list_age_seconds", "Time since the last list, or since the start.", |reading, samples| {
         samples.value(reading.list_age.as_secs_f64());
@@ -229,19 +229,19 @@ const LISTS: &[Family] = &[
         |reading, samples| of_list(reading, samples, |list| list.delta.ratio()),
     ),
     counter("flowpeel_list_deltas_left_total", "Deltas that did not empty by themselves.", |reading, samples| {
-        total_of_list(reading, samples, |list| list.deltas_left);
+        total_of_list(reading, samples, |list| list.outcome.deltas_left);
     }),
     counter("flowpeel_list_closings_found_total", "Closings found by the list.", |reading, samples| {
-        total_of_list(reading, samples, |list| list.closings_found);
+        total_of_list(reading, samples, |list| list.outcome.unstuck);
     }),
     counter("flowpeel_list_starts_corrected_total", "Start times corrected.", |reading, samples| {
-        total_of_list(reading, samples, |list| list.starts_corrected);
+        total_of_list(reading, samples, |list| list.outcome.restarted);
     }),
     counter("flowpeel_list_starts_lost_total", "Decodings that gave up start times.", |reading, samples| {
-        total_of_list(reading, samples, |list| list.starts_lost);
+        total_of_list(reading, samples, |list| list.outcome.starts_lost);
     }),
     counter("flowpeel_list_set_aside_total", "Openings and closings set aside.", |reading, samples| {
-        total_of_list(reading, samples, |list| list.set_aside);
+        total_of_list(reading, samples, |list| list.outcome.deferred);
     }),
     summary("flowpeel_peel_duration_seconds", "Time to decode what a partition hands over.", |reading, samples| {
         samples.summary(&reading.latencies[Latency::Peel as usize]);

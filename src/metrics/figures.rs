@@ -1,5 +1,7 @@
 //! The figures that are published of each list.
 
+use crate::list::{Header, Outcome};
+
 /// How much of a limited thing is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
@@ -20,37 +22,16 @@ impl Load {
 /// The figures of a list, and the totals of the list thread up to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListFigures {
-    /// Whether everything known is listed.
-    pub complete: bool,
-    /// About how many connections are wrongly listed or wrongly missing.
-    pub missing: u64,
-    /// Established connections listed.
-    pub connections: u64,
-    /// Half-open connections listed.
-    pub half_open: u64,
-    /// Openings and closings at odds with the list, set aside.
-    pub extraneous: u64,
-    /// Packets that the kernel lost and signals that a full queue lost, in the interval.
-    pub dropped: u64,
-    /// The end of the interval, in ns since 1970.
-    pub end_ns: i64,
+    /// What the list says of itself.
+    pub header: Header,
+    /// What decoding did, since the start.
+    pub outcome: Outcome,
     /// The fullest delta since the list before: changes in it, and how many it plainly lists.
     pub delta: Load,
     /// Intervals merged into the next, since the start.
     pub merged_intervals: u64,
     /// How often the wall clock was set, since the start.
     pub clock_steps: u64,
-    /// Deltas that did not empty by themselves, since the start. This and the counts below are those of
-    /// `flow_list::Outcome`.
-    pub deltas_left: u64,
-    /// Closings found with the help of the list.
-    pub closings_found: u64,
-    /// Starts corrected after a close and an opening in one delta.
-    pub starts_corrected: u64,
-    /// Decodings after which starts were given up.
-    pub starts_lost: u64,
-    /// Openings and closings set aside.
-    pub set_aside: u64,
 }
 
 #[cfg(test)]

@@ -28,11 +28,11 @@ pub(super) fn problems(reading: &Reading) -> Option<String> {
         problems.push("the last list could not be written".to_owned());
     }
     if let Some(list) = &reading.list {
-        if !list.complete {
-            problems.push(format!("list incomplete: about {} connections missing", list.missing));
+        if !list.header.complete {
+            problems.push(format!("list incomplete: about {} connections missing", list.header.missing));
         }
-        if list.dropped > 0 {
-            problems.push(format!("packets or signals dropped in the last interval: {}", list.dropped));
+        if list.header.figures.dropped > 0 {
+            problems.push(format!("packets or signals dropped in the last interval: {}", list.header.figures.dropped));
         }
     }
     if !reading.interfaces.is_empty() && reading.interfaces.iter().all(|interface| !interface.is_up) {
@@ -48,7 +48,9 @@ fn grace(interval: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use crate::list::Header;
     use crate::metrics::{ListFigures, Metrics, Setup};
+    use crate::snapshot::file::Figures;
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
@@ -56,8 +58,12 @@ mod tests {
         Metrics::new(Setup { interval: Some(Duration::from_secs(10)), ..Setup::default() })
     }
 
+    fn of(header: Header) -> ListFigures {
+        ListFigures { header, ..ListFigures::default() }
+    }
+
     fn complete() -> ListFigures {
-        ListFigures { complete: true, ..ListFigures::default() }
+        of(Header { complete: true, ..Header::default() })
     }
 
     fn after(seconds: u64) -> Instant {
@@ -92,8 +98,8 @@ mod tests {
     fn everything_that_is_wrong_stands_in_one_line_until_it_is_right() {
         let metrics = metrics();
         let now = after(0);
-        let figures = ListFigures { complete: false, missing: 120, dropped: 7, ..ListFigures::default() };
-        metrics.list(&figures, now);
+        let figures = Figures { dropped: 7, ..Figures::default() };
+        metrics.list(&of(Header { complete: false, missing: 120, figures, ..Header::default() }), now);
         metrics.list_failed();
         let line = "the last list could not be written; list incomplete: about 120 connections missing; \
                     packets or signals dropped in the last interval: 7";

@@ -80,13 +80,15 @@ struct States {
 /// # Examples
 ///
 /// ```
+/// use flowpeel::list::Header;
 /// use flowpeel::metrics::{CaptureCounts, ListFigures, Metrics, Setup};
 /// use std::time::Instant;
 ///
 /// let metrics = Metrics::new(Setup { interfaces: vec!["eth0".to_owned()], ..Setup::default() });
 /// metrics.capture(0).set_up(true);
 /// metrics.capture(0).publish(&CaptureCounts { packets: 12, ..CaptureCounts::default() });
-/// metrics.list(&ListFigures { complete: true, ..ListFigures::default() }, Instant::now());
+/// let header = Header { complete: true, ..Header::default() };
+/// metrics.list(&ListFigures { header, ..ListFigures::default() }, Instant::now());
 /// assert!(metrics.exposition(Instant::now()).contains("\nflowpeel_packets_total{interface=\"eth0\"} 12\n"));
 /// assert_eq!(metrics.health(Instant::now()), None);
 /// ```
@@ -184,7 +186,7 @@ impl Metrics {
         let mut lists = self.lists.lock();
         lists.last = Some((*figures, now));
         lists.written += 1;
-        lists.incomplete += u64::from(!figures.complete);
+        lists.incomplete += u64::from(!figures.header.complete);
         lists.has_failed = false;
     }
 

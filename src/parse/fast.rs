@@ -1,11 +1,11 @@
 //! The fast path: TCP directly in IP directly in Ethernet, which nearly every frame is.
 //!
-//! What enters: an Ethernet frame. What leaves: exactly what [`walk`](super::walk) would return, or `None` if the frame
+//! The result is exactly what [`walk`](super::walk) would return, or `None` if the frame
 //! is not plain and has to be walked. Everything that is read lies at fixed offsets, so one check of the length covers
 //! it.
 
-use super::ethernet::EtherType;
 use super::ip::{IPV4_FRAGMENT_OFFSET, IPV4_MORE_FRAGMENTS, Protocol};
+use super::link::EtherType;
 use super::{Addresses, TcpSegment, tcp};
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
 

@@ -1,7 +1,7 @@
 //! IPv4 and IPv6: addresses, the length that ends the packet, fragments, extension headers, and what follows them.
 
+use super::Layer;
 use super::unread::Unread;
-use super::walk::Layer;
 use super::{Addresses, Unusable};
 
 /// A number of the IP protocol registry.
@@ -57,7 +57,7 @@ pub(super) fn v4(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
         return Err(Unusable::LaterFragment);
     }
     if fragment & IPV4_MORE_FRAGMENTS != 0 {
-        unread.goes_on_elsewhere();
+        unread.continues_elsewhere();
     }
     let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     Ok(Layer::Protocol(Protocol(header[9]), Addresses::V4 { src: word(12), dst: word(16) }))
@@ -114,7 +114,7 @@ fn fragment(unread: &mut Unread<'_>) -> Result<Protocol, Unusable> {
         return Err(Unusable::LaterFragment);
     }
     if offset_and_flags & 1 != 0 {
-        unread.goes_on_elsewhere();
+        unread.continues_elsewhere();
     }
     Ok(Protocol(next))
 }

@@ -2,11 +2,11 @@
 //!
 //! A UDP datagram is a tunnel if its port and its header say so; any other is not TCP.
 
+use super::Layer;
 use super::Unusable;
-use super::ethernet::EtherType;
 use super::ip;
+use super::link::EtherType;
 use super::unread::Unread;
-use super::walk::Layer;
 
 /// The encapsulated remote SPAN header of a mirrored frame. Type I has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

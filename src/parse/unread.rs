@@ -1,6 +1,6 @@
 //! The part of a frame that has not been read, and its length by the headers so far.
 //!
-//! Every read goes through here, so that no byte is read unchecked and the two ways to run out of bytes are told apart:
+//! Every read goes through here, so that no byte is read unchecked and the two ways to run out of bytes are distinguished:
 //! a frame that was cut short by the capture, and a packet that ends where its own headers say so.
 
 use super::Unusable;
@@ -61,8 +61,8 @@ impl<'a> Unread<'a> {
         self.bytes = self.bytes.get(..size).unwrap_or(self.bytes);
     }
 
-    /// Notes that the payload goes on in another packet, so running out of bytes is no contradiction.
-    pub(super) fn goes_on_elsewhere(&mut self) {
+    /// Records that the payload continues in another packet, so running out of bytes is no contradiction.
+    pub(super) fn continues_elsewhere(&mut self) {
         self.declared_size = usize::MAX;
     }
 
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(unread.declared_size(), 2);
         unread.limit(8);
         assert_eq!(unread.declared_size(), 2);
-        unread.goes_on_elsewhere();
+        unread.continues_elsewhere();
         assert_eq!(unread.take::<3>(beyond), Err(Unusable::CutShort));
         assert_eq!(unread.take::<2>(beyond), Ok(&[4, 5]));
     }

@@ -1,5 +1,6 @@
-//! The queues of one shard, merged into one stream: the signals of all ports in the order in which their packets came, and each mark
-//! once. So the two directions of a connection may come in on two ports, and all shards still cut at the same packet.
+//! The queues of one shard, merged into one stream: the signals of all ports in the order in which their packets came,
+//! and each mark once. So the two directions of a connection may come in on two ports, and all shards still cut at the
+//! same packet.
 //!
 //! With one port blocks pass through untouched. With several, a signal is passed on when every other port has shown
 //! that it has nothing older: by a younger signal, by the end of an interval, or by silence for [`MERGE_PATIENCE_NS`].
@@ -9,7 +10,8 @@
 //! longer: what it sends afterwards counts in the next interval.
 
 use super::{
-    Block, Marker, Message, Passed, QUEUE_BLOCKS_MAX, QUEUE_MARKS_MAX, QUEUE_SLEEP_MAX, Reader, Seen, WhenFull,
+    Marker, Message, Passed, QUEUE_BLOCKS_MAX, QUEUE_MARKS_MAX, QUEUE_SLEEP_MAX, QueueReader, Seen, SignalBlock,
+    WhenFull,
 };
 use crate::signal::{Moment, TimeBase};
 
@@ -102,8 +104,8 @@ struct Clock {
 }
 
 /// The queue of one port, with the message that was taken from it but not passed on yet.
-struct Source {
-    reader: Reader,
+struct MergedQueue {
+    reader: QueueReader,
     head: Option<Message>,
     /// How many signals of the head block have been passed on.
     taken: usize,
@@ -113,7 +115,7 @@ struct Source {
 }
 
 /// The front of a queue.
-enum Front {
+enum QueueFront {
     Signal(Moment),
     /// The port has passed an end that the shard has not.
     End,
@@ -123,29 +125,35 @@ enum Front {
 
 /// The reading end of a shard's queues.
 pub struct Inbox {
-    sources: Vec<Source>,
+    sources: Vec<MergedQueue>,
     parker: Parker,
     /// The clock; `None` where marks come through the queue.
     clock: Option<Clock>,
     /// The block in which the signals of several queues are gathered, lent out with each message.
-    gathered: Option<Box<Block>>,
+    gathered: Option<Box<SignalBlock>>,
     /// The longest sleep while nothing is there.
     sleep_max: Duration,
 }
 
 impl Inbox {
     /// The inbox of a shard with one port, through whose queue marks come.
-    pub(super) fn new(reader: Reader, parker: Parker) -> Self {
-        Inbox { sources: vec![Source::new(reader)], parker, clock: None, gathered: None, sleep_max: QUEUE_SLEEP_MAX }
+    pub(super) fn new(reader: QueueReader, parker: Parker) -> Self {
+        Inbox {
+            sources: vec![MergedQueue::new(reader)],
+            parker,
+            clock: None,
+            gathered: None,
+            sleep_max: QUEUE_SLEEP_MAX,
+        }
     }
 
     /// The inbox of a shard to which a clock sends marks.
-    pub(super) fn timed(readers: Vec<Reader>, parker: Parker, when_full: WhenFull) -> (ClockWriter, Self) {
+    pub(super) fn timed(readers: Vec<QueueReader>, parker: Parker, when_full: WhenFull) -> (ClockWriter, Self) {
         let (sender, messages) = bounded(QUEUE_MARKS_MAX);
         let clock = Clock { messages, next: None, base: None, ended: 0, seen: Seen::default() };
         let inbox = Inbox {
-            gathered: (readers.len() > 1).then(Block::new),
-            sources: readers.into_iter().map(Source::new).collect(),
+            gathered: (readers.len() > 1).then(SignalBlock::new),
+            sources: readers.into_iter().map(MergedQueue::new).collect(),
             clock: Some(clock),
             sleep_max: if when_full == WhenFull::DropAtOnce { POLL_SLEEP } else { QUEUE_SLEEP_MAX },
             parker,
@@ -190,8 +198,9 @@ impl Inbox {
 
     fn sleep(&mut self) {
         let readers = || self.sources.iter().map(|source| &source.reader);
-        let tell = |sleeps| readers().for_each(|reader| reader.shared.reader_sleeps.store(sleeps, Ordering::SeqCst));
-        tell(true);
+        let set_sleeping =
+            |sleeps| readers().for_each(|reader| reader.shared.reader_sleeps.store(sleeps, Ordering::SeqCst));
+        set_sleeping(true);
         // A writer may have sent something just before it could see that this thread sleeps. If signals wait for older
         // ones of a silent port, or an end for one that has not passed it, the sleep is short and nothing else ends the
         // wait.
@@ -200,11 +209,11 @@ impl Inbox {
         if !is_idle || readers().all(|reader| reader.len() == 0) {
             self.parker.park_timeout(if is_idle { self.sleep_max } else { MERGE_SLEEP });
         }
-        tell(false);
+        set_sleeping(false);
     }
 
     /// Gives back the block of a message.
-    pub fn recycle(&mut self, block: Box<Block>) {
+    pub fn recycle(&mut self, block: Box<SignalBlock>) {
         match &mut self.sources[..] {
             [source] => source.reader.recycle(block),
             _ => self.gathered = Some(block),
@@ -243,11 +252,11 @@ impl Inbox {
     fn signals(&mut self, clock: &mut Clock, now: &impl Fn() -> Moment) -> Option<Message> {
         if let [source] = &mut self.sources[..] {
             return match source.front(clock) {
-                Front::Signal(_) => source.next_block(),
-                Front::End | Front::Nothing | Front::Over => None,
+                QueueFront::Signal(_) => source.next_block(),
+                QueueFront::End | QueueFront::Nothing | QueueFront::Over => None,
             };
         }
-        let mut gathered = self.gathered.take().unwrap_or_else(Block::new);
+        let mut gathered = self.gathered.take().unwrap_or_else(SignalBlock::new);
         gathered.count = 0;
         let now = now();
         while !gathered.is_full()
@@ -268,13 +277,13 @@ impl Inbox {
         let mut is_silent = false;
         for (index, source) in self.sources.iter_mut().enumerate() {
             match source.front(clock) {
-                Front::Signal(moment) => {
+                QueueFront::Signal(moment) => {
                     if oldest.is_none_or(|(_, other)| moment.since_ns(other) < 0) {
                         oldest = Some((index, moment));
                     }
                 }
-                Front::Nothing => is_silent = true,
-                Front::End | Front::Over => {}
+                QueueFront::Nothing => is_silent = true,
+                QueueFront::End | QueueFront::Over => {}
             }
         }
         let may_go = |moment: &Moment| !is_silent || now.since_ns(*moment) > MERGE_PATIENCE_NS || self.is_crowded();
@@ -284,7 +293,7 @@ impl Inbox {
     /// Whether a queue with signals is filling up: a full one loses signals, which is worse than passing some on out of
     /// order.
     fn is_crowded(&self) -> bool {
-        let has_signals = |source: &&Source| matches!(source.head, Some(Message::Signals(_)));
+        let has_signals = |source: &&MergedQueue| matches!(source.head, Some(Message::Signals(_)));
         self.sources.iter().filter(has_signals).any(|source| source.reader.len() > QUEUE_BLOCKS_MAX / 2)
     }
 
@@ -297,10 +306,10 @@ impl Inbox {
         let mut is_waiting = false;
         for source in &mut self.sources {
             match source.front(clock) {
-                Front::End | Front::Over => {}
+                QueueFront::End | QueueFront::Over => {}
                 // It is not waited for again before it has passed the end before.
-                Front::Nothing => is_waiting |= source.passed >= clock.ended,
-                Front::Signal(_) => return None,
+                QueueFront::Nothing => is_waiting |= source.passed >= clock.ended,
+                QueueFront::Signal(_) => return None,
             }
         }
         if is_waiting && now().since_ns(moment) <= PORT_PATIENCE_NS {
@@ -331,9 +340,9 @@ impl Clock {
     }
 }
 
-impl Source {
-    fn new(reader: Reader) -> Self {
-        Source { reader, head: None, taken: 0, passed: 0, is_over: false }
+impl MergedQueue {
+    fn new(reader: QueueReader) -> Self {
+        MergedQueue { reader, head: None, taken: 0, passed: 0, is_over: false }
     }
 
     /// The next message. The one behind it is fetched as well, and its signals are prefetched.
@@ -354,7 +363,7 @@ impl Source {
 
     /// The front, fetched from the queue if need be. What the port says of ends that the shard has passed already is
     /// only counted.
-    fn front(&mut self, clock: &mut Clock) -> Front {
+    fn front(&mut self, clock: &mut Clock) -> QueueFront {
         while self.passed <= clock.ended {
             if self.head.is_none() && !self.is_over {
                 // Read before the queue, so nothing that the writer pushed before it went is missed.
@@ -366,7 +375,7 @@ impl Source {
             match &self.head {
                 Some(Message::Signals(block)) => {
                     let moment = block.signals().get(self.taken).map_or_else(Moment::default, |signal| signal.moment());
-                    return Front::Signal(moment);
+                    return QueueFront::Signal(moment);
                 }
                 Some(Message::Passed(Passed { end, seen })) => {
                     self.passed = *end;
@@ -376,15 +385,15 @@ impl Source {
                 }
                 // Where there is a clock, ports send no other marks.
                 Some(Message::Base(_) | Message::Marker(_) | Message::Cut) => self.head = None,
-                None if self.is_over => return Front::Over,
-                None => return Front::Nothing,
+                None if self.is_over => return QueueFront::Over,
+                None => return QueueFront::Nothing,
             }
         }
-        Front::End
+        QueueFront::End
     }
 
     /// Moves the signal at the front into `gathered`.
-    fn pass_on(&mut self, gathered: &mut Block) {
+    fn pass_on(&mut self, gathered: &mut SignalBlock) {
         let Some(Message::Signals(block)) = &self.head else { return };
         if let Some(signal) = block.signals().get(self.taken) {
             gathered.push(signal);

@@ -33,8 +33,8 @@ pub struct Seen {
     /// Handshakes whose last packet could no longer be waited for. Such a connection is listed only once a sample shows
     /// a later packet.
     pub handshakes_lost: u64,
-    /// Whether of what was lost and told with the interval before a part may belong here: the kernel counts losses, and
-    /// does not say when.
+    /// Whether a part of the losses that were counted in the interval before may belong here: the kernel counts losses,
+    /// and does not say when.
     pub has_doubtful_losses: bool,
 }
 

@@ -1,9 +1,9 @@
 //! Queues from the ports to a shard: bounded and lock-free, for blocks of signals and the marks between them.
 //!
-//! Signals travel in recycled blocks of 64, at a few nanoseconds a signal. The signals of each port come out in their order, and each
-//! mark once. Marks come from the port itself where there is only one ([`queue`]), otherwise from a clock
-//! ([`timed_queues`]): it sends each shard the ends of intervals, and each port says in its queue how many of them its
-//! packets have passed.
+//! Signals travel in recycled blocks of 64, at a few nanoseconds a signal. The signals of each port come out in their
+//! order, and each mark once. Marks come from the port itself where there is only one ([`queue`]), otherwise from a
+//! clock ([`timed_queues`]): it sends each shard the ends of intervals, and each port says in its queue how many of
+//! them its packets have passed.
 //!
 //! Wake-ups are rare: the reader is woken when [`QUEUE_WAKE_BLOCKS`] have gathered, when a mark has come, when the
 //! writer flushes because it has nothing more for now, and when the writer waits for room. The writer is woken when the
@@ -41,15 +41,15 @@ pub const QUEUE_MARKS_MAX: usize = 16;
 /// scheduled. The kernel's ring holds more than comes in meanwhile, so what is lost sooner is lost for nothing.
 pub const QUEUE_WAIT_MAX_US: u64 = 40_000;
 
-/// How soon a live capture that waits for room looks again, in microseconds.
-const QUEUE_LOOK_US: u64 = 2_000;
+/// How soon a live capture that waits for room checks again, in microseconds.
+const QUEUE_RECHECK_US: u64 = 2_000;
 
 /// Waiting blocks at which a sleeping shard is woken. A wake-up costs as much as handling two blocks, and a shard close
 /// behind the capture thread reads from that thread's cache. The rest of the queue holds what comes in until the shard
 /// runs.
 pub const QUEUE_WAKE_BLOCKS: usize = 160;
 
-/// The longest that either end of a queue sleeps before it looks for itself: a wake-up that is lost for whatever reason
+/// The longest that either end of a queue sleeps before it checks for itself: a wake-up that is lost
 /// costs no more.
 pub(crate) const QUEUE_SLEEP_MAX: Duration = Duration::from_millis(20);
 
@@ -68,14 +68,14 @@ const SPARE_BLOCKS_MAX: usize = QUEUE_BLOCKS_MAX + 3;
 const FIRST_COUNT: usize = 24;
 
 /// A block of signals.
-pub struct Block {
+pub struct SignalBlock {
     signals: [Signal; BLOCK_SIGNAL_COUNT],
     count: usize,
 }
 
-impl Block {
+impl SignalBlock {
     fn new() -> Box<Self> {
-        Box::new(Block { signals: [Signal::EMPTY; BLOCK_SIGNAL_COUNT], count: 0 })
+        Box::new(SignalBlock { signals: [Signal::EMPTY; BLOCK_SIGNAL_COUNT], count: 0 })
     }
 
     /// The signals, in order.
@@ -105,7 +105,7 @@ impl Block {
 /// What goes through a queue. [`Message::Passed`] does not come out of an [`Inbox`].
 pub enum Message {
     /// Signals. The block goes back with [`Inbox::recycle`].
-    Signals(Box<Block>),
+    Signals(Box<SignalBlock>),
     /// A new time base begins here.
     Base(TimeBase),
     /// An interval ends here.
@@ -132,14 +132,14 @@ pub enum WhenFull {
     Wait,
     /// Waits for at most [`QUEUE_WAIT_MAX_US`], then drops the block of signals and counts them. Marks always wait.
     Drop,
-    /// Drops the block of signals at once and counts them. The writer never waits and never wakes the reader, so it makes no
-    /// system call; the reader polls. What the writer has passed is sent as soon as there is room.
+    /// Drops the block of signals at once and counts them. The writer never waits and never wakes the reader, so it
+    /// makes no system call; the reader polls. What the writer has passed is sent as soon as there is room.
     DropAtOnce,
 }
 
-struct Shared {
+struct QueueShared {
     full: ArrayQueue<Message>,
-    empty: ArrayQueue<Box<Block>>,
+    empty: ArrayQueue<Box<SignalBlock>>,
     reader_sleeps: AtomicBool,
     writer_sleeps: AtomicBool,
     writer_is_gone: AtomicBool,
@@ -148,8 +148,8 @@ struct Shared {
 
 /// A port's end of a queue.
 pub struct Writer {
-    shared: Arc<Shared>,
-    block: Box<Block>,
+    shared: Arc<QueueShared>,
+    block: Box<SignalBlock>,
     when_full: WhenFull,
     /// A lower bound of the blocks that there is room for. The exact number depends on the reader, and to look at it is
     /// to fetch a cache line from another core.
@@ -164,8 +164,8 @@ pub struct Writer {
 }
 
 /// A shard's end of one queue.
-struct Reader {
-    shared: Arc<Shared>,
+struct QueueReader {
+    shared: Arc<QueueShared>,
     writer: Unparker,
 }
 
@@ -177,8 +177,8 @@ pub fn queue(when_full: WhenFull) -> (Writer, Inbox) {
     (writer, Inbox::new(reader, parker))
 }
 
-/// The queues of one shard, one for each port, with all their memory of [`size`] bytes each, and the clock's end, through which
-/// marks come.
+/// The queues of one shard, one for each port, with all their memory of [`size`] bytes each, and the clock's end,
+/// through which marks come.
 #[must_use]
 pub fn timed_queues(writer_count: usize, when_full: WhenFull) -> (Vec<Writer>, ClockWriter, Inbox) {
     let parker = Parker::new();
@@ -187,8 +187,8 @@ pub fn timed_queues(writer_count: usize, when_full: WhenFull) -> (Vec<Writer>, C
     (writers, clock, inbox)
 }
 
-fn pair(when_full: WhenFull, reader: Unparker) -> (Writer, Reader) {
-    let shared = Arc::new(Shared {
+fn pair(when_full: WhenFull, reader: Unparker) -> (Writer, QueueReader) {
+    let shared = Arc::new(QueueShared {
         full: ArrayQueue::new(PLACE_COUNT),
         empty: ArrayQueue::new(SPARE_BLOCKS_MAX),
         reader_sleeps: AtomicBool::new(false),
@@ -196,10 +196,10 @@ fn pair(when_full: WhenFull, reader: Unparker) -> (Writer, Reader) {
         writer_is_gone: AtomicBool::new(false),
         reader_is_gone: AtomicBool::new(false),
     });
-    while shared.empty.push(Block::new()).is_ok() {}
+    while shared.empty.push(SignalBlock::new()).is_ok() {}
     let parker = Parker::new();
     let writer = parker.unparker().clone();
-    let block = Block::new();
+    let block = SignalBlock::new();
     (
         Writer {
             shared: Arc::clone(&shared),
@@ -212,16 +212,16 @@ fn pair(when_full: WhenFull, reader: Unparker) -> (Writer, Reader) {
             parker,
             reader,
         },
-        Reader { shared, writer },
+        QueueReader { shared, writer },
     )
 }
 
 /// The memory of a queue in bytes.
 #[must_use]
 pub const fn size() -> usize {
-    (SPARE_BLOCKS_MAX + 1) * size_of::<Block>()
+    (SPARE_BLOCKS_MAX + 1) * size_of::<SignalBlock>()
         + PLACE_COUNT * size_of::<Message>()
-        + SPARE_BLOCKS_MAX * size_of::<Box<Block>>()
+        + SPARE_BLOCKS_MAX * size_of::<Box<SignalBlock>>()
 }
 
 impl Writer {
@@ -248,14 +248,14 @@ impl Writer {
         self.dropped
     }
 
-    /// Makes the writer wait from now on when the queue is full, whatever it did before: the input has ended, so there
-    /// is time.
+    /// Makes the writer wait from now on when the queue is full, even if it dropped before: the input has ended, so
+    /// there is time.
     pub fn drop_no_more(&mut self) {
         self.when_full = WhenFull::Wait;
     }
 
-    /// Sends how many ends of intervals the packets that were pushed have passed. If there is no room, and the writer is not to
-    /// wait, it is sent before the next block.
+    /// Sends how many ends of intervals the packets that were pushed have passed. If there is no room, and the writer
+    /// is not to wait, it is sent before the next block.
     pub fn pass(&mut self, passed: Passed) {
         if self.when_full != WhenFull::DropAtOnce {
             return self.mark(Message::Passed(passed));
@@ -312,7 +312,7 @@ impl Writer {
         }
         // If every place of the queue is taken, two blocks are with the reader and one is here, one block is still
         // free.
-        let mut next = self.shared.empty.pop().unwrap_or_else(Block::new);
+        let mut next = self.shared.empty.pop().unwrap_or_else(SignalBlock::new);
         next.count = 0;
         let block = std::mem::replace(&mut self.block, next);
         // Only this thread fills the queue, so the room is still there.
@@ -352,7 +352,7 @@ impl Writer {
             }
             self.sleep(match self.when_full {
                 WhenFull::Wait => QUEUE_SLEEP_MAX,
-                WhenFull::Drop | WhenFull::DropAtOnce => Duration::from_micros(QUEUE_LOOK_US),
+                WhenFull::Drop | WhenFull::DropAtOnce => Duration::from_micros(QUEUE_RECHECK_US),
             });
         }
         self.room = self.room_now();
@@ -386,7 +386,7 @@ impl Drop for Writer {
     }
 }
 
-impl Reader {
+impl QueueReader {
     /// The next message, if there is one.
     fn try_receive(&self) -> Option<Message> {
         self.shared.full.pop()
@@ -403,7 +403,7 @@ impl Reader {
     }
 
     /// Gives a block back to be filled again.
-    fn recycle(&self, block: Box<Block>) {
+    fn recycle(&self, block: Box<SignalBlock>) {
         // There is room for every block; a surplus one would merely be freed.
         drop(self.shared.empty.push(block));
         self.wake_writer();
@@ -418,7 +418,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for QueueReader {
     fn drop(&mut self) {
         self.shared.reader_is_gone.store(true, Ordering::Release);
         self.writer.unpark();

@@ -1,8 +1,10 @@
-//! The clock that timeouts and ages run on: it adds up the forward steps of the capture's clock, and never steps back.
+//! The clock that timeouts and ages run on, and the wall time of its ticks.
 //!
 //! A capture's clock cannot be trusted: it may stand still, jitter, step back or leap decades. Time here is counted in
 //! ticks, and moves only when a packet is later than all before it. A step back of more than a minute, or a leap
-//! forward of more than a month, starts a new time base: ticks go on, and the base says which wall time they mean.
+//! forward of more than a month, starts a new time base: ticks continue, and the base says which wall time they mean. A
+//! connection may have started in an earlier base, so the bases are kept ([`TimeBases`]), and each tick is converted
+//! with the base that it lies in.
 
 use crate::error::Result;
 use crate::signal::handshake::SYN_TIMEOUT_MAX_TICKS;
@@ -109,7 +111,7 @@ impl Clock {
         Clock::resumed(wall_ns, Clock::FIRST_TICK)
     }
 
-    /// A clock that goes on in the tick `tick` at this wall time.
+    /// A clock that continues in the tick `tick` at this wall time.
     #[must_use]
     pub fn resumed(wall_ns: i64, tick: u64) -> Self {
         let base = Clock::base(wall_ns, tick);
@@ -222,9 +224,79 @@ impl Clock {
     }
 }
 
+/// Time bases that are remembered. Each is a step of the capture's clock; a clock that steps more often than this
+/// within the life of a connection does not tell the time anyway.
+pub const TIME_BASES_MAX: usize = 64;
+
+/// The latest time bases, oldest first. When there are too many the oldest is dropped, and ticks in it are converted
+/// with the next one.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct TimeBases {
+    bases: Vec<TimeBase>,
+}
+
+impl TimeBases {
+    /// An empty collection.
+    #[must_use]
+    pub fn new() -> Self {
+        TimeBases { bases: Vec::with_capacity(TIME_BASES_MAX) }
+    }
+
+    /// Replaces all bases with these, oldest first.
+    pub fn replace(&mut self, bases: &[TimeBase]) {
+        self.bases.clear();
+        self.bases.extend_from_slice(bases);
+    }
+
+    /// Adds a base. Every partition reports each, so most are known already.
+    pub fn learn(&mut self, base: TimeBase) {
+        let at = self.bases.partition_point(|known| known.first_tick < base.first_tick);
+        if self.bases.get(at).is_some_and(|known| known.first_tick == base.first_tick) {
+            return;
+        }
+        if self.bases.len() == TIME_BASES_MAX {
+            if at == 0 {
+                return;
+            }
+            self.bases.remove(0);
+            self.bases.insert(at - 1, base);
+        } else {
+            self.bases.insert(at, base);
+        }
+    }
+
+    /// All known bases, oldest first.
+    pub fn all(&self) -> &[TimeBase] {
+        &self.bases
+    }
+
+    /// Writes the bases into a saved state.
+    pub fn save(&self, encoder: &mut Encoder) {
+        encoder.length(self.bases.len());
+        self.bases.iter().for_each(|base| base.save(encoder));
+    }
+
+    /// Reads bases from a saved state.
+    pub fn saved(decoder: &mut Decoder) -> Result<Self> {
+        let mut bases = TimeBases::new();
+        for _ in 0..decoder.length(2 * size_of::<u64>(), TIME_BASES_MAX)? {
+            bases.learn(TimeBase::saved(decoder)?);
+        }
+        Ok(bases)
+    }
+
+    /// The wall time, in ns since 1970, at which this tick began; zero if no base is known.
+    #[must_use]
+    pub fn wall_ns(&self, tick: u64) -> i64 {
+        let after = self.bases.partition_point(|base| base.first_tick <= tick);
+        self.bases.get(after.saturating_sub(1)).map_or(0, |base| base.wall_ns(tick))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::signal::clock::TICK_NS;
     use proptest::prelude::*;
 
     const SECOND_NS: i64 = 1_000_000_000;
@@ -277,5 +349,32 @@ mod tests {
                 before = clock.tick();
             }
         }
+    }
+
+    fn base(first_tick: u64) -> TimeBase {
+        TimeBase { first_tick, offset_ns: i128::from(first_tick) * 1_000_000_000 }
+    }
+
+    #[test]
+    fn a_tick_is_converted_in_its_own_base() {
+        let mut bases = TimeBases::new();
+        for first in [100, 50, 100, 200] {
+            bases.learn(base(first));
+        }
+        assert_eq!(bases.wall_ns(60), 60 * TICK_NS + 50_000_000_000);
+        assert_eq!(bases.wall_ns(100), 100 * TICK_NS + 100_000_000_000);
+        assert_eq!(bases.wall_ns(250), 250 * TICK_NS + 200_000_000_000);
+        assert_eq!(bases.wall_ns(10), 10 * TICK_NS + 50_000_000_000);
+    }
+
+    #[test]
+    fn there_are_never_too_many() {
+        let mut bases = TimeBases::new();
+        for first in 0..3 * TIME_BASES_MAX as u64 {
+            bases.learn(base(first));
+        }
+        assert_eq!(bases.bases.len(), TIME_BASES_MAX);
+        let last = 3 * TIME_BASES_MAX as u64 - 1;
+        assert_eq!(bases.wall_ns(last), base(last).wall_ns(last));
     }
 }

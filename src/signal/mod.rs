@@ -1,21 +1,19 @@
 //! TCP header -> signal: the few packets that can change what is known of a connection.
 //!
-//! What enters: parsed TCP segments and their times. What leaves: signals of 64 bytes, hashed and ready for the
-//! connection filter. Every SYN, SYN-ACK, FIN and RST makes one, and so do the client's packet that completes a
-//! handshake, the next packet of each connection under watch, and a sample of all others where pickup is on or a
-//! handshake may have been missed. Signals carry the time of a clock that never steps back.
+//! A signal takes 64 bytes, and is hashed and ready for the connection filter. Every SYN, SYN-ACK, FIN and RST makes
+//! one, and so do the client's packet that completes a handshake, the next packet of each connection under watch, and a
+//! sample of all others where pickup is on or a handshake may have been missed. Signals carry the time of a clock that
+//! never steps back.
 
 mod clock;
 mod handshake;
 mod sampler;
 mod signaller;
-mod time_bases;
 mod watch;
 
-pub use clock::{CLOCK_LEAP_MAX_NS, Clock, Step, TICK_BITS, TICK_NS, TimeBase};
+pub use clock::{CLOCK_LEAP_MAX_NS, Clock, Step, TICK_BITS, TICK_NS, TIME_BASES_MAX, TimeBase, TimeBases};
 pub use handshake::{CAPTURE_AHEAD_MAX_NS, HandshakeCache, ISN_BITS as HANDSHAKE_ISN_BITS, SYN_TIMEOUT_MAX_TICKS};
 pub use signaller::{SignalCounts, Signaller, SignallerConfig};
-pub use time_bases::{TIME_BASES_MAX, TimeBases};
 pub use watch::Watch;
 
 pub use crate::flow::AnyKey;
@@ -27,12 +25,12 @@ pub use sampler::SAMPLE_INTERVAL_PACKETS;
 /// Bits of a connection's hash that choose its partition.
 pub const PARTITION_BITS: u32 = 3;
 
-/// Partitions into which the state is split by the key's hash, whatever the number of shards: lists and counts are then
+/// Partitions into which the state is split by the key's hash, for any number of shards: lists and counts are then
 /// the same with one shard and with eight.
 pub const PARTITION_COUNT: usize = 1 << PARTITION_BITS;
 
-/// Bits of a connection's hash that tell it from the others in its buckets of the filter: a connection that is not
-/// there is taken for another about once in 10^8 look-ups.
+/// Bits of a connection's hash that distinguish it from the others in its buckets of the filter: a connection that is
+/// not there is taken for another about once in 10^8 look-ups.
 pub const FINGERPRINT_BITS: u32 = 30;
 
 /// What a packet says about its connection.
@@ -54,7 +52,7 @@ pub enum Kind {
 }
 
 /// The flags that decide a packet's kind (SYN, ACK, FIN, RST), and PSH, which lies among them.
-const FLAGS_THAT_TELL: u8 = TcpSegment::SYN | TcpSegment::ACK | TcpSegment::FIN | TcpSegment::RST | TcpSegment::PSH;
+const DECIDING_FLAGS: u8 = TcpSegment::SYN | TcpSegment::ACK | TcpSegment::FIN | TcpSegment::RST | TcpSegment::PSH;
 
 impl Kind {
     const ALL: [Self; 6] = [Kind::Syn, Kind::SynAck, Kind::Ack, Kind::Fin, Kind::Rst, Kind::Completes];
@@ -66,16 +64,16 @@ impl Kind {
     pub fn of_flags(flags: u8) -> Self {
         // A table instead of branches: which packet comes next is unpredictable, and branches would often be
         // mispredicted.
-        const KINDS: [Kind; FLAGS_THAT_TELL as usize + 1] = {
-            let mut kinds = [Kind::Ack; FLAGS_THAT_TELL as usize + 1];
+        const KINDS: [Kind; DECIDING_FLAGS as usize + 1] = {
+            let mut kinds = [Kind::Ack; DECIDING_FLAGS as usize + 1];
             let mut flags = 0;
-            while flags <= FLAGS_THAT_TELL {
+            while flags <= DECIDING_FLAGS {
                 kinds[flags as usize] = Kind::by_strength(flags);
                 flags += 1;
             }
             kinds
         };
-        KINDS[(flags & FLAGS_THAT_TELL) as usize]
+        KINDS[(flags & DECIDING_FLAGS) as usize]
     }
 
     const fn by_strength(flags: u8) -> Self {
@@ -118,7 +116,7 @@ impl ConnectionHash {
         (self.0 & ((1 << PARTITION_BITS) - 1)) as usize
     }
 
-    /// The part that tells connections in one bucket apart, [`FINGERPRINT_BITS`] wide.
+    /// The part that distinguishes connections in one bucket, [`FINGERPRINT_BITS`] wide.
     #[must_use]
     #[inline]
     pub fn fingerprint(self) -> u32 {
@@ -178,7 +176,7 @@ pub struct SignalParts {
     pub kind: Kind,
     /// Which end of the canonical key sent the packet.
     pub sender: Side,
-    /// The client's initial sequence number, for kinds that tell it: a SYN, a SYN-ACK, and the packet that completes a
+    /// The client's initial sequence number, for kinds that carry it: a SYN, a SYN-ACK, and the packet that completes a
     /// handshake.
     pub isn: u32,
 }

@@ -1,7 +1,6 @@
 //! The sample of packets that carry no flag and that no handshake waits for.
 //!
-//! What enters: a call for each such packet, and for each handshake that was lost. What leaves: whether the packet is
-//! in the sample. One in a certain number is, either always (to find connections that are older than the start) or only
+//! One in a certain number is drawn, either always (to find connections that are older than the start) or only
 //! for as long as a lost handshake may still be completed by a later packet of its client.
 //!
 //! Packets are counted in runs, and one of each run is drawn, at a position that changes from run to run: of two sides
@@ -11,7 +10,7 @@ use crate::error::Result;
 use crate::hash::{GOLDEN_64, place_of};
 use crate::state::{Decoder, Encoder};
 
-/// The sampling interval while a handshake may have been lost: one in this many of the other TCP packets is looked at.
+/// The sampling interval while a handshake may have been lost: one in this many of the other TCP packets is taken.
 /// That costs a tenth of looking at all of them, and finds an ordinary connection within its next few packets.
 pub const SAMPLE_INTERVAL_PACKETS: u32 = 16;
 
@@ -51,7 +50,7 @@ impl Sampler {
         decoder.expect(self.passed <= self.run, "more samples than there are")
     }
 
-    /// Notes that a handshake was lost now.
+    /// Starts sampling because a handshake was lost now.
     pub(super) fn lost(&mut self, now_ns: i64) {
         if self.until_ns.is_none() {
             // A long run is cut short in favour of a short one, but only once: a flood must not start new runs for

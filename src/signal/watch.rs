@@ -1,8 +1,8 @@
 //! Connections that have been silent for some time, the next packet of each of which is to become a signal.
 //!
-//! What enters: from the list, connections that may have vanished; from the capture threads, packets without a flag.
-//! What leaves: whether such a packet belongs to one of these connections. Only a sample of most packets is looked at,
-//! and a connection that is quiet but alive may send one an hour: without the watch it would be taken for dead.
+//! The list puts in connections that may have timed out without FIN or RST, and the capture threads ask whether a
+//! packet without a flag belongs to one of these. Only a sample of most packets becomes signals, and a connection that
+//! is quiet but alive may send one an hour: without the watch it would be taken for dead.
 //!
 //! A set-associative array of 32-bit tags, sixteen to a cache line, with a byte for each set that says which eighths of
 //! the tag values occur in it. For most packets only that byte is read. One thread puts tags in; any may take them out.
@@ -19,11 +19,11 @@ const WAY_COUNT: usize = 16;
 
 #[derive(Default)]
 #[repr(align(64))]
-struct Set([AtomicU32; WAY_COUNT]);
+struct WatchSet([AtomicU32; WAY_COUNT]);
 
 /// The connections under watch. The memory is fixed when it is made.
 pub struct Watch {
-    sets: Box<[Set]>,
+    sets: Box<[WatchSet]>,
     /// For each set, which eighths of the tag values may occur in it, a bit each.
     kinds: Box<[AtomicU8]>,
 }
@@ -34,7 +34,7 @@ impl Watch {
     pub fn new(connection_count: usize) -> Self {
         let set_count = Self::set_count(connection_count);
         Watch {
-            sets: (0..set_count).map(|_| Set::default()).collect(),
+            sets: (0..set_count).map(|_| WatchSet::default()).collect(),
             kinds: (0..set_count).map(|_| AtomicU8::new(0)).collect(),
         }
     }
@@ -46,7 +46,7 @@ impl Watch {
     /// The memory of a watch for this many connections, in bytes.
     #[must_use]
     pub fn size(connection_count: usize) -> usize {
-        Self::set_count(connection_count) * (size_of::<Set>() + 1)
+        Self::set_count(connection_count) * (size_of::<WatchSet>() + 1)
     }
 
     #[inline]
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn nearly_all_it_is_made_for_find_a_place_and_the_rest_is_told() {
+    fn nearly_all_it_is_made_for_find_a_place_and_the_rest_is_reported() {
         let watch = Watch::new(100_000);
         let placed = (0..100_000).filter(|number| watch.put(hash(*number))).count();
         println!("{placed} of 100,000 placed");

@@ -1,15 +1,14 @@
 //! Getting (GET, sections 2.3 and 3 of the paper): what is known of one key, without listing.
 //!
-//! What enters: a table and a key. What leaves: its count and values, or that it is absent, or that the table cannot
-//! tell. A cell that holds the key alone gives its count and values. A cell that is empty, or holds another key alone,
-//! shows that the key is absent. Where there is neither, a cell with one other key may help: when another cell gives
-//! that key's part, subtracting it leaves the key's own.
+//! A cell that holds the key alone has its count and values. A cell that is empty, or holds another key alone, proves that
+//! the key is absent. Where there is neither, a cell with one other key may help: when another cell gives that key's
+//! part, subtracting it leaves the key's own.
 
-use super::cell::{TableCell, Values};
-use super::key_hash::KeyHash;
-use super::list::Lone;
-use super::sum::Sum;
-use super::table::{BATCH_COUNT, Table};
+use crate::cell::{TableCell, Values};
+use crate::key_hash::KeyHash;
+use crate::listing::Lone;
+use crate::sum::Sum;
+use crate::table::{BATCH_COUNT, Table};
 
 /// How many steps `get` follows from a key's cells to those of its neighbours: after three steps little is gained.
 const TABLE_GET_DEPTH_MAX: usize = 3;
@@ -36,7 +35,7 @@ pub enum Got<V> {
     },
     /// The key is not there, or was inserted and removed, perhaps with different values: the paper's null.
     Absent,
-    /// The table cannot tell (the paper's "not found"): list it, or make it larger. A key that is there is found with a
+    /// The key's cells do not decide (the paper's "not found"): list the table, or make it larger. A key that is there is found with a
     /// probability of at least 1 - (1 - e^(-kn/m))^k.
     Unknown,
 }
@@ -51,7 +50,7 @@ impl<V> Got<V> {
 impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
     /// What is known of the key, with the help of the keys that share its cells.
     ///
-    /// Complexity: one random access for each of its cells; where these do not tell, a bounded number of others.
+    /// Complexity: one random access for each of its cells; where these do not decide, a bounded number of others.
     #[must_use]
     pub fn get(&self, key: &C::Key) -> Got<C::Value> {
         self.get_hashed(key, self.hash().of(key))
@@ -81,7 +80,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         got
     }
 
-    /// What the key's own cells tell, as in the paper, without the help of other keys.
+    /// What is known from the key's own cells, as in the paper, without the help of other keys.
     #[must_use]
     pub fn get_plain(&self, key: &C::Key) -> Got<C::Value> {
         self.own(key, self.hash().of(key)).unwrap_or(Got::Unknown)
@@ -101,7 +100,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         }
     }
 
-    /// What the key's cells tell by themselves, if anything.
+    /// What the key's own cells decide, if anything.
     fn own(&self, key: &C::Key, hash: u128) -> Option<Got<C::Value>> {
         for &place in self.places(hash).iter() {
             let cell = self.cell(place);

@@ -1,8 +1,5 @@
-//! Keyed hashes of keys to 128 bits, by which tables place and check.
-//!
-//! What enters: a secret and keys. What leaves: hashes that are the same on every machine and that cannot be aimed
-//! without the secret. The lower half of a hash places the key, the upper half checks it: the halves must be
-//! independent, and neither may be linear in the key.
+//! Hashes of keys to 128 bits, by which tables place and check. The lower half of a hash places the key, the upper half
+//! checks it: the halves must be independent, and neither may be linear in the key.
 
 use super::sum::Key;
 use super::word_key::WordKey;

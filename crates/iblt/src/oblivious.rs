@@ -1,93 +1,63 @@
-//! Oblivious selection (section 1.3 of the paper): the holder of the cells sees the same accesses whether a record is
-//! selected or not.
+//! Oblivious selection (section 1.3 of the paper): records are selected into cells that somebody else keeps, who sees
+//! the same accesses whether a record is selected or not.
 //!
-//! What enters: cells that are read and written one by one, wherever they are kept, and records. What leaves: the
-//! cells, with the selected records inserted. The law: which cells are read and written, and in which order, depends on
-//! the keys alone, and every cell that is read is written again. The owner's store encrypts every write afresh, so that
-//! not even the contents reveal the selection.
+//! Think of a server that keeps a client's records encrypted. The client reads them all, one after another, and keeps
+//! those that match a secret query; there is no room for them on the client, so they are inserted into a table on the
+//! server. Its cells are as many as a few more than the matches need, and the client lists them at the end. The server
+//! learns how many records there are, and how large the table is.
 
-use super::cell::TableCell;
-use super::key_hash::KeyHash;
-use super::placement::Layout;
-use super::table::Table;
+use crate::cell::TableCell;
+use crate::key_hash::KeyHash;
+use crate::placement::Layout;
 
-/// Cells that are kept elsewhere, possibly by someone else.
-pub trait CellStore<C> {
-    /// The cell at `place`.
-    fn read(&mut self, place: u32) -> C;
-    /// Replaces the cell at `place`. A store that hides its contents encrypts with a new nonce every time.
-    fn write(&mut self, place: u32, cell: C);
-}
-
-/// Inserts a record, or only seems to: the same cells are read and written in the same order, and nothing branches on
-/// `is_selected`. Use the index of a record as its key, and a layout for as many records as can be selected.
+/// Inserts a record into cells that are kept elsewhere, or only seems to: `update` is called for the same places in the
+/// same order, whether the record is selected or not, and nothing here branches on `is_selected`.
+///
+/// `update` gets a place and a part. It has to read the cell at this place, add the part to it, and write it back, even
+/// where the part is zero. The selection is hidden if the cells are encrypted anew in every write, so that the one who
+/// keeps them does not see which contents changed.
+///
+/// Use the index of a record as its key, and a layout for as many records as can be selected. What was selected is
+/// listed from [`Table::from_cells`](crate::Table::from_cells).
 ///
 /// ```
 /// use flowpeel_iblt::hash::Secret;
-/// use flowpeel_iblt::{CellStore, Rule, SecretHash, Sums, Table, TableCell, plan, select};
-///
-/// type Record = Sums<u64, u64>;
-///
-/// /// Cells in plain memory: a store that hides them encrypts here.
-/// struct Plain(Vec<Record>);
-///
-/// impl CellStore<Record> for Plain {
-///     fn read(&mut self, place: u32) -> Record {
-///         self.0[place as usize]
-///     }
-///     fn write(&mut self, place: u32, cell: Record) {
-///         self.0[place as usize] = cell;
-///     }
-/// }
+/// use flowpeel_iblt::{Rule, SecretHash, Sums, Table, TableCell, plan, select};
 ///
 /// let (layout, hash) = (plan(10, 1e-6).layout(), SecretHash::new(&Secret::REPLAY));
-/// let mut store = Plain(vec![Record::zero(); layout.cell_count()]);
+/// // In plain memory here; a store that hides its cells decrypts and encrypts them where they are read and written.
+/// let mut store: Vec<Sums<u64, u64>> = vec![Sums::zero(); layout.cell_count()];
 /// for index in 0..1_000 {
-///     select(&mut store, &layout, &hash, (&index, 3 * index), index % 100 == 0);
+///     let is_selected = index % 100 == 0;
+///     select(&layout, &hash, (&index, 3 * index), is_selected, |place, part| store[place as usize].add(part));
 /// }
-/// let listing = Table::from_store(layout, hash, &mut store).list(Rule::Aggregates);
+/// let listing = Table::from_cells(layout, hash, store)?.list(Rule::Aggregates);
 /// assert!(listing.is_complete() && listing.inserted.len() == 10);
+/// # Ok::<(), flowpeel_iblt::Refused>(())
 /// ```
 pub fn select<C: TableCell>(
-    store: &mut impl CellStore<C>,
     layout: &Layout,
     hash: &impl KeyHash<C::Key>,
-    record: (&C::Key, C::Value),
+    (key, value): (&C::Key, C::Value),
     is_selected: bool,
+    mut update: impl FnMut(u32, &C),
 ) {
-    let (key, value) = record;
-    let count = i64::from(is_selected);
     let placement = hash.of(key);
-    let part = C::of(key, value, placement, count);
-    for &place in layout.places(placement).iter() {
-        let mut cell = store.read(place);
-        cell.add(&part);
-        store.write(place, cell);
-    }
-}
-
-impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
-    /// Reads the table that a store holds, cell by cell in order.
-    #[must_use]
-    pub fn from_store(layout: Layout, hash: H, store: &mut impl CellStore<C>) -> Self {
-        let mut table = Table::new(layout, hash);
-        (0..).zip(table.cells_mut()).for_each(|(place, cell)| *cell = store.read(place));
-        table
-    }
+    let part = C::of(key, value, placement, i64::from(is_selected));
+    layout.places(placement).iter().for_each(|&place| update(place, &part));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::Secret;
-    use crate::hash::mixed;
+    use crate::hash::{Secret, mixed};
     use crate::placement::Placement;
-    use crate::{Rule, SecretHash, Sums};
+    use crate::{Rule, SecretHash, Sums, Table};
     use proptest::prelude::*;
 
     type Record = Sums<u64, u64>;
 
-    /// A store in the hands of a curious holder: every field is summed with a one-time pad that only the owner can
+    /// Cells in the hands of a curious holder: every field is summed with a one-time pad that only the owner can
     /// compute, a new one for every write. The holder keeps a trace of all accesses.
     struct Padded {
         pads: u64,
@@ -112,9 +82,7 @@ mod tests {
             let bytes: Vec<u8> = (0..Record::SIZE as u64).map(|at| mixed(seed ^ mixed(at)) as u8).collect();
             Record::read(&bytes)
         }
-    }
 
-    impl CellStore<Record> for Padded {
         fn read(&mut self, place: u32) -> Record {
             self.trace.push((false, place));
             let mut cell = Record::read(&self.held[place as usize]);
@@ -130,6 +98,12 @@ mod tests {
             self.held[place as usize] = vec![0; Record::SIZE];
             padded.write(&mut self.held[place as usize]);
         }
+
+        fn add(&mut self, place: u32, part: &Record) {
+            let mut cell = self.read(place);
+            cell.add(part);
+            self.write(place, cell);
+        }
     }
 
     #[test]
@@ -138,9 +112,10 @@ mod tests {
         let hash = SecretHash::new(&Secret::REPLAY);
         let mut store = Padded::new(&layout, 99);
         for index in 0..5_000u64 {
-            select(&mut store, &layout, &hash, (&index, index * 3), index % 50 == 7);
+            select(&layout, &hash, (&index, index * 3), index % 50 == 7, |place, part| store.add(place, part));
         }
-        let listing = Table::from_store(layout, hash, &mut store).list(Rule::Aggregates);
+        let cells: Vec<Record> = (0..240).map(|place| store.read(place)).collect();
+        let listing = Table::from_cells(layout, hash, cells).unwrap().list(Rule::Aggregates);
         assert!(listing.is_complete() && listing.deleted.is_empty());
         let mut selected: Vec<_> = listing.inserted.iter().map(|entry| (entry.key, entry.value())).collect();
         selected.sort_unstable();
@@ -160,7 +135,7 @@ mod tests {
                 let mut store = Padded::new(&layout, 5);
                 for (index, is_selected) in (0u64..).zip(selection) {
                     let before = store.held.clone();
-                    select(&mut store, &layout, &hash, (&index, 1), is_selected);
+                    select(&layout, &hash, (&index, 1), is_selected, |place, part| store.add(place, part));
                     for &place in layout.places(KeyHash::of(&hash, &index)).iter() {
                         assert_ne!(before[place as usize], store.held[place as usize]);
                     }

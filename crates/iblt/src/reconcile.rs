@@ -1,18 +1,14 @@
 //! Reconciliation (sections 1.3 and 3 of the paper, the mirror): two sides find how their sets of pairs differ from one
 //! table, the size of which depends on the difference alone.
 //!
-//! What enters: the other side's table and one's own pairs. What leaves: the pairs that only one side has, the keys
-//! whose values differ, and what could not be told. A key with different values on the two sides leaves no key in the
-//! difference, only its two values in all its cells; adding one's own pair back (the paper's re-insertion) shows the
-//! other's. The law: when the difference is complete, the other set is one's own without `only_here`, with
-//! `only_there`, and with the changed values.
+//! A key with different values on the two sides leaves no key in the difference, only its two values in all its cells;
+//! adding one's own pair back (the paper's re-insertion) shows the other's. The law: when the difference is complete, the
+//! other set is one's own without `only_here`, with `only_there`, and with the changed values.
 
-use super::cell::{TableCell, Values};
-use super::draft::Draft;
-use super::key_hash::KeyHash;
-use super::list::{Entry, Residue, Rule};
-use super::table::Table;
-use crate::draft::TABLE_PASSES_MAX;
+use crate::cell::{TableCell, Values};
+use crate::key_hash::KeyHash;
+use crate::listing::{Draft, Entry, Residue, Rule, TABLE_PASSES_MAX};
+use crate::table::Table;
 use std::collections::BTreeSet;
 
 /// A key whose values differ between the sides.
@@ -36,7 +32,7 @@ pub struct Difference<K, V> {
     pub only_there: Vec<Entry<K, V>>,
     /// Keys that both have, with different values.
     pub changed: Vec<Changed<K, V>>,
-    /// What could not be told. If it is not empty, the table was too small.
+    /// What could not be found. If it is not empty, the table was too small.
     pub residue: Residue,
 }
 
@@ -50,7 +46,7 @@ impl<K, V> Difference<K, V> {
 }
 
 /// Finds what differs between `theirs`, the table of all the other side's pairs, and `ours`, the pairs of this side.
-/// Cells must count, so that the sides can be told apart. Values are certain from cells with a value check; without one
+/// Cells must count, to distinguish the sides. Values are certain from cells with a value check; without one
 /// they are known when two cells agree.
 ///
 /// Complexity: one update for each of `ours`, one listing, and a few passes over `ours` where values differ or listing
@@ -67,7 +63,7 @@ pub fn reconcile<C: TableCell, H: KeyHash<C::Key>>(
     let listed: BTreeSet<C::Key> = draft.listing.deleted.iter().map(|entry| entry.key).collect();
     for _ in 0..TABLE_PASSES_MAX {
         let before = changed.len();
-        table.tell_changed(ours, &listed, &mut changed);
+        table.find_changed(ours, &listed, &mut changed);
         if changed.len() == before {
             break;
         }
@@ -81,7 +77,7 @@ pub fn reconcile<C: TableCell, H: KeyHash<C::Key>>(
 
 impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
     /// Finds those of `ours` whose values differ on the other side, and takes their values out.
-    fn tell_changed(
+    fn find_changed(
         &mut self,
         ours: &[(C::Key, C::Value)],
         listed: &BTreeSet<C::Key>,
@@ -100,11 +96,11 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
                 theirs.add(noise);
                 if let Values::One(there) = theirs.values(hash, 1) { Some((*noise, there)) } else { None }
             };
-            let told = match C::IS_VALUE_CHECKED {
+            let found = match C::IS_VALUE_CHECKED {
                 true => self.noise(hash).find_map(|noise| there(&noise)),
                 false => self.agreed(hash, |noise| !noise.is_zero()).and_then(|noise| there(&noise)),
             };
-            if let Some((noise, there)) = told {
+            if let Some((noise, there)) = found {
                 self.subtract_at(hash, &noise);
                 changed.push(Changed { key, here, there });
             }

@@ -1,23 +1,18 @@
-//! The table: cells, a layout, and the function that places keys (section 2 of the paper).
-//!
-//! What enters: pairs of keys and values, added or removed, and other tables. What leaves: the cells, for getting and
-//! listing, and their bytes. Laws: updates commute; inserting and removing the same pair leaves nothing; a merged table
-//! holds what both hold together; a subtracted table holds what differs. This holds whatever the cells contain: no
-//! update can fail, and nothing is looked up.
+//! The table for keys, cells and placements of any kind (section 2 of the paper): updates, sums of tables, and bytes.
 
-use super::cell::TableCell;
-use super::key_hash::{KeyHash, SecretHash};
-use super::placement::{Layout, Places};
-use super::refused::Refused;
+use crate::cell::TableCell;
 use crate::hash::Secret;
+use crate::key_hash::{KeyHash, SecretHash};
+use crate::placement::{Layout, Places};
+use crate::refused::Refused;
 use flowpeel_lines::prefetch;
 
 /// How many keys are hashed and placed together before the first of their cells is touched.
-pub(super) const BATCH_COUNT: usize = 32;
+pub(crate) const BATCH_COUNT: usize = 32;
 
 /// An invertible Bloom lookup table.
 ///
-/// An update costs one addition for each of a key's cells, whatever the table holds. Memory is fixed when the table is
+/// An update costs one addition for each of a key's cells, however much is in the table. Memory is fixed when the table is
 /// made. Tables that are added, subtracted or compared must have the same layout and the same hash.
 ///
 /// Tables are plain data (`Send` and `Sync`). To peel a large set in parallel, split keys over several tables by part
@@ -69,15 +64,15 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         &self.cells
     }
 
-    pub(super) fn cells_mut(&mut self) -> &mut [C] {
+    pub(crate) fn cells_mut(&mut self) -> &mut [C] {
         &mut self.cells
     }
 
-    pub(super) fn cell(&self, place: u32) -> &C {
+    pub(crate) fn cell(&self, place: u32) -> &C {
         &self.cells[place as usize]
     }
 
-    pub(super) fn places(&self, hash: u128) -> Places {
+    pub(crate) fn places(&self, hash: u128) -> Places {
         self.layout.places(hash)
     }
 
@@ -128,12 +123,12 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
     }
 
     #[inline]
-    pub(super) fn prefetch(&self, hash: u128) {
+    pub(crate) fn prefetch(&self, hash: u128) {
         self.places(hash).iter().for_each(|&place| prefetch(self.cell(place)));
     }
 
     #[inline]
-    pub(super) fn add_at(&mut self, hash: u128, part: &C) {
+    pub(crate) fn add_at(&mut self, hash: u128, part: &C) {
         for &place in self.places(hash).iter() {
             self.cells[place as usize].add(part);
         }
@@ -191,6 +186,14 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         Ok(table)
     }
 
+    /// The least value of `of` over a key's cells: an upper bound for what the key adds to each, where no key adds a
+    /// negative amount.
+    #[must_use]
+    pub fn least(&self, key: &C::Key, of: impl Fn(&C) -> u64) -> u64 {
+        let places = self.places(self.hash.of(key));
+        places.iter().map(|&place| of(self.cell(place))).min().unwrap_or(0)
+    }
+
     /// Empties the table.
     pub fn clear(&mut self) {
         self.cells.fill(C::zero());
@@ -219,6 +222,19 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         self.cells.len() - self.layout.lost().map(|range| range.len()).sum::<usize>()
     }
 
+    /// A table of these cells, as many as the layout has. Any cells are a table.
+    ///
+    /// # Errors
+    /// [`Refused::Length`]: there are more or fewer; the lengths are those of their encoding.
+    pub fn from_cells(layout: Layout, hash: H, mut cells: Vec<C>) -> Result<Self, Refused> {
+        if cells.len() != layout.cell_count() {
+            let size = |count: usize| count.saturating_mul(C::SIZE);
+            return Err(Refused::Length { expected: size(layout.cell_count()), found: size(cells.len()) });
+        }
+        layout.lost().for_each(|range| cells[range].fill(C::zero()));
+        Ok(Table { layout, cells, hash })
+    }
+
     /// The cells as bytes: [`TableCell::SIZE`] for each, little-endian, the same on every machine. Layout and hash are
     /// not included; both sides have to agree on them.
     #[must_use]
@@ -237,9 +253,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         if bytes.len() != expected {
             return Err(Refused::Length { expected, found: bytes.len() });
         }
-        let mut cells: Vec<C> = bytes.chunks(C::SIZE).map(C::read).collect();
-        layout.lost().for_each(|range| cells[range].fill(C::zero()));
-        Ok(Table { layout, cells, hash })
+        Table::from_cells(layout, hash, bytes.chunks(C::SIZE).map(C::read).collect())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Keys that are rows of 64-bit words: they are hashed two words a block, and summed word by word.
+//! Keys that are rows of 64-bit words: hashed two words a block, and summed word by word.
 
 use super::sum::{Key, Sum};
 use std::fmt::Debug;
@@ -10,7 +10,7 @@ pub const KEY_WORD_COUNT_MAX: usize = 8;
 /// A key that is a row of 64-bit words. [`KeyedHash`](crate::hash::KeyedHash) hashes such keys, in batches too, and
 /// they are [`Key`]s of tables of every kind.
 ///
-/// `[u64; N]` is such a key. A type of your own says how it is made of words:
+/// `[u64; N]` is such a key. For a type of your own, say which words it is made of:
 ///
 /// ```
 /// use flowpeel_iblt::WordKey;

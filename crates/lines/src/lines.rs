@@ -1,95 +1,35 @@
-//! Large tables of cache lines, zeroed, in huge pages where the system gives them.
-//!
-//! A table that is read at random misses not only the caches but also the TLB: with pages of 4 KiB that costs as much
-//! again as the line. Large tables of all partitions lie side by side, because each by itself may be smaller than a
-//! huge page (2 MiB on most machines). What is not used is not touched, and takes no memory.
+//! The array: zeroed, on the heap where it is small, and in a mapping of its own kind of pages where it is large.
 
 // The standard library has neither memory of which several owners have a part each, nor huge pages.
 #![allow(unsafe_code)]
 
+use crate::{Line, Words};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
 
-/// A cache line of words.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C, align(64))]
-pub struct Line(pub [u64; 8]);
-
-/// Half a cache line of words.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C, align(32))]
-pub struct HalfLine(pub [u64; 4]);
-
-/// A cache line of words that several threads write.
-#[derive(Debug, Default)]
-#[repr(C, align(64))]
-pub struct SharedLine(pub [AtomicU64; 8]);
-
-/// A type that divides cache lines evenly, and is valid with every bit zero.
-///
-/// # Safety
-///
-/// The type must have both properties.
-pub unsafe trait Words: Default + Send + Sync + 'static {}
-
-// SAFETY: it consists of words, and is as large as a line.
-unsafe impl Words for Line {}
-// SAFETY: it consists of words, and is half as large as a line.
-unsafe impl Words for HalfLine {}
-// SAFETY: it is laid out as a line.
-unsafe impl Words for SharedLine {}
-
-/// A type that is a row of words and nothing else.
-pub trait Row: Words + Copy + PartialEq + fmt::Debug {
-    /// How many words these are.
-    const WORD_COUNT: usize;
-
-    /// The row of what `word` gives for each position.
-    fn from_fn(word: impl FnMut(usize) -> u64) -> Self;
-    /// The words.
-    fn words(&self) -> &[u64];
-    /// The words, to be changed.
-    fn words_mut(&mut self) -> &mut [u64];
-}
-
-macro_rules! row {
-    ($name:ident, $word_count:literal) => {
-        impl Row for $name {
-            const WORD_COUNT: usize = $word_count;
-
-            #[inline]
-            fn from_fn(word: impl FnMut(usize) -> u64) -> Self {
-                $name(std::array::from_fn(word))
-            }
-
-            #[inline]
-            fn words(&self) -> &[u64] {
-                &self.0
-            }
-
-            #[inline]
-            fn words_mut(&mut self) -> &mut [u64] {
-                &mut self.0
-            }
-        }
-    };
-}
-
-row!(Line, 8);
-row!(HalfLine, 4);
-
-/// Tables up to this size, in bytes, come from the heap, where frequent allocation costs least.
+/// Arrays up to this size, in bytes, come from the heap, where frequent allocation costs least.
 const HEAP_SIZE_MAX: usize = 1 << 16;
 
-/// Tables of at least this size, in bytes, lie in huge pages. The TLB covers smaller ones, and many of those are hardly
-/// used or never (those of IPv6 where there is none): in a huge page they would take memory all the same.
+/// Arrays of at least this size, in bytes, are in huge pages. The TLB covers smaller ones, and many of those are hardly
+/// used: in a huge page they would take memory all the same.
 const HUGE_SIZE_MIN: usize = 1 << 19;
 
 const _: () = assert!(HEAP_SIZE_MAX < HUGE_SIZE_MIN);
 
-/// Cache lines, or parts of them, with one owner.
+/// An array of cache lines or parts of them, all zero when it is made.
+///
+/// Up to 64 KiB are on the heap; larger arrays are mapped, and those from half a megabyte on in huge pages where the
+/// system has them. Of a mapped array only what is touched takes memory. Elsewhere than on Linux all are on the heap.
+///
+/// ```
+/// use flowpeel_lines::{HalfLine, Lines};
+///
+/// // 32 MiB of addresses, of which one page is used.
+/// let mut lines: Lines<HalfLine> = Lines::new(1 << 20);
+/// lines[700_000] = HalfLine([1, 2, 3, 4]);
+/// assert_eq!(lines.iter().filter(|line| **line != HalfLine::default()).count(), 1);
+/// ```
 pub struct Lines<T: Words = Line> {
     /// The address of the first, whichever memory they are in: every look-up needs it.
     start: NonNull<T>,
@@ -111,7 +51,7 @@ unsafe impl<T: Words> Send for Lines<T> {}
 unsafe impl<T: Words> Sync for Lines<T> {}
 
 impl<T: Words> Lines<T> {
-    /// This many, all zero.
+    /// An array of this many, all zero.
     ///
     /// # Panics
     ///
@@ -127,17 +67,17 @@ impl<T: Words> Lines<T> {
         Lines { start: lines.start(), count, memory: Memory::Heap { _lines: lines } }
     }
 
-    /// Has the system populate the memory of a table of less than half a megabyte at once instead of page by page, for
-    /// callers that are about to write all over it. A page that is read before it is written is populated twice, and
-    /// the second time all processors that the process runs on are interrupted. Larger tables have few pages, which
-    /// take too long to be populated at once.
+    /// Populates the pages of an array of less than half a megabyte at once instead of one by one, for callers that are
+    /// about to write to all of it. A page that is read before it is written is populated twice, and the second time all
+    /// processors that the process runs on are interrupted. Larger arrays have few pages, which take too long to be
+    /// populated at once.
     ///
     /// Complexity: a system call the first time, and nothing later.
-    pub fn lay_in(&mut self) {
+    pub fn populate(&mut self) {
         match &mut self.memory {
             Memory::Heap { .. } => {}
             #[cfg(target_os = "linux")]
-            Memory::Mapped(lines) => lines.lay_in(),
+            Memory::Mapped(lines) => lines.populate(),
         }
     }
 }
@@ -182,7 +122,7 @@ impl<T: Words + fmt::Debug> fmt::Debug for Lines<T> {
 }
 
 mod heap {
-    use super::Words;
+    use crate::Words;
     use std::ptr::{NonNull, slice_from_raw_parts_mut};
 
     /// A boxed slice that pointers lead into.
@@ -212,7 +152,8 @@ mod heap {
 
 #[cfg(target_os = "linux")]
 mod mapped {
-    use super::{HUGE_SIZE_MIN, Line, Words};
+    use super::HUGE_SIZE_MIN;
+    use crate::{Line, Words};
     use parking_lot::Mutex;
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     use std::ptr::NonNull;
@@ -225,8 +166,8 @@ mod mapped {
     /// given back early.
     const HUGE_PAGE_SIZE: usize = 1 << 21;
 
-    /// The size of a page on most machines, in bytes. Where pages are larger, tables smaller than one stay until the
-    /// whole mapping goes.
+    /// The size of a page on most machines, in bytes. Where pages are larger, arrays smaller than one stay until the
+    /// whole mapping is unmapped.
     const PAGE_SIZE: usize = 1 << 12;
 
     /// A mapping that lasts until the last of its lines has been given back.
@@ -273,7 +214,7 @@ mod mapped {
     pub(super) struct Mapped<T: Words> {
         start: NonNull<T>,
         count: usize,
-        is_laid_in: bool,
+        is_populated: bool,
         /// Keeps the mapping for as long as these lines live.
         _mapping: Arc<Mapping>,
     }
@@ -288,24 +229,24 @@ mod mapped {
             let with_room = known.upgrade().filter(|mapping| mapping.line_count - *taken >= line_count);
             let mapping = with_room.unwrap_or_else(|| {
                 let fresh = Mapping::new(line_count.max(MAPPED_LINES_MIN), is_huge).map(Arc::new);
-                let fresh = fresh.expect("the system has no addresses left for a table");
+                let fresh = fresh.expect("the system has no addresses left for an array");
                 (*known, *taken) = (Arc::downgrade(&fresh), 0);
                 fresh
             });
             // SAFETY: the mapping has room for these lines behind those that are taken.
             let start = unsafe { mapping.start.add(*taken) };
             *taken += line_count;
-            Mapped { start: start.cast(), count, is_laid_in: false, _mapping: mapping }
+            Mapped { start: start.cast(), count, is_populated: false, _mapping: mapping }
         }
 
-        /// Whether this many lie in huge pages.
+        /// Whether an array of this many is in huge pages.
         fn is_huge(count: usize) -> bool {
             count >= HUGE_SIZE_MIN / size_of::<T>()
         }
 
-        /// Has the system populate the whole pages, the first time, unless they are huge.
-        pub(super) fn lay_in(&mut self) {
-            if std::mem::replace(&mut self.is_laid_in, true) || Self::is_huge(self.count) {
+        /// Populates the whole pages, the first time, unless they are huge.
+        pub(super) fn populate(&mut self) {
+            if std::mem::replace(&mut self.is_populated, true) || Self::is_huge(self.count) {
                 return;
             }
             if let Some((pages, size)) = self.pages(PAGE_SIZE) {
@@ -345,6 +286,7 @@ mod mapped {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::HalfLine;
 
     #[test]
     fn lines_are_zero_and_nobody_elses() {
@@ -352,10 +294,10 @@ mod tests {
         for (number, part) in (1..).zip(&mut parts) {
             let (zero, mine) = (Line([0; 8]), Line([number; 8]));
             assert!(part.iter().step_by(97).chain(part.last()).all(|line| *line == zero));
-            part.lay_in();
-            assert!(part.iter().all(|line| *line == zero), "to be laid in changes nothing");
+            part.populate();
+            assert!(part.iter().all(|line| *line == zero), "populating changes nothing");
             part.iter_mut().step_by(97).for_each(|line| *line = mine);
-            part.lay_in();
+            part.populate();
             part.iter_mut().rev().take(1).for_each(|line| *line = mine);
         }
         for (number, part) in (1..).zip(&parts) {

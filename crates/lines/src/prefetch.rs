@@ -1,11 +1,9 @@
-//! Prefetching: cache lines are loaded before they are needed.
-//!
-//! The filter and the tables are far larger than the caches and are touched at random: without prefetching, every
-//! update waits for memory. This is the only reason for the one unsafe call here.
+//! Prefetching.
+
 #![allow(unsafe_code)]
 
-/// Prefetches the cache line that holds the start of `place`. It affects nothing but time, and does nothing on other
-/// processors than x86-64.
+/// Prefetches the cache line that holds the start of `place`, so that it is in the cache when it is needed. It affects
+/// nothing but time, and does nothing on other processors than x86-64.
 #[inline(always)]
 pub fn prefetch<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]

@@ -168,7 +168,7 @@ impl Arguments {
             run: values::random_number()?,
             router: host_name,
             secret: values::random_secret,
-            draws_secret: true,
+            is_live: true,
         };
         let config = self.options.config(defaults)?;
         let sources = self.sources()?;
@@ -232,9 +232,9 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     if arguments.user.is_some() {
         live::drop_privileges(arguments.user.as_deref())?;
     }
-    let saving = arguments.options.state.of_live(&prepared.plan, voice)?;
+    let mut saving = arguments.options.state.of_live(&prepared.plan, voice)?;
     let mut outputs = arguments.options.lists.outputs(prepared.plan.config(), voice)?;
-    let archive = arguments.options.archive.start(WhenFull::Drop, voice)?;
+    let archive = arguments.options.archive.start(WhenFull::Drop, saving.as_mut(), voice)?;
     let plan = archive.iter().fold(prepared.plan.clone(), |plan, archive| plan.recording(archive.inlet()));
     let metrics = prepared.metrics();
     let server = arguments.metrics.map(|address| serve(address, Arc::clone(&metrics))).transpose()?;

@@ -2,8 +2,8 @@
 
 pub(crate) mod frames;
 
+use super::LAYER_COUNT_MAX;
 use super::{Addresses, LinkType, TcpSegment, Unusable, fast, parse_frame, walk};
-use crate::parse::walk::LAYER_COUNT_MAX;
 use frames::{Case, cases, ethernet, ipv4, ipv6_with, join, outer, over_udp, tcp, udp};
 use pnet_packet::Packet;
 use pnet_packet::ethernet::EthernetPacket;
@@ -19,7 +19,7 @@ fn on_ethernet(ether_type: u16, payload: &[u8]) -> Result<TcpSegment, Unusable> 
 fn every_encapsulation_gives_its_innermost_tcp_header() {
     for Case { name, link, frame, segment } in cases() {
         assert_eq!(parse_frame(link, &frame), Ok(segment), "{name}");
-        assert_eq!(walk::walk(link, &frame), Ok(segment), "{name}");
+        assert_eq!(walk(link, &frame), Ok(segment), "{name}");
     }
 }
 
@@ -209,7 +209,7 @@ proptest! {
 
     #[test]
     fn both_paths_say_the_same_of_damaged_frames((_, frame) in mutated()) {
-        prop_assert_eq!(parse_frame(LinkType::ETHERNET, &frame), walk::walk(LinkType::ETHERNET, &frame));
+        prop_assert_eq!(parse_frame(LinkType::ETHERNET, &frame), walk(LinkType::ETHERNET, &frame));
     }
 
     /// The bytes that decide between the paths are drawn from the values that matter.
@@ -230,6 +230,6 @@ proptest! {
         frame.extend_from_slice(&word.to_be_bytes());
         frame.extend_from_slice(&[64, protocol]);
         frame.extend_from_slice(&rest);
-        prop_assert_eq!(parse_frame(LinkType::ETHERNET, &frame), walk::walk(LinkType::ETHERNET, &frame));
+        prop_assert_eq!(parse_frame(LinkType::ETHERNET, &frame), walk(LinkType::ETHERNET, &frame));
     }
 }

@@ -172,3 +172,32 @@ fn only_what_comes_next_completes() {
     let others = others.count();
     assert!((300..500).contains(&others), "{others} of 100,000 are taken for it");
 }
+
+#[test]
+fn those_that_wait_wait_on() {
+    let cache = HandshakeCache::new(256, 60_000_000_000);
+    let hash = |number: u64| (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for number in 0..300 {
+        cache.put(hash(number), Side::First, Some(number as u32), number as i64);
+    }
+    for number in 0..50 {
+        cache.take(hash(number), Side::First, number as u32, 400);
+    }
+    let mut encoder = Encoder::default();
+    cache.save(&mut encoder);
+    let bytes = encoder.into_bytes();
+    let other = HandshakeCache::new(256, 60_000_000_000);
+    let mut decoder = Decoder::new(&bytes);
+    other.restore(&mut decoder).unwrap();
+    assert!(decoder.end().is_ok());
+    let mut waited_count = 0;
+    for number in 0..300 {
+        assert_eq!(other.is_idle(hash(number)), cache.is_idle(hash(number)));
+        let kind = cache.take(hash(number), Side::First, number as u32, 400);
+        waited_count += usize::from(kind.is_some());
+        assert_eq!(other.take(hash(number), Side::First, number as u32, 400), kind);
+    }
+    assert!(waited_count > 150, "{waited_count}");
+    assert!(HandshakeCache::new(8, 1).restore(&mut Decoder::new(&bytes)).is_err());
+    assert!(other.restore(&mut Decoder::new(&bytes[..bytes.len() - 1])).is_err());
+}

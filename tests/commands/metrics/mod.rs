@@ -6,10 +6,12 @@ mod hostile;
 
 use clients::{ask, get, run};
 use flowpeel::connection::Counts;
+use flowpeel::list::Header;
 use flowpeel::metrics::http::{Server, serve};
 use flowpeel::metrics::{CaptureCounts, ListFigures, Load, Metrics, Setup};
 use flowpeel::parse::Unusable;
 use flowpeel::signal::SignalCounts;
+use flowpeel::snapshot::file::Figures;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -26,14 +28,9 @@ fn metrics() -> Arc<Metrics> {
 }
 
 fn figures() -> ListFigures {
-    ListFigures {
-        complete: true,
-        connections: 250,
-        half_open: 3,
-        end_ns: 1_767_225_610_500_000_000,
-        delta: Load { used: 30, limit: 100 },
-        ..ListFigures::default()
-    }
+    let figures = Figures { end_ns: 1_767_225_610_500_000_000, ..Figures::default() };
+    let header = Header { figures, complete: true, flows: 250, half_open: 3, ..Header::default() };
+    ListFigures { header, delta: Load { used: 30, limit: 100 }, ..ListFigures::default() }
 }
 
 fn served(metrics: &Arc<Metrics>) -> Server {
@@ -148,7 +145,8 @@ fn every_page_and_every_refusal_has_its_status() {
     let server = served(&metrics);
     let address = server.local_addr();
     assert_eq!((get(address, "/healthz").status, get(address, "/healthz").body.as_str()), (200, "ok\n"));
-    metrics.list(&ListFigures { complete: false, missing: 120, ..figures() }, Instant::now());
+    let header = Header { complete: false, missing: 120, ..figures().header };
+    metrics.list(&ListFigures { header, ..figures() }, Instant::now());
     let health = get(address, "/healthz");
     assert_eq!((health.status, health.body.as_str()), (503, "list incomplete: about 120 connections missing\n"));
     assert!(get(address, "/metrics").head.contains("\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));

@@ -1,8 +1,5 @@
-//! The optional fields of a cell.
-//!
-//! What enters: the hash of a key, and a value. What leaves: what they add to a field, and what a field says about the
-//! values of a lone key. Laws: checks are not linear in what they check; a field of `()` holds nothing and always
-//! agrees.
+//! The optional fields of a cell: counts, checks of keys, checks of values. Laws: checks are not linear in what they
+//! check; a field of `()` holds nothing and always agrees.
 
 use super::Mode;
 use crate::hash::GOLDEN_64;
@@ -87,9 +84,9 @@ pub enum Values<V> {
     Unknown,
 }
 
-/// A field that tells more about values than their sum.
+/// A field that says more about values than their sum.
 pub trait ValueField<V: Sum>: Sum {
-    /// Whether it tells values from noise.
+    /// Whether it distinguishes values from noise.
     const IS_CHECK: bool;
 
     /// What the value adds once, for the key with this hash.
@@ -120,7 +117,7 @@ impl<V: Sum> ValueField<V> for () {
 pub struct ValueCheck(u64);
 
 /// The sum of the squares, beside the sum. Of a key with two values below 2^63 it gives both. It also checks a single
-/// value, but a value of zero cannot be told from nothing.
+/// value, but does not distinguish a value of zero from none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Squares(u128);
 

@@ -1,9 +1,8 @@
-//! Cells: the sums that a table is made of, with only the fields that are chosen.
+//! Cells: the sums that a table is made of.
 //!
-//! What enters: keys with their hashes, values, and counts. What leaves: their sums, and the key of a cell that holds
-//! one alone. The laws: what a key adds to a cell is the same in all its cells; it depends only on the key, its values
-//! and its count; and additions commute. So a cell that holds a key alone shows the key's whole part, whatever it is
-//! made of, and that part can be subtracted from the key's other cells.
+//! The laws: what a key adds to a cell is the same in all its cells; it depends only on the key, its values and its
+//! count; and additions commute. So a cell that holds a key alone shows the key's whole part, in all its fields, and that
+//! part can be subtracted from the key's other cells.
 
 mod field;
 mod mode;
@@ -28,7 +27,7 @@ pub trait TableCell: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static 
     const IS_COUNTED: bool;
     /// Whether a lone key can be recognised with certainty: there is a check.
     const IS_CHECKED: bool;
-    /// Whether a value can be told from noise: there is a check of the values, or a second sum of them.
+    /// Whether a value can be distinguished from noise: there is a check of the values, or a second sum of them.
     const IS_VALUE_CHECKED: bool;
     /// Whether a key can be in it more than once.
     const IS_MULTISET: bool;
@@ -48,9 +47,9 @@ pub trait TableCell: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static 
     fn value(&self) -> Self::Value;
     /// Whether all sums are zero.
     fn is_zero(&self) -> bool;
-    /// Whether no key is left in the cell, whatever its values. A count of zero alone does not say so.
+    /// Whether no key is left in the cell; there may be values. A count of zero alone does not prove it.
     fn is_key_free(&self) -> bool;
-    /// Whether the cell holds the same keys as another, as far as sums tell, whatever the values.
+    /// Whether the cell has the same sums of keys, counts and checks as another. Values may differ.
     fn has_keys_of(&self, other: &Self) -> bool;
     /// The key, if this cell holds only one, `count` times; see [`Sum::quotient`] for `lost`.
     fn candidate(&self, count: i64, lost: u64) -> Option<Self::Key>;

@@ -1,7 +1,5 @@
-//! How fields are combined: sums or exclusive ors.
-//!
-//! What enters: fields. What leaves: the two ways to combine them. Both are groups; only sums keep a key that is there
-//! twice (section 3 of the paper: "we cannot use XORs"), and only exclusive ors never carry.
+//! How fields are combined: by sums or by exclusive ors. Both are groups; only sums keep a key that is there twice
+//! (section 3 of the paper: "we cannot use XORs"), and only exclusive ors never carry.
 
 use crate::sum::Sum;
 
@@ -52,7 +50,7 @@ impl Mode for Adding {
     }
 }
 
-/// Exclusive ors. Adding and removing are the same; only a count tells them apart.
+/// Exclusive ors. Adding and removing are the same; only a count distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Xoring;
 

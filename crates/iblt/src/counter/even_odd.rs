@@ -1,10 +1,9 @@
-//! The even-odd counter: two sums of keys in every cell, each of one half of all keys (section IV of the paper).
-//!
-//! What enters: keys and counts. What leaves: bounds and lists. A bit of its hash says which sum a key is added to. So
-//! a cell with one key of each half can be split, by trying how its count is divided between the two.
+//! The even-odd counter: two sums of keys in every cell, each of one half of all keys (section IV of the paper). A bit of
+//! its hash decides which sum a key is added to. So a cell with one key of each half can be split, by trying how its
+//! count is divided between the two.
 
 use super::split::{self, Budget, keys_of, may_hold, shares};
-use super::{Counter, Tally, signed};
+use super::{Counter, Tally, least_count, signed};
 use crate::cell::{CheckField, TableCell, Values};
 use crate::hash::mixed;
 use crate::key_hash::{KeyHash, SecretHash};
@@ -212,7 +211,7 @@ impl<K: Key, H: KeyHash<K>> Counter for EvenOdd<K, H> {
     }
 
     fn query(&self, key: &K) -> u64 {
-        self.table.least_count(key)
+        least_count(&self.table, key)
     }
 
     fn list(&mut self) -> Tally<K> {

@@ -1,8 +1,6 @@
 //! Invertible Bloom counters (Ding and Rauen, "Improving Retrieval Performance for Invertible Bloom Counters"; "the
-//! paper" in this module): multisets of keys in a fixed size, which tell how often a key is in them, and list all keys
-//! with their multiplicities as long as there are few enough.
-//!
-//! What enters: keys and counts. What leaves: bounds and lists. There are three kinds, with one interface:
+//! paper" in this module): multisets of keys in a fixed size, which bound how often a key is in them, and list all
+//! keys with their multiplicities as long as there are few enough. There are three kinds, with one interface:
 //!
 //! | kind | a cell has beside count and check | lists up to, for 3, 4, 5 cells a key | can be added and subtracted |
 //! |---|---|---|---|
@@ -29,7 +27,7 @@
 //! ```
 //!
 //! Laws: a query never gives less than a key was added less what it was removed, as long as no key was removed more
-//! often than added; what is listed plus what is left is what there was, whatever the cells hold; and work is bounded
+//! often than added; what is listed plus what is left is what there was, for any contents of the cells; and work is bounded
 //! by the number of cells.
 
 mod even_odd;
@@ -45,7 +43,7 @@ pub use wide::Wide;
 
 use super::cell::TableCell;
 use super::key_hash::KeyHash;
-use super::list::{Entry, Residue};
+use super::listing::{Entry, Residue};
 use super::sum::Key;
 use super::table::Table;
 
@@ -88,19 +86,9 @@ fn signed(count: u64) -> i64 {
     count as i64
 }
 
-impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
-    /// The least value of `of` over a key's cells: an upper bound for what the key adds to each, where no key adds a
-    /// negative amount.
-    #[must_use]
-    pub fn least(&self, key: &C::Key, of: impl Fn(&C) -> u64) -> u64 {
-        let places = self.places(self.hash().of(key));
-        places.iter().map(|&place| of(self.cell(place))).min().unwrap_or(0)
-    }
-
-    /// The least count of a key's cells.
-    fn least_count(&self, key: &C::Key) -> u64 {
-        self.least(key, |cell| cell.count().max(0).unsigned_abs())
-    }
+/// The least count of a key's cells.
+fn least_count<C: TableCell, H: KeyHash<C::Key>>(table: &Table<C, H>, key: &C::Key) -> u64 {
+    table.least(key, |cell| cell.count().max(0).unsigned_abs())
 }
 
 /// A key and its count.

@@ -1,11 +1,10 @@
-//! The one-key counter: every cell keeps one of its keys beside the sums (section V of the paper).
-//!
-//! What enters: keys and counts. What leaves: bounds and lists. In a cell with two keys the kept one is tried as one of
-//! them, with every share of the count. Which key is kept is not a sum, so counters of this kind cannot be subtracted.
+//! The one-key counter: every cell keeps one of its keys beside the sums (section V of the paper). In a cell with two
+//! keys the kept one is tried as one of them, with every share of the count. Which key is kept is not a sum, so counters
+//! of this kind cannot be subtracted.
 
 use super::split::{self, Budget, keys_of, may_hold, shares};
 use super::standard::StandardCell;
-use super::{Counter, Tally, signed};
+use super::{Counter, Tally, least_count, signed};
 use crate::cell::TableCell;
 use crate::hash::mixed;
 use crate::key_hash::{KeyHash, SecretHash};
@@ -24,7 +23,7 @@ pub enum Keeping {
     /// A random key, each with a probability in proportion to how often it was added. The choices follow from this
     /// seed.
     Random(u64),
-    /// A random key, each with the same probability however often and in whatever order the keys were added: of all
+    /// A random key, each with the same probability however often and in any order the keys were added: of all
     /// keys that came to the cell, the one that a hash function of the cell's own maps to the smallest number. Keys
     /// that are added less often are kept as well as others, so more different keys are kept. That is better than the
     /// paper's choices, and as small.
@@ -201,7 +200,7 @@ impl<K: Key, H: KeyHash<K>> Counter for OneKey<K, H> {
     }
 
     fn query(&self, key: &K) -> u64 {
-        self.table.least_count(key)
+        least_count(&self.table, key)
     }
 
     fn list(&mut self) -> Tally<K> {

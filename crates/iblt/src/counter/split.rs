@@ -1,13 +1,12 @@
 //! Listing with splits: where no cell holds a key alone, a cell with two keys may be split.
 //!
-//! What enters: a table, and a way to recognise one of two keys in a cell. What leaves: all keys that can be listed so.
-//! The law is that of listing, and so are the bounds: splits take out at most a multiple of the number of cells, and
-//! the number of splits that are tried is limited for each cell, whatever the cells hold.
+//! The invariant is that of listing, and work is bounded as there: splits take out at most a multiple of the number of
+//! cells, and the number of splits that are tried is limited for each cell.
 
 use super::{Tally, counted};
 use crate::cell::TableCell;
 use crate::key_hash::KeyHash;
-use crate::list::Rule;
+use crate::listing::Rule;
 use crate::sum::{Key, quotients};
 use crate::table::Table;
 

@@ -1,12 +1,10 @@
-//! The standard counter: count, sum of keys and sum of checks in every cell (section III of the paper).
-//!
-//! What enters: keys, counts, and what else is to be summed beside them. What leaves: the same, listed. It is a table
-//! like that of connections, for keys that are in it many times.
+//! The standard counter: count, sum of keys and sum of checks in every cell (section III of the paper), and beside them
+//! the sum of values. It is a [`Table`] for keys that are in it many times.
 
-use super::{Counter, Tally, counted, signed};
+use super::{Counter, Tally, counted, least_count, signed};
 use crate::cell::Sums;
 use crate::key_hash::{KeyHash, SecretHash};
-use crate::list::{Entry, Listing, Rule};
+use crate::listing::{Entry, Listing, Rule};
 use crate::placement::Layout;
 use crate::refused::Refused;
 use crate::sum::{Key, Sum};
@@ -102,7 +100,7 @@ impl<K: Key, V: Sum, H: KeyHash<K>> Counter for Standard<K, V, H> {
     }
 
     fn query(&self, key: &K) -> u64 {
-        self.table.least_count(key)
+        least_count(&self.table, key)
     }
 
     fn list(&mut self) -> Tally<K> {

@@ -196,7 +196,7 @@ fn drawn_keys_are_the_same_in_any_order_however_often_they_are_added() {
 
 #[test]
 fn splits_tell_two_keys_that_share_all_their_cells() {
-    // Three cells in all: a standard counter can never tell two keys.
+    // Three cells in all: a standard counter never lists two keys.
     let keys: Vec<Roomy> = (0..64).map(roomy).collect();
     let half = |key: &Roomy| EvenOddCell::of(key, (), hash::<Roomy>().of(key), 1);
     let is_even = |key: &&Roomy| half(key).candidate(1, 0) == Some(**key) && half(key) != half(&keys[0]);

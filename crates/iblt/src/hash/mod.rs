@@ -1,10 +1,9 @@
-//! The keyed pseudo-random functions that place connections, tell them apart and check them.
+//! The keyed pseudo-random functions that place keys and check them: 128 bits a key, the same on every machine, which
+//! nobody without the secret can predict.
 //!
-//! What enters: a secret and flow keys. What leaves: 128 bits a key, the same on every machine, which nobody without
-//! the secret can predict. AES-128 in CBC-MAC mode is a pseudo-random function on inputs of one length, so each use and
-//! each address family has a cipher key of its own, derived from the secret. Several keys are hashed together, because
-//! the hardware works on many blocks in the time of little more than one: batches of 64 wherever packets and peeling
-//! bring many keys, groups of eight elsewhere.
+//! AES-128 in CBC-MAC mode is a pseudo-random function on inputs of one length, so each use and each family of keys has
+//! a cipher key of its own, derived from the secret. Several keys are hashed together, because the hardware works on many
+//! blocks in the time of little more than one: batches of 64 wherever many keys come at once, groups of eight elsewhere.
 
 use crate::word_key::WordKey;
 use aes::Aes128;
@@ -27,8 +26,7 @@ pub const HASH_BATCH_COUNT: usize = 64;
 /// The size of a secret, in bytes.
 pub const SECRET_SIZE: usize = 16;
 
-/// The secret that all hashes of a site depend on. A table can be decoded only with the secret with which it was
-/// filled.
+/// The secret that all hashes depend on. A table can be listed only with the secret with which it was filled.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; SECRET_SIZE]);
 
@@ -80,20 +78,21 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// The purpose of a hash. Hashes for different purposes are independent of each other.
+/// The purpose of a hash. Hashes for different purposes are independent of each other. An IBLT uses two of them; the
+/// others are for the tables of whoever fills it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Finding the entry of a connection by its canonical key, in a partition and in the connection filter.
+    /// Finding what is kept under a key: flowpeel's partitions and the filter of connections.
     Connection = 1,
-    /// Placing an oriented key in an IBLT, and checking it there.
+    /// Placing a key in an IBLT, and checking it there.
     Placement = 2,
-    /// Checking a value that stands beside a key in an IBLT.
+    /// Checking a value beside a key in an IBLT.
     Value = 3,
-    /// Finding a handshake that waits for its answer in the handshake cache.
+    /// Finding a handshake that waits for its answer: flowpeel's handshake cache.
     Handshake = 4,
 }
 
-/// A keyed function from the keys of one family to 128 bits.
+/// A keyed function from the keys of one type to 128 bits.
 ///
 /// ```
 /// use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
@@ -126,7 +125,7 @@ impl<K: WordKey> KeyedHash<K> {
         hashes[0]
     }
 
-    /// The hashes of up to [`HASH_GROUP_COUNT`] keys. Keys beyond that, or beyond the length of `hashes`, are left out.
+    /// The hashes of up to [`HASH_GROUP_COUNT`] keys. Keys beyond that, or beyond the length of `hashes`, are ignored.
     #[inline]
     pub fn of_group(&self, keys: &[K], hashes: &mut [u128]) {
         let count = keys.len().min(hashes.len()).min(HASH_GROUP_COUNT);
@@ -145,8 +144,8 @@ impl<K: WordKey> KeyedHash<K> {
         }
     }
 
-    /// Puts the hashes of up to [`HASH_BATCH_COUNT`] keys into `hashes`. Keys beyond that are left out. If there are
-    /// many keys, each takes a third of its time in [`Self::of_group`].
+    /// Puts the hashes of up to [`HASH_BATCH_COUNT`] keys into `hashes`. Keys beyond that are ignored. With
+    /// many keys, each takes a third of the time of [`Self::of_group`].
     #[inline]
     pub fn of_batch(&self, keys: &[K], hashes: &mut HashBatch) {
         let (count, round_count) = (keys.len().min(HASH_BATCH_COUNT), K::WORD_COUNT.div_ceil(2));

@@ -1,9 +1,8 @@
 //! Batched updates of a table: gathered, hashed and given values together, and summed together.
 //!
-//! What enters: pairs that are inserted or removed, one by one. What leaves: their sums in a table, [`BATCH_COUNT`]
-//! updates at a time and one step later: the cells of some updates are on their way from memory while others are
-//! gathered and hashed. A table can be given away without waiting for its latest updates: they go with it as they are,
-//! and the receiver sums them with a batch of its own.
+//! [`BATCH_COUNT`] updates make a step, and reach the table one step later: the cells of some updates are on their way
+//! from memory while others are gathered and hashed. A table can be given away without waiting for its latest updates:
+//! they go with it as they are, and the receiver sums them with a batch of its own.
 
 use super::iblt::AHEAD_COUNT;
 use crate::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
@@ -55,7 +54,7 @@ pub struct Batch<K: TableKey> {
     code: ValueCode<K>,
     waiting: Updates<K, BATCH_COUNT>,
     /// Updates of the step before: how many, their places, and what each adds there.
-    asked_count: usize,
+    hashed_count: usize,
     places: [[u32; HASH_COUNT]; BATCH_COUNT],
     sums: [PackedCell<K>; BATCH_COUNT],
 }
@@ -68,7 +67,7 @@ impl<K: TableKey> Batch<K> {
             placement: KeyedHash::new(secret, Purpose::Placement),
             code: ValueCode::new(KeyedHash::new(secret, Purpose::Value)),
             waiting: Updates::none(),
-            asked_count: 0,
+            hashed_count: 0,
             places: [[0; HASH_COUNT]; BATCH_COUNT],
             sums: [PackedCell::default(); BATCH_COUNT],
         }
@@ -78,7 +77,7 @@ impl<K: TableKey> Batch<K> {
     #[must_use]
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.waiting.count + self.asked_count == 0
+        self.waiting.count + self.hashed_count == 0
     }
 
     /// Adds an insertion or a removal of a key with the value of this payload, and returns whether the batch is full
@@ -103,12 +102,12 @@ impl<K: TableKey> Batch<K> {
     /// The table is smaller than it was in the step before.
     pub fn step_into(&mut self, table: &mut Iblt<K>) -> u64 {
         // Some are summed before the hashing and some after it, so that memory is never idle for long.
-        let (asked_count, half) = (self.asked_count, self.asked_count / 2);
-        table.add_at(&self.places[..asked_count], &self.sums, 0..half);
+        let (hashed_count, half) = (self.hashed_count, self.hashed_count / 2);
+        table.add_at(&self.places[..hashed_count], &self.sums, 0..half);
         let mut hashes = HashBatch::default();
         self.placement.of_batch(self.waiting.all().0, &mut hashes);
-        table.add_at(&self.places[..asked_count], &self.sums, half..asked_count);
-        self.ask(table, &mut hashes)
+        table.add_at(&self.places[..hashed_count], &self.sums, half..hashed_count);
+        self.prepare(table, &mut hashes)
     }
 
     /// Moves all updates that are not in the table into `latest`, because the table is to be given away. Returns how
@@ -119,9 +118,9 @@ impl<K: TableKey> Batch<K> {
     /// # Panics
     ///
     /// `latest` already holds updates.
-    pub fn leave_to(&mut self, latest: &mut Latest<K>) -> u64 {
-        assert!(latest.count == 0, "what was left before is not summed");
-        for sum in &self.sums[..self.asked_count] {
+    pub fn drain_into(&mut self, latest: &mut Latest<K>) -> u64 {
+        assert!(latest.count == 0, "the updates drained before were not summed");
+        for sum in &self.sums[..self.hashed_count] {
             // The sum of a single update gives its value.
             let value = sum.value().wrapping_mul(sum.count() as u64);
             latest.push(sum.lone_key(), (ValueCode::<K>::payload(value), sum.count() as i32));
@@ -129,11 +128,12 @@ impl<K: TableKey> Batch<K> {
         let (keys, payloads) = self.waiting.all();
         keys.iter().zip(payloads).for_each(|(key, payload)| latest.push(*key, *payload));
         let count = keys.len() as u64;
-        (self.asked_count, self.waiting.count) = (0, 0);
+        (self.hashed_count, self.waiting.count) = (0, 0);
         count
     }
 
-    /// Sums what was left with a table into it. The batch must be idle, and is idle again afterwards.
+    /// Sums the latest updates of a table that was given away into it. The batch must be idle, and is idle again
+    /// afterwards.
     ///
     /// Complexity: `k` random accesses an update.
     pub fn sum(&mut self, latest: &mut Latest<K>, table: &mut Iblt<K>) {
@@ -150,10 +150,10 @@ impl<K: TableKey> Batch<K> {
         latest.count = 0;
     }
 
-    /// Computes the places and sums of the waiting updates, which have these hashes, and returns how many they are. The
+    /// Computes the places and sums of the waiting updates, which have these hashes, and returns how many there are. The
     /// first places are prefetched, some before the values are computed and some after.
     #[inline(always)]
-    fn ask(&mut self, table: &Iblt<K>, hashes: &mut HashBatch) -> u64 {
+    fn prepare(&mut self, table: &Iblt<K>, hashes: &mut HashBatch) -> u64 {
         let (keys, payloads) = self.waiting.all();
         let count = keys.len();
         for (at, (key, &(payload, times))) in keys.iter().zip(payloads).enumerate() {
@@ -171,7 +171,7 @@ impl<K: TableKey> Batch<K> {
             let value = ValueCode::<K>::of_image(hashes.get(at), payload);
             sum.set_value(value.wrapping_mul(i64::from(times) as u64));
         }
-        (self.asked_count, self.waiting.count) = (count, 0);
+        (self.hashed_count, self.waiting.count) = (count, 0);
         count as u64
     }
 }
@@ -202,15 +202,15 @@ mod tests {
                 assert_eq!(summed, number + 1);
             }
         }
-        assert!(together.is_zero() || count > step_count, "nothing is summed before it is asked for");
+        assert!(together.is_zero() || count > step_count, "nothing is summed before a step");
         assert_eq!(batch.is_idle(), count == 0);
-        assert_eq!(summed + batch.leave_to(&mut latest), count);
-        assert!(batch.is_idle(), "nothing is left in the batch");
+        assert_eq!(summed + batch.drain_into(&mut latest), count);
+        assert!(batch.is_idle(), "the batch is empty");
         others.sum(&mut latest, &mut together);
         assert!(together == apart, "{count} updates, a step every {step_count}");
-        assert!(others.is_idle() && batch.leave_to(&mut latest) == 0);
+        assert!(others.is_idle() && batch.drain_into(&mut latest) == 0);
         others.sum(&mut latest, &mut together);
-        assert!(together == apart, "what was left is summed once");
+        assert!(together == apart, "the drained updates are summed once");
     }
 
     #[test]

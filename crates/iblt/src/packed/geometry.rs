@@ -1,8 +1,5 @@
-//! The shape of a table: how large it is, and which of its cells a key is summed into.
-//!
-//! What enters: how many items a table is to list, and placement hashes. What leaves: numbers of cells, and places
-//! among them. The cells are split into subtables, one for each hash function, so that a key's places are distinct
-//! (section 2.2 of the paper).
+//! The shape of an [`Iblt`](crate::Iblt): how large it is, and which of its cells a key is summed into. The cells are
+//! split into subtables, one for each hash function, so that a key's places are distinct (section 2.2 of the paper).
 
 use crate::hash::place_of;
 
@@ -102,12 +99,14 @@ impl Geometry {
 
     /// The number of cells of each subtable.
     #[must_use]
+    #[inline]
     pub fn subtable_cell_count(self) -> u32 {
         self.subtable_cell_count
     }
 
     /// The number of cells of the whole table.
     #[must_use]
+    #[inline]
     pub fn cell_count(self) -> usize {
         self.subtable_cell_count as usize * HASH_COUNT
     }

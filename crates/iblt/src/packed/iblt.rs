@@ -1,8 +1,5 @@
-//! The table: cells in `k` subtables, updated blindly (section 2.2 of the paper).
-//!
-//! What enters: changes, each a key with its placement hash, and other tables. What leaves: the cells, for a peeler to
-//! list. There is no look-up of a single key (GET, section 2.3 of the paper): that needs several times the cells to
-//! succeed often.
+//! The cells of an [`Iblt`], updated without looking anything up (section 2.2 of the paper). A single key cannot be
+//! looked up either (GET, section 2.3 of the paper): that takes several times the cells to succeed often.
 
 use crate::{Geometry, HASH_COUNT, PackedCell, Refused, TableCell, TableKey};
 use flowpeel_lines::Lines;
@@ -59,10 +56,42 @@ impl<K: TableKey> Change<K> {
     }
 }
 
-/// An invertible Bloom lookup table for keys of one size.
+/// An invertible Bloom lookup table for keys of one type, made of few words, and values of 64 bits.
 ///
-/// An update costs `k` additions at random places whatever the table holds; nothing is looked up and nothing branches.
-/// Memory is fixed when the table is made.
+/// An update costs `k` additions at random places however much is in the table; nothing is looked up and nothing
+/// branches. Memory is fixed when the table is made.
+///
+/// ```
+/// use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
+/// use flowpeel_iblt::{Change, Geometry, Iblt, Peeled, Peeler, Recipient};
+///
+/// /// Believes every value, and keeps what it is given.
+/// struct List(Vec<([u64; 2], i32)>);
+///
+/// impl Recipient<[u64; 2]> for List {
+///     fn belongs(&self, _placement: u128, _value: u64) -> bool {
+///         true
+///     }
+///
+///     fn take(&mut self, peeled: Peeled<[u64; 2]>) {
+///         self.0.push((peeled.change.key, peeled.change.count));
+///     }
+/// }
+///
+/// let hash = KeyedHash::<[u64; 2]>::new(&Secret::REPLAY, Purpose::Placement);
+/// let mut table = Iblt::new(Geometry::for_items(1_000));
+/// for key in (0..100_000).map(|number| [number, !number]) {
+///     table.apply_one(&Change::insert(key, hash.of(&key), 0));
+/// }
+/// // Far too many to list; but once most of them are removed, in any order, the rest can be.
+/// for key in (0..99_000).map(|number| [number, !number]) {
+///     table.apply_one(&Change::remove(key, hash.of(&key), 0));
+/// }
+/// let mut list = List(Vec::new());
+/// Peeler::new(hash, table.geometry().cell_count()).peel(&mut table, &mut list);
+/// assert!(table.is_zero() && list.0.len() == 1_000);
+/// assert!(list.0.iter().all(|(key, count)| key[0] >= 99_000 && *count == 1));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Iblt<K: TableKey> {
     geometry: Geometry,
@@ -268,10 +297,10 @@ impl<K: TableKey> Iblt<K> {
         self.cells.iter_mut().for_each(|cell| cell.set_value(0));
     }
 
-    /// Has the memory of a small table backed by pages at once, because changes are about to come. A large table gets
-    /// its pages as the changes come.
-    pub fn lay_in(&mut self) {
-        self.cells.lay_in();
+    /// Populates the pages of a small table at once, because changes are about to come. A large table gets its pages as
+    /// the changes come.
+    pub fn populate(&mut self) {
+        self.cells.populate();
     }
 
     /// Empties the table.
@@ -285,7 +314,7 @@ impl<K: TableKey> Iblt<K> {
         self.cells.iter().all(PackedCell::is_zero)
     }
 
-    /// Whether no key is left in the table, whatever the value sums.
+    /// Whether no key is left in the table. Value sums do not count.
     #[must_use]
     pub fn is_key_free(&self) -> bool {
         self.cells.iter().all(PackedCell::is_key_free)
@@ -296,8 +325,8 @@ impl<K: TableKey> Iblt<K> {
     ///
     /// Keys fall on the cells of a subtable at random, so the squares of the counts add up to the number of keys plus
     /// what the surplus of additions over removals adds to every cell. That holds at any load, to within the square
-    /// root of 2 / cells of a subtable. The share of free cells, the usual measure, says nothing about a table that has
-    /// none.
+    /// root of 2 / cells of a subtable. The share of free cells, the usual measure, is zero for all tables that are too
+    /// full.
     #[must_use]
     pub fn estimated_count(&self) -> u64 {
         if self.is_key_free() {

@@ -1,12 +1,18 @@
-//! The tables of connections: the cells, the placement and the peeling of the crate, tuned for flow keys.
+//! The table for keys of a few words, where speed matters: [`Iblt`].
 //!
-//! What enters: flow keys with their hashes, values, and counts. What leaves: the same, peeled out of a table again,
-//! and the residue that could not be. These tables differ from the general ones in what the packet path needs: cells
-//! aligned to the cache line, four subtables fixed at compile time, hashes given by the caller (who has them in
-//! groups), values that carry their own check, and a recipient that takes what is peeled, so that no list is built.
+//! It differs from a [`Table`](crate::Table) in what a packet path needs: cells aligned to the cache line, four subtables
+//! fixed at compile time, hashes computed by the caller (in groups), values that may carry a check of their own, and a
+//! recipient that takes what is peeled, so that no list is built.
 //!
-//! Laws, which the tests hold: updates commute; `insert` then `remove` leaves nothing; `a + b` holds what `a` and `b`
-//! hold together; peeling takes out only what is in the table, and what it takes out plus what it leaves is the table.
+//! - [`Geometry`]: the shape of a table, and where in it a hash points.
+//! - [`Iblt`]: the cells, and single updates ([`Change`]).
+//! - [`Batch`]: updates hashed 64 together, with their cells prefetched.
+//! - [`Peeler`]: lists what is in a table and gives it to a [`Recipient`].
+//! - [`ValueCode`]: 24-bit payloads as values that carry a check.
+//!
+//! Laws, which the tests hold: updates commute; inserting and removing a pair leaves nothing; `a` merged with `b` holds
+//! what both hold together; peeling takes out only what is in the table, and what it takes out plus what it leaves is
+//! the table.
 
 mod batch;
 mod geometry;

@@ -1,13 +1,12 @@
-//! Listing (LISTENTRIES, section 2.4 of the paper, with the checks of section 3): take out a key that stands alone in a
-//! cell, subtract it from its other cells, and continue with those.
+//! Listing of an [`Iblt`] (LISTENTRIES, section 2.4 of the paper, with the checks of section 3): take out a key that is
+//! alone in a cell, subtract it from its other cells, and continue with those.
 //!
-//! What enters: a table, and a recipient for what is in it. What leaves: keys with their counts and values, one by one,
-//! and the table without them. A key added or removed several times with different values is taken out as one sum,
-//! where the paper (sections 3 and 6) gives such keys up.
+//! The invariant: what was taken out plus what is in the table is what was in the table, whatever it holds. A cell is
+//! taken for that of a lone key only when the key's check agrees and the key maps to that cell. A key added or removed
+//! several times with different values is taken out as one sum, where the paper (sections 3 and 6) gives such keys up.
 //!
-//! A cell is taken for a lone key only when the key's check agrees and the key maps to that cell. Work is bounded
-//! whatever the table holds: at most as many keys are taken out as there are cells, which is as many as an honest table
-//! gives; and the number of keys that are tried for counts that lose bits is limited for each cell.
+//! Work is bounded: at most as many keys are taken out as there are cells, which is as many as an honest table gives; and
+//! the number of keys that are tried for counts that lose bits is limited for each cell.
 
 use super::iblt::AHEAD_COUNT;
 use crate::hash::{HASH_BATCH_COUNT, HASH_GROUP_COUNT, HashBatch, KeyedHash};
@@ -48,10 +47,10 @@ const SCAN_COUNT: usize = 16;
 const LINE_SIZE: usize = 64;
 
 /// How far ahead of a pass cells are prefetched. The accesses in between are spread over all memory, so no hardware
-/// prefetcher notices that the pass reads in order.
+/// prefetcher recognises that the pass reads in order.
 const SCAN_AHEAD_COUNT: usize = 8 * SCAN_COUNT;
 
-/// A recipient of what is peeled, which knows what values are genuine.
+/// Takes what is peeled, and knows which values are genuine.
 pub trait Recipient<K> {
     /// Whether `value` is one that the key with this placement hash can have.
     fn belongs(&self, placement: u128, value: u64) -> bool;
@@ -62,7 +61,8 @@ pub trait Recipient<K> {
         verdicts.iter_mut().zip(pairs).for_each(|(verdict, (hash, value))| *verdict = self.belongs(*hash, *value));
     }
 
-    /// What a key's contribution to the value sum must be, asked where no cell shows it unspoilt.
+    /// What a key's contribution to the value sum must be, if that is known; called where each of the key's cells has
+    /// other values in it.
     fn expected(&self, _key: &K, _placement: u128, _count: i32) -> Option<u64> {
         None
     }
@@ -347,13 +347,13 @@ impl<K: TableKey> Peeler<K> {
         K::from_words(&words)
     }
 
-    /// The value sum of the key that is alone at `place`, if any of its cells shows it.
+    /// The value sum of the key that is alone at `place`, if any of its cells has it.
     fn value_of(table: &Iblt<K>, recipient: &impl Recipient<K>, (key, hash): (&K, u128), place: u32) -> Option<u64> {
         let places = table.places(hash);
         let cell = table.cells()[place as usize];
         let count = cell.count();
-        // Another key's noise may lie on the value here and not elsewhere, so any cell that holds this key alone may
-        // show it.
+        // Another key's noise may be added to the value here and not elsewhere, so all cells that hold this key alone
+        // are tried.
         let lone = std::iter::once(place).chain(places).map(|at| table.cells()[at as usize]);
         let lone = lone.filter(|at| at.has_keys_of(&cell));
         let known = lone.map(|at| at.value()).find(|&value| match count {

@@ -1,10 +1,9 @@
-//! Values that carry a check of their own, so that a value sum can be told from noise.
+//! Values that carry a check of their own, so that a value sum can be distinguished from noise.
 //!
-//! What enters: a payload of the caller's, and the placement hash of its key. What leaves: a 64-bit value, and whether
-//! a value is genuine. This does the work of the paper's `hashvalueSum` (section 3) in the value sum itself: noise
-//! passes with a probability of 2^-40. The key's check covers the key alone, so a key with several values still
-//! verifies. Whether a value is the key's own is told by the 40 bits that every value carries beside its payload: a
-//! keyed function of the key's placement hash and the payload.
+//! This does the work of the paper's `hashvalueSum` (section 3) in the value sum itself. The key's check covers the key
+//! alone, so a key with several values still verifies. Whether a value is the key's own is decided by the 40 bits that
+//! every value carries beside its payload: a keyed function of the key's placement hash and the payload. Noise passes
+//! with a probability of 2^-40.
 
 use crate::TableKey;
 use crate::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash};
@@ -14,7 +13,18 @@ pub const PAYLOAD_BITS: u32 = 24;
 
 const PAYLOAD_MASK: u64 = (1 << PAYLOAD_BITS) - 1;
 
-/// Encodes payloads into values and tells whether a value belongs to a key.
+/// Encodes payloads into values, and decides whether a value belongs to a key.
+///
+/// ```
+/// use flowpeel_iblt::ValueCode;
+/// use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
+///
+/// let hash = KeyedHash::<[u64; 2]>::new(&Secret::REPLAY, Purpose::Placement).of(&[1, 2]);
+/// let code = ValueCode::<[u64; 2]>::new(KeyedHash::new(&Secret::REPLAY, Purpose::Value));
+/// let value = code.encode(hash, 1_234);
+/// assert!(code.belongs(hash, value) && ValueCode::<[u64; 2]>::payload(value) == 1_234);
+/// assert!(!code.belongs(hash ^ 1, value) && !code.belongs(hash, value + 1));
+/// ```
 #[derive(Clone)]
 pub struct ValueCode<K> {
     hash: KeyedHash<K>,

@@ -1,7 +1,5 @@
-//! A placement for a fixed number of cells: turns hashes into places.
-//!
-//! What enters: a placement, a number of cells, and hashes. What leaves: the places of a key. The lower half of a hash
-//! places and the upper half is left for checks, so that the two are independent.
+//! A placement for a fixed number of cells: which cells a hash chooses. The lower half of a hash places and the upper
+//! half is left for checks, so that the two are independent.
 
 use super::Placement;
 use crate::hash::{GOLDEN_64, mixed, place_of};
@@ -45,7 +43,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of a table with exactly `cell_count` cells, whatever the placement divides them by.
+    /// The layout of a table with exactly `cell_count` cells, even where the placement does not divide them evenly.
     ///
     /// A number of cells that the placement cannot use (fewer than a key needs, fewer than twice the number of
     /// segments, or more than 2^31) is replaced by the nearest that it can. The same holds for numbers of hashes and

@@ -1,11 +1,11 @@
-//! Measured curves: the cells an item that each placement needs.
+//! Measured curves: for numbers of items, the cells an item at which a tenth, a hundredth, a thousandth and a
+//! ten-thousandth of the tables do not list.
 //!
-//! What enters: nothing. What leaves: for numbers of items, the cells an item at which a tenth, a hundredth, a
-//! thousandth and a ten-thousandth of the tables do not list. Every number comes from simulations at growing numbers of
-//! cells, each of up to 400,000 tables or until a hundred had failed (some hundreds of tables from a hundred thousand
-//! items on), interpolated between the logarithms of the two nearest. Where too few tables were tried for a failure
-//! rate, the curve is extrapolated: by its own slope, and for [`FIVE_COUPLED`] by a normal distribution through what
-//! was measured, rounded up. [`Simulation`](super::Simulation) repeats the measurements.
+//! Every number comes from simulations at growing numbers of cells, each of up to 400,000 tables or until a hundred had
+//! failed (some hundreds of tables from a hundred thousand items on), interpolated between the logarithms of the two
+//! nearest. Where too few tables were tried for a failure rate, the curve is extrapolated: by its own slope, and for
+//! [`FIVE_COUPLED`] by a normal distribution through what was measured, rounded up.
+//! [`Simulation`](super::Simulation) repeats the measurements.
 
 use super::{Degrees, Placement};
 

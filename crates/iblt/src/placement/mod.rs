@@ -1,9 +1,8 @@
 //! Placement of keys: which cells a key is summed into, and what each way to choose them is good for.
 //!
-//! What enters: a placement, a number of cells, hashes. What leaves: places, plans and measured failure rates. The law
-//! that all placements keep: a key's places are distinct, depend on its hash alone, and come from independent parts of
-//! it. (Places that are multiples of one another, `h1 + i * h2`, make pairs of keys share all their cells, and those
-//! never list.)
+//! The law that all placements keep: a key's places are distinct, depend on its hash alone, and come from independent
+//! parts of it. (Places that are multiples of one another, `h1 + i * h2`, make pairs of keys share all their cells, and
+//! those never list.)
 
 mod layout;
 mod measured;
@@ -36,7 +35,7 @@ pub enum Placement {
         /// The paper's `k`, 2 to [`TABLE_DEGREE_MAX`](crate::placement::TABLE_DEGREE_MAX).
         hash_count: u32,
     },
-    /// `hash_count` distinct cells anywhere (the other way of section 2.2). The thresholds are those of subtables. The
+    /// `hash_count` distinct cells anywhere (the alternative in section 2.2). The thresholds are those of subtables. The
     /// best choice for up to some hundreds of keys, because two keys share all their cells less often: one in a
     /// thousand tables of 100 keys fails at 1.57 cells a key, where four subtables take 1.86.
     Distinct {
@@ -58,7 +57,7 @@ pub enum Placement {
         /// keys.
         half_ends: bool,
     },
-    /// As many distinct cells anywhere as the key's own hash says: irregular tables (the paper's footnote 5). A few
+    /// Distinct cells anywhere, as many as the key's own hash determines: irregular tables (the paper's footnote 5). A few
     /// keys in many cells let all others list with fewer cells. The best choice for a thousand to a hundred thousand
     /// keys. An update costs the mean of the degrees, about 5.
     Irregular(Degrees),

@@ -1,11 +1,8 @@
-//! Simulation of listing: tables without fields, of which only the structure is peeled.
-//!
-//! What enters: a placement, numbers of items, cells and trials, and a seed. What leaves: how many trials did not list
-//! everything, and how many items they left. Equal seeds give equal outcomes on every machine.
+//! Simulation of listing, on tables without fields of which only the structure is peeled. Equal seeds give equal outcomes
+//! on every machine.
 
 use super::{Layout, Placement};
-use crate::hash::GOLDEN_64;
-use crate::hash::mixed;
+use crate::hash::{GOLDEN_64, mixed};
 
 /// A series of trials, each with its own random keys.
 ///

@@ -1,4 +1,4 @@
-//! Places stay where they belong, and placements list what they are said to.
+//! Places stay within their range, and placements list as many keys as is documented.
 
 use super::*;
 use crate::hash::mixed;
@@ -135,7 +135,7 @@ fn plans_hold_between_what_was_measured_too() {
             let Plan { placement, cell_count, .. } = plan;
             let simulation =
                 Simulation { placement, item_count: item_count as u32, cell_count, trial_count: trials, seed: 3 };
-            // Twice what was asked for, and three standard deviations of what so few trials tell.
+            // Twice what was asked for, and three standard deviations of so few trials.
             let expected = failure * trials as f64;
             let failed = simulation.run().failure_count as f64;
             assert!(failed <= 1.5 * expected + 3.0 * expected.sqrt(), "{failed} of {trials}: {plan:?}");

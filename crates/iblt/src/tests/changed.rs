@@ -3,7 +3,7 @@
 use super::*;
 use crate::{Changed, Difference, reconcile};
 
-/// Reconciles two maps through a table and checks every statement.
+/// Reconciles two maps through a table and checks all that was found.
 fn check<C: TableCell<Key = u64, Value = u64>>(
     layout: Layout,
     here: &BTreeMap<u64, u64>,
@@ -58,12 +58,12 @@ fn everything_that_differs_is_found_both_ways() {
 }
 
 #[test]
-fn values_that_differ_are_told_by_two_cells_that_agree_where_nothing_checks_them() {
+fn values_that_differ_are_known_from_two_cells_that_agree_where_nothing_checks_them() {
     for seed in 0..20 {
         let (here, there) = sets(seed, 5_000, 30, 30);
         let difference = check::<Sums<u64, u64>>(subtables(4, 2_000), &here, &there);
         assert_eq!((difference.only_here.len(), difference.only_there.len()), (30, 30));
-        // A key is not told when others cover two of its cells; the residue then says so.
+        // A key is not found when others cover two of its cells; it is then in the residue.
         let changed = difference.changed.len();
         assert!(changed == 30 && difference.is_complete() || changed >= 28 && !difference.residue.is_empty());
     }
@@ -71,7 +71,7 @@ fn values_that_differ_are_told_by_two_cells_that_agree_where_nothing_checks_them
 
 proptest! {
     #[test]
-    fn whatever_is_said_is_true(
+    fn what_is_found_is_true(
         layout in layouts(1..200),
         here in prop::collection::btree_map(0u64..60, 0u64..4, 0..50),
         there in prop::collection::btree_map(0u64..60, 0u64..4, 0..50),

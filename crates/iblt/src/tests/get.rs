@@ -60,7 +60,7 @@ fn rates(hash_count: u32, count: u64, cell_count: u32) -> (f64, f64) {
 }
 
 #[test]
-fn found_as_often_as_a_bloom_filter_tells_and_oftener_with_neighbours() {
+fn found_as_often_as_in_a_bloom_filter_and_oftener_with_neighbours() {
     // The paper's 97.83 % at 8 cells a key; 84 % at 4.
     let (plain, helped) = rates(5, 10_000, 80_000);
     assert!((plain - 97.83).abs() < 0.5 && helped > 99.9, "{plain} {helped}");
@@ -69,21 +69,21 @@ fn found_as_often_as_a_bloom_filter_tells_and_oftener_with_neighbours() {
 }
 
 #[test]
-fn absent_keys_are_told_as_often_as_the_formula_says() {
+fn keys_are_found_absent_as_often_as_the_formula_says() {
     let mut table = table::<Sums<u64, u64>>(subtables(5, 80_000));
     table.insert_all(&pairs(0..10_000));
     let absent: Vec<u64> = (20_000..30_000).map(mixed).collect();
     assert!(table.get_all(&absent).iter().all(|got| matches!(got, Got::Absent | Got::Unknown)));
-    let told =
+    let absent_share =
         |get: &dyn Fn(&u64) -> Got<u64>| absent.iter().filter(|key| get(key) == Got::Absent).count() as f64 / 1e4;
     // A free cell among five: 1 - (1 - e^(-5/8))^5. A cell with one other key helps too.
-    let plain = told(&|key| table.get_plain(key));
+    let plain = absent_share(&|key| table.get_plain(key));
     assert!((plain - 0.9783).abs() < 0.006, "{plain}");
-    assert!(told(&|key| table.get(key)) > 0.999);
+    assert!(absent_share(&|key| table.get(key)) > 0.999);
 }
 
 #[test]
-fn extraneous_deletions_are_told_from_insertions() {
+fn extraneous_deletions_are_distinguished_from_insertions() {
     let mut table = table::<Sums<u64, u64>>(subtables(4, 400));
     table.insert(&1, 10);
     table.remove(&2, 20);

@@ -148,7 +148,7 @@ fn a_lost_subtable_is_done_without() {
         let mut table = table::<Plain>(subtables(5, 20_000));
         table.insert_all(&pairs(0..1_000));
         table.lose_subtable(lost).unwrap();
-        // Updates go on, and so does getting.
+        // Updates work as before, and so does getting.
         table.remove_all(&pairs(900..1_000));
         assert_eq!(table.get(&mixed(3)).value(), Some(mixed(!3)));
         let estimate = table.estimated_count().unwrap();

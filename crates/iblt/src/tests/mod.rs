@@ -84,14 +84,14 @@ fn map_of(ops: &[Op]) -> Map {
 }
 
 /// Lists the table and checks each entry against the map. Also checks that what was listed plus what is left is what
-/// there was, as far as sums of values can tell. Returns the number of keys.
+/// there was, up to sums of values. Returns the number of keys.
 fn check_listing<C: TableCell<Key = u64, Value = u64>>(whole: &Table<C>, map: &Map, rule: Rule) -> usize {
     let mut rest = whole.clone();
     let listing = rest.list(rule);
     assert_eq!(listing.residue, rest.residue());
     assert_eq!(listing.is_complete(), rest.is_empty());
     let mut keys = Vec::new();
-    // A key that left only values, and shares all its cells with another, cannot be told from it.
+    // A key that left only values, and shares all its cells with another, cannot be distinguished from it.
     let is_noisy = map.values().any(|part| part.0 == 0);
     for entry in listing.inserted.iter().chain(&listing.deleted) {
         let (count, sum) = map[&entry.key];

@@ -7,9 +7,9 @@
 
 use super::BpfProgram;
 use super::assembler::{Assembler, Label, Step, Test};
-use crate::parse::ethernet::{self, EtherType};
 use crate::parse::ip::{IPV4_FRAGMENT_OFFSET, Protocol};
-use crate::parse::{LinkType, TcpSegment, ppp};
+use crate::parse::link::{self, EtherType};
+use crate::parse::{LinkType, TcpSegment};
 
 /// Bytes of a packet that `--capture headers` and `--capture flags` take: 22 of Ethernet with two tags, 40 of IPv6, 60
 /// of the longest TCP header, and 70 for extension headers, an MPLS stack or another Ethernet header between them.
@@ -33,9 +33,10 @@ const MPLS_TYPES: [EtherType; 2] = [EtherType::MPLS, EtherType::MPLS_MULTICAST];
 const RARE_TYPES: [EtherType; 4] =
     [EtherType::TRANSPARENT_ETHERNET, EtherType::BACKBONE_BRIDGE, EtherType::CISCO_METADATA, EtherType::VN_TAG];
 /// MPLS in PPP, and PPP's address and control, which stand before its number where both ends keep them.
-const RARE_PPP_TYPES: [u16; 3] = [ppp::MPLS, ppp::MPLS_MULTICAST, u16::from_be_bytes([ppp::ADDRESS, ppp::CONTROL])];
+const RARE_PPP_TYPES: [u16; 3] =
+    [link::PPP_MPLS, link::PPP_MPLS_MULTICAST, u16::from_be_bytes([link::PPP_ADDRESS, link::PPP_CONTROL])];
 /// The service access points behind which IP may follow; destination and source are the same.
-const LLC_ACCESS_POINTS: [u8; 2] = [ethernet::LLC_SNAP, ethernet::LLC_IP];
+const LLC_ACCESS_POINTS: [u8; 2] = [link::LLC_SNAP, link::LLC_IP];
 /// The extension headers of IPv6, with three that the parser knows nothing of: mobility, host identity and shim6. What
 /// is encrypted cannot be read behind its header.
 const IPV6_EXTENSIONS: [Protocol; 8] = [
@@ -140,7 +141,7 @@ fn ethernet(a: &mut Assembler, exits: &Exits) {
         for ether_type in RARE_TYPES {
             a.jump_if(is_type(ether_type), exits.take);
         }
-        a.jump_if(Test::Greater(ethernet::LENGTH_MAX.into()), exits.refuse);
+        a.jump_if(Test::Greater(link::ETHERNET_LENGTH_MAX.into()), exits.refuse);
         a.step(Step::LoadHalf(payload));
         for access_point in LLC_ACCESS_POINTS {
             a.jump_if(Test::Equal(u16::from_be_bytes([access_point; 2]).into()), exits.take);
@@ -162,15 +163,15 @@ fn ethernet(a: &mut Assembler, exits: &Exits) {
 fn pppoe_session(a: &mut Assembler, exits: &Exits, start: u32) {
     a.step(Step::LoadHalf(start + 6));
     a.step(Step::LoadIndex(start + 8));
-    a.jump_if(Test::Equal(ppp::IPV4.into()), exits.v4);
-    a.jump_if(Test::Equal(ppp::IPV6.into()), exits.v6);
+    a.jump_if(Test::Equal(link::PPP_IPV4.into()), exits.v4);
+    a.jump_if(Test::Equal(link::PPP_IPV6.into()), exits.v6);
     for number in RARE_PPP_TYPES {
         a.jump_if(Test::Equal(number.into()), exits.take);
     }
     a.step(Step::LoadByte(start + 6));
     a.step(Step::LoadIndex(start + 7));
-    a.jump_if(Test::Equal(ppp::IPV4.into()), exits.v4);
-    a.jump_if(Test::Equal(ppp::IPV6.into()), exits.v6);
+    a.jump_if(Test::Equal(link::PPP_IPV4.into()), exits.v4);
+    a.jump_if(Test::Equal(link::PPP_IPV6.into()), exits.v6);
     a.jump(exits.refuse);
 }
 

@@ -26,7 +26,7 @@ fn noise_hides_no_key<K: TableKey>(keys: u64, noisy: u64) {
         assert_eq!((change.count, change.value), (1, if value_known { value } else { 0 }));
         note(&mut left, &change.undone());
     }
-    assert!(table == site.encode(&left, geometry), "only noise, and values that could not be told, are left");
+    assert!(table == site.encode(&left, geometry), "only noise, and values that could not be found, are left");
     let noisy_cells = table.cells().iter().filter(|cell| **cell != Default::default()).count();
     assert_eq!(table.clear_values(), noisy_cells);
     assert!(table.is_zero());

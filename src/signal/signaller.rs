@@ -1,0 +1,599 @@
+//! The last step of the capture side: it decides which few packets of a capture the shards get to see.
+//!
+//! Most packets carry no flag and belong to no handshake: one bit of the handshake cache says so, and they are skipped.
+//! The others are staged and looked up, in this order:
+//!
+//! 1. The stage holds up to 64 signals without their hashes, so that all cache lines are prefetched before the first signal is
+//! looked up, and the signals are hashed together. Handshakes whose SYN or SYN-ACK is still in the stage are in no
+//! cache yet; [`StagedHandshakes`] has them.
+//! 2. When the stage is full, each signal in it is looked up in the [`HandshakeCache`], which all capture threads share and
+//! which knows the handshakes that wait for the client's answer to a SYN-ACK.
+//! 3. With several capture threads, it is then looked up among the SYNs that this thread has seen itself: another thread
+//! may read the SYN-ACK only after this one has read its answer.
+//!
+//! What was waited for, what carries a flag, and a sample of the rest is handed on.
+
+use crate::error::Result;
+use crate::flow::{FlowKey, KeyV4, KeyV6, QuickHash, Side, VlanTags};
+use crate::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
+use crate::parse::{Addresses, PlainFrame, TcpSegment};
+use crate::signal::sampler::Sampler;
+use crate::signal::{ConnectionHash, HandshakeCache, Kind, Moment, Signal, SignalParts, Watch};
+use crate::state::{Decoder, Encoder};
+use std::hint::select_unpredictable;
+use std::sync::Arc;
+
+/// How long each of several capture threads remembers the SYNs it read, in nanoseconds: a long round trip, and the
+/// delay in the rings. The shorter this is, the more SYNs a second fit before any is forgotten too soon.
+const SEEN_SYN_TIMEOUT_NS: i64 = 4_000_000_000;
+
+const _: () = assert!(STAGE_COUNT == HASH_BATCH_COUNT, "a full stage is what is hashed fastest");
+
+/// The configuration of a [`Signaller`].
+#[derive(Clone, Debug)]
+pub struct SignallerConfig {
+    /// The secret under which connections are hashed.
+    pub secret: Secret,
+    /// Whether VLAN tags are part of a connection's key.
+    pub vlan_key: bool,
+    /// Whether connections of which only one side is seen are to open. The cache then also waits for the client's next
+    /// packet after its SYN, and for the server's after its SYN-ACK.
+    pub one_way: bool,
+    /// How long a handshake may take, in ns.
+    pub syn_timeout_ns: i64,
+    /// One in this many of the packets that carry no flag and that no handshake waits for is handed on; zero turns this
+    /// off.
+    pub pickup: u32,
+    /// Whether a SYN-ACK is enough to open a connection: then it leaves no handshake to wait for.
+    pub answer_opens: bool,
+    /// How many SYNs this thread remembers to have seen, for itself; zero turns this off, as is right if no other
+    /// thread sees packets of the same connections.
+    pub seen_syn_count: usize,
+}
+
+/// The counts of a [`Signaller`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SignalCounts {
+    /// Signals handed on.
+    pub signals: u64,
+    /// Signals that are samples of other packets.
+    pub sampled: u64,
+    /// Signals that are the first of a connection under watch.
+    pub watched: u64,
+    /// Handshakes that were evicted from the cache before their answer came.
+    pub handshakes_lost: u64,
+}
+
+impl SignalCounts {
+    /// The sum of two signallers' counts.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        SignalCounts {
+            signals: self.signals + other.signals,
+            sampled: self.sampled + other.sampled,
+            watched: self.watched + other.watched,
+            handshakes_lost: self.handshakes_lost + other.handshakes_lost,
+        }
+    }
+}
+
+/// The places of a stage: as many as a set has bits.
+const STAGE_COUNT: usize = u64::BITS as usize;
+
+/// What it takes to look a staged signal up.
+#[derive(Clone, Copy, Default)]
+struct StagedLookup {
+    quick_hash: u64,
+    now_ns: i64,
+    /// Whether the signal is handed on in any case.
+    is_chosen: bool,
+}
+
+/// The sets that a signal belongs to.
+struct StagePlace {
+    /// The connection is of IPv6.
+    is_v6: bool,
+    /// The signal is looked up in the caches: its kind depends on them, or it changes them.
+    needs_lookup: bool,
+}
+
+/// The contents of a stage, as sets of places.
+struct StageContents {
+    all: u64,
+    /// The signals of IPv6 connections.
+    v6: u64,
+    /// The signals that are looked up in the caches.
+    to_look_up: u64,
+}
+
+/// The places, and how many are taken: fewer than all, except while [`Self::is_full`] is true.
+struct Stage {
+    signals: Box<[Signal; STAGE_COUNT]>,
+    lookups: Box<[StagedLookup; STAGE_COUNT]>,
+    count: usize,
+    v6: u64,
+    to_look_up: u64,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let signals = Box::new([Signal::EMPTY; STAGE_COUNT]);
+        Stage { signals, lookups: Box::new([StagedLookup::default(); STAGE_COUNT]), count: 0, v6: 0, to_look_up: 0 }
+    }
+
+    /// Takes the next place, in which `make` builds a signal.
+    #[inline(always)]
+    fn push<T>(&mut self, place: StagePlace, lookup: StagedLookup, make: impl FnOnce(&mut Signal) -> T) -> T {
+        let at = self.count % STAGE_COUNT;
+        self.lookups[at] = lookup;
+        self.v6 |= u64::from(place.is_v6) << at;
+        self.to_look_up |= u64::from(place.needs_lookup) << at;
+        self.count += 1;
+        make(&mut self.signals[at])
+    }
+
+    fn is_full(&self) -> bool {
+        self.count == STAGE_COUNT
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Frees all places, and returns which were taken. The signals in them stay until they are overwritten.
+    fn take(&mut self) -> StageContents {
+        // As many ones from the lowest bit on.
+        let all = u64::MAX.checked_shr((STAGE_COUNT - self.count) as u32).unwrap_or(0);
+        let taken = StageContents { all, v6: self.v6, to_look_up: self.to_look_up };
+        (self.count, self.v6, self.to_look_up) = (0, 0, 0);
+        taken
+    }
+
+    fn lookups(&self) -> &[StagedLookup; STAGE_COUNT] {
+        &self.lookups
+    }
+
+    fn signals_mut(&mut self) -> &mut [Signal; STAGE_COUNT] {
+        &mut self.signals
+    }
+}
+
+/// The places of a set, in order.
+#[inline(always)]
+fn places(mut set: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let at = set.trailing_zeros() as usize;
+        let is_there = set != 0;
+        set &= set.wrapping_sub(1);
+        is_there.then_some(at)
+    })
+}
+
+/// The handshakes in the stage that wait for a packet.
+struct StagedHandshakes {
+    /// A bit for each of them, in enough words that few other connections share one.
+    bits: [u64; AWAITED_WORD_COUNT],
+    /// The hashes of their connections, each with the side that it waits for.
+    waiting: Vec<(u64, Side)>,
+}
+
+const AWAITED_WORD_COUNT: usize = 8;
+
+impl StagedHandshakes {
+    fn new() -> Self {
+        // A SYN adds one, and a SYN-ACK one, or with --one-way two.
+        StagedHandshakes { bits: Default::default(), waiting: Vec::with_capacity(2 * STAGE_COUNT) }
+    }
+
+    #[inline]
+    fn place(quick_hash: u64) -> (usize, u64) {
+        (quick_hash as usize / 64 % AWAITED_WORD_COUNT, 1 << (quick_hash % 64))
+    }
+
+    fn mark(&mut self, quick_hash: u64) {
+        let (word, bit) = StagedHandshakes::place(quick_hash);
+        self.bits[word] |= bit;
+    }
+
+    fn put(&mut self, quick_hash: u64, side: Side) {
+        self.mark(quick_hash);
+        self.waiting.push((quick_hash, side));
+    }
+
+    #[inline]
+    fn may_hold(&self, quick_hash: u64) -> bool {
+        let (word, bit) = StagedHandshakes::place(quick_hash);
+        self.bits[word] & bit != 0
+    }
+
+    /// Removes a connection if it waits for a packet of this side, and returns whether it did.
+    fn take(&mut self, quick_hash: u64, side: Side) -> bool {
+        let before = self.waiting.len();
+        self.waiting.retain(|waiting| *waiting != (quick_hash, side));
+        let is_taken = self.waiting.len() < before;
+        if is_taken {
+            self.bits = Default::default();
+            (0..self.waiting.len()).for_each(|at| self.mark(self.waiting[at].0));
+        }
+        is_taken
+    }
+
+    fn clear(&mut self) {
+        self.bits = Default::default();
+        self.waiting.clear();
+    }
+}
+
+/// Hashes the connections of signals of one family together, in memory that need not be cleared each time.
+struct FamilyHash<K: FlowKey> {
+    hash: KeyedHash<K>,
+    keys: [K; STAGE_COUNT],
+    hashes: HashBatch,
+}
+
+impl<K: FlowKey> FamilyHash<K> {
+    fn new(secret: &Secret) -> Self {
+        let hash = KeyedHash::new(secret, Purpose::Connection);
+        FamilyHash { hash, keys: [K::from_words(&[]); STAGE_COUNT], hashes: HashBatch::default() }
+    }
+
+    /// Gives the signals at these places, which are all of this family, their hashes.
+    fn set(&mut self, signals: &mut [Signal; STAGE_COUNT], set: u64) {
+        let count = set.count_ones() as usize;
+        self.keys.iter_mut().zip(places(set)).for_each(|(key, at)| *key = signals[at].key_words());
+        self.hash.of_batch(&self.keys[..count], &mut self.hashes);
+        for (number, at) in places(set).enumerate() {
+            signals[at].set_hash(ConnectionHash::new(self.hashes.get(number)));
+        }
+    }
+}
+
+/// Turns segments into signals; one for each capture thread.
+pub struct Signaller {
+    config: SignallerConfig,
+    cache: Arc<HandshakeCache>,
+    /// Connections whose SYN came in here. The SYN-ACK may come in at another thread, which may read it only after this
+    /// thread has read its answer. So the client's next packet is waited for from the SYN on.
+    seen_syns: Option<HandshakeCache>,
+    watch: Option<Arc<Watch>>,
+    sampler: Sampler,
+    /// Whether a packet without a flag may be a signal although no handshake waits for it.
+    is_watchful: bool,
+    hasher: QuickHash,
+    v4: FamilyHash<KeyV4>,
+    v6: FamilyHash<KeyV6>,
+    stage: Stage,
+    /// The handshakes in the stage, which no cache knows yet.
+    awaited: StagedHandshakes,
+    counts: SignalCounts,
+}
+
+impl Signaller {
+    /// A signaller that shares the cache with the other capture threads, and the watch with the list too.
+    #[must_use]
+    pub fn new(config: SignallerConfig, cache: Arc<HandshakeCache>, watch: Option<Arc<Watch>>) -> Self {
+        let seen_syn_timeout_ns = config.syn_timeout_ns.min(SEEN_SYN_TIMEOUT_NS);
+        let seen_syns = (config.seen_syn_count > 0)
+            .then(|| HandshakeCache::new(config.seen_syn_count, seen_syn_timeout_ns).for_one_thread());
+        let signaller = Signaller {
+            is_watchful: false,
+            cache,
+            seen_syns,
+            watch,
+            sampler: Sampler::new(config.pickup, config.syn_timeout_ns),
+            hasher: QuickHash::new(&config.secret),
+            v4: FamilyHash::new(&config.secret),
+            v6: FamilyHash::new(&config.secret),
+            stage: Stage::new(),
+            awaited: StagedHandshakes::new(),
+            counts: SignalCounts::default(),
+            config,
+        };
+        Signaller { is_watchful: signaller.has_to_watch(), ..signaller }
+    }
+
+    /// The value of `is_watchful`: SYNs are remembered, connections are watched or samples are drawn.
+    fn has_to_watch(&self) -> bool {
+        self.seen_syns.is_some() || self.watch.is_some() || !self.sampler.is_idle()
+    }
+
+    /// The counts so far.
+    #[must_use]
+    pub fn counts(&self) -> SignalCounts {
+        self.counts
+    }
+
+    /// Takes in one segment, and hands the signals in the stage to `out`, in order, when the stage is full. `time`
+    /// returns the tick of the segment and how long the clock has run, in ns (not a wall time: a step back would age
+    /// the waiting handshakes); it is called only if that matters.
+    ///
+    /// Complexity: two multiplications and a read of one word for most packets (and at one byte if connections are
+    /// watched); one hash and one cache set for the others.
+    #[inline(always)]
+    pub fn push(&mut self, segment: &TcpSegment, time: impl FnOnce() -> (u64, i64), out: impl FnMut(Signal)) {
+        let vlan = if self.config.vlan_key { segment.vlan } else { VlanTags::NONE };
+        let quick_hash = self.quick_hash_of(segment, vlan);
+        if !self.try_skip(segment.flags, quick_hash) {
+            // A copy, so that the segment of a packet that is skipped is never in memory.
+            self.push_unskipped(&TcpSegment { vlan, ..*segment }, quick_hash, time(), out);
+        }
+    }
+
+    /// As [`Self::push`], for a plain frame, which has no VLAN tags. Of most frames only the addresses, ports and flags
+    /// are read.
+    #[inline(always)]
+    pub fn push_plain<'a, F: PlainFrame<'a>>(
+        &mut self,
+        frame: F,
+        time: impl FnOnce() -> (u64, i64),
+        out: impl FnMut(Signal),
+    ) {
+        let quick_hash = self.hasher.of_ends::<F::Key>(frame.ends(), VlanTags::NONE);
+        if !self.try_skip(frame.flags(), quick_hash) {
+            self.push_unskipped(&frame.segment(), quick_hash, time(), out);
+        }
+    }
+
+    #[inline(always)]
+    fn quick_hash_of(&self, segment: &TcpSegment, vlan: VlanTags) -> u64 {
+        let (src_port, dst_port) = (segment.src_port, segment.dst_port);
+        match segment.addresses {
+            Addresses::V4 { src, dst } => self.hasher.of_ends::<KeyV4>([(src, src_port), (dst, dst_port)], vlan),
+            Addresses::V6 { src, dst } => self.hasher.of_ends::<KeyV6>([(src, src_port), (dst, dst_port)], vlan),
+        }
+    }
+
+    /// Skips a packet that says nothing, as most do, and returns whether it did: a packet without a flag that no
+    /// handshake and no watch waits for and that the sampler does not draw.
+    #[inline(always)]
+    fn try_skip(&mut self, flags: u8, quick_hash: u64) -> bool {
+        flags & (TcpSegment::SYN | TcpSegment::FIN | TcpSegment::RST) == 0
+            && self.cache.is_idle(quick_hash)
+            && !self.awaited.may_hold(quick_hash)
+            && (!self.is_watchful || self.try_skip_watched(quick_hash))
+    }
+
+    /// The part of [`Self::try_skip`] that concerns seen SYNs, the watch and the sampler.
+    #[inline(never)]
+    fn try_skip_watched(&mut self, quick_hash: u64) -> bool {
+        !self.watch.as_ref().is_some_and(|watch| watch.may_hold(quick_hash))
+            && !self.may_have_seen_syn(quick_hash)
+            && self.sampler.try_skip()
+    }
+
+    /// Whether a SYN of this connection may have been seen.
+    #[inline]
+    fn may_have_seen_syn(&self, quick_hash: u64) -> bool {
+        self.seen_syns.as_ref().is_some_and(|syns| !syns.is_idle(quick_hash))
+    }
+
+    /// Puts a segment that may be a signal into the stage.
+    #[inline(never)]
+    fn push_unskipped(
+        &mut self,
+        segment: &TcpSegment,
+        quick_hash: u64,
+        (tick, now_ns): (u64, i64),
+        out: impl FnMut(Signal),
+    ) {
+        let kind = Kind::of_flags(segment.flags);
+        let mut is_chosen = false;
+        if kind == Kind::Ack {
+            is_chosen = self.take_watched(quick_hash);
+            let is_answer = self.awaited.may_hold(quick_hash) && self.awaited.take(quick_hash, sender_of(segment));
+            if self.cache.is_idle(quick_hash) && !is_answer && !self.may_have_seen_syn(quick_hash) {
+                is_chosen |= self.draw_sample(now_ns);
+                if !is_chosen {
+                    return;
+                }
+            }
+        }
+        if matches!(kind, Kind::Ack | Kind::SynAck) || self.config.one_way {
+            self.cache.prefetch_set(quick_hash);
+        }
+        if let Some(seen_syns) = self.seen_syns.as_ref().filter(|_| matches!(kind, Kind::Ack | Kind::Syn)) {
+            seen_syns.prefetch_set(quick_hash);
+        }
+        let isn = isn_of(segment, kind);
+        let parts = SignalParts { tick, kind, sender: Side::First, isn };
+        let needs_lookup = self.needs_lookup(kind) || kind == Kind::Fin && self.may_be_awaited(quick_hash);
+        let place = StagePlace { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), needs_lookup };
+        let lookup = StagedLookup { quick_hash, now_ns, is_chosen };
+        let sender = self.stage.push(place, lookup, |slot| write_unhashed(segment, parts, now_ns, slot));
+        if kind == Kind::SynAck {
+            self.awaited.put(quick_hash, sender.other());
+        }
+        if self.config.one_way && matches!(kind, Kind::Syn | Kind::SynAck)
+            || self.seen_syns.is_some() && kind == Kind::Syn
+        {
+            self.awaited.put(quick_hash, sender);
+        }
+        if self.stage.is_full() {
+            self.flush(out);
+        }
+    }
+
+    /// Ends the watch over the connection of a packet, and returns whether it was under watch.
+    #[inline]
+    fn take_watched(&mut self, quick_hash: u64) -> bool {
+        let Some(watch) = &self.watch else { return false };
+        let is_watched = watch.may_hold(quick_hash) && watch.take(quick_hash);
+        self.counts.watched += u64::from(is_watched);
+        is_watched
+    }
+
+    /// Whether a handshake of this connection may wait for a packet, in the stage or in a cache.
+    #[inline]
+    fn may_be_awaited(&self, quick_hash: u64) -> bool {
+        !self.cache.is_idle(quick_hash) || self.awaited.may_hold(quick_hash) || self.may_have_seen_syn(quick_hash)
+    }
+
+    /// Whether a signal of this kind is always looked up: a SYN seldom is, and a FIN only if a handshake waits.
+    #[inline(always)]
+    fn needs_lookup(&self, kind: Kind) -> bool {
+        const LOOKED_UP: u8 =
+            1 << Kind::Ack as u8 | 1 << Kind::Completes as u8 | 1 << Kind::SynAck as u8 | 1 << Kind::Rst as u8;
+        let looks_up_syns = self.config.one_way || self.seen_syns.is_some();
+        (LOOKED_UP | u8::from(looks_up_syns) << Kind::Syn as u8) >> kind as u8 & 1 != 0
+    }
+
+    /// Empties the stage, and hands its signals to `out`.
+    pub fn flush(&mut self, mut out: impl FnMut(Signal)) {
+        let StageContents { all, v6, to_look_up } = self.stage.take();
+        let mut kept = all;
+        for at in places(to_look_up) {
+            if !self.resolve(at) {
+                kept &= !(1 << at);
+            }
+        }
+        self.counts.signals += u64::from(kept.count_ones());
+        let signals = self.stage.signals_mut();
+        self.v4.set(signals, kept & !v6);
+        self.v6.set(signals, kept & v6);
+        places(kept).for_each(|at| out(signals[at]));
+        self.awaited.clear();
+        self.is_watchful = self.has_to_watch();
+    }
+
+    /// Decides for the packet at this place of the stage whether it is handed on, and as which kind.
+    #[inline(always)]
+    fn resolve(&mut self, at: usize) -> bool {
+        let lookup = self.stage.lookups()[at];
+        let StagedLookup { quick_hash, now_ns, is_chosen } = lookup;
+        let SignalParts { kind, sender, isn, .. } = self.stage.signals_mut()[at].parts();
+        match kind {
+            Kind::Ack | Kind::Completes => {
+                let waited_for = self.cache.take(quick_hash, sender, isn, now_ns);
+                let seen_syn = self.seen_syns.as_ref().and_then(|syns| syns.take(quick_hash, sender, isn, now_ns));
+                self.stage.signals_mut()[at].set_kind(waited_for.unwrap_or(Kind::Ack));
+                is_chosen || waited_for.is_some() || seen_syn.is_some() || self.draw_sample(now_ns)
+            }
+            Kind::SynAck => {
+                if !self.config.answer_opens {
+                    self.await_answer(lookup, sender.other(), Some(isn));
+                }
+                if self.config.one_way {
+                    self.await_answer(lookup, sender, None);
+                }
+                true
+            }
+            Kind::Syn => {
+                if self.config.one_way {
+                    self.await_answer(lookup, sender, None);
+                }
+                self.remember_syn(lookup, sender);
+                true
+            }
+            Kind::Rst => {
+                // No later packet completes the handshake.
+                self.cache.give_up(quick_hash, now_ns);
+                self.seen_syns.iter().for_each(|syns| syns.give_up(quick_hash, now_ns));
+                true
+            }
+            Kind::Fin => {
+                // The sender's handshake waits no longer: a retransmission behind the end must not complete it again.
+                self.cache.take(quick_hash, sender, isn, now_ns);
+                if let Some(seen_syns) = &self.seen_syns {
+                    seen_syns.take(quick_hash, sender, isn, now_ns);
+                }
+                true
+            }
+        }
+    }
+
+    fn await_answer(&mut self, lookup: StagedLookup, from: Side, isn: Option<u32>) {
+        let has_lost = self.cache.put(lookup.quick_hash, from, isn, lookup.now_ns);
+        self.count_lost(has_lost, lookup.now_ns);
+    }
+
+    /// Waits for the client's next packet. Which one completes the handshake is not known yet.
+    fn remember_syn(&mut self, lookup: StagedLookup, client: Side) {
+        let has_lost =
+            self.seen_syns.as_ref().is_some_and(|syns| syns.put(lookup.quick_hash, client, None, lookup.now_ns));
+        self.count_lost(has_lost, lookup.now_ns);
+    }
+
+    fn count_lost(&mut self, has_lost: bool, now_ns: i64) {
+        if has_lost {
+            self.counts.handshakes_lost += 1;
+            self.sampler.lost(now_ns);
+        }
+    }
+
+    /// Whether a packet that no handshake waits for is handed on as a sample.
+    #[inline]
+    fn draw_sample(&mut self, now_ns: i64) -> bool {
+        let is_sample = !self.sampler.is_idle() && self.sampler.draw(now_ns);
+        self.counts.sampled += u64::from(is_sample);
+        is_sample
+    }
+
+    /// Writes the signaller and the cache, which no other thread may be using, into a saved state. The stage must have
+    /// been [flushed](Self::flush).
+    pub fn save(&self, encoder: &mut Encoder) {
+        debug_assert!(self.stage.is_empty());
+        let SignalCounts { signals, sampled, watched, handshakes_lost } = self.counts;
+        encoder.counts([signals, sampled, watched, handshakes_lost]);
+        self.sampler.save(encoder);
+        self.cache.save(encoder);
+    }
+
+    /// Continues from a saved state of the same configuration. After an error the signaller is unusable.
+    ///
+    /// # Errors
+    ///
+    /// The bytes do not encode such a signaller.
+    pub fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        let [signals, sampled, watched, handshakes_lost] = decoder.counts()?;
+        self.counts = SignalCounts { signals, sampled, watched, handshakes_lost };
+        self.sampler.restore(decoder)?;
+        self.is_watchful = self.has_to_watch();
+        self.cache.restore(decoder)
+    }
+}
+
+/// The end of the canonical key that sent a segment.
+#[inline]
+fn sender_of(segment: &TcpSegment) -> Side {
+    let (src_port, dst_port) = (segment.src_port, segment.dst_port);
+    let is_first = match segment.addresses {
+        Addresses::V4 { src, dst } => (src, src_port) <= (dst, dst_port),
+        Addresses::V6 { src, dst } => (src, src_port) <= (dst, dst_port),
+    };
+    if is_first { Side::First } else { Side::Second }
+}
+
+/// Writes the signal of a segment into its slot, all but the hash, and returns which end sent it.
+#[inline(always)]
+fn write_unhashed(segment: &TcpSegment, parts: SignalParts, now_ns: i64, slot: &mut Signal) -> Side {
+    let TcpSegment { src_port, dst_port, vlan, .. } = *segment;
+    let (moment, hash) = (Moment::of(now_ns), ConnectionHash::new(0));
+    match segment.addresses {
+        Addresses::V4 { src, dst } => {
+            let (key, sender) = KeyV4::canonical_of((src, src_port), (dst, dst_port), vlan);
+            *slot = Signal::new(&key, hash, SignalParts { sender, ..parts }).at(moment);
+            sender
+        }
+        Addresses::V6 { src, dst } => {
+            let (key, sender) = KeyV6::canonical_of((src, src_port), (dst, dst_port), vlan);
+            *slot = Signal::new(&key, hash, SignalParts { sender, ..parts }).at(moment);
+            sender
+        }
+    }
+}
+
+/// The client's ISN if a packet of this kind says it, otherwise zero.
+#[inline(always)]
+fn isn_of(segment: &TcpSegment, kind: Kind) -> u32 {
+    // A select instead of a branch: which kind comes next is unpredictable, and half of the branches would be
+    // mispredicted. Nor a table: both numbers were just written one by one, and an indexed read would have to wait for
+    // both stores.
+    const KNOWN: u8 = 1 << Kind::Syn as u8 | 1 << Kind::SynAck as u8 | 1 << Kind::Ack as u8;
+    const IS_NEXT: u8 = 1 << Kind::SynAck as u8 | 1 << Kind::Ack as u8;
+    let is_in = |kinds: u8| kinds >> kind as u8 & 1;
+    let isn = select_unpredictable(kind == Kind::SynAck, segment.ack, segment.seq);
+    isn.wrapping_sub(u32::from(is_in(IS_NEXT))) & u32::from(is_in(KNOWN)).wrapping_neg()
+}
+
+#[cfg(test)]
+mod tests;
