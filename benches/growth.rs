@@ -1,16 +1,14 @@
 //! Growth of time and memory with the number of connections: whole processes, from ten thousand connections to ten
 //! million.
 //!
-//! What enters: where to write. What leaves: a table of the medians, two plots beside it, and every measurement as
-//! JSON. The captures are connections that open within a minute and stay, three packets each, so only their number
-//! grows.
+//! It writes a table of the medians and every measurement as JSON, of which `flowpeel-paper --growth` makes the plots. The
+//! captures are connections that open within a minute and stay, three packets each, so only their number grows.
 
 use crate::captures;
 use crate::machine::Machine;
 use crate::process::{Task, Usage};
 use crate::row::Spread;
 use clap::Args;
-use flowpeel::paper::{Line, Plot, svg};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -25,7 +23,7 @@ const MIB: f64 = (1 << 20) as f64;
 /// The arguments of `growth`.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The folder for growth.md, growth.json and the plots
+    /// The folder for growth.md and growth.json
     #[arg(long, value_name = "DIR", default_value = "docs/performance")]
     out: PathBuf,
 
@@ -41,7 +39,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", num_args = 1.., conflicts_with = "quick")]
     sizes: Vec<u64>,
 
-    /// The date that is told [default: today]
+    /// The date to print [default: today]
     #[arg(long, value_name = "DATE")]
     date: Option<String>,
 }
@@ -116,36 +114,13 @@ fn grouped(count: u64) -> String {
     std::iter::once(first.to_owned()).chain(groups).collect::<Vec<_>>().join(",")
 }
 
-/// A line for each process, over powers of ten of connections.
-fn plot(sizes: &[Size], file_name: &'static str, title: &'static str, y: &'static str, cost: Cost) -> Plot {
-    let lines = NAMES.iter().enumerate().filter(|(at, _)| *at < cost.count).map(|(at, name)| Line {
-        name: (*name).to_owned(),
-        points: sizes.iter().map(|size| ((size.connection_count as f64).log10(), (cost.of)(size, at))).collect(),
-    });
-    Plot { file_name, title, x: "connections, as powers of ten", y, lines: lines.collect() }
-}
+/// The plots that `flowpeel-paper --growth` draws of growth.json, with their titles.
+const PLOTS: [(&str, &str); 2] =
+    [("growth-time.svg", "CPU time of a packet, list included"), ("growth-memory.svg", "Peak memory, list included")];
 
-/// The cost that a plot shows, for the first processes of [`NAMES`].
-struct Cost {
-    count: usize,
-    of: fn(&Size, usize) -> f64,
-}
-
-fn plots(sizes: &[Size]) -> [Plot; 2] {
-    let time = Cost {
-        count: NAMES.len(),
-        of: |size, at| size.spread(at, Usage::cpu_s).median * 1e9 / size.packet_count as f64,
-    };
-    let memory = Cost { count: NAMES.len() - 1, of: |size, at| size.spread(at, Usage::peak_mib).median.log10() };
-    [
-        plot(sizes, "growth-time.svg", "CPU time of a packet, list included", "ns a packet", time),
-        plot(sizes, "growth-memory.svg", "Peak memory, list included", "MiB, as powers of ten", memory),
-    ]
-}
-
-fn markdown(sizes: &[Size], plots: &[Plot], machine: &Machine, date: &str, rounds: u32) -> String {
+fn markdown(sizes: &[Size], machine: &Machine, date: &str, rounds: u32) -> String {
     let mut text = format!(
-        "## How costs grow\n\n`cargo bench --features paper --bench limits -- growth`, {date}, on {} cores of {}. Connections that open within a \
+        "## How costs grow\n\n`cargo bench --bench limits -- growth`, {date}, on {} cores of {}. Connections that open within a \
          minute and stay, three packets each; medians of {rounds} rounds in turns, with the fastest and the slowest; the list \
          at the end is part of both.\n\n",
         machine.core_count, machine.processor
@@ -157,8 +132,8 @@ fn markdown(sizes: &[Size], plots: &[Plot], machine: &Machine, date: &str, round
     text += &"---:|".repeat(2 + NAMES.len() + 2 * (NAMES.len() - 1));
     text.push('\n');
     text.extend(sizes.iter().map(Size::cells));
-    for plot in plots {
-        text += &format!("\n![{}]({})\n", plot.title, plot.file_name);
+    for (file_name, title) in PLOTS {
+        text += &format!("\n![{title}]({file_name})\n");
     }
     text
 }
@@ -192,14 +167,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let machine = Machine::this();
     let today = || jiff::Timestamp::now().strftime("%F").to_string();
     let date = arguments.date.clone().unwrap_or_else(today);
-    let plots = plots(&sizes);
     let out = &arguments.out;
     std::fs::create_dir_all(out).map_err(|error| format!("cannot make {}: {error}", out.display()))?;
-    for plot in &plots {
-        write(&out.join(plot.file_name), &svg(plot).map_err(|error| error.to_string())?)?;
-    }
     write(&out.join("growth.json"), &json(&sizes, &machine, &date, arguments.quick))?;
-    let text = markdown(&sizes, &plots, &machine, &date, arguments.rounds);
+    let text = markdown(&sizes, &machine, &date, arguments.rounds);
     write(&out.join("growth.md"), &text)?;
     print!("{text}");
     Ok(())

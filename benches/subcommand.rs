@@ -1,8 +1,7 @@
 //! The subcommands of this program: it is the rivals, it measures processes, it makes captures, it draws how costs
 //! grow.
 //!
-//! What enters: the command line. What leaves: an exit status when its first word is one of these, and nothing
-//! otherwise.
+//! They are tried first; a command line that begins with none of these words runs the benchmarks.
 
 use crate::{captures, process, rivals};
 use clap::Parser;
@@ -16,16 +15,15 @@ const WORDS: [&str; 4] = ["rival", "measure", "capture", "growth"];
 enum Arguments {
     /// Lets a rival of flowpeel do its work on a capture
     Rival(rivals::Arguments),
-    /// Runs a command and tells what it took
+    /// Runs a command and prints what it took
     Measure(process::Arguments),
-    /// Makes a capture where it is missing, and tells where it is and what is in it
+    /// Makes a capture where it is missing, and prints where it is and what is in it
     Capture {
         /// Its name
         #[arg(value_parser = captures::NAMES)]
         name: String,
     },
-    /// Measures how time and memory grow with the connections, and draws it
-    #[cfg(feature = "paper")]
+    /// Measures how time and memory grow with the connections
     Growth(crate::growth::Arguments),
 }
 
@@ -37,7 +35,6 @@ fn run(arguments: Arguments) -> Result<ExitCode, String> {
             let capture = captures::named(&name)?;
             println!("{}", serde_json::json!({ "path": capture.path, "truth": capture.truth }));
         }
-        #[cfg(feature = "paper")]
         Arguments::Growth(arguments) => crate::growth::run(&arguments)?,
     }
     Ok(ExitCode::SUCCESS)

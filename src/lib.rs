@@ -36,8 +36,7 @@
 //! With an [`archive`] a [`record`] of every connection that ends is kept. The [`engine`] puts all this on threads,
 //! [`run`] feeds it from captures and interfaces, and `cli` (a feature of that name) puts it on a command line. [`metrics`] count what happens on the way, and a small HTTP server serves them. A
 //! [`state`] holds what a run needs to go on after a crash. [`agent`] makes lists from the snapshots of a router
-//! elsewhere. [`generate`] makes traffic to try it all on, and with the feature `paper` the module `paper` runs the
-//! experiments of the papers behind the sketch again.
+//! elsewhere. [`generate`] makes traffic to try it all on.
 //!
 //! Modules import only from lower layers; `tests/house/layers.rs` lists the layers and checks it.
 
@@ -53,11 +52,8 @@ pub mod error;
 pub mod export;
 pub mod flow;
 pub mod handover;
-pub mod interval;
 pub mod list;
 pub mod metrics;
-#[cfg(feature = "paper")]
-pub mod paper;
 pub mod parse;
 pub mod queue;
 pub mod record;
@@ -92,7 +88,7 @@ pub mod pipeline {
 #[cfg(any(test, feature = "cli"))]
 pub use flowpeel_traffic as generate;
 
-pub use flowpeel_iblt::hash;
+pub use flowpeel_iblt::{hash, interval};
 pub use flowpeel_lines as lines;
 
 /// Prefetching.

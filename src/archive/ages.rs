@@ -5,6 +5,8 @@
 //! are older than half of that, and a record is compared with these.
 
 use crate::archive::Entry;
+use crate::disk::{Decoder, Encoder};
+use crate::error::Result;
 use crate::flow_list::List;
 use crate::signal::{AnyKey, TICK_BITS, TICK_NS};
 use ahash::AHashMap;
@@ -15,7 +17,7 @@ const ARCHIVE_AGES_MAX: usize = 1 << 16;
 const WRAP_TICKS: i64 = 1 << TICK_BITS;
 
 /// The starts of old connections, as of one list.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Ages {
     starts: AHashMap<AnyKey, i64>,
     /// The end of the list in ticks of wall time; `None` if there was no list, or more old connections than are
@@ -38,6 +40,28 @@ impl Ages {
             }
         }
         ages
+    }
+
+    /// Encodes them for a saved state.
+    pub(super) fn save(&self, encoder: &mut Encoder) {
+        encoder.option(self.whole_at, Encoder::i64);
+        // In an order that is no map's: equal runs have equal states.
+        let mut starts: Vec<_> = self.starts.iter().collect();
+        starts.sort_unstable();
+        encoder.length(starts.len());
+        for (key, start) in starts {
+            key.save(encoder);
+            encoder.i64(*start);
+        }
+    }
+
+    /// Decodes what was saved.
+    pub(super) fn saved(decoder: &mut Decoder) -> Result<Self> {
+        let mut ages = Ages { whole_at: decoder.option(Decoder::i64)?, starts: AHashMap::new() };
+        for _ in 0..decoder.length(1 + size_of::<i64>(), ARCHIVE_AGES_MAX)? {
+            ages.starts.insert(AnyKey::saved(decoder)?, decoder.i64()?);
+        }
+        Ok(ages)
     }
 
     /// An entry with its start corrected, as far as it is known here.

@@ -4,7 +4,7 @@
 //! the whole ones.
 
 use crate::archive::names::FileName;
-use crate::archive::scan::{FILE_HEADER_SIZE, file_header, scan_file};
+use crate::archive::scan::{FILE_HEADER_SIZE, FileId, scan_file};
 use crate::archive::segment;
 use crate::archive::{Entry, block};
 use crate::error::{Error, Result};
@@ -17,36 +17,36 @@ use std::path::{Path, PathBuf};
 pub(super) struct Log {
     file: File,
     path: PathBuf,
-    number: u32,
+    id: FileId,
     size: u64,
     is_synced: bool,
     bytes: Vec<u8>,
 }
 
 impl Log {
-    /// A new log for the segment of this number.
+    /// A new log for the segment of this number and run.
     ///
     /// # Errors
     ///
     /// The log cannot be written, or exists already.
-    pub(super) fn new(directory: &Path, number: u32) -> Result<Self> {
-        let path = FileName::Log(number).path_in(directory);
+    pub(super) fn new(directory: &Path, id: FileId) -> Result<Self> {
+        let path = FileName::Log(id.number).path_in(directory);
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, segment::FILE_MODE);
         let created = options.open(&path).and_then(|mut file| {
-            file.write_all(&file_header(number))?;
+            file.write_all(&id.header())?;
             sync_directory_of(&path)?;
             Ok(file)
         });
         let file = created.map_err(|error| cannot(&path, error))?;
-        Ok(Log { file, path, number, size: FILE_HEADER_SIZE, is_synced: false, bytes: Vec::new() })
+        Ok(Log { file, path, id, size: FILE_HEADER_SIZE, is_synced: false, bytes: Vec::new() })
     }
 
-    /// The number of the log's segment.
-    pub(super) fn number(&self) -> u32 {
-        self.number
+    /// The number and the run of the log's segment.
+    pub(super) fn id(&self) -> FileId {
+        self.id
     }
 
     /// The size of the log so far, in bytes.
@@ -62,7 +62,7 @@ impl Log {
     pub(super) fn append(&mut self, entries: &[Entry]) -> Result<()> {
         self.bytes.clear();
         let written =
-            block::encode(entries, self.number, &mut self.bytes).and_then(|()| self.file.write_all(&self.bytes));
+            block::encode(entries, self.id.number, &mut self.bytes).and_then(|()| self.file.write_all(&self.bytes));
         written.map_err(|error| cannot(&self.path, error))?;
         self.size += self.bytes.len() as u64;
         self.is_synced = false;

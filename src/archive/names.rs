@@ -43,6 +43,13 @@ impl FileName {
         (group == group_of(group.0)).then_some(FileName::Index(group.0, group.1))
     }
 
+    /// The number of the segment; of an index that of its first.
+    pub(super) fn number(self) -> u32 {
+        match self {
+            FileName::Segment(number) | FileName::Log(number) | FileName::Index(number, _) => number,
+        }
+    }
+
     /// The path of the file in an archive.
     pub(super) fn path_in(self, directory: &Path) -> PathBuf {
         directory.join(self.to_string())

@@ -11,20 +11,48 @@ use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
 
 /// The size of the header of every file, in bytes.
-pub(super) const FILE_HEADER_SIZE: u64 = 16;
-const MAGIC: [u8; 8] = *b"FPARCHV1";
+pub(super) const FILE_HEADER_SIZE: u64 = 24;
+const MAGIC: [u8; 8] = *b"FPARCHV2";
 
 /// How many bytes are searched at once for the next block.
 const SEARCH_SIZE: usize = 1 << 16;
 
-/// The header of the file with this number.
-pub(super) fn file_header(number: u32) -> [u8; FILE_HEADER_SIZE as usize] {
-    let mut header = [0; FILE_HEADER_SIZE as usize];
-    header[..8].copy_from_slice(&MAGIC);
-    header[8..12].copy_from_slice(&number.to_le_bytes());
-    let checksum = crc32fast::hash(&header[..12]);
-    header[12..].copy_from_slice(&checksum.to_le_bytes());
-    header
+/// What the header of a file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileId {
+    /// The number of the segment; 0 of the list of open connections.
+    pub(super) number: u32,
+    /// The number of the run that wrote it, if that saves its state; otherwise 0.
+    pub(super) run: u64,
+}
+
+impl FileId {
+    /// The header of the file.
+    pub(super) fn header(self) -> [u8; FILE_HEADER_SIZE as usize] {
+        let mut header = [0; FILE_HEADER_SIZE as usize];
+        header[..8].copy_from_slice(&MAGIC);
+        header[8..12].copy_from_slice(&self.number.to_le_bytes());
+        header[12..20].copy_from_slice(&self.run.to_le_bytes());
+        let checksum = crc32fast::hash(&header[..20]);
+        header[20..].copy_from_slice(&checksum.to_le_bytes());
+        header
+    }
+
+    /// What this header says; `None` if it is damaged.
+    fn decode(header: &[u8; FILE_HEADER_SIZE as usize]) -> Option<Self> {
+        let number = u32::from_le_bytes(header[8..12].try_into().ok()?);
+        let id = FileId { number, run: u64::from_le_bytes(header[12..20].try_into().ok()?) };
+        (id.header() == *header).then_some(id)
+    }
+
+    /// What the header of this file says; `None` if it is damaged or cut short.
+    pub(super) fn of(path: &Path) -> io::Result<Option<Self>> {
+        let mut header = [0; FILE_HEADER_SIZE as usize];
+        match File::open(path)?.read_exact(&mut header) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            read => read.map(|()| FileId::decode(&header)),
+        }
+    }
 }
 
 /// The result of reading a file.
@@ -64,7 +92,8 @@ pub(super) fn scan(file: &File, number: u32, end: Option<u64>, mut visit: impl F
     let mut scan = Scan { whole_end: FILE_HEADER_SIZE.min(end), ..Scan::default() };
     let mut at = FILE_HEADER_SIZE;
     let mut head = [0; FILE_HEADER_SIZE as usize];
-    let mut bad = (!source.read_at(0, &mut head)? || head != file_header(number)).then_some(0);
+    let is_whole = source.read_at(0, &mut head)? && FileId::decode(&head).is_some_and(|id| id.number == number);
+    let mut bad = (!is_whole).then_some(0);
     if bad.is_some() {
         scan.whole_end = 0;
     }
@@ -176,7 +205,7 @@ mod tests {
             at: prop::sample::Index,
             bit in 0u32..8,
         ) {
-            let mut bytes = file_header(5).to_vec();
+            let mut bytes = FileId { number: 5, run: 9 }.header().to_vec();
             let mut ends = vec![bytes.len()];
             for block in &blocks {
                 block::encode(block, 5, &mut bytes).unwrap();

@@ -5,7 +5,7 @@
 //!
 //! | part | what it is |
 //! |---|---|
-//! | 16 bytes | `FPARCHV1`, the number, CRC-32 of both |
+//! | 24 bytes | `FPARCHV2`, the number, the number of the run if it saves its state, CRC-32 of all this |
 //! | blocks | see [`block`] |
 //! | pages | the filter of connections, then that of addresses, see [`filter`] |
 //! | 64 bytes | the trailer: where all this is |
@@ -13,7 +13,7 @@
 use crate::archive::block::ARCHIVE_BLOCK_ENTRIES_MAX;
 use crate::archive::entry::Hasher;
 use crate::archive::filter::{ADDRESSES, CONNECTIONS, PAGE_SIZE, Place, Shape};
-use crate::archive::scan::{self, file_header};
+use crate::archive::scan::{self, FileId};
 use crate::archive::{Entry, block, filter};
 use crate::error::{Error, Result};
 use crate::whole_file::{NewFile, Temporary};
@@ -118,25 +118,25 @@ struct Pages {
 /// A segment that is being written block by block without filters, for more entries than can be held.
 pub(super) struct BlockFile {
     file: NewFile,
-    number: u32,
+    id: FileId,
     trailer: Trailer,
     bytes: Vec<u8>,
 }
 
 impl BlockFile {
-    pub(super) fn new(path: &Path, number: u32) -> io::Result<Self> {
+    pub(super) fn new(path: &Path, id: FileId) -> io::Result<Self> {
         let file = NewFile::begin(path, &TEMPORARY)?;
-        let header = file_header(number);
+        let header = id.header();
         file.file().write_all(&header)?;
         let trailer =
             Trailer { end_min: i64::MAX, end_max: i64::MIN, filters_offset: header.len() as u64, ..Trailer::default() };
-        Ok(BlockFile { file, number, trailer, bytes: Vec::new() })
+        Ok(BlockFile { file, id, trailer, bytes: Vec::new() })
     }
 
     pub(super) fn add(&mut self, entries: &[Entry]) -> io::Result<()> {
         for block in entries.chunks(ARCHIVE_BLOCK_ENTRIES_MAX) {
             self.bytes.clear();
-            block::encode(block, self.number, &mut self.bytes)?;
+            block::encode(block, self.id.number, &mut self.bytes)?;
             self.file.file().write_all(&self.bytes)?;
             let trailer = &mut self.trailer;
             trailer.filters_offset += self.bytes.len() as u64;
@@ -149,14 +149,14 @@ impl BlockFile {
 
     /// Gives the file its name. Returns its trailer, and its size in bytes.
     pub(super) fn finish(self) -> io::Result<(Trailer, u64)> {
-        self.file.file().write_all(&self.trailer.encode(self.number))?;
+        self.file.file().write_all(&self.trailer.encode(self.id.number))?;
         Ok((self.trailer, self.file.finish()?))
     }
 }
 
 /// Writes the segment of these sorted entries. Returns its trailer, and its size in bytes.
-pub(super) fn write(path: &Path, number: u32, entries: &[Entry], hasher: &Hasher) -> io::Result<(Trailer, u64)> {
-    let mut file = BlockFile::new(path, number)?;
+pub(super) fn write(path: &Path, id: FileId, entries: &[Entry], hasher: &Hasher) -> io::Result<(Trailer, u64)> {
+    let mut file = BlockFile::new(path, id)?;
     file.add(entries)?;
     let mut connections: Vec<u128> = entries.iter().map(|entry| hasher.connection(&entry.key)).collect();
     connections.sort_unstable();
@@ -166,7 +166,7 @@ pub(super) fn write(path: &Path, number: u32, entries: &[Entry], hasher: &Hasher
     addresses.dedup();
     let addresses: Vec<u128> = addresses.into_iter().map(|address| hasher.address(address)).collect();
     for (shape, hashes) in [(CONNECTIONS, connections), (ADDRESSES, addresses)] {
-        file.file.file().write_all(&shape.pages(number, &hashes))?;
+        file.file.file().write_all(&shape.pages(id.number, &hashes))?;
         let page_count = shape.page_count(hashes.len());
         *(if shape == CONNECTIONS {
             &mut file.trailer.connection_page_count

@@ -7,35 +7,50 @@ use std::collections::VecDeque;
 /// Gathers the entries that are sorted together.
 pub(crate) struct Sorter<T> {
     /// The entries that each partition sent up to each of its cuts; the last part holds those after the last cut.
-    partitions: Vec<VecDeque<Vec<T>>>,
+    partitions: Vec<VecDeque<Part<T>>>,
     /// The sorted entries that were returned last.
     sorted: Vec<T>,
 }
 
+/// The entries of a partition between two of its cuts.
+struct Part<T> {
+    entries: Vec<T>,
+    /// Whether the state of the run is saved at the cut behind them.
+    saves: bool,
+}
+
+impl<T> Default for Part<T> {
+    fn default() -> Self {
+        Part { entries: Vec::new(), saves: false }
+    }
+}
+
 impl<T: Ord> Sorter<T> {
     pub(crate) fn new() -> Self {
-        let partition = || VecDeque::from([Vec::new()]);
+        let partition = || VecDeque::from([Part::default()]);
         Sorter { partitions: (0..PARTITION_COUNT).map(|_| partition()).collect(), sorted: Vec::new() }
     }
 
     /// Adds entries of a partition, in their order.
     pub(crate) fn add(&mut self, partition: usize, entries: impl Iterator<Item = T>) {
         if let Some(present) = self.partitions.get_mut(partition).and_then(VecDeque::back_mut) {
-            present.extend(entries);
+            present.entries.extend(entries);
         }
     }
 
-    /// Notes a cut of this partition. Returns the entries of all partitions up to their next cut, once every partition
-    /// has reached it.
-    pub(crate) fn cut(&mut self, partition: usize) -> &[T] {
+    /// Takes a cut of this partition, at which the state of the run is saved or not. Once every partition has reached
+    /// it, returns the entries of all partitions up to it, and whether the state is saved there.
+    pub(crate) fn cut(&mut self, partition: usize, saves: bool) -> Option<(&[T], bool)> {
         if let Some(partition) = self.partitions.get_mut(partition) {
-            partition.push_back(Vec::new());
+            partition.back_mut().into_iter().for_each(|part| part.saves = saves);
+            partition.push_back(Part::default());
         }
         self.sorted.clear();
-        if self.partitions.iter().all(|partition| partition.len() > 1) {
-            self.gather();
+        if self.partitions.iter().any(|partition| partition.len() < 2) {
+            return None;
         }
-        &self.sorted
+        let saves = self.gather();
+        Some((&self.sorted, saves))
     }
 
     /// Returns all entries, cut by cut. No partition has more to send before its next cut.
@@ -45,22 +60,26 @@ impl<T: Ord> Sorter<T> {
             self.gather();
         }
         self.gather();
-        self.partitions.iter_mut().for_each(|partition| partition.push_back(Vec::new()));
+        self.partitions.iter_mut().for_each(|partition| partition.push_back(Part::default()));
         &self.sorted
     }
 
-    /// Appends the first part of every partition, sorted.
-    fn gather(&mut self) {
+    /// Appends the first part of every partition, sorted. Returns whether the state is saved at the cut behind them.
+    fn gather(&mut self) -> bool {
         let before = self.sorted.len();
+        let mut saves = false;
         for partition in &mut self.partitions {
-            self.sorted.extend(partition.pop_front().into_iter().flatten());
+            let part = partition.pop_front().unwrap_or_default();
+            saves = part.saves;
+            self.sorted.extend(part.entries);
         }
         self.sorted[before..].sort_unstable();
+        saves
     }
 
     /// The number of entries that wait.
     pub(crate) fn len(&self) -> usize {
-        self.partitions.iter().flatten().map(Vec::len).sum()
+        self.partitions.iter().flatten().map(|part| part.entries.len()).sum()
     }
 }
 
@@ -96,7 +115,7 @@ mod tests {
             for partition in turns.into_iter().chain((0..PARTITION_COUNT).flat_map(|partition| vec![partition; 70])) {
                 match scripts[partition].pop_front() {
                     Some(Some(entry)) => sorter.add(partition, [entry].into_iter()),
-                    Some(None) => given.extend_from_slice(sorter.cut(partition)),
+                    Some(None) => given.extend(sorter.cut(partition, false).into_iter().flat_map(|(entries, _)| entries)),
                     None => {}
                 }
             }

@@ -7,13 +7,15 @@
 use crate::archive::ages::Ages;
 use crate::archive::block::ARCHIVE_BLOCK_ENTRIES_MAX;
 use crate::archive::index::IndexThread;
+use crate::archive::resume::{Recorded, SavePoint};
 use crate::archive::sorter::Sorter;
-use crate::archive::writer::OpenList;
-use crate::archive::{ArchiveConfig, Entry, Recovery, Writer, Written};
+use crate::archive::writer::{OpenList, Origin};
+use crate::archive::{ArchiveConfig, Entry, Recovery, SavedRun, Writer, Written};
 use crate::error::{Error, Result};
 use crate::queue::WhenFull;
 use crate::record::{self, Inlet, Message, Outlet};
 use crossbeam::channel::{Receiver, Sender, bounded, never, select};
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +30,7 @@ const ARCHIVE_FLUSH_DELAY: Duration = Duration::from_secs(1);
 const ARCHIVE_OPEN_CHUNKS_MAX: usize = 2;
 
 /// A command from the list thread.
+#[derive(Debug)]
 pub(super) enum Command {
     /// The old connections at the end of a list.
     Ages(Ages),
@@ -37,8 +40,28 @@ pub(super) enum Command {
     Open(Vec<Entry>),
     /// That list is complete.
     EndOpen,
+    /// The state of the run is saved at this cut; the archive's part of it is wanted.
+    Save(Mark, Sender<Vec<u8>>),
     /// The run has ended.
     Finish,
+}
+
+/// The number of a save in a run, from 0.
+type Mark = u64;
+
+/// The archive's part in saving the state of a run.
+#[derive(Clone, Debug)]
+pub struct SaveHandle(Sender<Command>);
+
+impl SaveHandle {
+    /// The archive's part of the state that is saved at the save of this number, from 0. It comes when everything up to
+    /// there is on the disk. If the archive has failed nothing comes and the channel closes.
+    #[must_use]
+    pub fn save(&self, mark: u64) -> Receiver<Vec<u8>> {
+        let (sender, receiver) = bounded(1);
+        drop(self.0.send(Command::Save(mark, sender)));
+        receiver
+    }
 }
 
 /// What an archive has done in a run.
@@ -46,6 +69,8 @@ pub(super) enum Command {
 pub struct Summary {
     /// What was written.
     pub written: Written,
+    /// How many connections came once more, because the run went on from a saved state.
+    pub repeated: u64,
     /// How many indexes were built.
     pub indexes: u64,
     /// What went wrong with indexes. Nothing is lost by that: `find` is slower without them.
@@ -69,17 +94,43 @@ impl Archive {
     ///
     /// The archive cannot be opened, or a thread cannot be started.
     pub fn start(directory: &Path, config: ArchiveConfig, when_full: WhenFull) -> Result<(Self, Recovery)> {
+        Archive::start_for(directory, config, when_full, None)
+    }
+
+    /// As [`Self::start`], for a run that saves its state, or one that does not. What the archive has from behind the
+    /// save point is not archived twice.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::start`]; or the archive is not the one that belongs to the state, or another run has written to it
+    /// since.
+    pub fn start_for(
+        directory: &Path,
+        config: ArchiveConfig,
+        when_full: WhenFull,
+        run: Option<&SavedRun>,
+    ) -> Result<(Self, Recovery)> {
         let is_live = when_full == WhenFull::Drop;
-        let (writer, recovery) = Writer::open(directory, config)?;
+        let point = run.and_then(|run| run.part.as_deref()).map(SavePoint::decode).transpose()?;
+        let segment = point.as_ref().map_or(0, |point| point.segment);
+        let origin = run.map(|run| Origin { run: run.number, repeats_from: (!is_live).then_some(segment) });
+        let (writer, mut recovery) = Writer::open_for(directory, config, origin)?;
+        let recorded = point.as_ref().filter(|_| is_live).map(|_| Recorded::of(directory, segment)).transpose()?;
+        recovery.unremembered = recorded.as_ref().map_or(0, |recorded| recorded.surplus_count);
         let (inlet, outlet) = record::queue(when_full);
         let (commands, received) = bounded(ARCHIVE_OPEN_CHUNKS_MAX);
         let has_failed = Arc::new(AtomicBool::new(false));
         let worker = Worker {
+            segment_before: writer.number(),
             writer,
             outlet,
             commands: received,
             sorter: Sorter::new(),
-            ages: Ages::default(),
+            ages: point.map(|point| point.ages).unwrap_or_default(),
+            recorded,
+            repeated: 0,
+            save_segments: VecDeque::new(),
+            saves_passed: 0,
             open_list: None,
             index: IndexThread::start(directory)?,
             waiting_since: None,
@@ -92,19 +143,26 @@ impl Archive {
         Ok((Archive { inlet, commands, has_failed, is_live, thread: Some(thread) }, recovery))
     }
 
-    /// The memory in bytes that an archive takes.
+    /// The memory in bytes that an archive takes. Live, more is taken if the state is saved.
     #[must_use]
-    pub fn memory_size(config: &ArchiveConfig) -> u64 {
+    pub fn memory_size(config: &ArchiveConfig, saves_live: bool) -> u64 {
         let entries_max = config.segment_entries_max();
         let segment_size = entries_max * (size_of::<Entry>() + 2 * size_of::<u128>());
         let open_size = ARCHIVE_OPEN_CHUNKS_MAX * ARCHIVE_BLOCK_ENTRIES_MAX * size_of::<Entry>();
-        (record::size() + segment_size + open_size) as u64 + IndexThread::memory_size(entries_max)
+        let recorded_size = if saves_live { Recorded::SIZE_MAX } else { 0 };
+        (record::size() + segment_size + open_size) as u64 + IndexThread::memory_size(entries_max) + recorded_size
     }
 
     /// The inlet for records.
     #[must_use]
     pub fn inlet(&self) -> Inlet {
         self.inlet.clone()
+    }
+
+    /// What gives the archive's part of saved states.
+    #[must_use]
+    pub fn save_handle(&self) -> SaveHandle {
+        SaveHandle(self.commands.clone())
     }
 
     /// Whether the archive can no longer be written to. [`Self::finish`] returns the reason.
@@ -152,6 +210,16 @@ struct Worker {
     commands: Receiver<Command>,
     sorter: Sorter<Entry>,
     ages: Ages,
+    /// Live, the connections that were archived behind the state that the run goes on from.
+    recorded: Option<Recorded>,
+    /// How many of them have ended once more.
+    repeated: u64,
+    /// In a replay, the segments that began at the cuts of saves, of those that were not asked for yet.
+    save_segments: VecDeque<u32>,
+    /// How many saves came before these.
+    saves_passed: Mark,
+    /// Live, the segment that was being filled at the save before.
+    segment_before: u32,
     open_list: Option<OpenList>,
     index: IndexThread,
     /// When the oldest entry came in that is not on the disk.
@@ -192,31 +260,67 @@ impl Worker {
         let (indexes, warnings) = self.index.finish();
         match self.error {
             Some(error) => Err(error),
-            None => Ok(Summary { written, indexes, warnings }),
+            None => Ok(Summary { written, repeated: self.repeated, indexes, warnings }),
         }
     }
 
     fn message(&mut self, message: Message) {
-        let sorted = match message {
+        match message {
             Message::Records(block) => {
-                let partition = block.partition();
-                let ages = &self.ages;
-                self.sorter.add(partition, block.records().iter().map(|record| ages.told(Entry::from(record))));
+                self.records(&block);
                 self.outlet.recycle(block);
-                if self.is_live {
-                    self.waiting_since.get_or_insert_with(Instant::now);
-                    if self.sorter.len() >= ARCHIVE_BLOCK_ENTRIES_MAX {
-                        self.flush();
-                    }
-                }
-                return;
             }
-            Message::Cut(partition) => self.sorter.cut(partition),
+            Message::Cut { partition, saves } => self.cut(partition, saves),
+        }
+    }
+
+    fn records(&mut self, block: &record::Block) {
+        let Worker { ages, recorded, repeated, .. } = self;
+        let entries = block.records().iter().map(|record| ages.told(Entry::from(record)));
+        let entries = entries.filter(|entry| {
+            let is_known = recorded.as_mut().is_some_and(|recorded| recorded.meets(entry));
+            *repeated += u64::from(is_known);
+            !is_known
+        });
+        self.sorter.add(block.partition(), entries);
+        if self.is_live {
+            self.waiting_since.get_or_insert_with(Instant::now);
+            if self.sorter.len() >= ARCHIVE_BLOCK_ENTRIES_MAX {
+                self.flush();
+            }
+        }
+    }
+
+    /// Writes what came before a cut that all partitions have reached. Where the state is saved a segment ends, so that
+    /// what comes behind it can be taken back.
+    fn cut(&mut self, partition: usize, saves: bool) {
+        let Some((sorted, saves)) = self.sorter.cut(partition, saves) else { return };
+        if self.error.is_some() {
+            return;
+        }
+        let mut done = self.writer.add(sorted);
+        if saves {
+            done = done.and_then(|()| self.writer.seal());
+            self.save_segments.push_back(self.writer.number());
+        }
+        self.take_down(done);
+        self.index.submit(self.writer.take_sealed());
+    }
+
+    /// Gives the archive's part of a saved state, once everything that it has to have is on the disk.
+    fn save(&mut self, mark: Mark, reply: &Sender<Vec<u8>>) {
+        let segment = if self.is_live {
+            self.flush();
+            // A partition may have been ahead of the save, but none by so much as from this save to the next.
+            Some(std::mem::replace(&mut self.segment_before, self.writer.number()))
+        } else {
+            while self.saves_passed < mark && self.save_segments.pop_front().is_some() {
+                self.saves_passed += 1;
+            }
+            self.save_segments.front().copied()
         };
-        if self.error.is_none() && !sorted.is_empty() {
-            let added = self.writer.add(sorted);
-            self.take_down(added);
-            self.index.submit(self.writer.take_sealed());
+        if let Some(segment) = segment.filter(|_| self.error.is_none()) {
+            drop(reply.send(SavePoint::encode(segment, &self.ages)));
         }
     }
 
@@ -249,6 +353,10 @@ impl Worker {
             }
             Command::Open(entries) => self.open_list.as_mut().map_or(Ok(()), |list| list.add(&entries)),
             Command::EndOpen => self.open_list.take().map_or(Ok(()), OpenList::finish),
+            Command::Save(mark, reply) => {
+                self.save(mark, &reply);
+                Ok(())
+            }
             Command::Finish => Ok(()),
         };
         self.take_down(done);

@@ -2,36 +2,46 @@
 
 use crate::archive::{Archive, ArchiveConfig, Recovery, Summary};
 use crate::cli::apart;
+use crate::cli::heading;
 use crate::cli::lists::{self, Lists};
 use crate::cli::report::{self, Voice};
 use crate::cli::state::State;
 use crate::cli::values::{self, KeepLimit};
+use crate::engine::Saving;
 use crate::error::{Error, Result};
 use crate::queue::WhenFull;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The options that say whether and how connections are archived.
+/// Whether and how connections are archived.
 #[derive(Args)]
-#[command(next_help_heading = "Archive")]
+#[command(next_help_heading = heading::FILES)]
 pub(super) struct ArchiveOptions {
-    /// Keep a record of every connection in this directory, for `flowpeel find`. Not together with --state or --no-list
+    /// Record every connection here, for flowpeel find
+    ///
+    /// A record is written when a connection ends, and at the end of the run for those still open.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
 
-    /// Seal a segment of the archive when it has this size, from 16KiB to 64MiB
-    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = values::any_size, requires = "archive")]
+    /// Remove old segments of the archive: beyond an age or a size
+    ///
+    /// Removes segments whose connections ended longer than this before the newest (30d), or the oldest while all files
+    /// of the archive together are larger than this (20GiB). May be given once for each.
+    #[arg(long, value_name = "AGE|SIZE", value_parser = values::keep, requires = "archive", hide_short_help = true)]
+    archive_keep: Vec<KeepLimit>,
+
+    /// Seal a segment of the archive at this size
+    ///
+    /// From 16KiB to 64MiB.
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = values::any_size, requires = "archive",
+        hide_short_help = true)]
     segment_size: u64,
 
-    /// Seal it when the connections in it ended this long after the first, too
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = values::duration, requires = "archive")]
+    /// Seal a segment when its connections ended this long after the first
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = values::duration, requires = "archive",
+        hide_short_help = true)]
     segment_age: Duration,
-
-    /// Remove segments whose connections ended longer than this before the newest (30d), or the oldest while all files
-    /// of the archive together are larger than this (20GiB); may be given once for each
-    #[arg(long, value_name = "AGE|SIZE", value_parser = values::keep, requires = "archive")]
-    archive_keep: Vec<KeepLimit>,
 }
 
 impl ArchiveOptions {
@@ -46,20 +56,14 @@ impl ArchiveOptions {
     ///
     /// # Errors
     ///
-    /// An archive together with a state: what is fed again after a kill would be
-    /// archived twice. An archive without a list: the lists tell the archive what is open and how old it is, and tell
+    /// An archive without a list: the lists tell the archive what is open and how old it is, and tell
     /// the run that its disk has failed.
-    pub(super) fn check(&self, state: &State, lists: &Lists) -> Result<()> {
-        let what = match self.archive {
-            Some(_) if state.directory().is_some() => {
-                "--archive and --state do not go together: what is fed again would be archived twice"
-            }
-            Some(_) if !lists.keeps_list() => {
-                "--archive and --no-list do not go together: the archive has from the lists what is open, so leave out --no-list"
-            }
-            _ => return Ok(()),
-        };
-        Err(Error::new(what))
+    pub(super) fn check(&self, lists: &Lists) -> Result<()> {
+        if self.archive.is_some() && !lists.keeps_list() {
+            let what = "--archive learns from the lists what is open and since when, and --no-list keeps none: leave one of them out";
+            return Err(Error::new(what));
+        }
+        Ok(())
     }
 
     /// The memory that the archive takes, in bytes. Its options are checked on the way.
@@ -67,21 +71,31 @@ impl ArchiveOptions {
     /// # Errors
     ///
     /// The options contradict each other, or one is out of its range.
-    pub(super) fn memory_size(&self) -> Result<u64> {
+    pub(super) fn memory_size(&self, saves_live: bool) -> Result<u64> {
         let config = self.config()?;
-        Ok(if self.archive.is_some() { Archive::memory_size(&config) } else { 0 })
+        Ok(if self.archive.is_some() { Archive::memory_size(&config, saves_live) } else { 0 })
     }
 
-    /// Opens the archive, if there is to be one, and tells what had to be mended.
+    /// Opens the archive, if there is to be one, and reports what had to be repaired. If the run saves its state, every
+    /// state holds the archive's part from now on.
     ///
     /// # Errors
     ///
-    /// The archive cannot be opened.
-    pub(super) fn start(&self, when_full: WhenFull, voice: Voice) -> Result<Option<Archive>> {
+    /// The archive cannot be opened, or is not the one that belongs to the state.
+    pub(super) fn start(
+        &self,
+        when_full: WhenFull,
+        saving: Option<&mut Saving>,
+        voice: Voice,
+    ) -> Result<Option<Archive>> {
         let Some(directory) = &self.archive else { return Ok(None) };
-        let (archive, recovery) = Archive::start(directory, self.config()?, when_full)?;
+        let run = saving.as_ref().map(|saving| saving.run_of_archive()).transpose()?;
+        let (archive, recovery) = Archive::start_for(directory, self.config()?, when_full, run.as_ref())?;
+        if let Some(saving) = saving {
+            saving.set_archive(archive.save_handle());
+        }
         if voice > Voice::Quiet {
-            mended(&recovery);
+            report_recovery(&recovery);
         }
         Ok(Some(archive))
     }
@@ -101,12 +115,12 @@ pub(super) fn check_directories(state: &State, lists: &Lists, archive: &ArchiveO
     ])
 }
 
-/// Tells what an earlier process has left.
-fn mended(recovery: &Recovery) {
+/// Prints what an earlier process left unfinished.
+fn report_recovery(recovery: &Recovery) {
     if let Some(last) = recovery.logs.last() {
         let what = format!(
-            "the run that wrote this archive did not end as it should: {} connections of its last segment are there, \
-             {} bytes behind them are not whole and are lost, and so is what it had not written yet",
+            "the run that wrote this archive was cut short: {} connections of its last segment are kept, {} bytes after \
+             them are incomplete and lost, and so is what it had not written yet",
             report::grouped(recovery.logs.iter().map(|log| log.entry_count).sum()),
             report::grouped(recovery.logs.iter().map(|log| log.lost_size).sum())
         );
@@ -115,24 +129,31 @@ fn mended(recovery: &Recovery) {
     for damage in recovery.logs.iter().filter_map(|log| log.damage.as_ref()).chain(&recovery.damage) {
         report::warning(&damage.to_string());
     }
+    if recovery.unremembered > 0 {
+        report::warning(&format!(
+            "more connections were archived after the saved state than can be remembered: up to {} of them may be \
+             archived twice; save the state more often (--state-every)",
+            report::grouped(recovery.unremembered)
+        ));
+    }
     if recovery.carried_over > 0 {
         report::line(format_args!(
-            "{} connections were open when the run before was last heard of: they are archived as such",
+            "{} connections were open when the run before last wrote: they are archived as open",
             report::grouped(recovery.carried_over)
         ));
     }
 }
 
-/// Says what came of an archive that has ended.
-pub(super) fn tell(finished: Result<Summary>, voice: Voice) {
+/// Prints what an archive that has ended holds, or why it failed.
+pub(super) fn report_end(finished: Result<Summary>, voice: Voice) {
     match finished {
-        Ok(summary) if voice > Voice::Quiet => told(&summary),
+        Ok(summary) if voice > Voice::Quiet => summarize(&summary),
         Ok(_) => {}
-        Err(error) => report::error(&error, "; what was written before is safe"),
+        Err(error) => report::error(&error, "; what was written before is kept"),
     }
 }
 
-fn told(summary: &Summary) {
+fn summarize(summary: &Summary) {
     let written = &summary.written;
     report::line(format_args!(
         "archived {} connections in {} segments, {} bytes; {} indexes made, {} segments expired",
@@ -143,6 +164,6 @@ fn told(summary: &Summary) {
         report::grouped(written.expired)
     ));
     for warning in &summary.warnings {
-        report::warning(&format!("{warning}; find asks the filters of these segments instead"));
+        report::warning(&format!("{warning}; find uses the filters of these segments instead"));
     }
 }

@@ -1,58 +1,110 @@
-//! Numbers and bytes <-> the bytes of a part.
+//! Numbers and bytes in files: one encoder and one decoder for every family of files.
 //!
-//! What enters: values, one after another. What leaves: the same values in the same order, or an error that they are
-//! not there. All numbers are little-endian and of a fixed size. What is read may have come from anywhere: no length is
-//! trusted before the bytes that it counts are there.
+//! All numbers are little-endian and of a fixed size, and nothing is aligned. What is read may have come from anywhere:
+//! no count is believed before the bytes that it counts are there.
 
+use crate::disk::check::Check;
 use crate::error::{Error, Result};
+use std::io::{self, ErrorKind, Read, Write};
+use std::marker::PhantomData;
 
 /// The highest count that is believed of a saved state: adding to it overflows in no run, and at a billion packets a
 /// second it takes years to reach.
 pub const STATE_COUNT_MAX: u64 = 1 << 56;
 
-/// Encodes values one after another.
+/// Words that are encoded or decoded at once.
+const WORDS_AT_ONCE: usize = 64;
+
+/// Encodes values one after another into a writer, most often a vector.
+///
+/// After an error of the writer nothing more is written, and [`Self::finish`] returns the error. A vector has none.
 #[derive(Debug, Default)]
-pub struct Encoder {
-    bytes: Vec<u8>,
+pub struct Encoder<W = Vec<u8>> {
+    out: W,
+    size: u64,
+    error: Option<io::Error>,
 }
 
 impl Encoder {
     /// An encoder with room for `size` bytes.
     #[must_use]
     pub fn with_capacity(size: usize) -> Self {
-        Encoder { bytes: Vec::with_capacity(size) }
+        Encoder::to(Vec::with_capacity(size))
     }
 
     /// The encoded bytes.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
+        self.out
+    }
+
+    /// The encoded bytes, and behind them their checksum.
+    #[must_use]
+    pub fn sealed<C: Check + Default>(mut self) -> Vec<u8> {
+        let sum = C::of([self.out.as_slice()]);
+        self.put(sum.as_ref());
+        self.out
+    }
+}
+
+impl<W: Write> Encoder<W> {
+    /// An encoder to this writer.
+    pub fn to(out: W) -> Self {
+        Encoder { out, size: 0, error: None }
+    }
+
+    /// The writer, and how many bytes were written to it.
+    ///
+    /// # Errors
+    ///
+    /// The first error of the writer.
+    pub fn finish(self) -> io::Result<(W, u64)> {
+        self.error.map_or(Ok((self.out, self.size)), Err)
+    }
+
+    /// Bytes whose number the reader knows.
+    #[inline]
+    pub fn put(&mut self, bytes: &[u8]) {
+        self.size += bytes.len() as u64;
+        if self.error.is_none() {
+            self.error = self.out.write_all(bytes).err();
+        }
     }
 
     /// A flag, in one byte.
     pub fn bool(&mut self, value: bool) {
-        self.bytes.push(u8::from(value));
+        self.u8(u8::from(value));
     }
 
     /// A byte.
     pub fn u8(&mut self, value: u8) {
-        self.bytes.push(value);
+        self.put(&[value]);
+    }
+
+    /// A number of 16 bits.
+    pub fn u16(&mut self, value: u16) {
+        self.put(&value.to_le_bytes());
     }
 
     /// A number of 32 bits.
     pub fn u32(&mut self, value: u32) {
-        self.bytes.extend_from_slice(&value.to_le_bytes());
+        self.put(&value.to_le_bytes());
     }
 
     /// A number of 64 bits.
     #[inline]
     pub fn u64(&mut self, value: u64) {
-        self.bytes.extend_from_slice(&value.to_le_bytes());
+        self.put(&value.to_le_bytes());
     }
 
     /// A number of 64 bits with a sign.
     pub fn i64(&mut self, value: i64) {
-        self.u64(value as u64);
+        self.put(&value.to_le_bytes());
+    }
+
+    /// A number of 128 bits with a sign.
+    pub fn i128(&mut self, value: i128) {
+        self.put(&value.to_le_bytes());
     }
 
     /// The number of items that follow.
@@ -63,11 +115,11 @@ impl Encoder {
     /// Numbers of 64 bits whose count the reader knows.
     #[inline]
     pub fn words(&mut self, words: &[u64]) {
-        // A cache line at a time, since filters are long.
-        for line in words.chunks(8) {
-            let mut bytes = [[0; 8]; 8];
-            bytes.iter_mut().zip(line).for_each(|(bytes, word)| *bytes = word.to_le_bytes());
-            self.bytes.extend_from_slice(&bytes.as_flattened()[..size_of_val(line)]);
+        // Several at once, since filters are long.
+        for some in words.chunks(WORDS_AT_ONCE) {
+            let mut bytes = [[0; 8]; WORDS_AT_ONCE];
+            bytes.iter_mut().zip(some).for_each(|(bytes, word)| *bytes = word.to_le_bytes());
+            self.put(&bytes.as_flattened()[..size_of_val(some)]);
         }
     }
 
@@ -76,15 +128,10 @@ impl Encoder {
         self.words(&counts);
     }
 
-    /// Bytes whose number the reader knows.
-    pub fn put(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    /// Bytes, preceded by their length.
+    /// Bytes, preceded by their number.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.length(bytes.len());
-        self.bytes.extend_from_slice(bytes);
+        self.put(bytes);
     }
 
     /// A value that may be absent.
@@ -96,38 +143,115 @@ impl Encoder {
     }
 }
 
-/// Decodes values one after another.
+/// Items whose number a file claims.
+#[derive(Clone, Copy, Debug)]
+pub struct Items<'a> {
+    /// What they are, for errors.
+    pub name: &'a str,
+    /// The most that there can be.
+    pub most: usize,
+    /// The least size of each, in bytes.
+    pub item_size: usize,
+}
+
+/// What is decoded, by which errors are worded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    /// A part of a saved state, whose checksum was right.
+    State,
+    /// A file that may have come from another machine. Errors name the offset.
+    File,
+}
+
+/// Decodes values one after another, from bytes or from a reader.
 ///
 /// # Errors
 ///
 /// Every method fails if its value is missing or out of range. All that was read must be discarded then.
-#[derive(Clone, Debug)]
-pub struct Decoder<'a> {
-    rest: &'a [u8],
-}
-
-/// An error about a state whose checksum is right and whose contents are not.
-fn unfit(what: &str) -> Error {
-    Error::new(format!("the saved state cannot be read ({what}): name another directory with --state, or remove it"))
+#[derive(Debug)]
+pub struct Decoder<'a, R = &'a [u8]> {
+    from: R,
+    content: Content,
+    offset: u64,
+    /// How many bytes may still be read.
+    left: u64,
+    bytes: PhantomData<&'a [u8]>,
 }
 
 impl<'a> Decoder<'a> {
-    /// A decoder of these bytes.
+    /// A decoder of a part of a saved state.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
-        Decoder { rest: bytes }
+        Decoder { content: Content::State, ..Decoder::of_file(bytes, bytes.len() as u64) }
     }
 
-    fn take(&mut self, size: usize) -> Result<&'a [u8]> {
-        let (taken, rest) = self.rest.split_at_checked(size).ok_or_else(|| unfit("it ends too early"))?;
-        self.rest = rest;
+    /// A decoder of bytes that [`Encoder::sealed`] returned; `None` if the checksum behind them is wrong.
+    #[must_use]
+    pub fn of_sealed<C: Check + Default>(bytes: &'a [u8]) -> Option<Self> {
+        let (body, sum) = bytes.split_at_checked(bytes.len().checked_sub(C::SIZE)?)?;
+        (C::of([body]).as_ref() == sum).then(|| Decoder::of_file(body, body.len() as u64))
+    }
+
+    /// Bytes, preceded by their number.
+    pub fn bytes(&mut self) -> Result<&'a [u8]> {
+        let size = self.length(1, usize::MAX)?;
+        self.skip(size as u64)?;
+        let (taken, rest) = self.from.split_at(size);
+        self.from = rest;
         Ok(taken)
     }
+}
 
+impl<R: Read> Decoder<'_, R> {
+    /// A decoder of a file of which `size` bytes are left. More are never read.
+    #[must_use]
+    pub fn of_file(from: R, size: u64) -> Self {
+        Decoder { from, content: Content::File, offset: 0, left: size, bytes: PhantomData }
+    }
+
+    /// How many bytes are left, if the file is as long as was said.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// An error about what was read last.
+    #[must_use]
+    pub fn refuse(&self, what: impl AsRef<str>) -> Error {
+        let what = what.as_ref();
+        match self.content {
+            Content::State => Error::new(format!(
+                "the saved state cannot be read ({what}): name another directory with --state, or remove it"
+            )),
+            Content::File => Error::new(what).at(self.offset),
+        }
+    }
+
+    /// Counts bytes as read, if there are so many.
+    fn skip(&mut self, size: u64) -> Result<()> {
+        self.left = self.left.checked_sub(size).ok_or_else(|| self.refuse("it ends before its last field"))?;
+        self.offset += size;
+        Ok(())
+    }
+
+    /// Bytes, as many as the buffer has room for.
+    #[inline]
+    pub fn fill(&mut self, buffer: &mut [u8]) -> Result<()> {
+        if buffer.len() as u64 > self.left {
+            return Err(self.refuse("it ends before its last field"));
+        }
+        self.from.read_exact(buffer).map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => self.refuse("it ends before its last field"),
+            _ => self.refuse("it cannot be unpacked").because(error),
+        })?;
+        self.skip(buffer.len() as u64)
+    }
+
+    #[inline]
     fn array<const SIZE: usize>(&mut self) -> Result<[u8; SIZE]> {
-        let (taken, rest) = self.rest.split_first_chunk().ok_or_else(|| unfit("it ends too early"))?;
-        self.rest = rest;
-        Ok(*taken)
+        let mut array = [0; SIZE];
+        self.fill(&mut array)?;
+        Ok(array)
     }
 
     /// A flag, in one byte.
@@ -135,13 +259,24 @@ impl<'a> Decoder<'a> {
         match self.u8()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(unfit("neither yes nor no")),
+            _ => Err(self.refuse("neither yes nor no")),
         }
+    }
+
+    /// A byte of flags, in which no bit but the `known` ones may be set.
+    pub fn flags(&mut self, known: u8) -> Result<u8> {
+        let flags = self.u8()?;
+        if flags & !known == 0 { Ok(flags) } else { Err(self.refuse(format!("unknown flags {flags:#04x}"))) }
     }
 
     /// A byte.
     pub fn u8(&mut self) -> Result<u8> {
         self.array().map(u8::from_le_bytes)
+    }
+
+    /// A number of 16 bits.
+    pub fn u16(&mut self) -> Result<u16> {
+        self.array().map(u16::from_le_bytes)
     }
 
     /// A number of 32 bits.
@@ -160,10 +295,15 @@ impl<'a> Decoder<'a> {
         self.array().map(i64::from_le_bytes)
     }
 
-    /// A number that goes on counting: at most [`STATE_COUNT_MAX`].
+    /// A number of 128 bits with a sign.
+    pub fn i128(&mut self) -> Result<i128> {
+        self.array().map(i128::from_le_bytes)
+    }
+
+    /// A number that is added to later: at most [`STATE_COUNT_MAX`].
     pub fn count(&mut self) -> Result<u64> {
-        self.u64()
-            .and_then(|count| if count <= STATE_COUNT_MAX { Ok(count) } else { Err(unfit("a count out of range")) })
+        let count = self.u64()?;
+        if count <= STATE_COUNT_MAX { Ok(count) } else { Err(self.refuse("a count out of range")) }
     }
 
     /// Several counts.
@@ -179,8 +319,22 @@ impl<'a> Decoder<'a> {
     /// most `most`.
     pub fn length(&mut self, item_size: usize, most: usize) -> Result<usize> {
         let count = usize::try_from(self.u64()?).unwrap_or(usize::MAX);
-        if count > most || count > self.rest.len() / item_size.max(1) {
-            return Err(unfit("more items than there can be"));
+        if count > most || count as u64 > self.left / item_size.max(1) as u64 {
+            return Err(self.refuse("more items than there can be"));
+        }
+        Ok(count)
+    }
+
+    /// The number of items that follow, in 32 bits.
+    pub fn items(&mut self, Items { name, most, item_size }: Items) -> Result<usize> {
+        let count = self.u32()? as usize;
+        if count > most {
+            return Err(self.refuse(format!("the file claims {count} {name}, and {most} are the most")));
+        }
+        let (size, left) = (count as u64 * item_size as u64, self.left);
+        if size > left {
+            let what = format!("the file claims {count} {name}, which take {size} bytes, and {left} are left");
+            return Err(self.refuse(what));
         }
         Ok(count)
     }
@@ -188,23 +342,12 @@ impl<'a> Decoder<'a> {
     /// Numbers of 64 bits, as many as `words` has room for.
     #[inline]
     pub fn words(&mut self, words: &mut [u64]) -> Result<()> {
-        let taken = self.take(size_of_val(words))?;
-        for (word, bytes) in words.iter_mut().zip(taken.as_chunks().0) {
-            *word = u64::from_le_bytes(*bytes);
+        for some in words.chunks_mut(WORDS_AT_ONCE) {
+            let mut bytes = [[0; 8]; WORDS_AT_ONCE];
+            self.fill(&mut bytes.as_flattened_mut()[..size_of_val(some)])?;
+            some.iter_mut().zip(bytes).for_each(|(word, bytes)| *word = u64::from_le_bytes(bytes));
         }
         Ok(())
-    }
-
-    /// Bytes, as many as `bytes` has room for.
-    pub fn fill(&mut self, bytes: &mut [u8]) -> Result<()> {
-        bytes.copy_from_slice(self.take(bytes.len())?);
-        Ok(())
-    }
-
-    /// Bytes, preceded by their length.
-    pub fn bytes(&mut self) -> Result<&'a [u8]> {
-        let size = self.length(1, usize::MAX)?;
-        self.take(size)
     }
 
     /// A value that may be absent.
@@ -214,17 +357,21 @@ impl<'a> Decoder<'a> {
 
     /// Checks a condition; `what` names the contradiction if it does not hold.
     pub fn expect(&self, is_right: bool, what: &str) -> Result<()> {
-        if is_right { Ok(()) } else { Err(unfit(what)) }
+        if is_right { Ok(()) } else { Err(self.refuse(what)) }
     }
 
     /// Takes a value that has to be there; `what` names what is wrong if it is not.
     pub fn some<T>(&self, value: Option<T>, what: &str) -> Result<T> {
-        value.ok_or_else(|| unfit(what))
+        value.ok_or_else(|| self.refuse(what))
     }
 
     /// Checks that nothing follows.
-    pub fn end(&self) -> Result<()> {
-        self.expect(self.rest.is_empty(), "there is more than there should be")
+    pub fn end(&mut self) -> Result<()> {
+        match self.from.read(&mut [0; 1]) {
+            Ok(0) => self.expect(self.left == 0, "it ends before its last field"),
+            Ok(_) => Err(self.refuse("something follows the last field")),
+            Err(error) => Err(self.refuse("it cannot be unpacked").because(error)),
+        }
     }
 }
 

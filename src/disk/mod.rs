@@ -3,9 +3,11 @@
 //! Values are encoded and decoded in one way, files are whole or not there, and a directory belongs to one process at
 //! a time.
 
+mod check;
 mod encoding;
 mod lock;
 pub mod whole_file;
 
-pub use encoding::{Decoder, Encoder, STATE_COUNT_MAX};
+pub use check::{Check, Checked, Crc32};
+pub use encoding::{Decoder, Encoder, Items, STATE_COUNT_MAX};
 pub use lock::lock;

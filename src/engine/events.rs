@@ -121,10 +121,11 @@ impl EventThread {
                     self.events.extend(block.records().iter().map(Event::of));
                     self.outlet.recycle(block);
                 }
-                (Message::Cut(partition), Some(sorter)) => {
-                    self.events.extend(sorter.cut(partition).iter().map(|placed| Event::of(&placed.record)));
+                (Message::Cut { partition, saves }, Some(sorter)) => {
+                    let sorted = sorter.cut(partition, saves).into_iter().flat_map(|(sorted, _)| sorted);
+                    self.events.extend(sorted.map(|placed| Event::of(&placed.record)));
                 }
-                (Message::Cut(_), None) => {}
+                (Message::Cut { .. }, None) => {}
             }
             self.report();
         }

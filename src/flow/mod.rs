@@ -6,8 +6,10 @@
 mod by_family;
 mod key;
 mod quick_hash;
+mod saved;
 
 pub use by_family::ByFamily;
 pub use flowpeel_iblt::WordKey;
 pub use key::{AnyKey, Family, FlowKey, KeyV4, KeyV6, Side, VlanTags};
 pub use quick_hash::QuickHash;
+pub use saved::saved_key;

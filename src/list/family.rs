@@ -55,8 +55,8 @@ pub struct Outcome {
     pub restarted: u64,
     /// Decodings after which starts were given up because the values left belonged to no listed connection.
     pub starts_lost: u64,
-    /// Openings and closings that contradicted the list and were set aside.
-    pub set_aside: u64,
+    /// Openings and closings that contradicted the list and were deferred.
+    pub deferred: u64,
 }
 
 impl Outcome {
@@ -66,18 +66,18 @@ impl Outcome {
             unstuck: self.unstuck + other.unstuck,
             restarted: self.restarted + other.restarted,
             starts_lost: self.starts_lost + other.starts_lost,
-            set_aside: self.set_aside + other.set_aside,
+            deferred: self.deferred + other.deferred,
         }
     }
 
     fn save(self, encoder: &mut Encoder) {
-        let Outcome { deltas_left, unstuck, restarted, starts_lost, set_aside } = self;
-        encoder.counts([deltas_left, unstuck, restarted, starts_lost, set_aside]);
+        let Outcome { deltas_left, unstuck, restarted, starts_lost, deferred } = self;
+        encoder.counts([deltas_left, unstuck, restarted, starts_lost, deferred]);
     }
 
     fn saved(decoder: &mut Decoder) -> Result<Self> {
-        let [deltas_left, unstuck, restarted, starts_lost, set_aside] = decoder.counts()?;
-        Ok(Outcome { deltas_left, unstuck, restarted, starts_lost, set_aside })
+        let [deltas_left, unstuck, restarted, starts_lost, deferred] = decoder.counts()?;
+        Ok(Outcome { deltas_left, unstuck, restarted, starts_lost, deferred })
     }
 }
 
@@ -87,9 +87,9 @@ struct Ledger<K: TableKey> {
     listed: Connections<K>,
     /// Verified openings of listed keys and closings of unlisted ones, with their counts: errors of the filter. Keys
     /// come from the wire, so the hash is seeded at random.
-    set_aside: HashMap<K, i32, ahash::RandomState>,
-    /// The keys set aside, in the order in which they came: when there are too many, the oldest is dropped.
-    set_aside_order: VecDeque<K>,
+    deferred: HashMap<K, i32, ahash::RandomState>,
+    /// The deferred keys, in the order in which they came: when there are too many, the oldest is dropped.
+    deferred_order: VecDeque<K>,
     /// Peeled changes that are applied together so that their cache misses overlap; each with the hash by which the
     /// list knows its key.
     waiting: Vec<(u64, Peeled<K>)>,
@@ -100,9 +100,9 @@ struct Ledger<K: TableKey> {
     listed_max: usize,
     /// The tick at which the delta that is being applied was handed over.
     cut: u64,
-    /// Whether changes that contradict the list are set aside (while the residue is peeled) or put back (while a delta
+    /// Whether changes that contradict the list are deferred (while the residue is peeled) or put back (while a delta
     /// is).
-    sets_aside: bool,
+    defers: bool,
 }
 
 impl<K: TableKey> Recipient<K> for Ledger<K> {
@@ -139,10 +139,10 @@ impl<K: TableKey> Ledger<K> {
 
     fn apply(&mut self, peeled: &Peeled<K>) {
         let Change { key, count, .. } = peeled.change;
-        if let Some(waiting) = self.set_aside.get_mut(&key).filter(|waiting| **waiting > 0 || count > 0) {
+        if let Some(waiting) = self.deferred.get_mut(&key).filter(|waiting| **waiting > 0 || count > 0) {
             *waiting += count;
             if *waiting == 0 {
-                self.set_aside.remove(&key);
+                self.deferred.remove(&key);
             }
             return;
         }
@@ -191,17 +191,17 @@ impl<K: TableKey> Ledger<K> {
     }
 
     fn contradict(&mut self, change: Change<K>) {
-        if !self.sets_aside {
+        if !self.defers {
             self.returned.push(change);
             return;
         }
-        self.outcome.set_aside += 1;
-        *self.set_aside.entry(change.key).or_insert(0) += change.count;
-        self.set_aside_order.push_back(change.key);
-        if self.set_aside_order.len() > EXTRANEOUS_MAX
-            && let Some(oldest) = self.set_aside_order.pop_front()
+        self.outcome.deferred += 1;
+        *self.deferred.entry(change.key).or_insert(0) += change.count;
+        self.deferred_order.push_back(change.key);
+        if self.deferred_order.len() > EXTRANEOUS_MAX
+            && let Some(oldest) = self.deferred_order.pop_front()
         {
-            self.set_aside.remove(&oldest);
+            self.deferred.remove(&oldest);
         }
     }
 }
@@ -269,15 +269,15 @@ impl<K: TableKey> FamilyList<K> {
             ledger: Ledger {
                 code: ValueCode::new(KeyedHash::new(secret, Purpose::Value)),
                 listed: Connections::new(),
-                set_aside: HashMap::default(),
-                set_aside_order: VecDeque::new(),
+                deferred: HashMap::default(),
+                deferred_order: VecDeque::new(),
                 waiting: Vec::with_capacity(WAITING_COUNT),
                 returned: Vec::new(),
                 outcome: Outcome::default(),
                 liveness: Liveness::new(secret, config.eviction, watch),
                 listed_max: usize::try_from(*listed_max).unwrap_or(usize::MAX),
                 cut: 0,
-                sets_aside: false,
+                defers: false,
             },
             residue: Iblt::new(geometry),
             peeler: Peeler::new(KeyedHash::new(secret, Purpose::Placement), geometry.cell_count()),
@@ -301,7 +301,7 @@ impl<K: TableKey> FamilyList<K> {
         }
         let delta = &mut changes.table;
         self.ledger.cut = cut;
-        self.ledger.sets_aside = false;
+        self.ledger.defers = false;
         self.peeler.peel(delta, &mut self.ledger);
         self.ledger.apply_waiting();
         let is_left = self.ledger.put_back(delta) || !delta.is_zero();
@@ -320,7 +320,7 @@ impl<K: TableKey> FamilyList<K> {
 
     /// Peels the residue, with the help of the list if it is stuck.
     fn reconcile(&mut self) {
-        self.ledger.sets_aside = true;
+        self.ledger.defers = true;
         for _ in 0..RECOVERY_PASSES_MAX {
             self.peeler.peel(&mut self.residue, &mut self.ledger);
             self.ledger.apply_waiting();
@@ -359,7 +359,7 @@ impl<K: TableKey> FamilyList<K> {
 
     /// How many openings and closings contradict the list and wait for their opposite.
     pub(super) fn extraneous(&self) -> u64 {
-        self.ledger.set_aside.len() as u64
+        self.ledger.deferred.len() as u64
     }
 
     /// What reconciling did since the start.
@@ -581,13 +581,13 @@ impl<K: TableKey> FamilyList<K> {
             encoder.words(key.words());
             encoder.u64(start.to_bits());
         }
-        encoder.length(ledger.set_aside.len());
-        for (key, count) in &ledger.set_aside {
+        encoder.length(ledger.deferred.len());
+        for (key, count) in &ledger.deferred {
             encoder.words(key.words());
             encoder.u32(*count as u32);
         }
-        encoder.length(ledger.set_aside_order.len());
-        ledger.set_aside_order.iter().for_each(|key| encoder.words(key.words()));
+        encoder.length(ledger.deferred_order.len());
+        ledger.deferred_order.iter().for_each(|key| encoder.words(key.words()));
         encoder.u64(ledger.cut);
         ledger.outcome.save(encoder);
         ledger.liveness.save(encoder);
@@ -609,11 +609,11 @@ impl<K: TableKey> FamilyList<K> {
         }
         for _ in 0..decoder.length(key_size + size_of::<u32>(), EXTRANEOUS_MAX)? {
             let (key, count) = (key(decoder)?, decoder.u32()? as i32);
-            decoder.expect(count.unsigned_abs() < 1 << 30, "a connection set aside too often")?;
-            ledger.set_aside.insert(key, count);
+            decoder.expect(count.unsigned_abs() < 1 << 30, "a connection deferred too often")?;
+            ledger.deferred.insert(key, count);
         }
         for _ in 0..decoder.length(key_size, EXTRANEOUS_MAX)? {
-            ledger.set_aside_order.push_back(key(decoder)?);
+            ledger.deferred_order.push_back(key(decoder)?);
         }
         ledger.cut = decoder.count()?;
         ledger.outcome = Outcome::saved(decoder)?;

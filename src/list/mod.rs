@@ -28,7 +28,6 @@ pub use liveness::{EvictionTimes, IDLE_EPOCHS};
 pub use merged::{MergedList, MergedRow};
 pub use row::{Row, RowState};
 pub use rows::{Header, List};
-pub use saved::key as saved_key;
 pub use snapshot_log::SnapshotConfig;
 
 use crate::connection::{Counts, HalfOpenList};

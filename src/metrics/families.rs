@@ -241,7 +241,7 @@ const LISTS: &[Family] = &[
         total_of_list(reading, samples, |list| list.outcome.starts_lost);
     }),
     counter("flowpeel_list_set_aside_total", "Openings and closings set aside.", |reading, samples| {
-        total_of_list(reading, samples, |list| list.outcome.set_aside);
+        total_of_list(reading, samples, |list| list.outcome.deferred);
     }),
     summary("flowpeel_peel_duration_seconds", "Time to decode what a partition hands over.", |reading, samples| {
         samples.summary(&reading.latencies[Latency::Peel as usize]);

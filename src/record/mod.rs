@@ -10,7 +10,7 @@
 
 mod recorder;
 
-pub use recorder::Recorder;
+pub use recorder::{RecordedTime, Recorder};
 
 use crate::queue::WhenFull;
 use crate::signal::{AnyKey, PARTITION_COUNT};
@@ -88,7 +88,12 @@ pub enum Message {
     /// Records. The block goes back with [`Outlet::recycle`].
     Records(Box<Block>),
     /// This partition has sent everything up to the cut.
-    Cut(usize),
+    Cut {
+        /// The partition.
+        partition: usize,
+        /// Whether the state of the run is saved at the cut.
+        saves: bool,
+    },
 }
 
 /// The end of the queue for the recorders, of which there may be as many as there are partitions.
@@ -161,10 +166,10 @@ impl Inlet {
     }
 
     /// Sends a partition's cut. Only a replay has cuts, and it waits for room.
-    fn cut(&self, partition: usize) {
+    fn cut(&self, partition: usize, saves: bool) {
         if self.when_full == WhenFull::Wait {
             // If the archive is gone there is nothing to cut.
-            drop(self.full.send(Message::Cut(partition)));
+            drop(self.full.send(Message::Cut { partition, saves }));
         }
     }
 }

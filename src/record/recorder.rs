@@ -4,6 +4,8 @@
 //! with wall times, in blocks. A block is sent when it is full, at the end of an interval, at a cut, and when its
 //! oldest record is more than a second old.
 
+use crate::disk::{Decoder, Encoder};
+use crate::error::Result;
 use crate::handover::{MIDSTREAM, ticks_since};
 use crate::record::{Block, Ending, Inlet, RECORD_BLOCK_COUNT, Record};
 use crate::signal::{AnyKey, TICK_BITS, TICK_NS, TimeBase, TimeBases};
@@ -13,6 +15,30 @@ const RECORD_DELAY_MAX_TICKS: u64 = 10;
 
 const WRAP_TICKS: u64 = 1 << TICK_BITS;
 
+/// The time bases of a run, from which records have their wall times.
+#[derive(Clone, Default)]
+pub struct RecordedTime {
+    bases: TimeBases,
+    /// The tick at which the first time base began.
+    first_tick: Option<u64>,
+}
+
+impl RecordedTime {
+    /// Decodes what [`Recorder::save`] encoded.
+    ///
+    /// # Errors
+    ///
+    /// The bytes encode no time bases.
+    pub fn saved(decoder: &mut Decoder) -> Result<Self> {
+        Ok(RecordedTime { bases: TimeBases::saved(decoder)?, first_tick: decoder.option(Decoder::u64)? })
+    }
+
+    /// The wall time of a tick, in ticks since 1970. Bases are whole ticks apart, so this is exact.
+    fn wall(&self, tick: u64) -> i64 {
+        self.bases.wall_ns(tick).div_euclid(TICK_NS)
+    }
+}
+
 /// The recorder of one partition.
 pub struct Recorder {
     partition: usize,
@@ -20,9 +46,7 @@ pub struct Recorder {
     block: Box<Block>,
     /// When the oldest record of the block ended, in ticks.
     block_since: u64,
-    bases: TimeBases,
-    /// The tick at which the first time base began.
-    first_tick: Option<u64>,
+    time: RecordedTime,
     dropped: u64,
 }
 
@@ -30,14 +54,14 @@ impl Recorder {
     /// A recorder for this partition.
     #[must_use]
     pub fn new(partition: usize, inlet: Inlet) -> Self {
-        let bases = TimeBases::new();
-        Recorder { partition, inlet, block: Block::new(), block_since: 0, bases, first_tick: None, dropped: 0 }
+        let time = RecordedTime::default();
+        Recorder { partition, inlet, block: Block::new(), block_since: 0, time, dropped: 0 }
     }
 
     /// Begins a new time base.
     pub fn start_base(&mut self, base: TimeBase) {
-        self.first_tick.get_or_insert(base.first_tick);
-        self.bases.learn(base);
+        self.time.first_tick.get_or_insert(base.first_tick);
+        self.time.bases.learn(base);
     }
 
     /// Whether openings are recorded too.
@@ -49,14 +73,14 @@ impl Recorder {
     /// Records a connection that opened with this payload and ends at the tick `now` or, without an ending, is
     /// established then.
     pub fn record(&mut self, key: AnyKey, payload: u32, ending: Option<Ending>, now: u64) {
-        let run_ticks = now.saturating_sub(self.first_tick.unwrap_or(now));
+        let run_ticks = now.saturating_sub(self.time.first_tick.unwrap_or(now));
         if self.block.records.is_empty() {
             self.block_since = now;
         }
         self.block.records.push(Record {
             key,
-            start: self.wall(now.saturating_sub(u64::from(ticks_since(payload, now)))),
-            end: self.wall(now),
+            start: self.time.wall(now.saturating_sub(u64::from(ticks_since(payload, now)))),
+            end: self.time.wall(now),
             ending,
             midstream: payload & MIDSTREAM != 0,
             may_be_older: run_ticks >= WRAP_TICKS,
@@ -65,11 +89,6 @@ impl Recorder {
         if self.block.records.len() == RECORD_BLOCK_COUNT || is_late {
             self.flush();
         }
-    }
-
-    /// The wall time of a tick, in ticks since 1970. Bases are whole ticks apart, so this is exact.
-    fn wall(&self, tick: u64) -> i64 {
-        self.bases.wall_ns(tick).div_euclid(TICK_NS)
     }
 
     /// Sends the block, if there is anything in it.
@@ -83,7 +102,25 @@ impl Recorder {
     /// Sends the block, and then a cut.
     pub fn cut(&mut self) {
         self.flush();
-        self.inlet.cut(self.partition);
+        self.inlet.cut(self.partition, false);
+    }
+
+    /// Sends the block, and then the cut at which the state of the run is saved.
+    pub fn cut_for_save(&mut self) {
+        self.flush();
+        self.inlet.cut(self.partition, true);
+    }
+
+    /// Encodes what the next record depends on, for a saved state. The block must have been sent.
+    pub fn save(&self, encoder: &mut Encoder) {
+        debug_assert!(self.block.records.is_empty());
+        self.time.bases.save(encoder);
+        encoder.option(self.time.first_tick, Encoder::u64);
+    }
+
+    /// Continues in the time of a run whose state was saved.
+    pub fn restore(&mut self, time: &RecordedTime) {
+        self.time = time.clone();
     }
 
     /// How many records were dropped so far because the queue was full or closed.

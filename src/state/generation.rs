@@ -15,17 +15,16 @@
 //! Numbers are little-endian. The checksum detects what a disk or a crash did. It is no protection from somebody who
 //! can write to the directory.
 
+use crate::disk::{Check, Checked, Decoder, Encoder};
 use crate::error::{Error, Result};
-use crate::state::{Decoder, Encoder};
-use sha1::{Digest, Sha1};
+use sha1::Sha1;
 use std::io::{self, Write};
 
 /// The version of the files that hold a state. Another version is refused, since their content is private to one
 /// version.
-pub const STATE_VERSION: u32 = 4;
+pub const STATE_VERSION: u32 = 5;
 
 const MAGIC: &[u8; 8] = b"flowpeel";
-const CHECKSUM_SIZE: usize = 20;
 
 /// What two runs must have in common for one to go on where the other stopped: the names of options, or of what follows
 /// from them, with values that are only compared.
@@ -33,7 +32,7 @@ const CHECKSUM_SIZE: usize = 20;
 pub struct Identity(pub Vec<(&'static str, u64)>);
 
 impl Identity {
-    fn encode(&self, encoder: &mut Encoder) {
+    fn encode(&self, encoder: &mut Encoder<impl Write>) {
         encoder.length(self.0.len());
         for (name, value) in &self.0 {
             encoder.bytes(name.as_bytes());
@@ -66,43 +65,22 @@ fn unfit(how: &str) -> Error {
     Error::new(format!("this state was saved {how}: name another directory with --state, or remove this one"))
 }
 
-/// A writer that also computes the checksum and the size.
-struct Summing<W> {
-    out: W,
-    sum: Sha1,
-    size: u64,
-}
-
-impl<W: Write> Summing<W> {
-    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.sum.update(bytes);
-        self.size += bytes.len() as u64;
-        self.out.write_all(bytes)
-    }
-}
-
 /// Writes a generation. Returns its size in bytes.
 ///
 /// # Errors
 ///
 /// The errors of `out`.
 pub(super) fn write(out: impl Write, number: u64, identity: &Identity, parts: &[Vec<u8>]) -> io::Result<u64> {
-    let mut out = Summing { out, sum: Sha1::new(), size: 0 };
-    let mut head = Encoder::default();
-    head.u32(STATE_VERSION);
-    head.u64(number);
-    identity.encode(&mut head);
-    head.length(parts.len());
-    out.put(MAGIC)?;
-    out.put(&head.into_bytes())?;
-    for part in parts {
-        out.put(&(part.len() as u64).to_le_bytes())?;
-        out.put(part)?;
-    }
-    let Summing { mut out, sum, size } = out;
-    out.write_all(&sum.finalize())?;
-    out.flush()?;
-    Ok(size + CHECKSUM_SIZE as u64)
+    let mut encoder = Encoder::to(Checked::new(out, Sha1::default()));
+    encoder.put(MAGIC);
+    encoder.u32(STATE_VERSION);
+    encoder.u64(number);
+    identity.encode(&mut encoder);
+    encoder.length(parts.len());
+    parts.iter().for_each(|part| encoder.bytes(part));
+    let (out, size) = encoder.finish()?;
+    out.finish()?;
+    Ok(size + Sha1::SIZE as u64)
 }
 
 /// The parts of a generation as they lie in `bytes`; `None` if the file is damaged.
@@ -111,8 +89,8 @@ pub(super) fn write(out: impl Write, number: u64, identity: &Identity, parts: &[
 ///
 /// The file is whole, but of another version or another run.
 pub(super) fn read<'a>(bytes: &'a [u8], number: u64, identity: &Identity) -> Result<Option<Vec<&'a [u8]>>> {
-    let Some((body, checksum)) = bytes.split_last_chunk::<CHECKSUM_SIZE>() else { return Ok(None) };
-    if Sha1::digest(body).as_slice() != checksum {
+    let Some(body) = bytes.len().checked_sub(Sha1::SIZE).map(|size| &bytes[..size]) else { return Ok(None) };
+    if !bytes.ends_with(&Sha1::of([body])) {
         return Ok(None);
     }
     let Some(rest) = body.strip_prefix(MAGIC) else { return Ok(None) };
@@ -180,8 +158,8 @@ mod tests {
         }
         let mut other = bytes.clone();
         other[8] += 1;
-        let body = other.len() - CHECKSUM_SIZE;
-        let sum = Sha1::digest(&other[..body]);
+        let body = other.len() - Sha1::SIZE;
+        let sum = Sha1::of([&other[..body]]);
         other[body..].copy_from_slice(&sum);
         let error = read(&other, 3, &identity()).unwrap_err().to_string();
         assert!(error.contains("in version"), "{error}");
@@ -190,16 +168,16 @@ mod tests {
     #[test]
     fn what_has_the_right_sum_may_still_be_anything() {
         let whole = written(&[b"one".to_vec()]);
-        let body = &whole[..whole.len() - CHECKSUM_SIZE];
+        let body = &whole[..whole.len() - Sha1::SIZE];
         for end in MAGIC.len()..body.len() {
             let mut cut = body[..end].to_vec();
-            cut.extend_from_slice(&Sha1::digest(&body[..end]));
+            cut.extend_from_slice(&Sha1::of([&body[..end]]));
             assert!(read(&cut, 3, &identity()).is_err(), "{end}");
         }
         for at in MAGIC.len()..body.len() {
             let mut changed = body.to_vec();
             changed[at] = 0xff;
-            let sum = Sha1::digest(&changed);
+            let sum = Sha1::of([changed.as_slice()]);
             changed.extend_from_slice(&sum);
             // Whatever it says, it is read without harm. A changed byte within a part is for the part's owner to
             // notice.

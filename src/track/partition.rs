@@ -8,7 +8,7 @@ use crate::handover::{
 };
 use crate::hash::Secret;
 use crate::queue::Marker;
-use crate::record::{Ending, Inlet, Recorder};
+use crate::record::{Ending, Inlet, RecordedTime, Recorder};
 use crate::signal::{AnyKey, Kind, SYN_TIMEOUT_MAX_TICKS, Signal, TICK_BITS, TimeBase};
 use crate::sketch::{BATCH_COUNT, Batch, PAYLOAD_BITS, TableKey};
 use crate::state::{Decoder, Encoder};
@@ -268,7 +268,10 @@ impl Partition {
             half_open
         });
         // The records of closed connections are on their way to the archive before any list that no longer shows them.
-        self.recorders.iter_mut().for_each(Recorder::flush);
+        for recorder in &mut self.recorders {
+            // Where the state is saved the archive is cut. Events are not: their order depends on the packets alone.
+            if marker.saves && !recorder.takes_openings() { recorder.cut_for_save() } else { recorder.flush() }
+        }
         let counts = self.counts();
         let delta = self.swap(exchange);
         // While changes are held back, the list does not know them and could make nothing of an answer. A state is not
@@ -368,6 +371,7 @@ impl Partition {
         encoder.u64(self.began);
         encoder.length(self.announcements_max);
         self.tracker.save(&mut encoder);
+        encoder.option(self.recorders.last(), |encoder, recorder| recorder.save(encoder));
         SavedPartition { bytes: encoder.into_bytes(), took: began.elapsed() }
     }
 
@@ -385,6 +389,13 @@ impl Partition {
         let announcements_max = usize::try_from(decoder.count()?).unwrap_or(usize::MAX);
         self.announcements_max = announcements_max.min(ANNOUNCEMENTS_MAX);
         self.tracker.restore(&mut decoder)?;
+        let recorded = decoder.option(RecordedTime::saved)?;
+        for recorder in &mut self.recorders {
+            match &recorded {
+                Some(recorded) => recorder.restore(recorded),
+                None => recorder.start_base(self.base),
+            }
+        }
         decoder.end()
     }
 

@@ -60,7 +60,7 @@ fn short_fingerprints_err_as_often_as_predicted_and_sync_is_kept() {
         "predicted {predicted:.0} collisions; {} connections were ever missing and {} ever wrong, {} set aside, {} at the end",
         missing.len(),
         wrong.len(),
-        summary.outcome.set_aside,
+        summary.outcome.deferred,
         last.extraneous
     );
     // A collision hides one connection, and leaves another listed after its end; many hit what has closed and harm
@@ -69,6 +69,6 @@ fn short_fingerprints_err_as_often_as_predicted_and_sync_is_kept() {
     assert!(errors > predicted / 10.0, "{errors} errors of {predicted} predicted: is the test blind?");
     assert!(errors < 2.0 * predicted, "{errors} errors of {predicted} predicted");
     // What contradicts the list is counted in the header, and is settled: it keeps no list from being complete.
-    assert!(last.extraneous > 0 && last.extraneous <= summary.outcome.set_aside);
-    assert!((summary.outcome.set_aside as f64) < 2.0 * predicted);
+    assert!(last.extraneous > 0 && last.extraneous <= summary.outcome.deferred);
+    assert!((summary.outcome.deferred as f64) < 2.0 * predicted);
 }

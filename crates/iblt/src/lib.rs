@@ -177,6 +177,7 @@ mod counter;
 mod estimator;
 mod get;
 pub mod hash;
+pub mod interval;
 mod key_hash;
 mod listing;
 mod oblivious;

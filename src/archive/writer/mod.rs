@@ -8,8 +8,9 @@ use crate::archive::block::ARCHIVE_BLOCK_ENTRIES_MAX;
 use crate::archive::entry::Hasher;
 use crate::archive::log::{self, Log, RecoveredLog};
 use crate::archive::names::{FileName, Inventory, OPEN_LIST};
+use crate::archive::resume;
 use crate::archive::retention::Retention;
-use crate::archive::scan::scan_file;
+use crate::archive::scan::{FileId, scan_file};
 use crate::archive::segment::{
     self, BlockFile, SEGMENT_ENTRY_SIZE_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN, TEMPORARY,
 };
@@ -22,6 +23,7 @@ use crate::whole_file::sync_directory_of;
 use jiff::Timestamp;
 use std::fs::{self, File};
 use std::io;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -81,6 +83,9 @@ pub struct Recovery {
     pub carried_over: u64,
     /// The damage in the list of these, if any.
     pub damage: Option<Error>,
+    /// How many connections that were archived behind the saved state are too many to be remembered: they may be
+    /// archived twice.
+    pub unremembered: u64,
 }
 
 /// What was written to an archive.
@@ -96,12 +101,23 @@ pub struct Written {
     pub expired: u64,
 }
 
+/// How a run that saves its state takes up an archive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin {
+    /// The number of the run.
+    pub(super) run: NonZeroU64,
+    /// The first segment of what the run is going to repeat; live nothing is.
+    pub(super) repeats_from: Option<u32>,
+}
+
 /// An archive that can be added to. It belongs to one process at a time.
 pub struct Writer {
     directory: PathBuf,
     config: ArchiveConfig,
     hasher: Hasher,
     number: u32,
+    /// The number of the run that writes, if it saves its state; otherwise 0.
+    run: u64,
     /// The log, which exists even while it is empty, until [`Self::finish`]: a log that is left tells that a process
     /// did not end properly.
     log: Option<Log>,
@@ -122,6 +138,15 @@ impl Writer {
     ///
     /// The directory cannot be created, read or written to, or another process holds it.
     pub fn open(directory: &Path, config: ArchiveConfig) -> Result<(Self, Recovery)> {
+        Writer::open_for(directory, config, None)
+    }
+
+    /// As [`Self::open`], for a run that saves its state.
+    pub(super) fn open_for(
+        directory: &Path,
+        config: ArchiveConfig,
+        origin: Option<Origin>,
+    ) -> Result<(Self, Recovery)> {
         config.check()?;
         if fs::metadata(directory).is_ok_and(|metadata| !metadata.is_dir()) {
             return Err(Error::new("it is not a directory: an archive is a directory of its own").in_file(directory));
@@ -131,6 +156,9 @@ impl Writer {
         let lock = lock(directory, "another process writes here: an archive needs a directory of its own")?;
         TEMPORARY.remove_leftovers(directory).map_err(cannot)?;
         sync_directory_of(&directory.join(OPEN_LIST)).map_err(cannot)?;
+        if let Some(Origin { run, repeats_from: Some(segment) }) = origin {
+            resume::rewind(directory, run, segment)?;
+        }
         let inventory = Inventory::of(directory).map_err(cannot)?;
         for number in &inventory.stale_logs {
             fs::remove_file(FileName::Log(*number).path_in(directory)).map_err(cannot)?;
@@ -140,6 +168,7 @@ impl Writer {
             config,
             hasher: Hasher::new(),
             number: inventory.last_number(),
+            run: 0,
             log: None,
             entries: Vec::new(),
             logged_count: 0,
@@ -154,9 +183,13 @@ impl Writer {
         for number in inventory.logs {
             recovery.logs.push(writer.seal_left(number)?);
         }
-        if inventory.has_open_list {
+        // A replay that repeats what it did writes its own list again.
+        let own = origin.filter(|origin| origin.repeats_from.is_some()).map(|origin| origin.run.get());
+        let list = directory.join(OPEN_LIST);
+        if inventory.has_open_list && (own.is_none() || FileId::of(&list).map_err(cannot)?.map(|id| id.run) != own) {
             writer.carry_over(&mut recovery)?;
         }
+        writer.run = origin.map_or(0, |origin| origin.run.get());
         writer.begin_log()?;
         Ok((writer, recovery))
     }
@@ -165,7 +198,9 @@ impl Writer {
     fn seal_left(&mut self, number: u32) -> Result<RecoveredLog> {
         let (mut entries, recovered) = log::recover(&self.directory, number)?;
         if !entries.is_empty() {
-            self.write_segment(number, &mut entries)?;
+            let cannot = |error| Error::new("cannot read the archive").in_file(&recovered.path).because(error);
+            let run = FileId::of(&recovered.path).map_err(cannot)?.map_or(0, |id| id.run);
+            self.write_segment(FileId { number, run }, &mut entries)?;
         } else if number == self.number {
             // No file has this number then, and a gap would look like a segment that was taken away.
             self.number -= 1;
@@ -187,7 +222,8 @@ impl Writer {
             }
         })?;
         failed?;
-        self.seal()?;
+        // They are no part of the run that begins.
+        self.finish()?;
         recovery.carried_over = scan.entry_count;
         recovery.damage = end.err().or_else(|| scan.damage_in(&path));
         fs::remove_file(&path).map_err(|error| Error::new("cannot remove it").in_file(&path).because(error))
@@ -217,7 +253,7 @@ impl Writer {
             let next = self.number.checked_add(1);
             let what = "this archive has as many segments as there are numbers: begin another";
             self.number = next.ok_or_else(|| Error::new(what).in_file(&self.directory))?;
-            self.log = Some(Log::new(&self.directory, self.number)?);
+            self.log = Some(Log::new(&self.directory, FileId { number: self.number, run: self.run })?);
         }
         Ok(())
     }
@@ -287,16 +323,17 @@ impl Writer {
     fn seal_log(&mut self, log: Log) -> Result<()> {
         let mut entries = std::mem::take(&mut self.entries);
         self.logged_count = 0;
-        let written = if entries.is_empty() { Ok(()) } else { self.write_segment(log.number(), &mut entries) };
+        let written = if entries.is_empty() { Ok(()) } else { self.write_segment(log.id(), &mut entries) };
         entries.clear();
         self.entries = entries;
         written.and_then(|()| log.remove())
     }
 
-    fn write_segment(&mut self, number: u32, entries: &mut [Entry]) -> Result<()> {
+    fn write_segment(&mut self, id: FileId, entries: &mut [Entry]) -> Result<()> {
         entries.sort_unstable();
+        let number = id.number;
         let path = FileName::Segment(number).path_in(&self.directory);
-        let written = segment::write(&path, number, entries, &self.hasher);
+        let written = segment::write(&path, id, entries, &self.hasher);
         let cannot = |error| Error::new("cannot write to the archive").in_file(&path).because(error);
         let (trailer, size) = written.map_err(cannot)?;
         self.sealed.push(number);
@@ -309,6 +346,11 @@ impl Writer {
     /// The segments that were sealed since this was last called.
     pub fn take_sealed(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.sealed)
+    }
+
+    /// The number of the segment that is being filled.
+    pub(super) fn number(&self) -> u32 {
+        self.number
     }
 
     /// What was written since the archive was opened.
@@ -324,7 +366,7 @@ impl Writer {
     /// The list cannot be written.
     pub fn begin_open_list(&self) -> Result<OpenList> {
         let path = self.directory.join(OPEN_LIST);
-        match BlockFile::new(&path, 0) {
+        match BlockFile::new(&path, FileId { number: 0, run: self.run }) {
             Ok(file) => Ok(OpenList { file, path }),
             Err(error) => Err(Error::new("cannot write the open connections").in_file(&path).because(error)),
         }

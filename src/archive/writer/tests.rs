@@ -57,7 +57,7 @@ fn segments_are_cut_by_size_and_age() {
 fn a_cut_log_loses_its_tail_and_says_so() {
     let place = tempfile::tempdir().unwrap();
     let (mut writer, _) = Writer::open(place.path(), config()).unwrap();
-    let mut ends = vec![(16, 0)];
+    let mut ends = vec![(24, 0)];
     for round in 0..4 {
         writer.add(&closed(round * 10..round * 10 + 10)).unwrap();
         writer.flush().unwrap();

@@ -36,6 +36,7 @@ pub(super) fn of(plan: &Plan) -> Identity {
         ("--max-age", ns(config.max_age)),
         ("--vlan-key", u64::from(config.vlan_key)),
         ("--capture", u64::from(config.answer_opens)),
+        ("--archive", u64::from(config.archive_size > 0)),
         ("--changes", config.format.changes.unwrap_or(0)),
         ("--snapshots", u64::from(config.snapshots.is_some())),
         ("--no-list", u64::from(!config.keeps_list())),

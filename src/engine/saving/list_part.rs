@@ -6,9 +6,8 @@
 
 use super::writer::{Cut, SavingCounts};
 use super::{LIST, PART_COUNT, POSITION, Saver};
+use crate::archive::SaveHandle;
 use crate::error::Result;
-use crate::flow::{KeyV4, KeyV6, WordKey};
-use crate::flow_list::saved_key;
 use crate::metrics::Durations;
 use crate::signal::{AnyKey, CLOCK_LEAP_MAX_NS, PARTITION_COUNT, TICK_NS, TimeBase};
 use crate::snapshot::{Eviction, INQUIRY_MAX, Inquiry, Marker};
@@ -22,13 +21,17 @@ pub(crate) struct ListSaving {
     saver: Arc<Saver>,
     cuts: Sender<Cut>,
     partitions: Vec<Option<Vec<u8>>>,
+    archive: Option<SaveHandle>,
+    /// How many marks asked for a save so far.
+    mark_count: u64,
     list_pause: Durations,
     put_off: u64,
 }
 
 impl ListSaving {
-    pub(crate) fn new(saver: Arc<Saver>, cuts: Sender<Cut>) -> Self {
-        ListSaving { saver, cuts, partitions: vec![None; PARTITION_COUNT], list_pause: Durations::new(), put_off: 0 }
+    pub(crate) fn new(saver: Arc<Saver>, cuts: Sender<Cut>, archive: Option<SaveHandle>) -> Self {
+        let partitions = vec![None; PARTITION_COUNT];
+        ListSaving { saver, cuts, partitions, archive, mark_count: 0, list_pause: Durations::new(), put_off: 0 }
     }
 
     /// The counts of saving that the list thread knows.
@@ -48,6 +51,8 @@ impl ListSaving {
         if !marker.saves {
             return;
         }
+        let mark = self.mark_count;
+        self.mark_count += 1;
         let partitions: Vec<_> = self.partitions.iter_mut().filter_map(Option::take).collect();
         if !is_listed || partitions.len() < PARTITION_COUNT {
             self.put_off += 1;
@@ -57,10 +62,11 @@ impl ListSaving {
         let began = Instant::now();
         let encoder = list();
         self.list_pause.record(began.elapsed());
-        let mut cut = Vec::with_capacity(PART_COUNT);
-        cut.insert(POSITION, std::mem::take(&mut *self.saver.position.lock()));
-        cut.insert(LIST, encoder.into_bytes());
-        cut.extend(partitions);
+        let mut parts = Vec::with_capacity(PART_COUNT);
+        parts.insert(POSITION, std::mem::take(&mut *self.saver.position.lock()));
+        parts.insert(LIST, encoder.into_bytes());
+        parts.extend(partitions);
+        let cut = Cut { parts, archive: self.archive.as_ref().map(|archive| archive.save(mark)) };
         // This waits only at the last mark of all, while the save before is being written.
         drop(self.cuts.send(cut));
     }
@@ -107,12 +113,12 @@ pub(crate) fn save_inquiry(inquiry: &Inquiry, encoder: &mut Encoder) {
     encoder.length(inquiry.announcements_max);
     encoder.length(inquiry.listed.len());
     for (key, payload) in &inquiry.listed {
-        save_key(key, encoder);
+        key.save(encoder);
         encoder.u32(*payload);
     }
     encoder.length(inquiry.evict.len());
     for (key, payload, reason) in &inquiry.evict {
-        save_key(key, encoder);
+        key.save(encoder);
         encoder.u32(*payload);
         encoder.bool(*reason == Eviction::Aged);
     }
@@ -125,27 +131,11 @@ pub(crate) fn saved_inquiry(decoder: &mut Decoder) -> Result<Inquiry> {
     // At most this many of each family are asked about.
     let most = 2 * INQUIRY_MAX;
     for _ in 0..decoder.length(1, most)? {
-        inquiry.listed.push((saved_any_key(decoder)?, decoder.u32()?));
+        inquiry.listed.push((AnyKey::saved(decoder)?, decoder.u32()?));
     }
     for _ in 0..decoder.length(1, most)? {
-        let (key, payload) = (saved_any_key(decoder)?, decoder.u32()?);
+        let (key, payload) = (AnyKey::saved(decoder)?, decoder.u32()?);
         inquiry.evict.push((key, payload, if decoder.bool()? { Eviction::Aged } else { Eviction::Idle }));
     }
     Ok(inquiry)
-}
-
-fn save_key(key: &AnyKey, encoder: &mut Encoder) {
-    encoder.bool(matches!(key, AnyKey::V6(_)));
-    match key {
-        AnyKey::V4(key) => encoder.words(key.words()),
-        AnyKey::V6(key) => encoder.words(key.words()),
-    }
-}
-
-fn saved_any_key(decoder: &mut Decoder) -> Result<AnyKey> {
-    Ok(if decoder.bool()? {
-        AnyKey::V6(saved_key::<KeyV6>(decoder)?)
-    } else {
-        AnyKey::V4(saved_key::<KeyV4>(decoder)?)
-    })
 }

@@ -20,6 +20,7 @@ pub(crate) use list_part::{Instants, ListSaving, save_inquiry, saved_inquiry};
 pub(crate) use position::Reading;
 pub(crate) use start::{ResumedClock, Start};
 
+use crate::archive::{SaveHandle, SavedRun};
 use crate::engine::Plan;
 use crate::error::{Error, Result};
 use crate::signal::PARTITION_COUNT;
@@ -35,7 +36,9 @@ use std::time::{Duration, Instant};
 const POSITION: usize = 0;
 /// The index of the list's part of a state; those of the partitions follow.
 const LIST: usize = 1;
-const PART_COUNT: usize = 2 + PARTITION_COUNT;
+/// The index of the archive's part of a state, which is empty where there is no archive.
+const ARCHIVE: usize = 2 + PARTITION_COUNT;
+const PART_COUNT: usize = ARCHIVE + 1;
 
 /// The saved state of a run: where and how often it is saved, and what the run goes on from.
 #[derive(Debug)]
@@ -45,6 +48,7 @@ pub struct Saving {
     saved: Option<Saved>,
     warnings: Vec<Error>,
     position: Option<Position>,
+    archive: Option<SaveHandle>,
 }
 
 impl Saving {
@@ -92,7 +96,7 @@ impl Saving {
             inputs,
             position: Mutex::new(Vec::new()),
         };
-        Ok(Saving { directory, saver: Arc::new(saver), saved, warnings, position: None })
+        Ok(Saving { directory, saver: Arc::new(saver), saved, warnings, position: None, archive: None })
     }
 
     fn part(&self, index: usize) -> Option<&[u8]> {
@@ -107,6 +111,20 @@ impl Saving {
     /// The list's part, if there is a state.
     pub(crate) fn list(&self) -> Option<&[u8]> {
         self.part(LIST)
+    }
+
+    /// The run as its archive has to know it, with what the archive gave to the state.
+    ///
+    /// # Errors
+    ///
+    /// The number of the run cannot be read or kept.
+    pub fn run_of_archive(&self) -> Result<SavedRun> {
+        Ok(SavedRun { number: self.directory.run_number()?, part: self.part(ARCHIVE).map(<[u8]>::to_vec) })
+    }
+
+    /// Has every state hold the part of this archive.
+    pub fn set_archive(&mut self, archive: SaveHandle) {
+        self.archive = Some(archive);
     }
 
     /// The part that the threads which make marks share.

@@ -180,7 +180,7 @@ fn only_what_could_not_be_saved_at_the_end_is_a_failure() {
             None => {}
         };
         let mut fates = fates.iter();
-        fates.clone().for_each(|_| cuts.send(writer::Cut::new()).unwrap());
+        fates.clone().for_each(|_| cuts.send(writer::Cut::default()).unwrap());
         fate(fates.next());
         let fates = Mutex::new(fates);
         let on_written = Box::new(|_: Written| fate(fates.lock().next()));

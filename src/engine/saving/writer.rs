@@ -4,7 +4,7 @@
 //! written stops nothing: the run goes on, the state before it stays, and the next end of an interval tries again.
 
 use super::Saver;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::metrics::Durations;
 use crate::state::StateDirectory;
 use crossbeam::channel::Receiver;
@@ -12,7 +12,22 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// A cut: the parts of a state.
-pub(super) type Cut = Vec<Vec<u8>>;
+#[derive(Default)]
+pub(crate) struct Cut {
+    pub(super) parts: Vec<Vec<u8>>,
+    /// The archive's part, if there is an archive. It comes when the archive is on the disk up to the cut.
+    pub(super) archive: Option<Receiver<Vec<u8>>>,
+}
+
+impl Cut {
+    /// All parts, once the archive has given its own.
+    fn whole(self) -> Result<Vec<Vec<u8>>> {
+        let Cut { mut parts, archive } = self;
+        let failed = |_| Error::new("the archive that belongs to the state cannot be written to");
+        parts.push(archive.map_or(Ok(Vec::new()), |archive| archive.recv().map_err(failed))?);
+        Ok(parts)
+    }
+}
 
 /// Counts and times of saving the state.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +59,7 @@ impl SavingCounts {
 }
 
 /// The result of one save: its size in bytes, or the error.
-pub type Written<'a> = Result<u64, &'a Error>;
+pub type Written<'a> = std::result::Result<u64, &'a Error>;
 
 /// The writer of cuts to a directory.
 pub(crate) struct Writer<'a> {
@@ -60,9 +75,8 @@ impl Writer<'_> {
         let mut counts = SavingCounts::default();
         for cut in self.cuts {
             let began = Instant::now();
-            let saved = self.directory.save(&cut);
             // What the copies took is given back before the next may be made.
-            drop(cut);
+            let saved = cut.whole().and_then(|parts| self.directory.save(&parts));
             match saved {
                 Ok(size) => {
                     counts.saved += 1;

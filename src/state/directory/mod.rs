@@ -9,7 +9,9 @@ use crate::state::generation::{self, Identity};
 use crate::state::lock;
 use crate::whole_file::{NewFile, Temporary, directory_of};
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, BufWriter, Read};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, BufWriter, Read, Write};
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 /// Generations of a state that are kept: the newest, and one to fall back to.
@@ -20,8 +22,12 @@ const _: () = assert!(STATE_GENERATION_COUNT >= 2, "the newest may be damaged");
 const PREFIX: &str = "state-";
 /// The name of a file that is being written, which only the owner may read.
 const TEMPORARY: Temporary = Temporary { prefix: ".state-", suffix: ".tmp", mode: 0o600 };
+/// The file with the number of the run, which stands for as long as the directory does.
+const RUN: &str = "run";
 /// Digits in a name, so that names order as numbers do.
 const DIGIT_COUNT: usize = 16;
+/// Hexadecimal digits of the number of a run.
+const RUN_DIGIT_COUNT: usize = 16;
 
 /// A directory of generations, held for this process.
 #[derive(Debug)]
@@ -104,6 +110,34 @@ impl StateDirectory {
         numbers.sort_unstable_by_key(|number| (*number <= sound, *number));
         let directory = StateDirectory { path: path.to_path_buf(), identity, numbers, next, _lock: lock };
         Ok(Opened { directory, saved, warnings })
+    }
+
+    /// The number of the run that keeps its state here: drawn when it is first asked for, and the same at every later
+    /// start, whether a generation was saved meanwhile or not. It is never zero.
+    ///
+    /// # Errors
+    ///
+    /// The number cannot be read or kept.
+    pub fn run_number(&self) -> Result<NonZeroU64> {
+        let path = self.path.join(RUN);
+        let cannot = |error: io::Error| Error::new("cannot keep the number of the run").in_file(&path).because(error);
+        let mut text = String::new();
+        match File::open(&path).and_then(|file| file.take(RUN_DIGIT_COUNT as u64 + 2).read_to_string(&mut text)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            read => {
+                read.map_err(cannot)?;
+                let digits = text.strip_suffix('\n').filter(|digits| digits.len() == RUN_DIGIT_COUNT);
+                let number = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()).and_then(NonZeroU64::new);
+                let what = "the number of the run is damaged: remove the directory to begin anew";
+                return number.ok_or_else(|| Error::new(what).in_file(&path));
+            }
+        }
+        // The seeds of a hash map are random numbers of the system.
+        let number = NonZeroU64::new(RandomState::new().hash_one(std::process::id())).unwrap_or(NonZeroU64::MIN);
+        let file = NewFile::begin(&path, &TEMPORARY).map_err(cannot)?;
+        writeln!(file.file(), "{number:0RUN_DIGIT_COUNT$x}").map_err(cannot)?;
+        file.finish().map_err(cannot)?;
+        Ok(number)
     }
 
     /// Saves the parts as a new generation. The one before is kept, older ones are removed. Returns the size of the

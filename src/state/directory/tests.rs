@@ -100,6 +100,21 @@ fn a_state_of_another_run_is_refused_and_left_as_it_is() {
 }
 
 #[test]
+fn the_number_of_the_run_lasts_as_long_as_the_directory() {
+    let (_place, path) = saved(&[]);
+    let number = open(&path).unwrap().directory.run_number().unwrap();
+    assert_eq!(open(&path).unwrap().directory.run_number().unwrap(), number, "nothing was saved yet");
+    let (_place, other) = saved(&[]);
+    assert_ne!(open(&other).unwrap().directory.run_number().unwrap(), number);
+    for damaged in ["", "0000000000000000\n", "12\n", "00000000000000011\n", "+000000000000001\n"] {
+        fs::write(path.join(RUN), damaged).unwrap();
+        let error = open(&path).unwrap().directory.run_number().map(|number| number.get());
+        // from_str_radix takes a sign, which is harmless.
+        assert!(error.is_err() || damaged.starts_with('+'), "{damaged:?}");
+    }
+}
+
+#[test]
 fn it_is_private_and_for_one_process() {
     let (place, path) = saved(&[b"one"]);
     let first = open(&path).unwrap();

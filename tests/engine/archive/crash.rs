@@ -88,3 +88,75 @@ fn an_index_that_is_missing_is_made_again() {
     let after = indexes(files(place.path()));
     assert!(before.iter().all(|index| after.contains(index)));
 }
+
+/// Every entry of an archive whose server is one of these, as often as it is there.
+fn all_of(archive: &Path, servers: &BTreeSet<IpAddr>) -> Vec<super::Ended> {
+    let of = |address: &IpAddr| {
+        let query = Query { one: Endpoint { address: *address, port: None }, other: None };
+        let mut entries = found(archive, &query).entries;
+        entries.retain(|entry| entry.server().ip() == *address);
+        entries
+    };
+    let mut all: Vec<_> = servers.iter().flat_map(of).map(|entry| ended(&entry)).collect();
+    all.sort();
+    all
+}
+
+/// The command that replays a capture with an archive and a state in a directory.
+fn resumable(place: &Path, capture: &Path) -> std::process::Command {
+    let mut command = command(FLOWPEEL, ["replay"]);
+    command.args(["--every", "2s", "--connections", "20k", "--churn", "4k", "--shards", "2"]);
+    command.args(["--segment-age", "20s", "--segment-size", "16KiB", "--state-every", "20ms"]);
+    for (option, name) in [("--archive", "archive"), ("--state", "state")] {
+        command.arg(option).arg(place.join(name));
+    }
+    command.arg(capture).stdout(Stdio::null());
+    command
+}
+
+#[test]
+fn a_run_that_is_killed_and_resumed_archives_every_connection_once() {
+    let traffic = TrafficConfig { data_packets: 0..=1, ..TrafficConfig::mixed(125, 80_000) };
+    let place = tempfile::tempdir().unwrap();
+    let capture = place.path().join("capture.pcap");
+    write_pcap(&mut Traffic::new(traffic.clone()).unwrap(), &mut fs::File::create(&capture).unwrap()).unwrap();
+    let servers: BTreeSet<IpAddr> = exact(traffic).into_iter().map(|ended| ended.server.ip()).take(2_000).collect();
+    let whole = place.path().join("whole");
+    let began = std::time::Instant::now();
+    assert_eq!(command::run(&mut resumable(&whole, &capture)).status.code(), Some(0));
+    let lasts_us = began.elapsed().as_micros() as u64;
+    let expected = all_of(&whole.join("archive"), &servers);
+    assert!(expected.len() > 5_000, "{}", expected.len());
+    let mut random = 7_u64;
+    let (mut kill_count, mut resumed_count, mut rewound_count) = (0, 0, 0);
+    for round in 0..3 {
+        let killed = place.path().join(format!("killed-{round}"));
+        let archive = killed.join("archive");
+        for kill in 0.. {
+            let before = archive.exists().then(|| files(&archive));
+            let mut running = Running::start(&mut resumable(&killed, &capture));
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // The last of a round comes to its end.
+            std::thread::sleep(std::time::Duration::from_micros(if kill < 6 { (random >> 33) % lasts_us } else { 0 }));
+            if kill < 6 {
+                running.child.kill().unwrap();
+            }
+            let output = running.wait();
+            let said = &output.stderr;
+            resumed_count += u32::from(said.contains("going on from state"));
+            let is_gone = |name: &String| name.ends_with(".fpa") && !archive.join(name).exists();
+            rewound_count += u32::from(before.is_some_and(|before| before.keys().any(is_gone)));
+            kill_count += u32::from(output.status.code().is_none());
+            if output.status.code().is_some() && kill >= 6 {
+                assert_eq!(output.status.code(), Some(0), "{said}");
+                break;
+            }
+        }
+        assert!(all_of(&archive, &servers) == expected, "round {round}: other connections are archived");
+        // The same command once more has nothing to add.
+        assert_eq!(command::run(&mut resumable(&killed, &capture)).status.code(), Some(0));
+        assert!(all_of(&archive, &servers) == expected, "round {round}: what was finished was archived again");
+    }
+    println!("{kill_count} kills, {resumed_count} resumed, {rewound_count} set the archive back");
+    assert!(resumed_count > 3 && rewound_count > 0, "{kill_count} {resumed_count} {rewound_count}");
+}

@@ -1,0 +1,164 @@
+//! How often GET succeeds (sections 2.3, 3 and 5), by itself and with the help of neighbours.
+//!
+//! What enters: the setting. What leaves: the share of keys that are found, and of absent keys that are recognised as
+//! absent.
+
+use crate::fill::{Pairs, number_at};
+use crate::table2::Damage;
+use crate::{Experiment, Measure, Reference, Row, RowTable, Section, Setting, Source, Step};
+use flowpeel_iblt::hash::Secret;
+use flowpeel_iblt::interval::mean_of;
+use flowpeel_iblt::{Got, Layout, Placement, PlainCell, Sums, Table, TableCell, Values};
+
+/// The success rates of GET.
+#[derive(Clone, Copy, Debug)]
+pub struct Get;
+
+/// The share of keys that the paper finds with eight cells a key and five hashes.
+const PAPER: f64 = 0.978_3;
+
+/// Half a unit of the last digit of [`PAPER`]; the formulas are as exact as that.
+const ROUNDING: f64 = 0.000_1;
+
+/// A table of valid keys.
+#[derive(Clone, Copy)]
+struct Shape {
+    hash_count: u32,
+    key_count: u64,
+    cells_per_key: u32,
+}
+
+/// Success rates by the paper's rule and with neighbours, one a trial.
+#[derive(Default)]
+struct Rates {
+    plain: Vec<f64>,
+    helped: Vec<f64>,
+}
+
+impl Shape {
+    fn load(self) -> f64 {
+        f64::from(self.hash_count) / f64::from(self.cells_per_key)
+    }
+
+    /// A key is found when one of its cells holds nothing else: 1 - (1 - e^(-kn/m))^k. That is also how often an absent
+    /// key hits an empty cell.
+    fn found_formula(self) -> f64 {
+        1.0 - (1.0 - (-self.load()).exp()).powi(self.hash_count as i32)
+    }
+
+    /// Without checks a cell with one other key also shows that a key is absent: 1 - (1 - e^(-kn/m) - kn/m
+    /// e^(-kn/m))^k.
+    fn absent_formula(self) -> f64 {
+        let empty = (-self.load()).exp();
+        1.0 - (1.0 - empty - self.load() * empty).powi(self.hash_count as i32)
+    }
+
+    /// The rates over trials: of present keys that are found with their value, or of absent keys that are recognised as
+    /// absent.
+    fn rates<C: TableCell<Key = u64, Value = u64>>(self, seed: u64, trial_count: u64, is_present: bool) -> Rates {
+        let layout = Layout::new(
+            Placement::Subtables { hash_count: self.hash_count },
+            self.cells_per_key * self.key_count as u32,
+        );
+        let mut table: Table<C> = Table::with_secret(layout, &Secret::REPLAY);
+        let mut rates = Rates::default();
+        for trial in 0..trial_count {
+            let present = Pairs::new(seed, trial).first(self.key_count);
+            table.clear();
+            table.insert_all(&present);
+            let absent = Pairs::new(number_at(seed, 1), trial);
+            let share = |get: &dyn Fn(&u64) -> Got<u64>| {
+                let told = |at: u64| match is_present {
+                    true => get(&present[at as usize].0).value() == Some(present[at as usize].1),
+                    false => get(&absent.key(at)) == Got::Absent,
+                };
+                (0..self.key_count).filter(|&at| told(at)).count() as f64 / self.key_count as f64
+            };
+            rates.plain.push(share(&|key| table.get_plain(key)));
+            rates.helped.push(share(&|key| table.get(key)));
+        }
+        rates
+    }
+}
+
+fn mean(values: &[f64]) -> Measure {
+    let (mean, error) = mean_of(values);
+    Measure::Mean { mean, error, trial_count: values.len() as u64 }
+}
+
+/// What the paper says about valid keys among damaged ones: GET finds them as often as without these.
+fn among_damaged(setting: &Setting, damaged_count: u64) -> Row {
+    let damage = Damage { key_count: 10_000, damaged_count };
+    let mut table = damage.table();
+    let rates = (0..setting.trials(50, 10)).map(|trial| {
+        let pairs = Pairs::new(setting.seed_of(damaged_count), trial);
+        damage.fill(&mut table, &pairs);
+        let is_found = |at: &u64| match table.get_plain(&pairs.key(*at)) {
+            Got::Found { count: 1, values: Values::One(value) } => value == pairs.value(*at, 0),
+            _ => false,
+        };
+        let found = (damaged_count..damage.key_count).filter(is_found).count();
+        found as f64 / (damage.key_count - damaged_count) as f64
+    });
+    let what = format!("10000 keys, 80000 cells, k = 5, valid keys among {damaged_count} damaged");
+    let reference = Reference::Value { value: PAPER, tolerance: ROUNDING };
+    Row::percent(what, Source::Paper, reference, mean(&rates.collect::<Vec<_>>()))
+}
+
+/// Rows of present and absent keys, for one shape.
+fn shape_rows(shape: Shape, setting: &Setting, trial_count: u64, paper: Option<f64>, tables: &mut [Vec<Row>; 3]) {
+    let [found_rows, absent_rows, helped_rows] = tables;
+    let Shape { hash_count, key_count, cells_per_key } = shape;
+    let name = format!("{key_count} keys, {} cells, k = {hash_count}", u64::from(cells_per_key) * key_count);
+    let seed = setting.seed_of(key_count << 8 | u64::from(hash_count) << 4 | u64::from(cells_per_key));
+    let (source, value) = paper.map_or((Source::Formula, shape.found_formula()), |value| (Source::Paper, value));
+    let value_of = |value| Reference::Value { value, tolerance: ROUNDING };
+
+    let found = shape.rates::<Sums<u64, u64>>(seed, trial_count, true);
+    found_rows.push(Row::percent(format!("{name}: found"), source, value_of(value), mean(&found.plain)));
+    let absent = shape.rates::<Sums<u64, u64>>(seed, trial_count, false);
+    let (formula, rates) = (value_of(shape.found_formula()), mean(&absent.plain));
+    absent_rows.push(Row::percent(format!("{name}: absent, with checks"), Source::Formula, formula, rates));
+    let unchecked = shape.rates::<PlainCell<u64>>(seed, trial_count, false);
+    let (formula, rates) = (value_of(shape.absent_formula()), mean(&unchecked.plain));
+    absent_rows.push(Row::percent(format!("{name}: absent, without checks"), Source::Formula, formula, rates));
+    for (what, plain, helped) in [("found", &found.plain, &found.helped), ("absent", &absent.plain, &absent.helped)] {
+        let least = Reference::AtLeast(mean(plain).center());
+        helped_rows.push(Row::percent(format!("{name}: {what}"), Source::Goal, least, mean(helped)));
+    }
+}
+
+impl Experiment for Get {
+    fn title(&self) -> &'static str {
+        "GET: single keys"
+    }
+
+    fn run(&self, setting: &Setting, step: &Step) -> Section {
+        let mut tables: [Vec<Row>; 3] = Default::default();
+        for (hash_count, key_count, cells_per_key, full, quick, paper) in [
+            (5, 10_000, 8, 50, 10, Some(PAPER)),
+            (5, 100_000, 8, 8, 2, Some(PAPER)),
+            (4, 10_000, 8, 50, 10, None),
+            (4, 10_000, 4, 50, 10, None),
+        ] {
+            let shape = Shape { hash_count, key_count, cells_per_key };
+            step(&format!("{key_count} keys, {cells_per_key} cells each, k = {hash_count}"));
+            shape_rows(shape, setting, setting.trials(full, quick), paper, &mut tables);
+        }
+        step("damaged keys");
+        tables[0].extend([500, 1_000].map(|damaged_count| among_damaged(setting, damaged_count)));
+        let captions = [
+            "Keys that are there, by their own cells",
+            "Keys that are not there, by their own cells",
+            "Beyond the paper: with the help of neighbours, at least as often as without",
+        ];
+        let tables = captions.iter().zip(tables);
+        Section {
+            title: self.title(),
+            text: "The mean share of keys that GET tells. A neighbour is a key that shares a cell: once it is told by another of \
+                   its own cells, what is left of the shared one is the key's.",
+            tables: tables.map(|(caption, rows)| RowTable { caption: (*caption).to_owned(), rows }).collect(),
+            plots: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The part of one router in a snapshot: its name, its interval, and the wall time of its ticks.
+//!
+//! What enters: what a router knows beside its tables. What leaves: the same in a file, so that whoever peels the
+//! tables can write exactly the list that the router would have written.
+
+use crate::connection::{Counts, HALF_OPEN_MAX, HalfOpen, ISN_BITS};
+use crate::disk::{Decoder, Encoder, Items};
+use crate::error::{Error, Result};
+use crate::flow::{KeyV4, KeyV6, WordKey};
+use crate::signal::{AnyKey, PARTITION_COUNT, TIME_BASES_MAX, TimeBase};
+use crate::snapshot::SNAPSHOT_HALF_OPEN_SIZE;
+use std::io::{Read, Write};
+
+/// The longest name of a router, in bytes: what a host name may have.
+pub const ROUTER_NAME_SIZE_MAX: usize = 64;
+
+/// What was counted in an interval, which no table tells: a part of a list's header and of a snapshot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// The number of the list, from 1: the sequence number of the snapshots of one run.
+    pub interval: u64,
+    /// When the interval began, in ns since 1970.
+    pub start_ns: i64,
+    /// When the interval ended: the list and the tables hold what was open then.
+    pub end_ns: i64,
+    /// Connections established in the interval.
+    pub opened: u64,
+    /// Connections that ended in the interval.
+    pub closed: u64,
+    /// Connections that could not be tracked, and handshakes that could not be waited for, in the interval.
+    pub untracked: u64,
+    /// Half-open connections that made room for newer ones, in the interval.
+    pub recycled: u64,
+    /// Connections taken off the list without having been seen to end, in the interval: idle for too long, or too old.
+    pub evicted: u64,
+    /// Packets that the kernel lost and signals that a full queue lost, in the interval.
+    pub dropped: u64,
+    /// Packets in the interval that should have been TCP and could not be read as such.
+    pub unusable: u64,
+    /// Intervals beside its own that the list covers, because their lists could not be made in time.
+    pub merged: u64,
+    /// About how many differences to the truth are known that are in no table: connections that were not tracked, and
+    /// what the lost packets held. A list's `missing` is this and what could not be decoded.
+    pub missing_elsewhere: u64,
+}
+
+impl Figures {
+    const COUNT: usize = 12;
+
+    /// The figures of two routers together: the counters added up, from the earlier start to the later end. The
+    /// interval is the later of the two.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Figures {
+            interval: self.interval.max(other.interval),
+            start_ns: self.start_ns.min(other.start_ns),
+            end_ns: self.end_ns.max(other.end_ns),
+            opened: self.opened.saturating_add(other.opened),
+            closed: self.closed.saturating_add(other.closed),
+            untracked: self.untracked.saturating_add(other.untracked),
+            recycled: self.recycled.saturating_add(other.recycled),
+            evicted: self.evicted.saturating_add(other.evicted),
+            dropped: self.dropped.saturating_add(other.dropped),
+            unusable: self.unusable.saturating_add(other.unusable),
+            merged: self.merged.saturating_add(other.merged),
+            missing_elsewhere: self.missing_elsewhere.saturating_add(other.missing_elsewhere),
+        }
+    }
+
+    pub(super) fn words(&self) -> [u64; Self::COUNT] {
+        [
+            self.interval,
+            self.start_ns as u64,
+            self.end_ns as u64,
+            self.opened,
+            self.closed,
+            self.untracked,
+            self.recycled,
+            self.evicted,
+            self.dropped,
+            self.unusable,
+            self.merged,
+            self.missing_elsewhere,
+        ]
+    }
+
+    fn of_words(words: [u64; Self::COUNT]) -> Self {
+        let [interval, start, end, opened, closed, untracked, recycled, evicted, dropped, unusable, merged, missing] =
+            words;
+        Figures {
+            interval,
+            start_ns: start as i64,
+            end_ns: end as i64,
+            opened,
+            closed,
+            untracked,
+            recycled,
+            evicted,
+            dropped,
+            unusable,
+            merged,
+            missing_elsewhere: missing,
+        }
+    }
+}
+
+/// One router's part in a snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouterPart {
+    /// The router's name, at most [`ROUTER_NAME_SIZE_MAX`] bytes without control characters; empty if it has none.
+    pub router: String,
+    /// The number that tells its runs apart: its tables begin empty with each. Zero for replays.
+    pub run: u64,
+    /// The length of its intervals in ns; 0 if it has none.
+    pub every_ns: u64,
+    /// The most connections that it lists in one partition.
+    pub partition_connections_max: u64,
+    /// Whether this is the last snapshot of its run.
+    pub is_last: bool,
+    /// What the router counted in the interval.
+    pub figures: Figures,
+    /// What the router counted since its start.
+    pub totals: Counts,
+    /// The tick of the interval's end.
+    pub end_tick: u64,
+    /// The time from the beginning of that tick to the end, in ns.
+    pub within_tick_ns: i64,
+    /// The tick of each partition's last hand-over: no start in its tables is later.
+    pub cut_ticks: [u64; PARTITION_COUNT],
+    /// The wall time of ticks, oldest first, at most [`TIME_BASES_MAX`].
+    pub bases: Vec<TimeBase>,
+    /// The half-open connections, partition by partition, the oldest of each first.
+    pub half_open: Vec<HalfOpen>,
+}
+
+/// The least size of a router's part in a file, in bytes: one without a name, time bases and half-open connections.
+pub(super) const SIZE_MIN: usize =
+    1 + 8 * (3 + Figures::COUNT + Counts::FIGURE_COUNT + 2 + PARTITION_COUNT) + 1 + 4 + 4;
+
+/// The size of a time base in a file, in bytes.
+const BASE_SIZE: usize = 8 + 16;
+
+/// The least size of a half-open connection in a file, in bytes: one of IPv4, which has the shorter key.
+const HALF_OPEN_SIZE_MIN: usize = 1 + 2 + 4 + 8 + 8 * KeyV4::WORD_COUNT;
+
+const _: () = assert!(size_of::<HalfOpen>() as u64 <= SNAPSHOT_HALF_OPEN_SIZE);
+
+const IS_LAST: u8 = 1;
+const IS_V6: u8 = 1;
+const IS_ANSWERED: u8 = 2;
+
+impl RouterPart {
+    /// Checks that it can be written.
+    pub(super) fn check(&self) -> Result<()> {
+        if !is_name(&self.router) {
+            let what = format!("a router's name has at most {ROUTER_NAME_SIZE_MAX} bytes and no control characters");
+            return Err(Error::new(what));
+        }
+        if self.bases.len() > TIME_BASES_MAX || self.half_open.len() > HALF_OPEN_MAX as usize {
+            return Err(Error::new("a snapshot has no room for so many time bases or half-open connections"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn write(&self, out: &mut Encoder<impl Write>) {
+        out.u8(self.router.len() as u8);
+        out.put(self.router.as_bytes());
+        out.u64(self.run);
+        out.u64(self.every_ns);
+        out.u64(self.partition_connections_max);
+        out.u8(if self.is_last { IS_LAST } else { 0 });
+        out.words(&self.figures.words());
+        out.words(&self.totals.figures());
+        out.u64(self.end_tick);
+        out.i64(self.within_tick_ns);
+        out.words(&self.cut_ticks);
+        out.u32(self.bases.len() as u32);
+        for base in &self.bases {
+            out.u64(base.first_tick);
+            out.i128(base.offset_ns);
+        }
+        out.u32(self.half_open.len() as u32);
+        self.half_open.iter().for_each(|half_open| write_half_open(half_open, out));
+    }
+
+    /// Reads the part of a router with at most `half_open_max` half-open connections.
+    pub(super) fn read(from: &mut Decoder<impl Read>, half_open_max: usize) -> Result<Self> {
+        let mut name = [0; ROUTER_NAME_SIZE_MAX];
+        let name_size = usize::from(from.u8()?);
+        let Some(name) = name.get_mut(..name_size) else {
+            return Err(from.refuse(format!("a router's name has at most {ROUTER_NAME_SIZE_MAX} bytes")));
+        };
+        from.fill(name)?;
+        let router = std::str::from_utf8(name).ok().filter(|name| is_name(name)).map(str::to_owned);
+        let router = router.ok_or_else(|| from.refuse("the router's name is no text"))?;
+        Ok(RouterPart {
+            router,
+            run: from.u64()?,
+            every_ns: from.u64()?,
+            partition_connections_max: from.u64()?,
+            is_last: from.flags(IS_LAST)? == IS_LAST,
+            figures: Figures::of_words(words(from)?),
+            totals: Counts::of_figures(words(from)?),
+            end_tick: from.u64()?,
+            within_tick_ns: from.i64()?,
+            cut_ticks: words(from)?,
+            bases: read_bases(from)?,
+            half_open: read_all_half_open(from, half_open_max)?,
+        })
+    }
+}
+
+/// Whether this is a valid name of a router.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    name.len() <= ROUTER_NAME_SIZE_MAX && !name.chars().any(char::is_control)
+}
+
+fn words<const N: usize>(from: &mut Decoder<impl Read>) -> Result<[u64; N]> {
+    let mut words = [0; N];
+    from.words(&mut words)?;
+    Ok(words)
+}
+
+fn read_bases(from: &mut Decoder<impl Read>) -> Result<Vec<TimeBase>> {
+    let mut bases: Vec<TimeBase> = Vec::new();
+    let items = Items { name: "time bases", most: TIME_BASES_MAX, item_size: BASE_SIZE };
+    for _ in 0..from.items(items)? {
+        let base = TimeBase { first_tick: from.u64()?, offset_ns: from.i128()? };
+        if bases.last().is_some_and(|last| last.first_tick >= base.first_tick) {
+            return Err(from.refuse("the time bases are not in order"));
+        }
+        bases.push(base);
+    }
+    Ok(bases)
+}
+
+fn write_half_open(half_open: &HalfOpen, out: &mut Encoder<impl Write>) {
+    let (words, family) = match &half_open.key {
+        AnyKey::V4(key) => (key.words(), 0),
+        AnyKey::V6(key) => (key.words(), IS_V6),
+    };
+    out.u8(family | if half_open.answered { IS_ANSWERED } else { 0 });
+    out.u16(u16::try_from(half_open.since_tick.wrapping_sub(half_open.start_tick)).unwrap_or(u16::MAX));
+    out.u32(half_open.short_isn);
+    out.u64(half_open.start_tick);
+    out.words(words);
+}
+
+fn read_all_half_open(from: &mut Decoder<impl Read>, most: usize) -> Result<Vec<HalfOpen>> {
+    let most = most.min(HALF_OPEN_MAX as usize);
+    let count = from.items(Items { name: "half-open connections", most, item_size: HALF_OPEN_SIZE_MIN })?;
+    // The vector grows with what is really there.
+    let mut all = Vec::new();
+    for _ in 0..count {
+        all.push(read_half_open(from)?);
+    }
+    all.shrink_to_fit();
+    Ok(all)
+}
+
+fn read_half_open(from: &mut Decoder<impl Read>) -> Result<HalfOpen> {
+    let flags = from.flags(IS_V6 | IS_ANSWERED)?;
+    let (delay, short_isn, start_tick) = (from.u16()?, from.u32()?, from.u64()?);
+    let key = if flags & IS_V6 == 0 {
+        AnyKey::V4(KeyV4::from_words(&words::<{ KeyV4::WORD_COUNT }>(from)?))
+    } else {
+        AnyKey::V6(KeyV6::from_words(&words::<{ KeyV6::WORD_COUNT }>(from)?))
+    };
+    // A ring could not hold it: more bits would run into its neighbours.
+    if short_isn >> ISN_BITS != 0 {
+        return Err(from.refuse("a half-open connection that no router has"));
+    }
+    let since_tick = start_tick.wrapping_add(u64::from(delay));
+    Ok(HalfOpen { key, start_tick, since_tick, answered: flags & IS_ANSWERED != 0, short_isn })
+}

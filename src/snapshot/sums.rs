@@ -1,0 +1,71 @@
+//! The tables of a snapshot: the sum of all changes, partition by partition.
+//!
+//! What enters: deltas. What leaves: tables that hold what is open, and their cells in a file. The place of a key does
+//! not depend on the partition, so the tables of several partitions, or of several routers, can be added up into one.
+
+use crate::disk::{Decoder, Encoder};
+use crate::error::Result;
+use crate::flow::{KeyV4, KeyV6};
+use crate::sketch::Iblt;
+use crate::snapshot::{Delta, DeltaGeometry};
+use std::convert::Infallible;
+use std::io::{Read, Write};
+
+/// The sums of one partition, or of all of them together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sums {
+    /// IPv4 connections.
+    pub v4: Iblt<KeyV4>,
+    /// IPv6 connections.
+    pub v6: Iblt<KeyV6>,
+}
+
+impl Sums {
+    /// Empty sums.
+    #[must_use]
+    pub fn new(geometry: DeltaGeometry) -> Self {
+        Sums { v4: Iblt::new(geometry.v4), v6: Iblt::new(geometry.v6) }
+    }
+
+    /// The shapes of the tables.
+    #[must_use]
+    pub fn geometry(&self) -> DeltaGeometry {
+        DeltaGeometry { v4: self.v4.geometry(), v6: self.v6.geometry() }
+    }
+
+    /// Adds a delta. A family in which nothing changed is skipped.
+    ///
+    /// # Panics
+    ///
+    /// The delta does not have the shape of the sums: its changes would be lost.
+    pub fn add(&mut self, delta: &Delta) {
+        let is_added = (delta.v4.is_untouched() || self.v4.merge(&delta.v4.table).is_ok())
+            && (delta.v6.is_untouched() || self.v6.merge(&delta.v6.table).is_ok());
+        assert!(is_added, "all deltas have the shape of their sum");
+    }
+
+    /// The number of open connections by these sums.
+    #[must_use]
+    pub fn surplus(&self) -> i64 {
+        self.v4.surplus() + self.v6.surplus()
+    }
+
+    /// The size of tables of this shape in a file, in bytes.
+    #[must_use]
+    pub fn file_size(geometry: DeltaGeometry) -> u64 {
+        Iblt::<KeyV4>::byte_count(geometry.v4) + Iblt::<KeyV6>::byte_count(geometry.v6)
+    }
+
+    pub(super) fn write(&self, out: &mut Encoder<impl Write>) {
+        let mut put = |bytes: &[u8]| {
+            out.put(bytes);
+            Ok::<(), Infallible>(())
+        };
+        let (Ok(()), Ok(())) = (self.v4.write(&mut put), self.v6.write(&mut put));
+    }
+
+    pub(super) fn read(geometry: DeltaGeometry, from: &mut Decoder<impl Read>) -> Result<Self> {
+        let v4 = Iblt::read(geometry.v4, |bytes| from.fill(bytes))?;
+        Ok(Sums { v4, v6: Iblt::read(geometry.v6, |bytes| from.fill(bytes))? })
+    }
+}

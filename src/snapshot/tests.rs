@@ -1,0 +1,369 @@
+//! Files of every kind: whole, changed and made up.
+
+use super::file_format::{Preamble, write_envelope};
+use super::*;
+use crate::connection::{Counts, HalfOpen};
+use crate::error::Result;
+use crate::flow::{KeyV4, KeyV6, VlanTags, WordKey};
+use crate::hash::{KeyedHash, Purpose, Secret};
+use crate::signal::{AnyKey, PARTITION_COUNT, TimeBase};
+use crate::sketch::{Change, Geometry, ValueCode};
+use crate::snapshot::file_format::SNAPSHOT_SOURCES_MAX;
+use crate::snapshot::{Delta, DeltaGeometry};
+use proptest::prelude::*;
+
+const GEOMETRY: (u32, u32) = (60, 12);
+
+fn geometry() -> DeltaGeometry {
+    DeltaGeometry { v4: Geometry::new(GEOMETRY.0), v6: Geometry::new(GEOMETRY.1) }
+}
+
+fn key_v4(at: u32) -> KeyV4 {
+    KeyV4::new((0x0a00_0000 + at, 40_000), (0xc0a8_0001, 443), VlanTags::NONE)
+}
+
+fn key_v6(at: u32) -> KeyV6 {
+    KeyV6::new((0x2001_0db8 << 96 | u128::from(at), 40_000), (0x2001_0db8 << 96 | 1, 443), VlanTags::NONE.with(7))
+}
+
+/// A delta of one partition in which `count` connections of each family opened.
+fn delta(partition: u32, count: u32) -> Delta {
+    let secret = &Secret::REPLAY;
+    let mut delta = Delta::new(geometry());
+    let code_v4 = ValueCode::<KeyV4>::new(KeyedHash::new(secret, Purpose::Value));
+    let code_v6 = ValueCode::<KeyV6>::new(KeyedHash::new(secret, Purpose::Value));
+    for at in partition * 1_000..partition * 1_000 + count {
+        let (v4, v6) = (key_v4(at), key_v6(at));
+        let hash = KeyedHash::new(secret, Purpose::Placement).of(&v4);
+        delta.v4.table.apply_one(&Change::insert(v4, hash, code_v4.encode(hash, at)));
+        let hash = KeyedHash::new(secret, Purpose::Placement).of(&v6);
+        delta.v6.table.apply_one(&Change::insert(v6, hash, code_v6.encode(hash, at)));
+    }
+    (delta.v4.updates, delta.v6.updates) = (u64::from(count), u64::from(count));
+    delta
+}
+
+fn source() -> RouterPart {
+    let half_open =
+        |key, answered| HalfOpen { key, start_tick: 1 << 20, since_tick: (1 << 20) + 7, answered, short_isn: 99 };
+    RouterPart {
+        router: "edge-1".to_owned(),
+        run: 0x0123_4567_89ab_cdef,
+        every_ns: 10_000_000_000,
+        partition_connections_max: 1_234,
+        is_last: true,
+        figures: Figures { interval: 3, start_ns: -1, end_ns: i64::MAX, missing_elsewhere: 17, ..Figures::default() },
+        totals: Counts { opened: 40, evicted_aged: 5, ..Counts::default() },
+        end_tick: (1 << 20) + 100,
+        within_tick_ns: 99_999_999,
+        cut_ticks: std::array::from_fn(|partition| partition as u64),
+        bases: vec![TimeBase { first_tick: 5, offset_ns: i128::MIN }, TimeBase { first_tick: 6, offset_ns: 1 }],
+        half_open: vec![half_open(AnyKey::V4(key_v4(1)), true), half_open(AnyKey::V6(key_v6(2)), false)],
+    }
+}
+
+fn snapshot() -> SnapshotFile {
+    let mut snapshot = SnapshotFile::new(geometry(), true, &Secret::REPLAY, source());
+    for (partition, sums) in (0..).zip(&mut snapshot.sums) {
+        sums.add(&delta(partition, 2));
+        sums.add(&delta(partition, 3));
+    }
+    snapshot
+}
+
+/// The smallest snapshot there is, to try every bit of.
+fn small() -> SnapshotFile {
+    let geometry = DeltaGeometry { v4: Geometry::new(1), v6: Geometry::new(1) };
+    SnapshotFile::new(geometry, false, &Secret::REPLAY, source())
+}
+
+fn bytes(snapshot: &SnapshotFile, packing: Packing) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    snapshot.write_packed(&mut bytes, &Secret::REPLAY, packing).unwrap();
+    bytes
+}
+
+fn read(bytes: &[u8]) -> Result<SnapshotFile> {
+    SnapshotFile::read(bytes, &Secret::REPLAY)
+}
+
+fn refusal(bytes: &[u8]) -> String {
+    read(bytes).unwrap_err().to_string()
+}
+
+#[test]
+fn what_is_written_reads_back() {
+    let snapshot = snapshot();
+    for packing in [Packing::Plain, Packing::Zstd] {
+        assert_eq!(read(&bytes(&snapshot, packing)).unwrap(), snapshot);
+    }
+    assert_eq!(snapshot.surplus(), 8 * 2 * 5);
+}
+
+#[test]
+fn every_changed_bit_is_refused() {
+    let bytes = bytes(&small(), Packing::Zstd);
+    for at in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1 << bit;
+            assert!(read(&changed).is_err(), "bit {bit} of byte {at}");
+        }
+    }
+}
+
+#[test]
+fn every_cut_and_every_addition_is_refused() {
+    let mut bytes = bytes(&small(), Packing::Zstd);
+    for size in 0..bytes.len() {
+        let message = refusal(&bytes[..size]);
+        assert!(message.contains("cut short") || size < 8 && message.contains("no snapshot"), "{size}: {message}");
+    }
+    bytes.push(0);
+    assert!(refusal(&bytes).contains("something follows"));
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let good = bytes(&snapshot(), Packing::Plain);
+    for (at, byte, part) in [
+        (0, b'f', "this is no snapshot"),
+        (8, 2, "version 2 of the format is not known"),
+        (10, 9, "hash id 9"),
+        (12, 4, "of kind 4"),
+        (13, 2, "packing 2"),
+        (14, 1, "must be zero"),
+        (16, 0, "another secret"),
+        (39, 1, "more than is read"),
+        (47, 1, "more than is read"),
+        (33, 0xff, "two sizes that must be equal"),
+        (60, 0xff, "damaged or forged"),
+    ] {
+        let mut changed = good.clone();
+        changed[at] = byte;
+        let message = refusal(&changed);
+        assert!(message.contains(part), "{message} instead of {part}");
+    }
+    let other = Secret::new([1; 16]);
+    let message = SnapshotFile::read(good.as_slice(), &other).unwrap_err().to_string();
+    assert!(message.contains("another secret") && message.contains(&KeyId::of(&other).to_string()), "{message}");
+    // The key id of the right secret does not help whoever does not have it.
+    let mut forged = snapshot();
+    forged.header.key_id = KeyId::of(&other);
+    assert!(forged.write(&mut Vec::new(), &Secret::REPLAY).is_err());
+    let mut bytes = Vec::new();
+    forged.write(&mut bytes, &other).unwrap();
+    bytes[16..32].copy_from_slice(&KeyId::of(&Secret::REPLAY).0);
+    assert!(refusal(&bytes).contains("damaged or forged"));
+}
+
+/// A file with a genuine code around any body.
+fn forged(body: &[u8], claimed_size: u64, packing: Packing) -> Vec<u8> {
+    let packed = match packing {
+        Packing::Plain => body.to_vec(),
+        Packing::Zstd => zstd::encode_all(body, 1).unwrap(),
+    };
+    let preamble = Preamble {
+        kind: Kind::Snapshot,
+        packing,
+        key_id: KeyId::of(&Secret::REPLAY),
+        body_size: if packing == Packing::Plain { body.len() as u64 } else { claimed_size },
+    };
+    let mut bytes = Vec::new();
+    write_envelope(&mut bytes, &preamble, &packed, &Secret::REPLAY).unwrap();
+    bytes
+}
+
+#[test]
+fn a_header_that_claims_too_much_is_refused_before_anything_is_made_of_it() {
+    let body = snapshot().write_body(Vec::new()).unwrap().0;
+    let refused = |at: usize, claim: &[u8]| {
+        let mut changed = body.clone();
+        changed[at..at + claim.len()].copy_from_slice(claim);
+        refusal(&forged(&changed, SNAPSHOT_SIZE_MAX, Packing::Plain))
+    };
+    let huge = &u32::MAX.to_le_bytes()[..];
+    for (at, claim, part) in [
+        (0, &[2][..], "unknown flags"),
+        (1, &[7, 0], "tables for 7 partitions"),
+        (1, &[1, 0], "all partitions"),
+        (3, huge, "4294967295 cells in each subtable"),
+        (3, &[0; 4], "0 cells in each subtable"),
+        (7, &[0, 0, 0, 1], "not folded evenly"),
+        (11, huge, "cells in each subtable"),
+        (19, huge, "claims 4294967295 routers, and 1024"),
+        (23, &[65], "at most 64 bytes"),
+        (24, &[0xff], "is no text"),
+        (24, b"\n", "is no text"),
+    ] {
+        let message = refused(at, claim);
+        assert!(message.contains(part), "{message} instead of {part}");
+    }
+    // Tables of the largest shape, which the body does not hold.
+    let largest = 1u32 << 24;
+    let claim = [largest.to_le_bytes(), 1u32.to_le_bytes()].concat().repeat(2);
+    assert!(refused(3, &claim).contains("tables of 16384 MiB"));
+    let half = (1u32 << 18).to_le_bytes().repeat(4);
+    assert!(refused(3, &half).contains("not the size"));
+}
+
+#[test]
+fn a_body_that_unpacks_without_end_is_left_at_its_first_wrong_field() {
+    let mut body = snapshot().write_body(Vec::new()).unwrap().0;
+    let size = body.len() as u64;
+    body.resize(64 << 20, 0);
+    let message = refusal(&forged(&body, size, Packing::Zstd));
+    assert!(message.contains("something follows the last field"), "{message}");
+    // A body that is said to be shorter is not read beyond that.
+    let good = &body[..size as usize];
+    assert!(
+        refusal(&forged(good, size - snapshot().header.tables_size() - 1, Packing::Zstd))
+            .contains("ends before its last field")
+    );
+    assert!(refusal(&forged(good, size - 1, Packing::Zstd)).contains("not the size that the header says"));
+    assert!(read(&forged(good, size, Packing::Zstd)).is_ok());
+    assert!(refusal(&forged(&vec![0; 64 << 20], 64 << 20, Packing::Zstd)).contains("0 cells in each subtable"));
+    assert!(refusal(&forged(&[], 0, Packing::Zstd)).contains("ends before its last field"));
+}
+
+#[test]
+fn headers_are_checked_when_they_are_written_too() {
+    let refused = |change: &dyn Fn(&mut SnapshotFile)| {
+        let mut snapshot = snapshot();
+        change(&mut snapshot);
+        snapshot.write(&mut Vec::new(), &Secret::REPLAY).unwrap_err().to_string()
+    };
+    assert!(refused(&|it| it.header.sources.clear()).contains("0 routers"));
+    assert!(refused(&|it| it.header.sources.push(source())).contains("one router"));
+    assert!(refused(&|it| it.header.sources[0].router = "a\x1b".to_owned()).contains("control characters"));
+    assert!(refused(&|it| it.header.sources[0].router = "a".repeat(65)).contains("64 bytes"));
+    assert!(refused(&|it| drop(it.sums.pop())).contains("tables are not those"));
+    let many = |it: &mut SnapshotFile| {
+        it.header.kind = Kind::Merge;
+        it.header.sources = vec![source(); SNAPSHOT_SOURCES_MAX + 1];
+    };
+    assert!(refused(&many).contains("1025 routers"));
+    // Tables that leave room for some half-open connections, but not for these.
+    let crowded = |it: &mut SnapshotFile| {
+        it.header.geometry = DeltaGeometry { v4: Geometry::new((1 << 20) - 100), v6: Geometry::new(1) };
+        it.header.unfolded = it.header.geometry;
+        let half_open = it.header.sources[0].half_open[0];
+        it.header.sources[0].half_open = vec![half_open; 2_000];
+    };
+    assert!(refused(&crowded).contains("2000 half-open connections: beside its tables"));
+}
+
+/// All partitions in one table, with this many neighbours added up into each cell.
+fn digest(of: &SnapshotFile, run_v4: u32, run_v6: u32) -> SnapshotFile {
+    let mut sum = Sums::new(of.header.geometry);
+    of.sums.iter().for_each(|sums| assert!(sum.v4.merge(&sums.v4).is_ok() && sum.v6.merge(&sums.v6).is_ok()));
+    let sum = Sums { v4: sum.v4.folded(run_v4).unwrap(), v6: sum.v6.folded(run_v6).unwrap() };
+    let header = Header { kind: Kind::Digest, geometry: sum.geometry(), partition_count: 1, ..of.header.clone() };
+    SnapshotFile { header, sums: vec![sum] }
+}
+
+#[test]
+fn a_digest_is_a_snapshot_of_fewer_cells() {
+    let digest = digest(&snapshot(), 2, 1);
+    let back = read(&bytes(&digest, Packing::Zstd)).unwrap();
+    assert_eq!(back, digest);
+    assert_eq!((back.header.runs(), back.surplus()), ((2, 1), snapshot().surplus()));
+    // Every key is where a table of that shape has it: taking all of them out leaves nothing.
+    let mut table = back.sums[0].v4.clone();
+    let code = ValueCode::<KeyV4>::new(KeyedHash::new(&Secret::REPLAY, Purpose::Value));
+    for (partition, count) in (0..PARTITION_COUNT as u32).flat_map(|partition| [(partition, 2), (partition, 3)]) {
+        for at in partition * 1_000..partition * 1_000 + count {
+            let hash = KeyedHash::new(&Secret::REPLAY, Purpose::Placement).of(&key_v4(at));
+            table.apply_one(&Change::remove(key_v4(at), hash, code.encode(hash, at)));
+        }
+    }
+    assert!(table.is_zero());
+}
+
+#[test]
+fn a_merge_keeps_its_sources() {
+    let mut merge = snapshot();
+    merge.header.kind = Kind::Merge;
+    merge.header.sources.push(RouterPart { router: "edge-2".to_owned(), ..source() });
+    assert_eq!(read(&bytes(&merge, Packing::Zstd)).unwrap(), merge);
+}
+
+#[test]
+fn a_misfit_names_the_field() {
+    let one = snapshot();
+    assert_eq!(one.check_fits(&snapshot()), Ok(()));
+    let with = |change: &dyn Fn(&mut Header)| {
+        let mut other = one.clone();
+        change(&mut other.header);
+        one.check_fits(&other).unwrap_err().to_string()
+    };
+    assert!(with(&|header| header.vlan_key = false).contains("--vlan-key"));
+    assert!(with(&|header| header.partition_count = 1).contains("8 and 1 partitions"));
+    assert!(with(&|header| header.geometry.v4 = Geometry::new(30)).contains("60 and 30 cells in an IPv4"));
+    assert!(with(&|header| header.geometry.v6 = Geometry::new(30)).contains("12 and 30 cells in an IPv6"));
+    assert!(with(&|header| header.key_id = KeyId([0; 16])).contains("secrets differ"));
+}
+
+#[test]
+fn files_on_the_disk_are_named_in_errors() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("a.flowpeel");
+    assert!(SnapshotFile::open(&path, &Secret::REPLAY).unwrap_err().to_string().contains("a.flowpeel: cannot read"));
+    std::fs::write(&path, bytes(&snapshot(), Packing::Zstd)).unwrap();
+    assert_eq!(SnapshotFile::open(&path, &Secret::REPLAY).unwrap(), snapshot());
+    assert!(SnapshotFile::open(place.path(), &Secret::REPLAY).unwrap_err().to_string().contains("this is no file"));
+}
+
+fn half_open() -> impl Strategy<Value = HalfOpen> {
+    (any::<[u64; 5]>(), any::<bool>(), 0u64..1 << 40, any::<u16>(), any::<bool>(), 0u32..1 << 17).prop_map(
+        |(words, is_v4, start_tick, delay, answered, short_isn)| {
+            let key = if is_v4 { AnyKey::V4(KeyV4::from_words(&words)) } else { AnyKey::V6(KeyV6::from_words(&words)) };
+            HalfOpen { key, start_tick, since_tick: start_tick + u64::from(delay), answered, short_isn }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn any_source_reads_back(
+        router in "[^\\p{C}]{0,16}",
+        words: [u64; 33],
+        ticks: ([u64; PARTITION_COUNT], u64, i64, u64),
+        mut bases in prop::collection::btree_map(any::<u64>(), any::<i128>(), 0..5),
+        half_open in prop::collection::vec(half_open(), 0..20),
+    ) {
+        let bases = std::mem::take(&mut bases).into_iter().map(|(first_tick, offset_ns)| TimeBase { first_tick, offset_ns });
+        let totals = Counts::of_figures(std::array::from_fn(|at| words[at]));
+        let [interval, opened, closed, untracked, recycled, evicted, dropped, unusable, merged, missing_elsewhere, start, end] =
+            std::array::from_fn(|at| words[21 + at]);
+        let source = RouterPart {
+            router,
+            run: words[0],
+            every_ns: words[1],
+            partition_connections_max: words[2],
+            is_last: words[3] & 1 == 1,
+            figures: Figures {
+                interval, opened, closed, untracked, recycled, evicted, dropped, unusable, merged, missing_elsewhere,
+                start_ns: start as i64, end_ns: end as i64,
+            },
+            totals,
+            end_tick: ticks.1,
+            within_tick_ns: ticks.2,
+            cut_ticks: ticks.0,
+            bases: bases.collect(),
+            half_open,
+        };
+        let snapshot = SnapshotFile::new(geometry(), false, &Secret::REPLAY, source);
+        prop_assert_eq!(read(&bytes(&snapshot, Packing::Zstd)).unwrap(), snapshot);
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        prop_assert!(read(&bytes).is_err());
+    }
+
+    #[test]
+    fn arbitrary_bodies_do_no_harm(body in prop::collection::vec(any::<u8>(), 0..600), size: u64) {
+        prop_assert!(read(&forged(&body, size % SNAPSHOT_SIZE_MAX, Packing::Zstd)).is_err());
+    }
+}
