@@ -56,6 +56,10 @@ pub trait Timekeeper {
     fn tick(&self) -> u64;
     /// How long the clock had run at the last packet, in nanoseconds; unlike wall time it never steps back.
     fn elapsed_ns(&self) -> i64;
+    /// The number of the last end that packets have passed, where it is the clock that makes them.
+    fn passed_end(&self) -> u64 {
+        0
+    }
     /// The end of the last interval, where it is the port that ends it.
     fn last_end(&self) -> Option<Marker> {
         None
@@ -203,6 +207,13 @@ impl<T: Timekeeper> Port<T> {
         self.packet(&Packet { time_ns, link, bytes, vlan: None });
     }
 
+    /// Takes in a packet of a capture.
+    #[inline]
+    pub fn packet(&mut self, packet: &Packet) {
+        self.take(packet);
+        self.cut_if_due();
+    }
+
     /// Takes in the TCP header of a packet that came at this time, in ns since 1970: for a router that has parsed the
     /// packet.
     #[inline]
@@ -212,6 +223,7 @@ impl<T: Timekeeper> Port<T> {
         }
         self.packets += 1;
         self.segment(*header, None);
+        self.cut_if_due();
     }
 
     /// Has the archive cut every [`RECORD_CUT_PACKETS`] packets.
@@ -220,10 +232,15 @@ impl<T: Timekeeper> Port<T> {
     }
 
     /// Sends a cut when one is due. Its place depends on the packets alone.
+    #[inline]
     pub(crate) fn cut_if_due(&mut self) {
-        if self.next_cut.is_none_or(|next_cut| self.packets < next_cut) {
-            return;
+        if self.next_cut.is_some_and(|next_cut| self.packets >= next_cut) {
+            self.cut();
         }
+    }
+
+    #[cold]
+    fn cut(&mut self) {
         self.next_cut = Some(self.packets + RECORD_CUT_PACKETS);
         self.flush_stage();
         self.writers.all.iter_mut().for_each(|writer| writer.mark(Message::Cut));
@@ -245,9 +262,9 @@ impl<T: Timekeeper> Port<T> {
         &mut self.time
     }
 
-    /// Takes in a packet of a capture.
+    /// Takes in a packet, of some between which [`Self::cut_if_due`] is called.
     #[inline(always)]
-    pub fn packet(&mut self, packet: &Packet) {
+    pub(crate) fn take(&mut self, packet: &Packet) {
         if !self.time.advance_if_quiet(packet.time_ns) {
             self.turn(packet.time_ns, packet.link);
         }
@@ -473,6 +490,9 @@ impl<T: Timekeeper> Drop for Port<T> {
             _ => {
                 self.drop_no_more();
                 self.flush();
+                // What was seen since the last end is reported with the next.
+                let passed = Passed { end: self.time.passed_end(), seen: self.seen_up_to(self.marked_end) };
+                self.writers.all.iter_mut().for_each(|writer| writer.pass(passed));
             }
         }
         self.publish();

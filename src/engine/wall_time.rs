@@ -153,6 +153,10 @@ impl Timekeeper for WallTime {
         Marks { passed, ..Marks::default() }
     }
 
+    fn passed_end(&self) -> u64 {
+        self.passed
+    }
+
     #[inline]
     fn tick(&self) -> u64 {
         self.tick

@@ -9,10 +9,7 @@
 //! passed on when every port has passed it. A port that says nothing holds it up for [`PORT_PATIENCE_NS`] and no
 //! longer: what it sends afterwards counts in the next interval.
 
-use super::{
-    Marker, Message, Passed, QUEUE_BLOCKS_MAX, QUEUE_MARKS_MAX, QUEUE_SLEEP_MAX, QueueReader, Seen, SignalBlock,
-    WhenFull,
-};
+use super::{Marker, Message, Passed, QUEUE_BLOCKS_MAX, QUEUE_SLEEP_MAX, QueueReader, Seen, SignalBlock, WhenFull};
 use crate::signal::{Moment, TimeBase};
 
 use crossbeam::channel::{Receiver, Sender, TryRecvError, bounded};
@@ -37,6 +34,9 @@ const MERGE_SLEEP: Duration = Duration::from_millis(1);
 /// How long a shard sleeps that writers do not wake: a queue takes more than comes in meanwhile, ten million signals a
 /// second for more than two milliseconds.
 const POLL_SLEEP: Duration = Duration::from_millis(1);
+
+/// Messages of the clock that find room: the ends of some seconds, however short intervals are.
+const CLOCK_MESSAGES_MAX: usize = 64;
 
 /// The end of an interval, as the clock sends it to every shard.
 #[derive(Clone, Copy, Debug)]
@@ -66,8 +66,8 @@ pub struct ClockWriter {
 
 impl ClockWriter {
     fn send(&self, message: ClockMessage) {
-        // Only ends of which no list was made yet are under way, and fewer than there is room for.
-        drop(self.messages.try_send(message));
+        // This waits only for a shard that has not run for seconds. One that has ended takes nothing.
+        drop(self.messages.send(message));
         self.reader.unpark();
     }
 
@@ -83,7 +83,7 @@ impl ClockWriter {
 
     /// Sends a [cut](Message::Cut).
     pub fn cut(&self) {
-        // Cuts must not take the places of ends.
+        // A shard that is behind needs no more of them.
         if self.messages.is_empty() {
             self.send(ClockMessage::Cut);
         }
@@ -149,7 +149,7 @@ impl Inbox {
 
     /// The inbox of a shard to which a clock sends marks.
     pub(super) fn timed(readers: Vec<QueueReader>, parker: Parker, when_full: WhenFull) -> (ClockWriter, Self) {
-        let (sender, messages) = bounded(QUEUE_MARKS_MAX);
+        let (sender, messages) = bounded(CLOCK_MESSAGES_MAX);
         let clock = Clock { messages, next: None, base: None, ended: 0, seen: Seen::default() };
         let inbox = Inbox {
             gathered: (readers.len() > 1).then(SignalBlock::new),

@@ -258,7 +258,7 @@ fn a_port_that_says_nothing_holds_up_no_end_and_loses_nothing() {
     let (mut writers, clock, mut inbox) = timed_queues(2, WhenFull::DropAtOnce);
     writers[0].pass(passed(1, 1));
     clock.end(end(1, 10));
-    assert_eq!(marked(&mut inbox, 10 + PATIENCE_MS), None);
+    assert_eq!(marked(&mut inbox, 9 + PATIENCE_MS), None);
     assert_eq!(marked(&mut inbox, 11 + PATIENCE_MS), Some(1));
     // It is not waited for again.
     writers[0].pass(passed(2, 2));

@@ -15,6 +15,7 @@
 //! - `privacy`: what others can read, and privileges
 //! - `privileges`: giving them up, in processes of their own
 //! - `quiet`: what `--quiet` does not say
+//! - `router`: the example of a router with the engine inside
 //! - `restart`: a capture that is killed and goes on from the state it saved
 //! - `soak`: a changing load, interfaces that go and come back; its long form is `scripts/soak`
 //!
@@ -33,6 +34,7 @@ mod process;
 mod programs;
 mod quiet;
 mod restart;
+mod router;
 mod soak;
 mod sockets;
 mod stops;
