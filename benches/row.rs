@@ -1,8 +1,8 @@
 //! The results of benchmarks: one comparison of a work with its limit, measured in turns, is one [`Row`].
 //!
-//! What enters: cases, each with a pair to measure. What leaves: rows, for [`table`](crate::table) to write. Absolute
-//! times on shared machines mean nothing, so work and limit are measured in the same run, in turns, and what counts is
-//! the median of their ratios.
+//! It takes cases, each with a pair to measure, and gives rows, for [`table`](crate::table) to write. Absolute times on
+//! shared machines mean nothing, so work and limit are measured in the same run, in turns, and what counts is the
+//! median of their ratios.
 
 use std::fmt;
 use std::io::Write;
