@@ -2,6 +2,7 @@
 
 use crate::archive::{Archive, ArchiveConfig, Recovery, Summary};
 use crate::cli::apart;
+use crate::cli::heading;
 use crate::cli::lists::{self, Lists};
 use crate::cli::report::{self, Voice};
 use crate::cli::state::State;
@@ -13,26 +14,34 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The options that say whether and how connections are archived.
+/// Whether and how connections are archived.
 #[derive(Args)]
-#[command(next_help_heading = "Archive")]
+#[command(next_help_heading = heading::FILES)]
 pub(super) struct ArchiveOptions {
-    /// Keep a record of every connection in this directory, for `flowpeel find`. Not together with --no-list
+    /// Record every connection here, for flowpeel find
+    ///
+    /// A record is written when a connection ends, and at the end of the run for those still open.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
 
-    /// Seal a segment of the archive when it has this size, from 16KiB to 64MiB
-    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = values::any_size, requires = "archive")]
+    /// Remove old segments of the archive: beyond an age or a size
+    ///
+    /// Removes segments whose connections ended longer than this before the newest (30d), or the oldest while all files
+    /// of the archive together are larger than this (20GiB). May be given once for each.
+    #[arg(long, value_name = "AGE|SIZE", value_parser = values::keep, requires = "archive", hide_short_help = true)]
+    archive_keep: Vec<KeepLimit>,
+
+    /// Seal a segment of the archive at this size
+    ///
+    /// From 16KiB to 64MiB.
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = values::any_size, requires = "archive",
+        hide_short_help = true)]
     segment_size: u64,
 
-    /// Seal it when the connections in it ended this long after the first, too
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = values::duration, requires = "archive")]
+    /// Seal a segment when its connections ended this long after the first
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = values::duration, requires = "archive",
+        hide_short_help = true)]
     segment_age: Duration,
-
-    /// Remove segments whose connections ended longer than this before the newest (30d), or the oldest while all files
-    /// of the archive together are larger than this (20GiB); may be given once for each
-    #[arg(long, value_name = "AGE|SIZE", value_parser = values::keep, requires = "archive")]
-    archive_keep: Vec<KeepLimit>,
 }
 
 impl ArchiveOptions {
@@ -51,7 +60,7 @@ impl ArchiveOptions {
     /// the run that its disk has failed.
     pub(super) fn check(&self, lists: &Lists) -> Result<()> {
         if self.archive.is_some() && !lists.keeps_list() {
-            let what = "--archive and --no-list do not go together: the archive has from the lists what is open, so leave out --no-list";
+            let what = "--archive learns from the lists what is open and since when, and --no-list keeps none: leave one of them out";
             return Err(Error::new(what));
         }
         Ok(())
@@ -86,7 +95,7 @@ impl ArchiveOptions {
             saving.set_archive(archive.save_handle());
         }
         if voice > Voice::Quiet {
-            mended(&recovery);
+            report_recovery(&recovery);
         }
         Ok(Some(archive))
     }
@@ -106,12 +115,12 @@ pub(super) fn check_directories(state: &State, lists: &Lists, archive: &ArchiveO
     ])
 }
 
-/// Tells what an earlier process has left.
-fn mended(recovery: &Recovery) {
+/// Prints what an earlier process left unfinished.
+fn report_recovery(recovery: &Recovery) {
     if let Some(last) = recovery.logs.last() {
         let what = format!(
-            "the run that wrote this archive did not end as it should: {} connections of its last segment are there, \
-             {} bytes behind them are not whole and are lost, and so is what it had not written yet",
+            "the run that wrote this archive was cut short: {} connections of its last segment are kept, {} bytes after \
+             them are incomplete and lost, and so is what it had not written yet",
             report::grouped(recovery.logs.iter().map(|log| log.entry_count).sum()),
             report::grouped(recovery.logs.iter().map(|log| log.lost_size).sum())
         );
@@ -122,29 +131,29 @@ fn mended(recovery: &Recovery) {
     }
     if recovery.unremembered > 0 {
         report::warning(&format!(
-            "more connections were archived behind the saved state than can be remembered: up to {} of them may be \
+            "more connections were archived after the saved state than can be remembered: up to {} of them may be \
              archived twice; save the state more often (--state-every)",
             report::grouped(recovery.unremembered)
         ));
     }
     if recovery.carried_over > 0 {
         report::line(format_args!(
-            "{} connections were open when the run before was last heard of: they are archived as such",
+            "{} connections were open when the run before last wrote: they are archived as open",
             report::grouped(recovery.carried_over)
         ));
     }
 }
 
-/// Says what came of an archive that has ended.
-pub(super) fn tell(finished: Result<Summary>, voice: Voice) {
+/// Prints what an archive that has ended holds, or why it failed.
+pub(super) fn report_end(finished: Result<Summary>, voice: Voice) {
     match finished {
-        Ok(summary) if voice > Voice::Quiet => told(&summary),
+        Ok(summary) if voice > Voice::Quiet => summarize(&summary),
         Ok(_) => {}
-        Err(error) => report::error(&error, "; what was written before is safe"),
+        Err(error) => report::error(&error, "; what was written before is kept"),
     }
 }
 
-fn told(summary: &Summary) {
+fn summarize(summary: &Summary) {
     let written = &summary.written;
     report::line(format_args!(
         "archived {} connections in {} segments, {} bytes; {} indexes made, {} segments expired",
@@ -155,6 +164,6 @@ fn told(summary: &Summary) {
         report::grouped(written.expired)
     ));
     for warning in &summary.warnings {
-        report::warning(&format!("{warning}; find asks the filters of these segments instead"));
+        report::warning(&format!("{warning}; find uses the filters of these segments instead"));
     }
 }

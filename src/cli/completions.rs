@@ -5,7 +5,7 @@ use crate::cli::{Cli, Outcome, Status, print};
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
-/// Prints what a shell needs to complete flowpeel's command line
+/// Print the completion script of a shell
 #[derive(Args)]
 #[command(
     display_name = "flowpeel completions",

@@ -9,15 +9,15 @@ use clap::Args;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-/// Finds connections in an archive
+/// Find connections in an archive
 ///
 /// Prints every connection between the given ends, whichever is the client, by the time of their start. An end is an
 /// address, or an address and a port: 10.0.0.1, 10.0.0.1:40000, ::1, [::1]:443. With two ends of address and port only
 /// the segments that can hold that connection are read. An archive can be asked while a capture writes to it: what
-/// closed within the last second may not be there yet, and what is open is told as of the last minute.
+/// closed within the last second may not be there yet, and what is open is known as of the last minute.
 ///
-/// Exit status: 0 when something was found, 3 when nothing was, 1 when something is damaged or failed (what can be read
-/// is printed all the same), 2 when the command line is wrong.
+/// Exit status: 0 something was found, 3 nothing was, 1 something is damaged or failed (what can be read is printed all
+/// the same), 2 wrong usage.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel find",
@@ -70,7 +70,7 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     Ok(if !answer.damages.is_empty() {
         Status::Failed
     } else if answer.entries.is_empty() {
-        Status::NotFound
+        Status::No
     } else {
         Status::Done
     })

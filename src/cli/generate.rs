@@ -34,7 +34,7 @@ enum FloodKind {
     Acks,
 }
 
-/// Makes a capture of synthetic traffic, the same for the same seed
+/// Make a capture of synthetic traffic, the same for the same seed
 ///
 /// Connections open, end and fail in every way: by FIN, by RST, not at all, repeated, late, twice, on ports that are
 /// still in use. With --flood, a server is attacked while 1000 clients go on connecting to others.
@@ -45,7 +45,7 @@ enum FloodKind {
     flowpeel generate --flood answered | flowpeel replay --every 1s -"
 )]
 pub(super) struct Arguments {
-    /// Where everything follows from
+    /// The seed of all random choices
     #[arg(long, value_name = "N", default_value = "1", value_parser = values::number)]
     seed: u64,
 

@@ -1,7 +1,5 @@
-//! The signal that the terminal is gone, where whoever started the process wants it ignored, as `nohup` does.
-//!
-//! What enters: nothing. What leaves: whether it is ignored, and that it is again, since whoever catches signals to end
-//! a run catches this one too.
+//! SIGHUP, which stays ignored where the parent wants that, as `nohup` does: the handler of SIGINT and SIGTERM would catch
+//! it too.
 
 // No crate that is used here has a safe wrapper.
 #![allow(unsafe_code)]
@@ -12,9 +10,9 @@ use std::mem::MaybeUninit;
 pub(super) fn is_ignored() -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: nothing is set, and the system writes what it has to where there is room for it.
-    let is_told = unsafe { libc::sigaction(libc::SIGHUP, std::ptr::null(), action.as_mut_ptr()) } == 0;
+    let is_read = unsafe { libc::sigaction(libc::SIGHUP, std::ptr::null(), action.as_mut_ptr()) } == 0;
     // SAFETY: what the system did not write is zero, and the type is of numbers and a pointer that may be null.
-    is_told && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
+    is_read && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
 /// Ignores it from now on.

@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// Lists the network interfaces, and what their packets begin with
+/// List the network interfaces
 #[derive(Args)]
 #[command(display_name = "flowpeel interfaces")]
 pub(super) struct Arguments {

@@ -17,11 +17,11 @@ const SAME_SIGNAL_MAX: Duration = Duration::from_millis(500);
 /// How long after Ctrl-C a run that has not stopped says what it waits for.
 const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a process that was told twice to end waits for its last message: standard error may be a pipe that nobody
+/// How long a process that was signalled twice waits for its last message: standard error may be a pipe that nobody
 /// reads.
 const LAST_WORDS_PATIENCE: Duration = Duration::from_millis(100);
 
-/// The exit status of a process that was told twice to end.
+/// The exit status of a process that was signalled twice.
 const INTERRUPTED: i32 = 130;
 
 /// The state that a run shares with its signal handler.
@@ -84,7 +84,7 @@ impl Interrupts {
         Ok(interrupts)
     }
 
-    /// Whether a signal has told the run to end.
+    /// Whether a signal asked the run to end.
     pub(super) fn is_interrupted(&self) -> bool {
         self.0.is_stopped.load(Ordering::Relaxed)
     }

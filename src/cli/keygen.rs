@@ -8,14 +8,14 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Makes a secret for --secret-file
+/// Make a secret for --secret-file
 ///
-/// Routers whose snapshots are to be compared or merged need the same one, and so does whoever reads them. A file that
-/// is there already is never overwritten: what was filled under it could not be read any more.
+/// Routers whose snapshots are compared or merged need the same one, and so do the readers of these. An existing file is
+/// never overwritten: snapshots made under it could not be read any more.
 #[derive(Args)]
 #[command(display_name = "flowpeel keygen", after_help = "Example:\n  flowpeel keygen /etc/flowpeel/secret")]
 pub(super) struct Arguments {
-    /// The file, which must not be there yet
+    /// The file, which must not exist yet
     file: PathBuf,
 }
 

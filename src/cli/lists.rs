@@ -1,6 +1,7 @@
 //! The options that say where lists go and how they are written, and the outputs that they ask for.
 
 use crate::archive::{Archive, ListFeed};
+use crate::cli::heading;
 use crate::cli::report::{self, Voice};
 use crate::cli::values::{self, KeepLimit};
 use crate::engine::{Config, Snapshots};
@@ -14,6 +15,7 @@ use clap::Args;
 use std::io::{IsTerminal, Stdout};
 use std::path::PathBuf;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 /// The default of `--changes`: one list in this many is in full. At a list every ten seconds that is once an hour,
 /// which costs little beside the changes, and a reader has to go through an hour's changes at most.
@@ -23,19 +25,26 @@ const _: () = assert!(CHANGES_FULL_LISTS_DEFAULT <= CHANGES_FULL_LISTS_MAX);
 
 /// The options that say how lists are written and how much of them is kept.
 #[derive(Args)]
+#[command(next_help_heading = heading::OUTPUT)]
 pub(super) struct Writing {
-    /// Compress lists with zstd, each as a frame of its own
+    /// Compress lists with zstd
+    ///
+    /// Each list is a frame of its own.
     #[arg(long)]
     compress: bool,
 
-    /// Remove lists from the directory that ended longer than this before the newest (7d), or the oldest while all
-    /// together are larger than this (2GiB); may be given once for each
+    /// Remove old lists: by age (7d) or size (2GiB)
+    ///
+    /// Removes files that ended longer than this before the newest (7d), or the oldest while all together are larger
+    /// than this (2GiB). May be given once for each. Snapshots are kept by the same limits.
     #[arg(long, value_name = "AGE|SIZE", value_parser = values::keep)]
     keep: Vec<KeepLimit>,
 
-    /// Write what opened and closed since the list before, and all connections only every N lists [default N: 360]
+    /// Write what opened and closed since the list before
+    ///
+    /// All connections are then written in one list of N only [default N: 360].
     #[arg(long, value_name = "N", value_parser = values::number, num_args = 0..=1, require_equals = true,
-        default_missing_value = CHANGES_FULL_LISTS_TEXT.as_str())]
+        default_missing_value = CHANGES_FULL_LISTS_TEXT.as_str(), hide_short_help = true)]
     changes: Option<u64>,
 }
 
@@ -55,34 +64,50 @@ impl Writing {
     }
 }
 
-/// The options that say where lists go, and how they are written.
+/// The options that say how long an interval is, where lists and snapshots go, and how they are written.
 #[derive(Args)]
+#[command(next_help_heading = heading::OUTPUT)]
 pub(super) struct Lists {
-    /// Write each list to a file in this directory; - for standard output
+    /// Length of an interval
+    ///
+    /// There is a list for each. Lists end at multiples of it: of capture time in a replay, of the wall clock live. From 100ms to 366 days.
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    every: Option<Duration>,
+
+    /// Write lists to files in this directory
+    ///
+    /// A file for each list, named by the end of their interval, flows-20260101T000010Z.ndjson, and written whole or not at all. -
+    /// stands for standard output.
     #[arg(long, value_name = "DIR", default_value = "-")]
     out: PathBuf,
 
     #[command(flatten)]
     writing: Writing,
 
-    /// Write a snapshot of every interval to a file in this directory: all connections in a fixed size, for another
-    /// machine to list. Live it needs --secret-file
-    #[arg(long, value_name = "DIR")]
+    /// Write who opened connections, beside each list
+    ///
+    /// Counts attempts, answers and refusals of every source address. Up to N sources in an interval are exact, and
+    /// half as many of IPv6 [default N: 30k]. With --out they are written to files sources-*.ndjson.
+    #[arg(long, value_name = "N", value_parser = values::count, num_args = 0..=1, require_equals = true,
+        default_missing_value = SOURCES_TEXT.as_str(), hide_short_help = true)]
+    sources: Option<u64>,
+
+    /// Write snapshots here, for flowpeel snapshot
+    ///
+    /// A snapshot of every interval: a file of fixed size with every open connection, for another machine to list, merge
+    /// or compare. A live capture needs --secret-file for it, which the readers of snapshots have too.
+    #[arg(long, value_name = "DIR", help_heading = heading::SNAPSHOTS, hide_short_help = true)]
     snapshots: Option<PathBuf>,
 
-    /// The name of this router in its snapshots [default: none; live: the name of the host]
-    #[arg(long, value_name = "NAME", requires = "snapshots")]
+    /// The name of this router in its snapshots
+    #[arg(long, value_name = "NAME", requires = "snapshots", help_heading = heading::SNAPSHOTS, hide_short_help = true)]
     router: Option<String>,
 
-    /// Keep no list, write snapshots only. Nothing is taken off for being idle or old then, and nothing can be archived
-    #[arg(long, requires = "snapshots", conflicts_with_all = ["out", "compress", "changes", "idle_timeout", "max_age"])]
+    /// Keep no list, write snapshots only
+    ///
+    /// Idle and old connections then stay, because only a list knows them by name, and nothing can be archived.
+    #[arg(long, requires = "snapshots", help_heading = heading::SNAPSHOTS, hide_short_help = true)]
     no_list: bool,
-
-    /// Write who opened connections beside each list; so many sources are exact in an interval, and half as many of
-    /// IPv6 [default N: 30k]
-    #[arg(long, value_name = "N", value_parser = values::count, num_args = 0..=1, require_equals = true,
-        default_missing_value = SOURCES_TEXT.as_str())]
-    sources: Option<u64>,
 }
 
 /// The default of `--changes` as it would be typed.
@@ -111,16 +136,14 @@ impl Lists {
         self.writing.format()
     }
 
+    /// The length of an interval, if one was given.
+    pub(super) fn every(&self) -> Option<Duration> {
+        self.every
+    }
+
     /// How many sources are to be listed exactly, if sources are counted.
-    ///
-    /// # Errors
-    ///
-    /// Sources are asked for without a directory to write them to.
-    pub(super) fn sources(&self) -> Result<Option<u64>> {
-        if self.is_stdout() && self.sources.is_some() {
-            return Err(Error::new("--sources writes files beside the lists: name their directory with --out"));
-        }
-        Ok(self.sources)
+    pub(super) fn sources(&self) -> Option<u64> {
+        self.sources
     }
 
     /// How many lists are to be kept.
@@ -130,9 +153,29 @@ impl Lists {
     /// A limit is given without a directory, or two ages or two sizes are.
     pub(super) fn keep(&self) -> Result<Keep> {
         if self.is_stdout() && self.snapshots.is_none() && !self.writing.keep.is_empty() {
-            return Err(Error::new("--keep is for files: name their directory with --out"));
+            return Err(Error::new(
+                "--keep removes files, and lists on standard output are none: name a directory with --out",
+            ));
         }
         self.writing.keep()
+    }
+
+    /// Checks that nothing is asked of lists where none is kept.
+    ///
+    /// # Errors
+    ///
+    /// An option says how lists are written, and there are none.
+    pub(super) fn check(&self) -> Result<()> {
+        let what = match (self.no_list, self.writing.changes, self.directory(), self.sources) {
+            (true, Some(_), ..) => {
+                "--changes writes what changed from list to list, and --no-list keeps none: leave one of them out"
+            }
+            (true, None, Some(_), None) => {
+                "--no-list leaves nothing to write to --out: leave one of them out, or add --sources"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::new(what))
     }
 
     /// Whether a list is kept beside the snapshots.
@@ -158,7 +201,7 @@ impl Lists {
         let (format, keep) = (self.format(), self.keep()?);
         let snapshots = self.snapshots.as_ref();
         let snapshots = snapshots.map(|path| SnapshotDirectory::new(path, config.secret.clone(), keep)).transpose()?;
-        let lists = if self.no_list {
+        let lists = if self.no_list && self.sources.is_none() {
             ListOutput::Nowhere
         } else if !self.is_stdout() {
             ListOutput::Directory(Box::new(Directory::new(&self.out, config.vlan_key, format, keep)?))
@@ -169,7 +212,7 @@ impl Lists {
         } else {
             ListOutput::Stdout(Stream::new(std::io::stdout(), "standard output", config.vlan_key, format))
         };
-        Ok(Outputs { lists, snapshots, archive: None, voice, written: 0 })
+        Ok(Outputs { lists, keeps_list: !self.no_list, snapshots, archive: None, voice, written: 0 })
     }
 }
 
@@ -203,6 +246,8 @@ enum ListOutput {
 /// warnings.
 pub(super) struct Outputs<'a> {
     lists: ListOutput,
+    /// Whether lists are written: without them there may be sources to write to their place.
+    keeps_list: bool,
     snapshots: Option<SnapshotDirectory>,
     archive: Option<ListFeed<'a>>,
     voice: Voice,
@@ -212,16 +257,17 @@ pub(super) struct Outputs<'a> {
 
 impl Exporter for Outputs<'_> {
     fn write(&mut self, output: Output) -> Result<()> {
-        let counts = match &mut self.lists {
-            ListOutput::Directory(lists) => {
-                lists.write(output)?;
-                matches!(output, Output::List(_))
-            }
-            ListOutput::Stdout(lists) => {
-                lists.write(output)?;
-                matches!(output, Output::List(_))
-            }
-            ListOutput::Nowhere => matches!(output, Output::Snapshot(_)),
+        match (&mut self.lists, output) {
+            (ListOutput::Directory(lists), Output::List(list)) if !self.keeps_list => lists.pass_over(list),
+            (ListOutput::Stdout(_), Output::List(_)) if !self.keeps_list => {}
+            (ListOutput::Directory(lists), output) => lists.write(output)?,
+            (ListOutput::Stdout(lists), output) => lists.write(output)?,
+            (ListOutput::Nowhere, _) => {}
+        }
+        let counts = match output {
+            Output::List(_) => self.keeps_list,
+            Output::Snapshot(_) => !self.keeps_list,
+            Output::Sources(_) => false,
         };
         if let (Output::Snapshot(snapshot), Some(snapshots)) = (output, &mut self.snapshots) {
             snapshots.write(snapshot)?;
@@ -288,7 +334,7 @@ impl<'a> Outputs<'a> {
 
     /// What is left when a list could not be written, or a snapshot where there are no lists.
     pub(super) fn aftermath(&self) -> String {
-        let what = if matches!(self.lists, ListOutput::Nowhere) { "snapshot" } else { "list" };
+        let what = if self.keeps_list { "list" } else { "snapshot" };
         match self.written {
             0 => format!("; no {what} was written whole"),
             1 => format!("; the {what} before it is whole"),
@@ -306,9 +352,9 @@ mod tests {
         let command = Lists::augment_args(clap::Command::new("lists"));
         for (option, default) in [("changes", CHANGES_FULL_LISTS_DEFAULT), ("sources", SOURCES_DEFAULT)] {
             let argument = command.get_arguments().find(|argument| argument.get_long() == Some(option)).unwrap();
-            let help = argument.get_help().unwrap().to_string();
-            let (_, told) = help.rsplit_once("[default N: ").unwrap();
-            assert_eq!(values::count(told.trim_end_matches(']')), Ok(default), "{option}");
+            let help = argument.get_long_help().unwrap().to_string();
+            let (_, told) = help.split_once("[default N: ").unwrap();
+            assert_eq!(values::count(told.split(']').next().unwrap()), Ok(default), "{option}");
         }
     }
 }

@@ -7,7 +7,7 @@ use clap_mangen::Man;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Prints the man pages, or writes them to files
+/// Print the man pages, or write them to files
 #[derive(Args)]
 #[command(
     display_name = "flowpeel manual",

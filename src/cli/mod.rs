@@ -1,7 +1,6 @@
-//! The command line: what can be asked for, and how it is answered on a terminal.
+//! The command line: the commands, their options and help, and messages on standard error.
 //!
-//! What enters: the arguments of the process. What leaves: an exit status, lists on standard output or in files, and
-//! messages on standard error. Everything else is in the library, so that it can be used without a terminal.
+//! The library does everything else, so that it can be used without a terminal.
 
 mod apart;
 mod archive;
@@ -10,6 +9,7 @@ mod find;
 mod generate;
 #[cfg(target_os = "linux")]
 mod hangup;
+mod heading;
 mod interfaces;
 mod interrupts;
 mod keygen;
@@ -20,6 +20,7 @@ mod manual;
 mod plan;
 mod replay;
 mod report;
+mod run_options;
 mod snapshot;
 mod sources;
 mod state;
@@ -32,7 +33,8 @@ use crate::cli::log::LogFormat;
 use crate::cli::report::Voice;
 use crate::error::{Error, escaped};
 use clap::error::{ContextKind, ContextValue};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -45,16 +47,10 @@ pub enum Status {
     Failed,
     /// The command line asks for what cannot be.
     WrongUsage,
-    /// What was looked for is not there.
-    NotFound,
-    /// A connection that was asked for is not open.
-    NotOpen,
-    /// A snapshot cannot answer the question.
+    /// The answer is no: nothing was found, a connection is not open, snapshots differ.
+    No,
+    /// The answer is not known, or not all of it.
     Unknown,
-    /// The snapshots that were compared differ.
-    Differ,
-    /// The snapshots could not be compared, or not all of them.
-    Trouble,
 }
 
 /// Why a command could not do what it was asked for, and what the process ends with.
@@ -83,9 +79,9 @@ impl From<Status> for ExitCode {
     fn from(status: Status) -> Self {
         ExitCode::from(match status {
             Status::Done => 0,
-            Status::Failed | Status::Differ => 1,
-            Status::WrongUsage | Status::Trouble => 2,
-            Status::NotFound | Status::NotOpen => 3,
+            Status::Failed => 1,
+            Status::WrongUsage => 2,
+            Status::No => 3,
             Status::Unknown => 4,
         })
     }
@@ -97,33 +93,56 @@ const LAST: usize = 900;
 /// Lines of help are no longer than this, however wide the terminal.
 const HELP_WIDTH_MAX: usize = 100;
 
-/// Tells which TCP connections are open, from the packets that pass.
+/// The statuses with which all commands end.
+const STATUSES: &str = "Exit status:
+  0    done; found, open, the same
+  1    something failed, or a signal ended a command before its end
+  2    wrong usage: nothing was done
+  3    the answer is no: nothing found (find), not open (get), they differ (diff)
+  4    the answer is not known, or not in full (get, peel, diff)
+  130  a second signal ended the command at once";
+
+/// List the TCP connections that are open, from the packets that pass
 ///
 /// Lists go to standard output or to files; everything for people goes to standard error.
 #[derive(Parser)]
-#[command(name = "flowpeel", version, propagate_version = true, max_term_width = HELP_WIDTH_MAX)]
+#[command(
+    name = "flowpeel",
+    version,
+    propagate_version = true,
+    max_term_width = HELP_WIDTH_MAX,
+    after_help = "flowpeel COMMAND -h shows the options that most people need, --help all of them.",
+    after_long_help = STATUSES
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 
-    /// Say nothing but errors
-    #[arg(long, short, global = true, conflicts_with = "verbose", display_order = LAST)]
+    /// Print nothing but errors
+    #[arg(long, short, global = true, overrides_with = "verbose", display_order = LAST, help_heading = heading::MESSAGES)]
     quiet: bool,
 
-    /// Say more: how decoding went and how long it took
-    #[arg(long, short, global = true, display_order = LAST)]
+    /// Print more: how decoding went and how long it took
+    #[arg(long, short, global = true, display_order = LAST, help_heading = heading::MESSAGES, hide_short_help = true)]
     verbose: bool,
 
-    /// Write what is said as log lines, with time and level, for a journal
-    #[arg(long, value_name = "FORMAT", global = true, display_order = LAST)]
+    /// Write messages as log lines, with time and level, for a journal
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        global = true,
+        display_order = LAST,
+        help_heading = heading::MESSAGES,
+        hide_short_help = true
+    )]
     log_format: Option<LogFormat>,
 }
 
 #[derive(Subcommand)]
 enum Command {
     Replay(replay::Arguments),
-    Generate(generate::Arguments),
     Live(live::Arguments),
+    Generate(generate::Arguments),
     Find(find::Arguments),
     Interfaces(interfaces::Arguments),
     Plan(plan::Arguments),
@@ -145,10 +164,30 @@ impl Command {
     }
 }
 
+/// The definition of the command line. Short help is to fit a screen, so its options stand under one heading.
+fn definition(is_short_help: bool) -> clap::Command {
+    let headless = |command: clap::Command| {
+        command.mut_args(|argument| match argument.is_positional() {
+            true => argument,
+            false => argument.help_heading(None),
+        })
+    };
+    match is_short_help {
+        true => headless(Cli::command()).mut_subcommands(headless),
+        false => Cli::command(),
+    }
+}
+
+/// The command line, parsed.
+fn parsed(words: Vec<OsString>) -> Result<Cli, clap::Error> {
+    let is_short_help = words.iter().any(|word| word == "-h");
+    Cli::from_arg_matches(&definition(is_short_help).try_get_matches_from(words)?)
+}
+
 /// Runs the command of this process's command line.
 #[must_use]
 pub fn main() -> Status {
-    let cli = match Cli::try_parse() {
+    let cli = match parsed(std::env::args_os().collect()) {
         Ok(cli) => cli,
         Err(error) => return refused(error),
     };
@@ -167,8 +206,8 @@ pub fn main() -> Status {
 /// Prints why a command line cannot be run, or the help that it asks for.
 fn refused(error: clap::Error) -> Status {
     // The message quotes the arguments, and one may be a hostile file name.
-    let arguments = std::env::args_os().map(|argument| escaped(&argument.to_string_lossy()));
-    let mut error = Cli::try_parse_from(arguments).err().unwrap_or(error);
+    let words = std::env::args_os().map(|word| escaped(&word.to_string_lossy()).into());
+    let mut error = parsed(words.collect()).err().unwrap_or(error);
     if let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
         && snapshot::has_command(name)
     {
@@ -210,7 +249,6 @@ fn print(bytes: &[u8]) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn messages_about_hostile_arguments_are_escaped() {
@@ -220,7 +258,8 @@ mod tests {
     #[test]
     fn no_line_of_an_example_is_broken_in_two() {
         for command in Cli::command().get_subcommands() {
-            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let examples = command.get_after_long_help().or(command.get_after_help());
+            let examples = examples.map(ToString::to_string).unwrap_or_default();
             for line in examples.lines() {
                 assert!(line.chars().count() <= HELP_WIDTH_MAX, "{line}");
                 assert!(!line.contains(" ["), "a shell takes it for a pattern: {line}");

@@ -16,9 +16,10 @@ use std::time::Duration;
 /// The seed of the random items: the same question has the same answer.
 const SEED: u64 = 1;
 
-/// Tells which options so many connections call for, what they take, and how often a list has to wait
+/// Compute options and memory for a number of connections
 ///
-/// Expected failures come from measured curves, simulated ones from trials with random connections.
+/// Prints how large each part is, and how often a table would fail to list by itself: expected from measured curves, and
+/// simulated with random connections.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel plan",

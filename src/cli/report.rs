@@ -1,7 +1,7 @@
 //! Messages to people, on standard error.
 //!
-//! What enters: errors, and the sizes and the summary of a run. What leaves: lines, coloured on a terminal. Standard
-//! output is for lists alone, so that it can always be piped on.
+//! Errors, warnings, the memory and the summary of a run, coloured on a terminal. Standard output is for lists alone, so that
+//! it can always be piped.
 
 use crate::cli::log;
 use crate::cli::table::{self, Align};
@@ -13,7 +13,7 @@ use anstyle::{AnsiColor, Style};
 use std::fmt;
 use std::io::{IsTerminal, Write};
 
-/// How much a command says.
+/// How much a command prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Voice {
     /// Errors only.
@@ -25,8 +25,7 @@ pub(super) enum Voice {
 }
 
 impl Voice {
-    /// Whether a progress bar may be drawn where standard error is a terminal. Between log lines there is no place for
-    /// one.
+    /// Whether a progress bar may be drawn where standard error is a terminal: never between log lines.
     pub(super) fn draws(self) -> bool {
         self > Voice::Quiet && !log::is_on()
     }
@@ -35,7 +34,7 @@ impl Voice {
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
-/// Prints a line. Where standard error is closed or full there is nobody to tell, and the work goes on.
+/// Prints a line. If standard error is closed or full the line is lost, and the work continues.
 pub(super) fn line(text: fmt::Arguments) {
     if log::is_on() {
         log::info(&text.to_string());
@@ -55,7 +54,7 @@ pub(super) fn leave_line() {
     }
 }
 
-/// Prints an error, and what was done all the same.
+/// Prints an error, and what was done nevertheless.
 pub(super) fn error(error: &Error, aftermath: &str) {
     if log::is_on() {
         log::error(&format!("{error}{aftermath}"));
@@ -124,9 +123,7 @@ pub(super) fn memory(plan: &Plan) {
         parts.join(", ")
     ));
     if !config.keeps_list() {
-        line(format_args!(
-            "no list is kept: nothing is taken off for being idle or old, so what vanishes without a word stays in the snapshots"
-        ));
+        line(format_args!("no list is kept: connections that time out without FIN or RST stay in the snapshots"));
     }
 }
 
@@ -182,7 +179,7 @@ fn usable(summary: &Summary) -> u64 {
 const LOST_PACKETS: &str = "lost by the kernel";
 const LOST_SIGNALS: &str = "  lost, a queue was full";
 const EVICTED: &str = "evicted";
-const SAID_IF_ANY: [&str; 3] = [LOST_PACKETS, LOST_SIGNALS, EVICTED];
+const SHOWN_IF_ANY: [&str; 3] = [LOST_PACKETS, LOST_SIGNALS, EVICTED];
 
 fn shown_summary(summary: &Summary) {
     let counts = &summary.counts;
@@ -195,7 +192,7 @@ fn shown_summary(summary: &Summary) {
         (LOST_PACKETS, summary.lost, String::new()),
         ("signals", summary.signals.signals, sampled(summary)),
         (LOST_SIGNALS, summary.queue_full, String::new()),
-        ("opened", counts.opened, parts(&[("picked up in their midst", counts.picked_up)])),
+        ("opened", counts.opened, parts(&[("picked up mid-stream", counts.picked_up)])),
         ("closed", counts.closed, String::new()),
         (EVICTED, counts.evicted(), parts(&[("idle", counts.evicted_idle), ("too old", counts.evicted_aged)])),
         ("open", open, String::new()),
@@ -212,12 +209,12 @@ fn shown_summary(summary: &Summary) {
             parts(&[
                 ("half-open recycled", counts.recycled),
                 ("over --connections", counts.refused_open + counts.refused_pickups),
-                ("without a place", counts.unplaced),
+                ("no place in the filter", counts.unplaced),
             ]),
         ),
     ]);
-    // A zero says nothing where nothing was asked for or nothing has gone wrong.
-    rows.retain(|(name, count, _)| *count > 0 || !SAID_IF_ANY.contains(name));
+    // These rows are of interest only when something was lost or evicted.
+    rows.retain(|(name, count, _)| *count > 0 || !SHOWN_IF_ANY.contains(name));
     show_rows(&rows);
 }
 
@@ -232,9 +229,9 @@ fn sampled(summary: &Summary) -> String {
     let signals = &summary.signals;
     match (signals.handshakes_lost, signals.sampled) {
         (0, 0) => String::new(),
-        (0, sampled) => parts(&[("sampled", sampled), ("under watch", signals.watched)]),
+        (0, sampled) => parts(&[("sampled", sampled), ("watched for idleness", signals.watched)]),
         (lost, sampled) => {
-            format!("{} sampled, because {} handshakes were pushed out of the cache", grouped(sampled), grouped(lost))
+            format!("{} sampled, because {} handshakes did not fit the cache", grouped(sampled), grouped(lost))
         }
     }
 }
@@ -274,11 +271,10 @@ fn warnings(summary: &Summary) {
             grouped(summary.lists)
         ));
     }
-    // One that is found in its midst is counted each time that it is, so these are no numbers of connections.
+    // A connection that is found mid-stream is counted each time, so these are no numbers of connections.
     if counts.refused_open + counts.refused_pickups > 0 {
         warning(&format!(
-            "connections were established, or found in their midst, {} when no more could be tracked: \
-             raise --connections",
+            "connections were established, or found mid-stream, {} when no more could be tracked: raise --connections",
             times(counts.refused_open + counts.refused_pickups)
         ));
     }
@@ -309,9 +305,9 @@ fn saved(saving: &SavingCounts, latencies: &Latencies) {
     }
     if saving.put_off > 0 {
         let times = grouped(saving.put_off);
-        warning(&format!("the state was saved later than it was to be {times} times, because lists were behind"));
+        warning(&format!("the state was saved late {times} times, because lists were behind"));
     }
-    // A state that could not be saved at the end is told as an error, not here.
+    // A state that could not be saved at the end is reported as an error, not here.
     if let Some(error) = saving.error.as_ref().filter(|_| !saving.has_failed) {
         warning(&format!("the state could not be saved {}: {error}", times(saving.failed)));
     }
@@ -322,12 +318,12 @@ fn decoding(summary: &Summary) {
     let counts = &summary.counts;
     let fates = parts(&[("timed out", counts.candidates_expired), ("recycled", counts.candidates_recycled)]);
     show_rows(&[
-        ("seen in their midst, one side", counts.candidates, fates),
-        ("deltas that left something", outcome.deltas_left, String::new()),
+        ("candidates seen mid-stream on one side", counts.candidates, fates),
+        ("tables not listed in full", outcome.deltas_left, String::new()),
         ("closings found by the list", outcome.unstuck, String::new()),
         ("starts corrected", outcome.restarted, String::new()),
         ("starts lost", outcome.starts_lost, String::new()),
-        ("set aside", outcome.deferred, String::new()),
+        ("deferred", outcome.deferred, String::new()),
     ]);
     for (name, took) in [("peel a delta", &latencies.peel), ("write a list", &latencies.list)] {
         let us = |quantile| grouped(took.quantile(quantile).unwrap_or_default().as_micros() as u64);

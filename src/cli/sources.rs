@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 /// The most sources that a table for people shows: more are for a program to read.
 const SOURCES_TOP_MAX: u64 = 1 << 20;
 
-/// Shows who opened connections, from a file that --sources wrote
+/// Show who opened connections, from a file that --sources wrote
 ///
-/// Sources are shown with the most attempts first. Where more sources came than could be listed, figures are what there
-/// was at least, with the most that there may have been beside them.
+/// The sources with the most attempts come first. Where there were more sources than could be listed exactly, figures are
+/// lower bounds, with upper bounds beside them.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel sources",

@@ -1,8 +1,6 @@
-//! The options that let a run go on where it was killed.
-//!
-//! What enters: the options, and the plan of the run. What leaves: the [`Saving`] of the run, with what was saved
-//! before. On the way it is told where the run goes on, and what was damaged.
+//! The options of the saved state, with which a run continues where it was killed, and messages about it.
 
+use crate::cli::heading;
 use crate::cli::report::{self, Voice, grouped, times};
 use crate::cli::values;
 use crate::engine::{Plan, Saving, SavingCounts};
@@ -15,16 +13,22 @@ use std::time::Duration;
 /// flash disk.
 const STATE_EVERY_DEFAULT: Duration = Duration::from_secs(60);
 
-/// The options that say where the state is kept, and how often it is saved.
+/// Where the state is kept, and how often it is saved.
 #[derive(Args)]
+#[command(next_help_heading = heading::FILES)]
 pub(super) struct State {
-    /// Save the state to this directory, and go on from what is there: after a crash, a kill or a stop the same command
-    /// goes on where it was. A replay needs --every for it, live --secret-file
+    /// Save the state here, and continue from it
+    ///
+    /// After a crash, a kill or a stop the same command continues where it was. It is saved at ends of intervals, so a
+    /// replay needs --every for it. A live capture needs --secret-file, since a secret that is drawn at every start
+    /// could not read it.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 
-    /// How often the state is saved, at the next end of an interval [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = values::duration, requires = "state")]
+    /// How often the state is saved
+    ///
+    /// It is saved at the next end of an interval [default: 60s].
+    #[arg(long, value_name = "TIME", value_parser = values::duration, requires = "state", hide_short_help = true)]
     state_every: Option<Duration>,
 }
 
@@ -50,7 +54,7 @@ impl State {
         }
         if !has_secret_file {
             let what = "--state needs --secret-file, because what was saved under a secret that is drawn at every start could not be \
-                        used again: name a file with 32 hexadecimal digits";
+                        used again: make one with flowpeel keygen FILE, and name it with --secret-file FILE";
             return Err(Error::new(what));
         }
         Ok(())
@@ -82,39 +86,39 @@ impl State {
         }
         if let Some(position) = saving.position() {
             for error in &position.errors {
-                report::error(&Error::new(error.as_str()), " (as was said before)");
+                report::error(&Error::new(error.as_str()), " (reported before)");
             }
         }
         if voice > Voice::Quiet {
-            told(&saving);
+            announce(&saving);
         }
         Ok(Some(saving))
     }
 }
 
-/// Whether what was known at the end is saved, as far as that was asked for.
+/// Whether the state was saved at the end, if it was to be.
 pub(super) fn is_saved(saving: Option<&SavingCounts>) -> bool {
     saving.is_none_or(|saving| !saving.has_failed)
 }
 
-/// Says so if it is not.
-pub(super) fn tell(saving: Option<&SavingCounts>) {
+/// Prints an error if it was not.
+pub(super) fn report_failure(saving: Option<&SavingCounts>) {
     let Some(saving) = saving.filter(|saving| saving.has_failed) else { return };
     let what = format!("the state could not be saved {}, and the end of the run is not saved", times(saving.failed));
     let aftermath = match saving.saved {
         0 => "; none of this run is saved",
-        _ => "; the one before it is there still",
+        _ => "; the state before it is kept",
     };
     report::error(&Error::new(what).because(saving.error.clone().unwrap_or_default()), aftermath);
 }
 
-/// Tells from which state the run goes on.
-fn told(saving: &Saving) {
+/// Prints from which state the run continues.
+fn announce(saving: &Saving) {
     match (saving.generation(), saving.position()) {
         (None, _) => {}
-        (Some(number), None) => report::line(format_args!("going on from state {}", grouped(number))),
+        (Some(number), None) => report::line(format_args!("continuing from state {}", grouped(number))),
         (Some(number), Some(position)) => report::line(format_args!(
-            "going on from state {}, behind packet {} of capture {}",
+            "continuing from state {}, after packet {} of capture {}",
             grouped(number),
             grouped(position.packets),
             position.input + 1

@@ -1,5 +1,6 @@
 //! The options that say how connections are tracked, in a replay and live.
 
+use crate::cli::heading;
 use crate::cli::lists::Lists;
 use crate::cli::values::{self, Limit};
 use crate::engine::{Config, Setting};
@@ -9,60 +10,82 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The options that say how connections are tracked.
+/// The options that say how much memory is taken, and how connections are tracked.
 #[derive(Args)]
+#[command(next_help_heading = heading::TRACKING)]
 pub(super) struct Tracking {
-    /// Threads that track connections, 1 to 8; lists do not depend on it [default: the cores but one]
-    #[arg(long, value_name = "N", value_parser = values::shards)]
-    shards: Option<usize>,
-
-    /// Connections that can be open at once
-    #[arg(long, value_name = "N", default_value = "500k", value_parser = values::count)]
+    /// Connections open at once, at most
+    ///
+    /// From 1000 to 100M. What is open beyond that is counted, and makes lists incomplete.
+    #[arg(long, value_name = "N", default_value = "500k", value_parser = values::count, help_heading = heading::SIZE)]
     connections: u64,
 
-    /// Half-open connections that are kept; a flood recycles the oldest [default: half of --connections, 16384 to
-    /// 262144]
-    #[arg(long, value_name = "N", value_parser = values::count)]
-    half_open: Option<u64>,
-
-    /// Openings and closings in an interval that tables are made for [default: a fifth of --connections]
-    #[arg(long, value_name = "N", value_parser = values::count)]
-    churn: Option<u64>,
-
-    /// Memory that may be taken; what does not fit is refused at the start
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = values::size)]
+    /// The most memory to take
+    ///
+    /// All of it is allocated or reserved at the start, and announced. What does not fit is refused then.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = values::size, help_heading = heading::SIZE)]
     memory: u64,
 
-    /// How long a half-open connection is kept
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::duration)]
-    syn_timeout: Duration,
+    /// Openings and closings in an interval that tables are made for
+    ///
+    /// More are handed over to the list in parts [default: a fifth of --connections, at least 20k, and what --memory
+    /// allows].
+    #[arg(long, value_name = "N", value_parser = values::count, help_heading = heading::SIZE, hide_short_help = true)]
+    churn: Option<u64>,
 
-    /// List connections of which only one side is captured
-    #[arg(long)]
-    one_way: bool,
+    /// Half-open connections that are kept
+    ///
+    /// From 16384 to 262144, and half as many of IPv6: a flood recycles the oldest [default: half of --connections,
+    /// and what --memory allows].
+    #[arg(long, value_name = "N", value_parser = values::count, help_heading = heading::SIZE, hide_short_help = true)]
+    half_open: Option<u64>,
 
-    /// Look at one in N of the packets in the midst of connections, to find those that are older than the start; 0: at
-    /// none [default: 0; live: 16]
+    /// Threads that track connections
+    ///
+    /// From 1 to 8. Lists are the same bytes with any number [default: the cores but one].
+    #[arg(long, value_name = "N", value_parser = values::shards, help_heading = heading::SIZE, hide_short_help = true)]
+    shards: Option<usize>,
+
+    /// Inspect one in N mid-stream packets
+    ///
+    /// This finds connections older than the capture, which are listed once both of their sides were seen. 1 inspects every
+    /// packet, 0 none.
     #[arg(long, value_name = "N", value_parser = values::pickup)]
     pickup: Option<u32>,
 
-    /// Take a connection off the list when no packet of it was seen for so long; 0: never. It is done at the ends of
-    /// intervals, so it needs --every; a replay then looks at every packet [default: 0; live: 4h]
+    /// Drop connections silent this long
+    ///
+    /// 0 never does. Connections that time out without FIN or RST are taken off the list this way, at the ends of intervals. A
+    /// replay needs --every for it, and then inspects every packet.
     #[arg(long, value_name = "TIME", value_parser = values::limit)]
     idle_timeout: Option<Limit>,
 
-    /// Take a connection off the list when it is so old, whatever is seen of it; 0: never. It needs --every too
-    /// [default: 0; live: 5d]
-    #[arg(long, value_name = "TIME", value_parser = values::limit)]
+    /// Drop connections this old
+    ///
+    /// 0 never does. They are taken off the list however many packets of them are seen, at the ends of intervals. A replay needs
+    /// --every for it.
+    #[arg(long, value_name = "TIME", value_parser = values::limit, hide_short_help = true)]
     max_age: Option<Limit>,
 
-    /// Tell connections on different VLANs apart, and list the tags
-    #[arg(long)]
+    /// How long a half-open connection is kept
+    ///
+    /// From 100ms to 600s.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::duration, hide_short_help = true)]
+    syn_timeout: Duration,
+
+    /// List connections of which only one side is captured
+    #[arg(long, hide_short_help = true)]
+    one_way: bool,
+
+    /// Distinguish connections on different VLANs, and list the tags
+    #[arg(long, hide_short_help = true)]
     pub(super) vlan_key: bool,
 
-    /// A file with 32 hexadecimal digits, private to its owner, that place connections in the tables
-    /// [default: for a replay always the same, live a new one at every start]
-    #[arg(long, value_name = "FILE")]
+    /// The secret that places connections in tables
+    ///
+    /// A file with 32 hexadecimal digits, private to its owner; flowpeel keygen makes one. Readers of snapshots need
+    /// the same [default: a replay has a fixed one, live a new one at every start].
+    #[arg(long, value_name = "FILE", help_heading = heading::FILES, hide_short_help = true)]
     secret_file: Option<PathBuf>,
 }
 
@@ -77,8 +100,8 @@ impl Tracking {
     ///
     /// # Errors
     ///
-    /// The secret cannot be read or made, sources have no directory to be written to, or connections are to be taken
-    /// off the list at the ends of intervals and there are none.
+    /// The secret cannot be read or made, or connections are to be taken off the list at the ends of intervals and
+    /// there are none, or no list.
     pub(super) fn config(
         &self,
         default: Config,
@@ -88,8 +111,13 @@ impl Tracking {
     ) -> Result<Config> {
         let has_limit = [self.idle_timeout, self.max_age].iter().flatten().any(|limit| limit.0.is_some());
         if every.is_none() && has_limit {
-            let what = "--idle-timeout and --max-age need ends of intervals, at which connections are taken off: give their length, \
-                        as in --every 10s";
+            let what = "--idle-timeout and --max-age take connections off the list at the ends of intervals: give their \
+                        length, as in --every 10s";
+            return Err(Error::new(what));
+        }
+        if !lists.keeps_list() && has_limit {
+            let what = "--idle-timeout and --max-age take connections off the list, and --no-list keeps none: leave one \
+                        of them out";
             return Err(Error::new(what));
         }
         let secret = self.secret_file.as_deref().map_or_else(otherwise, values::secret)?;
@@ -107,7 +135,7 @@ impl Tracking {
             max_age: self.max_age.map_or(default.max_age, |limit| limit.0),
             vlan_key: self.vlan_key,
             format: lists.format(),
-            sources_max: lists.sources()?,
+            sources_max: lists.sources(),
             secret,
             names: option_of,
             ..default

@@ -121,7 +121,7 @@ pub(super) fn limit(text: &str) -> std::result::Result<Limit, String> {
 
 /// One in how many packets.
 pub(super) fn pickup(text: &str) -> std::result::Result<u32, String> {
-    whole(text, 0..=PICKUP_MAX).map_err(|what| format!("{what}; 1 looks at every packet, 0 at none"))
+    whole(text, 0..=PICKUP_MAX).map_err(|what| format!("{what}; 1 inspects every packet, 0 none"))
 }
 
 /// A range of counts, both ends included: `0-20`, or a single count.
@@ -180,7 +180,7 @@ pub(super) fn random_secret() -> Result<Secret> {
     Ok(Secret::new(random_bytes()?))
 }
 
-/// A random number, which tells one run from another.
+/// A random number, different in every run.
 pub(super) fn random_number() -> Result<u64> {
     Ok(u64::from_le_bytes(random_bytes()?))
 }

@@ -142,7 +142,7 @@ impl Observer for Watch {
 
     fn failed(&mut self, error: &Error, packets: u64) {
         let aftermath = match packets {
-            0 => "; nothing is listed of it".to_owned(),
+            0 => "; nothing of it is listed".to_owned(),
             1 => "; the packet before it is listed".to_owned(),
             packets => format!("; the {} packets before it are listed", grouped(packets)),
         };

@@ -102,6 +102,11 @@ impl Directory {
         Ok(written)
     }
 
+    /// Names what is written next after a list that is not itself written.
+    pub fn pass_over(&mut self, list: &List) {
+        self.name = Some(self.name(list.header.figures.end_ns));
+    }
+
     /// Writes a file that is not a list, whole or not at all, in place of the one before.
     ///
     /// # Errors

@@ -31,12 +31,20 @@ impl<W: Write + Send> Stream<W> {
 
 impl<W: Write + Send> Exporter for Stream<W> {
     fn write(&mut self, output: Output) -> Result<()> {
-        let Output::List(list) = output else { return Ok(()) };
-        let kind = self.series.next_kind();
-        let cannot = |error: std::io::Error| Error::new("cannot write the list").in_file(&self.name).because(error);
-        self.series.write(&mut self.out, list, kind).map_err(cannot)?;
-        self.series.written(list, kind);
-        Ok(())
+        let name = &self.name;
+        let cannot = |what: &'static str| move |error: std::io::Error| Error::new(what).in_file(name).because(error);
+        match output {
+            Output::List(list) => {
+                let kind = self.series.next_kind();
+                self.series.write(&mut self.out, list, kind).map_err(cannot("cannot write the list"))?;
+                self.series.written(list, kind);
+                Ok(())
+            }
+            Output::Sources(report) => {
+                self.series.write_sources(&mut self.out, report).map_err(cannot("cannot write the sources"))
+            }
+            Output::Snapshot(_) => Ok(()),
+        }
     }
 
     fn resumable(&mut self) -> Option<&mut dyn Resumable> {

@@ -194,7 +194,7 @@ fn snapshots_that_do_not_fit_are_refused_by_the_field_that_differs() {
 }
 
 #[test]
-fn the_command_lists_both_sides_and_ends_like_diff() {
+fn the_command_lists_both_sides_and_its_status_is_the_answer() {
     let taps = two_taps(30_000, 8_000, 100);
     let place = tempfile::tempdir().unwrap();
     let (a, b) = (file(place.path(), "a", &taps.a), file(place.path(), "b", &taps.b));
@@ -206,7 +206,7 @@ fn the_command_lists_both_sides_and_ends_like_diff() {
     assert!(flowpeel(["snapshot", "digest", &a, "--differences", &count, "-o", &digest]).status.success());
     for a in [&a, &digest] {
         let ended = flowpeel(["snapshot", "diff", a, &b]);
-        assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+        assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
         let expected: BTreeSet<String> = taps
             .exact
             .iter()
@@ -214,7 +214,7 @@ fn the_command_lists_both_sides_and_ends_like_diff() {
             .collect();
         assert!(text(&ended.stdout).lines().map(str::to_owned).collect::<BTreeSet<_>>() == expected);
         let ended = flowpeel(["snapshot", "diff", "--json", a, &b]);
-        assert_eq!(ended.status.code(), Some(1));
+        assert_eq!(ended.status.code(), Some(3));
         let lines: Vec<serde_json::Value> =
             text(&ended.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let header = &lines[0]["flow_difference"];
@@ -234,13 +234,13 @@ fn the_command_lists_both_sides_and_ends_like_diff() {
     let small = flowpeel(["snapshot", "digest", &a, "--differences", "10", "-o", &digest]);
     assert!(small.status.success());
     let ended = flowpeel(["snapshot", "diff", &digest, &b]);
-    assert_eq!(ended.status.code(), Some(2));
+    assert_eq!(ended.status.code(), Some(4));
     assert!(ended.stderr.contains("make the digest with --differences"), "{}", ended.stderr);
     let quiet = flowpeel(["snapshot", "diff", "-q", &digest, &b]);
-    assert!(quiet.status.code() == Some(2) && quiet.stdout == ended.stdout && quiet.stderr.is_empty());
+    assert!(quiet.status.code() == Some(4) && quiet.stdout == ended.stdout && quiet.stderr.is_empty());
     let misfit = file(place.path(), "misfit", &empty((7, 7), true));
     let ended = flowpeel(["snapshot", "diff", &a, &misfit]);
-    assert!(ended.status.code() == Some(2) && ended.stderr.contains("VLAN tags in keys false and true"));
+    assert!(ended.status.code() == Some(1) && ended.stderr.contains("VLAN tags in keys false and true"));
     let ended = flowpeel(["snapshot", "diff", &a, "nowhere"]);
-    assert_eq!(ended.status.code(), Some(2));
+    assert_eq!(ended.status.code(), Some(1));
 }

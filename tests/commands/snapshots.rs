@@ -250,13 +250,20 @@ fn what_makes_no_sense_is_refused_at_once() {
         (&["live", "-i", "lo", "--snapshots", directory][..], "flowpeel keygen FILE"),
         (&["replay", "--no-list", "pcaps/ssh.pcap"], "--snapshots"),
         (&["replay", "--router", "edge", "pcaps/ssh.pcap"], "--snapshots"),
-        (&["replay", "--snapshots", directory, "--no-list", "--max-age", "1h", "pcaps/ssh.pcap"], "--max-age"),
-        (&["replay", "--snapshots", directory, "--no-list", "--out", directory, "pcaps/ssh.pcap"], "--out"),
+        (
+            &["replay", "--snapshots", directory, "--no-list", "--every", "1s", "--max-age", "1h", "pcaps/ssh.pcap"],
+            "--no-list keeps none",
+        ),
+        (&["replay", "--snapshots", directory, "--no-list", "--out", archive, "pcaps/ssh.pcap"], "add --sources"),
+        (&["replay", "--snapshots", directory, "--no-list", "--changes", "pcaps/ssh.pcap"], "list to list"),
         (
             &["replay", "--snapshots", directory, "--no-list", "--archive", archive, "pcaps/ssh.pcap"],
-            "so leave out --no-list",
+            "--archive learns from the lists",
         ),
-        (&["live", "-i", "lo", "--snapshots", directory, "--no-list", "--archive", archive], "so leave out --no-list"),
+        (
+            &["live", "-i", "lo", "--snapshots", directory, "--no-list", "--archive", archive],
+            "--archive learns from the lists",
+        ),
         (&["replay", "--snapshots", directory, "--router", "a\nb", "pcaps/ssh.pcap"], "no control characters"),
     ] {
         let ended = flowpeel(arguments);

@@ -120,7 +120,7 @@ fn kill(kill_count: u64) {
                 running.child.kill().unwrap();
             }
             let end = running.wait();
-            resumed += u64::from(end.stderr.contains("going on from state"));
+            resumed += u64::from(end.stderr.contains("continuing from state"));
             assert!(!end.stderr.contains("damaged"), "a kill left half a state: {}", end.stderr);
             if end.status.code().is_some() {
                 break end;
@@ -176,7 +176,7 @@ fn a_damaged_state_is_passed_over_and_named() {
     let again = first(&place, &state, &[]);
     assert_eq!(again.status.code(), Some(0), "{}", again.stderr);
     assert!(again.stderr.contains(&format!("{}: this state is damaged, and is passed over", newest.display())));
-    assert!(again.stderr.contains("going on from state"), "{}", again.stderr);
+    assert!(again.stderr.contains("continuing from state"), "{}", again.stderr);
     assert!(files(&place.path("lists")) == expected);
     for name in files(&state).into_keys() {
         fs::write(state.join(name), "nothing").unwrap();

@@ -87,7 +87,11 @@ fn what_may_have_closed_meanwhile_is_marked_until_it_is_settled() {
 
     let (ended, _) = watch.stop("-TERM");
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-    assert!(ended.stderr.contains("going on from state") && ended.stderr.contains("state saved "), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("continuing from state") && ended.stderr.contains("state saved "),
+        "{}",
+        ended.stderr
+    );
     let then = Timestamp::now();
     let mut watch = Watch::start(&lab, &b, "again", &options);
     let again = watch.list_after(then);

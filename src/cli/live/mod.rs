@@ -5,12 +5,9 @@ mod status;
 
 use crate::archive::Archive;
 use crate::capture::live::{self, Backend, BpfProgram, CaptureMode, LiveConfig};
-use crate::cli::archive::{self, ArchiveOptions};
-use crate::cli::lists::Lists;
 use crate::cli::report::{self, Voice};
-use crate::cli::state::{self, State};
-use crate::cli::tracking::Tracking;
-use crate::cli::{Failure, Outcome, Status, values};
+use crate::cli::run_options::{Defaults, RunOptions, with_default};
+use crate::cli::{Failure, Outcome, Status, archive, heading, state, values};
 use crate::error::{Error, Result};
 use crate::metrics::{Metrics, Setup};
 use crate::pipeline::{self, Config, LiveInput, Plan, Summary};
@@ -24,13 +21,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The default of `--every`.
+const EVERY_DEFAULT: Duration = Duration::from_secs(10);
+
 /// What the kernel is to pass on.
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum CaptureKind {
     /// The headers of all TCP packets
     Headers,
     /// SYN, FIN and RST alone: the least work, but a SYN-ACK then counts as a connection, and what is idle is not known
     Flags,
+    /// All packets, and enough of each to find connections inside tunnels
+    Tunnels,
 }
 
 /// How packets are read.
@@ -42,97 +44,108 @@ enum BackendKind {
     Pnet,
 }
 
-/// Lists the TCP connections through interfaces, at every interval
+/// List the TCP connections through interfaces, at every interval
 ///
 /// Captures until SIGINT or SIGTERM, then writes the last list. Lists end at multiples of the interval by the wall
 /// clock. Opening an interface takes the capability CAP_NET_RAW.
 ///
-/// Exit status: 0 when it was told to stop, 1 when something failed, 2 when the command line is wrong, 130 when a
-/// second signal ended it at once.
+/// Exit status: 0 a signal ended it, 1 something failed, 2 wrong usage, 130 a second signal ended it at once.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel live",
-    after_help = "Examples:\n  flowpeel live -i eth0 --every 10s --out lists/ --compress --keep 7d\n  \
+    next_help_heading = heading::CAPTURE,
+    mut_arg("every", |every| with_default(every, "10s")),
+    mut_arg("snapshots", |snapshots| snapshots.hide_short_help(false)),
+    mut_arg("pickup", |pickup| with_default(pickup, "16")),
+    mut_arg("idle_timeout", |idle_timeout| with_default(idle_timeout, "4h")),
+    mut_arg("max_age", |max_age| with_default(max_age, "5d")),
+    mut_arg("router", |router| with_default(router, "the name of the host")),
+    after_help = "Example: flowpeel live -i eth0 --every 10s --out lists/ --compress --keep 7d",
+    after_long_help = "Examples:\n  flowpeel live -i eth0 --every 10s --out lists/ --compress --keep 7d\n  \
     flowpeel live -i lan -i wan --user nobody --metrics 127.0.0.1:9464 --out lists/\n  \
     flowpeel live -i eth0 | jq -c 'select(.event_type==\"flow_list\")'"
 )]
 pub(super) struct Arguments {
-    /// The interface to capture on; may be given several times (flowpeel interfaces lists them)
+    /// An interface to capture on; may be repeated
+    ///
+    /// A packet that several of them show counts once. flowpeel interfaces lists what
+    /// there is.
     #[arg(short, long = "interface", required = true, value_name = "IFACE")]
     interfaces: Vec<String>,
 
-    /// Write a list for every such interval, at its multiples by the wall clock
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::duration)]
-    every: Duration,
-
-    #[command(flatten)]
-    lists: Lists,
-
     /// What the kernel passes on
-    #[arg(long, value_name = "WHAT", default_value = "headers", conflicts_with_all = ["tunnels", "bpf"])]
+    #[arg(long, value_name = "WHAT", default_value = "headers", hide_short_help = true)]
     capture: CaptureKind,
 
-    /// Look into tunnels: the kernel passes everything on, and all of it is parsed
-    #[arg(long, conflicts_with = "bpf")]
-    tunnels: bool,
-
-    /// A file with a filter program for the kernel instead, as `tcpdump -ddd` prints it
-    #[arg(long, value_name = "FILE")]
+    /// A filter program for the kernel in place of flowpeel's own
+    ///
+    /// A file as `tcpdump -i eth0 -ddd 'tcp port 443'` prints it. --capture then says what the program passes on.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     bpf: Option<PathBuf>,
 
-    /// Capture threads for each interface, between which the kernel spreads connections
-    #[arg(long, value_name = "N", default_value = "1", value_parser = values::fanout)]
+    /// Capture threads for each interface
+    ///
+    /// The kernel spreads connections between them. From 1 to 64.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = values::fanout, hide_short_help = true)]
     fanout: usize,
 
-    /// How packets are read
-    #[arg(long, value_name = "HOW", default_value = "ring")]
-    backend: BackendKind,
-
-    /// The ring of each capture thread, from 512KiB to 1GiB: what the kernel can hold while nobody reads
-    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size)]
+    /// The ring of each capture thread
+    ///
+    /// What the kernel can hold while nobody reads, from 512KiB to 1GiB. It is part of --memory.
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size, hide_short_help = true)]
     ring_size: u64,
 
-    /// Do not ask the interface for packets to other hosts
-    #[arg(long)]
+    /// How packets are read
+    #[arg(long, value_name = "HOW", default_value = "ring", hide_short_help = true)]
+    backend: BackendKind,
+
+    /// Leave promiscuous mode off
+    ///
+    /// The interface then passes only packets to this host, which is enough on a router.
+    #[arg(long, hide_short_help = true)]
     no_promiscuous: bool,
 
-    /// Once the interfaces are open, go on as this user and without capabilities
-    #[arg(long, value_name = "NAME")]
+    /// Continue as this user once the interfaces are open
+    ///
+    /// All capabilities are given up as well.
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     user: Option<String>,
 
-    /// Serve Prometheus metrics and /healthz at this address, such as 127.0.0.1:9464 [default: none]
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[command(flatten)]
+    options: RunOptions,
+
+    /// Serve Prometheus metrics at this address
+    ///
+    /// At http://ADDR:PORT/metrics, and whether lists are still made at /healthz: 127.0.0.1:9464.
+    #[arg(long, value_name = "ADDR:PORT", help_heading = heading::MESSAGES)]
     metrics: Option<SocketAddr>,
-
-    #[command(flatten)]
-    state: State,
-
-    #[command(flatten)]
-    tracking: Tracking,
-
-    #[command(flatten)]
-    archive: ArchiveOptions,
 }
 
 impl Arguments {
     /// The sources that the arguments ask for, one for each interface.
     fn sources(&self) -> Result<Vec<LiveConfig>> {
-        let capture = match (&self.bpf, self.tunnels, self.capture) {
-            (Some(path), ..) => CaptureMode::Program(BpfProgram::read(path)?),
-            (None, true, _) => CaptureMode::Everything,
-            (None, false, CaptureKind::Headers) => CaptureMode::Headers,
-            (None, false, CaptureKind::Flags) => CaptureMode::Flags,
+        let capture = match (&self.bpf, self.capture) {
+            (Some(path), _) => CaptureMode::Program(BpfProgram::read(path)?),
+            (None, CaptureKind::Headers) => CaptureMode::Headers,
+            (None, CaptureKind::Flags) => CaptureMode::Flags,
+            (None, CaptureKind::Tunnels) => CaptureMode::Everything,
         };
         let backend = match self.backend {
             BackendKind::Ring => Backend::Ring,
             BackendKind::Pnet => Backend::Pnet,
         };
-        if self.tracking.vlan_key && backend == Backend::Pnet {
-            return Err(Error::new("pnet does not tell the outermost VLAN tag: take --backend ring, or no --vlan-key"));
+        if self.options.has_vlan_key() && backend == Backend::Pnet {
+            return Err(Error::new(
+                "pnet never sees the outermost VLAN tag, which the kernel passes beside the packet: take --backend \
+                 ring, or no --vlan-key",
+            ));
         }
         for (index, interface) in self.interfaces.iter().enumerate() {
             if self.interfaces[..index].contains(interface) {
-                let what = format!("{} is named twice: --fanout spreads an interface", interface.escape_debug());
+                let what = format!(
+                    "{} is given twice: --fanout N captures one interface with N threads",
+                    interface.escape_debug()
+                );
                 return Err(Error::new(what));
             }
         }
@@ -149,25 +162,18 @@ impl Arguments {
 
     /// Checks all that can be checked before anything is done, and plans the run.
     fn prepare(&self) -> Result<Prepared> {
-        self.lists.keep()?;
-        self.state.check(Some(self.every), self.tracking.has_secret())?;
-        archive::check_directories(&self.state, &self.lists, &self.archive)?;
-        self.archive.check(&self.lists)?;
-        if self.lists.snapshot_directory().is_some() && !self.tracking.has_secret() {
-            return Err(Error::new(
-                "nobody could read snapshots under a secret that is not kept: make one with flowpeel keygen FILE, \
-                 and name it with --secret-file FILE",
-            ));
-        }
-        let config =
-            self.tracking.config(Config::live_defaults(), Some(self.every), &self.lists, values::random_secret)?;
-        let snapshots = self.lists.snapshots(host_name, values::random_number()?);
-        let saves_state = self.state.directory().is_some();
-        let archive_size = self.archive.memory_size(saves_state)?;
+        let defaults = Defaults {
+            config: Config::live_defaults(),
+            every: Some(EVERY_DEFAULT),
+            run: values::random_number()?,
+            router: host_name,
+            secret: values::random_secret,
+            is_live: true,
+        };
+        let config = self.options.config(defaults)?;
         let sources = self.sources()?;
         // Where the kernel passes nothing but SYN, FIN and RST, no acknowledgement completes a handshake.
-        let answer_opens = sources.iter().any(|source| source.capture == CaptureMode::Flags);
-        let config = Config { answer_opens, saves_state, snapshots, archive_size, ..config };
+        let config = Config { answer_opens: self.capture == CaptureKind::Flags, ..config };
         let input = LiveInput {
             capture_count: sources.iter().map(|source| source.fanout_count).sum(),
             rings_size: sources.iter().map(LiveConfig::memory_size).sum(),
@@ -176,8 +182,8 @@ impl Arguments {
     }
 }
 
-/// The name of the host, or nothing where the system does not tell. The system call is used because a service may see
-/// nothing of /proc but processes.
+/// The name of the host, or nothing where the system has none. From the system call, because a service may see only the
+/// processes in /proc.
 fn host_name() -> String {
     #[cfg(target_os = "linux")]
     let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
@@ -226,9 +232,9 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     if arguments.user.is_some() {
         live::drop_privileges(arguments.user.as_deref())?;
     }
-    let mut saving = arguments.state.of_live(&prepared.plan, voice)?;
-    let mut outputs = arguments.lists.outputs(prepared.plan.config(), voice)?;
-    let archive = arguments.archive.start(WhenFull::Drop, saving.as_mut(), voice)?;
+    let mut saving = arguments.options.state.of_live(&prepared.plan, voice)?;
+    let mut outputs = arguments.options.lists.outputs(prepared.plan.config(), voice)?;
+    let archive = arguments.options.archive.start(WhenFull::Drop, saving.as_mut(), voice)?;
     let plan = archive.iter().fold(prepared.plan.clone(), |plan, archive| plan.recording(archive.inlet()));
     let metrics = prepared.metrics();
     let server = arguments.metrics.map(|address| serve(address, Arc::clone(&metrics))).transpose()?;
@@ -247,13 +253,13 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     let is_captured = summary.as_ref().is_ok_and(|summary| summary.errors.is_empty());
     let is_saved = summary.as_ref().is_ok_and(|summary| state::is_saved(summary.saving.as_ref()));
     watch.finish(move || {
-        archived.into_iter().for_each(|archived| archive::tell(archived, voice));
+        archived.into_iter().for_each(|archived| archive::report_end(archived, voice));
         tell(&summary, &aftermath, voice);
     });
     Ok(if is_captured && is_archived && is_saved { Status::Done } else { Status::Failed })
 }
 
-/// Says what came of it.
+/// Prints what the capture came to.
 fn tell(summary: &Result<Summary>, aftermath: &str, voice: Voice) {
     let summary = match summary {
         Ok(summary) => summary,
@@ -265,17 +271,17 @@ fn tell(summary: &Result<Summary>, aftermath: &str, voice: Voice) {
     if voice > Voice::Quiet {
         report::summary(summary, voice);
     }
-    state::tell(summary.saving.as_ref());
+    state::report_failure(summary.saving.as_ref());
 }
 
-/// Tells what is captured, and where metrics are served.
+/// Prints what is captured, and where metrics are served.
 fn announce(arguments: &Arguments, metrics: Option<SocketAddr>) {
     let interfaces: Vec<_> = arguments.interfaces.iter().map(|name| name.escape_debug().to_string()).collect();
     report::line(format_args!("capturing on {}", interfaces.join(", ")));
     if let Some(address) = metrics {
         report::line(format_args!("metrics at http://{address}/metrics"));
         if is_exposed(address) {
-            report::warning(&format!("metrics at {address} can be read by whoever reaches that address"));
+            report::warning(&format!("metrics at {address} can be read by anybody who reaches that address"));
         }
     }
 }

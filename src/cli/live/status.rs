@@ -153,7 +153,7 @@ impl LiveObserver for LiveWatch {
         }
         if header.figures.merged > 0 {
             let (interval, covered) = (grouped(header.figures.interval), grouped(header.figures.merged + 1));
-            self.warn(format!("lists are made too slowly: list {interval} covers {covered} intervals"));
+            self.warn(format!("lists take longer than an interval: list {interval} covers {covered} intervals"));
         }
         if !self.has_line {
             self.line(format!(

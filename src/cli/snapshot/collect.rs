@@ -11,14 +11,14 @@ use crate::error::Result;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Writes the lists of a router from its snapshots, on any machine
+/// Write the lists of a router from its snapshots, on any machine
 ///
 /// Follows a directory of snapshots and writes for each the list that the router would have written, under the same
-/// name. Snapshots that are missing or come late cost nothing but their own lists: the next one covers them. A run goes
-/// on where the one before it stopped, however that ended.
+/// name. Snapshots that are missing or come late cost only their own lists: the next one covers them. A run continues
+/// where the one before it stopped, however that ended.
 ///
-/// Exit status: 0 when everything was done, 1 when something failed, such as files that are damaged or no snapshots
-/// (they are named, and left alone), 2 when the command line is wrong, 130 when a second signal ended it at once.
+/// Exit status: 0 done, 1 something failed, such as files that are damaged or no snapshots (they are named, and left
+/// alone), 2 wrong usage, 130 a second signal ended it at once.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel snapshot collect",
@@ -26,16 +26,17 @@ use std::path::PathBuf;
     flowpeel snapshot collect --once --secret-file secret --out lists --compress --keep 30d snapshots"
 )]
 pub(super) struct Arguments {
-    /// The directory of snapshots of one router; nothing is changed in it, and while it is empty it is waited for the
-    /// first (with --once there are no lists then)
+    /// The directory of snapshots of one router, which is only read
+    ///
+    /// While it is empty the command waits for the first snapshot; with --once there are no lists then.
     #[arg(value_name = "DIR")]
     snapshots: PathBuf,
 
-    /// The directory for lists, which belongs to this process alone
+    /// The directory for lists, which no other process may write to
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 
-    /// Make lists of what is there now, and end
+    /// List what is there now, and end
     #[arg(long)]
     once: bool,
 
@@ -61,7 +62,7 @@ impl Arguments {
     }
 }
 
-/// An observer that passes on to people what the agent tells.
+/// An observer that prints what the agent reports.
 struct Observer<'a> {
     interrupts: &'a Interrupts,
     voice: Voice,
@@ -70,7 +71,7 @@ struct Observer<'a> {
 impl AgentObserver for Observer<'_> {
     fn told(&mut self, event: AgentEvent) {
         match event {
-            AgentEvent::Refused(error) => report::error(&error, "; it is passed over"),
+            AgentEvent::Refused(error) => report::error(&error, "; it is skipped"),
             AgentEvent::Warning(error) if self.voice > Voice::Quiet => report::warning(&error.to_string()),
             AgentEvent::Listed(name, header) if self.voice == Voice::Verbose || !header.complete => {
                 let missing = match header.missing {

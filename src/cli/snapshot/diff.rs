@@ -2,23 +2,25 @@
 
 use crate::cli::report::{self, Voice, grouped};
 use crate::cli::snapshot::secret::SecretOption;
-use crate::cli::{Failure, Outcome, Status, print};
+use crate::cli::{Outcome, Status, print};
 use crate::error::{Error, Result};
 use crate::export::{self, Side};
 use crate::flow::FlowKey;
+use crate::hash::Secret;
 use crate::snapshot::file::{Difference, Kind, SnapshotFile};
 use clap::Args;
 use std::path::PathBuf;
 
-/// Lists the connections that only one of two snapshots has
+/// List the connections that only one of two snapshots has
 ///
-/// What both have cancels, so any number of open connections compares while the differences fit the smaller of the two
-/// files. Digests will do. Half-open connections are not compared, nor when connections started: the routers' clocks
-/// may differ.
+/// What both have cancels, so any number of open connections can be compared while the differences fit the smaller of
+/// the two files; a digest is enough for one side. Half-open connections are not compared, nor when connections started:
+/// the routers' clocks may differ.
 ///
 /// In the table, < stands before what only A has, and > before what only B has.
 ///
-/// Exit status: 0 when they have the same connections, 1 when not, 2 when that could not be told or not all was.
+/// Exit status: 0 they have the same connections, 3 they differ, 4 not all differences could be listed, 1 something
+/// failed, 2 wrong usage.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel snapshot diff",
@@ -31,7 +33,7 @@ pub(super) struct Arguments {
     /// Another one
     b: PathBuf,
 
-    /// Write lines of JSON, with the names of a list's
+    /// Write NDJSON, with the fields of a list
     #[arg(long)]
     json: bool,
 
@@ -41,13 +43,12 @@ pub(super) struct Arguments {
 
 /// Lists the differences.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
-    diff(arguments, voice).map_err(|error| Failure { error, status: Status::Trouble })
+    Ok(diff(arguments, &arguments.secret.checked()?, voice)?)
 }
 
-fn diff(arguments: &Arguments, voice: Voice) -> Result<Status> {
-    let secret = arguments.secret.secret()?;
-    let (a, b) = (SnapshotFile::open(&arguments.a, &secret)?, SnapshotFile::open(&arguments.b, &secret)?);
-    let difference = a.difference(&b, &secret).map_err(|misfit| {
+fn diff(arguments: &Arguments, secret: &Secret, voice: Voice) -> Result<Status> {
+    let (a, b) = (SnapshotFile::open(&arguments.a, secret)?, SnapshotFile::open(&arguments.b, secret)?);
+    let difference = a.difference(&b, secret).map_err(|misfit| {
         let are_digests = [&a, &b].iter().all(|file| file.header.kind == Kind::Digest);
         let hint = if are_digests { "; compare a digest with a whole snapshot" } else { "" };
         Error::new(format!("{misfit}{hint}")).in_file(&arguments.b)
@@ -69,17 +70,17 @@ fn diff(arguments: &Arguments, voice: Voice) -> Result<Status> {
         let hint = match difference.differences_needed {
             Some(needed) if is_digest => format!("make the digest with --differences {needed}"),
             _ if is_digest => {
-                "that is more than a digest of these tables can tell, so compare the whole snapshots".to_owned()
+                "that is more than a digest of these tables can list, so compare the whole snapshots".to_owned()
             }
             _ => "take snapshots that are nearer in time, or a larger --churn on the routers".to_owned(),
         };
         let (all, left) = (grouped(difference.estimate()), grouped(difference.keys.left()));
-        report::warning(&format!("about {all} differences, of which about {left} could not be told: {hint}"));
+        report::warning(&format!("about {all} differences, of which about {left} could not be listed: {hint}"));
     }
     Ok(match (difference.is_complete(), difference.is_none()) {
-        (false, _) => Status::Trouble,
+        (false, _) => Status::Unknown,
         (true, true) => Status::Done,
-        (true, false) => Status::Differ,
+        (true, false) => Status::No,
     })
 }
 
@@ -98,7 +99,7 @@ fn row<K: FlowKey>(text: &mut String, key: &K, count: i32) {
     let vlan: String = key.vlan().iter().map(|tag| format!(" vlan {tag}")).collect();
     let routers = match count.unsigned_abs() {
         1 => String::new(),
-        more => format!(" ({more} routers more)"),
+        more => format!(" ({more} more routers)"),
     };
     text.push_str(&format!("{side} {} -> {}{vlan}{routers}\n", key.first(), key.second()));
 }

@@ -8,10 +8,10 @@ use crate::snapshot::file::SnapshotFile;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Makes a small file of a snapshot, enough to tell how another one differs
+/// Make a small file of a snapshot, enough to find its differences from another
 ///
-/// However many connections are open, its size depends on the differences alone that flowpeel snapshot diff is to find out with
-/// it: some fifty bytes each. Where there turn out to be more, flowpeel snapshot diff says for how many a digest has to be made.
+/// Its size depends only on the number of differences that flowpeel snapshot diff can list with it, about fifty bytes
+/// each, and not on how many connections are open. If there are more, diff reports for how many to make the digest.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel snapshot digest",
@@ -42,13 +42,15 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     let (v4, v6) = digest.item_counts();
     if voice > Voice::Quiet {
         report::line(format_args!(
-            "{} bytes, which tell {} differences of IPv4 and {} of IPv6",
+            "{} bytes, enough for {} differences of IPv4 and {} of IPv6",
             grouped(size),
             grouped(v4),
             grouped(v6)
         ));
         if v4.saturating_add(v6) < arguments.differences {
-            report::warning("the snapshot's tables are too small for so many differences in one: compare it as it is");
+            report::warning(
+                "the snapshot's tables are too small for a digest of so many differences: compare the snapshot itself",
+            );
         }
     }
     Ok(Status::Done)

@@ -13,13 +13,12 @@ use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Tells whether a connection is open in a snapshot, without listing it
+/// Look up whether a connection is open in a snapshot, without listing it
 ///
-/// Prints open, not open or unknown. Unknown means that the tables hold too much to tell: list the snapshot with a base
-/// (flowpeel snapshot peel). A connection that is half-open is not open.
+/// Prints open, not open or unknown. Unknown means that too many connections share the cells of this one: list the
+/// snapshot with a base (flowpeel snapshot peel). A connection that is half-open is not open.
 ///
-/// Exit status: 0 when it is open, 3 when it is not, 4 when that is unknown, 1 when something failed, 2 when the
-/// command line is wrong.
+/// Exit status: 0 it is open, 3 it is not, 4 unknown, 1 something failed, 2 wrong usage.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel snapshot get",
@@ -70,7 +69,7 @@ fn answer(arguments: &Arguments, key: &AnyKey, secret: &Secret) -> Result<(Strin
             let routers = if count > 1 { format!(" on {count} routers") } else { String::new() };
             (format!("open{routers}{seen}\n"), Status::Done)
         }
-        Presence::NotOpen => (format!("not open{}\n", half_open(&snapshot, key)), Status::NotOpen),
+        Presence::NotOpen => (format!("not open{}\n", half_open(&snapshot, key)), Status::No),
         Presence::Unknown => ("unknown\n".to_owned(), Status::Unknown),
     })
 }

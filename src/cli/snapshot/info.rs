@@ -13,7 +13,7 @@ use clap::Args;
 use jiff::Timestamp;
 use std::path::PathBuf;
 
-/// Tells what a snapshot is, how full its tables are, and whether it lists without the list before it
+/// Print what a snapshot is, how full it is, and whether it lists by itself
 #[derive(Args)]
 #[command(
     display_name = "flowpeel snapshot info",
@@ -102,8 +102,8 @@ fn of_family(header: &Header, geometry: Geometry, run: u32, load: &Load) -> Stri
     let share = load.held as f64 * 100.0 / load.item_count.max(1) as f64;
     let held = match header.kind {
         // What it holds is nothing to list: most of it cancels.
-        Kind::Digest => format!("which tell {} differences of it from another", grouped(load.item_count)),
-        _ => format!("which list {} ({share:.0} % of it is held)", grouped(load.item_count)),
+        Kind::Digest => format!("enough for {} differences", grouped(load.item_count)),
+        _ => format!("which can list {} ({share:.0} % in use)", grouped(load.item_count)),
     };
     let sign = if load.open < 0 { "-" } else { "" };
     let open = format!("{sign}{}", grouped(load.open.unsigned_abs()));
@@ -119,6 +119,6 @@ fn verdict(v4: &Load, v6: &Load) -> String {
     if left == 0 {
         format!("yes, all {peeled}")
     } else {
-        format!("no: {peeled} come out, and about {} do not without a list to start from", grouped(left))
+        format!("no: {peeled} can be listed, and about {} only from an earlier list (peel --base)", grouped(left))
     }
 }

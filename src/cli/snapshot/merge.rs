@@ -10,10 +10,10 @@ use crate::snapshot::file::SnapshotFile;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Adds up the snapshots of several routers into one file
+/// Add up the snapshots of several routers
 ///
-/// Whoever lists the sum finds every connection once, with how many of the routers saw it. Sums can be added to others,
-/// in any order. All routers need the same secret and tables of the same size (--churn and --vlan-key).
+/// A merge lists every connection once, with how many of the routers saw it. Merges can be merged further, in any
+/// order. All routers need the same secret and tables of the same size: give them the same --churn and --vlan-key.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel snapshot merge",
@@ -56,5 +56,5 @@ fn merge(arguments: &Arguments, secret: &Secret) -> Result<String> {
     let size = export::write_snapshot(&arguments.out, &sum, secret)?;
     let routers = grouped(sum.header.sources.len() as u64);
     let seen = grouped(u64::try_from(sum.surplus()).unwrap_or(0));
-    Ok(format!("{routers} routers, that see {seen} connections, each counting its own: {} bytes", grouped(size)))
+    Ok(format!("{routers} routers with {seen} connections, counted on each router: {} bytes", grouped(size)))
 }

@@ -13,7 +13,7 @@ use crate::cli::Outcome;
 use crate::cli::report::Voice;
 use clap::{Args, Subcommand};
 
-/// Reads snapshots: list one, ask it, add or compare several
+/// Read snapshots: list, query, merge and compare them
 ///
 /// A snapshot is a file of fixed size with every open connection of a router, which `flowpeel live --snapshots` writes at every
 /// interval. Snapshots of several routers add up to one of the network.

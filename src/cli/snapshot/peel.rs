@@ -12,13 +12,13 @@ use crate::snapshot::file::{Kind, SnapshotFile};
 use clap::Args;
 use std::path::PathBuf;
 
-/// Lists the connections of a snapshot, or of a merge with how many routers see each
+/// List the connections of a snapshot, or of a merge with how many routers see each
 ///
 /// By itself a snapshot lists while so few connections are open that they fit its tables (see flowpeel snapshot info); with an
 /// earlier list of the same run, while what opened and closed since then does.
 ///
-/// Exit status: 0 when all came out, 1 when something failed or did not come out (what did is listed, and the header
-/// says about how much is missing), 2 when the command line is wrong.
+/// Exit status: 0 the list is complete, 4 it is not (the header says about how much is missing), 1 something failed, 2
+/// wrong usage.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel snapshot peel",
@@ -48,9 +48,9 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
             true => "name a list from before it with --base",
             false => "name a list that is nearer to it with --base",
         };
-        report::warning(&format!("about {} openings and closings did not come out: {hint}", grouped(left)));
+        report::warning(&format!("about {} openings and closings could not be listed: {hint}", grouped(left)));
     }
-    Ok(Status::Failed)
+    Ok(Status::Unknown)
 }
 
 /// Writes the list of a snapshot, and returns about how many openings and closings are not in it.

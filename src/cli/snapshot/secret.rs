@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// The option that names the secret under which snapshots were written.
 #[derive(Args)]
 pub(super) struct SecretOption {
-    /// The file with the secret of those who wrote it [default: that of replays that name none]
+    /// The secret under which it was written [default: that of replays]
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
 }

@@ -23,7 +23,7 @@ fn a_snapshot_lists_by_itself_while_it_fits_and_with_a_base_beyond() {
             assert!(ended.stdout == list, "{name} alone");
             alone += 1;
         } else {
-            assert!(ended.status.code() == Some(1) && ended.stderr.contains("name a list from before it with --base"));
+            assert!(ended.status.code() == Some(4) && ended.stderr.contains("name a list from before it with --base"));
             let first: Value = serde_json::from_str(text(&ended.stdout).lines().next().unwrap()).unwrap();
             assert!(first["flow_list"]["complete"] == false && first["flow_list"]["missing"].as_u64() > Some(0));
             let base = list_of(&all[at - 1]);

@@ -1,6 +1,6 @@
 //! What docs/options.md says of the options, against what the command says itself.
 
-use super::flowpeel;
+use crate::support::command::{FLOWPEEL, command, flowpeel, run, text};
 use std::collections::BTreeMap;
 
 const OPTIONS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/options.md"));
@@ -36,6 +36,22 @@ fn documented(option: &str) -> Option<&'static str> {
         words.any(|word| word.strip_prefix("--") == Some(option))
     };
     rows.find(|cells| names(cells[0])).map(|cells| cells[1])
+}
+
+#[test]
+fn every_option_stands_in_a_group_and_short_help_fits_a_screen() {
+    for name in ["replay", "live"] {
+        let help = text(&flowpeel([name, "--help"]).stdout);
+        let options = help.lines().skip_while(|line| *line != "Options:").skip(1);
+        let ungrouped: Vec<_> = options
+            .take_while(|line| line.starts_with(' ') || line.is_empty())
+            .filter(|line| line.starts_with("  -") || line.starts_with("      --"))
+            .collect();
+        assert_eq!(ungrouped, ["  -h, --help", "  -V, --version"], "{name}");
+        let short = text(&run(command(FLOWPEEL, [name, "-h"]).env("COLUMNS", "80")).stdout);
+        assert!(short.lines().count() <= 24, "{short}");
+        assert!(short.lines().all(|line| line.chars().count() <= 80), "{short}");
+    }
 }
 
 #[test]

@@ -263,11 +263,31 @@ fn the_command_shows_what_a_replay_wrote() {
 }
 
 #[test]
-fn sources_need_a_directory_and_sensible_numbers() {
+fn sources_are_written_to_standard_output_or_beside_snapshots_as_well() {
+    let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("pcaps/scan.pcap");
+    let capture = capture.to_str().unwrap();
+    let files = source_files(Path::new(capture), &["--sources"]);
+    let printed = replay([capture, "--sources"]);
+    assert_eq!(printed.status.code(), Some(0), "{}", printed.stderr);
+    assert!(printed.stdout.ends_with(&files[0]) && printed.stdout.len() > files[0].len(), "a list, then its sources");
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let (out, snapshots) = (path("out"), path("snapshots"));
+    let alone = replay([capture, "--sources", "--no-list", "--snapshots", &snapshots, "--out", &out]);
+    assert_eq!(alone.status.code(), Some(0), "{}", alone.stderr);
+    let names: Vec<_> = std::fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let written: Vec<_> = names.iter().filter(|path| path.extension().is_some_and(|end| end == "ndjson")).collect();
+    let [file] = written[..] else { panic!("{names:?}") };
+    assert!(file.file_name().unwrap().to_str().unwrap().starts_with("sources-"));
+    assert!(std::fs::read(file).unwrap() == files[0]);
+}
+
+#[test]
+fn sources_need_sensible_numbers() {
     let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("pcaps/scan.pcap");
     let out = tempfile::tempdir().unwrap();
     let out = out.path().to_str().unwrap();
-    for options in [&["--sources"][..], &["--sources=1", "--out", out], &["--sources=5M", "--out", out]] {
+    for options in [&["--sources=1"][..], &["--sources=1", "--out", out], &["--sources=5M", "--out", out]] {
         let output = replay([capture.as_os_str()].into_iter().chain(options.iter().map(OsStr::new)));
         assert_eq!(output.status.code(), Some(2), "{options:?}");
         let said = output.stderr;

@@ -1,0 +1,85 @@
+//! The options that a replay and a live capture have in common, and the configuration that they ask for.
+
+use crate::cli::archive::{self, ArchiveOptions};
+use crate::cli::lists::Lists;
+use crate::cli::state::State;
+use crate::cli::tracking::Tracking;
+use crate::engine::Config;
+use crate::error::{Error, Result};
+use crate::hash::Secret;
+use clap::{Arg, Args};
+use std::time::Duration;
+
+/// The options of a run.
+#[derive(Args)]
+pub(super) struct RunOptions {
+    #[command(flatten)]
+    pub(super) lists: Lists,
+
+    #[command(flatten)]
+    tracking: Tracking,
+
+    #[command(flatten)]
+    pub(super) state: State,
+
+    #[command(flatten)]
+    pub(super) archive: ArchiveOptions,
+}
+
+/// What a run has where no option says otherwise.
+pub(super) struct Defaults {
+    pub(super) config: Config,
+    pub(super) every: Option<Duration>,
+    /// The number that tells runs apart in snapshots.
+    pub(super) run: u64,
+    /// Names the router in snapshots.
+    pub(super) router: fn() -> String,
+    /// Makes the secret.
+    pub(super) secret: fn() -> Result<Secret>,
+    /// Whether the run is live: its secret is then another one at every start.
+    pub(super) is_live: bool,
+}
+
+impl RunOptions {
+    /// Whether connections on different VLANs are distinguished.
+    pub(super) fn has_vlan_key(&self) -> bool {
+        self.tracking.vlan_key
+    }
+
+    /// The configuration of the run. All that can be checked before anything is done is checked on the way.
+    ///
+    /// # Errors
+    ///
+    /// The options contradict each other, one is out of its range, or the secret cannot be read or made.
+    pub(super) fn config(&self, defaults: Defaults) -> Result<Config> {
+        let Defaults { config, every, run, router, secret, is_live } = defaults;
+        let every = self.lists.every().or(every);
+        let keeps_secret = self.tracking.has_secret() || !is_live;
+        self.lists.check()?;
+        self.lists.keep()?;
+        self.state.check(every, keeps_secret)?;
+        archive::check_directories(&self.state, &self.lists, &self.archive)?;
+        self.archive.check(&self.lists)?;
+        if self.lists.snapshot_directory().is_some() && !keeps_secret {
+            return Err(Error::new(
+                "nobody could read snapshots under a secret that is drawn at every start: make one with flowpeel keygen \
+                 FILE, and name it with --secret-file FILE",
+            ));
+        }
+        let config = self.tracking.config(config, every, &self.lists, secret)?;
+        let saves_state = self.state.directory().is_some();
+        Ok(Config {
+            snapshots: self.lists.snapshots(router, run),
+            saves_state,
+            archive_size: self.archive.memory_size(is_live && saves_state)?,
+            ..config
+        })
+    }
+}
+
+/// An option whose default depends on the command, with this default in its help.
+pub(super) fn with_default(option: Arg, default: &str) -> Arg {
+    let text = |help: Option<&clap::builder::StyledStr>| help.map(ToString::to_string).unwrap_or_default();
+    let (short, long) = (text(option.get_help()), text(option.get_long_help().or(option.get_help())));
+    option.help(format!("{short} [default: {default}]")).long_help(format!("{long}\n\n[default: {default}]"))
+}
