@@ -1,7 +1,7 @@
 //! The captures that whole processes are measured on: generated, and made once.
 //!
-//! What enters: a name. What leaves: a file, and how many packets and connections are in it. The files are in
-//! `target/tmp`, each with its counts beside it, and are made again if either is missing.
+//! Each has a name, and counts of its packets and connections. The files are in `target/tmp`,
+//! each with its counts beside it, and are made again if either is missing.
 
 use flowpeel::generate::{
     Arrivals, EndingShares, Flood, FloodConfig, ReuseShares, Traffic, TrafficConfig, TrafficCounts, write_pcap,

@@ -1,8 +1,7 @@
 //! How long something takes.
 //!
-//! What enters: the operations. What leaves: nanoseconds, of processor time or of wall time. For one thread alone
-//! processor time is the better measure: it leaves out other processes of the machine, except for their effect on the
-//! caches.
+//! Times are in nanoseconds, of the processor or of the wall. For one thread alone processor
+//! time is the better measure: it leaves out other processes of the machine, except for their effect on the caches.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Instant;

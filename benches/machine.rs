@@ -14,7 +14,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// The machine that this runs on, as far as the system tells.
+    /// The machine that this runs on, by what the system says.
     pub(crate) fn this() -> Self {
         let unknown = || "unknown".to_owned();
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -1,7 +1,6 @@
 //! `cargo bench --bench limits`: what the parts of flowpeel cost, each beside its limit, measured in turns.
 //!
-//! What enters: which cases, and how many rounds. What leaves: a table on stdout, and the same as JSON and as Markdown
-//! where asked for. Only ratios are meant to be compared between runs.
+//! It prints a table of the cases that are asked for, and writes the same as JSON and as Markdown on request. Only ratios are meant to be compared between runs.
 
 // Whole processes are measured by Linux's own figures.
 #[cfg(target_os = "linux")]
@@ -64,7 +63,7 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
 
-    /// The date that both tell [default: today]
+    /// The date to print in both [default: today]
     #[arg(long, value_name = "DATE")]
     date: Option<String>,
 

@@ -1,9 +1,8 @@
 //! The limit of everything that is summed or looked up at random places: touching as many random cache lines, and
 //! nothing else.
 //!
-//! What enters: how much memory, and how many lines. What leaves: lines that were read, changed and written. A place
-//! costs half a multiplication, a change is one addition, and each batch is prefetched while the one before it is
-//! changed.
+//! It reads, changes and writes random lines of as much memory as it is given. A place costs
+//! half a multiplication, a change is one addition, and each batch is prefetched while the one before it is changed.
 
 use flowpeel::lines::Line;
 use flowpeel::prefetch::prefetch;

@@ -1,8 +1,8 @@
 //! The cost of a whole process, as the kernel counts it.
 //!
-//! What enters: a command. What leaves: the CPU time of the process, its peak of memory and its wall time. A benchmark
-//! measures by a process in between that starts only that command, because the kernel's figures for ended children are
-//! sums over all of them.
+//! The cost of a command is the CPU time of its process, its peak of memory and its wall time. A benchmark measures
+//! by a process in between that starts only that command, because the kernel's figures for ended children are sums over
+//! all of them.
 
 use clap::Args;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -41,10 +41,10 @@ impl Usage {
     }
 }
 
-/// Runs a command, and tells what it took.
+/// Runs a command, and reports what it took.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Where to tell it, as JSON
+    /// Where to write that, as JSON
     usage: PathBuf,
 
     /// Let it have this many cores

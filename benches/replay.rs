@@ -1,7 +1,6 @@
 //! Whole replays, each a process, against the least that can be done with a capture, and against an exact hash map.
 //!
-//! What enters: captures of the project's generator. What leaves: rows of CPU time, memory and wall time, the list
-//! included.
+//! It takes captures of the project's generator and gives rows of CPU time, memory and wall time, the list included.
 
 use crate::captures::{self, Capture, OPEN_CHURN, OPEN_COUNT, QUICK_DIVISOR};
 use crate::process::{Outcome, Task, Usage};

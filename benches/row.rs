@@ -1,8 +1,8 @@
 //! The results of benchmarks: one comparison of a work with its limit, measured in turns, is one [`Row`].
 //!
-//! What enters: cases, each with a pair to measure. What leaves: rows, for [`table`](crate::table) to write. Absolute
-//! times on shared machines mean nothing, so work and limit are measured in the same run, in turns, and what counts is
-//! the median of their ratios.
+//! It takes cases, each with a pair to measure, and gives rows, for [`table`](crate::table) to write. Absolute times on
+//! shared machines mean nothing, so work and limit are measured in the same run, in turns, and what counts is the
+//! median of their ratios.
 
 use std::fmt;
 use std::io::Write;
@@ -45,6 +45,8 @@ impl Scale {
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) case: Case,
+    /// Whether it did too little for its ratio to mean anything.
+    pub(crate) is_quick: bool,
     /// The costs, round by round; empty if the case was not measured.
     pub(crate) work: Vec<f64>,
     pub(crate) limit: Vec<f64>,
@@ -77,17 +79,19 @@ impl Row {
         self.work.iter().zip(&self.limit).map(|(work, limit)| work / limit).collect()
     }
 
-    /// Whether the median ratio is within its target, where there is one and it was measured.
+    /// Whether the median ratio is within its target, where there is one and enough was measured.
     pub(crate) fn is_met(&self) -> Option<bool> {
-        Some(Spread::of(&self.ratios())?.median <= self.case.at_most?)
+        let is_within = Spread::of(&self.ratios())?.median <= self.case.at_most?;
+        (!self.is_quick).then_some(is_within)
     }
 
-    /// The verdict in a word.
+    /// The verdict in a few words.
     pub(crate) fn verdict(&self) -> &str {
         match (&self.skipped, self.is_met()) {
             (Some(_), _) => "not measured",
             (None, Some(true)) => "met",
             (None, Some(false)) => "MISSED",
+            (None, None) if self.is_quick && self.case.at_most.is_some() => "too small to judge",
             (None, None) => "",
         }
     }
@@ -114,7 +118,7 @@ impl Suite {
             return;
         }
         progress(format_args!("{} ...", case.name));
-        let mut row = Row { case, work: Vec::new(), limit: Vec::new(), skipped: None };
+        let mut row = Row { case, is_quick: self.scale.is_quick, work: Vec::new(), limit: Vec::new(), skipped: None };
         match make(self.scale) {
             Ok(mut pair) => {
                 pair.work();

@@ -1,8 +1,7 @@
 //! The subcommands of this program: it is the rivals, it measures processes, it makes captures, it draws how costs
 //! grow.
 //!
-//! What enters: the command line. What leaves: an exit status when its first word is one of these, and nothing
-//! otherwise.
+//! They are tried first; a command line that begins with none of these words runs the benchmarks.
 
 use crate::{captures, process, rivals};
 use clap::Parser;
@@ -16,9 +15,9 @@ const WORDS: [&str; 4] = ["rival", "measure", "capture", "growth"];
 enum Arguments {
     /// Lets a rival of flowpeel do its work on a capture
     Rival(rivals::Arguments),
-    /// Runs a command and tells what it took
+    /// Runs a command and prints what it took
     Measure(process::Arguments),
-    /// Makes a capture where it is missing, and tells where it is and what is in it
+    /// Makes a capture where it is missing, and prints where it is and what is in it
     Capture {
         /// Its name
         #[arg(value_parser = captures::NAMES)]

@@ -1,6 +1,6 @@
 //! The limit of any replay: reading the file, stepping from packet to packet, looking at the TCP flags of each.
 //!
-//! What enters: a capture. What leaves: how many packets had which flag.
+//! It counts which packets of a capture had which flag.
 
 use super::capture::each_frame;
 use super::frame::{FIN, RST, SYN, segment};

@@ -1,7 +1,7 @@
 //! The packets of a capture, by large reads and nothing else.
 //!
-//! What enters: a pcap file in microseconds, little-endian, of Ethernet frames. What leaves: its packets, one by one,
-//! as they lie in the read buffer.
+//! It takes a pcap file in microseconds, little-endian, of Ethernet frames, and gives its packets, one by one, as they
+//! lie in the read buffer.
 
 use flowpeel::capture::CAPTURE_READ_SIZE;
 use std::fs::File;

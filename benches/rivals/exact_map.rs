@@ -1,10 +1,10 @@
 //! The obvious alternative to flowpeel: a hash map of the open connections.
 //!
-//! What enters: a capture. What leaves: the connections open at its end, each with its client, its server and its
-//! start. A SYN inserts, two FINs or one RST remove, and everything else is ignored, SYN-ACKs and retransmitted SYNs
-//! too, since whatever is in the map is open. So an unanswered SYN is listed, and late retransmissions leave ghosts.
-//! Keys are the two ends, the lower first, in 12 bytes or 36, and the value is 4 bytes: the map is as small and as fast
-//! as an exact one gets.
+//! It lists the connections open at the end of a capture, each with its client, its server and its start. A SYN
+//! inserts, two FINs or one RST remove, and everything else is ignored, SYN-ACKs and retransmitted SYNs too, since
+//! everything in the map is open. So an unanswered SYN is listed, and late retransmissions leave ghosts. Keys are the
+//! two ends, the lower first, in 12 bytes or 36, and the value is 4 bytes: the map is as small and as fast as an exact
+//! one gets.
 
 use super::capture::{Time, each_frame};
 use super::frame::{ACK, Addresses, FIN, RST, SIGNALS, segment};

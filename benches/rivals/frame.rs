@@ -1,7 +1,7 @@
 //! The TCP header of an Ethernet frame, looked for only where plain traffic has it.
 //!
-//! What enters: a frame. What leaves: addresses, ports and flags, still in the frame. Tags, tunnels and the extension
-//! headers of IPv6 are not followed: that would make it slower, and the captures hold none.
+//! Addresses, ports and flags stay in the frame. Tags, tunnels and the extension headers
+//! of IPv6 are not followed: that would make it slower, and the captures hold none.
 
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
@@ -29,7 +29,7 @@ pub(super) struct Segment<'a> {
     pub(super) flags: u8,
 }
 
-/// The segment that a frame holds, if it is one of TCP and captured as far as the flags.
+/// The segment that a frame holds, if it is one of TCP and captured up to the flags.
 #[inline(always)]
 pub(super) fn segment(frame: &[u8]) -> Option<Segment<'_>> {
     let (link, packet) = frame.split_first_chunk::<14>()?;

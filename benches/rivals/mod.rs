@@ -1,9 +1,8 @@
 //! The rivals that flowpeel is measured against over whole captures: the least that can be done with a capture, and the
 //! obvious alternative to flowpeel.
 //!
-//! What enters: the path of a capture. What leaves: a rival's result, on standard output. Each is measured as a process
-//! of its own, as flowpeel is. They parse only as much as plain TCP over Ethernet needs, and one thread does
-//! everything.
+//! It takes the path of a capture and gives a rival's result, on standard output. Each is measured as a process of its
+//! own, as flowpeel is. They parse only as much as plain TCP over Ethernet needs, and one thread does everything.
 
 mod bare_loop;
 mod capture;

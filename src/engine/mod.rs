@@ -58,6 +58,7 @@
 mod config;
 mod events;
 mod list_thread;
+mod lockstep;
 mod memory;
 mod packet_time;
 mod plan;
@@ -75,6 +76,7 @@ mod wall_time;
 pub use crate::metrics::CaptureCounts;
 pub use config::{Config, Setting, Snapshots};
 pub use events::{Event, EventKind, Events};
+pub use lockstep::{LocalExchange, Lockstep, LockstepConfig};
 pub use memory::{Memory, STATE_ENTRY_SIZE};
 pub use packet_time::PacketTime;
 pub use plan::{

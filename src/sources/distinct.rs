@@ -1,7 +1,7 @@
 //! How many different keys there were (HyperLogLog: Flajolet, Fusy, Gandouet and Meunier, 2007).
 //!
-//! What enters: hashes. What leaves: about how many of them differ, to 2 %, from 4 KiB. The laws: the order and the
-//! number of times that hashes come make no difference, and two sketches can be joined.
+//! The estimate is right to 2 %, from 4 KiB. The laws: the order and the number of
+//! times that hashes come make no difference, and two sketches can be joined.
 
 /// Bits of a hash that choose a register. The standard error is 1.04 over the square root of the number of registers:
 /// 1.6 %.

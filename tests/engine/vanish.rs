@@ -2,15 +2,16 @@
 
 use crate::support::feed::{Frames, Kept, lists_of};
 use crate::support::frames::plain_frame;
-use flowpeel::connection::{HalfOpenList, TrackerConfig};
+use flowpeel::connection::TrackerConfig;
+use flowpeel::engine::{Lockstep, LockstepConfig};
 use flowpeel::hash::Secret;
-use flowpeel::list::{EvictionTimes, FlowList, FlowListConfig, List, Row};
+use flowpeel::list::{EvictionTimes, Row};
 use flowpeel::parse::{LinkType, parse_frame};
 use flowpeel::pipeline::Config;
-use flowpeel::shard::{Exchange, Partition, PartitionConfig, Shard};
-use flowpeel::signal::{Clock, FINGERPRINT_BITS, HandshakeCache, PARTITION_COUNT, Signaller, SignallerConfig, Watch};
+use flowpeel::shard::PartitionConfig;
+use flowpeel::signal::{Clock, FINGERPRINT_BITS, HandshakeCache, Signaller, SignallerConfig, Watch};
 use flowpeel::sketch::Geometry;
-use flowpeel::snapshot::{Delta, DeltaGeometry, HandOver, Inquiry, Marker};
+use flowpeel::snapshot::{DeltaGeometry, Marker};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -142,40 +143,13 @@ fn what_is_too_old_is_evicted_whatever_is_seen() {
 
 /// The path of a live capture without its threads, so that none runs ahead of another: the list has asked, and put
 /// under watch what it suspects, before the next packet comes.
-struct Lockstep {
+struct Live {
     signaller: Signaller,
-    shard: Shard,
-    desk: Desk,
-    list: FlowList,
+    engine: Lockstep,
     lists: Vec<Kept>,
 }
 
-/// An exchange that always has another delta, and takes what is handed over.
-struct Desk {
-    geometry: DeltaGeometry,
-    inquiries: Vec<Option<Inquiry>>,
-    handed_over: Vec<HandOver>,
-}
-
-impl Exchange for Desk {
-    fn spare(&mut self, _: usize) -> Option<Box<Delta>> {
-        Some(Box::new(Delta::new(self.geometry)))
-    }
-
-    fn spare_half_open(&mut self, _: usize) -> Option<Box<HalfOpenList>> {
-        Some(Box::new(HalfOpenList::new(1_000)))
-    }
-
-    fn inquiry(&mut self, partition: usize) -> Option<Inquiry> {
-        self.inquiries[partition].take()
-    }
-
-    fn hand_over(&mut self, hand_over: HandOver) {
-        self.handed_over.push(hand_over);
-    }
-}
-
-impl Lockstep {
+impl Live {
     fn new(pickup: u32) -> Self {
         let secret = Secret::REPLAY;
         let geometry = DeltaGeometry { v4: Geometry::for_items(1_000), v6: Geometry::for_items(100) };
@@ -205,26 +179,23 @@ impl Lockstep {
             answer_opens: false,
             seen_syn_count: 0,
         };
-        let list = FlowListConfig {
-            secret,
-            geometry,
+        let engine = LockstepConfig {
+            partition,
             partition_connections_max: 10_000,
             eviction: EvictionTimes { idle_ticks: Some(IDLE_S * 10), ..EvictionTimes::default() },
-            inquiry_max: flowpeel::snapshot::INQUIRY_MAX,
+            asks: true,
         };
         let cache = Arc::new(HandshakeCache::new(1_000, timeout_ns));
-        Lockstep {
+        Live {
             signaller: Signaller::new(signaller, cache, Some(Arc::clone(&watch))),
-            shard: Shard::new((0..PARTITION_COUNT).map(|index| Partition::new(index, &partition)).collect()),
-            desk: Desk { geometry, inquiries: vec![None; PARTITION_COUNT], handed_over: Vec::new() },
-            list: FlowList::new(&list, Some(&watch)),
+            engine: Lockstep::new(&engine, Some(&watch)),
             lists: Vec::new(),
         }
     }
 
     fn run(&mut self, frames: &Frames) {
         let mut clock = Clock::new(frames[0].0 as i64 * 1_000);
-        self.shard.start_base(clock.time_base(), &mut self.desk);
+        self.engine.start_base(clock.time_base());
         let mut end_us = 10 * SECOND_US;
         for (time_us, bytes) in frames {
             while *time_us >= end_us {
@@ -235,7 +206,7 @@ impl Lockstep {
             let segment = parse_frame(LinkType::ETHERNET, bytes).unwrap();
             let mut signals = Vec::new();
             self.signaller.push(&segment, || (clock.tick(), clock.elapsed_ns()), |signal| signals.push(signal));
-            self.shard.handle(&signals, &mut self.desk);
+            self.engine.handle(&signals);
         }
         self.end_interval(end_us, clock.tick());
     }
@@ -243,25 +214,17 @@ impl Lockstep {
     fn end_interval(&mut self, end_us: u64, end_tick: u64) {
         let mut signals = Vec::new();
         self.signaller.flush(|signal| signals.push(signal));
-        self.shard.handle(&signals, &mut self.desk);
+        self.engine.handle(&signals);
         let end_ns = end_us as i64 * 1_000;
         let marker = Marker { end_ns, end_tick, ..Marker::default() };
-        self.shard.end_interval(&marker, &mut self.desk);
-        for hand_over in self.desk.handed_over.drain(..) {
-            self.list.apply(hand_over);
-        }
         let lists = &mut self.lists;
-        let write = |list: &List| lists.push(Kept { header: list.header, rows: list.rows().collect() });
-        self.list.end_interval(write, |_, _| ());
-        for partition in 0..PARTITION_COUNT {
-            self.desk.inquiries[partition] = self.list.inquiry(partition);
-        }
+        self.engine.end_interval(&marker, |list| lists.push(Kept { header: list.header, rows: list.rows().collect() }));
     }
 }
 
 #[test]
 fn a_watch_finds_the_rare_packets_that_a_sample_misses() {
-    let mut watched = Lockstep::new(16);
+    let mut watched = Live::new(16);
     watched.run(&vanishing());
     let evicted = assert_evicted(&watched.lists);
     let counts = watched.signaller.counts();

@@ -1,9 +1,9 @@
 //! The same job for two B-fields: 64-bit keys of a thousand values, at the size that flowpeel plans for 2^-32, in
 //! memory.
 //!
-//! What enters: the number of keys. What leaves: a line for each implementation: bytes, time to build, look-ups a
-//! second of keys that are in and of keys that are not, and how many of each were wrong. Both run on one thread; times
-//! are processor times of the thread where the system tells them.
+//! For a number of keys it prints a line for each implementation: bytes, time to build, look-ups a second of
+//! keys that are in and of keys that are not, and how many of each were wrong. Both run on one thread; times are
+//! processor times of the thread where the system has them.
 
 use flowpeel::hash::Secret;
 use flowpeel::sketch::bfield::{Field, Found, Goal, Pair, Plan};
@@ -25,7 +25,7 @@ struct Outcome {
     false_positive_count: u64,
 }
 
-/// The processor time, or the time since `start` where the system does not tell that.
+/// The processor time, or the time since `start` where the system has none.
 fn now(start: Instant) -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let on_cpu = text.split_whitespace().next().and_then(|nanoseconds| nanoseconds.parse().ok());

@@ -1,8 +1,8 @@
 //! Getting (GET, sections 2.3 and 3 of the paper): what is known of one key, without listing.
 //!
-//! A cell that holds the key alone has its count and values. A cell that is empty, or holds another key alone, proves that
-//! the key is absent. Where there is neither, a cell with one other key may help: when another cell gives that key's
-//! part, subtracting it leaves the key's own.
+//! A cell that holds the key alone has its count and values. A cell that is empty, or holds another key alone, proves
+//! that the key is absent. Where there is neither, a cell with one other key may help: when another cell gives that
+//! key's part, subtracting it leaves the key's own.
 
 use crate::cell::{TableCell, Values};
 use crate::key_hash::KeyHash;
@@ -35,8 +35,8 @@ pub enum Got<V> {
     },
     /// The key is not there, or was inserted and removed, perhaps with different values: the paper's null.
     Absent,
-    /// The key's cells do not decide (the paper's "not found"): list the table, or make it larger. A key that is there is found with a
-    /// probability of at least 1 - (1 - e^(-kn/m))^k.
+    /// The key's cells do not decide (the paper's "not found"): list the table, or make it larger. A key that is there
+    /// is found with a probability of at least 1 - (1 - e^(-kn/m))^k.
     Unknown,
 }
 

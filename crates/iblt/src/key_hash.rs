@@ -52,8 +52,7 @@ impl<K: Key> SecretHash<K> {
     /// The function under this secret.
     #[must_use]
     pub fn new(secret: &Secret) -> Self {
-        // Tables of connections use the secret's own function; this one is derived from it by a block that they never
-        // hash.
+        // An `Iblt` uses the secret's own function; this one is derived from it by a block that is no key there.
         let outer = KeyedHash::<Block>::new(secret, Purpose::Placement);
         let label = u128::from_be_bytes(*b"sketch key size\0") ^ K::SIZE as u128;
         let derived = Secret::new(outer.of_block(label).to_be_bytes());
@@ -92,7 +91,7 @@ struct Block([u64; 2]);
 
 impl WordKey for Block {
     const WORD_COUNT: usize = 2;
-    /// That of the keys of IPv4 connections, which have two words as well.
+    /// That of other keys of two words that share the secret: flowpeel's, of IPv4 connections.
     const CIPHER_TAG: u8 = 4;
 
     #[inline]

@@ -1,5 +1,5 @@
-//! Invertible Bloom lookup tables (IBLTs): sums of key-value pairs, in a size that is fixed at the start, that can be added,
-//! subtracted and, while they hold few enough pairs, listed exactly.
+//! Invertible Bloom lookup tables (IBLTs): sums of key-value pairs, in a size that is fixed at the start, that can be
+//! added, subtracted and, while they hold few enough pairs, listed exactly.
 //!
 //! After Goodrich and Mitzenmacher, "Invertible Bloom Lookup Tables", arXiv:1101.2245; "the paper" in this crate.
 //!
@@ -8,11 +8,11 @@
 //! A table is an array of *cells*. A cell is a row of sums over the keys that were placed in it: how many they are, the
 //! sum of the keys, the sum of their values, and the sum of a hash of each key, which is the *check*. A hash of a key
 //! chooses *k* cells, four for instance. **Inserting** a pair adds it to these cells, and **removing** it subtracts it
-//! from them. Nothing is looked up: an update costs *k* additions, however many pairs are in the table, and a pair may be
-//! removed before it is inserted.
+//! from them. Nothing is looked up: an update costs *k* additions, however many pairs are in the table, and a pair may
+//! be removed before it is inserted.
 //!
-//! Since all fields are sums, tables can be added and subtracted cell by cell. The difference of the tables of two sets is
-//! the table of their difference: what both have cancels.
+//! Since all fields are sums, tables can be added and subtracted cell by cell. The difference of the tables of two sets
+//! is the table of their difference: what both have cancels.
 //!
 //! **Listing** is *peeling*. Take three keys *a*, *b* and *c* with two cells each:
 //!
@@ -22,28 +22,30 @@
 //! keys     a      a + b    b + c      0        c
 //! ```
 //!
-//! Cell 0 has a count of 1, so its sum of keys is a key, *a*, and its sum of values is the value of *a*. (The check proves
-//! it: the cell's must be the hash of *a*. A count of 1 may also come from two insertions and a removal.) *a* goes on the
-//! list and is subtracted from its cells 0 and 1. Now *b* is alone in cell 1; when it is taken out of 1 and 2, *c* is alone
-//! in 2, and the table is empty.
+//! Cell 0 has a count of 1, so its sum of keys is a key, *a*, and its sum of values is the value of *a*. (The check
+//! proves it: the cell's must be the hash of *a*. A count of 1 may also come from two insertions and a removal.) *a*
+//! goes on the list and is subtracted from its cells 0 and 1. Now *b* is alone in cell 1; when it is taken out of 1 and
+//! 2, *c* is alone in 2, and the table is empty.
 //!
 //! # Why it works
 //!
-//! **The invariant**: *what is on the list, plus what is in the table, is what was inserted less what was removed.* It holds
-//! at the start, when the list is empty, and each step keeps it: a pair moves from the table to the list, whole. So when
-//! the table is empty the list is exact, and when peeling stops early the list is still right for what it has, and the
-//! table holds exactly the rest. No step depends on the order.
+//! **The invariant**: *what is on the list, plus what is in the table, is what was inserted less what was removed.* It
+//! holds at the start, when the list is empty, and each step keeps it: a pair moves from the table to the list, whole.
+//! So when the table is empty the list is what was in it, and when peeling stops early the list is right for what it
+//! has, and the table holds exactly the rest. No step depends on the order. (A check of 32 bits agrees by chance in one
+//! of 2^32 cells with several keys. Then something is listed that was not inserted, but the invariant still holds: its
+//! opposite is in the table, which does not become empty by that.)
 //!
 //! Peeling stops early when every cell that is not empty holds two keys or more. With the keys as edges that join *k*
-//! cells each, that is a *2-core* of the hypergraph: a set of keys in which no cell has a single one. In random hypergraphs
-//! a 2-core appears at a sharp threshold: with four cells a key, a large table nearly always lists *n* keys if it has more
-//! than 1.295 *n* cells, and nearly never with less. Three cells take 1.222 *n*, five 1.425 *n*. Small tables need a little
-//! more: two keys that share all their cells are a 2-core already. [`plan()`] knows how many cells to take; [`Geometry`]
-//! does for [`Iblt`].
+//! cells each, that is a *2-core* of the hypergraph: a set of keys in which no cell has a single one. In random
+//! hypergraphs a 2-core appears at a sharp threshold: with four cells a key, a large table nearly always lists *n* keys
+//! if it has more than 1.295 *n* cells, and nearly never with less. Three cells take 1.222 *n*, five 1.425 *n*. Small
+//! tables need a little more: two keys that share all their cells are a 2-core already. [`plan()`] knows how many cells
+//! to take; [`Geometry`] does for [`Iblt`].
 //!
-//! So a table for a thousand keys has about 1,300 cells, and a million keys may pass through it, as long as no more than a
-//! thousand are in it when it is listed. If there are more, it says so (there is a [`Residue`]), and lists again once
-//! enough have been removed.
+//! So a table for a thousand keys has about 1,300 cells, and a million keys may pass through it, as long as no more
+//! than a thousand are in it when it is listed. If there are more, it says so (there is a [`Residue`]), and lists again
+//! once enough have been removed.
 //!
 //! # Two tables
 //!
@@ -84,8 +86,8 @@
 //!
 //! # One key
 //!
-//! [`Table::get`] looks a key up without listing. With a few cells a key it nearly always succeeds; where it does not, it
-//! returns [`Got::Unknown`].
+//! [`Table::get`] looks a key up without listing. With a few cells a key it nearly always succeeds; where it does not,
+//! it returns [`Got::Unknown`].
 //!
 //! ```
 //! # use flowpeel_iblt::hash::Secret;
@@ -156,8 +158,9 @@
 //! - Fields: [`Sums`] lists what each costs and what it is for. Use a [`ValueCheck`] where keys may be inserted and
 //!   removed with different values.
 //! - Placement: [`plan()`] finds the best one; [`Placement`] lists what each is good for; [`Simulation`] tries it.
-//! - Keys: numbers, `[u8; N]`, `[u64; N]`; other types implement [`WordKey`] or [`Key`]. The default [`SecretHash`] is AES under a
-//!   secret, so that keys that do not list cannot be crafted without it. Your own [`KeyHash`] can replace it.
+//! - Keys: numbers, `[u8; N]`, `[u64; N]`; other types implement [`WordKey`] or [`Key`]. The default [`SecretHash`] is
+//!   AES under a secret, so that keys that do not list cannot be crafted without it. Your own [`KeyHash`] can replace
+//!   it.
 //! - Several values for one key: [`Rule::Aggregates`] lists the key with their sum; [`Squares`] gives two
 //!   values back one by one.
 //! - Differences from a list that is known: [`Table::list_knowing`] needs fewer cells than there are differences.
@@ -201,7 +204,7 @@ pub use listing::{Entry, Listing, Residue, Rule};
 pub use oblivious::select;
 pub use packed::{
     AGGREGATE_LOST_BITS_MAX, BATCH_COUNT, Batch, Change, Geometry, HASH_COUNT, Iblt, Latest, PAYLOAD_BITS, Peeled,
-    Peeler, Recipient, Updates, ValueCode, check_of,
+    Peeler, Recipient, Updates, ValueCode,
 };
 pub use placement::{
     CommonDegree, Degrees, Layout, Outcome, PLAN_FAILURE_MAX, PLAN_FAILURE_MIN, Placement, Places, Plan, Simulation,

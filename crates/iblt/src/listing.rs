@@ -1,28 +1,28 @@
-//! Listing (LISTENTRIES, section 2.4 of the paper, with the checks of section 3): a key that is alone in a cell is taken
-//! out of the table, which may leave other keys alone in the other cells that it was in.
+//! Listing (LISTENTRIES, section 2.4 of the paper, with the checks of section 3): a key that is alone in a cell is
+//! taken out of the table, which may leave other keys alone in the other cells that it was in.
 //!
 //! The invariant: what is listed plus what is left is what was in the table, whatever the cells hold. A cell is taken
 //! for that of a lone key only when the check agrees and the key maps to that cell.
 //!
-//! Work is bounded: at most as many keys are taken out as there are cells, and divisions for keys are limited to a number
-//! for each cell. (For the value of a key that does come out, up to 2^16 divisions are tried, where its count has enough
-//! factors of two; only with the secret can many such keys be made.)
+//! Work is bounded: at most as many keys are taken out as there are cells, and divisions for keys are limited to a
+//! number for each cell. (For the value of a key that does come out, up to 2^16 divisions are tried, where its count
+//! has enough factors of two; only with the secret can many such keys be made.)
 //!
 //! Three stages follow each other:
 //!
 //! 1. Peeling takes out lone keys, with the values beside them.
 //! 2. Where keys were inserted and removed with different values, these leave noise: values without a key (section 3 of
 //!    the paper: "even worse"). A key's part that was read from a cell with noise left that noise in the key's other
-//!    cells. So the values of such keys are put back, and are believed only from a cell where they pass a check, or from
-//!    two cells that agree. Values that cannot be separated from noise are unknown and stay in the table.
+//!    cells. So the values of such keys are put back, and are believed only from a cell where they pass a check, or
+//!    from two cells that agree. Values that cannot be separated from noise are unknown and stay in the table.
 //! 3. [`Table::list_knowing`] adds pairs that may have been removed back to stuck cells, one at a time. If that leaves
-//!    one other key alone, the pair has been removed: the check would not agree by chance. The paper's section 3 does the
-//!    same to find what differs at a mirror.
+//!    one other key alone, the pair has been removed: the check would not agree by chance. The paper's section 3 does
+//!    the same to find what differs at a mirror.
 
 use crate::cell::{TableCell, Values};
 use crate::hash::HASH_GROUP_COUNT;
 use crate::key_hash::KeyHash;
-use crate::sum::{Sum, quotients};
+use crate::sum::{Sum, TABLE_LOST_BITS_MAX, quotients};
 use crate::table::{BATCH_COUNT, Table};
 use flowpeel_lines::prefetch;
 
@@ -30,7 +30,9 @@ use flowpeel_lines::prefetch;
 const TABLE_DIVISIONS_PER_CELL: u64 = 64;
 
 /// Divisions that are tried in any table, however small: enough for some counts with the most factors of two.
-pub(crate) const TABLE_DIVISIONS_MIN: u64 = 1 << 19;
+const TABLE_DIVISIONS_MIN: u64 = 1 << 19;
+
+const _: () = assert!(TABLE_DIVISIONS_MIN > 1 << TABLE_LOST_BITS_MAX);
 
 /// The most passes over known or listed pairs to separate tangled keys: each pass helps the next, and few are needed.
 pub(crate) const TABLE_PASSES_MAX: usize = 64;

@@ -2,8 +2,8 @@
 //! table, the size of which depends on the difference alone.
 //!
 //! A key with different values on the two sides leaves no key in the difference, only its two values in all its cells;
-//! adding one's own pair back (the paper's re-insertion) shows the other's. The law: when the difference is complete, the
-//! other set is one's own without `only_here`, with `only_there`, and with the changed values.
+//! adding one's own pair back (the paper's re-insertion) shows the other's. The law: when the difference is complete,
+//! the other set is one's own without `only_here`, with `only_there`, and with the changed values.
 
 use crate::cell::{TableCell, Values};
 use crate::key_hash::KeyHash;

@@ -12,8 +12,8 @@ pub(crate) const BATCH_COUNT: usize = 32;
 
 /// An invertible Bloom lookup table.
 ///
-/// An update costs one addition for each of a key's cells, however much is in the table. Memory is fixed when the table is
-/// made. Tables that are added, subtracted or compared must have the same layout and the same hash.
+/// An update costs one addition for each of a key's cells, however much is in the table. Memory is fixed when the table
+/// is made. Tables that are added, subtracted or compared must have the same layout and the same hash.
 ///
 /// Tables are plain data (`Send` and `Sync`). To peel a large set in parallel, split keys over several tables by part
 /// of a hash of your own, and list each on a thread of its own. Every table then needs its own slack: see

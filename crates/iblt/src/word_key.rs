@@ -134,7 +134,7 @@ impl<K: WordKey> Key for K {
     }
 }
 
-/// Keys of two and of five words, as those of connections are.
+/// Keys of two and of five words, with types and tags of their own.
 #[cfg(test)]
 pub(crate) mod examples {
     use super::WordKey;

@@ -4,11 +4,11 @@
 //! shorten that:
 //!
 //! - **Alignment.** An entry that is a [`Line`] or a [`HalfLine`] is in one cache line, so an access misses once.
-//! - **Huge pages.** An access to a large table misses not only the caches but also the TLB, and with pages of 4 KiB that
-//!   costs as much again as the line. [`Lines`] puts large arrays into huge pages (2 MiB on most machines), next to each
-//!   other, because each by itself may be smaller than one.
-//! - **Prefetching.** Where the addresses of the next accesses are known, [`prefetch`] loads their lines while others are
-//!   worked on, and several misses pass in the time of one.
+//! - **Huge pages.** An access to a large table misses not only the caches but also the TLB, and with pages of 4 KiB
+//!   that costs as much again as the line. [`Lines`] puts large arrays into huge pages (2 MiB on most machines), next
+//!   to each other, because each by itself may be smaller than one.
+//! - **Prefetching.** Where the addresses of the next accesses are known, [`prefetch`] loads their lines while others
+//!   are worked on, and several misses pass in the time of one.
 //!
 //! ```
 //! use flowpeel_lines::{HalfLine, Lines, prefetch};
@@ -24,8 +24,8 @@
 //! assert_eq!(counters.iter().flat_map(|line| line.0).sum::<u64>(), 1_000);
 //! ```
 //!
-//! The unsafe code that such tables need is in this crate: an anonymous mapping that several arrays share, its huge pages,
-//! and the prefetch instruction. A type of your own can be an element if you declare it to be made of [`Words`].
+//! The unsafe code that such tables need is in this crate: an anonymous mapping that several arrays share, its huge
+//! pages, and the prefetch instruction. A type of your own can be an element if you declare it to be made of [`Words`].
 
 mod lines;
 mod prefetch;

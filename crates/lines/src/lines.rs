@@ -68,8 +68,8 @@ impl<T: Words> Lines<T> {
     }
 
     /// Populates the pages of an array of less than half a megabyte at once instead of one by one, for callers that are
-    /// about to write to all of it. A page that is read before it is written is populated twice, and the second time all
-    /// processors that the process runs on are interrupted. Larger arrays have few pages, which take too long to be
+    /// about to write to all of it. A page that is read before it is written is populated twice, and the second time
+    /// all processors that the process runs on are interrupted. Larger arrays have few pages, which take too long to be
     /// populated at once.
     ///
     /// Complexity: a system call the first time, and nothing later.

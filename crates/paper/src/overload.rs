@@ -1,15 +1,13 @@
-//! The engine without threads: shards, their tables and the list over them, driven so that the time of every hand-over
-//! can be chosen.
-//!
-//! What enters: a size. What leaves: how the list fares before, during and after an exporter stalls. All parts are
-//! real; only queues and threads are left out.
+//! How the list fares before, during and after an exporter stalls. All parts of the engine are real; only queues and
+//! threads are left out.
 
-use flowpeel::connection::{HalfOpenList, LINGER_TICKS, TrackerConfig};
+use flowpeel::connection::{LINGER_TICKS, TrackerConfig};
+use flowpeel::engine::{Lockstep, LockstepConfig};
 use flowpeel::flow::{FlowKey, KeyV4, Side, VlanTags};
-use flowpeel::list::{EvictionTimes, FlowList, FlowListConfig, List};
-use flowpeel::shard::{Exchange, Partition, PartitionConfig, Shard};
+use flowpeel::list::{EvictionTimes, List};
+use flowpeel::shard::PartitionConfig;
 use flowpeel::signal::{ConnectionHash, FINGERPRINT_BITS, Kind, PARTITION_COUNT, Signal, SignalParts, TimeBase};
-use flowpeel::snapshot::{Delta, DeltaGeometry, HandOver, Inquiry, Marker};
+use flowpeel::snapshot::{DeltaGeometry, Marker};
 use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
 use flowpeel_iblt::{Geometry, HASH_COUNT};
 use std::cmp::Ordering;
@@ -43,9 +41,6 @@ pub(super) struct Recovery {
 /// The length of an interval, in ticks.
 const TICKS_AN_INTERVAL: u64 = 100;
 
-/// Spare tables for each partition: one in use and some on the way.
-const SPARE_COUNT: usize = 3;
-
 /// Half-open connections that a partition can keep: here every handshake completes at once.
 const HALF_OPEN_COUNT: usize = 100;
 
@@ -71,12 +66,12 @@ impl Overload {
         rig.churn(self.open_count, 0);
         rig.end_interval();
         let exact_before = rig.exact_intervals(self.churn, Self::CHECKED_INTERVALS);
-        rig.hands.is_stalled = true;
+        rig.engine.exchange.is_stalled = true;
         for _ in 0..Self::STALLED_INTERVALS {
             rig.churn(3 * self.churn / 2, 3 * self.churn / 2);
             rig.end_interval();
         }
-        rig.hands.is_stalled = false;
+        rig.engine.exchange.is_stalled = false;
         rig.churn(self.churn / 2, self.churn / 2);
         let missing_first = rig.end_interval();
         let (mut missing_last, mut intervals) = (missing_first, 0);
@@ -98,43 +93,14 @@ impl Overload {
     }
 }
 
-/// Hands out spare tables unless stalled, and keeps what is handed over.
-struct Hands {
-    spares: Vec<Box<Delta>>,
-    inquiries: Vec<Option<Inquiry>>,
-    handed_over: Vec<HandOver>,
-    is_stalled: bool,
-}
-
-impl Exchange for Hands {
-    fn spare(&mut self, _: usize) -> Option<Box<Delta>> {
-        if self.is_stalled { None } else { self.spares.pop() }
-    }
-
-    fn spare_half_open(&mut self, _: usize) -> Option<Box<HalfOpenList>> {
-        Some(Box::new(HalfOpenList::new(HALF_OPEN_COUNT)))
-    }
-
-    fn inquiry(&mut self, partition: usize) -> Option<Inquiry> {
-        self.inquiries.get_mut(partition)?.take()
-    }
-
-    fn hand_over(&mut self, hand_over: HandOver) {
-        self.handed_over.push(hand_over);
-    }
-}
-
-/// Connections that open and close, the shard that tracks them, and the list.
+/// Connections that open and close, and the engine that lists them.
 struct Rig {
-    shard: Shard,
-    hands: Hands,
-    list: FlowList,
+    engine: Lockstep,
     hash: KeyedHash<KeyV4>,
     /// The open connections, each with the number that its packets carry.
     open: BTreeMap<KeyV4, u32>,
     next: u32,
     tick: u64,
-    asks: bool,
 }
 
 impl Rig {
@@ -158,32 +124,17 @@ impl Rig {
             answer_opens: false,
             fingerprint_bits: FINGERPRINT_BITS,
         };
-        let config = PartitionConfig { tracker, geometry };
+        let partition = PartitionConfig { tracker, geometry };
+        let eviction = EvictionTimes::default();
+        let config = LockstepConfig { partition, partition_connections_max: share, eviction, asks };
         let mut rig = Rig {
-            shard: Shard::new((0..PARTITION_COUNT).map(|index| Partition::new(index, &config)).collect()),
-            hands: Hands {
-                spares: (0..SPARE_COUNT * PARTITION_COUNT).map(|_| Box::new(Delta::new(geometry))).collect(),
-                inquiries: vec![None; PARTITION_COUNT],
-                handed_over: Vec::new(),
-                is_stalled: false,
-            },
-            list: FlowList::new(
-                &FlowListConfig {
-                    secret: secret.clone(),
-                    geometry,
-                    partition_connections_max: share,
-                    eviction: EvictionTimes::default(),
-                    inquiry_max: flowpeel::handover::INQUIRY_MAX,
-                },
-                None,
-            ),
+            engine: Lockstep::new(&config, None),
             hash: KeyedHash::new(&secret, Purpose::Connection),
             open: BTreeMap::new(),
             next: 0,
             tick: 1 << 20,
-            asks,
         };
-        rig.shard.start_base(TimeBase { first_tick: 0, offset_ns: 0 }, &mut rig.hands);
+        rig.engine.start_base(TimeBase { first_tick: 0, offset_ns: 0 });
         rig
     }
 
@@ -192,15 +143,7 @@ impl Rig {
         let sender: Side = if from_client { client } else { client.other() };
         let hash = ConnectionHash::new(self.hash.of(&canonical));
         let signal = Signal::new(&canonical, hash, SignalParts { tick: self.tick, kind, sender, isn });
-        self.shard.handle(&[signal], &mut self.hands);
-        self.apply();
-    }
-
-    /// Applies at once what is handed over, as the exporter would.
-    fn apply(&mut self) {
-        for hand_over in self.hands.handed_over.drain(..) {
-            self.hands.spares.extend(self.list.apply(hand_over));
-        }
+        self.engine.handle(&[signal]);
     }
 
     fn open_new(&mut self) {
@@ -239,7 +182,7 @@ impl Rig {
 
     /// Lets every open connection send a packet, as a sample of packets shows in time.
     fn everybody_talks(&mut self) {
-        if self.asks {
+        if self.engine.asks {
             for (key, number) in self.open.clone() {
                 self.signal(&key, Kind::Ack, true, number);
             }
@@ -259,20 +202,13 @@ impl Rig {
     /// that claims to be complete and is not counts as wholly wrong.
     fn end_interval(&mut self) -> Option<u64> {
         let marker = Marker { end_tick: self.tick, ..Marker::default() };
-        self.shard.end_interval(&marker, &mut self.hands);
-        self.apply();
         let open = &self.open;
         let mut wrong = None;
         let write = |list: &List| {
             let missing = differences(list, open);
             wrong = Some(if list.header.complete == (missing == 0) { missing } else { open.len() as u64 });
         };
-        self.list.end_interval(write, |_, _| ());
-        if self.asks {
-            for (partition, inquiry) in self.hands.inquiries.iter_mut().enumerate() {
-                *inquiry = self.list.inquiry(partition);
-            }
-        }
+        self.engine.end_interval(&marker, write);
         wrong
     }
 }

@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::connection::{LINGER_TICKS, TrackerConfig};
+use crate::engine::{Lockstep, LockstepConfig};
 use crate::flow::{FlowKey, KeyV4, Side, VlanTags};
 use crate::hash::{KeyedHash, Purpose};
-use crate::shard::{Exchange, Partition, PartitionConfig, Shard};
+use crate::shard::PartitionConfig;
 use crate::signal::{ConnectionHash, FINGERPRINT_BITS, Kind, Signal, SignalParts, TimeBase};
 use crate::sketch::Geometry;
 use crate::snapshot::Marker;
@@ -17,43 +18,14 @@ use crate::list::family::RESIDUE_INTERVALS_MAX;
 const PARTITION_CHURN: u64 = 500;
 const TICKS_AN_INTERVAL: u64 = 100;
 
-/// Gives out empty deltas unless it is stalled, and keeps what is handed over.
-struct Hands {
-    spares: Vec<Box<Delta>>,
-    inquiries: Vec<Option<Inquiry>>,
-    handed_over: Vec<HandOver>,
-    is_stalled: bool,
-}
-
-impl Exchange for Hands {
-    fn spare(&mut self, _: usize) -> Option<Box<Delta>> {
-        if self.is_stalled { None } else { self.spares.pop() }
-    }
-
-    fn spare_half_open(&mut self, _: usize) -> Option<Box<HalfOpenList>> {
-        Some(Box::new(HalfOpenList::new(100)))
-    }
-
-    fn inquiry(&mut self, partition: usize) -> Option<Inquiry> {
-        self.inquiries[partition].take()
-    }
-
-    fn hand_over(&mut self, hand_over: HandOver) {
-        self.handed_over.push(hand_over);
-    }
-}
-
-/// Connections that open and close one by one, the shard that tracks them, and the list.
+/// Connections that open and close one by one, and the engine that lists them.
 struct Rig {
-    shard: Shard,
-    hands: Hands,
-    list: FlowList,
+    engine: Lockstep,
     hash: KeyedHash<KeyV4>,
     /// The open connections: the key, and the tick at which it opened.
     open: BTreeMap<KeyV4, u64>,
     next: u32,
     tick: u64,
-    asks: bool,
 }
 
 impl Rig {
@@ -79,32 +51,16 @@ impl Rig {
             answer_opens: false,
             fingerprint_bits: FINGERPRINT_BITS,
         };
-        let config = PartitionConfig { tracker, geometry };
+        let partition = PartitionConfig { tracker, geometry };
+        let config = LockstepConfig { partition, partition_connections_max, eviction: EvictionTimes::default(), asks };
         let mut rig = Rig {
-            shard: Shard::new((0..PARTITION_COUNT).map(|index| Partition::new(index, &config)).collect()),
-            hands: Hands {
-                spares: (0..4 * PARTITION_COUNT).map(|_| Box::new(Delta::new(geometry))).collect(),
-                inquiries: vec![None; PARTITION_COUNT],
-                handed_over: Vec::new(),
-                is_stalled: false,
-            },
-            list: FlowList::new(
-                &FlowListConfig {
-                    secret: secret.clone(),
-                    geometry,
-                    partition_connections_max,
-                    eviction: EvictionTimes::default(),
-                    inquiry_max: crate::snapshot::INQUIRY_MAX,
-                },
-                None,
-            ),
+            engine: Lockstep::new(&config, None),
             hash: KeyedHash::new(&secret, Purpose::Connection),
             open: BTreeMap::new(),
             next: 0,
             tick: 1 << 20,
-            asks,
         };
-        rig.shard.start_base(TimeBase { first_tick: 0, offset_ns: 0 }, &mut rig.hands);
+        rig.engine.start_base(TimeBase { first_tick: 0, offset_ns: 0 });
         rig
     }
 
@@ -114,15 +70,7 @@ impl Rig {
         let hash = ConnectionHash::new(self.hash.of(&canonical));
         let isn = self.tick as u32 ^ 77;
         let signal = Signal::new(&canonical, hash, SignalParts { tick: self.tick, kind, sender, isn });
-        self.shard.handle(&[signal], &mut self.hands);
-        self.apply();
-    }
-
-    /// The exporter's part: it applies what is handed over at once.
-    fn apply(&mut self) {
-        for hand_over in self.hands.handed_over.drain(..) {
-            self.hands.spares.extend(self.list.apply(hand_over));
-        }
+        self.engine.handle(&[signal]);
     }
 
     fn open(&mut self, key: KeyV4) {
@@ -172,16 +120,16 @@ impl Rig {
     /// Ends the interval. Returns its list, unless it was merged into the next.
     fn end_interval(&mut self) -> Option<(Header, BTreeMap<KeyV4, u64>)> {
         let marker = Marker { end_tick: self.tick, ..Marker::default() };
-        self.shard.end_interval(&marker, &mut self.hands);
-        self.apply();
-        assert!(self.list.is_due());
-        let header = self.list.end_interval(|_| (), |_, _| ())?;
-        for partition in 0..PARTITION_COUNT {
-            let inquiry = self.list.inquiry(partition).filter(|_| self.asks);
-            self.hands.inquiries[partition] = inquiry;
-        }
-        let listed =
-            self.list.kept.list().unwrap().partitions().iter().flat_map(|partition| partition.v4.listed().iter());
+        let header = self.engine.end_interval(&marker, |_| ())?;
+        let listed = self
+            .engine
+            .list
+            .kept
+            .list()
+            .unwrap()
+            .partitions()
+            .iter()
+            .flat_map(|partition| partition.v4.listed().iter());
         let listed = listed.map(|(key, start)| (key, start.tick())).collect();
         Some((header, listed))
     }
@@ -244,7 +192,7 @@ fn a_connection_that_closes_and_opens_again_in_a_delta_has_its_new_start() {
     }
     rig.churn(CHURN / 4, CHURN / 4);
     rig.assert_exact();
-    assert!(rig.list.outcome().restarted > CHURN / 80, "most did so within one delta");
+    assert!(rig.engine.list.outcome().restarted > CHURN / 80, "most did so within one delta");
 }
 
 /// The exporter stalls for some intervals with three times the churn, while six times the churn is open.
@@ -252,13 +200,13 @@ fn overload(asks: bool, stalled_intervals: u64) -> Rig {
     let mut rig = Rig::new(asks);
     rig.churn(6 * CHURN, 0);
     rig.assert_exact();
-    rig.hands.is_stalled = true;
+    rig.engine.exchange.is_stalled = true;
     for _ in 0..stalled_intervals {
         rig.churn(3 * CHURN / 2, 3 * CHURN / 2);
         assert!(rig.end_interval().is_none(), "an interval whose changes are held back becomes part of the next");
     }
-    assert_eq!(rig.list.merged_intervals(), stalled_intervals);
-    rig.hands.is_stalled = false;
+    assert_eq!(rig.engine.list.merged_intervals(), stalled_intervals);
+    rig.engine.exchange.is_stalled = false;
     rig.churn(CHURN / 2, CHURN / 2);
     let (header, listed) = rig.end_interval().unwrap();
     let closed = listed.keys().filter(|key| !rig.open.contains_key(key)).count();
@@ -323,10 +271,10 @@ fn a_light_overload_settles_by_itself() {
     let mut rig = Rig::new(false);
     rig.churn(CHURN, 0);
     rig.assert_exact();
-    rig.hands.is_stalled = true;
+    rig.engine.exchange.is_stalled = true;
     rig.churn(CHURN, CHURN);
     assert!(rig.end_interval().is_none());
-    rig.hands.is_stalled = false;
+    rig.engine.exchange.is_stalled = false;
     let mut settled = false;
     for _ in 0..10 {
         rig.churn(CHURN / 4, CHURN / 4);

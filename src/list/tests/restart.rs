@@ -1,6 +1,7 @@
 //! A list and its partitions that are saved, and others that continue from there.
 
 use super::*;
+use crate::shard::Partition;
 use crate::state::{Decoder, Encoder};
 
 impl Rig {
@@ -8,34 +9,38 @@ impl Rig {
     fn restart(self) -> Self {
         let mut before = self;
         let marker = Marker { end_tick: before.tick, saves: true, ..Marker::default() };
-        before.shard.end_interval(&marker, &mut before.hands);
+        let Lockstep { shard, exchange, list, asks } = &mut before.engine;
+        shard.end_interval(&marker, exchange);
         let mut parts = vec![Vec::new(); PARTITION_COUNT];
-        for hand_over in &mut before.hands.handed_over {
+        for mut hand_over in exchange.take() {
             if let Some(saved) = hand_over.end.as_mut().and_then(|end| end.saved.take()) {
                 parts[hand_over.partition] = saved.bytes;
             }
+            list.apply(hand_over);
         }
-        before.apply();
-        before.list.end_interval(|_| (), |_, _| ()).unwrap();
-        let asks = before.asks;
-        let inquiries = (0..PARTITION_COUNT).map(|partition| before.list.inquiry(partition).filter(|_| asks)).collect();
+        list.end_interval(|_| (), |_, _| ()).unwrap();
+        let asks = *asks;
+        let inquiries: Vec<_> =
+            (0..PARTITION_COUNT).map(|partition| list.inquiry(partition).filter(|_| asks)).collect();
         let mut encoder = Encoder::default();
-        before.list.save(&mut encoder);
+        list.save(&mut encoder);
         let list = encoder.into_bytes();
 
         let mut after = Rig::new(asks);
-        for partition in after.shard.partitions() {
+        for partition in after.engine.shard.partitions() {
             partition.restore(&parts[partition.index()]).unwrap();
             assert!(partition.restore(&parts[partition.index()][1..]).is_err());
             partition.restore(&parts[partition.index()]).unwrap();
         }
         for end in (0..list.len()).step_by(1 + list.len() / 50) {
-            assert!(Rig::new(asks).list.restore(&mut Decoder::new(&list[..end])).is_err());
+            assert!(Rig::new(asks).engine.list.restore(&mut Decoder::new(&list[..end])).is_err());
         }
         let mut decoder = Decoder::new(&list);
-        after.list.restore(&mut decoder).unwrap();
+        after.engine.list.restore(&mut decoder).unwrap();
         assert!(decoder.end().is_ok());
-        after.hands.inquiries = inquiries;
+        for (partition, inquiry) in inquiries.into_iter().enumerate() {
+            after.engine.exchange.ask(partition, inquiry);
+        }
         (after.open, after.next, after.tick) = (before.open, before.next, before.tick);
         after
     }
@@ -59,7 +64,7 @@ fn what_could_not_be_decoded_is_decoded_after_a_restart_as_it_would_have_been() 
             headers.push(rig.end_interval().unwrap());
         }
         rig.assert_exact();
-        (headers, rig.list.outcome(), rig.list.counts())
+        (headers, rig.engine.list.outcome(), rig.engine.list.counts())
     });
     let [restarted, gone_on] = rigs;
     assert!(restarted.0.iter().any(|(header, _)| header.missing > 0), "the residue was saved too");
@@ -73,11 +78,11 @@ fn after_a_break_everything_is_in_doubt_until_it_is_seen_or_closes() {
     rig.assert_exact();
     let mut rig = rig.restart();
     rig.tick += 3_000;
-    rig.shard.partitions().for_each(Partition::forget_seen);
-    rig.list.unsettle(rig.tick);
+    rig.engine.shard.partitions().for_each(Partition::forget_seen);
+    rig.engine.list.unsettle(rig.tick);
     let (header, listed) = rig.end_interval().unwrap();
     assert_eq!((header.unsettled, listed.len() as u64), (CHURN, CHURN));
-    assert_eq!(rig.hands.inquiries.iter().flatten().count(), PARTITION_COUNT, "all of them are asked");
+    assert_eq!(rig.engine.exchange.asked_count(), PARTITION_COUNT, "all of them are asked");
 
     let open: Vec<_> = rig.open.keys().copied().collect();
     for (index, key) in open.iter().enumerate() {
@@ -101,5 +106,5 @@ fn after_a_break_everything_is_in_doubt_until_it_is_seen_or_closes() {
     rig.end_interval().unwrap();
     rig.tick += 10;
     assert_eq!(rig.end_interval().unwrap().0.unsettled, 0);
-    assert_eq!(rig.hands.inquiries.iter().flatten().count(), 0, "there is nothing to ask about any more");
+    assert_eq!(rig.engine.exchange.asked_count(), 0, "there is nothing to ask about any more");
 }

@@ -1,6 +1,6 @@
 //! The deltas of all shards, added up until the end of an interval, and the report that they give.
 //!
-//! What enters: deltas, in any order. What leaves: a report, whose rows depend only on what was counted.
+//! Deltas come in any order: the rows of the report depend only on what was counted.
 
 use crate::hash::Secret;
 use crate::sketch::{Entry, Values as Listed};

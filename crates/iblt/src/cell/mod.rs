@@ -1,8 +1,8 @@
 //! Cells: the sums that a table is made of.
 //!
 //! The laws: what a key adds to a cell is the same in all its cells; it depends only on the key, its values and its
-//! count; and additions commute. So a cell that holds a key alone shows the key's whole part, in all its fields, and that
-//! part can be subtracted from the key's other cells.
+//! count; and additions commute. So a cell that holds a key alone shows the key's whole part, in all its fields, and
+//! that part can be subtracted from the key's other cells.
 
 mod field;
 mod mode;

@@ -1,10 +1,9 @@
 //! The cell of an [`Iblt`](crate::Iblt): the fields of [`Sums<K, u64>`](Sums), packed into half a cache line or a whole
 //! one.
 
-use super::{Sums, TableCell, Values};
-use crate::packed::check_of;
+use super::{CheckField, Sums, TableCell, Values};
 use crate::sum::Sum;
-use crate::word_key::WordKey;
+use crate::word_key::{KEY_WORD_COUNT_MAX, WordKey};
 use flowpeel_lines::{HalfLine, Line, Row, Words};
 use std::fmt;
 
@@ -25,6 +24,12 @@ pub trait TableKey: WordKey {
 #[derive(Clone, Copy, PartialEq)]
 #[repr(transparent)]
 pub struct PackedCell<K: TableKey>(K::Row);
+
+/// The check of the key with this hash: the 32 bits that place it in no subtable.
+#[inline]
+fn check_of(hash: u128) -> u32 {
+    CheckField::of(hash)
+}
 
 /// Packs count and check into one number.
 #[inline]
@@ -78,7 +83,7 @@ impl<K: TableKey> PackedCell<K> {
     #[inline]
     pub fn lone_key(&self) -> K {
         let sign = self.count().signum() as u64;
-        let mut words = [0; 8];
+        let mut words = [0; KEY_WORD_COUNT_MAX];
         for (word, sum) in words.iter_mut().zip(self.key_words()) {
             *word = sum.wrapping_mul(sign);
         }

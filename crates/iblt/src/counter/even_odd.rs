@@ -1,5 +1,5 @@
-//! The even-odd counter: two sums of keys in every cell, each of one half of all keys (section IV of the paper). A bit of
-//! its hash decides which sum a key is added to. So a cell with one key of each half can be split, by trying how its
+//! The even-odd counter: two sums of keys in every cell, each of one half of all keys (section IV of the paper). A bit
+//! of its hash decides which sum a key is added to. So a cell with one key of each half can be split, by trying how its
 //! count is divided between the two.
 
 use super::split::{self, Budget, keys_of, may_hold, shares};

@@ -27,8 +27,8 @@
 //! ```
 //!
 //! Laws: a query never gives less than a key was added less what it was removed, as long as no key was removed more
-//! often than added; what is listed plus what is left is what there was, for any contents of the cells; and work is bounded
-//! by the number of cells.
+//! often than added; what is listed plus what is left is what there was, for any contents of the cells; and work is
+//! bounded by the number of cells.
 
 mod even_odd;
 mod one_key;

@@ -1,6 +1,6 @@
 //! The one-key counter: every cell keeps one of its keys beside the sums (section V of the paper). In a cell with two
-//! keys the kept one is tried as one of them, with every share of the count. Which key is kept is not a sum, so counters
-//! of this kind cannot be subtracted.
+//! keys the kept one is tried as one of them, with every share of the count. Which key is kept is not a sum, so
+//! counters of this kind cannot be subtracted.
 
 use super::split::{self, Budget, keys_of, may_hold, shares};
 use super::standard::StandardCell;

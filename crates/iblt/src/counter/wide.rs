@@ -1,8 +1,8 @@
 //! Keys with spare bits above them, so that a sum of many equal keys divides by any count.
 //!
-//! A sum that wraps at the width of its keys loses a bit for every factor of two in a count, and each lost bit doubles the
-//! number of keys it may stand for. Where the lost bits lie above the key, there is at most one key. The law of [`Sum`]
-//! holds with one exception: a sum whose quotient would be no key has no quotient.
+//! A sum that wraps at the width of its keys loses a bit for every factor of two in a count, and each lost bit doubles
+//! the number of keys it may stand for. Where the lost bits lie above the key, there is at most one key. The law of
+//! [`Sum`] holds with one exception: a sum whose quotient would be no key has no quotient.
 
 use crate::sum::{Key, Sum};
 

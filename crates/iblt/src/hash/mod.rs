@@ -2,8 +2,9 @@
 //! nobody without the secret can predict.
 //!
 //! AES-128 in CBC-MAC mode is a pseudo-random function on inputs of one length, so each use and each family of keys has
-//! a cipher key of its own, derived from the secret. Several keys are hashed together, because the hardware works on many
-//! blocks in the time of little more than one: batches of 64 wherever many keys come at once, groups of eight elsewhere.
+//! a cipher key of its own, derived from the secret. Several keys are hashed together, because the hardware works on
+//! many blocks in the time of little more than one: batches of 64 wherever many keys come at once, groups of eight
+//! elsewhere.
 
 use crate::word_key::WordKey;
 use aes::Aes128;

@@ -150,8 +150,8 @@ impl<K: TableKey> Batch<K> {
         latest.count = 0;
     }
 
-    /// Computes the places and sums of the waiting updates, which have these hashes, and returns how many there are. The
-    /// first places are prefetched, some before the values are computed and some after.
+    /// Computes the places and sums of the waiting updates, which have these hashes, and returns how many there are.
+    /// The first places are prefetched, some before the values are computed and some after.
     #[inline(always)]
     fn prepare(&mut self, table: &Iblt<K>, hashes: &mut HashBatch) -> u64 {
         let (keys, payloads) = self.waiting.all();

@@ -124,13 +124,6 @@ impl Geometry {
     }
 }
 
-/// The check that is summed beside the key with this placement hash: 32 bits that do not place it.
-#[must_use]
-#[inline]
-pub fn check_of(hash: u128) -> u32 {
-    (hash >> (PLACE_BITS * HASH_COUNT as u32)) as u32
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

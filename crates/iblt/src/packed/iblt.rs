@@ -248,7 +248,7 @@ impl<K: TableKey> Iblt<K> {
         cell.count()
     }
 
-    /// Adds all that another table holds (a whole network out of its routers).
+    /// Adds all that another table holds.
     ///
     /// Complexity: a pass over the cells.
     ///
@@ -261,7 +261,7 @@ impl<K: TableKey> Iblt<K> {
         Ok(())
     }
 
-    /// Takes away all that another table holds (what differs between two).
+    /// Takes away all that another table holds: what differs between the two is left.
     ///
     /// Complexity: a pass over the cells.
     ///

@@ -1,8 +1,8 @@
 //! The table for keys of a few words, where speed matters: [`Iblt`].
 //!
-//! It differs from a [`Table`](crate::Table) in what a packet path needs: cells aligned to the cache line, four subtables
-//! fixed at compile time, hashes computed by the caller (in groups), values that may carry a check of their own, and a
-//! recipient that takes what is peeled, so that no list is built.
+//! It differs from a [`Table`](crate::Table) in what a packet path needs: cells aligned to the cache line, four
+//! subtables fixed at compile time, hashes computed by the caller (in groups), values that may carry a check of their
+//! own, and a recipient that takes what is peeled, so that no list is built.
 //!
 //! - [`Geometry`]: the shape of a table, and where in it a hash points.
 //! - [`Iblt`]: the cells, and single updates ([`Change`]).
@@ -21,7 +21,7 @@ mod peeler;
 mod value_code;
 
 pub use batch::{BATCH_COUNT, Batch, Latest, Updates};
-pub use geometry::{Geometry, HASH_COUNT, check_of};
+pub use geometry::{Geometry, HASH_COUNT};
 pub use iblt::{Change, Iblt};
 pub use peeler::{AGGREGATE_LOST_BITS_MAX, Peeled, Peeler, Recipient};
 pub use value_code::{PAYLOAD_BITS, ValueCode};

@@ -5,8 +5,8 @@
 //! taken for that of a lone key only when the key's check agrees and the key maps to that cell. A key added or removed
 //! several times with different values is taken out as one sum, where the paper (sections 3 and 6) gives such keys up.
 //!
-//! Work is bounded: at most as many keys are taken out as there are cells, which is as many as an honest table gives; and
-//! the number of keys that are tried for counts that lose bits is limited for each cell.
+//! Work is bounded: at most as many keys are taken out as there are cells, which is as many as an honest table gives;
+//! and the number of keys that are tried for counts that lose bits is limited for each cell.
 
 use super::iblt::AHEAD_COUNT;
 use crate::hash::{HASH_BATCH_COUNT, HASH_GROUP_COUNT, HashBatch, KeyedHash};
@@ -19,16 +19,16 @@ use flowpeel_lines::prefetch;
 const AGGREGATE_COUNT_MAX: u32 = 3;
 
 /// The most bits lost in dividing a key sum by an even count. Each lost bit doubles the keys that are tried; with this
-/// many that takes some milliseconds. It is enough for an IPv4 key of any count that a sum of routers may have, and for
-/// an IPv6 key that 31 routers saw.
+/// many that takes some milliseconds. It is enough for a key of two words that is in any of a thousand tables, and for
+/// one of five words that is in 31.
 pub const AGGREGATE_LOST_BITS_MAX: u32 = 20;
 
-/// Keys that are tried for even counts for each cell of a table, on average: enough where each of a thousand routers
-/// sees connections of its own.
+/// Keys that are tried for even counts for each cell of a table, on average: enough where each of a thousand tables
+/// holds keys of its own.
 const AGGREGATE_TRIES_PER_CELL: u64 = 1 << 12;
 
-/// Keys that are tried for even counts in any table, however small: some seconds, enough for five hundred IPv6 keys
-/// that 16 routers saw.
+/// Keys that are tried for even counts in any table, however small: some seconds, enough for five hundred keys of
+/// five words that are in 16 tables.
 const AGGREGATE_TRIES_MIN: u64 = 1 << 28;
 
 /// The part of the remaining tries that one division may take, as one in this many: divisions that take few tries are

@@ -97,7 +97,7 @@ mod tests {
     use crate::word_key::examples::TwoWords;
 
     #[test]
-    fn values_are_told_together_as_they_are_one_by_one() {
+    fn values_are_checked_together_as_they_are_one_by_one() {
         let code = ValueCode::<TwoWords>::new(KeyedHash::new(&Secret::REPLAY, Purpose::Value));
         for count in [0, 1, 7, 21, 22, HASH_BATCH_COUNT] {
             let placements: Vec<u128> = (0..count as u128).map(|at| at << 96 ^ at).collect();

@@ -35,8 +35,8 @@ pub enum Placement {
         /// The paper's `k`, 2 to [`TABLE_DEGREE_MAX`](crate::placement::TABLE_DEGREE_MAX).
         hash_count: u32,
     },
-    /// `hash_count` distinct cells anywhere (the alternative in section 2.2). The thresholds are those of subtables. The
-    /// best choice for up to some hundreds of keys, because two keys share all their cells less often: one in a
+    /// `hash_count` distinct cells anywhere (the alternative in section 2.2). The thresholds are those of subtables.
+    /// The best choice for up to some hundreds of keys, because two keys share all their cells less often: one in a
     /// thousand tables of 100 keys fails at 1.57 cells a key, where four subtables take 1.86.
     Distinct {
         /// The paper's `k`, 2 to [`TABLE_DEGREE_MAX`](crate::placement::TABLE_DEGREE_MAX).
@@ -47,8 +47,8 @@ pub enum Placement {
     /// four hashes and 1.0076 for five, times `segment_count / (segment_count - hash_count + 1)`; fewer keys need
     /// larger segments to carry the wave. The best choice for hundreds of thousands of keys, and kind to caches.
     Coupled {
-        /// The cells of a key, 2 to [`TABLE_DEGREE_MAX`](crate::placement::TABLE_DEGREE_MAX). With fewer than 4, two keys
-        /// on the same cells are too common.
+        /// The cells of a key, 2 to [`TABLE_DEGREE_MAX`](crate::placement::TABLE_DEGREE_MAX). With fewer than 4, two
+        /// keys on the same cells are too common.
         hash_count: u32,
         /// The number of segments: at least the number of hashes, at most
         /// [`TABLE_SEGMENTS_MAX`](crate::placement::TABLE_SEGMENTS_MAX).
@@ -57,9 +57,9 @@ pub enum Placement {
         /// keys.
         half_ends: bool,
     },
-    /// Distinct cells anywhere, as many as the key's own hash determines: irregular tables (the paper's footnote 5). A few
-    /// keys in many cells let all others list with fewer cells. The best choice for a thousand to a hundred thousand
-    /// keys. An update costs the mean of the degrees, about 5.
+    /// Distinct cells anywhere, as many as the key's own hash determines: irregular tables (the paper's footnote 5). A
+    /// few keys in many cells let all others list with fewer cells. The best choice for a thousand to a hundred
+    /// thousand keys. An update costs the mean of the degrees, about 5.
     Irregular(Degrees),
 }
 

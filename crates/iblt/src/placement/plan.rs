@@ -1,9 +1,9 @@
 //! Planning a table: how many cells it needs for a number of items and a rate of failure, and which placement needs the
 //! fewest.
 //!
-//! Rules of thumb go wrong in small tables, which fail by a few keys on the same cells and not by the threshold. So plans
-//! come from simulated curves, interpolated linearly in the logarithms of items, failure and cells; the curves lie on or
-//! below these lines.
+//! Rules of thumb go wrong in small tables, which fail by a few keys on the same cells and not by the threshold. So
+//! plans come from simulated curves, interpolated linearly in the logarithms of items, failure and cells; the curves
+//! lie on or below these lines.
 
 use super::measured::{CURVES, Curve, FAILURES};
 use super::{Layout, Placement};

@@ -1,5 +1,5 @@
-//! Simulation of listing, on tables without fields of which only the structure is peeled. Equal seeds give equal outcomes
-//! on every machine.
+//! Simulation of listing, on tables without fields of which only the structure is peeled. Equal seeds give equal
+//! outcomes on every machine.
 
 use super::{Layout, Placement};
 use crate::hash::{GOLDEN_64, mixed};

@@ -2,16 +2,13 @@
 //! elements.
 //!
 //! Laws: `plus` commutes and associates, `minus` undoes it, `times` distributes over both, `quotient` undoes `times`,
-//! and overflows change none of this (section 2 of the paper asks for just that). Encodings are little-endian, the same on
-//! every machine.
+//! and overflows change none of this (section 2 of the paper asks for just that). Encodings are little-endian, the same
+//! on every machine.
 
-use crate::listing::TABLE_DIVISIONS_MIN;
 use std::fmt::Debug;
 
 /// The most bits lost in dividing a key sum by an even count: each doubles the keys that are tried.
-const TABLE_LOST_BITS_MAX: u32 = 16;
-
-const _: () = assert!(TABLE_DIVISIONS_MIN > 1 << TABLE_LOST_BITS_MAX);
+pub(crate) const TABLE_LOST_BITS_MAX: u32 = 16;
 
 /// An element of a wrapping group.
 pub trait Sum: Copy + PartialEq + Debug + Send + Sync + 'static {

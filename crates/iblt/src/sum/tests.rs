@@ -58,7 +58,7 @@ laws! {
 
 proptest! {
     #[test]
-    fn flow_keys(words: [[u64; 5]; 3], count in counts()) {
+    fn rows_of_words(words: [[u64; 5]; 3], count in counts()) {
         let [one, other, third] = words.map(|words| TwoWords::from_words(&words));
         check(one, other, third, count);
         let [one, other, third] = words.map(|words| FiveWords::from_words(&words));

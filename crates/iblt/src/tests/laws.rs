@@ -202,8 +202,8 @@ fn sets_of_which_no_key_is_twice_list_by_exclusive_ors() {
     assert!(listing.deleted.iter().all(|entry| pairs(500..1_000).contains(&(entry.key, entry.value().unwrap()))));
 }
 
-/// A table of flow keys in the cells of the packet path holds and lists what a table of general cells does.
-fn check_flow_cells<K, C>(hash: &KeyedHash<K>)
+/// A table of packed cells holds and lists what a table of `Sums` does.
+fn check_packed_cells<K, C>(hash: &KeyedHash<K>)
 where
     K: WordKey,
     C: TableCell<Key = K, Value = u64>,
@@ -225,9 +225,9 @@ where
 }
 
 #[test]
-fn the_cells_of_connections_are_general_cells_too() {
-    check_flow_cells::<TwoWords, PackedCell<TwoWords>>(&KeyedHash::new(&Secret::REPLAY, Purpose::Placement));
-    check_flow_cells::<FiveWords, PackedCell<FiveWords>>(&KeyedHash::new(&Secret::REPLAY, Purpose::Placement));
+fn packed_cells_are_general_cells_too() {
+    check_packed_cells::<TwoWords, PackedCell<TwoWords>>(&KeyedHash::new(&Secret::REPLAY, Purpose::Placement));
+    check_packed_cells::<FiveWords, PackedCell<FiveWords>>(&KeyedHash::new(&Secret::REPLAY, Purpose::Placement));
 }
 
 #[test]

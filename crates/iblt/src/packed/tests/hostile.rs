@@ -87,7 +87,7 @@ fn peeling_always_ends() {
     a_half_placed_key_does_not_loop::<FiveWords>();
 }
 
-/// Cells that count as if a thousand routers had the key zero, with a check that is no key's: all lost bits would be
+/// Cells that count as if a thousand tables had the key zero, with a check that is no key's: all lost bits would be
 /// tried in each of them. What takes few tries comes out all the same.
 #[test]
 fn divisions_in_vain_end_and_leave_some_for_others() {
@@ -100,9 +100,10 @@ fn divisions_in_vain_end_and_leave_some_for_others() {
     let places = |key: &TwoWords| geometry.places(site.placement.of(key));
     // Count and check as they stand in the encoding, before and behind a key and a value of zero.
     let mut bytes = [0; PackedCell::<TwoWords>::SIZE];
-    (bytes[..4].copy_from_slice(&1_024u32.to_le_bytes()), bytes[28..].copy_from_slice(&1u32.to_le_bytes()));
-    let of_a_thousand_routers = PackedCell::read(&bytes);
-    let mut cells = vec![of_a_thousand_routers; geometry.cell_count()];
+    bytes[..4].copy_from_slice(&1_024u32.to_le_bytes());
+    bytes[28..].copy_from_slice(&1u32.to_le_bytes());
+    let of_a_thousand_tables = PackedCell::read(&bytes);
+    let mut cells = vec![of_a_thousand_tables; geometry.cell_count()];
     places(&many).into_iter().chain(places(&few)).for_each(|place| cells[place] = Default::default());
     let mut table = Iblt::from_cells(geometry, &cells).unwrap();
     for (key, count) in [(many, 1_024), (few, 512)] {

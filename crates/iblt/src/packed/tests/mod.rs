@@ -1,4 +1,4 @@
-//! Every operation of a table of connections, compared with a plain map of its contents.
+//! Every operation of an `Iblt`, compared with a plain map of its contents.
 
 mod capacity;
 mod hostile;
