@@ -82,7 +82,7 @@ fn a_file_without_permission_is_named() {
     let (_directory, path) = file("secret.pcap", &pcap(&frames()));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     if let Some(ended) = unprivileged(&[&path]) {
-        ended.assert_failed(&[path.to_str().unwrap(), "cannot open it: Permission denied", "nothing is listed"]);
+        ended.assert_failed(&[path.to_str().unwrap(), "cannot open it: Permission denied", "nothing of it is listed"]);
         ended.assert_nothing();
     }
 }
