@@ -25,7 +25,7 @@ mod linux {
     use flowpeel::engine::{Config, Engine, EventKind, Events, Port, Sink};
     use flowpeel::export::{Directory, Format, Keep};
     use flowpeel::parse::LinkType;
-    use pnet_datalink::{Channel, DataLinkReceiver, DataLinkSender};
+    use pnet::datalink::{Channel, DataLinkReceiver, DataLinkSender};
     use std::error::Error;
     use std::io::{ErrorKind, Read};
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -97,12 +97,12 @@ mod linux {
 
     /// A socket of this interface: what is sent through it does not come back in.
     fn open(name: &str) -> Result<(Box<dyn DataLinkSender>, Box<dyn DataLinkReceiver>), Box<dyn Error>> {
-        let interfaces = pnet_datalink::interfaces();
+        let interfaces = pnet::datalink::interfaces();
         let interface = interfaces.iter().find(|interface| interface.name == name);
         let interface = interface.ok_or_else(|| format!("there is no interface {name}"))?;
         let config =
-            pnet_datalink::Config { read_timeout: Some(WAIT), read_buffer_size: 1 << 16, ..Default::default() };
-        match pnet_datalink::channel(interface, config)? {
+            pnet::datalink::Config { read_timeout: Some(WAIT), read_buffer_size: 1 << 16, ..Default::default() };
+        match pnet::datalink::channel(interface, config)? {
             Channel::Ethernet(output, input) => Ok((output, input)),
             _ => Err(format!("{name} is no Ethernet interface").into()),
         }

@@ -1,7 +1,4 @@
-//! Figure 1: how much lists around the threshold.
-//!
-//! What enters: the setting. What leaves: how often everything is listed, and how much on average, against the number
-//! of cells.
+//! Figure 1: how often everything is listed, and how much on average, against the number of cells around the threshold.
 
 use crate::fill::{FIVE, simulated};
 use crate::table1::threshold;
