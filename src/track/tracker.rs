@@ -48,7 +48,7 @@ use crate::error::Result;
 use crate::flow::{FlowKey, KeyV4, KeyV6, Side};
 use crate::handover::{Counts, HalfOpenList};
 use crate::hash::{KeyedHash, Purpose, Secret};
-use crate::signal::{AnyKey, ConnectionHash, Kind, SYN_TIMEOUT_MAX_TICKS, Signal, SignalParts};
+use crate::signal::{AnyKey, ConnectionHash, SYN_TIMEOUT_MAX_TICKS, Signal, SignalKind, SignalParts};
 use crate::state::{Decoder, Encoder};
 use crate::track::half_open::{
     MarkedRing, RecordDraft, RecordMark, RingCounts, RingCursor, RingRecord, RingRoom, Rings,
@@ -270,12 +270,12 @@ impl Tracker {
             return self.candidate(signal, parts, found);
         }
         match parts.kind {
-            Kind::Syn => self.syn(signal, parts, found),
-            Kind::SynAck => self.syn_ack(signal, parts, found),
-            Kind::Completes => self.completes(signal, parts, found),
-            Kind::Ack => self.ack(signal, parts, found),
-            Kind::Fin => self.fin(signal, parts, found),
-            Kind::Rst => self.reset(signal, found),
+            SignalKind::Syn => self.syn(signal, parts, found),
+            SignalKind::SynAck => self.syn_ack(signal, parts, found),
+            SignalKind::Completes => self.completes(signal, parts, found),
+            SignalKind::Ack => self.ack(signal, parts, found),
+            SignalKind::Fin => self.fin(signal, parts, found),
+            SignalKind::Rst => self.reset(signal, found),
         }
     }
 
@@ -283,13 +283,15 @@ impl Tracker {
     #[inline]
     fn handle_unknown(&mut self, signal: &Signal, parts: SignalParts) -> Option<Event> {
         match parts.kind {
-            Kind::Syn | Kind::SynAck | Kind::Completes => return self.begin_anew(signal, parts, None),
-            Kind::Ack => self.begin_candidate(signal, parts),
-            Kind::Fin => {
+            SignalKind::Syn | SignalKind::SynAck | SignalKind::Completes => {
+                return self.begin_anew(signal, parts, None);
+            }
+            SignalKind::Ack => self.begin_candidate(signal, parts),
+            SignalKind::Fin => {
                 self.unmatched_fin();
                 self.leave_trace(signal.hash());
             }
-            Kind::Rst => {
+            SignalKind::Rst => {
                 self.unmatched_reset();
                 self.leave_trace(signal.hash());
             }
@@ -470,7 +472,7 @@ impl Tracker {
         let parts = signal.parts();
         self.advance(parts.tick);
         let found = self.filter.find(signal.hash(), self.now);
-        parts.kind == Kind::Rst
+        parts.kind == SignalKind::Rst
             && found.is_some_and(|(_, entry)| entry.state == State::SynSent && entry.client != parts.sender)
     }
 
@@ -482,11 +484,11 @@ impl Tracker {
     fn begin_anew(&mut self, signal: &Signal, parts: SignalParts, slot: Option<Slot>) -> Option<Event> {
         let entry = |state, client| self.new_entry(signal.hash(), state, client, Entry::short_isn(parts.isn));
         let opened = match parts.kind {
-            Kind::Completes => entry(State::Established, parts.sender),
-            Kind::SynAck if self.config.answer_opens => entry(State::Established, parts.sender.other()),
+            SignalKind::Completes => entry(State::Established, parts.sender),
+            SignalKind::SynAck if self.config.answer_opens => entry(State::Established, parts.sender.other()),
             kind => {
                 let (state, client) = match kind {
-                    Kind::SynAck => (State::AnsweredUnseen, parts.sender.other()),
+                    SignalKind::SynAck => (State::AnsweredUnseen, parts.sender.other()),
                     _ => (State::SynSent, parts.sender),
                 };
                 let half_open = entry(state, client);
@@ -668,15 +670,17 @@ impl Tracker {
     #[cold]
     fn candidate(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (Slot, Entry)) -> Option<Event> {
         match parts.kind {
-            Kind::Syn | Kind::SynAck | Kind::Completes => self.begin_anew(signal, parts, Some(slot)),
-            Kind::Ack | Kind::Fin if parts.sender != entry.client => self.pick_up(signal, parts, slot, entry),
-            Kind::Ack => None,
-            Kind::Fin => {
+            SignalKind::Syn | SignalKind::SynAck | SignalKind::Completes => self.begin_anew(signal, parts, Some(slot)),
+            SignalKind::Ack | SignalKind::Fin if parts.sender != entry.client => {
+                self.pick_up(signal, parts, slot, entry)
+            }
+            SignalKind::Ack => None,
+            SignalKind::Fin => {
                 self.unmatched_fin();
                 self.turn_into_trace(slot, &entry);
                 None
             }
-            Kind::Rst => {
+            SignalKind::Rst => {
                 self.unmatched_reset();
                 self.turn_into_trace(slot, &entry);
                 None
@@ -690,15 +694,15 @@ impl Tracker {
         if self.established >= self.config.connections_max {
             // A trace lingers, unlike after a refused handshake; otherwise every other packet would count.
             self.counts.refused_pickups += 1;
-            let sides = if parts.kind == Kind::Fin { 1 } else { 2 };
+            let sides = if parts.kind == SignalKind::Fin { 1 } else { 2 };
             self.untracked.refuse_found(sides, self.now, u64::from(self.config.linger_ticks));
             self.turn_into_trace(slot, &entry);
             return None;
         }
         let client = likely_client(signal);
         let state = match (parts.kind, parts.sender == client) {
-            (Kind::Fin, true) => State::EstablishedClientFin,
-            (Kind::Fin, false) => State::EstablishedServerFin,
+            (SignalKind::Fin, true) => State::EstablishedClientFin,
+            (SignalKind::Fin, false) => State::EstablishedServerFin,
             _ => State::Established,
         };
         self.counts.picked_up += 1;

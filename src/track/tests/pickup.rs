@@ -109,7 +109,7 @@ fn a_flood_from_one_side_lists_nothing_and_pushes_out_nothing() {
     (0..500).for_each(|number| assert_eq!(scene.play(any_key(number), "SaD").len(), 1));
     (500..800).for_each(|number| assert_eq!(scene.play(any_key(number), "S").len(), 0));
     for number in 1_000..1_001_000 {
-        assert_eq!(scene.send(v4(number), Sender::Client, Kind::Ack, 0), None);
+        assert_eq!(scene.send(v4(number), Sender::Client, SignalKind::Ack, 0), None);
     }
     let counts = scene.counts();
     assert_eq!((counts.opened, counts.picked_up, counts.untracked(), counts.forgotten), (500, 0, 0, 0));
@@ -176,7 +176,7 @@ fn what_the_capture_takes_for_the_isn_completes_nothing_anew() {
     let cache = HandshakeCache::new(1, 1_000_000_000);
     let is_told = |isn, other| {
         cache.put(1, Side::First, Some(isn), 0);
-        cache.take(1, Side::First, other, 0) == Some(Kind::Completes)
+        cache.take(1, Side::First, other, 0) == Some(SignalKind::Completes)
     };
     // The hash of the second begins with a zero byte, for which the capture writes another.
     for isn in [1, 1_114_951_855] {
@@ -185,11 +185,11 @@ fn what_the_capture_takes_for_the_isn_completes_nothing_anew() {
             for other in isn + 1..isn + 1_000 {
                 let mut scene = Scene::new(config());
                 let key = v4(1);
-                assert_eq!(scene.send(key, Sender::Client, Kind::Syn, isn), None);
-                assert_eq!(scene.send(key, Sender::Server, Kind::SynAck, isn), None);
-                assert!(scene.send(key, Sender::Client, Kind::Completes, isn).is_some());
+                assert_eq!(scene.send(key, Sender::Client, SignalKind::Syn, isn), None);
+                assert_eq!(scene.send(key, Sender::Server, SignalKind::SynAck, isn), None);
+                assert!(scene.send(key, Sender::Client, SignalKind::Completes, isn).is_some());
                 scene.play(key, fins);
-                let event = scene.send(key, Sender::Client, Kind::Completes, other);
+                let event = scene.send(key, Sender::Client, SignalKind::Completes, other);
                 assert_eq!(event.is_none(), is_told(isn, other), "{isn} {other} {fins}");
                 told += usize::from(event.is_none());
             }
@@ -204,7 +204,7 @@ fn a_handshake_replaces_a_connection_whose_isn_is_unknown() {
         let mut scene = scene();
         scene.play(picked_up(0), "Dd");
         assert_eq!(scene.counts().picked_up, 1);
-        let event = scene.send(picked_up(0), Sender::Client, Kind::Completes, isn);
+        let event = scene.send(picked_up(0), Sender::Client, SignalKind::Completes, isn);
         assert!(matches!(event, Some(Event::Replace(..))), "{isn}: {event:?}");
     }
 }

@@ -25,7 +25,7 @@ impl Scene {
             return if half_open.answered { Answered } else { SynSent };
         }
         let late = self.counts().late;
-        assert_eq!(self.send(key, Sender::Client, Kind::Rst, 1), None);
+        assert_eq!(self.send(key, Sender::Client, SignalKind::Rst, 1), None);
         if self.counts().late > late { Closed } else { Nothing }
     }
 }
@@ -283,13 +283,13 @@ fn a_syn_with_data_may_be_answered_with_the_number_behind_it() {
         let key = v4(1);
         let mut events = Vec::new();
         let mut send = |scene: &mut Scene, sender, kind, isn| events.extend(scene.send(key, sender, kind, isn));
-        send(&mut scene, Sender::Client, Kind::Syn, 100);
+        send(&mut scene, Sender::Client, SignalKind::Syn, 100);
         scene.pass(late);
-        send(&mut scene, Sender::Server, Kind::SynAck, 110);
-        send(&mut scene, Sender::Client, Kind::Completes, 110);
-        send(&mut scene, Sender::Server, Kind::SynAck, 110);
-        send(&mut scene, Sender::Client, Kind::Completes, 110);
-        send(&mut scene, Sender::Client, Kind::Syn, 100);
+        send(&mut scene, Sender::Server, SignalKind::SynAck, 110);
+        send(&mut scene, Sender::Client, SignalKind::Completes, 110);
+        send(&mut scene, Sender::Server, SignalKind::SynAck, 110);
+        send(&mut scene, Sender::Client, SignalKind::Completes, 110);
+        send(&mut scene, Sender::Client, SignalKind::Syn, 100);
         assert_eq!(scene.half_open(), []);
         assert!(matches!(events[..], [Event::Open(..)]), "{events:?}");
         assert_eq!(scene.play(key, "Ff").len(), 1);
