@@ -255,8 +255,9 @@ impl HandshakeCache {
     }
 
     /// Removes this connection's handshake if it waits for a packet of `sender`, and returns the kind that a packet
-    /// without a flag then is: [`SignalKind::Completes`] if `isn`, the number before its sequence number, is the client's ISN
-    /// (or, once in 255 times, has the same hash), and otherwise [`SignalKind::Ack`]. `None` if no handshake was waiting.
+    /// without a flag then is: [`SignalKind::Completes`] if `isn`, the number before its sequence number, is the
+    /// client's ISN (or, once in 255 times, has the same hash), and otherwise [`SignalKind::Ack`]. `None` if no
+    /// handshake was waiting.
     #[inline]
     pub fn take(&self, hash: u64, sender: Side, isn: u32, now_ns: i64) -> Option<SignalKind> {
         let index = self.set_index(hash);

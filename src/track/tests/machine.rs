@@ -293,7 +293,7 @@ fn agrees(packets: &[Packet], rules: Rules) {
         ..config()
     });
     let mut machine = Machine { rules, ..Machine::default() };
-    let payload = Entry::tick_of;
+    let payload = FilterEntry::tick_of;
     // Of the open connections, whether they are listed as older than the start.
     let mut listed = [None; 5];
     for &packet in packets {
@@ -346,7 +346,7 @@ fn agrees(packets: &[Packet], rules: Rules) {
             .map(|(connection, known)| {
                 let key = oriented(*connection, known.client);
                 let is_answered = known.stage == Stage::Answered;
-                (key, known.start, known.since, is_answered, Entry::short_isn(known.isn))
+                (key, known.start, known.since, is_answered, FilterEntry::short_isn(known.isn))
             })
             .collect();
         assert_eq!(half_open, waiting, "{packet:?} at {}", scene.tick);

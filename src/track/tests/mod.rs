@@ -16,7 +16,7 @@ use crate::handover::MIDSTREAM;
 use crate::handover::{Counts, HalfOpen, HalfOpenList};
 use crate::hash::{KeyedHash, Purpose, Secret};
 use crate::signal::{AnyKey, ConnectionHash, FINGERPRINT_BITS, Signal, SignalKind, SignalParts};
-use crate::track::{Entry, Event, Tracker, TrackerConfig};
+use crate::track::{Event, FilterEntry, Tracker, TrackerConfig};
 
 const SYN_TIMEOUT_TICKS: u64 = 20;
 const LINGER_TICKS: u32 = 5;

@@ -62,7 +62,7 @@ fn the_start_is_the_first_sign_of_it_and_the_server_has_the_lower_port() {
     for number in 0..8 {
         for (script, start) in [("D++d++Ff", 0), ("+D+D+f+F", 1), ("d+++D+r", 0)] {
             let mut scene = scene();
-            let payload = Entry::tick_of(scene.tick + start) | MIDSTREAM;
+            let payload = FilterEntry::tick_of(scene.tick + start) | MIDSTREAM;
             let key = picked_up(number);
             let events = scene.play(any_key(number), script);
             assert_eq!(events, [Event::Open(key, payload), Event::Close(key, payload)], "{script}");
@@ -165,7 +165,7 @@ fn what_completes_a_handshake_needs_nothing_else() {
             assert_eq!(scene.counts().closed, closed as u64, "{script}");
         }
         let mut scene = Scene::new(config());
-        let (first, second) = (Entry::tick_of(scene.tick), Entry::tick_of(scene.tick + 1));
+        let (first, second) = (FilterEntry::tick_of(scene.tick), FilterEntry::tick_of(scene.tick + 1));
         let replaced = Event::Replace((key, first), (key, second));
         assert_eq!(scene.play(key, "SaC+2C2S2a"), [Event::Open(key, first), replaced]);
     }
@@ -220,7 +220,7 @@ fn where_only_flags_are_seen_the_answer_opens() {
         assert!(scene.half_open().is_empty() || script == "S", "{script}");
     }
     let mut scene = Scene::new(TrackerConfig { answer_opens: true, ..config() });
-    let start = Entry::tick_of(scene.tick);
+    let start = FilterEntry::tick_of(scene.tick);
     let replaced = Event::Replace((v6(1), start), (v6(1), start + 1));
     assert_eq!(scene.play(v6(1), "Sa+2S2a"), [Event::Open(v6(1), start), replaced]);
 }
@@ -229,7 +229,7 @@ fn where_only_flags_are_seen_the_answer_opens() {
 fn a_connection_is_looked_at_and_taken_off() {
     for number in 0..4 {
         let (key, mut scene) = (any_key(number), scene());
-        let payload = Entry::tick_of(scene.tick);
+        let payload = FilterEntry::tick_of(scene.tick);
         scene.play(key, "SaD+");
         assert_eq!(scene.tracker.sighting(&key, payload), Sighting::Seen, "it was seen to open");
         assert_eq!(scene.tracker.sighting(&key, payload), Sighting::Unseen);

@@ -234,7 +234,7 @@ fn the_payload_is_the_start_and_the_same_at_both_ends() {
     {
         for key in [v4(0), v4(1), v6(0), v6(1)] {
             let mut scene = Scene::new(config());
-            let start = Entry::tick_of(scene.tick + start);
+            let start = FilterEntry::tick_of(scene.tick + start);
             assert_eq!(scene.play(key, script), [Event::Open(key, start), Event::Close(key, start)], "{script}");
         }
     }
@@ -248,7 +248,7 @@ fn a_half_open_connection_tells_its_start_and_its_last_step() {
         let mut scene = Scene::new(config());
         let first = scene.tick;
         scene.play(v6(1), script);
-        let short_isn = Entry::short_isn(1);
+        let short_isn = FilterEntry::short_isn(1);
         let expected =
             HalfOpen { key: v6(1), start_tick: first + start, since_tick: first + since, answered, short_isn };
         assert_eq!(scene.half_open(), [expected], "{script}");

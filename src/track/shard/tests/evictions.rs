@@ -13,7 +13,7 @@ fn what_is_to_be_evicted_closes_before_the_hand_over_even_if_that_is_held_back()
         partition.handle(&signal, &mut desk);
     });
     end_interval(&mut partition, &marker(FIRST_TICK), &mut desk);
-    let payload = Entry::tick_of(FIRST_TICK);
+    let payload = FilterEntry::tick_of(FIRST_TICK);
     let listed: Vec<_> = keys.iter().map(|key| (*key, payload)).collect();
     // The first question clears what the openings left.
     desk.inquiry = Some(Inquiry { listed: listed.clone(), ..Inquiry::default() });

@@ -11,7 +11,7 @@ use crate::signal::{AnyKey, ConnectionHash, FINGERPRINT_BITS, SignalKind, Signal
 use crate::sketch::{BATCH_COUNT, Change, Geometry, Iblt, TableKey, ValueCode};
 use crate::track::PartitionConfig;
 use crate::track::partition::{DELTA_LOAD_PERCENT, DELTA_SPAN_MAX_TICKS};
-use crate::track::{Entry, Event, Tracker, TrackerConfig};
+use crate::track::{Event, FilterEntry, Tracker, TrackerConfig};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
