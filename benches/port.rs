@@ -4,9 +4,9 @@
 use crate::clock::thread_ns;
 use crate::row::{Case, Pair, Scale, Suite};
 use flowpeel::engine::{Config, Engine, Sink, Summary};
-use flowpeel::generate::{Traffic, TrafficConfig};
 use flowpeel::list::List;
 use flowpeel::parse::LinkType;
+use flowpeel_traffic::{Traffic, TrafficConfig};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The packets that are pushed, over and over: more than a second's, so that connections of the round before have

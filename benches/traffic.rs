@@ -1,10 +1,10 @@
 //! Keys that are derived from numbers, and the signals of connections that open and close as steadily as they do on a
 //! router.
 
-use flowpeel::connection::{CANDIDATE_TIMEOUT_TICKS, LINGER_TICKS, TrackerConfig};
 use flowpeel::flow::{FlowKey, KeyV4};
-use flowpeel::hash::{KeyedHash, Purpose, Secret};
 use flowpeel::signal::{ConnectionHash, FINGERPRINT_BITS, Signal, SignalKind, SignalParts};
+use flowpeel::track::{CANDIDATE_TIMEOUT_TICKS, LINGER_TICKS, TrackerConfig};
+use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
 
 /// The key of this number: every bit of it depends on the number, and no two numbers have the same.
 #[inline(always)]

@@ -11,10 +11,10 @@ mod wake;
 
 use crate::error::{Error, Result};
 use crate::export::{Directory, FileLine, Format, Keep, ListFile, ListSpan, SnapshotName};
-use crate::flow_list::{Header, SnapshotList, TickMoment};
-use crate::hash::Secret;
-use crate::signal::AnyKey;
-use crate::snapshot::file::{Kind, RouterPart, SnapshotFile};
+use crate::flow::AnyKey;
+use crate::list::{Header, SnapshotList, TickMoment};
+use crate::snapshot::{Kind, RouterPart, SnapshotFile};
+use flowpeel_iblt::hash::Secret;
 use incoming::Incoming;
 use position::{Position, Run};
 use std::path::{Path, PathBuf};

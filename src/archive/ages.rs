@@ -7,8 +7,9 @@
 use crate::archive::Entry;
 use crate::disk::{Decoder, Encoder};
 use crate::error::Result;
-use crate::flow_list::List;
-use crate::signal::{AnyKey, TICK_BITS, TICK_NS};
+use crate::flow::AnyKey;
+use crate::list::List;
+use crate::signal::{TICK_BITS, TICK_NS};
 use ahash::AHashMap;
 
 /// The most connections older than half a wrap of the tick whose starts are remembered: some megabytes.

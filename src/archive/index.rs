@@ -7,12 +7,12 @@
 //! segments alone, so one that is missing is made again at the next start.
 
 use crate::archive::entry::Hasher;
+use crate::archive::field_file;
 use crate::archive::names::{FileName, Inventory};
 use crate::archive::segment::{SEGMENT_ENTRY_SIZE_MIN, SEGMENT_SIZE_MAX, Segment, TEMPORARY};
-use crate::bfield_store;
 use crate::error::{Error, Result};
-use crate::sketch::bfield::{Builder, Goal, Pair, Pass, Plan};
 use crossbeam::channel::{Receiver, Sender, unbounded};
+use flowpeel_bfield::{Builder, Goal, Pair, Pass, Plan};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -94,7 +94,7 @@ fn build(directory: &Path, (first, last): (u32, u32)) -> Result<()> {
             break;
         }
     }
-    bfield_store::save(&builder.finish().field, &path, &TEMPORARY).map(drop)
+    field_file::save(&builder.finish().field, &path, &TEMPORARY).map(drop)
 }
 
 /// Makes the missing indexes of whole groups of segments. Returns how many.

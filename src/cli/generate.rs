@@ -4,12 +4,12 @@ use crate::capture::PACKET_SIZE_MAX;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::report::{self, Voice, grouped};
 use crate::cli::{Failure, Outcome, Status, values};
+use crate::disk::whole_file::{NewFile, Temporary, directory_of, is_file_or_free};
 use crate::error::{Error, Result};
-use crate::generate::{
+use clap::{Args, ValueEnum};
+use flowpeel_traffic::{
     Arrivals, Flood, FloodConfig, GENERATED_CAPTURED_SIZE_MAX, Traffic, TrafficConfig, TrafficCounts, write_pcap,
 };
-use crate::whole_file::{NewFile, Temporary, directory_of, is_file_or_free};
-use clap::{Args, ValueEnum};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::RangeInclusive;

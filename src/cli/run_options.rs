@@ -6,8 +6,8 @@ use crate::cli::state::State;
 use crate::cli::tracking::Tracking;
 use crate::engine::Config;
 use crate::error::{Error, Result};
-use crate::hash::Secret;
 use clap::{Arg, Args};
+use flowpeel_iblt::hash::Secret;
 use std::time::Duration;
 
 /// The options of a run.

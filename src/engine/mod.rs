@@ -24,7 +24,7 @@
 //! ```
 //! use flowpeel::capture::{PacketSource, Replay};
 //! use flowpeel::engine::{Config, Engine, EventKind, Events, Sink};
-//! use flowpeel::flow_list::List;
+//! use flowpeel::list::List;
 //! use std::sync::mpsc;
 //!
 //! let (listed, lists) = mpsc::channel();
@@ -139,7 +139,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// A sink that takes the list at the end of each interval, as a function of a [`List`](crate::flow_list::List) or
+    /// A sink that takes the list at the end of each interval, as a function of a [`List`](crate::list::List) or
     /// any other exporter does.
     #[must_use]
     pub fn lists(exporter: impl Exporter + 'static) -> Self {
@@ -242,7 +242,7 @@ impl Engine {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// The metrics of the engine, which can be [served](crate::serve) over HTTP.
+    /// The metrics of the engine, which can be [served](crate::metrics::http) over HTTP.
     #[must_use]
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics

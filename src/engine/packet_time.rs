@@ -5,8 +5,8 @@
 
 use crate::engine::port::{Marks, Timekeeper};
 use crate::error::Result;
+use crate::queue::Marker;
 use crate::signal::{Clock, ClockStep, TICK_NS, TimeBase};
-use crate::snapshot::Marker;
 use crate::state::{Decoder, Encoder};
 
 /// The time of packets, as of a capture: a port that goes by it waits where a queue is full, and equal packets make

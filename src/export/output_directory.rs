@@ -3,9 +3,9 @@
 //! What enters: what to write, and under which name. What leaves: files that no program that watches the directory ever
 //! sees half written, not even after a crash: each has a temporary name until it is whole and on the disk.
 
+use crate::disk::whole_file::{NewFile, Temporary};
 use crate::error::{Error, Result};
 use crate::state::lock;
-use crate::whole_file::{NewFile, Temporary};
 use jiff::Timestamp;
 use std::fs::{self, File};
 use std::io;

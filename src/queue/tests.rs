@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::flow::{KeyV4, Side, VlanTags};
+use crate::queue::Seen;
 use crate::queue::inbox::MERGE_PATIENCE_NS;
 use crate::signal::{ConnectionHash, Moment, SignalKind, SignalParts};
-use crate::snapshot::Seen;
 
 fn signal(tick: u64) -> Signal {
     let key = KeyV4::new((1, 1), (2, 2), VlanTags::NONE);

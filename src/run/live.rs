@@ -9,7 +9,7 @@ use crate::capture::{Condition, LiveSource};
 use crate::engine::{FinishAtEnd, Lists, Outputs, Plan, Port, Saving, Summary, Threads, Written, join, spawn};
 use crate::error::{Error, Result};
 use crate::export::Exporter;
-use crate::flow_list::Header;
+use crate::list::Header;
 use crate::metrics::Metrics;
 use crate::queue::MERGE_PATIENCE_NS;
 use std::sync::Arc;

@@ -10,12 +10,11 @@
 
 use crate::error::Result;
 use crate::flow::Side;
-use crate::hash::{GOLDEN_32, place_of};
-use crate::lines::{Lines, SharedLine};
-use crate::prefetch::prefetch;
 use crate::signal::SignalKind;
 use crate::signal::clock::TICK_NS;
 use crate::state::{Decoder, Encoder};
+use flowpeel_iblt::hash::{GOLDEN_32, place_of};
+use flowpeel_lines::{Lines, SharedLine, prefetch};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// How far one capture thread's packets may be ahead of another's, in nanoseconds: half a minute, more than lies in any

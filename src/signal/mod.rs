@@ -18,8 +18,8 @@ pub use watch::Watch;
 
 pub use crate::flow::AnyKey;
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6, Side, WordKey};
-use crate::hash::place_of;
 use crate::parse::TcpSegment;
+use flowpeel_iblt::hash::place_of;
 pub use sampler::SAMPLE_INTERVAL_PACKETS;
 
 /// Bits of a connection's hash that choose its partition.

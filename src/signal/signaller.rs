@@ -15,11 +15,11 @@
 
 use crate::error::Result;
 use crate::flow::{FlowKey, KeyV4, KeyV6, QuickHash, Side, VlanTags};
-use crate::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
 use crate::parse::{Addresses, PlainFrame, TcpSegment};
 use crate::signal::sampler::Sampler;
 use crate::signal::{ConnectionHash, HandshakeCache, Moment, Signal, SignalKind, SignalParts, Watch};
 use crate::state::{Decoder, Encoder};
+use flowpeel_iblt::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
 use std::hint::select_unpredictable;
 use std::sync::Arc;
 

@@ -7,10 +7,11 @@
 //! half-open connections, which last only a moment.
 
 use super::{KeyCounts, Kind, Misfit, SnapshotFile, Sums};
-use crate::connection::CONNECTIONS_MAX;
-use crate::hash::Secret;
-use crate::sketch::{Geometry, Iblt, TableKey};
-use crate::snapshot::DeltaGeometry;
+use crate::flow::FlowKey as TableKey;
+use crate::handover::DeltaGeometry;
+use crate::track::CONNECTIONS_MAX;
+use flowpeel_iblt::hash::Secret;
+use flowpeel_iblt::{Geometry, Iblt};
 
 /// What is added to an estimate of differences when a digest for them is asked for, in percent: twice the error of the
 /// smallest digests' estimates, and something for the next try.
@@ -107,9 +108,9 @@ impl SnapshotFile {
     /// Complexity: a pass over the tables.
     ///
     /// ```
-    /// # use flowpeel::hash::Secret;
-    /// # use flowpeel::sketch::Geometry;
-    /// # use flowpeel::snapshot::DeltaGeometry;
+    /// # use flowpeel_iblt::hash::Secret;
+    /// # use flowpeel_iblt::Geometry;
+    /// # use flowpeel::handover::DeltaGeometry;
     /// # use flowpeel::snapshot::{SnapshotFile, RouterPart};
     /// let shape = Geometry::for_items(100_000).foldable();
     /// let geometry = DeltaGeometry { v4: shape, v6: shape };

@@ -5,9 +5,9 @@
 
 use crate::flow::Side;
 use crate::handover::{ISN_BITS, MIDSTREAM};
-use crate::hash::GOLDEN_32;
-use crate::lines::Line;
 use crate::signal::{FINGERPRINT_BITS, HANDSHAKE_ISN_BITS, TICK_BITS};
+use flowpeel_iblt::hash::GOLDEN_32;
+use flowpeel_lines::Line;
 
 /// Entries in a bucket: seven words of 64 bits. The eighth word has an extension byte for each of them.
 pub const SLOT_COUNT: usize = 7;

@@ -1,15 +1,14 @@
 //! The connection filter: entries without keys, in buckets of one cache line, each connection in one of two buckets.
 
 use crate::error::Result;
-use crate::hash::{GOLDEN_32, place_of};
-use crate::lines::{Line, Lines};
-use crate::prefetch::prefetch;
 use crate::signal::{ConnectionHash, FINGERPRINT_BITS};
 use crate::state::{Decoder, Encoder};
 use crate::track::entry::{
     SLOT_COUNT, SlotSet, in_state, is_free, recorded_at, removed, state_of, unused_and_closed, with_fingerprint,
 };
 use crate::track::{ConnectionState, FilterEntry};
+use flowpeel_iblt::hash::{GOLDEN_32, place_of};
+use flowpeel_lines::{Line, Lines, prefetch};
 
 /// The lowest bit of the eighth word's last byte: set once an entry of this bucket went to its other bucket instead, so
 /// that look-ups go on there.

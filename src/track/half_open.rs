@@ -13,11 +13,10 @@ use crate::error::Result;
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6, WordKey};
 use crate::handover::HalfOpenList;
 use crate::handover::half_open::{HalfOpenHeader, UNIT_WORD_COUNT, half_open_word_count};
-use crate::lines::Line;
-use crate::prefetch::prefetch;
 use crate::signal::TICK_BITS;
 use crate::state::{Decoder, Encoder};
 use crate::track::{ConnectionState, Filter, FilterEntry, FilterSlot};
+use flowpeel_lines::{Line, prefetch};
 
 /// The most half-open connections that are kept: at a million attempts a second the oldest is then a quarter of a
 /// second old when it has to go, longer than most round trips.
@@ -544,12 +543,12 @@ impl MarkedRing {
 #[cfg(test)]
 impl MarkedRing {
     /// Calls `show` with each record, its place and its key.
-    pub(super) fn each_record(&self, mut show: impl FnMut(RingRecord, u32, crate::signal::AnyKey)) {
+    pub(super) fn each_record(&self, mut show: impl FnMut(RingRecord, u32, crate::flow::AnyKey)) {
         let mut cursor = self.start();
         while let Some((record, behind)) = self.after(cursor) {
             let key = match record.header.family() {
-                Family::V4 => crate::signal::AnyKey::V4(self.ring.key(record)),
-                Family::V6 => crate::signal::AnyKey::V6(self.ring.key(record)),
+                Family::V4 => crate::flow::AnyKey::V4(self.ring.key(record)),
+                Family::V6 => crate::flow::AnyKey::V6(self.ring.key(record)),
             };
             show(record, self.place_of(record), key);
             cursor = behind;

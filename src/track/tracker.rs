@@ -45,16 +45,16 @@
 //! changes nothing.
 
 use crate::error::Result;
-use crate::flow::{FlowKey, KeyV4, KeyV6, Side};
+use crate::flow::{AnyKey, FlowKey, KeyV4, KeyV6, Side};
 use crate::handover::{Counts, HalfOpenList};
-use crate::hash::{KeyedHash, Purpose, Secret};
-use crate::signal::{AnyKey, ConnectionHash, SYN_TIMEOUT_MAX_TICKS, Signal, SignalKind, SignalParts};
+use crate::signal::{ConnectionHash, SYN_TIMEOUT_MAX_TICKS, Signal, SignalKind, SignalParts};
 use crate::state::{Decoder, Encoder};
 use crate::track::half_open::{
     MarkedRing, RecordDraft, RecordMark, RingCounts, RingCursor, RingRecord, RingRoom, Rings,
 };
 use crate::track::untracked::Untracked;
 use crate::track::{ConnectionState, Filter, FilterConfig, FilterEntry, FilterSlot, ISN_UNKNOWN, Moved, Placed};
+use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
 
 /// How long a closed connection lingers, in ticks of 100 ms: late packets and retransmissions come within seconds.
 pub const LINGER_TICKS: u32 = 100;
@@ -1055,12 +1055,12 @@ impl Tracker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generate::{Traffic, TrafficConfig};
     use crate::handover::HalfOpenList;
-    use crate::hash::Secret;
     use crate::parse::{LinkType, parse_frame};
     use crate::signal::{Clock, HandshakeCache, Signal, Signaller, SignallerConfig};
     use crate::track::TrackerConfig;
+    use flowpeel_iblt::hash::Secret;
+    use flowpeel_traffic::{Traffic, TrafficConfig};
     use std::sync::Arc;
 
     fn config() -> TrackerConfig {

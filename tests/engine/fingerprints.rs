@@ -6,9 +6,9 @@
 
 use crate::support::feed;
 use crate::support::oracle::{List, Rules, lists_of};
-use flowpeel::connection::{LINGER_TICKS, SLOT_COUNT};
-use flowpeel::generate::TrafficConfig;
-use flowpeel::pipeline::{Config, Plan};
+use flowpeel::engine::{Config, Plan};
+use flowpeel::track::{LINGER_TICKS, SLOT_COUNT};
+use flowpeel_traffic::TrafficConfig;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -3,9 +3,8 @@
 
 use crate::allocator::{ALLOCATED_SIZE, IS_COUNTING};
 use crate::process::alone;
-use flowpeel::hash::Secret;
-use flowpeel::snapshot::SNAPSHOT_SIZE_MAX;
-use flowpeel::snapshot::file::{HASH_ID, KeyId, SnapshotFile, VERSION};
+use flowpeel::snapshot::{HASH_ID, KeyId, SNAPSHOT_SIZE_MAX, SnapshotFile, VERSION};
+use flowpeel_iblt::hash::Secret;
 use hmac::Mac;
 use std::io::Write;
 use std::sync::atomic::Ordering::SeqCst;

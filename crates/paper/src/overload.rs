@@ -1,13 +1,13 @@
 //! How the list fares before, during and after an exporter stalls. All parts of the engine are real; only queues and
 //! threads are left out.
 
-use flowpeel::connection::{LINGER_TICKS, TrackerConfig};
 use flowpeel::engine::{Lockstep, LockstepConfig};
 use flowpeel::flow::{FlowKey, KeyV4, Side, VlanTags};
+use flowpeel::handover::DeltaGeometry;
 use flowpeel::list::{EvictionTimes, List};
-use flowpeel::shard::PartitionConfig;
+use flowpeel::queue::Marker;
 use flowpeel::signal::{ConnectionHash, FINGERPRINT_BITS, PARTITION_COUNT, Signal, SignalKind, SignalParts, TimeBase};
-use flowpeel::snapshot::{DeltaGeometry, Marker};
+use flowpeel::track::{LINGER_TICKS, PartitionConfig, TrackerConfig};
 use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
 use flowpeel_iblt::{Geometry, HASH_COUNT};
 use std::cmp::Ordering;

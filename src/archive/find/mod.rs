@@ -6,16 +6,15 @@
 //! checksum and checked against the query.
 
 use crate::archive::entry::Hasher;
+use crate::archive::field_file::FieldFile;
 use crate::archive::names::{FileName, Inventory, OPEN_LIST};
 use crate::archive::scan::scan_file;
 use crate::archive::segment::Segment;
 use crate::archive::{Entry, Fate};
-use crate::bfield_store::FieldFile;
 use crate::error::{Error, Result};
-use crate::flow::VlanTags;
-use crate::signal::AnyKey;
-use crate::sketch::bfield::Found;
+use crate::flow::{AnyKey, VlanTags};
 use ahash::AHashMap;
+use flowpeel_bfield::Found;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -9,11 +9,12 @@ use crate::capture::live::{self, Backend, BpfProgram, CaptureMode, LiveConfig};
 use crate::cli::report::{self, Voice};
 use crate::cli::run_options::{Defaults, RunOptions, with_default};
 use crate::cli::{Failure, Outcome, Status, archive, heading, state, values};
+
+use crate::engine::{Config, LiveInput, Plan, Summary};
 use crate::error::{Error, Result};
+use crate::metrics::http::{Server, is_exposed, serve};
 use crate::metrics::{Metrics, Setup};
-use crate::pipeline::{self, Config, LiveInput, Plan, Summary};
 use crate::queue::WhenFull;
-use crate::serve::{Server, is_exposed, serve};
 use crate::snapshot::ROUTER_NAME_SIZE_MAX;
 use clap::{Args, ValueEnum};
 use std::net::SocketAddr;
@@ -247,7 +248,7 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     if let Some(archive) = &archive {
         outputs.feed(archive);
     }
-    let summary = pipeline::live(&plan, sources, &mut outputs, &metrics, &watch, saving);
+    let summary = crate::run::live(&plan, sources, &mut outputs, &metrics, &watch, saving);
     let aftermath = outputs.aftermath();
     let archived = archive.map(Archive::finish);
     let is_archived = archived.as_ref().is_none_or(Result::is_ok);

@@ -7,10 +7,11 @@ use super::status_line::{LastList, StatusLine, time_of_day};
 use crate::capture::Condition;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::report::{self, Voice, grouped};
+use crate::engine::Written;
 use crate::error::Result;
-use crate::flow_list::Header;
+use crate::list::Header;
 use crate::metrics::Metrics;
-use crate::pipeline::{LiveObserver, Written};
+use crate::run::LiveObserver;
 use std::sync::Arc;
 
 /// The warning of a run that does not stop at once.

@@ -9,10 +9,10 @@ use crate::cli::run_options::{Defaults, RunOptions, with_default};
 use crate::cli::{Failure, Outcome, Status, archive, state};
 use crate::engine::{Config, Plan, Saving};
 use crate::error::Result;
-use crate::hash::Secret;
 use crate::queue::WhenFull;
 use crate::run;
 use clap::Args;
+use flowpeel_iblt::hash::Secret;
 use progress::Watch;
 use std::path::PathBuf;
 

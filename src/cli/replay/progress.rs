@@ -4,7 +4,7 @@ use crate::capture::{Progress, SkippedPackets};
 use crate::cli::interrupts::Interrupts;
 use crate::cli::report::{self, Voice, grouped};
 use crate::error::{Error, Result};
-use crate::pipeline::Observer;
+use crate::run::Observer;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};

@@ -1,14 +1,13 @@
 //! A shard and a list without threads, so that tests decide when deltas are handed over.
 
 use super::*;
-use crate::connection::{LINGER_TICKS, TrackerConfig};
 use crate::engine::{Lockstep, LockstepConfig};
 use crate::flow::{FlowKey, KeyV4, Side, VlanTags};
-use crate::hash::{KeyedHash, Purpose};
-use crate::shard::PartitionConfig;
+use crate::queue::Marker;
 use crate::signal::{ConnectionHash, FINGERPRINT_BITS, Signal, SignalKind, SignalParts, TimeBase};
-use crate::sketch::Geometry;
-use crate::snapshot::Marker;
+use crate::track::{LINGER_TICKS, PartitionConfig, TrackerConfig};
+use flowpeel_iblt::Geometry;
+use flowpeel_iblt::hash::{KeyedHash, Purpose};
 use std::collections::BTreeMap;
 
 mod restart;

@@ -1,8 +1,8 @@
 //! A list and its partitions that are saved, and others that continue from there.
 
 use super::*;
-use crate::shard::Partition;
 use crate::state::{Decoder, Encoder};
+use crate::track::Partition;
 
 impl Rig {
     /// Ends an interval, saves everything, and restores it into a new rig.

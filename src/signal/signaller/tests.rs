@@ -1,8 +1,7 @@
 //! Which packets become signals, and of which kind.
 
 use super::*;
-use crate::flow::FlowKey;
-use crate::signal::AnyKey;
+use crate::flow::{AnyKey, FlowKey};
 use crate::signal::sampler::SAMPLE_INTERVAL_PACKETS;
 
 const ACK: u8 = TcpSegment::ACK;

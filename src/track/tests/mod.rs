@@ -11,12 +11,11 @@ mod pickup;
 mod ring;
 mod table;
 
-use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
-use crate::handover::MIDSTREAM;
-use crate::handover::{Counts, HalfOpen, HalfOpenList};
-use crate::hash::{KeyedHash, Purpose, Secret};
-use crate::signal::{AnyKey, ConnectionHash, FINGERPRINT_BITS, Signal, SignalKind, SignalParts};
+use crate::flow::{AnyKey, FlowKey, KeyV4, KeyV6, VlanTags};
+use crate::handover::{Counts, HalfOpen, HalfOpenList, MIDSTREAM};
+use crate::signal::{ConnectionHash, FINGERPRINT_BITS, Signal, SignalKind, SignalParts};
 use crate::track::{Event, FilterEntry, Tracker, TrackerConfig};
+use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
 
 const SYN_TIMEOUT_TICKS: u64 = 20;
 const LINGER_TICKS: u32 = 5;

@@ -6,12 +6,13 @@ use crate::support::command::{Ended, FLOWPEEL, command, flowpeel, replay, run as
 use crate::support::feed::Generated;
 use crate::support::oracle::{Oracle, Rules, lists_of};
 use flowpeel::capture::{Packet, PacketSource, Progress, Replay};
+use flowpeel::engine::{Config, Plan};
 use flowpeel::error::Result;
 use flowpeel::export::{self, Exporter};
-use flowpeel::generate::{Flood, FloodConfig, TrafficConfig};
 use flowpeel::parse::LinkType;
-use flowpeel::pipeline::{Config, Plan, run};
+use flowpeel::run::run;
 use flowpeel::sources::Report;
+use flowpeel_traffic::{Flood, FloodConfig, TrafficConfig};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -3,7 +3,7 @@
 use super::{ended, exact, files, found};
 use crate::support::command::{self, FLOWPEEL, Running, command};
 use flowpeel::archive::{Endpoint, Query};
-use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};
+use flowpeel_traffic::{Traffic, TrafficConfig, write_pcap};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
@@ -75,7 +75,7 @@ fn a_killed_run_loses_its_tail_and_nothing_else() {
 fn an_index_that_is_missing_is_made_again() {
     let traffic = TrafficConfig { data_packets: 0..=1, ..TrafficConfig::mixed(124, 150_000) };
     let place = tempfile::tempdir().unwrap();
-    super::archive(place.path(), traffic.clone(), &flowpeel::pipeline::Config::default());
+    super::archive(place.path(), traffic.clone(), &flowpeel::engine::Config::default());
     let indexes = |files: BTreeMap<String, Vec<u8>>| {
         files.into_iter().filter(|(name, _)| name.starts_with("index-")).collect::<Vec<_>>()
     };
@@ -84,7 +84,7 @@ fn an_index_that_is_missing_is_made_again() {
     for (name, _) in &before {
         fs::remove_file(place.path().join(name)).unwrap();
     }
-    super::archive(place.path(), TrafficConfig::mixed(1, 10), &flowpeel::pipeline::Config::default());
+    super::archive(place.path(), TrafficConfig::mixed(1, 10), &flowpeel::engine::Config::default());
     let after = indexes(files(place.path()));
     assert!(before.iter().all(|index| after.contains(index)));
 }

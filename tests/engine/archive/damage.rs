@@ -3,8 +3,8 @@
 use super::{archive, between, ended, exact, files, found, sorted};
 use crate::support::command::{self, FLOWPEEL, command, text};
 use flowpeel::archive::find;
-use flowpeel::generate::TrafficConfig;
-use flowpeel::pipeline::Config;
+use flowpeel::engine::Config;
+use flowpeel_traffic::TrafficConfig;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crate::support::oracle::{List, Oracle, Rules, Segment, frames_of_pcap, segment};
 use census::{Census, Sent, conversations, initial_numbers, take_census};
-use flowpeel::generate::{
+use flowpeel_traffic::{
     ATTACKED_V4, Arrivals, Flood, FloodConfig, Traffic, TrafficConfig, TrafficCounts, is_client, is_server, write_pcap,
 };
 

@@ -5,8 +5,9 @@
 
 use crate::script::Script;
 use flowpeel::flow::{KeyV4, KeyV6};
-use flowpeel::hash::{KeyedHash, Purpose, Secret};
-use flowpeel::sketch::{Change, Geometry, Iblt, Peeled, Peeler, Recipient, TableKey, ValueCode};
+use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
+use flowpeel_iblt::{Change, Geometry, Iblt, Peeled, Peeler, Recipient, ValueCode};
+use flowpeel::flow::FlowKey as TableKey;
 
 /// Changes of a script that are made.
 const CHANGE_COUNT_MAX: usize = 256;

@@ -4,14 +4,14 @@ mod bases;
 mod evictions;
 
 use super::*;
-use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
+use crate::flow::FlowKey as TableKey;
+use crate::flow::{AnyKey, KeyV4, KeyV6, Side, VlanTags};
 use crate::handover::{DeltaGeometry, Eviction, LatestSums};
-use crate::hash::{KeyedHash, Purpose, Secret};
-use crate::signal::{AnyKey, ConnectionHash, FINGERPRINT_BITS, SignalKind, SignalParts};
-use crate::sketch::{BATCH_COUNT, Change, Geometry, Iblt, TableKey, ValueCode};
-use crate::track::PartitionConfig;
+use crate::signal::{ConnectionHash, FINGERPRINT_BITS, SignalKind, SignalParts};
 use crate::track::partition::{DELTA_LOAD_PERCENT, DELTA_SPAN_MAX_TICKS};
-use crate::track::{Event, FilterEntry, Tracker, TrackerConfig};
+use crate::track::{Event, FilterEntry, PartitionConfig, Tracker, TrackerConfig};
+use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
+use flowpeel_iblt::{BATCH_COUNT, Change, Geometry, Iblt, ValueCode};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! B-fields in the engine's files.
+//! B-fields in the files of an archive: whole files, and errors of the engine.
 
 use crate::disk::whole_file::{NewFile, Temporary};
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use std::path::Path;
 /// # Errors
 ///
 /// The file cannot be written; an older file stays as it was.
-pub fn save(field: &Field, path: &Path, temporary: &Temporary) -> Result<u64> {
+pub(super) fn save(field: &Field, path: &Path, temporary: &Temporary) -> Result<u64> {
     let cannot = |error: io::Error| Error::new("cannot write the index").in_file(path).because(error);
     let file = NewFile::begin(path, temporary).map_err(cannot)?;
     flowpeel_bfield::write(field, &mut BufWriter::new(file.file())).map_err(cannot)?;
@@ -20,7 +20,7 @@ pub fn save(field: &Field, path: &Path, temporary: &Temporary) -> Result<u64> {
 
 /// A field that stays in its file, with the engine's errors; see [`flowpeel_bfield::FieldFile`].
 #[derive(Debug)]
-pub struct FieldFile(flowpeel_bfield::FieldFile);
+pub(super) struct FieldFile(flowpeel_bfield::FieldFile);
 
 impl FieldFile {
     /// Opens a file that [`save`] wrote, and reads its head.
@@ -28,7 +28,7 @@ impl FieldFile {
     /// # Errors
     ///
     /// The file cannot be read, is no field file, is damaged, or has another length than its head says.
-    pub fn open(path: &Path) -> Result<Self> {
+    pub(super) fn open(path: &Path) -> Result<Self> {
         flowpeel_bfield::FieldFile::open(path).map(FieldFile).map_err(error_of)
     }
 
@@ -37,7 +37,7 @@ impl FieldFile {
     /// # Errors
     ///
     /// A block that is needed cannot be read, or is damaged.
-    pub fn look_up(&mut self, hash: u128) -> Result<Found> {
+    pub(super) fn look_up(&mut self, hash: u128) -> Result<Found> {
         self.0.look_up(hash).map_err(error_of)
     }
 }
