@@ -42,7 +42,6 @@
 
 pub mod agent;
 pub mod archive;
-pub mod bfield_store;
 pub mod capture;
 #[cfg(feature = "cli")]
 pub mod cli;
