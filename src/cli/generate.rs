@@ -37,7 +37,7 @@ enum FloodKind {
 /// Make a capture of synthetic traffic, the same for the same seed
 ///
 /// Connections open, end and fail in every way: by FIN, by RST, not at all, repeated, late, twice, on ports that are
-/// still in use. With --flood, a server is attacked while 1000 clients go on connecting to others.
+/// still in use. With --flood, a server is attacked while 1000 clients keep connecting to others.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel generate",

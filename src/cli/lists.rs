@@ -258,8 +258,6 @@ pub(super) struct Outputs<'a> {
 impl Exporter for Outputs<'_> {
     fn write(&mut self, output: Output) -> Result<()> {
         match (&mut self.lists, output) {
-            (ListOutput::Directory(lists), Output::List(list)) if !self.keeps_list => lists.pass_over(list),
-            (ListOutput::Stdout(_), Output::List(_)) if !self.keeps_list => {}
             (ListOutput::Directory(lists), output) => lists.write(output)?,
             (ListOutput::Stdout(lists), output) => lists.write(output)?,
             (ListOutput::Nowhere, _) => {}

@@ -465,9 +465,12 @@ impl Port<PacketTime> {
 
 impl Port<WallTime> {
     /// Says that there is nothing to take in up to now, in ns since 1970. A port without packets calls this every few
-    /// milliseconds, so that no signal of other ports and no end of an interval waits for it.
+    /// milliseconds, so that no signal of other ports and no end of an interval waits for it. It may be called as often as
+    /// a port is polled: what waits in the port is sent on every five milliseconds.
     pub fn idle(&mut self, now_ns: i64) {
-        self.turn(now_ns, LinkType::ETHERNET);
+        if !self.time.advance_if_quiet(now_ns) {
+            self.turn(now_ns, LinkType::ETHERNET);
+        }
     }
 
     /// Sets how many packets were lost before they came here, since the start.

@@ -144,6 +144,8 @@ impl<S: LiveSource> Capture<'_, S> {
     /// Called when there is nothing to read: says so to the engine, and waits.
     fn rest(&mut self) {
         self.show();
+        // The thread may sleep for longer than signals are to wait.
+        self.port.flush();
         // Packets of the interval that has just ended may not have been shown yet.
         self.port.idle(wall_ns().saturating_sub(END_PATIENCE_NS));
         let patience = Duration::from_nanos(END_PATIENCE_NS as u64);

@@ -9,7 +9,7 @@ use crate::handover::{
 use crate::hash::Secret;
 use crate::queue::Marker;
 use crate::record::{Ending, Inlet, RecordedTime, Recorder};
-use crate::signal::{AnyKey, Kind, SYN_TIMEOUT_MAX_TICKS, Signal, TICK_BITS, TimeBase};
+use crate::signal::{AnyKey, SYN_TIMEOUT_MAX_TICKS, Signal, SignalKind, TICK_BITS, TimeBase};
 use crate::sketch::{BATCH_COUNT, Batch, PAYLOAD_BITS, TableKey};
 use crate::state::{Decoder, Encoder};
 use crate::track::{Event, Exchange, Sighting, Tracker, TrackerConfig};
@@ -411,11 +411,11 @@ fn items_after(item_count: u64, cancels: bool) -> u64 {
 }
 
 /// How a connection ended that a packet of this kind closed.
-fn ending_of(kind: Kind) -> Ending {
+fn ending_of(kind: SignalKind) -> Ending {
     match kind {
-        Kind::Fin => Ending::Fin,
-        Kind::Rst => Ending::Rst,
+        SignalKind::Fin => Ending::Fin,
+        SignalKind::Rst => Ending::Rst,
         // Another handshake between the same ends.
-        Kind::Syn | Kind::SynAck | Kind::Ack | Kind::Completes => Ending::Replaced,
+        SignalKind::Syn | SignalKind::SynAck | SignalKind::Ack | SignalKind::Completes => Ending::Replaced,
     }
 }

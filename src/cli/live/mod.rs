@@ -1,7 +1,8 @@
-//! `flowpeel live`: interfaces in, lists out, until it is told to stop.
+//! `flowpeel live`: interfaces in, lists out, until a signal ends it.
 
-mod speaker;
-mod status;
+mod messages;
+mod status_line;
+mod watch;
 
 use crate::archive::Archive;
 use crate::capture::live::{self, Backend, BpfProgram, CaptureMode, LiveConfig};
@@ -15,11 +16,11 @@ use crate::queue::WhenFull;
 use crate::serve::{Server, is_exposed, serve};
 use crate::snapshot::ROUTER_NAME_SIZE_MAX;
 use clap::{Args, ValueEnum};
-use status::LiveWatch;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use watch::LiveWatch;
 
 /// The default of `--every`.
 const EVERY_DEFAULT: Duration = Duration::from_secs(10);

@@ -87,9 +87,9 @@ fn after_a_break_everything_is_in_doubt_until_it_is_seen_or_closes() {
     let open: Vec<_> = rig.open.keys().copied().collect();
     for (index, key) in open.iter().enumerate() {
         match index % 4 {
-            0 => rig.signal(key, Kind::Ack, true),
+            0 => rig.signal(key, SignalKind::Ack, true),
             1 => {
-                rig.signal(key, Kind::Rst, true);
+                rig.signal(key, SignalKind::Rst, true);
                 rig.open.remove(key);
             }
             _ => {}

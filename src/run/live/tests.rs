@@ -8,7 +8,7 @@ use crate::flow_list::List;
 use crate::generate::{Traffic, TrafficConfig};
 use crate::metrics::Setup;
 use crate::parse::{LinkType, parse_frame};
-use crate::signal::Kind;
+use crate::signal::SignalKind;
 use crate::sources::Report;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -281,7 +281,7 @@ fn sources_are_counted_once_each_however_slow_the_lists_are() {
     }
     let frames = frames(3);
     let kinds = frames.iter().filter_map(|frame| parse_frame(LinkType::ETHERNET, frame).ok());
-    let attempts = kinds.filter(|segment| Kind::of_flags(segment.flags) == Kind::Syn).count() as u64;
+    let attempts = kinds.filter(|segment| SignalKind::of_flags(segment.flags) == SignalKind::Syn).count() as u64;
     let mut slow = Slow(Vec::new());
     let summary = run_live(vec![Playing::new(frames), Playing::new([])], 10 * EVERY, &mut slow);
     assert_eq!((summary.lost, summary.queue_full), (0, 0));

@@ -116,7 +116,7 @@ fn the_command_tells_a_cut_and_lists_what_precedes_it() {
     let bytes = pcap(&frames());
     // Records are 70 bytes long and begin at byte 24.
     for (cut, offset, aftermath) in [
-        (24 + 1, 24, "; nothing is listed of it"),
+        (24 + 1, 24, "; nothing of it is listed"),
         (24 + 70 + 15, 94, "; the packet before it is listed"),
         (24 + 2 * 70 + 16, 164, "; the 2 packets before it are listed"),
         (24 + 12 * 70 - 1, 24 + 11 * 70, "; the 11 packets before it are listed"),

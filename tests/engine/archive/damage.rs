@@ -125,7 +125,7 @@ fn the_exit_status_tells_found_from_not_found_and_damaged() {
         fs::write(&path, bytes).unwrap();
         let (status, _, said) = run(place.path(), &[&exact[0].server.ip().to_string()]);
         assert_eq!(status, Some(1), "{name}");
-        assert!(said.contains(name) && said.contains("at byte 16"), "{said}");
+        assert!(said.contains(name) && said.contains("at byte 24"), "{said}");
         fs::write(&path, whole).unwrap();
     }
 }
