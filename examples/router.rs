@@ -84,9 +84,10 @@ mod linux {
         while !is_over.load(Ordering::Relaxed) {
             match input.next() {
                 Ok(frame) => {
+                    // Before it is forwarded: the answer may come in at the other port, and must not have an earlier time.
+                    port.frame(now_ns(), LinkType::ETHERNET, frame);
                     // What the other interface does not take is lost, as on any router.
                     drop(output.send_to(frame, None));
-                    port.frame(now_ns(), LinkType::ETHERNET, frame);
                 }
                 // Nothing to forward: nothing of the other port waits for this one.
                 Err(error) if error.kind() == ErrorKind::TimedOut => port.idle(now_ns()),

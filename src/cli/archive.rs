@@ -56,7 +56,7 @@ impl ArchiveOptions {
     ///
     /// # Errors
     ///
-    /// An archive without a list: the lists tell the archive what is open and how old it is, and tell
+    /// An archive without a list: the archive learns from lists what is open and how old it is, and reports to
     /// the run that its disk has failed.
     pub(super) fn check(&self, lists: &Lists) -> Result<()> {
         if self.archive.is_some() && !lists.keeps_list() {

@@ -351,8 +351,8 @@ mod tests {
         for (option, default) in [("changes", CHANGES_FULL_LISTS_DEFAULT), ("sources", SOURCES_DEFAULT)] {
             let argument = command.get_arguments().find(|argument| argument.get_long() == Some(option)).unwrap();
             let help = argument.get_long_help().unwrap().to_string();
-            let (_, told) = help.split_once("[default N: ").unwrap();
-            assert_eq!(values::count(told.split(']').next().unwrap()), Ok(default), "{option}");
+            let (_, stated) = help.split_once("[default N: ").unwrap();
+            assert_eq!(values::count(stated.split(']').next().unwrap()), Ok(default), "{option}");
         }
     }
 }

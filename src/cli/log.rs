@@ -30,7 +30,7 @@ pub(super) fn init(asked: Option<LogFormat>, is_service: bool) {
     if FORMAT.set(format).is_err() {
         return;
     }
-    // Where standard error is closed or full there is nobody to tell, not even that.
+    // Where standard error is closed or full nothing can be printed, not even that.
     let lines = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(false)

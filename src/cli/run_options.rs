@@ -30,7 +30,7 @@ pub(super) struct RunOptions {
 pub(super) struct Defaults {
     pub(super) config: Config,
     pub(super) every: Option<Duration>,
-    /// The number that tells runs apart in snapshots.
+    /// The number of this run in snapshots.
     pub(super) run: u64,
     /// Names the router in snapshots.
     pub(super) router: fn() -> String,

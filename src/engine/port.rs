@@ -200,6 +200,8 @@ impl<T: Timekeeper> Port<T> {
     }
 
     /// Takes in a frame that came at this time, in ns since 1970.
+    /// A router takes the time when the frame comes in, before it forwards it: the answer may come in at another port,
+    /// and must not seem older.
     ///
     /// A frame that holds no TCP header that can be read is counted with the reason, and changes nothing else.
     #[inline]

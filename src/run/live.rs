@@ -33,7 +33,7 @@ pub trait LiveObserver: Sync {
     /// Called when a list was written, or could not be.
     fn listed(&self, _header: &Header) {}
 
-    /// Called when the interface of this source went down, vanished, or is back.
+    /// Called when the interface of this source went down, disappeared, or is back.
     fn changed(&self, _index: usize, _condition: Condition) {}
 
     /// Called when the state was saved, or could not be.
@@ -51,7 +51,7 @@ pub trait LiveObserver: Sync {
 /// Captures from these sources until `observer` says stop, a source fails for good, or a list cannot be written, and
 /// publishes in `metrics`, which have a place for each source. The plan is for as many sources.
 ///
-/// With `saving` the state is saved on the way and at the end, and the capture goes on with what was saved. What is
+/// With `saving` the state is saved on the way and at the end, and the capture continues with what was saved. What is
 /// listed then may have closed while nobody looked, and is marked so until a packet of it is seen.
 ///
 /// # Errors

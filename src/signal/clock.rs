@@ -78,7 +78,7 @@ impl TimeBase {
 /// What a packet's time did to the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockStep {
-    /// Time went on, or stood still.
+    /// Time advanced, or stood still.
     Forward,
     /// A new time base begins with this packet.
     NewBase,
@@ -205,8 +205,7 @@ impl Clock {
         self.tick
     }
 
-    /// How long the clock has run, in ns: the time that ticks count, at a finer resolution. It never decreases,
-    /// whatever wall time does.
+    /// How long the clock has run, in ns: the time that ticks count, at a finer resolution. It never decreases.
     #[must_use]
     #[inline]
     pub fn elapsed_ns(&self) -> i64 {
@@ -229,7 +228,7 @@ impl Clock {
 }
 
 /// Time bases that are remembered. Each is a step of the capture's clock; a clock that steps more often than this
-/// within the life of a connection does not tell the time anyway.
+/// within the life of a connection is no measure of time anyway.
 pub const TIME_BASES_MAX: usize = 64;
 
 /// The latest time bases, oldest first. When there are too many the oldest is dropped, and ticks in it are converted

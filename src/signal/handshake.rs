@@ -19,7 +19,7 @@ use crate::state::{Decoder, Encoder};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// How far one capture thread's packets may be ahead of another's, in nanoseconds: half a minute, more than lies in any
-/// kernel ring that loses nothing. A handshake that is older than its time stamp can tell looks young again for this
+/// kernel ring that loses nothing. A handshake that is older than its time stamp can count looks young again for this
 /// long and for its timeout, once in 73 minutes.
 pub const CAPTURE_AHEAD_MAX_NS: i64 = 1 << 35;
 

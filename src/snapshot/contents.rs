@@ -45,7 +45,7 @@ impl KeyCounts {
 
     /// How many keys were decoded.
     #[must_use]
-    pub fn told(&self) -> u64 {
+    pub fn decoded(&self) -> u64 {
         (self.v4.len() + self.v6.len()) as u64
     }
 }

@@ -37,7 +37,7 @@ impl Difference {
     /// Whether there is no difference.
     #[must_use]
     pub fn is_none(&self) -> bool {
-        self.is_complete() && self.keys.told() == 0
+        self.is_complete() && self.keys.decoded() == 0
     }
 
     /// How many of the decoded connections more routers of the first side saw, and how many more of the second.
@@ -45,13 +45,13 @@ impl Difference {
     pub fn only(&self) -> (u64, u64) {
         let counts = self.keys.v4.iter().map(|(_, count)| count).chain(self.keys.v6.iter().map(|(_, count)| count));
         let first = counts.filter(|count| **count > 0).count() as u64;
-        (first, self.keys.told() - first)
+        (first, self.keys.decoded() - first)
     }
 
     /// About how many connections differ, decoded or not.
     #[must_use]
     pub fn estimate(&self) -> u64 {
-        self.keys.told().saturating_add(self.keys.left())
+        self.keys.decoded().saturating_add(self.keys.left())
     }
 }
 

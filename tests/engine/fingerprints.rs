@@ -57,7 +57,7 @@ fn short_fingerprints_err_as_often_as_predicted_and_sync_is_kept() {
     let predicted = predicted(&exact, &config);
     let last = lists.last().unwrap().header;
     println!(
-        "predicted {predicted:.0} collisions; {} connections were ever missing and {} ever wrong, {} set aside, {} at the end",
+        "predicted {predicted:.0} collisions; {} connections were ever missing and {} ever wrong, {} deferred, {} at the end",
         missing.len(),
         wrong.len(),
         summary.outcome.deferred,

@@ -255,13 +255,13 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     let is_saved = summary.as_ref().is_ok_and(|summary| state::is_saved(summary.saving.as_ref()));
     watch.finish(move || {
         archived.into_iter().for_each(|archived| archive::report_end(archived, voice));
-        tell(&summary, &aftermath, voice);
+        print_end(&summary, &aftermath, voice);
     });
     Ok(if is_captured && is_archived && is_saved { Status::Done } else { Status::Failed })
 }
 
 /// Prints what the capture came to.
-fn tell(summary: &Result<Summary>, aftermath: &str, voice: Voice) {
+fn print_end(summary: &Result<Summary>, aftermath: &str, voice: Voice) {
     let summary = match summary {
         Ok(summary) => summary,
         Err(error) => return report::error(error, aftermath),

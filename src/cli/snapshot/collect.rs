@@ -69,7 +69,7 @@ struct Observer<'a> {
 }
 
 impl AgentObserver for Observer<'_> {
-    fn told(&mut self, event: AgentEvent) {
+    fn report(&mut self, event: AgentEvent) {
         match event {
             AgentEvent::Refused(error) => report::error(&error, "; it is skipped"),
             AgentEvent::Warning(error) if self.voice > Voice::Quiet => report::warning(&error.to_string()),

@@ -45,7 +45,7 @@ impl Rig {
         after
     }
 
-    /// Ends an interval and goes on without a restart.
+    /// Ends an interval and continues without a restart.
     fn go_on(mut self) -> Self {
         self.end_interval().unwrap();
         self

@@ -155,7 +155,7 @@ fn only_what_comes_next_completes() {
         cache.put(hash(1), Side::First, isn, 0);
         assert_eq!(cache.take(hash(1), Side::First, taken, 0), Some(kind), "{isn:?} {taken}");
     }
-    // The answer to a retransmitted SYN-ACK replaces what waits, whatever its ISN.
+    // The answer to a retransmitted SYN-ACK replaces what waits, with any ISN.
     cache.put(hash(1), Side::First, Some(ISN), 0);
     cache.put(hash(1), Side::First, Some(5), 0);
     assert_eq!(cache.take(hash(1), Side::First, 5, 0), Some(SignalKind::Completes));

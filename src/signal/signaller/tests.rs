@@ -1,4 +1,4 @@
-//! Which packets go on, and as what.
+//! Which packets become signals, and of which kind.
 
 use super::*;
 use crate::flow::FlowKey;

@@ -53,7 +53,7 @@ impl Bench {
             });
         }
         let report = self.ledger.report(period);
-        assert_eq!(self.ledger.report(period).sources, [], "what was told is over");
+        assert_eq!(self.ledger.report(period).sources, [], "what was reported is over");
         (report, self.exact)
     }
 }

@@ -41,7 +41,7 @@ struct Kept {
 }
 
 impl AgentObserver for Kept {
-    fn told(&mut self, event: AgentEvent) {
+    fn report(&mut self, event: AgentEvent) {
         match event {
             AgentEvent::Listed(_, header) => {
                 assert!(header.complete, "{header:?}");

@@ -181,7 +181,7 @@ fn replayed(capture: &Path, options: &[&str]) -> (Ended, Vec<Vec<u8>>) {
 }
 
 /// The contents of a file: header and sources.
-fn told(file: &[u8]) -> (Value, Exact) {
+fn read_back(file: &[u8]) -> (Value, Exact) {
     let text = str::from_utf8(file).unwrap();
     let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let header = lines.next().unwrap();
@@ -226,7 +226,7 @@ fn the_captures_of_this_project_are_counted_exactly() {
         for shards in ["2", "8"] {
             assert!(source_files(&capture, &["--sources", "--shards", shards]) == first, "{name}: {shards} shards");
         }
-        let (header, counts) = told(&first[0]);
+        let (header, counts) = read_back(&first[0]);
         assert_eq!(header["source_list"]["complete"], true);
         // The oracle does not see what is in a tunnel, or under a tag of another kind.
         let is_plain = !name.starts_with("tunnel") && !name.starts_with("vlan");
@@ -252,7 +252,7 @@ fn the_command_shows_what_a_replay_wrote() {
         text(&output.stdout)
     });
     assert_eq!(shown[0], shown[1]);
-    let (header, counts) = told(&plain[0]);
+    let (header, counts) = read_back(&plain[0]);
     let (most, _) = counts.iter().max_by_key(|(_, counts)| counts[0]).unwrap();
     assert!(shown[0].contains(&format!("\n{most} ")) && header["source_list"]["attempts"].as_u64().unwrap() > 0);
     let cut = folder.path().join("cut.ndjson");
