@@ -20,7 +20,6 @@ mod ages;
 mod block;
 mod entry;
 mod feed;
-mod field_file;
 mod filter;
 mod find;
 mod index;

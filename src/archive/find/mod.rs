@@ -6,11 +6,10 @@
 //! checksum and checked against the query.
 
 use crate::archive::entry::Hasher;
-use crate::archive::field_file::FieldFile;
 use crate::archive::names::{FileName, Inventory, OPEN_LIST};
 use crate::archive::scan::scan_file;
 use crate::archive::segment::Segment;
-use crate::archive::{Entry, Fate};
+use crate::archive::{Entry, Fate, index};
 use crate::error::{Error, Result};
 use crate::flow::{AnyKey, VlanTags};
 use ahash::AHashMap;
@@ -180,7 +179,7 @@ impl<'a> Finder<'a> {
             for (first, last) in inventory.indexes.keys() {
                 self.answer.explanation.indexes_asked += 1;
                 let path = self.path(FileName::Index(*first, *last));
-                match FieldFile::open(&path).and_then(|mut field| field.look_up(hash)) {
+                match index::look_up(&path, hash) {
                     Ok(Found::Absent) => settled.extend(*first..=*last),
                     Ok(Found::Value(value)) => {
                         settled.extend(*first..=*last);

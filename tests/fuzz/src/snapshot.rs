@@ -5,8 +5,8 @@
 
 use flowpeel::flow::{AnyKey, VlanTags};
 use flowpeel::list::SnapshotList;
-use flowpeel_iblt::hash::{SECRET_SIZE, Secret};
 use flowpeel::snapshot::{HASH_ID, KeyId, Packing, SnapshotFile, VERSION};
+use flowpeel_iblt::hash::{SECRET_SIZE, Secret};
 use hmac::Mac;
 
 /// Where a file names its kind, and behind it its packing.

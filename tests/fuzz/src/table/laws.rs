@@ -2,7 +2,9 @@
 //!
 //! What enters: a table, and pairs. What leaves: nothing, or a panic that names the law.
 
-use flowpeel_iblt::{Difference, Entry, Got, KeyHash, Listing, Refused, Rule, Sum, Table, TableCell, Values, reconcile};
+use flowpeel_iblt::{
+    Difference, Entry, Got, KeyHash, Listing, Refused, Rule, Sum, Table, TableCell, Values, reconcile,
+};
 use std::collections::BTreeMap;
 
 /// Folds that are tried: 0 is none, and the larger ones divide few tables.

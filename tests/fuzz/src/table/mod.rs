@@ -8,7 +8,10 @@ mod laws;
 use crate::script::Script;
 use flowpeel::flow::{KeyV4, KeyV6};
 use flowpeel_iblt::hash::Secret;
-use flowpeel_iblt::{CheckedCell, Degrees, Estimator, KeyHash, Layout, PackedCell, Placement, PlainCell, Refused, Squares, Sum, Sums, Table, TableCell, ValueCheck, XorCell, Xoring};
+use flowpeel_iblt::{
+    CheckedCell, Degrees, Estimator, KeyHash, Layout, PackedCell, Placement, PlainCell, Refused, Squares, Sum, Sums,
+    Table, TableCell, ValueCheck, XorCell, Xoring,
+};
 
 /// Steps of a script that are taken: more make a run slow and tell nothing new.
 const STEP_COUNT_MAX: usize = 64;
