@@ -96,8 +96,11 @@ mod linux {
         }
     }
 
+    /// Both ends of a socket.
+    type Socket = (Box<dyn DataLinkSender>, Box<dyn DataLinkReceiver>);
+
     /// A socket of this interface: what is sent through it does not come back in.
-    fn open(name: &str) -> Result<(Box<dyn DataLinkSender>, Box<dyn DataLinkReceiver>), Box<dyn Error>> {
+    fn open(name: &str) -> Result<Socket, Box<dyn Error>> {
         let interfaces = pnet::datalink::interfaces();
         let interface = interfaces.iter().find(|interface| interface.name == name);
         let interface = interface.ok_or_else(|| format!("there is no interface {name}"))?;

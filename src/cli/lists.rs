@@ -210,7 +210,7 @@ impl Lists {
                 "compressed lists are not for a terminal: name a directory with --out, or use a pipe",
             ));
         } else {
-            ListOutput::Stdout(Stream::new(std::io::stdout(), "standard output", config.vlan_key, format))
+            ListOutput::Stdout(Box::new(Stream::new(std::io::stdout(), "standard output", config.vlan_key, format)))
         };
         Ok(Outputs { lists, keeps_list: !self.no_list, snapshots, archive: None, voice, written: 0 })
     }
@@ -238,7 +238,7 @@ pub(super) fn keep_of(limits: &[KeepLimit], option: &str) -> Result<Keep> {
 /// Where lists go.
 enum ListOutput {
     Directory(Box<Directory>),
-    Stdout(Stream<Stdout>),
+    Stdout(Box<Stream<Stdout>>),
     Nowhere,
 }
 

@@ -129,13 +129,16 @@ pub(crate) fn partitions_of(index: usize, shard_count: usize) -> impl Iterator<I
     (0..PARTITION_COUNT).filter(move |partition| shard_of(*partition, shard_count) == index)
 }
 
+/// What is called with the counters at the end of each interval.
+pub(crate) type CountersCall = Box<dyn FnMut(&Counters) + Send>;
+
 /// Where the output of an engine goes. Everything is called on threads of the engine's: lists and counters on one,
 /// events on another. What takes long there costs no packet: lists that are late are merged, and events that find no
 /// room are counted.
 pub struct Sink {
     lists: Box<dyn Exporter>,
     events: Option<OnEvents>,
-    counters: Option<Box<dyn FnMut(&Counters) + Send>>,
+    counters: Option<CountersCall>,
 }
 
 impl Sink {

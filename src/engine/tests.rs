@@ -102,8 +102,7 @@ fn what_is_pushed_makes_the_bytes_of_a_replay() {
             }
             drop(port);
             assert_eq!(engine.stop().unwrap().packets, frames.len() as u64);
-            let bytes = buffer.0.lock().clone();
-            bytes
+            buffer.0.lock().clone()
         };
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("a.pcap");
