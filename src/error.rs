@@ -1,7 +1,7 @@
 //! The error type of everything off the packet path.
 //!
-//! What enters: the cause of a failure, and where it occurred. What leaves: one line that says what failed, where (file
-//! and offset) and what to do. On the packet path there are no errors, only reasons that are counted (see
+//! An error is one line that says what failed, where (file and
+//! offset) and what to do. On the packet path there are no errors, only reasons that are counted (see
 //! [`parse::Unusable`](crate::parse::Unusable)).
 
 use std::fmt;

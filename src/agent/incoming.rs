@@ -1,8 +1,8 @@
 //! The directory of snapshots -> the files that are still to be read.
 //!
-//! What enters: a directory into which snapshots are written or copied. What leaves: at each look the new names, in
-//! order, and those of files that could not be read before and have changed since. Only names that flowpeel gives to
-//! snapshots are looked at.
+//! It takes a directory into which snapshots are written or copied, and gives at each look the new names, in order, and
+//! those of files that could not be read before and have changed since. Only names that flowpeel gives to snapshots are
+//! looked at.
 
 use crate::error::{Error, Result};
 use crate::export::SnapshotName;
@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What tells whether a file was written to since the last look.
+/// What shows whether a file was written to since it was last checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     size: u64,

@@ -1,9 +1,9 @@
 //! The offline agent: a directory of snapshots -> a directory with the lists that the router would have written.
 //!
-//! What enters: snapshots of a router, as they come or all at once, some of them missing, late, duplicated or damaged.
-//! What leaves: for each that is newer than those before it, the list under the name that the router would have given
-//! it; and a note of how far the agent is, from which the next agent goes on. It removes and writes nothing in the
-//! directory of snapshots, so any number of agents may follow one.
+//! It takes snapshots of a router, as they come or all at once, some of them missing, late, duplicated or damaged, and
+//! gives for each that is newer than those before it, the list under the name that the router would have given it; and
+//! a note of how far the agent is, from which the next agent continues. It removes and writes nothing in the directory
+//! of snapshots, so any number of agents may follow one.
 
 mod incoming;
 mod position;
@@ -91,7 +91,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent that goes on where the last one in the same directory of lists stopped, however that ended.
+    /// An agent that continues where the last one in the same directory of lists stopped, however that ended.
     ///
     /// # Errors
     ///
@@ -277,7 +277,7 @@ impl Agent {
         self.directory.begin_run(snapshot.header.vlan_key);
         let mut list = SnapshotList::new(snapshot, &self.secret)?;
         if is_followed && let Err(error) = self.reload(&mut list) {
-            let warning = Error::new("cannot go on from the last list, so the next may be incomplete");
+            let warning = Error::new("cannot continue from the last list, so the next may be incomplete");
             self.warning = Some(warning.because(error));
             list = SnapshotList::new(snapshot, &self.secret)?;
         }

@@ -1,9 +1,9 @@
-//! How far the agent is, so that it goes on from there however it ended.
+//! How far the agent is, so that it continues from there however it ended.
 //!
-//! What enters: the list that was written last and the snapshot that it was made from. What leaves: a note beside the
-//! lists, and at a start the same again. The list itself is not in it, since it is in the files that the note names.
-//! The list is written first and the note after it, each whole or not at all: an agent that is killed in between makes
-//! the same list from the same snapshot again.
+//! It takes the list that was written last and the snapshot that it was made from, and gives a note beside the lists,
+//! and at a start the same again. The list itself is not in it, since it is in the files that the note names. The list
+//! is written first and the note after it, each whole or not at all: an agent that is killed in between makes the same
+//! list from the same snapshot again.
 
 use crate::error::{Error, Result};
 use crate::list::TickMoment;
@@ -39,10 +39,10 @@ pub(super) struct Run {
     end_tick: u64,
     within_tick_ns: i64,
     pub(super) end_ns: i64,
-    /// When the run began, by the wall clock, as far as that is known: replays of different captures have nothing else
+    /// When the run began, by the wall clock, where that is known: replays of different captures have nothing else
     /// that differs.
     origin_ns: Option<i64>,
-    /// Whether it was followed for a while until the run before it went on.
+    /// Whether it was followed for a while until the run before it continued.
     pub(super) is_stray: bool,
 }
 
@@ -134,7 +134,7 @@ impl Position {
     /// Moves on to a list that was made from this snapshot of this run.
     pub(super) fn advance(&mut self, run: Run, snapshot: String, list: crate::export::WrittenList) {
         if !self.list.is_empty() && !self.follows(&run) {
-            // A run that goes on has not ended: what was followed meanwhile came late.
+            // A run that continues has not ended: what was followed meanwhile came late.
             let is_stray = self.ended.iter().any(|ended| ended.is_same(&run));
             self.ended.retain(|ended| !ended.is_same(&run));
             self.ended.push(Run { is_stray, ..std::mem::take(&mut self.run) });

@@ -1,8 +1,7 @@
 //! Waiting for a directory to change.
 //!
-//! What enters: a directory. What leaves: nothing. A wait ends when a file in the directory was closed after writing or
-//! was renamed into it, and after some time in any case, since not every file system reports what other machines did to
-//! it.
+//! A wait ends when a file in the directory was closed after writing or was
+//! renamed into it, and after some time in any case, since not every file system reports what other machines did to it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

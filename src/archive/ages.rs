@@ -1,8 +1,8 @@
 //! The open connections that are so old that their records do not know when they started.
 //!
-//! What enters: the rows of a list. What leaves: records with corrected starts. The connection filter knows a start up
-//! to the wrap of its ticks, 29 hours; the list knows it for good. So the list tells the starts of the connections that
-//! are older than half of that, and a record is compared with these.
+//! It takes the rows of a list and gives records with corrected starts. The connection filter knows a start up to the
+//! wrap of its ticks, 29 hours; the list knows it for good. So the list reports the starts of the connections that are
+//! older than half of that, and a record is compared with these.
 
 use crate::archive::Entry;
 use crate::disk::{Decoder, Encoder};
@@ -65,7 +65,7 @@ impl Ages {
         Ok(ages)
     }
 
-    /// An entry with its start corrected, as far as it is known here.
+    /// An entry with its start corrected, if it is known here.
     pub(super) fn with_known_start(&self, entry: Entry) -> Entry {
         if !entry.may_be_older {
             return entry;

@@ -1,7 +1,7 @@
 //! Blocks of entries, of which segments and logs consist.
 //!
-//! What enters: entries. What leaves: bytes with their size and a checksum, stored by column and compressed; and the
-//! entries again. A block is whole or it is refused: nothing in it is used before its checksum was verified.
+//! It takes entries and gives bytes with their size and a checksum, stored by column and compressed; and the entries
+//! again. A block is whole or it is refused: nothing in it is used before its checksum was verified.
 //!
 //! | bytes | header |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! An archived connection, and its hashes in the index.
 //!
-//! What enters: records, and rows of lists. What leaves: entries, which have one order, and hashes of connections and
+//! It takes records, and rows of lists, and gives entries, which have one order, and hashes of connections and
 //! addresses. The hashes are keyed with a constant, so that an archive can be read years later, on another machine,
 //! without a secret.
 

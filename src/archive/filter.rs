@@ -1,7 +1,7 @@
-//! Bloom filters that tell whether a segment may hold a connection or an address, in pages that are read one by one.
+//! Bloom filters that show whether a segment may hold a connection or an address, in pages that are read one by one.
 //!
-//! What enters: hashes. What leaves: pages of 4 KiB. A hash has all its bits in one page, so a query costs one read.
-//! Every page has its checksum. A damaged page answers nothing, and the segment is read.
+//! It takes hashes and gives pages of 4 KiB. A hash has all its bits in one page, so a query costs one read. Every page
+//! has its checksum. A damaged page answers nothing, and the segment is read.
 //!
 //! A filter never denies what was put in. With `b` bits for each entry and `k` of them set, it wrongly affirms about
 //! one in `(1 - e^(-k/b))^-k` others: 16 bits and 11 give 0.046 %, 10 and 7 give 0.82 %.

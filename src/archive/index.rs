@@ -204,7 +204,7 @@ impl IndexThread {
 
     fn send(&self, group: (u32, u32)) {
         let is_sent = self.groups.send(group).is_ok();
-        debug_assert!(is_sent, "the thread takes groups until it is told that there are no more");
+        debug_assert!(is_sent, "the thread takes groups until there are no more");
     }
 
     /// Submits the groups that earlier runs left without an index.

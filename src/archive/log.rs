@@ -1,7 +1,7 @@
 //! The log of the segment that is being filled, of which a crash leaves what was flushed.
 //!
-//! What enters: entries as they come. What leaves: blocks one after another in a file, and after a crash the entries of
-//! the whole ones.
+//! It takes entries as they come and gives blocks one after another in a file, and after a crash the entries of the
+//! whole ones.
 
 use crate::archive::names::FileName;
 use crate::archive::scan::{FILE_HEADER_SIZE, FileId, scan_file};

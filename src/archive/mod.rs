@@ -1,8 +1,8 @@
 //! Connections that have ended -> an archive on disk, and the answer to where a connection was.
 //!
-//! What enters: records of connections that close, and lists of those that are open. What leaves: compressed segments,
-//! rotated by size and age and removed when they are too old; an index over them; and every occurrence of a connection
-//! or an address that is asked for.
+//! It takes records of connections that close, and lists of those that are open, and gives compressed segments, rotated
+//! by size and age and removed when they are too old; an index over them; and every occurrence of a connection or an
+//! address that is asked for.
 //!
 //! An archive is a directory:
 //!

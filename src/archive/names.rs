@@ -1,7 +1,7 @@
 //! The files of an archive: what each is, by its name.
 //!
-//! What enters: names found in a directory. What leaves: the files of the archive, oldest first. Names that are not
-//! exactly ours are ignored, since files with our names may be removed.
+//! It takes names found in a directory and gives the files of the archive, oldest first. Names that are not exactly
+//! ours are ignored, since files with our names may be removed.
 
 use crate::archive::index::group_of;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ pub(super) enum FileName {
 }
 
 impl FileName {
-    /// What this name tells, if it is one of ours.
+    /// What this name says, if it is one of ours.
     pub(super) fn parse(name: &str) -> Option<Self> {
         let number = |digits: &str| {
             let is_number = digits.len() == 10 && digits.bytes().all(|digit| digit.is_ascii_digit());

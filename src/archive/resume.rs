@@ -25,7 +25,7 @@ const ARCHIVE_RECORDED_MAX: usize = 1 << 20;
 /// A run that saves its state, as its archive knows it.
 #[derive(Clone, Debug)]
 pub struct SavedRun {
-    /// The number that tells it apart from other runs that write to the archive.
+    /// The number of the run among those that write to the archive.
     pub number: NonZeroU64,
     /// What [`SaveHandle::save`](crate::archive::SaveHandle::save) gave for the state that the run continues from;
     /// `None` if no state was saved yet.

@@ -1,7 +1,7 @@
 //! The removal of old segments, and of indexes whose segments are all gone.
 //!
-//! What enters: the files of an archive, and each segment as it is sealed. What leaves: the files that `--archive-keep`
-//! no longer allows, the oldest first. The newest segment is always kept.
+//! It takes the files of an archive, and each segment as it is sealed, and gives the files that `--archive-keep` no
+//! longer allows, the oldest first. The newest segment is always kept.
 
 use crate::archive::index;
 use crate::archive::names::{FileName, Inventory, OPEN_LIST};

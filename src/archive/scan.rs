@@ -1,7 +1,7 @@
 //! A file of blocks -> all entries that can be read, however damaged it is.
 //!
-//! What enters: a segment, a log, or what is left of one. What leaves: the entries of every whole block, and where the
-//! file is damaged. After damage the next block is searched for, so that a flipped bit costs one block only.
+//! It takes a segment, a log, or what is left of one, and gives the entries of every whole block, and where the file is
+//! damaged. After damage the next block is searched for, so that a flipped bit costs one block only.
 
 use crate::archive::Entry;
 use crate::archive::block::{self, HEADER_SIZE, Header};

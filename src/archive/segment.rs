@@ -1,7 +1,7 @@
-//! Sealed segments: sorted entries, and filters that tell what may be among them without reading them.
+//! Sealed segments: sorted entries, and filters that show what may be among them without reading them.
 //!
-//! What enters: the entries of a segment. What leaves: a file that is written whole or not at all; and from such a file
-//! whether it may hold a connection or an address, from one page of it.
+//! It takes the entries of a segment and gives a file that is written whole or not at all; and from such a file whether
+//! it may hold a connection or an address, from one page of it.
 //!
 //! | part | what it is |
 //! |---|---|
@@ -37,7 +37,7 @@ pub(super) const SEGMENT_ENTRY_SIZE_MIN: u64 = 8;
 
 const _: () = assert!(SEGMENT_SIZE_MIN <= SEGMENT_SIZE_DEFAULT && SEGMENT_SIZE_DEFAULT <= SEGMENT_SIZE_MAX);
 
-/// The mode of an archive's files, which keeps others from reading: they tell who talked to whom.
+/// The mode of an archive's files, which keeps others from reading: they show who talked to whom.
 pub(super) const FILE_MODE: u32 = 0o640;
 
 /// How a file is called until it is whole.

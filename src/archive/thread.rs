@@ -1,8 +1,8 @@
 //! The archive's thread: records and lists of open connections in, segments out.
 //!
-//! What enters: the queue of records, lists of open connections, and the end of the run. What leaves: the archive's
-//! files. In a live capture shards never wait for the disk: they count what does not fit into the queue. After a
-//! failure everything is still received and nothing is written, and the run gets the error at its next list.
+//! It takes the queue of records, lists of open connections, and the end of the run, and gives the archive's files. In
+//! a live capture shards never wait for the disk: they count what does not fit into the queue. After a failure
+//! everything is still received and nothing is written, and the run gets the error at its next list.
 
 use crate::archive::ages::Ages;
 use crate::archive::block::ARCHIVE_BLOCK_ENTRIES_MAX;
@@ -69,7 +69,7 @@ impl SaveHandle {
 pub struct Summary {
     /// What was written.
     pub written: Written,
-    /// How many connections came once more, because the run went on from a saved state.
+    /// How many connections came once more, because the run continued from a saved state.
     pub repeated: u64,
     /// How many indexes were built.
     pub indexes: u64,
@@ -176,7 +176,7 @@ impl Archive {
     }
 
     pub(super) fn send(&self, command: Command) {
-        // The thread receives everything until it is told to finish.
+        // The thread receives everything until the message to finish.
         drop(self.commands.send(command));
     }
 
@@ -210,7 +210,7 @@ struct Worker {
     commands: Receiver<Command>,
     sorter: Sorter<Entry>,
     ages: Ages,
-    /// Live, the connections that were archived behind the state that the run goes on from.
+    /// Live, the connections that were archived behind the state that the run continues from.
     recorded: Option<Recorded>,
     /// How many of them have ended once more.
     repeated: u64,

@@ -1,6 +1,6 @@
 //! Directories that belong to one process at a time.
 //!
-//! What enters: a directory. What leaves: a lock that the system releases however the process ends.
+//! It takes a directory and gives a lock that the system releases however the process ends.
 
 use crate::error::{Error, Result};
 use std::fs::{File, TryLockError};

@@ -1,14 +1,14 @@
 //! Files that are whole or not there.
 //!
-//! What enters: a path, and bytes. What leaves: a file that takes its name, and the place of an older file, when all of
-//! it is on the disk. Whenever the process ends, the name stands for a whole file.
+//! It takes a path, and bytes, and gives a file that takes its name, and the place of an older file, when all of it is
+//! on the disk. Whenever the process ends, the name stands for a whole file.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
 
-/// How many letters and digits tell files apart while they are being written.
+/// How many letters and digits distinguish files while they are being written.
 const TEMPORARY_LETTER_COUNT: usize = 6;
 
 /// The temporary name of a file while it is being written (prefix, some letters and digits, suffix), and its mode.
@@ -49,7 +49,7 @@ impl Temporary {
     }
 }
 
-/// Whether some process is writing this file, or may be: of one that cannot be opened, nobody can tell.
+/// Whether some process is writing this file, or may be: of one that cannot be opened, that is unknown.
 fn is_locked(path: &Path) -> bool {
     File::open(path).map_or(true, |file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
@@ -84,7 +84,7 @@ impl NewFile {
         let mut builder = Builder::new();
         builder.prefix(temporary.prefix).suffix(temporary.suffix).rand_bytes(TEMPORARY_LETTER_COUNT);
         let file = builder.make_in(directory_of(path), |path| options.open(path))?;
-        // It tells others that this is no leftover; where the file system knows no locks there is nothing to do about
+        // It shows others that this is no leftover; where the file system knows no locks there is nothing to do about
         // it.
         drop(file.as_file().try_lock());
         Ok(NewFile { file, path: path.to_path_buf() })

@@ -127,7 +127,7 @@ impl Setting {
 pub struct Snapshots {
     /// The router's name in them; may be empty.
     pub router: String,
-    /// The number that tells runs of this router apart. Equal replays have equal numbers.
+    /// The number of this run of the router, different for each. Equal replays have equal numbers.
     pub run: u64,
     /// Whether there is no list beside the snapshots. Then nothing is taken off for being idle or old, because only a
     /// list knows the keys.

@@ -36,7 +36,7 @@ pub(crate) struct ListTotals {
     pub(crate) lists: u64,
     pub(crate) incomplete: u64,
     pub(crate) last: Option<Header>,
-    /// The counts of saving, as far as this thread knows them.
+    /// The counts of saving, that this thread knows.
     pub(crate) saving: Option<SavingCounts>,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct ListThread<'a> {
     lists: Lists<'a>,
     on_list: OnList<'a>,
     error: Option<crate::error::Error>,
-    told: ListTotals,
+    list_totals: ListTotals,
     /// The marker of the interval that is ending.
     marker: Marker,
     saving: Option<ListSaving>,
@@ -115,7 +115,7 @@ impl<'a> ListThread<'a> {
             lists,
             on_list,
             error: None,
-            told: ListTotals::new(plan),
+            list_totals: ListTotals::new(plan),
             marker: Marker::default(),
             saving: None,
         }
@@ -135,8 +135,8 @@ impl<'a> ListThread<'a> {
     pub(crate) fn restore(&mut self, part: &[u8], asks_again: bool) -> Result<()> {
         let mut decoder = Decoder::new(part);
         Instants::saved(&mut decoder)?;
-        self.told.lists = decoder.count()?;
-        self.told.incomplete = decoder.count()?;
+        self.list_totals.lists = decoder.count()?;
+        self.list_totals.incomplete = decoder.count()?;
         self.list.restore(&mut decoder)?;
         for partition in 0..PARTITION_COUNT {
             if let Some(inquiry) = decoder.option(saved_inquiry)?.filter(|_| asks_again) {
@@ -178,12 +178,12 @@ impl<'a> ListThread<'a> {
                 self.catch_up();
             }
         }
-        self.told.counts = self.list.counts();
-        self.told.outcome = self.list.outcome();
-        self.told.saving = self.saving.map(ListSaving::counts);
+        self.list_totals.counts = self.list.counts();
+        self.list_totals.outcome = self.list.outcome();
+        self.list_totals.saving = self.saving.map(ListSaving::counts);
         match self.error {
             Some(error) => Err(error),
-            None => Ok(self.told),
+            None => Ok(self.list_totals),
         }
     }
 
@@ -192,7 +192,7 @@ impl<'a> ListThread<'a> {
         if let Some(end) = &mut hand_over.end {
             self.marker = end.marker;
             if let (Some(saving), Some(saved)) = (&mut self.saving, end.saved.take()) {
-                self.told.record(saved.took, |latencies| &mut latencies.pause);
+                self.list_totals.record(saved.took, |latencies| &mut latencies.pause);
                 saving.put(partition, saved.bytes);
             }
         }
@@ -200,14 +200,14 @@ impl<'a> ListThread<'a> {
             let loads = [(delta.v4.items, delta.v4.table.geometry()), (delta.v6.items, delta.v6.table.geometry())];
             for (used, geometry) in loads {
                 let load = Load { used, limit: geometry.item_count() };
-                if load.ratio() >= self.told.fullest_delta.ratio() {
-                    self.told.fullest_delta = load;
+                if load.ratio() >= self.list_totals.fullest_delta.ratio() {
+                    self.list_totals.fullest_delta = load;
                 }
             }
         }
         let began = Instant::now();
         if let Some(delta) = self.list.apply(hand_over) {
-            self.told.record(began.elapsed(), |latencies| &mut latencies.peel);
+            self.list_totals.record(began.elapsed(), |latencies| &mut latencies.peel);
             self.returns.delta(partition, delta);
         }
     }
@@ -258,15 +258,15 @@ impl<'a> ListThread<'a> {
             *error = exporter.write(Output::Sources(&report)).err();
         }
         if let Some(header) = listed {
-            self.told.record(began.elapsed(), |latencies| &mut latencies.list);
-            self.told.lists += 1;
-            self.told.incomplete += u64::from(!header.complete);
-            self.told.last = Some(header);
+            self.list_totals.record(began.elapsed(), |latencies| &mut latencies.list);
+            self.list_totals.lists += 1;
+            self.list_totals.incomplete += u64::from(!header.complete);
+            self.list_totals.last = Some(header);
         }
-        self.told.has_failed = self.error.is_some();
+        self.list_totals.has_failed = self.error.is_some();
         self.save(listed.is_some(), &asked);
-        (self.on_list)(listed.as_ref(), &self.list, &mut self.told);
-        self.told.fullest_delta = Load { used: 0, ..self.told.fullest_delta };
+        (self.on_list)(listed.as_ref(), &self.list, &mut self.list_totals);
+        self.list_totals.fullest_delta = Load { used: 0, ..self.list_totals.fullest_delta };
         if self.error.is_some() {
             has_failed.store(true, Ordering::Relaxed);
         }
@@ -274,13 +274,13 @@ impl<'a> ListThread<'a> {
 
     /// Saves the state, if that was asked for at this end of an interval.
     fn save(&mut self, is_listed: bool, asked: &[Option<Inquiry>]) {
-        let Self { saving, list, told, lists, error, marker, .. } = self;
+        let Self { saving, list, list_totals, lists, error, marker, .. } = self;
         let Some(saving) = saving else { return };
         saving.cut(marker, is_listed && error.is_none(), || {
             let mut encoder = Encoder::with_capacity(list.saved_size());
             Instants::of(marker).save(&mut encoder);
-            encoder.u64(told.lists);
-            encoder.u64(told.incomplete);
+            encoder.u64(list_totals.lists);
+            encoder.u64(list_totals.incomplete);
             list.save(&mut encoder);
             for asked in asked {
                 encoder.option(asked.as_ref(), |encoder, asked| save_inquiry(asked, encoder));

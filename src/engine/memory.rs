@@ -1,7 +1,7 @@
 //! What a run takes of the memory.
 //!
-//! What enters: a configuration, and the shapes that follow from it. What leaves: sizes in bytes, part by part, for the
-//! limit and for people.
+//! It takes a configuration, and the shapes that follow from it, and gives sizes in bytes, part by part, for the limit
+//! and for people.
 
 use crate::engine::{Config, Setting};
 use crate::handover::{ANNOUNCEMENTS_MAX, Inquiry};
@@ -18,7 +18,7 @@ pub struct Memory {
     /// The connection filters.
     pub filter_size: u64,
     /// The half-open rings, the ring of candidates, the cache of waiting handshakes, and the watch over connections
-    /// that may have vanished.
+    /// that may have ended unseen.
     pub rings_size: u64,
     /// The deltas, those in use and the empty ones, and the residues.
     pub tables_size: u64,

@@ -1,8 +1,8 @@
 //! The plan of a run: the size of every part, and of all together.
 //!
-//! What enters: a configuration as the user gave it. What leaves: the configuration, checked, with the sizes of all
-//! parts, or what is wrong with it. All of it is worked out before any memory is taken, so that what does not fit fails
-//! at the start.
+//! It takes a configuration as the user gave it and gives the configuration, checked, with the sizes of all parts, or
+//! what is wrong with it. All of it is worked out before any memory is taken, so that what does not fit fails at the
+//! start.
 
 use crate::capture::CAPTURE_BUFFER_SIZE;
 use crate::engine::memory::{Memory, questions_size, state_size, table_count};
@@ -107,7 +107,7 @@ const SNAPSHOT_LOAD_PERCENT: u64 = 90;
 const DELTA_SPARES_WHOLE: usize = 1;
 
 /// Empty deltas of each partition beside the one in use, in a live capture without snapshots: these and the one that
-/// goes on filling hold most of an interval's churn while a list is written.
+/// continues filling hold most of an interval's churn while a list is written.
 const DELTA_SPARES_LIVE: usize = 3;
 
 /// The longest `--every`, in days: for anything longer there is the list at the end.
@@ -376,7 +376,7 @@ impl Plan {
     }
 
     /// The plan with a record of every connection that ends, sent to `inlet`. Its other end has to be read as long as
-    /// the run goes on.
+    /// the run continues.
     #[must_use]
     pub fn recording(mut self, inlet: Inlet) -> Self {
         self.records.push(inlet);

@@ -131,7 +131,7 @@ pub struct Port<T: Timekeeper = WallTime> {
     marked_end: TickMoment,
     /// Counts of what was seen already but belongs behind the next marker.
     ahead: Seen,
-    /// The saver that is told the position when the state is saved, and the input that is being read.
+    /// The saver that gets the position when the state is saved, and the input that is being read.
     saving: Option<(Arc<Saver>, Reading)>,
     /// The packets after which the next cut of the archive is due, if it is cut.
     next_cut: Option<u64>,
@@ -403,7 +403,7 @@ impl<T: Timekeeper> Port<T> {
     /// Gives the saver the thread's position, if the state is to be saved at the mark that is being made.
     fn save_at(&self, marks: &mut Marks) {
         let (Some((saver, reading)), Some(end)) = (&self.saving, &mut marks.end) else { return };
-        // The end of an input is no place to go on from: its last interval was cut short.
+        // The end of an input is no place to continue from: its last interval was cut short.
         if end.is_last || !saver.begins(false) {
             return;
         }

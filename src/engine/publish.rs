@@ -56,21 +56,27 @@ impl OnCounters {
 
 /// Publishes the counts of connections up to the last interval's end and, unless the interval was merged, the figures
 /// of its list and how often the clock was set.
-pub(crate) fn list(metrics: &Metrics, header: Option<&Header>, list: &FlowList, told: &ListTotals, clock_steps: u64) {
+pub(crate) fn list(
+    metrics: &Metrics,
+    header: Option<&Header>,
+    list: &FlowList,
+    list_totals: &ListTotals,
+    clock_steps: u64,
+) {
     let counts = list.counts();
     // An interval that was merged has no list and so no half-open count of its own: the last one known stands in for
     // it, since 0 would make the filter look empty just when there is most to do.
-    let half_open = told.last.map_or(0, |last| last.half_open);
-    metrics.connections(&counts, Load { used: counts.open() + half_open, limit: told.filter_places });
+    let half_open = list_totals.last.map_or(0, |last| last.half_open);
+    metrics.connections(&counts, Load { used: counts.open() + half_open, limit: list_totals.filter_places });
     let Some(header) = header else { return };
     let figures = ListFigures {
         header: *header,
         outcome: list.outcome(),
-        delta: told.fullest_delta,
+        delta: list_totals.fullest_delta,
         merged_intervals: list.merged_intervals(),
         clock_steps,
     };
-    if told.has_failed {
+    if list_totals.has_failed {
         metrics.list_failed();
     } else {
         metrics.list(&figures, Instant::now());
@@ -124,15 +130,15 @@ mod tests {
         let plan = Plan::new(&Config::default()).unwrap();
         let flow_list = plan.flow_list(None);
         let header = Header { half_open: 1_000, complete: true, ..Header::default() };
-        let told = ListTotals { last: Some(header), ..ListTotals::new(&plan) };
+        let list_totals = ListTotals { last: Some(header), ..ListTotals::new(&plan) };
         let metrics = Metrics::new(Setup::default());
         let load = |header| {
-            list(&metrics, header, &flow_list, &told, 0);
+            list(&metrics, header, &flow_list, &list_totals, 0);
             let page = metrics.exposition(Instant::now());
             page.lines().find_map(|line| line.strip_prefix("flowpeel_filter_load_ratio ")).unwrap().to_owned()
         };
         let listed = load(Some(&header));
-        assert_eq!(listed, (1_000.0 / told.filter_places as f64).to_string());
+        assert_eq!(listed, (1_000.0 / list_totals.filter_places as f64).to_string());
         assert_eq!(load(None), listed, "the interval after it was merged into the next");
     }
 }

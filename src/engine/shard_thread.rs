@@ -1,7 +1,7 @@
 //! A shard on its thread, and the way its deltas go to the list and come back.
 //!
-//! What enters: the messages of its queue. What leaves: hand-overs. Deltas and half-open lists circulate: the shard
-//! takes an empty one for each that it hands over, so there are never more than were made at the start.
+//! It takes the messages of its queue and gives hand-overs. Deltas and half-open lists circulate: the shard takes an
+//! empty one for each that it hands over, so there are never more than were made at the start.
 
 use crate::engine::source_exchange::{self, SourceChannel, SourceReports};
 use crate::engine::{Plan, partitions_of};
@@ -111,7 +111,7 @@ impl Exchange for Channels {
     }
 
     fn hand_over(&mut self, hand_over: HandOver) {
-        // The list thread takes everything until the last shard has ended, whatever happens to its output.
+        // The list thread takes everything until the last shard has ended, even when its output fails.
         drop(self.hand_overs.send(hand_over));
     }
 }
@@ -160,7 +160,7 @@ impl ShardThread {
         ShardThread { shard, inbox, channels: Channels { index, pool, hand_overs, when_full: plan.when_full() } }
     }
 
-    /// Restores the shard's partitions, as far as there is a part of a saved state for them.
+    /// Restores the shard's partitions, those for which a saved state has a part.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Which options a number of connections and a churn call for, and how often tables of that size fail.
 //!
-//! What enters: a configuration, and how often a table may fail to list. What leaves: a configuration whose tables fail
-//! no more often, its memory, and for its tables and the best of the library the expected failure rate and a way to try
+//! It takes a configuration, and how often a table may fail to list, and gives a configuration whose tables fail no
+//! more often, its memory, and for its tables and the best of the library the expected failure rate and a way to try
 //! it.
 //!
 //! Rules of thumb ("1.3 cells an item") go wrong in small tables, which fail by a few items on the same cells. So both
@@ -25,7 +25,7 @@ use flowpeel_iblt::{
 /// The most items that are placed to try a planned table: a second or two.
 pub const PLAN_SIMULATED_ITEMS_MAX: u64 = 10_000_000;
 
-/// The most trials of a planned table: more would tell little more.
+/// The most trials of a planned table: more would show little more.
 const PLAN_TRIALS_MAX: u64 = 100_000;
 
 /// The size of a kind of tables, and how often one of them fails to list.
@@ -73,7 +73,7 @@ const CHURN_STEP_DIVISOR: u64 = 8;
 
 impl Sizing {
     /// The sizing for the connections and churn of `asked`, with tables of which no more than the share `failure`
-    /// fails, as far as there are such tables.
+    /// fails, if there are such tables.
     ///
     /// Fewer connections than [`CONNECTIONS_MIN`] count as that many.
     ///
@@ -173,7 +173,7 @@ fn failure_of(item_count: u64, cell_count: u64) -> f64 {
         return 1.0;
     }
     if is_enough(PLAN_FAILURE_MIN) {
-        // The curves go on as they came, and twins may be commoner than that.
+        // The curves continue as they came, and twins may be commoner than that.
         return twins(ENGINE, item_count, cell_count);
     }
     let (mut rare, mut common) = (PLAN_FAILURE_MIN, PLAN_FAILURE_MAX);
@@ -188,7 +188,7 @@ impl TableSizing {
     /// Tries the sizing on tables with random items, on none where even one table takes more than
     /// [`PLAN_SIMULATED_ITEMS_MAX`].
     ///
-    /// Complexity: a second or two, whatever the size.
+    /// Complexity: a second or two for any size.
     #[must_use]
     pub fn simulate(&self, seed: u64) -> Outcome {
         let trial_count = (PLAN_SIMULATED_ITEMS_MAX / self.item_count.max(1)).min(PLAN_TRIALS_MAX);

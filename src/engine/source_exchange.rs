@@ -1,8 +1,8 @@
 //! The way of source counts from the shards to the list, and the reports that are made of them there.
 //!
-//! What enters: the deltas of all shards, one message each for every interval. What leaves: reports, and empty deltas.
-//! Each shard has two deltas, one in use and one spare, so memory is fixed. A live shard without a spare says so
-//! instead, and the interval becomes part of the next, since its report would lack what that shard counted.
+//! It takes the deltas of all shards, one message each for every interval, and gives reports, and empty deltas. Each
+//! shard has two deltas, one in use and one spare, so memory is fixed. A live shard without a spare says so instead,
+//! and the interval becomes part of the next, since its report would lack what that shard counted.
 
 use crate::engine::{PENDING_INTERVALS_MAX, Plan, partitions_of};
 use crate::list::Header;

@@ -1,6 +1,6 @@
 //! The summary of a run, for people and for tests.
 //!
-//! What enters: what each thread counted. What leaves: one record of it all, when the run has ended.
+//! It takes what each thread counted and gives one record of it all, when the run has ended.
 
 use crate::engine::list_thread::ListTotals;
 use crate::engine::saving::SavingCounts;
@@ -64,7 +64,7 @@ impl Summary {
         self
     }
 
-    pub(crate) fn new(fed: CaptureCounts, told: ListTotals, errors: Vec<Error>) -> Self {
+    pub(crate) fn new(fed: CaptureCounts, list_totals: ListTotals, errors: Vec<Error>) -> Self {
         let unusable = Unusable::ALL.iter().map(|reason| (*reason, fed.unusable[reason.index()]));
         Summary {
             packets: fed.packets,
@@ -73,15 +73,15 @@ impl Summary {
             unusable: unusable.filter(|(_, count)| *count > 0).collect(),
             steps_back: fed.steps_back,
             signals: fed.signals,
-            counts: told.counts,
-            outcome: told.outcome,
-            latencies: told.latencies,
-            lists: told.lists,
-            incomplete: told.incomplete,
-            last: told.last,
+            counts: list_totals.counts,
+            outcome: list_totals.outcome,
+            latencies: list_totals.latencies,
+            lists: list_totals.lists,
+            incomplete: list_totals.incomplete,
+            last: list_totals.last,
             errors,
             events_dropped: 0,
-            saving: told.saving,
+            saving: list_totals.saving,
         }
     }
 }

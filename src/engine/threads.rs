@@ -138,12 +138,12 @@ impl<'a> Threads<'a> {
         };
         let ports = writers.into_iter().enumerate().map(port).collect();
         let (ended, published) = (Arc::clone(&schedule), Arc::clone(metrics));
-        let on_list = move |header: Option<&Header>, list: &FlowList, told: &mut ListTotals| {
+        let on_list = move |header: Option<&Header>, list: &FlowList, list_totals: &mut ListTotals| {
             ended.listed();
-            published.merge(Latency::Peel, &mut told.recent.peel);
-            published.merge(Latency::List, &mut told.recent.list);
-            published.merge(Latency::Pause, &mut told.recent.pause);
-            publish::list(&published, header, list, told, ended.clock_steps());
+            published.merge(Latency::Peel, &mut list_totals.recent.peel);
+            published.merge(Latency::List, &mut list_totals.recent.list);
+            published.merge(Latency::Pause, &mut list_totals.recent.pause);
+            publish::list(&published, header, list, list_totals, ended.clock_steps());
             header.iter().for_each(|header| listed(header));
             counters.iter_mut().for_each(|counters| counters.report(&published, list));
         };
@@ -237,7 +237,7 @@ impl Running<'_> {
     ///
     /// A list could not be written.
     pub(crate) fn join(self, errors: Vec<Error>) -> Result<Summary> {
-        let told = join(self.lists);
+        let list_totals = join(self.lists);
         let written = self.writer.map(join);
         self.clock.map(join);
         self.shards.into_iter().for_each(join);
@@ -245,11 +245,11 @@ impl Running<'_> {
         let published =
             |index| self.metrics.as_ref().map_or(CaptureCounts::default(), |metrics| metrics.capture(index).counts());
         let counts = self.totals.sum(published);
-        Ok(Summary { events_dropped, ..Summary::new(counts, told?, errors).with_saving(written) })
+        Ok(Summary { events_dropped, ..Summary::new(counts, list_totals?, errors).with_saving(written) })
     }
 }
 
-/// Ends the last interval when it is dropped, however the thread that waits for the end of a run goes on.
+/// Ends the last interval when it is dropped, however the thread that waits for the end of a run continues.
 pub(crate) struct FinishAtEnd<'a>(pub(crate) &'a Schedule);
 
 impl Drop for FinishAtEnd<'_> {
@@ -296,7 +296,7 @@ pub(crate) fn hand_overs(plan: &Plan) -> (Sender<HandOver>, Receiver<HandOver>) 
     crossbeam::channel::bounded((PENDING_INTERVALS_MAX + 2 + plan.spare_count) * PARTITION_COUNT)
 }
 
-/// Starts a thread whose name tells an operator what it is busy with.
+/// Starts a thread whose name shows an operator what it is busy with.
 pub(crate) fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: String,

@@ -42,7 +42,7 @@ pub(crate) struct Now {
 }
 
 impl Clocks {
-    /// Clocks that begin now. Where a state was saved, ticks go on behind those of the run that saved it.
+    /// Clocks that begin now. Where a state was saved, ticks continue behind those of the run that saved it.
     pub(crate) fn start(saved: Option<Instants>) -> Self {
         let origin_wall_ns = wall_ns();
         let first_tick = saved.map_or(Clock::FIRST_TICK, |saved| saved.tick_at(origin_wall_ns));

@@ -2,7 +2,7 @@
 //! passed.
 //!
 //! A port reads no clock. A packet brings its time, and the engine's clock publishes the present time and the next
-//! end. A packet is never older than the one before it and hardly from the future, whatever its time says.
+//! end. A packet is never older than the one before it and hardly from the future, for any time stamp.
 
 use super::port::{Marks, PassedEnd, Timekeeper};
 use super::wall_clock::{KnownEnd, Schedule};
@@ -39,7 +39,7 @@ pub struct WallTime {
     tick_ends_ns: i64,
     /// How many ends the packets have passed.
     passed: u64,
-    /// The next end, by the steady clock, as far as it is known.
+    /// The next end, by the steady clock, if it is known.
     due_ns: i64,
     /// When the port is to look at the schedule again: at the next end, or when signals may have waited long enough.
     turn_ns: i64,
@@ -69,7 +69,7 @@ impl WallTime {
     }
 
     /// Whether what the kernel has lost is to be read before the next packets, because an end is about to come: then
-    /// losses from before it and after it are told apart. Behind it once is enough, however late its packets come.
+    /// losses from before it and after it are counted apart. Behind it once is enough, even for packets that come late.
     pub(crate) fn is_end_near(&mut self) -> bool {
         let now_ns = self.schedule.clocks().now().elapsed_ns;
         let is_near = now_ns >= self.due_ns.saturating_sub(LOSSES_LEAD_NS) && self.losses_read_ns != self.due_ns;

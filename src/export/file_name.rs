@@ -1,7 +1,7 @@
-//! The names of files with lists and snapshots, which tell what a file is and when its interval ends.
+//! The names of files with lists and snapshots, which say what a file is and when its interval ends.
 //!
-//! What enters: a list's end, or a name found in a directory. What leaves: the name, or what it tells. Names that are
-//! not exactly ours tell nothing, since files with our names may be removed.
+//! A list's end becomes a name, and a name found in a directory is read back. Names that are
+//! not exactly ours are left alone, since files with our names may be removed.
 
 use crate::error::Result;
 use crate::export::series::Kind;
@@ -13,7 +13,7 @@ use std::fmt;
 
 const TIME: &str = "%Y%m%dT%H%M%SZ";
 
-/// What the name of a list file tells. Names order by time, then by number.
+/// What the name of a list file says. Names order by time, then by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FileName {
     /// The list's end, in whole seconds since 1970.
@@ -25,7 +25,7 @@ pub(super) struct FileName {
 }
 
 impl FileName {
-    /// What this name tells, if it is one of ours.
+    /// What this name says, if it is one of ours.
     pub(super) fn parse(name: &str) -> Option<Self> {
         if let Some(stem) = name.strip_suffix(".flowpeel").and_then(|stem| stem.strip_prefix("snapshot-")) {
             return FileName::of_stem(name, stem, Kind::Snapshot, false);
@@ -75,7 +75,7 @@ impl fmt::Display for FileName {
     }
 }
 
-/// What is known of the names given so far, as far as the next one depends on it.
+/// What is known of the names given so far, that the next one depends on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Names {
     /// The latest end of a list, in seconds. A list that does not end later needs a number in its name.

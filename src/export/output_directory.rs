@@ -1,7 +1,7 @@
 //! A directory for output, whose files are whole or not there.
 //!
-//! What enters: what to write, and under which name. What leaves: files that no program that watches the directory ever
-//! sees half written, not even after a crash: each has a temporary name until it is whole and on the disk.
+//! It takes what to write, and under which name, and gives files that no program that watches the directory ever sees
+//! half written, not even after a crash: each has a temporary name until it is whole and on the disk.
 
 use crate::disk::whole_file::{NewFile, Temporary};
 use crate::error::{Error, Result};

@@ -1,8 +1,8 @@
 //! One partition's end of the queue: closings in, records out.
 //!
-//! What enters: what the connection filter knows of a connection that ends, and the time bases. What leaves: records
-//! with wall times, in blocks. A block is sent when it is full, at the end of an interval, at a cut, and when its
-//! oldest record is more than a second old.
+//! It takes what the connection filter knows of a connection that ends, and the time bases, and gives records with wall
+//! times, in blocks. A block is sent when it is full, at the end of an interval, at a cut, and when its oldest record
+//! is more than a second old.
 
 use crate::disk::{Decoder, Encoder};
 use crate::error::Result;

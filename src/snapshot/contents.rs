@@ -172,14 +172,14 @@ pub enum Presence {
     },
     /// The connection is not open.
     NotOpen,
-    /// The tables hold too much to tell.
+    /// The tables hold too much to decide.
     Unknown,
 }
 
 impl SnapshotFile {
     /// What the tables know of a connection. Half-open ones are not in them.
     ///
-    /// Complexity: four cells; if these do not tell, the peeling of one table.
+    /// Complexity: four cells; if these do not decide, the peeling of one table.
     #[must_use]
     pub fn presence(&self, key: &AnyKey, secret: &Secret) -> Presence {
         match key {
@@ -234,16 +234,16 @@ fn presence(count: i32, payload: Option<u32>) -> Presence {
 fn ask<K: TableKey>(table: &Iblt<K>, key: &K, secret: &Secret, router_count: u32) -> Presence {
     let hash = KeyedHash::new(secret, Purpose::Placement);
     let mut wanted = Wanted { code: ValueCode::new(KeyedHash::new(secret, Purpose::Value)), key: *key, found: None };
-    let told = own_cells(table, &hash, &wanted);
-    if told != Presence::Unknown {
-        return told;
+    let presence = own_cells(table, &hash, &wanted);
+    if presence != Presence::Unknown {
+        return presence;
     }
     let mut rest = table.clone();
     peeler_of(table, secret, router_count).peel(&mut rest, &mut wanted);
     wanted.found.unwrap_or_else(|| own_cells(&rest, &hash, &wanted))
 }
 
-/// What the connection's own cells tell.
+/// What the connection's own cells decide.
 fn own_cells<K: TableKey>(table: &Iblt<K>, hash: &KeyedHash<K>, wanted: &Wanted<K>) -> Presence {
     let placement = hash.of(&wanted.key);
     let places = table.geometry().places(placement);

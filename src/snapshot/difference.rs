@@ -74,8 +74,8 @@ impl SnapshotFile {
         }
         let router_count = self.header.router_count().max(other.header.router_count());
         let keys = KeyCounts::taken_from(&mut here.sums, secret, router_count);
-        let with_margin = |told: usize, left: u64| {
-            let estimate = (told as u64).saturating_add(left);
+        let with_margin = |decoded: usize, left: u64| {
+            let estimate = (decoded as u64).saturating_add(left);
             estimate.saturating_add(estimate.saturating_mul(DIGEST_MARGIN_PERCENT) / 100)
         };
         let differences_needed = match keys.left() {

@@ -19,7 +19,7 @@ use std::path::Path;
 pub const COMPRESSION_LEVEL: i32 = 1;
 
 /// The most bytes of a snapshot file, before compression: tables for a churn of ten million. A reader holds at most
-/// about twice this, whatever the file claims.
+/// about twice this, for any claims of the file.
 pub const SNAPSHOT_SIZE_MAX: u64 = 1 << 30;
 
 /// The memory that a half-open connection of a snapshot takes in a reader, in bytes. It is more than twice what it
@@ -271,7 +271,7 @@ fn read_envelope(mut input: impl Read, secret: &Secret) -> Result<(Preamble, Vec
     let (preamble, packed_size) = parse_preamble(&bytes, secret)?;
     let mut packed = Vec::new();
     let expected_size = packed_size + TAG_SIZE as u64;
-    // One byte more tells whether something follows.
+    // One byte more shows whether something follows.
     input.take(expected_size + 1).read_to_end(&mut packed).map_err(cannot)?;
     let found_size = packed.len() as u64;
     if found_size < expected_size {

@@ -1,7 +1,7 @@
 //! What a snapshot says of itself before its tables.
 //!
-//! What enters: the shape of its tables and where they come from. What leaves: the same in a file, where every number
-//! is checked against its limit before it is used; and whether two snapshots fit.
+//! It takes the shape of its tables and where they come from, and gives the same in a file, where every number is
+//! checked against its limit before it is used; and whether two snapshots fit.
 
 use super::router_part::{self, RouterPart};
 use super::sums::Sums;

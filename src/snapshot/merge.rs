@@ -1,7 +1,7 @@
 //! Routers added up: one table for a whole network.
 //!
-//! What enters: snapshots, or merges of them. What leaves: their sum, which does not depend on the order or grouping in
-//! which they were added. What does not fit is refused before anything is added.
+//! It takes snapshots, or merges of them, and gives their sum, which does not depend on the order or grouping in which
+//! they were added. What does not fit is refused before anything is added.
 
 use super::{Header, Kind, RouterPart, SnapshotFile};
 use crate::disk::Encoder;
@@ -57,7 +57,7 @@ impl SnapshotFile {
     }
 }
 
-/// Whether both are snapshots of one run. Replays have no run, and those without a name are told apart by their
+/// Whether both are snapshots of one run. Replays have no run, and those without a name are distinguished by their
 /// contents.
 fn is_same(one: &RouterPart, other: &RouterPart) -> bool {
     let is_anonymous = one.router.is_empty() && one.run == 0;

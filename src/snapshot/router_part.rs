@@ -1,7 +1,7 @@
 //! The part of one router in a snapshot: its name, its interval, and the wall time of its ticks.
 //!
-//! What enters: what a router knows beside its tables. What leaves: the same in a file, so that whoever peels the
-//! tables can write exactly the list that the router would have written.
+//! It takes what a router knows beside its tables and gives the same in a file, so that whoever peels the tables can
+//! write exactly the list that the router would have written.
 
 use crate::disk::{Decoder, Encoder, Items};
 use crate::error::{Error, Result};
@@ -15,7 +15,7 @@ use std::io::{Read, Write};
 /// The longest name of a router, in bytes: what a host name may have.
 pub const ROUTER_NAME_SIZE_MAX: usize = 64;
 
-/// What was counted in an interval, which no table tells: a part of a list's header and of a snapshot.
+/// What was counted in an interval, which no table holds: a part of a list's header and of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// The number of the list, from 1: the sequence number of the snapshots of one run.
@@ -110,7 +110,7 @@ impl Figures {
 pub struct RouterPart {
     /// The router's name, at most [`ROUTER_NAME_SIZE_MAX`] bytes without control characters; empty if it has none.
     pub router: String,
-    /// The number that tells its runs apart: its tables begin empty with each. Zero for replays.
+    /// The number of its run: its tables begin empty with each. Zero for replays.
     pub run: u64,
     /// The length of its intervals in ns; 0 if it has none.
     pub every_ns: u64,

@@ -1,7 +1,7 @@
 //! The tables of a snapshot: the sum of all changes, partition by partition.
 //!
-//! What enters: deltas. What leaves: tables that hold what is open, and their cells in a file. The place of a key does
-//! not depend on the partition, so the tables of several partitions, or of several routers, can be added up into one.
+//! It takes deltas and gives tables that hold what is open, and their cells in a file. The place of a key does not
+//! depend on the partition, so the tables of several partitions, or of several routers, can be added up into one.
 
 use crate::disk::{Decoder, Encoder};
 use crate::error::Result;

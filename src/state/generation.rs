@@ -1,7 +1,7 @@
 //! One generation of a state as the bytes of a file.
 //!
-//! What enters: the parts, and what a run must have in common with the one that saved them. What leaves: bytes that end
-//! with a checksum; and, from bytes that may hold anything, the parts or why there are none.
+//! It takes the parts, and what a run must have in common with the one that saved them, and gives bytes that end with a
+//! checksum; and, from bytes that may hold anything, the parts or why there are none.
 //!
 //! | bytes | meaning |
 //! |---|---|
@@ -26,7 +26,7 @@ pub const STATE_VERSION: u32 = 5;
 
 const MAGIC: &[u8; 8] = b"flowpeel";
 
-/// What two runs must have in common for one to go on where the other stopped: the names of options, or of what follows
+/// What two runs must have in common for one to continue where the other stopped: the names of options, or of what follows
 /// from them, with values that are only compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity(pub Vec<(&'static str, u64)>);

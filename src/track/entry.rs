@@ -131,7 +131,7 @@ impl ConnectionState {
 /// An entry of the filter, unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterEntry {
-    /// The part of the connection's hash that tells it from others in its bucket.
+    /// The part of the connection's hash that distinguishes it from others in its bucket.
     pub fingerprint: u32,
     /// The state of the connection.
     pub state: ConnectionState,

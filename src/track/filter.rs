@@ -11,10 +11,10 @@ use flowpeel_iblt::hash::{GOLDEN_32, place_of};
 use flowpeel_lines::{Line, Lines, prefetch};
 
 /// The lowest bit of the eighth word's last byte: set once an entry of this bucket went to its other bucket instead, so
-/// that look-ups go on there.
+/// that look-ups continue there.
 const OVERFLOWED: u64 = 1 << 56;
 
-/// The shift of that byte's other seven bits. Each tells of a slot whether its established connection was seen since
+/// The shift of that byte's other seven bits. Each says of a slot whether its established connection was seen since
 /// the last [`Filter::take_seen`].
 const SEEN_SHIFT: usize = 57;
 
@@ -426,7 +426,7 @@ impl Filter {
         (!places.is_empty()).then(|| FreePlace { slot: FilterSlot::new(bucket, places.first()), is_closed: true })
     }
 
-    /// Makes room for an entry in its two buckets, which are both full, and tells how.
+    /// Makes room for an entry in its two buckets, which are both full, and returns how.
     #[cold]
     fn make_room(
         &mut self,

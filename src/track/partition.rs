@@ -20,7 +20,7 @@ use std::time::Instant;
 /// always, and holds two connections with the same four cells once in a million times.
 pub const DELTA_LOAD_PERCENT: u64 = 50;
 
-/// The longest time that one delta may span, in ticks: half of what the start time in a value can tell. The other half
+/// The longest time that one delta may span, in ticks: half of what the start time in a value can express. The other half
 /// is for connections that were half-open when the delta began.
 pub(super) const DELTA_SPAN_MAX_TICKS: u64 = 1 << (TICK_BITS - 1);
 
@@ -221,7 +221,7 @@ impl Partition {
     }
 
     /// Moves time on, and removes what has timed out. Values have only the low bits of a tick, so a delta is handed
-    /// over before it spans more ticks than these can tell, if the exchange has an empty one.
+    /// over before it spans more ticks than these can express, if the exchange has an empty one.
     fn advance(&mut self, tick: u64, exchange: &mut impl Exchange) {
         if tick - self.began > DELTA_SPAN_MAX_TICKS && self.hand_over(exchange) {
             self.began = tick;
@@ -360,7 +360,7 @@ impl Partition {
         HandOver { partition, delta, is_held_back: false, tick, base, end: None, findings: None }
     }
 
-    /// The state from which the partition can go on. Its delta must have been handed over.
+    /// The state from which the partition can continue. Its delta must have been handed over.
     ///
     /// Complexity: a pass over its memory.
     fn save(&self) -> SavedPartition {

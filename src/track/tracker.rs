@@ -67,7 +67,8 @@ pub const CONNECTIONS_MAX: u64 = 100_000_000;
 /// packet in 16 meets both sides of a connection that sends a packet every ten seconds.
 pub const CANDIDATE_TIMEOUT_TICKS: u64 = 6_000;
 
-const _: () = assert!(CANDIDATE_TIMEOUT_TICKS <= 2 * SYN_TIMEOUT_MAX_TICKS, "a delta must be able to tell its start");
+const _: () =
+    assert!(CANDIDATE_TIMEOUT_TICKS <= 2 * SYN_TIMEOUT_MAX_TICKS, "a delta must be able to express its start");
 
 const _: () = assert!((LINGER_TICKS as u64) < SYN_TIMEOUT_MAX_TICKS);
 
@@ -781,7 +782,7 @@ impl Tracker {
     }
 
     /// Handles a FIN of a closed connection. It may be retransmitted at ever longer intervals, and answered each time.
-    /// Meanwhile the entry must go on lingering, or the answers would make a candidate of the connection.
+    /// Meanwhile the entry must continue lingering, or the answers would make a candidate of the connection.
     fn late_fin(&mut self, slot: FilterSlot, entry: &FilterEntry) {
         if entry.is_trace() {
             self.unmatched_fin();

@@ -1,8 +1,8 @@
 //! Confidence intervals of counts and means.
 //!
-//! What enters: counts, or a mean with its error. What leaves: an interval. Shares get Wilson's interval, which also
-//! holds near 0 and near 1, where the shares of these experiments lie; the difference of two shares gets Newcombe's,
-//! made of the two.
+//! It takes counts, or a mean with its error, and gives an interval. Shares get Wilson's interval, which also holds
+//! near 0 and near 1, where the shares of these experiments lie; the difference of two shares gets Newcombe's, made of
+//! the two.
 
 /// The number of standard deviations within which 95 of 100 normal values lie.
 pub const NINETY_FIVE: f64 = 1.959_964;

@@ -1,7 +1,7 @@
 //! Listing (LISTENTRIES, section 2.4 of the paper, with the checks of section 3): a key that is alone in a cell is
 //! taken out of the table, which may leave other keys alone in the other cells that it was in.
 //!
-//! The invariant: what is listed plus what is left is what was in the table, whatever the cells hold. A cell is taken
+//! The invariant: what is listed plus what is left is what was in the table, for any content. A cell is taken
 //! for that of a lone key only when the check agrees and the key maps to that cell.
 //!
 //! Work is bounded: at most as many keys are taken out as there are cells, and divisions for keys are limited to a

@@ -87,7 +87,7 @@ impl<T: Words> Deref for Lines<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: there are `count` words, valid whatever their bits are, for as long as `memory` lives; only `self`
+        // SAFETY: there are `count` words, valid for any bits, for as long as `memory` lives; only `self`
         // leads to them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
     }

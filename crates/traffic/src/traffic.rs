@@ -24,7 +24,7 @@ const REUSE_TRY_COUNT: usize = 256;
 /// The longest time after the last packet in which ports are reused: for about half of them, a closed connection may
 /// still linger.
 const REUSE_AFTER_US_MAX: u64 = 20_000_000;
-/// A client of a population pauses this long between two connections, so that time passes whatever they do.
+/// A client of a population pauses this long between two connections, so that time passes in any case.
 const PAUSE_US: u64 = 1_000;
 
 /// One captured frame.

@@ -1,7 +1,7 @@
 //! Queries: the occurrences of a connection or an address in an archive.
 //!
-//! What enters: an archive, which may be written to meanwhile, and one or two ends of connections. What leaves: every
-//! occurrence, ordered by time. The index and the filters tell which segments to read. A false positive costs a segment
+//! It takes an archive, which may be written to meanwhile, and one or two ends of connections, and gives every
+//! occurrence, ordered by time. The index and the filters show which segments to read. A false positive costs a segment
 //! that is read without a match, and where they are damaged the segments are read. Every result was read with its
 //! checksum and checked against the query.
 
@@ -196,7 +196,7 @@ impl<'a> Finder<'a> {
             match self.may_hold(*number) {
                 Ok(false) => {}
                 Ok(true) => drop(candidates.insert(*number)),
-                // Reading the segment tells whether it is damaged or gone.
+                // Reading the segment shows whether it is damaged or gone.
                 Err(error) => {
                     let path = self.path(FileName::Segment(*number));
                     path.exists().then(|| self.note(error));
@@ -300,11 +300,11 @@ fn retain_latest(entries: &mut Vec<Entry>) {
         let known = latest.entry((entry.key, entry.start)).or_insert(word);
         *known = (*known).max(word);
     }
-    let mut told = AHashMap::new();
+    let mut listed = AHashMap::new();
     entries.retain(|entry| {
         let is_latest = latest.get(&(entry.key, entry.start)) == Some(&(entry.end, false));
         // One list may have been carried over twice.
-        entry.fate != Fate::Open || is_latest && told.insert((entry.key, entry.start), ()).is_none()
+        entry.fate != Fate::Open || is_latest && listed.insert((entry.key, entry.start), ()).is_none()
     });
 }
 

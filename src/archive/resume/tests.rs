@@ -60,7 +60,7 @@ fn what_was_written_behind_the_save_point_is_taken_back() {
     assert_eq!((saved, all(place.path()).len()), (3, 65));
     let mut writer = open(place.path(), Some((7, Some(saved)))).unwrap();
     assert_eq!(all(place.path()), closed(0..20));
-    assert_eq!(writer.number(), saved, "numbers go on where they were");
+    assert_eq!(writer.number(), saved, "numbers continue where they were");
     writer.add(&closed(20..80)).unwrap();
     writer.finish().unwrap();
     drop(writer);

@@ -1,8 +1,8 @@
 //! The writer of an archive: entries in, segments out.
 //!
-//! What enters: entries, sorted as far as possible. What leaves: a log that grows, and from time to time a sealed
-//! segment in its place, sorted and with filters; what is too old or too much is removed. At any moment all that was
-//! flushed is in a log or in a segment.
+//! It takes entries, sorted as far as possible, and gives a log that grows, and from time to time a sealed segment in
+//! its place, sorted and with filters; what is too old or too much is removed. At any moment all that was flushed is in
+//! a log or in a segment.
 
 use crate::archive::block::ARCHIVE_BLOCK_ENTRIES_MAX;
 use crate::archive::entry::Hasher;
@@ -117,7 +117,7 @@ pub struct Writer {
     number: u32,
     /// The number of the run that writes, if it saves its state; otherwise 0.
     run: u64,
-    /// The log, which exists even while it is empty, until [`Self::finish`]: a log that is left tells that a process
+    /// The log, which exists even while it is empty, until [`Self::finish`]: a log that is left shows that a process
     /// did not end properly.
     log: Option<Log>,
     /// The entries of the segment that is being filled, and how many of them are in the log.

@@ -180,7 +180,7 @@ impl Read for Dribble {
 ///
 /// # Panics
 ///
-/// If the source goes on after its end, or yields more packets than `packets_max`.
+/// If the source continues after its end, or yields more packets than `packets_max`.
 pub(super) fn replay(reader: impl Read + Send + 'static, packets_max: usize) -> (Vec<Seen>, Option<Error>) {
     let mut seen = Vec::new();
     let mut replay = match Replay::from_reader(reader, Path::new("test")) {

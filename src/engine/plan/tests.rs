@@ -49,8 +49,8 @@ fn what_is_not_asked_for_takes_nothing() {
     assert!(memory(&pickup).rings_size > memory(&plain).rings_size);
     let questions = memory(&idle).list_size_max - memory(&plain).list_size_max;
     let asked_max = 2 * 10 * INQUIRY_A_SECOND;
-    let told = (PARTITION_COUNT * (2 * asked_max + ANNOUNCEMENTS_MAX) * Inquiry::QUESTION_SIZE) as u64;
-    assert_eq!(questions, told, "each is asked and answered, and some are announced");
+    let expected = (PARTITION_COUNT * (2 * asked_max + ANNOUNCEMENTS_MAX) * Inquiry::QUESTION_SIZE) as u64;
+    assert_eq!(questions, expected, "each is asked and answered, and some are announced");
     let list_size_max = memory(&plain).list_size_max + questions;
     assert_eq!(memory(&idle), Memory { list_size_max, ..memory(&plain) }, "a replay needs no watch");
     let watch = memory(&watches).rings_size - memory(&plain).rings_size;

@@ -1,4 +1,4 @@
-//! What is lost on the way to the shards is told with the interval in which it was lost.
+//! What is lost on the way to the shards is counted in the interval in which it was lost.
 
 use super::*;
 use crate::engine::threads::signallers;

@@ -1,7 +1,7 @@
-//! The identity of a run: what it must have in common with the run whose state it goes on from.
+//! The identity of a run: what it must have in common with the run whose state it continues from.
 //!
-//! What enters: a plan. What leaves: the options that change what the state means or which lists are made of it, and
-//! the shapes that follow from them. The number of threads is not among them.
+//! It takes a plan and gives the options that change what the state means or which lists are made of it, and the shapes
+//! that follow from them. The number of threads is not among them.
 
 use crate::engine::Plan;
 use crate::snapshot::KeyId;
@@ -9,7 +9,7 @@ use crate::state::Identity;
 use flowpeel_iblt::hash::Secret;
 use std::time::Duration;
 
-/// The first word of the key id that tells secrets apart.
+/// The first word of the key id, which distinguishes secrets.
 fn key_id(secret: &Secret) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = KeyId::of(secret).0;
     u64::from_le_bytes([a, b, c, d, e, f, g, h])

@@ -1,8 +1,8 @@
 //! The list thread's part in saving: it gathers the partitions' copies of a cut, adds the list's, and hands them to the
 //! writer.
 //!
-//! What enters: the copies that come with hand-overs, and the list behind them. What leaves: a cut, and from a saved
-//! one the list with all that belongs to it.
+//! It takes the copies that come with hand-overs, and the list behind them, and gives a cut, and from a saved one the
+//! list with all that belongs to it.
 
 use super::writer::{Cut, SavingCounts};
 use super::{LIST, PART_COUNT, POSITION, Saver};
@@ -100,7 +100,7 @@ impl Instants {
         Ok(Instants { end_ns, end_tick, within_tick_ns })
     }
 
-    /// The tick at which a live capture goes on at this wall time: later by what the wall clock says, by at least one
+    /// The tick at which a live capture continues at this wall time: later by what the wall clock says, by at least one
     /// tick, and by no more than the longest leap there is.
     pub(crate) fn tick_at(self, wall_ns: i64) -> u64 {
         let began_ns = i128::from(self.end_ns) - i128::from(self.within_tick_ns);

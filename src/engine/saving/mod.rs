@@ -1,9 +1,9 @@
-//! The state of a run: when it is saved, which threads take part, and what a run goes on from.
+//! The state of a run: when it is saved, which threads take part, and what a run continues from.
 //!
-//! What enters: the parts of a cut. What leaves: generations in a directory, and out of the newest of them a run that
-//! goes on as if it had never ended. A cut is made at a mark: the capture thread, every partition and the list each
-//! give a copy of what they know at the same packet, and go on. A thread of its own writes the copies. At most one save
-//! is under way, so the memory of copies has a bound.
+//! It takes the parts of a cut and gives generations in a directory, and out of the newest of them a run that continues
+//! as if it had never ended. A cut is made at a mark: the capture thread, every partition and the list each give a copy
+//! of what they know at the same packet, and continue. A thread of its own writes the copies. At most one save is under
+//! way, so the memory of copies has a bound.
 
 mod identity;
 mod list_part;
@@ -40,7 +40,7 @@ const LIST: usize = 1;
 const ARCHIVE: usize = 2 + PARTITION_COUNT;
 const PART_COUNT: usize = ARCHIVE + 1;
 
-/// The saved state of a run: where and how often it is saved, and what the run goes on from.
+/// The saved state of a run: where and how often it is saved, and what the run continues from.
 #[derive(Debug)]
 pub struct Saving {
     directory: StateDirectory,
@@ -52,7 +52,7 @@ pub struct Saving {
 }
 
 impl Saving {
-    /// Saving for a replay of these captures: it goes on behind the packet at which the state was saved.
+    /// Saving for a replay of these captures: it continues behind the packet at which the state was saved.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl Saving {
         Ok(saving)
     }
 
-    /// Saving for a live capture: it goes on with what was known; what passed meanwhile is unknown.
+    /// Saving for a live capture: it continues with what was known; what passed meanwhile is unknown.
     ///
     /// # Errors
     ///
@@ -137,13 +137,13 @@ impl Saving {
         self.list().map(|part| Instants::saved(&mut Decoder::new(part))).transpose()
     }
 
-    /// The generation that the run goes on from; `None` when it starts anew.
+    /// The generation that the run continues from; `None` when it starts anew.
     #[must_use]
     pub fn generation(&self) -> Option<u64> {
         self.saved.as_ref().map(|saved| saved.number)
     }
 
-    /// Where a replay goes on; `None` when it starts anew.
+    /// Where a replay continues; `None` when it starts anew.
     #[must_use]
     pub fn position(&self) -> Option<&Position> {
         self.position.as_ref()

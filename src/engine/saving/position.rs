@@ -1,8 +1,8 @@
 //! The position of a replay: which input, how many of its packets, and the capture thread's own state between two
 //! packets.
 //!
-//! What enters: the inputs of a run, and its capture thread. What leaves: bytes, and from these a capture thread that
-//! goes on with the next packet. An input is recognised by its size and its first bytes, so it may have been moved
+//! It takes the inputs of a run, and its capture thread, and gives bytes, and from these a capture thread that
+//! continues with the next packet. An input is recognised by its size and its first bytes, so it may have been moved
 //! meanwhile.
 
 use crate::error::{Error, Result};
@@ -26,7 +26,7 @@ pub(super) struct InputId {
 }
 
 impl InputId {
-    /// The id of an input. One that cannot be read has an id too: its error is told when it is replayed.
+    /// The id of an input. One that cannot be read has an id too: its error is reported when it is replayed.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl InputId {
     }
 }
 
-/// Where a replay goes on.
+/// Where a replay continues.
 #[derive(Clone, Debug)]
 pub struct Position {
     /// The index of the input that was being read.

@@ -21,10 +21,10 @@ pub(crate) struct Start {
     pub(crate) errors: Vec<Error>,
 }
 
-/// The clock of a live capture that goes on.
+/// The clock of a live capture that continues.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResumedClock {
-    /// The tick at which it goes on, behind what was saved.
+    /// The tick at which it continues, behind what was saved.
     pub(crate) first_tick: u64,
     /// The length of its intervals.
     pub(crate) every_ns: Option<i64>,
@@ -41,7 +41,7 @@ impl ResumedClock {
 }
 
 impl Saving {
-    /// Restores a replay, and has its state saved from now on. Returns where the replay goes on, and the writer of
+    /// Restores a replay, and has its state saved from now on. Returns where the replay continues, and the writer of
     /// states.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Saving {
     }
 
     /// Restores a live capture, and has its state saved from now on. Returns the writer of states. Packets up to
-    /// where its clock goes on have passed unseen.
+    /// where its clock continues have passed unseen.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! A replay that stops anywhere and goes on, and states that hold anything.
+//! A replay that stops anywhere and continues, and states that hold anything.
 
 use super::*;
 use crate::capture::tests::build::{Pcapng, USER_LINK};

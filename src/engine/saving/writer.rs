@@ -1,7 +1,7 @@
 //! The thread that writes states, so that no other thread waits for a disk.
 //!
-//! What enters: cuts, one at a time. What leaves: generations, and whether they were written. A state that cannot be
-//! written stops nothing: the run goes on, the state before it stays, and the next end of an interval tries again.
+//! It takes cuts, one at a time, and gives generations, and whether they were written. A state that cannot be written
+//! stops nothing: the run continues, the state before it stays, and the next end of an interval tries again.
 
 use super::Saver;
 use crate::error::{Error, Result};

@@ -1,4 +1,4 @@
-//! Clocks as they are set: every interval once, whatever happens.
+//! Clocks as they are set: every interval once, in any case.
 
 use super::*;
 

@@ -1,8 +1,8 @@
 //! The removal of old list files, so that a disk holds what it is meant to hold for as long as flowpeel runs.
 //!
-//! What enters: the names and sizes of the files in a directory and of those written to it. What leaves: the names of
-//! the files to remove. Only files with exactly the names that flowpeel gives are counted or removed. A list in full
-//! and the changes that build on it are a group, and are removed together, since changes without it mean nothing.
+//! It takes the names and sizes of the files in a directory and of those written to it, and gives the names of the
+//! files to remove. Only files with exactly the names that flowpeel gives are counted or removed. A list in full and
+//! the changes that build on it are a group, and are removed together, since changes without it mean nothing.
 
 use crate::error::Error;
 use crate::export::file_name::FileName;
@@ -65,7 +65,7 @@ struct Seldom {
 
 impl Seldom {
     /// The warning for this failure, if it is reported.
-    fn told(&mut self, failure: Failure) -> Option<Error> {
+    fn warning(&mut self, failure: Failure) -> Option<Error> {
         self.failure_count += 1;
         let what = format!("cannot remove what is not to be kept (failures so far: {})", self.failure_count);
         let error = Error::new(what).in_file(failure.path).because(failure.cause);
@@ -73,7 +73,7 @@ impl Seldom {
     }
 }
 
-/// The files in a directory, as far as they have to be known to decide what to remove.
+/// The files in a directory, that have to be known to decide what to remove.
 pub(super) struct Retention {
     directory: PathBuf,
     /// Whether snapshots are removed, or lists. Files of the other kind are ignored.
@@ -135,7 +135,7 @@ impl Retention {
             failure = unremoved.or(unread).or(failure);
             // The remembered files may be used up before enough was removed.
             if is_stuck || !self.has_more || self.oldest_group(newest).is_some() {
-                return failure.and_then(|failure| self.failures.told(failure));
+                return failure.and_then(|failure| self.failures.warning(failure));
             }
         }
     }
@@ -163,7 +163,7 @@ impl Retention {
             let (_, unread) = self.look(i64::MAX);
             failure = self.remove_surplus(surplus).or(unread).or(failure);
         }
-        failure.and_then(|failure| self.failures.told(failure))
+        failure.and_then(|failure| self.failures.warning(failure))
     }
 
     fn remember(&mut self, name: FileName, size: u64) {
@@ -249,7 +249,7 @@ impl Retention {
             }
             group.push(*name);
         }
-        // The last group may go on beyond what is remembered. If it is longer than any that flowpeel writes, it is what
+        // The last group may continue beyond what is remembered. If it is longer than any that flowpeel writes, it is what
         // somebody else left of several groups.
         (self.has_more && group.len() as u64 > KEPT_GROUP_MAX && !is_to_stay(&group)).then_some(group)
     }

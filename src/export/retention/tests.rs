@@ -231,17 +231,17 @@ fn what_can_not_be_removed_is_told_and_the_rest_goes() {
 #[test]
 fn what_goes_on_failing_is_told_seldom() {
     let mut failures = Seldom::default();
-    let mut told = Vec::new();
+    let mut warned = Vec::new();
     for time in 1..=9 {
         let failure = Failure { path: "flows-old.ndjson".into(), cause: io::ErrorKind::PermissionDenied.into() };
-        if let Some(warning) = failures.told(failure) {
+        if let Some(warning) = failures.warning(failure) {
             let warning = warning.to_string();
             assert!(warning.starts_with("flows-old.ndjson: cannot remove what is not to be kept"), "{warning}");
             assert!(warning.contains(&format!("(failures so far: {time}): permission denied")), "{warning}");
-            told.push(time);
+            warned.push(time);
         }
     }
-    assert_eq!(told, [1, 2, 4, 8]);
+    assert_eq!(warned, [1, 2, 4, 8]);
 }
 
 #[test]

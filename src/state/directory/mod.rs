@@ -1,8 +1,8 @@
 //! The generations of a run's state in a directory: the newest sound one is read, then new ones are written.
 //!
-//! What enters: parts to save. What leaves: files `state-<number>`, each written under a temporary name, forced to the
-//! disk and only then renamed, so a name stands for a whole file whenever the process ends. The newest and the one
-//! before it are kept.
+//! It takes parts to save and gives files `state-<number>`, each written under a temporary name, forced to the disk and
+//! only then renamed, so a name stands for a whole file whenever the process ends. The newest and the one before it are
+//! kept.
 
 use crate::disk::whole_file::{NewFile, Temporary, directory_of};
 use crate::error::{Error, Result};

@@ -240,16 +240,16 @@ fn what_was_seen_is_told_once_and_moves_along() {
         filter.mark_seen(slot);
     }
     // Those that come now make some of the others move.
-    let mut told = 0;
+    let mut reported = 0;
     let before: Vec<_> = map.keys().map(|number| filter.find(hash(*number), NOW).unwrap().0).collect();
     for number in 1_000..1_000 + 64 * SLOT_COUNT as u64 * 35 / 100 {
         let entry = entry(&filter, number, ConnectionState::Established, NOW);
-        told += u64::from(matches!(place(&mut filter, number, &entry), Some(Placed::Moved(..))));
+        reported += u64::from(matches!(place(&mut filter, number, &entry), Some(Placed::Moved(..))));
     }
     let after: Vec<_> = map.keys().map(|number| filter.find(hash(*number), NOW).unwrap().0).collect();
     let moved = before.iter().zip(&after).filter(|(before, after)| before != after).count();
     println!("{moved} of {} moved", map.len());
-    assert!(moved > 5 && told >= moved as u64);
+    assert!(moved > 5 && reported >= moved as u64);
     for (number, slot) in map.keys().zip(after) {
         assert_eq!(filter.take_seen(slot), is_marked(number), "{number}");
         assert!(!filter.take_seen(slot));

@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 
 /// A half-open connection: its key, when it started and came into its state, whether it was answered, and its short
 /// ISN.
-type Told = (AnyKey, u64, u64, bool, u32);
+type Shown = (AnyKey, u64, u64, bool, u32);
 
 /// The half-open connections by the rings' marks, and by a look-up in the filter for each record's key; each connection
 /// once.
-fn both_ways(scene: &Scene) -> [BTreeSet<Told>; 2] {
-    let told = |record: HalfOpen| {
+fn both_ways(scene: &Scene) -> [BTreeSet<Shown>; 2] {
+    let shown = |record: HalfOpen| {
         let HalfOpen { key, start_tick, since_tick, answered, short_isn } = record;
         (key, start_tick, since_tick, answered, short_isn)
     };
@@ -19,7 +19,7 @@ fn both_ways(scene: &Scene) -> [BTreeSet<Told>; 2] {
     scene.tracker.list_half_open(&mut marked);
     scene.tracker.list_looked_up(&mut looked_up);
     let marked_count = marked.iter(scene.tick).count();
-    let sets = [marked, looked_up].map(|copy| copy.iter(scene.tick).map(told).collect::<BTreeSet<Told>>());
+    let sets = [marked, looked_up].map(|copy| copy.iter(scene.tick).map(shown).collect::<BTreeSet<Shown>>());
     assert_eq!(marked_count, sets[0].len(), "each connection has one record that is of use");
     sets
 }
@@ -90,5 +90,5 @@ fn what_is_over_leaves_its_place_to_others() {
     }
     scene.tracker.check_links();
     let [marked, _] = both_ways(&scene);
-    assert_eq!(marked.iter().map(|told| told.0).collect::<BTreeSet<_>>(), (30..40).map(v4).collect());
+    assert_eq!(marked.iter().map(|shown| shown.0).collect::<BTreeSet<_>>(), (30..40).map(v4).collect());
 }

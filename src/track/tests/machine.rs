@@ -46,7 +46,7 @@ fn other(sender: Sender) -> Sender {
     if sender == Sender::Client { Sender::Server } else { Sender::Client }
 }
 
-/// A packet; here `Sender::Client` is only the end that the key names first, whatever its part in the connection.
+/// A packet; here `Sender::Client` is only the end that the key names first, client or server.
 #[derive(Clone, Copy, Debug)]
 struct Packet {
     connection: u32,
@@ -301,7 +301,7 @@ fn agrees(packets: &[Packet], rules: Rules) {
         let Packet { connection, sender, kind, isn, .. } = packet;
         let event = scene.send(any_key(connection), sender, kind, isn);
         let expected = machine.step(packet, scene.tick);
-        let told = match expected[..] {
+        let reported = match expected[..] {
             [] => None,
             [(true, client, start)] => Some(Event::Open(oriented(connection, client), payload(start))),
             [(false, client, start)] => Some(Event::Close(oriented(connection, client), payload(start))),
@@ -334,7 +334,7 @@ fn agrees(packets: &[Packet], rules: Rules) {
                 assert_eq!(open.take(), Some(*is_midstream), "{packet:?}: it closes as it opened");
             }
         }
-        assert_eq!(event, told, "{packet:?} at {}", scene.tick);
+        assert_eq!(event, reported, "{packet:?} at {}", scene.tick);
         assert_eq!((scene.counts().opened, scene.counts().closed), (machine.opened, machine.closed));
         let half_open: BTreeSet<_> = scene
             .half_open()

@@ -1,7 +1,7 @@
 //! Listing of an [`Iblt`] (LISTENTRIES, section 2.4 of the paper, with the checks of section 3): take out a key that is
 //! alone in a cell, subtract it from its other cells, and continue with those.
 //!
-//! The invariant: what was taken out plus what is in the table is what was in the table, whatever it holds. A cell is
+//! The invariant: what was taken out plus what is in the table is what was in the table, for any content. A cell is
 //! taken for that of a lone key only when the key's check agrees and the key maps to that cell. A key added or removed
 //! several times with different values is taken out as one sum, where the paper (sections 3 and 6) gives such keys up.
 //!

@@ -1,4 +1,4 @@
-//! Time bases: each delta is told in its own, and each base of which anything may still open is told.
+//! Time bases: each delta is in its own, and each base in which anything may still open is reported.
 
 use super::*;
 
@@ -26,13 +26,13 @@ fn a_new_base_ends_the_delta_under_the_old_one() {
 fn a_time_base_is_told_if_anything_half_open_began_in_it() {
     let base = |first_tick, offset_ns| TimeBase { first_tick, offset_ns };
     let (before, after) = (base(FIRST_TICK, 5), base(FIRST_TICK + 20, 6));
-    for (kind, told) in [(SignalKind::Syn, true), (SignalKind::Ack, false)] {
+    for (kind, reported) in [(SignalKind::Syn, true), (SignalKind::Ack, false)] {
         let (mut partition, mut desk) = (Partition::new(0, &config()), Desk::default());
         partition.start_base(before, &mut desk);
         partition.handle(&signal(1, true, kind, FIRST_TICK + 10), &mut desk);
         partition.start_base(after, &mut desk);
         let bases: Vec<TimeBase> = desk.handed.iter().map(|handed| handed.base).collect();
-        assert_eq!(bases, [before].repeat(usize::from(told)));
+        assert_eq!(bases, [before].repeat(usize::from(reported)));
         assert!(desk.handed.iter().all(|handed| handed.delta.is_none()));
     }
 }

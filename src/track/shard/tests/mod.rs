@@ -381,7 +381,7 @@ fn a_busy_family_does_not_make_the_other_wait() {
     signals.iter().for_each(|signal| partition.handle(signal, &mut desk));
     end_interval(&mut partition, &marker(tick), &mut desk);
     let with_v6 = |handed: &&HandOver| handed.delta.as_ref().is_some_and(|delta| delta.v6.updates > 0);
-    let told: Vec<u64> = desk.handed.iter().filter(with_v6).map(|handed| handed.tick - FIRST_TICK).collect();
-    assert!(told.len() == 1 && told[0] <= DELTA_SPAN_MAX_TICKS, "{told:?}");
+    let ticks: Vec<u64> = desk.handed.iter().filter(with_v6).map(|handed| handed.tick - FIRST_TICK).collect();
+    assert!(ticks.len() == 1 && ticks[0] <= DELTA_SPAN_MAX_TICKS, "{ticks:?}");
     assert_same(&desk.sum(), &direct(&signals));
 }

@@ -56,7 +56,7 @@ fn any_table_lists_as_the_oracle_says<K: TableKey>(ops: &[Op], geometry: Geometr
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Keys come several times, with several values, both signs, and cancel, whatever they add up to.
+    /// Keys come several times, with several values, both signs, and cancel, to any sum.
     #[test]
     fn peeling_equals_the_oracle(ops in ops(120, 0..400), subtable_cell_count in 1u32..80) {
         any_table_lists_as_the_oracle_says::<TwoWords>(&ops, Geometry::new(subtable_cell_count));
