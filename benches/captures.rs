@@ -3,7 +3,7 @@
 //! Each has a name, and counts of its packets and connections. The files are in `target/tmp`,
 //! each with its counts beside it, and are made again if either is missing.
 
-use flowpeel::generate::{
+use flowpeel_traffic::{
     Arrivals, EndingShares, Flood, FloodConfig, ReuseShares, Traffic, TrafficConfig, TrafficCounts, write_pcap,
 };
 use serde::{Deserialize, Serialize};

@@ -6,11 +6,10 @@ use crate::clock::thread_ns_each;
 use crate::memory::Lines;
 use crate::row::{Case, Pair, Scale, Suite};
 use crate::traffic::{BETWEEN_COUNT, Connections, SIGNALS_EACH, TRACKER};
-use flowpeel::connection::{Filter, LINGER_TICKS, Tracker, TrackerConfig};
-use flowpeel::pipeline::FILTER_ESTABLISHED_PERCENT;
-use flowpeel::prefetch::prefetch;
-use flowpeel::shard::{BUCKET_AHEAD, SECOND_AHEAD, SIGNAL_AHEAD};
+use flowpeel::engine::FILTER_ESTABLISHED_PERCENT;
 use flowpeel::signal::Signal;
+use flowpeel::track::{BUCKET_AHEAD, Filter, LINGER_TICKS, SECOND_AHEAD, SIGNAL_AHEAD, Tracker, TrackerConfig};
+use flowpeel_lines::prefetch;
 
 /// Connections that begin in one round.
 const BEGIN_COUNT: usize = 200_000;

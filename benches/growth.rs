@@ -60,7 +60,7 @@ impl Size {
         let capture = captures::grown(connection_count)?;
         let (count, path) = (connection_count.to_string(), capture.path.as_str());
         let tasks = [
-            Task::flowpeel(&["replay", "--memory", MEMORY, "--connections", &count, path]),
+            Task::flowpeel(&["replay", "--memory", MEMORY, "--connections", &count, "--churn", "100k", path]),
             Task::rival(&["exact-map", path])?,
             Task::rival(&["bare-loop", path])?,
         ];

@@ -13,6 +13,7 @@ mod machine;
 mod memory;
 mod parse;
 mod peel;
+mod port;
 #[cfg(target_os = "linux")]
 mod process;
 mod queue;
@@ -82,6 +83,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
     update::run(&mut suite);
     peel::run(&mut suite);
     queue::run(&mut suite);
+    port::run(&mut suite);
     swap::run(&mut suite);
     parse::run(&mut suite);
     filter::run(&mut suite);

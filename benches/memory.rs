@@ -4,8 +4,7 @@
 //! It reads, changes and writes random lines of as much memory as it is given. A place costs
 //! half a multiplication, a change is one addition, and each batch is prefetched while the one before it is changed.
 
-use flowpeel::lines::Line;
-use flowpeel::prefetch::prefetch;
+use flowpeel_lines::{Line, prefetch};
 
 /// The size of a cache line.
 pub(crate) const LINE_SIZE: usize = size_of::<Line>();
@@ -15,14 +14,14 @@ const BATCH_COUNT: usize = 16;
 
 /// Lines to be touched at random, in pages of the same size as those of tables.
 pub(crate) struct Lines {
-    lines: flowpeel::lines::Lines,
+    lines: flowpeel_lines::Lines,
     random: Random,
 }
 
 impl Lines {
     /// Lines of `size` bytes together, all of which have been written to.
     pub(crate) fn new(size: usize) -> Self {
-        let mut lines = flowpeel::lines::Lines::new((size / LINE_SIZE).max(1));
+        let mut lines = flowpeel_lines::Lines::new((size / LINE_SIZE).max(1));
         lines.fill(Line([1; 8]));
         Lines { lines, random: Random::new(1) }
     }

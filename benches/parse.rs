@@ -6,8 +6,8 @@
 use crate::clock::thread_ns_each;
 use crate::row::{Case, Pair, Scale, Suite};
 use flowpeel::capture::CAPTURE_READ_SIZE;
-use flowpeel::generate::{Traffic, TrafficConfig};
 use flowpeel::parse::{LinkType, parse_frame};
+use flowpeel_traffic::{Traffic, TrafficConfig};
 use std::hint::black_box;
 
 /// Passes over the buffer in one round.

@@ -7,8 +7,8 @@ use crate::memory::Lines;
 use crate::row::{Case, Pair, Scale, Suite};
 use crate::traffic::key_of;
 use flowpeel::flow::{KeyV4, WordKey};
-use flowpeel::hash::{KeyedHash, Purpose, Secret};
-use flowpeel::sketch::{Change, Geometry, HASH_COUNT, Iblt, Peeled, Peeler, Recipient, ValueCode};
+use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
+use flowpeel_iblt::{Change, Geometry, HASH_COUNT, Iblt, Peeled, Peeler, Recipient, ValueCode};
 
 const KEY_COUNT: usize = 1_000_000;
 const KEY_COUNT_QUICK: usize = 100_000;

@@ -10,7 +10,7 @@ use crossbeam::queue::ArrayQueue;
 use crossbeam::utils::Backoff;
 use flowpeel::flow::{KeyV4, Side};
 use flowpeel::queue::{BLOCK_SIGNAL_COUNT, Message, QUEUE_BLOCKS_MAX, WhenFull, queue};
-use flowpeel::signal::{ConnectionHash, Kind, Moment, Signal, SignalParts};
+use flowpeel::signal::{ConnectionHash, Moment, Signal, SignalKind, SignalParts};
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ struct Queue {
 
 impl Queue {
     fn new(measure: Measure, limit: Limit, scale: Scale) -> Self {
-        let parts = SignalParts { tick: 1, kind: Kind::Syn, sender: Side::First, isn: 1 };
+        let parts = SignalParts { tick: 1, kind: SignalKind::Syn, sender: Side::First, isn: 1 };
         let signal = |at| Signal::new(&key_of::<KeyV4>(at as u64), ConnectionHash::new(at as u128 + 1), parts);
         let signals = std::array::from_fn(signal);
         Queue { measure, limit, count: scale.of(SIGNAL_COUNT, SIGNAL_COUNT_QUICK), signals }

@@ -5,7 +5,7 @@
 use crate::captures::{self, Capture, OPEN_CHURN, OPEN_COUNT, QUICK_DIVISOR};
 use crate::process::{Outcome, Task, Usage};
 use crate::row::{Case, Pair, Scale, Suite};
-use flowpeel::pipeline::{Config, Plan};
+use flowpeel::engine::{Config, Plan};
 use serde_json::Value;
 use std::ops::RangeInclusive;
 use std::time::Duration;

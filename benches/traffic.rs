@@ -1,10 +1,10 @@
 //! Keys that are derived from numbers, and the signals of connections that open and close as steadily as they do on a
 //! router.
 
-use flowpeel::connection::{CANDIDATE_TIMEOUT_TICKS, LINGER_TICKS, TrackerConfig};
 use flowpeel::flow::{FlowKey, KeyV4};
-use flowpeel::hash::{KeyedHash, Purpose, Secret};
-use flowpeel::signal::{ConnectionHash, FINGERPRINT_BITS, Kind, Signal, SignalParts};
+use flowpeel::signal::{ConnectionHash, FINGERPRINT_BITS, Signal, SignalKind, SignalParts};
+use flowpeel::track::{CANDIDATE_TIMEOUT_TICKS, LINGER_TICKS, TrackerConfig};
+use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
 
 /// The key of this number: every bit of it depends on the number, and no two numbers have the same.
 #[inline(always)]
@@ -62,12 +62,12 @@ impl Connections {
             let tick = self.tick();
             let between = BETWEEN_COUNT as u64;
             let opened = 2 * between + self.live_count;
-            let packets: [(u64, Kind, bool); SIGNALS_EACH] = [
-                (0, Kind::Syn, true),
-                (between, Kind::SynAck, false),
-                (2 * between, Kind::Completes, true),
-                (opened, Kind::Fin, true),
-                (opened + between, Kind::Fin, false),
+            let packets: [(u64, SignalKind, bool); SIGNALS_EACH] = [
+                (0, SignalKind::Syn, true),
+                (between, SignalKind::SynAck, false),
+                (2 * between, SignalKind::Completes, true),
+                (opened, SignalKind::Fin, true),
+                (opened + between, SignalKind::Fin, false),
             ];
             let begun = packets
                 .iter()
@@ -77,7 +77,7 @@ impl Connections {
         }
     }
 
-    fn signal(&self, number: u64, kind: Kind, by_client: bool, tick: u64) -> Signal {
+    fn signal(&self, number: u64, kind: SignalKind, by_client: bool, tick: u64) -> Signal {
         let (key, client) = key_of::<KeyV4>(number).canonical();
         let sender = if by_client { client } else { client.other() };
         let parts = SignalParts { tick, kind, sender, isn: number as u32 };

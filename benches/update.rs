@@ -6,9 +6,10 @@ use crate::clock::thread_ns_each;
 use crate::memory::Lines;
 use crate::row::{Case, Pair, Scale, Suite};
 use crate::traffic::key_of;
+use flowpeel::flow::FlowKey as TableKey;
 use flowpeel::flow::{KeyV4, KeyV6, WordKey};
-use flowpeel::hash::Secret;
-use flowpeel::sketch::{Batch, Geometry, HASH_COUNT, Iblt, PackedCell, TableKey};
+use flowpeel_iblt::hash::Secret;
+use flowpeel_iblt::{Batch, Geometry, HASH_COUNT, Iblt, PackedCell};
 use std::collections::HashMap;
 
 /// The number of openings and closings in one round.

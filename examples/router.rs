@@ -25,7 +25,7 @@ mod linux {
     use flowpeel::engine::{Config, Engine, EventKind, Events, Port, Sink};
     use flowpeel::export::{Directory, Format, Keep};
     use flowpeel::parse::LinkType;
-    use pnet_datalink::{Channel, DataLinkReceiver, DataLinkSender};
+    use pnet::datalink::{Channel, DataLinkReceiver, DataLinkSender};
     use std::error::Error;
     use std::io::{ErrorKind, Read};
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -84,9 +84,10 @@ mod linux {
         while !is_over.load(Ordering::Relaxed) {
             match input.next() {
                 Ok(frame) => {
+                    // Before it is forwarded: the answer may come in at the other port, and must not have an earlier time.
+                    port.frame(now_ns(), LinkType::ETHERNET, frame);
                     // What the other interface does not take is lost, as on any router.
                     drop(output.send_to(frame, None));
-                    port.frame(now_ns(), LinkType::ETHERNET, frame);
                 }
                 // Nothing to forward: nothing of the other port waits for this one.
                 Err(error) if error.kind() == ErrorKind::TimedOut => port.idle(now_ns()),
@@ -95,14 +96,17 @@ mod linux {
         }
     }
 
+    /// Both ends of a socket.
+    type Socket = (Box<dyn DataLinkSender>, Box<dyn DataLinkReceiver>);
+
     /// A socket of this interface: what is sent through it does not come back in.
-    fn open(name: &str) -> Result<(Box<dyn DataLinkSender>, Box<dyn DataLinkReceiver>), Box<dyn Error>> {
-        let interfaces = pnet_datalink::interfaces();
+    fn open(name: &str) -> Result<Socket, Box<dyn Error>> {
+        let interfaces = pnet::datalink::interfaces();
         let interface = interfaces.iter().find(|interface| interface.name == name);
         let interface = interface.ok_or_else(|| format!("there is no interface {name}"))?;
         let config =
-            pnet_datalink::Config { read_timeout: Some(WAIT), read_buffer_size: 1 << 16, ..Default::default() };
-        match pnet_datalink::channel(interface, config)? {
+            pnet::datalink::Config { read_timeout: Some(WAIT), read_buffer_size: 1 << 16, ..Default::default() };
+        match pnet::datalink::channel(interface, config)? {
             Channel::Ethernet(output, input) => Ok((output, input)),
             _ => Err(format!("{name} is no Ethernet interface").into()),
         }

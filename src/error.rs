@@ -22,7 +22,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// A failure described by `what`, which tells the user what is wrong and, where it helps, what to do.
+    /// A failure described by `what`, which says what is wrong and, where it helps, what to do.
     pub fn new(what: impl Into<String>) -> Self {
         Error { what: what.into(), path: None, offset: None, cause: None }
     }

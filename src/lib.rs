@@ -1,4 +1,4 @@
-//! flowpeel tells which TCP connections are open through a software router, from the packets that pass, in a memory
+//! flowpeel lists which TCP connections are open through a software router, from the packets that pass, in a memory
 //! that no traffic can make grow.
 //!
 //! A capture thread turns TCP's SYN, FIN and RST into signals, and lock-free queues carry them to shards. Each shard
@@ -29,20 +29,29 @@
 //!
 //! # The way of a packet
 //!
+//! ```text
+//! capture -> parse -> signal -> queue -> track -> handover -> list -> export
+//! ```
+//!
 //! [`capture`] reads the packet, [`parse`] finds its TCP header, [`signal`] decides whether it can matter, and a
-//! [`queue`] carries it to its [`shard`]. There the [`connection`] filter turns it into an opening or a closing that is
-//! summed into a [`sketch`]. A [`snapshot`] of the sums goes to the [`list`], which an [`export`]er writes.
+//! [`queue`] carries it to the thread that [tracks](track) its connection. There a filter turns it into an opening or a
+//! closing that is summed into an invertible Bloom lookup table ([`flowpeel_iblt`]). The sums are [handed
+//! over](handover) to the [`list`], which an [`export`]er writes.
 //!
-//! With an [`archive`] a [`record`] of every connection that ends is kept. The [`engine`] puts all this on threads,
-//! [`run`] feeds it from captures and interfaces, and `cli` (a feature of that name) puts it on a command line. [`metrics`] count what happens on the way, and a small HTTP server serves them. A
-//! [`state`] holds what a run needs to go on after a crash. [`agent`] makes lists from the snapshots of a router
-//! elsewhere. [`generate`] makes traffic to try it all on.
+//! The [`engine`] puts this on threads and gives a router ports to push packets into; [`run`] feeds it from files and
+//! interfaces, and `cli` (a feature of that name) puts it on a command line. [`snapshot`]s are all open connections in a
+//! file, of which an [`agent`] makes lists elsewhere. An [`archive`] keeps a [`record`] of every connection that ended.
+//! [`sources`] are counted by who opens connections. [`metrics`] count what happens on the way, and are served over
+//! HTTP. A [`state`] holds what a run needs to continue after a crash, in files of the [`disk`] room.
 //!
-//! Modules import only from lower layers; `tests/house/layers.rs` lists the layers and checks it.
+//! Five files to read first, in the order of a packet: `src/engine/port.rs`, `src/signal/signaller.rs`,
+//! `src/track/tracker.rs` (its first comment has the states of a connection as a table), `src/track/partition.rs` and
+//! `src/list/family.rs`. docs/design.md has a map of the threads.
+//!
+//! Modules import only from lower ones; `tests/house/layers.rs` has their order and checks it.
 
 pub mod agent;
 pub mod archive;
-pub mod bfield_store;
 pub mod capture;
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -59,39 +68,7 @@ pub mod queue;
 pub mod record;
 pub mod run;
 pub mod signal;
-pub mod sketch;
 pub mod snapshot;
 pub mod sources;
 pub mod state;
 pub mod track;
-
-pub use self::disk::whole_file; // alias until the tree has settled
-
-/// What tracks connections, under its former names.
-pub mod connection {
-    pub use crate::handover::{Counts, HalfOpen, HalfOpenList, ISN_BITS, MIDSTREAM, ticks_since};
-    pub use crate::track::*;
-}
-pub use self::track as shard;
-
-/// The list under its former name.
-pub use self::list as flow_list;
-/// The metrics server under its former name.
-pub use self::metrics::http as serve;
-
-/// The engine and what feeds it under their former name.
-pub mod pipeline {
-    pub use crate::engine::*;
-    pub use crate::run::*;
-}
-
-#[cfg(any(test, feature = "cli"))]
-pub use flowpeel_traffic as generate;
-
-pub use flowpeel_iblt::{hash, interval};
-pub use flowpeel_lines as lines;
-
-/// Prefetching.
-pub mod prefetch {
-    pub use flowpeel_lines::prefetch;
-}

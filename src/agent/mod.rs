@@ -11,10 +11,10 @@ mod wake;
 
 use crate::error::{Error, Result};
 use crate::export::{Directory, FileLine, Format, Keep, ListFile, ListSpan, SnapshotName};
-use crate::flow_list::{Header, SnapshotList, TickMoment};
-use crate::hash::Secret;
-use crate::signal::AnyKey;
-use crate::snapshot::file::{Kind, RouterPart, SnapshotFile};
+use crate::flow::AnyKey;
+use crate::list::{Header, SnapshotList, TickMoment};
+use crate::snapshot::{Kind, RouterPart, SnapshotFile};
+use flowpeel_iblt::hash::Secret;
 use incoming::Incoming;
 use position::{Position, Run};
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ pub enum AgentEvent<'a> {
 /// An observer of an agent, which can stop it between two snapshots.
 pub trait AgentObserver {
     /// Receives a report.
-    fn told(&mut self, event: AgentEvent);
+    fn report(&mut self, event: AgentEvent);
 
     /// Whether the agent is to stop.
     fn is_stopped(&self) -> bool {
@@ -140,7 +140,7 @@ impl Agent {
                 // The directory may be on another machine, and come back.
                 Err(error) if !was_told => {
                     was_told = true;
-                    observer.told(AgentEvent::Warning(error));
+                    observer.report(AgentEvent::Warning(error));
                 }
                 Err(_) => {}
             }
@@ -149,7 +149,7 @@ impl Agent {
         for name in self.incoming.doubtful() {
             if let Err(error) = self.open(name) {
                 self.counts.refused += 1;
-                observer.told(AgentEvent::Refused(error));
+                observer.report(AgentEvent::Refused(error));
             }
         }
         Ok(())
@@ -181,7 +181,7 @@ impl Agent {
                     self.counts.lists += 1;
                     self.counts.incomplete += u64::from(!header.complete);
                     self.incoming.done(name);
-                    observer.told(AgentEvent::Listed(name, &header));
+                    observer.report(AgentEvent::Listed(name, &header));
                 }
                 Ok(None) => {
                     self.counts.covered += 1;
@@ -190,12 +190,12 @@ impl Agent {
                 Err(error) => {
                     if self.incoming.give_up(name, is_last_look) {
                         self.counts.refused += 1;
-                        observer.told(AgentEvent::Refused(error));
+                        observer.report(AgentEvent::Refused(error));
                     }
                 }
             }
             if let Some(warning) = self.warning.take().or_else(|| self.directory.warning()) {
-                observer.told(AgentEvent::Warning(warning));
+                observer.report(AgentEvent::Warning(warning));
             }
         }
         Ok(())

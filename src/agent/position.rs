@@ -6,10 +6,9 @@
 //! the same list from the same snapshot again.
 
 use crate::error::{Error, Result};
-use crate::flow_list::TickMoment;
+use crate::list::TickMoment;
 use crate::signal::Clock;
-use crate::snapshot::ROUTER_NAME_SIZE_MAX;
-use crate::snapshot::file::RouterPart;
+use crate::snapshot::{ROUTER_NAME_SIZE_MAX, RouterPart};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Read;

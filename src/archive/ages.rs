@@ -7,8 +7,9 @@
 use crate::archive::Entry;
 use crate::disk::{Decoder, Encoder};
 use crate::error::Result;
-use crate::flow_list::List;
-use crate::signal::{AnyKey, TICK_BITS, TICK_NS};
+use crate::flow::AnyKey;
+use crate::list::List;
+use crate::signal::{TICK_BITS, TICK_NS};
 use ahash::AHashMap;
 
 /// The most connections older than half a wrap of the tick whose starts are remembered: some megabytes.
@@ -65,7 +66,7 @@ impl Ages {
     }
 
     /// An entry with its start corrected, as far as it is known here.
-    pub(super) fn told(&self, entry: Entry) -> Entry {
+    pub(super) fn with_known_start(&self, entry: Entry) -> Entry {
         if !entry.may_be_older {
             return entry;
         }
@@ -104,14 +105,14 @@ mod tests {
             midstream: false,
             may_be_older: true,
         };
-        let told = ages.told(entry(1, 5 + 3 * day));
-        assert_eq!((told.start, told.may_be_older), (5, false));
-        let reused = ages.told(entry(1, 77 + 3 * day));
+        let corrected = ages.with_known_start(entry(1, 5 + 3 * day));
+        assert_eq!((corrected.start, corrected.may_be_older), (5, false));
+        let reused = ages.with_known_start(entry(1, 77 + 3 * day));
         assert_eq!((reused.start, reused.may_be_older), (77 + 3 * day, true));
-        let young = ages.told(entry(2, 3 * day));
+        let young = ages.with_known_start(entry(2, 3 * day));
         assert_eq!((young.start, young.may_be_older), (3 * day, false));
-        assert!(Ages::default().told(entry(1, 5)).may_be_older, "nobody knows");
+        assert!(Ages::default().with_known_start(entry(1, 5)).may_be_older, "nobody knows");
         let long_ago = Ages { whole_at: Some(2 * day), ..Ages::default() };
-        assert!(long_ago.told(entry(2, 3 * day)).may_be_older);
+        assert!(long_ago.with_known_start(entry(2, 3 * day)).may_be_older);
     }
 }

@@ -17,8 +17,7 @@
 //! server ports, VLAN words.
 
 use crate::archive::{Entry, Fate};
-use crate::flow::{KeyV4, KeyV6, WordKey};
-use crate::signal::AnyKey;
+use crate::flow::{AnyKey, KeyV4, KeyV6, WordKey};
 
 /// The most entries in a block of an archive: enough for compression to work well, and no more than damage may cost.
 pub const ARCHIVE_BLOCK_ENTRIES_MAX: usize = 8_192;

@@ -4,10 +4,10 @@
 //! addresses. The hashes are keyed with a constant, so that an archive can be read years later, on another machine,
 //! without a secret.
 
-use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags, WordKey};
-use crate::hash::{KeyedHash, Purpose, Secret};
+use crate::flow::{AnyKey, FlowKey, KeyV4, KeyV6, VlanTags, WordKey};
 use crate::record::{Ending, Record};
-use crate::signal::{AnyKey, TICK_NS};
+use crate::signal::TICK_NS;
+use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
 use std::net::{IpAddr, SocketAddr};
 
 /// What became of an archived connection.

@@ -6,8 +6,9 @@ use crate::archive::block::ARCHIVE_BLOCK_ENTRIES_MAX;
 use crate::archive::thread::Command;
 use crate::archive::{Archive, Entry, Fate};
 use crate::error::{Error, Result};
+use crate::flow::AnyKey;
 use crate::list::{List, RowState};
-use crate::signal::{AnyKey, TICK_NS};
+use crate::signal::TICK_NS;
 use std::time::Duration;
 
 /// How often the open connections are sent to the archive of a live capture: the greatest age of that knowledge after a

@@ -6,7 +6,7 @@
 //! A filter never denies what was put in. With `b` bits for each entry and `k` of them set, it wrongly affirms about
 //! one in `(1 - e^(-k/b))^-k` others: 16 bits and 11 give 0.046 %, 10 and 7 give 0.82 %.
 
-use crate::hash::place_of;
+use flowpeel_iblt::hash::place_of;
 
 /// The size of a page: what a disk reads anyway.
 pub(super) const PAGE_SIZE: usize = 4_096;
@@ -94,7 +94,7 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::GOLDEN_64;
+    use flowpeel_iblt::hash::GOLDEN_64;
 
     fn hash(index: u64) -> u128 {
         let mixed = |seed: u64| {

@@ -1,19 +1,18 @@
 //! The index from a connection to its segment: a B-field for every group of segments.
 //!
-//! What enters: groups of sealed segments. What leaves: for each a file that tells in which segment of the group any
-//! connection is. A connection that is in several of them, because its ports were used again, is "indeterminate" there,
-//! and the filters of the group's segments are queried instead. A B-field is never changed: when segments expire it
-//! names some that are gone, and it is removed with the last of them. It is made on a thread of its own from the
-//! segments alone, so one that is missing is made again at the next start.
+//! The file of a group says in which of its segments a connection is. A connection that is in several of them, because
+//! its ports were used again, is "indeterminate" there, and the filters of the group's segments are queried instead. A
+//! B-field is never changed: when segments expire it names some that are gone, and it is removed with the last of them.
+//! It is made on a thread of its own from the segments alone, so one that is missing is made again at the next start.
 
 use crate::archive::entry::Hasher;
 use crate::archive::names::{FileName, Inventory};
 use crate::archive::segment::{SEGMENT_ENTRY_SIZE_MIN, SEGMENT_SIZE_MAX, Segment, TEMPORARY};
-use crate::bfield_store;
+use crate::disk::whole_file::NewFile;
 use crate::error::{Error, Result};
-use crate::sketch::bfield::{Builder, Goal, Pair, Pass, Plan};
 use crossbeam::channel::{Receiver, Sender, unbounded};
-use std::io;
+use flowpeel_bfield::{Builder, Field, FieldFile, FileError, FileErrorParts, Found, Goal, Pair, Pass, Plan};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
@@ -85,7 +84,7 @@ fn build(directory: &Path, (first, last): (u32, u32)) -> Result<()> {
                 refused = builder.add(&pairs).and(std::mem::replace(&mut refused, Ok(())));
             })?;
             refused.map_err(|error| cannot(error.to_string()))?;
-            // Without all of its connections, the index would tell of some that they are nowhere.
+            // Without all of its connections, the index would answer for some that they are nowhere.
             if let Some(damage) = damage {
                 return Err(damage);
             }
@@ -94,7 +93,25 @@ fn build(directory: &Path, (first, last): (u32, u32)) -> Result<()> {
             break;
         }
     }
-    bfield_store::save(&builder.finish().field, &path, &TEMPORARY).map(drop)
+    save(&builder.finish().field, &path)
+}
+
+/// Writes an index, whole or not at all.
+fn save(field: &Field, path: &Path) -> Result<()> {
+    let cannot = |error: io::Error| Error::new("cannot write the index").in_file(path).because(error);
+    let file = NewFile::begin(path, &TEMPORARY).map_err(cannot)?;
+    flowpeel_bfield::write(field, &mut BufWriter::new(file.file())).map_err(cannot)?;
+    file.finish().map(drop).map_err(cannot)
+}
+
+/// What the index in this file has about the connection with this hash.
+pub(super) fn look_up(path: &Path, hash: u128) -> Result<Found> {
+    FieldFile::open(path).and_then(|mut field| field.look_up(hash)).map_err(|error: FileError| {
+        let FileErrorParts { what, path, offset, cause } = error.into_parts();
+        let error = path.into_iter().fold(Error::new(what), Error::in_file);
+        let error = offset.into_iter().fold(error, Error::at);
+        cause.into_iter().fold(error, Error::because)
+    })
 }
 
 /// Makes the missing indexes of whole groups of segments. Returns how many.

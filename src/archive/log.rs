@@ -5,10 +5,9 @@
 
 use crate::archive::names::FileName;
 use crate::archive::scan::{FILE_HEADER_SIZE, FileId, scan_file};
-use crate::archive::segment;
-use crate::archive::{Entry, block};
+use crate::archive::{Entry, block, segment};
+use crate::disk::whole_file::sync_directory_of;
 use crate::error::{Error, Result};
-use crate::whole_file::sync_directory_of;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -276,7 +276,7 @@ impl Worker {
 
     fn records(&mut self, block: &record::Block) {
         let Worker { ages, recorded, repeated, .. } = self;
-        let entries = block.records().iter().map(|record| ages.told(Entry::from(record)));
+        let entries = block.records().iter().map(|record| ages.with_known_start(Entry::from(record)));
         let entries = entries.filter(|entry| {
             let is_known = recorded.as_mut().is_some_and(|recorded| recorded.meets(entry));
             *repeated += u64::from(is_known);

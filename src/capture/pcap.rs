@@ -1,12 +1,12 @@
 //! The pcap format: a file header, then records.
 //!
-//! What enters: an [`Input`] at the beginning of a file. What leaves: its records in order. Four kinds are read, each
+//! Four kinds are read, each
 //! in both byte orders: times in microseconds, in nanoseconds, and the modified kind of old Linux kernels, whose
 //! records carry eight bytes more. Files older than version 2.4 may have a record's two lengths in the opposite order.
 
 use super::Packet;
 use super::byte_order::ByteOrder;
-use super::input::{Input, Record, Result, cut_short};
+use super::input::{Input, InputRecord, InputResult, cut_short};
 use crate::capture::PACKET_SIZE_MAX;
 use crate::capture::pcapng::BLOCK_SIZE_MAX;
 use crate::error::Error;
@@ -37,16 +37,16 @@ enum CapturedLength {
     Smaller,
 }
 
-/// The kind of a pcap file, as its magic number tells it.
+/// The kind of a pcap file, by its magic number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kind {
+pub(super) struct PcapKind {
     order: ByteOrder,
     /// The unit of a time's fraction, in nanoseconds.
     fraction_ns: i64,
     record_header_size: usize,
 }
 
-impl Kind {
+impl PcapKind {
     /// The kind of pcap file that begins with these bytes, if there is one.
     pub(super) fn recognise(magic: [u8; 4]) -> Option<Self> {
         let kinds = [
@@ -56,18 +56,18 @@ impl Kind {
         ];
         kinds.into_iter().find_map(|(number, fraction_ns, record_header_size)| {
             let order = ByteOrder::recognise(magic, number)?;
-            Some(Kind { order, fraction_ns, record_header_size })
+            Some(PcapKind { order, fraction_ns, record_header_size })
         })
     }
 }
 
 /// The reader of one pcap file.
 pub(super) struct PcapReader {
-    kind: Kind,
+    kind: PcapKind,
     captured_length: CapturedLength,
     link: LinkType,
-    /// Whether it is a kind that [`Self::usual_record`] reads.
-    is_usual: bool,
+    /// Whether its records are those of the most common kind: see [`CommonRecords`].
+    is_common: bool,
 }
 
 impl PcapReader {
@@ -76,7 +76,7 @@ impl PcapReader {
     /// # Errors
     ///
     /// The header is cut short, of an unknown version, or of a link type that flowpeel cannot read.
-    pub(super) fn new(kind: Kind, input: &mut Input) -> Result<Self> {
+    pub(super) fn new(kind: PcapKind, input: &mut Input) -> InputResult<Self> {
         let offset = input.offset();
         let unread = input.peek(FILE_HEADER_SIZE)?;
         let ([_magic, version, _zone, _accuracy, _snapshot_length, network, ..], _) = unread.as_chunks::<4>() else {
@@ -97,16 +97,16 @@ impl PcapReader {
             return Err(Error::new(format!("link type {link} cannot be read")).at(offset).into());
         }
         input.consume(FILE_HEADER_SIZE);
-        let is_usual = kind.order == ByteOrder::Little
+        let is_common = kind.order == ByteOrder::Little
             && kind.record_header_size == RECORD_HEADER_SIZE
             && captured_length == CapturedLength::First;
-        Ok(PcapReader { kind, captured_length, link, is_usual })
+        Ok(PcapReader { kind, captured_length, link, is_common })
     }
 
     /// A reader of this file's records, if it is of the most common kind: little-endian, and of the current version.
     #[inline]
-    pub(super) fn usual(&self) -> Option<Usual> {
-        self.is_usual.then_some(Usual { fraction_ns: self.kind.fraction_ns, link: self.link })
+    pub(super) fn common_records(&self) -> Option<CommonRecords> {
+        self.is_common.then_some(CommonRecords { fraction_ns: self.kind.fraction_ns, link: self.link })
     }
 
     /// The next record, or `None` where the file ends between records.
@@ -114,7 +114,7 @@ impl PcapReader {
     /// # Errors
     ///
     /// The input cannot be read or is cut short inside a record, or the record is longer than any packet.
-    pub(super) fn next_record(&mut self, input: &mut Input) -> Result<Option<Record>> {
+    pub(super) fn next_record(&mut self, input: &mut Input) -> InputResult<Option<InputRecord>> {
         loop {
             // One branch on the order for each record, not one for each number.
             let read = match self.kind.order {
@@ -125,7 +125,7 @@ impl PcapReader {
                 Ok((time_ns, record_size)) => {
                     let record = input.consume(record_size);
                     let range = record.start + self.kind.record_header_size..record.end;
-                    return Ok(Some(Record { time_ns, link: self.link, range }));
+                    return Ok(Some(InputRecord { time_ns, link: self.link, range }));
                 }
                 Err(NoRecord::Needs(size)) if input.peek(size)?.len() < size => return end_of_file(input, size),
                 Err(NoRecord::Needs(_)) => {}
@@ -136,20 +136,24 @@ impl PcapReader {
     }
 }
 
-/// A reader of the records of the most common kind of file.
+/// [`read_record`] with the byte order, the header's size and the place of the length as constants, so that a loop over
+/// records that are whole in the buffer has no branch on them.
 #[derive(Clone, Copy)]
-pub(super) struct Usual {
+pub(super) struct CommonRecords {
     fraction_ns: i64,
     link: LinkType,
 }
 
-impl Usual {
+impl CommonRecords {
     /// The packet whose record these bytes begin with, and the bytes behind it; `None` if the record is not whole or
     /// not valid.
     #[inline(always)]
     pub(super) fn packet<'a>(&self, unread: &'a [u8]) -> Option<(Packet<'a>, &'a [u8])> {
-        let kind =
-            Kind { order: ByteOrder::Little, record_header_size: RECORD_HEADER_SIZE, fraction_ns: self.fraction_ns };
+        let kind = PcapKind {
+            order: ByteOrder::Little,
+            record_header_size: RECORD_HEADER_SIZE,
+            fraction_ns: self.fraction_ns,
+        };
         let (time_ns, record_size) = read_record(kind, CapturedLength::First, unread, u32::from_le_bytes).ok()?;
         let (record, behind) = unread.split_at_checked(record_size)?;
         let bytes = record.get(RECORD_HEADER_SIZE..)?;
@@ -160,12 +164,12 @@ impl Usual {
 /// The time of the record that these bytes begin with, and its size with the header.
 #[inline(always)]
 fn read_record(
-    kind: Kind,
+    kind: PcapKind,
     captured_length: CapturedLength,
     unread: &[u8],
     number: impl Fn([u8; 4]) -> u32,
 ) -> std::result::Result<(i64, usize), NoRecord> {
-    let Kind { fraction_ns, record_header_size, .. } = kind;
+    let PcapKind { fraction_ns, record_header_size, .. } = kind;
     let Some((header, _)) = unread.split_first_chunk::<RECORD_HEADER_SIZE>() else {
         return Err(NoRecord::Needs(record_header_size));
     };
@@ -187,7 +191,7 @@ fn read_record(
         return Err(NoRecord::TooLong(captured_size));
     }
     // No packet is empty, and none was captured in 2055.
-    if captured_size == 0 && Kind::recognise(*seconds).is_some() {
+    if captured_size == 0 && PcapKind::recognise(*seconds).is_some() {
         return Err(NoRecord::AnotherCapture);
     }
     let record_size = record_header_size + captured_size;
@@ -205,7 +209,7 @@ enum NoRecord {
 }
 
 #[cold]
-fn end_of_file(input: &mut Input, record_size: usize) -> Result<Option<Record>> {
+fn end_of_file(input: &mut Input, record_size: usize) -> InputResult<Option<InputRecord>> {
     let offset = input.offset();
     match input.peek(0)?.len() {
         0 => Ok(None),

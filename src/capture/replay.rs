@@ -1,21 +1,18 @@
 //! Replay: a capture file or standard input as a source of packets.
 //!
-//! What enters: a path. What leaves: the packets of the file in file order, then what there is to say about the file.
 //! The format is recognised by the content, never by the name.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
-use super::decompress::Plain;
-use super::input::{self, Input, Record};
-use super::pcap::{Kind, PcapReader};
+use super::input::{Input, InputRecord, InputResult, PlainStream};
+use super::pcap::{PcapKind, PcapReader};
 use super::pcapng::{PcapngReader, is_section_header};
-use super::skipped::SkippedPackets;
-use super::{Packet, PacketSource, Progress};
+use super::{Packet, PacketSource, Progress, SkippedPackets};
 use crate::error::{Error, Result};
 
-/// How many of the first bytes tell every format apart.
+/// How many of the first bytes distinguish the formats.
 const MAGIC_SIZE_MAX: usize = 12;
 
 /// Compressions that are recognised only so that the error says what to do.
@@ -27,12 +24,12 @@ pub struct Replay {
     name: PathBuf,
     input: Input,
     input_size: Option<u64>,
-    format: Format,
+    format: CaptureFormat,
     packet_count: u64,
     finished: bool,
 }
 
-enum Format {
+enum CaptureFormat {
     Pcap(PcapReader),
     Pcapng(PcapngReader),
 }
@@ -75,7 +72,7 @@ impl Replay {
 
     /// The next record, of any kind.
     #[inline(never)]
-    fn any_record(&mut self) -> Result<Option<Record>> {
+    fn any_record(&mut self) -> Result<Option<InputRecord>> {
         if self.finished {
             return Ok(None);
         }
@@ -92,15 +89,15 @@ impl Replay {
         }
     }
 
-    fn packet(&self, Record { time_ns, link, range }: Record) -> Packet<'_> {
+    fn packet(&self, InputRecord { time_ns, link, range }: InputRecord) -> Packet<'_> {
         Packet { time_ns, link, bytes: self.input.bytes(range), vlan: None }
     }
 
     #[inline]
-    fn next_record(&mut self) -> input::Result<Option<Record>> {
+    fn next_record(&mut self) -> InputResult<Option<InputRecord>> {
         match &mut self.format {
-            Format::Pcap(reader) => reader.next_record(&mut self.input),
-            Format::Pcapng(reader) => reader.next_record(&mut self.input),
+            CaptureFormat::Pcap(reader) => reader.next_record(&mut self.input),
+            CaptureFormat::Pcapng(reader) => reader.next_record(&mut self.input),
         }
     }
 
@@ -109,7 +106,7 @@ impl Replay {
     fn finish(&mut self) -> Result<()> {
         self.finished = true;
         match &mut self.format {
-            Format::Pcapng(reader) if (1..=reader.skipped().total_count()).contains(&self.packet_count) => {
+            CaptureFormat::Pcapng(reader) if (1..=reader.skipped().total_count()).contains(&self.packet_count) => {
                 // The error names them, so they are not reported again.
                 let skipped = reader.take_skipped();
                 let what = format!("link type {skipped} cannot be read, and it has no other packets");
@@ -128,21 +125,22 @@ impl PacketSource for Replay {
 
     #[inline(always)]
     fn each_packet(&mut self, count_max: u64, mut take: impl FnMut(&Packet<'_>)) -> Result<u64> {
-        let usual = match &self.format {
-            Format::Pcap(reader) => reader.usual(),
-            Format::Pcapng(_) => None,
+        let common = match &self.format {
+            CaptureFormat::Pcap(reader) => reader.common_records(),
+            CaptureFormat::Pcapng(_) => None,
         };
         let (mut count, mut other) = (0, None);
         loop {
-            // First one record of any kind, if there is one, then records of the usual kind for as long as the buffer
-            // holds them whole.
+            // First one record of any kind, if there is one, then records of the most common kind of file while the
+            // buffer holds them whole: these take no call and no branch on the format, and make up nearly all of a
+            // replay.
             let unread = self.input.unread();
             let mut rest = unread;
             let counted = count + u64::from(other.is_some());
             while count < count_max {
                 let packet = match other.take() {
                     Some(record) => self.packet(record),
-                    None => match usual.and_then(|usual| usual.packet(rest)) {
+                    None => match common.and_then(|common| common.packet(rest)) {
                         Some((packet, behind)) => {
                             rest = behind;
                             packet
@@ -173,8 +171,8 @@ impl PacketSource for Replay {
 
     fn skipped(&self) -> Option<&SkippedPackets> {
         match &self.format {
-            Format::Pcap(_) => None,
-            Format::Pcapng(reader) => Some(reader.skipped()).filter(|skipped| skipped.total_count() > 0),
+            CaptureFormat::Pcap(_) => None,
+            CaptureFormat::Pcapng(reader) => Some(reader.skipped()).filter(|skipped| skipped.total_count() > 0),
         }
     }
 
@@ -194,17 +192,17 @@ fn open_file(path: &Path) -> Result<(File, Option<u64>)> {
     Ok((file, metadata.is_file().then_some(metadata.len())))
 }
 
-fn recognise(reader: Box<dyn Read + Send>) -> input::Result<(Input, Format)> {
-    let stream = Plain::new(reader).map_err(|error| Error::new("cannot read it").because(error))?;
+fn recognise(reader: Box<dyn Read + Send>) -> InputResult<(Input, CaptureFormat)> {
+    let stream = PlainStream::new(reader).map_err(|error| Error::new("cannot read it").because(error))?;
     let mut input = Input::new(stream);
     let magic = input.peek(MAGIC_SIZE_MAX)?;
     if is_section_header(magic) {
-        return Ok((input, Format::Pcapng(PcapngReader::new())));
+        return Ok((input, CaptureFormat::Pcapng(PcapngReader::new())));
     }
-    match magic.first_chunk().and_then(|magic| Kind::recognise(*magic)) {
+    match magic.first_chunk().and_then(|magic| PcapKind::recognise(*magic)) {
         Some(kind) => {
             let reader = PcapReader::new(kind, &mut input)?;
-            Ok((input, Format::Pcap(reader)))
+            Ok((input, CaptureFormat::Pcap(reader)))
         }
         None => Err(not_a_capture(magic).into()),
     }

@@ -1,7 +1,7 @@
 //! The options of an archive, and messages about it.
 
 use crate::archive::{Archive, ArchiveConfig, Recovery, Summary};
-use crate::cli::apart;
+use crate::cli::directories;
 use crate::cli::heading;
 use crate::cli::lists::{self, Lists};
 use crate::cli::report::{self, Voice};
@@ -56,7 +56,7 @@ impl ArchiveOptions {
     ///
     /// # Errors
     ///
-    /// An archive without a list: the lists tell the archive what is open and how old it is, and tell
+    /// An archive without a list: the archive learns from lists what is open and how old it is, and reports to
     /// the run that its disk has failed.
     pub(super) fn check(&self, lists: &Lists) -> Result<()> {
         if self.archive.is_some() && !lists.keeps_list() {
@@ -107,7 +107,7 @@ impl ArchiveOptions {
 ///
 /// Two name one directory.
 pub(super) fn check_directories(state: &State, lists: &Lists, archive: &ArchiveOptions) -> Result<()> {
-    apart::check(&[
+    directories::check(&[
         ("--state", state.directory()),
         ("--out", lists.directory()),
         ("--snapshots", lists.snapshot_directory()),

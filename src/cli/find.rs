@@ -148,9 +148,9 @@ fn table(entries: &[Entry]) -> String {
 mod tests {
     use super::*;
     use crate::archive::Fate;
+    use crate::flow::AnyKey;
     use crate::flow::VlanTags;
     use crate::record::Ending;
-    use crate::signal::AnyKey;
 
     fn entry(fate: Fate) -> Entry {
         let key =

@@ -4,12 +4,12 @@ use crate::capture::PACKET_SIZE_MAX;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::report::{self, Voice, grouped};
 use crate::cli::{Failure, Outcome, Status, values};
+use crate::disk::whole_file::{NewFile, Temporary, directory_of, is_file_or_free};
 use crate::error::{Error, Result};
-use crate::generate::{
+use clap::{Args, ValueEnum};
+use flowpeel_traffic::{
     Arrivals, Flood, FloodConfig, GENERATED_CAPTURED_SIZE_MAX, Traffic, TrafficConfig, TrafficCounts, write_pcap,
 };
-use crate::whole_file::{NewFile, Temporary, directory_of, is_file_or_free};
-use clap::{Args, ValueEnum};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::RangeInclusive;
@@ -37,7 +37,7 @@ enum FloodKind {
 /// Make a capture of synthetic traffic, the same for the same seed
 ///
 /// Connections open, end and fail in every way: by FIN, by RST, not at all, repeated, late, twice, on ports that are
-/// still in use. With --flood, a server is attacked while 1000 clients go on connecting to others.
+/// still in use. With --flood, a server is attacked while 1000 clients keep connecting to others.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel generate",

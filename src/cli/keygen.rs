@@ -2,8 +2,8 @@
 
 use crate::cli::{Outcome, Status, values};
 use crate::error::{Error, Result};
-use crate::hash::SECRET_SIZE;
 use clap::Args;
+use flowpeel_iblt::hash::SECRET_SIZE;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

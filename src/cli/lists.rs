@@ -210,7 +210,7 @@ impl Lists {
                 "compressed lists are not for a terminal: name a directory with --out, or use a pipe",
             ));
         } else {
-            ListOutput::Stdout(Stream::new(std::io::stdout(), "standard output", config.vlan_key, format))
+            ListOutput::Stdout(Box::new(Stream::new(std::io::stdout(), "standard output", config.vlan_key, format)))
         };
         Ok(Outputs { lists, keeps_list: !self.no_list, snapshots, archive: None, voice, written: 0 })
     }
@@ -238,7 +238,7 @@ pub(super) fn keep_of(limits: &[KeepLimit], option: &str) -> Result<Keep> {
 /// Where lists go.
 enum ListOutput {
     Directory(Box<Directory>),
-    Stdout(Stream<Stdout>),
+    Stdout(Box<Stream<Stdout>>),
     Nowhere,
 }
 
@@ -258,8 +258,6 @@ pub(super) struct Outputs<'a> {
 impl Exporter for Outputs<'_> {
     fn write(&mut self, output: Output) -> Result<()> {
         match (&mut self.lists, output) {
-            (ListOutput::Directory(lists), Output::List(list)) if !self.keeps_list => lists.pass_over(list),
-            (ListOutput::Stdout(_), Output::List(_)) if !self.keeps_list => {}
             (ListOutput::Directory(lists), output) => lists.write(output)?,
             (ListOutput::Stdout(lists), output) => lists.write(output)?,
             (ListOutput::Nowhere, _) => {}
@@ -353,8 +351,8 @@ mod tests {
         for (option, default) in [("changes", CHANGES_FULL_LISTS_DEFAULT), ("sources", SOURCES_DEFAULT)] {
             let argument = command.get_arguments().find(|argument| argument.get_long() == Some(option)).unwrap();
             let help = argument.get_long_help().unwrap().to_string();
-            let (_, told) = help.split_once("[default N: ").unwrap();
-            assert_eq!(values::count(told.split(']').next().unwrap()), Ok(default), "{option}");
+            let (_, stated) = help.split_once("[default N: ").unwrap();
+            assert_eq!(values::count(stated.split(']').next().unwrap()), Ok(default), "{option}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Messages as log lines, for runs that nobody watches on a terminal.
 //!
-//! What enters: the same words as on a terminal. What leaves: on standard error a line for each message, with time,
-//! level and fields, as text or JSON. Control characters are escaped here, since messages may hold names from outside.
+//! A line on standard error for each message, with time, level and fields, as text or JSON. Control characters are escaped
+//! here, since messages may hold names from outside.
 
 use crate::error::escaped;
 use clap::ValueEnum;
@@ -30,7 +30,7 @@ pub(super) fn init(asked: Option<LogFormat>, is_service: bool) {
     if FORMAT.set(format).is_err() {
         return;
     }
-    // Where standard error is closed or full there is nobody to tell, not even that.
+    // Where standard error is closed or full nothing can be printed, not even that.
     let lines = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(false)

@@ -2,9 +2,9 @@
 //!
 //! The library does everything else, so that it can be used without a terminal.
 
-mod apart;
 mod archive;
 mod completions;
+mod directories;
 mod find;
 mod generate;
 #[cfg(target_os = "linux")]
@@ -27,7 +27,6 @@ mod state;
 mod table;
 mod tracking;
 mod values;
-mod watch;
 
 use crate::cli::log::LogFormat;
 use crate::cli::report::Voice;

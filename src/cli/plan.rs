@@ -3,13 +3,12 @@
 use crate::cli::lists::SOURCES_TEXT;
 use crate::cli::report::{grouped, mib};
 use crate::cli::table::{self, Align};
-use crate::cli::tracking;
-use crate::cli::{Failure, Outcome, Status, print, values};
+use crate::cli::{Failure, Outcome, Status, print, tracking, values};
 use crate::engine::{Config, Memory, Sizing, TableSizing};
 use crate::error::Error;
-use crate::interval::{Interval, NINETY_FIVE};
-use crate::sketch;
 use clap::Args;
+use flowpeel_iblt;
+use flowpeel_iblt::interval::{Interval, NINETY_FIVE};
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
@@ -72,7 +71,7 @@ struct TableObject {
 
 impl TableObject {
     fn new(sizing: &TableSizing) -> Self {
-        let sketch::Outcome { trial_count, failure_count, .. } = sizing.simulate(SEED);
+        let flowpeel_iblt::Outcome { trial_count, failure_count, .. } = sizing.simulate(SEED);
         let Interval { low, high } = Interval::of_share(failure_count, trial_count, NINETY_FIVE);
         TableObject {
             placement: sizing.placement.to_string(),

@@ -6,8 +6,8 @@ use crate::cli::state::State;
 use crate::cli::tracking::Tracking;
 use crate::engine::Config;
 use crate::error::{Error, Result};
-use crate::hash::Secret;
 use clap::{Arg, Args};
+use flowpeel_iblt::hash::Secret;
 use std::time::Duration;
 
 /// The options of a run.
@@ -30,7 +30,7 @@ pub(super) struct RunOptions {
 pub(super) struct Defaults {
     pub(super) config: Config,
     pub(super) every: Option<Duration>,
-    /// The number that tells runs apart in snapshots.
+    /// The number of this run in snapshots.
     pub(super) run: u64,
     /// Names the router in snapshots.
     pub(super) router: fn() -> String,

@@ -5,8 +5,8 @@ use crate::cli::lists::Lists;
 use crate::cli::values::{self, Limit};
 use crate::engine::{Config, Setting};
 use crate::error::{Error, Result};
-use crate::hash::Secret;
 use clap::Args;
+use flowpeel_iblt::hash::Secret;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! Parsers of values as people write them: counts (500k), sizes (256MiB), durations (10s), ranges and secrets.
 
 use crate::capture::{FANOUT_COUNT_MAX, RING_SIZE_MAX, RING_SIZE_MIN};
+use crate::engine::{PICKUP_MAX, SHARDS_MAX};
 use crate::error::{Error, Result};
-use crate::hash::{SECRET_SIZE, Secret};
-use crate::pipeline::{PICKUP_MAX, SHARDS_MAX};
-use crate::sketch::{PLAN_FAILURE_MAX, PLAN_FAILURE_MIN};
+use flowpeel_iblt::hash::{SECRET_SIZE, Secret};
+use flowpeel_iblt::{PLAN_FAILURE_MAX, PLAN_FAILURE_MIN};
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 use std::fmt;
 use std::ops::RangeInclusive;

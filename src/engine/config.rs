@@ -8,8 +8,8 @@ use crate::engine::plan::{
 use crate::engine::{CONNECTIONS_MIN, HALF_OPEN_MIN, Memory, Plan};
 use crate::error::{Error, Result};
 use crate::export::Format;
-use crate::hash::{SECRET_SIZE, Secret};
 use crate::signal::FINGERPRINT_BITS;
+use flowpeel_iblt::hash::{SECRET_SIZE, Secret};
 use std::time::Duration;
 
 /// The configuration of a run.
@@ -20,10 +20,10 @@ pub struct Config {
     /// The threads that track connections, from 1 to [`SHARDS_MAX`]. Lists do not depend on it.
     pub shards: usize,
     /// The connections that can be open at once, from [`CONNECTIONS_MIN`] to
-    /// [`CONNECTIONS_MAX`](crate::connection::CONNECTIONS_MAX).
+    /// [`CONNECTIONS_MAX`](crate::track::CONNECTIONS_MAX).
     pub connections_max: u64,
     /// The half-open connections of IPv4 that are kept (half as many of IPv6). `None` keeps half as many as
-    /// connections, from [`HALF_OPEN_MIN`] to [`HALF_OPEN_MAX`](crate::connection::HALF_OPEN_MAX), and fewer where the
+    /// connections, from [`HALF_OPEN_MIN`] to [`HALF_OPEN_MAX`](crate::track::HALF_OPEN_MAX), and fewer where the
     /// memory does not suffice.
     pub half_open_max: Option<u64>,
     /// The openings and closings of an interval that tables are made for. More are handed over in parts. `None` makes

@@ -5,9 +5,9 @@
 //! counted, and those of one connection come in their order.
 
 use crate::archive::Sorter;
-use crate::flow::{FlowKey, VlanTags};
+use crate::flow::{AnyKey, FlowKey, VlanTags};
 use crate::record::{Ending, Message, Outlet, Record};
-use crate::signal::{AnyKey, PARTITION_COUNT, TICK_NS};
+use crate::signal::{PARTITION_COUNT, TICK_NS};
 use std::cmp::Ordering;
 use std::net::SocketAddr;
 use std::sync::Arc;

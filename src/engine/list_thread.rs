@@ -3,16 +3,16 @@
 //! Partitions end an interval at different moments. Hand-overs of a partition that is ahead wait until all have ended
 //! it. They are few, because a partition that is ahead soon runs out of empty deltas.
 
-use crate::connection::Counts;
 use crate::engine::saving::{Instants, ListSaving, SavingCounts, save_inquiry, saved_inquiry};
 use crate::engine::shard_thread::Returns;
 use crate::engine::{Latencies, Plan};
 use crate::error::Result;
 use crate::export::{Exporter, Output};
+use crate::handover::{Counts, HandOver, Inquiry};
 use crate::list::{FlowList, Header, List, Outcome};
 use crate::metrics::{Durations, Load};
+use crate::queue::Marker;
 use crate::signal::{PARTITION_COUNT, Watch};
-use crate::snapshot::{HandOver, Inquiry, Marker};
 use crate::state::{Decoder, Encoder};
 use crossbeam::channel::Receiver;
 use std::collections::VecDeque;

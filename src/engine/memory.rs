@@ -3,12 +3,11 @@
 //! What enters: a configuration, and the shapes that follow from it. What leaves: sizes in bytes, part by part, for the
 //! limit and for people.
 
-use crate::connection::Filter;
 use crate::engine::{Config, Setting};
-use crate::flow_list::{EarlierList, FlowListConfig};
-use crate::shard::PartitionConfig;
+use crate::handover::{ANNOUNCEMENTS_MAX, Inquiry};
+use crate::list::{EarlierList, FlowListConfig};
 use crate::signal::PARTITION_COUNT;
-use crate::snapshot::{ANNOUNCEMENTS_MAX, Inquiry};
+use crate::track::{Filter, PartitionConfig};
 
 /// The most that one listed connection takes in a saved state, in bytes: the key and the start of an IPv6 connection.
 pub const STATE_ENTRY_SIZE: u64 = 48;

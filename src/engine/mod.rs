@@ -24,7 +24,7 @@
 //! ```
 //! use flowpeel::capture::{PacketSource, Replay};
 //! use flowpeel::engine::{Config, Engine, EventKind, Events, Sink};
-//! use flowpeel::flow_list::List;
+//! use flowpeel::list::List;
 //! use std::sync::mpsc;
 //!
 //! let (listed, lists) = mpsc::channel();
@@ -129,17 +129,20 @@ pub(crate) fn partitions_of(index: usize, shard_count: usize) -> impl Iterator<I
     (0..PARTITION_COUNT).filter(move |partition| shard_of(*partition, shard_count) == index)
 }
 
+/// What is called with the counters at the end of each interval.
+pub(crate) type CountersCall = Box<dyn FnMut(&Counters) + Send>;
+
 /// Where the output of an engine goes. Everything is called on threads of the engine's: lists and counters on one,
 /// events on another. What takes long there costs no packet: lists that are late are merged, and events that find no
 /// room are counted.
 pub struct Sink {
     lists: Box<dyn Exporter>,
     events: Option<OnEvents>,
-    counters: Option<Box<dyn FnMut(&Counters) + Send>>,
+    counters: Option<CountersCall>,
 }
 
 impl Sink {
-    /// A sink that takes the list at the end of each interval, as a function of a [`List`](crate::flow_list::List) or
+    /// A sink that takes the list at the end of each interval, as a function of a [`List`](crate::list::List) or
     /// any other exporter does.
     #[must_use]
     pub fn lists(exporter: impl Exporter + 'static) -> Self {
@@ -242,7 +245,7 @@ impl Engine {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// The metrics of the engine, which can be [served](crate::serve) over HTTP.
+    /// The metrics of the engine, which can be [served](crate::metrics::http) over HTTP.
     #[must_use]
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics

@@ -5,8 +5,8 @@
 
 use crate::engine::port::{Marks, Timekeeper};
 use crate::error::Result;
-use crate::signal::{Clock, Step, TICK_NS, TimeBase};
-use crate::snapshot::Marker;
+use crate::queue::Marker;
+use crate::signal::{Clock, ClockStep, TICK_NS, TimeBase};
 use crate::state::{Decoder, Encoder};
 
 /// The time of packets, as of a capture: a port that goes by it waits where a queue is full, and equal packets make
@@ -58,7 +58,7 @@ impl PacketTime {
         self.highest_ns = self.highest_ns.max(before_ns);
         let step = clock.advance(time_ns);
         let (now_tick, now_base) = (clock.tick(), clock.time_base());
-        let base = (step == Step::NewBase).then_some(now_base);
+        let base = (step == ClockStep::NewBase).then_some(now_base);
         let stepped_back = time_ns < before_ns && base.is_some();
         self.steps_back += u64::from(stepped_back);
         // An end at the end of time is never reached, or it would be reached again and again.
@@ -114,7 +114,7 @@ impl Timekeeper for PacketTime {
     #[inline]
     fn packet(&mut self, time_ns: i64) -> Marks {
         match &mut self.clock {
-            Some(clock) if time_ns < self.end_ns && clock.step(time_ns) == Step::Forward => {
+            Some(clock) if time_ns < self.end_ns && clock.step(time_ns) == ClockStep::Forward => {
                 clock.advance(time_ns);
                 Marks::default()
             }

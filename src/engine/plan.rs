@@ -5,26 +5,23 @@
 //! at the start.
 
 use crate::capture::CAPTURE_BUFFER_SIZE;
-use crate::connection::{
-    CANDIDATE_TIMEOUT_TICKS, CONNECTIONS_MAX, Filter, HALF_OPEN_MAX, HalfOpen, HalfOpenList, LINGER_TICKS,
-    TrackerConfig,
-};
 use crate::engine::memory::{Memory, questions_size, state_size, table_count};
 use crate::engine::{Config, SHARDS_MAX, Setting};
 use crate::error::{Error, Result};
+use crate::handover::{Delta, DeltaGeometry, HalfOpen, HalfOpenList, INQUIRY_MAX};
 use crate::list::{EvictionTimes, FlowList, FlowListConfig, IDLE_EPOCHS, SnapshotConfig};
 use crate::queue::{self, WhenFull};
 use crate::record::Inlet;
-use crate::shard::{Partition, PartitionConfig};
 use crate::signal::{
     HandshakeCache, PARTITION_COUNT, SAMPLE_INTERVAL_PACKETS, SYN_TIMEOUT_MAX_TICKS, TICK_BITS, TICK_NS, Watch,
 };
-use crate::sketch::Geometry;
-use crate::snapshot::file::{Sums, is_name};
-use crate::snapshot::{
-    Delta, DeltaGeometry, INQUIRY_MAX, ROUTER_NAME_SIZE_MAX, SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX,
-};
+use crate::snapshot::{ROUTER_NAME_SIZE_MAX, SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX, Sums, is_name};
 use crate::sources::{SOURCES_MAX, SOURCES_MIN, SourceGeometry};
+use crate::track::{
+    CANDIDATE_TIMEOUT_TICKS, CONNECTIONS_MAX, Filter, HALF_OPEN_MAX, LINGER_TICKS, Partition, PartitionConfig,
+    TrackerConfig,
+};
+use flowpeel_iblt::Geometry;
 use std::sync::Arc;
 use std::time::Duration;
 

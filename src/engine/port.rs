@@ -6,12 +6,11 @@ use crate::capture::Packet;
 use crate::engine::saving::{Reading, Saver};
 use crate::engine::{PacketTime, WallTime, shard_of};
 use crate::error::{Error, Result};
-use crate::flow_list::TickMoment;
+use crate::list::TickMoment;
 use crate::metrics::{CaptureCounts, Metrics};
 use crate::parse::{LinkType, PlainFrame, PlainIpv4, PlainIpv6, TcpSegment, Unusable, parse_frame, walk};
-use crate::queue::{Message, Passed, Writer};
+use crate::queue::{Marker, Message, Passed, Seen, Writer};
 use crate::signal::{PARTITION_COUNT, Signal, Signaller, TimeBase};
-use crate::snapshot::{Marker, Seen};
 use crate::state::{Decoder, Encoder};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -200,6 +199,8 @@ impl<T: Timekeeper> Port<T> {
     }
 
     /// Takes in a frame that came at this time, in ns since 1970.
+    /// A router takes the time when the frame comes in, before it forwards it: the answer may come in at another port,
+    /// and must not seem older.
     ///
     /// A frame that holds no TCP header that can be read is counted with the reason, and changes nothing else.
     #[inline]
@@ -465,9 +466,12 @@ impl Port<PacketTime> {
 
 impl Port<WallTime> {
     /// Says that there is nothing to take in up to now, in ns since 1970. A port without packets calls this every few
-    /// milliseconds, so that no signal of other ports and no end of an interval waits for it.
+    /// milliseconds, so that no signal of other ports and no end of an interval waits for it. It may be called as often as
+    /// a port is polled: what waits in the port is sent on every five milliseconds.
     pub fn idle(&mut self, now_ns: i64) {
-        self.turn(now_ns, LinkType::ETHERNET);
+        if !self.time.advance_if_quiet(now_ns) {
+            self.turn(now_ns, LinkType::ETHERNET);
+        }
     }
 
     /// Sets how many packets were lost before they came here, since the start.

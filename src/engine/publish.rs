@@ -4,9 +4,9 @@ use super::list_thread::ListTotals;
 use super::saving::Written;
 use super::shard_thread::Timing;
 use super::wall_clock::Clocks;
-use super::{CaptureCounts, Plan};
-use crate::flow_list::{FlowList, Header};
+use super::{CaptureCounts, CountersCall, Plan};
 use crate::handover::Counts;
+use crate::list::{FlowList, Header};
 use crate::metrics::{Durations, Latency, ListFigures, Load, Metrics, Setup};
 use crate::signal::Moment;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct Counters {
 
 /// What is called with all counters.
 pub(crate) struct OnCounters {
-    pub(crate) call: Box<dyn FnMut(&Counters) + Send>,
+    pub(crate) call: CountersCall,
     pub(crate) port_count: usize,
     pub(crate) events_dropped: Arc<AtomicU64>,
 }

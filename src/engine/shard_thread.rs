@@ -3,15 +3,14 @@
 //! What enters: the messages of its queue. What leaves: hand-overs. Deltas and half-open lists circulate: the shard
 //! takes an empty one for each that it hands over, so there are never more than were made at the start.
 
-use crate::connection::HalfOpenList;
 use crate::engine::source_exchange::{self, SourceChannel, SourceReports};
 use crate::engine::{Plan, partitions_of};
 use crate::error::Result;
+use crate::handover::{Delta, HalfOpenList, HandOver, Inquiry};
 use crate::queue::{Inbox, Message, WhenFull};
-use crate::shard::{Exchange, Partition, Shard};
 use crate::signal::{Moment, PARTITION_COUNT};
-use crate::snapshot::{Delta, HandOver, Inquiry};
 use crate::sources::SourceDelta;
+use crate::track::{Exchange, Partition, Shard};
 use crossbeam::channel::{Receiver, Sender, bounded};
 
 /// The shards' end of what circulates: empty deltas and half-open lists of each partition to take, and questions to

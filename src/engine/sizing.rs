@@ -11,14 +11,14 @@
 use super::plan::{churn, share};
 use super::{Config, LiveInput, Memory, Plan};
 use crate::capture::RING_SIZE_DEFAULT;
-use crate::connection::CONNECTIONS_MAX;
 use crate::engine::plan::CONNECTIONS_MIN;
 use crate::error::Result;
 use crate::flow::KeyV4;
-use crate::shard::DELTA_LOAD_PERCENT;
 use crate::signal::PARTITION_COUNT;
-use crate::sketch::{
-    self, CommonDegree, Geometry, HASH_COUNT, Iblt, Outcome, PLAN_FAILURE_MAX, PLAN_FAILURE_MIN, Placement, Simulation,
+use crate::track::{CONNECTIONS_MAX, DELTA_LOAD_PERCENT};
+use flowpeel_iblt;
+use flowpeel_iblt::{
+    CommonDegree, Geometry, HASH_COUNT, Iblt, Outcome, PLAN_FAILURE_MAX, PLAN_FAILURE_MIN, Placement, Simulation,
     TABLE_CELLS_MAX,
 };
 
@@ -125,7 +125,7 @@ fn engine(geometry: Geometry, churn: u64) -> TableSizing {
 fn best(churn: u64, failure: f64) -> TableSizing {
     let item_count = churn.max(1);
     let tables = Placement::measured().filter_map(|placement| {
-        let plan = sketch::Plan::with(placement, item_count, failure).filter(|plan| plan.failure < 1.0)?;
+        let plan = flowpeel_iblt::Plan::with(placement, item_count, failure).filter(|plan| plan.failure < 1.0)?;
         let pairs = |cells: u64| twins(placement, item_count, cells);
         // Twins grow rarer by the degree's power of the cells.
         let short = (pairs(u64::from(plan.cell_count)) / failure)
@@ -166,7 +166,7 @@ fn twins(placement: Placement, item_count: u64, cell_count: u64) -> f64 {
 /// measured curves it is found by bisection; above them it is how often two items have all cells in common.
 fn failure_of(item_count: u64, cell_count: u64) -> f64 {
     let is_enough = |failure: f64| {
-        let plan = sketch::Plan::with(ENGINE, item_count, failure);
+        let plan = flowpeel_iblt::Plan::with(ENGINE, item_count, failure);
         plan.is_some_and(|plan| plan.failure < 1.0 && u64::from(plan.cell_count) <= cell_count)
     };
     if !is_enough(PLAN_FAILURE_MAX) {
@@ -204,7 +204,7 @@ impl TableSizing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interval::Interval;
+    use flowpeel_iblt::interval::Interval;
 
     fn sizing(connections_max: u64, churn: u64, failure: f64) -> Sizing {
         Sizing::new(&Config { connections_max, churn: Some(churn), ..Config::default() }, failure).unwrap()
@@ -227,7 +227,7 @@ mod tests {
         // Tables that fail often enough to be seen: in few cells, as the curves give them.
         for item_count in [20, 100, 207, 1_000, 12_500] {
             for failure in [0.05, 0.01, 0.002] {
-                let cell_count = sketch::Plan::with(ENGINE, item_count, failure).unwrap().cell_count.into();
+                let cell_count = flowpeel_iblt::Plan::with(ENGINE, item_count, failure).unwrap().cell_count.into();
                 let expected = failure_of(item_count, cell_count);
                 assert!((expected / failure - 1.0).abs() < 0.3, "{item_count} {failure} {expected}");
                 let sizing = TableSizing { cell_count, item_count, failure: expected, ..best(1, 0.1) };

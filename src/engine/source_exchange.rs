@@ -5,7 +5,7 @@
 //! instead, and the interval becomes part of the next, since its report would lack what that shard counted.
 
 use crate::engine::{PENDING_INTERVALS_MAX, Plan, partitions_of};
-use crate::flow_list::Header;
+use crate::list::Header;
 use crate::sources::{Period, Report, SourceDelta, SourceLedger};
 use crossbeam::channel::{Receiver, Sender, bounded};
 

@@ -2,11 +2,11 @@
 //!
 //! What enters: what each thread counted. What leaves: one record of it all, when the run has ended.
 
-use crate::connection::Counts;
 use crate::engine::list_thread::ListTotals;
 use crate::engine::saving::SavingCounts;
 use crate::error::Error;
-use crate::flow_list::{Header, Outcome};
+use crate::handover::Counts;
+use crate::list::{Header, Outcome};
 use crate::metrics::{CaptureCounts, Durations};
 use crate::parse::Unusable;
 use crate::signal::SignalCounts;

@@ -4,10 +4,10 @@ use super::*;
 use crate::capture::{PacketSource, Replay};
 use crate::export::{Format, Stream};
 use crate::flow::VlanTags;
-use crate::flow_list::{Header, List};
-use crate::generate::{Traffic, TrafficConfig};
+use crate::list::{Header, List};
 use crate::parse::{LinkType, TcpSegment, parse_frame};
 use crate::record::Ending;
+use flowpeel_traffic::{Traffic, TrafficConfig};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -102,14 +102,13 @@ fn what_is_pushed_makes_the_bytes_of_a_replay() {
             }
             drop(port);
             assert_eq!(engine.stop().unwrap().packets, frames.len() as u64);
-            let bytes = buffer.0.lock().clone();
-            bytes
+            buffer.0.lock().clone()
         };
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("a.pcap");
         let mut file = std::fs::File::create(&path).unwrap();
         let mut traffic = Traffic::new(TrafficConfig::mixed(5, 3_000)).unwrap();
-        crate::generate::write_pcap(&mut traffic, &mut file).unwrap();
+        flowpeel_traffic::write_pcap(&mut traffic, &mut file).unwrap();
         let replayed = Buffer::default();
         crate::run::replay(&[path], &config, &mut stream(&replayed), &mut ()).unwrap();
         let replayed = replayed.0.lock().clone();

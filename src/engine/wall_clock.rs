@@ -11,10 +11,9 @@
 use super::PENDING_INTERVALS_MAX;
 use super::saving::{Instants, Saver};
 use crate::capture::live::wall_ns;
-use crate::flow_list::TickMoment;
-use crate::queue::{ClockWriter, End};
+use crate::list::TickMoment;
+use crate::queue::{ClockWriter, End, Marker};
 use crate::signal::{Clock, Moment, TICK_NS, TimeBase};
-use crate::snapshot::Marker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

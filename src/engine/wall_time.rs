@@ -6,7 +6,7 @@
 
 use super::port::{Marks, PassedEnd, Timekeeper};
 use super::wall_clock::{KnownEnd, Schedule};
-use crate::flow_list::TickMoment;
+use crate::list::TickMoment;
 use crate::signal::TICK_NS;
 use std::sync::Arc;
 use std::time::Duration;

@@ -102,11 +102,6 @@ impl Directory {
         Ok(written)
     }
 
-    /// Names what is written next after a list that is not itself written.
-    pub fn pass_over(&mut self, list: &List) {
-        self.name = Some(self.name(list.header.figures.end_ns));
-    }
-
     /// Writes a file that is not a list, whole or not at all, in place of the one before.
     ///
     /// # Errors
@@ -143,8 +138,8 @@ impl Directory {
     }
 
     fn write_sources(&mut self, report: &Report) -> Result<()> {
-        // Without a list there is no name for the file.
-        let Some(name) = self.name else { return Ok(()) };
+        // They have the name of the list before them, or where no lists are written one of their own.
+        let name = self.name.unwrap_or_else(|| self.name(report.period.end_ns));
         self.put(FileName { kind: Kind::Sources, ..name }, "cannot write the sources", |series, file| {
             series.write_sources(file, report)
         })

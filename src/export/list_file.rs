@@ -6,9 +6,8 @@
 use crate::error::{Error, Result};
 use crate::export::lines::ListId;
 use crate::export::unpacked;
-use crate::flow::VlanTags;
-use crate::flow_list::{KnownConnection, RowState};
-use crate::signal::AnyKey;
+use crate::flow::{AnyKey, VlanTags};
+use crate::list::{KnownConnection, RowState};
 use jiff::Timestamp;
 use serde::Deserialize;
 use std::fs::File;

@@ -37,7 +37,7 @@ pub use unpacked::unpacked;
 
 use crate::error::Result;
 use crate::list::List;
-use crate::snapshot::file::SnapshotFile;
+use crate::snapshot::SnapshotFile;
 use crate::sources::Report;
 use crate::state::{Decoder, Encoder};
 

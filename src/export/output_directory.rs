@@ -3,15 +3,15 @@
 //! What enters: what to write, and under which name. What leaves: files that no program that watches the directory ever
 //! sees half written, not even after a crash: each has a temporary name until it is whole and on the disk.
 
+use crate::disk::whole_file::{NewFile, Temporary};
 use crate::error::{Error, Result};
 use crate::state::lock;
-use crate::whole_file::{NewFile, Temporary};
 use jiff::Timestamp;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The mode keeps others from reading, since files tell who talks to whom.
+/// The mode keeps others from reading, since files show who talks to whom.
 pub(super) const TEMPORARY: Temporary = Temporary { prefix: ".flows-", suffix: ".tmp", mode: 0o640 };
 
 /// The size of a file that was written, and that of the file whose place it took: 0 where there was none.
@@ -47,7 +47,7 @@ impl OutputDirectory {
         // Without a lock two processes do not harm each other, since no two use the same temporary name, but neither
         // knows what the other has left.
         let lock = lock(&path, &format!("another process writes {what}s here: give each a directory of its own"))?;
-        // A trial tells the user at the start, not after the first interval.
+        // A trial fails at the start, not after the first interval.
         NewFile::begin(&path.join(what), &TEMPORARY).map_err(cannot)?;
         let left = if lock.is_some() { TEMPORARY.remove_leftovers(&path) } else { Ok(()) };
         let failed = "cannot remove what a run that was killed left half written";

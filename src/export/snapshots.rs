@@ -6,9 +6,9 @@ use crate::export::file_name::{FileName, Names};
 use crate::export::output_directory::{OutputDirectory, now_s};
 use crate::export::retention::{Keep, Retention};
 use crate::export::series::Kind;
-use crate::hash::Secret;
-use crate::snapshot::file::SnapshotFile;
+use crate::snapshot::SnapshotFile;
 use crate::state::{Decoder, Encoder};
+use flowpeel_iblt::hash::Secret;
 use std::path::PathBuf;
 
 /// Writes snapshots to a directory, which belongs to one process at a time.
@@ -71,9 +71,9 @@ impl SnapshotDirectory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sketch::Geometry;
-    use crate::snapshot::DeltaGeometry;
-    use crate::snapshot::file::{Figures, RouterPart};
+    use crate::handover::DeltaGeometry;
+    use crate::snapshot::{Figures, RouterPart};
+    use flowpeel_iblt::Geometry;
     use std::fs;
 
     fn snapshot(end_s: i64) -> SnapshotFile {

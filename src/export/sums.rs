@@ -1,16 +1,16 @@
 //! The output that is made from several snapshots: the list of a network and the difference of two, as NDJSON with the
 //! fields of lists; and files with merges and digests.
 
+use crate::disk::whole_file::{directory_of, is_file_or_free};
 use crate::error::{Error, Result};
 use crate::export::flow_line::{self, Ends};
 use crate::export::lines::{BUFFER_SIZE, ListFields, json_line};
 use crate::export::output_directory::{TEMPORARY, write_whole};
 use crate::export::timestamp::TimeFormatter;
 use crate::flow::FlowKey;
-use crate::hash::Secret;
 use crate::list::{MergedList, RowState};
-use crate::snapshot::file::{Difference, SnapshotFile};
-use crate::whole_file::{directory_of, is_file_or_free};
+use crate::snapshot::{Difference, SnapshotFile};
+use flowpeel_iblt::hash::Secret;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::Path;

@@ -3,7 +3,7 @@
 use crate::capture::ZSTD_WINDOW_LOG_MAX;
 use std::io::{self, BufRead, BufReader, Read};
 
-/// The text of a file with lists or sources, compressed or not, which its first bytes tell, never its name.
+/// The text of a file with lists or sources, compressed or not, which its first bytes show, never its name.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! The names of connections: two endpoints, oriented from client to server, and the VLAN tags where they count.
 //!
-//! What enters: addresses and ports as they stand in packets. What leaves: fixed-size keys that can be summed, compared
-//! and printed. Nothing here knows how packets are parsed or where keys are kept.
+//! A key has a fixed size, and can be summed, compared and printed. Nothing here knows how packets are parsed or where
+//! keys are kept.
 
 mod by_family;
 mod key;

@@ -1,7 +1,7 @@
 //! A keyed hash of connections that costs a tenth of a block cipher, for tables in which a collision does no harm.
 
 use super::{Family, FlowKey, VlanTags};
-use crate::hash::{Purpose, Secret};
+use flowpeel_iblt::hash::{Purpose, Secret};
 
 /// A keyed hash for the handshake cache, where every packet is hashed and a collision costs next to nothing.
 ///

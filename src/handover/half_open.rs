@@ -43,7 +43,7 @@ pub struct HalfOpen<K = AnyKey> {
     pub start_tick: u64,
     /// The tick of the packet that brought the connection into its state.
     pub since_tick: u64,
-    /// Whether the SYN was answered, as far as was known when the record was written.
+    /// Whether the SYN was known to be answered when the record was written.
     pub answered: bool,
     /// The client's short ISN, hashed to [`ISN_BITS`].
     pub short_isn: u32,

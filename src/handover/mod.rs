@@ -10,11 +10,12 @@ pub(crate) mod half_open;
 pub use counts::{CountInfo, CountMetric, Counts, PartsMetric};
 pub use half_open::{HalfOpen, HalfOpenList, ISN_BITS};
 
+use crate::flow::FlowKey as TableKey;
 use crate::flow::{AnyKey, KeyV4, KeyV6};
-use crate::hash::Secret;
 use crate::queue::Marker;
 use crate::signal::{TICK_BITS, TimeBase};
-use crate::sketch::{Batch, Geometry, Iblt, Latest, TableKey};
+use flowpeel_iblt::hash::Secret;
+use flowpeel_iblt::{Batch, Geometry, Iblt, Latest};
 use std::time::Duration;
 
 /// The flag in a payload that marks a connection whose start was not seen.

@@ -3,11 +3,11 @@
 //! The law: what the partitions know = the list + the residue of what could not be decoded.
 
 use crate::error::Result;
-use crate::flow::{ByFamily, KeyV4, KeyV6, WordKey};
+use crate::flow::{AnyKey, ByFamily, KeyV4, KeyV6, WordKey};
+use crate::handover::{ANNOUNCEMENTS_MAX, Delta, Findings, Inquiry};
 use crate::list::FlowListConfig;
 use crate::list::family::{Answers, FamilyList, Outcome, Questions};
-use crate::signal::{AnyKey, PARTITION_COUNT, Watch};
-use crate::snapshot::{ANNOUNCEMENTS_MAX, Delta, Findings, Inquiry};
+use crate::signal::{PARTITION_COUNT, Watch};
 use crate::state::{Decoder, Encoder};
 use std::sync::Arc;
 

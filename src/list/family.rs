@@ -20,16 +20,17 @@
 //! residue, whose sum stays the same, until the residue is small enough to be peeled.
 
 use crate::error::Result;
-use crate::hash::{KeyedHash, Purpose};
+use crate::flow::FlowKey as TableKey;
+use crate::handover::{Changes, Eviction};
 use crate::list::FlowListConfig;
 use crate::list::connections::Connections;
 use crate::list::liveness::Liveness;
 use crate::list::saved::{key, save_cells, saved_cells};
 use crate::list::start::Start;
 use crate::signal::Watch;
-use crate::sketch::{Change, Geometry, Iblt, PackedCell, Peeled, Peeler, Recipient, TableCell, TableKey, ValueCode};
-use crate::snapshot::{Changes, Eviction};
 use crate::state::{Decoder, Encoder};
+use flowpeel_iblt::hash::{KeyedHash, Purpose};
+use flowpeel_iblt::{Change, Geometry, Iblt, PackedCell, Peeled, Peeler, Recipient, TableCell, ValueCode};
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 

@@ -5,18 +5,18 @@
 //! between: a delta like any other, decoded as the router decodes its own. The law is the same too: the snapshot
 //! applied last = the list + the residue.
 
-use crate::connection::HalfOpenList;
 use crate::error::{Error, Result};
-use crate::flow::{KeyV4, KeyV6};
-use crate::hash::{KeyedHash, Purpose, Secret};
+use crate::flow::FlowKey as TableKey;
+use crate::flow::{AnyKey, KeyV4, KeyV6};
+use crate::handover::{Changes, Delta, HalfOpenList};
 use crate::list::exact::ExactList;
 use crate::list::row::ListTimes;
 use crate::list::start::Start;
 use crate::list::{EvictionTimes, FlowListConfig, Header, List};
-use crate::signal::{AnyKey, ConnectionHash, TICK_NS, TimeBases};
-use crate::sketch::{Iblt, TableKey};
-use crate::snapshot::file::{self, Kind, RouterPart, SnapshotFile, Sums};
-use crate::snapshot::{Changes, Delta};
+use crate::signal::{ConnectionHash, TICK_NS, TimeBases};
+use crate::snapshot::{Kind, RouterPart, SnapshotFile, Sums, file};
+use flowpeel_iblt::Iblt;
+use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
 
 /// A moment by the clock that never steps back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

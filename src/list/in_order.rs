@@ -4,9 +4,9 @@
 //! less than memory that is only needed while a list is written. A sample of the keys determines where parts begin.
 //! Chosen addresses may mislead it; a part that becomes too large is then cut short, so memory is bounded for any keys.
 
+use crate::flow::FlowKey as TableKey;
 use crate::list::connections::Connections;
 use crate::list::row::Listed;
-use crate::sketch::TableKey;
 
 /// Parts in which a list is sorted. Each part costs a scan of all connections, 2 ns a connection, and takes its share
 /// of their memory.

@@ -3,14 +3,14 @@
 //! Partitions end an interval at different moments. An interval has ended when all of them have; if one held changes
 //! back, it becomes part of the next.
 
-use crate::connection::{Counts, HalfOpenList};
 use crate::error::Result;
 use crate::flow::{KeyV4, KeyV6};
+use crate::handover::{Counts, HalfOpenList, IntervalEnd};
 use crate::list::exact::PartitionList;
 use crate::list::row::ListTimes;
+use crate::queue::{Marker, Seen};
 use crate::signal::{PARTITION_COUNT, TimeBases};
-use crate::snapshot::file::Figures;
-use crate::snapshot::{IntervalEnd, Marker, Seen};
+use crate::snapshot::Figures;
 use crate::state::{Decoder, Encoder};
 
 /// What a partition counted, and whether it has ended the present interval.

@@ -9,13 +9,13 @@
 //! reaches the partition there is no watch.
 
 use crate::error::Result;
+use crate::flow::FlowKey as TableKey;
 use crate::flow::QuickHash;
-use crate::hash::Secret;
+use crate::handover::Eviction;
 use crate::list::start::{Epoch, Start};
 use crate::signal::Watch;
-use crate::sketch::TableKey;
-use crate::snapshot::Eviction;
 use crate::state::{Decoder, Encoder};
+use flowpeel_iblt::hash::Secret;
 use std::sync::Arc;
 
 /// Epochs in an idle timeout. In each of them every listed connection is asked about once.

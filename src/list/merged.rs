@@ -7,14 +7,15 @@
 //! subtracted first, key by key, and only what has changed since has to fit. What is wrong in a list comes out of the
 //! tables as a difference.
 
-use crate::connection::HalfOpen;
-use crate::flow::{ByFamily, FlowKey, KeyV4, KeyV6, VlanTags};
-use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
+use crate::flow::FlowKey as TableKey;
+use crate::flow::{AnyKey, ByFamily, FlowKey, KeyV4, KeyV6, VlanTags};
+use crate::handover::HalfOpen;
 use crate::list::row::RowState;
 use crate::list::rows::Header;
-use crate::signal::{AnyKey, ConnectionHash};
-use crate::sketch::{Change, Iblt, TableKey};
-use crate::snapshot::file::{Figures, RouterPart, SnapshotFile, Sums, summed};
+use crate::signal::ConnectionHash;
+use crate::snapshot::{Figures, RouterPart, SnapshotFile, Sums, summed};
+use flowpeel_iblt::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
+use flowpeel_iblt::{Change, Iblt};
 use std::net::SocketAddr;
 
 /// One connection of a merge.
@@ -195,8 +196,8 @@ fn unite<K: FlowKey>(seen: &mut Vec<SeenBy<K>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sketch::Geometry;
-    use crate::snapshot::DeltaGeometry;
+    use crate::handover::DeltaGeometry;
+    use flowpeel_iblt::Geometry;
 
     fn key(port: u16) -> KeyV4 {
         KeyV4::new((0x0a00_0001, port), (0x0a00_0002, 443), VlanTags::NONE)

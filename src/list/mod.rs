@@ -30,14 +30,13 @@ pub use row::{Row, RowState};
 pub use rows::{Header, List};
 pub use snapshot_log::SnapshotConfig;
 
-use crate::connection::{Counts, HalfOpenList};
 use crate::error::Result;
-use crate::hash::Secret;
+use crate::handover::{Counts, Delta, DeltaGeometry, HalfOpenList, HandOver, Inquiry, LatestSums};
 use crate::signal::{PARTITION_COUNT, Watch};
-use crate::snapshot::file::SnapshotFile;
-use crate::snapshot::{Delta, DeltaGeometry, HandOver, Inquiry, LatestSums};
+use crate::snapshot::SnapshotFile;
 use crate::state::{Decoder, Encoder};
 use exact::ExactList;
+use flowpeel_iblt::hash::Secret;
 use intervals::{EndedInterval, Intervals};
 use snapshot_log::SnapshotLog;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! One listed connection: as exporters see it, and in the compact form in which a list has a million of them.
 
-use crate::connection::HalfOpen;
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
+use crate::handover::HalfOpen;
 use crate::list::start::Start;
 use crate::signal::{TICK_NS, TimeBases};
 use std::net::SocketAddr;

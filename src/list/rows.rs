@@ -1,12 +1,12 @@
 //! The list as exporters see it: a header and rows in one fixed order, so that equal lists are equal bytes.
 
-use crate::connection::HalfOpenList;
 use crate::flow::{ByFamily, FlowKey, KeyV4, KeyV6};
+use crate::handover::HalfOpenList;
 use crate::list::exact::PartitionList;
 use crate::list::in_order::InOrder;
 use crate::list::row::{ListTimes, Listed, Row};
 use crate::signal::PARTITION_COUNT;
-use crate::snapshot::file::Figures;
+use crate::snapshot::Figures;
 
 /// What a list says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! Keys and tables as the bytes of a saved state.
 
 use crate::error::Result;
+use crate::flow::FlowKey as TableKey;
 pub(in crate::list) use crate::flow::saved_key as key;
-use crate::sketch::{Geometry, Iblt, TableKey};
 use crate::state::{Decoder, Encoder};
+use flowpeel_iblt::{Geometry, Iblt};
 use std::convert::Infallible;
 
 /// Encodes a table's cells for a saved state.

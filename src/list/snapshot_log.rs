@@ -3,12 +3,12 @@
 //! Decoding moves keys between the list and its residue; their sum, which is kept here, stays the same.
 
 use crate::error::Result;
+use crate::handover::Delta;
 use crate::list::FlowListConfig;
 use crate::list::intervals::{EndedInterval, Intervals};
 use crate::list::saved::{save_cells, saved_cells};
 use crate::signal::PARTITION_COUNT;
-use crate::snapshot::Delta;
-use crate::snapshot::file::{RouterPart, SnapshotFile};
+use crate::snapshot::{RouterPart, SnapshotFile};
 use crate::state::{Decoder, Encoder};
 
 /// The origin that snapshots name.

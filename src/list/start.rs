@@ -2,9 +2,10 @@
 //!
 //! A list of a million connections has a million of these, so each field is only as wide as it must be.
 
+use crate::flow::FlowKey as TableKey;
 use crate::handover::{MIDSTREAM, ticks_since};
 use crate::signal::TICK_BITS;
-use crate::sketch::{TableKey, ValueCode};
+use flowpeel_iblt::ValueCode;
 
 /// Bits of the tick: all that the other fields leave. They wrap after 100,000 years.
 const START_BITS: u32 = 45;

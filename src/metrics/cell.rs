@@ -20,7 +20,6 @@ impl<const COUNT: usize> Cell<COUNT> {
     }
 
     /// What was published last.
-
     pub(super) fn load(&self) -> [u64; COUNT] {
         std::array::from_fn(|index| self.0[index].load(Ordering::Relaxed))
     }

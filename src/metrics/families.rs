@@ -82,7 +82,7 @@ fn total_of_list(reading: &Reading, samples: &mut Samples, total: impl Fn(&ListF
 }
 
 const RUN: &[Family] = &[
-    gauge("flowpeel_build_info", "Always 1; the label tells the version.", |_, samples| {
+    gauge("flowpeel_build_info", "Always 1; the label has the version.", |_, samples| {
         samples.labelled(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     }),
     gauge("flowpeel_start_time_seconds", "When the run began, in seconds since 1970.", |reading, samples| {
@@ -195,7 +195,7 @@ const LISTS: &[Family] = &[
     ),
     gauge(
         "flowpeel_list_extraneous_connections",
-        "Openings and closings at odds with the last list, set aside.",
+        "Openings and closings that contradict the last list, deferred.",
         |reading, samples| of_list(reading, samples, |list| list.header.extraneous),
     ),
     gauge(
@@ -240,7 +240,7 @@ const LISTS: &[Family] = &[
     counter("flowpeel_list_starts_lost_total", "Decodings that gave up start times.", |reading, samples| {
         total_of_list(reading, samples, |list| list.outcome.starts_lost);
     }),
-    counter("flowpeel_list_set_aside_total", "Openings and closings set aside.", |reading, samples| {
+    counter("flowpeel_list_set_aside_total", "Openings and closings deferred.", |reading, samples| {
         total_of_list(reading, samples, |list| list.outcome.deferred);
     }),
     summary("flowpeel_peel_duration_seconds", "Time to decode what a partition hands over.", |reading, samples| {

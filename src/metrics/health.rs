@@ -50,7 +50,7 @@ fn grace(interval: Duration) -> Duration {
 mod tests {
     use crate::list::Header;
     use crate::metrics::{ListFigures, Metrics, Setup};
-    use crate::snapshot::file::Figures;
+    use crate::snapshot::Figures;
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 

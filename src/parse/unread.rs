@@ -1,7 +1,7 @@
 //! The part of a frame that has not been read, and its length by the headers so far.
 //!
-//! Every read goes through here, so that no byte is read unchecked and the two ways to run out of bytes are distinguished:
-//! a frame that was cut short by the capture, and a packet that ends where its own headers say so.
+//! Every read goes through here, so that no byte is read unchecked and the two ways to run out of bytes are
+//! distinguished: a frame that was cut short by the capture, and a packet that ends where its own headers say so.
 
 use super::Unusable;
 

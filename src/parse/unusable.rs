@@ -3,7 +3,7 @@
 /// Why a frame gives no TCP header.
 ///
 /// The first group is ordinary traffic that does not concern flowpeel; the rest is damage, or traffic that flowpeel
-/// cannot look into ([`Unusable::is_ordinary`] tells them apart).
+/// cannot look into ([`Unusable::is_ordinary`] distinguishes them).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Unusable {

@@ -15,10 +15,10 @@ mod marker;
 pub use inbox::{ClockWriter, End, Inbox, MERGE_PATIENCE_NS, PORT_PATIENCE_NS};
 pub use marker::{Marker, Seen};
 
-use crate::prefetch::prefetch;
 use crate::signal::{Signal, TimeBase};
 use crossbeam::queue::ArrayQueue;
 use crossbeam::sync::{Parker, Unparker};
+use flowpeel_lines::prefetch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::flow::{KeyV4, Side, VlanTags};
+use crate::queue::Seen;
 use crate::queue::inbox::MERGE_PATIENCE_NS;
-use crate::signal::{ConnectionHash, Kind, Moment, SignalParts};
-use crate::snapshot::Seen;
+use crate::signal::{ConnectionHash, Moment, SignalKind, SignalParts};
 
 fn signal(tick: u64) -> Signal {
     let key = KeyV4::new((1, 1), (2, 2), VlanTags::NONE);
-    Signal::new(&key, ConnectionHash::new(0), SignalParts { tick, kind: Kind::Ack, sender: Side::First, isn: 0 })
+    Signal::new(&key, ConnectionHash::new(0), SignalParts { tick, kind: SignalKind::Ack, sender: Side::First, isn: 0 })
 }
 
 /// A signal of a packet that came after `ms` milliseconds, by the capture thread of this number.

@@ -12,8 +12,9 @@ mod recorder;
 
 pub use recorder::{RecordedTime, Recorder};
 
+use crate::flow::AnyKey;
 use crate::queue::WhenFull;
-use crate::signal::{AnyKey, PARTITION_COUNT};
+use crate::signal::PARTITION_COUNT;
 use crossbeam::channel::{Receiver, Sender, bounded};
 use crossbeam::queue::ArrayQueue;
 use std::sync::Arc;

@@ -6,9 +6,10 @@
 
 use crate::disk::{Decoder, Encoder};
 use crate::error::Result;
+use crate::flow::AnyKey;
 use crate::handover::{MIDSTREAM, ticks_since};
 use crate::record::{Block, Ending, Inlet, RECORD_BLOCK_COUNT, Record};
-use crate::signal::{AnyKey, TICK_BITS, TICK_NS, TimeBase, TimeBases};
+use crate::signal::{TICK_BITS, TICK_NS, TimeBase, TimeBases};
 
 /// How long a record waits for its block to fill, in ticks: a second, so that a crash loses no more.
 const RECORD_DELAY_MAX_TICKS: u64 = 10;

@@ -9,7 +9,7 @@ use crate::capture::{Condition, LiveSource};
 use crate::engine::{FinishAtEnd, Lists, Outputs, Plan, Port, Saving, Summary, Threads, Written, join, spawn};
 use crate::error::{Error, Result};
 use crate::export::Exporter;
-use crate::flow_list::Header;
+use crate::list::Header;
 use crate::metrics::Metrics;
 use crate::queue::MERGE_PATIENCE_NS;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub trait LiveObserver: Sync {
     /// Called when a list was written, or could not be.
     fn listed(&self, _header: &Header) {}
 
-    /// Called when the interface of this source went down, vanished, or is back.
+    /// Called when the interface of this source went down, disappeared, or is back.
     fn changed(&self, _index: usize, _condition: Condition) {}
 
     /// Called when the state was saved, or could not be.
@@ -51,7 +51,7 @@ pub trait LiveObserver: Sync {
 /// Captures from these sources until `observer` says stop, a source fails for good, or a list cannot be written, and
 /// publishes in `metrics`, which have a place for each source. The plan is for as many sources.
 ///
-/// With `saving` the state is saved on the way and at the end, and the capture goes on with what was saved. What is
+/// With `saving` the state is saved on the way and at the end, and the capture continues with what was saved. What is
 /// listed then may have closed while nobody looked, and is marked so until a packet of it is seen.
 ///
 /// # Errors
@@ -144,6 +144,8 @@ impl<S: LiveSource> Capture<'_, S> {
     /// Called when there is nothing to read: says so to the engine, and waits.
     fn rest(&mut self) {
         self.show();
+        // The thread may sleep for longer than signals are to wait.
+        self.port.flush();
         // Packets of the interval that has just ended may not have been shown yet.
         self.port.idle(wall_ns().saturating_sub(END_PATIENCE_NS));
         let patience = Duration::from_nanos(END_PATIENCE_NS as u64);

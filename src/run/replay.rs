@@ -32,7 +32,7 @@ impl Observer for () {}
 
 /// Replays captures in turn, as one stream, and gives the lists to `exporter`. A path of `-` is standard input.
 ///
-/// An input that cannot be read is told to `observer` and in the summary. When nothing could be read at all, there is
+/// An input that cannot be read is reported to `observer` and in the summary. When nothing could be read at all, there is
 /// no list.
 ///
 /// # Errors
@@ -51,7 +51,7 @@ pub fn replay<P: AsRef<Path>>(
 
 /// Replays the captures that `inputs` gives, each opened when the one before has been read. See [`replay`].
 ///
-/// With `saving` the state is saved on the way, and the run goes on from what was saved: then `inputs` begin with the
+/// With `saving` the state is saved on the way, and the run continues from what was saved: then `inputs` begin with the
 /// [first that is not done with](Saving::first_input), and the lists are the rest of those that a run without the break
 /// would have written.
 ///

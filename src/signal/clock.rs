@@ -77,8 +77,8 @@ impl TimeBase {
 
 /// What a packet's time did to the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Time went on, or stood still.
+pub enum ClockStep {
+    /// Time advanced, or stood still.
     Forward,
     /// A new time base begins with this packet.
     NewBase,
@@ -148,17 +148,21 @@ impl Clock {
     /// The step that [`Self::advance`] would take for a packet of this wall time.
     #[must_use]
     #[inline]
-    pub fn step(&self, wall_ns: i64) -> Step {
+    pub fn step(&self, wall_ns: i64) -> ClockStep {
         // The difference saturates, and is then out of bounds as well.
         let forward_ns = wall_ns.saturating_sub(self.highest_ns);
-        if (-CLOCK_STEP_BACK_MAX_NS..=CLOCK_LEAP_MAX_NS).contains(&forward_ns) { Step::Forward } else { Step::NewBase }
+        if (-CLOCK_STEP_BACK_MAX_NS..=CLOCK_LEAP_MAX_NS).contains(&forward_ns) {
+            ClockStep::Forward
+        } else {
+            ClockStep::NewBase
+        }
     }
 
     /// Moves on to a packet of this wall time.
     #[inline]
-    pub fn advance(&mut self, wall_ns: i64) -> Step {
+    pub fn advance(&mut self, wall_ns: i64) -> ClockStep {
         let step = self.step(wall_ns);
-        if step == Step::NewBase {
+        if step == ClockStep::NewBase {
             // A leap counts as the longest step there is. A step back counts as one tick, so that no two bases share a
             // tick.
             let leaped_ns = if wall_ns > self.highest_ns { CLOCK_LEAP_MAX_NS } else { TICK_NS };
@@ -201,8 +205,7 @@ impl Clock {
         self.tick
     }
 
-    /// How long the clock has run, in ns: the time that ticks count, at a finer resolution. It never decreases,
-    /// whatever wall time does.
+    /// How long the clock has run, in ns: the time that ticks count, at a finer resolution. It never decreases.
     #[must_use]
     #[inline]
     pub fn elapsed_ns(&self) -> i64 {
@@ -225,7 +228,7 @@ impl Clock {
 }
 
 /// Time bases that are remembered. Each is a step of the capture's clock; a clock that steps more often than this
-/// within the life of a connection does not tell the time anyway.
+/// within the life of a connection is no measure of time anyway.
 pub const TIME_BASES_MAX: usize = 64;
 
 /// The latest time bases, oldest first. When there are too many the oldest is dropped, and ticks in it are converted
@@ -317,8 +320,8 @@ mod tests {
         let mut clock = Clock::new(0);
         let first = clock.tick();
         for _ in 0..10_000 {
-            assert_eq!(clock.advance(10 * SECOND_NS), Step::Forward);
-            assert_eq!(clock.advance(0), Step::Forward);
+            assert_eq!(clock.advance(10 * SECOND_NS), ClockStep::Forward);
+            assert_eq!(clock.advance(0), ClockStep::Forward);
         }
         assert_eq!(clock.tick() - first, 100);
     }
@@ -327,7 +330,7 @@ mod tests {
     fn a_step_back_starts_a_new_base_and_time_goes_on() {
         let mut clock = Clock::new(1_000_000 * SECOND_NS);
         let before = clock.tick();
-        assert_eq!(clock.advance(100 * SECOND_NS), Step::NewBase);
+        assert_eq!(clock.advance(100 * SECOND_NS), ClockStep::NewBase);
         assert_eq!((clock.tick(), clock.elapsed_ns()), (before + 1, TICK_NS));
         assert_eq!(clock.time_base().wall_ns(clock.tick()), 100 * SECOND_NS);
         clock.advance(101 * SECOND_NS);

@@ -10,16 +10,15 @@
 
 use crate::error::Result;
 use crate::flow::Side;
-use crate::hash::{GOLDEN_32, place_of};
-use crate::lines::{Lines, SharedLine};
-use crate::prefetch::prefetch;
-use crate::signal::Kind;
+use crate::signal::SignalKind;
 use crate::signal::clock::TICK_NS;
 use crate::state::{Decoder, Encoder};
+use flowpeel_iblt::hash::{GOLDEN_32, place_of};
+use flowpeel_lines::{Lines, SharedLine, prefetch};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// How far one capture thread's packets may be ahead of another's, in nanoseconds: half a minute, more than lies in any
-/// kernel ring that loses nothing. A handshake that is older than its time stamp can tell looks young again for this
+/// kernel ring that loses nothing. A handshake that is older than its time stamp can count looks young again for this
 /// long and for its timeout, once in 73 minutes.
 pub const CAPTURE_AHEAD_MAX_NS: i64 = 1 << 35;
 
@@ -255,10 +254,11 @@ impl HandshakeCache {
     }
 
     /// Removes this connection's handshake if it waits for a packet of `sender`, and returns the kind that a packet
-    /// without a flag then is: [`Kind::Completes`] if `isn`, the number before its sequence number, is the client's ISN
-    /// (or, once in 255 times, has the same hash), and otherwise [`Kind::Ack`]. `None` if no handshake was waiting.
+    /// without a flag then is: [`SignalKind::Completes`] if `isn`, the number before its sequence number, is the
+    /// client's ISN (or, once in 255 times, has the same hash), and otherwise [`SignalKind::Ack`]. `None` if no
+    /// handshake was waiting.
     #[inline]
-    pub fn take(&self, hash: u64, sender: Side, isn: u32, now_ns: i64) -> Option<Kind> {
+    pub fn take(&self, hash: u64, sender: Side, isn: u32, now_ns: i64) -> Option<SignalKind> {
         let index = self.set_index(hash);
         let tag = Self::tag(hash, sender, Self::short_isn(isn), now_ns);
         let mut found = None;
@@ -273,8 +273,8 @@ impl HandshakeCache {
                 // A handshake that has timed out here may have been given up by its tracker already.
                 let is_waiting = Self::age(there, tag) < self.timeout;
                 let is_next = is_waiting && (there ^ tag) & ISN_MASK << ISN_SHIFT == 0;
-                let has_completed = found == Some(Kind::Completes);
-                found = Some(if is_next || has_completed { Kind::Completes } else { Kind::Ack });
+                let has_completed = found == Some(SignalKind::Completes);
+                found = Some(if is_next || has_completed { SignalKind::Completes } else { SignalKind::Ack });
             }
         }
         found

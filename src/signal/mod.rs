@@ -11,15 +11,15 @@ mod sampler;
 mod signaller;
 mod watch;
 
-pub use clock::{CLOCK_LEAP_MAX_NS, Clock, Step, TICK_BITS, TICK_NS, TIME_BASES_MAX, TimeBase, TimeBases};
+pub use clock::{CLOCK_LEAP_MAX_NS, Clock, ClockStep, TICK_BITS, TICK_NS, TIME_BASES_MAX, TimeBase, TimeBases};
 pub use handshake::{CAPTURE_AHEAD_MAX_NS, HandshakeCache, ISN_BITS as HANDSHAKE_ISN_BITS, SYN_TIMEOUT_MAX_TICKS};
 pub use signaller::{SignalCounts, Signaller, SignallerConfig};
 pub use watch::Watch;
 
 pub use crate::flow::AnyKey;
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6, Side, WordKey};
-use crate::hash::place_of;
 use crate::parse::TcpSegment;
+use flowpeel_iblt::hash::place_of;
 pub use sampler::SAMPLE_INTERVAL_PACKETS;
 
 /// Bits of a connection's hash that choose its partition.
@@ -36,7 +36,7 @@ pub const FINGERPRINT_BITS: u32 = 30;
 /// What a packet says about its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum SignalKind {
     /// SYN without ACK: the sender wants to open.
     Syn,
     /// SYN with ACK: the sender answers.
@@ -47,15 +47,16 @@ pub enum Kind {
     Fin,
     /// RST: the connection has ended.
     Rst,
-    /// As [`Kind::Ack`], and it is the client's answer to a SYN-ACK that was seen.
+    /// As [`SignalKind::Ack`], and it is the client's answer to a SYN-ACK that was seen.
     Completes,
 }
 
 /// The flags that decide a packet's kind (SYN, ACK, FIN, RST), and PSH, which lies among them.
 const DECIDING_FLAGS: u8 = TcpSegment::SYN | TcpSegment::ACK | TcpSegment::FIN | TcpSegment::RST | TcpSegment::PSH;
 
-impl Kind {
-    const ALL: [Self; 6] = [Kind::Syn, Kind::SynAck, Kind::Ack, Kind::Fin, Kind::Rst, Kind::Completes];
+impl SignalKind {
+    const ALL: [Self; 6] =
+        [SignalKind::Syn, SignalKind::SynAck, SignalKind::Ack, SignalKind::Fin, SignalKind::Rst, SignalKind::Completes];
 
     /// The kind of a packet with these TCP flags. Of contradictory flags the strongest counts: RST before SYN before
     /// FIN.
@@ -64,11 +65,11 @@ impl Kind {
     pub fn of_flags(flags: u8) -> Self {
         // A table instead of branches: which packet comes next is unpredictable, and branches would often be
         // mispredicted.
-        const KINDS: [Kind; DECIDING_FLAGS as usize + 1] = {
-            let mut kinds = [Kind::Ack; DECIDING_FLAGS as usize + 1];
+        const KINDS: [SignalKind; DECIDING_FLAGS as usize + 1] = {
+            let mut kinds = [SignalKind::Ack; DECIDING_FLAGS as usize + 1];
             let mut flags = 0;
             while flags <= DECIDING_FLAGS {
-                kinds[flags as usize] = Kind::by_strength(flags);
+                kinds[flags as usize] = SignalKind::by_strength(flags);
                 flags += 1;
             }
             kinds
@@ -78,13 +79,13 @@ impl Kind {
 
     const fn by_strength(flags: u8) -> Self {
         if flags & TcpSegment::RST != 0 {
-            Kind::Rst
+            SignalKind::Rst
         } else if flags & TcpSegment::SYN != 0 {
-            if flags & TcpSegment::ACK != 0 { Kind::SynAck } else { Kind::Syn }
+            if flags & TcpSegment::ACK != 0 { SignalKind::SynAck } else { SignalKind::Syn }
         } else if flags & TcpSegment::FIN != 0 {
-            Kind::Fin
+            SignalKind::Fin
         } else {
-            Kind::Ack
+            SignalKind::Ack
         }
     }
 }
@@ -173,7 +174,7 @@ pub struct SignalParts {
     /// When the packet came, in ticks of the [`Clock`].
     pub tick: u64,
     /// What the packet says.
-    pub kind: Kind,
+    pub kind: SignalKind,
     /// Which end of the canonical key sent the packet.
     pub sender: Side,
     /// The client's initial sequence number, for kinds that carry it: a SYN, a SYN-ACK, and the packet that completes a
@@ -216,7 +217,7 @@ impl Signal {
 
     /// Changes the kind.
     #[inline]
-    fn set_kind(&mut self, kind: Kind) {
+    fn set_kind(&mut self, kind: SignalKind) {
         self.time_and_kind = self.time_and_kind & !(0xff << 8) | (kind as u64) << 8;
     }
 
@@ -238,7 +239,7 @@ impl Signal {
     #[must_use]
     #[inline]
     pub fn parts(&self) -> SignalParts {
-        let kind = Kind::ALL[((self.time_and_kind >> 8 & 0xff) as usize).min(Kind::ALL.len() - 1)];
+        let kind = SignalKind::ALL[((self.time_and_kind >> 8 & 0xff) as usize).min(SignalKind::ALL.len() - 1)];
         let sender = if self.time_and_kind & 2 == 0 { Side::First } else { Side::Second };
         SignalParts { tick: self.time_and_kind >> 16, kind, sender, isn: self.isn }
     }
@@ -273,18 +274,18 @@ mod tests {
     #[test]
     fn strongest_flag_wins() {
         for (flags, kind) in [
-            (0x02, Kind::Syn),
-            (0x12, Kind::SynAck),
-            (0x10, Kind::Ack),
-            (0x00, Kind::Ack),
-            (0x18, Kind::Ack),
-            (0x11, Kind::Fin),
-            (0x04, Kind::Rst),
-            (0x07, Kind::Rst),
-            (0x03, Kind::Syn),
-            (0x13, Kind::SynAck),
+            (0x02, SignalKind::Syn),
+            (0x12, SignalKind::SynAck),
+            (0x10, SignalKind::Ack),
+            (0x00, SignalKind::Ack),
+            (0x18, SignalKind::Ack),
+            (0x11, SignalKind::Fin),
+            (0x04, SignalKind::Rst),
+            (0x07, SignalKind::Rst),
+            (0x03, SignalKind::Syn),
+            (0x13, SignalKind::SynAck),
         ] {
-            assert_eq!(Kind::of_flags(flags), kind, "{flags:#x}");
+            assert_eq!(SignalKind::of_flags(flags), kind, "{flags:#x}");
         }
     }
 
@@ -292,7 +293,7 @@ mod tests {
     fn a_signal_keeps_its_parts() {
         let hash = ConnectionHash::new(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
         let key = KeyV6::new((1 << 127 | 5, 443), (7, 65535), VlanTags::NONE.with(12));
-        for kind in Kind::ALL {
+        for kind in SignalKind::ALL {
             for sender in [Side::First, Side::Second] {
                 let parts = SignalParts { tick: (1 << 48) - 1, kind, sender, isn: u32::MAX };
                 let signal = Signal::new(&key, hash, parts);

@@ -7,8 +7,8 @@
 //! that take turns a fixed position would always draw the same one.
 
 use crate::error::Result;
-use crate::hash::{GOLDEN_64, place_of};
 use crate::state::{Decoder, Encoder};
+use flowpeel_iblt::hash::{GOLDEN_64, place_of};
 
 /// The sampling interval while a handshake may have been lost: one in this many of the other TCP packets is taken.
 /// That costs a tenth of looking at all of them, and finds an ordinary connection within its next few packets.

@@ -3,23 +3,23 @@
 //! Most packets carry no flag and belong to no handshake: one bit of the handshake cache says so, and they are skipped.
 //! The others are staged and looked up, in this order:
 //!
-//! 1. The stage holds up to 64 signals without their hashes, so that all cache lines are prefetched before the first signal is
-//! looked up, and the signals are hashed together. Handshakes whose SYN or SYN-ACK is still in the stage are in no
-//! cache yet; [`StagedHandshakes`] has them.
+//! 1. The stage holds up to 64 signals without their hashes, so that all cache lines are prefetched before the first signal
+//!    is looked up, and the signals are hashed together. Handshakes whose SYN or SYN-ACK is still in the stage are in no
+//!    cache yet; [`StagedHandshakes`] has them.
 //! 2. When the stage is full, each signal in it is looked up in the [`HandshakeCache`], which all capture threads share and
-//! which knows the handshakes that wait for the client's answer to a SYN-ACK.
+//!    which knows the handshakes that wait for the client's answer to a SYN-ACK.
 //! 3. With several capture threads, it is then looked up among the SYNs that this thread has seen itself: another thread
-//! may read the SYN-ACK only after this one has read its answer.
+//!    may read the SYN-ACK only after this one has read its answer.
 //!
 //! What was waited for, what carries a flag, and a sample of the rest is handed on.
 
 use crate::error::Result;
 use crate::flow::{FlowKey, KeyV4, KeyV6, QuickHash, Side, VlanTags};
-use crate::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
 use crate::parse::{Addresses, PlainFrame, TcpSegment};
 use crate::signal::sampler::Sampler;
-use crate::signal::{ConnectionHash, HandshakeCache, Kind, Moment, Signal, SignalParts, Watch};
+use crate::signal::{ConnectionHash, HandshakeCache, Moment, Signal, SignalKind, SignalParts, Watch};
 use crate::state::{Decoder, Encoder};
+use flowpeel_iblt::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
 use std::hint::select_unpredictable;
 use std::sync::Arc;
 
@@ -376,9 +376,9 @@ impl Signaller {
         (tick, now_ns): (u64, i64),
         out: impl FnMut(Signal),
     ) {
-        let kind = Kind::of_flags(segment.flags);
+        let kind = SignalKind::of_flags(segment.flags);
         let mut is_chosen = false;
-        if kind == Kind::Ack {
+        if kind == SignalKind::Ack {
             is_chosen = self.take_watched(quick_hash);
             let is_answer = self.awaited.may_hold(quick_hash) && self.awaited.take(quick_hash, sender_of(segment));
             if self.cache.is_idle(quick_hash) && !is_answer && !self.may_have_seen_syn(quick_hash) {
@@ -388,23 +388,23 @@ impl Signaller {
                 }
             }
         }
-        if matches!(kind, Kind::Ack | Kind::SynAck) || self.config.one_way {
+        if matches!(kind, SignalKind::Ack | SignalKind::SynAck) || self.config.one_way {
             self.cache.prefetch_set(quick_hash);
         }
-        if let Some(seen_syns) = self.seen_syns.as_ref().filter(|_| matches!(kind, Kind::Ack | Kind::Syn)) {
+        if let Some(seen_syns) = self.seen_syns.as_ref().filter(|_| matches!(kind, SignalKind::Ack | SignalKind::Syn)) {
             seen_syns.prefetch_set(quick_hash);
         }
         let isn = isn_of(segment, kind);
         let parts = SignalParts { tick, kind, sender: Side::First, isn };
-        let needs_lookup = self.needs_lookup(kind) || kind == Kind::Fin && self.may_be_awaited(quick_hash);
+        let needs_lookup = self.needs_lookup(kind) || kind == SignalKind::Fin && self.may_be_awaited(quick_hash);
         let place = StagePlace { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), needs_lookup };
         let lookup = StagedLookup { quick_hash, now_ns, is_chosen };
         let sender = self.stage.push(place, lookup, |slot| write_unhashed(segment, parts, now_ns, slot));
-        if kind == Kind::SynAck {
+        if kind == SignalKind::SynAck {
             self.awaited.put(quick_hash, sender.other());
         }
-        if self.config.one_way && matches!(kind, Kind::Syn | Kind::SynAck)
-            || self.seen_syns.is_some() && kind == Kind::Syn
+        if self.config.one_way && matches!(kind, SignalKind::Syn | SignalKind::SynAck)
+            || self.seen_syns.is_some() && kind == SignalKind::Syn
         {
             self.awaited.put(quick_hash, sender);
         }
@@ -430,11 +430,13 @@ impl Signaller {
 
     /// Whether a signal of this kind is always looked up: a SYN seldom is, and a FIN only if a handshake waits.
     #[inline(always)]
-    fn needs_lookup(&self, kind: Kind) -> bool {
-        const LOOKED_UP: u8 =
-            1 << Kind::Ack as u8 | 1 << Kind::Completes as u8 | 1 << Kind::SynAck as u8 | 1 << Kind::Rst as u8;
+    fn needs_lookup(&self, kind: SignalKind) -> bool {
+        const LOOKED_UP: u8 = 1 << SignalKind::Ack as u8
+            | 1 << SignalKind::Completes as u8
+            | 1 << SignalKind::SynAck as u8
+            | 1 << SignalKind::Rst as u8;
         let looks_up_syns = self.config.one_way || self.seen_syns.is_some();
-        (LOOKED_UP | u8::from(looks_up_syns) << Kind::Syn as u8) >> kind as u8 & 1 != 0
+        (LOOKED_UP | u8::from(looks_up_syns) << SignalKind::Syn as u8) >> kind as u8 & 1 != 0
     }
 
     /// Empties the stage, and hands its signals to `out`.
@@ -462,13 +464,13 @@ impl Signaller {
         let StagedLookup { quick_hash, now_ns, is_chosen } = lookup;
         let SignalParts { kind, sender, isn, .. } = self.stage.signals_mut()[at].parts();
         match kind {
-            Kind::Ack | Kind::Completes => {
+            SignalKind::Ack | SignalKind::Completes => {
                 let waited_for = self.cache.take(quick_hash, sender, isn, now_ns);
                 let seen_syn = self.seen_syns.as_ref().and_then(|syns| syns.take(quick_hash, sender, isn, now_ns));
-                self.stage.signals_mut()[at].set_kind(waited_for.unwrap_or(Kind::Ack));
+                self.stage.signals_mut()[at].set_kind(waited_for.unwrap_or(SignalKind::Ack));
                 is_chosen || waited_for.is_some() || seen_syn.is_some() || self.draw_sample(now_ns)
             }
-            Kind::SynAck => {
+            SignalKind::SynAck => {
                 if !self.config.answer_opens {
                     self.await_answer(lookup, sender.other(), Some(isn));
                 }
@@ -477,20 +479,20 @@ impl Signaller {
                 }
                 true
             }
-            Kind::Syn => {
+            SignalKind::Syn => {
                 if self.config.one_way {
                     self.await_answer(lookup, sender, None);
                 }
                 self.remember_syn(lookup, sender);
                 true
             }
-            Kind::Rst => {
+            SignalKind::Rst => {
                 // No later packet completes the handshake.
                 self.cache.give_up(quick_hash, now_ns);
                 self.seen_syns.iter().for_each(|syns| syns.give_up(quick_hash, now_ns));
                 true
             }
-            Kind::Fin => {
+            SignalKind::Fin => {
                 // The sender's handshake waits no longer: a retransmission behind the end must not complete it again.
                 self.cache.take(quick_hash, sender, isn, now_ns);
                 if let Some(seen_syns) = &self.seen_syns {
@@ -584,14 +586,14 @@ fn write_unhashed(segment: &TcpSegment, parts: SignalParts, now_ns: i64, slot: &
 
 /// The client's ISN if a packet of this kind says it, otherwise zero.
 #[inline(always)]
-fn isn_of(segment: &TcpSegment, kind: Kind) -> u32 {
+fn isn_of(segment: &TcpSegment, kind: SignalKind) -> u32 {
     // A select instead of a branch: which kind comes next is unpredictable, and half of the branches would be
     // mispredicted. Nor a table: both numbers were just written one by one, and an indexed read would have to wait for
     // both stores.
-    const KNOWN: u8 = 1 << Kind::Syn as u8 | 1 << Kind::SynAck as u8 | 1 << Kind::Ack as u8;
-    const IS_NEXT: u8 = 1 << Kind::SynAck as u8 | 1 << Kind::Ack as u8;
+    const KNOWN: u8 = 1 << SignalKind::Syn as u8 | 1 << SignalKind::SynAck as u8 | 1 << SignalKind::Ack as u8;
+    const IS_NEXT: u8 = 1 << SignalKind::SynAck as u8 | 1 << SignalKind::Ack as u8;
     let is_in = |kinds: u8| kinds >> kind as u8 & 1;
-    let isn = select_unpredictable(kind == Kind::SynAck, segment.ack, segment.seq);
+    let isn = select_unpredictable(kind == SignalKind::SynAck, segment.ack, segment.seq);
     isn.wrapping_sub(u32::from(is_in(IS_NEXT))) & u32::from(is_in(KNOWN)).wrapping_neg()
 }
 

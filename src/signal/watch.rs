@@ -7,7 +7,7 @@
 //! A set-associative array of 32-bit tags, sixteen to a cache line, with a byte for each set that says which eighths of
 //! the tag values occur in it. For most packets only that byte is read. One thread puts tags in; any may take them out.
 
-use crate::hash::place_of;
+use flowpeel_iblt::hash::place_of;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU8, AtomicU32};
 

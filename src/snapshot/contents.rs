@@ -8,10 +8,11 @@
 //! holds one connection alone; if none does, what can be peeled out of that one table is taken out first.
 
 use super::{SnapshotFile, Sums};
-use crate::flow::{FlowKey, KeyV4, KeyV6};
-use crate::hash::{KeyedHash, Purpose, Secret};
-use crate::signal::{AnyKey, ConnectionHash};
-use crate::sketch::{Iblt, Peeled, Peeler, Recipient, TableCell, TableKey, ValueCode};
+use crate::flow::FlowKey as TableKey;
+use crate::flow::{AnyKey, FlowKey, KeyV4, KeyV6};
+use crate::signal::ConnectionHash;
+use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
+use flowpeel_iblt::{Iblt, Peeled, Peeler, Recipient, TableCell, ValueCode};
 
 /// The keys of both families, in order, each with its count, which is never zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +46,7 @@ impl KeyCounts {
 
     /// How many keys were decoded.
     #[must_use]
-    pub fn told(&self) -> u64 {
+    pub fn decoded(&self) -> u64 {
         (self.v4.len() + self.v6.len()) as u64
     }
 }

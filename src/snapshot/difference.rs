@@ -7,10 +7,11 @@
 //! half-open connections, which last only a moment.
 
 use super::{KeyCounts, Kind, Misfit, SnapshotFile, Sums};
-use crate::connection::CONNECTIONS_MAX;
-use crate::hash::Secret;
-use crate::sketch::{Geometry, Iblt, TableKey};
-use crate::snapshot::DeltaGeometry;
+use crate::flow::FlowKey as TableKey;
+use crate::handover::DeltaGeometry;
+use crate::track::CONNECTIONS_MAX;
+use flowpeel_iblt::hash::Secret;
+use flowpeel_iblt::{Geometry, Iblt};
 
 /// What is added to an estimate of differences when a digest for them is asked for, in percent: twice the error of the
 /// smallest digests' estimates, and something for the next try.
@@ -37,7 +38,7 @@ impl Difference {
     /// Whether there is no difference.
     #[must_use]
     pub fn is_none(&self) -> bool {
-        self.is_complete() && self.keys.told() == 0
+        self.is_complete() && self.keys.decoded() == 0
     }
 
     /// How many of the decoded connections more routers of the first side saw, and how many more of the second.
@@ -45,13 +46,13 @@ impl Difference {
     pub fn only(&self) -> (u64, u64) {
         let counts = self.keys.v4.iter().map(|(_, count)| count).chain(self.keys.v6.iter().map(|(_, count)| count));
         let first = counts.filter(|count| **count > 0).count() as u64;
-        (first, self.keys.told() - first)
+        (first, self.keys.decoded() - first)
     }
 
     /// About how many connections differ, decoded or not.
     #[must_use]
     pub fn estimate(&self) -> u64 {
-        self.keys.told().saturating_add(self.keys.left())
+        self.keys.decoded().saturating_add(self.keys.left())
     }
 }
 
@@ -107,9 +108,9 @@ impl SnapshotFile {
     /// Complexity: a pass over the tables.
     ///
     /// ```
-    /// # use flowpeel::hash::Secret;
-    /// # use flowpeel::sketch::Geometry;
-    /// # use flowpeel::snapshot::DeltaGeometry;
+    /// # use flowpeel_iblt::hash::Secret;
+    /// # use flowpeel_iblt::Geometry;
+    /// # use flowpeel::handover::DeltaGeometry;
     /// # use flowpeel::snapshot::{SnapshotFile, RouterPart};
     /// let shape = Geometry::for_items(100_000).foldable();
     /// let geometry = DeltaGeometry { v4: shape, v6: shape };

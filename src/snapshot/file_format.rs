@@ -6,8 +6,8 @@
 use super::{Header, KeyId, Kind, Misfit, RouterPart, Sums};
 use crate::disk::{Check, Checked, Decoder, Encoder};
 use crate::error::{Error, Result};
-use crate::hash::Secret;
-use crate::sketch::AGGREGATE_LOST_BITS_MAX;
+use flowpeel_iblt::AGGREGATE_LOST_BITS_MAX;
+use flowpeel_iblt::hash::Secret;
 use hmac::Hmac;
 use sha2::Sha256;
 use std::fs::File;
@@ -39,9 +39,9 @@ const _: () = assert!(1 << AGGREGATE_LOST_BITS_MAX >= SNAPSHOT_SOURCES_MAX * SNA
 /// A snapshot: the contents of a file.
 ///
 /// ```
-/// use flowpeel::hash::Secret;
-/// use flowpeel::sketch::Geometry;
-/// use flowpeel::snapshot::DeltaGeometry;
+/// use flowpeel_iblt::hash::Secret;
+/// use flowpeel_iblt::Geometry;
+/// use flowpeel::handover::DeltaGeometry;
 /// use flowpeel::snapshot::{SnapshotFile, RouterPart};
 ///
 /// let geometry = DeltaGeometry { v4: Geometry::for_items(100), v6: Geometry::for_items(10) };
@@ -64,7 +64,7 @@ pub struct SnapshotFile {
 impl SnapshotFile {
     /// The snapshot of a router at its start, when nothing is open.
     #[must_use]
-    pub fn new(geometry: crate::snapshot::DeltaGeometry, vlan_key: bool, secret: &Secret, source: RouterPart) -> Self {
+    pub fn new(geometry: crate::handover::DeltaGeometry, vlan_key: bool, secret: &Secret, source: RouterPart) -> Self {
         let header = Header {
             kind: Kind::Snapshot,
             key_id: KeyId::of(secret),

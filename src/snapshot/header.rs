@@ -7,11 +7,11 @@ use super::router_part::{self, RouterPart};
 use super::sums::Sums;
 use crate::disk::{Decoder, Encoder, Items};
 use crate::error::{Error, Result};
-use crate::hash::Secret;
+use crate::handover::DeltaGeometry;
 use crate::signal::PARTITION_COUNT;
-use crate::sketch::Geometry;
-use crate::snapshot::DeltaGeometry;
 use crate::snapshot::file_format::{SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX, SNAPSHOT_SOURCES_MAX};
+use flowpeel_iblt::Geometry;
+use flowpeel_iblt::hash::Secret;
 use std::fmt;
 use std::io::{Read, Write};
 

@@ -6,7 +6,7 @@
 use super::{Header, Kind, RouterPart, SnapshotFile};
 use crate::disk::Encoder;
 use crate::error::{Error, Result};
-use crate::snapshot::DeltaGeometry;
+use crate::handover::DeltaGeometry;
 use crate::snapshot::file_format::SNAPSHOT_SOURCES_MAX;
 use std::cmp::Ordering;
 
@@ -20,9 +20,9 @@ impl SnapshotFile {
     /// The tables do not fit, a router is in both, or there are too many routers. Nothing has changed then.
     ///
     /// ```
-    /// # use flowpeel::hash::Secret;
-    /// # use flowpeel::sketch::Geometry;
-    /// # use flowpeel::snapshot::DeltaGeometry;
+    /// # use flowpeel_iblt::hash::Secret;
+    /// # use flowpeel_iblt::Geometry;
+    /// # use flowpeel::handover::DeltaGeometry;
     /// # use flowpeel::snapshot::{Kind, SnapshotFile, RouterPart};
     /// let geometry = DeltaGeometry { v4: Geometry::new(60), v6: Geometry::new(60) };
     /// let of = |router: &str| {

@@ -8,9 +8,9 @@
 //! fit add and subtract cell by cell, in any order.
 //!
 //! There is no size estimator beside the tables, because the tables are one: the squares of a table's counts add up to
-//! the number of keys in it at any load ([`Iblt::estimated_count`](crate::sketch::Iblt::estimated_count)), folded or
+//! the number of keys in it at any load ([`Iblt::estimated_count`](flowpeel_iblt::Iblt::estimated_count)), folded or
 //! not, to within a factor of 1 ± the square root of 2 / cells. So a digest that was made too small still shows by how
-//! much. A [`sketch::Estimator`](crate::sketch::Estimator) would have to be given every key, which a router without a
+//! much. A [`flowpeel_iblt::Estimator`] would have to be given every key, which a router without a
 //! list does not have, and would count a connection that two routers saw at different times as a difference.
 
 mod contents;

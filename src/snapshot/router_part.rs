@@ -3,12 +3,13 @@
 //! What enters: what a router knows beside its tables. What leaves: the same in a file, so that whoever peels the
 //! tables can write exactly the list that the router would have written.
 
-use crate::connection::{Counts, HALF_OPEN_MAX, HalfOpen, ISN_BITS};
 use crate::disk::{Decoder, Encoder, Items};
 use crate::error::{Error, Result};
-use crate::flow::{KeyV4, KeyV6, WordKey};
-use crate::signal::{AnyKey, PARTITION_COUNT, TIME_BASES_MAX, TimeBase};
+use crate::flow::{AnyKey, KeyV4, KeyV6, WordKey};
+use crate::handover::{Counts, HalfOpen, ISN_BITS};
+use crate::signal::{PARTITION_COUNT, TIME_BASES_MAX, TimeBase};
 use crate::snapshot::SNAPSHOT_HALF_OPEN_SIZE;
+use crate::track::HALF_OPEN_MAX;
 use std::io::{Read, Write};
 
 /// The longest name of a router, in bytes: what a host name may have.

@@ -6,8 +6,8 @@
 use crate::disk::{Decoder, Encoder};
 use crate::error::Result;
 use crate::flow::{KeyV4, KeyV6};
-use crate::sketch::Iblt;
-use crate::snapshot::{Delta, DeltaGeometry};
+use crate::handover::{Delta, DeltaGeometry};
+use flowpeel_iblt::Iblt;
 use std::convert::Infallible;
 use std::io::{Read, Write};
 

@@ -2,14 +2,13 @@
 
 use super::file_format::{Preamble, write_envelope};
 use super::*;
-use crate::connection::{Counts, HalfOpen};
 use crate::error::Result;
-use crate::flow::{KeyV4, KeyV6, VlanTags, WordKey};
-use crate::hash::{KeyedHash, Purpose, Secret};
-use crate::signal::{AnyKey, PARTITION_COUNT, TimeBase};
-use crate::sketch::{Change, Geometry, ValueCode};
+use crate::flow::{AnyKey, KeyV4, KeyV6, VlanTags, WordKey};
+use crate::handover::{Counts, Delta, DeltaGeometry, HalfOpen};
+use crate::signal::{PARTITION_COUNT, TimeBase};
 use crate::snapshot::file_format::SNAPSHOT_SOURCES_MAX;
-use crate::snapshot::{Delta, DeltaGeometry};
+use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
+use flowpeel_iblt::{Change, Geometry, ValueCode};
 use proptest::prelude::*;
 
 const GEOMETRY: (u32, u32) = (60, 12);

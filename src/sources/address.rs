@@ -1,6 +1,6 @@
 //! Addresses as keys of counters: their sums can be divided by any count that occurs.
 
-use crate::sketch::{Key, Wide};
+use flowpeel_iblt::{Key, Wide};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An IPv4 address as a key.

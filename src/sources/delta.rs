@@ -1,13 +1,13 @@
 //! What one shard counted since it last handed over: counters, which are linear, and the recent sources of each of the
 //! shard's partitions.
 
-use crate::hash::Secret;
 use crate::signal::PARTITION_COUNT;
-use crate::sketch::{KeyHash, Layout, SecretHash, Standard, plan};
 use crate::sources::address::{SourceKeyV4, SourceKeyV6};
 use crate::sources::distinct::Distinct;
 use crate::sources::recent::{Recent, RecentSource};
 use crate::sources::{Source, SourceEvent};
+use flowpeel_iblt::hash::Secret;
+use flowpeel_iblt::{KeyHash, Layout, SecretHash, Standard, plan};
 
 /// The sources that `--sources` lists exactly in an interval by default, and half as many of IPv6: more than the
 /// clients and scanners behind one router. With eight shards and all other defaults it is what fits the memory.
@@ -44,7 +44,7 @@ impl FamilyGeometry {
         FamilyGeometry { layout: plan(source_count, SOURCE_FAILURE).layout(), recent_count: recent_count as usize }
     }
 
-    fn memory_size<K: crate::sketch::Key>(self, shard_count: usize) -> usize {
+    fn memory_size<K: flowpeel_iblt::Key>(self, shard_count: usize) -> usize {
         let counter = Standard::<K, SourceValues>::size(self.layout) + Distinct::SIZE;
         let recent = Recent::<K>::size(self.recent_count) * PARTITION_COUNT;
         let report = self.named_max() * size_of::<RecentSource<K>>() + self.row_count_max() * size_of::<Source>();
@@ -90,14 +90,14 @@ impl SourceGeometry {
 }
 
 /// The counts of one family.
-pub(super) struct FamilyDelta<K: crate::sketch::Key> {
+pub(super) struct FamilyDelta<K: flowpeel_iblt::Key> {
     pub(super) counter: Standard<K, SourceValues>,
     pub(super) distinct: Distinct,
     /// The recent sources of each of the shard's partitions.
     pub(super) recent: Vec<Recent<K>>,
 }
 
-impl<K: crate::sketch::Key> FamilyDelta<K> {
+impl<K: flowpeel_iblt::Key> FamilyDelta<K> {
     pub(super) fn new(geometry: FamilyGeometry, secret: &Secret, partition_count: usize) -> Self {
         FamilyDelta {
             counter: Standard::new(geometry.layout, SecretHash::new(secret)),

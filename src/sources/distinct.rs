@@ -53,7 +53,7 @@ impl Distinct {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::GOLDEN_64;
+    use flowpeel_iblt::hash::GOLDEN_64;
 
     fn scattered(number: u64) -> u64 {
         let product = u128::from(number ^ GOLDEN_64) * 0xd1b5_4a32_d192_ed03;

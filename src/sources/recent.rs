@@ -9,9 +9,9 @@
 //! other sources come to the bucket and are not found. So random addresses evict each other, and sources that came
 //! twice do not stay for good.
 
-use crate::hash::place_of;
-use crate::sketch::Key;
 use crate::sources::SourceEvent;
+use flowpeel_iblt::Key;
+use flowpeel_iblt::hash::place_of;
 
 /// Recent sources in a bucket: in one that random addresses fill, a source that comes every eighth time is noticed.
 const RECENT_SOURCE_WAYS: usize = 8;

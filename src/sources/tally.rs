@@ -1,7 +1,7 @@
 //! How a shard counts sources: signals in, and a delta out when it is asked for. Events are gathered in batches, so that they are hashed together and the cache misses of their cells overlap.
 
-use crate::flow::{FlowKey, Side};
-use crate::signal::{AnyKey, Kind, Signal};
+use crate::flow::{AnyKey, FlowKey, Side};
+use crate::signal::{Signal, SignalKind};
 use crate::sources::SourceDelta;
 use crate::sources::address::{SourceKeyV4, SourceKeyV6, key_v4, key_v6};
 use crate::sources::delta::{FamilyDelta, SourceValues};
@@ -38,20 +38,20 @@ impl SourceEvent {
 pub fn event_of(signal: &Signal, refuses: impl FnOnce() -> bool) -> Option<(SourceEvent, Side)> {
     let parts = signal.parts();
     match parts.kind {
-        Kind::Syn => Some((SourceEvent::Attempt, parts.sender)),
-        Kind::SynAck => Some((SourceEvent::Answer, parts.sender.other())),
-        Kind::Rst if refuses() => Some((SourceEvent::Refusal, parts.sender.other())),
+        SignalKind::Syn => Some((SourceEvent::Attempt, parts.sender)),
+        SignalKind::SynAck => Some((SourceEvent::Answer, parts.sender.other())),
+        SignalKind::Rst if refuses() => Some((SourceEvent::Refusal, parts.sender.other())),
         _ => None,
     }
 }
 
 /// Events of one family that wait to be counted.
-struct PendingEvents<K: crate::sketch::Key> {
+struct PendingEvents<K: flowpeel_iblt::Key> {
     pairs: Vec<(K, SourceValues)>,
     events: Vec<(usize, SourceEvent)>,
 }
 
-impl<K: crate::sketch::Key> PendingEvents<K> {
+impl<K: flowpeel_iblt::Key> PendingEvents<K> {
     fn new() -> Self {
         PendingEvents { pairs: Vec::with_capacity(BATCH_COUNT), events: Vec::with_capacity(BATCH_COUNT) }
     }

@@ -5,9 +5,9 @@
 
 use crate::flow::Side;
 use crate::handover::{ISN_BITS, MIDSTREAM};
-use crate::hash::GOLDEN_32;
-use crate::lines::Line;
 use crate::signal::{FINGERPRINT_BITS, HANDSHAKE_ISN_BITS, TICK_BITS};
+use flowpeel_iblt::hash::GOLDEN_32;
+use flowpeel_lines::Line;
 
 /// Entries in a bucket: seven words of 64 bits. The eighth word has an extension byte for each of them.
 pub const SLOT_COUNT: usize = 7;
@@ -32,7 +32,7 @@ pub const ISN_UNKNOWN: u32 = 0;
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum State {
+pub enum ConnectionState {
     /// The place was never used.
     Empty,
     /// The place was used, and what was there left nothing behind.
@@ -44,21 +44,21 @@ pub enum State {
     SynSent,
     /// SYN and SYN-ACK were seen, in one tick.
     SynRecv,
-    /// [`State::SynRecv`], and the server has sent its FIN.
+    /// [`ConnectionState::SynRecv`], and the server has sent its FIN.
     SynRecvServerFin,
     /// SYN and SYN-ACK were seen, the SYN-ACK in a later tick: the timeout counts from there.
     SynRecvLate,
-    /// [`State::SynRecvLate`], and the server has sent its FIN.
+    /// [`ConnectionState::SynRecvLate`], and the server has sent its FIN.
     SynRecvLateServerFin,
     /// A SYN-ACK was seen, but no packet of the client.
     AnsweredUnseen,
-    /// [`State::AnsweredUnseen`], and the server has sent its FIN.
+    /// [`ConnectionState::AnsweredUnseen`], and the server has sent its FIN.
     AnsweredUnseenServerFin,
     /// The handshake is complete.
     Established,
-    /// [`State::Established`], and the client has sent its FIN.
+    /// [`ConnectionState::Established`], and the client has sent its FIN.
     EstablishedClientFin,
-    /// [`State::Established`], and the server has sent its FIN.
+    /// [`ConnectionState::Established`], and the server has sent its FIN.
     EstablishedServerFin,
     /// Open, but only packets of the client were seen.
     OneWayClient,
@@ -69,46 +69,47 @@ pub enum State {
     Candidate,
 }
 
-impl State {
+impl ConnectionState {
     const ALL: [Self; 1 << STATE_BITS] = [
-        State::Empty,
-        State::Removed,
-        State::Closed,
-        State::SynSent,
-        State::SynRecv,
-        State::SynRecvServerFin,
-        State::SynRecvLate,
-        State::SynRecvLateServerFin,
-        State::AnsweredUnseen,
-        State::AnsweredUnseenServerFin,
-        State::Established,
-        State::EstablishedClientFin,
-        State::EstablishedServerFin,
-        State::OneWayClient,
-        State::OneWayServer,
-        State::Candidate,
+        ConnectionState::Empty,
+        ConnectionState::Removed,
+        ConnectionState::Closed,
+        ConnectionState::SynSent,
+        ConnectionState::SynRecv,
+        ConnectionState::SynRecvServerFin,
+        ConnectionState::SynRecvLate,
+        ConnectionState::SynRecvLateServerFin,
+        ConnectionState::AnsweredUnseen,
+        ConnectionState::AnsweredUnseenServerFin,
+        ConnectionState::Established,
+        ConnectionState::EstablishedClientFin,
+        ConnectionState::EstablishedServerFin,
+        ConnectionState::OneWayClient,
+        ConnectionState::OneWayServer,
+        ConnectionState::Candidate,
     ];
 
     /// Whether the connection was answered but its handshake is not complete.
     #[must_use]
     #[inline]
     pub fn is_answered(self) -> bool {
-        (State::SynRecv as u8..=State::AnsweredUnseenServerFin as u8).contains(&(self as u8))
+        (ConnectionState::SynRecv as u8..=ConnectionState::AnsweredUnseenServerFin as u8).contains(&(self as u8))
     }
 
     /// Whether the handshake is not complete.
     #[must_use]
     #[inline]
     pub fn is_half_open(self) -> bool {
-        self == State::SynSent || self.is_answered()
+        self == ConnectionState::SynSent || self.is_answered()
     }
 
     /// Whether a ring has a record of the connection, which is half-open or a candidate.
     #[must_use]
     #[inline]
     pub fn is_recorded(self) -> bool {
-        const RECORDED: u32 = ((1 << (State::AnsweredUnseenServerFin as u32 + 1)) - (1 << State::SynSent as u32))
-            | 1 << State::Candidate as u32;
+        const RECORDED: u32 = ((1 << (ConnectionState::AnsweredUnseenServerFin as u32 + 1))
+            - (1 << ConnectionState::SynSent as u32))
+            | 1 << ConnectionState::Candidate as u32;
         RECORDED >> self as u32 & 1 != 0
     }
 
@@ -116,35 +117,35 @@ impl State {
     #[must_use]
     #[inline]
     pub fn is_one_way(self) -> bool {
-        matches!(self, State::OneWayClient | State::OneWayServer)
+        matches!(self, ConnectionState::OneWayClient | ConnectionState::OneWayServer)
     }
 
     /// Whether the connection is open, and so in the table of open connections.
     #[must_use]
     #[inline]
     pub fn is_established(self) -> bool {
-        (State::Established as u8..=State::OneWayServer as u8).contains(&(self as u8))
+        (ConnectionState::Established as u8..=ConnectionState::OneWayServer as u8).contains(&(self as u8))
     }
 }
 
 /// An entry of the filter, unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct FilterEntry {
     /// The part of the connection's hash that tells it from others in its bucket.
     pub fingerprint: u32,
     /// The state of the connection.
-    pub state: State,
+    pub state: ConnectionState,
     /// Which end of the canonical key is the client.
     pub client: Side,
-    /// When the connection started or, in [`State::Closed`], ended: the low [`TICK_BITS`] of the tick. In the filter,
-    /// the entry of a connection with a record in a ring has the place of that record here instead, and the record has
-    /// the tick.
+    /// When the connection started or, in [`ConnectionState::Closed`], ended: the low [`TICK_BITS`] of the tick. In the
+    /// filter, the entry of a connection with a record in a ring has the place of that record here instead, and the
+    /// record has the tick.
     pub tick: u32,
     /// The client's ISN, hashed to [`ISN_BITS`], or [`ISN_UNKNOWN`].
     pub short_isn: u32,
 }
 
-impl Entry {
+impl FilterEntry {
     /// The low [`TICK_BITS`] of a tick.
     #[must_use]
     #[inline]
@@ -182,13 +183,13 @@ impl Entry {
     #[must_use]
     #[inline]
     pub fn age(&self, now: u64) -> u32 {
-        Entry::tick_of(now).wrapping_sub(self.tick) & ((1 << TICK_BITS) - 1)
+        FilterEntry::tick_of(now).wrapping_sub(self.tick) & ((1 << TICK_BITS) - 1)
     }
 
     /// Whether this is a trace.
     #[inline]
     pub(super) fn is_trace(&self) -> bool {
-        self.state == State::Closed && self.short_isn == ISN_UNKNOWN
+        self.state == ConnectionState::Closed && self.short_isn == ISN_UNKNOWN
     }
 
     /// Packs the entry into a word and an extension byte.
@@ -207,7 +208,7 @@ impl Entry {
     #[must_use]
     #[inline]
     pub(super) fn unpack(word: u64, extension: u8) -> Self {
-        Entry {
+        FilterEntry {
             fingerprint: (word >> FINGERPRINT_SHIFT) as u32,
             state: state_of(word),
             client: if word >> SIDE_SHIFT & 1 == 0 { Side::First } else { Side::Second },
@@ -219,30 +220,30 @@ impl Entry {
 
 /// The state in a packed word.
 #[inline]
-pub(super) fn state_of(word: u64) -> State {
-    State::ALL[(word >> STATE_SHIFT) as usize & ((1 << STATE_BITS) - 1)]
+pub(super) fn state_of(word: u64) -> ConnectionState {
+    ConnectionState::ALL[(word >> STATE_SHIFT) as usize & ((1 << STATE_BITS) - 1)]
 }
 
 /// Whether a word's place is free: nothing is in it, or a connection that was closed more than `linger_ticks` ago.
 #[inline]
 pub(super) fn is_free(word: u64, now: u64, linger_ticks: u32) -> bool {
     let state = (word >> STATE_SHIFT) as u8 & ((1 << STATE_BITS) - 1);
-    if state > State::Closed as u8 {
+    if state > ConnectionState::Closed as u8 {
         return false;
     }
-    let age = Entry::tick_of(now).wrapping_sub((word >> TICK_SHIFT) as u32) & ((1 << TICK_BITS) - 1);
-    state < State::Closed as u8 || age > linger_ticks
+    let age = FilterEntry::tick_of(now).wrapping_sub((word >> TICK_SHIFT) as u32) & ((1 << TICK_BITS) - 1);
+    state < ConnectionState::Closed as u8 || age > linger_ticks
 }
 
 /// The word that remains when a connection is removed.
 #[inline]
 pub(super) fn removed(word: u64) -> u64 {
-    word & ((1 << STATE_SHIFT) - 1) | (State::Removed as u64) << STATE_SHIFT
+    word & ((1 << STATE_SHIFT) - 1) | (ConnectionState::Removed as u64) << STATE_SHIFT
 }
 
 /// The word with another state.
 #[inline]
-pub(super) fn in_state(word: u64, state: State) -> u64 {
+pub(super) fn in_state(word: u64, state: ConnectionState) -> u64 {
     word & !(((1 << STATE_BITS) - 1) << STATE_SHIFT) | (state as u64) << STATE_SHIFT
 }
 
@@ -320,8 +321,12 @@ pub(super) fn unused_and_closed(bucket: &Line) -> (SlotSet, SlotSet) {
         states | (word >> (STATE_SHIFT - shift)) as u32 & ((1 << STATE_BITS) - 1) << shift
     });
     // The two states of an unused slot, Empty and Removed, differ in the lowest bit only.
-    const _: () = assert!(State::Empty as u32 == 0 && State::Removed as u32 == 1 && State::Closed as u32 == 2);
-    (SlotSet::of_zeros(states & !ONES), SlotSet::of_zeros(states ^ (ONES * State::Closed as u32)))
+    const _: () = assert!(
+        ConnectionState::Empty as u32 == 0
+            && ConnectionState::Removed as u32 == 1
+            && ConnectionState::Closed as u32 == 2
+    );
+    (SlotSet::of_zeros(states & !ONES), SlotSet::of_zeros(states ^ (ONES * ConnectionState::Closed as u32)))
 }
 
 #[cfg(test)]
@@ -339,40 +344,40 @@ mod tests {
             short_isn in 0u32..1 << ISN_BITS,
         ) {
             let client = if second { Side::Second } else { Side::First };
-            let entry = Entry { fingerprint, state: State::ALL[state], client, tick, short_isn };
+            let entry = FilterEntry { fingerprint, state: ConnectionState::ALL[state], client, tick, short_isn };
             let (word, extension) = entry.pack();
-            prop_assert_eq!(Entry::unpack(word, extension), entry);
-            prop_assert_eq!(State::ALL[state] as usize, state);
-            let changed = |word| Entry::unpack(word, extension);
-            prop_assert_eq!(changed(in_state(word, State::SynRecv)), Entry { state: State::SynRecv, ..entry });
-            prop_assert_eq!(changed(recorded_at(word, 77)), Entry { tick: 77, ..entry });
+            prop_assert_eq!(FilterEntry::unpack(word, extension), entry);
+            prop_assert_eq!(ConnectionState::ALL[state] as usize, state);
+            let changed = |word| FilterEntry::unpack(word, extension);
+            prop_assert_eq!(changed(in_state(word, ConnectionState::SynRecv)), FilterEntry { state: ConnectionState::SynRecv, ..entry });
+            prop_assert_eq!(changed(recorded_at(word, 77)), FilterEntry { tick: 77, ..entry });
         }
     }
 
     #[test]
     fn what_is_half_open_or_a_candidate_is_recorded() {
-        for state in State::ALL {
-            assert_eq!(state.is_recorded(), state.is_half_open() || state == State::Candidate, "{state:?}");
+        for state in ConnectionState::ALL {
+            assert_eq!(state.is_recorded(), state.is_half_open() || state == ConnectionState::Candidate, "{state:?}");
         }
     }
 
     #[test]
     fn a_zero_word_is_empty() {
-        assert_eq!(state_of(0), State::Empty);
+        assert_eq!(state_of(0), ConnectionState::Empty);
     }
 
     #[test]
     fn ages_count_over_the_wrap() {
         let start = (5 << TICK_BITS) - 10;
-        let (word, extension) = (Entry {
+        let (word, extension) = (FilterEntry {
             fingerprint: 1,
-            state: State::SynSent,
+            state: ConnectionState::SynSent,
             client: Side::First,
-            tick: Entry::tick_of(start),
+            tick: FilterEntry::tick_of(start),
             short_isn: 0,
         })
         .pack();
-        assert_eq!(Entry::unpack(word, extension).age(start + 25), 25);
+        assert_eq!(FilterEntry::unpack(word, extension).age(start + 25), 25);
     }
 
     fn indices(mut places: SlotSet) -> Vec<u32> {
@@ -394,15 +399,15 @@ mod tests {
                 (0..SLOT_COUNT as u32).filter(|index| passes(bucket.0[*index as usize])).collect::<Vec<_>>()
             };
             let found = with_fingerprint(&bucket, fingerprint);
-            let held = slots_where(&|word| Entry::unpack(word, 0).fingerprint == fingerprint);
+            let held = slots_where(&|word| FilterEntry::unpack(word, 0).fingerprint == fingerprint);
             prop_assert_eq!(found, held.iter().fold(0, |bits, index| bits | 1 << index));
             let (unused, closed) = unused_and_closed(&bucket);
-            let is_unused = |word| matches!(state_of(word), State::Empty | State::Removed);
+            let is_unused = |word| matches!(state_of(word), ConnectionState::Empty | ConnectionState::Removed);
             prop_assert_eq!(indices(unused), slots_where(&is_unused));
-            prop_assert_eq!(indices(closed), slots_where(&|word| state_of(word) == State::Closed));
+            prop_assert_eq!(indices(closed), slots_where(&|word| state_of(word) == ConnectionState::Closed));
             let all = (0..SLOT_COUNT as u32).fold(closed, |places, index| places.with(index, index % 2 == 0));
             prop_assert_eq!(indices(all), slots_where(&|_| true).into_iter().filter(|index| {
-                index % 2 == 0 || state_of(bucket.0[*index as usize]) == State::Closed
+                index % 2 == 0 || state_of(bucket.0[*index as usize]) == ConnectionState::Closed
             }).collect::<Vec<_>>());
         }
     }

@@ -1,15 +1,14 @@
 //! The connection filter: entries without keys, in buckets of one cache line, each connection in one of two buckets.
 
 use crate::error::Result;
-use crate::hash::{GOLDEN_32, place_of};
-use crate::lines::{Line, Lines};
-use crate::prefetch::prefetch;
 use crate::signal::{ConnectionHash, FINGERPRINT_BITS};
 use crate::state::{Decoder, Encoder};
 use crate::track::entry::{
     SLOT_COUNT, SlotSet, in_state, is_free, recorded_at, removed, state_of, unused_and_closed, with_fingerprint,
 };
-use crate::track::{Entry, State};
+use crate::track::{ConnectionState, FilterEntry};
+use flowpeel_iblt::hash::{GOLDEN_32, place_of};
+use flowpeel_lines::{Line, Lines, prefetch};
 
 /// The lowest bit of the eighth word's last byte: set once an entry of this bucket went to its other bucket instead, so
 /// that look-ups go on there.
@@ -34,12 +33,12 @@ const HALF_OPEN_MOVES_TRIED_MAX: usize = 3;
 
 /// The place of an entry: its bucket, and in the lowest bits the index of its word there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Slot(u32);
+pub struct FilterSlot(u32);
 
-impl Slot {
+impl FilterSlot {
     #[inline]
     fn new(bucket: usize, index: u32) -> Self {
-        Slot((bucket * SLOT_AND_EXTENSION_COUNT) as u32 | index)
+        FilterSlot((bucket * SLOT_AND_EXTENSION_COUNT) as u32 | index)
     }
 
     /// The slot as a number, from which [`Self::from_bits`] makes the slot again.
@@ -50,7 +49,7 @@ impl Slot {
 
     #[inline]
     pub(super) fn from_bits(bits: u32) -> Self {
-        Slot(bits)
+        FilterSlot(bits)
     }
 
     #[inline]
@@ -84,14 +83,14 @@ pub enum Placed {
     /// Other entries had to move.
     Moved(Moved),
     /// This entry was evicted.
-    Evicted(Entry),
+    Evicted(FilterEntry),
 }
 
 /// What was moved to make room for an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// The new places of what was moved: of one entry, and sometimes of a second that made room for the first.
-    pub to: [Option<Slot>; 2],
+    pub to: [Option<FilterSlot>; 2],
     /// Whether a closed entry was evicted for that.
     pub has_forgotten: bool,
 }
@@ -99,7 +98,7 @@ pub struct Moved {
 /// A place that an entry can be moved to.
 #[derive(Clone, Copy)]
 struct FreePlace {
-    slot: Slot,
+    slot: FilterSlot,
     /// Whether a closed entry that would still linger has to be evicted for it.
     is_closed: bool,
 }
@@ -187,7 +186,7 @@ impl Filter {
 
     /// Prefetches the bucket of a slot.
     #[inline]
-    pub(super) fn prefetch_slot(&self, slot: Slot) {
+    pub(super) fn prefetch_slot(&self, slot: FilterSlot) {
         prefetch(&self.buckets[slot.bucket()]);
     }
 
@@ -195,7 +194,7 @@ impl Filter {
     /// found.
     #[must_use]
     #[inline(always)]
-    pub fn find(&self, hash: ConnectionHash, now: u64) -> Option<(Slot, Entry)> {
+    pub fn find(&self, hash: ConnectionHash, now: u64) -> Option<(FilterSlot, FilterEntry)> {
         let fingerprint = self.fingerprint(hash);
         let first = hash.bucket(self.buckets.len());
         let slot = self.find_in(first, fingerprint, now).or_else(|| {
@@ -208,11 +207,11 @@ impl Filter {
     }
 
     #[inline(always)]
-    fn find_in(&self, bucket: usize, fingerprint: u32, now: u64) -> Option<Slot> {
+    fn find_in(&self, bucket: usize, fingerprint: u32, now: u64) -> Option<FilterSlot> {
         let line = &self.buckets[bucket];
         let mut slots = with_fingerprint(line, fingerprint);
         while slots != 0 {
-            let slot = Slot::new(bucket, slots.trailing_zeros());
+            let slot = FilterSlot::new(bucket, slots.trailing_zeros());
             if !self.is_free(line.0[slot.index()], now) {
                 return Some(slot);
             }
@@ -222,7 +221,7 @@ impl Filter {
     }
 
     #[inline(never)]
-    fn find_in_other(&self, bucket: usize, fingerprint: u32, now: u64) -> Option<Slot> {
+    fn find_in_other(&self, bucket: usize, fingerprint: u32, now: u64) -> Option<FilterSlot> {
         self.find_in(self.other_bucket(bucket, fingerprint), fingerprint, now)
     }
 
@@ -247,33 +246,33 @@ impl Filter {
 
     /// The first free slot of a bucket.
     #[inline(always)]
-    fn free_slot(&self, bucket: usize, now: u64) -> Option<Slot> {
+    fn free_slot(&self, bucket: usize, now: u64) -> Option<FilterSlot> {
         let places = self.free_places(bucket, now);
-        (!places.is_empty()).then(|| Slot::new(bucket, places.first()))
+        (!places.is_empty()).then(|| FilterSlot::new(bucket, places.first()))
     }
 
     /// The entry in a slot.
     #[must_use]
     #[inline]
-    pub fn get(&self, slot: Slot) -> Entry {
+    pub fn get(&self, slot: FilterSlot) -> FilterEntry {
         let bucket = &self.buckets[slot.bucket()].0;
-        Entry::unpack(bucket[slot.index()], (bucket[EXTENSIONS] >> slot.extension_shift()) as u8)
+        FilterEntry::unpack(bucket[slot.index()], (bucket[EXTENSIONS] >> slot.extension_shift()) as u8)
     }
 
     /// The entry in a slot that may be out of range.
-    pub(super) fn get_checked(&self, slot: Slot) -> Option<Entry> {
+    pub(super) fn get_checked(&self, slot: FilterSlot) -> Option<FilterEntry> {
         (slot.bucket() < self.buckets.len() && slot.index() < SLOT_COUNT).then(|| self.get(slot))
     }
 
     /// Overwrites the entry in a slot.
     #[inline]
-    pub fn set(&mut self, slot: Slot, entry: &Entry) {
+    pub fn set(&mut self, slot: FilterSlot, entry: &FilterEntry) {
         self.write(slot, entry, 0);
     }
 
     /// Writes an entry into a slot, and clears these other bits of the eighth word.
     #[inline]
-    fn write(&mut self, slot: Slot, entry: &Entry, cleared: u64) {
+    fn write(&mut self, slot: FilterSlot, entry: &FilterEntry, cleared: u64) {
         let (word, extension) = entry.pack();
         let bucket = &mut self.buckets[slot.bucket()].0;
         bucket[slot.index()] = word;
@@ -282,27 +281,27 @@ impl Filter {
     }
 
     #[inline]
-    fn word_mut(&mut self, slot: Slot) -> &mut u64 {
+    fn word_mut(&mut self, slot: FilterSlot) -> &mut u64 {
         &mut self.buckets[slot.bucket()].0[slot.index()]
     }
 
     /// Changes the state of the entry in a slot, and nothing else.
     #[inline]
-    pub fn set_state(&mut self, slot: Slot, state: State) {
+    pub fn set_state(&mut self, slot: FilterSlot, state: ConnectionState) {
         let word = self.word_mut(slot);
         *word = in_state(*word, state);
     }
 
     /// Changes the place of the record of the connection in a slot.
     #[inline]
-    pub(super) fn set_record(&mut self, slot: Slot, place: u32) {
+    pub(super) fn set_record(&mut self, slot: FilterSlot, place: u32) {
         let word = self.word_mut(slot);
         *word = recorded_at(*word, place);
     }
 
     /// Marks the established connection in this slot as seen.
     #[inline]
-    pub fn mark_seen(&mut self, slot: Slot) {
+    pub fn mark_seen(&mut self, slot: FilterSlot) {
         let seen = slot.seen();
         let extensions = &mut self.buckets[slot.bucket()].0[EXTENSIONS];
         // Most are marked already, and a line that is not written need not be written back.
@@ -312,7 +311,7 @@ impl Filter {
     }
 
     /// Returns whether the connection in this slot was seen since the last call, and forgets it.
-    pub fn take_seen(&mut self, slot: Slot) -> bool {
+    pub fn take_seen(&mut self, slot: FilterSlot) -> bool {
         let seen = slot.seen();
         let extensions = &mut self.buckets[slot.bucket()].0[EXTENSIONS];
         let was_seen = *extensions & seen != 0;
@@ -322,7 +321,7 @@ impl Filter {
 
     /// Removes the entry in a slot.
     #[inline]
-    pub fn remove(&mut self, slot: Slot) {
+    pub fn remove(&mut self, slot: FilterSlot) {
         let word = self.word_mut(slot);
         *word = removed(*word);
     }
@@ -341,10 +340,10 @@ impl Filter {
     pub fn insert(
         &mut self,
         hash: ConnectionHash,
-        entry: &Entry,
+        entry: &FilterEntry,
         now: u64,
-        age: impl Fn(&Entry) -> u32,
-    ) -> Option<(Slot, Placed)> {
+        age: impl Fn(&FilterEntry) -> u32,
+    ) -> Option<(FilterSlot, Placed)> {
         let first = hash.bucket(self.buckets.len());
         // Where the first bucket has room the second is not even read, now and in look-ups. What closed and lingers no
         // more is room too, so that no entry of a connection is ever found before a later one of the same.
@@ -364,7 +363,7 @@ impl Filter {
         self.states().filter(|state| state.is_recorded()).count()
     }
 
-    fn states(&self) -> impl Iterator<Item = State> {
+    fn states(&self) -> impl Iterator<Item = ConnectionState> {
         self.buckets.iter().flat_map(|bucket| &bucket.0[..SLOT_COUNT]).map(|word| state_of(*word))
     }
 
@@ -373,10 +372,10 @@ impl Filter {
     fn insert_beside(
         &mut self,
         hash: ConnectionHash,
-        entry: &Entry,
+        entry: &FilterEntry,
         now: u64,
-        age: impl Fn(&Entry) -> u32,
-    ) -> Option<(Slot, Placed)> {
+        age: impl Fn(&FilterEntry) -> u32,
+    ) -> Option<(FilterSlot, Placed)> {
         self.insert_or(hash, entry, now, |filter, buckets| filter.make_room(buckets, entry, now, age))
     }
 
@@ -385,15 +384,15 @@ impl Filter {
     pub fn insert_weak(
         &mut self,
         hash: ConnectionHash,
-        entry: &Entry,
+        entry: &FilterEntry,
         now: u64,
-        age: impl Fn(&Entry) -> u32,
-    ) -> Option<(Slot, Placed)> {
+        age: impl Fn(&FilterEntry) -> u32,
+    ) -> Option<(FilterSlot, Placed)> {
         self.insert_or(hash, entry, now, |filter, buckets| {
             let entries = Self::slots(buckets).map(|slot| (slot, filter.get(slot)));
-            let candidates = entries.filter(|(_, held)| held.state == State::Candidate);
+            let candidates = entries.filter(|(_, held)| held.state == ConnectionState::Candidate);
             let (slot, oldest) = candidates.max_by_key(|(_, held)| age(held))?;
-            (entry.state == State::Candidate).then_some((slot, Placed::Evicted(oldest)))
+            (entry.state == ConnectionState::Candidate).then_some((slot, Placed::Evicted(oldest)))
         })
     }
 
@@ -402,10 +401,10 @@ impl Filter {
     fn insert_or(
         &mut self,
         hash: ConnectionHash,
-        entry: &Entry,
+        entry: &FilterEntry,
         now: u64,
-        room: impl FnOnce(&mut Self, [usize; 2]) -> Option<(Slot, Placed)>,
-    ) -> Option<(Slot, Placed)> {
+        room: impl FnOnce(&mut Self, [usize; 2]) -> Option<(FilterSlot, Placed)>,
+    ) -> Option<(FilterSlot, Placed)> {
         let buckets = self.bucket_indices(hash);
         let free = buckets.into_iter().find_map(|bucket| self.free_slot(bucket, now));
         let (slot, placed) = free.map(|slot| (slot, Placed::Free)).or_else(|| room(self, buckets))?;
@@ -424,7 +423,7 @@ impl Filter {
     /// A place in a bucket that has a closed entry.
     fn closed(&self, bucket: usize) -> Option<FreePlace> {
         let (_, places) = unused_and_closed(&self.buckets[bucket]);
-        (!places.is_empty()).then(|| FreePlace { slot: Slot::new(bucket, places.first()), is_closed: true })
+        (!places.is_empty()).then(|| FreePlace { slot: FilterSlot::new(bucket, places.first()), is_closed: true })
     }
 
     /// Makes room for an entry in its two buckets, which are both full, and tells how.
@@ -432,12 +431,12 @@ impl Filter {
     fn make_room(
         &mut self,
         buckets: [usize; 2],
-        entry: &Entry,
+        entry: &FilterEntry,
         now: u64,
-        age: impl Fn(&Entry) -> u32,
-    ) -> Option<(Slot, Placed)> {
+        age: impl Fn(&FilterEntry) -> u32,
+    ) -> Option<(FilterSlot, Placed)> {
         let weakest = self.weakest(buckets, age).map(|(slot, entry)| (slot, Placed::Evicted(entry)));
-        if let Some((_, Placed::Evicted(Entry { state: State::Closed, .. }))) = weakest {
+        if let Some((_, Placed::Evicted(FilterEntry { state: ConnectionState::Closed, .. }))) = weakest {
             return weakest;
         }
         let moved = self.move_one(buckets, |filter, bucket| filter.free(bucket, now));
@@ -447,12 +446,12 @@ impl Filter {
         moved.or(weakest).or_else(|| self.move_two(buckets, tried_count, now))
     }
 
-    fn slots(buckets: [usize; 2]) -> impl Iterator<Item = Slot> {
+    fn slots(buckets: [usize; 2]) -> impl Iterator<Item = FilterSlot> {
         buckets.into_iter().flat_map(Self::slots_of)
     }
 
-    fn slots_of(bucket: usize) -> impl Iterator<Item = Slot> {
-        (0..SLOT_COUNT as u32).map(move |index| Slot::new(bucket, index))
+    fn slots_of(bucket: usize) -> impl Iterator<Item = FilterSlot> {
+        (0..SLOT_COUNT as u32).map(move |index| FilterSlot::new(bucket, index))
     }
 
     /// Moves one entry of two full buckets to its other bucket, if `place` finds a place there.
@@ -460,7 +459,7 @@ impl Filter {
         &mut self,
         buckets: [usize; 2],
         place: impl Fn(&Self, usize) -> Option<FreePlace>,
-    ) -> Option<(Slot, Placed)> {
+    ) -> Option<(FilterSlot, Placed)> {
         let (from, to) = Self::slots(buckets).find_map(|from| Some((from, place(self, self.other_of(from))?)))?;
         self.relocate(from, to.slot);
         Some((from, Placed::Moved(Moved { to: [Some(to.slot), None], has_forgotten: to.is_closed })))
@@ -468,7 +467,7 @@ impl Filter {
 
     /// Moves one of the first `tried_count` entries of two full buckets to its other bucket, which is full too, and for
     /// that an entry of the other bucket to its own other bucket.
-    fn move_two(&mut self, buckets: [usize; 2], tried_count: usize, now: u64) -> Option<(Slot, Placed)> {
+    fn move_two(&mut self, buckets: [usize; 2], tried_count: usize, now: u64) -> Option<(FilterSlot, Placed)> {
         let (from, via, to) = Self::slots(buckets).take(tried_count).find_map(|from| {
             let mut others = Self::slots_of(self.other_of(from)).map(|via| (via, self.other_of(via)));
             others.find_map(|(via, last)| Some((from, via, self.free(last, now).or_else(|| self.closed(last))?)))
@@ -479,12 +478,12 @@ impl Filter {
     }
 
     /// The other bucket of the entry at a place.
-    fn other_of(&self, slot: Slot) -> usize {
+    fn other_of(&self, slot: FilterSlot) -> usize {
         self.other_bucket(slot.bucket(), self.get(slot).fingerprint)
     }
 
     /// Moves an entry from one slot to another, which is in its other bucket.
-    fn relocate(&mut self, from: Slot, to: Slot) {
+    fn relocate(&mut self, from: FilterSlot, to: FilterSlot) {
         self.set(to, &self.get(from));
         // The bit that says whether the connection was seen moves too.
         if self.take_seen(from) {
@@ -496,11 +495,11 @@ impl Filter {
     }
 
     /// The entry to evict for a new connection: by state first, then by age.
-    fn weakest(&self, buckets: [usize; 2], age: impl Fn(&Entry) -> u32) -> Option<(Slot, Entry)> {
-        let weakness = |entry: &Entry| match entry.state {
-            State::Closed => 4,
-            State::Candidate => 3,
-            State::SynSent => 2,
+    fn weakest(&self, buckets: [usize; 2], age: impl Fn(&FilterEntry) -> u32) -> Option<(FilterSlot, FilterEntry)> {
+        let weakness = |entry: &FilterEntry| match entry.state {
+            ConnectionState::Closed => 4,
+            ConnectionState::Candidate => 3,
+            ConnectionState::SynSent => 2,
             state if state.is_answered() => 1,
             _ => 0,
         };

@@ -13,11 +13,10 @@ use crate::error::Result;
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6, WordKey};
 use crate::handover::HalfOpenList;
 use crate::handover::half_open::{HalfOpenHeader, UNIT_WORD_COUNT, half_open_word_count};
-use crate::lines::Line;
-use crate::prefetch::prefetch;
 use crate::signal::TICK_BITS;
 use crate::state::{Decoder, Encoder};
-use crate::track::{Entry, Filter, Slot, State};
+use crate::track::{ConnectionState, Filter, FilterEntry, FilterSlot};
+use flowpeel_lines::{Line, prefetch};
 
 /// The most half-open connections that are kept: at a million attempts a second the oldest is then a quarter of a
 /// second old when it has to go, longer than most round trips.
@@ -65,7 +64,7 @@ pub(super) struct RecordDraft<K> {
 impl<K: FlowKey> RecordDraft<K> {
     /// The record of the connection with this key, client first, and this entry, at the tick `now`.
     #[inline]
-    pub(super) fn new(key: K, entry: &Entry, now: u64) -> Self {
+    pub(super) fn new(key: K, entry: &FilterEntry, now: u64) -> Self {
         let header =
             HalfOpenHeader::new(&key, now, u64::from(entry.age(now)), entry.short_isn, entry.state.is_answered());
         RecordDraft { header, mark: RecordMark::of(entry.state), key }
@@ -126,7 +125,7 @@ impl HalfOpenRing {
 
     /// Writes a record at the end, for the connection with its entry in `slot`. There must be room.
     #[inline]
-    fn write<K: FlowKey>(&mut self, draft: &RecordDraft<K>, at: usize, slot: Slot) {
+    fn write<K: FlowKey>(&mut self, draft: &RecordDraft<K>, at: usize, slot: FilterSlot) {
         let (header, words) = (draft.header, draft.key.words());
         let last = words.len() - 1;
         let closing = words[last] & !TAGS | u64::from(slot.to_bits());
@@ -187,8 +186,8 @@ impl HalfOpenRing {
 
     /// The slot of the entry of a record's connection.
     #[inline]
-    fn slot(&self, record: RingRecord) -> Slot {
-        Slot::from_bits(self.words[self.closing(record)] as u32)
+    fn slot(&self, record: RingRecord) -> FilterSlot {
+        FilterSlot::from_bits(self.words[self.closing(record)] as u32)
     }
 
     /// The key of a record, which must be of family `K`.
@@ -263,7 +262,7 @@ pub(super) enum RecordMark {
 impl RecordMark {
     /// The mark for a connection in this state.
     #[inline]
-    fn of(state: State) -> Self {
+    fn of(state: ConnectionState) -> Self {
         match state {
             state if !state.is_recorded() => RecordMark::Over,
             state if state.is_answered() => RecordMark::Answered,
@@ -365,12 +364,12 @@ impl MarkedRing {
 
     /// The slot of the entry of a record's connection.
     #[inline]
-    pub(super) fn slot(&self, record: RingRecord) -> Slot {
+    pub(super) fn slot(&self, record: RingRecord) -> FilterSlot {
         self.ring.slot(record)
     }
 
     /// Records that the entry of the connection with its record at this place has moved to `slot`.
-    fn set_slot(&mut self, place: u32, slot: Slot) {
+    fn set_slot(&mut self, place: u32, slot: FilterSlot) {
         let word = &mut self.ring.words[self.ring.closing(self.record(place))];
         *word = *word & !TAGS | u64::from(slot.to_bits());
     }
@@ -393,7 +392,7 @@ impl MarkedRing {
     ///
     /// Complexity: a pass over the records. The ring is compacted only when many or most are over, so each record is
     /// moved a few times at most.
-    pub(super) fn compact(&mut self, mut moved: impl FnMut(Slot, u32)) {
+    pub(super) fn compact(&mut self, mut moved: impl FnMut(FilterSlot, u32)) {
         let (mut end, mut cursor) = (self.ring.head, self.start());
         while let Some((record, behind)) = self.after(cursor) {
             cursor = behind;
@@ -456,7 +455,7 @@ impl MarkedRing {
     /// Writes a record at [`Self::next_spot`], for the connection with its entry in `slot`, which names the spot's
     /// place. There must be room.
     #[inline(always)]
-    pub(super) fn push<K: FlowKey>(&mut self, draft: &RecordDraft<K>, spot: RingSpot, slot: Slot) {
+    pub(super) fn push<K: FlowKey>(&mut self, draft: &RecordDraft<K>, spot: RingSpot, slot: FilterSlot) {
         self.mark_at(spot.index, draft.header, draft.mark);
         self.ring.write(draft, spot.index, slot);
         self.useful += draft.size();
@@ -544,12 +543,12 @@ impl MarkedRing {
 #[cfg(test)]
 impl MarkedRing {
     /// Calls `show` with each record, its place and its key.
-    pub(super) fn each_record(&self, mut show: impl FnMut(RingRecord, u32, crate::signal::AnyKey)) {
+    pub(super) fn each_record(&self, mut show: impl FnMut(RingRecord, u32, crate::flow::AnyKey)) {
         let mut cursor = self.start();
         while let Some((record, behind)) = self.after(cursor) {
             let key = match record.header.family() {
-                Family::V4 => crate::signal::AnyKey::V4(self.ring.key(record)),
-                Family::V6 => crate::signal::AnyKey::V6(self.ring.key(record)),
+                Family::V4 => crate::flow::AnyKey::V4(self.ring.key(record)),
+                Family::V6 => crate::flow::AnyKey::V6(self.ring.key(record)),
             };
             show(record, self.place_of(record), key);
             cursor = behind;
@@ -602,21 +601,21 @@ impl Rings {
 
     /// An entry of the filter with the tick at which its connection started, from the record if there is one.
     #[inline]
-    pub(super) fn with_tick(&self, entry: Entry) -> Entry {
-        if entry.state.is_recorded() { Entry { tick: self.start_tick(entry.tick), ..entry } } else { entry }
+    pub(super) fn with_tick(&self, entry: FilterEntry) -> FilterEntry {
+        if entry.state.is_recorded() { FilterEntry { tick: self.start_tick(entry.tick), ..entry } } else { entry }
     }
 
     /// The low bits of the start tick of the connection with its record at this place.
     #[inline]
     fn start_tick(&self, place: u32) -> u32 {
         let header = self.of(place).record(place).header;
-        Entry::tick_of(u64::from(header.since_low()).wrapping_sub(header.delay()))
+        FilterEntry::tick_of(u64::from(header.since_low()).wrapping_sub(header.delay()))
     }
 
     /// Marks the record of this entry, if it has one, as over: its connection is no longer half-open, or
     /// gets another.
     #[inline]
-    pub(super) fn end(&mut self, entry: &Entry) {
+    pub(super) fn end(&mut self, entry: &FilterEntry) {
         if entry.state.is_recorded() {
             self.of_mut(entry.tick).end(entry.tick);
         }
@@ -629,7 +628,7 @@ impl Rings {
     }
 
     /// Records that an entry of the filter has moved to `slot`.
-    pub(super) fn entry_moved(&mut self, entry: &Entry, slot: Slot) {
+    pub(super) fn entry_moved(&mut self, entry: &FilterEntry, slot: FilterSlot) {
         if entry.state.is_recorded() {
             self.of_mut(entry.tick).set_slot(entry.tick, slot);
         }

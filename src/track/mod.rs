@@ -14,8 +14,8 @@ mod shard;
 mod tracker;
 mod untracked;
 
-pub use entry::{Entry, ISN_UNKNOWN, SLOT_COUNT, State};
-pub use filter::{Filter, FilterConfig, Moved, Placed, Slot};
+pub use entry::{ConnectionState, FilterEntry, ISN_UNKNOWN, SLOT_COUNT};
+pub use filter::{Filter, FilterConfig, FilterSlot, Moved, Placed};
 pub use half_open::HALF_OPEN_MAX;
 pub use partition::{DELTA_LOAD_PERCENT, Partition, PartitionConfig};
 pub use shard::{BUCKET_AHEAD, Exchange, SECOND_AHEAD, SIGNAL_AHEAD, Shard};

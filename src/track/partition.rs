@@ -1,18 +1,19 @@
 //! One partition: a tracker whose events are summed into a delta, and the answers to the list's questions.
 
 use crate::error::Result;
-use crate::flow::{KeyV4, KeyV6};
+use crate::flow::FlowKey as TableKey;
+use crate::flow::{AnyKey, KeyV4, KeyV6};
 use crate::handover::{
     ANNOUNCEMENTS_MAX, Changes, Counts, Delta, DeltaGeometry, Eviction, Findings, HandOver, Inquiry, IntervalEnd,
     MIDSTREAM, SavedPartition, ticks_since,
 };
-use crate::hash::Secret;
 use crate::queue::Marker;
 use crate::record::{Ending, Inlet, RecordedTime, Recorder};
-use crate::signal::{AnyKey, Kind, SYN_TIMEOUT_MAX_TICKS, Signal, TICK_BITS, TimeBase};
-use crate::sketch::{BATCH_COUNT, Batch, PAYLOAD_BITS, TableKey};
+use crate::signal::{SYN_TIMEOUT_MAX_TICKS, Signal, SignalKind, TICK_BITS, TimeBase};
 use crate::state::{Decoder, Encoder};
 use crate::track::{Event, Exchange, Sighting, Tracker, TrackerConfig};
+use flowpeel_iblt::hash::Secret;
+use flowpeel_iblt::{BATCH_COUNT, Batch, PAYLOAD_BITS};
 use std::time::Instant;
 
 /// How full a delta may become before it is handed over, in percent of what it plainly lists: it then lists nearly
@@ -411,11 +412,11 @@ fn items_after(item_count: u64, cancels: bool) -> u64 {
 }
 
 /// How a connection ended that a packet of this kind closed.
-fn ending_of(kind: Kind) -> Ending {
+fn ending_of(kind: SignalKind) -> Ending {
     match kind {
-        Kind::Fin => Ending::Fin,
-        Kind::Rst => Ending::Rst,
+        SignalKind::Fin => Ending::Fin,
+        SignalKind::Rst => Ending::Rst,
         // Another handshake between the same ends.
-        Kind::Syn | Kind::SynAck | Kind::Ack | Kind::Completes => Ending::Replaced,
+        SignalKind::Syn | SignalKind::SynAck | SignalKind::Ack | SignalKind::Completes => Ending::Replaced,
     }
 }

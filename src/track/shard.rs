@@ -1,13 +1,12 @@
 //! A shard: the partitions of one worker thread. Blocks of signals come in, and between them the marks that end
 //! intervals or start a new time base; hand-overs go out through its [`Exchange`], which also provides empty deltas.
 
-use crate::handover::{Counts, HalfOpenList};
-use crate::handover::{Delta, HandOver, Inquiry};
-use crate::prefetch::prefetch;
+use crate::handover::{Counts, Delta, HalfOpenList, HandOver, Inquiry};
 use crate::queue::Marker;
 use crate::signal::{PARTITION_COUNT, Signal, TimeBase};
 use crate::sources::{SourceDelta, SourceTally, event_of};
 use crate::track::Partition;
+use flowpeel_lines::prefetch;
 
 /// How many signals ahead of the one that is handled the second bucket is prefetched, once the first says that it will
 /// be read. Each prefetch needs what the one before it brought, so these distances are as long as memory takes to

@@ -45,16 +45,16 @@
 //! changes nothing.
 
 use crate::error::Result;
-use crate::flow::{FlowKey, KeyV4, KeyV6, Side};
+use crate::flow::{AnyKey, FlowKey, KeyV4, KeyV6, Side};
 use crate::handover::{Counts, HalfOpenList};
-use crate::hash::{KeyedHash, Purpose, Secret};
-use crate::signal::{AnyKey, ConnectionHash, Kind, SYN_TIMEOUT_MAX_TICKS, Signal, SignalParts};
+use crate::signal::{ConnectionHash, SYN_TIMEOUT_MAX_TICKS, Signal, SignalKind, SignalParts};
 use crate::state::{Decoder, Encoder};
 use crate::track::half_open::{
     MarkedRing, RecordDraft, RecordMark, RingCounts, RingCursor, RingRecord, RingRoom, Rings,
 };
 use crate::track::untracked::Untracked;
-use crate::track::{Entry, Filter, FilterConfig, ISN_UNKNOWN, Moved, Placed, Slot, State};
+use crate::track::{ConnectionState, Filter, FilterConfig, FilterEntry, FilterSlot, ISN_UNKNOWN, Moved, Placed};
+use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
 
 /// How long a closed connection lingers, in ticks of 100 ms: late packets and retransmissions come within seconds.
 pub const LINGER_TICKS: u32 = 100;
@@ -158,7 +158,7 @@ pub enum Sighting {
 
 /// A batch of the oldest records of a ring: the slots of those that are in use, and the position behind all of them.
 struct LeavingRecords {
-    slots: [Slot; HALF_OPEN_BATCH_MAX],
+    slots: [FilterSlot; HALF_OPEN_BATCH_MAX],
     count: usize,
     /// Words of the records that are in use.
     useful: usize,
@@ -171,8 +171,12 @@ impl LeavingRecords {
     fn new(ring: &MarkedRing, is_wanted: impl Fn(RingRecord) -> bool) -> Self {
         let count_max =
             (ring.connection_count() / HALF_OPEN_BATCHES_IN_RING).clamp(HALF_OPEN_BATCH_MIN, HALF_OPEN_BATCH_MAX);
-        let mut leaving =
-            LeavingRecords { slots: [Slot::default(); HALF_OPEN_BATCH_MAX], count: 0, useful: 0, end: ring.start() };
+        let mut leaving = LeavingRecords {
+            slots: [FilterSlot::default(); HALF_OPEN_BATCH_MAX],
+            count: 0,
+            useful: 0,
+            end: ring.start(),
+        };
         for _ in 0..count_max {
             let Some((record, end)) = ring.after(leaving.end).filter(|(record, _)| is_wanted(*record)) else { break };
             let is_useful = ring.mark(record) != RecordMark::Over;
@@ -185,7 +189,7 @@ impl LeavingRecords {
     }
 
     #[inline]
-    fn slots(&self) -> &[Slot] {
+    fn slots(&self) -> &[FilterSlot] {
         &self.slots[..self.count]
     }
 }
@@ -266,16 +270,16 @@ impl Tracker {
         let found = (slot, self.rings.with_tick(entry));
         if entry.state.is_established() {
             self.filter.mark_seen(slot);
-        } else if entry.state == State::Candidate {
+        } else if entry.state == ConnectionState::Candidate {
             return self.candidate(signal, parts, found);
         }
         match parts.kind {
-            Kind::Syn => self.syn(signal, parts, found),
-            Kind::SynAck => self.syn_ack(signal, parts, found),
-            Kind::Completes => self.completes(signal, parts, found),
-            Kind::Ack => self.ack(signal, parts, found),
-            Kind::Fin => self.fin(signal, parts, found),
-            Kind::Rst => self.reset(signal, found),
+            SignalKind::Syn => self.syn(signal, parts, found),
+            SignalKind::SynAck => self.syn_ack(signal, parts, found),
+            SignalKind::Completes => self.completes(signal, parts, found),
+            SignalKind::Ack => self.ack(signal, parts, found),
+            SignalKind::Fin => self.fin(signal, parts, found),
+            SignalKind::Rst => self.reset(signal, found),
         }
     }
 
@@ -283,13 +287,15 @@ impl Tracker {
     #[inline]
     fn handle_unknown(&mut self, signal: &Signal, parts: SignalParts) -> Option<Event> {
         match parts.kind {
-            Kind::Syn | Kind::SynAck | Kind::Completes => return self.begin_anew(signal, parts, None),
-            Kind::Ack => self.begin_candidate(signal, parts),
-            Kind::Fin => {
+            SignalKind::Syn | SignalKind::SynAck | SignalKind::Completes => {
+                return self.begin_anew(signal, parts, None);
+            }
+            SignalKind::Ack => self.begin_candidate(signal, parts),
+            SignalKind::Fin => {
                 self.unmatched_fin();
                 self.leave_trace(signal.hash());
             }
-            Kind::Rst => {
+            SignalKind::Rst => {
                 self.unmatched_reset();
                 self.leave_trace(signal.hash());
             }
@@ -299,17 +305,17 @@ impl Tracker {
 
     // Ends, and what the kinds of signals share.
 
-    fn fin(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (Slot, Entry)) -> Option<Event> {
+    fn fin(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (FilterSlot, FilterEntry)) -> Option<Event> {
         let from_client = parts.sender == entry.client;
         let marked = match (entry.state, from_client) {
-            (State::SynSent, _) => {
+            (ConnectionState::SynSent, _) => {
                 // The client ends a connection without an answer: the answer came another way.
                 self.counts.one_sided += u64::from(from_client);
                 self.refuse(slot);
                 return None;
             }
-            (State::SynRecv | State::SynRecvLate | State::AnsweredUnseen, true) => {
-                return self.open(signal, slot, Entry { state: State::EstablishedClientFin, ..entry });
+            (ConnectionState::SynRecv | ConnectionState::SynRecvLate | ConnectionState::AnsweredUnseen, true) => {
+                return self.open(signal, slot, FilterEntry { state: ConnectionState::EstablishedClientFin, ..entry });
             }
             (state, true) if state.is_answered() => {
                 self.counts.opened += 1;
@@ -318,25 +324,25 @@ impl Tracker {
                 self.linger(slot, &entry);
                 return Some(Event::Pass(oriented(signal, entry.client), entry.payload()));
             }
-            (State::SynRecv, false) => State::SynRecvServerFin,
-            (State::SynRecvLate, false) => State::SynRecvLateServerFin,
-            (State::AnsweredUnseen, false) => {
+            (ConnectionState::SynRecv, false) => ConnectionState::SynRecvServerFin,
+            (ConnectionState::SynRecvLate, false) => ConnectionState::SynRecvLateServerFin,
+            (ConnectionState::AnsweredUnseen, false) => {
                 self.counts.one_sided += 1;
-                State::AnsweredUnseenServerFin
+                ConnectionState::AnsweredUnseenServerFin
             }
-            (State::Established, true) => State::EstablishedClientFin,
-            (State::Established, false) => State::EstablishedServerFin,
-            (State::OneWayClient, false) => State::EstablishedServerFin,
-            (State::OneWayServer, true) => State::EstablishedClientFin,
-            (State::OneWayClient, true)
-            | (State::OneWayServer, false)
-            | (State::EstablishedServerFin, true)
-            | (State::EstablishedClientFin, false) => {
+            (ConnectionState::Established, true) => ConnectionState::EstablishedClientFin,
+            (ConnectionState::Established, false) => ConnectionState::EstablishedServerFin,
+            (ConnectionState::OneWayClient, false) => ConnectionState::EstablishedServerFin,
+            (ConnectionState::OneWayServer, true) => ConnectionState::EstablishedClientFin,
+            (ConnectionState::OneWayClient, true)
+            | (ConnectionState::OneWayServer, false)
+            | (ConnectionState::EstablishedServerFin, true)
+            | (ConnectionState::EstablishedClientFin, false) => {
                 let event = self.close(signal, &entry);
                 self.linger(slot, &entry);
                 return event;
             }
-            (State::Closed, _) => {
+            (ConnectionState::Closed, _) => {
                 self.late_fin(slot, &entry);
                 return None;
             }
@@ -347,10 +353,10 @@ impl Tracker {
         None
     }
 
-    fn reset(&mut self, signal: &Signal, (slot, entry): (Slot, Entry)) -> Option<Event> {
+    fn reset(&mut self, signal: &Signal, (slot, entry): (FilterSlot, FilterEntry)) -> Option<Event> {
         if entry.is_trace() {
             self.unmatched_reset();
-        } else if entry.state == State::Closed {
+        } else if entry.state == ConnectionState::Closed {
             self.counts.late += 1;
         } else if entry.state.is_established() {
             let event = self.close(signal, &entry);
@@ -363,21 +369,27 @@ impl Tracker {
     }
 
     /// An entry of the present tick.
-    fn new_entry(&self, hash: ConnectionHash, state: State, client: Side, short_isn: u32) -> Entry {
-        Entry { fingerprint: self.filter.fingerprint(hash), state, client, tick: Entry::tick_of(self.now), short_isn }
+    fn new_entry(&self, hash: ConnectionHash, state: ConnectionState, client: Side, short_isn: u32) -> FilterEntry {
+        FilterEntry {
+            fingerprint: self.filter.fingerprint(hash),
+            state,
+            client,
+            tick: FilterEntry::tick_of(self.now),
+            short_isn,
+        }
     }
 
     /// Marks the record of the connection in this slot as over: the connection is no longer half-open or gets another
     /// record. Call this before its entry is changed.
     #[inline]
-    fn end_half_open(&mut self, slot: Slot) {
+    fn end_half_open(&mut self, slot: FilterSlot) {
         self.rings.end(&self.filter.get(slot));
     }
 
     /// Places the entry of a connection that has none, and returns its slot if there was a place. The entry of a
     /// half-open connection names the record that is written next.
     #[inline(always)]
-    fn place(&mut self, hash: ConnectionHash, entry: &Entry) -> Option<Slot> {
+    fn place(&mut self, hash: ConnectionHash, entry: &FilterEntry) -> Option<FilterSlot> {
         let (rings, now) = (&self.rings, self.now);
         let Some((slot, placed)) = self.filter.insert(hash, entry, now, |held| rings.with_tick(*held).age(now)) else {
             self.counts.unplaced += 1;
@@ -392,8 +404,8 @@ impl Tracker {
             Placed::Evicted(entry) => {
                 self.rings.end(&entry);
                 match entry.state {
-                    State::Closed => self.counts.forgotten += 1,
-                    State::Candidate => self.counts.candidates_recycled += 1,
+                    ConnectionState::Closed => self.counts.forgotten += 1,
+                    ConnectionState::Candidate => self.counts.candidates_recycled += 1,
                     _ => self.counts.recycled += 1,
                 }
             }
@@ -402,7 +414,7 @@ impl Tracker {
     }
 
     /// Opens a connection in its slot, unless there are too many already.
-    fn open(&mut self, signal: &Signal, slot: Slot, entry: Entry) -> Option<Event> {
+    fn open(&mut self, signal: &Signal, slot: FilterSlot, entry: FilterEntry) -> Option<Event> {
         self.end_half_open(slot);
         if self.established >= self.config.connections_max {
             self.refuse_open(&entry);
@@ -413,7 +425,7 @@ impl Tracker {
     }
 
     /// Opens a connection that has no slot, unless there are too many already.
-    fn open_unplaced(&mut self, signal: &Signal, entry: Entry) -> Option<Event> {
+    fn open_unplaced(&mut self, signal: &Signal, entry: FilterEntry) -> Option<Event> {
         // One that is refused must not take the place of another.
         if self.established >= self.config.connections_max {
             self.refuse_open(&entry);
@@ -424,13 +436,14 @@ impl Tracker {
     }
 
     /// Counts a connection that is established and cannot be tracked because there are too many.
-    fn refuse_open(&mut self, entry: &Entry) {
+    fn refuse_open(&mut self, entry: &FilterEntry) {
         self.counts.refused_open += 1;
-        let has_fin = matches!(entry.state, State::EstablishedClientFin | State::EstablishedServerFin);
+        let has_fin =
+            matches!(entry.state, ConnectionState::EstablishedClientFin | ConnectionState::EstablishedServerFin);
         self.untracked.refuse(if has_fin { 1 } else { 2 }, self.now);
     }
 
-    fn opened(&mut self, signal: &Signal, slot: Slot, entry: Entry) -> Option<Event> {
+    fn opened(&mut self, signal: &Signal, slot: FilterSlot, entry: FilterEntry) -> Option<Event> {
         self.established += 1;
         self.one_way += u64::from(entry.state.is_one_way());
         self.counts.opened += 1;
@@ -440,24 +453,24 @@ impl Tracker {
     }
 
     /// Counts an open connection as open no longer.
-    fn end_established(&mut self, entry: &Entry) {
+    fn end_established(&mut self, entry: &FilterEntry) {
         self.established -= 1;
         self.one_way -= u64::from(entry.state.is_one_way());
     }
 
-    fn close(&mut self, signal: &Signal, entry: &Entry) -> Option<Event> {
+    fn close(&mut self, signal: &Signal, entry: &FilterEntry) -> Option<Event> {
         self.end_established(entry);
         self.counts.closed += 1;
         Some(Event::Close(oriented(signal, entry.client), entry.payload()))
     }
 
     /// Leaves a closed entry behind. Its short ISN marks it as a connection that was known, even if the ISN was not.
-    fn linger(&mut self, slot: Slot, entry: &Entry) {
-        let (tick, short_isn) = (Entry::tick_of(self.now), entry.short_isn.max(ISN_UNKNOWN + 1));
-        self.filter.set(slot, &Entry { state: State::Closed, tick, short_isn, ..*entry });
+    fn linger(&mut self, slot: FilterSlot, entry: &FilterEntry) {
+        let (tick, short_isn) = (FilterEntry::tick_of(self.now), entry.short_isn.max(ISN_UNKNOWN + 1));
+        self.filter.set(slot, &FilterEntry { state: ConnectionState::Closed, tick, short_isn, ..*entry });
     }
 
-    fn refuse(&mut self, slot: Slot) {
+    fn refuse(&mut self, slot: FilterSlot) {
         self.counts.refused += 1;
         self.end_half_open(slot);
         // Nothing lingers: the SYN may be retransmitted with the same ISN.
@@ -470,8 +483,8 @@ impl Tracker {
         let parts = signal.parts();
         self.advance(parts.tick);
         let found = self.filter.find(signal.hash(), self.now);
-        parts.kind == Kind::Rst
-            && found.is_some_and(|(_, entry)| entry.state == State::SynSent && entry.client != parts.sender)
+        parts.kind == SignalKind::Rst
+            && found.is_some_and(|(_, entry)| entry.state == ConnectionState::SynSent && entry.client != parts.sender)
     }
 
     // How connections begin: SYN, SYN-ACK, and the client's answer.
@@ -479,15 +492,15 @@ impl Tracker {
     /// Begins a connection with a signal of its handshake as if nothing were known of it, in its slot or in a new
     /// place.
     #[inline(always)]
-    fn begin_anew(&mut self, signal: &Signal, parts: SignalParts, slot: Option<Slot>) -> Option<Event> {
-        let entry = |state, client| self.new_entry(signal.hash(), state, client, Entry::short_isn(parts.isn));
+    fn begin_anew(&mut self, signal: &Signal, parts: SignalParts, slot: Option<FilterSlot>) -> Option<Event> {
+        let entry = |state, client| self.new_entry(signal.hash(), state, client, FilterEntry::short_isn(parts.isn));
         let opened = match parts.kind {
-            Kind::Completes => entry(State::Established, parts.sender),
-            Kind::SynAck if self.config.answer_opens => entry(State::Established, parts.sender.other()),
+            SignalKind::Completes => entry(ConnectionState::Established, parts.sender),
+            SignalKind::SynAck if self.config.answer_opens => entry(ConnectionState::Established, parts.sender.other()),
             kind => {
                 let (state, client) = match kind {
-                    Kind::SynAck => (State::AnsweredUnseen, parts.sender.other()),
-                    _ => (State::SynSent, parts.sender),
+                    SignalKind::SynAck => (ConnectionState::AnsweredUnseen, parts.sender.other()),
+                    _ => (ConnectionState::SynSent, parts.sender),
                 };
                 let half_open = entry(state, client);
                 self.begin(signal, slot, &half_open);
@@ -500,11 +513,11 @@ impl Tracker {
         }
     }
 
-    fn syn(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (Slot, Entry)) -> Option<Event> {
-        let short_isn = Entry::short_isn(parts.isn);
+    fn syn(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (FilterSlot, FilterEntry)) -> Option<Event> {
+        let short_isn = FilterEntry::short_isn(parts.isn);
         let begins = match entry.state {
-            State::Closed => entry.short_isn != short_isn,
-            State::SynSent => entry.short_isn != short_isn && entry.client == parts.sender,
+            ConnectionState::Closed => entry.short_isn != short_isn,
+            ConnectionState::SynSent => entry.short_isn != short_isn && entry.client == parts.sender,
             _ => false,
         };
         if begins {
@@ -514,33 +527,44 @@ impl Tracker {
         None
     }
 
-    fn syn_ack(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (Slot, Entry)) -> Option<Event> {
+    fn syn_ack(
+        &mut self,
+        signal: &Signal,
+        parts: SignalParts,
+        (slot, entry): (FilterSlot, FilterEntry),
+    ) -> Option<Event> {
         let client = parts.sender.other();
-        let short_isn = Entry::short_isn(parts.isn);
+        let short_isn = FilterEntry::short_isn(parts.isn);
         match entry.state {
             // From here on the ISN is the one that the SYN-ACK acknowledges. The server may have accepted data in the
             // SYN, and then the client's next packet and a retransmitted SYN-ACK go by that number.
-            State::SynSent if entry.client == client && self.config.answer_opens => {
-                self.open(signal, slot, Entry { state: State::Established, short_isn, ..entry })
+            ConnectionState::SynSent if entry.client == client && self.config.answer_opens => {
+                self.open(signal, slot, FilterEntry { state: ConnectionState::Established, short_isn, ..entry })
             }
-            State::SynSent if entry.client == client && entry.age(self.now) == 0 && entry.short_isn == short_isn => {
-                self.filter.set_state(slot, State::SynRecv);
+            ConnectionState::SynSent
+                if entry.client == client && entry.age(self.now) == 0 && entry.short_isn == short_isn =>
+            {
+                self.filter.set_state(slot, ConnectionState::SynRecv);
                 self.rings.answer(self.filter.get(slot).tick);
                 None
             }
-            State::SynSent if entry.client == client => {
-                self.begin(signal, Some(slot), &Entry { state: State::SynRecvLate, short_isn, ..entry });
+            ConnectionState::SynSent if entry.client == client => {
+                self.begin(
+                    signal,
+                    Some(slot),
+                    &FilterEntry { state: ConnectionState::SynRecvLate, short_isn, ..entry },
+                );
                 None
             }
-            State::Closed if entry.short_isn != short_isn => self.begin_anew(signal, parts, Some(slot)),
+            ConnectionState::Closed if entry.short_isn != short_isn => self.begin_anew(signal, parts, Some(slot)),
             state if state.is_established() && entry.short_isn != short_isn => {
                 let closed = self.close(signal, &entry);
                 let opened = self.begin_anew(signal, parts, Some(slot));
                 replaced(closed, opened)
             }
-            State::OneWayClient if entry.client == client => {
+            ConnectionState::OneWayClient if entry.client == client => {
                 self.one_way -= 1;
-                self.filter.set_state(slot, State::Established);
+                self.filter.set_state(slot, ConnectionState::Established);
                 None
             }
             _ => {
@@ -552,7 +576,7 @@ impl Tracker {
 
     /// Writes a half-open connection into the ring and the filter, in its slot or in a new place.
     #[inline(always)]
-    fn begin(&mut self, signal: &Signal, slot: Option<Slot>, entry: &Entry) {
+    fn begin(&mut self, signal: &Signal, slot: Option<FilterSlot>, entry: &FilterEntry) {
         match signal.key() {
             AnyKey::V4(key) => self.begin_as(of_client(key, entry.client), signal.hash(), slot, entry),
             AnyKey::V6(key) => self.begin_as(of_client(key, entry.client), signal.hash(), slot, entry),
@@ -560,14 +584,14 @@ impl Tracker {
     }
 
     #[inline(never)]
-    fn begin_as<K: FlowKey>(&mut self, key: K, hash: ConnectionHash, slot: Option<Slot>, entry: &Entry) {
+    fn begin_as<K: FlowKey>(&mut self, key: K, hash: ConnectionHash, slot: Option<FilterSlot>, entry: &FilterEntry) {
         if let Some(slot) = slot {
             self.end_half_open(slot);
         }
         let draft = RecordDraft::new(key, entry, self.now);
         self.counts.recycled += self.make_room(|rings| &mut rings.half_open, draft.size());
         let spot = self.rings.half_open.next_spot();
-        let named = Entry { tick: spot.place, ..*entry };
+        let named = FilterEntry { tick: spot.place, ..*entry };
         let slot = match slot {
             Some(slot) => {
                 self.filter.set(slot, &named);
@@ -581,15 +605,22 @@ impl Tracker {
         self.rings.half_open.push(&draft, spot, slot);
     }
 
-    fn completes(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (Slot, Entry)) -> Option<Event> {
-        let short_isn = Entry::short_isn(parts.isn);
+    fn completes(
+        &mut self,
+        signal: &Signal,
+        parts: SignalParts,
+        (slot, entry): (FilterSlot, FilterEntry),
+    ) -> Option<Event> {
+        let short_isn = FilterEntry::short_isn(parts.isn);
         match entry.state {
-            State::SynSent if entry.client == parts.sender && entry.short_isn == short_isn => {
-                self.open(signal, slot, Entry { state: State::Established, ..entry })
+            ConnectionState::SynSent if entry.client == parts.sender && entry.short_isn == short_isn => {
+                self.open(signal, slot, FilterEntry { state: ConnectionState::Established, ..entry })
             }
-            State::SynSent if entry.client == parts.sender => self.begin_anew(signal, parts, Some(slot)),
+            ConnectionState::SynSent if entry.client == parts.sender => self.begin_anew(signal, parts, Some(slot)),
             // In a simultaneous open: the side whose SYN was seen first has answered the SYN of this one.
-            State::SynSent => self.open(signal, slot, Entry { state: State::Established, short_isn, ..entry }),
+            ConnectionState::SynSent => {
+                self.open(signal, slot, FilterEntry { state: ConnectionState::Established, short_isn, ..entry })
+            }
             // The capture side knows few bits of the ISN: if these agree it is a later packet of the known connection.
             _ if entry.capture_isn_matches(short_isn) => self.ack(signal, parts, (slot, entry)),
             // A packet of the other side may be the answer in a simultaneous open, which has two ISNs. (If the start
@@ -597,7 +628,7 @@ impl Tracker {
             _ if entry.client != parts.sender && entry.short_isn != ISN_UNKNOWN => {
                 self.ack(signal, parts, (slot, entry))
             }
-            State::Closed => self.begin_anew(signal, parts, Some(slot)),
+            ConnectionState::Closed => self.begin_anew(signal, parts, Some(slot)),
             state if state.is_established() && !state.is_one_way() => {
                 let closed = self.close(signal, &entry);
                 let opened = self.begin_anew(signal, parts, Some(slot));
@@ -605,31 +636,35 @@ impl Tracker {
             }
             // An earlier SYN-ACK with another ISN was no answer to this client.
             state if state.is_answered() && entry.client == parts.sender => {
-                self.ack(signal, parts, (slot, Entry { short_isn, ..entry }))
+                self.ack(signal, parts, (slot, FilterEntry { short_isn, ..entry }))
             }
             _ => self.ack(signal, parts, (slot, entry)),
         }
     }
 
-    fn ack(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (Slot, Entry)) -> Option<Event> {
+    fn ack(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (FilterSlot, FilterEntry)) -> Option<Event> {
         let from_client = parts.sender == entry.client;
         let one_way_allowed = self.one_way < self.config.one_way_max;
         let state = match entry.state {
-            State::SynRecv | State::SynRecvLate | State::AnsweredUnseen if from_client => State::Established,
-            state if state.is_answered() && from_client => State::EstablishedServerFin,
-            State::SynSent if from_client && one_way_allowed => State::OneWayClient,
-            State::AnsweredUnseen if !from_client && one_way_allowed => State::OneWayServer,
-            State::OneWayClient | State::OneWayServer => {
+            ConnectionState::SynRecv | ConnectionState::SynRecvLate | ConnectionState::AnsweredUnseen
+                if from_client =>
+            {
+                ConnectionState::Established
+            }
+            state if state.is_answered() && from_client => ConnectionState::EstablishedServerFin,
+            ConnectionState::SynSent if from_client && one_way_allowed => ConnectionState::OneWayClient,
+            ConnectionState::AnsweredUnseen if !from_client && one_way_allowed => ConnectionState::OneWayServer,
+            ConnectionState::OneWayClient | ConnectionState::OneWayServer => {
                 // The other side is there after all: from now on both have to end the connection.
-                if from_client == (entry.state == State::OneWayServer) {
+                if from_client == (entry.state == ConnectionState::OneWayServer) {
                     self.one_way -= 1;
-                    self.filter.set_state(slot, State::Established);
+                    self.filter.set_state(slot, ConnectionState::Established);
                 }
                 return None;
             }
             _ => return None,
         };
-        self.open(signal, slot, Entry { state, ..entry })
+        self.open(signal, slot, FilterEntry { state, ..entry })
     }
 
     // Connections that are older than the start: candidates and traces.
@@ -647,12 +682,12 @@ impl Tracker {
     }
 
     fn write_candidate<K: FlowKey>(&mut self, key: &K, sender: Side, hash: ConnectionHash) {
-        let candidate = self.new_entry(hash, State::Candidate, sender, ISN_UNKNOWN);
+        let candidate = self.new_entry(hash, ConnectionState::Candidate, sender, ISN_UNKNOWN);
         let draft = RecordDraft::new(of_client(*key, sender), &candidate, self.now);
         self.counts.candidates_recycled += self.make_room(|rings| &mut rings.candidates, draft.size());
         self.counts.candidates += 1;
         let spot = self.rings.candidates.next_spot();
-        let named = Entry { tick: spot.place, ..candidate };
+        let named = FilterEntry { tick: spot.place, ..candidate };
         let (rings, now) = (&self.rings, self.now);
         let placed = self.filter.insert_weak(hash, &named, now, |held| rings.with_tick(*held).age(now));
         self.counts.candidates_recycled += u64::from(!matches!(placed, Some((_, Placed::Free))));
@@ -666,17 +701,24 @@ impl Tracker {
 
     /// Applies a signal of a candidate.
     #[cold]
-    fn candidate(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (Slot, Entry)) -> Option<Event> {
+    fn candidate(
+        &mut self,
+        signal: &Signal,
+        parts: SignalParts,
+        (slot, entry): (FilterSlot, FilterEntry),
+    ) -> Option<Event> {
         match parts.kind {
-            Kind::Syn | Kind::SynAck | Kind::Completes => self.begin_anew(signal, parts, Some(slot)),
-            Kind::Ack | Kind::Fin if parts.sender != entry.client => self.pick_up(signal, parts, slot, entry),
-            Kind::Ack => None,
-            Kind::Fin => {
+            SignalKind::Syn | SignalKind::SynAck | SignalKind::Completes => self.begin_anew(signal, parts, Some(slot)),
+            SignalKind::Ack | SignalKind::Fin if parts.sender != entry.client => {
+                self.pick_up(signal, parts, slot, entry)
+            }
+            SignalKind::Ack => None,
+            SignalKind::Fin => {
                 self.unmatched_fin();
                 self.turn_into_trace(slot, &entry);
                 None
             }
-            Kind::Rst => {
+            SignalKind::Rst => {
                 self.unmatched_reset();
                 self.turn_into_trace(slot, &entry);
                 None
@@ -686,40 +728,45 @@ impl Tracker {
 
     /// Opens a candidate whose other side was seen. Which side opened it is unknown: the end with the lower port is
     /// taken for the server, and of equal ports the end with the lower address.
-    fn pick_up(&mut self, signal: &Signal, parts: SignalParts, slot: Slot, entry: Entry) -> Option<Event> {
+    fn pick_up(&mut self, signal: &Signal, parts: SignalParts, slot: FilterSlot, entry: FilterEntry) -> Option<Event> {
         if self.established >= self.config.connections_max {
             // A trace lingers, unlike after a refused handshake; otherwise every other packet would count.
             self.counts.refused_pickups += 1;
-            let sides = if parts.kind == Kind::Fin { 1 } else { 2 };
+            let sides = if parts.kind == SignalKind::Fin { 1 } else { 2 };
             self.untracked.refuse_found(sides, self.now, u64::from(self.config.linger_ticks));
             self.turn_into_trace(slot, &entry);
             return None;
         }
         let client = likely_client(signal);
         let state = match (parts.kind, parts.sender == client) {
-            (Kind::Fin, true) => State::EstablishedClientFin,
-            (Kind::Fin, false) => State::EstablishedServerFin,
-            _ => State::Established,
+            (SignalKind::Fin, true) => ConnectionState::EstablishedClientFin,
+            (SignalKind::Fin, false) => ConnectionState::EstablishedServerFin,
+            _ => ConnectionState::Established,
         };
         self.counts.picked_up += 1;
         // If untracked connections are open, this most likely was one of them.
         self.untracked.end(2);
-        self.open(signal, slot, Entry { state, client, ..entry })
+        self.open(signal, slot, FilterEntry { state, client, ..entry })
     }
 
     /// Leaves a trace of an unknown connection that ended, if there is a free place.
     fn leave_trace(&mut self, hash: ConnectionHash) {
         if self.config.candidate_count > 0 {
-            let trace = self.new_entry(hash, State::Closed, Side::First, ISN_UNKNOWN);
+            let trace = self.new_entry(hash, ConnectionState::Closed, Side::First, ISN_UNKNOWN);
             // A trace evicts nothing, so ages do not matter.
             self.filter.insert_weak(hash, &trace, self.now, |_| 0);
         }
     }
 
     /// Turns a candidate into a trace.
-    fn turn_into_trace(&mut self, slot: Slot, entry: &Entry) {
+    fn turn_into_trace(&mut self, slot: FilterSlot, entry: &FilterEntry) {
         self.end_half_open(slot);
-        let trace = Entry { state: State::Closed, tick: Entry::tick_of(self.now), short_isn: ISN_UNKNOWN, ..*entry };
+        let trace = FilterEntry {
+            state: ConnectionState::Closed,
+            tick: FilterEntry::tick_of(self.now),
+            short_isn: ISN_UNKNOWN,
+            ..*entry
+        };
         self.filter.set(slot, &trace);
     }
 
@@ -735,14 +782,14 @@ impl Tracker {
 
     /// Handles a FIN of a closed connection. It may be retransmitted at ever longer intervals, and answered each time.
     /// Meanwhile the entry must go on lingering, or the answers would make a candidate of the connection.
-    fn late_fin(&mut self, slot: Slot, entry: &Entry) {
+    fn late_fin(&mut self, slot: FilterSlot, entry: &FilterEntry) {
         if entry.is_trace() {
             self.unmatched_fin();
         } else {
             self.counts.late += 1;
         }
         if self.config.candidate_count > 0 {
-            self.filter.set(slot, &Entry { tick: Entry::tick_of(self.now), ..*entry });
+            self.filter.set(slot, &FilterEntry { tick: FilterEntry::tick_of(self.now), ..*entry });
         }
     }
 
@@ -781,13 +828,13 @@ impl Tracker {
     }
 
     /// Removes an open connection. Nothing lingers, so that a further packet finds it again.
-    fn evict(&mut self, key: AnyKey, slot: Slot, entry: &Entry) -> Event {
+    fn evict(&mut self, key: AnyKey, slot: FilterSlot, entry: &FilterEntry) -> Event {
         self.end_established(entry);
         self.filter.remove(slot);
         Event::Close(key, entry.payload())
     }
 
-    fn find_open(&self, key: &AnyKey, payload: u32) -> Option<(Slot, Entry)> {
+    fn find_open(&self, key: &AnyKey, payload: u32) -> Option<(FilterSlot, FilterEntry)> {
         let (hash, client) = self.hash_and_client(key);
         let found = self.filter.find(hash, self.now);
         found.filter(|(_, entry)| entry.state.is_established() && entry.client == client && entry.payload() == payload)
@@ -1008,12 +1055,12 @@ impl Tracker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generate::{Traffic, TrafficConfig};
     use crate::handover::HalfOpenList;
-    use crate::hash::Secret;
     use crate::parse::{LinkType, parse_frame};
     use crate::signal::{Clock, HandshakeCache, Signal, Signaller, SignallerConfig};
     use crate::track::TrackerConfig;
+    use flowpeel_iblt::hash::Secret;
+    use flowpeel_traffic::{Traffic, TrafficConfig};
     use std::sync::Arc;
 
     fn config() -> TrackerConfig {

@@ -3,15 +3,16 @@
 
 use crate::support::command::{flowpeel, text};
 use crate::support::taps::{Recorded, Tap, bytes, file};
-use flowpeel::flow::{KeyV4, KeyV6, VlanTags};
-use flowpeel::flow_list::{MergedList, Row, RowState};
-use flowpeel::generate::TrafficConfig;
-use flowpeel::hash::{KeyedHash, Purpose, Secret};
-use flowpeel::pipeline::Config;
-use flowpeel::signal::{AnyKey, ConnectionHash};
-use flowpeel::sketch::{Change, Geometry, Iblt, TableKey};
-use flowpeel::snapshot::DeltaGeometry;
-use flowpeel::snapshot::file::{Kind, Presence, RouterPart, SnapshotFile};
+use flowpeel::engine::Config;
+use flowpeel::flow::FlowKey as TableKey;
+use flowpeel::flow::{AnyKey, KeyV4, KeyV6, VlanTags};
+use flowpeel::handover::DeltaGeometry;
+use flowpeel::list::{MergedList, Row, RowState};
+use flowpeel::signal::ConnectionHash;
+use flowpeel::snapshot::{Kind, Presence, RouterPart, SnapshotFile};
+use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
+use flowpeel_iblt::{Change, Geometry, Iblt};
+use flowpeel_traffic::TrafficConfig;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

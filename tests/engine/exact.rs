@@ -4,8 +4,8 @@
 use crate::support::feed;
 use crate::support::feed::Kept;
 use crate::support::oracle::{List, Rules, assert_lines, line, lists_of};
-use flowpeel::generate::TrafficConfig;
-use flowpeel::pipeline::Config;
+use flowpeel::engine::Config;
+use flowpeel_traffic::TrafficConfig;
 use std::time::Duration;
 
 fn assert_exact(listed: &[Kept], exact: &[List]) {

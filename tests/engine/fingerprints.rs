@@ -6,9 +6,9 @@
 
 use crate::support::feed;
 use crate::support::oracle::{List, Rules, lists_of};
-use flowpeel::connection::{LINGER_TICKS, SLOT_COUNT};
-use flowpeel::generate::TrafficConfig;
-use flowpeel::pipeline::{Config, Plan};
+use flowpeel::engine::{Config, Plan};
+use flowpeel::track::{LINGER_TICKS, SLOT_COUNT};
+use flowpeel_traffic::TrafficConfig;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -57,7 +57,7 @@ fn short_fingerprints_err_as_often_as_predicted_and_sync_is_kept() {
     let predicted = predicted(&exact, &config);
     let last = lists.last().unwrap().header;
     println!(
-        "predicted {predicted:.0} collisions; {} connections were ever missing and {} ever wrong, {} set aside, {} at the end",
+        "predicted {predicted:.0} collisions; {} connections were ever missing and {} ever wrong, {} deferred, {} at the end",
         missing.len(),
         wrong.len(),
         summary.outcome.deferred,

@@ -2,9 +2,9 @@
 
 use crate::support::feed;
 use crate::support::oracle::{Line, List, Rules, assert_lines, line, lists_of_part, segment};
-use flowpeel::flow_list::Header;
-use flowpeel::generate::{Flood, FloodConfig, TrafficConfig, is_client};
-use flowpeel::pipeline::{Config, Summary};
+use flowpeel::engine::{Config, Summary};
+use flowpeel::list::Header;
+use flowpeel_traffic::{Flood, FloodConfig, TrafficConfig, is_client};
 use std::time::Duration;
 
 /// What the oracle says of the legitimate connections alone: a flood must not change it.

@@ -3,9 +3,9 @@
 
 use crate::support::feed::{Frames, lists_of};
 use crate::support::oracle::segment;
-use flowpeel::flow_list::RowState;
-use flowpeel::generate::{Traffic, TrafficConfig, is_client};
-use flowpeel::pipeline::{Config, Summary};
+use flowpeel::engine::{Config, Summary};
+use flowpeel::list::RowState;
+use flowpeel_traffic::{Traffic, TrafficConfig, is_client};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 

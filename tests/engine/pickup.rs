@@ -3,8 +3,8 @@
 use crate::support::feed;
 use crate::support::feed::{Frames, Kept, lists_of};
 use crate::support::oracle::{Oracle, Rules, Segment, assert_lines, line, segment};
-use flowpeel::generate::{EndingShares, Flood, FloodConfig, Traffic, TrafficConfig};
-use flowpeel::pipeline::Config;
+use flowpeel::engine::Config;
+use flowpeel_traffic::{EndingShares, Flood, FloodConfig, Traffic, TrafficConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,13 +1,13 @@
 //! Files of the snapshot format, committed: they are read, and written again byte for byte, on every machine and by
 //! every version.
 
-use flowpeel::connection::{Counts, HalfOpen};
-use flowpeel::flow::{KeyV4, KeyV6, VlanTags};
-use flowpeel::hash::{KeyedHash, Purpose, Secret};
-use flowpeel::signal::{AnyKey, TimeBase};
-use flowpeel::sketch::{Change, Geometry, Iblt, TableKey, ValueCode};
-use flowpeel::snapshot::DeltaGeometry;
-use flowpeel::snapshot::file::{Figures, Header, Kind, Packing, RouterPart, SnapshotFile, Sums};
+use flowpeel::flow::FlowKey as TableKey;
+use flowpeel::flow::{AnyKey, KeyV4, KeyV6, VlanTags};
+use flowpeel::handover::{Counts, DeltaGeometry, HalfOpen};
+use flowpeel::signal::TimeBase;
+use flowpeel::snapshot::{Figures, Header, Kind, Packing, RouterPart, SnapshotFile, Sums};
+use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
+use flowpeel_iblt::{Change, Geometry, Iblt, ValueCode};
 use std::path::PathBuf;
 
 /// The secret of the vectors: 000102..0f.

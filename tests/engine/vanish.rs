@@ -2,16 +2,15 @@
 
 use crate::support::feed::{Frames, Kept, lists_of};
 use crate::support::frames::plain_frame;
-use flowpeel::connection::TrackerConfig;
-use flowpeel::engine::{Lockstep, LockstepConfig};
-use flowpeel::hash::Secret;
+use flowpeel::engine::{Config, Lockstep, LockstepConfig};
+use flowpeel::handover::DeltaGeometry;
 use flowpeel::list::{EvictionTimes, Row};
 use flowpeel::parse::{LinkType, parse_frame};
-use flowpeel::pipeline::Config;
-use flowpeel::shard::PartitionConfig;
+use flowpeel::queue::Marker;
 use flowpeel::signal::{Clock, FINGERPRINT_BITS, HandshakeCache, Signaller, SignallerConfig, Watch};
-use flowpeel::sketch::Geometry;
-use flowpeel::snapshot::{DeltaGeometry, Marker};
+use flowpeel::track::{PartitionConfig, TrackerConfig};
+use flowpeel_iblt::Geometry;
+use flowpeel_iblt::hash::Secret;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;

@@ -42,13 +42,26 @@ fn platform() -> String {
 #[test]
 fn every_dependency_is_under_a_permissive_licence() {
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--locked", "--format-version", "1", "--filter-platform", &platform(), "--manifest-path"])
+        .args([
+            "metadata",
+            "--locked",
+            "--all-features",
+            "--format-version",
+            "1",
+            "--filter-platform",
+            &platform(),
+            "--manifest-path",
+        ])
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
     let packages = metadata["packages"].as_array().unwrap();
+    // A manifest at the root is read with those of all members, published or not, and what they depend on.
+    let members = metadata["workspace_members"].as_array().unwrap();
+    let crates = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/crates")).unwrap();
+    assert_eq!(members.len(), 1 + crates.count());
     assert!(packages.len() > 20);
     for package in packages {
         let licence = package["license"].as_str().unwrap_or("none");
@@ -56,6 +69,19 @@ fn every_dependency_is_under_a_permissive_licence() {
             continue;
         }
         assert!(is_permissive(licence), "{} is under {licence}", package["name"]);
+    }
+}
+
+#[test]
+fn every_published_crate_has_both_licences() {
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/crates")).unwrap() {
+        let path = entry.unwrap().path();
+        let is_unpublished = std::fs::read_to_string(path.join("Cargo.toml")).unwrap().contains("publish = false");
+        for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+            let root = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/").to_owned() + licence).unwrap();
+            let is_there = std::fs::read(path.join(licence)).is_ok_and(|text| text == root);
+            assert!(is_there || is_unpublished, "{}: {licence}", path.display());
+        }
     }
 }
 

@@ -5,11 +5,12 @@ use crate::allocator::{ALLOCATED_SIZE, ALLOCATION_COUNT, IS_COUNTING};
 use crate::process::alone;
 use crate::support::say;
 use flowpeel::capture::{Packet, PacketSource, Progress};
+use flowpeel::engine::{Config, Plan};
 use flowpeel::error::Result;
-use flowpeel::flow_list::List;
-use flowpeel::generate::{Arrivals, Flood, FloodConfig, Traffic, TrafficConfig};
+use flowpeel::list::List;
 use flowpeel::parse::LinkType;
-use flowpeel::pipeline::{Config, Plan, run};
+use flowpeel::run::run;
+use flowpeel_traffic::{Arrivals, Flood, FloodConfig, Traffic, TrafficConfig};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 

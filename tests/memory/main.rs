@@ -3,6 +3,8 @@
 mod allocations;
 mod allocator;
 mod floods;
+#[cfg(target_os = "linux")]
+mod port;
 mod process;
 mod snapshots;
 #[path = "../support/mod.rs"]

@@ -3,9 +3,8 @@
 
 use crate::allocator::{ALLOCATED_SIZE, IS_COUNTING};
 use crate::process::alone;
-use flowpeel::hash::Secret;
-use flowpeel::snapshot::SNAPSHOT_SIZE_MAX;
-use flowpeel::snapshot::file::{HASH_ID, KeyId, SnapshotFile, VERSION};
+use flowpeel::snapshot::{HASH_ID, KeyId, SNAPSHOT_SIZE_MAX, SnapshotFile, VERSION};
+use flowpeel_iblt::hash::Secret;
 use hmac::Mac;
 use std::io::Write;
 use std::sync::atomic::Ordering::SeqCst;
@@ -98,7 +97,7 @@ fn assert_claims_take_no_memory() {
         ("tables of another size", file(1, &pack(&vast), 4_096), "not the size that the header says", 0),
         // What is there may take its own size, some times over as a vector grows.
         ("tables that end early", file(1, &pack(&zeros), vast_size), "before its last field", 4 << 20),
-        ("a vast window", file(1, &window.finish().unwrap(), vast_size), "cannot unpack", 0),
+        ("a vast window", file(1, &window.finish().unwrap(), vast_size), "cannot be unpacked", 0),
     ] {
         ALLOCATED_SIZE.store(0, SeqCst);
         IS_COUNTING.store(true, SeqCst);

@@ -1,11 +1,12 @@
 //! Feeding traffic to the whole pipeline without a file between, and keeping its lists for comparison.
 
 use flowpeel::capture::{Packet, PacketSource, Progress};
+use flowpeel::engine::{Config, Plan, Summary};
 use flowpeel::error::Result;
-use flowpeel::flow_list::{Header, List, Row};
-use flowpeel::generate::{Traffic, TrafficConfig};
+use flowpeel::list::{Header, List, Row};
 use flowpeel::parse::LinkType;
-use flowpeel::pipeline::{Config, Plan, Summary, run};
+use flowpeel::run::run;
+use flowpeel_traffic::{Traffic, TrafficConfig};
 
 /// Generated traffic as a source of packets.
 pub(crate) struct Generated {

@@ -2,14 +2,15 @@
 
 use super::oracle::{Line, Oracle, Rules, segment};
 use flowpeel::capture::{Packet, PacketSource, Progress};
+use flowpeel::engine::{Config, Plan, Snapshots};
 use flowpeel::error::Result;
 use flowpeel::export::{Exporter, Output};
-use flowpeel::generate::{Traffic, TrafficConfig};
-use flowpeel::hash::Secret;
 use flowpeel::list::Row;
 use flowpeel::parse::LinkType;
-use flowpeel::pipeline::{Config, Plan, Snapshots, run};
-use flowpeel::snapshot::file::SnapshotFile;
+use flowpeel::run::run;
+use flowpeel::snapshot::SnapshotFile;
+use flowpeel_iblt::hash::Secret;
+use flowpeel_traffic::{Traffic, TrafficConfig};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::path::Path;

@@ -5,9 +5,9 @@
 //! keys that are in and of keys that are not, and how many of each were wrong. Both run on one thread; times are
 //! processor times of the thread where the system has them.
 
-use flowpeel::hash::Secret;
-use flowpeel::sketch::bfield::{Field, Found, Goal, Pair, Plan};
-use flowpeel::sketch::{KeyHash, SecretHash};
+use flowpeel_bfield::{Field, Found, Goal, Pair, Plan};
+use flowpeel_iblt::hash::Secret;
+use flowpeel_iblt::{KeyHash, SecretHash};
 use std::error::Error;
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,4 @@
-//! One array of bits, read and written by windows.
-//!
-//! What enters: the place where a window begins, and bits to set there. What leaves: the bits of a window.
+//! One array of bits, which windows of it are read from and ones are written to.
 
 use flowpeel_lines::prefetch;
 

@@ -1,8 +1,8 @@
 //! The cascade: a field of pairs that are all known beforehand (section "Implementation Details", 5 of the paper).
 //!
-//! What enters: the pairs, again in each pass. What leaves: a field that holds them. The first pass inserts. The second
-//! finds the keys that the first array leaves undecided; those are few and are kept in memory, so that no other pass is
-//! needed unless many keys have several values.
+//! The pairs are read once in each pass. The first pass inserts them. The second finds the keys that the first array
+//! leaves undecided; those are few and are kept in memory, so no other pass is needed unless many keys have several
+//! values.
 
 use crate::Plan;
 use crate::field::{Field, Pair, ValueTooLarge};
@@ -151,7 +151,7 @@ impl Settling {
     pub fn add(&mut self, field: &mut Field, pairs: &[Pair]) -> Result<(), ValueTooLarge> {
         field.check(pairs)?;
         let mut group = Vec::new();
-        field.untold_in_first(pairs, |pair| group.push(*pair));
+        field.undecided_in_first(pairs, |pair| group.push(*pair));
         self.undecided_count += group.len() as u64;
         for pair in group {
             self.settle(field, &pair);
@@ -167,7 +167,7 @@ impl Settling {
     fn settle(&mut self, field: &mut Field, pair: &Pair) {
         let settled = field.settle(pair);
         self.is_changed |= settled.is_changed;
-        self.indeterminate_count += u64::from(!settled.is_told);
+        self.indeterminate_count += u64::from(!settled.is_decided);
     }
 
     /// Ends a pass. After the last pass the field decides all that it can, unless something was inserted meanwhile.

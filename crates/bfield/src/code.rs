@@ -1,7 +1,7 @@
 //! ENCODE and DECODE: values as bit strings of constant weight (section "Implementation Details", 4a of the paper).
 //!
-//! What enters: values, or bit strings. What leaves: the other. The strings of `nu` bits with `kappa` ones are numbered
-//! in lexicographic order, which is also the order of the numbers they spell: the combinatorial number system.
+//! The strings of `nu` bits with `kappa` ones are numbered in lexicographic order, which is also the order of the
+//! numbers they spell: the combinatorial number system.
 
 /// The most ones of a code word: with these every 32-bit value has a word of 64 bits.
 const BFIELD_KAPPA_MAX: u32 = 8;

@@ -1,7 +1,5 @@
-//! A field in memory.
-//!
-//! What enters: pairs of a key's hash and a value, in any order. What leaves: what is known of a key. INSERT and LOOKUP
-//! are those of the paper (section "Implementation Details", 4b and 5a), with whitened values.
+//! A field in memory: INSERT and LOOKUP as in the paper (section "Implementation Details", 4b and 5a), with whitened
+//! values. Keys are given by their hashes, and pairs may come in any order.
 
 use crate::array::BitArray;
 use crate::look_up::{ArrayAnswer, Found, ReadWindows, look_up};
@@ -47,7 +45,7 @@ impl std::error::Error for ValueTooLarge {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
     /// Whether an array decides the pair's value now.
-    pub is_told: bool,
+    pub is_decided: bool,
     /// Whether settling set any bits.
     pub is_changed: bool,
 }
@@ -173,7 +171,7 @@ impl Field {
     /// again until nothing changes, makes a field that decides all that it can. Only pairs that were inserted, and so
     /// checked, may be settled.
     pub fn settle(&mut self, pair: &Pair) -> Settled {
-        let mut settled = Settled { is_told: false, is_changed: false };
+        let mut settled = Settled { is_decided: false, is_changed: false };
         for (array_index, array_plan) in self.plan.arrays().iter().enumerate() {
             let array = &mut self.arrays[array_index];
             let places = WindowStarts::new(&self.plan, array_plan, array_index, pair.hash);
@@ -185,7 +183,7 @@ impl Field {
             }
             let common = places.fold(self.plan.code().mask(), |bits, place| bits & array.window(place));
             if common.count_ones() == self.plan.code().kappa() {
-                settled.is_told = true;
+                settled.is_decided = true;
                 break;
             }
         }
@@ -199,7 +197,7 @@ impl Field {
     }
 
     /// Visits those of the pairs whose keys the first array leaves undecided.
-    pub(super) fn untold_in_first(&self, pairs: &[Pair], mut visit: impl FnMut(&Pair)) {
+    pub(super) fn undecided_in_first(&self, pairs: &[Pair], mut visit: impl FnMut(&Pair)) {
         let mut answers = [ArrayAnswer::Absent; GROUP_COUNT];
         for group in pairs.chunks(GROUP_COUNT) {
             self.look_up_first(group.len(), |at| group[at].hash, &mut answers);

@@ -28,7 +28,7 @@ fn check_of(block_index: u64, bytes: &[u8]) -> u32 {
 }
 
 /// Saves a field in this file, replacing an older one: at any time the path names a whole file that is on the disk.
-/// Returns the file's size in bytes. Who cares for permissions and for the name of the temporary file calls [`write`].
+/// Returns the file's size in bytes. Who cares for permissions and for the name of the temporary file calls [`write()`].
 ///
 /// # Errors
 ///

@@ -1,8 +1,8 @@
-//! A field that is looked up in while it grows (section "Mutability" of the paper).
+//! A field that is looked up in while it grows (section "Mutability" of the paper), and its log, from which it is
+//! restored after a crash.
 //!
-//! What enters: pairs, and hashes of keys. What leaves: what is known of the keys; and after a crash the same field,
-//! from the log. Whenever the field has grown by a quarter, a thread reads the log and inserts those keys again that
-//! the first array can no longer decide.
+//! Whenever the field has grown by a quarter, a thread reads the log and inserts those keys again that the first array
+//! can no longer decide.
 
 use crate::error::{FileError, Result};
 use crate::log::{Log, Recovered};

@@ -1,7 +1,5 @@
-//! The head of a field's file: everything but the bits.
-//!
-//! What enters: a plan and figures about a field, or the first bytes of a file. What leaves: the other, or why it is no
-//! such file. All numbers are little-endian:
+//! The head of a field's file: the plan and the contents of the field, everything but the bits. All numbers are
+//! little-endian:
 //!
 //! | bytes | |
 //! |---|---|

@@ -1,8 +1,8 @@
-//! The insertion log of a field that grows.
+//! The insertion log of a field that grows: a file that gives the pairs back in the order of their insertion, wherever
+//! it was cut off, and counts what is damaged.
 //!
-//! What enters: pairs, in the order of their insertion. What leaves: a file that gives them back wherever it was cut
-//! off, and figures about what could not be used. A head of 32 bytes (`FPBFLOG1`, the number of values, zeros, CRC-32)
-//! is followed by records of 24: hash, value, and a CRC-32 of the record's number and both.
+//! A head of 32 bytes (`FPBFLOG1`, the number of values, zeros, CRC-32) is followed by records of 24 bytes: hash,
+//! value, and a CRC-32 of the record's number and both.
 
 use crate::Pair;
 use crate::error::{FileError, Result};

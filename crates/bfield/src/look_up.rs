@@ -1,7 +1,5 @@
-//! LOOKUP (section "Implementation Details", 5a of the paper), wherever the arrays are kept.
-//!
-//! What enters: a plan, the hash of a key, and a reader of windows, in memory or in a file. What leaves: whether the
-//! key is in the field, and with which value.
+//! LOOKUP (section "Implementation Details", 5a of the paper), in memory or in a file: the arrays are read through
+//! [`ReadWindows`].
 
 use crate::Plan;
 use crate::places::{Whitening, WindowStarts};
@@ -36,9 +34,9 @@ pub trait ReadWindows {
 pub(super) enum ArrayAnswer {
     /// The key is not in this array.
     Absent,
-    /// The key is in this array with this value, or seems so by chance.
+    /// The key is in this array with this value, or it looks so by chance.
     Value(u32),
-    /// Too many bits are set to tell a value.
+    /// More bits are set than one value has.
     TooMany,
 }
 

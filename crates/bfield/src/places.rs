@@ -1,7 +1,7 @@
 //! Where a key's windows begin, and how its value is whitened.
 //!
-//! What enters: the 128-bit hash of a key, and an array. What leaves: `k` places in it, and a number to add to the
-//! value. Each array has its own places, so that keys that collide in one do not collide again in the next.
+//! The 128-bit hash of a key gives `k` places in each array, and a number to add to the value. Each array has its own
+//! places, so that keys that collide in one do not collide again in the next.
 
 use crate::plan::{ArrayPlan, Steps};
 use crate::{Code, Plan};

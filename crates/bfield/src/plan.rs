@@ -1,8 +1,6 @@
-//! Planning a field: from requirements to arrays.
-//!
-//! What enters: the false positive rate, how many keys are expected, how many values there are. What leaves: the code,
-//! the number of hash functions, and the sizes of the arrays, which is all that a field needs (sections "Implementation
-//! Details" and "B-field Key Metrics" of the paper, with the rates of `rates.rs`).
+//! Planning a field: from a false positive rate, a number of keys and a number of values to the code, the number of
+//! hash functions and the sizes of the arrays (sections "Implementation Details" and "B-field Key Metrics" of the
+//! paper, with the rates of `rates.rs`).
 
 use crate::Code;
 use crate::rates::Windows;

@@ -1,10 +1,10 @@
-//! Error rates of a field: false positives (alpha) and indeterminate answers (beta).
+//! Error rates of a field: false positives (alpha) and indeterminate answers (beta), for a code, a number of hash
+//! functions and the share of an array's bits that are set.
 //!
-//! What enters: a code, how full an array is, and the number of hash functions. What leaves: rates. The paper treats
-//! the bits of a window as independent. They are not, since a value sets several bits within a few places, and the
-//! paper's alpha is several times too small. Here the probability that all of some bits of a window are set is computed
-//! by inclusion and exclusion over the insertions that can have set them, and alpha is the sum over all bit strings
-//! that a false positive can show.
+//! The paper treats the bits of a window as independent. They are not, since a value sets several bits within a few
+//! places, and the paper's alpha is several times too small. Here the probability that all of some bits of a window are
+//! set is computed by inclusion and exclusion over the insertions that can have set them, and alpha is the sum over all
+//! bit strings that a false positive can show.
 
 use crate::Code;
 use crate::code::choose;

@@ -115,7 +115,7 @@ fn beta_is_as_planned() {
     let pairs: Vec<Pair> = (0..100_000).map(|key| pair(key, (key % 500) as u32)).collect();
     field.insert(&pairs).unwrap();
     let mut undecided_count = 0;
-    field.untold_in_first(&pairs, |_| undecided_count += 1);
+    field.undecided_in_first(&pairs, |_| undecided_count += 1);
     let expected = 1e5 * plan.indeterminate_rate();
     assert!((f64::from(undecided_count) - expected).abs() < 5.0 * expected.sqrt(), "{undecided_count}, not {expected}");
 }

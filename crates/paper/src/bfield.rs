@@ -1,7 +1,5 @@
-//! The B-field paper: its code, its rates and its sizes.
-//!
-//! What enters: the setting. What leaves: Figure 1's code words, alpha and beta compared with the corrected formulas,
-//! bytes a key, and how the paper's two hash functions affect small arrays. The headline at full size is a separate run
+//! The B-field paper: Figure 1's code words, alpha and beta compared with the corrected formulas, bytes a key, and what
+//! the paper's two hash functions do to small arrays. The headline at full size is a separate run
 //! (`bfield_headline.rs`).
 
 use crate::fill::number_at;
@@ -50,7 +48,7 @@ struct Trial {
 /// The errors of fields, each with the number of keys that were tried.
 #[derive(Clone, Copy, Default)]
 struct ErrorCounts {
-    untold: (u64, u64),
+    undecided: (u64, u64),
     false_positive: (u64, u64),
 }
 
@@ -69,19 +67,19 @@ impl Trial {
     /// Fills fields, and looks up in each its share of `query_count` absent keys.
     fn run(&self, query_count: u64) -> ErrorCounts {
         let (plan, hash) = (self.plan(), SecretHash::<u64>::new(&Secret::REPLAY));
-        let mut told = ErrorCounts::default();
+        let mut counts = ErrorCounts::default();
         for field_index in 0..self.field_count {
             let base = number_at(self.seed, field_index) & !(2 * ABSENT_BASE - 1);
             let mut field = Field::new(&plan);
             let pairs: Vec<Pair> = (0..self.key_count).map(|at| self.pair(&field, hash.of(&(base | at)), at)).collect();
             let mut settling = settled(&mut field, &pairs).expect("every value is the number of a word");
             settling.end_pass(&mut field);
-            told.untold = (told.untold.0 + settling.undecided_count(), told.untold.1 + self.key_count);
+            counts.undecided = (counts.undecided.0 + settling.undecided_count(), counts.undecided.1 + self.key_count);
             let blocks = query_count / self.field_count / BLOCK_COUNT;
             let count = false_positives(&field, base | ABSENT_BASE, blocks);
-            told.false_positive = (told.false_positive.0 + count, told.false_positive.1 + blocks * BLOCK_COUNT);
+            counts.false_positive = (counts.false_positive.0 + count, counts.false_positive.1 + blocks * BLOCK_COUNT);
         }
-        told
+        counts
     }
 
     fn pair(&self, field: &Field, hash: u128, at: u64) -> Pair {
@@ -95,7 +93,7 @@ impl Trial {
     }
 }
 
-/// Inserts pairs, and settles them as far as one pass does.
+/// Inserts pairs, and settles them in one pass.
 fn settled(field: &mut Field, pairs: &[Pair]) -> Result<Settling, ValueTooLarge> {
     field.insert(pairs)?;
     let mut settling = Settling::new(field);
@@ -138,23 +136,23 @@ fn rates(setting: &Setting, step: &Step) -> [RowTable; 2] {
         let (key_count, field_count) = (setting.trials(400_000, 50_000), 4);
         let seed = setting.seed_of(u64::from(hash_count) << 8 | value as u64);
         let trial = Trial { key_count, hash_count, steps: Steps::Scattered, value, field_count, seed };
-        let (plan, told) = (trial.plan(), trial.run(queries));
+        let (plan, counts) = (trial.plan(), trial.run(queries));
         if value == Value::OneWord {
-            let ours = Measure::Share { count: told.false_positive.0, trial_count: told.false_positive.1 };
+            let ours = Measure::Share { count: counts.false_positive.0, trial_count: counts.false_positive.1 };
             // The prototype's figure has two digits.
             let reference = Reference::Value { value: 1.1e-4, tolerance: 0.05e-4 };
             alpha.push(Row { unit: Unit::Millionths, ..Row::percent(what, Source::Prototype, reference, ours) });
         } else {
             if queries > 0 {
-                alpha.push(share(what, Unit::Millionths, plan.false_positive_rate(), told.false_positive));
+                alpha.push(share(what, Unit::Millionths, plan.false_positive_rate(), counts.false_positive));
             }
-            beta.push(share(what, Unit::Percent, plan.indeterminate_rate(), told.untold));
+            beta.push(share(what, Unit::Percent, plan.indeterminate_rate(), counts.undecided));
         }
     }
     let caption = |what: &str| format!("{what}, twenty bits with three ones");
     [
         RowTable { caption: caption("Alpha: keys not in that show a value"), rows: alpha },
-        RowTable { caption: caption("Beta: keys that the first array cannot tell"), rows: beta },
+        RowTable { caption: caption("Beta: keys that the first array leaves undecided"), rows: beta },
     ]
 }
 

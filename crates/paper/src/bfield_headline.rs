@@ -1,7 +1,6 @@
-//! The B-field paper's headline at full size: a billion keys with a thousand values.
-//!
-//! What enters: how many keys, and a seed. What leaves: the size, the time it took, and the number of errors. Unlike
-//! the experiments of the report this measures time, so no two runs give the same bytes.
+//! The B-field paper's headline at full size, a billion keys with a thousand values: the size of the field, the time it
+//! took, and the number of errors. Unlike the experiments of the report this measures time, so no two runs print the
+//! same.
 
 use crate::fill::number_at;
 use flowpeel::error::{Error, Result};
@@ -61,15 +60,15 @@ pub struct Outcome {
     pub plan: Plan,
     /// The first pass: every key inserted.
     pub insertion: Timed,
-    /// The second pass: every key looked up, and those that the first array cannot tell inserted again.
+    /// The second pass: every key looked up, and those that the first array leaves undecided inserted again.
     pub settling: Timed,
     /// Look-ups of present keys.
     pub present: Timed,
     /// Look-ups of absent keys.
     pub absent: Timed,
-    /// Keys that the first array cannot tell.
-    pub untold_count: u64,
-    /// Keys that no array can tell.
+    /// Keys that the first array leaves undecided.
+    pub undecided_count: u64,
+    /// Keys that no array decides.
     pub indeterminate_count: u64,
     /// Present keys whose look-up did not show their value.
     pub wrong_count: u64,
@@ -120,7 +119,7 @@ impl Headline {
             wrong_count: present.key_count - right_count,
             present,
             absent,
-            untold_count: built.undecided_count,
+            undecided_count: built.undecided_count,
             indeterminate_count: built.indeterminate_count,
             false_positive_count,
         })
@@ -180,7 +179,7 @@ mod tests {
         assert_eq!(steps.get(), 4 * 5);
         assert_eq!((outcome.plan.hash_count(), outcome.plan.code().nu()), (15, 20));
         assert_eq!((outcome.wrong_count, outcome.indeterminate_count, outcome.false_positive_count), (0, 0, 0));
-        assert!((1..40).contains(&outcome.untold_count), "{}", outcome.untold_count);
+        assert!((1..40).contains(&outcome.undecided_count), "{}", outcome.undecided_count);
         assert!(Headline { key_count: u64::MAX, seed: 1 }.run(&|_, _, _| ()).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! Invertible Bloom counters (Ding and Rauen): Table III, Figure 1, and bytes a key.
 //!
-//! What enters: the setting. What leaves: for each kind of counter the highest load at which every trial lists
-//! everything, how that falls off, and the bytes a key that result.
+//! For each kind of counter: the highest load at which every trial lists everything, how the success falls off above
+//! it, and the bytes a key that result.
 
 use crate::fill::{Pairs, number_at};
 use crate::{Experiment, Line, Measure, Plot, Reference, Row, RowTable, Section, Setting, Source, Step, Unit};

@@ -1,6 +1,5 @@
-//! Beyond the paper: differences from a known list, and recovery from an overload.
-//!
-//! What enters: the setting. What leaves: how many intervals were exact.
+//! Beyond the paper: differences from a known list, and recovery from an overload, as the share of intervals that were
+//! exact.
 
 use crate::fill::Pairs;
 use crate::overload::{Overload, Recovery};

@@ -1,7 +1,5 @@
-//! Duplicates and extraneous deletions (section 5): they change nothing.
-//!
-//! What enters: the setting. What leaves: how often tables with them list completely, and how often a GET of a single
-//! key succeeds.
+//! Duplicates and extraneous deletions (section 5) change nothing: how often tables with them list completely, and how
+//! often a GET of a single key succeeds.
 
 use crate::fill::{Pairs, five_subtables};
 use crate::{Experiment, Measure, Reference, Row, RowTable, Section, Setting, Source, Step};

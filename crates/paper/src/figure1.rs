@@ -1,7 +1,4 @@
-//! Figure 1: how much lists around the threshold.
-//!
-//! What enters: the setting. What leaves: how often everything is listed, and how much on average, against the number
-//! of cells.
+//! Figure 1: how often everything is listed, and how much on average, against the number of cells around the threshold.
 
 use crate::fill::{FIVE, simulated};
 use crate::table1::threshold;
@@ -120,7 +117,7 @@ impl Experiment for Figure1 {
         let plot = |file_name, title, lines| Plot { file_name, title, x: "cells a key", y: "keys listed, %", lines };
         Section {
             title: self.title(),
-            text: "Keys with one value each, five subtables. The paper tells the figures of three points and draws the others; \
+            text: "Keys with one value each, five subtables. The paper prints the figures of three points and draws the others; \
                    points between them are held against an independent prototype. (The paper's second runs, of 200,000 trials \
                    with 14,600 and 144,000 cells, are not repeated.)",
             tables: vec![

@@ -1,7 +1,4 @@
-//! Figure 2: how often a listing is incomplete as more keys are damaged; and that it never is with aggregates.
-//!
-//! What enters: the setting. What leaves: the share of trials with a valid key left, against the number of damaged
-//! keys.
+//! Figure 2: how often a listing is incomplete, against the number of damaged keys; with aggregates it never is.
 
 use crate::table2::Damage;
 use crate::{Experiment, Line, Measure, Plot, Reference, Row, RowTable, Section, Setting, Source, Step};
@@ -110,7 +107,7 @@ impl Experiment for Figure2 {
         }
         Section {
             title: self.title(),
-            text: "The share of trials in which a valid key is left, as in Table 2. Where the paper does not tell the figure of a \
+            text: "The share of trials in which a valid key is left, as in Table 2. Where the paper does not print the figure of a \
                    point, its formula stands in: a valid key is left when all its cells hold a damaged key.",
             tables,
             plots,

@@ -1,7 +1,4 @@
-//! Random pairs, and tables with them.
-//!
-//! What enters: a seed and the number of a trial. What leaves: keys and values that look random and are the same
-//! everywhere.
+//! Random pairs that follow from a seed and the number of a trial, the same on every machine, and tables with them.
 
 use crate::row::Measure;
 use flowpeel_iblt::hash::{GOLDEN_64, Secret, mixed};

@@ -1,7 +1,5 @@
-//! How often GET succeeds (sections 2.3, 3 and 5), by itself and with the help of neighbours.
-//!
-//! What enters: the setting. What leaves: the share of keys that are found, and of absent keys that are recognised as
-//! absent.
+//! How often GET succeeds (sections 2.3, 3 and 5), by itself and with the help of neighbours: the share of keys that
+//! are found, and of absent keys that are recognised as absent.
 
 use crate::fill::{Pairs, number_at};
 use crate::table2::Damage;
@@ -68,11 +66,11 @@ impl Shape {
             table.insert_all(&present);
             let absent = Pairs::new(number_at(seed, 1), trial);
             let share = |get: &dyn Fn(&u64) -> Got<u64>| {
-                let told = |at: u64| match is_present {
+                let is_decided = |at: u64| match is_present {
                     true => get(&present[at as usize].0).value() == Some(present[at as usize].1),
                     false => get(&absent.key(at)) == Got::Absent,
                 };
-                (0..self.key_count).filter(|&at| told(at)).count() as f64 / self.key_count as f64
+                (0..self.key_count).filter(|&at| is_decided(at)).count() as f64 / self.key_count as f64
             };
             rates.plain.push(share(&|key| table.get_plain(key)));
             rates.helped.push(share(&|key| table.get(key)));
@@ -155,8 +153,8 @@ impl Experiment for Get {
         let tables = captions.iter().zip(tables);
         Section {
             title: self.title(),
-            text: "The mean share of keys that GET tells. A neighbour is a key that shares a cell: once it is told by another of \
-                   its own cells, what is left of the shared one is the key's.",
+            text: "The mean share of keys that GET decides. A neighbour is a key that shares a cell: once another of its own cells \
+                   decides it, what is left of the shared one is the key's.",
             tables: tables.map(|(caption, rows)| RowTable { caption: (*caption).to_owned(), rows }).collect(),
             plots: Vec::new(),
         }

@@ -1,9 +1,10 @@
-//! The papers' experiments, run again: Goodrich and Mitzenmacher, "Invertible Bloom Lookup Tables", arXiv:1101.2245,
-//! and the B-field.
+//! The experiments of three papers, run again: Goodrich and Mitzenmacher, "Invertible Bloom Lookup Tables",
+//! arXiv:1101.2245; Ding and Rauen, "Improving Retrieval Performance for Invertible Bloom Counters"; and Greenfield's
+//! B-fields.
 //!
-//! What enters: a seed, and whether the run is to be quick. What leaves: for every figure the paper's value, ours, the
-//! number of trials and the confidence interval, side by side, with plots. Experiments are pure: equal settings give
-//! equal rows on every machine, in any order and on any thread, and only [`write()`] touches a file.
+//! For every figure the report has the paper's value, ours, the number of trials and the confidence interval, side by
+//! side, with plots. Experiments are pure: equal settings give equal rows on every machine, in any order and on any
+//! thread, and only [`write()`] touches a file.
 //!
 //! ```
 //! use flowpeel_paper::{Setting, Table1, Experiment};

@@ -137,8 +137,8 @@ fn headline_lines(outcome: &Outcome) -> Vec<String> {
         timed("looked up that are not", &outcome.absent),
         format!(
             "indeterminate: {} in the first array ({:.4} %, planned {:.4} %), {} in all",
-            outcome.untold_count,
-            percent(outcome.untold_count, key_count),
+            outcome.undecided_count,
+            percent(outcome.undecided_count, key_count),
             100.0 * plan.indeterminate_rate(),
             outcome.indeterminate_count
         ),

@@ -1,13 +1,13 @@
 //! How the list fares before, during and after an exporter stalls. All parts of the engine are real; only queues and
 //! threads are left out.
 
-use flowpeel::connection::{LINGER_TICKS, TrackerConfig};
 use flowpeel::engine::{Lockstep, LockstepConfig};
 use flowpeel::flow::{FlowKey, KeyV4, Side, VlanTags};
+use flowpeel::handover::DeltaGeometry;
 use flowpeel::list::{EvictionTimes, List};
-use flowpeel::shard::PartitionConfig;
-use flowpeel::signal::{ConnectionHash, FINGERPRINT_BITS, Kind, PARTITION_COUNT, Signal, SignalParts, TimeBase};
-use flowpeel::snapshot::{DeltaGeometry, Marker};
+use flowpeel::queue::Marker;
+use flowpeel::signal::{ConnectionHash, FINGERPRINT_BITS, PARTITION_COUNT, Signal, SignalKind, SignalParts, TimeBase};
+use flowpeel::track::{LINGER_TICKS, PartitionConfig, TrackerConfig};
 use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
 use flowpeel_iblt::{Geometry, HASH_COUNT};
 use std::cmp::Ordering;
@@ -138,7 +138,7 @@ impl Rig {
         rig
     }
 
-    fn signal(&mut self, key: &KeyV4, kind: Kind, from_client: bool, isn: u32) {
+    fn signal(&mut self, key: &KeyV4, kind: SignalKind, from_client: bool, isn: u32) {
         let (canonical, client) = key.canonical();
         let sender: Side = if from_client { client } else { client.other() };
         let hash = ConnectionHash::new(self.hash.of(&canonical));
@@ -149,9 +149,9 @@ impl Rig {
     fn open_new(&mut self) {
         self.next += 1;
         let key = KeyV4::new((0x0a00_0000 + self.next, 40_000), (0xcb00_7101, 443), VlanTags::NONE);
-        self.signal(&key, Kind::Syn, true, self.next);
-        self.signal(&key, Kind::SynAck, false, self.next);
-        self.signal(&key, Kind::Ack, true, self.next);
+        self.signal(&key, SignalKind::Syn, true, self.next);
+        self.signal(&key, SignalKind::SynAck, false, self.next);
+        self.signal(&key, SignalKind::Ack, true, self.next);
         self.open.insert(key, self.next);
     }
 
@@ -161,7 +161,7 @@ impl Rig {
         let from = KeyV4::new((address, 0), (0, 0), VlanTags::NONE);
         let picked = self.open.range(from..).next().or_else(|| self.open.first_key_value());
         if let Some((key, number)) = picked.map(|(key, number)| (*key, *number)) {
-            self.signal(&key, Kind::Rst, false, number);
+            self.signal(&key, SignalKind::Rst, false, number);
             self.open.remove(&key);
         }
     }
@@ -184,7 +184,7 @@ impl Rig {
     fn everybody_talks(&mut self) {
         if self.engine.asks {
             for (key, number) in self.open.clone() {
-                self.signal(&key, Kind::Ack, true, number);
+                self.signal(&key, SignalKind::Ack, true, number);
             }
         }
     }

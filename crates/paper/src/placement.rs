@@ -1,7 +1,7 @@
 //! Beyond the paper: how few cells are enough, by placement.
 //!
-//! What enters: the setting. What leaves: for four sizes, the cells a key with which the best placement lists
-//! completely in 999 of 1,000 trials, confirmed by trials; and what other placements are planned with, tried as well.
+//! For four sizes: the cells a key with which the best placement lists completely in 999 of 1,000 trials, confirmed by
+//! trials; and the cells that other placements are planned with, tried as well.
 
 use crate::fill::simulated;
 use crate::row::grouped;

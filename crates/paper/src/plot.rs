@@ -1,7 +1,4 @@
-//! Plots: lines over a grid, as SVG.
-//!
-//! What enters: lines of points with their names. What leaves: the text of a small picture, the same for the same
-//! points.
+//! Plots: named lines of points over a grid, as the text of an SVG picture. Equal points give equal text.
 
 use flowpeel::error::{Error, Result};
 use plotters::prelude::*;
@@ -35,7 +32,7 @@ const SIZE: (u32, u32) = (640, 360);
 /// The width that margins and labels take.
 const AROUND: u32 = 80;
 
-/// Colours that can be told apart with colour blindness and in print.
+/// Colours that can be distinguished with colour blindness and in print.
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),

@@ -1,7 +1,5 @@
-//! The report: Markdown with a table for each group of rows, and the plots beside it.
-//!
-//! What enters: the sections, and where they go. What leaves: one file of text, and a folder of SVG files of the same
-//! name. Neither machine nor date is part of it, so that equal settings give equal bytes.
+//! The report: one Markdown file with a table for each group of rows, and a folder of the same name with the plots. It
+//! names neither machine nor date, so equal settings give equal bytes.
 
 use crate::plot::svg;
 use crate::{Section, Setting};

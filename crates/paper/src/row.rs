@@ -1,6 +1,4 @@
 //! One figure: the expected value, the measured value, and whether chance explains the difference.
-//!
-//! What enters: the reference and the measure. What leaves: the verdict, and the texts of the report.
 
 use flowpeel_iblt::interval::{Interval, NINETY_FIVE, may_be_equal};
 

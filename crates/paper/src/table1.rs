@@ -1,6 +1,4 @@
-//! Table 1: the thresholds of listing, from the formula and by experiment.
-//!
-//! What enters: the setting. What leaves: cells an item at which listing becomes possible, for 3 to 7 subtables.
+//! Table 1: the thresholds of listing, in cells an item, for 3 to 7 subtables, from the formula and by experiment.
 
 use crate::{Experiment, Measure, Reference, Row, RowTable, Section, Setting, Source, Step, Unit};
 use flowpeel_iblt::interval::mean_of;

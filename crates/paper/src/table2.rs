@@ -1,8 +1,5 @@
-//! Table 2: how many valid keys stay unlisted when others are damaged, and that none do when damaged keys are taken out
-//! whole.
-//!
-//! What enters: the setting. What leaves: how often a number of valid keys was left, by the paper's rule and by
-//! aggregates. A damaged key has two values.
+//! Table 2: how many valid keys stay unlisted when others are damaged (a damaged key has two values), by the paper's
+//! rule; and that none do by the rule of aggregates, which takes damaged keys out whole.
 
 use crate::fill::{Pairs, PaperTable, five_subtables};
 use crate::{Experiment, Row, RowTable, Section, Setting, Step};
@@ -157,7 +154,7 @@ impl Experiment for Table2 {
             title: self.title(),
             text: "Eight cells a key, five hashes, checks of keys and values. By the paper's rule a key with two values stays in \
                    its cells, and a valid key all of whose cells hold such a key stays too. The paper does not say whether its \
-                   cells were in subtables. Independent prototypes told 99.28 % with subtables in experiment 1, and 99.54 % with \
+                   cells were in subtables. Independent prototypes gave 99.28 % with subtables in experiment 1, and 99.54 % with \
                    distinct cells, which is not found again here. With aggregates a damaged key is taken out whole.",
             tables,
             plots: Vec::new(),

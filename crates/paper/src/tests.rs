@@ -8,7 +8,7 @@ fn a_promise_about_every_trial_is_broken_by_one() {
     assert!(Row::always("", (100, 100)).is_inside(2.0));
     assert!(!Row::always("", (99, 100)).is_inside(9.0));
     let row = |reference| Row::percent("", Source::Goal, reference, Measure::Share { count: 99, trial_count: 100 });
-    assert!(row(Reference::AtLeast(0.999)).is_inside(4.0), "so few trials do not tell");
+    assert!(row(Reference::AtLeast(0.999)).is_inside(4.0), "so few trials decide nothing");
     assert!(!row(Reference::AtMost(0.5)).is_inside(2.0));
     assert!(!row(Reference::Value { value: 0.5, tolerance: 0.1 }).is_inside(2.0));
     assert!(row(Reference::Value { value: 0.9, tolerance: 0.1 }).is_inside(2.0));

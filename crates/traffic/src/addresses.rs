@@ -1,8 +1,7 @@
 //! The addresses of the clients, the servers, and the sources of a flood, each in ranges of their own.
 //!
-//! What enters: the number of a connection or of a flood's packet. What leaves: addresses and ports. The connection
-//! number determines the client's address and port, and no two of four thousand million numbers share them, so ports
-//! are reused where the configuration says so and nowhere else.
+//! The number of a connection determines the client's address and port, and no two of four thousand million numbers
+//! share them, so ports are reused where the configuration says so and nowhere else.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

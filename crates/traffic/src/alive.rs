@@ -1,7 +1,7 @@
-//! The queue of everything that will send a packet later, in the order in which it is due.
+//! The queue of everything that will send a packet later, connections and delayed copies of packets, in the order in
+//! which it is due.
 //!
-//! What enters: connections and delayed copies of packets, each with a time. What leaves: whatever is due first. Slots
-//! are reused, so the memory is that of the most entries that were ever alive at once.
+//! Slots are reused, so the memory is that of the most entries that were ever alive at once.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

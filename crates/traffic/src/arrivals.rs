@@ -1,7 +1,5 @@
-//! The times at which new connections begin.
-//!
-//! What enters: how many connections there are to be, and over how long. What leaves: the times at which they begin, in
-//! order. Each time is drawn when its turn comes, so a million arrivals take no more memory than one.
+//! The times at which new connections begin, in order. Each is drawn when its turn comes, so a million arrivals take no
+//! more memory than one.
 
 use crate::config::{Arrivals, TrafficConfig};
 use crate::random::Random;

@@ -1,8 +1,8 @@
-//! The configuration of traffic: every share and every range by its name.
+//! The configuration of traffic: every share and every range by its name. [`Traffic::new`](super::Traffic::new) checks
+//! it.
 //!
-//! What enters: the caller's choices. What leaves: a [`TrafficConfig`], which [`Traffic::new`](super::Traffic::new)
-//! checks. Shares are between 0 and 1. The defaults are close to what real captures showed: some 5 % of the connections
-//! repeat the SYN, 8 % send a FIN or RST after the close, half of them close by two FINs, and some never visibly end.
+//! Shares are between 0 and 1. The defaults are close to what real captures showed: some 5 % of the connections repeat
+//! the SYN, 8 % send a FIN or RST after the close, half of them close by two FINs, and some never visibly end.
 
 use std::ops::RangeInclusive;
 

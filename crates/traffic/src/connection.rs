@@ -1,7 +1,6 @@
-//! A legitimate connection: what it sends, and when.
+//! A legitimate connection: one packet a step, and the time until the next one.
 //!
-//! What enters: two endpoints and the configuration, from which a plan is drawn at the start. What leaves: one packet a
-//! step and the time until the next one. A connection holds its plan and its counters, never its packets.
+//! What it sends is drawn as a plan at the start. A connection holds its plan and its counters, never its packets.
 
 use std::net::SocketAddr;
 

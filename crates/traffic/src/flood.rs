@@ -1,7 +1,7 @@
-//! A flood: packets from random sources to one server, and the server's answers.
+//! A flood: packets from random sources to one server, and the server's answers, in order of time.
 //!
-//! What enters: the configuration. What leaves: packets in order of time. Each is a function of the seed and its
-//! number, so answers need no memory of what they answer: they repeat the same numbers a little later.
+//! Each packet is a function of the seed and its number, so answers need no memory of what they answer: they repeat the
+//! same numbers a little later.
 
 use crate::addresses::flood_endpoints;
 use crate::config::{Flood, FloodConfig, TrafficConfig};

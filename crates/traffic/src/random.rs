@@ -1,8 +1,8 @@
-//! Random-looking numbers that are the same everywhere.
+//! Numbers that look random and are the same on every machine: a stream that follows from a seed (xoshiro256++), or the
+//! number at any place of a stream without those before it (SplitMix64).
 //!
-//! What enters: a seed. What leaves: a stream of numbers (xoshiro256++), or the number at any place of a stream without
-//! those before it (SplitMix64). Shares are compared as 32-bit integers: a product with a power of two is exact, so
-//! rounding is the same on every machine.
+//! Shares are compared as 32-bit integers: a product with a power of two is exact, so rounding is the same on every
+//! machine.
 
 use std::ops::RangeInclusive;
 

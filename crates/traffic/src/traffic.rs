@@ -1,7 +1,5 @@
-//! The traffic itself: picks what is due next from all that is going on.
-//!
-//! What enters: a configuration. What leaves: frames in order of time. Three things can be next: a connection that
-//! begins, an entry whose time has come, and the flood.
+//! The traffic itself: frames in order of time. The next is from a connection that begins, an entry whose time has
+//! come, or the flood.
 
 use std::collections::VecDeque;
 

@@ -9,13 +9,11 @@ use crate::archive::entry::Hasher;
 use crate::archive::names::{FileName, Inventory, OPEN_LIST};
 use crate::archive::scan::scan_file;
 use crate::archive::segment::Segment;
-use crate::archive::{Entry, Fate};
-use crate::bfield_store::FieldFile;
+use crate::archive::{Entry, Fate, index};
 use crate::error::{Error, Result};
-use crate::flow::VlanTags;
-use crate::signal::AnyKey;
-use crate::sketch::bfield::Found;
+use crate::flow::{AnyKey, VlanTags};
 use ahash::AHashMap;
+use flowpeel_bfield::Found;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -181,7 +179,7 @@ impl<'a> Finder<'a> {
             for (first, last) in inventory.indexes.keys() {
                 self.answer.explanation.indexes_asked += 1;
                 let path = self.path(FileName::Index(*first, *last));
-                match FieldFile::open(&path).and_then(|mut field| field.look_up(hash)) {
+                match index::look_up(&path, hash) {
                     Ok(Found::Absent) => settled.extend(*first..=*last),
                     Ok(Found::Value(value)) => {
                         settled.extend(*first..=*last);

@@ -3,9 +3,8 @@
 use super::*;
 use crate::archive::writer::{OpenList, Origin};
 use crate::archive::{ArchiveConfig, Endpoint, Query, SEGMENT_SIZE_MIN, Writer, find};
-use crate::flow::VlanTags;
+use crate::flow::{AnyKey, VlanTags};
 use crate::record::Ending;
-use crate::signal::AnyKey;
 use std::net::{IpAddr, SocketAddr};
 
 const SERVER: [u8; 4] = [192, 0, 2, 1];

@@ -8,18 +8,17 @@ use crate::archive::block::ARCHIVE_BLOCK_ENTRIES_MAX;
 use crate::archive::entry::Hasher;
 use crate::archive::log::{self, Log, RecoveredLog};
 use crate::archive::names::{FileName, Inventory, OPEN_LIST};
-use crate::archive::resume;
 use crate::archive::retention::Retention;
 use crate::archive::scan::{FileId, scan_file};
 use crate::archive::segment::{
     self, BlockFile, SEGMENT_ENTRY_SIZE_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN, TEMPORARY,
 };
-use crate::archive::{Entry, Fate};
+use crate::archive::{Entry, Fate, resume};
+use crate::disk::whole_file::sync_directory_of;
 use crate::error::{Error, Result};
 use crate::export::Keep;
 use crate::signal::TICK_NS;
 use crate::state::lock;
-use crate::whole_file::sync_directory_of;
 use jiff::Timestamp;
 use std::fs::{self, File};
 use std::io;

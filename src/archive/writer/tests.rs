@@ -2,9 +2,8 @@
 
 use super::*;
 use crate::archive::{Endpoint, Query, find};
-use crate::flow::VlanTags;
+use crate::flow::{AnyKey, VlanTags};
 use crate::record::Ending;
-use crate::signal::AnyKey;
 use std::net::{IpAddr, SocketAddr};
 
 const SERVER: [u8; 4] = [192, 0, 2, 1];

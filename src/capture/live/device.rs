@@ -1,30 +1,29 @@
 //! The current state of an interface: its index, whether it is up, and what its packets begin with.
 //!
-//! What enters: the name of an interface. What leaves: what the system says about it, or that there is none of that
-//! name.
+//! It is queried from the kernel by name, at each time anew.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use super::socket_options::{Question, ask};
+use super::socket_options::{InterfaceQuery, query};
 use crate::parse::LinkType;
 
 /// The header that an interface's packets begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum DeviceKind {
     /// An Ethernet header.
     Ethernet,
     /// An IP header: tunnels and point-to-point links.
     Ip,
 }
 
-impl Kind {
+impl DeviceKind {
     /// The kind of this hardware type (ARPHRD_), if flowpeel can read it.
     pub(super) fn of_hardware(hardware: u16) -> Option<Self> {
         match hardware {
-            libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(Kind::Ethernet),
+            libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(DeviceKind::Ethernet),
             libc::ARPHRD_NONE
             | ARPHRD_RAWIP
             | libc::ARPHRD_PPP
@@ -32,7 +31,7 @@ impl Kind {
             | libc::ARPHRD_TUNNEL6
             | libc::ARPHRD_SIT
             | libc::ARPHRD_IPGRE
-            | ARPHRD_IP6GRE => Some(Kind::Ip),
+            | ARPHRD_IP6GRE => Some(DeviceKind::Ip),
             _ => None,
         }
     }
@@ -40,8 +39,8 @@ impl Kind {
     /// The link type of the packets.
     pub(super) fn link(self) -> LinkType {
         match self {
-            Kind::Ethernet => LinkType::ETHERNET,
-            Kind::Ip => LinkType::RAW,
+            DeviceKind::Ethernet => LinkType::ETHERNET,
+            DeviceKind::Ip => LinkType::RAW,
         }
     }
 }
@@ -60,8 +59,8 @@ pub(super) struct Device {
     pub(super) hardware: u16,
 }
 
-/// A socket that can ask about interfaces. Any can; this one needs no privilege.
-pub(super) fn asker() -> io::Result<OwnedFd> {
+/// A socket that can query about interfaces. Any can; this one needs no privilege.
+pub(super) fn query_socket() -> io::Result<OwnedFd> {
     let open = |family| socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
     Ok(open(AddressFamily::INET).or_else(|_| open(AddressFamily::UNIX))?)
 }
@@ -69,13 +68,13 @@ pub(super) fn asker() -> io::Result<OwnedFd> {
 impl Device {
     /// The interface of this name, or `None` if there is none. Any socket will do for the question.
     pub(super) fn find(fd: BorrowedFd<'_>, name: &str) -> io::Result<Option<Self>> {
-        let ask = |question| match ask(fd, name, question) {
+        let query = |question| match query(fd, name, question) {
             Ok(answer) => Ok(Some(answer)),
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => Ok(None),
             Err(error) => Err(error),
         };
         let (Some(index), Some(flags), Some(hardware)) =
-            (ask(Question::Index)?, ask(Question::Flags)?, ask(Question::HardwareType)?)
+            (query(InterfaceQuery::Index)?, query(InterfaceQuery::Flags)?, query(InterfaceQuery::HardwareType)?)
         else {
             return Ok(None);
         };
@@ -85,8 +84,22 @@ impl Device {
 
     /// The largest packet that an interface carries, in bytes.
     pub(super) fn mtu(fd: BorrowedFd<'_>, name: &str) -> io::Result<u32> {
-        ask(fd, name, Question::Mtu)
+        query(fd, name, InterfaceQuery::Mtu)
     }
+}
+
+/// Whether interfaces of this hardware type have addresses of six bytes, as Ethernet does.
+pub(super) fn has_mac(hardware: u16) -> bool {
+    matches!(
+        hardware,
+        libc::ARPHRD_ETHER
+            | libc::ARPHRD_LOOPBACK
+            | libc::ARPHRD_IEEE802
+            | libc::ARPHRD_FDDI
+            | libc::ARPHRD_IEEE80211
+            | libc::ARPHRD_IEEE80211_PRISM
+            | libc::ARPHRD_IEEE80211_RADIOTAP
+    )
 }
 
 /// The names for people of hardware types that cannot be read.

@@ -1,12 +1,20 @@
 //! The interfaces of this machine, with what matters for capturing them.
 //!
-//! What enters: nothing. What leaves: name, index, state, link type and addresses of every interface. Names can hold
-//! anything but a slash and white space: escape them before they are printed.
+//! pnet lists them on every system; Linux adds the link type and the largest packet. Names can hold anything but a
+//! slash and white space: escape them before they are printed.
 
-use std::net::IpAddr;
-
-use crate::error::Result;
+#[cfg(target_os = "linux")]
+use super::device::{Device, DeviceKind, hardware_name, has_mac, query_socket};
+use super::pnet;
+use crate::error::{Error, Result};
 use crate::parse::LinkType;
+use ::pnet::datalink::{MacAddr, NetworkInterface};
+use std::collections::BTreeMap;
+#[cfg(target_os = "linux")]
+use std::io;
+use std::net::IpAddr;
+#[cfg(target_os = "linux")]
+use std::os::fd::{AsFd, OwnedFd};
 
 /// The link type of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,47 +52,50 @@ pub struct Interface {
 ///
 /// The system does not list its interfaces.
 pub fn interfaces() -> Result<Vec<Interface>> {
-    let mut interfaces = system::list()?;
+    let system = System::new()?;
+    let mut by_name: BTreeMap<String, Interface> = BTreeMap::new();
+    for listed in pnet::interfaces() {
+        // An address may be on an alias, which shares the interface's queue of packets.
+        let name = listed.name.split(':').next().unwrap_or_default();
+        if !by_name.contains_key(name) {
+            let Some(interface) = system.describe(name, &listed)? else {
+                continue;
+            };
+            by_name.insert(name.to_owned(), interface);
+        }
+        if let Some(interface) = by_name.get_mut(name) {
+            interface.addresses.extend(listed.ips.iter().map(|network| (network.ip(), network.prefix())));
+        }
+    }
+    if by_name.is_empty() {
+        return Err(Error::new("cannot list the interfaces: the system names none"));
+    }
+    let mut interfaces: Vec<Interface> = by_name.into_values().collect();
+    interfaces.iter_mut().for_each(|interface| interface.addresses.sort_by_key(|(address, _)| address.is_ipv6()));
     interfaces.sort_by_key(|interface| interface.index);
     Ok(interfaces)
 }
 
+/// A hardware address unless it is all zeros.
+fn set_address(mac: Option<MacAddr>) -> Option<[u8; 6]> {
+    mac.map(|mac| mac.octets()).filter(|mac| mac.iter().any(|byte| *byte != 0))
+}
+
+/// What the system says of an interface beyond what pnet lists.
 #[cfg(target_os = "linux")]
-mod system {
-    use std::collections::BTreeMap;
-    use std::io;
-    use std::net::IpAddr;
-    use std::os::fd::{AsFd, BorrowedFd};
+struct System {
+    socket: OwnedFd,
+}
 
-    use nix::ifaddrs::{InterfaceAddress, getifaddrs};
-
-    use super::super::device::{Device, Kind, asker, hardware_name};
-    use super::{Interface, InterfaceLink};
-    use crate::error::{Error, Result};
-
-    pub(super) fn list() -> Result<Vec<Interface>> {
-        let cannot = |error: io::Error| Error::new("cannot list the interfaces").because(error);
-        let asker = asker().map_err(cannot)?;
-        let mut interfaces: BTreeMap<String, Interface> = BTreeMap::new();
-        for entry in getifaddrs().map_err(|errno| cannot(errno.into()))? {
-            // An address may be on an alias, which shares the interface's queue of packets.
-            let name = entry.interface_name.split(':').next().unwrap_or_default();
-            if !interfaces.contains_key(name) {
-                let Some(interface) = describe(asker.as_fd(), name).map_err(cannot)? else {
-                    continue;
-                };
-                interfaces.insert(name.to_owned(), interface);
-            }
-            if let Some(interface) = interfaces.get_mut(name) {
-                add(interface, &entry);
-            }
-        }
-        Ok(interfaces.into_values().collect())
+#[cfg(target_os = "linux")]
+impl System {
+    fn new() -> Result<Self> {
+        Ok(System { socket: query_socket().map_err(cannot_list)? })
     }
 
-    /// An interface without its addresses; `None` if it has vanished meanwhile.
-    fn describe(asker: BorrowedFd<'_>, name: &str) -> io::Result<Option<Interface>> {
-        let Some(device) = Device::find(asker, name)? else {
+    /// An interface without its addresses; `None` if it has gone meanwhile.
+    fn describe(&self, name: &str, listed: &NetworkInterface) -> Result<Option<Interface>> {
+        let Some(device) = Device::find(self.socket.as_fd(), name).map_err(cannot_list)? else {
             return Ok(None);
         };
         let hardware = device.hardware;
@@ -93,48 +104,40 @@ mod system {
             name: name.to_owned(),
             index: device.index as u32,
             is_up: device.is_up,
-            link: Kind::of_hardware(hardware).map_or(unsupported, |kind| InterfaceLink::Supported(kind.link())),
-            mac: None,
+            link: DeviceKind::of_hardware(hardware).map_or(unsupported, |kind| InterfaceLink::Supported(kind.link())),
+            // pnet gives the first six bytes of any hardware address; a tunnel has its IP address there.
+            mac: set_address(listed.mac).filter(|_| has_mac(hardware)),
             addresses: Vec::new(),
-            mtu: Device::mtu(asker, name).ok(),
+            mtu: Device::mtu(self.socket.as_fd(), name).ok(),
         }))
-    }
-
-    fn add(interface: &mut Interface, entry: &InterfaceAddress) {
-        let Some(address) = &entry.address else {
-            return;
-        };
-        if let Some(link) = address.as_link_addr() {
-            interface.mac = link.addr().filter(|mac| link.halen() == 6 && mac.iter().any(|byte| *byte != 0));
-        }
-        let v4 = |storage: &nix::sys::socket::SockaddrStorage| storage.as_sockaddr_in().map(|address| address.ip());
-        let v6 = |storage: &nix::sys::socket::SockaddrStorage| storage.as_sockaddr_in6().map(|address| address.ip());
-        if let Some(ip) = v4(address) {
-            let prefix = entry.netmask.as_ref().and_then(v4).map_or(32, |mask| mask.to_bits().leading_ones());
-            interface.addresses.push((IpAddr::V4(ip), prefix as u8));
-        } else if let Some(ip) = v6(address) {
-            let prefix = entry.netmask.as_ref().and_then(v6).map_or(128, |mask| mask.to_bits().leading_ones());
-            interface.addresses.push((IpAddr::V6(ip), prefix as u8));
-        }
     }
 }
 
-#[cfg(not(target_os = "linux"))]
-mod system {
-    use super::{Interface, InterfaceLink};
-    use crate::error::Result;
+#[cfg(target_os = "linux")]
+fn cannot_list(error: io::Error) -> Error {
+    Error::new("cannot list the interfaces").because(error)
+}
 
-    pub(super) fn list() -> Result<Vec<Interface>> {
-        let describe = |interface: pnet_datalink::NetworkInterface| Interface {
-            is_up: interface.is_up(),
-            index: interface.index,
+/// What the system says of an interface beyond what pnet lists: nothing.
+#[cfg(not(target_os = "linux"))]
+struct System;
+
+#[cfg(not(target_os = "linux"))]
+impl System {
+    fn new() -> Result<Self> {
+        Ok(System)
+    }
+
+    fn describe(&self, name: &str, listed: &NetworkInterface) -> Result<Option<Interface>> {
+        Ok(Some(Interface {
+            name: name.to_owned(),
+            index: listed.index,
+            is_up: listed.is_up(),
             link: InterfaceLink::Unknown,
-            mac: interface.mac.map(|mac| mac.octets()).filter(|mac| mac.iter().any(|byte| *byte != 0)),
-            addresses: interface.ips.iter().map(|network| (network.ip(), network.prefix())).collect(),
+            mac: set_address(listed.mac),
+            addresses: Vec::new(),
             mtu: None,
-            name: interface.name,
-        };
-        Ok(pnet_datalink::interfaces().into_iter().map(describe).collect())
+        }))
     }
 }
 

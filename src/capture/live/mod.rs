@@ -1,10 +1,9 @@
 //! Live capture: the packets of an interface as a source.
 //!
-//! What enters: the name of an interface, and which of its packets are wanted. What leaves: [`Live`] sources, one for
-//! each capture thread. On Linux the kernel filters before it copies, and hands over packets through a ring of shared
-//! memory, or through pnet's receiver on a socket with the same filter. An interface that goes down or vanishes is
-//! waited for: that is a [`Condition`](super::Condition), not an error. On other systems pnet captures everything,
-//! without a filter.
+//! [`open`] returns [`Live`] sources, one for each capture thread. On Linux the kernel filters before it copies, and
+//! hands over packets through a ring of shared memory, or through pnet's receiver on a socket with the same filter. An
+//! interface that goes down or is removed is waited for: that is a [`Condition`](super::Condition), not an error. On
+//! other systems pnet captures everything, without a filter.
 
 #[cfg(target_os = "linux")]
 mod bpf;
@@ -14,23 +13,18 @@ mod device;
 mod elsewhere;
 mod interfaces;
 #[cfg(target_os = "linux")]
-mod member;
-#[cfg(target_os = "linux")]
+mod linux;
 mod pnet;
 #[cfg(target_os = "linux")]
 mod privileges;
 #[cfg(target_os = "linux")]
 mod ring;
 #[cfg(target_os = "linux")]
-mod ring_block;
-#[cfg(target_os = "linux")]
 mod ring_memory;
 #[cfg(target_os = "linux")]
 mod socket;
 #[cfg(target_os = "linux")]
 mod socket_options;
-#[cfg(target_os = "linux")]
-mod source;
 
 #[cfg(target_os = "linux")]
 pub use bpf::BpfProgram;
@@ -38,7 +32,7 @@ pub use bpf::BpfProgram;
 pub use elsewhere::{BpfProgram, Live, drop_privileges, open};
 pub use interfaces::{Interface, InterfaceLink, interfaces};
 #[cfg(target_os = "linux")]
-pub use member::{Live, open};
+pub use linux::{Live, open};
 #[cfg(target_os = "linux")]
 pub use privileges::drop_privileges;
 
@@ -95,7 +89,7 @@ pub enum CaptureMode {
     Headers,
     /// The headers of TCP packets with SYN, FIN or RST.
     Flags,
-    /// The beginning of every packet, whatever it holds, so that tunnels are looked into.
+    /// The beginning of every packet, so that tunnels are parsed too.
     Everything,
     /// What this program takes.
     Program(BpfProgram),
@@ -113,7 +107,7 @@ pub struct LiveConfig {
     /// How many sources share the packets; all packets of a connection come to the same one.
     pub fanout_count: usize,
     /// The ring of each source, in bytes, rounded down to whole blocks. Without a ring: how many bytes of unread
-    /// packets the kernel is to keep, as far as it allows this process.
+    /// packets the kernel is to keep, if it allows this process so many.
     pub ring_size: u64,
     /// Whether the interface is promiscuous while it is captured: it then takes packets for any address.
     pub promiscuous: bool,

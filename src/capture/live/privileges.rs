@@ -1,7 +1,7 @@
 //! Privileges: naming the one that is missing, and giving up all of them.
 //!
-//! What enters: the name or the number of a user. What leaves: a process that can do no more than that user, now and
-//! later; or, for people, the command that gives flowpeel the one privilege that it needs.
+//! A process that has given them up can do no more than the user whom it became, now and later. Where the privilege to
+//! capture is missing, the error names the command that grants it.
 
 use std::fmt::Write;
 use std::io;
@@ -47,14 +47,15 @@ fn shell_quoted(word: &str) -> String {
 
 /// Becomes this user, if one is named, and gives up every capability and the ability to gain one.
 ///
-/// Sockets that are open stay open, and a source that they belong to can go on after its interface has come back (see
-/// [`Live`](super::Live)). Capabilities belong to threads: call this before there are any others, or they keep theirs.
-/// A process that is not root but has file capabilities cannot become another user; it gives up its capabilities.
+/// Sockets that are open stay open, and a source that they belong to can continue after its interface has come back
+/// (see [`Live`](super::Live)). Capabilities belong to threads: call this before there are any others, or they keep
+/// theirs. A process that is not root but has file capabilities cannot become another user; it gives up its
+/// capabilities.
 ///
 /// # Errors
 ///
 /// There is no such user, or this process may not become that user: nothing has changed then. Or the system refuses a
-/// step: the process must not go on then, since it may have given up only a part.
+/// step: the process must not continue then, since it may have given up only a part.
 pub fn drop_privileges(user: Option<&str>) -> Result<()> {
     let user = user.map(find_user).transpose()?;
     if let Some(user) = user.as_ref().filter(|user| !geteuid().is_root() && user.uid != geteuid()) {
@@ -110,7 +111,7 @@ fn become_user(user: &User) -> Result<()> {
     if is_user && is_alone { Ok(()) } else { Err(Error::new(format!("cannot become user {shown} altogether"))) }
 }
 
-/// Empties the bounding set of capabilities, as far as this process may. A process that may not is bound by having
+/// Empties the bounding set of capabilities, if this process may. A process that may not is bound by having
 /// waived new privileges.
 fn empty_bounding_set() -> io::Result<()> {
     if !capabilities(None)?.effective.contains(CapabilitySet::SETPCAP) {

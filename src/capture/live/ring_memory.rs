@@ -1,9 +1,8 @@
 //! The memory of a ring of blocks, shared with the kernel.
 //!
-//! What enters: a socket that has a ring. What leaves: the bytes of a block while it is ours. The status word of a
-//! block tells who owns it: the kernel hands it over by a store that our acquiring load sees together with all that it
-//! wrote before, and gets it back by our releasing store, after which no reference to it is left. The contents are for
-//! the callers to check.
+//! The status word of a block says who owns it: the kernel hands it over by a store that our acquiring load sees
+//! together with all that it wrote before, and gets it back by our releasing store, after which no reference to it is
+//! left. The contents are for the callers to check.
 #![allow(unsafe_code)]
 
 use std::io;

@@ -1,7 +1,6 @@
 //! A packet socket: opening it, its losses, and waiting for it.
 //!
-//! What enters: an interface, and what to capture. What leaves: a socket that receives those packets of the interface
-//! that its filter takes. Until it is started it takes nothing, so that no packet comes in that the filter would have
+//! Until it is started it takes nothing, so that no packet comes in that the filter would have
 //! held back, or before all members of its group share the work.
 
 use std::io;
@@ -14,7 +13,7 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_s
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::bpf::{self, BpfProgram};
-use super::device::{Device, Kind};
+use super::device::{Device, DeviceKind};
 use super::socket_options as options;
 use crate::capture::Losses;
 
@@ -28,11 +27,11 @@ impl PacketSocket {
     ///
     /// # Errors
     /// The system refuses, above all without the privilege to capture.
-    pub(super) fn open(kind: Kind) -> io::Result<Self> {
+    pub(super) fn open(kind: DeviceKind) -> io::Result<Self> {
         let socket_type = match kind {
-            Kind::Ethernet => SocketType::RAW,
-            // Packets begin with IP: whatever the interface has as a link header is left out.
-            Kind::Ip => SocketType::DGRAM,
+            DeviceKind::Ethernet => SocketType::RAW,
+            // Packets begin with IP: the interface's own link header, if it has one, is left out.
+            DeviceKind::Ip => SocketType::DGRAM,
         };
         // Protocol 0: nothing is received before it is bound.
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -58,15 +57,15 @@ impl PacketSocket {
     }
 
     /// Makes the interface promiscuous: it takes packets for any address.
-    pub(super) fn be_promiscuous(&self, device: &Device) -> io::Result<()> {
-        options::be_promiscuous(self.fd(), device.index)
+    pub(super) fn enter_promiscuous_mode(&self, device: &Device) -> io::Result<()> {
+        options::enter_promiscuous_mode(self.fd(), device.index)
     }
 
-    /// Takes nothing any more before it is started again, and leaves this interface as it would be without it.
+    /// Takes nothing until it is started again, and leaves promiscuous mode on this interface.
     pub(super) fn leave(&self, device: &Device) {
         // Where either cannot be done the interface is gone, and with it what was asked of it.
         drop(options::attach_filter(self.fd(), &bpf::nothing()));
-        drop(options::be_promiscuous_no_more(self.fd(), device.index));
+        drop(options::leave_promiscuous_mode(self.fd(), device.index));
     }
 
     /// Joins the fanout group of this number, or a new one. Returns its number. Packets of both directions of a
@@ -82,8 +81,8 @@ impl PacketSocket {
         Ok(options::fanout(self.fd())? as u16)
     }
 
-    /// Sets the buffer for unread packets to this many bytes, or as many as this process may ask for.
-    pub(super) fn keep(&self, buffer_size: u64) -> io::Result<()> {
+    /// Sets the buffer for unread packets to this many bytes, or as many as this process may query for.
+    pub(super) fn set_buffer_size(&self, buffer_size: u64) -> io::Result<()> {
         // The kernel doubles what it is asked for.
         let half = usize::try_from(buffer_size / 2).unwrap_or(usize::MAX);
         set_socket_recv_buffer_size_force(&self.fd, half)

@@ -1,6 +1,6 @@
 //! The system calls on packet sockets for which there is no safe wrapper.
 //!
-//! What enters: an open socket and plain numbers. What leaves: plain numbers, or the system's error. Every function is
+//! Every function is
 //! safe to call with any arguments: it passes the kernel references to memory of its own frame, with their true sizes.
 #![allow(unsafe_code)]
 
@@ -24,21 +24,21 @@ pub(super) struct RingRequest {
 ///
 /// # Safety
 /// The implementing type must be one.
-unsafe trait Plain: Copy {}
+unsafe trait PlainOldData: Copy {}
 // SAFETY: a number.
-unsafe impl Plain for u32 {}
+unsafe impl PlainOldData for u32 {}
 // SAFETY: numbers of four bytes.
-unsafe impl Plain for libc::tpacket_req3 {}
+unsafe impl PlainOldData for libc::tpacket_req3 {}
 // SAFETY: numbers of four bytes.
-unsafe impl Plain for libc::tpacket_stats_v3 {}
+unsafe impl PlainOldData for libc::tpacket_stats_v3 {}
 // SAFETY: 4 + 2 + 2 + 8 bytes, aligned to 4.
-unsafe impl Plain for libc::packet_mreq {}
+unsafe impl PlainOldData for libc::packet_mreq {}
 
 fn checked(result: c_int) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn set<T: Plain>(fd: BorrowedFd<'_>, option: c_int, value: &T) -> io::Result<()> {
+fn set<T: PlainOldData>(fd: BorrowedFd<'_>, option: c_int, value: &T) -> io::Result<()> {
     // SAFETY: the pointer is that of a live reference, the size that of what it points to, and `T` is initialised
     // throughout.
     checked(unsafe {
@@ -52,7 +52,7 @@ fn set<T: Plain>(fd: BorrowedFd<'_>, option: c_int, value: &T) -> io::Result<()>
     })
 }
 
-fn get<T: Plain>(fd: BorrowedFd<'_>, option: c_int) -> io::Result<T> {
+fn get<T: PlainOldData>(fd: BorrowedFd<'_>, option: c_int) -> io::Result<T> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut size = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel writes no more than `size` bytes, which is what `value` has.
@@ -83,13 +83,13 @@ pub(super) fn make_ring(fd: BorrowedFd<'_>, request: RingRequest) -> io::Result<
     set(fd, libc::PACKET_RX_RING, &request)
 }
 
-/// Makes the interface promiscuous for as long as this socket is open: it takes packets for any address.
-pub(super) fn be_promiscuous(fd: BorrowedFd<'_>, interface_index: i32) -> io::Result<()> {
+/// Keeps the interface in promiscuous mode for as long as this socket is open: it takes packets for any address.
+pub(super) fn enter_promiscuous_mode(fd: BorrowedFd<'_>, interface_index: i32) -> io::Result<()> {
     set(fd, libc::PACKET_ADD_MEMBERSHIP, &promiscuity(interface_index))
 }
 
-/// Takes that back; an error if it was not so.
-pub(super) fn be_promiscuous_no_more(fd: BorrowedFd<'_>, interface_index: i32) -> io::Result<()> {
+/// Leaves the promiscuous mode that this socket asked for; an error if it did not.
+pub(super) fn leave_promiscuous_mode(fd: BorrowedFd<'_>, interface_index: i32) -> io::Result<()> {
     set(fd, libc::PACKET_DROP_MEMBERSHIP, &promiscuity(interface_index))
 }
 
@@ -170,7 +170,7 @@ pub(super) fn bound_index(fd: BorrowedFd<'_>) -> io::Result<i32> {
 
 /// A question about an interface.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Question {
+pub(super) enum InterfaceQuery {
     /// The index.
     Index,
     /// The flags (IFF_UP and others).
@@ -182,7 +182,7 @@ pub(super) enum Question {
 }
 
 /// Asks about the interface of this name. Any socket will do.
-pub(super) fn ask(fd: BorrowedFd<'_>, name: &str, question: Question) -> io::Result<u32> {
+pub(super) fn query(fd: BorrowedFd<'_>, name: &str, question: InterfaceQuery) -> io::Result<u32> {
     // SAFETY: an interface request consists of numbers and bytes, in every variant that is asked for here.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     // The last byte stays zero, which ends the name.
@@ -193,20 +193,20 @@ pub(super) fn ask(fd: BorrowedFd<'_>, name: &str, question: Question) -> io::Res
         *to = from as libc::c_char;
     }
     let number = match question {
-        Question::Index => libc::SIOCGIFINDEX,
-        Question::Flags => libc::SIOCGIFFLAGS,
-        Question::HardwareType => libc::SIOCGIFHWADDR,
-        Question::Mtu => libc::SIOCGIFMTU,
+        InterfaceQuery::Index => libc::SIOCGIFINDEX,
+        InterfaceQuery::Flags => libc::SIOCGIFFLAGS,
+        InterfaceQuery::HardwareType => libc::SIOCGIFHWADDR,
+        InterfaceQuery::Mtu => libc::SIOCGIFMTU,
     };
     // SAFETY: these requests read the name and write within the request, which is live.
     checked(unsafe { libc::ioctl(fd.as_raw_fd(), number as _, &raw mut request) })?;
     // SAFETY: the request is initialised throughout, and each of these variants consists of numbers.
     Ok(unsafe {
         match question {
-            Question::Index => request.ifr_ifru.ifru_ifindex as u32,
-            Question::Flags => u32::from(request.ifr_ifru.ifru_flags as u16),
-            Question::HardwareType => u32::from(request.ifr_ifru.ifru_hwaddr.sa_family),
-            Question::Mtu => request.ifr_ifru.ifru_mtu as u32,
+            InterfaceQuery::Index => request.ifr_ifru.ifru_ifindex as u32,
+            InterfaceQuery::Flags => u32::from(request.ifr_ifru.ifru_flags as u16),
+            InterfaceQuery::HardwareType => u32::from(request.ifr_ifru.ifru_hwaddr.sa_family),
+            InterfaceQuery::Mtu => request.ifr_ifru.ifru_mtu as u32,
         }
     })
 }

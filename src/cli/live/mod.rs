@@ -1,25 +1,27 @@
-//! `flowpeel live`: interfaces in, lists out, until it is told to stop.
+//! `flowpeel live`: interfaces in, lists out, until a signal ends it.
 
-mod speaker;
-mod status;
+mod messages;
+mod status_line;
+mod watch;
 
 use crate::archive::Archive;
 use crate::capture::live::{self, Backend, BpfProgram, CaptureMode, LiveConfig};
 use crate::cli::report::{self, Voice};
 use crate::cli::run_options::{Defaults, RunOptions, with_default};
 use crate::cli::{Failure, Outcome, Status, archive, heading, state, values};
+
+use crate::engine::{Config, LiveInput, Plan, Summary};
 use crate::error::{Error, Result};
+use crate::metrics::http::{Server, is_exposed, serve};
 use crate::metrics::{Metrics, Setup};
-use crate::pipeline::{self, Config, LiveInput, Plan, Summary};
 use crate::queue::WhenFull;
-use crate::serve::{Server, is_exposed, serve};
 use crate::snapshot::ROUTER_NAME_SIZE_MAX;
 use clap::{Args, ValueEnum};
-use status::LiveWatch;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use watch::LiveWatch;
 
 /// The default of `--every`.
 const EVERY_DEFAULT: Duration = Duration::from_secs(10);
@@ -246,7 +248,7 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     if let Some(archive) = &archive {
         outputs.feed(archive);
     }
-    let summary = pipeline::live(&plan, sources, &mut outputs, &metrics, &watch, saving);
+    let summary = crate::run::live(&plan, sources, &mut outputs, &metrics, &watch, saving);
     let aftermath = outputs.aftermath();
     let archived = archive.map(Archive::finish);
     let is_archived = archived.as_ref().is_none_or(Result::is_ok);
@@ -254,13 +256,13 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     let is_saved = summary.as_ref().is_ok_and(|summary| state::is_saved(summary.saving.as_ref()));
     watch.finish(move || {
         archived.into_iter().for_each(|archived| archive::report_end(archived, voice));
-        tell(&summary, &aftermath, voice);
+        print_end(&summary, &aftermath, voice);
     });
     Ok(if is_captured && is_archived && is_saved { Status::Done } else { Status::Failed })
 }
 
 /// Prints what the capture came to.
-fn tell(summary: &Result<Summary>, aftermath: &str, voice: Voice) {
+fn print_end(summary: &Result<Summary>, aftermath: &str, voice: Voice) {
     let summary = match summary {
         Ok(summary) => summary,
         Err(error) => return report::error(error, aftermath),

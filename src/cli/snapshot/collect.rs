@@ -1,7 +1,7 @@
 //! `flowpeel snapshot collect`: a directory of snapshots in, the lists that the router would have written out.
 
 use crate::agent::{Agent, AgentConfig, AgentCounts, AgentEvent, AgentObserver};
-use crate::cli::apart;
+use crate::cli::directories;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::lists::Writing;
 use crate::cli::report::{self, Voice, grouped};
@@ -56,7 +56,7 @@ impl Arguments {
     fn config(&self) -> Result<AgentConfig> {
         let format = self.writing.format();
         format.check()?;
-        apart::check(&[("DIR", Some(&self.snapshots)), ("--out", Some(&self.out))])?;
+        directories::check(&[("DIR", Some(&self.snapshots)), ("--out", Some(&self.out))])?;
         let (snapshots, lists) = (self.snapshots.clone(), self.out.clone());
         Ok(AgentConfig { snapshots, lists, secret: self.secret.secret()?, format, keep: self.writing.keep()? })
     }
@@ -69,7 +69,7 @@ struct Observer<'a> {
 }
 
 impl AgentObserver for Observer<'_> {
-    fn told(&mut self, event: AgentEvent) {
+    fn report(&mut self, event: AgentEvent) {
         match event {
             AgentEvent::Refused(error) => report::error(&error, "; it is skipped"),
             AgentEvent::Warning(error) if self.voice > Voice::Quiet => report::warning(&error.to_string()),

@@ -6,9 +6,9 @@ use crate::cli::{Outcome, Status, print};
 use crate::error::{Error, Result};
 use crate::export::{self, Side};
 use crate::flow::FlowKey;
-use crate::hash::Secret;
-use crate::snapshot::file::{Difference, Kind, SnapshotFile};
+use crate::snapshot::{Difference, Kind, SnapshotFile};
 use clap::Args;
+use flowpeel_iblt::hash::Secret;
 use std::path::PathBuf;
 
 /// List the connections that only one of two snapshots has

@@ -4,7 +4,7 @@ use crate::cli::report::{self, Voice, grouped};
 use crate::cli::snapshot::secret::SecretOption;
 use crate::cli::{Outcome, Status, values};
 use crate::export;
-use crate::snapshot::file::SnapshotFile;
+use crate::snapshot::SnapshotFile;
 use clap::Args;
 use std::path::PathBuf;
 

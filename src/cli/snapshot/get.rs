@@ -3,13 +3,12 @@
 use crate::cli::snapshot::secret::SecretOption;
 use crate::cli::{Failure, Outcome, Status, print};
 use crate::error::{Error, Result};
-use crate::flow::VlanTags;
-use crate::flow_list::RowState;
+use crate::flow::{AnyKey, VlanTags};
 use crate::handover::MIDSTREAM;
-use crate::hash::Secret;
-use crate::signal::AnyKey;
-use crate::snapshot::file::{Presence, SnapshotFile};
+use crate::list::RowState;
+use crate::snapshot::{Presence, SnapshotFile};
 use clap::Args;
+use flowpeel_iblt::hash::Secret;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 

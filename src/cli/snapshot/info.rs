@@ -5,11 +5,11 @@ use crate::cli::snapshot::secret::SecretOption;
 use crate::cli::table::{self, Align};
 use crate::cli::{Outcome, Status, print};
 use crate::error::{Result, escaped};
-use crate::hash::Secret;
 use crate::signal::PARTITION_COUNT;
-use crate::sketch::Geometry;
-use crate::snapshot::file::{Header, Kind, Load, RouterPart, SnapshotFile, VERSION};
+use crate::snapshot::{Header, Kind, Load, RouterPart, SnapshotFile, VERSION};
 use clap::Args;
+use flowpeel_iblt::Geometry;
+use flowpeel_iblt::hash::Secret;
 use jiff::Timestamp;
 use std::path::PathBuf;
 

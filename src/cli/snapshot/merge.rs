@@ -5,9 +5,9 @@ use crate::cli::snapshot::secret::SecretOption;
 use crate::cli::{Outcome, Status};
 use crate::error::Result;
 use crate::export;
-use crate::hash::Secret;
-use crate::snapshot::file::SnapshotFile;
+use crate::snapshot::SnapshotFile;
 use clap::Args;
+use flowpeel_iblt::hash::Secret;
 use std::path::PathBuf;
 
 /// Add up the snapshots of several routers

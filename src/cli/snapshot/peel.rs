@@ -6,10 +6,10 @@ use crate::cli::snapshot::secret::SecretOption;
 use crate::cli::{Outcome, Status};
 use crate::error::{Error, Result};
 use crate::export::{self, Exporter, Format, Output, Stream};
-use crate::flow_list::{MergedList, SnapshotList};
-use crate::hash::Secret;
-use crate::snapshot::file::{Kind, SnapshotFile};
+use crate::list::{MergedList, SnapshotList};
+use crate::snapshot::{Kind, SnapshotFile};
 use clap::Args;
+use flowpeel_iblt::hash::Secret;
 use std::path::PathBuf;
 
 /// List the connections of a snapshot, or of a merge with how many routers see each

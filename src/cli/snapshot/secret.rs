@@ -2,8 +2,8 @@
 
 use crate::cli::{Failure, values};
 use crate::error;
-use crate::hash::Secret;
 use clap::Args;
+use flowpeel_iblt::hash::Secret;
 use std::path::PathBuf;
 
 /// The option that names the secret under which snapshots were written.

@@ -4,8 +4,8 @@ use super::*;
 use crate::engine::Snapshots;
 use crate::engine::plan::CONNECTIONS_DEFAULT;
 use crate::export::Format;
-use crate::flow_list::LISTED_MAX;
-use crate::snapshot::{ANNOUNCEMENTS_MAX, Inquiry};
+use crate::handover::{ANNOUNCEMENTS_MAX, Inquiry};
+use crate::list::LISTED_MAX;
 
 #[test]
 fn the_defaults_fit_their_own_limit() {

@@ -3,9 +3,9 @@
 use super::*;
 use crate::engine::threads::signallers;
 use crate::engine::{Config, Plan};
-use crate::generate::{Traffic, TrafficConfig};
 use crate::queue::{BLOCK_SIGNAL_COUNT, QUEUE_BLOCKS_MAX, WhenFull, queue};
 use crate::signal::Moment;
+use flowpeel_traffic::{Traffic, TrafficConfig};
 
 #[test]
 fn what_is_lost_at_the_end_of_an_interval_is_told_with_it() {

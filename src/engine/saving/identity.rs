@@ -4,9 +4,9 @@
 //! the shapes that follow from them. The number of threads is not among them.
 
 use crate::engine::Plan;
-use crate::hash::Secret;
-use crate::snapshot::file::KeyId;
+use crate::snapshot::KeyId;
 use crate::state::Identity;
+use flowpeel_iblt::hash::Secret;
 use std::time::Duration;
 
 /// The first word of the key id that tells secrets apart.

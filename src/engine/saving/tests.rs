@@ -5,8 +5,8 @@ use crate::capture::tests::build::{Pcapng, USER_LINK};
 use crate::engine::Config;
 use crate::error::Result;
 use crate::export::{Exporter, Format, Stream};
-use crate::generate::{Traffic, TrafficConfig};
 use crate::run::{Observer, run};
+use flowpeel_traffic::{Traffic, TrafficConfig};
 use std::cell::Cell;
 
 /// Runs until so many packets were fed, then says stop.
@@ -40,7 +40,7 @@ fn config() -> Config {
 fn captures(place: &Path) -> Vec<PathBuf> {
     let (mut first, mut second) = (traffic(3), traffic(4));
     let mut pcap = Vec::new();
-    crate::generate::write_pcap(&mut first, &mut pcap).unwrap();
+    flowpeel_traffic::write_pcap(&mut first, &mut pcap).unwrap();
     let mut pcapng = Pcapng::little().ethernet().interface(USER_LINK, 0, &[]);
     while let Some(frame) = second.next_frame() {
         let time_us = frame.time_us;
@@ -109,7 +109,7 @@ fn whatever_a_state_holds_nothing_breaks() {
     let captures = captures(place.path());
     let (_, packets) = undisturbed(&captures);
     let state = place.path().join("state");
-    let mut nowhere = |_: &crate::flow_list::List| Ok(());
+    let mut nowhere = |_: &crate::list::List| Ok(());
     replay(Some(saving(&state, &captures).unwrap()), &captures, &mut nowhere, packets / 3).unwrap();
     let parts: Vec<Vec<u8>> = saving(&state, &captures).unwrap().saved.unwrap().parts().map(<[u8]>::to_vec).collect();
     let mut seed = 1_u64;

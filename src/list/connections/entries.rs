@@ -5,9 +5,9 @@
 //! double.
 
 use super::packing::Packing;
+use crate::flow::FlowKey as TableKey;
 use crate::list::start::Start;
-use crate::prefetch::prefetch;
-use crate::sketch::TableKey;
+use flowpeel_lines::prefetch;
 use std::ops::RangeInclusive;
 
 /// The number of connections in a piece: some tens of kilobytes, so that a short list takes little more than it needs.

@@ -5,10 +5,10 @@
 //! are not there, and a removal leaves nothing behind. A slot holds a byte of the hash too, so a connection other than
 //! the right one is hardly ever read.
 
-use crate::connection::CONNECTIONS_MAX;
-use crate::hash::place_of;
-use crate::prefetch::prefetch;
 use crate::signal::PARTITION_COUNT;
+use crate::track::CONNECTIONS_MAX;
+use flowpeel_iblt::hash::place_of;
+use flowpeel_lines::prefetch;
 
 /// The most connections that are listed in one family of one partition: an index has 24 bits for each.
 pub const LISTED_MAX: usize = 15_000_000;

@@ -8,8 +8,8 @@ mod entries;
 mod index;
 mod packing;
 
+use crate::flow::FlowKey as TableKey;
 use crate::list::start::Start;
-use crate::sketch::TableKey;
 use ahash::RandomState;
 use entries::Entries;
 use index::Index;

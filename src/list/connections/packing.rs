@@ -10,9 +10,9 @@
 //! | 4, or left out | the VLAN tags |
 //! | 2, or left out | the upper bits of the tick |
 
+use crate::flow::FlowKey as TableKey;
 use crate::flow::VlanTags;
 use crate::list::start::{NEAR_SIZE as NEAR_START_SIZE, NEAR_TICKS, Start};
-use crate::sketch::TableKey;
 use std::marker::PhantomData;
 
 const VLAN_SIZE: usize = size_of::<VlanTags>();

@@ -1,4 +1,4 @@
-//! The list holds what a map holds, whatever keys and starts come. And in how many bytes.
+//! The list holds what a map holds, for any keys and starts, and in how many bytes.
 
 use super::*;
 use crate::flow::{FlowKey, KeyV4, KeyV6};
@@ -30,7 +30,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![5 => Just(Step::Open), 3 => Just(Step::Close), 1 => Just(Step::Change)]
 }
 
-/// Steps between which the clock goes on by this many ticks, with starts of all times and any other fields.
+/// Steps between which the clock advances by this many ticks, with starts of all times and any other fields.
 fn steps(forward_ticks: impl Strategy<Value = u64>) -> impl Strategy<Value = Steps> {
     let step = (0u64..300, prop_oneof![9 => Just(0), 1 => 1..u32::MAX], any_step(), forward_ticks, any::<u64>());
     (prop::collection::vec(step, 0..2_000), 0..2_000usize).prop_map(|(steps, untagged)| {
@@ -128,7 +128,7 @@ fn entry_size<K: TableKey>(connections: &Connections<K>) -> usize {
     size / (piece_count * 1_024)
 }
 
-/// Lists 3,000 connections and looks at how many bytes each takes while the clock goes on, when it has gone on for too
+/// Lists 3,000 connections and measures how many bytes each takes while the clock advances, when it has advanced for too
 /// long, and with a tag.
 fn check_sizes<K: TableKey>([near, tagged, whole]: [usize; 3]) {
     let fill = || {

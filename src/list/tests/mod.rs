@@ -1,14 +1,13 @@
 //! A shard and a list without threads, so that tests decide when deltas are handed over.
 
 use super::*;
-use crate::connection::{LINGER_TICKS, TrackerConfig};
 use crate::engine::{Lockstep, LockstepConfig};
 use crate::flow::{FlowKey, KeyV4, Side, VlanTags};
-use crate::hash::{KeyedHash, Purpose};
-use crate::shard::PartitionConfig;
-use crate::signal::{ConnectionHash, FINGERPRINT_BITS, Kind, Signal, SignalParts, TimeBase};
-use crate::sketch::Geometry;
-use crate::snapshot::Marker;
+use crate::queue::Marker;
+use crate::signal::{ConnectionHash, FINGERPRINT_BITS, Signal, SignalKind, SignalParts, TimeBase};
+use crate::track::{LINGER_TICKS, PartitionConfig, TrackerConfig};
+use flowpeel_iblt::Geometry;
+use flowpeel_iblt::hash::{KeyedHash, Purpose};
 use std::collections::BTreeMap;
 
 mod restart;
@@ -64,7 +63,7 @@ impl Rig {
         rig
     }
 
-    fn signal(&mut self, key: &KeyV4, kind: Kind, from_client: bool) {
+    fn signal(&mut self, key: &KeyV4, kind: SignalKind, from_client: bool) {
         let (canonical, client) = key.canonical();
         let sender: Side = if from_client { client } else { client.other() };
         let hash = ConnectionHash::new(self.hash.of(&canonical));
@@ -74,9 +73,9 @@ impl Rig {
     }
 
     fn open(&mut self, key: KeyV4) {
-        self.signal(&key, Kind::Syn, true);
-        self.signal(&key, Kind::SynAck, false);
-        self.signal(&key, Kind::Ack, true);
+        self.signal(&key, SignalKind::Syn, true);
+        self.signal(&key, SignalKind::SynAck, false);
+        self.signal(&key, SignalKind::Ack, true);
         self.open.insert(key, self.tick);
     }
 
@@ -92,7 +91,7 @@ impl Rig {
             KeyV4::new((0x0a00_0000 + self.next.wrapping_mul(0x9e37) % (self.next + 1), 0), (0, 0), VlanTags::NONE);
         let picked = self.open.range(from..).next().or_else(|| self.open.first_key_value());
         if let Some(key) = picked.map(|(key, _)| *key) {
-            self.signal(&key, Kind::Rst, false);
+            self.signal(&key, SignalKind::Rst, false);
             self.open.remove(&key);
         }
     }
@@ -113,7 +112,7 @@ impl Rig {
     /// Every open connection sends a packet, as a sample of packets would show in time.
     fn everybody_talks(&mut self) {
         for key in self.open.keys().copied().collect::<Vec<_>>() {
-            self.signal(&key, Kind::Ack, true);
+            self.signal(&key, SignalKind::Ack, true);
         }
     }
 
@@ -186,7 +185,7 @@ fn a_connection_that_closes_and_opens_again_in_a_delta_has_its_new_start() {
     rig.assert_exact();
     rig.tick += 1_000;
     for key in rig.open.keys().copied().step_by(40).collect::<Vec<_>>() {
-        rig.signal(&key, Kind::Rst, true);
+        rig.signal(&key, SignalKind::Rst, true);
         rig.tick += 2;
         rig.open(key);
     }

@@ -1,8 +1,8 @@
 //! A list and its partitions that are saved, and others that continue from there.
 
 use super::*;
-use crate::shard::Partition;
 use crate::state::{Decoder, Encoder};
+use crate::track::Partition;
 
 impl Rig {
     /// Ends an interval, saves everything, and restores it into a new rig.
@@ -45,7 +45,7 @@ impl Rig {
         after
     }
 
-    /// Ends an interval and goes on without a restart.
+    /// Ends an interval and continues without a restart.
     fn go_on(mut self) -> Self {
         self.end_interval().unwrap();
         self
@@ -87,9 +87,9 @@ fn after_a_break_everything_is_in_doubt_until_it_is_seen_or_closes() {
     let open: Vec<_> = rig.open.keys().copied().collect();
     for (index, key) in open.iter().enumerate() {
         match index % 4 {
-            0 => rig.signal(key, Kind::Ack, true),
+            0 => rig.signal(key, SignalKind::Ack, true),
             1 => {
-                rig.signal(key, Kind::Rst, true);
+                rig.signal(key, SignalKind::Rst, true);
                 rig.open.remove(key);
             }
             _ => {}

@@ -5,10 +5,10 @@ pub(crate) mod frames;
 use super::LAYER_COUNT_MAX;
 use super::{Addresses, LinkType, TcpSegment, Unusable, fast, parse_frame, walk};
 use frames::{Case, cases, ethernet, ipv4, ipv6_with, join, outer, over_udp, tcp, udp};
-use pnet_packet::Packet;
-use pnet_packet::ethernet::EthernetPacket;
-use pnet_packet::ipv4::Ipv4Packet;
-use pnet_packet::tcp::TcpPacket;
+use pnet::packet::Packet;
+use pnet::packet::ethernet::EthernetPacket;
+use pnet::packet::ipv4::Ipv4Packet;
+use pnet::packet::tcp::TcpPacket;
 use proptest::prelude::*;
 
 fn on_ethernet(ether_type: u16, payload: &[u8]) -> Result<TcpSegment, Unusable> {

@@ -4,12 +4,12 @@ use super::*;
 use crate::capture::{Losses, Packet, PacketSource, Progress};
 use crate::engine::{Config, LiveInput};
 use crate::export::{Format, Output, Stream};
-use crate::flow_list::List;
-use crate::generate::{Traffic, TrafficConfig};
+use crate::list::List;
 use crate::metrics::Setup;
 use crate::parse::{LinkType, parse_frame};
-use crate::signal::Kind;
+use crate::signal::SignalKind;
 use crate::sources::Report;
+use flowpeel_traffic::{Traffic, TrafficConfig};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -218,7 +218,7 @@ fn what_one_thread_reads_late_is_listed_though_another_had_nothing_to_read() {
     let observer = ShowAtStop(StopAfter(Instant::now(), 5 * EVERY), Arc::clone(&is_shown));
     let summary = live(&plan, sources, &mut exporter, &metrics(2), &observer, None).unwrap();
     assert_eq!((summary.counts.opened, summary.incomplete), (expected, 0));
-    // How many intervals were merged depends on how busy the machine is, and what the lists tell together does not.
+    // How many intervals were merged depends on how busy the machine is, and what the lists cover together does not.
     assert_eq!(headers.iter().map(|header| header.figures.opened).sum::<u64>(), expected, "{headers:?}");
 }
 
@@ -260,8 +260,8 @@ fn an_exporter_that_is_too_slow_has_intervals_merged_and_none_lost() {
     // Every end of an interval has a list, or is counted in the one that covers it; the last is where it was stopped.
     let every_ns = EVERY.as_nanos() as i64;
     let ends = headers[headers.len() - 1].figures.end_ns / every_ns - headers[0].figures.start_ns / every_ns;
-    let told: u64 = headers.iter().map(|header| 1 + header.figures.merged).sum();
-    assert!((ends as u64..=ends as u64 + 1).contains(&told), "{told} of {ends}");
+    let covered: u64 = headers.iter().map(|header| 1 + header.figures.merged).sum();
+    assert!((ends as u64..=ends as u64 + 1).contains(&covered), "{covered} of {ends}");
     assert_eq!(headers.iter().map(|header| header.figures.opened).sum::<u64>(), summary.counts.opened);
     assert!(summary.counts.opened > 1_000);
 }
@@ -281,7 +281,7 @@ fn sources_are_counted_once_each_however_slow_the_lists_are() {
     }
     let frames = frames(3);
     let kinds = frames.iter().filter_map(|frame| parse_frame(LinkType::ETHERNET, frame).ok());
-    let attempts = kinds.filter(|segment| Kind::of_flags(segment.flags) == Kind::Syn).count() as u64;
+    let attempts = kinds.filter(|segment| SignalKind::of_flags(segment.flags) == SignalKind::Syn).count() as u64;
     let mut slow = Slow(Vec::new());
     let summary = run_live(vec![Playing::new(frames), Playing::new([])], 10 * EVERY, &mut slow);
     assert_eq!((summary.lost, summary.queue_full), (0, 0));
@@ -317,7 +317,7 @@ fn a_run_that_goes_on_repeats_no_number_and_builds_on_no_list_before() {
     let state = place.path().join("state");
     let first = run(&state);
     assert!(first.len() > 3 && first[0].0 && !first[1].0, "{first:?}");
-    // A run that was killed has written lists of later numbers than its state tells.
+    // A run that was killed has written lists of later numbers than its state has.
     let mut states: Vec<_> = std::fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().path()).collect();
     states.retain(|path| path.file_name().unwrap().to_str().unwrap().starts_with("state-"));
     states.sort();

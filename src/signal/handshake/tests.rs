@@ -55,7 +55,7 @@ fn what_stands_twice_completes_by_either_number() {
         assert!(!cache.put(hash(2), Side::First, Some(numbers[0]), 0));
         assert!(takes(&cache, hash(1), Side::First, 0), "now a place before its own is free");
         assert!(!cache.put(hash(2), Side::First, Some(numbers[1]), 0));
-        assert_eq!(cache.take(hash(2), Side::First, ISN, 0), Some(Kind::Completes), "{numbers:?}");
+        assert_eq!(cache.take(hash(2), Side::First, ISN, 0), Some(SignalKind::Completes), "{numbers:?}");
         assert!(!takes(&cache, hash(2), Side::First, 0), "both are taken");
     }
 }
@@ -146,28 +146,28 @@ fn what_waited_too_long_makes_room_without_a_loss() {
 fn only_what_comes_next_completes() {
     let cache = HandshakeCache::new(1024, TIMEOUT_NS);
     for (isn, taken, kind) in [
-        (Some(ISN), ISN, Kind::Completes),
-        (Some(ISN), ISN + 1_000, Kind::Ack),
-        (Some(0), 0, Kind::Completes),
-        (None, ISN, Kind::Ack),
-        (None, 0, Kind::Ack),
+        (Some(ISN), ISN, SignalKind::Completes),
+        (Some(ISN), ISN + 1_000, SignalKind::Ack),
+        (Some(0), 0, SignalKind::Completes),
+        (None, ISN, SignalKind::Ack),
+        (None, 0, SignalKind::Ack),
     ] {
         cache.put(hash(1), Side::First, isn, 0);
         assert_eq!(cache.take(hash(1), Side::First, taken, 0), Some(kind), "{isn:?} {taken}");
     }
-    // The answer to a retransmitted SYN-ACK replaces what waits, whatever its ISN.
+    // The answer to a retransmitted SYN-ACK replaces what waits, with any ISN.
     cache.put(hash(1), Side::First, Some(ISN), 0);
     cache.put(hash(1), Side::First, Some(5), 0);
-    assert_eq!(cache.take(hash(1), Side::First, 5, 0), Some(Kind::Completes));
+    assert_eq!(cache.take(hash(1), Side::First, 5, 0), Some(SignalKind::Completes));
     assert_eq!(cache.take(hash(1), Side::First, 5, 0), None);
     cache.put(hash(1), Side::First, Some(ISN), 0);
-    assert_eq!(cache.take(hash(1), Side::First, ISN, TIMEOUT_NS), Some(Kind::Ack), "it may have timed out");
+    assert_eq!(cache.take(hash(1), Side::First, ISN, TIMEOUT_NS), Some(SignalKind::Ack), "it may have timed out");
     cache.put(hash(1), Side::First, Some(ISN), 0);
     cache.give_up(hash(1), 0);
     assert_eq!(cache.take(hash(1), Side::First, ISN, 0), None);
     let others = (0..100_000).filter(|other| {
         cache.put(hash(1), Side::First, Some(ISN), 0);
-        cache.take(hash(1), Side::First, ISN + 1 + other, 0) == Some(Kind::Completes)
+        cache.take(hash(1), Side::First, ISN + 1 + other, 0) == Some(SignalKind::Completes)
     });
     let others = others.count();
     assert!((300..500).contains(&others), "{others} of 100,000 are taken for it");

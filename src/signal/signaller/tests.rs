@@ -1,8 +1,7 @@
-//! Which packets go on, and as what.
+//! Which packets become signals, and of which kind.
 
 use super::*;
-use crate::flow::FlowKey;
-use crate::signal::AnyKey;
+use crate::flow::{AnyKey, FlowKey};
 use crate::signal::sampler::SAMPLE_INTERVAL_PACKETS;
 
 const ACK: u8 = TcpSegment::ACK;
@@ -40,7 +39,7 @@ fn signaller_of(config: SignallerConfig, handshake_count: usize, watch: Option<A
     Signaller::new(config, Arc::new(cache), watch)
 }
 
-fn kinds(signaller: &mut Signaller, segments: &[TcpSegment]) -> Vec<Kind> {
+fn kinds(signaller: &mut Signaller, segments: &[TcpSegment]) -> Vec<SignalKind> {
     let mut kinds = Vec::new();
     for segment in segments {
         signaller.push(segment, || (1, 0), |signal| kinds.push(signal.parts().kind));
@@ -67,25 +66,25 @@ fn of_the_packets_without_a_flag_only_the_answer_goes_on() {
         there(FIN | ACK),
     ];
     let kinds = kinds(&mut signaller(false, 1024), &packets);
-    assert_eq!(kinds, [Kind::Syn, Kind::SynAck, Kind::Ack, Kind::Fin]);
+    assert_eq!(kinds, [SignalKind::Syn, SignalKind::SynAck, SignalKind::Ack, SignalKind::Fin]);
 }
 
 #[test]
 fn behind_a_fin_nothing_completes_the_handshake() {
     let there = |flags| segment(CLIENT, SERVER, flags);
     let packets = [there(SYN), segment(SERVER, CLIENT, SYN | ACK), there(FIN | ACK), there(ACK)];
-    let expected = [Kind::Syn, Kind::SynAck, Kind::Fin];
+    let expected = [SignalKind::Syn, SignalKind::SynAck, SignalKind::Fin];
     assert_eq!(kinds(&mut signaller(false, 1024), &packets), expected, "all in one stage");
     let mut signaller = signaller(false, 1024);
-    let apart: Vec<Kind> = packets.iter().flat_map(|packet| kinds(&mut signaller, &[*packet])).collect();
+    let apart: Vec<SignalKind> = packets.iter().flat_map(|packet| kinds(&mut signaller, &[*packet])).collect();
     assert_eq!(apart, expected, "each by itself");
 }
 
 #[test]
 fn one_way_waits_for_the_client_after_its_syn() {
     let packets = [segment(CLIENT, SERVER, SYN), segment(CLIENT, SERVER, ACK), segment(CLIENT, SERVER, ACK)];
-    assert_eq!(kinds(&mut signaller(true, 1024), &packets), [Kind::Syn, Kind::Ack]);
-    assert_eq!(kinds(&mut signaller(false, 1024), &packets), [Kind::Syn]);
+    assert_eq!(kinds(&mut signaller(true, 1024), &packets), [SignalKind::Syn, SignalKind::Ack]);
+    assert_eq!(kinds(&mut signaller(false, 1024), &packets), [SignalKind::Syn]);
 }
 
 #[test]
@@ -136,10 +135,10 @@ fn both_directions_have_one_key_without_tags_unless_asked() {
 
 #[test]
 fn what_completes_a_handshake_is_told_from_what_comes_later() {
-    for (seq, kind) in [(200, Kind::Completes), (201, Kind::Ack), (5_000, Kind::Ack)] {
+    for (seq, kind) in [(200, SignalKind::Completes), (201, SignalKind::Ack), (5_000, SignalKind::Ack)] {
         let answer = TcpSegment { seq, ..segment(CLIENT, SERVER, ACK) };
         let packets = [segment(CLIENT, SERVER, SYN), segment(SERVER, CLIENT, SYN | ACK), answer];
-        assert_eq!(kinds(&mut signaller(false, 1024), &packets), [Kind::Syn, Kind::SynAck, kind], "{seq}");
+        assert_eq!(kinds(&mut signaller(false, 1024), &packets), [SignalKind::Syn, SignalKind::SynAck, kind], "{seq}");
     }
 }
 
@@ -150,7 +149,7 @@ fn with_pickup_one_in_so_many_of_the_others_goes_on() {
         let others: Vec<_> = (0..160).map(|port| segment((1, port), (2, 2), ACK)).collect();
         let kinds = kinds(&mut signaller, &others);
         assert_eq!((kinds.len(), signaller.counts().sampled), (160 / pickup as usize, u64::from(160 / pickup)));
-        assert!(kinds.iter().all(|kind| *kind == Kind::Ack));
+        assert!(kinds.iter().all(|kind| *kind == SignalKind::Ack));
     }
 }
 
@@ -163,7 +162,7 @@ fn of_a_connection_under_watch_the_next_packet_goes_on() {
     let packets = [segment(SERVER, CLIENT, ACK), segment(CLIENT, SERVER, ACK), segment((3, 3), SERVER, ACK)];
     assert_eq!(kinds(&mut signaller, &packets), []);
     assert!(watch.put(hash));
-    assert_eq!(kinds(&mut signaller, &packets), [Kind::Ack]);
+    assert_eq!(kinds(&mut signaller, &packets), [SignalKind::Ack]);
     assert_eq!(kinds(&mut signaller, &packets), []);
     assert_eq!(signaller.counts().watched, 1);
     assert!(!watch.take(hash));

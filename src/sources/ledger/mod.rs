@@ -2,12 +2,12 @@
 //!
 //! Deltas come in any order: the rows of the report depend only on what was counted.
 
-use crate::hash::Secret;
-use crate::sketch::{Entry, Values as Listed};
 use crate::sources::address::{AddressKey, SourceKeyV4, SourceKeyV6};
 use crate::sources::delta::{FamilyDelta, FamilyGeometry, SourceValues};
 use crate::sources::recent::RecentSource;
 use crate::sources::{SourceDelta, SourceEvent, SourceGeometry};
+use flowpeel_iblt::hash::Secret;
+use flowpeel_iblt::{Entry, Values as Listed};
 use std::net::IpAddr;
 
 /// The interval of a report.
@@ -69,7 +69,7 @@ pub struct Report {
 }
 
 /// The sums of one family.
-struct FamilyLedger<K: crate::sketch::Key> {
+struct FamilyLedger<K: flowpeel_iblt::Key> {
     sum: FamilyDelta<K>,
     /// The recent sources of all partitions, each once for every partition that has it.
     seen: Vec<RecentSource<K>>,
@@ -134,8 +134,8 @@ impl<K: AddressKey> FamilyLedger<K> {
             let sum = |of: fn(&RecentSource<K>) -> u32| same.iter().map(|seen| u64::from(of(seen))).sum::<u64>();
             let attempts = sum(|seen| seen.attempts);
             let attempts_max = self.sum.counter.table().least(&key, |cell| {
-                let (answered, refused) = crate::sketch::TableCell::value(cell);
-                let events = crate::sketch::TableCell::count(cell);
+                let (answered, refused) = flowpeel_iblt::TableCell::value(cell);
+                let events = flowpeel_iblt::TableCell::count(cell);
                 events.max(0).unsigned_abs().saturating_sub(answered.saturating_add(refused))
             });
             report.sources.push(Source {

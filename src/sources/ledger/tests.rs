@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::flow::{FlowKey, KeyV4 as FlowV4, KeyV6 as FlowV6, VlanTags};
-use crate::signal::{ConnectionHash, Kind, Signal, SignalParts};
+use crate::signal::{ConnectionHash, Signal, SignalKind, SignalParts};
 use crate::sources::{SourceTally, event_of};
 use std::collections::BTreeMap;
 
@@ -25,15 +25,15 @@ impl Bench {
     }
 
     /// A packet of this kind from `first` to `second`.
-    fn packet(&mut self, kind: Kind, key: AnyFlow, refuses: bool) {
+    fn packet(&mut self, kind: SignalKind, key: AnyFlow, refuses: bool) {
         let (from, to, signal) = match key {
             AnyFlow::V4(key) => (key.first().ip(), key.second().ip(), signal(&key, kind)),
             AnyFlow::V6(key) => (key.first().ip(), key.second().ip(), signal(&key, kind)),
         };
         let (source, at) = match kind {
-            Kind::Syn => (from, 0),
-            Kind::SynAck => (to, 1),
-            Kind::Rst if refuses => (to, 2),
+            SignalKind::Syn => (from, 0),
+            SignalKind::SynAck => (to, 1),
+            SignalKind::Rst if refuses => (to, 2),
             _ => return assert!(event_of(&signal, || refuses).is_none()),
         };
         self.exact.entry(source).or_default()[at] += 1;
@@ -53,7 +53,7 @@ impl Bench {
             });
         }
         let report = self.ledger.report(period);
-        assert_eq!(self.ledger.report(period).sources, [], "what was told is over");
+        assert_eq!(self.ledger.report(period).sources, [], "what was reported is over");
         (report, self.exact)
     }
 }
@@ -64,7 +64,7 @@ enum AnyFlow {
     V6(FlowV6),
 }
 
-fn signal<K: FlowKey>(key: &K, kind: Kind) -> Signal {
+fn signal<K: FlowKey>(key: &K, kind: SignalKind) -> Signal {
     let (canonical, sender) = key.canonical();
     // Any function of the key will do to distribute connections.
     let hash =
@@ -92,14 +92,14 @@ fn mixed(bench: &mut Bench, source_count: u32) {
     for source in 0..source_count {
         for port in 0..(source % 7 + 1) as u16 {
             for flow in [flow(source * 77, port), flow_v6(u128::from(source) << 70 | 5, port)] {
-                bench.packet(Kind::Syn, flow, false);
-                bench.packet(Kind::SynAck, reversed(flow), false);
-                bench.packet(Kind::Rst, reversed(flow), port == 3);
-                bench.packet(Kind::Fin, flow, false);
+                bench.packet(SignalKind::Syn, flow, false);
+                bench.packet(SignalKind::SynAck, reversed(flow), false);
+                bench.packet(SignalKind::Rst, reversed(flow), port == 3);
+                bench.packet(SignalKind::Fin, flow, false);
             }
         }
         // An answer to what was asked before.
-        bench.packet(Kind::SynAck, reversed(flow(1_000_000 + source, 1)), false);
+        bench.packet(SignalKind::SynAck, reversed(flow(1_000_000 + source, 1)), false);
     }
 }
 
@@ -131,11 +131,11 @@ fn the_heavy_ones_of_a_flood_are_named_with_bounds_that_hold() {
     let reports = [1, 8].map(|shard_count| {
         let mut bench = Bench::new(2_000, shard_count);
         for number in 0..300_000u32 {
-            bench.packet(Kind::Syn, flow(number.wrapping_mul(0x9e37_79b1), 1), false);
+            bench.packet(SignalKind::Syn, flow(number.wrapping_mul(0x9e37_79b1), 1), false);
             if number % 100 == 0 {
                 let heavy = flow(7 + number / 100 % 3, (number / 100) as u16);
-                bench.packet(Kind::Syn, heavy, false);
-                bench.packet(Kind::Rst, reversed(heavy), true);
+                bench.packet(SignalKind::Syn, heavy, false);
+                bench.packet(SignalKind::Rst, reversed(heavy), true);
             }
         }
         let (report, exact) = bench.report(Period::default());

@@ -4,10 +4,10 @@
 //! disk and only then renamed, so a name stands for a whole file whenever the process ends. The newest and the one
 //! before it are kept.
 
+use crate::disk::whole_file::{NewFile, Temporary, directory_of};
 use crate::error::{Error, Result};
 use crate::state::generation::{self, Identity};
 use crate::state::lock;
-use crate::whole_file::{NewFile, Temporary, directory_of};
 use std::fs::{self, DirBuilder, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufWriter, Read, Write};

@@ -1,7 +1,7 @@
 //! What happens when there is more than there is room for, and when time runs out.
 
 use super::*;
-use crate::pipeline::FILTER_ESTABLISHED_PERCENT;
+use crate::engine::FILTER_ESTABLISHED_PERCENT;
 use std::collections::BTreeSet;
 
 fn keys_of(half_open: &[HalfOpen]) -> BTreeSet<AnyKey> {

@@ -1,6 +1,6 @@
 //! The filter against a map, how full it becomes, what it gives up, and how often it is wrong.
 
-use super::super::{Filter, FilterConfig, Placed, SLOT_COUNT, State};
+use super::super::{ConnectionState, Filter, FilterConfig, Placed, SLOT_COUNT};
 use super::*;
 use crate::flow::Side;
 use proptest::prelude::*;
@@ -17,10 +17,16 @@ fn hash(number: u64) -> ConnectionHash {
     ConnectionHash::new(u128::from(mixed(2 * number)) << 64 | u128::from(mixed(2 * number + 1)))
 }
 
-fn entry(filter: &Filter, number: u64, state: State, tick: u64) -> Entry {
+fn entry(filter: &Filter, number: u64, state: ConnectionState, tick: u64) -> FilterEntry {
     let client = if number & 1 == 0 { Side::First } else { Side::Second };
     let fingerprint = filter.fingerprint(hash(number));
-    Entry { fingerprint, state, client, tick: Entry::tick_of(tick), short_isn: Entry::short_isn(number as u32) }
+    FilterEntry {
+        fingerprint,
+        state,
+        client,
+        tick: FilterEntry::tick_of(tick),
+        short_isn: FilterEntry::short_isn(number as u32),
+    }
 }
 
 const NOW: u64 = 5 << 20;
@@ -30,19 +36,19 @@ fn filter_of(place_count: usize, fingerprint_bits: u32) -> Filter {
 }
 
 /// Places an entry under its number's hash; what that took, if there was a place.
-fn place(filter: &mut Filter, number: u64, entry: &Entry) -> Option<Placed> {
+fn place(filter: &mut Filter, number: u64, entry: &FilterEntry) -> Option<Placed> {
     let (slot, placed) = filter.insert(hash(number), entry, NOW, |held| held.age(NOW))?;
     assert_eq!(filter.get(slot), *entry);
     Some(placed)
 }
 
 /// A filter with established connections in `percent` of its places, the map of what is in it, and how many found none.
-fn filled(bucket_count: usize, percent: usize, fingerprint_bits: u32) -> (Filter, BTreeMap<u64, Entry>, usize) {
+fn filled(bucket_count: usize, percent: usize, fingerprint_bits: u32) -> (Filter, BTreeMap<u64, FilterEntry>, usize) {
     let mut filter = filter_of(bucket_count * SLOT_COUNT, fingerprint_bits);
     let mut map = BTreeMap::new();
     let mut full = 0;
     for number in 0..(bucket_count * SLOT_COUNT * percent / 100) as u64 {
-        let entry = entry(&filter, number, State::Established, NOW - number);
+        let entry = entry(&filter, number, ConnectionState::Established, NOW - number);
         match place(&mut filter, number, &entry) {
             Some(Placed::Free | Placed::Moved(..)) => drop(map.insert(number, entry)),
             Some(Placed::Evicted(entry)) => panic!("{entry:?} had to go, but all are established"),
@@ -52,7 +58,7 @@ fn filled(bucket_count: usize, percent: usize, fingerprint_bits: u32) -> (Filter
     (filter, map, full)
 }
 
-fn is_as(filter: &Filter, map: &BTreeMap<u64, Entry>, numbers: u64) {
+fn is_as(filter: &Filter, map: &BTreeMap<u64, FilterEntry>, numbers: u64) {
     for number in 0..numbers {
         let found = filter.find(hash(number), NOW).map(|(_, entry)| entry);
         assert_eq!(found, map.get(&number).copied(), "{number}");
@@ -86,7 +92,7 @@ fn it_stays_a_map_under_churn() {
             }
             // Who found no place does not come again, but others do.
             for _ in 0..capacity - map.len() {
-                let entry = entry(&filter, next, State::Established, NOW);
+                let entry = entry(&filter, next, ConnectionState::Established, NOW);
                 if place(&mut filter, next, &entry).is_some() {
                     map.insert(next, entry);
                 }
@@ -124,7 +130,7 @@ fn long_fingerprints_are_not_wrong_in_a_million() {
 fn closed_entries_linger_just_so_long() {
     for start in [NOW, (6 << 20) - 2] {
         let mut filter = filter_of(70, FINGERPRINT_BITS);
-        let closed = entry(&filter, 1, State::Closed, start);
+        let closed = entry(&filter, 1, ConnectionState::Closed, start);
         assert!(matches!(filter.insert(hash(1), &closed, start, |_| 0), Some((_, Placed::Free))));
         for age in 0..=u64::from(LINGER_TICKS) {
             assert_eq!(filter.find(hash(1), start + age).map(|(_, entry)| entry), Some(closed), "{age}");
@@ -133,30 +139,30 @@ fn closed_entries_linger_just_so_long() {
     }
 }
 
-const STATES: [State; 14] = [
-    State::Removed,
-    State::Closed,
-    State::SynSent,
-    State::SynRecv,
-    State::SynRecvServerFin,
-    State::SynRecvLate,
-    State::SynRecvLateServerFin,
-    State::AnsweredUnseen,
-    State::AnsweredUnseenServerFin,
-    State::Established,
-    State::EstablishedClientFin,
-    State::OneWayClient,
-    State::OneWayServer,
-    State::Candidate,
+const STATES: [ConnectionState; 14] = [
+    ConnectionState::Removed,
+    ConnectionState::Closed,
+    ConnectionState::SynSent,
+    ConnectionState::SynRecv,
+    ConnectionState::SynRecvServerFin,
+    ConnectionState::SynRecvLate,
+    ConnectionState::SynRecvLateServerFin,
+    ConnectionState::AnsweredUnseen,
+    ConnectionState::AnsweredUnseenServerFin,
+    ConnectionState::Established,
+    ConnectionState::EstablishedClientFin,
+    ConnectionState::OneWayClient,
+    ConnectionState::OneWayServer,
+    ConnectionState::Candidate,
 ];
 
 /// Which of two goes first: the closed, then candidates, then those only asked for, then the answered, and of equals
 /// the older. None when it has to stay.
-fn rank(state: State, age: u64) -> Option<(u8, u64)> {
+fn rank(state: ConnectionState, age: u64) -> Option<(u8, u64)> {
     match state {
-        State::Closed => Some((4, age)),
-        State::Candidate => Some((3, age)),
-        State::SynSent => Some((2, age)),
+        ConnectionState::Closed => Some((4, age)),
+        ConnectionState::Candidate => Some((3, age)),
+        ConnectionState::SynSent => Some((2, age)),
         state if state.is_answered() => Some((1, age)),
         _ => None,
     }
@@ -170,18 +176,18 @@ proptest! {
         let mut filter = filter_of(SLOT_COUNT, FINGERPRINT_BITS);
         // Placed as established, so that none pushes out another, and given their states afterwards.
         for number in 0..SLOT_COUNT as u64 {
-            let placeholder = entry(&filter, number, State::Established, NOW);
+            let placeholder = entry(&filter, number, ConnectionState::Established, NOW);
             prop_assert_eq!(place(&mut filter, number, &placeholder), Some(Placed::Free));
         }
         for (number, &(state, age)) in held.iter().enumerate() {
             let (slot, _) = filter.find(hash(number as u64), NOW).expect("it was placed");
             filter.set(slot, &entry(&filter, number as u64, STATES[state], NOW - age));
         }
-        let is_gone = |state: State, age: u64| {
-            state == State::Removed || state == State::Closed && age > u64::from(LINGER_TICKS)
+        let is_gone = |state: ConnectionState, age: u64| {
+            state == ConnectionState::Removed || state == ConnectionState::Closed && age > u64::from(LINGER_TICKS)
         };
-        let held: Vec<(State, u64)> = held.into_iter().map(|(state, age)| (STATES[state], age)).collect();
-        let new = entry(&filter, 99, State::SynSent, NOW);
+        let held: Vec<(ConnectionState, u64)> = held.into_iter().map(|(state, age)| (STATES[state], age)).collect();
+        let new = entry(&filter, 99, ConnectionState::SynSent, NOW);
         let placed = place(&mut filter, 99, &new);
         let kept = |number: usize| filter.find(hash(number as u64), NOW).is_some();
         let lost: Vec<_> = (0..SLOT_COUNT).filter(|&at| !is_gone(held[at].0, held[at].1) && !kept(at)).collect();
@@ -204,15 +210,15 @@ proptest! {
 
 #[test]
 fn what_is_worth_little_pushes_out_nothing_but_its_like() {
-    let oldest = entry(&filter_of(SLOT_COUNT, FINGERPRINT_BITS), 0, State::Candidate, NOW - 1);
+    let oldest = entry(&filter_of(SLOT_COUNT, FINGERPRINT_BITS), 0, ConnectionState::Candidate, NOW - 1);
     for (held, candidate, trace) in [
-        (State::Established, None, None),
-        (State::SynSent, None, None),
-        (State::Closed, None, None),
-        (State::Candidate, Some(Placed::Evicted(oldest)), None),
-        (State::Removed, Some(Placed::Free), Some(Placed::Free)),
+        (ConnectionState::Established, None, None),
+        (ConnectionState::SynSent, None, None),
+        (ConnectionState::Closed, None, None),
+        (ConnectionState::Candidate, Some(Placed::Evicted(oldest)), None),
+        (ConnectionState::Removed, Some(Placed::Free), Some(Placed::Free)),
     ] {
-        for (state, expected) in [(State::Candidate, candidate), (State::Closed, trace)] {
+        for (state, expected) in [(ConnectionState::Candidate, candidate), (ConnectionState::Closed, trace)] {
             let mut filter = filter_of(SLOT_COUNT, FINGERPRINT_BITS);
             for number in 0..SLOT_COUNT as u64 {
                 let entry = entry(&filter, number, held, NOW - u64::from(number == 0));
@@ -237,7 +243,7 @@ fn what_was_seen_is_told_once_and_moves_along() {
     let mut told = 0;
     let before: Vec<_> = map.keys().map(|number| filter.find(hash(*number), NOW).unwrap().0).collect();
     for number in 1_000..1_000 + 64 * SLOT_COUNT as u64 * 35 / 100 {
-        let entry = entry(&filter, number, State::Established, NOW);
+        let entry = entry(&filter, number, ConnectionState::Established, NOW);
         told += u64::from(matches!(place(&mut filter, number, &entry), Some(Placed::Moved(..))));
     }
     let after: Vec<_> = map.keys().map(|number| filter.find(hash(*number), NOW).unwrap().0).collect();

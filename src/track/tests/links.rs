@@ -42,12 +42,12 @@ proptest! {
         let config = TrackerConfig { half_open_count, place_count, connections_max, candidate_count, ..config() };
         let mut scene = Scene::new(config);
         for (at, (connection, kind, from_client, isn)) in packets.into_iter().enumerate() {
-            let kinds = [Kind::SynAck, Kind::Completes, Kind::Ack, Kind::Fin, Kind::Rst];
+            let kinds = [SignalKind::SynAck, SignalKind::Completes, SignalKind::Ack, SignalKind::Fin, SignalKind::Rst];
             let sender = if from_client { Sender::Client } else { Sender::Server };
             match kind {
                 0 => scene.pass(u64::from(isn)),
                 1 => scene.pass(SYN_TIMEOUT_TICKS / 2),
-                2..25 => drop(scene.send(any_key(connection % connection_count), sender, Kind::Syn, isn)),
+                2..25 => drop(scene.send(any_key(connection % connection_count), sender, SignalKind::Syn, isn)),
                 _ => drop(scene.send(any_key(connection % connection_count), sender, kinds[kind % 5], isn)),
             }
             if at % 16 == 0 {

@@ -51,7 +51,7 @@ fn other(sender: Sender) -> Sender {
 struct Packet {
     connection: u32,
     sender: Sender,
-    kind: Kind,
+    kind: SignalKind,
     isn: u32,
     pause_ticks: u64,
 }
@@ -76,17 +76,17 @@ impl Machine {
         let rules = self.rules;
         let is_candidate = before.as_ref().is_some_and(|known| known.stage == Stage::Candidate);
         let (after, events) = match packet.kind {
-            Kind::Ack | Kind::Fin | Kind::Rst if is_candidate => after_candidate(before, packet, now),
-            Kind::Ack if before.is_none() && rules.pickup => {
+            SignalKind::Ack | SignalKind::Fin | SignalKind::Rst if is_candidate => after_candidate(before, packet, now),
+            SignalKind::Ack if before.is_none() && rules.pickup => {
                 (Some(Known { isn: 0, ..fresh(Stage::Candidate, packet.sender, packet, now) }), vec![])
             }
-            Kind::Fin | Kind::Rst if before.is_none() && rules.pickup => (Some(trace(packet, now)), vec![]),
-            Kind::Syn => (Some(after_syn(before, packet, now)), vec![]),
-            Kind::SynAck => after_syn_ack(before, packet, now, rules),
-            Kind::Completes => after_completes(before, packet, now, rules),
-            Kind::Ack => after_data(before, packet, rules.one_way),
-            Kind::Fin => after_fin(before, packet, now, rules),
-            Kind::Rst => after_rst(before, now),
+            SignalKind::Fin | SignalKind::Rst if before.is_none() && rules.pickup => (Some(trace(packet, now)), vec![]),
+            SignalKind::Syn => (Some(after_syn(before, packet, now)), vec![]),
+            SignalKind::SynAck => after_syn_ack(before, packet, now, rules),
+            SignalKind::Completes => after_completes(before, packet, now, rules),
+            SignalKind::Ack => after_data(before, packet, rules.one_way),
+            SignalKind::Fin => after_fin(before, packet, now, rules),
+            SignalKind::Rst => after_rst(before, now),
         };
         // A closed connection has an ISN, even if only one that cannot come again.
         let after = after.map(|known| {
@@ -161,11 +161,11 @@ fn trace(packet: Packet, now: u64) -> Known {
 fn after_candidate(before: Option<Known>, packet: Packet, now: u64) -> After {
     let known = before.unwrap();
     match packet.kind {
-        Kind::Ack if packet.sender == known.client => (Some(known), vec![]),
-        Kind::Ack | Kind::Fin if packet.sender != known.client => {
+        SignalKind::Ack if packet.sender == known.client => (Some(known), vec![]),
+        SignalKind::Ack | SignalKind::Fin if packet.sender != known.client => {
             // In the keys here the end with the greater port comes first if their number is even.
             let client = if packet.connection.is_multiple_of(2) { Sender::Client } else { Sender::Server };
-            let ended = if packet.kind == Kind::Fin { vec![packet.sender] } else { vec![] };
+            let ended = if packet.kind == SignalKind::Fin { vec![packet.sender] } else { vec![] };
             let event = (true, client, known.start);
             (Some(Known { stage: Stage::Open, client, heard: BOTH.into(), ended, ..known }), vec![event])
         }
@@ -274,8 +274,8 @@ fn oriented(connection: u32, client: Sender) -> AnyKey {
 
 fn packets() -> impl Strategy<Value = Vec<Packet>> {
     let kind = prop_oneof![
-        3 => Just(Kind::Syn), 3 => Just(Kind::SynAck), 4 => Just(Kind::Ack), 2 => Just(Kind::Fin), 1 => Just(Kind::Rst),
-        1 => Just(Kind::Completes)
+        3 => Just(SignalKind::Syn), 3 => Just(SignalKind::SynAck), 4 => Just(SignalKind::Ack), 2 => Just(SignalKind::Fin), 1 => Just(SignalKind::Rst),
+        1 => Just(SignalKind::Completes)
     ];
     let pause = prop_oneof![8 => Just(0u64), 4 => 1u64..4, 1 => LINGER_TICKS as u64 - 1..SYN_TIMEOUT_TICKS + 2];
     let packet = (0u32..5, any::<bool>(), kind, 1u32..3, pause).prop_map(|(connection, first, kind, isn, pause)| {
@@ -293,7 +293,7 @@ fn agrees(packets: &[Packet], rules: Rules) {
         ..config()
     });
     let mut machine = Machine { rules, ..Machine::default() };
-    let payload = Entry::tick_of;
+    let payload = FilterEntry::tick_of;
     // Of the open connections, whether they are listed as older than the start.
     let mut listed = [None; 5];
     for &packet in packets {
@@ -346,7 +346,7 @@ fn agrees(packets: &[Packet], rules: Rules) {
             .map(|(connection, known)| {
                 let key = oriented(*connection, known.client);
                 let is_answered = known.stage == Stage::Answered;
-                (key, known.start, known.since, is_answered, Entry::short_isn(known.isn))
+                (key, known.start, known.since, is_answered, FilterEntry::short_isn(known.isn))
             })
             .collect();
         assert_eq!(half_open, waiting, "{packet:?} at {}", scene.tick);

@@ -11,12 +11,11 @@ mod pickup;
 mod ring;
 mod table;
 
-use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
-use crate::handover::MIDSTREAM;
-use crate::handover::{Counts, HalfOpen, HalfOpenList};
-use crate::hash::{KeyedHash, Purpose, Secret};
-use crate::signal::{AnyKey, ConnectionHash, FINGERPRINT_BITS, Kind, Signal, SignalParts};
-use crate::track::{Entry, Event, Tracker, TrackerConfig};
+use crate::flow::{AnyKey, FlowKey, KeyV4, KeyV6, VlanTags};
+use crate::handover::{Counts, HalfOpen, HalfOpenList, MIDSTREAM};
+use crate::signal::{ConnectionHash, FINGERPRINT_BITS, Signal, SignalKind, SignalParts};
+use crate::track::{Event, FilterEntry, Tracker, TrackerConfig};
+use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
 
 const SYN_TIMEOUT_TICKS: u64 = 20;
 const LINGER_TICKS: u32 = 5;
@@ -68,7 +67,7 @@ impl Scene {
     }
 
     /// Sends a packet of the connection with this key, client first, now.
-    fn send(&mut self, key: AnyKey, sender: Sender, kind: Kind, isn: u32) -> Option<Event> {
+    fn send(&mut self, key: AnyKey, sender: Sender, kind: SignalKind, isn: u32) -> Option<Event> {
         let signal = match key {
             AnyKey::V4(key) => signal(&self.hash_v4, &key, sender, (self.tick, kind, isn)),
             AnyKey::V6(key) => signal(&self.hash_v6, &key, sender, (self.tick, kind, isn)),
@@ -86,12 +85,12 @@ impl Scene {
         let mut events = Vec::new();
         for letter in script.chars() {
             let kind = match letter.to_ascii_uppercase() {
-                'S' => Kind::Syn,
-                'A' => Kind::SynAck,
-                'D' => Kind::Ack,
-                'C' => Kind::Completes,
-                'F' => Kind::Fin,
-                'R' => Kind::Rst,
+                'S' => SignalKind::Syn,
+                'A' => SignalKind::SynAck,
+                'D' => SignalKind::Ack,
+                'C' => SignalKind::Completes,
+                'F' => SignalKind::Fin,
+                'R' => SignalKind::Rst,
                 digit if digit.is_ascii_digit() => {
                     isn = u32::from(letter) - u32::from('0');
                     continue;
@@ -132,7 +131,12 @@ impl Scene {
     }
 }
 
-fn signal<K: FlowKey>(hash: &KeyedHash<K>, key: &K, sender: Sender, (tick, kind, isn): (u64, Kind, u32)) -> Signal {
+fn signal<K: FlowKey>(
+    hash: &KeyedHash<K>,
+    key: &K,
+    sender: Sender,
+    (tick, kind, isn): (u64, SignalKind, u32),
+) -> Signal {
     let (canonical, client) = key.canonical();
     let sender = if sender == Sender::Client { client } else { client.other() };
     let hash = ConnectionHash::new(hash.of(&canonical));

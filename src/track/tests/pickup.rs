@@ -62,7 +62,7 @@ fn the_start_is_the_first_sign_of_it_and_the_server_has_the_lower_port() {
     for number in 0..8 {
         for (script, start) in [("D++d++Ff", 0), ("+D+D+f+F", 1), ("d+++D+r", 0)] {
             let mut scene = scene();
-            let payload = Entry::tick_of(scene.tick + start) | MIDSTREAM;
+            let payload = FilterEntry::tick_of(scene.tick + start) | MIDSTREAM;
             let key = picked_up(number);
             let events = scene.play(any_key(number), script);
             assert_eq!(events, [Event::Open(key, payload), Event::Close(key, payload)], "{script}");
@@ -109,7 +109,7 @@ fn a_flood_from_one_side_lists_nothing_and_pushes_out_nothing() {
     (0..500).for_each(|number| assert_eq!(scene.play(any_key(number), "SaD").len(), 1));
     (500..800).for_each(|number| assert_eq!(scene.play(any_key(number), "S").len(), 0));
     for number in 1_000..1_001_000 {
-        assert_eq!(scene.send(v4(number), Sender::Client, Kind::Ack, 0), None);
+        assert_eq!(scene.send(v4(number), Sender::Client, SignalKind::Ack, 0), None);
     }
     let counts = scene.counts();
     assert_eq!((counts.opened, counts.picked_up, counts.untracked(), counts.forgotten), (500, 0, 0, 0));
@@ -165,7 +165,7 @@ fn what_completes_a_handshake_needs_nothing_else() {
             assert_eq!(scene.counts().closed, closed as u64, "{script}");
         }
         let mut scene = Scene::new(config());
-        let (first, second) = (Entry::tick_of(scene.tick), Entry::tick_of(scene.tick + 1));
+        let (first, second) = (FilterEntry::tick_of(scene.tick), FilterEntry::tick_of(scene.tick + 1));
         let replaced = Event::Replace((key, first), (key, second));
         assert_eq!(scene.play(key, "SaC+2C2S2a"), [Event::Open(key, first), replaced]);
     }
@@ -176,7 +176,7 @@ fn what_the_capture_takes_for_the_isn_completes_nothing_anew() {
     let cache = HandshakeCache::new(1, 1_000_000_000);
     let is_told = |isn, other| {
         cache.put(1, Side::First, Some(isn), 0);
-        cache.take(1, Side::First, other, 0) == Some(Kind::Completes)
+        cache.take(1, Side::First, other, 0) == Some(SignalKind::Completes)
     };
     // The hash of the second begins with a zero byte, for which the capture writes another.
     for isn in [1, 1_114_951_855] {
@@ -185,11 +185,11 @@ fn what_the_capture_takes_for_the_isn_completes_nothing_anew() {
             for other in isn + 1..isn + 1_000 {
                 let mut scene = Scene::new(config());
                 let key = v4(1);
-                assert_eq!(scene.send(key, Sender::Client, Kind::Syn, isn), None);
-                assert_eq!(scene.send(key, Sender::Server, Kind::SynAck, isn), None);
-                assert!(scene.send(key, Sender::Client, Kind::Completes, isn).is_some());
+                assert_eq!(scene.send(key, Sender::Client, SignalKind::Syn, isn), None);
+                assert_eq!(scene.send(key, Sender::Server, SignalKind::SynAck, isn), None);
+                assert!(scene.send(key, Sender::Client, SignalKind::Completes, isn).is_some());
                 scene.play(key, fins);
-                let event = scene.send(key, Sender::Client, Kind::Completes, other);
+                let event = scene.send(key, Sender::Client, SignalKind::Completes, other);
                 assert_eq!(event.is_none(), is_told(isn, other), "{isn} {other} {fins}");
                 told += usize::from(event.is_none());
             }
@@ -204,7 +204,7 @@ fn a_handshake_replaces_a_connection_whose_isn_is_unknown() {
         let mut scene = scene();
         scene.play(picked_up(0), "Dd");
         assert_eq!(scene.counts().picked_up, 1);
-        let event = scene.send(picked_up(0), Sender::Client, Kind::Completes, isn);
+        let event = scene.send(picked_up(0), Sender::Client, SignalKind::Completes, isn);
         assert!(matches!(event, Some(Event::Replace(..))), "{isn}: {event:?}");
     }
 }
@@ -220,7 +220,7 @@ fn where_only_flags_are_seen_the_answer_opens() {
         assert!(scene.half_open().is_empty() || script == "S", "{script}");
     }
     let mut scene = Scene::new(TrackerConfig { answer_opens: true, ..config() });
-    let start = Entry::tick_of(scene.tick);
+    let start = FilterEntry::tick_of(scene.tick);
     let replaced = Event::Replace((v6(1), start), (v6(1), start + 1));
     assert_eq!(scene.play(v6(1), "Sa+2S2a"), [Event::Open(v6(1), start), replaced]);
 }
@@ -229,7 +229,7 @@ fn where_only_flags_are_seen_the_answer_opens() {
 fn a_connection_is_looked_at_and_taken_off() {
     for number in 0..4 {
         let (key, mut scene) = (any_key(number), scene());
-        let payload = Entry::tick_of(scene.tick);
+        let payload = FilterEntry::tick_of(scene.tick);
         scene.play(key, "SaD+");
         assert_eq!(scene.tracker.sighting(&key, payload), Sighting::Seen, "it was seen to open");
         assert_eq!(scene.tracker.sighting(&key, payload), Sighting::Unseen);

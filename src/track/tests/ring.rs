@@ -5,7 +5,7 @@ use super::*;
 use crate::flow::{FlowKey, Side};
 use crate::handover::ISN_BITS;
 use crate::signal::SYN_TIMEOUT_MAX_TICKS;
-use crate::track::{Slot, State};
+use crate::track::{ConnectionState, FilterSlot};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ fn key(number: u32, tags: u32) -> AnyKey {
 /// A record that is of use, as it was written, with the slot of its entry and its own place.
 struct Written {
     half_open: HalfOpen,
-    slot: Slot,
+    slot: FilterSlot,
     place: u32,
     size: usize,
 }
@@ -36,7 +36,7 @@ struct Written {
 fn push<K: FlowKey>(
     rings: &mut Rings,
     draft: &RecordDraft<K>,
-    slot: Slot,
+    slot: FilterSlot,
     queue: &mut VecDeque<Written>,
 ) -> (u32, usize) {
     make_room(&mut rings.half_open, draft.size(), queue);
@@ -81,20 +81,20 @@ proptest! {
         for (at, ((number, tags, pause, delay, answered, initial), ended)) in records.into_iter().enumerate() {
             now += pause;
             let key = key(number, tags);
-            let state = if answered { State::AnsweredUnseen } else { State::SynSent };
+            let state = if answered { ConnectionState::AnsweredUnseen } else { ConnectionState::SynSent };
             let start_tick = now - delay;
-            let entry = Entry { fingerprint: 0, state, client: Side::First, tick: Entry::tick_of(start_tick), short_isn: initial };
-            let slot = Slot::from_bits(at as u32);
+            let entry = FilterEntry { fingerprint: 0, state, client: Side::First, tick: FilterEntry::tick_of(start_tick), short_isn: initial };
+            let slot = FilterSlot::from_bits(at as u32);
             let (place, size) = match key {
                 AnyKey::V4(key) => push(&mut rings, &RecordDraft::new(key, &entry, now), slot, &mut queue),
                 AnyKey::V6(key) => push(&mut rings, &RecordDraft::new(key, &entry, now), slot, &mut queue),
             };
             let half_open = HalfOpen { key, start_tick, since_tick: now, answered, short_isn: initial };
             queue.push_back(Written { half_open, slot, place, size });
-            prop_assert_eq!(rings.with_tick(Entry { tick: place, ..entry }), entry);
+            prop_assert_eq!(rings.with_tick(FilterEntry { tick: place, ..entry }), entry);
             if let Some(ended) = ended {
                 let ended = queue.remove(ended.index(queue.len())).expect("it is within the queue");
-                rings.end(&Entry { tick: ended.place, ..entry });
+                rings.end(&FilterEntry { tick: ended.place, ..entry });
             }
             if at % 100 == 0 {
                 // It has just as much room as the ring.

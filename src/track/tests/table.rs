@@ -25,7 +25,7 @@ impl Scene {
             return if half_open.answered { Answered } else { SynSent };
         }
         let late = self.counts().late;
-        assert_eq!(self.send(key, Sender::Client, Kind::Rst, 1), None);
+        assert_eq!(self.send(key, Sender::Client, SignalKind::Rst, 1), None);
         if self.counts().late > late { Closed } else { Nothing }
     }
 }
@@ -234,7 +234,7 @@ fn the_payload_is_the_start_and_the_same_at_both_ends() {
     {
         for key in [v4(0), v4(1), v6(0), v6(1)] {
             let mut scene = Scene::new(config());
-            let start = Entry::tick_of(scene.tick + start);
+            let start = FilterEntry::tick_of(scene.tick + start);
             assert_eq!(scene.play(key, script), [Event::Open(key, start), Event::Close(key, start)], "{script}");
         }
     }
@@ -248,7 +248,7 @@ fn a_half_open_connection_tells_its_start_and_its_last_step() {
         let mut scene = Scene::new(config());
         let first = scene.tick;
         scene.play(v6(1), script);
-        let short_isn = Entry::short_isn(1);
+        let short_isn = FilterEntry::short_isn(1);
         let expected =
             HalfOpen { key: v6(1), start_tick: first + start, since_tick: first + since, answered, short_isn };
         assert_eq!(scene.half_open(), [expected], "{script}");
@@ -283,13 +283,13 @@ fn a_syn_with_data_may_be_answered_with_the_number_behind_it() {
         let key = v4(1);
         let mut events = Vec::new();
         let mut send = |scene: &mut Scene, sender, kind, isn| events.extend(scene.send(key, sender, kind, isn));
-        send(&mut scene, Sender::Client, Kind::Syn, 100);
+        send(&mut scene, Sender::Client, SignalKind::Syn, 100);
         scene.pass(late);
-        send(&mut scene, Sender::Server, Kind::SynAck, 110);
-        send(&mut scene, Sender::Client, Kind::Completes, 110);
-        send(&mut scene, Sender::Server, Kind::SynAck, 110);
-        send(&mut scene, Sender::Client, Kind::Completes, 110);
-        send(&mut scene, Sender::Client, Kind::Syn, 100);
+        send(&mut scene, Sender::Server, SignalKind::SynAck, 110);
+        send(&mut scene, Sender::Client, SignalKind::Completes, 110);
+        send(&mut scene, Sender::Server, SignalKind::SynAck, 110);
+        send(&mut scene, Sender::Client, SignalKind::Completes, 110);
+        send(&mut scene, Sender::Client, SignalKind::Syn, 100);
         assert_eq!(scene.half_open(), []);
         assert!(matches!(events[..], [Event::Open(..)]), "{events:?}");
         assert_eq!(scene.play(key, "Ff").len(), 1);

@@ -4,8 +4,9 @@ use super::file;
 use crate::support::captures::{PCAP_HEADER_SIZE, RECORD_HEADER_SIZE, frames, gzip, pcap, pcapng, pcapng_header, zstd};
 use crate::support::command::{TIME_MAX, replay};
 use flowpeel::capture::Replay;
-use flowpeel::flow_list::{Header, List, Row};
-use flowpeel::pipeline::{Config, Plan, Summary, run};
+use flowpeel::engine::{Config, Plan, Summary};
+use flowpeel::list::{Header, List, Row};
+use flowpeel::run::run;
 use std::io::Cursor;
 use std::path::Path;
 use std::sync::mpsc;
@@ -116,7 +117,7 @@ fn the_command_tells_a_cut_and_lists_what_precedes_it() {
     let bytes = pcap(&frames());
     // Records are 70 bytes long and begin at byte 24.
     for (cut, offset, aftermath) in [
-        (24 + 1, 24, "; nothing is listed of it"),
+        (24 + 1, 24, "; nothing of it is listed"),
         (24 + 70 + 15, 94, "; the packet before it is listed"),
         (24 + 2 * 70 + 16, 164, "; the 2 packets before it are listed"),
         (24 + 12 * 70 - 1, 24 + 11 * 70, "; the 11 packets before it are listed"),

@@ -64,7 +64,7 @@ fn of_a_file_without_others_nothing_is_listed() {
     let (_directory, path) = file("radio.pcapng", &whole);
     let ended = replay([std::ffi::OsStr::new("--every"), "10s".as_ref(), path.as_ref()]);
     ended.assert_failed(&["link type IEEE802_11 (105) cannot be read, and it has no other packets"]);
-    ended.assert_failed(&["; nothing is listed of it"]);
+    ended.assert_failed(&["; nothing of it is listed"]);
     ended.assert_nothing();
     assert!(!ended.stderr.contains("30 packets of link type"), "it is told once: {}", ended.stderr);
 }

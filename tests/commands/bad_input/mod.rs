@@ -60,7 +60,7 @@ fn what_is_no_capture_is_named_and_nothing_is_listed() {
         let (_directory, path) = file(name, bytes);
         let ended = replay([&path]);
         ended.assert_failed(parts);
-        ended.assert_failed(&[path.to_str().unwrap(), "; nothing is listed of it"]);
+        ended.assert_failed(&[path.to_str().unwrap(), "; nothing of it is listed"]);
         ended.assert_nothing();
     }
 }
@@ -69,11 +69,11 @@ fn what_is_no_capture_is_named_and_nothing_is_listed() {
 fn what_can_not_be_opened_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let ended = replay([directory.path()]);
-    ended.assert_failed(&[directory.path().to_str().unwrap(), "it is a directory", "nothing is listed of it"]);
+    ended.assert_failed(&[directory.path().to_str().unwrap(), "it is a directory", "nothing of it is listed"]);
     ended.assert_nothing();
     let missing = directory.path().join("missing.pcap");
     let ended = replay([&missing]);
-    ended.assert_failed(&[missing.to_str().unwrap(), "cannot open it: No such file", "nothing is listed of it"]);
+    ended.assert_failed(&[missing.to_str().unwrap(), "cannot open it: No such file", "nothing of it is listed"]);
     ended.assert_nothing();
 }
 
@@ -82,7 +82,7 @@ fn a_file_without_permission_is_named() {
     let (_directory, path) = file("secret.pcap", &pcap(&frames()));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     if let Some(ended) = unprivileged(&[&path]) {
-        ended.assert_failed(&[path.to_str().unwrap(), "cannot open it: Permission denied", "nothing is listed"]);
+        ended.assert_failed(&[path.to_str().unwrap(), "cannot open it: Permission denied", "nothing of it is listed"]);
         ended.assert_nothing();
     }
 }
@@ -151,7 +151,7 @@ fn a_long_block_of_an_unknown_kind_that_is_not_there_ends_at_once() {
     ended.assert_failed(&[
         "at byte 48: ",
         "cut short inside a block (16 of 4294967292 bytes",
-        "nothing is listed of it",
+        "nothing of it is listed",
     ]);
     ended.assert_nothing();
 }
@@ -174,7 +174,7 @@ fn a_bad_file_between_good_ones_takes_nothing_from_them() {
     let (_text, text) = file("text.pcap", b"hello, I am no capture\n");
     let (_second, second) = file("second.pcap", &pcap(&frames[6..]));
     let ended = replay([&first, &text, &second]);
-    ended.assert_failed(&[text.to_str().unwrap(), "it is not a capture", "; nothing is listed of it"]);
+    ended.assert_failed(&[text.to_str().unwrap(), "it is not a capture", "; nothing of it is listed"]);
     let lists = ended.lists();
     assert_eq!((lists[0].count("flows"), lists[0].count("half_open"), lists[0].count("opened")), (2, 1, 3));
     assert!(ended.stderr.lines().any(|line| line.starts_with("packets") && line.ends_with(" 12")), "{}", ended.stderr);

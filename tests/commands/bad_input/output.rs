@@ -4,7 +4,7 @@ use super::file;
 use crate::support::captures::{frames, opening, pcap};
 use crate::support::command::{FLOWPEEL, Running, command, flowpeel, lists, replay};
 use crate::support::files::names;
-use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};
+use flowpeel_traffic::{Traffic, TrafficConfig, write_pcap};
 use std::fs::{self, File};
 use std::io::{BufWriter, Read};
 use std::os::unix::fs::PermissionsExt;

@@ -16,7 +16,7 @@ mod steady;
 use crate::support::command::{FLOWPEEL, command, flowpeel, run, text};
 use crate::support::files::names;
 use flowpeel::export::SnapshotName;
-use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};
+use flowpeel_traffic::{Traffic, TrafficConfig, write_pcap};
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};

@@ -4,10 +4,11 @@
 use super::list_names;
 use super::steady::{INTERVAL_US, Pace, Steady};
 use flowpeel::agent::{Agent, AgentConfig, AgentCounts, AgentEvent, AgentObserver};
+use flowpeel::engine::{Config, Plan, Snapshots};
 use flowpeel::error::Result;
 use flowpeel::export::{Directory, Exporter, Format, Keep, Output, SnapshotDirectory};
-use flowpeel::hash::Secret;
-use flowpeel::pipeline::{Config, Plan, Snapshots, run};
+use flowpeel::run::run;
+use flowpeel_iblt::hash::Secret;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -41,7 +42,7 @@ struct Kept {
 }
 
 impl AgentObserver for Kept {
-    fn told(&mut self, event: AgentEvent) {
+    fn report(&mut self, event: AgentEvent) {
         match event {
             AgentEvent::Listed(_, header) => {
                 assert!(header.complete, "{header:?}");

@@ -2,7 +2,7 @@
 //! come.
 
 use super::Site;
-use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};
+use flowpeel_traffic::{Traffic, TrafficConfig, write_pcap};
 use std::fs::{self, File};
 use std::io::BufWriter;
 

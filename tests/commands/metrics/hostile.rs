@@ -2,7 +2,7 @@
 
 use super::clients::{HANG, connect, get, read_to_close, send};
 use super::{metrics, served};
-use flowpeel::serve::{REQUEST_SIZE_MAX, SERVE_CONNECTION_COUNT_MAX};
+use flowpeel::metrics::http::{REQUEST_SIZE_MAX, SERVE_CONNECTION_COUNT_MAX};
 use proptest::prelude::*;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// One server for all random inputs.
 fn shared() -> SocketAddr {
-    static SERVER: OnceLock<flowpeel::serve::Server> = OnceLock::new();
+    static SERVER: OnceLock<flowpeel::metrics::http::Server> = OnceLock::new();
     SERVER.get_or_init(|| served(&metrics())).local_addr()
 }
 

@@ -5,13 +5,13 @@ mod exposition;
 mod hostile;
 
 use clients::{ask, get, run};
-use flowpeel::connection::Counts;
+use flowpeel::handover::Counts;
 use flowpeel::list::Header;
 use flowpeel::metrics::http::{Server, serve};
 use flowpeel::metrics::{CaptureCounts, ListFigures, Load, Metrics, Setup};
 use flowpeel::parse::Unusable;
 use flowpeel::signal::SignalCounts;
-use flowpeel::snapshot::file::Figures;
+use flowpeel::snapshot::Figures;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

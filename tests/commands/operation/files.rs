@@ -80,7 +80,7 @@ fn what_keep_can_not_mean_is_refused_before_anything_is_read() {
     let place = tempfile::tempdir().unwrap();
     let out = place.path().join("lists");
     for (options, part) in [
-        (vec!["--keep", "7d"], "--keep is for files"),
+        (vec!["--keep", "7d"], "--keep removes files"),
         (vec!["--keep", "7", "--out", out.to_str().unwrap()], "an age (7d, 36h) or a size"),
         (vec!["--keep", "7d", "--keep", "6d", "--out", out.to_str().unwrap()], "no two of a kind"),
         (vec!["--changes=0"], "--changes must be from 1 to 8640"),

@@ -11,7 +11,7 @@ mod places;
 use crate::support::command::{Ended, FLOWPEEL, flowpeel};
 use crate::support::files::{files, name};
 use crate::support::say::skipped;
-use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};
+use flowpeel_traffic::{Traffic, TrafficConfig, write_pcap};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::BufWriter;

@@ -6,12 +6,13 @@ use crate::support::command::{Ended, FLOWPEEL, command, flowpeel, replay, run as
 use crate::support::feed::Generated;
 use crate::support::oracle::{Oracle, Rules, lists_of};
 use flowpeel::capture::{Packet, PacketSource, Progress, Replay};
+use flowpeel::engine::{Config, Plan};
 use flowpeel::error::Result;
 use flowpeel::export::{self, Exporter};
-use flowpeel::generate::{Flood, FloodConfig, TrafficConfig};
 use flowpeel::parse::LinkType;
-use flowpeel::pipeline::{Config, Plan, run};
+use flowpeel::run::run;
 use flowpeel::sources::Report;
+use flowpeel_traffic::{Flood, FloodConfig, TrafficConfig};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -181,7 +182,7 @@ fn replayed(capture: &Path, options: &[&str]) -> (Ended, Vec<Vec<u8>>) {
 }
 
 /// The contents of a file: header and sources.
-fn told(file: &[u8]) -> (Value, Exact) {
+fn read_back(file: &[u8]) -> (Value, Exact) {
     let text = str::from_utf8(file).unwrap();
     let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let header = lines.next().unwrap();
@@ -226,7 +227,7 @@ fn the_captures_of_this_project_are_counted_exactly() {
         for shards in ["2", "8"] {
             assert!(source_files(&capture, &["--sources", "--shards", shards]) == first, "{name}: {shards} shards");
         }
-        let (header, counts) = told(&first[0]);
+        let (header, counts) = read_back(&first[0]);
         assert_eq!(header["source_list"]["complete"], true);
         // The oracle does not see what is in a tunnel, or under a tag of another kind.
         let is_plain = !name.starts_with("tunnel") && !name.starts_with("vlan");
@@ -252,7 +253,7 @@ fn the_command_shows_what_a_replay_wrote() {
         text(&output.stdout)
     });
     assert_eq!(shown[0], shown[1]);
-    let (header, counts) = told(&plain[0]);
+    let (header, counts) = read_back(&plain[0]);
     let (most, _) = counts.iter().max_by_key(|(_, counts)| counts[0]).unwrap();
     assert!(shown[0].contains(&format!("\n{most} ")) && header["source_list"]["attempts"].as_u64().unwrap() > 0);
     let cut = folder.path().join("cut.ndjson");

@@ -1,6 +1,6 @@
 //! Captures recorded by others against the counts of tshark.
 
-use super::{Exact, replayed, told};
+use super::{Exact, read_back, replayed};
 use crate::support::say::skipped;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ fn shared_captures_are_counted_as_tshark_counts_them() {
             assert!(said.contains("link type"), "{}: {said}", capture.display());
             continue;
         }
-        let (header, mut counts) = told(&files[0]);
+        let (header, mut counts) = read_back(&files[0]);
         assert_eq!((files.len(), &header["source_list"]["complete"]), (1, &true.into()), "{}", capture.display());
         // Refusals follow from the state of a connection; the oracle has that, tshark has not.
         counts.values_mut().for_each(|counts| counts[2] = 0);

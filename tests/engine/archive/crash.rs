@@ -3,7 +3,7 @@
 use super::{ended, exact, files, found};
 use crate::support::command::{self, FLOWPEEL, Running, command};
 use flowpeel::archive::{Endpoint, Query};
-use flowpeel::generate::{Traffic, TrafficConfig, write_pcap};
+use flowpeel_traffic::{Traffic, TrafficConfig, write_pcap};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
@@ -60,13 +60,13 @@ fn a_killed_run_loses_its_tail_and_nothing_else() {
         let output = fed(place.path(), &capture[..24], false);
         let said = output.stderr;
         assert_eq!(output.status.code(), Some(0), "{said}");
-        assert!(said.contains("did not end as it should"), "{said}");
+        assert!(said.contains("was cut short"), "{said}");
         recovered_count += u32::from(!said.contains(": 0 connections of its last segment"));
         assert_eq!(everything(place.path(), &servers), before, "nothing that could be found is lost");
         let after = files(place.path());
         assert!(!after.keys().any(|name| name.ends_with(".log") || name.starts_with('.')), "{:?}", after.keys());
         let again = fed(place.path(), &capture[..24], false);
-        assert!(!again.stderr.contains("did not end as it should"));
+        assert!(!again.stderr.contains("was cut short"));
     }
     assert!(recovered_count > 2, "{recovered_count} of the runs were killed in the midst of a segment");
 }
@@ -75,7 +75,7 @@ fn a_killed_run_loses_its_tail_and_nothing_else() {
 fn an_index_that_is_missing_is_made_again() {
     let traffic = TrafficConfig { data_packets: 0..=1, ..TrafficConfig::mixed(124, 150_000) };
     let place = tempfile::tempdir().unwrap();
-    super::archive(place.path(), traffic.clone(), &flowpeel::pipeline::Config::default());
+    super::archive(place.path(), traffic.clone(), &flowpeel::engine::Config::default());
     let indexes = |files: BTreeMap<String, Vec<u8>>| {
         files.into_iter().filter(|(name, _)| name.starts_with("index-")).collect::<Vec<_>>()
     };
@@ -84,7 +84,7 @@ fn an_index_that_is_missing_is_made_again() {
     for (name, _) in &before {
         fs::remove_file(place.path().join(name)).unwrap();
     }
-    super::archive(place.path(), TrafficConfig::mixed(1, 10), &flowpeel::pipeline::Config::default());
+    super::archive(place.path(), TrafficConfig::mixed(1, 10), &flowpeel::engine::Config::default());
     let after = indexes(files(place.path()));
     assert!(before.iter().all(|index| after.contains(index)));
 }

@@ -3,8 +3,8 @@
 use super::{archive, between, ended, exact, files, found, sorted};
 use crate::support::command::{self, FLOWPEEL, command, text};
 use flowpeel::archive::find;
-use flowpeel::generate::TrafficConfig;
-use flowpeel::pipeline::Config;
+use flowpeel::engine::Config;
+use flowpeel_traffic::TrafficConfig;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -125,7 +125,7 @@ fn the_exit_status_tells_found_from_not_found_and_damaged() {
         fs::write(&path, bytes).unwrap();
         let (status, _, said) = run(place.path(), &[&exact[0].server.ip().to_string()]);
         assert_eq!(status, Some(1), "{name}");
-        assert!(said.contains(name) && said.contains("at byte 16"), "{said}");
+        assert!(said.contains(name) && said.contains("at byte 24"), "{said}");
         fs::write(&path, whole).unwrap();
     }
 }

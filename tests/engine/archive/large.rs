@@ -2,9 +2,8 @@
 
 use super::between;
 use flowpeel::archive::{ArchiveConfig, Entry, Fate, SEGMENT_SIZE_MAX, Writer, find, index_missing, measure};
-use flowpeel::flow::VlanTags;
+use flowpeel::flow::{AnyKey, VlanTags};
 use flowpeel::record::Ending;
-use flowpeel::signal::AnyKey;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 

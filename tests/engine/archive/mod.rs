@@ -11,10 +11,11 @@ use crate::support::oracle::{Ended, Oracle, Rules};
 use flowpeel::archive::{
     Answer, Archive, ArchiveConfig, Endpoint, Entry, Fate, ListFeed, Query, SEGMENT_SIZE_MIN, find,
 };
-use flowpeel::flow_list::List;
-use flowpeel::generate::{Traffic, TrafficConfig};
-use flowpeel::pipeline::{Config, Plan, Summary, run};
+use flowpeel::engine::{Config, Plan, Summary};
+use flowpeel::list::List;
 use flowpeel::queue::WhenFull;
+use flowpeel::run::run;
+use flowpeel_traffic::{Traffic, TrafficConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::Path;

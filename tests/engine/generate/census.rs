@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
-use flowpeel::generate::{is_client, is_server};
+use flowpeel_traffic::{is_client, is_server};
 
 use crate::support::oracle::{Segment, frames_of_pcap, segment};
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crate::support::oracle::{List, Oracle, Rules, Segment, frames_of_pcap, segment};
 use census::{Census, Sent, conversations, initial_numbers, take_census};
-use flowpeel::generate::{
+use flowpeel_traffic::{
     ATTACKED_V4, Arrivals, Flood, FloodConfig, Traffic, TrafficConfig, TrafficCounts, is_client, is_server, write_pcap,
 };
 
@@ -79,21 +79,21 @@ fn frames_are_whole_and_their_checksums_right() {
 
 /// Checks lengths and checksums; true for IPv4.
 fn check_headers(frame: &[u8]) -> bool {
-    use pnet_packet::{Packet, ethernet::*, ipv4::*, ipv6::*, tcp::*};
+    use pnet::packet::{Packet, ethernet::*, ipv4::*, ipv6::*, tcp::*};
     let ethernet = EthernetPacket::new(frame).unwrap();
     if ethernet.get_ethertype() == EtherTypes::Ipv4 {
         let ip = Ipv4Packet::new(ethernet.payload()).unwrap();
         assert_eq!(usize::from(ip.get_total_length()), ethernet.payload().len());
-        assert_eq!(ip.get_checksum(), pnet_packet::ipv4::checksum(&ip));
+        assert_eq!(ip.get_checksum(), pnet::packet::ipv4::checksum(&ip));
         let tcp = TcpPacket::new(ip.payload()).unwrap();
-        assert_eq!(tcp.get_checksum(), pnet_packet::tcp::ipv4_checksum(&tcp, &ip.get_source(), &ip.get_destination()));
+        assert_eq!(tcp.get_checksum(), pnet::packet::tcp::ipv4_checksum(&tcp, &ip.get_source(), &ip.get_destination()));
         return true;
     }
     assert_eq!(ethernet.get_ethertype(), EtherTypes::Ipv6);
     let ip = Ipv6Packet::new(ethernet.payload()).unwrap();
     assert_eq!(usize::from(ip.get_payload_length()) + 40, ethernet.payload().len());
     let tcp = TcpPacket::new(ip.payload()).unwrap();
-    assert_eq!(tcp.get_checksum(), pnet_packet::tcp::ipv6_checksum(&tcp, &ip.get_source(), &ip.get_destination()));
+    assert_eq!(tcp.get_checksum(), pnet::packet::tcp::ipv6_checksum(&tcp, &ip.get_source(), &ip.get_destination()));
     false
 }
 

@@ -4,9 +4,9 @@
 //! the files that it is to begin with.
 
 use flowpeel::capture::{PacketSource, Replay};
-use flowpeel::hash::Secret;
-use flowpeel::sketch::{CheckedCell, Layout, Placement, Sums, Table, TableCell};
 use flowpeel_fuzz::snapshot;
+use flowpeel_iblt::hash::Secret;
+use flowpeel_iblt::{CheckedCell, Layout, Placement, Sums, Table, TableCell};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;

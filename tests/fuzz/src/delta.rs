@@ -4,9 +4,9 @@
 //! the key's. Sums of these are all the contents that there are. What leaves: nothing; peeling is held to its laws.
 
 use crate::script::Script;
-use flowpeel::flow::{KeyV4, KeyV6};
-use flowpeel::hash::{KeyedHash, Purpose, Secret};
-use flowpeel::sketch::{Change, Geometry, Iblt, Peeled, Peeler, Recipient, TableKey, ValueCode};
+use flowpeel::flow::{FlowKey, KeyV4, KeyV6};
+use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
+use flowpeel_iblt::{Change, Geometry, Iblt, Peeled, Peeler, Recipient, ValueCode};
 
 /// Changes of a script that are made.
 const CHANGE_COUNT_MAX: usize = 256;
@@ -27,7 +27,7 @@ struct Taken<'a, K> {
     peeled: Vec<Peeled<K>>,
 }
 
-impl<K: TableKey> Recipient<K> for Taken<'_, K> {
+impl<K: FlowKey> Recipient<K> for Taken<'_, K> {
     fn belongs(&self, placement: u128, value: u64) -> bool {
         self.code.belongs(placement, value)
     }
@@ -42,7 +42,7 @@ impl<K: TableKey> Recipient<K> for Taken<'_, K> {
 }
 
 /// One change, with the lies that the script asks for.
-fn change<K: TableKey>(script: &mut Script<'_>, hash: &KeyedHash<K>, code: &ValueCode<K>) -> Change<K> {
+fn change<K: FlowKey>(script: &mut Script<'_>, hash: &KeyedHash<K>, code: &ValueCode<K>) -> Change<K> {
     let kind = script.byte();
     let mut words = [0; 5];
     match kind & 1 {
@@ -68,7 +68,7 @@ fn change<K: TableKey>(script: &mut Script<'_>, hash: &KeyedHash<K>, code: &Valu
     Change { key, hash: told, count, value }
 }
 
-fn exercise<K: TableKey>(script: &mut Script<'_>) {
+fn exercise<K: FlowKey>(script: &mut Script<'_>) {
     let hash = KeyedHash::<K>::new(&Secret::REPLAY, Purpose::Placement);
     let code = ValueCode::new(KeyedHash::new(&Secret::REPLAY, Purpose::Value));
     let geometry = Geometry::new(u32::from(script.byte()));
@@ -92,7 +92,7 @@ fn exercise<K: TableKey>(script: &mut Script<'_>) {
 }
 
 /// Peels a copy, and holds it to what holds for any content.
-fn peel<K: TableKey>(
+fn peel<K: FlowKey>(
     table: &Iblt<K>,
     peeler: &mut Peeler<K>,
     code: &ValueCode<K>,
@@ -112,7 +112,7 @@ fn peel<K: TableKey>(
     (rest, taken.peeled)
 }
 
-fn sums<K: TableKey>(table: &Iblt<K>, changes: &[Change<K>]) {
+fn sums<K: FlowKey>(table: &Iblt<K>, changes: &[Change<K>]) {
     assert_eq!(table.estimated_count() == 0, table.is_key_free());
     let mut other = Iblt::new(table.geometry());
     changes.iter().rev().for_each(|change| other.apply_one(change));

@@ -3,7 +3,7 @@
 //! What enters: any bytes. What leaves: numbers and sums, zeros where the bytes have ended, so that every input is a
 //! script and a longer one goes on where a shorter one ends.
 
-use flowpeel::sketch::Sum;
+use flowpeel_iblt::Sum;
 
 /// The bytes not yet read.
 #[derive(Clone)]

@@ -3,11 +3,10 @@
 //! What enters: a file, or a kind, a packing and a body. What leaves: nothing; what is read is written again to the
 //! same, and lists, questions and figures come to an end, whatever is in the tables.
 
-use flowpeel::flow::VlanTags;
-use flowpeel::flow_list::SnapshotList;
-use flowpeel::hash::{SECRET_SIZE, Secret};
-use flowpeel::signal::AnyKey;
-use flowpeel::snapshot::file::{HASH_ID, KeyId, Packing, SnapshotFile, VERSION};
+use flowpeel::flow::{AnyKey, VlanTags};
+use flowpeel::list::SnapshotList;
+use flowpeel::snapshot::{HASH_ID, KeyId, Packing, SnapshotFile, VERSION};
+use flowpeel_iblt::hash::{SECRET_SIZE, Secret};
 use hmac::Mac;
 
 /// Where a file names its kind, and behind it its packing.

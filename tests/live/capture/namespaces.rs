@@ -119,9 +119,9 @@ impl Namespaces {
     /// Sends frames from the far end.
     pub(super) fn send<'a>(&self, frames: impl IntoIterator<Item = &'a [u8]> + Send) {
         self.far(|| {
-            let interface = pnet_datalink::interfaces().into_iter().find(|interface| interface.name == FAR).unwrap();
-            let channel = pnet_datalink::channel(&interface, pnet_datalink::Config::default()).unwrap();
-            let pnet_datalink::Channel::Ethernet(mut sender, _) = channel else { panic!("{FAR} is Ethernet") };
+            let interface = pnet::datalink::interfaces().into_iter().find(|interface| interface.name == FAR).unwrap();
+            let channel = pnet::datalink::channel(&interface, pnet::datalink::Config::default()).unwrap();
+            let pnet::datalink::Channel::Ethernet(mut sender, _) = channel else { panic!("{FAR} is Ethernet") };
             for frame in frames {
                 sender.send_to(frame, None).unwrap().unwrap();
             }

@@ -1,8 +1,8 @@
 //! The oracle's lists beside those of flowpeel: rows as lines, and the lists of generated traffic.
 
 use super::{Line, List, Oracle, Rules};
-use flowpeel::flow_list::{Header, Row};
-use flowpeel::generate::{Traffic, TrafficConfig};
+use flowpeel::list::{Header, Row};
+use flowpeel_traffic::{Traffic, TrafficConfig};
 
 /// A row of flowpeel's as the oracle writes it.
 pub(crate) fn line(row: &Row) -> Line {

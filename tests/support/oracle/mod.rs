@@ -2,7 +2,7 @@
 //!
 //! What enters: Ethernet frames and their times. What leaves: for every interval the list that flowpeel should give. It
 //! keeps the state table of the design on whole keys and whole sequence numbers in an ordinary map, and parses with
-//! pnet_packet; it shares no code with flowpeel but for the comparison of lists. It holds one entry for every
+//! pnet; it shares no code with flowpeel but for the comparison of lists. It holds one entry for every
 //! connection of the last minutes, so it suits captures of some million packets.
 //!
 //! Time is the highest time seen, in ticks of 100 ms since 1970: it stands while packets are older than that.

@@ -1,14 +1,14 @@
-//! Frames and captures as the oracle sees them: parsed by pnet_packet, not by flowpeel.
+//! Frames and captures as the oracle sees them: parsed by pnet, not by flowpeel.
 
 use std::net::{IpAddr, SocketAddr};
 
-use pnet_packet::Packet;
-use pnet_packet::ethernet::{EtherType, EtherTypes, EthernetPacket};
-use pnet_packet::ip::{IpNextHeaderProtocol, IpNextHeaderProtocols};
-use pnet_packet::ipv4::Ipv4Packet;
-use pnet_packet::ipv6::Ipv6Packet;
-use pnet_packet::tcp::{TcpFlags, TcpPacket};
-use pnet_packet::vlan::VlanPacket;
+use pnet::packet::Packet;
+use pnet::packet::ethernet::{EtherType, EtherTypes, EthernetPacket};
+use pnet::packet::ip::{IpNextHeaderProtocol, IpNextHeaderProtocols};
+use pnet::packet::ipv4::Ipv4Packet;
+use pnet::packet::ipv6::Ipv6Packet;
+use pnet::packet::tcp::{TcpFlags, TcpPacket};
+use pnet::packet::vlan::VlanPacket;
 
 /// The fields of a TCP segment that the state table reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! The filters of `--capture`: which packets the kernel hands over.
 //!
-//! What enters: the link type of an interface. What leaves: the program. All programs pass what they cannot decide and
+//! There is a program for each link type. All of them pass what they cannot decide and
 //! the parser may be able to read: IPv6 with extension headers, deep stacks of tags and labels, rare tags, Ethernet
-//! inside Ethernet. They hold back what has no TCP header of its own: other protocols, later fragments, and whatever is
+//! inside Ethernet. They hold back what has no TCP header of its own: other protocols, later fragments, and what is
 //! inside tunnels over IP.
 
 use super::BpfProgram;
-use super::assembler::{Assembler, Label, Step, Test};
+use super::{Assembler, BpfLabel, BpfStep, BpfTest};
 use crate::parse::ip::{IPV4_FRAGMENT_OFFSET, Protocol};
 use crate::parse::link::{self, EtherType};
 use crate::parse::{LinkType, TcpSegment};
@@ -54,13 +54,13 @@ const OPENING_AND_CLOSING_FLAGS: u8 = TcpSegment::FIN | TcpSegment::SYN | TcpSeg
 /// The labels that all paths through a filter lead to.
 struct Exits {
     /// IPv4 at X.
-    v4: Label,
+    v4: BpfLabel,
     /// IPv6 at X.
-    v6: Label,
+    v6: BpfLabel,
     /// The packet is taken.
-    take: Label,
+    take: BpfLabel,
     /// The packet is not taken.
-    refuse: Label,
+    refuse: BpfLabel,
 }
 
 /// The program that takes nothing, for a socket that is not ready yet.
@@ -69,7 +69,7 @@ pub(in crate::capture::live) fn nothing() -> BpfProgram {
     verdict(0)
 }
 
-/// The program that takes every packet, for whatever tunnels may hold.
+/// The program that takes every packet, for what tunnels may hold.
 #[must_use]
 pub(in crate::capture::live) fn everything() -> BpfProgram {
     verdict(LIVE_TUNNEL_SNAP_SIZE)
@@ -89,7 +89,7 @@ pub(in crate::capture::live) fn flags(link: LinkType) -> BpfProgram {
 
 fn verdict(size: u32) -> BpfProgram {
     let mut assembler = Assembler::default();
-    assembler.step(Step::Return(size));
+    assembler.step(BpfStep::Return(size));
     assembler.finish()
 }
 
@@ -99,24 +99,24 @@ fn tcp(link: LinkType, only_flags: bool) -> BpfProgram {
     if link == LinkType::ETHERNET {
         ethernet(&mut a, &exits);
     } else {
-        a.step(Step::LoadIndex(0));
+        a.step(BpfStep::LoadIndex(0));
     }
     ip(&mut a, &exits);
     ipv4(&mut a, &exits, only_flags);
     ipv6(&mut a, &exits, only_flags);
     a.place(exits.take);
-    a.step(Step::Return(LIVE_SNAP_SIZE));
+    a.step(BpfStep::Return(LIVE_SNAP_SIZE));
     a.place(exits.refuse);
-    a.step(Step::Return(0));
+    a.step(BpfStep::Return(0));
     a.finish()
 }
 
-fn is_type(ether_type: EtherType) -> Test {
-    Test::Equal(ether_type.0.into())
+fn is_type(ether_type: EtherType) -> BpfTest {
+    BpfTest::Equal(ether_type.0.into())
 }
 
-fn is_protocol(protocol: Protocol) -> Test {
-    Test::Equal(protocol.0.into())
+fn is_protocol(protocol: Protocol) -> BpfTest {
+    BpfTest::Equal(protocol.0.into())
 }
 
 /// The EtherType of the frame, and those behind each of the tags. Every tag has its own copy of the code, so that all
@@ -126,8 +126,8 @@ fn ethernet(a: &mut Assembler, exits: &Exits) {
     for tag_count in 0..=LIVE_FILTER_TAG_COUNT {
         let payload = 14 + 4 * tag_count;
         let [tag, pppoe, mpls] = std::array::from_fn(|_| a.label());
-        a.step(Step::LoadHalf(payload - 2));
-        a.step(Step::LoadIndex(payload));
+        a.step(BpfStep::LoadHalf(payload - 2));
+        a.step(BpfStep::LoadIndex(payload));
         a.jump_if(is_type(EtherType::IPV4), exits.v4);
         a.jump_if(is_type(EtherType::IPV6), exits.v6);
         let is_last = tag_count == LIVE_FILTER_TAG_COUNT;
@@ -141,10 +141,10 @@ fn ethernet(a: &mut Assembler, exits: &Exits) {
         for ether_type in RARE_TYPES {
             a.jump_if(is_type(ether_type), exits.take);
         }
-        a.jump_if(Test::Greater(link::ETHERNET_LENGTH_MAX.into()), exits.refuse);
-        a.step(Step::LoadHalf(payload));
+        a.jump_if(BpfTest::Greater(link::ETHERNET_LENGTH_MAX.into()), exits.refuse);
+        a.step(BpfStep::LoadHalf(payload));
         for access_point in LLC_ACCESS_POINTS {
-            a.jump_if(Test::Equal(u16::from_be_bytes([access_point; 2]).into()), exits.take);
+            a.jump_if(BpfTest::Equal(u16::from_be_bytes([access_point; 2]).into()), exits.take);
         }
         a.jump(exits.refuse);
         a.place(pppoe);
@@ -161,28 +161,28 @@ fn ethernet(a: &mut Assembler, exits: &Exits) {
 
 /// Six bytes of PPPoE, then PPP's protocol number in two bytes, or in one byte if that is odd.
 fn pppoe_session(a: &mut Assembler, exits: &Exits, start: u32) {
-    a.step(Step::LoadHalf(start + 6));
-    a.step(Step::LoadIndex(start + 8));
-    a.jump_if(Test::Equal(link::PPP_IPV4.into()), exits.v4);
-    a.jump_if(Test::Equal(link::PPP_IPV6.into()), exits.v6);
+    a.step(BpfStep::LoadHalf(start + 6));
+    a.step(BpfStep::LoadIndex(start + 8));
+    a.jump_if(BpfTest::Equal(link::PPP_IPV4.into()), exits.v4);
+    a.jump_if(BpfTest::Equal(link::PPP_IPV6.into()), exits.v6);
     for number in RARE_PPP_TYPES {
-        a.jump_if(Test::Equal(number.into()), exits.take);
+        a.jump_if(BpfTest::Equal(number.into()), exits.take);
     }
-    a.step(Step::LoadByte(start + 6));
-    a.step(Step::LoadIndex(start + 7));
-    a.jump_if(Test::Equal(link::PPP_IPV4.into()), exits.v4);
-    a.jump_if(Test::Equal(link::PPP_IPV6.into()), exits.v6);
+    a.step(BpfStep::LoadByte(start + 6));
+    a.step(BpfStep::LoadIndex(start + 7));
+    a.jump_if(BpfTest::Equal(link::PPP_IPV4.into()), exits.v4);
+    a.jump_if(BpfTest::Equal(link::PPP_IPV6.into()), exits.v6);
     a.jump(exits.refuse);
 }
 
-/// Labels of four bytes, of which the last is marked; the code at `labelled` goes on behind it, at X.
-fn label_stack(a: &mut Assembler, exits: &Exits, start: u32, labelled: Label) {
+/// Labels of four bytes, of which the last is marked; the code at `labelled` continues behind it, at X.
+fn label_stack(a: &mut Assembler, exits: &Exits, start: u32, labelled: BpfLabel) {
     const BOTTOM_OF_STACK: u32 = 1;
     for label in 0..LIVE_FILTER_LABEL_COUNT {
         let end = start + 4 * (label + 1);
-        a.step(Step::LoadIndex(end));
-        a.step(Step::LoadByte(end - 2));
-        a.jump_if(Test::AnyBits(BOTTOM_OF_STACK), labelled);
+        a.step(BpfStep::LoadIndex(end));
+        a.step(BpfStep::LoadByte(end - 2));
+        a.jump_if(BpfTest::AnyBits(BOTTOM_OF_STACK), labelled);
     }
     a.jump(exits.take);
 }
@@ -190,37 +190,37 @@ fn label_stack(a: &mut Assembler, exits: &Exits, start: u32, labelled: Label) {
 /// Behind labels, what begins with four zero bits is not IP: the control word of a pseudowire, or the Ethernet header
 /// in it. The code that follows asks which IP it is.
 fn pseudowire(a: &mut Assembler, exits: &Exits) {
-    a.step(Step::LoadByteIndexed(0));
-    a.step(Step::And(0xf0));
-    a.jump_if(Test::Equal(0), exits.take);
+    a.step(BpfStep::LoadByteIndexed(0));
+    a.step(BpfStep::And(0xf0));
+    a.jump_if(BpfTest::Equal(0), exits.take);
 }
 
 /// IPv4 or IPv6 at X, by the first four bits.
 fn ip(a: &mut Assembler, exits: &Exits) {
-    a.step(Step::LoadByteIndexed(0));
-    a.step(Step::And(0xf0));
-    a.jump_if(Test::Equal(0x40), exits.v4);
-    a.jump_if(Test::Equal(0x60), exits.v6);
+    a.step(BpfStep::LoadByteIndexed(0));
+    a.step(BpfStep::And(0xf0));
+    a.jump_if(BpfTest::Equal(0x40), exits.v4);
+    a.jump_if(BpfTest::Equal(0x60), exits.v6);
     a.jump(exits.refuse);
 }
 
 fn ipv4(a: &mut Assembler, exits: &Exits, only_flags: bool) {
     let tcp = a.label();
     a.place(exits.v4);
-    a.step(Step::LoadHalfIndexed(6));
-    a.jump_if(Test::AnyBits(IPV4_FRAGMENT_OFFSET.into()), exits.refuse);
-    a.step(Step::LoadByteIndexed(9));
+    a.step(BpfStep::LoadHalfIndexed(6));
+    a.jump_if(BpfTest::AnyBits(IPV4_FRAGMENT_OFFSET.into()), exits.refuse);
+    a.step(BpfStep::LoadByteIndexed(9));
     a.jump_if(is_protocol(Protocol::TCP), tcp);
     a.jump_if(is_protocol(Protocol::AUTHENTICATION), exits.take);
     a.jump(exits.refuse);
     a.place(tcp);
     if only_flags {
         // The header's size is given in words of four bytes.
-        a.step(Step::LoadByteIndexed(0));
-        a.step(Step::And(0x0f));
-        a.step(Step::ShiftLeft(2));
-        a.step(Step::AddIndex);
-        a.step(Step::IndexFromA);
+        a.step(BpfStep::LoadByteIndexed(0));
+        a.step(BpfStep::And(0x0f));
+        a.step(BpfStep::ShiftLeft(2));
+        a.step(BpfStep::AddIndex);
+        a.step(BpfStep::IndexFromA);
         flag_byte(a, exits, 0);
     } else {
         a.jump(exits.take);
@@ -231,7 +231,7 @@ fn ipv6(a: &mut Assembler, exits: &Exits, only_flags: bool) {
     const IPV6_SIZE: u32 = 40;
     let tcp = a.label();
     a.place(exits.v6);
-    a.step(Step::LoadByteIndexed(6));
+    a.step(BpfStep::LoadByteIndexed(6));
     a.jump_if(is_protocol(Protocol::TCP), tcp);
     for extension in IPV6_EXTENSIONS {
         a.jump_if(is_protocol(extension), exits.take);
@@ -247,7 +247,7 @@ fn ipv6(a: &mut Assembler, exits: &Exits, only_flags: bool) {
 
 /// The flags of a TCP header that begins at X plus `start`.
 fn flag_byte(a: &mut Assembler, exits: &Exits, start: u32) {
-    a.step(Step::LoadByteIndexed(start + 13));
-    a.jump_if(Test::AnyBits(OPENING_AND_CLOSING_FLAGS.into()), exits.take);
+    a.step(BpfStep::LoadByteIndexed(start + 13));
+    a.jump_if(BpfTest::AnyBits(OPENING_AND_CLOSING_FLAGS.into()), exits.take);
     a.jump(exits.refuse);
 }

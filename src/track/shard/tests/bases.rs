@@ -26,7 +26,7 @@ fn a_new_base_ends_the_delta_under_the_old_one() {
 fn a_time_base_is_told_if_anything_half_open_began_in_it() {
     let base = |first_tick, offset_ns| TimeBase { first_tick, offset_ns };
     let (before, after) = (base(FIRST_TICK, 5), base(FIRST_TICK + 20, 6));
-    for (kind, told) in [(Kind::Syn, true), (Kind::Ack, false)] {
+    for (kind, told) in [(SignalKind::Syn, true), (SignalKind::Ack, false)] {
         let (mut partition, mut desk) = (Partition::new(0, &config()), Desk::default());
         partition.start_base(before, &mut desk);
         partition.handle(&signal(1, true, kind, FIRST_TICK + 10), &mut desk);
@@ -40,7 +40,7 @@ fn a_time_base_is_told_if_anything_half_open_began_in_it() {
 #[test]
 fn what_is_half_open_times_out_however_often_the_clock_leaps() {
     let (mut partition, mut desk) = (Partition::new(0, &config()), Desk::default());
-    partition.handle(&signal(1, true, Kind::Syn, FIRST_TICK), &mut desk);
+    partition.handle(&signal(1, true, SignalKind::Syn, FIRST_TICK), &mut desk);
     for leap in 1..100 {
         // Thirty days each.
         partition.start_base(TimeBase { first_tick: FIRST_TICK + leap * 25_920_000, offset_ns: 0 }, &mut desk);

@@ -7,13 +7,13 @@ fn what_is_to_be_evicted_closes_before_the_hand_over_even_if_that_is_held_back()
     let mut partition = Partition::new(0, &config());
     let mut desk = Desk::default();
     let numbers: Vec<u32> =
-        (0..).filter(|number| signal(*number, true, Kind::Syn, 0).hash().partition() == 0).take(6).collect();
+        (0..).filter(|number| signal(*number, true, SignalKind::Syn, 0).hash().partition() == 0).take(6).collect();
     let keys: Vec<AnyKey> = numbers.iter().map(|number| key_of(*number)).collect();
     numbers.iter().flat_map(|number| opening(*number, FIRST_TICK)).for_each(|signal| {
         partition.handle(&signal, &mut desk);
     });
     end_interval(&mut partition, &marker(FIRST_TICK), &mut desk);
-    let payload = Entry::tick_of(FIRST_TICK);
+    let payload = FilterEntry::tick_of(FIRST_TICK);
     let listed: Vec<_> = keys.iter().map(|key| (*key, payload)).collect();
     // The first question clears what the openings left.
     desk.inquiry = Some(Inquiry { listed: listed.clone(), ..Inquiry::default() });
@@ -21,7 +21,7 @@ fn what_is_to_be_evicted_closes_before_the_hand_over_even_if_that_is_held_back()
     let findings = |desk: &Desk| desk.handed.last().and_then(|handed| handed.findings.clone());
     assert_eq!(findings(&desk).unwrap().seen, listed);
 
-    partition.handle(&signal(numbers[1], true, Kind::Ack, FIRST_TICK), &mut desk);
+    partition.handle(&signal(numbers[1], true, SignalKind::Ack, FIRST_TICK), &mut desk);
     let idle = |at: usize, payload| (keys[at], payload, Eviction::Idle);
     let evict = vec![idle(0, payload), idle(1, payload), idle(2, payload + 1), (keys[3], payload, Eviction::Aged)];
     desk.inquiry = Some(Inquiry { listed: listed[4..].to_vec(), evict, ..Inquiry::default() });
@@ -48,7 +48,7 @@ fn what_is_to_be_evicted_closes_before_the_hand_over_even_if_that_is_held_back()
 fn a_delta_that_is_held_back_still_began_when_it_began() {
     let mut partition = Partition::new(0, &config());
     let mut desk = Desk { is_closed: true, ..Desk::default() };
-    let mut own = (0..).filter(|number| signal(*number, true, Kind::Syn, 0).hash().partition() == 0);
+    let mut own = (0..).filter(|number| signal(*number, true, SignalKind::Syn, 0).hash().partition() == 0);
     let mut open = |tick: u64, partition: &mut Partition, desk: &mut Desk| {
         opening(own.next().unwrap(), tick).iter().for_each(|signal| partition.handle(signal, desk));
     };

@@ -4,14 +4,14 @@ mod bases;
 mod evictions;
 
 use super::*;
-use crate::flow::{FlowKey, KeyV4, KeyV6, Side, VlanTags};
+use crate::flow::FlowKey as TableKey;
+use crate::flow::{AnyKey, KeyV4, KeyV6, Side, VlanTags};
 use crate::handover::{DeltaGeometry, Eviction, LatestSums};
-use crate::hash::{KeyedHash, Purpose, Secret};
-use crate::signal::{AnyKey, ConnectionHash, FINGERPRINT_BITS, Kind, SignalParts};
-use crate::sketch::{BATCH_COUNT, Change, Geometry, Iblt, TableKey, ValueCode};
-use crate::track::PartitionConfig;
+use crate::signal::{ConnectionHash, FINGERPRINT_BITS, SignalKind, SignalParts};
 use crate::track::partition::{DELTA_LOAD_PERCENT, DELTA_SPAN_MAX_TICKS};
-use crate::track::{Entry, Event, Tracker, TrackerConfig};
+use crate::track::{Event, FilterEntry, PartitionConfig, Tracker, TrackerConfig};
+use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
+use flowpeel_iblt::{BATCH_COUNT, Change, Geometry, Iblt, ValueCode};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -98,7 +98,7 @@ fn shard() -> Shard {
 const FIRST_TICK: u64 = 1 << 20;
 
 /// What the client (true) or the server of a numbered connection sends; every fourth number is of IPv6.
-fn signal(number: u32, from_client: bool, kind: Kind, tick: u64) -> Signal {
+fn signal(number: u32, from_client: bool, kind: SignalKind, tick: u64) -> Signal {
     let parts = |client: Side| {
         let sender = if from_client { client } else { client.other() };
         SignalParts { tick, kind, sender, isn: 7 }
@@ -116,7 +116,7 @@ fn signal(number: u32, from_client: bool, kind: Kind, tick: u64) -> Signal {
 
 /// The key of a numbered connection, client first.
 fn key_of(number: u32) -> AnyKey {
-    match signal(number, true, Kind::Syn, 0).key() {
+    match signal(number, true, SignalKind::Syn, 0).key() {
         AnyKey::V4(_) => AnyKey::V4(KeyV4::new((0x0a00_0000 + number, 1_000), (0x0a80_0000, 443), VlanTags::NONE)),
         AnyKey::V6(_) => AnyKey::V6(KeyV6::new((u128::from(number), 1_000), (1 << 90, 443), VlanTags::NONE)),
     }
@@ -124,12 +124,12 @@ fn key_of(number: u32) -> AnyKey {
 
 /// The handshake of a connection, in one tick.
 fn opening(number: u32, tick: u64) -> [Signal; 3] {
-    let packets = [(true, Kind::Syn), (false, Kind::SynAck), (true, Kind::Ack)];
+    let packets = [(true, SignalKind::Syn), (false, SignalKind::SynAck), (true, SignalKind::Ack)];
     packets.map(|(from_client, kind)| signal(number, from_client, kind, tick))
 }
 
 fn closing(number: u32, tick: u64) -> Signal {
-    signal(number, true, Kind::Rst, tick)
+    signal(number, true, SignalKind::Rst, tick)
 }
 
 fn marker(end_tick: u64) -> Marker {
@@ -216,7 +216,7 @@ fn each_partition_ends_the_interval_once_and_tells_its_half_open() {
     assert!(desk.handed.iter().all(|handed| handed.delta.is_none() && !handed.is_held_back));
 
     desk.handed.clear();
-    let syns: Vec<Signal> = (0..100).map(|number| signal(number, true, Kind::Syn, FIRST_TICK)).collect();
+    let syns: Vec<Signal> = (0..100).map(|number| signal(number, true, SignalKind::Syn, FIRST_TICK)).collect();
     shard.handle(&syns, &mut desk);
     shard.end_interval(&marker(FIRST_TICK + 600), &mut desk);
     let half_open = |desk: &Desk| {
@@ -258,7 +258,7 @@ fn no_delta_spans_more_than_a_value_can_tell() {
     {
         let mut partition = Partition::new(0, &config());
         let mut desk = Desk::default();
-        let of_partition = (0..).filter(|number| signal(*number, true, Kind::Syn, 0).hash().partition() == 0);
+        let of_partition = (0..).filter(|number| signal(*number, true, SignalKind::Syn, 0).hash().partition() == 0);
         let mut signals = Vec::new();
         let mut tick = FIRST_TICK;
         for number in of_partition.take(40) {
@@ -296,7 +296,7 @@ fn signals_of_other_partitions_change_nothing() {
 /// A step of a random run: a packet, the end of an interval, a new base, or the exchange runs out or recovers.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Packet(u32, bool, Kind),
+    Packet(u32, bool, SignalKind),
     Pass(u64),
     End,
     Base,
@@ -304,7 +304,14 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let kinds = prop::sample::select(vec![Kind::Syn, Kind::SynAck, Kind::Ack, Kind::Ack, Kind::Fin, Kind::Rst]);
+    let kinds = prop::sample::select(vec![
+        SignalKind::Syn,
+        SignalKind::SynAck,
+        SignalKind::Ack,
+        SignalKind::Ack,
+        SignalKind::Fin,
+        SignalKind::Rst,
+    ]);
     let step = prop_oneof![
         200 => (0u32..12, any::<bool>(), kinds).prop_map(|(number, client, kind)| Step::Packet(number, client, kind)),
         20 => prop_oneof![1u64..200, 1..3 * DELTA_SPAN_MAX_TICKS].prop_map(Step::Pass),
@@ -362,7 +369,7 @@ fn a_busy_family_does_not_make_the_other_wait() {
     let mut partition = Partition::new(0, &config());
     let mut desk = Desk::default();
     let numbers = |is_v6: bool| {
-        let own = |number: &u32| signal(*number, true, Kind::Syn, 0).hash().partition() == 0;
+        let own = |number: &u32| signal(*number, true, SignalKind::Syn, 0).hash().partition() == 0;
         (0u32..).filter(move |number| number.is_multiple_of(4) == is_v6).filter(own)
     };
     let mut signals: Vec<Signal> = numbers(true).take(1).flat_map(|number| opening(number, FIRST_TICK)).collect();

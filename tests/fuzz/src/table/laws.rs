@@ -2,7 +2,7 @@
 //!
 //! What enters: a table, and pairs. What leaves: nothing, or a panic that names the law.
 
-use flowpeel::sketch::{
+use flowpeel_iblt::{
     Difference, Entry, Got, KeyHash, Listing, Refused, Rule, Sum, Table, TableCell, Values, reconcile,
 };
 use std::collections::BTreeMap;

@@ -7,8 +7,8 @@ mod laws;
 
 use crate::script::Script;
 use flowpeel::flow::{KeyV4, KeyV6};
-use flowpeel::hash::Secret;
-use flowpeel::sketch::{
+use flowpeel_iblt::hash::Secret;
+use flowpeel_iblt::{
     CheckedCell, Degrees, Estimator, KeyHash, Layout, PackedCell, Placement, PlainCell, Refused, Squares, Sum, Sums,
     Table, TableCell, ValueCheck, XorCell, Xoring,
 };

@@ -1,30 +1,31 @@
-//! A live source, through the ups and downs of its interface.
+//! Live capture on Linux: sources of an interface's packets that outlive its going down and coming back.
 //!
-//! What enters: what to capture. What leaves: packets while there are any, and the condition of the interface. An
-//! interface that is gone is looked for at growing intervals; when it is back the socket is bound to it again, which
-//! needs no privilege. A new socket, which does need the privilege, is opened only in a fanout group, or if the
+//! The packets of a source come from a socket with a filter in the kernel, through a ring or pnet's receiver. An
+//! interface that is gone is looked up again at growing intervals; when it is back the socket is bound to it again,
+//! which needs no privilege. A new socket, which does need the privilege, is opened only in a fanout group, or if the
 //! interface came back as another kind.
 
+use super::bpf::{self, BpfProgram};
+use super::device::{Device, DeviceKind, hardware_name, query_socket};
+use super::pnet::PnetReceiver;
+use super::ring::Ring;
+use super::socket::PacketSocket;
+use super::{Backend, CaptureMode, LiveConfig, privileges};
+use crate::capture::live::{FANOUT_COUNT_MAX, RING_SIZE_MAX, RING_SIZE_MIN};
+use crate::capture::{Condition, LiveSource, Losses, Packet, PacketSource, Progress};
+use crate::error::{Error, Result};
+use parking_lot::Mutex;
+use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use rustix::io::Errno;
-
-use super::device::{Device, Kind, asker, hardware_name};
-use super::source::{Reader, Source};
-use super::{LiveConfig, privileges};
-use crate::capture::live::{FANOUT_COUNT_MAX, RING_SIZE_MAX, RING_SIZE_MIN};
-use crate::capture::{Condition, LiveSource, Losses, Packet, PacketSource, Progress};
-use crate::error::{Error, Result};
-
-/// The first pause before an interface that is away is looked for again, in milliseconds: a flapping one is back that
+/// The first pause before an interface that is away is looked up again, in milliseconds: a flapping one is back that
 /// soon.
 const INTERFACE_RETRY_MIN_MS: u64 = 50;
 
-/// The longest pause before it is looked for again, in milliseconds: pauses double up to it.
+/// The longest pause before it is looked up again, in milliseconds: pauses double up to it.
 const INTERFACE_RETRY_MAX_MS: u64 = 2_000;
 
 const _: () = assert!(INTERFACE_RETRY_MIN_MS <= INTERFACE_RETRY_MAX_MS);
@@ -51,13 +52,13 @@ const _: () = assert!(INTERFACE_RETRY_MIN_MS <= INTERFACE_RETRY_MAX_MS);
 /// ```
 pub struct Live {
     config: Arc<LiveConfig>,
-    group: Arc<Mutex<Option<Group>>>,
-    source: Source,
+    group: Arc<Mutex<Option<FanoutGroup>>>,
+    source: CaptureSocket,
     condition: Condition,
     /// Whether the socket is bound to the interface that has the name now. After an interface was gone the socket has
     /// to be bound again, even if the index is the same.
     is_bound: bool,
-    retry: Retry,
+    retry: RetryTimer,
     /// What its sockets received and lost, up to the last time they were asked.
     losses: Losses,
     /// The error that ended the capture, until it has been returned.
@@ -67,23 +68,23 @@ pub struct Live {
 
 /// The fanout group of all members.
 #[derive(Clone, Copy)]
-struct Group {
+struct FanoutGroup {
     interface_index: i32,
     number: u16,
 }
 
 /// When to look for the interface again.
-struct Retry {
+struct RetryTimer {
     at: Instant,
     pause: Duration,
 }
 
-impl Retry {
+impl RetryTimer {
     const FIRST: Duration = Duration::from_millis(INTERFACE_RETRY_MIN_MS);
     const LONGEST: Duration = Duration::from_millis(INTERFACE_RETRY_MAX_MS);
 
     fn soon() -> Self {
-        Retry { at: Instant::now() + Self::FIRST, pause: Self::FIRST }
+        RetryTimer { at: Instant::now() + Self::FIRST, pause: Self::FIRST }
     }
 
     fn later(&mut self) {
@@ -96,14 +97,14 @@ impl Retry {
 ///
 /// # Errors
 ///
-/// There is no such interface, or its packets cannot be read; this process may not capture, and the error tells what to
+/// There is no such interface, or its packets cannot be read; this process may not capture, and the error says what to
 /// do; the configuration is out of bounds; or there is no memory for the rings.
 pub fn open(config: &LiveConfig) -> Result<Vec<Live>> {
     check(config)?;
     let name = config.interface.escape_debug();
     let cannot = |error| cannot_capture(config, error);
-    let asker = asker().map_err(cannot)?;
-    let device = Device::find(asker.as_fd(), &config.interface).map_err(cannot)?;
+    let query_socket = query_socket().map_err(cannot)?;
+    let device = Device::find(query_socket.as_fd(), &config.interface).map_err(cannot)?;
     let Some(device) = device else {
         return Err(Error::new(format!("there is no interface {name}: flowpeel interfaces lists them")));
     };
@@ -119,7 +120,7 @@ pub fn open(config: &LiveConfig) -> Result<Vec<Live>> {
             source,
             condition: if device.is_up { Condition::Up } else { Condition::Down },
             is_bound: true,
-            retry: Retry::soon(),
+            retry: RetryTimer::soon(),
             losses: Losses::default(),
             failure: None,
             finished: false,
@@ -143,8 +144,8 @@ fn check(config: &LiveConfig) -> Result<()> {
     Ok(())
 }
 
-fn kind_of(config: &LiveConfig, device: &Device) -> Result<Kind> {
-    Kind::of_hardware(device.hardware).ok_or_else(|| {
+fn kind_of(config: &LiveConfig, device: &Device) -> Result<DeviceKind> {
+    DeviceKind::of_hardware(device.hardware).ok_or_else(|| {
         let (name, hardware) = (config.interface.escape_debug(), device.hardware);
         Error::new(format!("{name} is of a kind that cannot be read: {} (ARPHRD {hardware})", hardware_name(hardware)))
     })
@@ -162,34 +163,40 @@ fn cannot_capture(config: &LiveConfig, error: io::Error) -> Error {
     }
 }
 
-fn open_member(config: &LiveConfig, group: &Mutex<Option<Group>>, device: Device, kind: Kind) -> io::Result<Source> {
-    let mut source = Source::open(config, device, kind)?;
+fn open_member(
+    config: &LiveConfig,
+    group: &Mutex<Option<FanoutGroup>>,
+    device: Device,
+    kind: DeviceKind,
+) -> io::Result<CaptureSocket> {
+    let mut source = CaptureSocket::open(config, device, kind)?;
     if config.fanout_count > 1 {
         let mut group = group.lock();
         let known = group.filter(|group| group.interface_index == device.index).map(|group| group.number);
         // The kernel's group may have ended with its last member; a new one is begun then.
         let number = source.join_fanout(known).or_else(|_| source.join_fanout(None))?;
-        *group = Some(Group { interface_index: device.index, number });
+        *group = Some(FanoutGroup { interface_index: device.index, number });
     }
     Ok(source)
 }
 
 impl Live {
-    /// Notes an error of the socket.
-    fn trouble(&mut self, errno: Errno) {
+    /// Handles an error of the socket: the interface is down or gone, or the capture fails.
+    fn record_error(&mut self, errno: Errno) {
         if !matches!(errno, Errno::NETDOWN | Errno::NODEV | Errno::NXIO) {
             self.failure = Some(cannot_capture(&self.config, errno.into()));
             return;
         }
-        let found = self.find().unwrap_or_default();
-        self.note_identity(found);
+        let found = self.current_device().unwrap_or_default();
+        self.check_binding(found);
         // An interface that is up again already has been down: that is reported first.
         self.condition = if found.is_some() { Condition::Down } else { Condition::Gone };
-        self.retry = Retry::soon();
+        self.retry = RetryTimer::soon();
     }
 
-    /// Notes whether the socket is still bound to the interface of the configured name. If not, it takes nothing more.
-    fn note_identity(&mut self, found: Option<Device>) {
+    /// Updates `is_bound`: whether the socket is still bound to the interface of the configured name. If not, it takes
+    /// nothing more.
+    fn check_binding(&mut self, found: Option<Device>) {
         let source = &self.source;
         let is_same = |device: &Device| device.index == source.device.index && source.socket.is_bound_to(device);
         let is_bound = self.is_bound && found.is_some_and(|device| is_same(&device));
@@ -201,14 +208,14 @@ impl Live {
     }
 
     /// The interface that has the name now.
-    fn find(&self) -> io::Result<Option<Device>> {
+    fn current_device(&self) -> io::Result<Option<Device>> {
         Device::find(self.source.socket.fd(), &self.config.interface)
     }
 
-    /// Looks for the interface, and captures it again if it is back.
-    fn look(&mut self) {
-        let found = self.find().unwrap_or_default();
-        self.note_identity(found);
+    /// Updates the condition of the interface, and captures it again if it is back.
+    fn check_interface(&mut self) {
+        let found = self.current_device().unwrap_or_default();
+        self.check_binding(found);
         self.condition = match found {
             None => Condition::Gone,
             Some(device) if !device.is_up => Condition::Down,
@@ -242,7 +249,7 @@ impl Live {
         })
     }
 
-    fn open_again(&mut self, device: Device, kind: Kind) -> io::Result<()> {
+    fn open_again(&mut self, device: Device, kind: DeviceKind) -> io::Result<()> {
         let source = open_member(&self.config, &self.group, device, kind)?;
         source.start(&self.config.capture)?;
         self.losses += self.source.socket.take_losses();
@@ -287,10 +294,10 @@ impl LiveSource for Live {
             _ => timeout.min(self.retry.at.saturating_duration_since(Instant::now())),
         };
         if let Some(errno) = self.source.wait(timeout) {
-            self.trouble(errno);
+            self.record_error(errno);
         }
         if self.condition != Condition::Up && Instant::now() >= self.retry.at {
-            self.look();
+            self.check_interface();
         }
         (self.condition != before).then_some(self.condition)
     }
@@ -304,9 +311,9 @@ impl PacketSource for Live {
             return self.fail();
         }
         match &mut self.source.reader {
-            Reader::Ring(ring) => ring.next_packet().inspect_err(|_| self.finished = true),
+            SocketReader::Ring(ring) => ring.next_packet().inspect_err(|_| self.finished = true),
             // `wait` reports the errors of its socket.
-            Reader::Pnet(pnet) => Ok(pnet.next_packet()),
+            SocketReader::Pnet(pnet) => Ok(pnet.next_packet()),
         }
     }
 
@@ -316,5 +323,102 @@ impl PacketSource for Live {
 
     fn progress(&self) -> Progress {
         Progress::default()
+    }
+}
+
+/// The reader of a socket.
+enum SocketReader {
+    /// A ring.
+    Ring(Ring),
+    /// pnet's receiver.
+    Pnet(PnetReceiver),
+}
+
+/// A socket that is open, and its reader.
+struct CaptureSocket {
+    // Declared before the socket, so that its memory is unmapped first.
+    reader: SocketReader,
+    socket: PacketSocket,
+    device: Device,
+    kind: DeviceKind,
+    is_grouped: bool,
+}
+
+impl CaptureSocket {
+    /// Opens a source that takes no packets before it is [started](CaptureSocket::start).
+    fn open(config: &LiveConfig, device: Device, kind: DeviceKind) -> io::Result<Self> {
+        let socket = PacketSocket::open(kind)?;
+        let reader = match config.backend {
+            Backend::Ring => SocketReader::Ring(Ring::new(&socket, config.block_count(), kind.link())?),
+            Backend::Pnet => SocketReader::Pnet(PnetReceiver::new(&socket, &device, kind.link(), config.ring_size)?),
+        };
+        let source = CaptureSocket { reader, socket, device, kind, is_grouped: false };
+        source.attach(config)?;
+        Ok(source)
+    }
+
+    /// Joins a fanout group, or begins one. Returns its number.
+    fn join_fanout(&mut self, group: Option<u16>) -> io::Result<u16> {
+        let group = self.socket.join_fanout(group)?;
+        self.is_grouped = true;
+        Ok(group)
+    }
+
+    /// Starts to take packets.
+    fn start(&self, capture: &CaptureMode) -> io::Result<()> {
+        self.socket.start(&filter(capture, self.kind))
+    }
+
+    /// Whether the socket can be bound to this interface: not if that is of another kind, and not in a fanout group,
+    /// which the kernel does not let it leave.
+    fn can_move_to(&self, device: &Device) -> bool {
+        !self.is_grouped && DeviceKind::of_hardware(device.hardware) == Some(self.kind)
+    }
+
+    /// Stops taking packets of an interface that has another name now.
+    fn leave(&self) {
+        self.socket.leave(&self.device);
+    }
+
+    /// Captures this interface from now on. It needs no privilege.
+    fn move_to(&mut self, device: Device, config: &LiveConfig) -> io::Result<()> {
+        self.device = device;
+        self.attach(config)?;
+        self.start(&config.capture)
+    }
+
+    /// Whether a packet can be read without asking the kernel.
+    fn has_packet(&self) -> bool {
+        match &self.reader {
+            SocketReader::Ring(ring) => ring.has_packet(),
+            SocketReader::Pnet(_) => false,
+        }
+    }
+
+    /// Sleeps until there are packets, the time is over, or the socket has an error, which is returned.
+    fn wait(&mut self, timeout: Duration) -> Option<Errno> {
+        let met = match &mut self.reader {
+            SocketReader::Ring(_) => None,
+            SocketReader::Pnet(pnet) => pnet.take_error(),
+        };
+        met.or_else(|| self.socket.wait(timeout))
+    }
+
+    fn attach(&self, config: &LiveConfig) -> io::Result<()> {
+        self.socket.bind(&self.device)?;
+        if config.promiscuous {
+            self.socket.enter_promiscuous_mode(&self.device)?;
+        }
+        Ok(())
+    }
+}
+
+/// The filter for this mode and kind of interface.
+fn filter(capture: &CaptureMode, kind: DeviceKind) -> BpfProgram {
+    match capture {
+        CaptureMode::Headers => bpf::headers(kind.link()),
+        CaptureMode::Flags => bpf::flags(kind.link()),
+        CaptureMode::Everything => bpf::everything(),
+        CaptureMode::Program(program) => program.clone(),
     }
 }

@@ -1,10 +1,10 @@
-//! Messages of a replay on a terminal: a progress bar, errors as they come, and Ctrl-C.
+//! The progress of a replay on a terminal: a bar, errors as they come, and Ctrl-C.
 
 use crate::capture::{Progress, SkippedPackets};
 use crate::cli::interrupts::Interrupts;
 use crate::cli::report::{self, Voice, grouped};
 use crate::error::{Error, Result};
-use crate::pipeline::Observer;
+use crate::run::Observer;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -95,7 +95,7 @@ fn stored_size(path: &Path) -> Option<u64> {
 /// The sizes of the inputs, together and one by one.
 #[derive(Debug, PartialEq, Eq)]
 struct Extent {
-    /// Where each input begins among the bytes of all, as far as that is known.
+    /// Where each input begins among the bytes of all; inputs of unknown size count as empty.
     starts: Vec<u64>,
     /// The size of all inputs together; `None` when the size of any is unknown.
     total_size: Option<u64>,
@@ -116,7 +116,7 @@ impl Extent {
     /// The position among the bytes of all inputs.
     fn position(&self, input: usize, read_size: u64) -> u64 {
         let position = self.starts.get(input).copied().unwrap_or(0).saturating_add(read_size);
-        // A file may have grown since it was looked at.
+        // A file may have grown since its size was read.
         position.min(self.total_size.unwrap_or(u64::MAX))
     }
 }

@@ -1,8 +1,7 @@
 //! Directories for several purposes, which have to be several directories: each is locked, and its files are removed by
 //! their names.
 //!
-//! What enters: options and the paths given with them. What leaves: which two name one directory, whatever they call
-//! it.
+//! Paths are compared with links and dots resolved.
 
 use crate::error::{Error, Result};
 use std::path::{Component, Path, PathBuf};

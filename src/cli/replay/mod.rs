@@ -1,17 +1,19 @@
 //! `flowpeel replay`: captures in, lists out. Wrong options are refused before anything is read or written.
 
+mod progress;
+
 use crate::archive::Archive;
 use crate::capture::Replay;
 use crate::cli::report::{self, Voice};
 use crate::cli::run_options::{Defaults, RunOptions, with_default};
-use crate::cli::watch::Watch;
 use crate::cli::{Failure, Outcome, Status, archive, state};
 use crate::engine::{Config, Plan, Saving};
 use crate::error::Result;
-use crate::hash::Secret;
 use crate::queue::WhenFull;
 use crate::run;
 use clap::Args;
+use flowpeel_iblt::hash::Secret;
+use progress::Watch;
 use std::path::PathBuf;
 
 /// List the TCP connections that are open in captures
@@ -74,7 +76,7 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     let inputs = arguments.files.iter().enumerate().skip(first_input).map(|(index, path)| {
         present.set(index);
         let input = Replay::open(path)?;
-        // The memory of a run is told once it is sure that there is one.
+        // The memory of a run is announced once it is sure that there is one.
         if std::mem::take(&mut announces) {
             report::memory(&plan);
         }

@@ -1,0 +1,113 @@
+//! The observer of a live capture: what its threads report becomes messages and the status line, on a thread that writes
+//! to standard error for all of them.
+
+use super::Prepared;
+use super::messages::Messages;
+use super::status_line::{LastList, StatusLine, time_of_day};
+use crate::capture::Condition;
+use crate::cli::interrupts::Interrupts;
+use crate::cli::report::{self, Voice, grouped};
+use crate::engine::Written;
+use crate::error::Result;
+use crate::list::Header;
+use crate::metrics::Metrics;
+use crate::run::LiveObserver;
+use std::sync::Arc;
+
+/// The warning of a run that does not stop at once.
+const PATIENCE: &str = "stopping; Ctrl-C ends it now, without the last list";
+
+/// Watches a live capture.
+pub(super) struct LiveWatch {
+    voice: Voice,
+    interfaces: Vec<String>,
+    last: LastList,
+    has_line: bool,
+    messages: Messages,
+    interrupts: Interrupts,
+}
+
+impl LiveWatch {
+    /// A watch over a capture that publishes in `metrics`.
+    ///
+    /// # Errors
+    ///
+    /// Signals cannot be caught, or a thread not started.
+    pub(super) fn new(voice: Voice, prepared: &Prepared, metrics: Arc<Metrics>) -> Result<Self> {
+        let line = StatusLine::new(voice.draws(), prepared.plan.config().connections_max, metrics);
+        let (last, has_line) = (Arc::clone(&line.last), line.is_shown());
+        let interrupts = Interrupts::catch(PATIENCE)?;
+        interrupts.set_bar(has_line);
+        let messages = Messages::start(line)?;
+        Ok(LiveWatch { voice, interfaces: prepared.interfaces(), last, has_line, messages, interrupts })
+    }
+
+    /// Removes the status line and prints the last message.
+    pub(super) fn finish(self, last_words: impl FnOnce() + Send + 'static) {
+        self.interrupts.finish();
+        self.messages.finish(last_words);
+    }
+
+    /// Prints what an operator may have to look into.
+    fn warn(&self, text: String) {
+        if self.voice > Voice::Quiet {
+            self.messages.print(move || report::warning(&text));
+        }
+    }
+
+    /// Prints what goes as it should.
+    fn line(&self, text: String) {
+        if self.voice > Voice::Quiet {
+            self.messages.print(move || report::line(format_args!("{text}")));
+        }
+    }
+}
+
+impl LiveObserver for LiveWatch {
+    fn listed(&self, header: &Header) {
+        *self.last.lock() = Some(*header);
+        if header.figures.dropped > 0 || header.figures.unusable > 0 {
+            self.warn(format!(
+                "in the interval to {}, {} packets or signals were lost and {} packets could not be read",
+                time_of_day(header.figures.end_ns),
+                grouped(header.figures.dropped),
+                grouped(header.figures.unusable),
+            ));
+        }
+        if header.figures.merged > 0 {
+            let (interval, covered) = (grouped(header.figures.interval), grouped(header.figures.merged + 1));
+            self.warn(format!("lists take longer than an interval: list {interval} covers {covered} intervals"));
+        }
+        if !self.has_line {
+            self.line(format!(
+                "list {} of {}: {} open, {} half-open, {} opened, {} closed{}",
+                grouped(header.figures.interval),
+                time_of_day(header.figures.end_ns),
+                grouped(header.flows),
+                grouped(header.half_open),
+                grouped(header.figures.opened),
+                grouped(header.figures.closed),
+                if header.complete { String::new() } else { format!(", about {} missing", grouped(header.missing)) },
+            ));
+        }
+    }
+
+    fn changed(&self, index: usize, condition: Condition) {
+        let name = self.interfaces.get(index).map_or("", String::as_str).escape_debug();
+        match condition {
+            Condition::Up => self.line(format!("{name} is up")),
+            Condition::Down => self.warn(format!("{name} is down: waiting for it")),
+            Condition::Gone => self.warn(format!("{name} is gone: waiting for one of that name")),
+        }
+    }
+
+    fn saved(&self, written: Written) {
+        if let Err(error) = written {
+            self.warn(error.to_string());
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.interrupts.is_interrupted()
+    }
+}
