@@ -60,7 +60,8 @@ fn change<K: FlowKey>(script: &mut Script<'_>, hash: &KeyedHash<K>, code: &Value
         4 => honest & !0xffff_ffff_ffff | lie & 0xffff_ffff_ffff,
         _ => honest,
     };
-    let count = script.count() as i32;
+    // The lowest count has no opposite, so its change cannot be undone.
+    let count = (script.count() as i32).max(-i32::MAX);
     let value =
         if kind & 16 == 0 { code.encode(honest, u32::from(script.byte())) } else { u64::from_le_bytes(script.array()) };
     let value = if kind & 32 == 0 { value.wrapping_mul(i64::from(count) as u64) } else { value };
