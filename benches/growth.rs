@@ -1,8 +1,8 @@
 //! Growth of time and memory with the number of connections: whole processes, from ten thousand connections to ten
 //! million.
 //!
-//! It writes a table of the medians and every measurement as JSON, of which `flowpeel-paper --growth` makes the plots. The
-//! captures are connections that open within a minute and stay, three packets each, so only their number grows.
+//! It writes a table of the medians and every measurement as JSON, of which `flowpeel-paper --growth` makes the plots.
+//! The captures are connections that open within a minute and stay, three packets each, so only their number grows.
 
 use crate::captures;
 use crate::machine::Machine;

@@ -1,6 +1,7 @@
 //! `cargo bench --bench limits`: what the parts of flowpeel cost, each beside its limit, measured in turns.
 //!
-//! It prints a table of the cases that are asked for, and writes the same as JSON and as Markdown on request. Only ratios are meant to be compared between runs.
+//! It prints a table of the cases that are asked for, and writes the same as JSON and as Markdown on request. Only
+//! ratios are meant to be compared between runs.
 
 // Whole processes are measured by Linux's own figures.
 #[cfg(target_os = "linux")]

@@ -5,10 +5,10 @@
 //! cargo run --example router -- lan wan lists/
 //! ```
 //!
-//! Each direction has a thread, and each thread a port of the engine. Forwarding never waits for the engine: a port makes no
-//! system call and takes no lock, and what a full queue cannot take is counted. The router ends when its standard input does.
-//! It forwards frames as they are, so the interfaces must not leave checksums or segmentation to a card
-//! (`ethtool -K lan tx off gso off`).
+//! Each direction has a thread, and each thread a port of the engine. Forwarding never waits for the engine: a port
+//! makes no system call and takes no lock, and what a full queue cannot take is counted. The router ends when its
+//! standard input does. It forwards frames as they are, so the interfaces must not leave checksums or segmentation to a
+//! card (`ethtool -K lan tx off gso off`).
 
 #[cfg(target_os = "linux")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -84,7 +84,8 @@ mod linux {
         while !is_over.load(Ordering::Relaxed) {
             match input.next() {
                 Ok(frame) => {
-                    // Before it is forwarded: the answer may come in at the other port, and must not have an earlier time.
+                    // Before it is forwarded: the answer may come in at the other port, and must not have an earlier
+                    // time.
                     port.frame(now_ns(), LinkType::ETHERNET, frame);
                     // What the other interface does not take is lost, as on any router.
                     drop(output.send_to(frame, None));

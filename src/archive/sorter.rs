@@ -1,5 +1,5 @@
-//! What all partitions send, in an order that does not depend on threads: what lies between two cuts is sorted once every
-//! partition has reached the second. A live capture has no cuts: all that was gathered is taken when it is time.
+//! What all partitions send, in an order that does not depend on threads: what lies between two cuts is sorted once
+//! every partition has reached the second. A live capture has no cuts: all that was gathered is taken when it is time.
 
 use crate::signal::PARTITION_COUNT;
 use std::collections::VecDeque;

@@ -1,5 +1,5 @@
-//! SIGHUP, which stays ignored where the parent wants that, as `nohup` does: the handler of SIGINT and SIGTERM would catch
-//! it too.
+//! SIGHUP, which stays ignored where the parent wants that, as `nohup` does: the handler of SIGINT and SIGTERM would
+//! catch it too.
 
 // No crate that is used here has a safe wrapper.
 #![allow(unsafe_code)]

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// Make a secret for --secret-file
 ///
-/// Routers whose snapshots are compared or merged need the same one, and so do the readers of these. An existing file is
-/// never overwritten: snapshots made under it could not be read any more.
+/// Routers whose snapshots are compared or merged need the same one, and so do the readers of these. An existing file
+/// is never overwritten: snapshots made under it could not be read any more.
 #[derive(Args)]
 #[command(display_name = "flowpeel keygen", after_help = "Example:\n  flowpeel keygen /etc/flowpeel/secret")]
 pub(super) struct Arguments {

@@ -70,14 +70,15 @@ impl Writing {
 pub(super) struct Lists {
     /// Length of an interval
     ///
-    /// There is a list for each. Lists end at multiples of it: of capture time in a replay, of the wall clock live. From 100ms to 366 days.
+    /// There is a list for each. Lists end at multiples of it: of capture time in a replay, of the wall clock live.
+    /// From 100ms to 366 days.
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     every: Option<Duration>,
 
     /// Write lists to files in this directory
     ///
-    /// A file for each list, named by the end of their interval, flows-20260101T000010Z.ndjson, and written whole or not at all. -
-    /// stands for standard output.
+    /// A file for each list, named by the end of their interval, flows-20260101T000010Z.ndjson, and written whole or
+    /// not at all. - stands for standard output.
     #[arg(long, value_name = "DIR", default_value = "-")]
     out: PathBuf,
 
@@ -94,8 +95,8 @@ pub(super) struct Lists {
 
     /// Write snapshots here, for flowpeel snapshot
     ///
-    /// A snapshot of every interval: a file of fixed size with every open connection, for another machine to list, merge
-    /// or compare. A live capture needs --secret-file for it, which the readers of snapshots have too.
+    /// A snapshot of every interval: a file of fixed size with every open connection, for another machine to list,
+    /// merge or compare. A live capture needs --secret-file for it, which the readers of snapshots have too.
     #[arg(long, value_name = "DIR", help_heading = heading::SNAPSHOTS, hide_short_help = true)]
     snapshots: Option<PathBuf>,
 

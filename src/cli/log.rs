@@ -1,7 +1,7 @@
 //! Messages as log lines, for runs that nobody watches on a terminal.
 //!
-//! A line on standard error for each message, with time, level and fields, as text or JSON. Control characters are escaped
-//! here, since messages may hold names from outside.
+//! A line on standard error for each message, with time, level and fields, as text or JSON. Control characters are
+//! escaped here, since messages may hold names from outside.
 
 use crate::error::escaped;
 use clap::ValueEnum;

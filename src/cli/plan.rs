@@ -17,8 +17,8 @@ const SEED: u64 = 1;
 
 /// Compute options and memory for a number of connections
 ///
-/// Prints how large each part is, and how often a table would fail to list by itself: expected from measured curves, and
-/// simulated with random connections.
+/// Prints how large each part is, and how often a table would fail to list by itself: expected from measured curves,
+/// and simulated with random connections.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel plan",

@@ -1,7 +1,7 @@
 //! Messages to people, on standard error.
 //!
-//! Errors, warnings, the memory and the summary of a run, coloured on a terminal. Standard output is for lists alone, so that
-//! it can always be piped.
+//! Errors, warnings, the memory and the summary of a run, coloured on a terminal. Standard output is for lists alone,
+//! so that it can always be piped.
 
 use crate::cli::log;
 use crate::cli::table::{self, Align};

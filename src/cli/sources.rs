@@ -19,8 +19,8 @@ const SOURCES_TOP_MAX: u64 = 1 << 20;
 
 /// Show who opened connections, from a file that --sources wrote
 ///
-/// The sources with the most attempts come first. Where there were more sources than could be listed exactly, figures are
-/// lower bounds, with upper bounds beside them.
+/// The sources with the most attempts come first. Where there were more sources than could be listed exactly, figures
+/// are lower bounds, with upper bounds beside them.
 #[derive(Args)]
 #[command(
     display_name = "flowpeel sources",

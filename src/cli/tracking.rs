@@ -48,22 +48,22 @@ pub(super) struct Tracking {
 
     /// Inspect one in N mid-stream packets
     ///
-    /// This finds connections older than the capture, which are listed once both of their sides were seen. 1 inspects every
-    /// packet, 0 none.
+    /// This finds connections older than the capture, which are listed once both of their sides were seen. 1 inspects
+    /// every packet, 0 none.
     #[arg(long, value_name = "N", value_parser = values::pickup)]
     pickup: Option<u32>,
 
     /// Drop connections silent this long
     ///
-    /// 0 never does. Connections that time out without FIN or RST are taken off the list this way, at the ends of intervals. A
-    /// replay needs --every for it, and then inspects every packet.
+    /// 0 never does. Connections that time out without FIN or RST are taken off the list this way, at the ends of
+    /// intervals. A replay needs --every for it, and then inspects every packet.
     #[arg(long, value_name = "TIME", value_parser = values::limit)]
     idle_timeout: Option<Limit>,
 
     /// Drop connections this old
     ///
-    /// 0 never does. They are taken off the list however many packets of them are seen, at the ends of intervals. A replay needs
-    /// --every for it.
+    /// 0 never does. They are taken off the list however many packets of them are seen, at the ends of intervals. A
+    /// replay needs --every for it.
     #[arg(long, value_name = "TIME", value_parser = values::limit, hide_short_help = true)]
     max_age: Option<Limit>,
 

@@ -135,8 +135,8 @@ pub struct Snapshots {
 }
 
 impl Config {
-    /// The configuration of an engine on live traffic, with a list at every multiple of `every` and a secret of its own: what
-    /// [`Self::live_defaults`] says.
+    /// The configuration of an engine on live traffic, with a list at every multiple of `every` and a secret of its
+    /// own: what [`Self::live_defaults`] says.
     ///
     /// # Errors
     ///
@@ -147,9 +147,9 @@ impl Config {
         Ok(Config { every: Some(every), secret: Secret::new(bytes), ..Config::live_defaults() })
     }
 
-    /// What suits live traffic: connections are older than the start, and some time out without FIN or RST. A replay takes a
-    /// capture at its word, as [`Config::default`] does: what began before it is not known, and what has not ended is
-    /// open.
+    /// What suits live traffic: connections are older than the start, and some time out without FIN or RST. A replay
+    /// takes a capture at its word, as [`Config::default`] does: what began before it is not known, and what has not
+    /// ended is open.
     #[must_use]
     pub fn live_defaults() -> Self {
         Config {

@@ -20,8 +20,8 @@ pub struct LockstepConfig {
     pub asks: bool,
 }
 
-/// All partitions and their list, without threads and queues: what is handed over is applied at once, so that the caller
-/// decides what the list knows when, and equal calls give equal lists.
+/// All partitions and their list, without threads and queues: what is handed over is applied at once, so that the
+/// caller decides what the list knows when, and equal calls give equal lists.
 ///
 /// It is for tests and simulations, and for programs that have one thread. Packets become [`Signal`]s by a
 /// [`Signaller`](crate::signal::Signaller).

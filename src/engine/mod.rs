@@ -1,8 +1,9 @@
 //! The engine: connections tracked on its threads, from the packets that its ports are given.
 //!
-//! A router makes an [`Engine`] from a [`Config`], gets a [`Port`] for each of its threads, and pushes packets into it: frames, or
-//! TCP headers where it has parsed them already. What comes out goes to a [`Sink`], on threads of the engine's: the list
-//! of open connections at the end of each interval, [events](Event) as connections open and close, and [`Counters`].
+//! A router makes an [`Engine`] from a [`Config`], gets a [`Port`] for each of its threads, and pushes packets into it:
+//! frames, or TCP headers where it has parsed them already. What comes out goes to a [`Sink`], on threads of the
+//! engine's: the list of open connections at the end of each interval, [events](Event) as connections open and close,
+//! and [`Counters`].
 //!
 //! # Time
 //!
@@ -11,8 +12,9 @@
 //! - **The wall clock** ([`Engine::live`]), for a router. Intervals end at multiples of their length by the engine's
 //!   clock; a packet belongs to the interval of its time stamp. Nothing ever waits: what a full queue cannot take is
 //!   dropped and counted, in the list's header too, which is then not complete. A port that has nothing to take in says
-//!   so ([`Port::idle`]); one that says nothing holds up the end of an interval for a quarter of a second and no longer, and what
-//!   it takes in afterwards counts in the next interval. Packets may lag behind the clock by up to a second.
+//!   so ([`Port::idle`]); one that says nothing holds up the end of an interval for a quarter of a second and no
+//!   longer, and what it takes in afterwards counts in the next interval. Packets may lag behind the clock by up to a
+//!   second.
 //! - **Packets' own time** ([`Engine::replay`]), for captures and tests. There is one port. It waits where a queue is
 //!   full, and the same packets always make the same lists and events.
 //!
@@ -51,9 +53,9 @@
 //!
 //! # Threads
 //!
-//! A port parses packets on the caller's thread and sends signals to the shards through queues. Each shard has a thread, and so have
-//! the lists, the clock and the events. Beside the queues threads share little: ports the handshake cache, ports and the
-//! list thread the watch, and all threads what is known of saving the state.
+//! A port parses packets on the caller's thread and sends signals to the shards through queues. Each shard has a
+//! thread, and so have the lists, the clock and the events. Beside the queues threads share little: ports the handshake
+//! cache, ports and the list thread the watch, and all threads what is known of saving the state.
 
 mod config;
 mod events;
@@ -192,8 +194,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts an engine with so many ports that go by the wall clock. The configuration needs the length of an interval;
-    /// [`Config::live`] suits most.
+    /// Starts an engine with so many ports that go by the wall clock. The configuration needs the length of an
+    /// interval; [`Config::live`] suits most.
     ///
     /// # Errors
     ///

@@ -218,8 +218,8 @@ impl Plan {
         Plan::with(config, Some(input))
     }
 
-    /// The plan of an engine with so many ports on the wall clock: nothing waits, and what is lost is counted. A port makes no system
-    /// call; shards poll for what it sends.
+    /// The plan of an engine with so many ports on the wall clock: nothing waits, and what is lost is counted. A port
+    /// makes no system call; shards poll for what it sends.
     ///
     /// # Errors
     ///

@@ -115,8 +115,9 @@ impl Totals {
 ///
 /// # Complexity
 ///
-/// Some tens of nanoseconds a packet: two multiplications and one look at memory for most. On the wall clock nothing on this path
-/// allocates, locks, reads a clock or calls the system. By packets' own time a full queue makes the caller wait.
+/// Some tens of nanoseconds a packet: two multiplications and one look at memory for most. On the wall clock nothing on
+/// this path allocates, locks, reads a clock or calls the system. By packets' own time a full queue makes the caller
+/// wait.
 pub struct Port<T: Timekeeper = WallTime> {
     writers: Writers,
     signaller: Signaller,
@@ -466,8 +467,8 @@ impl Port<PacketTime> {
 
 impl Port<WallTime> {
     /// Says that there is nothing to take in up to now, in ns since 1970. A port without packets calls this every few
-    /// milliseconds, so that no signal of other ports and no end of an interval waits for it. It may be called as often as
-    /// a port is polled: what waits in the port is sent on every five milliseconds.
+    /// milliseconds, so that no signal of other ports and no end of an interval waits for it. It may be called as often
+    /// as a port is polled: what waits in the port is sent on every five milliseconds.
     pub fn idle(&mut self, now_ns: i64) {
         if !self.time.advance_if_quiet(now_ns) {
             self.turn(now_ns, LinkType::ETHERNET);
@@ -481,8 +482,8 @@ impl Port<WallTime> {
     }
 }
 
-/// Sends what was taken in. With packets' own time the last interval ends; there is no last list when no packet could be read
-/// and not all was sound, that is, when an input failed.
+/// Sends what was taken in. With packets' own time the last interval ends; there is no last list when no packet could
+/// be read and not all was sound, that is, when an input failed.
 impl<T: Timekeeper> Drop for Port<T> {
     fn drop(&mut self) {
         match self.time.last_end() {

@@ -5,8 +5,8 @@
 //! are behind, an end is passed over, and its interval becomes part of the next.
 //!
 //! The clock has a thread of its own. It publishes the present time and the next end in a [`Schedule`], from which
-//! ports read both without a system call or a lock, and sends each end to all shards when it has come. So no port is needed to end an
-//! interval.
+//! ports read both without a system call or a lock, and sends each end to all shards when it has come. So no port is
+//! needed to end an interval.
 
 use super::PENDING_INTERVALS_MAX;
 use super::saving::{Instants, Saver};

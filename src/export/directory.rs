@@ -131,8 +131,8 @@ impl Directory {
         Ok(names.into_iter().map(|name| self.output.path().join(name.to_string())).collect())
     }
 
-    /// What has gone wrong since this was last called that affects no list. What keeps failing is reported less and less
-    /// often.
+    /// What has gone wrong since this was last called that affects no list. What keeps failing is reported less and
+    /// less often.
     pub fn warning(&mut self) -> Option<Error> {
         self.warning.take()
     }

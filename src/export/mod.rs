@@ -1,7 +1,7 @@
 //! Lists, snapshots and reports of sources -> the formats and places that users want them in.
 //!
-//! Lists are NDJSON on a stream or in one file each, whole or as what changed since the one before, plain or compressed.
-//! Everything that writes an [`Output`] is an [`Exporter`].
+//! Lists are NDJSON on a stream or in one file each, whole or as what changed since the one before, plain or
+//! compressed. Everything that writes an [`Output`] is an [`Exporter`].
 
 mod community_id;
 mod directory;

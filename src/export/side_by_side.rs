@@ -1,8 +1,8 @@
 //! The lines of a long list, made by two threads side by side and written in their order.
 //!
-//! The bytes are those that one thread alone would have written. The calling thread gathers the rows, hands most of them to the other thread in chunks, formats the rest itself while the other
-//! is busy, and writes. It is meant for the last list of a replay, when no other work is left; while packets come, the
-//! second core belongs to them.
+//! The bytes are those that one thread alone would have written. The calling thread gathers the rows, hands most of
+//! them to the other thread in chunks, formats the rest itself while the other is busy, and writes. It is meant for the
+//! last list of a replay, when no other work is left; while packets come, the second core belongs to them.
 
 use crate::export::flow_line::{self, Style};
 use crate::export::timestamp::TimeFormatter;

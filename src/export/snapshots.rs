@@ -1,5 +1,5 @@
-//! A directory with one file for each snapshot, `snapshot-<end, UTC>.flowpeel`, written whole or not at all, for an agent
-//! that follows the directory.
+//! A directory with one file for each snapshot, `snapshot-<end, UTC>.flowpeel`, written whole or not at all, for an
+//! agent that follows the directory.
 
 use crate::error::{Error, Result};
 use crate::export::file_name::{FileName, Names};

@@ -27,8 +27,8 @@ const NEAR_BITS: u32 = PACKED_BITS - (u64::BITS - START_BITS);
 pub(super) const NEAR_TICKS: u64 = 1 << NEAR_BITS;
 
 /// A span of time in which every listed connection is asked about once. Epoch numbers wrap, so an age may be taken for
-/// a shorter one, but never for a longer one: a connection that timed out is then found later, and none is taken off too
-/// early.
+/// a shorter one, but never for a longer one: a connection that timed out is then found later, and none is taken off
+/// too early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Epoch(pub(super) u8);
 

@@ -1,5 +1,5 @@
-//! Every metric that is served: its name, kind and help, and where its values come from. Those of [`Counts`] are declared
-//! with the counts.
+//! Every metric that is served: its name, kind and help, and where its values come from. Those of [`Counts`] are
+//! declared with the counts.
 //!
 //! Names follow the conventions of Prometheus: base units, and `_total`
 //! for what only grows. A name that was released stays, because dashboards and alert rules read it.

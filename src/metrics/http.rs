@@ -96,7 +96,8 @@ const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
 const FIRST_CLIENT: usize = 2;
 
-/// Serves all clients until it is stopped. Clients are kept in the order of their arrival, which is that of their deadlines.
+/// Serves all clients until it is stopped. Clients are kept in the order of their arrival, which is that of their
+/// deadlines.
 struct ServerThread {
     poll: Poll,
     listener: TcpListener,

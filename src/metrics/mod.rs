@@ -1,8 +1,8 @@
 //! Metrics of a running flowpeel: what happens, how full things are, whether the list is complete and on time.
 //!
 //! Threads publish their totals at rest points, never per packet. [`Metrics`] makes of them a page in Prometheus' text
-//! format, and one line that says what is wrong; [`http`] serves both. No address or port is ever among the metrics, and
-//! labels take their values from fixed sets and from the names of the interfaces.
+//! format, and one line that says what is wrong; [`http`] serves both. No address or port is ever among the metrics,
+//! and labels take their values from fixed sets and from the names of the interfaces.
 
 mod captures;
 mod cell;

@@ -32,8 +32,8 @@ impl Observer for () {}
 
 /// Replays captures in turn, as one stream, and gives the lists to `exporter`. A path of `-` is standard input.
 ///
-/// An input that cannot be read is reported to `observer` and in the summary. When nothing could be read at all, there is
-/// no list.
+/// An input that cannot be read is reported to `observer` and in the summary. When nothing could be read at all, there
+/// is no list.
 ///
 /// # Errors
 ///

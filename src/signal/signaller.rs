@@ -3,13 +3,13 @@
 //! Most packets carry no flag and belong to no handshake: one bit of the handshake cache says so, and they are skipped.
 //! The others are staged and looked up, in this order:
 //!
-//! 1. The stage holds up to 64 signals without their hashes, so that all cache lines are prefetched before the first signal
-//!    is looked up, and the signals are hashed together. Handshakes whose SYN or SYN-ACK is still in the stage are in no
-//!    cache yet; [`StagedHandshakes`] has them.
-//! 2. When the stage is full, each signal in it is looked up in the [`HandshakeCache`], which all capture threads share and
-//!    which knows the handshakes that wait for the client's answer to a SYN-ACK.
-//! 3. With several capture threads, it is then looked up among the SYNs that this thread has seen itself: another thread
-//!    may read the SYN-ACK only after this one has read its answer.
+//! 1. The stage holds up to 64 signals without their hashes, so that all cache lines are prefetched before the first
+//!    signal is looked up, and the signals are hashed together. Handshakes whose SYN or SYN-ACK is still in the stage
+//!    are in no cache yet; [`StagedHandshakes`] has them.
+//! 2. When the stage is full, each signal in it is looked up in the [`HandshakeCache`], which all capture threads share
+//!    and which knows the handshakes that wait for the client's answer to a SYN-ACK.
+//! 3. With several capture threads, it is then looked up among the SYNs that this thread has seen itself: another
+//!    thread may read the SYN-ACK only after this one has read its answer.
 //!
 //! What was waited for, what carries a flag, and a sample of the rest is handed on.
 

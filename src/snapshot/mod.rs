@@ -1,8 +1,8 @@
 //! Snapshot files: every open connection of a router, in a fixed size, for another machine to peel.
 //!
-//! A snapshot is the sum of all deltas since the start, and what a list's header needs beside it. Its file is compressed,
-//! and authenticated under the site's secret. Whoever has the secret can list the connections; the secret itself is not
-//! in the file. `docs/snapshots.md` describes the format byte by byte.
+//! A snapshot is the sum of all deltas since the start, and what a list's header needs beside it. Its file is
+//! compressed, and authenticated under the site's secret. Whoever has the secret can list the connections; the secret
+//! itself is not in the file. `docs/snapshots.md` describes the format byte by byte.
 //!
 //! The laws: what is written reads back equal; a file in which any bit was changed is refused; two files whose headers
 //! fit add and subtract cell by cell, in any order.

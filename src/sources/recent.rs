@@ -1,8 +1,8 @@
 //! The recent sources that came more than once: those that an overloaded counter is asked about.
 //!
-//! The events of one partition and family come in order, each with the hash of its source. A source's counts begin when it
-//! is admitted, so they are all of its events or fewer. The laws: memory and work per event
-//! are bounded, and a source that keeps coming stays, however many others come once.
+//! The events of one partition and family come in order, each with the hash of its source. A source's counts begin when
+//! it is admitted, so they are all of its events or fewer. The laws: memory and work per event are bounded, and a
+//! source that keeps coming stays, however many others come once.
 //!
 //! Sources are in buckets of eight. A source is admitted at the front of its bucket, and evicts the one with the least
 //! credit, or of several the one that came first. Credit is how often a source came. It wears off, down to one, while

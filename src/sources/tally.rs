@@ -1,4 +1,5 @@
-//! How a shard counts sources: signals in, and a delta out when it is asked for. Events are gathered in batches, so that they are hashed together and the cache misses of their cells overlap.
+//! How a shard counts sources: signals in, and a delta out when it is asked for. Events are gathered in batches, so
+//! that they are hashed together and the cache misses of their cells overlap.
 
 use crate::flow::{AnyKey, FlowKey, Side};
 use crate::signal::{Signal, SignalKind};

@@ -26,8 +26,8 @@ pub const STATE_VERSION: u32 = 5;
 
 const MAGIC: &[u8; 8] = b"flowpeel";
 
-/// What two runs must have in common for one to continue where the other stopped: the names of options, or of what follows
-/// from them, with values that are only compared.
+/// What two runs must have in common for one to continue where the other stopped: the names of options, or of what
+/// follows from them, with values that are only compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity(pub Vec<(&'static str, u64)>);
 

@@ -25,8 +25,8 @@ pub struct Built {
     pub pair_count: u64,
     /// Pairs whose keys the first array left undecided.
     pub undecided_count: u64,
-    /// Pairs whose keys the field cannot decide: those with several values, and, in fewer than one field in a thousand, a
-    /// key with bad luck.
+    /// Pairs whose keys the field cannot decide: those with several values, and, in fewer than one field in a thousand,
+    /// a key with bad luck.
     pub indeterminate_count: u64,
 }
 
@@ -101,8 +101,8 @@ impl Builder {
     }
 }
 
-/// Settling of a field: goes over the pairs that are in it, and inserts those again that the first array leaves undecided,
-/// as often as that changes anything.
+/// Settling of a field: goes over the pairs that are in it, and inserts those again that the first array leaves
+/// undecided, as often as that changes anything.
 #[derive(Clone, Debug)]
 pub struct Settling {
     /// The number of pairs in the field at the beginning.

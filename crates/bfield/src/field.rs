@@ -142,8 +142,8 @@ impl Field {
         wrong.map_or(Ok(()), |pair| Err(ValueTooLarge { value: pair.value, value_count }))
     }
 
-    /// Inserts pairs into the first array, which leaves some of the keys undecided. [`Self::settle`] takes care of these,
-    /// when all pairs are in or from time to time; until then they are [`Found::Indeterminate`].
+    /// Inserts pairs into the first array, which leaves some of the keys undecided. [`Self::settle`] takes care of
+    /// these, when all pairs are in or from time to time; until then they are [`Found::Indeterminate`].
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
 //! A field in a file: written whole, read back, or looked up in place.
 //!
 //! The head is followed by the words of all arrays, and then by a CRC-32 for each block of 4 KiB of these (the last may
-//! be shorter), over the block's number and its bytes. Nothing is trusted before its checksum and the file's length have
-//! been verified. Files are read by position and not mapped: a file that is cut while it is mapped kills its readers, and
-//! the pages are in the system's cache either way.
+//! be shorter), over the block's number and its bytes. Nothing is trusted before its checksum and the file's length
+//! have been verified. Files are read by position and not mapped: a file that is cut while it is mapped kills its
+//! readers, and the pages are in the system's cache either way.
 
 use crate::error::{FileError, Result};
 use crate::header::{self, HEADER_SIZE};
@@ -28,7 +28,8 @@ fn check_of(block_index: u64, bytes: &[u8]) -> u32 {
 }
 
 /// Saves a field in this file, replacing an older one: at any time the path names a whole file that is on the disk.
-/// Returns the file's size in bytes. Who cares for permissions and for the name of the temporary file calls [`write()`].
+/// Returns the file's size in bytes. Who cares for permissions and for the name of the temporary file calls
+/// [`write()`].
 ///
 /// # Errors
 ///

@@ -139,8 +139,8 @@ impl Growing {
         self.shared.field.read().look_up(hash)
     }
 
-    /// Settles the field now. Returns how many pairs it cannot decide after that, including those whose keys have several
-    /// values.
+    /// Settles the field now. Returns how many pairs it cannot decide after that, including those whose keys have
+    /// several values.
     ///
     /// Complexity: the log is read once, or a few times where many keys have several values.
     ///

@@ -1,11 +1,11 @@
 //! B-fields (N. B. Greenfield, "A space-efficient, probabilistic data structure and storage and retrieval method for
 //! key-value information", 2014; "the paper" in this crate): the value of a key in a few bytes, for keys of any size.
 //!
-//! A field answers for any key: it was never inserted; it was, with this value; or (rarely) the field cannot decide. Each
-//! value is a code word with a few ones among many bits. A key's hashes choose some windows of a bit array, and inserting
-//! the key sets the value's ones in each. A look-up takes the windows and keeps the ones that all of them share: none that
-//! make a word, and the key was never inserted; one word, and that is the value; several, and a later, smaller array
-//! decides.
+//! A field answers for any key: it was never inserted; it was, with this value; or (rarely) the field cannot decide.
+//! Each value is a code word with a few ones among many bits. A key's hashes choose some windows of a bit array, and
+//! inserting the key sets the value's ones in each. A look-up takes the windows and keeps the ones that all of them
+//! share: none that make a word, and the key was never inserted; one word, and that is the value; several, and a later,
+//! smaller array decides.
 //!
 //! ```
 //! use flowpeel_bfield::{Field, Found, Goal, Pair, Plan};
@@ -24,11 +24,11 @@
 //! - [`Field::build`] makes a field from pairs that are all known; [`Builder`] does so where reading them may fail.
 //! - [`Field::insert`] and [`Settling`] are the parts of a field that grows.
 //! - [`look_up()`] reads a field wherever it is kept; [`Field::look_up_all`] looks up many keys at a time in memory.
-//! - [`save`] puts a field into a file, [`load`] reads it back, and [`FieldFile`] looks keys up in the file, reading no more
-//!   than their windows. Files hold hashes under a secret and no keys: a reader must hash under the same secret, or every
-//!   key is absent, so keep a check of the secret beside them.
-//! - [`Growing`] is a field that several threads can add to and look up in. Its log is replayed after a crash, and a thread
-//!   inserts again what has become indeterminate.
+//! - [`save`] puts a field into a file, [`load`] reads it back, and [`FieldFile`] looks keys up in the file, reading no
+//!   more than their windows. Files hold hashes under a secret and no keys: a reader must hash under the same secret,
+//!   or every key is absent, so keep a check of the secret beside them.
+//! - [`Growing`] is a field that several threads can add to and look up in. Its log is replayed after a crash, and a
+//!   thread inserts again what has become indeterminate.
 //!
 //! Keys are given by their hashes, so that keys of several kinds can be in one field:
 //! [`SecretHash`](flowpeel_iblt::SecretHash) for any [`Key`](flowpeel_iblt::Key), or your own
@@ -43,8 +43,8 @@
 //! - Windows do not follow each other in equal steps ([`Steps::Scattered`]). With equal steps, small arrays have more
 //!   false positives from pairs of keys whose windows nearly all coincide than from chance.
 //! - Each array uses its own hashes, so that keys that collide in one array do not collide again in the next.
-//! - A field that still grows answers `Indeterminate`, not `Absent`, for a key that one array leaves undecided and the next
-//!   does not have. A key that is not settled yet may hit a later array by chance, and then shows a wrong value
+//! - A field that still grows answers `Indeterminate`, not `Absent`, for a key that one array leaves undecided and the
+//!   next does not have. A key that is not settled yet may hit a later array by chance, and then shows a wrong value
 //!   (beta times alpha).
 
 mod array;

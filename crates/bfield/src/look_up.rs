@@ -55,8 +55,8 @@ impl ArrayAnswer {
     }
 }
 
-/// Looks a key up. `is_settled` says that every key that one array leaves undecided is in the next one. Without that, a key
-/// that is missing in the next array may just not have been moved there yet.
+/// Looks a key up. `is_settled` says that every key that one array leaves undecided is in the next one. Without that, a
+/// key that is missing in the next array may just not have been moved there yet.
 ///
 /// Complexity: about three windows for most keys that are not in the field, `k` for one that is.
 ///

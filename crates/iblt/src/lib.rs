@@ -24,8 +24,8 @@
 //!
 //! Cell 0 has a count of 1, so its sum of keys is a key, *a*, and its sum of values is the value of *a*. (The check
 //! proves it: the cell's must be the hash of *a*. A count of 1 may also come from two insertions and a removal.) *a*
-//! continues the list and is subtracted from its cells 0 and 1. Now *b* is alone in cell 1; when it is taken out of 1 and
-//! 2, *c* is alone in 2, and the table is empty.
+//! continues the list and is subtracted from its cells 0 and 1. Now *b* is alone in cell 1; when it is taken out of 1
+//! and 2, *c* is alone in 2, and the table is empty.
 //!
 //! # Why it works
 //!

@@ -1,9 +1,9 @@
 //! Synthetic TCP traffic: captures of any length in which every byte follows from a seed.
 //!
-//! Real captures that are long, busy or hostile enough cannot be handed around; a seed can. A [`TrafficConfig`] says how
-//! many connections there are, how they open and end, what is repeated, late or twice, and what is flooded. [`Traffic`]
-//! makes the frames one by one in order of time, and [`write_pcap`] a capture file. Equal seeds give equal bytes on every
-//! machine.
+//! Real captures that are long, busy or hostile enough cannot be handed around; a seed can. A [`TrafficConfig`] says
+//! how many connections there are, how they open and end, what is repeated, late or twice, and what is flooded.
+//! [`Traffic`] makes the frames one by one in order of time, and [`write_pcap`] a capture file. Equal seeds give equal
+//! bytes on every machine.
 //!
 //! Frames are made on demand. Memory grows with the connections alive at once (about 200 bytes each), not with the
 //! length of the capture. A flood takes none at all, because each of its packets is a function of its number.

@@ -1,6 +1,6 @@
-//! One TCP segment and the bytes of the frame around it: an Ethernet frame with correct lengths and checksums, cut like a
-//! capture with a snap length. The payload is all zeros, so the checksum of a packet whose payload was cut off is still
-//! correct.
+//! One TCP segment and the bytes of the frame around it: an Ethernet frame with correct lengths and checksums, cut like
+//! a capture with a snap length. The payload is all zeros, so the checksum of a packet whose payload was cut off is
+//! still correct.
 
 use pnet::packet::MutablePacket;
 use pnet::packet::ethernet::{EtherTypes, EthernetPacket, MutableEthernetPacket};

@@ -1,6 +1,6 @@
-//! The messages of a live capture, printed by a thread of their own: standard error may be a terminal that is stopped, or a
-//! pipe that nobody reads, and no other thread waits for it. Messages that find the queue full are dropped and counted,
-//! and the count is printed.
+//! The messages of a live capture, printed by a thread of their own: standard error may be a terminal that is stopped,
+//! or a pipe that nobody reads, and no other thread waits for it. Messages that find the queue full are dropped and
+//! counted, and the count is printed.
 
 use super::status_line::{DRAW_INTERVAL, StatusLine};
 use crate::cli::report::{self, grouped};

@@ -1,5 +1,5 @@
-//! The observer of a live capture: what its threads report becomes messages and the status line, on a thread that writes
-//! to standard error for all of them.
+//! The observer of a live capture: what its threads report becomes messages and the status line, on a thread that
+//! writes to standard error for all of them.
 
 use super::Prepared;
 use super::messages::Messages;

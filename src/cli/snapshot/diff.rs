@@ -14,8 +14,8 @@ use std::path::PathBuf;
 /// List the connections that only one of two snapshots has
 ///
 /// What both have cancels, so any number of open connections can be compared while the differences fit the smaller of
-/// the two files; a digest is enough for one side. Half-open connections are not compared, nor when connections started:
-/// the routers' clocks may differ.
+/// the two files; a digest is enough for one side. Half-open connections are not compared, nor when connections
+/// started: the routers' clocks may differ.
 ///
 /// In the table, < stands before what only A has, and > before what only B has.
 ///

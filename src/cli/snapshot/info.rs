@@ -119,6 +119,9 @@ fn verdict(v4: &Load, v6: &Load) -> String {
     if left == 0 {
         format!("yes, all {peeled}")
     } else {
-        format!("no: {peeled} can be listed, and about {} only from an earlier list (peel --base)", grouped(left))
+        format!(
+            "no: {peeled} can be listed, and about {} only from an earlier list (snapshot peel --base)",
+            grouped(left)
+        )
     }
 }

@@ -15,8 +15,8 @@ use clap::{Args, Subcommand};
 
 /// Read snapshots: list, query, merge and compare them
 ///
-/// A snapshot is a file of fixed size with every open connection of a router, which `flowpeel live --snapshots` writes at every
-/// interval. Snapshots of several routers add up to one of the network.
+/// A snapshot is a file of fixed size with every open connection of a router, which `flowpeel live --snapshots` writes
+/// at every interval. Snapshots of several routers add up to one of the network.
 #[derive(Args)]
 #[command(display_name = "flowpeel snapshot")]
 pub(super) struct Arguments {

@@ -14,8 +14,8 @@ use std::path::PathBuf;
 
 /// List the connections of a snapshot, or of a merge with how many routers see each
 ///
-/// By itself a snapshot lists while so few connections are open that they fit its tables (see flowpeel snapshot info); with an
-/// earlier list of the same run, while what opened and closed since then does.
+/// By itself a snapshot lists while so few connections are open that they fit its tables (see flowpeel snapshot info);
+/// with an earlier list of the same run, while what opened and closed since then does.
 ///
 /// Exit status: 0 the list is complete, 4 it is not (the header says about how much is missing), 1 something failed, 2
 /// wrong usage.

@@ -249,8 +249,8 @@ impl Retention {
             }
             group.push(*name);
         }
-        // The last group may continue beyond what is remembered. If it is longer than any that flowpeel writes, it is what
-        // somebody else left of several groups.
+        // The last group may continue beyond what is remembered. If it is longer than any that flowpeel writes, it is
+        // what somebody else left of several groups.
         (self.has_more && group.len() as u64 > KEPT_GROUP_MAX && !is_to_stay(&group)).then_some(group)
     }
 }

@@ -1,7 +1,8 @@
 //! A listed connection in as few bytes as it needs.
 //!
-//! From the bytes of an entry follow exactly the same key and start. What is nearly always zero stands last and is left out of all entries until one needs it: VLAN tags, and the upper
-//! bits of the distance from a start to the list's first tick.
+//! From the bytes of an entry follow exactly the same key and start. What is nearly always zero stands last and is left
+//! out of all entries until one needs it: VLAN tags, and the upper bits of the distance from a start to the list's
+//! first tick.
 //!
 //! | bytes | of |
 //! |---|---|

@@ -128,8 +128,8 @@ fn entry_size<K: TableKey>(connections: &Connections<K>) -> usize {
     size / (piece_count * 1_024)
 }
 
-/// Lists 3,000 connections and measures how many bytes each takes while the clock advances, when it has advanced for too
-/// long, and with a tag.
+/// Lists 3,000 connections and measures how many bytes each takes while the clock advances, when it has advanced for
+/// too long, and with a tag.
 fn check_sizes<K: TableKey>([near, tagged, whole]: [usize; 3]) {
     let fill = || {
         let mut connections = Connections::<K>::new();

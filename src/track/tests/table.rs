@@ -15,8 +15,8 @@ enum Seen {
 use Seen::{Answered, Closed, Established, Nothing, SynSent};
 
 impl Scene {
-    /// The state of the connection, given what it did so far. The RST that distinguishes a lingering connection from none
-    /// changes neither.
+    /// The state of the connection, given what it did so far. The RST that distinguishes a lingering connection from
+    /// none changes neither.
     fn look(&mut self, key: AnyKey, events: &[Event]) -> Seen {
         if let Some(Event::Open(..)) = events.last() {
             return Established;

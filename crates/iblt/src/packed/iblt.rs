@@ -42,8 +42,8 @@ impl<K: TableKey> Change<K> {
         Change { key, hash, count: -1, value: value.wrapping_neg() }
     }
 
-    /// The change that undoes this one, unless its count is `i32::MIN`, which has no opposite. Tests and fuzzing need it;
-    /// to remove a pair, use [`Self::remove`].
+    /// The change that undoes this one, unless its count is `i32::MIN`, which has no opposite. Tests and fuzzing need
+    /// it; to remove a pair, use [`Self::remove`].
     #[must_use]
     pub fn undone(&self) -> Self {
         Change { count: self.count.wrapping_neg(), value: self.value.wrapping_neg(), ..*self }
