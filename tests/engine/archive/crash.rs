@@ -143,7 +143,7 @@ fn a_run_that_is_killed_and_resumed_archives_every_connection_once() {
             }
             let output = running.wait();
             let said = &output.stderr;
-            resumed_count += u32::from(said.contains("going on from state"));
+            resumed_count += u32::from(said.contains("continuing from state"));
             let is_gone = |name: &String| name.ends_with(".fpa") && !archive.join(name).exists();
             rewound_count += u32::from(before.is_some_and(|before| before.keys().any(is_gone)));
             kill_count += u32::from(output.status.code().is_none());
