@@ -123,7 +123,7 @@ fn killed_between_a_list_and_its_note_it_makes_the_list_again() {
     assert!(fs::read(site.path("agent").join(&full)).unwrap() == fs::read(site.path("lists").join(&full)).unwrap());
     all[6..].iter().for_each(put_back);
     let (said, status) = site.collect("agent", "--changes=100");
-    assert!(status == Some(0) && !said.contains("cannot go on"), "{said}");
+    assert!(status == Some(0) && !said.contains("cannot continue"), "{said}");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn without_its_last_list_it_says_so_and_goes_on() {
     fs::write(site.path("agent").join(newest), "{}\n").unwrap();
     fs::rename(site.path(&last), snapshots.join(&last)).unwrap();
     let (said, _) = site.collect("agent", "");
-    assert!(said.contains("cannot go on from the last list") && said.contains("its first line is no header"), "{said}");
+    assert!(said.contains("cannot continue from the last list") && said.contains("its first line is no header"), "{said}");
     assert!(said.contains("1 lists"), "{said}");
     fs::write(site.path("agent/collected.json"), "{").unwrap();
     let (said, status) = site.collect("agent", "");
