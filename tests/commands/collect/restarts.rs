@@ -137,7 +137,10 @@ fn without_its_last_list_it_says_so_and_goes_on() {
     fs::write(site.path("agent").join(newest), "{}\n").unwrap();
     fs::rename(site.path(&last), snapshots.join(&last)).unwrap();
     let (said, _) = site.collect("agent", "");
-    assert!(said.contains("cannot continue from the last list") && said.contains("its first line is no header"), "{said}");
+    assert!(
+        said.contains("cannot continue from the last list") && said.contains("its first line is no header"),
+        "{said}"
+    );
     assert!(said.contains("1 lists"), "{said}");
     fs::write(site.path("agent/collected.json"), "{").unwrap();
     let (said, status) = site.collect("agent", "");
