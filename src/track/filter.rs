@@ -15,7 +15,7 @@ use flowpeel_lines::{Line, Lines, prefetch};
 const OVERFLOWED: u64 = 1 << 56;
 
 /// The shift of that byte's other seven bits. Each says of a slot whether its established connection was seen since
-/// the last [`Filter::take_seen`].
+/// the last [`Filter::take_seen`], or of a connection in SYN_SENT whether its client has answered the SYN-ACK already.
 const SEEN_SHIFT: usize = 57;
 
 const _: () = assert!(SEEN_SHIFT + SLOT_COUNT == u64::BITS as usize);
@@ -299,7 +299,7 @@ impl Filter {
         *word = recorded_at(*word, place);
     }
 
-    /// Marks the established connection in this slot as seen.
+    /// Marks the connection in this slot as seen.
     #[inline]
     pub fn mark_seen(&mut self, slot: FilterSlot) {
         let seen = slot.seen();

@@ -7,9 +7,9 @@
 //! | signal | no entry | syn_sent | answered | established | closed (lingers) |
 //! |---|---|---|---|---|---|
 //! | SYN | syn_sent | of the client, other ISN: start over; else: repeat | repeat | repeat | same ISN: repeat; other: syn_sent |
-//! | SYN-ACK | answered | of the server: answered; else: repeat | repeat | same ISN: repeat; other: close, answered | same ISN: repeat; other: answered |
+//! | SYN-ACK | answered | of the server: answered, or open if the client has answered it already; else: repeat | repeat | same ISN: repeat; other: close, answered | same ISN: repeat; other: answered |
 //! | completes, of the client | open | open | open | same ISN: -; other: close, open | same ISN: -; other: open |
-//! | other, of the client | - | - | open | - | - |
+//! | other, of the client | - | if it follows the ISN: has answered | open | - | - |
 //! | FIN | unmatched | removed | mark the server's; the client's: open, mark; both: open, close | mark its side; both: close | late |
 //! | RST | unmatched | removed | removed | close | late |
 //!
@@ -539,7 +539,9 @@ impl Tracker {
         match entry.state {
             // From here on the ISN is the one that the SYN-ACK acknowledges. The server may have accepted data in the
             // SYN, and then the client's next packet and a retransmitted SYN-ACK go by that number.
-            ConnectionState::SynSent if entry.client == client && self.config.answer_opens => {
+            ConnectionState::SynSent
+                if entry.client == client && (self.config.answer_opens || self.filter.take_seen(slot)) =>
+            {
                 self.open(signal, slot, FilterEntry { state: ConnectionState::Established, short_isn, ..entry })
             }
             ConnectionState::SynSent
@@ -587,6 +589,7 @@ impl Tracker {
     #[inline(never)]
     fn begin_as<K: FlowKey>(&mut self, key: K, hash: ConnectionHash, slot: Option<FilterSlot>, entry: &FilterEntry) {
         if let Some(slot) = slot {
+            self.filter.take_seen(slot);
             self.end_half_open(slot);
         }
         let draft = RecordDraft::new(key, entry, self.now);
@@ -654,6 +657,11 @@ impl Tracker {
             }
             state if state.is_answered() && from_client => ConnectionState::EstablishedServerFin,
             ConnectionState::SynSent if from_client && one_way_allowed => ConnectionState::OneWayClient,
+            // The answer to a SYN-ACK that is still on its way here, from another capture thread.
+            ConnectionState::SynSent if from_client && entry.short_isn == FilterEntry::short_isn(parts.isn) => {
+                self.filter.mark_seen(slot);
+                return None;
+            }
             ConnectionState::AnsweredUnseen if !from_client && one_way_allowed => ConnectionState::OneWayServer,
             ConnectionState::OneWayClient | ConnectionState::OneWayServer => {
                 // The other side is there after all: from now on both have to end the connection.

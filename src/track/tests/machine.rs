@@ -25,6 +25,8 @@ struct Known {
     /// The sides that were seen, and those that have sent a FIN.
     heard: Vec<Sender>,
     ended: Vec<Sender>,
+    /// Whether the client has answered a SYN-ACK that was not seen yet.
+    has_answered: bool,
 }
 
 #[derive(Default)]
@@ -104,7 +106,7 @@ type After = (Option<Known>, Vec<(bool, Sender, u64)>);
 
 fn fresh(stage: Stage, client: Sender, packet: Packet, now: u64) -> Known {
     let Packet { sender, isn, .. } = packet;
-    Known { stage, client, isn, start: now, since: now, heard: vec![sender], ended: vec![] }
+    Known { stage, client, isn, start: now, since: now, heard: vec![sender], ended: vec![], has_answered: false }
 }
 
 fn after_syn(before: Option<Known>, packet: Packet, now: u64) -> Known {
@@ -130,9 +132,9 @@ fn after_syn_ack(before: Option<Known>, packet: Packet, now: u64, rules: Rules) 
     let is_same = known.isn == packet.isn;
     match known.stage {
         Stage::Candidate => return (Some(answered), opens),
-        Stage::SynSent if known.client != packet.sender && rules.answer_opens => {
+        Stage::SynSent if known.client != packet.sender && (rules.answer_opens || known.has_answered) => {
             let event = (true, known.client, known.start);
-            return (Some(Known { stage, isn: packet.isn, heard: BOTH.into(), ..known }), vec![event]);
+            return (Some(Known { stage: Stage::Open, isn: packet.isn, heard: BOTH.into(), ..known }), vec![event]);
         }
         Stage::SynSent if known.client != packet.sender => {
             known.isn = packet.isn;
@@ -208,7 +210,10 @@ fn after_data(before: Option<Known>, packet: Packet, one_way: bool) -> After {
     let is_unheard = !known.heard.contains(&known.client);
     let opens = match known.stage {
         Stage::Answered => from_client || one_way && is_unheard && known.ended.is_empty(),
-        Stage::SynSent => from_client && one_way,
+        Stage::SynSent => {
+            known.has_answered |= from_client && known.isn == packet.isn;
+            from_client && one_way
+        }
         Stage::Open => {
             known.heard.push(packet.sender);
             false
