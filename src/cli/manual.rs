@@ -1,11 +1,16 @@
 //! `flowpeel manual`: the man pages, made from the definition of the command line.
 
 use crate::cli::{Cli, Outcome, Status, print};
+use crate::disk::whole_file::{NewFile, Temporary};
 use crate::error::{Error, Result};
 use clap::{Args, Command, CommandFactory};
 use clap_mangen::Man;
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+/// The name of a page until it is whole.
+const TEMPORARY: Temporary = Temporary { prefix: ".manual-", suffix: ".tmp", mode: 0o666 };
 
 /// Print the man pages, or write them to files
 #[derive(Args)]
@@ -55,12 +60,19 @@ fn add_pages(name: String, command: &Command, pages: &mut Vec<Page>) -> Result<(
 }
 
 fn write(directory: &Path, pages: &[Page]) -> Result<()> {
-    let cannot =
-        |path: &Path, error: std::io::Error| Error::new("cannot write the man page").in_file(path).because(error);
+    let cannot = |path: &Path, error: io::Error| Error::new("cannot write the man page").in_file(path).because(error);
     fs::create_dir_all(directory).map_err(|error| cannot(directory, error))?;
+    // A leftover that cannot be removed disturbs nothing.
+    drop(TEMPORARY.remove_leftovers(directory));
     for page in pages {
         let path = directory.join(&page.name);
-        fs::write(&path, &page.text).map_err(|error| cannot(&path, error))?;
+        write_page(&path, &page.text).map_err(|error| cannot(&path, error))?;
     }
     Ok(())
+}
+
+fn write_page(path: &Path, text: &[u8]) -> io::Result<()> {
+    let page = NewFile::begin(path, &TEMPORARY)?;
+    page.file().write_all(text)?;
+    page.finish().map(drop)
 }
