@@ -130,16 +130,16 @@ impl Agent {
     /// A list could not be written. Those before it are whole.
     pub fn follow(&mut self, observer: &mut impl AgentObserver) -> Result<()> {
         let mut wake = Wake::new(self.incoming.path());
-        let mut was_told = false;
+        let mut was_reported = false;
         while !observer.is_stopped() {
             match self.incoming.look() {
                 Ok(names) => {
-                    was_told = false;
+                    was_reported = false;
                     self.take_all(names, false, observer)?;
                 }
                 // The directory may be on another machine, and come back.
-                Err(error) if !was_told => {
-                    was_told = true;
+                Err(error) if !was_reported => {
+                    was_reported = true;
                     observer.report(AgentEvent::Warning(error));
                 }
                 Err(_) => {}

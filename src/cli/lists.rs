@@ -347,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn help_tells_the_defaults_of_options_without_a_number() {
+    fn help_states_the_defaults_of_options_without_a_number() {
         let command = Lists::augment_args(clap::Command::new("lists"));
         for (option, default) in [("changes", CHANGES_FULL_LISTS_DEFAULT), ("sources", SOURCES_DEFAULT)] {
             let argument = command.get_arguments().find(|argument| argument.get_long() == Some(option)).unwrap();

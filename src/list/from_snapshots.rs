@@ -266,7 +266,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ages_tell_the_very_tick_of_a_start(end in 1u64 << 21..1 << 40, ago in 0u64..1 << 20, within in 0..TICK_NS) {
+        fn ages_give_the_exact_tick_of_a_start(end in 1u64 << 21..1 << 40, ago in 0u64..1 << 20, within in 0..TICK_NS) {
             let age_us = (ago as i64 * TICK_NS + within) / 1_000;
             let moment = TickMoment { tick: end, within_tick_ns: within };
             prop_assert_eq!(moment.tick_before(age_us * 1_000), end - ago);

@@ -55,7 +55,7 @@ fn records_come_with_wall_times_in_their_order() {
 }
 
 #[test]
-fn starts_are_told_in_their_own_time_base() {
+fn starts_are_given_in_their_own_time_base() {
     let (inlet, outlet) = queue(WhenFull::Wait);
     let mut recorder = Recorder::new(0, inlet);
     recorder.start_base(BASE);

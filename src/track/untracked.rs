@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_of_ends_tells_that_all_have_ended() {
+    fn no_number_of_ends_means_that_all_have_ended() {
         let mut untracked = Untracked::default();
         assert_eq!(untracked.connections(), 0);
         untracked.refuse(2, 100);

@@ -28,7 +28,7 @@ fn differing(one: &BTreeSet<Ends>, other: &BTreeSet<Ends>) -> BTreeMap<Ends, i32
     only_one.chain(other.difference(one).map(|ends| (*ends, -1))).collect()
 }
 
-fn told(difference: &Difference) -> BTreeMap<Ends, i32> {
+fn reported(difference: &Difference) -> BTreeMap<Ends, i32> {
     let v4 = difference.keys.v4.iter().map(|(key, count)| ((key.first(), key.second()), *count));
     let v6 = difference.keys.v6.iter().map(|(key, count)| ((key.first(), key.second()), *count));
     v4.chain(v6).collect()
@@ -66,14 +66,14 @@ fn compare(taps: &TwoTaps) -> usize {
     assert!(exact.len() > 20 && exact.values().any(|count| *count == 1) && exact.values().any(|count| *count == -1));
     assert!(a.loads(&Secret::REPLAY).0.left > 0, "what is open does not fit the tables, only what differs");
     let whole = difference(a, b);
-    assert!(whole.is_complete() && told(&whole) == *exact);
+    assert!(whole.is_complete() && reported(&whole) == *exact);
     let turned: BTreeMap<Ends, i32> = exact.iter().map(|(ends, count)| (*ends, -count)).collect();
-    assert!(told(&difference(b, a)) == turned);
+    assert!(reported(&difference(b, a)) == turned);
     let digest = a.digest(exact.len() as u64);
     assert_eq!((digest.header.kind, digest.header.partition_count), (Kind::Digest, 1));
     let digest = SnapshotFile::read(bytes(&digest).as_slice(), &Secret::REPLAY).unwrap();
     for difference in [difference(&digest, b), difference(&digest, &b.digest(exact.len() as u64))] {
-        assert!(difference.is_complete() && told(&difference) == *exact);
+        assert!(difference.is_complete() && reported(&difference) == *exact);
     }
     bytes(&digest).len()
 }
@@ -93,15 +93,15 @@ fn a_digest_that_is_too_small_says_for_how_many_it_has_to_be_made() {
     assert!(!small.is_complete() && !small.is_none());
     let estimate = small.estimate() as f64 / exact.len() as f64;
     assert!((0.6..1.6).contains(&estimate), "{} of {}", small.estimate(), exact.len());
-    assert!(told(&small).iter().all(|(ends, count)| exact[ends] == *count), "what is told is true");
+    assert!(reported(&small).iter().all(|(ends, count)| exact[ends] == *count), "what is found is true");
     let needed = small.differences_needed.unwrap();
     let again = difference(&a.digest(needed), b);
-    assert!(again.is_complete() && told(&again) == *exact, "{needed} for {}", exact.len());
+    assert!(again.is_complete() && reported(&again) == *exact, "{needed} for {}", exact.len());
     assert_eq!(again.differences_needed, None);
 }
 
 #[test]
-fn more_differences_than_the_tables_tell_take_whole_files_or_larger_tables() {
+fn more_differences_than_the_tables_resolve_take_whole_files_or_larger_tables() {
     let TwoTaps { a, b, exact, .. } = two_taps(30_000, 1_000, 10);
     let whole = difference(&a, &b);
     let part = difference(&a.digest(100), &b);
@@ -110,7 +110,7 @@ fn more_differences_than_the_tables_tell_take_whole_files_or_larger_tables() {
         assert_eq!(difference.differences_needed, None);
         let estimate = difference.estimate() as f64 / exact.len() as f64;
         assert!((0.6..1.6).contains(&estimate), "{} of {}", difference.estimate(), exact.len());
-        assert!(told(difference).iter().all(|(ends, count)| exact[ends] == *count), "what is told is true");
+        assert!(reported(difference).iter().all(|(ends, count)| exact[ends] == *count), "what is found is true");
     }
 }
 
@@ -221,7 +221,7 @@ fn the_command_lists_both_sides_and_its_status_is_the_answer() {
         let header = &lines[0]["flow_difference"];
         let only_a = taps.exact.values().filter(|count| **count > 0).count();
         assert_eq!((&header["complete"], &header["a"]["only_here"]), (&true.into(), &only_a.into()));
-        let told = lines[1..].iter().map(|line| {
+        let reported = lines[1..].iter().map(|line| {
             let end = |ip: &str, port: &str| {
                 let address = line[ip].as_str().unwrap().parse().unwrap();
                 SocketAddr::new(address, line[port].as_u64().unwrap() as u16)
@@ -229,7 +229,7 @@ fn the_command_lists_both_sides_and_its_status_is_the_answer() {
             let count = if line["only_in"] == "a" { 1 } else { -1 };
             ((end("src_ip", "src_port"), end("dest_ip", "dest_port")), count)
         });
-        assert!(told.collect::<BTreeMap<_, _>>() == taps.exact);
+        assert!(reported.collect::<BTreeMap<_, _>>() == taps.exact);
     }
 
     let small = flowpeel(["snapshot", "digest", &a, "--differences", "10", "-o", &digest]);

@@ -88,9 +88,9 @@ fn key(client: SocketAddr, server: SocketAddr) -> AnyKey {
 fn assert_is_the_union(routers: &[Recorded], list: &MergedList) {
     let expected = union(routers.iter().map(|router| router.lists.last().unwrap().as_slice()));
     assert!(list.header.complete && list.left() == 0 && list.header.extraneous == 0, "{:?}", list.header);
-    let told = listed(list);
-    for ends in expected.keys().chain(told.keys()) {
-        assert_eq!(told.get(ends), expected.get(ends), "{ends:?}");
+    let reported = listed(list);
+    for ends in expected.keys().chain(reported.keys()) {
+        assert_eq!(reported.get(ends), expected.get(ends), "{ends:?}");
     }
     let flows = expected.values().filter(|(state, _)| *state == RowState::Established).count();
     assert_eq!((list.header.flows, list.router_count), (flows as u64, 8));
@@ -175,7 +175,7 @@ fn open<K: TableKey>(
 }
 
 #[test]
-fn connections_that_many_routers_saw_are_told_by_their_counts() {
+fn connections_that_many_routers_saw_are_listed_by_their_counts() {
     let shape = Geometry::for_items(40);
     let geometry = DeltaGeometry { v4: shape, v6: shape };
     let router = |number: u32| {
@@ -207,7 +207,7 @@ fn connections_that_many_routers_saw_are_told_by_their_counts() {
 }
 
 #[test]
-fn what_all_of_four_routers_see_is_told_by_itself() {
+fn what_all_of_four_routers_see_is_listed_by_itself() {
     let geometry = DeltaGeometry { v4: Geometry::for_items(40), v6: Geometry::for_items(40) };
     let end = |port: u32| (0x0a00_0000 + port, 40_000);
     let files = (0..4).map(|number: u32| {
@@ -231,14 +231,14 @@ fn what_all_of_four_routers_see_is_told_by_itself() {
     }
     let place = tempfile::tempdir().unwrap();
     let path = file(place.path(), "merge", &merge);
-    let told = flowpeel(["snapshot", "get", &path, "10.0.0.7:40000", "192.168.0.1:443"]);
-    assert_eq!(told.status.code(), Some(0), "{}", text(&told.stdout));
-    let told = text(&flowpeel(["snapshot", "info", &path]).stdout);
-    assert!(told.lines().any(|line| line.starts_with("lists by itself") && line.contains("yes")), "{told}");
-    assert!(told.contains("  400 open, each router counting its own; "), "{told}");
+    let reported = flowpeel(["snapshot", "get", &path, "10.0.0.7:40000", "192.168.0.1:443"]);
+    assert_eq!(reported.status.code(), Some(0), "{}", text(&reported.stdout));
+    let reported = text(&flowpeel(["snapshot", "info", &path]).stdout);
+    assert!(reported.lines().any(|line| line.starts_with("lists by itself") && line.contains("yes")), "{reported}");
+    assert!(reported.contains("  400 open, each router counting its own; "), "{reported}");
     let digest = file(place.path(), "digest", &merge.digest(20));
-    let told = text(&flowpeel(["snapshot", "info", &digest]).stdout);
-    assert!(told.contains("enough for 41 differences") && !told.contains("% of it is held"), "{told}");
+    let reported = text(&flowpeel(["snapshot", "info", &digest]).stdout);
+    assert!(reported.contains("enough for 41 differences") && !reported.contains("% of it is held"), "{reported}");
 }
 
 #[test]
@@ -273,8 +273,8 @@ fn what_does_not_fit_is_refused_whole() {
     assert!(ended.status.success(), "{}", ended.stderr);
     assert_eq!(std::fs::read(&out).unwrap(), bytes(&before));
     assert_eq!(before.header.kind, Kind::Merge);
-    let told = text(&flowpeel(["snapshot", "info", &out]).stdout);
-    assert!(told.contains("merge, version 1") && told.contains("router-2"), "{told}");
+    let reported = text(&flowpeel(["snapshot", "info", &out]).stdout);
+    assert!(reported.contains("merge, version 1") && reported.contains("router-2"), "{reported}");
     assert_eq!(flowpeel(["snapshot", "merge", paths[0], "-o", &out]).status.code(), Some(2));
 }
 

@@ -100,7 +100,7 @@ fn wall_ns(bases: &[TimeBase], tick: u64) -> i64 {
     bases.iter().rev().find(|base| base.first_tick <= tick).unwrap().wall_ns(tick)
 }
 
-/// The lines of the established connections that a table tells by itself.
+/// The lines of the established connections that a table lists by itself.
 fn lines<K: TableKey>(table: &Iblt<K>, source: &RouterPart, cut: u64) -> Vec<Line> {
     let (keys, is_all) = peel(table.clone());
     assert!(is_all);
@@ -120,13 +120,13 @@ fn a_snapshot_by_itself_is_the_list() {
         assert!(header.complete);
         let snapshot = read(bytes);
         let [source] = snapshot.header.sources.as_slice() else { panic!("one router") };
-        let mut told: Vec<Line> = Vec::new();
+        let mut reported: Vec<Line> = Vec::new();
         for (sums, cut) in snapshot.sums.iter().zip(source.cut_ticks) {
-            told.extend(lines(&sums.v4, source, cut));
-            told.extend(lines(&sums.v6, source, cut));
+            reported.extend(lines(&sums.v4, source, cut));
+            reported.extend(lines(&sums.v6, source, cut));
         }
-        assert_eq!(told.len() as u64, header.flows);
-        let established: BTreeSet<_> = told.iter().map(|line| (line.0, line.1)).collect();
+        assert_eq!(reported.len() as u64, header.flows);
+        let established: BTreeSet<_> = reported.iter().map(|line| (line.0, line.1)).collect();
         let mut half_open = BTreeSet::new();
         for record in &source.half_open {
             let (client, server) = match record.key {
@@ -138,11 +138,11 @@ fn a_snapshot_by_itself_is_the_list() {
                 half_open.insert((client, server, wall_ns(&source.bases, record.start_tick), state));
             }
         }
-        told.extend(half_open);
-        told.sort();
+        reported.extend(half_open);
+        reported.sort();
         let mut listed: Vec<Line> = rows.iter().map(|row| (row.client, row.server, row.start_ns, row.state)).collect();
         listed.sort();
-        assert!(told == listed, "{} told, {} listed at {at}", told.len(), listed.len());
+        assert!(reported == listed, "{} resolved, {} listed at {at}", reported.len(), listed.len());
         assert_eq!((source.router.as_str(), source.run, source.is_last), ("edge", 5, at + 1 == lists.len()));
         let figures = &source.figures;
         assert_eq!(
@@ -210,7 +210,7 @@ fn whatever_snapshots_are_missing_the_next_one_makes_up_for_it() {
 }
 
 #[test]
-fn a_secret_is_made_snapshots_are_written_under_it_and_told_about() {
+fn a_secret_is_made_snapshots_are_written_under_it_and_described() {
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
     let (secret, snapshots) = (path("secret"), path("snapshots"));
@@ -232,9 +232,9 @@ fn a_secret_is_made_snapshots_are_written_under_it_and_told_about() {
     assert!(ended.stdout.is_empty() && ended.stderr.contains("no list is kept"));
     let [name] = &names(Path::new(&snapshots))[..] else { panic!("one snapshot") };
     let file = format!("{snapshots}/{name}");
-    let told = text(&flowpeel(["snapshot", "info", "--secret-file", &secret, &file]).stdout);
+    let reported = text(&flowpeel(["snapshot", "info", "--secret-file", &secret, &file]).stdout);
     for part in ["snapshot, version 1", "edge, run 0000000000000000", "1, the last: ", "IPv4", "1 open", "yes, all 1"] {
-        assert!(told.contains(part), "{part} in\n{told}");
+        assert!(reported.contains(part), "{part} in\n{reported}");
     }
     let refused = flowpeel(["snapshot", "info", &file]);
     assert!(refused.status.code() == Some(1) && refused.stderr.contains("under another secret"));

@@ -68,7 +68,7 @@ fn one_side_is_enough_when_asked_for() {
 }
 
 #[test]
-fn one_side_is_not_enough_otherwise_and_is_told() {
+fn one_side_is_not_enough_otherwise_and_that_is_reported() {
     for from_clients in [true, false] {
         let (listed, summary) = established(frames(from_clients), false);
         assert!(listed.is_empty());

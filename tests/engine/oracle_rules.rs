@@ -58,7 +58,7 @@ fn a_handshake_goes_through_its_states() {
     assert_eq!(at_end(&OPENING[..1]), Some((true, "syn_sent", 10)));
     assert_eq!(at_end(&OPENING[..2]), Some((true, "syn_recv", 10)));
     assert_eq!(at_end(&OPENING), Some((true, "established", 10)));
-    assert_eq!(at_end(&OPENING[1..]), Some((true, "established", 11)), "a SYN-ACK tells who the client is");
+    assert_eq!(at_end(&OPENING[1..]), Some((true, "established", 11)), "a SYN-ACK shows who the client is");
     assert_eq!(at_end(&OPENING[2..]), None);
     assert_eq!(at_end(&[OPENING[0], OPENING[1], (12, SERVER, ACK, 501, 101)]), Some((true, "syn_recv", 10)));
     assert_eq!(at_end(&[OPENING[0], OPENING[1], (12, CLIENT, FIN | ACK, 101, 501)]), Some((true, "established", 10)));

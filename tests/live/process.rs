@@ -85,7 +85,7 @@ impl Drop for Process {
     }
 }
 
-/// One side of many connections: `tests/live/crowd`, told what to do.
+/// One side of many connections: `tests/live/crowd`, which takes commands.
 pub(crate) struct Crowd {
     child: Child,
     commands: ChildStdin,

@@ -13,8 +13,8 @@ fn an_interface_that_goes_and_comes_back_is_no_news_to_a_quiet_run() {
     let mut loud = Watch::start(&lab, &b, "loud", "-i eth0 --every 200ms");
     for state in ["down", "up"] {
         b.run(&format!("ip link set eth0 {state}"));
-        let is_told = |said: String| said.contains(&format!("eth0 is {state}")).then_some(());
-        until(|| loud.process.said(), || is_told(loud.process.said()));
+        let is_reported = |said: String| said.contains(&format!("eth0 is {state}")).then_some(());
+        until(|| loud.process.said(), || is_reported(loud.process.said()));
     }
     // A list later both have looked at the interface again.
     let then = jiff::Timestamp::now();

@@ -67,7 +67,7 @@ fn connection(row: &Value) -> Connection {
 /// A capture that runs.
 pub(crate) struct Watch {
     pub(crate) process: Process,
-    /// What it was told.
+    /// What it was given.
     pub(crate) options: String,
     pub(crate) directory: PathBuf,
 }
@@ -120,7 +120,7 @@ impl Watch {
     }
 }
 
-/// The lines of the log that tell an error.
+/// The lines of the log that report an error.
 pub(crate) fn errors(ended: &Ended) -> Vec<&str> {
     ended.stderr.lines().filter(|line| line.contains(" ERROR ")).collect()
 }

@@ -110,7 +110,7 @@ fn what_a_killed_process_left_is_mended() {
 }
 
 #[test]
-fn a_process_that_was_killed_between_two_segments_is_told_of_too() {
+fn a_process_that_was_killed_between_two_segments_is_reported_too() {
     let place = tempfile::tempdir().unwrap();
     let (mut writer, _) = Writer::open(place.path(), config()).unwrap();
     writer.add(&closed(0..10)).unwrap();
@@ -269,7 +269,7 @@ fn whoever_may_read_a_segment_may_read_all_of_the_archive() {
 }
 
 #[test]
-fn open_connections_are_carried_over_and_told_once() {
+fn open_connections_are_carried_over_and_listed_once() {
     let place = tempfile::tempdir().unwrap();
     let open: Vec<Entry> = (0..20).map(|index| entry(index, Fate::Open)).collect();
     let (writer, _) = Writer::open(place.path(), config()).unwrap();

@@ -96,7 +96,7 @@ fn the_longest_packet_is_read_and_a_longer_one_refused() {
 }
 
 #[test]
-fn captures_put_behind_each_other_are_told() {
+fn concatenated_captures_are_reported() {
     for order in [Little, Big] {
         let first = small_pcap(order, MICROSECONDS);
         let both = [first.clone(), small_pcap(order, MICROSECONDS)].concat();
@@ -128,7 +128,7 @@ fn packets_across_the_end_of_a_read_are_whole() {
 }
 
 #[test]
-fn compression_is_told_by_content_and_may_come_in_parts() {
+fn compression_is_recognized_by_content_and_may_come_in_parts() {
     for bytes in [small_pcap(Little, NANOSECONDS), Pcapng::new(Big).ethernet().enhanced(0, 5, b"abc").bytes] {
         let expected = packets(&bytes);
         assert!(!expected.is_empty());

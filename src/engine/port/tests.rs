@@ -8,7 +8,7 @@ use crate::signal::Moment;
 use flowpeel_traffic::{Traffic, TrafficConfig};
 
 #[test]
-fn what_is_lost_at_the_end_of_an_interval_is_told_with_it() {
+fn what_is_lost_at_the_end_of_an_interval_is_counted_with_it() {
     let (mut writer, mut inbox) = queue(WhenFull::Drop);
     (0..QUEUE_BLOCKS_MAX * BLOCK_SIGNAL_COUNT).for_each(|_| writer.push(&Signal::EMPTY));
     let signaller = signallers(&Plan::new(&Config::default()).unwrap(), None)();

@@ -213,7 +213,7 @@ fn of_a_directory_with_more_files_than_are_remembered_all_that_are_due_go() {
 }
 
 #[test]
-fn what_can_not_be_removed_is_told_and_the_rest_goes() {
+fn what_can_not_be_removed_is_reported_and_the_rest_is_removed() {
     let directory = with((0..4).map(full));
     let mut retention = Retention::new(directory.path(), size(100));
     // Remembered as a file, and then a directory that is not empty, which cannot be removed as a file.
@@ -229,7 +229,7 @@ fn what_can_not_be_removed_is_told_and_the_rest_goes() {
 }
 
 #[test]
-fn what_goes_on_failing_is_told_seldom() {
+fn repeated_failures_are_reported_seldom() {
     let mut failures = Seldom::default();
     let mut warned = Vec::new();
     for time in 1..=9 {

@@ -77,7 +77,7 @@ fn an_independent_parser_reads_the_same() {
 }
 
 #[test]
-fn traffic_without_tcp_is_told_from_damage() {
+fn traffic_without_tcp_is_not_damage() {
     let frame = ethernet(0x0800, &ipv4());
     let icmp_quote = join(&[&[3, 3, 0, 0, 0, 0, 0, 0], &ipv4()]);
     let checks = [

@@ -15,7 +15,7 @@ fn hash(seed: u64) -> u64 {
 }
 
 #[test]
-fn the_first_packet_of_the_client_is_told_once() {
+fn the_first_packet_of_the_client_is_reported_once() {
     let cache = HandshakeCache::new(1024, TIMEOUT_NS);
     assert!(!takes(&cache, hash(1), Side::First, 0));
     assert!(!cache.put(hash(1), Side::First, Some(ISN), 0));

@@ -134,7 +134,7 @@ fn both_directions_have_one_key_without_tags_unless_asked() {
 }
 
 #[test]
-fn what_completes_a_handshake_is_told_from_what_comes_later() {
+fn what_completes_a_handshake_differs_from_what_comes_later() {
     for (seq, kind) in [(200, SignalKind::Completes), (201, SignalKind::Ack), (5_000, SignalKind::Ack)] {
         let answer = TcpSegment { seq, ..segment(CLIENT, SERVER, ACK) };
         let packets = [segment(CLIENT, SERVER, SYN), segment(SERVER, CLIENT, SYN | ACK), answer];

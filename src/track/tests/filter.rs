@@ -232,7 +232,7 @@ fn what_is_worth_little_pushes_out_nothing_but_its_like() {
 }
 
 #[test]
-fn what_was_seen_is_told_once_and_moves_along() {
+fn what_was_seen_is_reported_once_and_moves_along() {
     let (mut filter, map, _) = filled(64, 60, FINGERPRINT_BITS);
     let is_marked = |number: &u64| number.is_multiple_of(3);
     for number in map.keys().filter(|number| is_marked(number)) {

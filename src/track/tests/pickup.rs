@@ -174,7 +174,7 @@ fn what_completes_a_handshake_needs_nothing_else() {
 #[test]
 fn what_the_capture_takes_for_the_isn_completes_nothing_anew() {
     let cache = HandshakeCache::new(1, 1_000_000_000);
-    let is_told = |isn, other| {
+    let completes = |isn, other| {
         cache.put(1, Side::First, Some(isn), 0);
         cache.take(1, Side::First, other, 0) == Some(SignalKind::Completes)
     };
@@ -190,7 +190,7 @@ fn what_the_capture_takes_for_the_isn_completes_nothing_anew() {
                 assert!(scene.send(key, Sender::Client, SignalKind::Completes, isn).is_some());
                 scene.play(key, fins);
                 let event = scene.send(key, Sender::Client, SignalKind::Completes, other);
-                assert_eq!(event.is_none(), is_told(isn, other), "{isn} {other} {fins}");
+                assert_eq!(event.is_none(), completes(isn, other), "{isn} {other} {fins}");
                 skipped += usize::from(event.is_none());
             }
             assert!((1..30).contains(&skipped), "{skipped}");

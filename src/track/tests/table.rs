@@ -241,7 +241,7 @@ fn the_payload_is_the_start_and_the_same_at_both_ends() {
 }
 
 #[test]
-fn a_half_open_connection_tells_its_start_and_its_last_step() {
+fn a_half_open_connection_has_its_start_and_its_last_step() {
     for (script, start, since, answered) in
         [("S", 0, 0, false), ("S++", 0, 0, false), ("Sa+", 0, 0, true), ("S+a+", 0, 1, true), ("+a+", 1, 1, true)]
     {

@@ -113,7 +113,7 @@ fn a_compressed_file_cut_at_every_byte() {
 }
 
 #[test]
-fn the_command_tells_a_cut_and_lists_what_precedes_it() {
+fn the_command_reports_a_cut_and_lists_what_precedes_it() {
     let bytes = pcap(&frames());
     // Records are 70 bytes long and begin at byte 24.
     for (cut, offset, aftermath) in [
@@ -139,7 +139,7 @@ fn the_command_tells_a_cut_and_lists_what_precedes_it() {
 }
 
 #[test]
-fn the_command_tells_compressed_files_that_are_cut_or_damaged() {
+fn the_command_reports_compressed_files_that_are_cut_or_damaged() {
     // Enough packets for a part of them to be decompressed.
     let frames: Vec<_> = (1..20_000).flat_map(crate::support::captures::opening).collect();
     for (stored, name) in [(gzip(&pcap(&frames)), "gzip"), (zstd(&pcap(&frames)), "zstd")] {

@@ -34,7 +34,7 @@ impl HalfRead {
     }
 }
 
-/// A replay with these options that is told to end when it has read half of what is to come.
+/// A replay with these options that is asked to end when it has read half of what is to come.
 fn interrupted(options: &[&str], interrupt: impl FnOnce(&Child)) -> Ended {
     let mut command = command(FLOWPEEL, ["replay", "-"]);
     command.args(options);

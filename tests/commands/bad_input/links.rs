@@ -45,7 +45,7 @@ fn they_are_counted_in_the_interval_of_their_time() {
 }
 
 #[test]
-fn they_are_counted_and_told_where_the_file_breaks_off() {
+fn they_are_counted_and_reported_where_the_file_breaks_off() {
     let packets = [seconds(ETHERNET, 0..3), seconds(RADIO, 3..8)].concat();
     let whole = capture(&packets);
     for (stray, status) in [(&[][..], 0), (&[6, 0, 0, 0][..], 1)] {
@@ -66,5 +66,5 @@ fn of_a_file_without_others_nothing_is_listed() {
     ended.assert_failed(&["link type IEEE802_11 (105) cannot be read, and it has no other packets"]);
     ended.assert_failed(&["; nothing of it is listed"]);
     ended.assert_nothing();
-    assert!(!ended.stderr.contains("30 packets of link type"), "it is told once: {}", ended.stderr);
+    assert!(!ended.stderr.contains("30 packets of link type"), "it is reported once: {}", ended.stderr);
 }

@@ -283,7 +283,7 @@ fn wrong_usage_says_what_is_right() {
 }
 
 #[test]
-fn what_there_was_no_room_for_is_told_in_times() {
+fn what_there_was_no_room_for_is_reported_in_times() {
     let frames: Vec<_> = (1..=9_000).flat_map(captures::opening).collect();
     let (_directory, path) = file("many.pcap", &pcap(&frames));
     let ended = replay(["--connections".as_ref(), "1000".as_ref(), path.as_os_str()]);

@@ -59,7 +59,7 @@ fn a_closed_pipe_ends_the_run() {
 }
 
 #[test]
-fn nobody_to_tell_is_no_reason_to_panic() {
+fn nobody_who_listens_is_no_reason_to_panic() {
     let (_directory, path) = file("good.pcap", &pcap(&frames()));
     let (_text, text) = file("text.pcap", b"hello, I am no capture\n");
     for format in ["text", "json"] {
@@ -133,7 +133,7 @@ fn a_run_that_is_killed_leaves_no_half_list() {
 }
 
 #[test]
-fn generate_tells_what_it_can_not_write() {
+fn generate_reports_what_it_can_not_write() {
     let (_directory, path) = file("taken", b"");
     let below = path.join("below");
     for (out, name) in [(Path::new("/dev/full"), "/dev/full"), (&below, below.to_str().unwrap())] {

@@ -90,7 +90,7 @@ fn a_step_back_ages_no_handshake_that_waits() {
 }
 
 #[test]
-fn the_command_lists_what_a_backward_clock_tells() {
+fn the_command_lists_what_a_backward_clock_gives() {
     let timed: Vec<_> = (0..).map(|at| START_S - 120 * at).zip(frames()).collect();
     let (_directory, path) = file("backwards.pcap", &pcap_at(&timed));
     let ended = replay(["-q", "--every", "10s", path.to_str().unwrap()]);

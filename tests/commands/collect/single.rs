@@ -100,7 +100,7 @@ fn one_connection_is_asked_for_without_a_list() {
 }
 
 #[test]
-fn what_a_table_can_not_tell_is_unknown() {
+fn what_a_table_can_not_resolve_is_unknown() {
     let site = Site::replayed(80_000, "--churn 1k");
     let name = &site.snapshots()[0];
     let snapshot = site.path("snapshots").join(name);

@@ -86,7 +86,7 @@ fn who_reads_nothing_and_sends_for_ever_is_closed() {
 }
 
 #[test]
-fn a_request_that_is_too_large_is_told_so_and_not_held() {
+fn a_request_that_is_too_large_is_refused_and_not_held() {
     let endless = "GET /".to_owned() + &"a".repeat(4 * REQUEST_SIZE_MAX);
     let answer = String::from_utf8(send(shared(), endless.as_bytes())).unwrap();
     assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");

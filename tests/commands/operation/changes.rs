@@ -149,12 +149,12 @@ fn a_clock_that_steps_back_changes_nothing_in_that() {
     let place = tempfile::tempdir().unwrap();
     let capture = capture(place.path(), "mixed.pcap", 2_000);
     let inputs: Vec<&Path> = vec![&capture; 70];
-    // More time bases than are remembered: starts of open connections are told anew.
+    // More time bases than are remembered: starts of open connections are given anew.
     assert_rebuilt("-q --every 60s", 1_000, &inputs);
 }
 
 #[test]
-fn files_tell_what_they_build_on_when_the_clock_stepped_back() {
+fn files_name_what_they_build_on_when_the_clock_stepped_back() {
     let place = tempfile::tempdir().unwrap();
     let capture = capture(place.path(), "mixed.pcap", 3_000);
     let (plain, changes) = (place.path().join("plain"), place.path().join("changes"));

@@ -27,7 +27,7 @@ fn options(command: &str) -> BTreeMap<String, Option<String>> {
     options
 }
 
-/// The default that the table tells for an option.
+/// The default that the table gives for an option.
 fn documented(option: &str) -> Option<&'static str> {
     let rows = OPTIONS.lines().filter(|line| line.starts_with("| `-"));
     let mut rows = rows.map(|row| row.split(" | ").collect::<Vec<_>>());
@@ -63,9 +63,10 @@ fn every_option_is_documented_with_its_default() {
             if ["help", "version"].contains(&option.as_str()) {
                 continue;
             }
-            let told = documented(&option).unwrap_or_else(|| panic!("{command} --{option} is not in docs/options.md"));
+            let reported =
+                documented(&option).unwrap_or_else(|| panic!("{command} --{option} is not in docs/options.md"));
             if let Some(default) = default {
-                assert!(told.contains(&format!("`{default}`")), "{command} --{option} {default}: {told}");
+                assert!(reported.contains(&format!("`{default}`")), "{command} --{option} {default}: {reported}");
             }
         }
     }

@@ -57,10 +57,10 @@ fn damage_is_named_and_costs_no_more_than_it_has_to() {
             let query = between(ends.client, ends.server);
             let answer = find(place.path(), &query).unwrap();
             let expected = sorted(&found(whole.path(), &query).entries);
-            let told: BTreeSet<_> = answer.entries.iter().map(ended).collect();
-            assert!(told.iter().all(|told| expected.contains(told)), "{name}: {told:?}");
+            let reported: BTreeSet<_> = answer.entries.iter().map(ended).collect();
+            assert!(reported.iter().all(|reported| expected.contains(reported)), "{name}: {reported:?}");
             named += usize::from(!answer.damages.is_empty());
-            if told.len() < expected.len() {
+            if reported.len() < expected.len() {
                 assert!(!answer.damages.is_empty(), "{name}: {ends:?} is missing and nothing is said");
                 missed += 1;
             }
@@ -95,7 +95,7 @@ fn run(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn the_exit_status_tells_found_from_not_found_and_damaged() {
+fn the_exit_status_separates_found_from_not_found_and_damaged() {
     let traffic = TrafficConfig { data_packets: 0..=1, ..TrafficConfig::mixed(79, 5_000) };
     let place = tempfile::tempdir().unwrap();
     archive(place.path(), traffic.clone(), &Config::default());

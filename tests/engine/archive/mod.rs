@@ -96,7 +96,7 @@ fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
-fn find_tells_every_occurrence_and_no_other() {
+fn find_prints_every_occurrence_and_no_other() {
     let traffic = TrafficConfig { data_packets: 0..=2, ..TrafficConfig::mixed(31, 250_000) };
     let place = tempfile::tempdir().unwrap();
     let summary = archive(place.path(), traffic.clone(), &Config::default());
@@ -178,7 +178,7 @@ fn shards_change_no_byte() {
 }
 
 #[test]
-fn what_was_open_is_told_once_and_as_it_was_last_known() {
+fn what_was_open_is_printed_once_and_as_it_was_last_known() {
     let traffic = TrafficConfig { data_packets: 0..=2, ..TrafficConfig::mixed(3, 5_000) };
     let place = tempfile::tempdir().unwrap();
     archive(place.path(), traffic.clone(), &Config::default());

@@ -138,7 +138,7 @@ fn connections_open_end_and_fail_in_every_way() {
     near("never closed", census.never_closed, opened * endings.never_closed);
     near("repeated SYN", census.repeated_syn, opened * repeats.syn);
     near("repeated SYN-ACK", census.repeated_syn_ack, opened * repeats.syn_ack);
-    // A late FIN is a repeat too, when it comes late enough; some late ones come too early to be told.
+    // A late FIN is a repeat too, when it comes late enough; some late ones come too early to be recognized.
     assert!(census.repeated_fin as f64 > opened * repeats.fin * 0.7, "{census:?}");
     assert!(census.late_fin as f64 > closed * repeats.late_fin * 0.3, "{census:?}");
     assert!(census.late_reset as f64 > closed * repeats.late_reset * 0.3, "{census:?}");

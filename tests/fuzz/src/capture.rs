@@ -1,7 +1,7 @@
 //! Files of any bytes as captures: pcap, pcapng, and both compressed.
 //!
 //! What enters: a file. What leaves: nothing; reading comes to an end and gives the same twice, and every packet of a
-//! link type that is not read is told.
+//! link type that is not read is reported.
 
 use flowpeel::capture::{PACKET_SIZE_MAX, Packet, PacketSource, Replay};
 use std::io::{Cursor, Read};

@@ -20,7 +20,7 @@ pub fn run(bytes: &[u8]) {
     if script.byte() & 1 == 0 { exercise::<KeyV4>(&mut script) } else { exercise::<KeyV6>(&mut script) }
 }
 
-/// Takes everything down, and expects a value if it is told one.
+/// Takes everything down, and expects a value if it is given one.
 struct Taken<'a, K> {
     code: &'a ValueCode<K>,
     expected: Option<u64>,
@@ -52,7 +52,7 @@ fn change<K: FlowKey>(script: &mut Script<'_>, hash: &KeyedHash<K>, code: &Value
     let key = K::from_words(&words[..K::WORD_COUNT]);
     let honest = hash.of(&key);
     let lie = if kind & 14 == 0 { 0 } else { u128::from_le_bytes(script.array()) };
-    let told = match kind >> 1 & 7 {
+    let hash = match kind >> 1 & 7 {
         1 => lie,
         2 => honest & !PLACES_MASK | lie & PLACES_MASK,
         3 => honest & PLACES_MASK | lie & !PLACES_MASK,
@@ -65,7 +65,7 @@ fn change<K: FlowKey>(script: &mut Script<'_>, hash: &KeyedHash<K>, code: &Value
     let value =
         if kind & 16 == 0 { code.encode(honest, u32::from(script.byte())) } else { u64::from_le_bytes(script.array()) };
     let value = if kind & 32 == 0 { value.wrapping_mul(i64::from(count) as u64) } else { value };
-    Change { key, hash: told, count, value }
+    Change { key, hash, count, value }
 }
 
 fn exercise<K: FlowKey>(script: &mut Script<'_>) {

@@ -81,10 +81,10 @@ fn assert_laws(snapshot: SnapshotFile, secret: &Secret) {
     }
     let Ok(mut list) = SnapshotList::new(&snapshot, secret) else { return };
     list.apply(snapshot.clone()).expect("it is of its own run");
-    let told = list.list(|list| (list.header, list.rows().count() as u64));
-    assert_eq!(told.1, told.0.flows + told.0.half_open);
+    let reported = list.list(|list| (list.header, list.rows().count() as u64));
+    assert_eq!(reported.1, reported.0.flows + reported.0.half_open);
     // Once more is no change.
     let left = list.left();
     list.apply(snapshot).expect("it is of its own run");
-    assert_eq!((list.list(|list| list.header), list.left()), (told.0, left));
+    assert_eq!((list.list(|list| list.header), list.left()), (reported.0, left));
 }

@@ -14,7 +14,7 @@ pub(crate) fn line(row: &Row) -> Line {
 pub(crate) fn assert_lines(header: &Header, mut lines: Vec<Line>, exact: &List) {
     assert!(header.complete, "{header:?}");
     lines.sort();
-    // Lists are long: the first difference tells more than both.
+    // Lists are long: the first difference says more than both.
     if let Some(at) = (0..lines.len().max(exact.lines.len())).find(|&at| lines.get(at) != exact.lines.get(at)) {
         panic!("at {}: listed {:?}, exact {:?}", header.figures.end_ns, lines.get(at), exact.lines.get(at));
     }

@@ -195,7 +195,7 @@ fn drawn_keys_are_the_same_in_any_order_however_often_they_are_added() {
 }
 
 #[test]
-fn splits_tell_two_keys_that_share_all_their_cells() {
+fn splits_separate_two_keys_that_share_all_their_cells() {
     // Three cells in all: a standard counter never lists two keys.
     let keys: Vec<Roomy> = (0..64).map(roomy).collect();
     let half = |key: &Roomy| EvenOddCell::of(key, (), hash::<Roomy>().of(key), 1);

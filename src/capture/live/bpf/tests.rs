@@ -156,7 +156,7 @@ fn what_has_no_tcp_header_is_held_back() {
 }
 
 #[test]
-fn what_only_the_parser_can_tell_passes() {
+fn what_only_the_parser_can_decide_passes() {
     for program in [headers(LinkType::ETHERNET), flags(LinkType::ETHERNET)] {
         for extension in [0, 43, 44, 51, 60, 135, 139, 140] {
             let frame = ethernet(&[0x86, 0xdd], &ipv6(extension, &[6, 0, 0, 0, 0, 0, 0, 0]));

@@ -23,7 +23,7 @@ fn a_new_base_ends_the_delta_under_the_old_one() {
 }
 
 #[test]
-fn a_time_base_is_told_if_anything_half_open_began_in_it() {
+fn a_time_base_is_known_if_anything_half_open_began_in_it() {
     let base = |first_tick, offset_ns| TimeBase { first_tick, offset_ns };
     let (before, after) = (base(FIRST_TICK, 5), base(FIRST_TICK + 20, 6));
     for (kind, reported) in [(SignalKind::Syn, true), (SignalKind::Ack, false)] {

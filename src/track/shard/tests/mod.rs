@@ -207,7 +207,7 @@ fn a_delta_is_handed_over_before_it_holds_too_much() {
 }
 
 #[test]
-fn each_partition_ends_the_interval_once_and_tells_its_half_open() {
+fn each_partition_ends_the_interval_once_and_reports_its_half_open() {
     let (mut shard, mut desk) = (shard(), Desk::default());
     shard.end_interval(&marker(FIRST_TICK), &mut desk);
     let partitions: BTreeSet<usize> = desk.handed.iter().map(|handed| handed.partition).collect();
@@ -233,7 +233,7 @@ fn each_partition_ends_the_interval_once_and_tells_its_half_open() {
 }
 
 #[test]
-fn without_a_spare_the_delta_stays_and_that_is_told() {
+fn without_a_spare_the_delta_stays_and_that_is_reported() {
     let signals = traffic(6_000);
     let (before, after) = signals.split_at(signals.len() / 2);
     let (mut shard, mut desk) = (shard(), Desk { is_closed: true, ..Desk::default() });
@@ -253,7 +253,7 @@ fn without_a_spare_the_delta_stays_and_that_is_told() {
 }
 
 #[test]
-fn no_delta_spans_more_than_a_value_can_tell() {
+fn no_delta_spans_more_than_a_value_can_hold() {
     for pause in [1, DELTA_SPAN_MAX_TICKS / 3, DELTA_SPAN_MAX_TICKS, DELTA_SPAN_MAX_TICKS + 1, 5 * DELTA_SPAN_MAX_TICKS]
     {
         let mut partition = Partition::new(0, &config());

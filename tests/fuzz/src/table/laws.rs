@@ -73,7 +73,7 @@ fn is_the_whole<C: TableCell>(table: &Table<C>, rest: &Table<C>, listed: &Listin
     }
 }
 
-/// Adds an entry, with as much of its values as it tells.
+/// Adds an entry, with as much of its values as it gives.
 fn put_back<C: TableCell>(table: &mut Table<C>, entry: &Entry<C::Key, C::Value>) {
     let (key, zero) = (&entry.key, C::Value::zero());
     match entry.values {
@@ -138,7 +138,7 @@ fn getting<C: TableCell>(table: &Table<C>, known: &[(C::Key, C::Value)]) {
         assert!(plain == Got::Unknown || plain == got, "neighbours contradict");
         let places = table.layout().places(table.hash().of(key));
         if places.iter().any(|&place| table.cells()[place as usize].is_key_free()) && C::IS_CHECKED {
-            assert!(matches!(got, Got::Absent | Got::Found { .. } | Got::Deleted { .. }), "a free cell tells");
+            assert!(matches!(got, Got::Absent | Got::Found { .. } | Got::Deleted { .. }), "a free cell resolves");
         }
     }
 }

@@ -13,7 +13,7 @@ use flowpeel_iblt::{
     Table, TableCell, ValueCheck, XorCell, Xoring,
 };
 
-/// Steps of a script that are taken: more make a run slow and tell nothing new.
+/// Steps of a script that are taken: more make a run slow and find nothing new.
 const STEP_COUNT_MAX: usize = 64;
 
 /// Factors of two that counts from a script may have: one more doubles the time of dividing by them.

@@ -123,7 +123,7 @@ fn a_key_with_several_values_is_listed_with_their_number() {
 
 proptest! {
     #[test]
-    fn values_tell_whose_they_are(seed: u64, other: u64, payload: u32, bit in 0u32..64) {
+    fn values_show_whose_they_are(seed: u64, other: u64, payload: u32, bit in 0u32..64) {
         let site = Site::<TwoWords>::new();
         let hash = site.placement.of(&key(seed));
         let value = site.code.encode(hash, payload);
