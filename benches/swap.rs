@@ -128,7 +128,7 @@ impl Worker {
         }
         let (hand_overs, handed) = unbounded();
         let returner = Returner { deltas: delta_senders, half_open: half_open_senders };
-        let config = PartitionConfig { tracker, geometry };
+        let config = PartitionConfig { tracker, geometry, idle_ticks: None };
         let mut worker = Worker {
             shard: Shard::new((0..PARTITION_COUNT).map(|index| Partition::new(index, &config)).collect()),
             channels: Channels { deltas, half_open, hand_overs, held_back_count: 0 },

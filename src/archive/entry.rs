@@ -29,6 +29,7 @@ impl Fate {
             Fate::Ended(Ending::Timeout) => Some("timeout"),
             Fate::Ended(Ending::Evicted) => Some("evicted"),
             Fate::Ended(Ending::Replaced) => Some("replaced"),
+            Fate::Ended(Ending::Reopened) => Some("reopened"),
             Fate::Open => None,
         }
     }
@@ -41,6 +42,7 @@ impl Fate {
             Fate::Ended(Ending::Timeout) => 3,
             Fate::Ended(Ending::Evicted) => 4,
             Fate::Ended(Ending::Replaced) => 5,
+            Fate::Ended(Ending::Reopened) => 6,
         }
     }
 
@@ -52,6 +54,7 @@ impl Fate {
             3 => Fate::Ended(Ending::Timeout),
             4 => Fate::Ended(Ending::Evicted),
             5 => Fate::Ended(Ending::Replaced),
+            6 => Fate::Ended(Ending::Reopened),
             _ => return None,
         })
     }
@@ -194,6 +197,6 @@ mod tests {
         for code in 0..=u8::MAX {
             assert!(Fate::of_code(code).is_none_or(|fate| fate.code() == code));
         }
-        assert_eq!((0..=u8::MAX).filter_map(Fate::of_code).count(), 6);
+        assert_eq!((0..=u8::MAX).filter_map(Fate::of_code).count(), 7);
     }
 }

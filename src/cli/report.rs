@@ -179,7 +179,8 @@ fn usable(summary: &Summary) -> u64 {
 const LOST_PACKETS: &str = "lost by the kernel";
 const LOST_SIGNALS: &str = "  lost, a queue was full";
 const EVICTED: &str = "evicted";
-const SHOWN_IF_ANY: [&str; 3] = [LOST_PACKETS, LOST_SIGNALS, EVICTED];
+const REOPENED: &str = "reopened";
+const SHOWN_IF_ANY: [&str; 4] = [LOST_PACKETS, LOST_SIGNALS, EVICTED, REOPENED];
 
 fn shown_summary(summary: &Summary) {
     let counts = &summary.counts;
@@ -193,6 +194,7 @@ fn shown_summary(summary: &Summary) {
         ("signals", summary.signals.signals, sampled(summary)),
         (LOST_SIGNALS, summary.queue_full, String::new()),
         ("opened", counts.opened, parts(&[("picked up mid-stream", counts.picked_up)])),
+        (REOPENED, counts.reopened, String::new()),
         ("closed", counts.closed, String::new()),
         (EVICTED, counts.evicted(), parts(&[("idle", counts.evicted_idle), ("too old", counts.evicted_aged)])),
         ("open", open, String::new()),
@@ -213,7 +215,7 @@ fn shown_summary(summary: &Summary) {
             ]),
         ),
     ]);
-    // These rows are of interest only when something was lost or evicted.
+    // These rows are of interest only when there is something in them.
     rows.retain(|(name, count, _)| *count > 0 || !SHOWN_IF_ANY.contains(name));
     show_rows(&rows);
 }
@@ -260,7 +262,7 @@ fn warnings(summary: &Summary) {
     }
     if summary.steps_back > 0 {
         warning(&format!(
-            "the clock stepped back by more than a minute {}: are the captures in the order of their packets?",
+            "the clock was set back by more than a minute {}: are the captures in the order of their packets?",
             times(summary.steps_back)
         ));
     }

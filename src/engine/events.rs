@@ -20,6 +20,8 @@ pub enum EventKind {
     Opened,
     /// It has ended like this.
     Closed(Ending),
+    /// It has not ended: its last event, of its closing, was wrong.
+    Reopened,
 }
 
 /// A connection that has opened or closed. Times are in ns since 1970, to 100 ms.
@@ -151,7 +153,11 @@ impl Event {
             AnyKey::V6(key) => (key.first(), key.second(), key.vlan()),
         };
         Event {
-            kind: record.ending.map_or(EventKind::Opened, EventKind::Closed),
+            kind: match record.ending {
+                None => EventKind::Opened,
+                Some(Ending::Reopened) => EventKind::Reopened,
+                Some(ending) => EventKind::Closed(ending),
+            },
             time_ns: record.end.saturating_mul(TICK_NS),
             client,
             server,

@@ -1,13 +1,17 @@
 //! The time of packets, cut at multiples of the interval: equal packets make equal intervals.
 //!
-//! An interval without packets has no list: the next list covers it. A step back of the clock ends the interval and
-//! starts another under a new time base.
+//! An interval without packets has no list: the next list covers it. Intervals end by the main clock of the packets
+//! ([`Clock`]); where it is set, the interval ends with its last packet, and another starts under a new time base. What
+//! other clocks have stamped counts where it comes.
+//!
+//! A packet whose stamp follows no known clock waits, with those behind it, until these show what it means.
 
 use crate::engine::port::{Marks, Timekeeper};
 use crate::error::Result;
 use crate::queue::Marker;
-use crate::signal::{Clock, ClockStep, TICK_NS, TimeBase};
+use crate::signal::{Clock, JUDGED_COUNT_MAX, TICK_NS, TimeBase, TimeDoubt, Verdict};
 use crate::state::{Decoder, Encoder};
+use std::collections::VecDeque;
 
 /// The time of packets, as of a capture: a port that goes by it waits where a queue is full, and equal packets make
 /// equal lists.
@@ -20,11 +24,27 @@ pub struct PacketTime {
     steps_back: u64,
     /// The highest time of all bases, for the one list of a capture without intervals.
     highest_ns: i64,
+    /// The stamps of the packets that wait, in ns.
+    deferred_ns: VecDeque<i64>,
+    /// What the packet that comes next turned out to be, if its stamp follows no known clock.
+    verdict: Option<Verdict>,
+    /// Packets before this time are in the present interval, if none waits: [`Self::end_ns`], or the least number.
+    quiet_until_ns: i64,
 }
 
 impl PacketTime {
     pub(crate) fn new(every_ns: Option<i64>) -> Self {
-        PacketTime { every_ns, clock: None, start_ns: 0, end_ns: i64::MAX, steps_back: 0, highest_ns: i64::MIN }
+        PacketTime {
+            every_ns,
+            clock: None,
+            start_ns: 0,
+            end_ns: i64::MAX,
+            steps_back: 0,
+            highest_ns: i64::MIN,
+            deferred_ns: VecDeque::with_capacity(JUDGED_COUNT_MAX),
+            verdict: None,
+            quiet_until_ns: i64::MAX,
+        }
     }
 
     /// The time base of the last packet, if there was one.
@@ -42,38 +62,43 @@ impl PacketTime {
         (self.start_ns, self.end_ns) = (decoder.i64()?, decoder.i64()?);
         self.steps_back = decoder.count()?;
         self.highest_ns = decoder.i64()?;
+        self.set_quiet();
         Ok(())
     }
 
-    /// Moves on to the first packet, the first after an interval's end, or the first of a new base.
+    /// Sets until when packets need no look at the clock.
+    fn set_quiet(&mut self) {
+        self.quiet_until_ns = if self.deferred_ns.is_empty() { self.end_ns } else { i64::MIN };
+    }
+
+    /// Moves on to the first packet, the first after an interval's end, or the first that follows no known clock.
     #[cold]
-    fn turn(&mut self, time_ns: i64) -> Marks {
+    fn turn(&mut self, stamp_ns: i64) -> Marks {
         let Some(clock) = &mut self.clock else {
-            let clock = self.clock.insert(Clock::new(time_ns));
-            let base = clock.time_base();
-            self.begin(time_ns, time_ns);
+            let base = self.clock.insert(Clock::new(stamp_ns)).time_base();
+            self.begin(stamp_ns, stamp_ns);
             return Marks { base: Some(base), ..Marks::default() };
         };
         let (before_ns, before_tick, before_base) = (clock.highest_ns(), clock.tick(), clock.time_base());
         self.highest_ns = self.highest_ns.max(before_ns);
-        let step = clock.advance(time_ns);
-        let (now_tick, now_base) = (clock.tick(), clock.time_base());
-        let base = (step == ClockStep::NewBase).then_some(now_base);
-        let stepped_back = time_ns < before_ns && base.is_some();
-        self.steps_back += u64::from(stepped_back);
+        let verdict = self.verdict.take();
+        let time_ns = clock.on_main(stamp_ns).unwrap_or_else(|| {
+            let verdict = verdict.or_else(|| clock.judge([stamp_ns], true)).unwrap_or(Verdict::OtherClock);
+            clock.apply(verdict, stamp_ns)
+        });
+        clock.advance(time_ns);
+        let base = (clock.time_base() != before_base).then(|| clock.time_base());
+        let is_set_back = base.is_some() && time_ns < before_ns;
+        self.steps_back += u64::from(is_set_back);
         // An end at the end of time is never reached, or it would be reached again and again.
-        let is_reached = self.is_over(time_ns) && self.end_ns < i64::MAX;
-        let is_over = self.every_ns.is_some() && (stepped_back || is_reached);
+        let is_reached = time_ns >= self.end_ns && self.end_ns < i64::MAX;
+        let is_over = self.every_ns.is_some() && (base.is_some() || is_reached);
         let mut marks = Marks { base, ..Marks::default() };
         if is_over {
-            // After a step back the interval ends with its last packet, otherwise where it was to end.
-            let end_ns = if stepped_back { before_ns } else { self.end_ns };
-            let end_tick = if stepped_back { before_tick } else { before_base.tick(end_ns) };
-            // A leap counts as the longest step there is. An end that lies beyond it is moved to where the clock goes
-            // on.
-            let is_passed = end_tick < now_tick;
-            let (end_tick, end_base) = if is_passed { (end_tick, before_base) } else { (now_tick, now_base) };
-            marks.end = Some(self.marker(end_ns, end_tick, end_base, false));
+            // Where the clock was set the interval ends with its last packet, otherwise where it was to end.
+            let end_ns = if base.is_some() { before_ns } else { self.end_ns };
+            let end_tick = if base.is_some() { before_tick } else { before_base.tick(end_ns) };
+            marks.end = Some(self.marker(end_ns, end_tick, before_base, false));
             self.begin(if base.is_some() { time_ns } else { end_ns }, time_ns);
         }
         marks
@@ -85,6 +110,7 @@ impl PacketTime {
         if let Some(every_ns) = self.every_ns {
             self.end_ns = time_ns.div_euclid(every_ns).saturating_add(1).saturating_mul(every_ns);
         }
+        self.set_quiet();
     }
 
     fn marker(&self, end_ns: i64, end_tick: u64, base: TimeBase, is_last: bool) -> Marker {
@@ -108,22 +134,51 @@ impl PacketTime {
 impl Timekeeper for PacketTime {
     #[inline]
     fn advance_if_quiet(&mut self, time_ns: i64) -> bool {
-        time_ns < self.end_ns && self.clock.as_mut().is_some_and(|clock| clock.advance_within_tick(time_ns))
+        time_ns < self.quiet_until_ns && self.clock.as_mut().is_some_and(|clock| clock.advance_within_tick(time_ns))
     }
 
-    #[inline]
     fn packet(&mut self, time_ns: i64) -> Marks {
-        match &mut self.clock {
-            Some(clock) if time_ns < self.end_ns && clock.step(time_ns) == ClockStep::Forward => {
-                clock.advance(time_ns);
-                Marks::default()
-            }
-            _ => self.turn(time_ns),
+        if self.verdict.is_none()
+            && let Some(clock) = &mut self.clock
+            && let Some(main_ns) = clock.on_main(time_ns)
+            && main_ns < self.end_ns
+        {
+            clock.advance(main_ns);
+            return Marks::default();
         }
+        self.turn(time_ns)
     }
 
+    fn defers(&mut self, time_ns: i64) -> bool {
+        let is_deferred =
+            !self.deferred_ns.is_empty() || self.clock.as_ref().is_some_and(|clock| !clock.knows(time_ns));
+        if is_deferred {
+            self.deferred_ns.push_back(time_ns);
+            self.set_quiet();
+        }
+        is_deferred
+    }
+
+    fn is_ready(&mut self, are_all: bool) -> bool {
+        let (Some(first_ns), Some(clock)) = (self.deferred_ns.front(), &self.clock) else { return false };
+        if !clock.knows(*first_ns) {
+            self.verdict = clock.judge(self.deferred_ns.iter().copied(), are_all);
+            if self.verdict.is_none() {
+                return false;
+            }
+        }
+        self.deferred_ns.pop_front();
+        self.set_quiet();
+        true
+    }
+
+    /// By the main clock.
     fn is_over(&self, time_ns: i64) -> bool {
         time_ns >= self.end_ns
+    }
+
+    fn doubt(&self) -> TimeDoubt {
+        self.clock.as_ref().map_or(TimeDoubt::None, Clock::doubt)
     }
 
     #[inline]
@@ -159,9 +214,30 @@ mod tests {
 
     const S: i64 = 1_000_000_000;
 
+    /// The marks before packets of these times, of which those that have to wait do.
+    fn marks(intervals: &mut PacketTime, times: &[i64]) -> Vec<Marks> {
+        let mut waiting = VecDeque::new();
+        let mut marks = Vec::new();
+        for time in times {
+            if intervals.defers(*time) {
+                waiting.push_back(*time);
+                while intervals.is_ready(false) {
+                    marks.push(intervals.packet(waiting.pop_front().expect("it is ready")));
+                }
+            } else {
+                marks.push(intervals.packet(*time));
+            }
+        }
+        while intervals.is_ready(true) {
+            marks.push(intervals.packet(waiting.pop_front().expect("it is ready")));
+        }
+        assert!(waiting.is_empty());
+        marks
+    }
+
     fn ends(every_s: Option<i64>, times: &[i64]) -> Vec<(i64, i64)> {
         let mut intervals = PacketTime::new(every_s.map(|every_s| every_s * S));
-        let mut ends: Vec<_> = times.iter().filter_map(|time| intervals.packet(*time).end).collect();
+        let mut ends: Vec<_> = marks(&mut intervals, times).into_iter().filter_map(|marks| marks.end).collect();
         ends.push(intervals.finish());
         ends.iter().map(|end| (end.start_ns, end.end_ns)).collect()
     }
@@ -175,7 +251,8 @@ mod tests {
 
     #[test]
     fn without_intervals_there_is_one_end() {
-        assert_eq!(ends(None, &[5 * S, 500 * S, 100 * S]), [(5 * S, 500 * S)]);
+        assert_eq!(ends(None, &[5 * S, 500 * S, 550 * S, 600 * S, 100 * S]), [(5 * S, 600 * S)]);
+        assert_eq!(ends(None, &[5 * S, 500 * S]), [(5 * S, 5 * S)], "whether the time has passed is unknown");
         assert_eq!(ends(None, &[]), [(0, 0)]);
     }
 
@@ -191,22 +268,29 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_the_clock_leaps_over_is_not_behind_where_it_goes_on() {
-        const DAY: i64 = 86_400 * S;
-        let end = |every_ns, before_ns, after_ns| {
-            let mut intervals = PacketTime::new(Some(every_ns));
-            intervals.packet(before_ns);
-            let first_tick = intervals.tick();
-            let end = intervals.packet(after_ns).end.expect("it is over");
-            ((end.end_tick - first_tick, end.within_tick_ns), intervals.tick() - first_tick)
-        };
-        // A leap of sixty days counts as one of thirty.
-        let day = (DAY / TICK_NS) as u64;
-        let month = 30 * day;
-        assert_eq!(end(60 * DAY, 60 * DAY + S, 120 * DAY + 4 * S), ((month, 0), month));
-        assert_eq!(end(60 * DAY, 90 * DAY, 120 * DAY + S), ((month, 0), month));
-        assert_eq!(end(60 * DAY, 100 * DAY, 150 * DAY), ((20 * day, 0), month));
-        assert_eq!(end(60 * DAY, 119 * DAY, 120 * DAY + S), ((day, 0), day + 10));
+    fn a_clock_that_is_set_ahead_ends_the_interval_with_its_last_packet() {
+        let set = 1_700_000_000 * S;
+        let times = [3 * S, 4 * S, set, set + 2 * S, set + 3 * S, set + 12 * S];
+        let expected = [(3 * S, 4 * S), (set, set + 10 * S), (set + 10 * S, set + 12 * S)];
+        assert_eq!(ends(Some(10), &times), expected);
+    }
+
+    #[test]
+    fn the_interval_ends_behind_a_gap_where_it_was_to_end() {
+        let times: Vec<i64> = (0..100).chain(3_600..3_700).map(|time| time * S / 10 + 11 * S).collect();
+        let mut intervals = PacketTime::new(Some(10 * S));
+        let ends: Vec<_> = marks(&mut intervals, &times).into_iter().filter_map(|marks| marks.end).collect();
+        let ticks: Vec<u64> = ends.iter().map(|end| end.end_tick - Clock::FIRST_TICK).collect();
+        assert_eq!(ends.iter().map(|end| end.end_ns / S).collect::<Vec<_>>(), [20, 30, 380]);
+        assert_eq!(ticks, [90, 190, 3_690]);
+        assert_eq!(intervals.doubt(), TimeDoubt::None);
+    }
+
+    #[test]
+    fn what_another_clock_has_stamped_counts_where_it_comes() {
+        let times: Vec<i64> = (0..60).flat_map(|time| [time * S, (time - 1_000) * S]).collect();
+        let expected: Vec<_> = (0..5).map(|at| (at * 10 * S, (at + 1) * 10 * S)).chain([(50 * S, 59 * S)]).collect();
+        assert_eq!(ends(Some(10), &times), expected);
     }
 
     #[test]
@@ -216,7 +300,7 @@ mod tests {
         assert_eq!(ends(None, &times).len(), 1);
         let mut intervals = PacketTime::new(Some(S));
         for time in times {
-            while intervals.packet(time) != Marks::default() {}
+            while marks(&mut intervals, &[time]) != [Marks::default()] {}
         }
     }
 }

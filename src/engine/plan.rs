@@ -13,7 +13,8 @@ use crate::list::{EvictionTimes, FlowList, FlowListConfig, IDLE_EPOCHS, Snapshot
 use crate::queue::{self, WhenFull};
 use crate::record::Inlet;
 use crate::signal::{
-    HandshakeCache, PARTITION_COUNT, SAMPLE_INTERVAL_PACKETS, SYN_TIMEOUT_MAX_TICKS, TICK_BITS, TICK_NS, Watch,
+    HANDSHAKES_DEFAULT, HandshakeCache, PARTITION_COUNT, RecentEnds, SAMPLE_INTERVAL_PACKETS, SYN_TIMEOUT_MAX_TICKS,
+    TICK_BITS, TICK_NS, Watch,
 };
 use crate::snapshot::{ROUTER_NAME_SIZE_MAX, SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX, Sums, is_name};
 use crate::sources::{SOURCES_MAX, SOURCES_MIN, SourceGeometry};
@@ -65,6 +66,16 @@ pub const HALF_OPEN_MIN: u64 = 1 << 14;
 /// The ratio of half-open connections that are kept by default to candidates. Candidates are connections of which one
 /// side was seen and the start was not; the busy ones are found within a second of the start, and then there are few.
 const CANDIDATES_DIVISOR: u64 = 2;
+
+/// One in this many of the connections that may be open is how many that have ended are remembered as they were: those
+/// of some seconds, in which a connection that did not end speaks again.
+const ENDED_DIVISOR: u64 = 16;
+
+/// The fewest of a partition, some kilobytes.
+const ENDED_MIN: u64 = 64;
+
+/// The sides of a connection.
+const SIDE_COUNT: usize = 2;
 
 /// The default of `--pickup` in a live capture: the same sample that makes good lost handshakes.
 pub const PICKUP_LIVE: u32 = SAMPLE_INTERVAL_PACKETS;
@@ -170,7 +181,10 @@ pub struct Plan {
     pub(crate) list: FlowListConfig,
     /// What snapshots say of their origin, where they are wanted.
     pub(crate) snapshots: Option<SnapshotConfig>,
+    /// The handshakes that may wait for the client's answer; 0 where none does.
     pub(crate) handshake_count: usize,
+    /// The sides of connections whose end is remembered; 0 where no other packets are seen.
+    pub(crate) end_count: usize,
     /// The handshakes of which each of several capture threads remembers the SYN; 0 where there is only one thread, or
     /// no need.
     pub(crate) seen_syn_count: usize,
@@ -269,11 +283,17 @@ impl Plan {
         // A connection that could not be tracked is found when it speaks, or would be off the list by then.
         let idle_untracked = eviction.idle_ticks.filter(|_| pickup(config) > 0);
         let untracked_ticks = idle_untracked.into_iter().chain(eviction.age_max_ticks).min();
-        let partition = PartitionConfig { tracker: TrackerConfig { untracked_ticks, ..tracker(config) }, geometry };
+        let partition = PartitionConfig {
+            tracker: TrackerConfig { untracked_ticks, ..tracker(config) },
+            geometry,
+            idle_ticks: eviction.idle_ticks,
+        };
         let looks_at_all = idle_timeout.is_some() && !config.watches;
         let port_count = live.map_or(1, |live| live.capture_count.max(1));
         // A connection that opens with its SYN-ACK has nothing to wait for.
-        let handshake_count = if config.answer_opens { 0 } else { half_open_count(config) as usize };
+        let handshake_count = if config.answer_opens { 0 } else { HANDSHAKES_DEFAULT };
+        let seen_syn_count = if port_count > 1 && !config.one_way { half_open_count(config) as usize } else { 0 };
+        let end_count = if config.answer_opens { 0 } else { ended_count(config) * SIDE_COUNT * PARTITION_COUNT };
         let mut plan = Plan {
             config: config.clone(),
             list: FlowListConfig {
@@ -291,7 +311,8 @@ impl Plan {
             }),
             partition,
             handshake_count,
-            seen_syn_count: if port_count > 1 && !config.one_way { handshake_count } else { 0 },
+            end_count,
+            seen_syn_count: if config.answer_opens { 0 } else { seen_syn_count },
             every_ns: config.every.map(|every| every.as_nanos() as i64),
             is_live: live.is_some(),
             port_count,
@@ -313,7 +334,7 @@ impl Plan {
     /// The memory of the run, when its packets come in through buffers of this size.
     fn memory_of(&self, buffers_size: u64) -> Memory {
         let config = &self.config;
-        let PartitionConfig { tracker, geometry } = &self.partition;
+        let PartitionConfig { tracker, geometry, .. } = &self.partition;
         let partitions = PARTITION_COUNT as u64;
         let half_open_count = partitions * tracker.half_open_count as u64;
         let listed_max = partitions * tracker.connections_max;
@@ -330,6 +351,7 @@ impl Plan {
             filter_size: partitions * Filter::size(tracker.place_count) as u64,
             rings_size: partitions * tracker.rings_size() as u64
                 + HandshakeCache::size(self.handshake_count) as u64
+                + RecentEnds::size(self.end_count) as u64
                 + seen_syns_size as u64
                 + self.watch_count.map_or(0, Watch::size) as u64,
             tables_size: partitions * (self.spare_count as u64 + table_count(config)) * geometry.size() as u64
@@ -530,12 +552,18 @@ fn tracker(config: &Config) -> TrackerConfig {
         syn_timeout_ticks: ticks(config.syn_timeout),
         linger_ticks: LINGER_TICKS,
         one_way_max: if config.one_way { place_count / ONE_WAY_PLACES_DIVISOR } else { 0 },
+        ended_count: if config.answer_opens { 0 } else { ended_count(config) },
         candidate_count: candidate_share as usize,
         candidate_timeout_ticks: CANDIDATE_TIMEOUT_TICKS,
         untracked_ticks: None,
         answer_opens: config.answer_opens,
         fingerprint_bits: config.fingerprint_bits,
     }
+}
+
+/// The connections of a partition that have ended and could be open again.
+fn ended_count(config: &Config) -> usize {
+    (share(config.connections_max) / ENDED_DIVISOR).max(ENDED_MIN) as usize
 }
 
 /// The shape of deltas for this churn of a partition.

@@ -10,9 +10,10 @@ use crate::list::TickMoment;
 use crate::metrics::{CaptureCounts, Metrics};
 use crate::parse::{LinkType, PlainFrame, PlainIpv4, PlainIpv6, TcpSegment, Unusable, parse_frame, walk};
 use crate::queue::{Marker, Message, Passed, Seen, Writer};
-use crate::signal::{PARTITION_COUNT, Signal, Signaller, TimeBase};
+use crate::signal::{JUDGED_COUNT_MAX, PARTITION_COUNT, Signal, Signaller, TimeBase, TimeDoubt};
 use crate::state::{Decoder, Encoder};
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Packets of a replay between two cuts of the archive: at most this many records are sorted together, some megabytes.
@@ -46,6 +47,20 @@ pub trait Timekeeper {
     /// Moves on to a packet of this time, and returns the marks that belong before it. Further calls with the same time
     /// return further marks, until there are none.
     fn packet(&mut self, time_ns: i64) -> Marks;
+    /// Whether a packet of this time waits, as those behind it, until these show what its time means. It is then the
+    /// last of those that wait.
+    fn defers(&mut self, _time_ns: i64) -> bool {
+        false
+    }
+    /// Whether the first packet that waits is to be passed to [`Self::packet`] now; then it waits no longer. With
+    /// `are_all` no more packets come.
+    fn is_ready(&mut self, _are_all: bool) -> bool {
+        false
+    }
+    /// How far the time of packets is in doubt.
+    fn doubt(&self) -> TimeDoubt {
+        TimeDoubt::None
+    }
     /// Whether a packet of this time comes after the end of the present interval. By the wall clock none does:
     /// intervals end by the clock.
     fn is_over(&self, _time_ns: i64) -> bool {
@@ -80,6 +95,7 @@ fn seen(counts: &CaptureCounts) -> Seen {
         unusable: damaged.map(|reason| counts.unusable[reason.index()]).sum(),
         handshakes_lost: counts.signals.handshakes_lost,
         has_doubtful_losses: false,
+        time_doubt: TimeDoubt::None,
     }
 }
 
@@ -108,6 +124,12 @@ impl Totals {
     }
 }
 
+/// What a packet of a capture holds, with the VLAN tag that the kernel has taken off.
+fn read(packet: &Packet) -> std::result::Result<TcpSegment, Unusable> {
+    let segment = parse_frame(packet.link, packet.bytes)?;
+    Ok(packet.vlan.map_or(segment, |tag| segment.behind_tag(tag)))
+}
+
 /// One thread's way into an engine: it takes packets, and sends what may matter to the shards.
 ///
 /// The time of its packets is their own ([`PacketTime`]), as in a capture, or the wall clock ([`WallTime`]). Dropping a
@@ -127,6 +149,8 @@ pub struct Port<T: Timekeeper = WallTime> {
     /// When it was last found that the kernel had lost packets.
     lost_until: TickMoment,
     unusable: [u64; Unusable::COUNT],
+    /// Packets that wait until those behind them show what their time means: a bounded number.
+    deferred: VecDeque<Deferred>,
     /// Counts of what was seen up to the last marker, and the end that it marks.
     marked: Seen,
     marked_end: TickMoment,
@@ -142,6 +166,12 @@ pub struct Port<T: Timekeeper = WallTime> {
     index: usize,
     metrics: Option<Arc<Metrics>>,
     totals: Arc<Totals>,
+}
+
+/// A packet that waits, and what was read of it.
+struct Deferred {
+    time_ns: i64,
+    read: std::result::Result<TcpSegment, Unusable>,
 }
 
 /// The queues to all shards.
@@ -179,6 +209,7 @@ impl<T: Timekeeper> Port<T> {
             lost: 0,
             lost_until: TickMoment::default(),
             unusable: [0; Unusable::COUNT],
+            deferred: VecDeque::with_capacity(JUDGED_COUNT_MAX),
             marked: Seen::default(),
             marked_end: TickMoment::default(),
             ahead: Seen::default(),
@@ -220,11 +251,10 @@ impl<T: Timekeeper> Port<T> {
     /// packet.
     #[inline]
     pub fn header(&mut self, time_ns: i64, header: &TcpSegment) {
-        if !self.time.advance_if_quiet(time_ns) {
-            self.turn(time_ns, LinkType::ETHERNET);
+        if self.time.advance_if_quiet(time_ns) || !self.turn(time_ns, LinkType::ETHERNET, || Ok(*header)) {
+            self.packets += 1;
+            self.segment(*header, None);
         }
-        self.packets += 1;
-        self.segment(*header, None);
         self.cut_if_due();
     }
 
@@ -267,8 +297,8 @@ impl<T: Timekeeper> Port<T> {
     /// Takes in a packet, of some between which [`Self::cut_if_due`] is called.
     #[inline(always)]
     pub(crate) fn take(&mut self, packet: &Packet) {
-        if !self.time.advance_if_quiet(packet.time_ns) {
-            self.turn(packet.time_ns, packet.link);
+        if !self.time.advance_if_quiet(packet.time_ns) && self.turn(packet.time_ns, packet.link, || read(packet)) {
+            return;
         }
         self.packets += 1;
         // Nearly all frames are plain. They are tried family by family, so that what is read of one stays in registers.
@@ -302,17 +332,35 @@ impl<T: Timekeeper> Port<T> {
         self.signaller.push(&segment, || (time.tick(), time.elapsed_ns()), |signal| writers.send(&signal));
     }
 
-    /// Sends the marks that belong before a packet of this time.
+    /// Sends the marks that belong before a packet of this time. Returns whether the packet waits instead, which `read`
+    /// then reads.
     #[cold]
-    fn turn(&mut self, time_ns: i64, link: LinkType) {
+    fn turn(
+        &mut self,
+        time_ns: i64,
+        link: LinkType,
+        read: impl FnOnce() -> std::result::Result<TcpSegment, Unusable>,
+    ) -> bool {
         if !link.is_supported() {
             // A packet that cannot be read does not end an interval, for its interface may have a clock of its own. It
             // counts in the next list when it comes after the end of this one.
             let count = u64::from(self.time.is_over(time_ns));
             self.ahead.packets += count;
             self.ahead.unusable += count;
-            return;
+            return false;
         }
+        let is_deferred = self.time.defers(time_ns);
+        if is_deferred {
+            self.deferred.push_back(Deferred { time_ns, read: read() });
+            self.release(false);
+        } else {
+            self.turn_to(time_ns);
+        }
+        is_deferred
+    }
+
+    /// Sends the marks that belong before a packet of this time.
+    fn turn_to(&mut self, time_ns: i64) {
         let mut marks = self.time.packet(time_ns);
         while marks != Marks::default() {
             self.mark(marks);
@@ -321,6 +369,19 @@ impl<T: Timekeeper> Port<T> {
         if T::FLUSHES {
             self.flush();
             self.publish();
+        }
+    }
+
+    /// Takes in the packets that have waited long enough: with `are_all`, all of them.
+    fn release(&mut self, are_all: bool) {
+        while self.time.is_ready(are_all) {
+            let Some(Deferred { time_ns, read }) = self.deferred.pop_front() else { return };
+            self.turn_to(time_ns);
+            self.packets += 1;
+            match read {
+                Ok(segment) => self.segment(segment, None),
+                Err(reason) => self.unusable[reason.index()] += 1,
+            }
         }
     }
 
@@ -381,7 +442,7 @@ impl<T: Timekeeper> Port<T> {
         let seen = seen(&self.counts()).minus(std::mem::take(&mut self.ahead));
         // What was lost up to a moment in this interval may have been reported with the one before.
         let has_doubtful_losses = self.lost_until > self.marked_end;
-        let since = Seen { has_doubtful_losses, ..seen.minus(self.marked) };
+        let since = Seen { has_doubtful_losses, time_doubt: self.time.doubt(), ..seen.minus(self.marked) };
         self.marked = seen;
         self.marked_end = end;
         since
@@ -405,7 +466,8 @@ impl<T: Timekeeper> Port<T> {
     fn save_at(&self, marks: &mut Marks) {
         let (Some((saver, reading)), Some(end)) = (&self.saving, &mut marks.end) else { return };
         // The end of an input is no place to continue from: its last interval was cut short.
-        if end.is_last || !saver.begins(false) {
+        // Nor is one between packets that wait: those behind it would be judged without those before.
+        if end.is_last || !self.deferred.is_empty() || !saver.begins(false) {
             return;
         }
         end.saves = true;
@@ -432,7 +494,8 @@ impl Port<PacketTime> {
     pub(crate) fn begin_input(&mut self, input: usize, fed: u64, errors: &[Error]) {
         if let Some((_, reading)) = &mut self.saving {
             let errors = errors.iter().map(Error::to_string).collect();
-            *reading = Reading { input, packets_before: self.packets.saturating_sub(fed), errors };
+            let taken = self.packets + self.deferred.len() as u64;
+            *reading = Reading { input, packets_before: taken.saturating_sub(fed), errors };
         }
     }
 
@@ -447,7 +510,7 @@ impl Port<PacketTime> {
         self.lost = decoder.count()?;
         self.unusable = decoder.counts()?;
         let [packets, dropped, unusable, handshakes_lost] = decoder.counts()?;
-        self.marked = Seen { packets, dropped, unusable, handshakes_lost, has_doubtful_losses: false };
+        self.marked = Seen { packets, dropped, unusable, handshakes_lost, ..Seen::default() };
         self.signaller.restore(&mut decoder)?;
         let seen = seen(&self.counts());
         let is_seen = packets <= seen.packets && dropped <= seen.dropped && unusable <= seen.unusable;
@@ -471,7 +534,7 @@ impl Port<WallTime> {
     /// as a port is polled: what waits in the port is sent on every five milliseconds.
     pub fn idle(&mut self, now_ns: i64) {
         if !self.time.advance_if_quiet(now_ns) {
-            self.turn(now_ns, LinkType::ETHERNET);
+            self.turn_to(now_ns);
         }
     }
 
@@ -486,6 +549,7 @@ impl Port<WallTime> {
 /// be read and not all was sound, that is, when an input failed.
 impl<T: Timekeeper> Drop for Port<T> {
     fn drop(&mut self) {
+        self.release(true);
         match self.time.last_end() {
             Some(end) if self.packets() > 0 || self.is_sound => {
                 // There is no list after the last.

@@ -59,7 +59,7 @@ fn open_after(events: &[Event]) -> Vec<(SocketAddr, SocketAddr)> {
     for event in events {
         let key = (event.client, event.server, event.vlan.number());
         match event.kind {
-            EventKind::Opened => assert_eq!(open.insert(key, event.start_ns), None, "{event:?}"),
+            EventKind::Opened | EventKind::Reopened => assert_eq!(open.insert(key, event.start_ns), None, "{event:?}"),
             EventKind::Closed(_) => assert_eq!(open.remove(&key), Some(event.start_ns), "{event:?}"),
         }
         assert!(event.start_ns <= event.time_ns, "{event:?}");

@@ -14,7 +14,7 @@ use crate::handover::HandOver;
 use crate::list::{FlowList, Header};
 use crate::metrics::{CaptureCounts, Latency, Metrics};
 use crate::queue::{self, Inbox, Writer};
-use crate::signal::{HandshakeCache, PARTITION_COUNT, Signaller, SignallerConfig, Watch};
+use crate::signal::{HandshakeCache, PARTITION_COUNT, RecentEnds, Signaller, SignallerConfig, Watch};
 use crossbeam::channel::{Receiver, Sender};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -249,7 +249,7 @@ impl Running<'_> {
     }
 }
 
-/// Ends the last interval when it is dropped, however the thread that waits for the end of a run continues.
+/// RecentEnds the last interval when it is dropped, however the thread that waits for the end of a run continues.
 pub(crate) struct FinishAtEnd<'a>(pub(crate) &'a Schedule);
 
 impl Drop for FinishAtEnd<'_> {
@@ -277,6 +277,7 @@ pub(crate) fn signallers<'a>(plan: &Plan, watch: Option<&'a Arc<Watch>>) -> impl
     let syn_timeout_ns = config.syn_timeout.as_nanos() as i64;
     let cache = HandshakeCache::new(plan.handshake_count, syn_timeout_ns);
     let cache = Arc::new(if plan.port_count == 1 { cache.for_one_thread() } else { cache });
+    let ends = Arc::new(RecentEnds::new(plan.end_count));
     let config = SignallerConfig {
         secret: config.secret.clone(),
         vlan_key: config.vlan_key,
@@ -287,7 +288,7 @@ pub(crate) fn signallers<'a>(plan: &Plan, watch: Option<&'a Arc<Watch>>) -> impl
         answer_opens: config.answer_opens,
         seen_syn_count: plan.seen_syn_count,
     };
-    move || Signaller::new(config.clone(), Arc::clone(&cache), watch.cloned())
+    move || Signaller::new(config.clone(), Arc::clone(&cache), Arc::clone(&ends), watch.cloned())
 }
 
 /// The channel from the shards to the list. It has room for all deltas that can be under way, and for the ends of all

@@ -66,6 +66,15 @@ pub(super) struct ListFields<'a> {
     /// Written only if it is not zero: most runs have no archive.
     #[serde(skip_serializing_if = "is_zero")]
     unarchived: u64,
+    /// Written only if there is one: it takes a forged or a late packet.
+    #[serde(skip_serializing_if = "is_zero")]
+    reopened: u64,
+    /// Written only if there is one: it takes a flood.
+    #[serde(skip_serializing_if = "is_zero")]
+    handshakes_lost: u64,
+    /// Written only if it is so: most clocks are right.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    time_uncertain: bool,
 }
 
 fn is_zero(count: &u64) -> bool {
@@ -93,6 +102,9 @@ impl<'a> ListFields<'a> {
             merged: header.figures.merged,
             unsettled: header.unsettled,
             unarchived: header.unarchived,
+            reopened: header.figures.reopened,
+            handshakes_lost: header.figures.handshakes_lost,
+            time_uncertain: header.figures.time_uncertain,
         }
     }
 }

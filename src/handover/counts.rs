@@ -106,6 +106,7 @@ macro_rules! counts {
 
 counts! {
     opened at(0), "Connections established.", total("flowpeel_connections_opened_total");
+    reopened at(21), "Connections that went on after what seemed to be their end.", total("flowpeel_connections_reopened_total");
     closed at(1), "Established connections that ended.", total("flowpeel_connections_closed_total");
     evicted_idle at(19), "Open connections evicted because nothing was seen of them for too long.", part(EVICTED, "idle");
     evicted_aged at(20), "Open connections evicted because of their age.", part(EVICTED, "age");
@@ -118,6 +119,7 @@ counts! {
     refused_pickups at(18), "Candidates whose other side was seen beyond the limit.", part(UNTRACKED, "limit_midstream");
     unplaced at(12), "Connections that found no place in the filter.", part(UNTRACKED, "no_place");
     forgotten at(9), "Closed connections that went before they had lingered.", total("flowpeel_connections_forgotten_total");
+    found_answered at(22), "Answered connections of which a later packet than the expected one was the first to be seen.", None;
     one_sided at(13), "Half-open connections ended by one side, of which the other was never seen.", total("flowpeel_connections_one_sided_total");
     unarchived LOCAL, "Connections that ended and are not in the archive, because it did not keep up.", total("flowpeel_connections_unarchived_total");
     repeats at(5), "Repeated SYNs and SYN-ACKs.", total("flowpeel_repeats_total");
@@ -201,7 +203,7 @@ impl Counts {
     /// Connections that are open now.
     #[must_use]
     pub fn open(&self) -> u64 {
-        self.opened - self.closed - self.evicted()
+        self.opened + self.reopened - self.closed - self.evicted()
     }
 
     /// Writes the counts into a saved state, except those that concern this machine only, which start anew.

@@ -64,6 +64,9 @@ impl ExactList {
         list.v6.apply_answers(&Answers { gone: gone.v6, open: open.v6 }, cut);
         list.v4.see(&seen.v4, cut);
         list.v6.see(&seen.v6, cut);
+        let before = ByFamily::<Vec<_>, Vec<_>>::from_iter(findings.seen_before);
+        list.v4.see_before(&before.v4, findings.leap_tick, cut);
+        list.v6.see_before(&before.v6, findings.leap_tick, cut);
     }
 
     /// Records that the interval whose list was made has ended at this tick.

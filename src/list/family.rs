@@ -556,6 +556,22 @@ impl<K: TableKey> FamilyList<K> {
         }
     }
 
+    /// Records that these connections were seen since they were last asked about, but only up to `leap_tick`, before time
+    /// leaped; the present tick is `cut`.
+    pub(super) fn see_before(&mut self, seen: &[(K, u32)], leap_tick: u64, cut: u64) {
+        let (epoch, now) = (self.ledger.liveness.epoch(leap_tick), self.ledger.liveness.epoch(cut));
+        for (key, payload) in seen {
+            self.ledger.listed.update(key, |start| {
+                let is_later = now.since(epoch) < now.since(start.seen());
+                if start.payload() != *payload || !is_later {
+                    return start;
+                }
+                self.ledger.liveness.end_watch(key, start);
+                start.seen_in(epoch).settled()
+            });
+        }
+    }
+
     /// Lists a connection, unless it is listed. Returns what that adds to the sum of all changes.
     pub(super) fn relist(&mut self, key: K, start: Start) -> Option<Change<K>> {
         self.ledger.listed.insert(key, start).then(|| {

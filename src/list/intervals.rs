@@ -9,7 +9,7 @@ use crate::handover::{Counts, HalfOpenList, IntervalEnd};
 use crate::list::exact::PartitionList;
 use crate::list::row::ListTimes;
 use crate::queue::{Marker, Seen};
-use crate::signal::{PARTITION_COUNT, TimeBases};
+use crate::signal::{PARTITION_COUNT, TimeBases, TimeDoubt};
 use crate::snapshot::Figures;
 use crate::state::{Decoder, Encoder};
 
@@ -39,6 +39,8 @@ pub(super) struct Intervals {
     /// Intervals that were merged into the next one: since the start, and since the last list.
     merged_intervals: u64,
     covered_intervals: u64,
+    /// The handshakes that were lost, and may be of connections that are open.
+    lost: LostHandshakes,
     /// The tick at which this run continued one that had ended, if packets passed unseen in between.
     resumed_tick: Option<u64>,
 }
@@ -53,8 +55,10 @@ pub(super) struct EndedInterval {
 }
 
 impl Intervals {
-    pub(super) fn new() -> Self {
+    /// The intervals of a list that takes off what was silent for so many ticks, if it does.
+    pub(super) fn new(idle_ticks: Option<u64>) -> Self {
         Intervals {
+            lost: LostHandshakes { kept_ticks: idle_ticks, ..LostHandshakes::default() },
             partitions: [PartitionEnd::default(); PARTITION_COUNT],
             half_open: std::array::from_fn(|_| None),
             bases: TimeBases::new(),
@@ -113,7 +117,7 @@ impl Intervals {
         Some(ended)
     }
 
-    fn ended(&self, marker: Marker) -> EndedInterval {
+    fn ended(&mut self, marker: Marker) -> EndedInterval {
         let mut figures = Figures {
             interval: self.interval,
             start_ns: self.merged_start_ns.unwrap_or(marker.start_ns),
@@ -121,18 +125,23 @@ impl Intervals {
             dropped: self.seen.dropped,
             unusable: self.seen.unusable,
             merged: self.covered_intervals,
+            time_uncertain: self.seen.time_doubt != TimeDoubt::None,
             ..Figures::default()
         };
         let mut unarchived = 0;
         for PartitionEnd { counts: now, listed_counts: before, .. } in &self.partitions {
             figures.opened += now.opened - before.opened;
             figures.closed += now.closed - before.closed;
+            figures.reopened += now.reopened - before.reopened;
             figures.recycled += now.recycled - before.recycled;
             figures.untracked += now.untracked() - before.untracked();
             figures.evicted += now.evicted() - before.evicted();
             unarchived += now.unarchived - before.unarchived;
         }
-        figures.untracked += self.seen.handshakes_lost;
+        let found =
+            self.partitions.iter().map(|end| end.counts.found_answered - end.listed_counts.found_answered).sum();
+        self.lost.add(self.seen.handshakes_lost, found, marker.end_tick);
+        figures.handshakes_lost = self.lost.count;
         figures.missing_elsewhere = self.missing_elsewhere(figures.opened + figures.closed);
         EndedInterval { marker, figures, unarchived }
     }
@@ -141,7 +150,9 @@ impl Intervals {
     /// were not tracked, and what the lost packets held.
     fn missing_elsewhere(&self, changes: u64) -> u64 {
         let untracked = self.partitions.iter().map(|partition| partition.counts.untracked_open);
-        untracked.sum::<u64>() + missed(&self.seen, changes)
+        // What was taken off in time that may not have passed may still be open: one at least.
+        let taken_off = u64::from(self.seen.time_doubt == TimeDoubt::Passed);
+        untracked.sum::<u64>() + self.lost.count + missed(&self.seen, changes) + taken_off
     }
 
     /// Sorts the half-open connections, and removes those that are established too. A key that is half-open twice, as
@@ -215,6 +226,8 @@ impl Intervals {
         encoder.u64(self.merged_intervals);
         encoder.option(self.resumed_tick, Encoder::u64);
         self.bases.save(encoder);
+        encoder.u64(self.lost.count);
+        encoder.u64(self.lost.last_tick);
         self.partitions.iter().for_each(|partition| partition.counts.save(encoder));
     }
 
@@ -224,11 +237,37 @@ impl Intervals {
         self.merged_intervals = decoder.count()?;
         self.resumed_tick = decoder.option(Decoder::count)?;
         self.bases = TimeBases::saved(decoder)?;
+        (self.lost.count, self.lost.last_tick) = (decoder.count()?, decoder.count()?);
         for partition in &mut self.partitions {
             partition.counts = Counts::saved(decoder)?;
             partition.listed_counts = partition.counts;
         }
         Ok(())
+    }
+}
+
+/// An estimate of the connections that may be open and whose handshake was forgotten before it was complete.
+///
+/// Each that is found by another packet takes one off. That may have been one whose handshake was not lost, so one is
+/// left until a connection that says nothing would be off the list too.
+#[derive(Clone, Copy, Default)]
+struct LostHandshakes {
+    count: u64,
+    /// The tick at the end of the last interval with losses.
+    last_tick: u64,
+    /// How long a connection that is silent stays on the list, in ticks; `None` for ever.
+    kept_ticks: Option<u64>,
+}
+
+impl LostHandshakes {
+    /// Adds those that were lost in an interval that ended at this tick, and takes off those that were found.
+    fn add(&mut self, lost: u64, found: u64, end_tick: u64) {
+        if lost > 0 {
+            self.last_tick = end_tick;
+        }
+        let is_past = self.kept_ticks.is_some_and(|kept_ticks| end_tick.saturating_sub(self.last_tick) > kept_ticks);
+        let count = self.count + lost;
+        self.count = if is_past { 0 } else { count.saturating_sub(found).max(u64::from(count > 0)) };
     }
 }
 

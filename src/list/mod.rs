@@ -115,7 +115,11 @@ impl FlowList {
     }
 
     fn keeping(config: &FlowListConfig, kept: Kept) -> Self {
-        FlowList { intervals: Intervals::new(), latest_sums: LatestSums::new(&config.secret), kept }
+        FlowList {
+            intervals: Intervals::new(config.eviction.idle_ticks),
+            latest_sums: LatestSums::new(&config.secret),
+            kept,
+        }
     }
 
     /// The snapshot as of the last list, if snapshots are kept. It is valid until the next hand-over.

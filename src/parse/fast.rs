@@ -80,7 +80,8 @@ impl<'a> PlainFrame<'a> for PlainIpv4<'a> {
     #[inline(always)]
     fn segment(self) -> TcpSegment {
         let [(src, _), (dst, _)] = self.ends();
-        TcpSegment::from_header(self.tcp, Addresses::V4 { src, dst }, VlanTags::NONE)
+        let size = usize::from(u16::from_be_bytes([self.ip[2], self.ip[3]])).saturating_sub(IPV4_SIZE);
+        TcpSegment::from_header(self.tcp, Some(size), Addresses::V4 { src, dst }, VlanTags::NONE)
     }
 }
 
@@ -121,7 +122,8 @@ impl<'a> PlainFrame<'a> for PlainIpv6<'a> {
     #[inline(always)]
     fn segment(self) -> TcpSegment {
         let [(src, _), (dst, _)] = self.ends();
-        TcpSegment::from_header(self.tcp, Addresses::V6 { src, dst }, VlanTags::NONE)
+        let size = usize::from(u16::from_be_bytes([self.ip[4], self.ip[5]]));
+        TcpSegment::from_header(self.tcp, Some(size), Addresses::V6 { src, dst }, VlanTags::NONE)
     }
 }
 

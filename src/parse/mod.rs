@@ -62,6 +62,8 @@ pub struct TcpSegment {
     pub seq: u32,
     /// The acknowledgement number; meaningless without the ACK flag.
     pub ack: u32,
+    /// The bytes of data behind the header, captured or not, if the IP header says how many.
+    pub payload_size: Option<u32>,
 }
 
 impl TcpSegment {

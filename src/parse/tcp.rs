@@ -33,12 +33,27 @@ impl TcpSegment {
             _ => return None,
         };
         let (src_port, dst_port) = (sender.port(), receiver.port());
-        Some(TcpSegment { addresses, src_port, dst_port, vlan: VlanTags::NONE, flags: 0, seq: 0, ack: 0 })
+        Some(TcpSegment {
+            addresses,
+            src_port,
+            dst_port,
+            vlan: VlanTags::NONE,
+            flags: 0,
+            seq: 0,
+            ack: 0,
+            payload_size: Some(0),
+        })
     }
 
-    /// The segment whose header begins with these bytes.
+    /// The segment whose header begins with these bytes. `size` are the bytes of header and data together, if
+    /// that is known.
     #[inline]
-    pub(super) fn from_header(header: &[u8; READ_SIZE], addresses: Addresses, vlan: VlanTags) -> Self {
+    pub(super) fn from_header(
+        header: &[u8; READ_SIZE],
+        size: Option<usize>,
+        addresses: Addresses,
+        vlan: VlanTags,
+    ) -> Self {
         let [_, _, _, _, q0, q1, q2, q3, a0, a1, a2, a3, _, _] = *header;
         let [src_port, dst_port] = ports(header);
         TcpSegment {
@@ -49,6 +64,7 @@ impl TcpSegment {
             flags: flags(header),
             seq: u32::from_be_bytes([q0, q1, q2, q3]),
             ack: u32::from_be_bytes([a0, a1, a2, a3]),
+            payload_size: size.map(|size| size.saturating_sub(usize::from(header[12] >> 4) * 4) as u32),
         }
     }
 }
@@ -77,7 +93,9 @@ pub(super) fn header_size(header: &[u8; READ_SIZE]) -> Option<usize> {
 pub(super) fn segment(addresses: Addresses, vlan: VlanTags, unread: &mut Unread<'_>) -> Result<TcpSegment, Unusable> {
     let header = unread.peek::<READ_SIZE>(Unusable::MalformedTcp)?;
     match header_size(header) {
-        Some(size) if size <= unread.declared_size() => Ok(TcpSegment::from_header(header, addresses, vlan)),
+        Some(size) if size <= unread.declared_size() => {
+            Ok(TcpSegment::from_header(header, unread.size(), addresses, vlan))
+        }
         _ => Err(Unusable::MalformedTcp),
     }
 }

@@ -25,6 +25,11 @@ impl<'a> Unread<'a> {
         self.declared_size
     }
 
+    /// As [`Self::declared_size`]; `None` where no header says.
+    pub(super) fn size(&self) -> Option<usize> {
+        (self.declared_size != usize::MAX).then_some(self.declared_size)
+    }
+
     /// The next `N` bytes.
     ///
     /// # Errors

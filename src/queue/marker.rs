@@ -1,5 +1,7 @@
 //! The end of an interval, as it travels between the signals, and what the capture counted in it.
 
+use crate::signal::TimeDoubt;
+
 /// One interval of the capture, as its end is marked in the stream of signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marker {
@@ -36,6 +38,8 @@ pub struct Seen {
     /// Whether a part of the losses that were counted in the interval before may belong here: the kernel counts losses,
     /// and does not say when.
     pub has_doubtful_losses: bool,
+    /// How far the time of the interval's end is in doubt.
+    pub time_doubt: TimeDoubt,
 }
 
 impl Seen {
@@ -48,6 +52,7 @@ impl Seen {
             unusable: self.unusable + other.unusable,
             handshakes_lost: self.handshakes_lost + other.handshakes_lost,
             has_doubtful_losses: self.has_doubtful_losses || other.has_doubtful_losses,
+            time_doubt: self.time_doubt.max(other.time_doubt),
         }
     }
 
@@ -60,6 +65,7 @@ impl Seen {
             unusable: self.unusable - earlier.unusable,
             handshakes_lost: self.handshakes_lost - earlier.handshakes_lost,
             has_doubtful_losses: self.has_doubtful_losses,
+            time_doubt: self.time_doubt,
         }
     }
 }

@@ -40,6 +40,8 @@ pub enum Ending {
     Evicted,
     /// Another connection between the same ends took its place: its end was not seen.
     Replaced,
+    /// It did not end: the record of its end before this one, with the same start, was wrong.
+    Reopened,
 }
 
 /// A connection that was established: it has opened, or it has ended.

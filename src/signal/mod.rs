@@ -6,13 +6,21 @@
 //! never steps back.
 
 mod clock;
+mod ends;
 mod handshake;
+mod recent;
 mod sampler;
 mod signaller;
 mod watch;
 
-pub use clock::{CLOCK_LEAP_MAX_NS, Clock, ClockStep, TICK_BITS, TICK_NS, TIME_BASES_MAX, TimeBase, TimeBases};
-pub use handshake::{CAPTURE_AHEAD_MAX_NS, HandshakeCache, ISN_BITS as HANDSHAKE_ISN_BITS, SYN_TIMEOUT_MAX_TICKS};
+pub use clock::{
+    CLOCK_LEAP_MAX_NS, Clock, JUDGED_COUNT_MAX, TICK_BITS, TICK_NS, TIME_BASES_MAX, TimeBase, TimeBases, TimeDoubt,
+    Verdict,
+};
+pub use ends::{End, RecentEnds};
+pub use handshake::{
+    CAPTURE_AHEAD_MAX_NS, HANDSHAKES_DEFAULT, HandshakeCache, ISN_BITS as HANDSHAKE_ISN_BITS, SYN_TIMEOUT_MAX_TICKS,
+};
 pub use signaller::{SignalCounts, Signaller, SignallerConfig};
 pub use watch::Watch;
 
@@ -49,14 +57,23 @@ pub enum SignalKind {
     Rst,
     /// As [`SignalKind::Ack`], and it is the client's answer to a SYN-ACK that was seen.
     Completes,
+    /// As [`SignalKind::Ack`], and its numbers show that the sender has not ended although a FIN or RST seemed to say so.
+    Alive,
 }
 
 /// The flags that decide a packet's kind (SYN, ACK, FIN, RST), and PSH, which lies among them.
 const DECIDING_FLAGS: u8 = TcpSegment::SYN | TcpSegment::ACK | TcpSegment::FIN | TcpSegment::RST | TcpSegment::PSH;
 
 impl SignalKind {
-    const ALL: [Self; 6] =
-        [SignalKind::Syn, SignalKind::SynAck, SignalKind::Ack, SignalKind::Fin, SignalKind::Rst, SignalKind::Completes];
+    const ALL: [Self; 7] = [
+        SignalKind::Syn,
+        SignalKind::SynAck,
+        SignalKind::Ack,
+        SignalKind::Fin,
+        SignalKind::Rst,
+        SignalKind::Completes,
+        SignalKind::Alive,
+    ];
 
     /// The kind of a packet with these TCP flags. Of contradictory flags the strongest counts: RST before SYN before
     /// FIN.
@@ -115,6 +132,13 @@ impl ConnectionHash {
     #[inline]
     pub fn partition(self) -> usize {
         (self.0 & ((1 << PARTITION_BITS) - 1)) as usize
+    }
+
+    /// All bits.
+    #[must_use]
+    #[inline]
+    pub fn to_bits(self) -> u64 {
+        self.0
     }
 
     /// The part that distinguishes connections in one bucket, [`FINGERPRINT_BITS`] wide.
@@ -235,11 +259,18 @@ impl Signal {
         ConnectionHash(self.hash)
     }
 
+    /// What the packet says.
+    #[must_use]
+    #[inline]
+    pub fn kind(&self) -> SignalKind {
+        SignalKind::ALL[((self.time_and_kind >> 8 & 0xff) as usize).min(SignalKind::ALL.len() - 1)]
+    }
+
     /// Everything but the key, the hash and the moment.
     #[must_use]
     #[inline]
     pub fn parts(&self) -> SignalParts {
-        let kind = SignalKind::ALL[((self.time_and_kind >> 8 & 0xff) as usize).min(SignalKind::ALL.len() - 1)];
+        let kind = self.kind();
         let sender = if self.time_and_kind & 2 == 0 { Side::First } else { Side::Second };
         SignalParts { tick: self.time_and_kind >> 16, kind, sender, isn: self.isn }
     }

@@ -10,9 +10,13 @@ use crate::error::Result;
 use crate::state::{Decoder, Encoder};
 use flowpeel_iblt::hash::{GOLDEN_64, place_of};
 
-/// The sampling interval while a handshake may have been lost: one in this many of the other TCP packets is taken.
-/// That costs a tenth of looking at all of them, and finds an ordinary connection within its next few packets.
+/// The sampling interval of a live capture that picks connections up: one in this many of the other TCP packets is
+/// taken. That costs a tenth of looking at all of them, and finds an ordinary connection within its next few packets.
 pub const SAMPLE_INTERVAL_PACKETS: u32 = 16;
+
+/// The sampling interval while a handshake may have been lost, of more than can be remembered: such a connection is
+/// found within its next few packets.
+pub const RECOVERY_INTERVAL_PACKETS: u32 = 4;
 
 /// The sampler of one capture thread.
 pub(super) struct Sampler {
@@ -58,6 +62,12 @@ impl Sampler {
             self.passed = self.run;
         }
         self.until_ns = Some(now_ns.saturating_add(self.wait_ns));
+    }
+
+    /// Whether a handshake was lost that may still be completed, as far as the last packets have shown.
+    #[inline]
+    pub(super) fn is_recovering(&self) -> bool {
+        self.until_ns.is_some()
     }
 
     /// Whether no packet is drawn at present.
@@ -107,8 +117,8 @@ impl Sampler {
         let is_recovering = self.continue_recovery(now_ns);
         self.run = match (self.pickup, is_recovering) {
             (pickup, false) => pickup,
-            (0, true) => SAMPLE_INTERVAL_PACKETS,
-            (pickup, true) => pickup.min(SAMPLE_INTERVAL_PACKETS),
+            (0, true) => RECOVERY_INTERVAL_PACKETS,
+            (pickup, true) => pickup.min(RECOVERY_INTERVAL_PACKETS),
         };
         self.passed = 0;
         // A Weyl sequence: it fills the range evenly, and neighbours in it are far apart.
@@ -140,7 +150,7 @@ mod tests {
 
     #[test]
     fn lost_handshakes_are_made_good_for_a_while() {
-        for (pickup, before, during) in [(0, 0, 100), (1_600, 1, 100), (8, 200, 200)] {
+        for (pickup, before, during) in [(0, 0, 400), (1_600, 1, 400), (2, 800, 800)] {
             let mut sampler = Sampler::new(pickup, WAIT_NS);
             assert_eq!(taken(&mut sampler, 1_600, 0).len(), before);
             sampler.lost(0);

@@ -11,13 +11,14 @@
 //! 3. With several capture threads, it is then looked up among the SYNs that this thread has seen itself: another
 //!    thread may read the SYN-ACK only after this one has read its answer.
 //!
-//! What was waited for, what carries a flag, and a sample of the rest is handed on.
+//! What was waited for, what carries a flag, what goes on behind its own end ([`RecentEnds`]), and a sample of the rest is
+//! handed on.
 
 use crate::error::Result;
 use crate::flow::{FlowKey, KeyV4, KeyV6, QuickHash, Side, VlanTags};
 use crate::parse::{Addresses, PlainFrame, TcpSegment};
 use crate::signal::sampler::Sampler;
-use crate::signal::{ConnectionHash, HandshakeCache, Moment, Signal, SignalKind, SignalParts, Watch};
+use crate::signal::{ConnectionHash, End, HandshakeCache, Moment, RecentEnds, Signal, SignalKind, SignalParts, Watch};
 use crate::state::{Decoder, Encoder};
 use flowpeel_iblt::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
 use std::hint::select_unpredictable;
@@ -85,6 +86,8 @@ const STAGE_COUNT: usize = u64::BITS as usize;
 struct StagedLookup {
     quick_hash: u64,
     now_ns: i64,
+    /// The sequence number behind a FIN or RST.
+    number: u32,
     /// Whether the signal is handed on in any case.
     is_chosen: bool,
 }
@@ -95,6 +98,8 @@ struct StagePlace {
     is_v6: bool,
     /// The signal is looked up in the caches: its kind depends on them, or it changes them.
     needs_lookup: bool,
+    /// The signal is the end of a side.
+    is_end: bool,
 }
 
 /// The contents of a stage, as sets of places.
@@ -104,6 +109,8 @@ struct StageContents {
     v6: u64,
     /// The signals that are looked up in the caches.
     to_look_up: u64,
+    /// The signals that are the end of a side.
+    ends: u64,
 }
 
 /// The places, and how many are taken: fewer than all, except while [`Self::is_full`] is true.
@@ -113,12 +120,14 @@ struct Stage {
     count: usize,
     v6: u64,
     to_look_up: u64,
+    ends: u64,
 }
 
 impl Stage {
     fn new() -> Self {
         let signals = Box::new([Signal::EMPTY; STAGE_COUNT]);
-        Stage { signals, lookups: Box::new([StagedLookup::default(); STAGE_COUNT]), count: 0, v6: 0, to_look_up: 0 }
+        let lookups = Box::new([StagedLookup::default(); STAGE_COUNT]);
+        Stage { signals, lookups, count: 0, v6: 0, to_look_up: 0, ends: 0 }
     }
 
     /// Takes the next place, in which `make` builds a signal.
@@ -128,6 +137,7 @@ impl Stage {
         self.lookups[at] = lookup;
         self.v6 |= u64::from(place.is_v6) << at;
         self.to_look_up |= u64::from(place.needs_lookup) << at;
+        self.ends |= u64::from(place.is_end) << at;
         self.count += 1;
         make(&mut self.signals[at])
     }
@@ -144,8 +154,8 @@ impl Stage {
     fn take(&mut self) -> StageContents {
         // As many ones from the lowest bit on.
         let all = u64::MAX.checked_shr((STAGE_COUNT - self.count) as u32).unwrap_or(0);
-        let taken = StageContents { all, v6: self.v6, to_look_up: self.to_look_up };
-        (self.count, self.v6, self.to_look_up) = (0, 0, 0);
+        let taken = StageContents { all, v6: self.v6, to_look_up: self.to_look_up, ends: self.ends };
+        (self.count, self.v6, self.to_look_up, self.ends) = (0, 0, 0, 0);
         taken
     }
 
@@ -255,6 +265,7 @@ pub struct Signaller {
     /// Connections whose SYN came in here. The SYN-ACK may come in at another thread, which may read it only after this
     /// thread has read its answer. So the client's next packet is waited for from the SYN on.
     seen_syns: Option<HandshakeCache>,
+    ends: Arc<RecentEnds>,
     watch: Option<Arc<Watch>>,
     sampler: Sampler,
     /// Whether a packet without a flag may be a signal although no handshake waits for it.
@@ -269,15 +280,21 @@ pub struct Signaller {
 }
 
 impl Signaller {
-    /// A signaller that shares the cache with the other capture threads, and the watch with the list too.
+    /// A signaller that shares the cache and the ends with the other capture threads, and the watch with the list too.
     #[must_use]
-    pub fn new(config: SignallerConfig, cache: Arc<HandshakeCache>, watch: Option<Arc<Watch>>) -> Self {
+    pub fn new(
+        config: SignallerConfig,
+        cache: Arc<HandshakeCache>,
+        ends: Arc<RecentEnds>,
+        watch: Option<Arc<Watch>>,
+    ) -> Self {
         let seen_syn_timeout_ns = config.syn_timeout_ns.min(SEEN_SYN_TIMEOUT_NS);
         let seen_syns = (config.seen_syn_count > 0)
             .then(|| HandshakeCache::new(config.seen_syn_count, seen_syn_timeout_ns).for_one_thread());
         let signaller = Signaller {
             is_watchful: false,
             cache,
+            ends,
             seen_syns,
             watch,
             sampler: Sampler::new(config.pickup, config.syn_timeout_ns),
@@ -349,6 +366,7 @@ impl Signaller {
     fn try_skip(&mut self, flags: u8, quick_hash: u64) -> bool {
         flags & (TcpSegment::SYN | TcpSegment::FIN | TcpSegment::RST) == 0
             && self.cache.is_idle(quick_hash)
+            && self.ends.is_quiet(quick_hash)
             && !self.awaited.may_hold(quick_hash)
             && (!self.is_watchful || self.try_skip_watched(quick_hash))
     }
@@ -358,7 +376,14 @@ impl Signaller {
     fn try_skip_watched(&mut self, quick_hash: u64) -> bool {
         !self.watch.as_ref().is_some_and(|watch| watch.may_hold(quick_hash))
             && !self.may_have_seen_syn(quick_hash)
+            && !self.may_be_lost(quick_hash)
             && self.sampler.try_skip()
+    }
+
+    /// Whether a handshake of this connection may have been lost that may still be completed.
+    #[inline]
+    fn may_be_lost(&self, quick_hash: u64) -> bool {
+        self.sampler.is_recovering() && self.cache.may_have_lost(quick_hash)
     }
 
     /// Whether a SYN of this connection may have been seen.
@@ -378,8 +403,10 @@ impl Signaller {
     ) {
         let kind = SignalKind::of_flags(segment.flags);
         let mut is_chosen = false;
+        let mut is_alive = false;
         if kind == SignalKind::Ack {
-            is_chosen = self.take_watched(quick_hash);
+            is_alive = self.goes_on(segment, quick_hash, now_ns);
+            is_chosen = self.take_watched(quick_hash) || is_alive || self.may_be_lost(quick_hash);
             let is_answer = self.awaited.may_hold(quick_hash) && self.awaited.take(quick_hash, sender_of(segment));
             if self.cache.is_idle(quick_hash) && !is_answer && !self.may_have_seen_syn(quick_hash) {
                 is_chosen |= self.draw_sample(now_ns);
@@ -388,17 +415,23 @@ impl Signaller {
                 }
             }
         }
-        if matches!(kind, SignalKind::Ack | SignalKind::SynAck) || self.config.one_way {
+        if matches!(kind, SignalKind::Ack | SignalKind::Alive | SignalKind::SynAck) || self.config.one_way {
             self.cache.prefetch_set(quick_hash);
         }
         if let Some(seen_syns) = self.seen_syns.as_ref().filter(|_| matches!(kind, SignalKind::Ack | SignalKind::Syn)) {
             seen_syns.prefetch_set(quick_hash);
         }
         let isn = isn_of(segment, kind);
+        let kind = if is_alive { SignalKind::Alive } else { kind };
         let parts = SignalParts { tick, kind, sender: Side::First, isn };
         let needs_lookup = self.needs_lookup(kind) || kind == SignalKind::Fin && self.may_be_awaited(quick_hash);
-        let place = StagePlace { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), needs_lookup };
-        let lookup = StagedLookup { quick_hash, now_ns, is_chosen };
+        let is_end = self.is_end(segment, kind);
+        if is_end {
+            self.ends.prefetch_set(quick_hash);
+        }
+        let number = number_behind(segment);
+        let place = StagePlace { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), needs_lookup, is_end };
+        let lookup = StagedLookup { quick_hash, now_ns, number, is_chosen };
         let sender = self.stage.push(place, lookup, |slot| write_unhashed(segment, parts, now_ns, slot));
         if kind == SignalKind::SynAck {
             self.awaited.put(quick_hash, sender.other());
@@ -413,7 +446,31 @@ impl Signaller {
         }
     }
 
-    /// Ends the watch over the connection of a packet, and returns whether it was under watch.
+    /// Whether a packet of this kind is the end of its side. Where it was not seen how much data a FIN has, nothing can
+    /// be said of what comes behind it.
+    #[inline(always)]
+    fn is_end(&self, segment: &TcpSegment, kind: SignalKind) -> bool {
+        kind == SignalKind::Rst || kind == SignalKind::Fin && segment.payload_size.is_some()
+    }
+
+    /// Records the end of a side, at this place of the stage.
+    #[inline]
+    fn record_end(&mut self, at: usize) {
+        let StagedLookup { quick_hash, now_ns, number, .. } = self.stage.lookups()[at];
+        let SignalParts { kind, sender, .. } = self.stage.signals_mut()[at].parts();
+        let is_rst = kind == SignalKind::Rst;
+        let number = number.wrapping_add(u32::from(!is_rst));
+        self.ends.put(quick_hash, sender, End { is_rst, number }, now_ns);
+    }
+
+    /// Whether a packet without a flag shows that its sender has not ended.
+    #[inline]
+    fn goes_on(&self, segment: &TcpSegment, quick_hash: u64, now_ns: i64) -> bool {
+        !self.ends.is_quiet(quick_hash)
+            && self.ends.goes_on(quick_hash, sender_of(segment), number_behind(segment), now_ns)
+    }
+
+    /// RecentEnds the watch over the connection of a packet, and returns whether it was under watch.
     #[inline]
     fn take_watched(&mut self, quick_hash: u64) -> bool {
         let Some(watch) = &self.watch else { return false };
@@ -432,6 +489,7 @@ impl Signaller {
     #[inline(always)]
     fn needs_lookup(&self, kind: SignalKind) -> bool {
         const LOOKED_UP: u8 = 1 << SignalKind::Ack as u8
+            | 1 << SignalKind::Alive as u8
             | 1 << SignalKind::Completes as u8
             | 1 << SignalKind::SynAck as u8
             | 1 << SignalKind::Rst as u8;
@@ -441,7 +499,8 @@ impl Signaller {
 
     /// Empties the stage, and hands its signals to `out`.
     pub fn flush(&mut self, mut out: impl FnMut(Signal)) {
-        let StageContents { all, v6, to_look_up } = self.stage.take();
+        let StageContents { all, v6, to_look_up, ends } = self.stage.take();
+        places(ends).for_each(|at| self.record_end(at));
         let mut kept = all;
         for at in places(to_look_up) {
             if !self.resolve(at) {
@@ -461,13 +520,15 @@ impl Signaller {
     #[inline(always)]
     fn resolve(&mut self, at: usize) -> bool {
         let lookup = self.stage.lookups()[at];
-        let StagedLookup { quick_hash, now_ns, is_chosen } = lookup;
+        let StagedLookup { quick_hash, now_ns, is_chosen, .. } = lookup;
         let SignalParts { kind, sender, isn, .. } = self.stage.signals_mut()[at].parts();
         match kind {
-            SignalKind::Ack | SignalKind::Completes => {
+            SignalKind::Ack | SignalKind::Completes | SignalKind::Alive => {
                 let waited_for = self.cache.take(quick_hash, sender, isn, now_ns);
                 let seen_syn = self.seen_syns.as_ref().and_then(|syns| syns.take(quick_hash, sender, isn, now_ns));
-                self.stage.signals_mut()[at].set_kind(waited_for.unwrap_or(SignalKind::Ack));
+                if waited_for == Some(SignalKind::Completes) {
+                    self.stage.signals_mut()[at].set_kind(SignalKind::Completes);
+                }
                 is_chosen || waited_for.is_some() || seen_syn.is_some() || self.draw_sample(now_ns)
             }
             SignalKind::SynAck => {
@@ -538,6 +599,7 @@ impl Signaller {
         encoder.counts([signals, sampled, watched, handshakes_lost]);
         self.sampler.save(encoder);
         self.cache.save(encoder);
+        self.ends.save(encoder);
     }
 
     /// Continues from a saved state of the same configuration. After an error the signaller is unusable.
@@ -550,8 +612,15 @@ impl Signaller {
         self.counts = SignalCounts { signals, sampled, watched, handshakes_lost };
         self.sampler.restore(decoder)?;
         self.is_watchful = self.has_to_watch();
-        self.cache.restore(decoder)
+        self.cache.restore(decoder)?;
+        self.ends.restore(decoder)
     }
+}
+
+/// The sequence number behind a segment's data.
+#[inline]
+fn number_behind(segment: &TcpSegment) -> u32 {
+    segment.seq.wrapping_add(segment.payload_size.unwrap_or(0))
 }
 
 /// The end of the canonical key that sent a segment.

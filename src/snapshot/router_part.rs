@@ -43,10 +43,16 @@ pub struct Figures {
     /// About how many differences to the truth are known that are in no table: connections that were not tracked, and
     /// what the lost packets held. A list's `missing` is this and what could not be decoded.
     pub missing_elsewhere: u64,
+    /// Connections that ended, and went on after all, in the interval.
+    pub reopened: u64,
+    /// About how many handshakes were forgotten before they could complete, and not found since: at the interval's end.
+    pub handshakes_lost: u64,
+    /// Whether the time of the interval's end is in doubt.
+    pub time_uncertain: bool,
 }
 
 impl Figures {
-    const COUNT: usize = 12;
+    const COUNT: usize = 15;
 
     /// The figures of two routers together: the counters added up, from the earlier start to the later end. The
     /// interval is the later of the two.
@@ -65,6 +71,9 @@ impl Figures {
             unusable: self.unusable.saturating_add(other.unusable),
             merged: self.merged.saturating_add(other.merged),
             missing_elsewhere: self.missing_elsewhere.saturating_add(other.missing_elsewhere),
+            reopened: self.reopened.saturating_add(other.reopened),
+            handshakes_lost: self.handshakes_lost.saturating_add(other.handshakes_lost),
+            time_uncertain: self.time_uncertain || other.time_uncertain,
         }
     }
 
@@ -82,12 +91,16 @@ impl Figures {
             self.unusable,
             self.merged,
             self.missing_elsewhere,
+            self.reopened,
+            self.handshakes_lost,
+            u64::from(self.time_uncertain),
         ]
     }
 
     fn of_words(words: [u64; Self::COUNT]) -> Self {
-        let [interval, start, end, opened, closed, untracked, recycled, evicted, dropped, unusable, merged, missing] =
+        let [interval, start, end, opened, closed, untracked, recycled, evicted, dropped, unusable, merged, rest @ ..] =
             words;
+        let [missing, reopened, handshakes_lost, time_uncertain] = rest;
         Figures {
             interval,
             start_ns: start as i64,
@@ -101,6 +114,9 @@ impl Figures {
             unusable,
             merged,
             missing_elsewhere: missing,
+            reopened,
+            handshakes_lost,
+            time_uncertain: time_uncertain != 0,
         }
     }
 }

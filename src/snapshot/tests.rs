@@ -335,6 +335,7 @@ proptest! {
         let totals = Counts::of_figures(std::array::from_fn(|at| words[at]));
         let [interval, opened, closed, untracked, recycled, evicted, dropped, unusable, merged, missing_elsewhere, start, end] =
             std::array::from_fn(|at| words[21 + at]);
+        let [reopened, handshakes_lost] = [words[3] >> 7, words[3] >> 9];
         let source = RouterPart {
             router,
             run: words[0],
@@ -343,7 +344,8 @@ proptest! {
             is_last: words[3] & 1 == 1,
             figures: Figures {
                 interval, opened, closed, untracked, recycled, evicted, dropped, unusable, merged, missing_elsewhere,
-                start_ns: start as i64, end_ns: end as i64,
+                start_ns: start as i64, end_ns: end as i64, reopened, handshakes_lost,
+                time_uncertain: words[3] & 2 != 0,
             },
             totals,
             end_tick: ticks.1,

@@ -120,6 +120,8 @@ pub struct FilterConfig {
 /// this happens about once in 10^8 look-ups of connections that are not there.
 pub struct Filter {
     buckets: Lines,
+    /// For each bucket, which of its connections were seen before time leaped, and not asked about since: a bit each.
+    seen_before: Vec<u8>,
     fingerprint_mask: u32,
     linger_ticks: u32,
 }
@@ -130,6 +132,7 @@ impl Filter {
     pub fn new(config: FilterConfig) -> Self {
         Filter {
             buckets: Lines::new(Self::bucket_count(config.place_count)),
+            seen_before: vec![0; Self::bucket_count(config.place_count)],
             fingerprint_mask: (1 << config.fingerprint_bits.min(FINGERPRINT_BITS)) - 1,
             linger_ticks: config.linger_ticks,
         }
@@ -138,7 +141,7 @@ impl Filter {
     /// The memory of a filter with this many places, in bytes.
     #[must_use]
     pub fn size(place_count: usize) -> usize {
-        Self::bucket_count(place_count) * size_of::<Line>()
+        Self::bucket_count(place_count) * (size_of::<Line>() + size_of::<u8>())
     }
 
     fn bucket_count(place_count: usize) -> usize {
@@ -310,12 +313,41 @@ impl Filter {
         }
     }
 
+    /// Whether the connection in this slot was seen since the last [`Self::take_seen`].
+    #[must_use]
+    pub fn is_seen(&self, slot: FilterSlot) -> bool {
+        self.buckets[slot.bucket()].0[EXTENSIONS] & slot.seen() != 0
+    }
+
     /// Returns whether the connection in this slot was seen since the last call, and forgets it.
     pub fn take_seen(&mut self, slot: FilterSlot) -> bool {
         let seen = slot.seen();
         let extensions = &mut self.buckets[slot.bucket()].0[EXTENSIONS];
         let was_seen = *extensions & seen != 0;
         *extensions &= !seen;
+        was_seen
+    }
+
+    /// Keeps what was seen so far apart from what is seen from now on, because time leaps.
+    ///
+    /// Complexity: a pass over the memory.
+    pub fn keep_seen(&mut self) {
+        for (bucket, seen_before) in self.buckets.iter_mut().zip(&mut self.seen_before) {
+            // Of a connection that is not established the bit says something else.
+            let is_established = |index: &usize| state_of(bucket.0[*index]).is_established();
+            let established = (0..SLOT_COUNT).filter(is_established).fold(0, |bits, index| bits | 1 << index);
+            let seen = bucket.0[EXTENSIONS] >> SEEN_SHIFT & established;
+            *seen_before |= seen as u8;
+            bucket.0[EXTENSIONS] &= !(seen << SEEN_SHIFT);
+        }
+    }
+
+    /// Returns whether the connection in this slot was seen before time leaped and was not asked about since, and
+    /// forgets it.
+    pub fn take_seen_before(&mut self, slot: FilterSlot) -> bool {
+        let (seen, bit) = (&mut self.seen_before[slot.bucket()], 1 << slot.index());
+        let was_seen = *seen & bit != 0;
+        *seen &= !bit;
         was_seen
     }
 
@@ -491,6 +523,9 @@ impl Filter {
         } else {
             self.take_seen(to);
         }
+        let seen_before = u8::from(self.take_seen_before(from)) << to.index();
+        self.take_seen_before(to);
+        self.seen_before[to.bucket()] |= seen_before;
         self.buckets[from.bucket()].0[EXTENSIONS] |= OVERFLOWED;
     }
 
@@ -513,6 +548,7 @@ impl Filter {
     pub fn save(&self, encoder: &mut Encoder) {
         encoder.length(self.buckets.len());
         self.buckets.iter().for_each(|bucket| encoder.words(&bucket.0));
+        encoder.bytes(&self.seen_before);
     }
 
     /// Fills the filter from a saved state. After an error it is unusable.
@@ -523,7 +559,11 @@ impl Filter {
     pub fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         let count = decoder.length(size_of::<Line>(), self.buckets.len())?;
         decoder.expect(count == self.buckets.len(), "a filter of another size")?;
-        self.buckets.iter_mut().try_for_each(|bucket| decoder.words(&mut bucket.0))
+        self.buckets.iter_mut().try_for_each(|bucket| decoder.words(&mut bucket.0))?;
+        let seen_before = decoder.bytes()?;
+        decoder.expect(seen_before.len() == self.seen_before.len(), "a filter of another size")?;
+        self.seen_before.copy_from_slice(seen_before);
+        Ok(())
     }
 
     /// How many connections are established, and how many of these are seen from one side only.
@@ -539,5 +579,6 @@ impl Filter {
     pub fn forget_seen(&mut self) {
         const SEEN: u64 = ((1 << SLOT_COUNT) - 1) << SEEN_SHIFT;
         self.buckets.iter_mut().for_each(|bucket| bucket.0[EXTENSIONS] &= !SEEN);
+        self.seen_before.fill(0);
     }
 }

@@ -6,6 +6,7 @@
 //! partition sums the events into a delta, which it hands over at the end of an interval or when the delta holds half
 //! of what it can list.
 
+mod ended;
 mod entry;
 mod filter;
 mod half_open;

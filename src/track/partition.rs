@@ -24,7 +24,8 @@ pub const DELTA_LOAD_PERCENT: u64 = 50;
 /// half is for connections that were half-open when the delta began.
 pub(super) const DELTA_SPAN_MAX_TICKS: u64 = 1 << (TICK_BITS - 1);
 
-const _: () = assert!(DELTA_SPAN_MAX_TICKS + 2 * SYN_TIMEOUT_MAX_TICKS < 1 << TICK_BITS);
+// A client repeats its SYN for one timeout, the last is answered within another, and that within a third.
+const _: () = assert!(DELTA_SPAN_MAX_TICKS + 3 * SYN_TIMEOUT_MAX_TICKS < 1 << TICK_BITS);
 
 const _: () = assert!(MIDSTREAM == 1 << TICK_BITS && TICK_BITS < PAYLOAD_BITS, "a payload is a tick and a flag");
 
@@ -35,7 +36,16 @@ pub struct PartitionConfig {
     pub tracker: TrackerConfig,
     /// The shape of its deltas.
     pub geometry: DeltaGeometry,
+    /// After how long a silence the list takes connections off, in ticks, if it does.
+    pub idle_ticks: Option<u64>,
 }
+
+/// Leaps of time that matter are this part of the idle timeout, as long as the list's epochs: what was seen before one
+/// must not count as seen behind it.
+const LEAPS_IN_IDLE: u64 = 16;
+
+/// The shortest leap that matters, in ticks: a minute. Each costs a pass over the filter.
+const LEAP_MIN_TICKS: u64 = 600;
 
 /// An opening or a closing, for a table.
 struct TableUpdate<K> {
@@ -87,6 +97,10 @@ pub struct Partition {
     now: u64,
     /// The tick at which the present delta began.
     began: u64,
+    /// How far time leaps so that what was seen before is kept apart, in ticks, if anything is ever evicted for silence;
+    /// and the tick before the last such leap.
+    leap_ticks: Option<u64>,
+    leap_tick: u64,
     /// Open connections that packets showed, for the next answer to the list, and the most that the list wants.
     announced: Vec<(AnyKey, u32)>,
     announcements_max: usize,
@@ -111,6 +125,8 @@ impl Partition {
             base: TimeBase { first_tick: 0, offset_ns: 0 },
             now: 0,
             began: 0,
+            leap_ticks: config.idle_ticks.map(|idle_ticks| (idle_ticks / LEAPS_IN_IDLE).max(LEAP_MIN_TICKS)),
+            leap_tick: 0,
             announced: Vec::new(),
             announcements_max: 0,
             inquiry: None,
@@ -184,6 +200,7 @@ impl Partition {
         let (before, closed, behind) = match *event {
             Event::Open(key, payload) => (None, None, Some((key, payload))),
             Event::Close(key, payload) => (None, Some((key, payload, ending())), None),
+            Event::Reopen(key, payload) => (None, Some((key, payload, Ending::Reopened)), None),
             Event::Replace((key, payload), opened) => (None, Some((key, payload, Ending::Replaced)), Some(opened)),
             Event::Pass(key, payload) => (Some((key, payload)), Some((key, payload, ending())), None),
         };
@@ -202,7 +219,7 @@ impl Partition {
 
     fn sum(&mut self, event: &Event, exchange: &mut impl Exchange) {
         let (key, payload, is_open) = match event {
-            Event::Open(key, payload) => (key, *payload, true),
+            Event::Open(key, payload) | Event::Reopen(key, payload) => (key, *payload, true),
             Event::Close(key, payload) => (key, *payload, false),
             Event::Replace((closed, payload_before), (opened, payload)) => {
                 self.sum(&Event::Close(*closed, *payload_before), exchange);
@@ -225,6 +242,10 @@ impl Partition {
     fn advance(&mut self, tick: u64, exchange: &mut impl Exchange) {
         if tick - self.began > DELTA_SPAN_MAX_TICKS && self.hand_over(exchange) {
             self.began = tick;
+        }
+        if self.leap_ticks.is_some_and(|leap_ticks| tick - self.now >= leap_ticks) {
+            self.tracker.keep_seen();
+            self.leap_tick = self.now;
         }
         self.now = tick;
         self.tracker.advance(tick);
@@ -292,7 +313,11 @@ impl Partition {
                 Eviction::Aged => self.tracker.evict_aged(&key, payload),
                 Eviction::Idle => {
                     let (sighting, event) = self.tracker.evict_idle(&key, payload);
-                    self.findings.seen.extend((sighting == Sighting::Seen).then_some((key, payload)));
+                    match sighting {
+                        Sighting::Seen => self.findings.seen.push((key, payload)),
+                        Sighting::SeenBefore => self.findings.seen_before.push((key, payload)),
+                        Sighting::Gone | Sighting::Unseen => {}
+                    }
                     event
                 }
             };
@@ -323,9 +348,11 @@ impl Partition {
             match self.tracker.sighting(&key, payload) {
                 Sighting::Gone => findings.gone.push((key, payload)),
                 Sighting::Seen => findings.seen.push((key, payload)),
+                Sighting::SeenBefore => findings.seen_before.push((key, payload)),
                 Sighting::Unseen => {}
             }
         }
+        findings.leap_tick = self.leap_tick;
         Some(findings)
     }
 
@@ -370,6 +397,7 @@ impl Partition {
         self.base.save(&mut encoder);
         encoder.u64(self.now);
         encoder.u64(self.began);
+        encoder.u64(self.leap_tick);
         encoder.length(self.announcements_max);
         self.tracker.save(&mut encoder);
         encoder.option(self.recorders.last(), |encoder, recorder| recorder.save(encoder));
@@ -387,6 +415,7 @@ impl Partition {
         self.now = decoder.count()?;
         self.began = decoder.count()?;
         decoder.expect(self.began <= self.now, "a time before its beginning")?;
+        self.leap_tick = decoder.count()?;
         let announcements_max = usize::try_from(decoder.count()?).unwrap_or(usize::MAX);
         self.announcements_max = announcements_max.min(ANNOUNCEMENTS_MAX);
         self.tracker.restore(&mut decoder)?;
@@ -417,6 +446,8 @@ fn ending_of(kind: SignalKind) -> Ending {
         SignalKind::Fin => Ending::Fin,
         SignalKind::Rst => Ending::Rst,
         // Another handshake between the same ends.
-        SignalKind::Syn | SignalKind::SynAck | SignalKind::Ack | SignalKind::Completes => Ending::Replaced,
+        SignalKind::Syn | SignalKind::SynAck | SignalKind::Ack | SignalKind::Completes | SignalKind::Alive => {
+            Ending::Replaced
+        }
     }
 }

@@ -6,17 +6,29 @@
 //!
 //! | signal | no entry | syn_sent | answered | established | closed (lingers) |
 //! |---|---|---|---|---|---|
-//! | SYN | syn_sent | of the client, other ISN: start over; else: repeat | repeat | repeat | same ISN: repeat; other: syn_sent |
+//! | SYN | syn_sent | of the client: same ISN: keep it longer, other: start over; else: repeat | repeat | repeat | same ISN: repeat; other: syn_sent |
 //! | SYN-ACK | answered | of the server: answered, or open if the client has answered it already; else: repeat | repeat | same ISN: repeat; other: close, answered | same ISN: repeat; other: answered |
-//! | completes, of the client | open | open | open | same ISN: -; other: close, open | same ISN: -; other: open |
+//! | completes, of the client | open | open | open | same ISN: -; other: close, open | open |
 //! | other, of the client | - | if it follows the ISN: has answered | open | - | - |
 //! | FIN | unmatched | removed | mark the server's; the client's: open, mark; both: open, close | mark its side; both: close | late |
 //! | RST | unmatched | removed | removed | close | late |
+//! | alive | reopen | of the server: reopen; else as other | as other | unmark its side | reopen |
 //!
 //! A signal that completes a handshake may overtake the SYN and the SYN-ACK if these come in by another queue, and is
 //! sufficient by itself; in a simultaneous open it may be the server's in syn_sent. If a SYN-ACK is enough to open a
 //! connection, "answered" means "open". If connections may open that are seen from one side only, a further packet of
 //! that side opens them.
+//!
+//! A client repeats its SYN for minutes: the connection is kept for a timeout from the last of them, and starts with the
+//! first. A stack with fixed numbers may open the same ports again with the same ISN: what it sends is a repeat until
+//! the handshake is complete, since that takes an answer that came after the end. (Within a second from the end it may
+//! be a copy of the same packets, from another interface.)
+//!
+//! # Ends that were none
+//!
+//! A RST or FIN may be forged, or that of an earlier connection between the same ends. A packet that shows by its
+//! numbers that its sender has not ended ("alive") takes the end back: the connection is open again with the start that
+//! it had, which [`EndedConnections`] knows, and a FIN of its other side still counts.
 //!
 //! # Connections that are older than the start
 //!
@@ -49,6 +61,7 @@ use crate::flow::{AnyKey, FlowKey, KeyV4, KeyV6, Side};
 use crate::handover::{Counts, HalfOpenList};
 use crate::signal::{ConnectionHash, SYN_TIMEOUT_MAX_TICKS, Signal, SignalKind, SignalParts};
 use crate::state::{Decoder, Encoder};
+use crate::track::ended::{Ended, EndedConnections};
 use crate::track::half_open::{
     MarkedRing, RecordDraft, RecordMark, RingCounts, RingCursor, RingRecord, RingRoom, Rings,
 };
@@ -58,6 +71,10 @@ use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
 
 /// How long a closed connection lingers, in ticks of 100 ms: late packets and retransmissions come within seconds.
 pub const LINGER_TICKS: u32 = 100;
+
+/// For this part of the time that a closed connection lingers, which is a second of ten, copies of the packets of its
+/// handshake may come: capture threads are less apart.
+const COPY_LINGER_DIVISOR: u32 = 10;
 
 /// The most connections, and the most openings and closings an interval, that can be asked for: a subtable's cells are
 /// chosen by 24 bits of a hash, and a partition's share of more would crowd together.
@@ -102,6 +119,8 @@ pub struct TrackerConfig {
     pub linger_ticks: u32,
     /// The most connections that may be open with packets of one side only; zero turns this off.
     pub one_way_max: u64,
+    /// How many connections that have ended there is room for, so that they can be open again as they were.
+    pub ended_count: usize,
     /// How many IPv4 candidates there is room for; zero turns picking up off.
     pub candidate_count: usize,
     /// How long a candidate waits for its other side, in ticks.
@@ -116,10 +135,10 @@ pub struct TrackerConfig {
 }
 
 impl TrackerConfig {
-    /// The memory of both rings, in bytes.
+    /// The memory of both rings, and of the connections that have ended, in bytes.
     #[must_use]
     pub fn rings_size(&self) -> usize {
-        Rings::size(self.ring_counts())
+        Rings::size(self.ring_counts()) + EndedConnections::size(self.ended_count)
     }
 
     fn ring_counts(&self) -> RingCounts {
@@ -140,6 +159,8 @@ pub enum Event {
     Open(AnyKey, u32),
     /// The connection with this key has closed.
     Close(AnyKey, u32),
+    /// The connection with this key is open after all, with the payload of its opening: its closing was none.
+    Reopen(AnyKey, u32),
     /// The first connection has closed, and the second, between the same ends, has opened.
     Replace((AnyKey, u32), (AnyKey, u32)),
     /// The connection opened and closed with one packet: there is nothing to insert and delete.
@@ -153,6 +174,8 @@ pub enum Sighting {
     Gone,
     /// A packet was seen since the last question.
     Seen,
+    /// No packet was seen since the last question, or since time leaped, but one was between them.
+    SeenBefore,
     /// No packet was seen since the last question.
     Unseen,
 }
@@ -199,6 +222,7 @@ impl LeavingRecords {
 pub struct Tracker {
     filter: Filter,
     rings: Rings,
+    ended: EndedConnections,
     hash_v4: KeyedHash<KeyV4>,
     hash_v6: KeyedHash<KeyV6>,
     config: TrackerConfig,
@@ -221,6 +245,7 @@ impl Tracker {
         Tracker {
             filter: Filter::new(config.filter()),
             rings: Rings::new(config.ring_counts()),
+            ended: EndedConnections::new(config.ended_count),
             hash_v4: KeyedHash::new(&config.secret, Purpose::Connection),
             hash_v6: KeyedHash::new(&config.secret, Purpose::Connection),
             config,
@@ -248,6 +273,9 @@ impl Tracker {
     #[inline]
     pub fn prefetch_second(&self, signal: &Signal) {
         self.filter.prefetch_second(signal.hash());
+        if matches!(signal.kind(), SignalKind::Fin | SignalKind::Rst | SignalKind::Alive) {
+            self.ended.prefetch(signal.hash());
+        }
     }
 
     /// Moves time on to `tick`, and removes what has timed out.
@@ -279,6 +307,7 @@ impl Tracker {
             SignalKind::SynAck => self.syn_ack(signal, parts, found),
             SignalKind::Completes => self.completes(signal, parts, found),
             SignalKind::Ack => self.ack(signal, parts, found),
+            SignalKind::Alive => self.alive(signal, parts, found),
             SignalKind::Fin => self.fin(signal, parts, found),
             SignalKind::Rst => self.reset(signal, found),
         }
@@ -292,6 +321,12 @@ impl Tracker {
                 return self.begin_anew(signal, parts, None);
             }
             SignalKind::Ack => self.begin_candidate(signal, parts),
+            SignalKind::Alive => {
+                if let Some(ended) = self.ended.take(signal.hash()) {
+                    return self.reopen(signal, parts, None, ended);
+                }
+                self.begin_candidate(signal, parts);
+            }
             SignalKind::Fin => {
                 self.unmatched_fin();
                 self.leave_trace(signal.hash());
@@ -322,7 +357,7 @@ impl Tracker {
                 self.counts.opened += 1;
                 self.counts.closed += 1;
                 self.end_half_open(slot);
-                self.linger(slot, &entry);
+                self.end(signal, slot, &entry, [true; 2]);
                 return Some(Event::Pass(oriented(signal, entry.client), entry.payload()));
             }
             (ConnectionState::SynRecv, false) => ConnectionState::SynRecvServerFin,
@@ -340,10 +375,11 @@ impl Tracker {
             | (ConnectionState::EstablishedServerFin, true)
             | (ConnectionState::EstablishedClientFin, false) => {
                 let event = self.close(signal, &entry);
-                self.linger(slot, &entry);
+                self.end(signal, slot, &entry, [true; 2]);
                 return event;
             }
             (ConnectionState::Closed, _) => {
+                self.ended.end_side(signal.hash(), parts.sender);
                 self.late_fin(slot, &entry);
                 return None;
             }
@@ -361,7 +397,10 @@ impl Tracker {
             self.counts.late += 1;
         } else if entry.state.is_established() {
             let event = self.close(signal, &entry);
-            self.linger(slot, &entry);
+            let of_client = entry.state == ConnectionState::EstablishedClientFin;
+            let of_server = entry.state == ConnectionState::EstablishedServerFin;
+            let has_fin = if entry.client == Side::First { [of_client, of_server] } else { [of_server, of_client] };
+            self.end(signal, slot, &entry, has_fin);
             return event;
         } else {
             self.refuse(slot);
@@ -465,6 +504,66 @@ impl Tracker {
         Some(Event::Close(oriented(signal, entry.client), entry.payload()))
     }
 
+    /// Leaves a closed entry of an open connection behind, whose sides have sent these FINs, and records it as ended.
+    fn end(&mut self, signal: &Signal, slot: FilterSlot, entry: &FilterEntry, has_fin: [bool; 2]) {
+        self.ended.put(signal.hash(), Ended::of(entry, has_fin), self.now);
+        self.filter.take_seen(slot);
+        self.linger(slot, entry);
+    }
+
+    /// Applies a packet whose sender has not ended, although it seemed so: the connection is open again, or the mark of
+    /// its FIN is taken off.
+    #[cold]
+    fn alive(&mut self, signal: &Signal, parts: SignalParts, found: (FilterSlot, FilterEntry)) -> Option<Event> {
+        let (slot, entry) = found;
+        let is_marked = match entry.state {
+            ConnectionState::EstablishedClientFin => parts.sender == entry.client,
+            ConnectionState::EstablishedServerFin => parts.sender != entry.client,
+            _ => false,
+        };
+        if is_marked {
+            self.filter.set_state(slot, ConnectionState::Established);
+            return None;
+        }
+        // Of another connection between the same ends the client's packets may have any numbers, and the server's have
+        // once it has answered. Before that an attempt to open it was forged too, or fails.
+        let is_other_attempt = entry.state == ConnectionState::SynSent && parts.sender != entry.client;
+        if entry.state != ConnectionState::Closed && !is_other_attempt {
+            return self.ack(signal, parts, found);
+        }
+        match self.ended.take(signal.hash()) {
+            Some(ended) => self.reopen(signal, parts, Some(slot), ended),
+            None => self.ack(signal, parts, found),
+        }
+    }
+
+    /// Opens a connection again that had ended, as it was but for the end of this packet's sender.
+    fn reopen(&mut self, signal: &Signal, parts: SignalParts, slot: Option<FilterSlot>, ended: Ended) -> Option<Event> {
+        let entry = FilterEntry {
+            fingerprint: self.filter.fingerprint(signal.hash()),
+            state: ended.state_without_end_of(parts.sender),
+            client: ended.client,
+            tick: ended.start_tick,
+            short_isn: ended.short_isn,
+        };
+        if self.established >= self.config.connections_max {
+            self.refuse_open(&entry);
+            return None;
+        }
+        let slot = match slot {
+            Some(slot) => {
+                self.end_half_open(slot);
+                slot
+            }
+            None => self.place(signal.hash(), &entry)?,
+        };
+        self.established += 1;
+        self.counts.reopened += 1;
+        self.filter.set(slot, &entry);
+        self.filter.mark_seen(slot);
+        Some(Event::Reopen(oriented(signal, entry.client), entry.payload()))
+    }
+
     /// Leaves a closed entry behind. Its short ISN marks it as a connection that was known, even if the ISN was not.
     fn linger(&mut self, slot: FilterSlot, entry: &FilterEntry) {
         let (tick, short_isn) = (FilterEntry::tick_of(self.now), entry.short_isn.max(ISN_UNKNOWN + 1));
@@ -516,13 +615,24 @@ impl Tracker {
 
     fn syn(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (FilterSlot, FilterEntry)) -> Option<Event> {
         let short_isn = FilterEntry::short_isn(parts.isn);
-        let begins = match entry.state {
-            ConnectionState::Closed => entry.short_isn != short_isn,
-            ConnectionState::SynSent => entry.short_isn != short_isn && entry.client == parts.sender,
-            _ => false,
-        };
-        if begins {
-            return self.begin_anew(signal, parts, Some(slot));
+        let is_same = entry.short_isn == short_isn;
+        let age = entry.age(self.now);
+        match entry.state {
+            ConnectionState::Closed if !is_same => return self.begin_anew(signal, parts, Some(slot)),
+            ConnectionState::SynSent if entry.client == parts.sender => {
+                if !is_same || u64::from(age) > SYN_TIMEOUT_MAX_TICKS {
+                    return self.begin_anew(signal, parts, Some(slot));
+                }
+                if age > 0 && !self.filter.is_seen(slot) {
+                    self.begin(signal, Some(slot), &entry);
+                }
+            }
+            ConnectionState::Closed if entry.client == parts.sender && self.is_past_copies(&entry) => {
+                // If the same numbers open another connection, it started here.
+                self.filter.set(slot, &FilterEntry { tick: FilterEntry::tick_of(self.now), ..entry });
+                self.filter.mark_seen(slot);
+            }
+            _ => {}
         }
         self.counts.repeats += 1;
         None
@@ -577,6 +687,12 @@ impl Tracker {
         }
     }
 
+    /// Whether a connection closed so long ago that no copies of its first packets come any more: of two interfaces that
+    /// see the same packets, one may be behind.
+    fn is_past_copies(&self, entry: &FilterEntry) -> bool {
+        !entry.is_trace() && entry.age(self.now) >= (self.config.linger_ticks / COPY_LINGER_DIVISOR).max(1)
+    }
+
     /// Writes a half-open connection into the ring and the filter, in its slot or in a new place.
     #[inline(always)]
     fn begin(&mut self, signal: &Signal, slot: Option<FilterSlot>, entry: &FilterEntry) {
@@ -624,6 +740,15 @@ impl Tracker {
             // In a simultaneous open: the side whose SYN was seen first has answered the SYN of this one.
             ConnectionState::SynSent => {
                 self.open(signal, slot, FilterEntry { state: ConnectionState::Established, short_isn, ..entry })
+            }
+            // The answer came after the end: the same numbers open another connection.
+            ConnectionState::Closed
+                if entry.client == parts.sender
+                    && entry.short_isn == short_isn
+                    && (self.filter.is_seen(slot) || self.is_past_copies(&entry)) =>
+            {
+                let tick = if self.filter.take_seen(slot) { entry.tick } else { FilterEntry::tick_of(self.now) };
+                self.open(signal, slot, FilterEntry { state: ConnectionState::Established, tick, ..entry })
             }
             // The capture side knows few bits of the ISN: if these agree it is a later packet of the known connection.
             _ if entry.capture_isn_matches(short_isn) => self.ack(signal, parts, (slot, entry)),
@@ -673,6 +798,7 @@ impl Tracker {
             }
             _ => return None,
         };
+        self.counts.found_answered += u64::from(entry.state.is_answered() && parts.kind == SignalKind::Ack);
         self.open(signal, slot, FilterEntry { state, ..entry })
     }
 
@@ -718,6 +844,7 @@ impl Tracker {
     ) -> Option<Event> {
         match parts.kind {
             SignalKind::Syn | SignalKind::SynAck | SignalKind::Completes => self.begin_anew(signal, parts, Some(slot)),
+            SignalKind::Alive => self.alive_candidate(signal, parts, slot, entry),
             SignalKind::Ack | SignalKind::Fin if parts.sender != entry.client => {
                 self.pick_up(signal, parts, slot, entry)
             }
@@ -732,6 +859,21 @@ impl Tracker {
                 self.turn_into_trace(slot, &entry);
                 None
             }
+        }
+    }
+
+    /// Applies a packet of a candidate whose sender has not ended, although it seemed so.
+    fn alive_candidate(
+        &mut self,
+        signal: &Signal,
+        parts: SignalParts,
+        slot: FilterSlot,
+        entry: FilterEntry,
+    ) -> Option<Event> {
+        match self.ended.take(signal.hash()) {
+            Some(ended) => self.reopen(signal, parts, Some(slot), ended),
+            None if parts.sender != entry.client => self.pick_up(signal, parts, slot, entry),
+            None => None,
         }
     }
 
@@ -798,6 +940,8 @@ impl Tracker {
             self.counts.late += 1;
         }
         if self.config.candidate_count > 0 {
+            // The time is no longer that of a SYN.
+            self.filter.take_seen(slot);
             self.filter.set(slot, &FilterEntry { tick: FilterEntry::tick_of(self.now), ..*entry });
         }
     }
@@ -814,16 +958,32 @@ impl Tracker {
     pub fn sighting(&mut self, key: &AnyKey, payload: u32) -> Sighting {
         match self.find_open(key, payload) {
             None => Sighting::Gone,
-            Some((slot, _)) if self.filter.take_seen(slot) => Sighting::Seen,
-            Some(_) => Sighting::Unseen,
+            Some((slot, _)) => self.take_sighting(slot),
         }
+    }
+
+    fn take_sighting(&mut self, slot: FilterSlot) -> Sighting {
+        let was_seen_before = self.filter.take_seen_before(slot);
+        match self.filter.take_seen(slot) {
+            true => Sighting::Seen,
+            false if was_seen_before => Sighting::SeenBefore,
+            false => Sighting::Unseen,
+        }
+    }
+
+    /// Keeps what was seen so far apart from what is seen from now on, because time leaps.
+    ///
+    /// Complexity: a pass over the filter.
+    pub fn keep_seen(&mut self) {
+        self.filter.keep_seen();
     }
 
     /// Evicts a connection of which nothing was seen for too long, unless something was seen since the last question.
     pub fn evict_idle(&mut self, key: &AnyKey, payload: u32) -> (Sighting, Option<Event>) {
         let Some((slot, entry)) = self.find_open(key, payload) else { return (Sighting::Gone, None) };
-        if self.filter.take_seen(slot) {
-            return (Sighting::Seen, None);
+        let sighting = self.take_sighting(slot);
+        if sighting != Sighting::Unseen {
+            return (sighting, None);
         }
         self.counts.evicted_idle += 1;
         (Sighting::Unseen, Some(self.evict(*key, slot, &entry)))
@@ -959,6 +1119,7 @@ impl Tracker {
         self.counts.save(encoder);
         self.filter.save(encoder);
         [&self.rings.half_open, &self.rings.candidates].into_iter().for_each(|ring| ring.save(encoder));
+        self.ended.save(encoder);
     }
 
     /// Continues from a saved state of the same configuration. After an error the tracker is unusable.
@@ -977,6 +1138,7 @@ impl Tracker {
         }
         // No two entries name the same record, so if the numbers are equal every entry has its record.
         decoder.expect(named_count == self.filter.recorded_count(), "half-open connections without a record")?;
+        self.ended.restore(decoder)?;
         // Counted, not read: both are decremented, and must never be too small.
         (self.established, self.one_way) = self.filter.established();
         Ok(())
@@ -1066,7 +1228,7 @@ mod tests {
     use super::*;
     use crate::handover::HalfOpenList;
     use crate::parse::{LinkType, parse_frame};
-    use crate::signal::{Clock, HandshakeCache, Signal, Signaller, SignallerConfig};
+    use crate::signal::{Clock, HandshakeCache, RecentEnds, Signal, Signaller, SignallerConfig};
     use crate::track::TrackerConfig;
     use flowpeel_iblt::hash::Secret;
     use flowpeel_traffic::{Traffic, TrafficConfig};
@@ -1081,6 +1243,7 @@ mod tests {
             syn_timeout_ticks: 20,
             linger_ticks: 10,
             one_way_max: 0,
+            ended_count: 200,
             candidate_count: 50,
             candidate_timeout_ticks: 100,
             untracked_ticks: None,
@@ -1100,7 +1263,12 @@ mod tests {
             answer_opens: false,
             seen_syn_count: 0,
         };
-        let mut signaller = Signaller::new(config, Arc::new(HandshakeCache::new(64, 2_000_000_000)), None);
+        let mut signaller = Signaller::new(
+            config,
+            Arc::new(HandshakeCache::new(64, 2_000_000_000)),
+            Arc::new(RecentEnds::new(64)),
+            None,
+        );
         let mut traffic = Traffic::new(TrafficConfig::mixed(3, 2_000)).unwrap();
         let mut clock = None;
         let mut signals = Vec::new();

@@ -1,6 +1,7 @@
 //! The engine as a library: its lists, records and files against exact accounts of generated traffic.
 //!
 //! - `exact`, `floods`, `one_way`, `pickup`, `vanish`: the lists, against an oracle that shares no code with flowpeel
+//! - `deceived`: clocks that lie, forged ends, answered floods
 //! - `fingerprints`: errors of short fingerprints are as frequent as predicted
 //! - `archive`: the answers of `find`, whatever happens to the files in between
 //! - `snapshot_vectors`: committed files of the snapshot format
@@ -8,6 +9,7 @@
 //! - `oracle_rules`: the oracle itself
 
 mod archive;
+mod deceived;
 mod exact;
 mod fingerprints;
 mod floods;

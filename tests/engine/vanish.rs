@@ -7,7 +7,7 @@ use flowpeel::handover::DeltaGeometry;
 use flowpeel::list::{EvictionTimes, Row};
 use flowpeel::parse::{LinkType, parse_frame};
 use flowpeel::queue::Marker;
-use flowpeel::signal::{Clock, FINGERPRINT_BITS, HandshakeCache, Signaller, SignallerConfig, Watch};
+use flowpeel::signal::{Clock, FINGERPRINT_BITS, HandshakeCache, RecentEnds, Signaller, SignallerConfig, Watch};
 use flowpeel::track::{PartitionConfig, TrackerConfig};
 use flowpeel_iblt::Geometry;
 use flowpeel_iblt::hash::Secret;
@@ -160,13 +160,14 @@ impl Live {
             syn_timeout_ticks: 600,
             linger_ticks: 100,
             one_way_max: 0,
+            ended_count: 256,
             candidate_count: 1_000,
             candidate_timeout_ticks: 6_000,
             untracked_ticks: None,
             answer_opens: false,
             fingerprint_bits: FINGERPRINT_BITS,
         };
-        let partition = PartitionConfig { tracker, geometry };
+        let partition = PartitionConfig { tracker, geometry, idle_ticks: None };
         let timeout_ns = 60_000_000_000;
         let watch = Arc::new(Watch::new(1_000));
         let signaller = SignallerConfig {
@@ -186,7 +187,7 @@ impl Live {
         };
         let cache = Arc::new(HandshakeCache::new(1_000, timeout_ns));
         Live {
-            signaller: Signaller::new(signaller, cache, Some(Arc::clone(&watch))),
+            signaller: Signaller::new(signaller, cache, Arc::new(RecentEnds::new(1_024)), Some(Arc::clone(&watch))),
             engine: Lockstep::new(&engine, Some(&watch)),
             lists: Vec::new(),
         }

@@ -98,6 +98,8 @@ pub enum flowpeel_event_kind {
     FLOWPEEL_CLOSED_EVICTED = 4,
     /// Another connection between the same ends took its place.
     FLOWPEEL_CLOSED_REPLACED = 5,
+    /// It has not ended: the event of its closing was wrong.
+    FLOWPEEL_REOPENED = 6,
 }
 
 /// An address and a port.
@@ -130,6 +132,8 @@ pub struct flowpeel_tcp_header {
     pub seq: u32,
     /// The acknowledgement number.
     pub ack: u32,
+    /// The bytes of data behind the header, as the length in the IP header says; `UINT32_MAX` if that is not known.
+    pub payload_size: u32,
 }
 
 /// A listed connection. Times are in ns since 1970, to 100 ms.
@@ -600,6 +604,7 @@ impl Callbacks {
             EventKind::Closed(Ending::Timeout) => flowpeel_event_kind::FLOWPEEL_CLOSED_TIMEOUT,
             EventKind::Closed(Ending::Evicted) => flowpeel_event_kind::FLOWPEEL_CLOSED_EVICTED,
             EventKind::Closed(Ending::Replaced) => flowpeel_event_kind::FLOWPEEL_CLOSED_REPLACED,
+            EventKind::Reopened | EventKind::Closed(Ending::Reopened) => flowpeel_event_kind::FLOWPEEL_REOPENED,
         };
         let (vlan_count, vlan) = tags(event.vlan);
         let event = flowpeel_event {
@@ -673,7 +678,8 @@ fn tags(tags: VlanTags) -> (u8, [u16; 2]) {
 }
 
 fn segment(header: &flowpeel_tcp_header) -> Option<TcpSegment> {
-    let flowpeel_tcp_header { source, destination, ip_version, flags, vlan_count, vlan, seq, ack } = *header;
+    let flowpeel_tcp_header { source, destination, ip_version, flags, vlan_count, vlan, seq, ack, payload_size } =
+        *header;
     let v4 = |[a, b, c, d, ..]: [u8; 16]| u32::from_be_bytes([a, b, c, d]);
     let addresses = match ip_version {
         4 => Addresses::V4 { src: v4(source.address), dst: v4(destination.address) },
@@ -682,5 +688,6 @@ fn segment(header: &flowpeel_tcp_header) -> Option<TcpSegment> {
     };
     let tags = vlan.get(..usize::from(vlan_count))?.iter().fold(VlanTags::NONE, |tags, tag| tags.with(*tag));
     let (src_port, dst_port) = (source.port, destination.port);
-    Some(TcpSegment { addresses, src_port, dst_port, vlan: tags, flags, seq, ack })
+    let payload_size = (payload_size != u32::MAX).then_some(payload_size);
+    Some(TcpSegment { addresses, src_port, dst_port, vlan: tags, flags, seq, ack, payload_size })
 }

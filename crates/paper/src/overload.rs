@@ -118,13 +118,14 @@ impl Rig {
             syn_timeout_ticks: 6 * TICKS_AN_INTERVAL,
             linger_ticks: LINGER_TICKS,
             one_way_max: 0,
+            ended_count: 0,
             candidate_count: 0,
             candidate_timeout_ticks: TICKS_AN_INTERVAL,
             untracked_ticks: None,
             answer_opens: false,
             fingerprint_bits: FINGERPRINT_BITS,
         };
-        let partition = PartitionConfig { tracker, geometry };
+        let partition = PartitionConfig { tracker, geometry, idle_ticks: None };
         let eviction = EvictionTimes::default();
         let config = LockstepConfig { partition, partition_connections_max: share, eviction, asks };
         let mut rig = Rig {

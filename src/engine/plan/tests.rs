@@ -60,8 +60,11 @@ fn what_is_not_asked_for_takes_nothing() {
     let with_sources = memory(&sources);
     assert!(with_sources.sources_size > 4 << 20 && memory(&plain).sources_size == 0);
     assert_eq!(Memory { sources_size: 0, ..with_sources }, memory(&plain));
-    let handshakes = HandshakeCache::size(CONNECTIONS_DEFAULT as usize / 2) - HandshakeCache::size(0);
-    let rings_size = memory(&plain).rings_size - handshakes as u64;
+    let handshakes = HandshakeCache::size(HANDSHAKES_DEFAULT) - HandshakeCache::size(0);
+    let ends = RecentEnds::size(Plan::new(&plain).unwrap().end_count) - RecentEnds::size(0);
+    let tracker = |config: &Config| PARTITION_COUNT * Plan::new(config).unwrap().partition.tracker.rings_size();
+    let ended = tracker(&plain) - tracker(&flags);
+    let rings_size = memory(&plain).rings_size - (handshakes + ends + ended) as u64;
     let less = Memory { rings_size, ..memory(&plain) };
     assert_eq!(memory(&flags), less, "where only flags are seen there is nothing to look at, and nothing to wait for");
 }
@@ -72,7 +75,7 @@ fn several_capture_threads_remember_their_syns() {
     let plan = |capture_count| Plan::live(&config, LiveInput { capture_count, rings_size: 0 }).unwrap();
     let [one, three] = [1, 3].map(|capture_count| plan(capture_count).memory().rings_size);
     assert_eq!(three - one, 3 * HandshakeCache::size(plan(3).seen_syn_count) as u64);
-    assert_eq!((plan(1).seen_syn_count, plan(3).seen_syn_count), (0, plan(3).handshake_count));
+    assert_eq!((plan(1).seen_syn_count, plan(3).seen_syn_count as u64), (0, CONNECTIONS_DEFAULT / 2));
 }
 
 #[test]
@@ -81,9 +84,8 @@ fn half_open_connections_take_what_is_asked_for() {
     let [default, most] = [plan(None), plan(Some(HALF_OPEN_MAX))];
     let more = (most.partition.tracker.half_open_count - default.partition.tracker.half_open_count) * PARTITION_COUNT;
     assert_eq!(more as u64, HALF_OPEN_MAX - CONNECTIONS_DEFAULT / 2);
-    // A record and its mark, and what waits for handshakes; and in the list the record.
-    let handshakes = [&most, &default].map(|plan| HandshakeCache::size(plan.handshake_count));
-    let more_size = more * (24 + 1) + handshakes[0] - handshakes[1];
+    // A record and its mark, and in the list the record.
+    let more_size = more * (24 + 1);
     assert_eq!(most.memory().rings_size - default.memory().rings_size, more_size as u64);
     assert_eq!(most.memory().list_size_max - default.memory().list_size_max, more as u64 * 24);
 }

@@ -44,13 +44,14 @@ impl Rig {
             syn_timeout_ticks: 600,
             linger_ticks: LINGER_TICKS,
             one_way_max: 0,
+            ended_count: 256,
             candidate_count: 0,
             candidate_timeout_ticks: 50,
             untracked_ticks: None,
             answer_opens: false,
             fingerprint_bits: FINGERPRINT_BITS,
         };
-        let partition = PartitionConfig { tracker, geometry };
+        let partition = PartitionConfig { tracker, geometry, idle_ticks: None };
         let config = LockstepConfig { partition, partition_connections_max, eviction: EvictionTimes::default(), asks };
         let mut rig = Rig {
             engine: Lockstep::new(&config, None),

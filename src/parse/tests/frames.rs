@@ -26,6 +26,7 @@ fn segment(addresses: Addresses, tags: &[u16]) -> TcpSegment {
         flags: TcpSegment::SYN | 0x40,
         seq: 0xdead_beef,
         ack: 0x0102_0304,
+        payload_size: Some(3),
     }
 }
 
@@ -95,6 +96,11 @@ pub(super) fn over_udp(port: u16, header: &[u8], payload: &[u8]) -> Vec<u8> {
 
 fn case(name: &'static str, frame: Vec<u8>) -> Case {
     Case { name, link: LinkType::ETHERNET, frame, segment: segment(INNER, &[]) }
+}
+
+/// The case of a packet whose headers do not say how much data it has.
+fn unknown_size(case: Case) -> Case {
+    Case { segment: TcpSegment { payload_size: None, ..case.segment }, ..case }
 }
 
 fn tagged(name: &'static str, frame: Vec<u8>, tags: &[u16]) -> Case {
@@ -218,15 +224,15 @@ fn on_ip() -> Vec<Case> {
     jumbo[4..6].fill(0);
     let mut cases = vec![
         case("IPv4 options", ethernet(0x0800, &ipv4_with(6, &[1; 12], 0, (src, dst), &tcp()))),
-        case("first fragment", ethernet(0x0800, &ipv4_with(6, &[], 0x2000, (src, dst), &tcp()))),
+        unknown_size(case("first fragment", ethernet(0x0800, &ipv4_with(6, &[], 0x2000, (src, dst), &tcp())))),
         case("AH in IPv4", ethernet(0x0800, &ipv4_with(51, &[], 0, (src, dst), &ah))),
-        case("total length 0", ethernet(0x0800, &unsegmented)),
+        unknown_size(case("total length 0", ethernet(0x0800, &unsegmented))),
         v6("plain IPv6", 6, &tcp()),
         v6("IPv6 extension headers", 0, &chain),
-        v6("first IPv6 fragment", 44, &join(&[&[6, 0, 0, 1, 0, 0, 0, 9], &tcp()])),
+        unknown_size(v6("first IPv6 fragment", 44, &join(&[&[6, 0, 0, 1, 0, 0, 0, 9], &tcp()]))),
         v6("AH in IPv6", 51, &ah),
     ];
-    cases.push(Case { frame: ethernet(0x86dd, &jumbo), ..v6("payload length 0", 6, &[]) });
+    cases.push(unknown_size(Case { frame: ethernet(0x86dd, &jumbo), ..v6("payload length 0", 6, &[]) }));
     cases
 }
 

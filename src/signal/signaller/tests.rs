@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::flow::{AnyKey, FlowKey};
-use crate::signal::sampler::SAMPLE_INTERVAL_PACKETS;
+use crate::signal::sampler::RECOVERY_INTERVAL_PACKETS;
 
 const ACK: u8 = TcpSegment::ACK;
 const FIN: u8 = TcpSegment::FIN;
@@ -17,6 +17,7 @@ fn segment(from: (u32, u16), to: (u32, u16), flags: u8) -> TcpSegment {
         flags,
         seq: 100,
         ack: 200,
+        payload_size: Some(0),
     }
 }
 
@@ -36,7 +37,7 @@ fn signaller(one_way: bool, handshake_count: usize) -> Signaller {
 
 fn signaller_of(config: SignallerConfig, handshake_count: usize, watch: Option<Arc<Watch>>) -> Signaller {
     let cache = HandshakeCache::new(handshake_count, config.syn_timeout_ns);
-    Signaller::new(config, Arc::new(cache), watch)
+    Signaller::new(config, Arc::new(cache), Arc::new(RecentEnds::new(1_024)), watch)
 }
 
 fn kinds(signaller: &mut Signaller, segments: &[TcpSegment]) -> Vec<SignalKind> {
@@ -94,7 +95,7 @@ fn a_lost_handshake_makes_samples_of_the_others() {
     assert_eq!(kinds(&mut signaller, &flood).len(), 100);
     assert!(signaller.counts().handshakes_lost > 0);
     let others: Vec<_> = (0..160).map(|port| segment((1, port), (2, 2), ACK)).collect();
-    assert_eq!(kinds(&mut signaller, &others).len(), 160 / SAMPLE_INTERVAL_PACKETS as usize);
+    assert_eq!(kinds(&mut signaller, &others).len(), 160 / RECOVERY_INTERVAL_PACKETS as usize);
 }
 
 #[test]
@@ -113,7 +114,7 @@ fn a_clock_that_steps_back_does_not_make_the_sampling_last() {
         signaller.flush(|_| count += 1);
         count
     };
-    assert_eq!(samples(0), 160 / SAMPLE_INTERVAL_PACKETS, "a timeout from here on");
+    assert_eq!(samples(0), 160 / RECOVERY_INTERVAL_PACKETS, "a timeout from here on");
     assert_eq!(samples(TIMEOUT_NS + 1), 0);
 }
 

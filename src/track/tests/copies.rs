@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::parse::{Addresses, TcpSegment};
-use crate::signal::{HandshakeCache, Moment, Signaller, SignallerConfig};
+use crate::signal::{HandshakeCache, Moment, RecentEnds, Signaller, SignallerConfig};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,16 +14,21 @@ const TIMEOUT_NS: i64 = 60_000_000_000;
 /// The packets of a conversation, with the letters of [`Scene::play`]: each side counts its bytes.
 fn segments(script: &str) -> Vec<(i64, TcpSegment)> {
     let (mut client, mut server) = (1_000, 5_000);
+    let mut ended = String::new();
     let segment = |letter: char| {
         let from_client = letter.is_ascii_uppercase();
+        let has_ended = ended.contains(if from_client { 'F' } else { 'f' });
+        ended.push(letter);
         let (flags, length) = match letter.to_ascii_uppercase() {
             'S' => (TcpSegment::SYN, 1),
             'A' => (TcpSegment::SYN | TcpSegment::ACK, 1),
             'C' => (TcpSegment::ACK, 0),
+            'D' if has_ended => (TcpSegment::ACK, 0),
             'D' => (TcpSegment::ACK, 100),
             'F' => (TcpSegment::FIN | TcpSegment::ACK, 1),
             _ => (TcpSegment::RST, 0),
         };
+        let payload_size = Some(if flags == TcpSegment::ACK { length } else { 0 });
         let (own, other) = if from_client { (&mut client, &mut server) } else { (&mut server, &mut client) };
         // SYN and SYN-ACK are retransmitted with their own sequence numbers.
         let (seq, ack) = match letter {
@@ -33,7 +38,16 @@ fn segments(script: &str) -> Vec<(i64, TcpSegment)> {
         };
         *own = (*own).max(seq + length);
         let ((src, src_port), (dst, dst_port)) = if from_client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
-        TcpSegment { addresses: Addresses::V4 { src, dst }, src_port, dst_port, vlan: VlanTags::NONE, flags, seq, ack }
+        TcpSegment {
+            addresses: Addresses::V4 { src, dst },
+            src_port,
+            dst_port,
+            vlan: VlanTags::NONE,
+            flags,
+            seq,
+            ack,
+            payload_size,
+        }
     };
     (0..).step_by(1_000_000).zip(script.chars().map(segment)).collect()
 }
@@ -45,6 +59,7 @@ type Copies = [Vec<(i64, TcpSegment)>; 2];
 /// next packet is read, as long as both have packets left.
 fn signals_of(copies: Copies, seen: &[bool], pickup: u32) -> [VecDeque<Signal>; 2] {
     let cache = Arc::new(HandshakeCache::new(1_024, TIMEOUT_NS));
+    let ends = Arc::new(RecentEnds::new(1_024));
     let config = SignallerConfig {
         secret: Secret::REPLAY,
         vlan_key: false,
@@ -54,7 +69,7 @@ fn signals_of(copies: Copies, seen: &[bool], pickup: u32) -> [VecDeque<Signal>; 
         answer_opens: false,
         seen_syn_count: 1_024,
     };
-    let mut signallers = [(); 2].map(|()| Signaller::new(config.clone(), Arc::clone(&cache), None));
+    let mut signallers = [(); 2].map(|()| Signaller::new(config.clone(), Arc::clone(&cache), Arc::clone(&ends), None));
     let mut copies = copies.map(VecDeque::from);
     let mut queues = [VecDeque::new(), VecDeque::new()];
     let mut choices = seen.iter();
@@ -80,7 +95,7 @@ fn open_after_signals(signals: impl Iterator<Item = Signal>, pickup: u32) -> Opt
     let mut open = None;
     for signal in signals {
         match tracker.handle(&signal) {
-            Some(Event::Open(_, payload)) => assert_eq!(open.replace(payload), None),
+            Some(Event::Open(_, payload) | Event::Reopen(_, payload)) => assert_eq!(open.replace(payload), None),
             Some(Event::Close(_, payload)) => assert_eq!(open.take(), Some(payload)),
             Some(Event::Replace((_, before), (_, payload))) => assert_eq!(open.replace(payload), Some(before)),
             None | Some(Event::Pass(..)) => {}

@@ -27,13 +27,18 @@ struct Known {
     ended: Vec<Sender>,
     /// Whether the client has answered a SYN-ACK that was not seen yet.
     has_answered: bool,
+    /// When the client's SYN was repeated after the end.
+    syn_again: Option<u64>,
 }
 
 #[derive(Default)]
 struct Machine {
     rules: Rules,
     known: BTreeMap<u32, Known>,
+    /// The connections that have ended, as they were when they had.
+    ended: BTreeMap<u32, Known>,
     opened: u64,
+    reopened: u64,
     closed: u64,
 }
 
@@ -71,25 +76,72 @@ impl Machine {
         });
     }
 
+    /// A packet whose sender has not ended, although it seemed so, and the connection that it opens again.
+    fn reopened(&mut self, packet: Packet) -> Option<Known> {
+        let is_other = self.known.get(&packet.connection).is_some_and(|known| match known.stage {
+            Stage::Open | Stage::Answered => true,
+            Stage::SynSent => known.client == packet.sender,
+            Stage::Closed | Stage::Candidate => false,
+        });
+        let ended =
+            self.ended.get(&packet.connection).filter(|_| packet.kind == SignalKind::Alive && !is_other)?.clone();
+        self.ended.remove(&packet.connection);
+        let sides = ended.ended.iter().copied().filter(|side| *side != packet.sender).collect();
+        Some(Known { stage: Stage::Open, heard: BOTH.into(), ended: sides, ..ended })
+    }
+
+    /// Keeps what a FIN or RST has ended.
+    fn keep_ended(&mut self, packet: Packet, before: Option<&Known>, after: Option<&Known>) {
+        let was_closed = before.is_some_and(|known| known.stage == Stage::Closed);
+        match packet.kind {
+            SignalKind::Fin if was_closed => {
+                self.ended.entry(packet.connection).and_modify(|known| known.ended.push(packet.sender));
+            }
+            SignalKind::Fin | SignalKind::Rst => {
+                let Some(closed) = after.filter(|known| known.stage == Stage::Closed && !was_closed) else { return };
+                let is_known = before.is_some_and(|known| matches!(known.stage, Stage::Open | Stage::Answered));
+                if is_known {
+                    let ended = if packet.kind == SignalKind::Fin { BOTH.into() } else { closed.ended.clone() };
+                    self.ended.insert(packet.connection, Known { ended, ..closed.clone() });
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// The openings (true) and closings that a packet makes, each with the client and the start.
     fn step(&mut self, packet: Packet, now: u64) -> Vec<(bool, Sender, u64)> {
         self.forget(now);
+        if let Some(known) = self.reopened(packet) {
+            self.reopened += 1;
+            let event = (true, known.client, known.start);
+            self.known.insert(packet.connection, known);
+            return vec![event];
+        }
         let before = self.known.remove(&packet.connection);
+        let was = before.clone();
         let rules = self.rules;
         let is_candidate = before.as_ref().is_some_and(|known| known.stage == Stage::Candidate);
         let (after, events) = match packet.kind {
-            SignalKind::Ack | SignalKind::Fin | SignalKind::Rst if is_candidate => after_candidate(before, packet, now),
-            SignalKind::Ack if before.is_none() && rules.pickup => {
+            SignalKind::Ack | SignalKind::Alive | SignalKind::Fin | SignalKind::Rst if is_candidate => {
+                after_candidate(before, packet, now)
+            }
+            SignalKind::Ack | SignalKind::Alive if before.is_none() && rules.pickup => {
                 (Some(Known { isn: 0, ..fresh(Stage::Candidate, packet.sender, packet, now) }), vec![])
             }
             SignalKind::Fin | SignalKind::Rst if before.is_none() && rules.pickup => (Some(trace(packet, now)), vec![]),
             SignalKind::Syn => (Some(after_syn(before, packet, now)), vec![]),
             SignalKind::SynAck => after_syn_ack(before, packet, now, rules),
             SignalKind::Completes => after_completes(before, packet, now, rules),
-            SignalKind::Ack => after_data(before, packet, rules.one_way),
+            SignalKind::Alive if before.as_ref().is_some_and(|known| is_marked(known, packet.sender)) => {
+                let unmarked = before.map(|known| Known { ended: vec![], ..known });
+                (unmarked, vec![])
+            }
+            SignalKind::Ack | SignalKind::Alive => after_data(before, packet, rules.one_way),
             SignalKind::Fin => after_fin(before, packet, now, rules),
             SignalKind::Rst => after_rst(before, now),
         };
+        self.keep_ended(packet, was.as_ref(), after.as_ref());
         // A closed connection has an ISN, even if only one that cannot come again.
         let after = after.map(|known| {
             let was_open = !events.is_empty() && known.stage == Stage::Closed && known.isn == 0;
@@ -104,9 +156,24 @@ impl Machine {
 
 type After = (Option<Known>, Vec<(bool, Sender, u64)>);
 
+/// Whether this side of an open connection has sent a FIN, and the other has not.
+fn is_marked(known: &Known, side: Sender) -> bool {
+    known.stage == Stage::Open && known.ended.contains(&side)
+}
+
 fn fresh(stage: Stage, client: Sender, packet: Packet, now: u64) -> Known {
     let Packet { sender, isn, .. } = packet;
-    Known { stage, client, isn, start: now, since: now, heard: vec![sender], ended: vec![], has_answered: false }
+    Known {
+        stage,
+        client,
+        isn,
+        start: now,
+        since: now,
+        heard: vec![sender],
+        ended: vec![],
+        has_answered: false,
+        syn_again: None,
+    }
 }
 
 fn after_syn(before: Option<Known>, packet: Packet, now: u64) -> Known {
@@ -116,7 +183,11 @@ fn after_syn(before: Option<Known>, packet: Packet, now: u64) -> Known {
         Some(known) => match known.stage {
             Stage::Candidate => new,
             Stage::SynSent if known.isn != packet.isn && known.client == packet.sender => new,
+            Stage::SynSent if known.client == packet.sender && !known.has_answered => Known { since: now, ..known },
             Stage::Closed if known.isn != packet.isn => new,
+            Stage::Closed if known.client == packet.sender && now > known.since => {
+                Known { since: now, syn_again: Some(now), ..known }
+            }
             _ => known,
         },
     }
@@ -163,8 +234,8 @@ fn trace(packet: Packet, now: u64) -> Known {
 fn after_candidate(before: Option<Known>, packet: Packet, now: u64) -> After {
     let known = before.unwrap();
     match packet.kind {
-        SignalKind::Ack if packet.sender == known.client => (Some(known), vec![]),
-        SignalKind::Ack | SignalKind::Fin if packet.sender != known.client => {
+        SignalKind::Ack | SignalKind::Alive if packet.sender == known.client => (Some(known), vec![]),
+        SignalKind::Ack | SignalKind::Alive | SignalKind::Fin if packet.sender != known.client => {
             // In the keys here the end with the greater port comes first if their number is even.
             let client = if packet.connection.is_multiple_of(2) { Sender::Client } else { Sender::Server };
             let ended = if packet.kind == SignalKind::Fin { vec![packet.sender] } else { vec![] };
@@ -194,6 +265,12 @@ fn after_completes(before: Option<Known>, packet: Packet, now: u64, rules: Rules
         }
         Stage::Candidate => (Some(anew), vec![opens]),
         Stage::Closed if !is_same && is_client => (Some(anew), vec![opens]),
+        Stage::Closed
+            if is_same && known.client == packet.sender && (known.syn_again.is_some() || now > known.since) =>
+        {
+            let start = known.syn_again.unwrap_or(now);
+            (Some(Known { start, ..anew }), vec![(true, packet.sender, start)])
+        }
         Stage::Open if !is_same && is_both && is_client => {
             (Some(anew), vec![(false, known.client, known.start), opens])
         }
@@ -237,7 +314,7 @@ fn after_fin(before: Option<Known>, packet: Packet, now: u64, rules: Rules) -> A
     match known.stage {
         Stage::SynSent => return (None, vec![]),
         // Repeated, it is answered again: the answers must not be taken for a connection.
-        Stage::Closed if rules.pickup => return (Some(Known { since: now, ..known }), vec![]),
+        Stage::Closed if rules.pickup => return (Some(Known { since: now, syn_again: None, ..known }), vec![]),
         Stage::Closed => return (Some(known), vec![]),
         Stage::Answered if packet.sender == known.client => known.stage = Stage::Open,
         Stage::Answered | Stage::Open | Stage::Candidate => {}
@@ -248,6 +325,7 @@ fn after_fin(before: Option<Known>, packet: Packet, now: u64, rules: Rules) -> A
     if is_over {
         known.stage = Stage::Closed;
         known.since = now;
+        known.syn_again = None;
     }
     let events = match (was_open, is_over) {
         (true, true) => vec![closing],
@@ -262,7 +340,7 @@ fn after_rst(before: Option<Known>, now: u64) -> After {
     match before {
         Some(known) if known.stage == Stage::Open => {
             let event = (false, known.client, known.start);
-            (Some(Known { stage: Stage::Closed, since: now, ..known }), vec![event])
+            (Some(Known { stage: Stage::Closed, since: now, syn_again: None, ..known }), vec![event])
         }
         Some(known) if known.stage == Stage::Closed => (Some(known), vec![]),
         _ => (None, vec![]),
@@ -280,7 +358,7 @@ fn oriented(connection: u32, client: Sender) -> AnyKey {
 fn packets() -> impl Strategy<Value = Vec<Packet>> {
     let kind = prop_oneof![
         3 => Just(SignalKind::Syn), 3 => Just(SignalKind::SynAck), 4 => Just(SignalKind::Ack), 2 => Just(SignalKind::Fin), 1 => Just(SignalKind::Rst),
-        1 => Just(SignalKind::Completes)
+        1 => Just(SignalKind::Completes), 1 => Just(SignalKind::Alive)
     ];
     let pause = prop_oneof![8 => Just(0u64), 4 => 1u64..4, 1 => LINGER_TICKS as u64 - 1..SYN_TIMEOUT_TICKS + 2];
     let packet = (0u32..5, any::<bool>(), kind, 1u32..3, pause).prop_map(|(connection, first, kind, isn, pause)| {
@@ -305,9 +383,12 @@ fn agrees(packets: &[Packet], rules: Rules) {
         scene.pass(packet.pause_ticks);
         let Packet { connection, sender, kind, isn, .. } = packet;
         let event = scene.send(any_key(connection), sender, kind, isn);
+        let reopened_before = machine.reopened;
         let expected = machine.step(packet, scene.tick);
+        let is_reopened = machine.reopened > reopened_before;
         let reported = match expected[..] {
             [] => None,
+            [(true, client, start)] if is_reopened => Some(Event::Reopen(oriented(connection, client), payload(start))),
             [(true, client, start)] => Some(Event::Open(oriented(connection, client), payload(start))),
             [(false, client, start)] => Some(Event::Close(oriented(connection, client), payload(start))),
             [(false, before, start_before), (true, client, start)] => Some(Event::Replace(
@@ -321,6 +402,7 @@ fn agrees(packets: &[Packet], rules: Rules) {
         let flags = |event: Event| match event {
             Event::Open(key, payload) => (Event::Open(key, payload % MIDSTREAM), vec![payload >= MIDSTREAM]),
             Event::Close(key, payload) => (Event::Close(key, payload % MIDSTREAM), vec![payload >= MIDSTREAM]),
+            Event::Reopen(key, payload) => (Event::Reopen(key, payload % MIDSTREAM), vec![payload >= MIDSTREAM]),
             Event::Replace((before, payload_before), (key, payload)) => (
                 Event::Replace((before, payload_before % MIDSTREAM), (key, payload % MIDSTREAM)),
                 vec![payload_before >= MIDSTREAM, payload >= MIDSTREAM],
@@ -340,7 +422,9 @@ fn agrees(packets: &[Packet], rules: Rules) {
             }
         }
         assert_eq!(event, reported, "{packet:?} at {}", scene.tick);
-        assert_eq!((scene.counts().opened, scene.counts().closed), (machine.opened, machine.closed));
+        let counts = scene.counts();
+        let expected = (machine.opened, machine.closed, machine.reopened);
+        assert_eq!((counts.opened, counts.closed, counts.reopened), expected);
         let half_open: BTreeSet<_> = scene
             .half_open()
             .iter()

@@ -33,6 +33,7 @@ fn config() -> TrackerConfig {
         syn_timeout_ticks: SYN_TIMEOUT_TICKS,
         linger_ticks: LINGER_TICKS,
         one_way_max: 0,
+        ended_count: 256,
         candidate_count: 0,
         candidate_timeout_ticks: CANDIDATE_TIMEOUT_TICKS,
         untracked_ticks: None,

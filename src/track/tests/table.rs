@@ -47,7 +47,7 @@ fn check(rows: &[Row<'_>]) {
                     Event::Open(named, _) | Event::Close(named, _) => {
                         assert_eq!(*named, key, "{script}: events name the client first");
                     }
-                    Event::Replace(..) | Event::Pass(..) => panic!("{script}: {event:?}"),
+                    Event::Reopen(..) | Event::Replace(..) | Event::Pass(..) => panic!("{script}: {event:?}"),
                 }
                 assert_eq!(matches!(event, Event::Open(..)), at % 2 == 0, "{script}: an opening, a closing, in turn");
             }
@@ -222,7 +222,8 @@ fn what_was_counted() {
     assert_eq!(counted("SF"), Counts { refused: 1, one_sided: 1, ..Counts::default() });
     assert_eq!(counted("Sf"), Counts { refused: 1, ..Counts::default() });
     assert_eq!(counted("af"), Counts { one_sided: 1, ..Counts::default() });
-    assert_eq!(counted("SaDRF"), Counts { opened: 1, closed: 1, late: 1, ..Counts::default() });
+    let found = Counts { found_answered: 1, ..Counts::default() };
+    assert_eq!(counted("SaDRF"), Counts { opened: 1, closed: 1, late: 1, ..found });
     assert_eq!(counted("St"), Counts::default());
     assert_eq!(counted("St+"), Counts { expired: 1, ..Counts::default() });
 }
@@ -268,8 +269,10 @@ fn timeouts_count_from_the_last_step() {
         ("S+++aft+D", 0, 0, Nothing),
         ("at", 0, 0, Answered),
         ("at+", 0, 0, Nothing),
-        // A retransmitted SYN does not prolong it, a new attempt does.
-        ("S+++St", 0, 0, Nothing),
+        // A repeated SYN prolongs it, as does a new attempt.
+        ("S+++St", 0, 0, SynSent),
+        ("S+++St+", 0, 0, Nothing),
+        ("StStStaD", 1, 0, Established),
         ("S+++2St", 0, 0, SynSent),
         ("S+++2St+", 0, 0, Nothing),
         ("StatD", 1, 0, Established),

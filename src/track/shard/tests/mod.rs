@@ -82,13 +82,14 @@ fn config() -> PartitionConfig {
         syn_timeout_ticks: 600,
         linger_ticks: 100,
         one_way_max: 0,
+        ended_count: 256,
         candidate_count: 0,
         candidate_timeout_ticks: 50,
         untracked_ticks: None,
         answer_opens: false,
         fingerprint_bits: FINGERPRINT_BITS,
     };
-    PartitionConfig { tracker, geometry: geometry() }
+    PartitionConfig { tracker, geometry: geometry(), idle_ticks: None }
 }
 
 fn shard() -> Shard {
@@ -151,7 +152,7 @@ fn direct(signals: &[Signal]) -> Delta {
         let event = trackers[signal.hash().partition()].handle(signal);
         let (key, payload, is_open) = match event {
             None | Some(Event::Pass(..)) => continue,
-            Some(Event::Open(key, payload)) => (key, payload, true),
+            Some(Event::Open(key, payload) | Event::Reopen(key, payload)) => (key, payload, true),
             Some(Event::Close(key, payload)) => (key, payload, false),
             Some(Event::Replace(..)) => unreachable!("of these signals none does two things"),
         };

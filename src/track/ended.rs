@@ -1,0 +1,221 @@
+//! Connections that ended lately, so that one which goes on after all is listed again as it was: its closed entry in the
+//! filter has lost when it started.
+//!
+//! A set-associative table of 16-byte records, four to a cache line. The oldest of a set makes way. What made way is
+//! found as a connection that is older than the start, if it is picked up.
+
+use crate::error::Result;
+use crate::flow::Side;
+use crate::signal::{ConnectionHash, TICK_BITS};
+use crate::state::{Decoder, Encoder};
+use crate::track::{ConnectionState, FilterEntry};
+use flowpeel_lines::{Line, Lines, prefetch};
+
+/// Records in a set: a cache line of them.
+const RECORD_COUNT: usize = 4;
+
+/// Bits of a record's second word, from the lowest: the short ISN, the tick of the start, that of the end, the client,
+/// the FINs of both sides, and whether there is a record.
+const START_SHIFT: u32 = ISN_WIDTH;
+const END_SHIFT: u32 = START_SHIFT + TICK_BITS;
+const CLIENT_SHIFT: u32 = END_SHIFT + TICK_BITS;
+const FIN_SHIFT: u32 = CLIENT_SHIFT + 1;
+const USED_SHIFT: u32 = FIN_SHIFT + 2;
+const ISN_WIDTH: u32 = crate::handover::ISN_BITS;
+const TICK_MASK: u64 = (1 << TICK_BITS) - 1;
+
+const _: () = assert!(USED_SHIFT < u64::BITS);
+
+/// A connection that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ended {
+    pub(super) client: Side,
+    /// The low bits of the tick of its start.
+    pub(super) start_tick: u32,
+    pub(super) short_isn: u32,
+    /// Whether the first and the second end of the canonical key have sent a FIN.
+    pub(super) has_fin: [bool; 2],
+}
+
+impl Ended {
+    /// What is left of an open connection with this entry that has ended, with the FINs of its sides.
+    pub(super) fn of(entry: &FilterEntry, has_fin: [bool; 2]) -> Self {
+        Ended { client: entry.client, start_tick: entry.tick, short_isn: entry.short_isn, has_fin }
+    }
+
+    /// The state in which the connection is open when this side turns out not to have ended.
+    pub(super) fn state_without_end_of(&self, side: Side) -> ConnectionState {
+        let other = side.other();
+        match (self.has_fin[other as usize], other == self.client) {
+            (false, _) => ConnectionState::Established,
+            (true, true) => ConnectionState::EstablishedClientFin,
+            (true, false) => ConnectionState::EstablishedServerFin,
+        }
+    }
+
+    fn to_word(self, now: u64) -> u64 {
+        u64::from(self.short_isn)
+            | u64::from(self.start_tick) << START_SHIFT
+            | (now & TICK_MASK) << END_SHIFT
+            | u64::from(self.client == Side::Second) << CLIENT_SHIFT
+            | u64::from(self.has_fin[0]) << FIN_SHIFT
+            | u64::from(self.has_fin[1]) << (FIN_SHIFT + 1)
+            | 1 << USED_SHIFT
+    }
+
+    fn of_word(word: u64) -> Self {
+        Ended {
+            client: if word >> CLIENT_SHIFT & 1 == 0 { Side::First } else { Side::Second },
+            start_tick: (word >> START_SHIFT & TICK_MASK) as u32,
+            short_isn: word as u32 & ((1 << ISN_WIDTH) - 1),
+            has_fin: [0, 1].map(|side| word >> (FIN_SHIFT + side) & 1 != 0),
+        }
+    }
+}
+
+/// The connections that ended lately, of one partition. The memory is fixed when it is made.
+pub(super) struct EndedConnections {
+    sets: Lines,
+}
+
+impl EndedConnections {
+    /// A table for at least this many.
+    pub(super) fn new(connection_count: usize) -> Self {
+        EndedConnections { sets: Lines::new(Self::set_count(connection_count)) }
+    }
+
+    /// The memory of a table for this many, in bytes.
+    pub(super) fn size(connection_count: usize) -> usize {
+        Self::set_count(connection_count) * size_of::<Line>()
+    }
+
+    fn set_count(connection_count: usize) -> usize {
+        connection_count.div_ceil(RECORD_COUNT).max(1)
+    }
+
+    /// The bits of a hash that records keep, and the place of its set.
+    #[inline]
+    fn place(&self, hash: ConnectionHash) -> (u64, usize) {
+        (hash.to_bits(), hash.bucket(self.sets.len()))
+    }
+
+    /// Prefetches the set of a connection.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: ConnectionHash) {
+        prefetch(&self.sets[self.place(hash).1]);
+    }
+
+    /// Records that a connection has ended now, in place of what was recorded of one with the same key.
+    pub(super) fn put(&mut self, hash: ConnectionHash, ended: Ended, now: u64) {
+        let (bits, place) = self.place(hash);
+        let set = &mut self.sets[place].0;
+        let mut oldest = (0, 0);
+        for record in 0..RECORD_COUNT {
+            let [there, word] = [set[2 * record], set[2 * record + 1]];
+            let is_used = word >> USED_SHIFT & 1 != 0;
+            let age =
+                if is_used && there != bits { now.wrapping_sub(word >> END_SHIFT) & TICK_MASK } else { TICK_MASK + 1 };
+            if age > oldest.1 {
+                oldest = (record, age);
+            }
+            if is_used && there == bits {
+                oldest = (record, u64::MAX);
+            }
+        }
+        [set[2 * oldest.0], set[2 * oldest.0 + 1]] = [bits, ended.to_word(now)];
+    }
+
+    fn record_mut(&mut self, hash: ConnectionHash) -> Option<&mut u64> {
+        let (bits, place) = self.place(hash);
+        let mut records = self.sets[place].0.chunks_exact_mut(2);
+        let found = records.find(|record| record[0] == bits && record[1] >> USED_SHIFT & 1 != 0)?;
+        found.last_mut()
+    }
+
+    /// Removes what is recorded of a connection.
+    pub(super) fn take(&mut self, hash: ConnectionHash) -> Option<Ended> {
+        self.record_mut(hash).map(|word| Ended::of_word(std::mem::take(word)))
+    }
+
+    /// Records a FIN of this side that came after the connection had ended.
+    pub(super) fn end_side(&mut self, hash: ConnectionHash, side: Side) {
+        if let Some(word) = self.record_mut(hash) {
+            *word |= 1 << (FIN_SHIFT + side as u32);
+        }
+    }
+
+    /// Writes the table into a saved state.
+    pub(super) fn save(&self, encoder: &mut Encoder) {
+        let words = || self.sets.iter().flat_map(|set| set.0);
+        encoder.length(words().filter(|word| *word != 0).count());
+        for (index, word) in words().enumerate().filter(|(_, word)| *word != 0) {
+            encoder.u64(index as u64);
+            encoder.u64(word);
+        }
+    }
+
+    /// Fills an empty table from a saved state.
+    ///
+    /// # Errors
+    ///
+    /// The bytes do not encode a table of this size.
+    pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
+        let words_in_set = 2 * RECORD_COUNT;
+        for _ in 0..decoder.length(2 * size_of::<u64>(), self.sets.len() * words_in_set)? {
+            let (index, word) = (usize::try_from(decoder.u64()?).unwrap_or(usize::MAX), decoder.u64()?);
+            let count = self.sets.len() * words_in_set;
+            decoder.expect(index < count, "an ended connection out of place")?;
+            self.sets[index / words_in_set].0[index % words_in_set] = word;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(number: u64) -> ConnectionHash {
+        ConnectionHash::new(u128::from((number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    }
+
+    fn ended(number: u32) -> Ended {
+        let client = if number.is_multiple_of(2) { Side::First } else { Side::Second };
+        let has_fin = [number.is_multiple_of(3), number.is_multiple_of(5)];
+        Ended { client, start_tick: number * 77 % (1 << TICK_BITS), short_isn: number % (1 << ISN_WIDTH), has_fin }
+    }
+
+    #[test]
+    fn the_latest_are_known_as_they_were() {
+        let mut table = EndedConnections::new(4_000);
+        for number in 0..40_000 {
+            table.put(hash(number), ended(number as u32), number / 10);
+        }
+        let known: Vec<u64> =
+            (0..40_000).filter(|number| table.take(hash(*number)) == Some(ended(*number as u32))).collect();
+        assert!(known.len() > 3_000, "{}", known.len());
+        assert!(known.iter().filter(|number| **number >= 38_000).count() > 1_900, "the last are there");
+        assert!((0..40_000).all(|number| table.take(hash(number)).is_none()), "each is taken once");
+    }
+
+    #[test]
+    fn of_one_key_the_last_counts() {
+        let mut table = EndedConnections::new(4);
+        table.put(hash(1), ended(1), 1);
+        table.put(hash(1), ended(2), 2);
+        assert_eq!((table.take(hash(1)), table.take(hash(1))), (Some(ended(2)), None));
+    }
+
+    #[test]
+    fn a_side_that_ends_later_has_ended() {
+        let mut table = EndedConnections::new(4);
+        let open = Ended { has_fin: [false; 2], ..ended(2) };
+        table.put(hash(1), open, 1);
+        table.end_side(hash(1), Side::Second);
+        table.end_side(hash(2), Side::First);
+        let found = table.take(hash(1)).unwrap();
+        assert_eq!(found.has_fin, [false, true]);
+        assert_eq!(found.state_without_end_of(Side::First), ConnectionState::EstablishedServerFin);
+        assert_eq!(found.state_without_end_of(Side::Second), ConnectionState::Established);
+    }
+}

@@ -1,0 +1,378 @@
+//! Traffic that deceives a tracker: clocks that lie, forged and late ends, numbers that come again, SYNs that are
+//! repeated, and floods that are answered. What is listed is what is open, with its own start, or the list says that it
+//! is not complete.
+
+use crate::support::feed::{Frames, Kept, lists_of};
+use crate::support::frames::plain_frame;
+use flowpeel::engine::Config;
+use flowpeel::list::{Row, RowState};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const SECOND_US: i64 = 1_000_000;
+/// When the first packet comes.
+const BEGIN_US: i64 = 1_767_225_600 * SECOND_US;
+
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
+
+/// A stream of numbers without a pattern, for each seed its own.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u32 {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (self.0 >> 32) as u32
+    }
+
+    fn within(&mut self, range: std::ops::Range<i64>) -> i64 {
+        range.start + i64::from(self.next()) % (range.end - range.start)
+    }
+}
+
+/// Frames without their stamps in order: the times are what their clocks showed.
+type Packets = Vec<(i64, Vec<u8>)>;
+
+/// A connection of a client with this port, and the numbers of both sides.
+#[derive(Clone, Copy)]
+struct Connection {
+    port: u16,
+    isn: u32,
+    server_isn: u32,
+}
+
+impl Connection {
+    fn new(numbers: &mut Numbers, port: u16) -> Self {
+        Connection { port, isn: numbers.next(), server_isn: numbers.next() }
+    }
+
+    fn client(&self, flags: u8, seq: u32) -> Vec<u8> {
+        let ack = if flags & ACK == 0 { 0 } else { self.server_isn.wrapping_add(1) };
+        plain_frame((1, self.port), (2, 443), flags, (seq, ack))
+    }
+
+    fn server(&self, flags: u8, seq: u32) -> Vec<u8> {
+        plain_frame((2, 443), (1, self.port), flags, (seq, self.isn.wrapping_add(1)))
+    }
+
+    /// A packet of the client that follows `sent` bytes of data.
+    fn client_at(&self, flags: u8, sent: u32) -> Vec<u8> {
+        self.client(flags, self.isn.wrapping_add(1 + sent))
+    }
+
+    fn server_at(&self, flags: u8, sent: u32) -> Vec<u8> {
+        self.server(flags, self.server_isn.wrapping_add(1 + sent))
+    }
+
+    fn handshake(&self, time_us: i64) -> Packets {
+        vec![
+            (time_us, self.client(SYN, self.isn)),
+            (time_us + 10_000, self.server(SYN | ACK, self.server_isn)),
+            (time_us + 20_000, self.client_at(ACK, 0)),
+        ]
+    }
+
+    /// Both sides say something, after this many bytes.
+    fn talk(&self, time_us: i64, sent: u32) -> Packets {
+        vec![(time_us, self.client_at(ACK, sent)), (time_us + 1_000, self.server_at(ACK, sent))]
+    }
+}
+
+fn connections(numbers: &mut Numbers, count: u16) -> Vec<Connection> {
+    (0..count).map(|number| Connection::new(numbers, 40_000 + number)).collect()
+}
+
+/// The lists of packets in this order, whatever their stamps.
+fn lists(packets: Packets, config: &Config) -> Vec<Kept> {
+    let frames: Frames = packets.into_iter().map(|(time_us, frame)| (time_us as u64, frame)).collect();
+    lists_of(frames, config).0
+}
+
+/// The last list of packets in this order.
+fn last(packets: Packets) -> Kept {
+    lists(packets, &Config::default()).pop().expect("there is a list at the end")
+}
+
+fn in_order(mut packets: Packets) -> Packets {
+    packets.sort_by_key(|(time_us, _)| *time_us);
+    packets
+}
+
+fn established(list: &Kept) -> BTreeSet<u16> {
+    let rows = list.rows.iter().filter(|row| row.state == RowState::Established);
+    rows.map(|row| row.client.port()).collect()
+}
+
+fn only_row(list: &Kept) -> Row {
+    assert_eq!(list.rows.len(), 1, "{:?}", list.rows);
+    list.rows[0]
+}
+
+/// That the only connection is open since the first packet, as a list knows that is complete.
+fn assert_open_since_the_beginning(list: &Kept) {
+    let row = only_row(list);
+    assert_eq!((row.state, row.midstream), (RowState::Established, false));
+    assert_eq!(row.start_ns, BEGIN_US * 1_000);
+    assert!(list.header.complete);
+}
+
+/// Lists at every ten seconds, and connections taken off after four hours of silence or five days.
+fn evicting() -> Config {
+    Config {
+        every: Some(Duration::from_secs(10)),
+        idle_timeout: Some(Duration::from_secs(4 * 3_600)),
+        max_age: Some(Duration::from_secs(5 * 86_400)),
+        ..Config::default()
+    }
+}
+
+const SEEDS: std::ops::Range<u64> = 0..8;
+
+#[test]
+fn two_clocks_that_disagree_list_everything() {
+    for seed in SEEDS {
+        let mut numbers = Numbers(seed);
+        let size = numbers.within(61..900) * if seed % 3 == 0 { 86_400 } else { 1 };
+        let offset_us = if seed % 2 == 0 { size } else { -size } * SECOND_US;
+        let mut packets = Vec::new();
+        for (number, connection) in connections(&mut numbers, 200).iter().enumerate() {
+            let at = BEGIN_US + number as i64 * SECOND_US / 2;
+            packets.extend(connection.handshake(at).into_iter().chain(connection.talk(at + 30_000, 1)));
+        }
+        let is_of_server = |frame: &[u8]| frame[29] == 2;
+        let packets = packets.into_iter().map(|(time_us, frame)| {
+            let skew_us = if is_of_server(&frame) { offset_us } else { 0 };
+            (time_us + skew_us, frame)
+        });
+        let list = last(packets.collect());
+        assert_eq!(established(&list).len(), 200, "{offset_us}");
+        assert!(list.header.complete && !list.header.figures.time_uncertain);
+        assert!(list.rows.iter().all(|row| row.age_ns < 101 * SECOND_US * 1_000), "no one is older than the capture");
+    }
+}
+
+/// Connections that talk for 200 seconds.
+fn talking(connections: &[Connection]) -> Packets {
+    let mut packets = Vec::new();
+    for (number, connection) in connections.iter().enumerate() {
+        packets.extend(connection.handshake(BEGIN_US + number as i64 * 10_000));
+        for round in 0..40 {
+            packets
+                .extend(connection.talk(BEGIN_US + (5 + round * 5) * SECOND_US + number as i64 * 2_000, round as u32));
+        }
+    }
+    in_order(packets)
+}
+
+#[test]
+fn one_wrong_stamp_takes_nobody_off_and_ages_nobody() {
+    for seed in SEEDS {
+        let mut numbers = Numbers(seed);
+        let connections = connections(&mut numbers, 100);
+        let mut packets = talking(&connections);
+        let ranges = [-1_000_000_000..-10_000_000, 10_000_000..1_000_000_000, -3_600..-61, 3_600..2_000_000];
+        let leap_us = numbers.within(ranges[seed as usize % 4].clone()) * SECOND_US;
+        let at = numbers.within(1_000..packets.len() as i64) as usize;
+        packets[at].0 += leap_us;
+        let lists = lists(packets, &evicting());
+        assert!(lists.len() > 20);
+        for list in &lists {
+            assert_eq!(list.rows.len(), 100, "{leap_us} at {at}");
+            assert!(list.rows.iter().all(|row| row.age_ns <= 211 * SECOND_US * 1_000));
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_after_boot_is_no_time() {
+    let mut numbers = Numbers(5);
+    let connections = connections(&mut numbers, 50);
+    let set_us = 20 * SECOND_US - BEGIN_US;
+    let packets = talking(&connections)
+        .into_iter()
+        .map(|(time_us, frame)| (if time_us < BEGIN_US + 40 * SECOND_US { time_us + set_us } else { time_us }, frame));
+    for list in lists(packets.collect(), &evicting()) {
+        assert_eq!(list.rows.len(), 50);
+        assert!(list.rows.iter().all(|row| row.age_ns <= 211 * SECOND_US * 1_000));
+    }
+}
+
+#[test]
+fn hours_without_a_packet_have_passed() {
+    for seed in SEEDS {
+        let mut numbers = Numbers(seed);
+        let connections = connections(&mut numbers, 100);
+        let gap_us = numbers.within(5 * 3_600..9 * 3_600) * SECOND_US;
+        let mut packets = talking(&connections);
+        for (number, connection) in connections[..50].iter().enumerate() {
+            for round in 0..30 {
+                let at = BEGIN_US + gap_us + round * 180 * SECOND_US + number as i64 * 10_000;
+                packets.extend(connection.talk(at, 40 + round as u32));
+            }
+        }
+        let list = lists(in_order(packets), &evicting()).pop().unwrap();
+        assert_eq!(established(&list), connections[..50].iter().map(|one| one.port).collect());
+    }
+}
+
+#[test]
+fn of_a_gap_that_nothing_follows_nobody_knows_whether_it_has_passed() {
+    let mut numbers = Numbers(1);
+    let connections = connections(&mut numbers, 10);
+    let mut packets = talking(&connections);
+    packets.extend(connections[0].talk(BEGIN_US + 9 * 3_600 * SECOND_US, 40));
+    let list = lists(packets, &evicting()).pop().unwrap();
+    assert_eq!(list.rows.len(), 10);
+    assert!(list.header.figures.time_uncertain);
+}
+
+#[test]
+fn a_connection_that_goes_on_behind_forged_ends_is_open_as_before() {
+    for seed in SEEDS {
+        for forge in ["client rst", "server rst", "fins", "server rst, then fins"] {
+            let mut numbers = Numbers(seed);
+            let connection = Connection::new(&mut numbers, 40_000);
+            let mut packets = [connection.handshake(BEGIN_US), connection.talk(BEGIN_US + SECOND_US, 1)].concat();
+            let at = BEGIN_US + 2 * SECOND_US;
+            if forge.contains("client rst") {
+                packets.push((at, connection.client(RST | ACK, numbers.next())));
+            }
+            if forge.contains("server rst") {
+                packets.push((at, connection.server(RST, numbers.next())));
+            }
+            if forge.contains("fins") {
+                packets.push((at + 10_000, connection.client(FIN | ACK, numbers.next())));
+                packets.push((at + 20_000, connection.server(FIN | ACK, numbers.next())));
+            }
+            packets.extend(
+                (0..60).flat_map(|round| connection.talk(BEGIN_US + (3 + i64::from(round)) * SECOND_US, 2 + round)),
+            );
+            let list = last(packets.clone());
+            assert_open_since_the_beginning(&list);
+            assert_eq!(list.header.figures.reopened, 1, "{forge}");
+            // It can still end.
+            let at = BEGIN_US + 64 * SECOND_US;
+            packets.push((at, connection.client_at(FIN | ACK, 63)));
+            packets.push((at + 1_000, connection.server_at(FIN | ACK, 63)));
+            packets.push((at + 2_000, connection.client_at(ACK, 64)));
+            assert!(last(packets).rows.is_empty(), "{forge}: it has ended");
+        }
+    }
+}
+
+#[test]
+fn what_comes_late_behind_an_end_opens_nothing() {
+    for ends in ["fin", "rst"] {
+        let mut numbers = Numbers(3);
+        let connection = Connection::new(&mut numbers, 40_000);
+        let mut packets = [connection.handshake(BEGIN_US), connection.talk(BEGIN_US + SECOND_US, 100)].concat();
+        let at = BEGIN_US + 2 * SECOND_US;
+        if ends == "fin" {
+            packets.push((at, connection.client_at(FIN | ACK, 200)));
+            packets.push((at + 1_000, connection.server_at(FIN | ACK, 300)));
+            packets.push((at + 2_000, connection.client_at(ACK, 201)));
+            // Repeated data, repeated FINs, and acknowledgements of them, for a minute.
+            for late in 0..60 {
+                packets.push((at + late * SECOND_US + 3_000, connection.server_at(ACK, 150)));
+                packets.push((at + late * SECOND_US + 4_000, connection.server_at(FIN | ACK, 300)));
+                packets.push((at + late * SECOND_US + 5_000, connection.client_at(ACK, 201)));
+            }
+        } else {
+            packets.push((at, connection.client_at(RST, 200)));
+            packets.push((at + 1_000, connection.client_at(ACK, 150)));
+            packets.push((at + 900_000, connection.client_at(ACK, 200)));
+        }
+        let list = last(packets);
+        assert_eq!((list.rows.len(), list.header.figures.reopened), (0, 0), "{ends}");
+    }
+}
+
+#[test]
+fn a_fin_of_the_connection_before_does_not_close_the_next() {
+    for seed in SEEDS {
+        let mut numbers = Numbers(seed);
+        let (old, new) = (Connection::new(&mut numbers, 40_000), Connection::new(&mut numbers, 40_000));
+        let second = |at: i64| BEGIN_US + at * SECOND_US;
+        let mut packets = old.handshake(second(0));
+        packets.push((second(1), old.client_at(FIN | ACK, 0)));
+        packets.push((second(1) + 100_000, old.server_at(FIN | ACK, 0)));
+        packets.extend(new.handshake(second(2)));
+        packets.push((second(3), old.server_at(FIN | ACK, 0)));
+        packets.push((second(4), new.client_at(FIN | ACK, 0)));
+        packets.extend((0..60).map(|round| (second(5 + i64::from(round)), new.server_at(ACK, round))));
+        let list = last(packets);
+        let row = only_row(&list);
+        assert_eq!((row.state, row.start_ns), (RowState::Established, second(2) * 1_000));
+    }
+}
+
+#[test]
+fn the_same_numbers_on_the_same_ports_are_another_connection() {
+    for pause_s in [2, 3, 9] {
+        for ends in ["fin", "rst"] {
+            let connection = Connection { port: 40_000, isn: 7, server_isn: 77 };
+            let second = |at: i64| BEGIN_US + at * SECOND_US;
+            let mut packets = [connection.handshake(second(0)), connection.talk(second(1), 1)].concat();
+            if ends == "fin" {
+                packets.push((second(2), connection.client_at(FIN | ACK, 1)));
+                packets.push((second(2) + 1_000, connection.server_at(FIN | ACK, 1)));
+            } else {
+                packets.push((second(2), connection.client_at(RST | ACK, 1)));
+            }
+            packets.extend(connection.handshake(second(2 + pause_s)));
+            packets.extend(connection.talk(second(3 + pause_s), 1));
+            let list = last(packets);
+            assert_eq!(only_row(&list).start_ns, second(2 + pause_s) * 1_000, "{ends}");
+            assert!(list.header.complete);
+        }
+    }
+}
+
+#[test]
+fn a_client_that_repeats_its_syn_for_two_minutes_started_with_the_first() {
+    let mut numbers = Numbers(1);
+    let connection = Connection::new(&mut numbers, 40_000);
+    let mut packets: Packets =
+        [0, 1, 3, 7, 15, 31, 63].map(|at| (BEGIN_US + at * SECOND_US, connection.client(SYN, connection.isn))).into();
+    assert_eq!(only_row(&last(packets.clone())).state, RowState::SynSent);
+    packets.push((BEGIN_US + 122 * SECOND_US, connection.server(SYN | ACK, connection.server_isn)));
+    packets.push((BEGIN_US + 122 * SECOND_US + 10_000, connection.client_at(ACK, 0)));
+    assert_open_since_the_beginning(&last(packets));
+}
+
+#[test]
+fn what_an_answered_flood_makes_forget_is_found_or_counted() {
+    let mut numbers = Numbers(1);
+    let real: Vec<Connection> = connections(&mut numbers, 500);
+    let mut packets = Vec::new();
+    for (number, connection) in real.iter().enumerate() {
+        let [syn, mut syn_ack, mut ack] =
+            <[_; 3]>::try_from(connection.handshake(BEGIN_US + number as i64 * 1_000)).unwrap();
+        (syn_ack.0, ack.0) = (syn.0 + 100_000, syn.0 + 4 * SECOND_US);
+        packets.extend([syn, syn_ack, ack]);
+        packets.extend((0..40).flat_map(|round| {
+            connection.talk(BEGIN_US + (10 + i64::from(round)) * SECOND_US + number as i64 * 500, 1 + round)
+        }));
+    }
+    // More answered handshakes than there is room for, before the real ones are complete.
+    for number in 0..2_000_000u32 {
+        let at = BEGIN_US + SECOND_US + i64::from(number);
+        let (host, port) = (3 + (number >> 14) as u8 % 200, 1_024 + (number & 0x3fff) as u16);
+        let isn = numbers.next();
+        packets.push((at, plain_frame((2, 443), (host, port), SYN | ACK, (1, isn))));
+    }
+    let config = Config { every: Some(Duration::from_secs(1)), ..Config::default() };
+    let lists = lists(in_order(packets), &config);
+    let ports: BTreeSet<u16> = real.iter().map(|one| one.port).collect();
+    let mut silent = 0;
+    for list in &lists {
+        let is_short = list.header.figures.end_ns > (BEGIN_US + 5 * SECOND_US) * 1_000
+            && ports.intersection(&established(list)).count() < ports.len();
+        assert!(!is_short || !list.header.complete, "{:?}", list.header);
+        silent += usize::from(is_short);
+    }
+    assert!(silent > 0, "the flood made it forget some");
+    assert!(ports.is_subset(&established(lists.last().unwrap())), "each has spoken again");
+}
