@@ -58,6 +58,9 @@ pub(super) struct ListFields<'a> {
     evicted: u64,
     dropped: u64,
     unusable: u64,
+    /// Written only if it is not zero: most captures cut nothing that is needed.
+    #[serde(skip_serializing_if = "is_zero")]
+    cut: u64,
     extraneous: u64,
     merged: u64,
     /// Written only after a restart: without one no connection is unsettled.
@@ -68,7 +71,7 @@ pub(super) struct ListFields<'a> {
     unarchived: u64,
 }
 
-fn is_zero(count: &u64) -> bool {
+pub(super) fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
@@ -89,6 +92,7 @@ impl<'a> ListFields<'a> {
             evicted: header.figures.evicted,
             dropped: header.figures.dropped,
             unusable: header.figures.unusable,
+            cut: header.figures.cut,
             extraneous: header.extraneous,
             merged: header.figures.merged,
             unsettled: header.unsettled,

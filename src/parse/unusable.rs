@@ -13,7 +13,8 @@ pub enum Unusable {
     NotTcp,
     /// A fragment after the first: the TCP header, if there is one, travelled in the first.
     LaterFragment,
-    /// The capture ends before the flags of the TCP header: the snapshot length was too small.
+    /// The capture has less of the frame than there was on the wire, and ends before the flags of the TCP header, or
+    /// before it shows that there is none: the snapshot length was too small.
     CutShort,
     /// A link type that is not read.
     UnsupportedLink,
@@ -23,9 +24,9 @@ pub enum Unusable {
     MalformedIpv4,
     /// An IPv6 header, or one of its extension headers, that contradicts itself.
     MalformedIpv6,
-    /// The packet ends inside its tunnel header.
+    /// The packet ended on the wire inside its tunnel header.
     MalformedTunnel,
-    /// A TCP header that contradicts itself, or a packet that ends inside it.
+    /// A TCP header that contradicts itself, or a packet that ended on the wire inside it.
     MalformedTcp,
     /// More nested headers than are followed.
     NestedTooDeep,

@@ -30,6 +30,8 @@ pub struct Seen {
     pub dropped: u64,
     /// Packets that should have been TCP and could not be read as such: damaged, or cut too short.
     pub unusable: u64,
+    /// Those of them that the capture cut before the TCP flags, or before it could be known whether they are TCP.
+    pub cut: u64,
     /// Handshakes whose last packet could no longer be waited for. Such a connection is listed only once a sample shows
     /// a later packet.
     pub handshakes_lost: u64,
@@ -46,6 +48,7 @@ impl Seen {
             packets: self.packets + other.packets,
             dropped: self.dropped + other.dropped,
             unusable: self.unusable + other.unusable,
+            cut: self.cut + other.cut,
             handshakes_lost: self.handshakes_lost + other.handshakes_lost,
             has_doubtful_losses: self.has_doubtful_losses || other.has_doubtful_losses,
         }
@@ -58,6 +61,7 @@ impl Seen {
             packets: self.packets - earlier.packets,
             dropped: self.dropped - earlier.dropped,
             unusable: self.unusable - earlier.unusable,
+            cut: self.cut - earlier.cut,
             handshakes_lost: self.handshakes_lost - earlier.handshakes_lost,
             has_doubtful_losses: self.has_doubtful_losses,
         }

@@ -38,15 +38,17 @@ pub struct Figures {
     pub dropped: u64,
     /// Packets in the interval that should have been TCP and could not be read as such.
     pub unusable: u64,
+    /// Those of them that the capture cut before their TCP flags, or before it could be known whether they are TCP.
+    pub cut: u64,
     /// Intervals beside its own that the list covers, because their lists could not be made in time.
     pub merged: u64,
     /// About how many differences to the truth are known that are in no table: connections that were not tracked, and
-    /// what the lost packets held. A list's `missing` is this and what could not be decoded.
+    /// what lost and cut packets held. A list's `missing` is this and what could not be decoded.
     pub missing_elsewhere: u64,
 }
 
 impl Figures {
-    const COUNT: usize = 12;
+    const COUNT: usize = 13;
 
     /// The figures of two routers together: the counters added up, from the earlier start to the later end. The
     /// interval is the later of the two.
@@ -63,6 +65,7 @@ impl Figures {
             evicted: self.evicted.saturating_add(other.evicted),
             dropped: self.dropped.saturating_add(other.dropped),
             unusable: self.unusable.saturating_add(other.unusable),
+            cut: self.cut.saturating_add(other.cut),
             merged: self.merged.saturating_add(other.merged),
             missing_elsewhere: self.missing_elsewhere.saturating_add(other.missing_elsewhere),
         }
@@ -80,14 +83,28 @@ impl Figures {
             self.evicted,
             self.dropped,
             self.unusable,
+            self.cut,
             self.merged,
             self.missing_elsewhere,
         ]
     }
 
     fn of_words(words: [u64; Self::COUNT]) -> Self {
-        let [interval, start, end, opened, closed, untracked, recycled, evicted, dropped, unusable, merged, missing] =
-            words;
+        let [
+            interval,
+            start,
+            end,
+            opened,
+            closed,
+            untracked,
+            recycled,
+            evicted,
+            dropped,
+            unusable,
+            cut,
+            merged,
+            missing,
+        ] = words;
         Figures {
             interval,
             start_ns: start as i64,
@@ -99,6 +116,7 @@ impl Figures {
             evicted,
             dropped,
             unusable,
+            cut,
             merged,
             missing_elsewhere: missing,
         }

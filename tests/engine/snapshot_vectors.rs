@@ -51,6 +51,7 @@ fn router() -> SnapshotFile {
             evicted: 5,
             dropped: 6,
             unusable: 7,
+            cut: 0,
             merged: 8,
             missing_elsewhere: 9,
         },

@@ -3,7 +3,7 @@
 pub(crate) mod frames;
 
 use super::LAYER_COUNT_MAX;
-use super::{Addresses, LinkType, TcpSegment, Unusable, fast, parse_frame, walk};
+use super::{Addresses, LinkType, TcpSegment, Unusable, fast, parse_captured, parse_frame, walk};
 use frames::{Case, cases, ethernet, ipv4, ipv6_with, join, outer, over_udp, tcp, udp};
 use pnet::packet::Packet;
 use pnet::packet::ethernet::EthernetPacket;
@@ -19,7 +19,7 @@ fn on_ethernet(ether_type: u16, payload: &[u8]) -> Result<TcpSegment, Unusable> 
 fn every_encapsulation_gives_its_innermost_tcp_header() {
     for Case { name, link, frame, segment } in cases() {
         assert_eq!(parse_frame(link, &frame), Ok(segment), "{name}");
-        assert_eq!(walk(link, &frame), Ok(segment), "{name}");
+        assert_eq!(walk(link, &frame, frame.len()), Ok(segment), "{name}");
     }
 }
 
@@ -35,7 +35,7 @@ fn a_cut_frame_gives_the_same_segment_or_none() {
     for Case { name, link, frame, segment } in cases() {
         let mut size_needed = None;
         for size in 0..=frame.len() {
-            match parse_frame(link, &frame[..size]) {
+            match parse_captured(link, &frame[..size], frame.len()) {
                 Ok(cut) => {
                     assert_eq!(cut, segment, "{name}, {size} bytes");
                     size_needed.get_or_insert(size);
@@ -49,6 +49,51 @@ fn a_cut_frame_gives_the_same_segment_or_none() {
         let tcp_at = frame.windows(tcp().len()).position(|bytes| bytes == tcp()).expect("each case ends in TCP");
         assert_eq!(size_needed, Some(tcp_at + 14), "{name}: the flags are the last byte that is needed");
     }
+}
+
+#[test]
+fn a_frame_that_ended_on_the_wire_is_malformed_and_not_cut() {
+    for Case { name, link, frame, segment } in cases() {
+        for size in 0..frame.len() {
+            match parse_frame(link, &frame[..size]) {
+                Ok(whole) => assert_eq!(whole, segment, "{name}, {size} bytes"),
+                Err(reason) => assert_ne!(reason, Unusable::CutShort, "{name}, {size} bytes"),
+            }
+            // As much as was captured, or less, is all that there was.
+            let claimed = parse_captured(link, &frame[..size], size / 2);
+            assert_eq!(claimed, parse_frame(link, &frame[..size]), "{name}, {size} bytes");
+        }
+    }
+}
+
+#[test]
+fn a_cut_before_the_protocol_is_known_is_a_cut_and_behind_it_is_none() {
+    let udp = ethernet(0x0800, &outer(17, &udp(53, &[0; 40])));
+    let icmp = ethernet(0x86dd, &ipv6_with(58, &[0; 40]));
+    let arp = ethernet(0x0806, &[0; 28]);
+    for (name, frame, needed, reason) in [
+        ("UDP", udp, 14 + 20 + 4, Unusable::NotTcp),
+        ("ICMP in IPv6", icmp, 14 + 40, Unusable::NotTcp),
+        ("ARP", arp, 14, Unusable::NotIp),
+    ] {
+        for size in 0..=frame.len() {
+            let expected = if size < needed { Unusable::CutShort } else { reason };
+            let cut = parse_captured(LinkType::ETHERNET, &frame[..size], frame.len());
+            assert_eq!(cut, Err(expected), "{name}, {size} bytes");
+        }
+    }
+}
+
+#[test]
+fn what_a_cut_frame_did_not_have_on_the_wire_is_malformed() {
+    // The IPv4 header says that there are 40 bytes, and there were 33.
+    let frame = &ethernet(0x0800, &ipv4())[..14 + 33];
+    for size in 14 + 20..frame.len() {
+        let cut = parse_captured(LinkType::ETHERNET, &frame[..size], frame.len());
+        assert_eq!(cut, Err(Unusable::MalformedTcp), "{size} bytes");
+    }
+    let tiny = frames::ipv4_with(6, &[], 0x2000, (1, 2), &tcp()[..8]);
+    assert_eq!(on_ethernet(0x0800, &tiny), Err(Unusable::MalformedTcp), "a first fragment that ends before the flags");
 }
 
 #[test]
@@ -137,7 +182,8 @@ fn damage_is_counted_where_it_is() {
         ("empty IPIP", Unusable::MalformedIpv4, on_ethernet(0x0800, &outer(4, &[]))),
         ("short GRE", Unusable::MalformedTunnel, on_ethernet(0x0800, &outer(47, &[0x20, 0, 8, 0]))),
         ("PPPoE version 2", Unusable::MalformedLink, on_ethernet(0x8864, &[0x21, 0, 0, 0, 0, 0, 0, 0])),
-        ("cut", Unusable::CutShort, on_ethernet(0x0800, &[0x45])),
+        ("ended in IPv4", Unusable::MalformedIpv4, on_ethernet(0x0800, &[0x45])),
+        ("ended in the addresses", Unusable::MalformedLink, parse_frame(LinkType::ETHERNET, &[2; 11])),
         ("radiotap", Unusable::UnsupportedLink, parse_frame(LinkType(127), &ethernet(0x0800, &ipv4()))),
     ];
     for (name, expected, got) in checks {
@@ -187,8 +233,9 @@ fn mutated() -> impl Strategy<Value = (LinkType, Vec<u8>)> {
 /// Cutting a frame hides what it says, and never changes it.
 fn check_cuts(link: LinkType, frame: &[u8]) -> Result<(), TestCaseError> {
     let whole = parse_frame(link, frame);
+    prop_assert!(whole != Err(Unusable::CutShort), "{link}: {frame:02x?}");
     for size in 0..frame.len() {
-        let cut = parse_frame(link, &frame[..size]);
+        let cut = parse_captured(link, &frame[..size], frame.len());
         prop_assert!(cut == whole || cut == Err(Unusable::CutShort), "{link}, {size} bytes: {cut:?}, whole {whole:?}");
     }
     Ok(())
@@ -209,7 +256,7 @@ proptest! {
 
     #[test]
     fn both_paths_say_the_same_of_damaged_frames((_, frame) in mutated()) {
-        prop_assert_eq!(parse_frame(LinkType::ETHERNET, &frame), walk(LinkType::ETHERNET, &frame));
+        prop_assert_eq!(parse_frame(LinkType::ETHERNET, &frame), walk(LinkType::ETHERNET, &frame, frame.len()));
     }
 
     /// The bytes that decide between the paths are drawn from the values that matter.
@@ -230,6 +277,6 @@ proptest! {
         frame.extend_from_slice(&word.to_be_bytes());
         frame.extend_from_slice(&[64, protocol]);
         frame.extend_from_slice(&rest);
-        prop_assert_eq!(parse_frame(LinkType::ETHERNET, &frame), walk(LinkType::ETHERNET, &frame));
+        prop_assert_eq!(parse_frame(LinkType::ETHERNET, &frame), walk(LinkType::ETHERNET, &frame, frame.len()));
     }
 }
