@@ -79,6 +79,7 @@ fn seen(counts: &CaptureCounts) -> Seen {
         dropped: counts.lost + counts.queue_full,
         unusable: damaged.map(|reason| counts.unusable[reason.index()]).sum(),
         cut: counts.unusable[Unusable::CutShort.index()],
+        unopened: counts.unusable[Unusable::UnopenedTunnel.index()],
         handshakes_lost: counts.signals.handshakes_lost,
         has_doubtful_losses: false,
     }
@@ -416,8 +417,8 @@ impl<T: Timekeeper> Port<T> {
         encoder.u64(self.packets);
         encoder.u64(self.lost);
         encoder.counts(self.unusable);
-        let Seen { packets, dropped, unusable, cut, handshakes_lost, .. } = self.marked;
-        encoder.counts([packets, dropped, unusable, cut, handshakes_lost]);
+        let Seen { packets, dropped, unusable, cut, unopened, handshakes_lost, .. } = self.marked;
+        encoder.counts([packets, dropped, unusable, cut, unopened, handshakes_lost]);
         self.signaller.save(&mut encoder);
         self.time.save(&mut encoder);
         saver.put_position(reading, self.packets, &encoder.into_bytes());
@@ -449,12 +450,13 @@ impl Port<PacketTime> {
         self.packets = decoder.count()?;
         self.lost = decoder.count()?;
         self.unusable = decoder.counts()?;
-        let [packets, dropped, unusable, cut, handshakes_lost] = decoder.counts()?;
-        self.marked = Seen { packets, dropped, unusable, cut, handshakes_lost, has_doubtful_losses: false };
+        let [packets, dropped, unusable, cut, unopened, handshakes_lost] = decoder.counts()?;
+        self.marked = Seen { packets, dropped, unusable, cut, unopened, handshakes_lost, has_doubtful_losses: false };
         self.signaller.restore(&mut decoder)?;
         let seen = seen(&self.counts());
         let is_seen = packets <= seen.packets && dropped <= seen.dropped && unusable <= seen.unusable;
-        let is_seen = is_seen && cut <= seen.cut && handshakes_lost <= seen.handshakes_lost;
+        let is_seen =
+            is_seen && cut <= seen.cut && unopened <= seen.unopened && handshakes_lost <= seen.handshakes_lost;
         decoder.expect(is_seen, "more marked than seen")?;
         self.time.restore(&mut decoder)?;
         decoder.end()?;

@@ -61,6 +61,9 @@ pub(super) struct ListFields<'a> {
     /// Written only if it is not zero: most captures cut nothing that is needed.
     #[serde(skip_serializing_if = "is_zero")]
     cut: u64,
+    /// Written only if it is not zero: most networks have no such tunnels.
+    #[serde(skip_serializing_if = "is_zero")]
+    unopened: u64,
     extraneous: u64,
     merged: u64,
     /// Written only after a restart: without one no connection is unsettled.
@@ -93,6 +96,7 @@ impl<'a> ListFields<'a> {
             dropped: header.figures.dropped,
             unusable: header.figures.unusable,
             cut: header.figures.cut,
+            unopened: header.figures.unopened,
             extraneous: header.extraneous,
             merged: header.figures.merged,
             unsettled: header.unsettled,

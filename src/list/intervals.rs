@@ -125,6 +125,7 @@ impl Intervals {
             dropped: self.seen.dropped,
             unusable: self.seen.unusable,
             cut: self.seen.cut,
+            unopened: self.seen.unopened,
             merged: self.covered_intervals,
             ..Figures::default()
         };

@@ -1,8 +1,9 @@
 //! Frame -> TCP header.
 //!
 //! [`parse_captured`] reads one captured frame of any link type that is supported, and returns the innermost TCP
-//! header's addresses, ports, VLAN tags, flags and numbers, or the [`Unusable`] reason under which the frame is counted.
-//! [`parse_frame`] does so for a frame that is whole. Parsing is total: it reads no byte that it has not checked and cannot panic on any frame.
+//! header's addresses, ports, VLAN tags, flags and numbers, or the [`Unusable`] reason under which the frame is
+//! counted. [`parse_frame`] does so for a frame that is whole. Parsing is total: it reads no byte that it has not
+//! checked and cannot panic on any frame.
 //!
 //! Nearly every frame is TCP directly in IP directly in Ethernet. Who needs only the ends and the flags of these reads
 //! a [`PlainFrame`].
@@ -16,6 +17,7 @@ pub(crate) mod tests;
 mod tunnel;
 mod unread;
 mod unusable;
+mod wlan;
 
 pub use fast::{PlainFrame, PlainIpv4, PlainIpv6};
 pub use link::LinkType;
@@ -140,6 +142,8 @@ enum Layer {
     Erspan(tunnel::Erspan),
     /// UDP, which may be a tunnel.
     Udp,
+    /// An 802.11 frame.
+    Wlan,
     /// A GTP-U extension header of this type, or the tunnelled packet when it is 0.
     GtpExtension(u8),
     /// TCP between these addresses.
@@ -173,6 +177,7 @@ pub(crate) fn walk(link: LinkType, captured: &[u8], wire_size: usize) -> Result<
             Layer::Gre => tunnel::gre(&mut unread)?,
             Layer::Erspan(kind) => tunnel::erspan(kind, &mut unread)?,
             Layer::Udp => tunnel::udp(&mut unread)?,
+            Layer::Wlan => wlan::frame(&mut unread)?,
             Layer::GtpExtension(kind) => tunnel::gtp_extension(kind, &mut unread)?,
             Layer::Tcp(addresses) => return tcp::segment(addresses, vlan, &mut unread),
         };

@@ -32,6 +32,8 @@ pub struct Seen {
     pub unusable: u64,
     /// Those of them that the capture cut before the TCP flags, or before it could be known whether they are TCP.
     pub cut: u64,
+    /// Packets of tunnels that are known and not opened: ordinary traffic, and not in `unusable`.
+    pub unopened: u64,
     /// Handshakes whose last packet could no longer be waited for. Such a connection is listed only once a sample shows
     /// a later packet.
     pub handshakes_lost: u64,
@@ -49,6 +51,7 @@ impl Seen {
             dropped: self.dropped + other.dropped,
             unusable: self.unusable + other.unusable,
             cut: self.cut + other.cut,
+            unopened: self.unopened + other.unopened,
             handshakes_lost: self.handshakes_lost + other.handshakes_lost,
             has_doubtful_losses: self.has_doubtful_losses || other.has_doubtful_losses,
         }
@@ -62,6 +65,7 @@ impl Seen {
             dropped: self.dropped - earlier.dropped,
             unusable: self.unusable - earlier.unusable,
             cut: self.cut - earlier.cut,
+            unopened: self.unopened - earlier.unopened,
             handshakes_lost: self.handshakes_lost - earlier.handshakes_lost,
             has_doubtful_losses: self.has_doubtful_losses,
         }

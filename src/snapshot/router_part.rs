@@ -40,6 +40,8 @@ pub struct Figures {
     pub unusable: u64,
     /// Those of them that the capture cut before their TCP flags, or before it could be known whether they are TCP.
     pub cut: u64,
+    /// Packets in the interval of tunnels that are known and not opened.
+    pub unopened: u64,
     /// Intervals beside its own that the list covers, because their lists could not be made in time.
     pub merged: u64,
     /// About how many differences to the truth are known that are in no table: connections that were not tracked, and
@@ -48,7 +50,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    const COUNT: usize = 13;
+    const COUNT: usize = 14;
 
     /// The figures of two routers together: the counters added up, from the earlier start to the later end. The
     /// interval is the later of the two.
@@ -66,6 +68,7 @@ impl Figures {
             dropped: self.dropped.saturating_add(other.dropped),
             unusable: self.unusable.saturating_add(other.unusable),
             cut: self.cut.saturating_add(other.cut),
+            unopened: self.unopened.saturating_add(other.unopened),
             merged: self.merged.saturating_add(other.merged),
             missing_elsewhere: self.missing_elsewhere.saturating_add(other.missing_elsewhere),
         }
@@ -84,6 +87,7 @@ impl Figures {
             self.dropped,
             self.unusable,
             self.cut,
+            self.unopened,
             self.merged,
             self.missing_elsewhere,
         ]
@@ -102,6 +106,7 @@ impl Figures {
             dropped,
             unusable,
             cut,
+            unopened,
             merged,
             missing,
         ] = words;
@@ -117,6 +122,7 @@ impl Figures {
             dropped,
             unusable,
             cut,
+            unopened,
             merged,
             missing_elsewhere: missing,
         }

@@ -52,6 +52,7 @@ fn router() -> SnapshotFile {
             dropped: 6,
             unusable: 7,
             cut: 0,
+            unopened: 0,
             merged: 8,
             missing_elsewhere: 9,
         },

@@ -37,7 +37,7 @@ fn header(cells: [u32; 2], routers: u32) -> Vec<u8> {
 
 /// A router without a name, with this many time bases and half-open connections, which do not follow.
 fn router(bases: u32, half_open: u32) -> Vec<u8> {
-    let fields_size = 1 + 3 * 8 + 1 + 13 * 8 + 21 * 8 + 2 * 8 + 8 * 8;
+    let fields_size = 1 + 3 * 8 + 1 + 14 * 8 + 21 * 8 + 2 * 8 + 8 * 8;
     let mut router = vec![0; fields_size];
     router.extend(bases.to_le_bytes());
     if bases == 0 {
