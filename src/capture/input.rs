@@ -40,6 +40,8 @@ pub(super) struct InputRecord {
     pub(super) time_ns: i64,
     pub(super) link: LinkType,
     pub(super) range: Range<usize>,
+    /// The bytes that the frame had on the wire.
+    pub(super) wire_size: usize,
 }
 
 /// The buffer over a stream.

@@ -36,8 +36,19 @@ pub struct Packet<'a> {
     pub link: LinkType,
     /// The captured bytes, which may be fewer than the frame had on the wire.
     pub bytes: &'a [u8],
+    /// How many bytes the frame had on the wire, as the capture says. Fewer than were captured stand for as many.
+    pub wire_size: usize,
     /// The tag control information of the outermost VLAN tag, if the kernel has taken that out of the frame.
     pub vlan: Option<u16>,
+}
+
+impl<'a> Packet<'a> {
+    /// A frame that was captured whole.
+    #[inline]
+    #[must_use]
+    pub fn whole(time_ns: i64, link: LinkType, bytes: &'a [u8]) -> Self {
+        Packet { time_ns, link, bytes, wire_size: bytes.len(), vlan: None }
+    }
 }
 
 /// How much of its input a source has read.

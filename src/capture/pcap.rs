@@ -122,10 +122,10 @@ impl PcapReader {
                 ByteOrder::Big => read_record(self.kind, self.captured_length, input.unread(), u32::from_be_bytes),
             };
             match read {
-                Ok((time_ns, record_size)) => {
+                Ok(Record { time_ns, record_size, wire_size }) => {
                     let record = input.consume(record_size);
                     let range = record.start + self.kind.record_header_size..record.end;
-                    return Ok(Some(InputRecord { time_ns, link: self.link, range }));
+                    return Ok(Some(InputRecord { time_ns, link: self.link, range, wire_size }));
                 }
                 Err(NoRecord::Needs(size)) if input.peek(size)?.len() < size => return end_of_file(input, size),
                 Err(NoRecord::Needs(_)) => {}
@@ -154,21 +154,31 @@ impl CommonRecords {
             record_header_size: RECORD_HEADER_SIZE,
             fraction_ns: self.fraction_ns,
         };
-        let (time_ns, record_size) = read_record(kind, CapturedLength::First, unread, u32::from_le_bytes).ok()?;
+        let record = read_record(kind, CapturedLength::First, unread, u32::from_le_bytes).ok()?;
+        let Record { time_ns, record_size, wire_size } = record;
         let (record, behind) = unread.split_at_checked(record_size)?;
         let bytes = record.get(RECORD_HEADER_SIZE..)?;
-        Some((Packet { time_ns, link: self.link, bytes, vlan: None }, behind))
+        Some((Packet { time_ns, link: self.link, bytes, wire_size, vlan: None }, behind))
     }
 }
 
-/// The time of the record that these bytes begin with, and its size with the header.
+/// What the header of a record says.
+struct Record {
+    time_ns: i64,
+    /// The record's size in the file, with its header.
+    record_size: usize,
+    /// The bytes that the frame had on the wire.
+    wire_size: usize,
+}
+
+/// The record that these bytes begin with.
 #[inline(always)]
 fn read_record(
     kind: PcapKind,
     captured_length: CapturedLength,
     unread: &[u8],
     number: impl Fn([u8; 4]) -> u32,
-) -> std::result::Result<(i64, usize), NoRecord> {
+) -> std::result::Result<Record, NoRecord> {
     let PcapKind { fraction_ns, record_header_size, .. } = kind;
     let Some((header, _)) = unread.split_first_chunk::<RECORD_HEADER_SIZE>() else {
         return Err(NoRecord::Needs(record_header_size));
@@ -182,11 +192,11 @@ fn read_record(
     let within_second_ns = (i64::from(number(*fraction)) * fraction_ns).min(SECOND_NS - fraction_ns);
     let time_ns = i64::from(number(*seconds)) * SECOND_NS + within_second_ns;
     let (first_length, second_length) = (number(*first_length), number(*second_length));
-    let captured_size = match captured_length {
-        CapturedLength::First => first_length,
-        CapturedLength::Second => second_length,
-        CapturedLength::Smaller => first_length.min(second_length),
-    } as usize;
+    let (captured_size, wire_size) = match captured_length {
+        CapturedLength::First => (first_length as usize, second_length as usize),
+        CapturedLength::Second => (second_length as usize, first_length as usize),
+        CapturedLength::Smaller => (first_length.min(second_length) as usize, first_length.max(second_length) as usize),
+    };
     if captured_size > PACKET_SIZE_MAX {
         return Err(NoRecord::TooLong(captured_size));
     }
@@ -195,7 +205,10 @@ fn read_record(
         return Err(NoRecord::AnotherCapture);
     }
     let record_size = record_header_size + captured_size;
-    if unread.len() < record_size { Err(NoRecord::Needs(record_size)) } else { Ok((time_ns, record_size)) }
+    if unread.len() < record_size {
+        return Err(NoRecord::Needs(record_size));
+    }
+    Ok(Record { time_ns, record_size, wire_size })
 }
 
 /// The reason why some bytes do not begin with a whole record.

@@ -33,6 +33,7 @@ struct PacketFields {
     /// The time in ticks of the interface's clock; a simple packet has none.
     ticks: Option<u64>,
     captured_size: usize,
+    wire_size: usize,
     /// Where in the block's body the packet begins.
     position: usize,
 }
@@ -107,7 +108,7 @@ impl PcapngReader {
             SIMPLE_PACKET => simple_packet(block, body, self.interfaces.first()),
             _ => timed_packet(block, body),
         };
-        let Some(PacketFields { interface_index, ticks, captured_size, position }) = fields else {
+        let Some(PacketFields { interface_index, ticks, captured_size, wire_size, position }) = fields else {
             return Err(block.too_short());
         };
         if captured_size > PACKET_SIZE_MAX {
@@ -130,14 +131,14 @@ impl PcapngReader {
             self.skipped.add(interface.link);
         }
         let range = start..start + captured_size;
-        Ok(InputRecord { time_ns: self.last_time_ns, link: interface.link, range })
+        Ok(InputRecord { time_ns: self.last_time_ns, link: interface.link, range, wire_size })
     }
 }
 
 /// The fields of an enhanced packet block or of its obsolete predecessor; `None` if it is too short for them.
 #[inline]
 fn timed_packet(block: &PcapngBlock, body: &[u8]) -> Option<PacketFields> {
-    let ([interface, ticks_high, ticks_low, captured_size, _wire_size, ..], _) = body.as_chunks::<4>() else {
+    let ([interface, ticks_high, ticks_low, captured_size, wire_size, ..], _) = body.as_chunks::<4>() else {
         return None;
     };
     let order = block.order;
@@ -150,6 +151,7 @@ fn timed_packet(block: &PcapngBlock, body: &[u8]) -> Option<PacketFields> {
         interface_index: interface_index as usize,
         ticks: Some(u64::from(order.u32(*ticks_high)) << 32 | u64::from(order.u32(*ticks_low))),
         captured_size: order.u32(*captured_size) as usize,
+        wire_size: order.u32(*wire_size) as usize,
         position: 5 * 4,
     })
 }
@@ -162,11 +164,13 @@ fn simple_packet(block: &PcapngBlock, body: &[u8], interface: Option<&PcapngInte
     let ([wire_size, ..], _) = body.as_chunks::<4>() else {
         return None;
     };
+    let wire_size = block.order.u32(*wire_size) as usize;
     let snapshot_size = interface.map_or(usize::MAX, |interface| interface.snapshot_size);
     Some(PacketFields {
         interface_index: 0,
         ticks: None,
-        captured_size: (block.order.u32(*wire_size) as usize).min(snapshot_size).min(body.len() - 4),
+        captured_size: wire_size.min(snapshot_size).min(body.len() - 4),
+        wire_size,
         position: 4,
     })
 }

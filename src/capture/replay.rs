@@ -89,8 +89,8 @@ impl Replay {
         }
     }
 
-    fn packet(&self, InputRecord { time_ns, link, range }: InputRecord) -> Packet<'_> {
-        Packet { time_ns, link, bytes: self.input.bytes(range), vlan: None }
+    fn packet(&self, InputRecord { time_ns, link, range, wire_size }: InputRecord) -> Packet<'_> {
+        Packet { time_ns, link, bytes: self.input.bytes(range), wire_size, vlan: None }
     }
 
     #[inline]

@@ -251,8 +251,12 @@ fn warnings(summary: &Summary) {
     if summary.packets == 0 {
         warning("there were no packets");
     }
-    if cut > summary.packets / 2 {
-        warning("most packets were cut before their TCP flags: record more of each");
+    if cut > 0 {
+        warning(&format!(
+            "{} packets were cut by the capture before their TCP flags, so the lists since are not complete: record more \
+             of each packet (--snapshot-length of tcpdump)",
+            grouped(cut)
+        ));
     }
     if counts.unarchived > 0 {
         warning(&format!(

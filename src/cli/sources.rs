@@ -53,7 +53,7 @@ fn time(time_ns: i64) -> Timestamp {
 
 /// A table for people.
 fn text(list: &SourceList) -> String {
-    let SourceListHeader { start_ns, end_ns, attempts, answered, refused, dropped, .. } = list.header;
+    let SourceListHeader { start_ns, end_ns, attempts, answered, refused, dropped, cut, .. } = list.header;
     let mut text = format!("{} to {}\n", time(start_ns), time(end_ns));
     text += &format!(
         "{} sources, {} attempts, {} answered, {} refused\n",
@@ -64,6 +64,9 @@ fn text(list: &SourceList) -> String {
     );
     if dropped > 0 {
         text += &format!("{} packets were lost\n", grouped(dropped));
+    }
+    if cut > 0 {
+        text += &format!("{} packets were cut by the capture before their TCP flags\n", grouped(cut));
     }
     if !list.header.complete {
         text += &format!("not complete: about {} sources are not named\n", grouped(list.header.missing));

@@ -8,7 +8,7 @@ use crate::engine::{PacketTime, WallTime, shard_of};
 use crate::error::{Error, Result};
 use crate::list::TickMoment;
 use crate::metrics::{CaptureCounts, Metrics};
-use crate::parse::{LinkType, PlainFrame, PlainIpv4, PlainIpv6, TcpSegment, Unusable, parse_frame, walk};
+use crate::parse::{LinkType, PlainFrame, PlainIpv4, PlainIpv6, TcpSegment, Unusable, parse_captured, walk};
 use crate::queue::{Marker, Message, Passed, Seen, Writer};
 use crate::signal::{JUDGED_COUNT_MAX, PARTITION_COUNT, Signal, Signaller, TimeBase, TimeDoubt};
 use crate::state::{Decoder, Encoder};
@@ -93,6 +93,8 @@ fn seen(counts: &CaptureCounts) -> Seen {
         packets: counts.packets,
         dropped: counts.lost + counts.queue_full,
         unusable: damaged.map(|reason| counts.unusable[reason.index()]).sum(),
+        cut: counts.unusable[Unusable::CutShort.index()],
+        unopened: counts.unusable[Unusable::UnopenedTunnel.index()],
         handshakes_lost: counts.signals.handshakes_lost,
         has_doubtful_losses: false,
         time_doubt: TimeDoubt::None,
@@ -126,7 +128,7 @@ impl Totals {
 
 /// What a packet of a capture holds, with the VLAN tag that the kernel has taken off.
 fn read(packet: &Packet) -> std::result::Result<TcpSegment, Unusable> {
-    let segment = parse_frame(packet.link, packet.bytes)?;
+    let segment = parse_captured(packet.link, packet.bytes, packet.wire_size)?;
     Ok(packet.vlan.map_or(segment, |tag| segment.behind_tag(tag)))
 }
 
@@ -234,10 +236,12 @@ impl<T: Timekeeper> Port<T> {
     /// A router takes the time when the frame comes in, before it forwards it: the answer may come in at another port,
     /// and must not seem older.
     ///
-    /// A frame that holds no TCP header that can be read is counted with the reason, and changes nothing else.
+    /// The bytes are the whole frame: what a router cut comes with its size on the wire, as a [`Packet`] to
+    /// [`Self::packet`]. A frame that holds no TCP header that can be read is counted with the reason, and changes
+    /// nothing else.
     #[inline]
     pub fn frame(&mut self, time_ns: i64, link: LinkType, bytes: &[u8]) {
-        self.packet(&Packet { time_ns, link, bytes, vlan: None });
+        self.packet(&Packet::whole(time_ns, link, bytes));
     }
 
     /// Takes in a packet of a capture.
@@ -309,9 +313,9 @@ impl<T: Timekeeper> Port<T> {
             if let Some(frame) = PlainIpv6::of(packet.bytes) {
                 return self.plain(frame);
             }
-            walk(packet.link, packet.bytes)
+            walk(packet.link, packet.bytes, packet.wire_size)
         } else {
-            parse_frame(packet.link, packet.bytes)
+            parse_captured(packet.link, packet.bytes, packet.wire_size)
         };
         match read {
             Ok(segment) => self.segment(segment, packet.vlan),
@@ -475,8 +479,8 @@ impl<T: Timekeeper> Port<T> {
         encoder.u64(self.packets);
         encoder.u64(self.lost);
         encoder.counts(self.unusable);
-        let Seen { packets, dropped, unusable, handshakes_lost, .. } = self.marked;
-        encoder.counts([packets, dropped, unusable, handshakes_lost]);
+        let Seen { packets, dropped, unusable, cut, unopened, handshakes_lost, .. } = self.marked;
+        encoder.counts([packets, dropped, unusable, cut, unopened, handshakes_lost]);
         self.signaller.save(&mut encoder);
         self.time.save(&mut encoder);
         saver.put_position(reading, self.packets, &encoder.into_bytes());
@@ -509,12 +513,14 @@ impl Port<PacketTime> {
         self.packets = decoder.count()?;
         self.lost = decoder.count()?;
         self.unusable = decoder.counts()?;
-        let [packets, dropped, unusable, handshakes_lost] = decoder.counts()?;
-        self.marked = Seen { packets, dropped, unusable, handshakes_lost, ..Seen::default() };
+        let [packets, dropped, unusable, cut, unopened, handshakes_lost] = decoder.counts()?;
+        self.marked = Seen { packets, dropped, unusable, cut, unopened, handshakes_lost, ..Seen::default() };
         self.signaller.restore(&mut decoder)?;
         let seen = seen(&self.counts());
         let is_seen = packets <= seen.packets && dropped <= seen.dropped && unusable <= seen.unusable;
-        decoder.expect(is_seen && handshakes_lost <= seen.handshakes_lost, "more marked than seen")?;
+        let is_seen =
+            is_seen && cut <= seen.cut && unopened <= seen.unopened && handshakes_lost <= seen.handshakes_lost;
+        decoder.expect(is_seen, "more marked than seen")?;
         self.time.restore(&mut decoder)?;
         decoder.end()?;
         // The time base was sent behind the mark at which the state was cut.

@@ -78,6 +78,7 @@ impl SourceReports {
             start_ns: carried.map_or(header.figures.start_ns, |carried| carried.start_ns),
             end_ns: header.figures.end_ns,
             dropped: header.figures.dropped + carried.map_or(0, |carried| carried.dropped),
+            cut: header.figures.cut + carried.map_or(0, |carried| carried.cut),
             merged: header.figures.merged + carried.map_or(0, |carried| carried.merged),
         };
         if is_held_back {

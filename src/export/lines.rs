@@ -58,6 +58,12 @@ pub(super) struct ListFields<'a> {
     evicted: u64,
     dropped: u64,
     unusable: u64,
+    /// Written only if it is not zero: most captures cut nothing that is needed.
+    #[serde(skip_serializing_if = "is_zero")]
+    cut: u64,
+    /// Written only if it is not zero: most networks have no such tunnels.
+    #[serde(skip_serializing_if = "is_zero")]
+    unopened: u64,
     extraneous: u64,
     merged: u64,
     /// Written only after a restart: without one no connection is unsettled.
@@ -77,7 +83,7 @@ pub(super) struct ListFields<'a> {
     time_uncertain: bool,
 }
 
-fn is_zero(count: &u64) -> bool {
+pub(super) fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
@@ -98,6 +104,8 @@ impl<'a> ListFields<'a> {
             evicted: header.figures.evicted,
             dropped: header.figures.dropped,
             unusable: header.figures.unusable,
+            cut: header.figures.cut,
+            unopened: header.figures.unopened,
             extraneous: header.extraneous,
             merged: header.figures.merged,
             unsettled: header.unsettled,

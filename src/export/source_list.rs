@@ -5,7 +5,7 @@
 //! no more lines are kept than are asked for.
 
 use crate::error::{Error, Result};
-use crate::export::lines::json_line;
+use crate::export::lines::{is_zero, json_line};
 use crate::export::timestamp::rfc3339;
 use crate::sources::{Report, Source};
 use jiff::Timestamp;
@@ -65,6 +65,9 @@ pub struct SourceListHeader {
     pub refused: u64,
     /// Packets and signals lost in the period.
     pub dropped: u64,
+    /// Packets in the period that the capture cut before their TCP flags; written only if there are any.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cut: u64,
     /// Intervals merged into the period.
     pub merged: u64,
 }
@@ -123,6 +126,7 @@ pub(super) fn write(out: &mut dyn Write, report: &Report) -> io::Result<()> {
         answered: report.answered,
         refused: report.refused,
         dropped: report.period.dropped,
+        cut: report.period.cut,
         merged: report.period.merged,
     };
     let timestamp = &rfc3339(report.period.end_ns);

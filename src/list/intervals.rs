@@ -35,6 +35,8 @@ pub(super) struct Intervals {
     merged_start_ns: Option<i64>,
     /// What the capture counted in the interval and in those merged into it.
     seen: Seen,
+    /// Whether the capture has ever cut a packet before its TCP flags. What such packets opened may still be open.
+    has_cut: bool,
     interval: u64,
     /// Intervals that were merged into the next one: since the start, and since the last list.
     merged_intervals: u64,
@@ -65,6 +67,7 @@ impl Intervals {
             ending: None,
             merged_start_ns: None,
             seen: Seen::default(),
+            has_cut: false,
             interval: 0,
             merged_intervals: 0,
             covered_intervals: 0,
@@ -109,6 +112,7 @@ impl Intervals {
             return None;
         }
         self.interval += 1;
+        self.has_cut |= self.seen.cut > 0;
         let ended = self.ended(marker);
         self.merged_start_ns = None;
         self.covered_intervals = 0;
@@ -124,6 +128,8 @@ impl Intervals {
             end_ns: marker.end_ns,
             dropped: self.seen.dropped,
             unusable: self.seen.unusable,
+            cut: self.seen.cut,
+            unopened: self.seen.unopened,
             merged: self.covered_intervals,
             time_uncertain: self.seen.time_doubt != TimeDoubt::None,
             ..Figures::default()
@@ -147,12 +153,13 @@ impl Intervals {
     }
 
     /// About how many changes are missing that no table holds, in an interval with this many changes: connections that
-    /// were not tracked, and what the lost packets held.
+    /// were not tracked, and what was in packets that were lost or cut. Of what was cut in an interval before only this
+    /// is known: that it may still be open.
     fn missing_elsewhere(&self, changes: u64) -> u64 {
         let untracked = self.partitions.iter().map(|partition| partition.counts.untracked_open);
         // What was taken off in time that may not have passed may still be open: one at least.
         let taken_off = u64::from(self.seen.time_doubt == TimeDoubt::Passed);
-        untracked.sum::<u64>() + self.lost.count + missed(&self.seen, changes) + taken_off
+        untracked.sum::<u64>() + self.lost.count + missed(&self.seen, changes).max(u64::from(self.has_cut)) + taken_off
     }
 
     /// Sorts the half-open connections, and removes those that are established too. A key that is half-open twice, as
@@ -224,6 +231,7 @@ impl Intervals {
         debug_assert!(self.ending.is_none() && self.covered_intervals == 0);
         encoder.u64(self.interval);
         encoder.u64(self.merged_intervals);
+        encoder.bool(self.has_cut);
         encoder.option(self.resumed_tick, Encoder::u64);
         self.bases.save(encoder);
         encoder.u64(self.lost.count);
@@ -235,6 +243,7 @@ impl Intervals {
     pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         self.interval = decoder.count()?;
         self.merged_intervals = decoder.count()?;
+        self.has_cut = decoder.bool()?;
         self.resumed_tick = decoder.option(Decoder::count)?;
         self.bases = TimeBases::saved(decoder)?;
         (self.lost.count, self.lost.last_tick) = (decoder.count()?, decoder.count()?);
@@ -271,12 +280,58 @@ impl LostHandshakes {
     }
 }
 
-/// About how many openings and closings were lost with packets: in proportion to those in the packets that were seen,
-/// and at least one, since it cannot be known that there was none.
+/// About how many openings and closings were in packets that were lost or cut: in proportion to those in the packets
+/// that were read, and at least one, since it cannot be known that there was none.
 fn missed(seen: &Seen, changes: u64) -> u64 {
-    if seen.dropped == 0 {
+    let unread = seen.dropped.saturating_add(seen.cut);
+    if unread == 0 {
         return u64::from(seen.has_doubtful_losses);
     }
-    let share = u128::from(seen.dropped) * u128::from(changes) / u128::from(seen.packets.max(1));
+    let read = seen.packets.saturating_sub(seen.cut).max(1);
+    let share = u128::from(unread) * u128::from(changes) / u128::from(read);
     u64::try_from(share).unwrap_or(u64::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ends an interval in which this was seen.
+    fn ended(intervals: &mut Intervals, seen: Seen) -> Figures {
+        for partition in 0..PARTITION_COUNT {
+            let half_open = Some(Box::new(HalfOpenList::of(&[])));
+            let marker = Marker { seen, ..Marker::default() };
+            let end = IntervalEnd { marker, half_open, counts: Counts::default(), saved: None };
+            intervals.end_partition(partition, end, false);
+        }
+        let figures = intervals.end().expect("nothing is held back").figures;
+        intervals.begin(|_, _| {});
+        figures
+    }
+
+    #[test]
+    fn what_was_cut_may_be_open_in_every_later_interval_also_of_a_run_that_goes_on_from_a_state() {
+        let (nothing, cut) = (Seen { packets: 9, ..Seen::default() }, Seen { packets: 9, cut: 4, ..Seen::default() });
+        let mut intervals = Intervals::new(None);
+        let missing = |figures: Figures| (figures.cut, figures.missing_elsewhere);
+        assert_eq!(missing(ended(&mut intervals, nothing)), (0, 0));
+        assert_eq!(missing(ended(&mut intervals, cut)), (4, 1));
+        assert_eq!(missing(ended(&mut intervals, nothing)), (0, 1));
+        let mut encoder = Encoder::default();
+        intervals.save(&mut encoder);
+        let (bytes, mut restored) = (encoder.into_bytes(), Intervals::new(None));
+        restored.restore(&mut Decoder::new(&bytes)).unwrap();
+        assert_eq!(missing(ended(&mut restored, nothing)), (0, 1));
+    }
+
+    #[test]
+    fn what_was_cut_is_estimated_by_what_was_read() {
+        let seen = |dropped, cut| Seen { packets: 1_000, dropped, cut, ..Seen::default() };
+        assert_eq!(missed(&seen(0, 0), 80), 0);
+        assert_eq!(missed(&seen(100, 0), 80), 8);
+        assert_eq!(missed(&seen(0, 200), 80), 20);
+        assert_eq!(missed(&seen(0, 1), 80), 1);
+        assert_eq!(missed(&seen(0, 1_000), 0), 1);
+        assert_eq!(missed(&seen(u64::MAX, 1_000), u64::MAX), u64::MAX);
+    }
 }

@@ -17,8 +17,14 @@ impl Protocol {
     pub(crate) const ROUTING: Self = Protocol(43);
     pub(crate) const FRAGMENT: Self = Protocol(44);
     pub(crate) const GRE: Self = Protocol(47);
+    pub(crate) const ENCRYPTED: Self = Protocol(50);
     pub(crate) const AUTHENTICATION: Self = Protocol(51);
     pub(crate) const DESTINATION_OPTIONS: Self = Protocol(60);
+    pub(crate) const COMPRESSED: Self = Protocol(108);
+    pub(crate) const L2TP: Self = Protocol(115);
+    pub(crate) const MOBILITY: Self = Protocol(135);
+    pub(crate) const HOST_IDENTITY: Self = Protocol(139);
+    pub(crate) const SHIM6: Self = Protocol(140);
 }
 
 /// The more-fragments bit and the 13 bits of offset in an IPv4 header.
@@ -89,10 +95,12 @@ pub(super) fn payload(protocol: Protocol, addresses: Addresses, unread: &mut Unr
         Protocol::IPV6 => return Ok(Layer::Ipv6),
         Protocol::GRE => return Ok(Layer::Gre),
         Protocol::UDP => return Ok(Layer::Udp),
+        Protocol::ENCRYPTED | Protocol::COMPRESSED | Protocol::L2TP => return Err(Unusable::UnopenedTunnel),
         Protocol::AUTHENTICATION => {
             authentication(if is_v6 { Unusable::MalformedIpv6 } else { Unusable::MalformedIpv4 }, unread)?
         }
         Protocol::HOP_BY_HOP | Protocol::ROUTING | Protocol::DESTINATION_OPTIONS if is_v6 => extension(unread)?,
+        Protocol::MOBILITY | Protocol::HOST_IDENTITY | Protocol::SHIM6 if is_v6 => extension(unread)?,
         Protocol::FRAGMENT if is_v6 => fragment(unread)?,
         _ => return Err(Unusable::NotTcp),
     };

@@ -362,7 +362,7 @@ mod tests {
     fn what_is_supported_is_what_is_read() {
         for number in (0..1000).chain([u32::MAX]) {
             let link = LinkType(number);
-            let refused = first_layer(link, &mut Unread::new(&[])) == Err(Unusable::UnsupportedLink);
+            let refused = first_layer(link, &mut Unread::new(&[], 0)) == Err(Unusable::UnsupportedLink);
             assert_eq!(link.is_supported(), !refused, "{link}");
             assert!(refused || link.name().is_some(), "{link}");
         }

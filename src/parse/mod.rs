@@ -1,8 +1,9 @@
 //! Frame -> TCP header.
 //!
-//! [`parse_frame`] reads one captured frame of any link type that is supported, and returns the innermost TCP header's
-//! addresses, ports, VLAN tags, flags and numbers, or the [`Unusable`] reason under which the frame is counted. Parsing
-//! is total: it reads no byte that it has not checked and cannot panic on any frame.
+//! [`parse_captured`] reads one captured frame of any link type that is supported, and returns the innermost TCP
+//! header's addresses, ports, VLAN tags, flags and numbers, or the [`Unusable`] reason under which the frame is
+//! counted. [`parse_frame`] does so for a frame that is whole. Parsing is total: it reads no byte that it has not
+//! checked and cannot panic on any frame.
 //!
 //! Nearly every frame is TCP directly in IP directly in Ethernet. Who needs only the ends and the flags of these reads
 //! a [`PlainFrame`].
@@ -16,6 +17,7 @@ pub(crate) mod tests;
 mod tunnel;
 mod unread;
 mod unusable;
+mod wlan;
 
 pub use fast::{PlainFrame, PlainIpv4, PlainIpv6};
 pub use link::LinkType;
@@ -79,19 +81,29 @@ impl TcpSegment {
     }
 }
 
-/// Reads one captured frame down to its innermost TCP header.
+/// Reads one whole frame down to its innermost TCP header.
+///
+/// # Errors
+/// The frame has no TCP header that could be read, for this reason, which is never [`Unusable::CutShort`].
+#[inline]
+pub fn parse_frame(link: LinkType, frame: &[u8]) -> Result<TcpSegment, Unusable> {
+    parse_captured(link, frame, frame.len())
+}
+
+/// Reads what was captured of a frame that had `wire_size` bytes on the wire, down to its innermost TCP header. A size
+/// below that of the captured bytes stands for theirs.
 ///
 /// # Errors
 /// The frame has no TCP header that could be read, for this reason. A frame cut short gives what the whole frame would
 /// give, or [`Unusable::CutShort`], and nothing else.
 #[inline]
-pub fn parse_frame(link: LinkType, frame: &[u8]) -> Result<TcpSegment, Unusable> {
+pub fn parse_captured(link: LinkType, captured: &[u8], wire_size: usize) -> Result<TcpSegment, Unusable> {
     if link == LinkType::ETHERNET
-        && let Some(segment) = fast::plain_ethernet(frame)
+        && let Some(segment) = fast::plain_ethernet(captured)
     {
         return Ok(segment);
     }
-    walk(link, frame)
+    walk(link, captured, wire_size)
 }
 
 /// The most steps from layer to layer that the parser follows in one frame. A step reads a header, a tag, a label or an
@@ -132,21 +144,23 @@ enum Layer {
     Erspan(tunnel::Erspan),
     /// UDP, which may be a tunnel.
     Udp,
+    /// An 802.11 frame.
+    Wlan,
     /// A GTP-U extension header of this type, or the tunnelled packet when it is 0.
     GtpExtension(u8),
     /// TCP between these addresses.
     Tcp(Addresses),
 }
 
-/// Reads a frame as [`parse_frame`] does, header by header: the general path, for a frame that is known not to be
+/// Reads a frame as [`parse_captured`] does, header by header: the general path, for a frame that is known not to be
 /// [plain](PlainFrame). Each turn of one loop takes one layer and learns which one follows, so nesting costs turns and
 /// no stack, and the turns are limited.
 ///
 /// # Errors
 ///
-/// As [`parse_frame`].
-pub(crate) fn walk(link: LinkType, frame: &[u8]) -> Result<TcpSegment, Unusable> {
-    let mut unread = Unread::new(frame);
+/// As [`parse_captured`].
+pub(crate) fn walk(link: LinkType, captured: &[u8], wire_size: usize) -> Result<TcpSegment, Unusable> {
+    let mut unread = Unread::new(captured, wire_size);
     let mut vlan = VlanTags::NONE;
     let mut layer = link::first_layer(link, &mut unread)?;
     for _ in 0..LAYER_COUNT_MAX {
@@ -165,6 +179,7 @@ pub(crate) fn walk(link: LinkType, frame: &[u8]) -> Result<TcpSegment, Unusable>
             Layer::Gre => tunnel::gre(&mut unread)?,
             Layer::Erspan(kind) => tunnel::erspan(kind, &mut unread)?,
             Layer::Udp => tunnel::udp(&mut unread)?,
+            Layer::Wlan => wlan::frame(&mut unread)?,
             Layer::GtpExtension(kind) => tunnel::gtp_extension(kind, &mut unread)?,
             Layer::Tcp(addresses) => return tcp::segment(addresses, vlan, &mut unread),
         };

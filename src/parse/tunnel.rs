@@ -1,6 +1,7 @@
-//! Tunnels over IP: GRE and what it carries, and over UDP VXLAN, Geneve and GTP-U.
+//! Tunnels over IP: GRE and what it carries, and over UDP VXLAN, Geneve, GTP-U and CAPWAP.
 //!
-//! A UDP datagram is a tunnel if its port and its header say so; any other is not TCP.
+//! A UDP datagram is a tunnel if its port and its header say so; any other is not TCP. The packets of tunnels that are
+//! known and not opened, encrypted ones for one, are counted as such.
 
 use super::Layer;
 use super::Unusable;
@@ -28,13 +29,20 @@ pub(super) fn gre(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     const PPTP_PPP: u16 = 0x880b;
     const ERSPAN_TWO: u16 = 0x88be;
     const ERSPAN_THREE: u16 = 0x22eb;
+    // Aruba's, for the 802.11 frames of its access points.
+    const WLAN_FIRST: u16 = 0x8200;
+    const WLAN_LAST: u16 = 0x8370;
+    const WLAN_OTHER: u16 = 0x9000;
     let [f0, f1, p0, p1] = *unread.take::<4>(Unusable::MalformedTunnel)?;
     let flags = u16::from_be_bytes([f0, f1]);
     let protocol = u16::from_be_bytes([p0, p1]);
     let version = flags & VERSION;
     // Source routes went out of use with RFC 2784. Version 1 is PPTP's own, and without a sequence number it carries
     // nothing but an acknowledgement.
-    if flags & ROUTING != 0 || version > 1 || (version == 1 && (protocol != PPTP_PPP || flags & SEQUENCE == 0)) {
+    if flags & ROUTING != 0 || version > 1 || (version == 1 && protocol != PPTP_PPP) {
+        return Err(Unusable::UnopenedTunnel);
+    }
+    if version == 1 && flags & SEQUENCE == 0 {
         return Err(Unusable::NotTcp);
     }
     let announced = [CHECKSUM, KEY, SEQUENCE, if version == 1 { ACKNOWLEDGEMENT } else { 0 }];
@@ -45,6 +53,8 @@ pub(super) fn gre(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
         ERSPAN_TWO if flags & SEQUENCE == 0 => Ok(Layer::Ethernet),
         ERSPAN_TWO => Ok(Layer::Erspan(Erspan::Two)),
         ERSPAN_THREE => Ok(Layer::Erspan(Erspan::Three)),
+        WLAN_FIRST..=WLAN_LAST if protocol & 0xf == 0 => Ok(Layer::Wlan),
+        WLAN_OTHER => Ok(Layer::Wlan),
         _ => Ok(Layer::EtherType(EtherType(protocol))),
     }
 }
@@ -73,19 +83,30 @@ pub(super) fn erspan(kind: Erspan, unread: &mut Unread<'_>) -> Result<Layer, Unu
     }
 }
 
-/// UDP, which may be a tunnel by its destination port.
+/// UDP, which may be a tunnel by its destination port. CAPWAP's data have one port at the controller alone, in either
+/// direction.
 pub(super) fn udp(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
     const VXLAN: u16 = 4789;
     const VXLAN_LINUX: u16 = 8472;
     const VXLAN_GENERIC: u16 = 4790;
     const GENEVE: u16 = 6081;
     const GTP_U: u16 = 2152;
+    const CAPWAP_DATA: u16 = 5247;
+    const NAT_TRAVERSAL: u16 = 4500;
+    const L2TP: u16 = 1701;
+    const TEREDO: u16 = 3544;
+    const MPLS: u16 = 6635;
     const HEADER_SIZE: usize = 8;
-    let [_, _, p0, p1] = *unread.take::<4>(Unusable::NotTcp)?;
-    let tunnel: fn(&mut Unread<'_>) -> Result<Layer, Unusable> = match u16::from_be_bytes([p0, p1]) {
+    let [s0, s1, d0, d1] = *unread.take::<4>(Unusable::NotTcp)?;
+    let source = u16::from_be_bytes([s0, s1]);
+    let tunnel: fn(&mut Unread<'_>) -> Result<Layer, Unusable> = match u16::from_be_bytes([d0, d1]) {
         VXLAN | VXLAN_LINUX | VXLAN_GENERIC => vxlan,
         GENEVE => geneve,
         GTP_U => gtp_u,
+        CAPWAP_DATA => capwap_data,
+        NAT_TRAVERSAL => nat_traversal,
+        L2TP | TEREDO | MPLS => return Err(Unusable::UnopenedTunnel),
+        _ if source == CAPWAP_DATA => capwap_data,
         _ => return Err(Unusable::NotTcp),
     };
     let [l0, l1, _, _] = *unread.take::<4>(Unusable::NotTcp)?;
@@ -110,7 +131,53 @@ fn vxlan(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
         (WITH_NEXT_PROTOCOL, 1) => Ok(Layer::Ipv4),
         (WITH_NEXT_PROTOCOL, 2) => Ok(Layer::Ipv6),
         (WITH_NEXT_PROTOCOL, 5) => Ok(Layer::MplsLabel),
+        (WITH_NEXT_PROTOCOL, _) => Err(Unusable::UnopenedTunnel),
         _ => Err(Unusable::NotTcp),
+    }
+}
+
+/// CAPWAP's data: a preamble, the header's length in words of four bytes, a radio, the kind of its frames, flags, and
+/// where in the whole a fragment belongs. The length counts the radio's address and what else the flags announce.
+fn capwap_data(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
+    const CLEAR: u8 = 0;
+    const ENCRYPTED: u8 = 1;
+    const HEADER_SIZE_MIN: usize = 8;
+    /// In the byte with the kind of frames: that they are in the radio's own form, not that of Ethernet.
+    const NATIVE: u8 = 0x01;
+    const WLAN: u8 = 1;
+    const FRAGMENT: u8 = 0x80;
+    const LAST_FRAGMENT: u8 = 0x40;
+    const KEEP_ALIVE: u8 = 0x08;
+    match *unread.peek::<1>(Unusable::NotTcp)? {
+        [CLEAR] => {}
+        [ENCRYPTED] => return Err(Unusable::UnopenedTunnel),
+        _ => return Err(Unusable::NotTcp),
+    }
+    let [_, length, kind, flags, _, _, high, low] = *unread.peek::<HEADER_SIZE_MIN>(Unusable::NotTcp)?;
+    let header_size = usize::from(length >> 3) * 4;
+    if header_size < HEADER_SIZE_MIN || flags & KEEP_ALIVE != 0 {
+        return Err(Unusable::NotTcp);
+    }
+    if flags & FRAGMENT != 0 && u16::from_be_bytes([high, low]) >> 3 != 0 {
+        return Err(Unusable::LaterFragment);
+    }
+    unread.skip(header_size, Unusable::NotTcp)?;
+    if flags & FRAGMENT != 0 && flags & LAST_FRAGMENT == 0 {
+        unread.continues_elsewhere();
+    }
+    match (kind & NATIVE != 0, kind >> 1 & 0x1f) {
+        (false, _) => Ok(Layer::Ethernet),
+        (true, WLAN) => Ok(Layer::Wlan),
+        (true, _) => Err(Unusable::UnopenedTunnel),
+    }
+}
+
+/// The port on which IPsec passes address translation: packets for the key exchange begin with four zeros, and one byte
+/// alone keeps the translation alive; the rest is encrypted.
+fn nat_traversal(unread: &mut Unread<'_>) -> Result<Layer, Unusable> {
+    match *unread.peek::<4>(Unusable::NotTcp)? {
+        [0, 0, 0, 0] => Err(Unusable::NotTcp),
+        _ => Err(Unusable::UnopenedTunnel),
     }
 }
 

@@ -9,11 +9,15 @@
 pub enum Unusable {
     /// Something other than IP: ARP, LLDP, spanning tree, PPP negotiation.
     NotIp,
-    /// IP that carries something other than TCP, or a tunnel that is not opened: UDP, ICMP, ESP.
+    /// IP that carries something other than TCP: UDP, ICMP.
     NotTcp,
     /// A fragment after the first: the TCP header, if there is one, travelled in the first.
     LaterFragment,
-    /// The capture ends before the flags of the TCP header: the snapshot length was too small.
+    /// A tunnel that is known and not opened, because it is encrypted or compressed, or of a rare kind: ESP, IPComp,
+    /// L2TP, Teredo, MPLS in UDP, GRE with source routes or of another version, encrypted CAPWAP and 802.11.
+    UnopenedTunnel,
+    /// The capture has less of the frame than there was on the wire, and ends before the flags of the TCP header, or
+    /// before it shows that there is none: the snapshot length was too small.
     CutShort,
     /// A link type that is not read.
     UnsupportedLink,
@@ -23,9 +27,9 @@ pub enum Unusable {
     MalformedIpv4,
     /// An IPv6 header, or one of its extension headers, that contradicts itself.
     MalformedIpv6,
-    /// The packet ends inside its tunnel header.
+    /// The packet ended on the wire inside its tunnel header.
     MalformedTunnel,
-    /// A TCP header that contradicts itself, or a packet that ends inside it.
+    /// A TCP header that contradicts itself, or a packet that ended on the wire inside it.
     MalformedTcp,
     /// More nested headers than are followed.
     NestedTooDeep,
@@ -37,6 +41,7 @@ impl Unusable {
         Self::NotIp,
         Self::NotTcp,
         Self::LaterFragment,
+        Self::UnopenedTunnel,
         Self::CutShort,
         Self::UnsupportedLink,
         Self::MalformedLink,
@@ -60,7 +65,7 @@ impl Unusable {
     /// Whether such frames are part of healthy traffic, not a sign of damage or of a wrong setting.
     #[must_use]
     pub fn is_ordinary(self) -> bool {
-        matches!(self, Self::NotIp | Self::NotTcp | Self::LaterFragment)
+        matches!(self, Self::NotIp | Self::NotTcp | Self::LaterFragment | Self::UnopenedTunnel)
     }
 
     /// The name of the counter for machines; it never changes.
@@ -70,6 +75,7 @@ impl Unusable {
             Self::NotIp => "not_ip",
             Self::NotTcp => "not_tcp",
             Self::LaterFragment => "later_fragment",
+            Self::UnopenedTunnel => "unopened_tunnel",
             Self::CutShort => "cut_short",
             Self::UnsupportedLink => "unsupported_link",
             Self::MalformedLink => "malformed_link",
@@ -88,6 +94,7 @@ impl Unusable {
             Self::NotIp => "not IP",
             Self::NotTcp => "not TCP",
             Self::LaterFragment => "later fragment",
+            Self::UnopenedTunnel => "tunnel not opened",
             Self::CutShort => "cut short before the TCP flags",
             Self::UnsupportedLink => "unsupported link type",
             Self::MalformedLink => "malformed link header",

@@ -32,6 +32,10 @@ pub struct Seen {
     pub dropped: u64,
     /// Packets that should have been TCP and could not be read as such: damaged, or cut too short.
     pub unusable: u64,
+    /// Those of them that the capture cut before the TCP flags, or before it could be known whether they are TCP.
+    pub cut: u64,
+    /// Packets of tunnels that are known and not opened: ordinary traffic, and not in `unusable`.
+    pub unopened: u64,
     /// Handshakes whose last packet could no longer be waited for. Such a connection is listed only once a sample shows
     /// a later packet.
     pub handshakes_lost: u64,
@@ -50,6 +54,8 @@ impl Seen {
             packets: self.packets + other.packets,
             dropped: self.dropped + other.dropped,
             unusable: self.unusable + other.unusable,
+            cut: self.cut + other.cut,
+            unopened: self.unopened + other.unopened,
             handshakes_lost: self.handshakes_lost + other.handshakes_lost,
             has_doubtful_losses: self.has_doubtful_losses || other.has_doubtful_losses,
             time_doubt: self.time_doubt.max(other.time_doubt),
@@ -63,6 +69,8 @@ impl Seen {
             packets: self.packets - earlier.packets,
             dropped: self.dropped - earlier.dropped,
             unusable: self.unusable - earlier.unusable,
+            cut: self.cut - earlier.cut,
+            unopened: self.unopened - earlier.unopened,
             handshakes_lost: self.handshakes_lost - earlier.handshakes_lost,
             has_doubtful_losses: self.has_doubtful_losses,
             time_doubt: self.time_doubt,

@@ -16,7 +16,7 @@ pub const SAMPLE_INTERVAL_PACKETS: u32 = 16;
 
 /// The sampling interval while a handshake may have been lost, of more than can be remembered: such a connection is
 /// found within its next few packets.
-pub const RECOVERY_INTERVAL_PACKETS: u32 = 4;
+pub(super) const RECOVERY_INTERVAL_PACKETS: u32 = 4;
 
 /// The sampler of one capture thread.
 pub(super) struct Sampler {

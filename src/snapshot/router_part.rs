@@ -38,10 +38,14 @@ pub struct Figures {
     pub dropped: u64,
     /// Packets in the interval that should have been TCP and could not be read as such.
     pub unusable: u64,
+    /// Those of them that the capture cut before their TCP flags, or before it could be known whether they are TCP.
+    pub cut: u64,
+    /// Packets in the interval of tunnels that are known and not opened.
+    pub unopened: u64,
     /// Intervals beside its own that the list covers, because their lists could not be made in time.
     pub merged: u64,
     /// About how many differences to the truth are known that are in no table: connections that were not tracked, and
-    /// what the lost packets held. A list's `missing` is this and what could not be decoded.
+    /// what lost and cut packets held. A list's `missing` is this and what could not be decoded.
     pub missing_elsewhere: u64,
     /// Connections that ended, and went on after all, in the interval.
     pub reopened: u64,
@@ -52,7 +56,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    const COUNT: usize = 15;
+    const COUNT: usize = 17;
 
     /// The figures of two routers together: the counters added up, from the earlier start to the later end. The
     /// interval is the later of the two.
@@ -69,6 +73,8 @@ impl Figures {
             evicted: self.evicted.saturating_add(other.evicted),
             dropped: self.dropped.saturating_add(other.dropped),
             unusable: self.unusable.saturating_add(other.unusable),
+            cut: self.cut.saturating_add(other.cut),
+            unopened: self.unopened.saturating_add(other.unopened),
             merged: self.merged.saturating_add(other.merged),
             missing_elsewhere: self.missing_elsewhere.saturating_add(other.missing_elsewhere),
             reopened: self.reopened.saturating_add(other.reopened),
@@ -89,6 +95,8 @@ impl Figures {
             self.evicted,
             self.dropped,
             self.unusable,
+            self.cut,
+            self.unopened,
             self.merged,
             self.missing_elsewhere,
             self.reopened,
@@ -98,9 +106,8 @@ impl Figures {
     }
 
     fn of_words(words: [u64; Self::COUNT]) -> Self {
-        let [interval, start, end, opened, closed, untracked, recycled, evicted, dropped, unusable, merged, rest @ ..] =
-            words;
-        let [missing, reopened, handshakes_lost, time_uncertain] = rest;
+        let [interval, start, end, opened, closed, untracked, recycled, evicted, dropped, unusable, rest @ ..] = words;
+        let [cut, unopened, merged, missing, reopened, handshakes_lost, time_uncertain] = rest;
         Figures {
             interval,
             start_ns: start as i64,
@@ -112,6 +119,8 @@ impl Figures {
             evicted,
             dropped,
             unusable,
+            cut,
+            unopened,
             merged,
             missing_elsewhere: missing,
             reopened,

@@ -326,14 +326,14 @@ proptest! {
     #[test]
     fn any_source_reads_back(
         router in "[^\\p{C}]{0,16}",
-        words: [u64; 33],
+        words: [u64; 35],
         ticks: ([u64; PARTITION_COUNT], u64, i64, u64),
         mut bases in prop::collection::btree_map(any::<u64>(), any::<i128>(), 0..5),
         half_open in prop::collection::vec(half_open(), 0..20),
     ) {
         let bases = std::mem::take(&mut bases).into_iter().map(|(first_tick, offset_ns)| TimeBase { first_tick, offset_ns });
         let totals = Counts::of_figures(std::array::from_fn(|at| words[at]));
-        let [interval, opened, closed, untracked, recycled, evicted, dropped, unusable, merged, missing_elsewhere, start, end] =
+        let [interval, opened, closed, untracked, recycled, evicted, dropped, unusable, cut, unopened, merged, missing_elsewhere, start, end] =
             std::array::from_fn(|at| words[21 + at]);
         let [reopened, handshakes_lost] = [words[3] >> 7, words[3] >> 9];
         let source = RouterPart {
@@ -343,7 +343,7 @@ proptest! {
             partition_connections_max: words[2],
             is_last: words[3] & 1 == 1,
             figures: Figures {
-                interval, opened, closed, untracked, recycled, evicted, dropped, unusable, merged, missing_elsewhere,
+                interval, opened, closed, untracked, recycled, evicted, dropped, unusable, cut, unopened, merged, missing_elsewhere,
                 start_ns: start as i64, end_ns: end as i64, reopened, handshakes_lost,
                 time_uncertain: words[3] & 2 != 0,
             },

@@ -5,6 +5,7 @@
 //! - `metrics`: over HTTP, by Prometheus' own tools
 //! - `operation`: files, their places and rights, the log, the documented options, the packaging
 //! - `plan`, `sources`, `state`: the commands and options of these names
+//! - `tunnels`: what is opened, and what is counted
 
 mod bad_input;
 mod collect;
@@ -18,3 +19,4 @@ mod sources;
 mod state;
 #[path = "../support/mod.rs"]
 mod support;
+mod tunnels;

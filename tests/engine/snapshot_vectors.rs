@@ -51,6 +51,8 @@ fn router() -> SnapshotFile {
             evicted: 5,
             dropped: 6,
             unusable: 7,
+            cut: 0,
+            unopened: 0,
             merged: 8,
             missing_elsewhere: 9,
             reopened: 13,

@@ -64,7 +64,7 @@ impl PacketSource for Recorded {
         }
         self.next += 1;
         let time_ns = *time_us as i64 * 1_000;
-        Ok(Some(Packet { time_ns, link: LinkType::ETHERNET, bytes: &self.bytes[begin..*end], vlan: None }))
+        Ok(Some(Packet::whole(time_ns, LinkType::ETHERNET, &self.bytes[begin..*end])))
     }
 
     fn is_finished(&self) -> bool {

@@ -24,12 +24,7 @@ impl PacketSource for Generated {
     fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
         let frame = self.traffic.next_frame();
         self.is_finished = frame.is_none();
-        Ok(frame.map(|frame| Packet {
-            time_ns: frame.time_us as i64 * 1_000,
-            link: LinkType::ETHERNET,
-            bytes: frame.bytes,
-            vlan: None,
-        }))
+        Ok(frame.map(|frame| Packet::whole(frame.time_us as i64 * 1_000, LinkType::ETHERNET, frame.bytes)))
     }
 
     fn is_finished(&self) -> bool {
@@ -55,7 +50,7 @@ impl PacketSource for Recorded {
         let Some((time_us, bytes)) = self.frames.next() else { return Ok(None) };
         self.present = bytes;
         let time_ns = time_us as i64 * 1_000;
-        Ok(Some(Packet { time_ns, link: LinkType::ETHERNET, bytes: &self.present, vlan: None }))
+        Ok(Some(Packet::whole(time_ns, LinkType::ETHERNET, &self.present)))
     }
 
     fn is_finished(&self) -> bool {

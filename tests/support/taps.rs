@@ -116,12 +116,7 @@ impl Packets {
 impl PacketSource for Packets {
     fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
         let time_us = self.advance();
-        Ok(time_us.map(|time_us| Packet {
-            time_ns: time_us as i64 * 1_000,
-            link: LinkType::ETHERNET,
-            bytes: &self.present,
-            vlan: None,
-        }))
+        Ok(time_us.map(|time_us| Packet::whole(time_us as i64 * 1_000, LinkType::ETHERNET, &self.present)))
     }
 
     fn is_finished(&self) -> bool {

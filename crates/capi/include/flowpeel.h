@@ -259,7 +259,7 @@ enum flowpeel_status flowpeel_start_replay(const struct flowpeel_config *config,
                                            struct flowpeel_port **port);
 
 // Takes in a frame of `size` bytes that came at `time_ns`, in ns since 1970. `link` is the link type of captures: 1 is
-// Ethernet, 101 raw IP. A frame that cannot be read is counted.
+// Ethernet, 101 raw IP. The bytes are taken for the whole frame. A frame that cannot be read is counted.
 enum flowpeel_status flowpeel_port_frame(struct flowpeel_port *port,
                                          int64_t time_ns,
                                          uint32_t link,

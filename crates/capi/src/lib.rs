@@ -439,7 +439,7 @@ pub unsafe extern "C" fn flowpeel_start_replay(
 }
 
 /// Takes in a frame of `size` bytes that came at `time_ns`, in ns since 1970. `link` is the link type of captures: 1 is
-/// Ethernet, 101 raw IP. A frame that cannot be read is counted.
+/// Ethernet, 101 raw IP. The bytes are taken for the whole frame. A frame that cannot be read is counted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn flowpeel_port_frame(
     port: *mut flowpeel_port,

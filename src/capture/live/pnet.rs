@@ -76,7 +76,7 @@ impl PnetReceiver {
     /// The next packet, if there is one now and no error.
     pub(super) fn next_packet(&mut self) -> Option<Packet<'_>> {
         match self.receiver.next() {
-            Ok(bytes) => Some(Packet { time_ns: wall_ns(), link: self.link, bytes, vlan: None }),
+            Ok(bytes) => Some(Packet::whole(wall_ns(), self.link, bytes)),
             Err(error) => {
                 // pnet's own errors, which say that there is no packet, have no number.
                 let errno = error.raw_os_error().map(Errno::from_raw_os_error);
@@ -108,7 +108,7 @@ impl PnetReceiver {
         match self.receiver.next() {
             Ok(bytes) => {
                 let (link, bytes) = without_placeholder(self.link, bytes);
-                Ok(Some(Packet { time_ns: wall_ns(), link, bytes, vlan: None }))
+                Ok(Some(Packet::whole(wall_ns(), link, bytes)))
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => Ok(None),
             Err(error) => Err(error),

@@ -79,7 +79,13 @@ impl Ring {
         let frame = frame(block, next.offset).ok_or_else(inconsistent)?;
         *next = RingPosition { offset: frame.next_offset, count: next.count.saturating_sub(1) };
         let bytes = block.get(frame.range).ok_or_else(inconsistent)?;
-        Ok(Some(Packet { time_ns: frame.time_ns, link: self.link, bytes, vlan: frame.vlan }))
+        Ok(Some(Packet {
+            time_ns: frame.time_ns,
+            link: self.link,
+            bytes,
+            wire_size: frame.wire_size,
+            vlan: frame.vlan,
+        }))
     }
 
     /// Gives back the block that has been read and moves to the next one that holds packets; false if there is none
@@ -125,6 +131,8 @@ struct RingFrame {
     time_ns: i64,
     /// The range of its bytes in the block.
     range: Range<usize>,
+    /// The bytes that the packet had when the kernel received it.
+    wire_size: usize,
     /// The tag control information of the VLAN tag that the kernel took out of the frame.
     vlan: Option<u16>,
     /// Where the next packet begins, if there is one.
@@ -151,7 +159,7 @@ fn frame(block: &[u8], offset: usize) -> Option<RingFrame> {
     let header: &[u8; HEADER_SIZE] = block.get(offset..)?.first_chunk()?;
     let word = |at: usize| u32_at(header, at);
     let (next, seconds, nanoseconds, captured_size) = (word(0)?, word(4)?, word(8)?, word(12)?);
-    let status = word(20)?;
+    let (wire_size, status) = (word(16)? as usize, word(20)?);
     let data_offset = u16::from_ne_bytes([header[24], header[25]]);
     let tag_control = word(32)?;
     let start = offset.checked_add(usize::from(data_offset))?;
@@ -165,6 +173,7 @@ fn frame(block: &[u8], offset: usize) -> Option<RingFrame> {
         // At most 2^32 seconds: it does not overflow.
         time_ns: i64::from(seconds) * 1_000_000_000 + i64::from(nanoseconds),
         range: start..end,
+        wire_size,
         vlan: (status & libc::TP_STATUS_VLAN_VALID != 0).then_some(tag_control as u16),
         next_offset,
     })
@@ -196,6 +205,7 @@ mod tests {
         let block = block(b"packet", 0, libc::TP_STATUS_VLAN_VALID);
         assert_eq!(block_header(&block), Some(RingBlockHeader { packet_count: 1, first_offset: 48 }));
         let frame = frame(&block, 48).unwrap();
+        assert_eq!(frame.wire_size, 1500);
         assert_eq!((frame.time_ns, frame.vlan, &block[frame.range]), (7_000_000_009, Some(0x6005), &b"packet"[..]));
         assert_eq!(frame.next_offset, block.len());
     }

@@ -213,6 +213,19 @@ pub(super) fn packets(bytes: &[u8]) -> Vec<Seen> {
     seen
 }
 
+/// How many bytes each packet of a good capture had on the wire, read one by one and many at a time.
+pub(super) fn wire_sizes(bytes: &[u8]) -> Vec<usize> {
+    let open = || Replay::from_reader(Cursor::new(bytes.to_vec()), Path::new("test")).expect("a good capture");
+    let (mut one_by_one, mut together) = (Vec::new(), Vec::new());
+    let mut replay = open();
+    while let Some(packet) = replay.next_packet().expect("a good capture") {
+        one_by_one.push(packet.wire_size);
+    }
+    open().each_packet(u64::MAX, |packet| together.push(packet.wire_size)).expect("a good capture");
+    assert_eq!(one_by_one, together);
+    one_by_one
+}
+
 /// The line that says why a capture cannot be read any further.
 pub(super) fn failure(bytes: &[u8]) -> String {
     replay_bytes(bytes).1.expect("it cannot be read").to_string()

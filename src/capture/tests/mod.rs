@@ -8,7 +8,8 @@ use std::io::Cursor;
 use std::path::Path;
 
 use build::{
-    Dribble, ETHERNET_LINK, Pcap, Pcapng, RAW_LINK, USER_LINK, failure, gzip, packets, replay, replay_bytes, zstd,
+    Dribble, ETHERNET_LINK, Pcap, Pcapng, RAW_LINK, USER_LINK, failure, gzip, packets, replay, replay_bytes,
+    wire_sizes, zstd,
 };
 
 use super::byte_order::ByteOrder::{self, Big, Little};
@@ -44,6 +45,15 @@ fn every_kind_of_pcap_in_both_byte_orders() {
 }
 
 #[test]
+fn a_packet_has_its_size_on_the_wire() {
+    for order in [Little, Big] {
+        for magic in [MICROSECONDS, NANOSECONDS, MODIFIED] {
+            assert_eq!(wire_sizes(&small_pcap(order, magic)), [5 + 7, 7, 6 + 7], "{order:?} {magic:x}");
+        }
+    }
+}
+
+#[test]
 fn a_fraction_beyond_the_second_ends_with_it() {
     for (magic, last_ns) in [(MICROSECONDS, 999_999_000), (NANOSECONDS, 999_999_999)] {
         let pcap = Pcap::new(Little, magic, 1)
@@ -67,6 +77,7 @@ fn old_versions_have_the_lengths_the_other_way_round() {
         let mut pcap = Pcap::with_version(Little, MICROSECONDS, 1, version).header(1, 0, lengths);
         pcap.bytes.extend(b"four");
         assert_eq!(packets(&pcap.bytes), [(1_000_000_000, 1, b"four".to_vec())], "{version:?}");
+        assert_eq!(wire_sizes(&pcap.bytes), [60], "{version:?}");
     }
     let unknown = Pcap::with_version(Little, MICROSECONDS, 1, [3, 0]).bytes;
     assert_eq!(failure(&unknown), "test: at byte 0: pcap version 3.0 is not known (2.4 is)");

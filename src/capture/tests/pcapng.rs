@@ -1,6 +1,6 @@
 //! pcapng: sections, interfaces, clocks and all kinds of blocks.
 
-use super::build::{ETHERNET_LINK, Pcapng, RAW_LINK, USER_LINK, failure, packets, replay_bytes, u32_bytes};
+use super::build::{ETHERNET_LINK, Pcapng, RAW_LINK, USER_LINK, failure, packets, replay_bytes, u32_bytes, wire_sizes};
 use crate::capture::byte_order::ByteOrder::{Big, Little};
 use crate::capture::input::CAPTURE_BUFFER_SIZE;
 use crate::capture::pcapng::{BLOCK_SIZE_MAX, CAPTURE_INTERFACE_COUNT_MAX};
@@ -29,6 +29,7 @@ fn every_packet_block_in_both_byte_orders() {
             (7_000, RAW_LINK, b"sho".to_vec()),
         ];
         assert_eq!(packets(&file.bytes), expected, "{order:?}");
+        assert_eq!(wire_sizes(&file.bytes), [2, 8 + 7, 9 + 7, 9, 3], "{order:?}");
     }
 }
 

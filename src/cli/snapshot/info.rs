@@ -71,13 +71,14 @@ fn of_source(source: &RouterPart) -> Vec<(&'static str, String)> {
         (
             "in the interval",
             format!(
-                "{} opened, {} closed, {} evicted, {} untracked, {} packets lost, {} unusable",
+                "{} opened, {} closed, {} evicted, {} untracked, {} packets lost, {} unusable, {} cut",
                 grouped(figures.opened),
                 grouped(figures.closed),
                 grouped(figures.evicted),
                 grouped(figures.untracked),
                 grouped(figures.dropped),
-                grouped(figures.unusable)
+                grouped(figures.unusable),
+                grouped(figures.cut)
             ),
         ),
         (

@@ -16,9 +16,7 @@ fn what_is_lost_at_the_end_of_an_interval_is_counted_with_it() {
     // Fewer signals than a block holds, in a queue without room for one.
     let mut traffic = Traffic::new(TrafficConfig::mixed(1, 8)).unwrap();
     while let Some(frame) = traffic.next_frame() {
-        let packet =
-            Packet { time_ns: frame.time_us as i64 * 1_000, link: LinkType::ETHERNET, bytes: frame.bytes, vlan: None };
-        port.packet(&packet);
+        port.packet(&Packet::whole(frame.time_us as i64 * 1_000, LinkType::ETHERNET, frame.bytes));
     }
     port.mark(Marks { end: Some(Marker::default()), ..Marks::default() });
     let counts = port.counts();

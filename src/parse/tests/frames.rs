@@ -86,6 +86,17 @@ pub(super) fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
     join(&[&[0xc0, 0x00], &port.to_be_bytes(), &u16_of(8 + payload.len()), &[0, 0], payload])
 }
 
+/// A UDP datagram from this port.
+fn udp_from(port: u16, payload: &[u8]) -> Vec<u8> {
+    join(&[&port.to_be_bytes(), &[0xc0, 0x00], &u16_of(8 + payload.len()), &[0, 0], payload])
+}
+
+/// An 802.11 frame with this frame control, fragment number, and header behind the sequence number, around a payload
+/// with an EtherType of its own.
+pub(super) fn wlan(control: [u8; 2], fragment: u8, more: &[u8], payload: &[u8]) -> Vec<u8> {
+    join(&[&control, &[0, 0], &[2; 18], &[0x50 | fragment, 1], more, &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], payload])
+}
+
 fn tunnelled(protocol: u8, header: &[u8], payload: &[u8]) -> Vec<u8> {
     ethernet(0x0800, &outer(protocol, &join(&[header, payload])))
 }
@@ -218,6 +229,7 @@ fn on_ip() -> Vec<Case> {
         &[51, 0, 0, 0, 0, 0, 0, 9],
         &ah,
     ]);
+    let newer = [[139, 0, 0, 0, 0, 0, 0, 0], [140, 0, 0, 0, 0, 0, 0, 0], [6, 0, 0, 0, 0, 0, 0, 0]].concat();
     let mut unsegmented = ipv4();
     unsegmented[2..4].fill(0);
     let mut jumbo = ipv6_with(6, &tcp());
@@ -231,12 +243,48 @@ fn on_ip() -> Vec<Case> {
         v6("IPv6 extension headers", 0, &chain),
         unknown_size(v6("first IPv6 fragment", 44, &join(&[&[6, 0, 0, 1, 0, 0, 0, 9], &tcp()]))),
         v6("AH in IPv6", 51, &ah),
+        v6("mobility, host identity and shim6", 135, &join(&[&newer, &tcp()])),
     ];
     cases.push(unknown_size(Case { frame: ethernet(0x86dd, &jumbo), ..v6("payload length 0", 6, &[]) }));
     cases
 }
 
 pub(crate) fn tunnels() -> Vec<Case> {
+    let mut cases = wired_tunnels();
+    cases.extend(wireless_tunnels());
+    cases
+}
+
+/// The tunnels between access points and their controllers.
+fn wireless_tunnels() -> Vec<Case> {
+    let ip = ipv4();
+    let frame = ethernet(0x0800, &ip);
+    let header = |kind, flags| [0, 0x10, kind, flags, 0, 7, 0, 0];
+    // The addresses of the radio, and what it measured.
+    let radio = [6, 2, 2, 2, 2, 2, 2, 0, 4, 1, 2, 3, 4, 0, 0, 0];
+    let long = join(&[&[0, 0x30, 0x43, 0x30, 0, 0, 0, 0], &radio]);
+    let capwap = |control, more: &[u8]| over_udp(5247, &header(3, 0), &wlan(control, 0, more, &ip));
+    let from_controller = udp_from(5247, &join(&[&header(2, 0), &frame]));
+    vec![
+        case("CAPWAP, 802.3", over_udp(5247, &header(2, 0), &frame)),
+        case("CAPWAP from the controller", ethernet(0x0800, &outer(17, &from_controller))),
+        case("CAPWAP, 802.11", capwap([0x08, 0x01], &[])),
+        case("CAPWAP, with the radio's part", over_udp(5247, &long, &wlan([0x88, 0x0a], 0, &[5, 0], &ip))),
+        case("CAPWAP, four addresses", capwap([0x08, 0x03], &[2; 6])),
+        case("CAPWAP, all of 802.11", capwap([0x88, 0x83], &[2, 2, 2, 2, 2, 2, 0, 0, 1, 2, 3, 4])),
+        case("CAPWAP, bytes of frame control swapped", capwap([0x02, 0x88], &[5, 0])),
+        case("CAPWAP, first fragment", over_udp(5247, &header(2, 0x80), &frame)),
+        case("CAPWAP, first fragment of 802.11", capwap([0x08, 0x05], &[])),
+        case("802.11 in GRE", tunnelled(47, &[0, 0, 0x82, 0], &wlan([0x08, 0x02], 0, &[], &ip))),
+        case("802.11 in GRE, last type", tunnelled(47, &[0, 0, 0x83, 0x70], &wlan([0x88, 0x01], 0, &[0, 0], &ip))),
+        case(
+            "802.11 in GRE, other type",
+            tunnelled(47, &[0x20, 0, 0x90, 0, 0, 0, 0, 9], &wlan([0x08, 1], 0, &[], &ip)),
+        ),
+    ]
+}
+
+fn wired_tunnels() -> Vec<Case> {
     let ip = ipv4();
     let frame = ethernet(0x0800, &ip);
     let erspan_three = [0x20, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -3,8 +3,8 @@
 pub(crate) mod frames;
 
 use super::LAYER_COUNT_MAX;
-use super::{Addresses, LinkType, TcpSegment, Unusable, fast, parse_frame, walk};
-use frames::{Case, cases, ethernet, ipv4, ipv6_with, join, outer, over_udp, tcp, udp};
+use super::{Addresses, LinkType, TcpSegment, Unusable, fast, parse_captured, parse_frame, walk};
+use frames::{Case, cases, ethernet, ipv4, ipv6_with, join, outer, over_udp, tcp, udp, wlan};
 use pnet::packet::Packet;
 use pnet::packet::ethernet::EthernetPacket;
 use pnet::packet::ipv4::Ipv4Packet;
@@ -19,7 +19,7 @@ fn on_ethernet(ether_type: u16, payload: &[u8]) -> Result<TcpSegment, Unusable> 
 fn every_encapsulation_gives_its_innermost_tcp_header() {
     for Case { name, link, frame, segment } in cases() {
         assert_eq!(parse_frame(link, &frame), Ok(segment), "{name}");
-        assert_eq!(walk(link, &frame), Ok(segment), "{name}");
+        assert_eq!(walk(link, &frame, frame.len()), Ok(segment), "{name}");
     }
 }
 
@@ -35,7 +35,7 @@ fn a_cut_frame_gives_the_same_segment_or_none() {
     for Case { name, link, frame, segment } in cases() {
         let mut size_needed = None;
         for size in 0..=frame.len() {
-            match parse_frame(link, &frame[..size]) {
+            match parse_captured(link, &frame[..size], frame.len()) {
                 Ok(cut) => {
                     assert_eq!(cut, segment, "{name}, {size} bytes");
                     size_needed.get_or_insert(size);
@@ -49,6 +49,51 @@ fn a_cut_frame_gives_the_same_segment_or_none() {
         let tcp_at = frame.windows(tcp().len()).position(|bytes| bytes == tcp()).expect("each case ends in TCP");
         assert_eq!(size_needed, Some(tcp_at + 14), "{name}: the flags are the last byte that is needed");
     }
+}
+
+#[test]
+fn a_frame_that_ended_on_the_wire_is_malformed_and_not_cut() {
+    for Case { name, link, frame, segment } in cases() {
+        for size in 0..frame.len() {
+            match parse_frame(link, &frame[..size]) {
+                Ok(whole) => assert_eq!(whole, segment, "{name}, {size} bytes"),
+                Err(reason) => assert_ne!(reason, Unusable::CutShort, "{name}, {size} bytes"),
+            }
+            // As much as was captured, or less, is all that there was.
+            let claimed = parse_captured(link, &frame[..size], size / 2);
+            assert_eq!(claimed, parse_frame(link, &frame[..size]), "{name}, {size} bytes");
+        }
+    }
+}
+
+#[test]
+fn a_cut_before_the_protocol_is_known_is_a_cut_and_behind_it_is_none() {
+    let udp = ethernet(0x0800, &outer(17, &udp(53, &[0; 40])));
+    let icmp = ethernet(0x86dd, &ipv6_with(58, &[0; 40]));
+    let arp = ethernet(0x0806, &[0; 28]);
+    for (name, frame, needed, reason) in [
+        ("UDP", udp, 14 + 20 + 4, Unusable::NotTcp),
+        ("ICMP in IPv6", icmp, 14 + 40, Unusable::NotTcp),
+        ("ARP", arp, 14, Unusable::NotIp),
+    ] {
+        for size in 0..=frame.len() {
+            let expected = if size < needed { Unusable::CutShort } else { reason };
+            let cut = parse_captured(LinkType::ETHERNET, &frame[..size], frame.len());
+            assert_eq!(cut, Err(expected), "{name}, {size} bytes");
+        }
+    }
+}
+
+#[test]
+fn what_a_cut_frame_did_not_have_on_the_wire_is_malformed() {
+    // The IPv4 header says that there are 40 bytes, and there were 33.
+    let frame = &ethernet(0x0800, &ipv4())[..14 + 33];
+    for size in 14 + 20..frame.len() {
+        let cut = parse_captured(LinkType::ETHERNET, &frame[..size], frame.len());
+        assert_eq!(cut, Err(Unusable::MalformedTcp), "{size} bytes");
+    }
+    let tiny = frames::ipv4_with(6, &[], 0x2000, (1, 2), &tcp()[..8]);
+    assert_eq!(on_ethernet(0x0800, &tiny), Err(Unusable::MalformedTcp), "a first fragment that ends before the flags");
 }
 
 #[test]
@@ -87,11 +132,11 @@ fn traffic_without_tcp_is_not_damage() {
         ("LCP", Unusable::NotIp, parse_frame(LinkType::PPP, &[0xff, 3, 0xc0, 0x21, 1, 1])),
         ("netlink", Unusable::NotIp, parse_frame(LinkType::NULL, &[16, 0, 0, 0])),
         ("TCP quoted by ICMP", Unusable::NotTcp, on_ethernet(0x0800, &outer(1, &icmp_quote))),
-        ("ESP", Unusable::NotTcp, on_ethernet(0x86dd, &ipv6_with(50, &tcp()))),
         ("no next header", Unusable::NotTcp, on_ethernet(0x86dd, &ipv6_with(59, &[]))),
         ("extension header in IPv4", Unusable::NotTcp, on_ethernet(0x0800, &outer(60, &tcp()))),
         ("UDP", Unusable::NotTcp, on_ethernet(0x0800, &outer(17, &udp(53, &frame)))),
-        ("GRE with source routes", Unusable::NotTcp, on_ethernet(0x0800, &outer(47, &[0x40, 0, 8, 0]))),
+        ("HIP in IPv4", Unusable::NotTcp, on_ethernet(0x0800, &outer(139, &[6, 0, 0, 0, 0, 0, 0, 0]))),
+        ("an acknowledgement of PPTP", Unusable::NotTcp, on_ethernet(0x0800, &outer(47, &[0x20, 0x81, 0x88, 0x0b]))),
     ];
     for (name, expected, got) in checks {
         assert_eq!(got, Err(expected), "{name}");
@@ -102,11 +147,75 @@ fn traffic_without_tcp_is_not_damage() {
         (6081, &[0xc0, 0, 0x65, 0x58, 0, 0, 1, 0]),
         (2152, &[0x30, 1, 0, 0, 0, 0, 0, 1]),
         (2152, &[0x34, 0xff, 0, 9, 0, 0, 0, 1, 0, 0, 0, 0x85, 0]),
+        // Another version, a header without its first words, and a message that keeps the tunnel alive.
+        (5247, &[0x10, 0x10, 2, 0, 0, 0, 0, 0]),
+        (5247, &[0, 0x08, 2, 0, 0, 0, 0, 0]),
+        (5247, &[0, 0x10, 2, 0x08, 0, 0, 0, 0]),
+        // The key exchange of IPsec.
+        (4500, &[0, 0, 0, 0, 1, 2, 3, 4]),
     ] {
         assert_eq!(of_udp(port, header), Err(Unusable::NotTcp), "{port} {header:?}");
     }
-    let short = ethernet(0x0800, &outer(17, &udp(4789, &[8, 0, 0])));
-    assert_eq!(parse_frame(LinkType::ETHERNET, &join(&[&short, &[0; 15]])), Err(Unusable::NotTcp));
+    for (port, payload) in [(4789, &[8u8, 0, 0][..]), (4500, &[0xff]), (5247, &[0, 0x10, 2])] {
+        let short = ethernet(0x0800, &outer(17, &udp(port, payload)));
+        assert_eq!(parse_frame(LinkType::ETHERNET, &join(&[&short, &[0; 15]])), Err(Unusable::NotTcp), "{port}");
+    }
+}
+
+/// An 802.11 frame with this frame control, fragment number, and more of a header, in CAPWAP.
+fn in_capwap(control: [u8; 2], fragment: u8, more: &[u8]) -> Result<TcpSegment, Unusable> {
+    let frame = wlan(control, fragment, more, &ipv4());
+    parse_frame(LinkType::ETHERNET, &over_udp(5247, &[0, 0x10, 3, 0, 0, 0, 0, 0], &frame))
+}
+
+#[test]
+fn the_packets_of_a_tunnel_that_is_not_opened_are_counted_as_such() {
+    let ip = ipv4();
+    let frame = ethernet(0x0800, &ip);
+    let gre = |header: &[u8]| on_ethernet(0x0800, &outer(47, &join(&[header, &ip])));
+    let of_udp = |port, header: &[u8]| parse_frame(LinkType::ETHERNET, &over_udp(port, header, &frame));
+    let checks = [
+        ("ESP", on_ethernet(0x0800, &outer(50, &tcp()))),
+        ("ESP in IPv6", on_ethernet(0x86dd, &ipv6_with(50, &tcp()))),
+        ("ESP in UDP", of_udp(4500, &[0, 0, 0, 1, 0, 0, 0, 1])),
+        ("IPComp", on_ethernet(0x0800, &outer(108, &tcp()))),
+        ("L2TP", on_ethernet(0x0800, &outer(115, &tcp()))),
+        ("L2TP in UDP", of_udp(1701, &[0, 2, 0, 1, 0, 1])),
+        ("Teredo", of_udp(3544, &[])),
+        ("MPLS in UDP", of_udp(6635, &[0, 1, 0x11, 64])),
+        ("network service header in VXLAN-GPE", of_udp(4790, &[0x0c, 0, 0, 4, 0, 0, 1, 0])),
+        ("GRE with source routes", gre(&[0x40, 0, 8, 0])),
+        ("GRE of version 2", gre(&[0, 2, 8, 0])),
+        ("GRE of version 1 that is not PPTP's", gre(&[0x20, 1, 0x64, 0, 0, 9, 0, 1])),
+        ("CAPWAP under DTLS", of_udp(5247, &[1, 0, 0, 0, 23, 0xfe, 0xfd])),
+        ("CAPWAP of another radio", of_udp(5247, &[0, 0x10, 7, 0, 0, 0, 0, 0])),
+        ("encrypted 802.11", in_capwap([0x08, 0x41], 0, &[])),
+        ("encrypted 802.11, bytes swapped", in_capwap([0x42, 0x88], 0, &[0, 0])),
+        ("an aggregate of 802.11", in_capwap([0x88, 0x01], 0, &[0x80, 0])),
+        ("encrypted 802.11 in GRE", gre(&join(&[&[0, 0, 0x82, 0x10], &wlan([0x88, 0x41], 0, &[0, 0], &[])]))),
+    ];
+    for (name, got) in checks {
+        assert_eq!(got, Err(Unusable::UnopenedTunnel), "{name}");
+    }
+    assert!(Unusable::UnopenedTunnel.is_ordinary());
+}
+
+#[test]
+fn of_802_11_only_whole_data_frames_and_first_fragments_are_read() {
+    for (name, expected, got) in [
+        ("beacon", Unusable::NotIp, in_capwap([0x80, 0], 0, &[])),
+        ("acknowledgement", Unusable::NotIp, in_capwap([0xd4, 0], 0, &[])),
+        ("no data", Unusable::NotIp, in_capwap([0x48, 1], 0, &[])),
+        ("no data, with quality of service", Unusable::NotIp, in_capwap([0xc8, 1], 0, &[0, 0])),
+        ("another version", Unusable::NotIp, in_capwap([0x09, 1], 0, &[])),
+        ("later fragment", Unusable::LaterFragment, in_capwap([0x08, 1], 3, &[])),
+    ] {
+        assert_eq!(got, Err(expected), "{name}");
+    }
+    let later = over_udp(5247, &[0, 0x10, 2, 0xc0, 0, 7, 0, 8], &ipv4());
+    assert_eq!(parse_frame(LinkType::ETHERNET, &later), Err(Unusable::LaterFragment), "of CAPWAP");
+    let short = over_udp(5247, &[0, 0x10, 3, 0, 0, 0, 0, 0], &[0x08, 1, 0, 0]);
+    assert_eq!(parse_frame(LinkType::ETHERNET, &short), Err(Unusable::MalformedLink), "it ends in its addresses");
 }
 
 #[test]
@@ -137,7 +246,8 @@ fn damage_is_counted_where_it_is() {
         ("empty IPIP", Unusable::MalformedIpv4, on_ethernet(0x0800, &outer(4, &[]))),
         ("short GRE", Unusable::MalformedTunnel, on_ethernet(0x0800, &outer(47, &[0x20, 0, 8, 0]))),
         ("PPPoE version 2", Unusable::MalformedLink, on_ethernet(0x8864, &[0x21, 0, 0, 0, 0, 0, 0, 0])),
-        ("cut", Unusable::CutShort, on_ethernet(0x0800, &[0x45])),
+        ("ended in IPv4", Unusable::MalformedIpv4, on_ethernet(0x0800, &[0x45])),
+        ("ended in the addresses", Unusable::MalformedLink, parse_frame(LinkType::ETHERNET, &[2; 11])),
         ("radiotap", Unusable::UnsupportedLink, parse_frame(LinkType(127), &ethernet(0x0800, &ipv4()))),
     ];
     for (name, expected, got) in checks {
@@ -158,6 +268,12 @@ fn nesting_has_an_end() {
     assert_eq!(on_ethernet(0x8847, &labels), Err(Unusable::NestedTooDeep));
     let options = [[60, 0, 1, 4, 0, 0, 0, 0]; 100].concat();
     assert_eq!(on_ethernet(0x86dd, &ipv6_with(60, &options)), Err(Unusable::NestedTooDeep));
+    let wireless = (0..20).fold(wlan([0x08, 1], 0, &[], &ipv4()), |inner, _| {
+        let datagram = udp(5247, &join(&[&[0, 0x10, 3, 0, 0, 0, 0, 0], &inner]));
+        wlan([0x08, 1], 0, &[], &outer(17, &datagram))
+    });
+    let wireless = over_udp(5247, &[0, 0x10, 3, 0, 0, 0, 0, 0], &wireless);
+    assert_eq!(parse_frame(LinkType::ETHERNET, &wireless), Err(Unusable::NestedTooDeep));
     let extensions = [[1, 0, 0, 0x85]; 100].concat();
     let gtp = over_udp(2152, &join(&[&[0x34, 0xff, 1, 0x94, 0, 0, 0, 1, 0, 0, 0, 0x85], &extensions]), &[]);
     assert_eq!(parse_frame(LinkType::ETHERNET, &gtp), Err(Unusable::NestedTooDeep));
@@ -187,8 +303,9 @@ fn mutated() -> impl Strategy<Value = (LinkType, Vec<u8>)> {
 /// Cutting a frame hides what it says, and never changes it.
 fn check_cuts(link: LinkType, frame: &[u8]) -> Result<(), TestCaseError> {
     let whole = parse_frame(link, frame);
+    prop_assert!(whole != Err(Unusable::CutShort), "{link}: {frame:02x?}");
     for size in 0..frame.len() {
-        let cut = parse_frame(link, &frame[..size]);
+        let cut = parse_captured(link, &frame[..size], frame.len());
         prop_assert!(cut == whole || cut == Err(Unusable::CutShort), "{link}, {size} bytes: {cut:?}, whole {whole:?}");
     }
     Ok(())
@@ -209,7 +326,7 @@ proptest! {
 
     #[test]
     fn both_paths_say_the_same_of_damaged_frames((_, frame) in mutated()) {
-        prop_assert_eq!(parse_frame(LinkType::ETHERNET, &frame), walk(LinkType::ETHERNET, &frame));
+        prop_assert_eq!(parse_frame(LinkType::ETHERNET, &frame), walk(LinkType::ETHERNET, &frame, frame.len()));
     }
 
     /// The bytes that decide between the paths are drawn from the values that matter.
@@ -230,6 +347,6 @@ proptest! {
         frame.extend_from_slice(&word.to_be_bytes());
         frame.extend_from_slice(&[64, protocol]);
         frame.extend_from_slice(&rest);
-        prop_assert_eq!(parse_frame(LinkType::ETHERNET, &frame), walk(LinkType::ETHERNET, &frame));
+        prop_assert_eq!(parse_frame(LinkType::ETHERNET, &frame), walk(LinkType::ETHERNET, &frame, frame.len()));
     }
 }

@@ -40,7 +40,7 @@ impl PacketSource for Playing {
         let Some(frame) = self.frames.pop_front() else { return Ok(None) };
         self.present = frame;
         self.played.fetch_add(1, Ordering::Relaxed);
-        Ok(Some(Packet { time_ns: wall_ns(), link: LinkType::ETHERNET, bytes: &self.present, vlan: None }))
+        Ok(Some(Packet::whole(wall_ns(), LinkType::ETHERNET, &self.present)))
     }
 
     fn is_finished(&self) -> bool {

@@ -21,6 +21,8 @@ pub struct Period {
     pub end_ns: i64,
     /// Packets that the kernel lost and signals that a full queue lost, in it.
     pub dropped: u64,
+    /// Packets that the capture cut before their TCP flags, in it.
+    pub cut: u64,
     /// Intervals beside its own that the report covers.
     pub merged: u64,
 }
@@ -197,7 +199,7 @@ impl SourceLedger {
         let mut report = Report { period, complete: true, missing: 0, attempts, answered, refused, sources };
         self.v4.drain_into(&mut report);
         self.v6.drain_into(&mut report);
-        if period.dropped > 0 {
+        if period.dropped > 0 || period.cut > 0 {
             report.complete = false;
             report.missing += 1;
         }

@@ -157,12 +157,14 @@ fn the_heavy_ones_of_a_flood_are_named_with_bounds_that_hold() {
 }
 
 #[test]
-fn what_was_lost_may_have_been_a_source() {
-    let mut bench = Bench::new(2_000, 1);
-    mixed(&mut bench, 10);
-    let (report, _) = bench.report(Period { dropped: 9, ..Period::default() });
-    assert_eq!((report.complete, report.missing), (false, 1));
-    assert!(report.sources.iter().all(|source| source.attempts_max.is_none()));
+fn what_was_lost_or_cut_may_have_been_a_source() {
+    for period in [Period { dropped: 9, ..Period::default() }, Period { cut: 9, ..Period::default() }] {
+        let mut bench = Bench::new(2_000, 1);
+        mixed(&mut bench, 10);
+        let (report, _) = bench.report(period);
+        assert_eq!((report.complete, report.missing), (false, 1));
+        assert!(report.sources.iter().all(|source| source.attempts_max.is_none()));
+    }
 }
 
 #[test]

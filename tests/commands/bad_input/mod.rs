@@ -4,6 +4,7 @@ mod cuts;
 mod interrupts;
 mod links;
 mod output;
+mod snap_length;
 mod times;
 
 use crate::support::captures;

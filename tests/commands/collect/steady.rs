@@ -106,7 +106,7 @@ impl PacketSource for Steady {
         if self.step == steps {
             (self.interval, self.step) = (self.interval + 1, 0);
         }
-        Ok(Some(Packet { time_ns: time_us as i64 * 1_000, link: LinkType::ETHERNET, bytes: &self.frame, vlan: None }))
+        Ok(Some(Packet::whole(time_us as i64 * 1_000, LinkType::ETHERNET, &self.frame)))
     }
 
     fn is_finished(&self) -> bool {

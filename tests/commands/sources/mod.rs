@@ -118,7 +118,7 @@ impl PacketSource for Scanned {
         // It takes the place of a packet, and its time.
         let time_ns = packet.time_ns;
         self.scan = Self::frame(number as u16);
-        Ok(Some(Packet { time_ns, link: LinkType::ETHERNET, bytes: &self.scan, vlan: None }))
+        Ok(Some(Packet::whole(time_ns, LinkType::ETHERNET, &self.scan)))
     }
 
     fn is_finished(&self) -> bool {

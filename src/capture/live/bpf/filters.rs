@@ -37,17 +37,16 @@ const RARE_PPP_TYPES: [u16; 3] =
     [link::PPP_MPLS, link::PPP_MPLS_MULTICAST, u16::from_be_bytes([link::PPP_ADDRESS, link::PPP_CONTROL])];
 /// The service access points behind which IP may follow; destination and source are the same.
 const LLC_ACCESS_POINTS: [u8; 2] = [link::LLC_SNAP, link::LLC_IP];
-/// The extension headers of IPv6, with three that the parser knows nothing of: mobility, host identity and shim6. What
-/// is encrypted cannot be read behind its header.
+/// The extension headers of IPv6. What is encrypted cannot be read behind its header.
 const IPV6_EXTENSIONS: [Protocol; 8] = [
     Protocol::HOP_BY_HOP,
     Protocol::ROUTING,
     Protocol::FRAGMENT,
     Protocol::AUTHENTICATION,
     Protocol::DESTINATION_OPTIONS,
-    Protocol(135),
-    Protocol(139),
-    Protocol(140),
+    Protocol::MOBILITY,
+    Protocol::HOST_IDENTITY,
+    Protocol::SHIM6,
 ];
 const OPENING_AND_CLOSING_FLAGS: u8 = TcpSegment::FIN | TcpSegment::SYN | TcpSegment::RST;
 
