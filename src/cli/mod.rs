@@ -2,6 +2,7 @@
 //!
 //! The library does everything else, so that it can be used without a terminal.
 
+mod allocator;
 mod archive;
 mod completions;
 mod directories;
@@ -28,6 +29,7 @@ mod table;
 mod tracking;
 mod values;
 
+pub use crate::cli::allocator::Allocator;
 use crate::cli::log::LogFormat;
 use crate::cli::report::Voice;
 use crate::error::{Error, escaped};
@@ -186,6 +188,7 @@ fn parsed(words: Vec<OsString>) -> Result<Cli, clap::Error> {
 /// Runs the command of this process's command line.
 #[must_use]
 pub fn main() -> Status {
+    allocator::share_heap_if_limited();
     let cli = match parsed(std::env::args_os().collect()) {
         Ok(cli) => cli,
         Err(error) => return refused(error),
