@@ -108,7 +108,7 @@ fn what_a_killed_process_left_is_mended() {
     assert_eq!(all(place.path()), closed(0..10));
     assert!(others.iter().all(|path| path.exists()), "what is called otherwise is not the archive's");
     let count = fs::read_dir(place.path()).unwrap().count() - others.len();
-    assert_eq!(count, 3, "the segment, the log of the next, and what names the newest");
+    assert_eq!(count, 4, "the segment, the log of the next, what names the newest, and the lock");
 }
 
 #[test]
@@ -264,6 +264,7 @@ fn whoever_may_read_a_segment_may_read_all_of_the_archive() {
         let mode = std::os::unix::fs::PermissionsExt::mode(&entry.metadata().unwrap().permissions()) & 0o777;
         modes.insert(entry.file_name().into_string().unwrap(), mode);
     }
+    assert_eq!(modes.remove(crate::state::LOCK_FILE), Some(0o600));
     assert!(modes.contains_key("index-0000000001-0000000032.bfield") && modes.contains_key(OPEN_LIST), "{modes:?}");
     // The umask may take away of all the same.
     let mode = modes["segment-0000000001.fpa"];
@@ -340,7 +341,9 @@ fn archive() -> tempfile::TempDir {
 
 #[test]
 fn each_file_that_is_taken_away_is_missed_and_stays_missed() {
-    let names: Vec<_> = fs::read_dir(archive().path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let whole = archive();
+    let names = fs::read_dir(whole.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let names: Vec<_> = names.filter(|name| *name != crate::state::LOCK_FILE).collect();
     assert_eq!(names.len(), 6);
     for name in names {
         let name = name.to_str().unwrap();
