@@ -8,9 +8,9 @@ mod completions;
 mod directories;
 mod find;
 mod generate;
-#[cfg(target_os = "linux")]
-mod hangup;
 mod heading;
+#[cfg(target_os = "linux")]
+mod ignored_signals;
 mod interfaces;
 mod interrupts;
 mod keygen;
@@ -189,6 +189,8 @@ fn parsed(words: Vec<OsString>) -> Result<Cli, clap::Error> {
 #[must_use]
 pub fn main() -> Status {
     allocator::share_heap_if_limited();
+    #[cfg(target_os = "linux")]
+    ignored_signals::ignore_file_size();
     let cli = match parsed(std::env::args_os().collect()) {
         Ok(cli) => cli,
         Err(error) => return refused(error),
