@@ -36,7 +36,7 @@ use crate::error::{Error, escaped};
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 /// How a process ends.
@@ -218,9 +218,18 @@ fn refused(error: clap::Error) -> Status {
         let hint = ContextValue::Strings(vec![format!("snapshot {name}")]);
         error.insert(ContextKind::SuggestedSubcommand, hint);
     }
-    // Asking for help or the version is no mistake. If it cannot be printed there is nobody to report that to.
-    drop(error.print());
-    if error.use_stderr() { Status::WrongUsage } else { Status::Done }
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    if error.use_stderr() {
+        return Status::WrongUsage;
+    }
+    // Asking for help or the version is no mistake, and who closes the pipe has read enough.
+    match printed {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            report::error(&unprinted(error), "");
+            Status::Failed
+        }
+        _ => Status::Done,
+    }
 }
 
 fn run(command: &Command, voice: Voice) -> Outcome {
@@ -247,7 +256,11 @@ fn run(command: &Command, voice: Voice) -> Outcome {
 fn print(bytes: &[u8]) -> Result<(), Error> {
     let mut stdout = std::io::stdout();
     let printed = stdout.write_all(bytes).and_then(|()| stdout.flush());
-    printed.map_err(|error| Error::new("cannot write it").in_file("standard output").because(error))
+    printed.map_err(unprinted)
+}
+
+fn unprinted(error: std::io::Error) -> Error {
+    Error::new("cannot write it").in_file("standard output").because(error)
 }
 
 #[cfg(test)]

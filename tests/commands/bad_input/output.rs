@@ -133,6 +133,19 @@ fn a_run_that_is_killed_leaves_no_half_list() {
 }
 
 #[test]
+fn help_and_version_that_can_not_be_printed_are_errors() {
+    for words in ["--version", "--help", "-h", "help", "replay --help", "help find"] {
+        let mut command = command(FLOWPEEL, words.split(' '));
+        command.stdout(File::options().write(true).open("/dev/full").unwrap());
+        Running::start(&mut command).wait().assert_failed(&["standard output: cannot write it: No space left"]);
+        assert_eq!(flowpeel(words.split(' ')).status.code(), Some(0), "{words}");
+    }
+    // Who closes the pipe has read enough.
+    let ended = Running::start(&mut command("sh", ["-c", "\"$0\" --help | true", FLOWPEEL])).wait();
+    assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
 fn a_list_that_becomes_too_long_leaves_nothing() {
     let (directory, path) = busy();
     let out = directory.path().join("lists");
