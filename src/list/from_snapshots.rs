@@ -220,6 +220,8 @@ impl SnapshotList {
             missing,
             complete: missing == 0,
             extraneous: self.list.extraneous(),
+            unsettled: source.shortfall.unsettled,
+            unarchived: source.shortfall.unarchived,
             ..Header::default()
         };
         let RouterPart { within_tick_ns, end_tick, .. } = *source;

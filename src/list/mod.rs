@@ -199,13 +199,13 @@ impl FlowList {
     /// Makes the list and the snapshot of an interval.
     fn listed(&mut self, ended: &EndedInterval, write: impl FnOnce(&List)) -> Header {
         let Self { intervals, kept, .. } = self;
-        let (list, snapshots) = kept.parts();
+        let (list, mut snapshots) = kept.parts();
         let EndedInterval { marker, figures, unarchived } = *ended;
         let mut header = Header { figures, unarchived, is_last: marker.is_last, ..Header::default() };
         header.missing = figures.missing_elsewhere + list.as_ref().map_or(0, |list| list.missing());
         header.extraneous = list.as_ref().map_or(0, |list| list.extraneous());
         header.complete = header.missing == 0;
-        let open_count = snapshots.map(|snapshots| {
+        let open_count = snapshots.as_mut().map(|snapshots| {
             snapshots.end_interval(ended, intervals);
             snapshots.open_count()
         });
@@ -213,6 +213,9 @@ impl FlowList {
         intervals.sort_half_open(established);
         let made = List::new(established, intervals.half_open(), header, intervals.times(&marker));
         let header = made.header;
+        if let Some(snapshots) = snapshots {
+            snapshots.set_unsettled(header.unsettled);
+        }
         if list.is_some() {
             write(&made);
         }
