@@ -35,6 +35,7 @@ use crate::handover::{Counts, Delta, DeltaGeometry, HalfOpenList, HandOver, Inqu
 use crate::signal::{PARTITION_COUNT, Watch};
 use crate::snapshot::SnapshotFile;
 use crate::state::{Decoder, Encoder};
+use crate::track::DELTA_SPAN_MAX_TICKS;
 use exact::ExactList;
 use flowpeel_iblt::hash::Secret;
 use intervals::{EndedInterval, Intervals};
@@ -159,6 +160,7 @@ impl FlowList {
         }
         let Self { intervals, latest_sums, kept } = self;
         let (mut list, mut snapshots) = kept.parts();
+        let since = tick.saturating_sub(DELTA_SPAN_MAX_TICKS);
         intervals.bases_mut().learn(base);
         let delta = delta.map(|mut delta| {
             latest_sums.sum_into(&mut delta);
@@ -166,13 +168,13 @@ impl FlowList {
                 snapshots.add(partition, &delta);
             }
             match &mut list {
-                Some(list) => list.apply(partition, &mut delta, tick),
+                Some(list) => list.apply(partition, &mut delta, since, tick),
                 None => delta.clear(),
             }
             delta
         });
         if let (Some(list), Some(findings)) = (list, findings) {
-            list.answer(partition, findings, tick);
+            list.answer(partition, findings, since, tick);
         }
         if let Some(end) = end {
             if let Some(snapshots) = snapshots {
