@@ -302,9 +302,15 @@ impl Agent {
         }
         let mut end =
             self.position.end().before(chain.iter().fold(0i64, |sum, (_, elapsed_ns)| sum.saturating_add(*elapsed_ns)));
+        let mut is_complete = false;
         for (path, elapsed_ns) in chain {
             end = end.before(elapsed_ns.saturating_neg());
-            load(list, &mut ListFile::open(&path)?, end)?;
+            let mut file = ListFile::open(&path)?;
+            is_complete = file.is_complete;
+            load(list, &mut file, end)?;
+        }
+        if is_complete {
+            list.set_whole_at(end);
         }
         Ok(())
     }
@@ -345,7 +351,11 @@ pub fn start_from(list: &mut SnapshotList, source: &RouterPart, path: &Path) -> 
         let what = "this list did not end within the run that the snapshot is of, before the snapshot did";
         return Err(Error::new(what).in_file(path));
     };
-    load(list, &mut file, end)
+    load(list, &mut file, end)?;
+    if file.is_complete {
+        list.set_whole_at(end);
+    }
+    Ok(())
 }
 
 /// The established connections of a list in full, each with the number of routers that listed it: one, unless it is a

@@ -61,7 +61,8 @@ impl<'a> ListFeed<'a> {
         for row in list.rows().filter(|row| row.state == RowState::Established) {
             let Some(key) = AnyKey::of_ends(row.client, row.server, row.vlan) else { continue };
             let start = row.start_ns.div_euclid(TICK_NS);
-            entries.push(Entry { end, key, start, fate: Fate::Open, midstream: row.midstream, may_be_older: false });
+            let (midstream, may_be_older) = (row.midstream, row.start_is_bound);
+            entries.push(Entry { end, key, start, fate: Fate::Open, midstream, may_be_older });
             if entries.len() == ARCHIVE_BLOCK_ENTRIES_MAX {
                 let full = std::mem::replace(&mut entries, Vec::with_capacity(ARCHIVE_BLOCK_ENTRIES_MAX));
                 self.archive.send(Command::Open(full));

@@ -12,6 +12,7 @@
 //! | `segment-N.log` | the log of the segment that is being filled |
 //! | `index-A-B.bfield` | the index of the segments A to B: a B-field from connection to segment |
 //! | `open.fpa` | what was open when it was last written |
+//! | `newest` | what the newest segment or log is, so that its loss shows |
 //!
 //! All files but the log are written under a temporary name and renamed when they are on the disk. The log consists of
 //! blocks with checksums. So a crash loses at most what was not flushed, and the next start reports it.
@@ -25,6 +26,7 @@ mod find;
 mod index;
 mod log;
 mod names;
+mod newest;
 mod resume;
 mod retention;
 mod scan;

@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 /// The name of the list of open connections.
 pub(super) const OPEN_LIST: &str = "open.fpa";
 
+/// The name of the file that names the newest segment or log.
+pub(super) const NEWEST: &str = "newest";
+
 /// What a file of an archive is. Segments are numbered from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FileName {

@@ -6,6 +6,7 @@
 
 use crate::archive::ages::Ages;
 use crate::archive::names::{FileName, Inventory};
+use crate::archive::newest::Newest;
 use crate::archive::scan::{FileId, scan_file};
 use crate::archive::segment::Segment;
 use crate::archive::{Entry, Fate};
@@ -67,7 +68,9 @@ impl SavePoint {
 pub(super) fn rewind(directory: &Path, run: NonZeroU64, first: u32) -> Result<()> {
     let cannot = |error: io::Error| Error::new("cannot set the archive back").in_file(directory).because(error);
     let inventory = Inventory::of(directory).map_err(cannot)?;
-    if inventory.last_number().saturating_add(1) < first {
+    let newest = Newest::of(directory).ok().flatten().unwrap_or_default();
+    let last_number = inventory.last_number().max(if newest.is_there { 0 } else { newest.number });
+    if last_number.saturating_add(1) < first {
         let what = "this archive has fewer segments than when the state was saved: name the archive of that run, or \
                     remove the state to begin anew";
         return Err(Error::new(what).in_file(directory));
@@ -89,12 +92,20 @@ pub(super) fn rewind(directory: &Path, run: NonZeroU64, first: u32) -> Result<()
             others_last = others_last.max(Some(number));
         }
     }
-    let Some(oldest) = behind.keys().next().copied() else { return Ok(()) };
-    if others_last > Some(oldest) {
+    let oldest = behind.keys().next().copied();
+    if oldest.is_some_and(|oldest| others_last > Some(oldest)) {
         let what = "another run has written to this archive since the state was saved, so the archive cannot be set \
                     back to there: name another directory with --archive, and remove the state to begin anew";
         return Err(Error::new(what).in_file(directory));
     }
+    // What the run wrote behind a save point and somebody took away is written again as well.
+    let is_own = newest.run == run.get() && first > 0;
+    let left = if is_own { others_last.max(Some(first - 1)) } else { oldest.map(|oldest| oldest - 1) };
+    if let Some(number) = left.filter(|left| *left < newest.number) {
+        let is_there = inventory.segments.range(..=number).next().is_some();
+        Newest { number, is_there, ..newest }.write(directory)?;
+    }
+    let Some(oldest) = oldest else { return Ok(()) };
     // An index is made again once its group is whole. The newest segments go first: a crash leaves no gap.
     let indexes = inventory.indexes.keys().filter(|(_, last)| *last >= oldest);
     let indexes = indexes.map(|(first, last)| FileName::Index(*first, *last));

@@ -4,7 +4,7 @@
 //! longer allows, the oldest first. The newest segment is always kept.
 
 use crate::archive::index;
-use crate::archive::names::{FileName, Inventory, OPEN_LIST};
+use crate::archive::names::{FileName, Inventory, NEWEST, OPEN_LIST};
 use crate::archive::segment::Segment;
 use crate::error::{Error, Result};
 use crate::export::{KEPT_AGED_MIN, KEPT_AGED_SHARE, Keep};
@@ -39,7 +39,7 @@ pub(super) struct Retention {
 struct Surplus {
     /// When the newest ended, by which others are old; none when that is not known.
     newest_end: Option<i64>,
-    /// The bytes of the logs, and of the list of what is open.
+    /// The bytes of the logs, of the list of what is open, and of the file that names the newest.
     beside_size: u64,
     /// One in so many of the segments may go for its age.
     share: usize,
@@ -58,6 +58,11 @@ impl Retention {
             indexes_size: inventory.indexes.values().sum(),
             unindexed: groups.filter(|group| !inventory.indexes.contains_key(group)).collect(),
         }
+    }
+
+    /// Whether there is no segment.
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
     }
 
     /// Removes what is too much before anything is written, as a full disk may call for. Returns how many segments were
@@ -152,10 +157,10 @@ impl Retention {
         });
     }
 
-    /// The bytes of these logs, and of the list of what is open.
+    /// The bytes of these logs, of the list of what is open, and of the file that names the newest.
     fn beside_size(&self, logs: impl IntoIterator<Item = u32>) -> u64 {
         let logs = logs.into_iter().map(|number| FileName::Log(number).to_string());
-        logs.chain([OPEN_LIST.to_owned()]).map(|name| size_of(&self.directory.join(name))).sum()
+        logs.chain([OPEN_LIST, NEWEST].map(str::to_owned)).map(|name| size_of(&self.directory.join(name))).sum()
     }
 
     fn remove(&mut self, number: u32) -> Result<()> {

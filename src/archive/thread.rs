@@ -352,7 +352,7 @@ impl Worker {
                 self.writer.begin_open_list().map(|list| self.open_list = Some(list))
             }
             Command::Open(entries) => self.open_list.as_mut().map_or(Ok(()), |list| list.add(&entries)),
-            Command::EndOpen => self.open_list.take().map_or(Ok(()), OpenList::finish),
+            Command::EndOpen => self.open_list.take().map_or(Ok(()), |list| self.writer.finish_open_list(list)),
             Command::Save(mark, reply) => {
                 self.save(mark, &reply);
                 Ok(())

@@ -126,7 +126,8 @@ fn report_recovery(recovery: &Recovery) {
         );
         report::warning(&Error::new(what).in_file(&last.path).to_string());
     }
-    for damage in recovery.logs.iter().filter_map(|log| log.damage.as_ref()).chain(&recovery.damage) {
+    let damages = recovery.logs.iter().filter_map(|log| log.damage.as_ref());
+    for damage in damages.chain(&recovery.damage).chain(&recovery.missing) {
         report::warning(&damage.to_string());
     }
     if recovery.unremembered > 0 {

@@ -2,7 +2,7 @@
 //! at once.
 
 #[cfg(target_os = "linux")]
-use crate::cli::hangup;
+use crate::cli::ignored_signals;
 use crate::cli::report;
 use crate::error::{Error, Result};
 use crossbeam::channel::bounded;
@@ -74,12 +74,12 @@ impl Interrupts {
             drop(std::thread::Builder::new().spawn(patiently));
         };
         #[cfg(target_os = "linux")]
-        let ignores_hangup = hangup::is_ignored();
+        let ignores_hangup = ignored_signals::hangup_is_ignored();
         let caught = ctrlc::set_handler(interrupted);
         caught.map_err(|error| Error::new("cannot catch Ctrl-C").because(error))?;
         #[cfg(target_os = "linux")]
         if ignores_hangup {
-            hangup::ignore();
+            ignored_signals::ignore_hangup();
         }
         Ok(interrupts)
     }

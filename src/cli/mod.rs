@@ -2,14 +2,15 @@
 //!
 //! The library does everything else, so that it can be used without a terminal.
 
+mod allocator;
 mod archive;
 mod completions;
 mod directories;
 mod find;
 mod generate;
-#[cfg(target_os = "linux")]
-mod hangup;
 mod heading;
+#[cfg(target_os = "linux")]
+mod ignored_signals;
 mod interfaces;
 mod interrupts;
 mod keygen;
@@ -28,13 +29,14 @@ mod table;
 mod tracking;
 mod values;
 
+pub use crate::cli::allocator::Allocator;
 use crate::cli::log::LogFormat;
 use crate::cli::report::Voice;
 use crate::error::{Error, escaped};
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 /// How a process ends.
@@ -186,6 +188,9 @@ fn parsed(words: Vec<OsString>) -> Result<Cli, clap::Error> {
 /// Runs the command of this process's command line.
 #[must_use]
 pub fn main() -> Status {
+    allocator::share_heap_if_limited();
+    #[cfg(target_os = "linux")]
+    ignored_signals::ignore_file_size();
     let cli = match parsed(std::env::args_os().collect()) {
         Ok(cli) => cli,
         Err(error) => return refused(error),
@@ -213,9 +218,18 @@ fn refused(error: clap::Error) -> Status {
         let hint = ContextValue::Strings(vec![format!("snapshot {name}")]);
         error.insert(ContextKind::SuggestedSubcommand, hint);
     }
-    // Asking for help or the version is no mistake. If it cannot be printed there is nobody to report that to.
-    drop(error.print());
-    if error.use_stderr() { Status::WrongUsage } else { Status::Done }
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    if error.use_stderr() {
+        return Status::WrongUsage;
+    }
+    // Asking for help or the version is no mistake, and who closes the pipe has read enough.
+    match printed {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            report::error(&unprinted(error), "");
+            Status::Failed
+        }
+        _ => Status::Done,
+    }
 }
 
 fn run(command: &Command, voice: Voice) -> Outcome {
@@ -242,7 +256,11 @@ fn run(command: &Command, voice: Voice) -> Outcome {
 fn print(bytes: &[u8]) -> Result<(), Error> {
     let mut stdout = std::io::stdout();
     let printed = stdout.write_all(bytes).and_then(|()| stdout.flush());
-    printed.map_err(|error| Error::new("cannot write it").in_file("standard output").because(error))
+    printed.map_err(unprinted)
+}
+
+fn unprinted(error: std::io::Error) -> Error {
+    Error::new("cannot write it").in_file("standard output").because(error)
 }
 
 #[cfg(test)]

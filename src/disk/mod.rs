@@ -10,4 +10,4 @@ pub mod whole_file;
 
 pub use check::{Check, Checked, Crc32};
 pub use encoding::{Decoder, Encoder, Items, STATE_COUNT_MAX};
-pub use lock::lock;
+pub use lock::{LOCK_FILE, lock};

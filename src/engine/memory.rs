@@ -12,6 +12,23 @@ use crate::track::{Filter, PartitionConfig};
 /// The most that one listed connection takes in a saved state, in bytes: the key and the start of an IPv6 connection.
 pub const STATE_ENTRY_SIZE: u64 = 48;
 
+/// The addresses that the stack of a thread takes, in bytes: those of the standard library.
+const STACK_SIZE: u64 = 2 << 20;
+
+/// The threads of a run beside its shards and ports: those of the lists, the state, the clock, the events, the archive
+/// and its index, of metrics, messages and signals.
+const OTHER_THREAD_COUNT: u64 = 9;
+
+/// The addresses that are left for what is not announced, in bytes: output buffers, and what libraries take.
+const UNANNOUNCED_SIZE: u64 = 16 << 20;
+
+/// The addresses of a run that takes this much memory in so many shards and ports, in bytes.
+pub(crate) fn addresses_size(memory: &Memory, thread_count: u64) -> u64 {
+    let stacks_size = (thread_count + OTHER_THREAD_COUNT) * STACK_SIZE;
+    let beside_size = stacks_size + flowpeel_lines::mapped_unused_max() + UNANNOUNCED_SIZE;
+    memory.total_size().saturating_add(beside_size)
+}
+
 /// The sizes that follow from a [`Config`], in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {

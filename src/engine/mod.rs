@@ -202,6 +202,7 @@ impl Engine {
     /// A value is out of its range, the memory does not suffice, or a thread could not be started.
     pub fn live(config: &Config, port_count: usize, sink: Sink) -> Result<(Self, Vec<Port>)> {
         let (outputs, plan) = sink.outputs(Plan::ports(config, port_count)?);
+        plan.check_addresses()?;
         let metrics = publish::metrics(&plan, (0..plan.port_count).map(|index| format!("port{index}")).collect());
         let (threads, ports, schedule) = Threads::live(&plan, outputs, &metrics, None)?;
         (0..ports.len()).for_each(|index| metrics.capture(index).set_up(true));
@@ -216,6 +217,7 @@ impl Engine {
     /// A value is out of its range, the memory does not suffice, or a thread could not be started.
     pub fn replay(config: &Config, sink: Sink) -> Result<(Self, Port<PacketTime>)> {
         let (outputs, plan) = sink.outputs(Plan::new(config)?);
+        plan.check_addresses()?;
         let metrics = publish::metrics(&plan, vec!["port0".to_owned()]);
         let (threads, port, _) = Threads::replay(&plan, outputs, Some(&metrics), None)?;
         Ok((Engine::start(threads, None, metrics)?, port))

@@ -5,7 +5,7 @@
 //! start.
 
 use crate::capture::CAPTURE_BUFFER_SIZE;
-use crate::engine::memory::{Memory, questions_size, state_size, table_count};
+use crate::engine::memory::{Memory, addresses_size, questions_size, state_size, table_count};
 use crate::engine::{Config, SHARDS_MAX, Setting};
 use crate::error::{Error, Result};
 use crate::handover::{Delta, DeltaGeometry, HalfOpen, HalfOpenList, INQUIRY_MAX};
@@ -205,6 +205,8 @@ pub struct Plan {
     /// Where records of connections go, if they are wanted.
     records: Vec<Inlet>,
     memory: Memory,
+    /// The part of it that is for the buffers of captures, in bytes.
+    buffers_size: u64,
     /// Whether the churn or the half-open connections are fewer than follow from the connections, for want of memory.
     is_lowered: bool,
 }
@@ -323,16 +325,16 @@ impl Plan {
             sources: config.sources_max.map(SourceGeometry::for_sources),
             records: Vec::new(),
             memory: Memory::default(),
+            buffers_size: live.map_or(CAPTURE_BUFFER_SIZE as u64, |live| live.rings_size),
             is_lowered: false,
         };
-        let buffers_size = live.map_or(CAPTURE_BUFFER_SIZE as u64, |live| live.rings_size);
-        plan.memory = plan.memory_of(buffers_size);
-        plan.check_sizes(buffers_size)?;
+        plan.memory = plan.memory_of();
+        plan.check_sizes()?;
         Ok(plan)
     }
 
-    /// The memory of the run, when its packets come in through buffers of this size.
-    fn memory_of(&self, buffers_size: u64) -> Memory {
+    /// The memory of the run.
+    fn memory_of(&self) -> Memory {
         let config = &self.config;
         let PartitionConfig { tracker, geometry, .. } = &self.partition;
         let partitions = PARTITION_COUNT as u64;
@@ -357,7 +359,7 @@ impl Plan {
             tables_size: partitions * (self.spare_count as u64 + table_count(config)) * geometry.size() as u64
                 + partitions * ((self.spare_count + 1) * size_of::<Delta>() + size_of::<Partition>()) as u64
                 + config.snapshots.as_ref().map_or(0, |_| half_open_count * size_of::<HalfOpen>() as u64),
-            queues_size: (self.port_count * self.shard_count() * queue::size()) as u64 + buffers_size,
+            queues_size: (self.port_count * self.shard_count() * queue::size()) as u64 + self.buffers_size,
             list_size_max: list_size
                 + partitions * HalfOpenList::size(tracker.half_open_count) as u64
                 + if keeps_list && is_asking { questions_size(&self.list) } else { 0 },
@@ -368,7 +370,7 @@ impl Plan {
     }
 
     /// Checks the sizes against the limits.
-    fn check_sizes(&self, buffers_size: u64) -> Result<()> {
+    fn check_sizes(&self) -> Result<()> {
         let config = &self.config;
         let partitions = PARTITION_COUNT as u64;
         let sums_size = partitions * Sums::file_size(self.partition.geometry);
@@ -383,7 +385,7 @@ impl Plan {
         }
         if self.memory.total_size() > config.memory_size_max {
             let (needed, allowed) = (self.memory.total_size().div_ceil(1 << 20), config.memory_size_max >> 20);
-            let (largest, size) = self.memory.largest(buffers_size);
+            let (largest, size) = self.memory.largest(self.buffers_size);
             let (memory, largest) = ((config.names)(Setting::Memory), (config.names)(largest));
             let what = format!(
                 "{} connections and a churn of {}, with what else was asked for, take {needed} MiB, and {allowed} MiB are allowed: \
@@ -395,6 +397,33 @@ impl Plan {
             return Err(Error::new(what));
         }
         Ok(())
+    }
+
+    /// Checks that the system has addresses for all that the run takes. To be called before anything is written: a run
+    /// that finds out later cannot go on.
+    ///
+    /// # Errors
+    ///
+    /// The system has not so many addresses left, as where they are limited (`ulimit -v`).
+    pub fn check_addresses(&self) -> Result<()> {
+        let wanted = addresses_size(&self.memory, (self.shard_count() + self.port_count) as u64);
+        if flowpeel_lines::are_addresses_left(wanted) {
+            return Ok(());
+        }
+        let (largest, size) = self.memory.largest(self.buffers_size);
+        let name = self.config.names;
+        let others = [Setting::Connections, Setting::HalfOpen, Setting::Churn].into_iter();
+        let others: Vec<_> = others.filter(|other| *other != largest).map(name).collect();
+        let what = format!(
+            "{} MiB of memory, and with stacks and mappings {} MiB of addresses, are more than the system gives: lower \
+             {}, by which {} MiB of it go, or {}, or raise the limit (ulimit -v)",
+            self.memory.total_size().div_ceil(1 << 20),
+            wanted.div_ceil(1 << 20),
+            name(largest),
+            size.div_ceil(1 << 20),
+            others.join(" or ")
+        );
+        Err(Error::new(what))
     }
 
     /// The plan with a record of every connection that ends, sent to `inlet`. Its other end has to be read as long as

@@ -225,7 +225,7 @@ mod tests {
         ] {
             assert_eq!(lists.name(end_ns).to_string(), name);
         }
-        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "the lock");
     }
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         left.sort();
-        let mut expected = [&others[..], &[".flows-direct.tmp"]].concat();
+        let mut expected = [&others[..], &[".flows-direct.tmp", crate::state::LOCK_FILE]].concat();
         expected.sort_unstable();
         assert_eq!(left, expected);
     }

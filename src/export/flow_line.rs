@@ -52,6 +52,7 @@ pub(super) fn append(line: &mut Vec<u8>, times: &mut TimeFormatter, row: &Row, s
     age_and_state(line, row.age_ns, if is_closed { CLOSED } else { row.state.name() });
     flag(line, ",\"midstream\":true", row.midstream);
     flag(line, ",\"unsettled\":true", row.unsettled);
+    flag(line, ",\"start_is_bound\":true", row.start_is_bound);
     line.extend_from_slice(b"}}\n");
 }
 
@@ -258,6 +259,7 @@ mod tests {
             state: RowState::Established,
             midstream: false,
             unsettled: false,
+            start_is_bound: false,
         };
         let head = r#"{"timestamp":"2026-01-01T00:00:10.000000Z","event_type":"flow","src_ip":"10.0.0.1","src_port":40000,"dest_ip":"93.184.216.34","dest_port":443,"#;
         let tail = r#""proto":"TCP","community_id":"1:+fu2KbftImRzbfCHYFp9WDsl/xA=","flow":{"start":"2026-01-01T00:00:00.500000Z","age":9.5,"state":"established"}}"#;
@@ -269,6 +271,8 @@ mod tests {
         assert!(text(&midstream, false).ends_with("\"state\":\"established\",\"midstream\":true}}\n"));
         let unsettled = Row { unsettled: true, ..row };
         assert!(text(&unsettled, false).ends_with("\"state\":\"established\",\"unsettled\":true}}\n"));
+        let bound = Row { midstream: true, start_is_bound: true, ..row };
+        assert!(text(&bound, false).ends_with("\"midstream\":true,\"start_is_bound\":true}}\n"));
     }
 
     #[test]
@@ -317,7 +321,7 @@ mod tests {
             age_us in 0i64..1 << 50,
         ) {
             let vlan = tags.iter().fold(VlanTags::NONE, |vlan, tag| vlan.with(*tag));
-            let row = Row { client, server, vlan, start_ns: 0, age_ns: age_us * 1_000, state: RowState::SynRecv, midstream: false, unsettled: false };
+            let row = Row { client, server, vlan, start_ns: 0, age_ns: age_us * 1_000, state: RowState::SynRecv, midstream: false, unsettled: false, start_is_bound: false };
             let parsed: serde_json::Value = serde_json::from_str(&text(&row, true)).unwrap();
             let expected = json!({
                 "timestamp": "2026-01-01T00:00:10.000000Z", "event_type": "flow",

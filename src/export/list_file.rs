@@ -28,6 +28,8 @@ struct HeaderLine {
 struct HeaderFields {
     #[serde(flatten)]
     id: ListId,
+    #[serde(default)]
+    complete: bool,
     flows: u64,
     half_open: u64,
     routers: Option<u64>,
@@ -58,6 +60,8 @@ struct FlowFields {
     state: String,
     #[serde(default)]
     midstream: bool,
+    #[serde(default)]
+    start_is_bound: bool,
 }
 
 /// A line of a list.
@@ -107,6 +111,8 @@ pub struct ListFile {
     pub id: ListId,
     /// When the list ends, in ns since 1970.
     pub end_ns: i64,
+    /// Whether everything known to be open is in it.
+    pub is_complete: bool,
     /// Whether it is the list of several routers together, which has no starts.
     pub is_merged: bool,
     /// For changes, the list that they build on, and how much later than that one this one ends, in ns.
@@ -150,7 +156,8 @@ impl ListFile {
             base = Some((base_id, nanoseconds(elapsed)));
             left = listed.saturating_add(delisted);
         }
-        Ok(ListFile { lines, left, id: fields.id, end_ns, is_merged: fields.routers.is_some(), base })
+        let (is_complete, is_merged) = (fields.complete, fields.routers.is_some());
+        Ok(ListFile { lines, left, id: fields.id, end_ns, is_complete, is_merged, base })
     }
 
     /// Reads the next connection; `None` after the last.
@@ -179,9 +186,9 @@ impl ListFile {
         Ok(Some(match (line.change.as_deref(), line.flow.state.as_str()) {
             (Some("closed"), _) => FileLine::Delisted(key),
             (_, state) if state == RowState::Established.name() => {
-                let FlowFields { age, midstream, .. } = line.flow;
+                let FlowFields { age, midstream, start_is_bound, .. } = line.flow;
                 FileLine::Listed(
-                    KnownConnection { key, age_ns: nanoseconds(age), midstream },
+                    KnownConnection { key, age_ns: nanoseconds(age), midstream, start_is_bound },
                     line.routers.unwrap_or(1),
                 )
             }

@@ -95,6 +95,7 @@ mod tests {
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
+        names.retain(|name| name != crate::state::LOCK_FILE);
         names.sort();
         assert_eq!(
             names,

@@ -164,7 +164,7 @@ fn save_rows<K: FlowKey>(encoder: &mut Encoder, rows: &[Listed<K>]) {
     for row in rows {
         encoder.words(row.key.words());
         encoder.u64(row.start_tick());
-        encoder.u8(u8::from(row.is_midstream()) | u8::from(row.is_unsettled()) << 1);
+        encoder.u8(u8::from(row.is_midstream()) | u8::from(row.is_unsettled()) << 1 | u8::from(row.is_bound()) << 2);
     }
 }
 
@@ -173,9 +173,9 @@ fn saved_rows<K: FlowKey>(decoder: &mut Decoder) -> Result<Vec<Listed<K>>> {
     let mut rows = Vec::with_capacity(count);
     for _ in 0..count {
         let (key, start_tick, flags) = (key(decoder)?, decoder.count()?, decoder.u8()?);
-        let (midstream, unsettled) = (flags & 1 != 0, flags & 2 != 0);
+        let (midstream, unsettled, bound) = (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0);
         let row = Listed::new(key, RowState::Established, start_tick);
-        rows.push(row.midstream(midstream).unsettled(unsettled));
+        rows.push(row.midstream(midstream).unsettled(unsettled).bound(bound));
     }
     Ok(rows)
 }

@@ -42,26 +42,42 @@ impl ExactList {
     }
 
     /// Applies the changes of a delta that was handed over at the tick `cut`, and leaves it empty. Its latest changes
-    /// must have been summed before.
+    /// must have been summed before. What opened in it came into its table since the tick `since`.
     ///
     /// # Panics
     ///
     /// The delta does not have the configured shape.
-    pub(super) fn apply(&mut self, partition: usize, delta: &mut Delta, cut: u64) {
+    pub(super) fn apply(&mut self, partition: usize, delta: &mut Delta, since: u64, cut: u64) {
         if let Some(list) = self.partitions.get_mut(partition) {
-            list.v4.apply(&mut delta.v4, cut);
-            list.v6.apply(&mut delta.v6, cut);
+            list.v4.apply(&mut delta.v4, since, cut);
+            list.v6.apply(&mut delta.v6, since, cut);
             delta.begin_again();
         }
     }
 
-    /// Applies a partition's answer to an inquiry, as of the hand-over at the tick `cut`.
-    pub(super) fn answer(&mut self, partition: usize, findings: Findings, cut: u64) {
+    /// The tick of a partition since which all has opened that is in a table and not listed, if all else has opened
+    /// since the tick `since`.
+    pub(super) fn unlisted_since(&self, partition: usize, since: u64) -> u64 {
+        let list = self.partitions.get(partition);
+        list.map_or(since, |list| list.v4.unlisted_since(since).min(list.v6.unlisted_since(since)))
+    }
+
+    /// Takes the starts of the connections that an earlier list of the same run has too.
+    pub(super) fn adopt_starts(&mut self, earlier: &Self) {
+        for (list, earlier) in self.partitions.iter_mut().zip(&earlier.partitions) {
+            list.v4.adopt_starts(&earlier.v4);
+            list.v6.adopt_starts(&earlier.v6);
+        }
+    }
+
+    /// Applies a partition's answer to an inquiry, as of the hand-over at the tick `cut`, whose openings came into its
+    /// table since the tick `since`.
+    pub(super) fn answer(&mut self, partition: usize, findings: Findings, since: u64, cut: u64) {
         let Some(list) = self.partitions.get_mut(partition) else { return };
         let [gone, open, seen] =
             [findings.gone, findings.open, findings.seen].map(ByFamily::<Vec<_>, Vec<_>>::from_iter);
-        list.v4.apply_answers(&Answers { gone: gone.v4, open: open.v4 }, cut);
-        list.v6.apply_answers(&Answers { gone: gone.v6, open: open.v6 }, cut);
+        list.v4.apply_answers(&Answers { gone: gone.v4, open: open.v4 }, since, cut);
+        list.v6.apply_answers(&Answers { gone: gone.v6, open: open.v6 }, since, cut);
         list.v4.see(&seen.v4, cut);
         list.v6.see(&seen.v6, cut);
         let before = ByFamily::<Vec<_>, Vec<_>>::from_iter(findings.seen_before);

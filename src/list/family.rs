@@ -27,7 +27,7 @@ use crate::list::connections::Connections;
 use crate::list::liveness::Liveness;
 use crate::list::saved::{key, save_cells, saved_cells};
 use crate::list::start::Start;
-use crate::signal::Watch;
+use crate::signal::{Clock, SYN_TIMEOUT_MAX_TICKS, Watch};
 use crate::state::{Decoder, Encoder};
 use flowpeel_iblt::hash::{KeyedHash, Purpose};
 use flowpeel_iblt::{Change, Geometry, Iblt, PackedCell, Peeled, Peeler, Recipient, TableCell, ValueCode};
@@ -44,6 +44,15 @@ const EXTRANEOUS_MAX: usize = 1_024;
 
 /// How many peeled changes are applied together. No key comes out of a table twice, so none of them depends on another.
 const WAITING_COUNT: usize = 32;
+
+/// The longest time from the start of a connection to its coming into a table, in ticks: a SYN and its answer wait,
+/// each for its timeout, and as much again is left for partitions that are cut at other times.
+const OPENING_TICKS_MAX: u64 = 4 * SYN_TIMEOUT_MAX_TICKS;
+
+/// The earliest start of what came into a table since this tick.
+fn earliest_start(since: u64) -> u64 {
+    since.saturating_sub(OPENING_TICKS_MAX).max(Clock::FIRST_TICK)
+}
 
 /// What reconciling did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,6 +110,8 @@ struct Ledger<K: TableKey> {
     listed_max: usize,
     /// The tick at which the delta that is being applied was handed over.
     cut: u64,
+    /// The tick since which all has come into a table that is in the delta, or in the residue, and not listed.
+    since: u64,
     /// Whether changes that contradict the list are deferred (while the residue is peeled) or put back (while a delta
     /// is).
     defers: bool,
@@ -181,7 +192,19 @@ impl<K: TableKey> Ledger<K> {
 
     /// The start in a payload, of a connection that was alive in the delta that is being applied.
     fn start_of(&self, payload: u32) -> Start {
-        Start::of_payload(payload, self.cut, self.liveness.epoch(self.cut))
+        self.start_at(payload, self.cut)
+    }
+
+    /// The start in a payload, of a connection that was alive at the tick `cut`.
+    fn start_at(&self, payload: u32, cut: u64) -> Start {
+        Start::of_payload(payload, cut, self.liveness.epoch(cut)).bound_since(earliest_start(self.since))
+    }
+
+    /// Takes a connection off the list that is in the residue from now on.
+    fn return_to_residue(&mut self, key: &K) -> Option<Start> {
+        let start = self.unlist(key)?;
+        self.since = self.since.min(start.tick());
+        Some(start)
     }
 
     /// Puts back into the table what the list could not take. Returns whether there was any.
@@ -278,6 +301,7 @@ impl<K: TableKey> FamilyList<K> {
                 liveness: Liveness::new(secret, config.eviction, watch),
                 listed_max: usize::try_from(*listed_max).unwrap_or(usize::MAX),
                 cut: 0,
+                since: 0,
                 defers: false,
             },
             residue: Iblt::new(geometry),
@@ -288,7 +312,7 @@ impl<K: TableKey> FamilyList<K> {
     }
 
     /// Applies the changes of a delta that was handed over at the tick `cut`, and leaves its table empty. Deltas come
-    /// in order.
+    /// in order. What opened in it came into its table since the tick `since`.
     ///
     /// Complexity: a pass over the delta's cells; while there is a residue, also one over its cells, and some over the
     /// list if it is stuck.
@@ -296,12 +320,13 @@ impl<K: TableKey> FamilyList<K> {
     /// # Panics
     ///
     /// The delta does not have the shape that the list was made for: its changes would be lost.
-    pub(super) fn apply(&mut self, changes: &mut Changes<K>, cut: u64) {
+    pub(super) fn apply(&mut self, changes: &mut Changes<K>, since: u64, cut: u64) {
         if changes.is_untouched() {
             return;
         }
         let delta = &mut changes.table;
         self.ledger.cut = cut;
+        self.ledger.since = self.unlisted_since(since);
         self.ledger.defers = false;
         self.peeler.peel(delta, &mut self.ledger);
         self.ledger.apply_waiting();
@@ -333,6 +358,23 @@ impl<K: TableKey> FamilyList<K> {
         self.ledger.put_back(&mut self.residue);
         self.correct_starts();
         self.residue_is_zero = self.residue.is_zero();
+    }
+
+    /// The tick since which all has opened that is in a table and not listed, if all but the residue has opened since
+    /// the tick `since`.
+    pub(super) fn unlisted_since(&self, since: u64) -> u64 {
+        if self.residue_is_zero { since } else { since.min(self.ledger.since) }
+    }
+
+    /// Takes the starts of the connections that an earlier list of the same run has too.
+    ///
+    /// Complexity: a pass over the list.
+    pub(super) fn adopt_starts(&mut self, earlier: &Self) {
+        let known = earlier.listed();
+        self.ledger.listed.update_all(|key, start| {
+            let same = known.get(key).filter(|known| known.is_known() && known.payload() == start.payload());
+            same.unwrap_or(start)
+        });
     }
 
     /// The listed connections.
@@ -382,7 +424,7 @@ impl<K: TableKey> FamilyList<K> {
             }
         });
         closed.retain(|(key, placement)| {
-            let Some(start) = self.ledger.unlist(key) else { return false };
+            let Some(start) = self.ledger.return_to_residue(key) else { return false };
             // The list loses it and the residue gains it, so their sum stays the same.
             self.residue.apply_one(&Change::insert(*key, *placement, start.value(&self.ledger.code, *placement)));
             true
@@ -511,13 +553,14 @@ impl<K: TableKey> FamilyList<K> {
     }
 
     /// Takes off what the partition says is gone, and lists what it says is open, as of a hand-over at the tick `cut`
-    /// whose delta has been applied.
-    pub(super) fn apply_answers(&mut self, Answers { gone, open }: &Answers<K>, cut: u64) {
+    /// whose delta has been applied. What opened in that came into its table since the tick `since`.
+    pub(super) fn apply_answers(&mut self, Answers { gone, open }: &Answers<K>, since: u64, cut: u64) {
+        self.ledger.since = self.unlisted_since(since);
         // An empty residue holds no closing of what is gone, so all of it would come back.
         let gone = if self.is_settled() { &[] } else { gone.as_slice() };
         for (key, payload) in gone {
             if self.ledger.listed.get(key).is_some_and(|start| start.payload() == *payload)
-                && let Some(start) = self.ledger.unlist(key)
+                && let Some(start) = self.ledger.return_to_residue(key)
             {
                 let placement = self.peeler.hash().of(key);
                 let value = start.value(&self.ledger.code, placement);
@@ -525,7 +568,12 @@ impl<K: TableKey> FamilyList<K> {
             }
         }
         for (key, payload) in open {
-            let start = Start::of_payload(*payload, cut, self.ledger.liveness.epoch(cut));
+            let known = self.ledger.listed.get(key).filter(|known| known.is_known() && known.payload() == *payload);
+            // The list knows the start of what is still the same connection for good.
+            let start = match known {
+                Some(known) => known.seen_in(self.ledger.liveness.epoch(cut)).settled(),
+                None => self.ledger.start_at(*payload, cut),
+            };
             let placement = self.peeler.hash().of(key);
             let value = start.value(&self.ledger.code, placement);
             if let Some(before) = self.ledger.listed.update(key, |_| start) {
@@ -606,6 +654,7 @@ impl<K: TableKey> FamilyList<K> {
         encoder.length(ledger.deferred_order.len());
         ledger.deferred_order.iter().for_each(|key| encoder.words(key.words()));
         encoder.u64(ledger.cut);
+        encoder.u64(ledger.since);
         ledger.outcome.save(encoder);
         ledger.liveness.save(encoder);
         self.resync.save(encoder);
@@ -633,6 +682,7 @@ impl<K: TableKey> FamilyList<K> {
             ledger.deferred_order.push_back(key(decoder)?);
         }
         ledger.cut = decoder.count()?;
+        ledger.since = decoder.u64()?;
         ledger.outcome = Outcome::saved(decoder)?;
         ledger.liveness.restore(decoder)?;
         self.resync = Resync::saved(decoder)?;

@@ -13,7 +13,7 @@ use crate::list::exact::ExactList;
 use crate::list::row::ListTimes;
 use crate::list::start::Start;
 use crate::list::{EvictionTimes, FlowListConfig, Header, List};
-use crate::signal::{ConnectionHash, TICK_NS, TimeBases};
+use crate::signal::{Clock, ConnectionHash, TICK_NS, TimeBases};
 use crate::snapshot::{Kind, RouterPart, SnapshotFile, Sums, file};
 use flowpeel_iblt::Iblt;
 use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
@@ -73,6 +73,8 @@ pub struct KnownConnection {
     pub age_ns: i64,
     /// Whether its start was not seen.
     pub midstream: bool,
+    /// Whether it may be older.
+    pub start_is_bound: bool,
 }
 
 /// The list of one run of a router, kept from its snapshots.
@@ -85,6 +87,8 @@ pub struct SnapshotList {
     /// The header and the sums of the snapshot that was applied last: what the list and its residue add up to.
     header: file::Header,
     applied: Vec<Sums>,
+    /// The tick of each partition since which all has opened that is in its tables and not in `applied`.
+    since: Vec<u64>,
 }
 
 impl SnapshotList {
@@ -112,6 +116,7 @@ impl SnapshotList {
             hash_v4: KeyedHash::new(secret, Purpose::Connection),
             hash_v6: KeyedHash::new(secret, Purpose::Connection),
             applied: vec![Sums::new(header.geometry); header.partition_count],
+            since: vec![Clock::FIRST_TICK; header.partition_count],
             header: header.clone(),
         })
     }
@@ -123,6 +128,7 @@ impl SnapshotList {
     /// Complexity: three hashes.
     pub fn relist(&mut self, known: &KnownConnection, list_end: TickMoment) -> bool {
         let start = Start::at(list_end.tick_before(known.age_ns), known.midstream);
+        let start = if known.start_is_bound { start.bound() } else { start };
         let partition = self.partition_of(&known.key);
         let (Some(list), Some(sums)) = (self.list.partition_mut(partition), self.applied.get_mut(partition)) else {
             return false;
@@ -131,6 +137,12 @@ impl SnapshotList {
             AnyKey::V4(key) => list.v4.relist(key, start).map(|change| sums.v4.apply_one(&change)).is_some(),
             AnyKey::V6(key) => list.v6.relist(key, start).map(|change| sums.v6.apply_one(&change)).is_some(),
         }
+    }
+
+    /// Records that the connections of an earlier list, which are all listed now, are all that were open at this
+    /// moment: what comes with the next snapshot has opened since.
+    pub fn set_whole_at(&mut self, list_end: TickMoment) {
+        self.since.fill(list_end.tick);
     }
 
     /// Takes off a connection that a later list does not have. Returns whether it was listed.
@@ -174,13 +186,20 @@ impl SnapshotList {
         if !self.is_of_run(&snapshot) {
             return Err(Error::new("the snapshot is of another run or another router than the list"));
         }
+        let since = self.since.iter().enumerate();
+        let since: Vec<u64> = since.map(|(partition, since)| self.list.unlisted_since(partition, *since)).collect();
         self.advance(&snapshot);
         if self.left() > 0 && fits_alone(&snapshot) {
-            let mut alone = SnapshotList::new(&snapshot, &self.secret)?;
+            // What the list before has not is as new as it would be without this.
+            let mut alone = SnapshotList { since, ..SnapshotList::new(&snapshot, &self.secret)? };
             alone.advance(&snapshot);
+            alone.list.adopt_starts(&self.list);
             if alone.left() < self.left() {
                 *self = alone;
             }
+        }
+        if let Some(source) = snapshot.header.sources.first() {
+            self.since = source.cut_ticks.to_vec();
         }
         self.applied = snapshot.sums;
         self.header = snapshot.header;
@@ -190,10 +209,10 @@ impl SnapshotList {
     /// Applies the difference between this snapshot and the one applied last.
     fn advance(&mut self, snapshot: &SnapshotFile) {
         let Some(source) = snapshot.header.sources.first() else { return };
-        let parts = snapshot.sums.iter().zip(&self.applied).zip(source.cut_ticks).enumerate();
-        for (partition, ((now, before), tick)) in parts {
+        let parts = snapshot.sums.iter().zip(&self.applied).zip(self.since.iter().zip(source.cut_ticks)).enumerate();
+        for (partition, ((now, before), (since, tick))) in parts {
             let (v4, v6) = (less(&now.v4, &before.v4), less(&now.v6, &before.v6));
-            self.list.apply(partition, &mut Delta { v4, v6 }, tick);
+            self.list.apply(partition, &mut Delta { v4, v6 }, *since, tick);
         }
     }
 
@@ -220,6 +239,8 @@ impl SnapshotList {
             missing,
             complete: missing == 0,
             extraneous: self.list.extraneous(),
+            unsettled: source.shortfall.unsettled,
+            unarchived: source.shortfall.unarchived,
             ..Header::default()
         };
         let RouterPart { within_tick_ns, end_tick, .. } = *source;
@@ -253,8 +274,68 @@ fn fits_alone(snapshot: &SnapshotFile) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::signal::TimeBase;
+    use crate::flow::VlanTags;
+    use crate::handover::DeltaGeometry;
+    use crate::signal::{PARTITION_COUNT, TICK_BITS, TimeBase};
+    use flowpeel_iblt::{Change, Geometry, ValueCode};
     use proptest::prelude::*;
+
+    /// Connections of the first partition.
+    fn keys() -> impl Iterator<Item = KeyV4> {
+        let hash = KeyedHash::new(&Secret::REPLAY, Purpose::Connection);
+        let keys = (0..).map(|client| KeyV4::new((client, 40_000), (0xcb00_7101, 443), VlanTags::NONE));
+        keys.filter(move |key| partition_of(&hash, key) == 0)
+    }
+
+    /// A snapshot of these connections, each with the tick of its start, at the tick `end`.
+    fn snapshot_of(open: &[(KeyV4, u64)], end: u64) -> SnapshotFile {
+        let secret = Secret::REPLAY;
+        let source = RouterPart {
+            partition_connections_max: 10_000,
+            end_tick: end,
+            cut_ticks: [end; PARTITION_COUNT],
+            bases: vec![TimeBase { first_tick: 0, offset_ns: 0 }],
+            ..RouterPart::default()
+        };
+        let geometry = DeltaGeometry { v4: Geometry::for_items(50), v6: Geometry::new(1) };
+        let mut snapshot = SnapshotFile::new(geometry, false, &secret, source);
+        let code = ValueCode::<KeyV4>::new(KeyedHash::new(&secret, Purpose::Value));
+        let placement = KeyedHash::new(&secret, Purpose::Placement);
+        for (key, start) in open {
+            let hash = placement.of(key);
+            let value = code.encode(hash, Start::at(*start, false).payload());
+            snapshot.sums[0].v4.apply_one(&Change::insert(*key, hash, value));
+        }
+        snapshot
+    }
+
+    #[test]
+    fn what_is_listed_anew_from_one_snapshot_keeps_the_starts_that_were_known() {
+        let wrap = 1 << TICK_BITS;
+        let (list_end, end) = (Clock::FIRST_TICK + 3 * wrap, Clock::FIRST_TICK + 5 * wrap);
+        let before: Vec<_> = keys().take(400).zip((0..).map(|index| list_end - 7_000 * index - 1)).collect();
+        let kept = before.iter().copied().step_by(20);
+        let new = keys().skip(400).take(15).map(|key| (key, end - 7));
+        let open: Vec<_> = kept.chain(new).collect();
+        let snapshot = snapshot_of(&open, end);
+        let mut list = SnapshotList::new(&snapshot, &Secret::REPLAY).unwrap();
+        let moment = TickMoment { tick: list_end, within_tick_ns: 0 };
+        for (key, start) in &before {
+            let age_ns = (list_end - start) as i64 * TICK_NS;
+            let known = KnownConnection { key: AnyKey::V4(*key), age_ns, midstream: false, start_is_bound: false };
+            assert!(list.relist(&known, moment));
+        }
+        list.set_whole_at(moment);
+        // Ten times as many have closed as the table lists, but what is open fits.
+        list.apply(snapshot).unwrap();
+        assert_eq!(list.left(), 0);
+        let mut rows: Vec<_> = list.list(|list| list.rows().collect());
+        rows.sort_by_key(|row| row.client);
+        let mut expected: Vec<_> = open.iter().map(|(key, start)| (key.first(), *start, *start > list_end)).collect();
+        expected.sort();
+        let found = rows.iter().map(|row| (row.client, (row.start_ns / TICK_NS) as u64, row.start_is_bound));
+        assert!(found.eq(expected));
+    }
 
     /// A clock that stepped back by an hour at tick 2,000,000.
     fn source() -> RouterPart {

@@ -35,6 +35,7 @@ use crate::handover::{Counts, Delta, DeltaGeometry, HalfOpenList, HandOver, Inqu
 use crate::signal::{PARTITION_COUNT, Watch};
 use crate::snapshot::SnapshotFile;
 use crate::state::{Decoder, Encoder};
+use crate::track::DELTA_SPAN_MAX_TICKS;
 use exact::ExactList;
 use flowpeel_iblt::hash::Secret;
 use intervals::{EndedInterval, Intervals};
@@ -163,6 +164,7 @@ impl FlowList {
         }
         let Self { intervals, latest_sums, kept } = self;
         let (mut list, mut snapshots) = kept.parts();
+        let since = tick.saturating_sub(DELTA_SPAN_MAX_TICKS);
         intervals.bases_mut().learn(base);
         let delta = delta.map(|mut delta| {
             latest_sums.sum_into(&mut delta);
@@ -170,13 +172,13 @@ impl FlowList {
                 snapshots.add(partition, &delta);
             }
             match &mut list {
-                Some(list) => list.apply(partition, &mut delta, tick),
+                Some(list) => list.apply(partition, &mut delta, since, tick),
                 None => delta.clear(),
             }
             delta
         });
         if let (Some(list), Some(findings)) = (list, findings) {
-            list.answer(partition, findings, tick);
+            list.answer(partition, findings, since, tick);
         }
         if let Some(end) = end {
             if let Some(snapshots) = snapshots {
@@ -203,13 +205,13 @@ impl FlowList {
     /// Makes the list and the snapshot of an interval.
     fn listed(&mut self, ended: &EndedInterval, write: impl FnOnce(&List)) -> Header {
         let Self { intervals, kept, .. } = self;
-        let (list, snapshots) = kept.parts();
+        let (list, mut snapshots) = kept.parts();
         let EndedInterval { marker, figures, unarchived } = *ended;
         let mut header = Header { figures, unarchived, is_last: marker.is_last, ..Header::default() };
         header.missing = figures.missing_elsewhere + list.as_ref().map_or(0, |list| list.missing());
         header.extraneous = list.as_ref().map_or(0, |list| list.extraneous());
         header.complete = header.missing == 0;
-        let open_count = snapshots.map(|snapshots| {
+        let open_count = snapshots.as_mut().map(|snapshots| {
             snapshots.end_interval(ended, intervals);
             snapshots.open_count()
         });
@@ -217,6 +219,9 @@ impl FlowList {
         intervals.sort_half_open(established);
         let made = List::new(established, intervals.half_open(), header, intervals.times(&marker));
         let header = made.header;
+        if let Some(snapshots) = snapshots {
+            snapshots.set_unsettled(header.unsettled);
+        }
         if list.is_some() {
             write(&made);
         }

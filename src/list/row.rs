@@ -55,10 +55,13 @@ pub struct Row {
     pub midstream: bool,
     /// Whether it may have closed unseen while the process was down: no packet of it was seen since.
     pub unsettled: bool,
+    /// Whether it may have started earlier: `start_ns` is then the latest that it can have been.
+    pub start_is_bound: bool,
 }
 
 /// A row in compact form, since there may be a million of them. All but the key is one word, which orders as its parts
-/// do: two bits for the state, the tick of the start, a bit for midstream and one for unsettled.
+/// do: two bits for the state, the tick of the start, a bit for a start that is a bound, one for midstream and one for
+/// unsettled.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Listed<K> {
     pub(super) key: K,
@@ -67,7 +70,7 @@ pub(super) struct Listed<K> {
 
 impl<K> Listed<K> {
     const STATE_SHIFT: u32 = u64::BITS - 2;
-    const TICK_SHIFT: u32 = 2;
+    const TICK_SHIFT: u32 = 3;
     const TICK_MASK: u64 = (1 << (Self::STATE_SHIFT - Self::TICK_SHIFT)) - 1;
 
     pub(super) fn new(key: K, state: RowState, start_tick: u64) -> Self {
@@ -79,7 +82,7 @@ impl<K> Listed<K> {
     #[inline]
     pub(super) fn established(key: K, start: Start) -> Self {
         let listed = Listed::new(key, RowState::Established, start.tick());
-        listed.midstream(start.is_midstream()).unsettled(start.is_unsettled())
+        listed.midstream(start.is_midstream()).unsettled(start.is_unsettled()).bound(start.is_bound())
     }
 
     /// A half-open connection. It is unsettled if it is older than the tick at which the run was resumed.
@@ -100,6 +103,11 @@ impl<K> Listed<K> {
         Listed { rest: self.rest | u64::from(is_unsettled), ..self }
     }
 
+    /// This row, with its start marked as a bound or not.
+    pub(super) fn bound(self, is_bound: bool) -> Self {
+        Listed { rest: self.rest | u64::from(is_bound) << 2, ..self }
+    }
+
     pub(super) fn state(&self) -> RowState {
         match self.rest >> Self::STATE_SHIFT {
             0 => RowState::Established,
@@ -114,6 +122,10 @@ impl<K> Listed<K> {
 
     pub(super) fn is_midstream(&self) -> bool {
         self.rest & 2 != 0
+    }
+
+    pub(super) fn is_bound(&self) -> bool {
+        self.rest & 4 != 0
     }
 
     pub(super) fn is_unsettled(&self) -> bool {
@@ -149,6 +161,7 @@ impl ListTimes<'_> {
             state: listed.state(),
             midstream: listed.is_midstream(),
             unsettled: listed.is_unsettled(),
+            start_is_bound: listed.is_bound(),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::list::FlowListConfig;
 use crate::list::intervals::{EndedInterval, Intervals};
 use crate::list::saved::{save_cells, saved_cells};
 use crate::signal::PARTITION_COUNT;
-use crate::snapshot::{RouterPart, SnapshotFile};
+use crate::snapshot::{RouterPart, Shortfall, SnapshotFile};
 use crate::state::{Decoder, Encoder};
 
 /// The origin that snapshots name.
@@ -66,9 +66,10 @@ impl SnapshotLog {
     /// Completes the snapshot of an interval that has ended in all partitions, before half-open connections that are
     /// established too are removed.
     pub(super) fn end_interval(&mut self, ended: &EndedInterval, intervals: &Intervals) {
-        let EndedInterval { marker, figures, .. } = ended;
+        let EndedInterval { marker, figures, unarchived } = ended;
         let Some(source) = self.file.header.sources.first_mut() else { return };
         source.figures = *figures;
+        source.shortfall = Shortfall { unsettled: 0, unarchived: *unarchived };
         source.totals = intervals.counts();
         source.is_last = marker.is_last;
         (source.end_tick, source.within_tick_ns) = (marker.end_tick, marker.within_tick_ns);
@@ -83,6 +84,11 @@ impl SnapshotLog {
             source.half_open[begun..].sort_unstable_by_key(|one| (one.since_tick, *one));
         }
         source.half_open.dedup();
+    }
+
+    /// Records how many connections of the interval's list may have closed unseen.
+    pub(super) fn set_unsettled(&mut self, unsettled: u64) {
+        self.file.header.sources.iter_mut().for_each(|source| source.shortfall.unsettled = unsettled);
     }
 
     /// Encodes the sums and the number of the run for a saved state, between two intervals.
@@ -117,5 +123,40 @@ impl SnapshotLog {
     /// How many connections are open by the tables.
     pub(super) fn open_count(&self) -> u64 {
         u64::try_from(self.file.surplus()).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handover::DeltaGeometry;
+    use crate::list::{EvictionTimes, SnapshotList};
+    use crate::queue::Marker;
+    use crate::snapshot::Figures;
+    use flowpeel_iblt::Geometry;
+    use flowpeel_iblt::hash::Secret;
+
+    #[test]
+    fn what_only_the_router_knows_reaches_the_lists_made_elsewhere() {
+        let secret = Secret::REPLAY;
+        let config = FlowListConfig {
+            secret: secret.clone(),
+            geometry: DeltaGeometry { v4: Geometry::new(5), v6: Geometry::new(5) },
+            partition_connections_max: 100,
+            eviction: EvictionTimes::default(),
+            inquiry_max: 0,
+        };
+        for (unsettled, unarchived) in [(0, 0), (7, 0), (0, 5), (7, 5)] {
+            let mut log = SnapshotLog::new(&config, &SnapshotConfig::default());
+            let ended = EndedInterval { marker: Marker::default(), figures: Figures::default(), unarchived };
+            log.end_interval(&ended, &Intervals::new());
+            log.set_unsettled(unsettled);
+            let mut bytes = Vec::new();
+            log.file().write(&mut bytes, &secret).unwrap();
+            let read = SnapshotFile::read(bytes.as_slice(), &secret).unwrap();
+            let mut list = SnapshotList::new(&read, &secret).unwrap();
+            list.apply(read).unwrap();
+            list.list(|list| assert_eq!((list.header.unsettled, list.header.unarchived), (unsettled, unarchived)));
+        }
     }
 }

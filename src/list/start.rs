@@ -7,12 +7,13 @@ use crate::handover::{MIDSTREAM, ticks_since};
 use crate::signal::TICK_BITS;
 use flowpeel_iblt::ValueCode;
 
-/// Bits of the tick: all that the other fields leave. They wrap after 100,000 years.
-const START_BITS: u32 = 45;
+/// Bits of the tick: all that the other fields leave. They wrap after 50,000 years.
+const START_BITS: u32 = 44;
 const START_MASK: u64 = (1 << START_BITS) - 1;
 const UNSETTLED_SHIFT: u32 = START_BITS;
 const MIDSTREAM_SHIFT: u32 = UNSETTLED_SHIFT + 1;
-const SEEN_SHIFT: u32 = MIDSTREAM_SHIFT + 1;
+const BOUND_SHIFT: u32 = MIDSTREAM_SHIFT + 1;
+const SEEN_SHIFT: u32 = BOUND_SHIFT + 1;
 const WATCHED_SHIFT: u32 = SEEN_SHIFT + u8::BITS;
 
 const _: () = assert!(WATCHED_SHIFT + u8::BITS + 1 == u64::BITS);
@@ -23,7 +24,7 @@ pub(super) const NEAR_SIZE: usize = 6;
 const PACKED_BITS: u32 = NEAR_SIZE as u32 * u8::BITS;
 const NEAR_BITS: u32 = PACKED_BITS - (u64::BITS - START_BITS);
 
-/// 1.7 years.
+/// Ten months.
 pub(super) const NEAR_TICKS: u64 = 1 << NEAR_BITS;
 
 /// A span of time in which every listed connection is asked about once. Epoch numbers wrap, so an age may be taken for
@@ -50,8 +51,9 @@ impl Epoch {
 /// When a listed connection started, and when it was last known to be alive.
 ///
 /// From the top bit down: whether the start is only a bound, because the value could not be read; the epoch in which
-/// the connection came under watch, plus one; the epoch in which it was last known to be alive; whether it is
-/// midstream; whether it is unsettled; the tick.
+/// the connection came under watch, plus one; the epoch in which it was last known to be alive; whether the start is
+/// only a bound, because the tick of its payload has wrapped; whether the connection is midstream; whether it is
+/// unsettled; the tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Start(u64);
 
@@ -81,6 +83,22 @@ impl Start {
 
     pub(super) fn tick(self) -> u64 {
         self.0 & START_MASK
+    }
+
+    /// Whether the connection may have started earlier: the tick is the latest that it can have been.
+    pub(super) fn is_bound(self) -> bool {
+        !self.is_known() || self.0 >> BOUND_SHIFT & 1 != 0
+    }
+
+    /// This start, marked as the latest that there can have been.
+    pub(super) fn bound(self) -> Self {
+        Start(self.0 | 1 << BOUND_SHIFT)
+    }
+
+    /// This start, marked as a bound if the tick that its payload has may have been at another time, since `earliest`.
+    pub(super) fn bound_since(self, earliest: u64) -> Self {
+        let before = self.tick().checked_sub(1 << TICK_BITS);
+        if before.is_some_and(|before| before >= earliest) { self.bound() } else { self }
     }
 
     /// Whether the handshake of the connection was not seen.
@@ -186,7 +204,10 @@ mod tests {
             prop_assert_eq!(Start::of_bits(unsettled.to_bits()), unsettled);
             prop_assert_eq!(start.watched_since(watched).watched(), Some(watched));
             prop_assert_eq!(start.watched_since(watched).seen_in(seen).watched(), None);
-            prop_assert!(!Start::unknown(tick, seen).is_known());
+            prop_assert!(!Start::unknown(tick, seen).is_known() && Start::unknown(tick, seen).is_bound());
+            prop_assert!(start.bound().is_bound() && !start.is_bound() && start.bound().is_known());
+            prop_assert_eq!((start.bound().tick(), start.bound().payload()), (start.tick(), payload));
+            prop_assert_eq!((start.bound().seen(), start.bound().is_unsettled()), (start.seen(), false));
         }
 
         #[test]
@@ -196,6 +217,16 @@ mod tests {
             let start = Start::of_bits(bits & !START_MASK | first_tick.wrapping_add(ticks) & START_MASK);
             let packed = start.to_packed(first_tick);
             prop_assert_eq!((packed < 1 << PACKED_BITS, Start::of_packed(packed, first_tick)), (ticks < NEAR_TICKS, start));
+        }
+
+        #[test]
+        fn a_start_is_a_bound_where_the_tick_was_twice(ago in 0u64..1 << TICK_BITS, since in 1u64 << 21..1 << 40, span in 0u64..1 << 22) {
+            let cut = since + span;
+            let start = Start::of_payload((cut - ago) as u32 & ((1 << TICK_BITS) - 1), cut, Epoch::default());
+            prop_assert_eq!(start.tick(), cut - ago);
+            let is_twice = (cut - ago).saturating_sub(1 << TICK_BITS) >= since;
+            prop_assert_eq!(start.bound_since(since).is_bound(), is_twice);
+            prop_assert!(span > 1 << TICK_BITS || !is_twice);
         }
 
         #[test]

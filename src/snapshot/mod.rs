@@ -28,7 +28,7 @@ pub use file_format::{
     COMPRESSION_LEVEL, HASH_ID, Packing, SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX, SnapshotFile, VERSION,
 };
 pub use header::{Header, KeyId, Kind, Misfit};
-pub use router_part::{Figures, ROUTER_NAME_SIZE_MAX, RouterPart, is_name};
+pub use router_part::{Figures, ROUTER_NAME_SIZE_MAX, RouterPart, Shortfall, is_name};
 pub use sums::Sums;
 
 pub use crate::handover::*;

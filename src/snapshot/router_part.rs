@@ -157,6 +157,19 @@ pub struct RouterPart {
     pub bases: Vec<TimeBase>,
     /// The half-open connections, partition by partition, the oldest of each first.
     pub half_open: Vec<HalfOpen>,
+    /// What only some routers have to report of the interval.
+    pub shortfall: Shortfall,
+}
+
+/// What a router reports of an interval that follows a restart, or whose connections are archived. In a file it stands
+/// only where it is not zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shortfall {
+    /// Connections on its list that may have closed unseen while it was down. A router that keeps no list knows this of
+    /// half-open ones only.
+    pub unsettled: u64,
+    /// Connections that ended in the interval and did not get into its archive.
+    pub unarchived: u64,
 }
 
 /// The least size of a router's part in a file, in bytes: one without a name, time bases and half-open connections.
@@ -172,6 +185,7 @@ const HALF_OPEN_SIZE_MIN: usize = 1 + 2 + 4 + 8 + 8 * KeyV4::WORD_COUNT;
 const _: () = assert!(size_of::<HalfOpen>() as u64 <= SNAPSHOT_HALF_OPEN_SIZE);
 
 const IS_LAST: u8 = 1;
+const HAS_SHORTFALL: u8 = 2;
 const IS_V6: u8 = 1;
 const IS_ANSWERED: u8 = 2;
 
@@ -194,7 +208,8 @@ impl RouterPart {
         out.u64(self.run);
         out.u64(self.every_ns);
         out.u64(self.partition_connections_max);
-        out.u8(if self.is_last { IS_LAST } else { 0 });
+        let has_shortfall = self.shortfall != Shortfall::default();
+        out.u8(if self.is_last { IS_LAST } else { 0 } | if has_shortfall { HAS_SHORTFALL } else { 0 });
         out.words(&self.figures.words());
         out.words(&self.totals.figures());
         out.u64(self.end_tick);
@@ -207,6 +222,9 @@ impl RouterPart {
         }
         out.u32(self.half_open.len() as u32);
         self.half_open.iter().for_each(|half_open| write_half_open(half_open, out));
+        if has_shortfall {
+            out.words(&[self.shortfall.unsettled, self.shortfall.unarchived]);
+        }
     }
 
     /// Reads the part of a router with at most `half_open_max` half-open connections.
@@ -219,12 +237,14 @@ impl RouterPart {
         from.fill(name)?;
         let router = std::str::from_utf8(name).ok().filter(|name| is_name(name)).map(str::to_owned);
         let router = router.ok_or_else(|| from.refuse("the router's name is no text"))?;
+        let (run, every_ns, partition_connections_max) = (from.u64()?, from.u64()?, from.u64()?);
+        let flags = from.flags(IS_LAST | HAS_SHORTFALL)?;
         Ok(RouterPart {
             router,
-            run: from.u64()?,
-            every_ns: from.u64()?,
-            partition_connections_max: from.u64()?,
-            is_last: from.flags(IS_LAST)? == IS_LAST,
+            run,
+            every_ns,
+            partition_connections_max,
+            is_last: flags & IS_LAST != 0,
             figures: Figures::of_words(words(from)?),
             totals: Counts::of_figures(words(from)?),
             end_tick: from.u64()?,
@@ -232,6 +252,7 @@ impl RouterPart {
             cut_ticks: words(from)?,
             bases: read_bases(from)?,
             half_open: read_all_half_open(from, half_open_max)?,
+            shortfall: if flags & HAS_SHORTFALL == 0 { Shortfall::default() } else { read_shortfall(from)? },
         })
     }
 }
@@ -246,6 +267,15 @@ fn words<const N: usize>(from: &mut Decoder<impl Read>) -> Result<[u64; N]> {
     let mut words = [0; N];
     from.words(&mut words)?;
     Ok(words)
+}
+
+/// Reads what stands only where it is not zero: one content has one form.
+fn read_shortfall(from: &mut Decoder<impl Read>) -> Result<Shortfall> {
+    let shortfall = Shortfall { unsettled: from.u64()?, unarchived: from.u64()? };
+    if shortfall == Shortfall::default() {
+        return Err(from.refuse("counts that are said to be there and are zero"));
+    }
+    Ok(shortfall)
 }
 
 fn read_bases(from: &mut Decoder<impl Read>) -> Result<Vec<TimeBase>> {

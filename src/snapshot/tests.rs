@@ -58,6 +58,7 @@ fn source() -> RouterPart {
         cut_ticks: std::array::from_fn(|partition| partition as u64),
         bases: vec![TimeBase { first_tick: 5, offset_ns: i128::MIN }, TimeBase { first_tick: 6, offset_ns: 1 }],
         half_open: vec![half_open(AnyKey::V4(key_v4(1)), true), half_open(AnyKey::V6(key_v6(2)), false)],
+        shortfall: Shortfall { unsettled: 3, unarchived: 0 },
     }
 }
 
@@ -353,6 +354,7 @@ proptest! {
             cut_ticks: ticks.0,
             bases: bases.collect(),
             half_open,
+            shortfall: Shortfall { unsettled: words[4] >> 32, unarchived: words[5] >> 63 },
         };
         let snapshot = SnapshotFile::new(geometry(), false, &Secret::REPLAY, source);
         prop_assert_eq!(read(&bytes(&snapshot, Packing::Zstd)).unwrap(), snapshot);

@@ -6,6 +6,6 @@
 mod directory;
 mod generation;
 
-pub use crate::disk::{Decoder, Encoder, STATE_COUNT_MAX, lock};
+pub use crate::disk::{Decoder, Encoder, LOCK_FILE, STATE_COUNT_MAX, lock};
 pub use directory::{Opened, Saved, StateDirectory};
 pub use generation::{Identity, STATE_VERSION};

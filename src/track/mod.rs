@@ -18,7 +18,7 @@ mod untracked;
 pub use entry::{ConnectionState, FilterEntry, ISN_UNKNOWN, SLOT_COUNT};
 pub use filter::{Filter, FilterConfig, FilterSlot, Moved, Placed};
 pub use half_open::HALF_OPEN_MAX;
-pub use partition::{DELTA_LOAD_PERCENT, Partition, PartitionConfig};
+pub use partition::{DELTA_LOAD_PERCENT, DELTA_SPAN_MAX_TICKS, Partition, PartitionConfig};
 pub use shard::{BUCKET_AHEAD, Exchange, SECOND_AHEAD, SIGNAL_AHEAD, Shard};
 pub use tracker::{CANDIDATE_TIMEOUT_TICKS, CONNECTIONS_MAX, Event, LINGER_TICKS, Sighting, Tracker, TrackerConfig};
 

@@ -22,7 +22,7 @@ pub const DELTA_LOAD_PERCENT: u64 = 50;
 
 /// The longest time that one delta may span, in ticks: half of what the start time in a value can express. The other
 /// half is for connections that were half-open when the delta began.
-pub(super) const DELTA_SPAN_MAX_TICKS: u64 = 1 << (TICK_BITS - 1);
+pub const DELTA_SPAN_MAX_TICKS: u64 = 1 << (TICK_BITS - 1);
 
 // A client repeats its SYN for one timeout, the last is answered within another, and that within a third.
 const _: () = assert!(DELTA_SPAN_MAX_TICKS + 3 * SYN_TIMEOUT_MAX_TICKS < 1 << TICK_BITS);

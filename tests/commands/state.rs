@@ -67,9 +67,10 @@ fn state_in(path: &Path) -> [String; 4] {
     ["--state".to_owned(), path.display().to_string(), "--state-every".to_owned(), "1ms".to_owned()]
 }
 
-/// All files of a directory and of those in it.
+/// All files of a directory and of those in it, but for those of locks.
 fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    let entries = entries.filter(|path| !path.ends_with(flowpeel::state::LOCK_FILE));
     let (directories, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
     let last = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
     let files = files.iter().map(|path| (last(path), fs::read(path).unwrap()));

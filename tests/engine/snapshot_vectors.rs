@@ -5,7 +5,7 @@ use flowpeel::flow::FlowKey as TableKey;
 use flowpeel::flow::{AnyKey, KeyV4, KeyV6, VlanTags};
 use flowpeel::handover::{Counts, DeltaGeometry, HalfOpen};
 use flowpeel::signal::TimeBase;
-use flowpeel::snapshot::{Figures, Header, Kind, Packing, RouterPart, SnapshotFile, Sums};
+use flowpeel::snapshot::{Figures, Header, Kind, Packing, RouterPart, Shortfall, SnapshotFile, Sums};
 use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
 use flowpeel_iblt::{Change, Geometry, Iblt, ValueCode};
 use std::path::PathBuf;
@@ -71,6 +71,7 @@ fn router() -> SnapshotFile {
             answered: true,
             short_isn: 0x1_2345,
         }],
+        shortfall: Shortfall::default(),
     };
     let mut snapshot = SnapshotFile::new(geometry, true, &secret(), source);
     open(&mut snapshot.sums[0].v4, key_v4(), 100);

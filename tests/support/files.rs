@@ -1,10 +1,12 @@
 //! What a directory holds.
 
+use flowpeel::state::LOCK_FILE;
 use std::path::{Path, PathBuf};
 
-/// The files of a directory, by name.
+/// The files of a directory, by name, without that of its lock.
 pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| name(path) != LOCK_FILE);
     files.sort();
     files
 }

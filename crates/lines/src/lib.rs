@@ -31,6 +31,6 @@ mod lines;
 mod prefetch;
 mod row;
 
-pub use lines::Lines;
+pub use lines::{Lines, are_addresses_left, mapped_unused_max};
 pub use prefetch::prefetch;
 pub use row::{HalfLine, Line, Row, SharedLine, Words};

@@ -53,14 +53,14 @@ unsafe impl<T: Words> Sync for Lines<T> {}
 impl<T: Words> Lines<T> {
     /// An array of this many, all zero.
     ///
-    /// # Panics
-    ///
-    /// The system has not enough address space left.
+    /// Where the system has no addresses left this ends as every allocation does then: see
+    /// [`std::alloc::handle_alloc_error`].
     #[must_use]
     pub fn new(count: usize) -> Self {
         #[cfg(target_os = "linux")]
-        if count > HEAP_SIZE_MAX / size_of::<T>() {
-            let lines = mapped::Mapped::new(count);
+        if count > HEAP_SIZE_MAX / size_of::<T>()
+            && let Some(lines) = mapped::Mapped::new(count)
+        {
             return Lines { start: lines.start(), count, memory: Memory::Mapped(lines) };
         }
         let lines = heap::OnHeap::new(count);
@@ -121,6 +121,30 @@ impl<T: Words + fmt::Debug> fmt::Debug for Lines<T> {
     }
 }
 
+/// Whether the system has so many bytes of addresses left in one piece. Nothing stays taken. Elsewhere than on Linux
+/// that is not known, and taken to be so.
+///
+/// ```
+/// assert!(flowpeel_lines::are_addresses_left(1 << 20));
+/// assert!(!flowpeel_lines::are_addresses_left(u64::MAX));
+/// ```
+#[must_use]
+pub fn are_addresses_left(size: u64) -> bool {
+    #[cfg(target_os = "linux")]
+    return usize::try_from(size).is_ok_and(mapped::is_possible);
+    #[cfg(not(target_os = "linux"))]
+    return size < u64::MAX;
+}
+
+/// The most addresses that arrays take beside those that are in use, in bytes: what is mapped for the next.
+#[must_use]
+pub fn mapped_unused_max() -> u64 {
+    #[cfg(target_os = "linux")]
+    return mapped::UNUSED_SIZE_MAX;
+    #[cfg(not(target_os = "linux"))]
+    return 0;
+}
+
 mod heap {
     use crate::Words;
     use std::ptr::{NonNull, slice_from_raw_parts_mut};
@@ -161,6 +185,14 @@ mod mapped {
 
     /// The fewest lines that are mapped at a time: 64 MiB of addresses, of which only what is touched takes memory.
     const MAPPED_LINES_MIN: usize = 1 << 20;
+
+    /// See [`super::mapped_unused_max`].
+    pub(super) const UNUSED_SIZE_MAX: u64 = 2 * (MAPPED_LINES_MIN * size_of::<Line>()) as u64;
+
+    /// Whether a mapping of this size, in bytes, is possible; it is undone at once.
+    pub(super) fn is_possible(size: usize) -> bool {
+        Mapping::new(size.div_ceil(size_of::<Line>()).max(1), false).is_some()
+    }
 
     /// The size of a huge page on most machines, in bytes. Where huge pages have another size, only a part of them is
     /// given back early.
@@ -220,23 +252,28 @@ mod mapped {
     }
 
     impl<T: Words> Mapped<T> {
-        pub(super) fn new(count: usize) -> Self {
+        /// An array of this many; `None` if the system has no addresses left.
+        pub(super) fn new(count: usize) -> Option<Self> {
             const { assert!(size_of::<Line>().is_multiple_of(size_of::<T>()) && align_of::<T>() <= align_of::<Line>()) };
             let line_count = count.div_ceil(size_of::<Line>() / size_of::<T>());
             let is_huge = Self::is_huge(count);
             let mut latest = if is_huge { LATEST_HUGE.lock() } else { LATEST_SMALL.lock() };
             let (known, taken) = &mut *latest;
             let with_room = known.upgrade().filter(|mapping| mapping.line_count - *taken >= line_count);
-            let mapping = with_room.unwrap_or_else(|| {
-                let fresh = Mapping::new(line_count.max(MAPPED_LINES_MIN), is_huge).map(Arc::new);
-                let fresh = fresh.expect("the system has no addresses left for an array");
-                (*known, *taken) = (Arc::downgrade(&fresh), 0);
-                fresh
-            });
+            let mapping = match with_room {
+                Some(mapping) => mapping,
+                None => {
+                    let roomy = Mapping::new(line_count.max(MAPPED_LINES_MIN), is_huge);
+                    // Where addresses are short there is no room for others.
+                    let fresh = Arc::new(roomy.or_else(|| Mapping::new(line_count, is_huge))?);
+                    (*known, *taken) = (Arc::downgrade(&fresh), 0);
+                    fresh
+                }
+            };
             // SAFETY: the mapping has room for these lines behind those that are taken.
             let start = unsafe { mapping.start.add(*taken) };
             *taken += line_count;
-            Mapped { start: start.cast(), count, is_populated: false, _mapping: mapping }
+            Some(Mapped { start: start.cast(), count, is_populated: false, _mapping: mapping })
         }
 
         /// Whether an array of this many is in huge pages.

@@ -7,6 +7,7 @@
 
 use crate::archive::entry::Hasher;
 use crate::archive::names::{FileName, Inventory, OPEN_LIST};
+use crate::archive::newest;
 use crate::archive::scan::scan_file;
 use crate::archive::segment::Segment;
 use crate::archive::{Entry, Fate, index};
@@ -15,6 +16,7 @@ use crate::flow::{AnyKey, VlanTags};
 use ahash::AHashMap;
 use flowpeel_bfield::Found;
 use std::collections::BTreeSet;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -85,11 +87,9 @@ pub struct Answer {
 pub fn find(directory: &Path, query: &Query) -> Result<Answer> {
     let mut finder = Finder::new(directory, query);
     // The open connections come first: one that closes after this is in a segment or log that is read later.
-    let has_open_list = finder.open_list();
+    finder.open_list();
     let mut inventory = finder.inventory()?;
-    if !has_open_list && inventory.last_number() == 0 {
-        return Err(Error::new("there is no archive here").in_file(directory));
-    }
+    finder.note_loss()?;
     finder.answer.explanation.segments = (inventory.segments.len() + inventory.logs.len()) as u64;
     finder.note_gaps(&inventory);
     for number in finder.candidates(&inventory) {
@@ -149,8 +149,11 @@ impl<'a> Finder<'a> {
     }
 
     fn inventory(&self) -> Result<Inventory> {
-        let inventory = Inventory::of(self.directory);
-        inventory.map_err(|error| Error::new("cannot read this archive").in_file(self.directory).because(error))
+        Inventory::of(self.directory).map_err(|error| self.cannot_read(error))
+    }
+
+    fn cannot_read(&self, error: io::Error) -> Error {
+        Error::new("cannot read this archive").in_file(self.directory).because(error)
     }
 
     /// Notes gaps in the numbers. They are given one after another, and the oldest segments are removed first, so a gap
@@ -159,15 +162,18 @@ impl<'a> Finder<'a> {
         let mut expected = None;
         for number in inventory.segments.keys().chain(&inventory.logs).copied().collect::<BTreeSet<_>>() {
             if let Some(missing) = expected.filter(|expected| *expected < number) {
-                let path = self.path(FileName::Segment(missing));
-                let what = match number - missing {
-                    1 => "this segment is missing".to_owned(),
-                    count => format!("this segment is missing, and {} after it", count - 1),
-                };
-                self.answer.damages.push(Error::new(what).in_file(path));
+                self.answer.damages.push(newest::gap(self.directory, missing, number - missing));
             }
             expected = number.checked_add(1);
         }
+    }
+
+    /// Notes what is missing of the newest part of the archive.
+    fn note_loss(&mut self) -> Result<()> {
+        let loss = newest::loss(self.directory);
+        let (missing, is_archive) = loss.map_err(|error| self.cannot_read(error))?;
+        self.answer.damages.extend(missing);
+        if is_archive { Ok(()) } else { Err(Error::new("there is no archive here").in_file(self.directory)) }
     }
 
     /// The segments that may hold a match.
@@ -272,16 +278,14 @@ impl<'a> Finder<'a> {
         self.answer.explanation.read_in_vain += u64::from(self.answer.entries.len() == entries_before);
     }
 
-    /// Reads the list of open connections. Returns whether there is one.
-    fn open_list(&mut self) -> bool {
+    /// Reads the list of open connections, if there is one.
+    fn open_list(&mut self) {
         let path = self.directory.join(OPEN_LIST);
-        if !path.exists() {
-            return false;
+        if path.exists() {
+            let read = self.read_file(&path, 0);
+            // If it is gone, a run has begun meanwhile and has moved its connections to a segment.
+            self.answer.damages.extend(read.unwrap_or_else(|error| path.exists().then_some(error)));
         }
-        let read = self.read_file(&path, 0);
-        // If it is gone, a run has begun meanwhile and has moved its connections to a segment.
-        self.answer.damages.extend(read.unwrap_or_else(|error| path.exists().then_some(error)));
-        true
     }
 
     fn finish(mut self) -> Answer {

@@ -131,19 +131,19 @@ fn an_index_over_what_is_taken_back_goes_with_it() {
 
 #[test]
 fn the_open_connections_of_a_replay_are_its_own_to_replace_and_of_others_are_carried_over() {
-    let list = |writer: &Writer, range: std::ops::Range<u32>| {
+    let list = |writer: &mut Writer, range: std::ops::Range<u32>| {
         let mut list: OpenList = writer.begin_open_list().unwrap();
         list.add(&range.map(|index| entry(index, Fate::Open)).collect::<Vec<_>>()).unwrap();
-        list.finish().unwrap();
+        writer.finish_open_list(list).unwrap();
     };
     let place = tempfile::tempdir().unwrap();
-    let writer = open(place.path(), Some((7, Some(0)))).unwrap();
-    list(&writer, 0..5);
+    let mut writer = open(place.path(), Some((7, Some(0)))).unwrap();
+    list(&mut writer, 0..5);
     drop(writer);
     // The same run begins again: nothing is carried over, and the list stays until there is a newer one.
-    let writer = open(place.path(), Some((7, Some(0)))).unwrap();
+    let mut writer = open(place.path(), Some((7, Some(0)))).unwrap();
     assert_eq!(all(place.path()).len(), 5);
-    list(&writer, 0..3);
+    list(&mut writer, 0..3);
     drop(writer);
     assert_eq!(all(place.path()).len(), 3);
     // Another run: they are carried over, and are not taken back with what that run writes.
@@ -151,8 +151,8 @@ fn the_open_connections_of_a_replay_are_its_own_to_replace_and_of_others_are_car
     drop(open(place.path(), Some((8, Some(0)))).unwrap());
     assert_eq!(all(place.path()).len(), 3);
     // Live they are carried over in any case: those that are not in the saved state are known from nowhere else.
-    let writer = open(place.path(), Some((9, None))).unwrap();
-    list(&writer, 10..14);
+    let mut writer = open(place.path(), Some((9, None))).unwrap();
+    list(&mut writer, 10..14);
     drop(writer);
     drop(open(place.path(), Some((9, None))).unwrap());
     assert!(!Inventory::of(place.path()).unwrap().has_open_list);
@@ -177,4 +177,34 @@ fn a_save_point_comes_back() {
     let point = SavePoint::decode(&SavePoint::encode(9, &Ages::default())).unwrap();
     assert_eq!(point.segment, 9);
     assert!(SavePoint::decode(&[]).is_err());
+}
+
+#[test]
+fn what_was_taken_away_behind_the_save_point_is_written_again() {
+    let (place, saved) = written();
+    for name in [FileName::Segment(5), FileName::Segment(6), FileName::Log(7)] {
+        std::fs::remove_file(name.path_in(place.path())).unwrap();
+    }
+    let mut writer = open(place.path(), Some((7, Some(saved)))).unwrap();
+    assert_eq!(writer.number(), saved);
+    writer.add(&closed(20..65)).unwrap();
+    writer.finish().unwrap();
+    assert_eq!(all(place.path()), closed(0..65));
+}
+
+#[test]
+fn a_run_whose_older_segments_have_expired_is_set_back_again_and_again() {
+    let (place, saved) = written();
+    for number in 1..saved {
+        std::fs::remove_file(FileName::Segment(number).path_in(place.path())).unwrap();
+    }
+    for _ in 0..3 {
+        rewind(place.path(), run(7), saved).unwrap();
+        let query = Query { one: Endpoint { address: IpAddr::from(SERVER), port: None }, other: None };
+        assert!(find(place.path(), &query).unwrap().damages.is_empty());
+    }
+    let mut writer = open(place.path(), Some((7, Some(saved)))).unwrap();
+    assert_eq!(writer.number(), saved);
+    writer.finish().unwrap();
+    assert!(all(place.path()).is_empty());
 }

@@ -8,6 +8,7 @@ use crate::archive::block::ARCHIVE_BLOCK_ENTRIES_MAX;
 use crate::archive::entry::Hasher;
 use crate::archive::log::{self, Log, RecoveredLog};
 use crate::archive::names::{FileName, Inventory, OPEN_LIST};
+use crate::archive::newest::{self, Newest};
 use crate::archive::retention::Retention;
 use crate::archive::scan::{FileId, scan_file};
 use crate::archive::segment::{
@@ -82,6 +83,8 @@ pub struct Recovery {
     pub carried_over: u64,
     /// The damage in the list of these, if any.
     pub damage: Option<Error>,
+    /// What is missing of the newest part of the archive. It stays missing; what is written comes behind it.
+    pub missing: Vec<Error>,
     /// How many connections that were archived behind the saved state are too many to be remembered: they may be
     /// archived twice.
     pub unremembered: u64,
@@ -124,6 +127,10 @@ pub struct Writer {
     entries: Vec<Entry>,
     logged_count: usize,
     retention: Retention,
+    /// What the file of the newest part says.
+    newest: Newest,
+    /// Whether something of it was missing when the archive was opened.
+    has_lost: bool,
     sealed: Vec<u32>,
     written: Written,
     /// The lock of the directory, which the system releases however the process ends.
@@ -159,6 +166,8 @@ impl Writer {
             resume::rewind(directory, run, segment)?;
         }
         let inventory = Inventory::of(directory).map_err(cannot)?;
+        let newest = Newest::of(directory).ok().flatten();
+        let (missing, _) = newest::loss(directory).map_err(cannot)?;
         for number in &inventory.stale_logs {
             fs::remove_file(FileName::Log(*number).path_in(directory)).map_err(cannot)?;
         }
@@ -166,19 +175,26 @@ impl Writer {
             directory: directory.to_path_buf(),
             config,
             hasher: Hasher::new(),
-            number: inventory.last_number(),
+            // A number that is missing is not given again: the gap goes on showing.
+            number: inventory.last_number().max(newest.map_or(0, |newest| newest.number)),
             run: 0,
             log: None,
             entries: Vec::new(),
             logged_count: 0,
             retention: Retention::new(directory, config.keep, &inventory),
+            newest: newest.unwrap_or_default(),
+            has_lost: !missing.is_empty(),
             sealed: Vec::new(),
             written: Written::default(),
             _lock: lock,
         };
         // Sealing what is left takes room, of which there may be none before something is removed.
         writer.written.expired += writer.retention.opened(now(), &inventory.logs)?;
-        let mut recovery = Recovery::default();
+        let mut recovery = Recovery { missing, ..Recovery::default() };
+        if newest.is_none() {
+            // Before there is a log: without the file there is no archive, or something is missing.
+            writer.newest.write(directory)?;
+        }
         for number in inventory.logs {
             recovery.logs.push(writer.seal_left(number)?);
         }
@@ -203,6 +219,7 @@ impl Writer {
         } else if number == self.number {
             // No file has this number then, and a gap would look like a segment that was taken away.
             self.number -= 1;
+            self.unname(number)?;
         }
         let removed = fs::remove_file(&recovered.path);
         removed.map_err(|error| Error::new("cannot remove it").in_file(&recovered.path).because(error))?;
@@ -225,6 +242,7 @@ impl Writer {
         self.finish()?;
         recovery.carried_over = scan.entry_count;
         recovery.damage = end.err().or_else(|| scan.damage_in(&path));
+        self.name_newest(Newest { has_open_list: false, ..self.newest })?;
         fs::remove_file(&path).map_err(|error| Error::new("cannot remove it").in_file(&path).because(error))
     }
 
@@ -253,8 +271,28 @@ impl Writer {
             let what = "this archive has as many segments as there are numbers: begin another";
             self.number = next.ok_or_else(|| Error::new(what).in_file(&self.directory))?;
             self.log = Some(Log::new(&self.directory, FileId { number: self.number, run: self.run })?);
+            self.name_newest(Newest { number: self.number, is_there: true, ..self.newest })?;
         }
         Ok(())
+    }
+
+    /// Records what the newest part of the archive is.
+    fn name_newest(&mut self, newest: Newest) -> Result<()> {
+        let newest = Newest { run: self.run, ..newest };
+        if newest != self.newest {
+            newest.write(&self.directory)?;
+            self.newest = newest;
+        }
+        Ok(())
+    }
+
+    /// Records, before the file of this number is removed, that it is not the newest any more.
+    fn unname(&mut self, number: u32) -> Result<()> {
+        if self.newest.number != number {
+            return Ok(());
+        }
+        let is_there = self.has_lost || !self.retention.is_empty();
+        self.name_newest(Newest { number: number - 1, is_there, ..self.newest })
     }
 
     /// Appends the entries to the log that are not in it yet.
@@ -322,7 +360,8 @@ impl Writer {
     fn seal_log(&mut self, log: Log) -> Result<()> {
         let mut entries = std::mem::take(&mut self.entries);
         self.logged_count = 0;
-        let written = if entries.is_empty() { Ok(()) } else { self.write_segment(log.id(), &mut entries) };
+        let id = log.id();
+        let written = if entries.is_empty() { self.unname(id.number) } else { self.write_segment(id, &mut entries) };
         entries.clear();
         self.entries = entries;
         written.and_then(|()| log.remove())
@@ -370,9 +409,21 @@ impl Writer {
             Err(error) => Err(Error::new("cannot write the open connections").in_file(&path).because(error)),
         }
     }
+
+    /// Replaces the list of open connections with this one.
+    ///
+    /// # Errors
+    ///
+    /// The list cannot be written. The one before is still there.
+    pub fn finish_open_list(&mut self, list: OpenList) -> Result<()> {
+        let OpenList { file, path } = list;
+        let cannot = |error| Error::new("cannot write the open connections").in_file(&path).because(error);
+        file.finish().map_err(cannot)?;
+        self.name_newest(Newest { has_open_list: true, ..self.newest })
+    }
 }
 
-/// A list of open connections that is being written.
+/// A list of open connections that is being written, until [`Writer::finish_open_list`].
 pub struct OpenList {
     file: BlockFile,
     path: PathBuf,
@@ -388,16 +439,6 @@ impl OpenList {
         debug_assert!(entries.iter().all(|entry| entry.fate == Fate::Open));
         let cannot = |error| Error::new("cannot write the open connections").in_file(&self.path).because(error);
         self.file.add(entries).map_err(cannot)
-    }
-
-    /// Replaces the list before with this one.
-    ///
-    /// # Errors
-    ///
-    /// The list cannot be written. The one before is still there.
-    pub fn finish(self) -> Result<()> {
-        let cannot = |error| Error::new("cannot write the open connections").in_file(&self.path).because(error);
-        self.file.finish().map_err(cannot).map(drop)
     }
 }
 

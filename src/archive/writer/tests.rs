@@ -1,6 +1,7 @@
 //! What a writer leaves behind, however it ends.
 
 use super::*;
+use crate::archive::names::NEWEST;
 use crate::archive::{Endpoint, Query, find};
 use crate::flow::{AnyKey, VlanTags};
 use crate::record::Ending;
@@ -70,6 +71,7 @@ fn a_cut_log_loses_its_tail_and_says_so() {
     for cut in (0..=whole.len()).step_by(7).chain([whole.len()]) {
         let crashed = tempfile::tempdir().unwrap();
         fs::write(crashed.path().join("segment-0000000001.log"), &whole[..cut]).unwrap();
+        fs::copy(place.path().join(NEWEST), crashed.path().join(NEWEST)).unwrap();
         let kept = ends.iter().filter(|(end, _)| *end <= cut as u64).map(|(_, count)| *count).max().unwrap_or(0);
         assert_eq!(all(crashed.path()).len(), kept, "the log is read before anybody mends it");
         let (mut writer, recovery) = Writer::open(crashed.path(), config()).unwrap();
@@ -106,7 +108,7 @@ fn what_a_killed_process_left_is_mended() {
     assert_eq!(all(place.path()), closed(0..10));
     assert!(others.iter().all(|path| path.exists()), "what is called otherwise is not the archive's");
     let count = fs::read_dir(place.path()).unwrap().count() - others.len();
-    assert_eq!(count, 2, "the segment, and the log of the next");
+    assert_eq!(count, 4, "the segment, the log of the next, what names the newest, and the lock");
 }
 
 #[test]
@@ -184,7 +186,8 @@ fn the_size_that_is_kept_is_that_of_all_files() {
     fs::write(place.path().join(OPEN_LIST), vec![0; 20_000]).unwrap();
     let inventory = Inventory::of(place.path()).unwrap();
     let segments_size: u64 = inventory.segments.values().sum();
-    let all_size = segments_size + inventory.indexes.values().sum::<u64>() + 20_000;
+    let newest_size = fs::metadata(place.path().join(NEWEST)).unwrap().len();
+    let all_size = segments_size + inventory.indexes.values().sum::<u64>() + 20_000 + newest_size;
     for (size, expired) in [(all_size, 0), (all_size - 1, 1)] {
         let keep = Keep { age: None, size: Some(size) };
         let mut retention = Retention::new(place.path(), keep, &Inventory::of(place.path()).unwrap());
@@ -254,13 +257,14 @@ fn whoever_may_read_a_segment_may_read_all_of_the_archive() {
     }
     let mut list = writer.begin_open_list().unwrap();
     list.add(&[entry(0, Fate::Open)]).unwrap();
-    list.finish().unwrap();
+    writer.finish_open_list(list).unwrap();
     assert_eq!(crate::archive::index_missing(place.path()).unwrap(), 1);
     let mut modes = std::collections::BTreeMap::new();
     for entry in fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap()) {
         let mode = std::os::unix::fs::PermissionsExt::mode(&entry.metadata().unwrap().permissions()) & 0o777;
         modes.insert(entry.file_name().into_string().unwrap(), mode);
     }
+    assert_eq!(modes.remove(crate::state::LOCK_FILE), Some(0o600));
     assert!(modes.contains_key("index-0000000001-0000000032.bfield") && modes.contains_key(OPEN_LIST), "{modes:?}");
     // The umask may take away of all the same.
     let mode = modes["segment-0000000001.fpa"];
@@ -272,10 +276,10 @@ fn whoever_may_read_a_segment_may_read_all_of_the_archive() {
 fn open_connections_are_carried_over_and_listed_once() {
     let place = tempfile::tempdir().unwrap();
     let open: Vec<Entry> = (0..20).map(|index| entry(index, Fate::Open)).collect();
-    let (writer, _) = Writer::open(place.path(), config()).unwrap();
+    let (mut writer, _) = Writer::open(place.path(), config()).unwrap();
     let mut list = writer.begin_open_list().unwrap();
     list.add(&open).unwrap();
-    list.finish().unwrap();
+    writer.finish_open_list(list).unwrap();
     drop(writer);
     assert_eq!(all(place.path()), open);
     let (mut writer, recovery) = Writer::open(place.path(), config()).unwrap();
@@ -288,7 +292,7 @@ fn open_connections_are_carried_over_and_listed_once() {
     let mut list = writer.begin_open_list().unwrap();
     let later = Entry { end: open[4].end + 90, ..open[4] };
     list.add(&[later]).unwrap();
-    list.finish().unwrap();
+    writer.finish_open_list(list).unwrap();
     let mut expected = open.clone();
     (expected[3], expected[4]) = (ended, later);
     assert_eq!(all(place.path()), expected);
@@ -311,4 +315,90 @@ fn an_archive_belongs_to_one_at_a_time() {
     ] {
         assert!(Writer::open(place.path(), config).err().unwrap().to_string().contains(name));
     }
+}
+
+/// What find says is missing or damaged.
+fn damages(directory: &Path) -> Vec<String> {
+    let query = Query { one: Endpoint { address: IpAddr::from(SERVER), port: None }, other: None };
+    find(directory, &query).unwrap().damages.iter().map(ToString::to_string).collect()
+}
+
+/// Three segments and a log, and a list of what is open.
+fn archive() -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    let (mut writer, _) = Writer::open(place.path(), config()).unwrap();
+    for round in 0..3 {
+        writer.add(&closed(round * 10..round * 10 + 10)).unwrap();
+        writer.seal().unwrap();
+    }
+    writer.add(&closed(30..35)).unwrap();
+    writer.flush().unwrap();
+    let mut list = writer.begin_open_list().unwrap();
+    list.add(&[entry(50, Fate::Open)]).unwrap();
+    writer.finish_open_list(list).unwrap();
+    place
+}
+
+#[test]
+fn each_file_that_is_taken_away_is_missed_and_stays_missed() {
+    let whole = archive();
+    let names = fs::read_dir(whole.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let names: Vec<_> = names.filter(|name| *name != crate::state::LOCK_FILE).collect();
+    assert_eq!(names.len(), 6);
+    for name in names {
+        let name = name.to_str().unwrap();
+        let place = archive();
+        assert!(damages(place.path()).is_empty());
+        fs::remove_file(place.path().join(name)).unwrap();
+        // The oldest is taken to have expired.
+        if name == "segment-0000000001.fpa" {
+            assert!(damages(place.path()).is_empty());
+            continue;
+        }
+        let missing = damages(place.path());
+        let stem = name.split('.').next().unwrap();
+        assert!(missing.len() == 1 && missing[0].contains(stem), "{name}: {missing:?}");
+        let (mut writer, recovery) = Writer::open(place.path(), config()).unwrap();
+        let is_newest = !name.ends_with(".fpa") || name == OPEN_LIST;
+        assert_eq!(recovery.missing.len(), usize::from(is_newest), "{name}: {:?}", recovery.missing);
+        writer.add(&closed(60..70)).unwrap();
+        writer.finish().unwrap();
+        drop(writer);
+        // The file that names the newest is there again, and the list is one of the moment.
+        assert_eq!(damages(place.path()).is_empty(), name == NEWEST, "{name}");
+    }
+}
+
+#[test]
+fn the_last_segment_of_an_archive_that_ended_properly_is_missed() {
+    let place = archive();
+    let (mut writer, _) = Writer::open(place.path(), config()).unwrap();
+    writer.finish().unwrap();
+    drop(writer);
+    let last = *segments(place.path()).last().unwrap();
+    for number in (1..=last).rev() {
+        assert!(number == last || !damages(place.path()).is_empty());
+        fs::remove_file(FileName::Segment(number).path_in(place.path())).unwrap();
+    }
+    assert!(damages(place.path())[0].contains("the newest segment is missing"));
+    // A run that adds nothing does not hide it.
+    let (mut writer, recovery) = Writer::open(place.path(), config()).unwrap();
+    assert_eq!(recovery.missing.len(), 1);
+    writer.finish().unwrap();
+    drop(writer);
+    assert!(damages(place.path())[0].contains("the newest segment is missing"));
+}
+
+#[test]
+fn an_archive_to_which_nothing_was_added_misses_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        let (mut writer, recovery) = Writer::open(place.path(), config()).unwrap();
+        assert!(recovery.missing.is_empty());
+        assert!(damages(place.path()).is_empty());
+        writer.finish().unwrap();
+        assert!(damages(place.path()).is_empty());
+    }
+    drop(Writer::open(place.path(), config()).unwrap());
+    assert!(Writer::open(place.path(), config()).unwrap().1.missing.is_empty());
 }

@@ -41,6 +41,22 @@ impl BpfProgram {
         &self.0
     }
 
+    /// This program for the packets of the interface with this index; those of others are not wanted.
+    pub(super) fn of_interface(&self, index: i32) -> Self {
+        const SKIP_VERDICT: u8 = 1;
+        let step = |code, operand| Instruction { code, jump_true: 0, jump_false: 0, operand };
+        let mut instructions = vec![
+            step(code::LOAD_WORD, INTERFACE_INDEX),
+            Instruction { jump_true: SKIP_VERDICT, ..step(code::JUMP_EQUAL, index as u32) },
+            step(code::RETURN, 0),
+            // A program begins with a zero in A.
+            step(code::LOAD_NUMBER, 0),
+        ];
+        // Distances are counted from each jump, so they stay as they are.
+        instructions.extend_from_slice(&self.0);
+        BpfProgram(instructions)
+    }
+
     /// Reads a listing in the form of `tcpdump -ddd`.
     ///
     /// # Errors
@@ -115,6 +131,10 @@ pub(super) mod code {
     pub(super) const CLASS_JUMP: u16 = 0x05;
     /// The class of returns.
     pub(super) const CLASS_RETURN: u16 = 0x06;
+    /// A = a number.
+    pub(super) const LOAD_NUMBER: u16 = 0x00;
+    /// A = word at a fixed place.
+    pub(super) const LOAD_WORD: u16 = 0x20;
     /// A = half word at a fixed place.
     pub(super) const LOAD_HALF: u16 = 0x28;
     /// A = byte at a fixed place.
@@ -144,6 +164,9 @@ pub(super) mod code {
     /// The verdict on the packet: take this many bytes.
     pub(super) const RETURN: u16 = 0x06;
 }
+
+/// The place beyond all packets at which programs find the index of the interface (SKF_AD_OFF + SKF_AD_IFINDEX).
+const INTERFACE_INDEX: u32 = (-0x1000_i32 + 8) as u32;
 
 /// The longest `--bpf` file, in bytes: the most instructions, each with the longest numbers.
 const BPF_FILE_SIZE_MAX: u64 = 32 * (BPF_INSTRUCTION_COUNT_MAX as u64 + 1);

@@ -2,8 +2,11 @@
 //!
 //! The packets of a source come from a socket with a filter in the kernel, through a ring or pnet's receiver. An
 //! interface that is gone is looked up again at growing intervals; when it is back the socket is bound to it again,
-//! which needs no privilege. A new socket, which does need the privilege, is opened only in a fanout group, or if the
-//! interface came back as another kind.
+//! which needs no privilege. A new socket, which does need the privilege, is opened if the interface came back as
+//! another kind, and in a fanout group, which the kernel lets no socket leave. For a process that has given up the
+//! privilege each member of a group has a socket in reserve. That one roams: it is bound to all interfaces, and its
+//! filter names the one that is wanted, so it follows the interface whenever that comes back. Not all sockets roam
+//! from the start, because the kernel then shows them every packet of every interface.
 
 use super::bpf::{self, BpfProgram};
 use super::device::{Device, DeviceKind, hardware_name, query_socket};
@@ -30,6 +33,9 @@ const INTERFACE_RETRY_MAX_MS: u64 = 2_000;
 
 const _: () = assert!(INTERFACE_RETRY_MIN_MS <= INTERFACE_RETRY_MAX_MS);
 
+/// The index by which a socket is bound to all interfaces.
+const ALL_INTERFACES: i32 = 0;
+
 /// One source of an interface's packets, of all of them or of a share.
 ///
 /// # Example
@@ -54,6 +60,8 @@ pub struct Live {
     config: Arc<LiveConfig>,
     group: Arc<Mutex<Option<FanoutGroup>>>,
     source: CaptureSocket,
+    /// In a group, the socket for an interface that comes back when there is no privilege left to open one.
+    reserve: Option<PacketSocket>,
     condition: Condition,
     /// Whether the socket is bound to the interface that has the name now. After an interface was gone the socket has
     /// to be bound again, even if the index is the same.
@@ -69,6 +77,7 @@ pub struct Live {
 /// The fanout group of all members.
 #[derive(Clone, Copy)]
 struct FanoutGroup {
+    /// The index of the interface that they are bound to, or [`ALL_INTERFACES`].
     interface_index: i32,
     number: u16,
 }
@@ -114,10 +123,12 @@ pub fn open(config: &LiveConfig) -> Result<Vec<Live>> {
     let mut members = Vec::new();
     for _ in 0..config.fanout_count {
         let source = open_member(&config, &group, device, kind).map_err(cannot)?;
+        let has_reserve = config.fanout_count > 1;
         members.push(Live {
             config: Arc::clone(&config),
             group: Arc::clone(&group),
             source,
+            reserve: has_reserve.then(|| PacketSocket::open(kind)).transpose().map_err(cannot)?,
             condition: if device.is_up { Condition::Up } else { Condition::Down },
             is_bound: true,
             retry: RetryTimer::soon(),
@@ -171,13 +182,19 @@ fn open_member(
 ) -> io::Result<CaptureSocket> {
     let mut source = CaptureSocket::open(config, device, kind)?;
     if config.fanout_count > 1 {
-        let mut group = group.lock();
-        let known = group.filter(|group| group.interface_index == device.index).map(|group| group.number);
-        // The kernel's group may have ended with its last member; a new one is begun then.
-        let number = source.join_fanout(known).or_else(|_| source.join_fanout(None))?;
-        *group = Some(FanoutGroup { interface_index: device.index, number });
+        join_group(&mut source, group, device.index)?;
     }
     Ok(source)
+}
+
+/// Joins the group of those that are bound to this interface, or begins it.
+fn join_group(source: &mut CaptureSocket, group: &Mutex<Option<FanoutGroup>>, interface_index: i32) -> io::Result<()> {
+    let mut group = group.lock();
+    let known = group.filter(|group| group.interface_index == interface_index).map(|group| group.number);
+    // The kernel's group may have ended with its last member; a new one is begun then.
+    let number = source.join_fanout(known).or_else(|_| source.join_fanout(None))?;
+    *group = Some(FanoutGroup { interface_index, number });
+    Ok(())
 }
 
 impl Live {
@@ -198,7 +215,8 @@ impl Live {
     /// nothing more.
     fn check_binding(&mut self, found: Option<Device>) {
         let source = &self.source;
-        let is_same = |device: &Device| device.index == source.device.index && source.socket.is_bound_to(device);
+        let is_bound_to = |device: &Device| source.is_roaming || source.socket.is_bound_to(device);
+        let is_same = |device: &Device| device.index == source.device.index && is_bound_to(device);
         let is_bound = self.is_bound && found.is_some_and(|device| is_same(&device));
         if self.is_bound && !is_bound {
             // It may be there under another name.
@@ -250,21 +268,33 @@ impl Live {
     }
 
     fn open_again(&mut self, device: Device, kind: DeviceKind) -> io::Result<()> {
-        let source = open_member(&self.config, &self.group, device, kind)?;
+        let opened = open_member(&self.config, &self.group, device, kind);
+        let source = match opened {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES)) => {
+                self.roam(device, kind)?.ok_or(error)?
+            }
+            opened => opened?,
+        };
         source.start(&self.config.capture)?;
         self.losses += self.source.socket.take_losses();
         self.source = source;
         Ok(())
     }
 
+    /// The source of the socket in reserve; `None` if there is none for interfaces of this kind.
+    fn roam(&mut self, device: Device, kind: DeviceKind) -> io::Result<Option<CaptureSocket>> {
+        let Some(socket) = self.reserve.take_if(|_| kind == self.source.kind) else { return Ok(None) };
+        let mut source = CaptureSocket::roaming(&self.config, socket, device, kind)?;
+        join_group(&mut source, &self.group, ALL_INTERFACES)?;
+        Ok(Some(source))
+    }
+
     fn cannot_open_again(&self) -> Error {
         let name = self.config.interface.escape_debug();
-        let reason = if self.config.fanout_count > 1 {
-            "capture it with one thread, or keep the privileges"
-        } else {
-            "it came back as another kind of interface: start again"
-        };
-        Error::new(format!("{name} is back, and cannot be captured again without the privilege CAP_NET_RAW: {reason}"))
+        Error::new(format!(
+            "{name} is back, and cannot be captured again without the privilege CAP_NET_RAW: it came back as another kind \
+             of interface: start again"
+        ))
     }
 
     #[cold]
@@ -296,8 +326,12 @@ impl LiveSource for Live {
         if let Some(errno) = self.source.wait(timeout) {
             self.record_error(errno);
         }
-        if self.condition != Condition::Up && Instant::now() >= self.retry.at {
+        // The kernel reports to no roaming socket that an interface has left.
+        if (self.condition != Condition::Up || self.source.is_roaming) && Instant::now() >= self.retry.at {
             self.check_interface();
+            if before == Condition::Up && self.condition != Condition::Up {
+                self.retry = RetryTimer::soon();
+            }
         }
         (self.condition != before).then_some(self.condition)
     }
@@ -342,17 +376,34 @@ struct CaptureSocket {
     device: Device,
     kind: DeviceKind,
     is_grouped: bool,
+    /// Whether it is bound to all interfaces, and its filter names the one that is wanted.
+    is_roaming: bool,
 }
 
 impl CaptureSocket {
     /// Opens a source that takes no packets before it is [started](CaptureSocket::start).
     fn open(config: &LiveConfig, device: Device, kind: DeviceKind) -> io::Result<Self> {
-        let socket = PacketSocket::open(kind)?;
+        CaptureSocket::on(config, PacketSocket::open(kind)?, device, kind, false)
+    }
+
+    /// A source on this socket that needs no privilege to follow the interface, wherever that comes back.
+    fn roaming(config: &LiveConfig, socket: PacketSocket, device: Device, kind: DeviceKind) -> io::Result<Self> {
+        CaptureSocket::on(config, socket, device, kind, true)
+    }
+
+    fn on(
+        config: &LiveConfig,
+        socket: PacketSocket,
+        device: Device,
+        kind: DeviceKind,
+        is_roaming: bool,
+    ) -> io::Result<Self> {
+        let bound_to = if is_roaming { Device { index: ALL_INTERFACES, ..device } } else { device };
         let reader = match config.backend {
             Backend::Ring => SocketReader::Ring(Ring::new(&socket, config.block_count(), kind.link())?),
-            Backend::Pnet => SocketReader::Pnet(PnetReceiver::new(&socket, &device, kind.link(), config.ring_size)?),
+            Backend::Pnet => SocketReader::Pnet(PnetReceiver::new(&socket, &bound_to, kind.link(), config.ring_size)?),
         };
-        let source = CaptureSocket { reader, socket, device, kind, is_grouped: false };
+        let source = CaptureSocket { reader, socket, device, kind, is_grouped: false, is_roaming };
         source.attach(config)?;
         Ok(source)
     }
@@ -366,13 +417,14 @@ impl CaptureSocket {
 
     /// Starts to take packets.
     fn start(&self, capture: &CaptureMode) -> io::Result<()> {
-        self.socket.start(&filter(capture, self.kind))
+        let filter = filter(capture, self.kind);
+        self.socket.start(&if self.is_roaming { filter.of_interface(self.device.index) } else { filter })
     }
 
-    /// Whether the socket can be bound to this interface: not if that is of another kind, and not in a fanout group,
-    /// which the kernel does not let it leave.
+    /// Whether the socket can follow to this interface: not if that is of another kind, and, unless it roams, not in a
+    /// fanout group, which the kernel does not let it leave.
     fn can_move_to(&self, device: &Device) -> bool {
-        !self.is_grouped && DeviceKind::of_hardware(device.hardware) == Some(self.kind)
+        (!self.is_grouped || self.is_roaming) && DeviceKind::of_hardware(device.hardware) == Some(self.kind)
     }
 
     /// Stops taking packets of an interface that has another name now.
@@ -405,7 +457,11 @@ impl CaptureSocket {
     }
 
     fn attach(&self, config: &LiveConfig) -> io::Result<()> {
-        self.socket.bind(&self.device)?;
+        if !self.is_roaming {
+            self.socket.bind(&self.device)?;
+        } else if !self.is_grouped {
+            self.socket.bind(&Device { index: ALL_INTERFACES, ..self.device })?;
+        }
         if config.promiscuous {
             self.socket.enter_promiscuous_mode(&self.device)?;
         }

@@ -226,6 +226,7 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
 }
 
 fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<Status> {
+    prepared.plan.check_addresses()?;
     let mut sources = Vec::new();
     for source in &prepared.sources {
         sources.extend(live::open(source)?);

@@ -64,6 +64,7 @@ impl Arguments {
 /// Replays what the arguments name.
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     let plan = arguments.plan().map_err(Failure::wrong_usage)?;
+    plan.check_addresses()?;
     // The saved state is checked before anything is changed.
     let mut saving = arguments.options.state.of_replay(&plan, &arguments.files, voice)?;
     let mut outputs = arguments.options.lists.outputs(plan.config(), voice)?;

@@ -4,7 +4,7 @@ use super::*;
 use crate::engine::{Lockstep, LockstepConfig};
 use crate::flow::{FlowKey, KeyV4, Side, VlanTags};
 use crate::queue::Marker;
-use crate::signal::{ConnectionHash, FINGERPRINT_BITS, Signal, SignalKind, SignalParts, TimeBase};
+use crate::signal::{ConnectionHash, FINGERPRINT_BITS, Signal, SignalKind, SignalParts, TICK_BITS, TimeBase};
 use crate::track::{LINGER_TICKS, PartitionConfig, TrackerConfig};
 use flowpeel_iblt::Geometry;
 use flowpeel_iblt::hash::{KeyedHash, Purpose};
@@ -200,6 +200,11 @@ fn overload(asks: bool, stalled_intervals: u64) -> Rig {
     let mut rig = Rig::new(asks);
     rig.churn(6 * CHURN, 0);
     rig.assert_exact();
+    stalled(rig, stalled_intervals)
+}
+
+/// The exporter stalls for some intervals with three times the churn.
+fn stalled(mut rig: Rig, stalled_intervals: u64) -> Rig {
     rig.engine.exchange.is_stalled = true;
     for _ in 0..stalled_intervals {
         rig.churn(3 * CHURN / 2, 3 * CHURN / 2);
@@ -217,6 +222,33 @@ fn overload(asks: bool, stalled_intervals: u64) -> Rig {
     assert_eq!(header.figures.merged, stalled_intervals, "the list covers their intervals too");
     assert!(header.missing.abs_diff(truth) < truth / 10, "{} of {truth}", header.missing);
     rig
+}
+
+#[test]
+fn a_start_of_days_ago_is_kept_through_an_overload_or_marked() {
+    let wrap = 1 << TICK_BITS;
+    let mut rig = Rig::new(true);
+    rig.churn(6 * CHURN, 0);
+    rig.assert_exact();
+    rig.tick += wrap + 4_321;
+    rig.assert_exact();
+    let mut rig = stalled(rig, 3);
+    let is_complete = (0..20).any(|_| {
+        rig.churn(CHURN / 2, CHURN / 2);
+        rig.everybody_talks();
+        rig.end_interval().unwrap().0.complete
+    });
+    assert!(is_complete);
+    let partitions = rig.engine.list.kept.list().unwrap().partitions();
+    let listed: Vec<_> = partitions.iter().flat_map(|partition| partition.v4.listed().iter()).collect();
+    assert_eq!(listed.len(), rig.open.len());
+    let mut kept = 0;
+    for (key, start) in listed {
+        let (tick, opened) = (start.tick(), rig.open[&key]);
+        assert!(tick == opened || start.is_bound() && (tick - opened).is_multiple_of(wrap), "{tick} {opened}");
+        kept += u64::from(!start.is_bound() && tick + wrap < rig.tick);
+    }
+    assert!(kept > CHURN / 2, "{kept} of days ago are kept");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::capture::{Losses, Packet, PacketSource, Progress};
-use crate::engine::{Config, LiveInput};
+use crate::engine::{Config, LiveInput, Snapshots};
 use crate::export::{Format, Output, Stream};
 use crate::list::List;
 use crate::metrics::Setup;
@@ -337,4 +337,36 @@ fn a_list_that_can_not_be_written_ends_the_capture() {
     impl LiveObserver for Never {}
     let error = live(&plan, vec![Playing::new([])], &mut exporter, &metrics(1), &Never, None).unwrap_err();
     assert!(error.to_string().contains("no room"));
+}
+
+#[test]
+fn a_snapshot_after_a_restart_counts_as_many_in_doubt_as_the_list() {
+    #[derive(Default)]
+    struct Both(Vec<(u64, u64)>, Vec<(u64, u64)>);
+    impl Exporter for Both {
+        fn write(&mut self, output: Output) -> Result<()> {
+            match output {
+                Output::List(list) => self.0.push((list.header.figures.interval, list.header.unsettled)),
+                Output::Snapshot(snapshot) => {
+                    let source = &snapshot.header.sources[0];
+                    self.1.push((source.figures.interval, source.shortfall.unsettled));
+                }
+                Output::Sources(_) => {}
+            }
+            Ok(())
+        }
+    }
+    let place = tempfile::tempdir().unwrap();
+    let config = Config { snapshots: Some(Snapshots::default()), saves_state: true, ..config() };
+    let plan = Plan::live(&config, LiveInput { capture_count: 1, rings_size: 0 }).unwrap();
+    let run = |frames: Vec<Vec<u8>>| {
+        let mut both = Both::default();
+        let saving = Saving::of_live(&place.path().join("state"), Duration::ZERO, &plan).unwrap();
+        let stop = StopAfter(Instant::now(), 4 * EVERY);
+        live(&plan, vec![Playing::new(frames)], &mut both, &metrics(1), &stop, Some(saving)).unwrap();
+        assert!(both.0.len() > 2 && both.0 == both.1, "{:?} {:?}", both.0, both.1);
+        both.0.iter().map(|(_, unsettled)| *unsettled).max()
+    };
+    assert_eq!(run(frames(5)), Some(0));
+    assert!(run(Vec::new()) > Some(10), "what was open may have closed");
 }

@@ -1,6 +1,7 @@
 //! Crashes of every kind: what is read is whole, and older rather than wrong.
 
 use super::*;
+use crate::state::LOCK_FILE;
 use std::os::unix::fs::PermissionsExt;
 
 const SIZE_MAX: u64 = 1 << 20;
@@ -32,6 +33,7 @@ fn saved(parts: &[&[u8]]) -> (tempfile::TempDir, PathBuf) {
 fn names(path: &Path) -> Vec<String> {
     let mut names: Vec<_> =
         fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|name| name != LOCK_FILE);
     names.sort();
     names
 }

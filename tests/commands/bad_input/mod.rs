@@ -2,6 +2,7 @@
 
 mod cuts;
 mod interrupts;
+mod limits;
 mod links;
 mod output;
 mod snap_length;

@@ -133,6 +133,33 @@ fn a_run_that_is_killed_leaves_no_half_list() {
 }
 
 #[test]
+fn help_and_version_that_can_not_be_printed_are_errors() {
+    for words in ["--version", "--help", "-h", "help", "replay --help", "help find"] {
+        let mut command = command(FLOWPEEL, words.split(' '));
+        command.stdout(File::options().write(true).open("/dev/full").unwrap());
+        Running::start(&mut command).wait().assert_failed(&["standard output: cannot write it: No space left"]);
+        assert_eq!(flowpeel(words.split(' ')).status.code(), Some(0), "{words}");
+    }
+    // Who closes the pipe has read enough.
+    let ended = Running::start(&mut command("sh", ["-c", "\"$0\" --help | true", FLOWPEEL])).wait();
+    assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_list_that_becomes_too_long_leaves_nothing() {
+    let (directory, path) = busy();
+    let out = directory.path().join("lists");
+    for options in [&["--every", "10s"][..], &[], &["--compress"]] {
+        // Nobody ignores the signal of the limit but flowpeel itself.
+        let arguments = ["-c", "ulimit -f 8; exec \"$@\"", "sh", FLOWPEEL, "replay", "-q", "--out"];
+        let mut command = command("sh", arguments);
+        let ended = Running::start(command.arg(&out).args(options).arg(&path)).wait();
+        ended.assert_failed(&["cannot write the list: File too large"]);
+        assert!(names(&out).iter().all(|name| !name.ends_with(".tmp")), "{:?}", names(&out));
+    }
+}
+
+#[test]
 fn generate_reports_what_it_can_not_write() {
     let (_directory, path) = file("taken", b"");
     let below = path.join("below");

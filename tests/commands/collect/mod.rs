@@ -2,11 +2,13 @@
 //! duplicated or damaged, and however often it was killed.
 //!
 //! - `steady`: packets of any number of open connections, of which few open and close in an interval
+//! - `days`: more than a day between two snapshots, whose starts are right or marked
 //! - `open`: more connections than any table lists; its long form has a million
 //! - `restarts`: an agent that is killed goes on where it was
 //! - `runs`: several runs of a router in one directory
 //! - `single`: one snapshot at a time
 
+mod days;
 mod open;
 mod restarts;
 mod runs;

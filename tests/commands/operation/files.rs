@@ -105,7 +105,8 @@ fn two_runs_do_not_share_a_directory() {
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    while !out.exists() || fs::File::open(&out).unwrap().try_lock().is_ok() {
+    let lock = out.join(flowpeel::state::LOCK_FILE);
+    while !fs::File::open(&lock).is_ok_and(|lock| lock.try_lock().is_err()) {
         std::thread::sleep(Duration::from_millis(5));
     }
     let second = flowpeel(["replay", "-q", "--out", out.to_str().unwrap(), capture.to_str().unwrap()]);
@@ -115,6 +116,45 @@ fn two_runs_do_not_share_a_directory() {
     first.wait().unwrap();
     replayed(&format!("-q --out {}", out.display()), &[&capture]);
     assert_eq!(files(&out).len(), 1);
+}
+
+#[test]
+fn who_may_only_read_a_directory_keeps_no_run_from_it() {
+    let place = tempfile::tempdir().unwrap();
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let capture = capture(place.path(), "mixed.pcap", 10);
+    let [out, archive, snapshots] = ["lists", "archive", "snapshots"].map(|name| place.path().join(name));
+    let replay_all = || {
+        let directories = [("--out", &out), ("--archive", &archive), ("--snapshots", &snapshots)];
+        let mut replay = command(FLOWPEEL, ["replay", "-q"]);
+        for (option, path) in directories {
+            replay.arg(option).arg(path);
+        }
+        let ended = run(replay.arg(&capture));
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    };
+    replay_all();
+    for (directory, kind) in [&out, &archive, &snapshots].into_iter().flat_map(|path| [(path, "-x"), (path, "-s")]) {
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
+        // Somebody else holds every lock that can be had there until its input ends.
+        let script = r#"exec 9<"$1" && flock "$2" -n 9 || exit 9
+            if (exec 8<"$1/.flowpeel.lock") 2>/dev/null; then exit 8; fi
+            echo held; cat"#;
+        let user = ["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script, "sh"];
+        let mut other = command("setpriv", user);
+        let other = other.arg(directory).arg(kind).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let Ok(mut other) = other else { return skipped("there is no setpriv") };
+        let mut said = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(other.stdout.take().unwrap()), &mut said).unwrap();
+        if said != "held\n" {
+            let status = other.wait().unwrap().code();
+            assert_ne!(status, Some(8), "others can open the lock of {}", directory.display());
+            return skipped("no other user can be had here who locks a directory");
+        }
+        replay_all();
+        drop(other.stdin.take());
+        assert!(other.wait().unwrap().success());
+    }
 }
 
 #[test]

@@ -87,6 +87,19 @@ fn a_segment_that_was_taken_away_is_missed() {
     assert!(said.len() == 1 && said[0].ends_with("segment-0000000002.fpa: this segment is missing"), "{said:?}");
 }
 
+#[test]
+fn find_fails_visibly_when_the_newest_segment_was_taken_away() {
+    let traffic = TrafficConfig { data_packets: 0..=1, ..TrafficConfig::mixed(80, 20_000) };
+    let place = tempfile::tempdir().unwrap();
+    archive(place.path(), traffic.clone(), &Config::default());
+    let newest = files(place.path()).into_keys().rfind(|name| name.starts_with("segment-")).unwrap();
+    fs::remove_file(place.path().join(&newest)).unwrap();
+    let server = exact(traffic)[0].server.ip().to_string();
+    let (status, printed, said) = run(place.path(), &[&server]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(printed.lines().count() > 1 && said.contains(&format!("{newest}: this segment is missing")), "{said}");
+}
+
 /// Runs `flowpeel find`: its exit status, what it prints, and what it says.
 fn run(directory: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut find = command(FLOWPEEL, ["find"]);

@@ -15,6 +15,7 @@ use flowpeel::engine::{Config, Plan, Summary};
 use flowpeel::list::List;
 use flowpeel::queue::WhenFull;
 use flowpeel::run::run;
+use flowpeel::state::LOCK_FILE;
 use flowpeel_traffic::{Traffic, TrafficConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -89,9 +90,10 @@ fn sorted(entries: &[Entry]) -> Vec<Ended> {
     all
 }
 
-/// The files of a directory, each with its bytes.
+/// The files of a directory, without that of its lock, each with its bytes.
 fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    let entries = entries.filter(|entry| entry.file_name() != LOCK_FILE);
     entries.map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())).collect()
 }
 

@@ -129,3 +129,34 @@ fn sums<K: FlowKey>(table: &Iblt<K>, changes: &[Change<K>]) {
     other.clear();
     assert!(other.is_zero());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_the_lowest_count_is_run_and_undone() {
+        for family in [0, 1] {
+            for honesty in [0, 2] {
+                // The family, the geometry, the work, nothing expected; then one change of an honest key.
+                let mut script = vec![family, 5, 3, 0, honesty, 7];
+                script.extend([0; 16].iter().take(if honesty == 0 { 0 } else { 16 }));
+                script.push(0xff);
+                script.extend(i64::from(i32::MIN).to_le_bytes());
+                script.push(9);
+                assert_eq!(count_of(&script, honesty), i64::from(i32::MIN));
+                run(&script);
+            }
+        }
+    }
+
+    /// The count that the only change of a script asks for.
+    fn count_of(script: &[u8], honesty: u8) -> i64 {
+        let mut script = Script::new(script);
+        script.array::<6>();
+        if honesty != 0 {
+            script.array::<16>();
+        }
+        script.count()
+    }
+}

@@ -30,6 +30,28 @@ fn what_is_undone_leaves_nothing<K: TableKey>(ops: &[Op], geometry: Geometry) {
     assert!(table.is_zero());
 }
 
+fn counts_are_undone_but_for_the_lowest<K: TableKey>() {
+    let site = Site::<K>::new();
+    let change = |count| Change { count, ..site.change(Op { key: 3, payload: 9, is_insert: true }) };
+    let left = |change: Change<K>| {
+        let mut table = Iblt::new(Geometry::new(5));
+        table.apply_one(&change);
+        table.apply_one(&change.undone());
+        table
+    };
+    for count in [1, -1, i32::MAX, -i32::MAX, i32::MIN + 1] {
+        assert!(left(change(count)).is_zero(), "{count}");
+    }
+    assert_eq!(change(i32::MIN).undone().count, i32::MIN);
+    assert!(!left(change(i32::MIN)).is_zero(), "its key is left 2^32 times, the wrong way");
+}
+
+#[test]
+fn every_count_but_the_lowest_has_an_opposite() {
+    counts_are_undone_but_for_the_lowest::<TwoWords>();
+    counts_are_undone_but_for_the_lowest::<FiveWords>();
+}
+
 fn tables_add_and_subtract<K: TableKey>(left: &[Op], right: &[Op], geometry: Geometry) {
     let site = Site::<K>::new();
     let (a, b) = (table_of(&site, left, geometry), table_of(&site, right, geometry));
