@@ -95,8 +95,9 @@ impl PacketTime {
         let is_over = self.every_ns.is_some() && (base.is_some() || is_reached);
         let mut marks = Marks { base, ..Marks::default() };
         if is_over {
-            // Where the clock was set the interval ends with its last packet, otherwise where it was to end.
-            let end_ns = if base.is_some() { before_ns } else { self.end_ns };
+            // Where the clock was set back the interval ends with its last packet, otherwise where it was to end. No
+            // time has passed where it was set.
+            let end_ns = if is_set_back { before_ns } else { self.end_ns };
             let end_tick = if base.is_some() { before_tick } else { before_base.tick(end_ns) };
             marks.end = Some(self.marker(end_ns, end_tick, before_base, false));
             self.begin(if base.is_some() { time_ns } else { end_ns }, time_ns);
@@ -268,10 +269,10 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_ahead_ends_the_interval_with_its_last_packet() {
+    fn a_clock_that_is_set_ahead_ends_the_interval_where_it_was_to_end() {
         let set = 1_700_000_000 * S;
         let times = [3 * S, 4 * S, set, set + 2 * S, set + 3 * S, set + 12 * S];
-        let expected = [(3 * S, 4 * S), (set, set + 10 * S), (set + 10 * S, set + 12 * S)];
+        let expected = [(3 * S, 10 * S), (set, set + 10 * S), (set + 10 * S, set + 12 * S)];
         assert_eq!(ends(Some(10), &times), expected);
     }
 

@@ -514,13 +514,14 @@ impl Port<PacketTime> {
         self.lost = decoder.count()?;
         self.unusable = decoder.counts()?;
         let [packets, dropped, unusable, cut, unopened, handshakes_lost] = decoder.counts()?;
-        self.marked = Seen { packets, dropped, unusable, cut, unopened, handshakes_lost, ..Seen::default() };
         self.signaller.restore(&mut decoder)?;
         let seen = seen(&self.counts());
         let is_seen = packets <= seen.packets && dropped <= seen.dropped && unusable <= seen.unusable;
         let is_seen =
             is_seen && cut <= seen.cut && unopened <= seen.unopened && handshakes_lost <= seen.handshakes_lost;
         decoder.expect(is_seen, "more marked than seen")?;
+        // A port that is dropped after an error counts what it has seen since.
+        self.marked = Seen { packets, dropped, unusable, cut, unopened, handshakes_lost, ..Seen::default() };
         self.time.restore(&mut decoder)?;
         decoder.end()?;
         // The time base was sent behind the mark at which the state was cut.

@@ -604,8 +604,8 @@ impl<K: TableKey> FamilyList<K> {
         }
     }
 
-    /// Records that these connections were seen since they were last asked about, but only up to `leap_tick`, before time
-    /// leaped; the present tick is `cut`.
+    /// Records that these connections were seen since they were last asked about, but only up to `leap_tick`, before
+    /// time leaped; the present tick is `cut`.
     pub(super) fn see_before(&mut self, seen: &[(K, u32)], leap_tick: u64, cut: u64) {
         let (epoch, now) = (self.ledger.liveness.epoch(leap_tick), self.ledger.liveness.epoch(cut));
         for (key, payload) in seen {

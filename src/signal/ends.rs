@@ -43,7 +43,7 @@ const NUMBER_SHIFT: u32 = 32;
 const _: () = assert!(LATE_BEHIND_RST < STAMP_MASK / 16, "an end looks young again seldom");
 
 /// The bits that are the same in all ends of one side of a connection.
-const SAME_MASK: u64 = (1 << NUMBER_SHIFT) - (1 << TAG_SHIFT) | SIDE_BIT | 1;
+const SAME_MASK: u64 = ((1 << NUMBER_SHIFT) - (1 << TAG_SHIFT)) | SIDE_BIT | 1;
 
 /// How a side of a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,12 +104,13 @@ impl RecentEnds {
     /// The bits that are the same in all ends of this side of a connection.
     #[inline]
     fn side_of(hash: u64, side: Side) -> u64 {
-        (hash << TAG_SHIFT) & SAME_MASK & !SIDE_BIT | u64::from(side == Side::Second) * SIDE_BIT | 1
+        (hash << TAG_SHIFT) & SAME_MASK & !SIDE_BIT | (u64::from(side == Side::Second) * SIDE_BIT) | 1
     }
 
-    /// Prefetches the set that [`Self::put`] and [`Self::goes_on`] read.
+    /// Prepares for the end of a side of this connection: until it is [put](Self::put), the connection is not quiet.
     #[inline]
-    pub fn prefetch_set(&self, hash: u64) {
+    pub fn announce(&self, hash: u64) {
+        self.recent.put(hash);
         prefetch(self.set(hash));
     }
 
@@ -117,13 +118,16 @@ impl RecentEnds {
     /// and one of which it turned out that it was none is forgotten.
     pub fn put(&self, hash: u64, side: Side, end: End, now_ns: i64) {
         let (same, stamp) = (Self::side_of(hash, side), Self::stamp(now_ns));
-        let new = u64::from(end.number) << NUMBER_SHIFT | stamp << STAMP_SHIFT | u64::from(end.is_rst) * RST_BIT | same;
+        let new =
+            u64::from(end.number) << NUMBER_SHIFT | stamp << STAMP_SHIFT | (u64::from(end.is_rst) * RST_BIT) | same;
         let ways = &self.set(hash).0;
         let mut place = None;
         let mut oldest = (0, 0);
         let mut has_other = end.is_rst;
-        for (way, slot) in ways.iter().enumerate() {
-            let there = slot.load(Relaxed);
+        for step in 0..WAY_COUNT {
+            // From any of them on, or of those that are as old the first would always make way.
+            let way = (step + end.number as usize) % WAY_COUNT;
+            let there = ways[way].load(Relaxed);
             if there & SAME_MASK == same {
                 let behind = end.number.wrapping_sub((there >> NUMBER_SHIFT) as u32) as i32;
                 let is_same_kind = (there & RST_BIT != 0) == end.is_rst;
@@ -138,16 +142,14 @@ impl RecentEnds {
                 has_other = true;
             }
             let age = if there == 0 { STAMP_MASK + 1 } else { Self::age(there, stamp) };
-            if way == 0 || age > oldest.1 {
+            if step == 0 || age > oldest.1 {
                 oldest = (way, age);
             }
         }
         // Two threads may write the same place: one end is lost then, as when there are too many.
         ways[place.unwrap_or(oldest.0)].store(new, Relaxed);
         // While the other side has not ended the connection is open, for all that this side's packets show.
-        if has_other {
-            self.recent.put(hash);
-        }
+        if has_other { self.recent.put(hash) } else { self.recent.remove(hash) }
     }
 
     /// Whether a packet of this side shows that the side has not ended: it is beyond every end that was recorded of it,
@@ -229,6 +231,12 @@ mod tests {
         ends.put(hash, Second, fin(5_000), 0);
     }
 
+    /// As above, with numbers that follow from the hash.
+    fn closed_anywhere(ends: &RecentEnds, hash: u64) {
+        ends.put(hash, First, fin(hash as u32), 0);
+        ends.put(hash, Second, fin((hash >> 7) as u32), 0);
+    }
+
     #[test]
     fn what_comes_late_behind_fins_is_no_life_and_what_is_beyond_them_is() {
         for (number, goes_on) in [
@@ -294,8 +302,9 @@ mod tests {
     #[test]
     fn the_latest_ends_are_known_and_hardly_any_other_connection_is_taken_for_one() {
         let ends = RecentEnds::new(8_192);
-        (0..100_000).for_each(|number| closed(&ends, hash(number)));
-        let known = (99_000..100_000).filter(|number| ends.goes_on(hash(*number), First, 2_000, 0)).count();
+        (0..100_000).for_each(|number| closed_anywhere(&ends, hash(number)));
+        let goes_on = |hash: u64| ends.goes_on(hash, First, (hash as u32).wrapping_add(1_000), 0);
+        let known = (99_000..100_000).filter(|number| goes_on(hash(*number))).count();
         assert!(known > 700 && !ends.is_quiet(hash(99_999)), "{known} of the last 1,000");
         let quiet = (1_000_000..1_010_000).filter(|number| ends.is_quiet(hash(*number))).count();
         assert!(quiet > 9_900, "{quiet} of 10,000 that never ended are quiet");

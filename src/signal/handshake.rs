@@ -6,8 +6,8 @@
 //! each set say whether any handshake waits there. For most sets they say no, and the look-up ends there.
 //!
 //! The cache may lose a handshake: a flood of answered SYNs evicts the oldest. Such losses are counted, and which
-//! connections they were of is remembered, so that their next packets are seen, and a sample of others, for as long as a
-//! lost handshake may still be completed.
+//! connections they were of is remembered, so that their next packets are seen, and a sample of others, for as long as
+//! a lost handshake may still be completed.
 
 use crate::error::Result;
 use crate::flow::Side;
@@ -70,16 +70,15 @@ const CLASS_COUNT: usize = 2;
 /// Such bits in a word, of which they are the lower half.
 const WAITING_BIT_COUNT: usize = u32::BITS as usize;
 
-/// The sets of tags of one level, and which of them have waiting handshakes.
-struct Level {
+/// The sets of tags of one level, and which of them have waiting handshakes. The set is chosen by 32 bits of the hash
+/// from bit `INDEX_SHIFT` on.
+struct Level<const INDEX_SHIFT: u32> {
     /// The sets of tags.
     sets: Lines<SharedLine>,
     /// Which sets have waiting handshakes, as a bit for each class in the lower half of a word: few enough bytes for
     /// the first-level cache, since every packet reads one. The upper half counts insertions, so that no thread clears
     /// the bit that another has just set.
     waiting: Box<[AtomicU64]>,
-    /// The bit of a hash from which on 32 choose the set.
-    index_shift: u32,
     /// Whether several threads write to the cache.
     is_shared: bool,
 }
@@ -89,8 +88,8 @@ struct Level {
 /// It has two levels: the near one is small enough to stay in the processor's caches, and what is still waiting when
 /// its set is full moves to the far one, which only floods touch.
 pub struct HandshakeCache {
-    near: Level,
-    far: Option<Level>,
+    near: Level<NEAR_INDEX_SHIFT>,
+    far: Option<Level<FAR_INDEX_SHIFT>>,
     /// Whether anything has moved to the far level.
     is_far_used: AtomicBool,
     /// The connections whose handshakes were lost lately.
@@ -99,11 +98,15 @@ pub struct HandshakeCache {
     timeout: u64,
 }
 
-impl Level {
-    fn new(handshake_count: usize, index_shift: u32) -> Self {
+impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
+    fn new(handshake_count: usize) -> Self {
         let set_count = Self::set_count(handshake_count);
         let waiting = (0..Self::word_count(set_count)).map(|_| AtomicU64::new(0)).collect();
-        Level { sets: Lines::new(set_count), waiting, index_shift, is_shared: true }
+        Level { sets: Lines::new(set_count), waiting, is_shared: true }
+    }
+
+    fn for_one_thread(self) -> Self {
+        Level { is_shared: false, ..self }
     }
 
     fn size(handshake_count: usize) -> usize {
@@ -121,7 +124,7 @@ impl Level {
 
     #[inline]
     fn set_index(&self, hash: u64) -> usize {
-        place_of((hash >> self.index_shift) as u32, self.sets.len())
+        place_of((hash >> INDEX_SHIFT) as u32, self.sets.len())
     }
 
     /// Whether no handshake of this connection's class waits in its set.
@@ -315,8 +318,8 @@ impl HandshakeCache {
     pub fn new(handshake_count: usize, timeout_ns: i64) -> Self {
         let near_count = handshake_count.min(NEAR_HANDSHAKE_COUNT);
         HandshakeCache {
-            near: Level::new(near_count, NEAR_INDEX_SHIFT),
-            far: (handshake_count > near_count).then(|| Level::new(handshake_count - near_count, FAR_INDEX_SHIFT)),
+            near: Level::new(near_count),
+            far: (handshake_count > near_count).then(|| Level::new(handshake_count - near_count)),
             is_far_used: AtomicBool::new(false),
             lost: RecentConnections::new(LOST_COUNT),
             timeout: timeout_ns.max(0) as u64 >> STAMP_SHIFT,
@@ -327,8 +330,7 @@ impl HandshakeCache {
     /// one could undo what the other wrote: handshakes would be lost uncounted.)
     #[must_use]
     pub fn for_one_thread(self) -> Self {
-        let for_one = |level| Level { is_shared: false, ..level };
-        HandshakeCache { near: for_one(self.near), far: self.far.map(for_one), ..self }
+        HandshakeCache { near: self.near.for_one_thread(), far: self.far.map(Level::for_one_thread), ..self }
     }
 
     /// The memory that a cache for this many handshakes takes, in bytes.
@@ -336,8 +338,8 @@ impl HandshakeCache {
     pub fn size(handshake_count: usize) -> usize {
         let near_count = handshake_count.min(NEAR_HANDSHAKE_COUNT);
         let far_count = handshake_count - near_count;
-        let far_size = if far_count > 0 { Level::size(far_count) } else { 0 };
-        Level::size(near_count) + far_size + RecentConnections::size(LOST_COUNT)
+        let far_size = if far_count > 0 { Level::<FAR_INDEX_SHIFT>::size(far_count) } else { 0 };
+        Level::<NEAR_INDEX_SHIFT>::size(near_count) + far_size + RecentConnections::size(LOST_COUNT)
     }
 
     /// Whether no handshake of this connection's class waits in its sets, so that [`Self::take`] would find nothing.
@@ -345,12 +347,17 @@ impl HandshakeCache {
     #[must_use]
     #[inline]
     pub fn is_idle(&self, hash: u64) -> bool {
-        self.near.is_idle(hash) && self.used_far().is_none_or(|far| far.is_idle(hash))
+        self.near.is_idle(hash) && (!self.is_far_used.load(Relaxed) || self.is_far_idle(hash))
+    }
+
+    #[inline(never)]
+    fn is_far_idle(&self, hash: u64) -> bool {
+        self.far.as_ref().is_none_or(|far| far.is_idle(hash))
     }
 
     /// The far level, once something has moved there.
     #[inline]
-    fn used_far(&self) -> Option<&Level> {
+    fn used_far(&self) -> Option<&Level<FAR_INDEX_SHIFT>> {
         self.far.as_ref().filter(|_| self.is_far_used.load(Relaxed))
     }
 

@@ -57,7 +57,8 @@ pub enum SignalKind {
     Rst,
     /// As [`SignalKind::Ack`], and it is the client's answer to a SYN-ACK that was seen.
     Completes,
-    /// As [`SignalKind::Ack`], and its numbers show that the sender has not ended although a FIN or RST seemed to say so.
+    /// As [`SignalKind::Ack`], and its numbers show that the sender has not ended, although a FIN or RST seemed to say
+    /// so.
     Alive,
 }
 
@@ -264,6 +265,14 @@ impl Signal {
     #[inline]
     pub fn kind(&self) -> SignalKind {
         SignalKind::ALL[((self.time_and_kind >> 8 & 0xff) as usize).min(SignalKind::ALL.len() - 1)]
+    }
+
+    /// Whether the packet may end its connection, or take an end back.
+    #[must_use]
+    #[inline]
+    pub fn is_of_an_end(&self) -> bool {
+        const KINDS: u64 = 1 << SignalKind::Fin as u8 | 1 << SignalKind::Rst as u8 | 1 << SignalKind::Alive as u8;
+        KINDS >> (self.time_and_kind >> 8 & 0x3f) & 1 != 0
     }
 
     /// Everything but the key, the hash and the moment.

@@ -44,6 +44,14 @@ impl RecentConnections {
         place.store(part, Relaxed);
     }
 
+    /// Removes a connection, and others that cannot be distinguished from it.
+    pub(super) fn remove(&self, hash: u64) {
+        let (place, part) = self.place(hash);
+        if place.load(Relaxed) == part {
+            place.store(0, Relaxed);
+        }
+    }
+
     /// Writes the set into a saved state. No other thread may be using it.
     pub(super) fn save(&self, encoder: &mut Encoder) {
         let places: Vec<u8> = self.places.iter().map(|place| place.load(Relaxed)).collect();

@@ -11,8 +11,8 @@
 //! 3. With several capture threads, it is then looked up among the SYNs that this thread has seen itself: another
 //!    thread may read the SYN-ACK only after this one has read its answer.
 //!
-//! What was waited for, what carries a flag, what goes on behind its own end ([`RecentEnds`]), and a sample of the rest is
-//! handed on.
+//! What was waited for, what carries a flag, what goes on behind its own end ([`RecentEnds`]), and a sample of the rest
+//! is handed on.
 
 use crate::error::Result;
 use crate::flow::{FlowKey, KeyV4, KeyV6, QuickHash, Side, VlanTags};
@@ -109,8 +109,6 @@ struct StageContents {
     v6: u64,
     /// The signals that are looked up in the caches.
     to_look_up: u64,
-    /// The signals that are the end of a side.
-    ends: u64,
 }
 
 /// The places, and how many are taken: fewer than all, except while [`Self::is_full`] is true.
@@ -120,6 +118,7 @@ struct Stage {
     count: usize,
     v6: u64,
     to_look_up: u64,
+    /// The signals that are the end of a side, which is not recorded yet.
     ends: u64,
 }
 
@@ -154,9 +153,14 @@ impl Stage {
     fn take(&mut self) -> StageContents {
         // As many ones from the lowest bit on.
         let all = u64::MAX.checked_shr((STAGE_COUNT - self.count) as u32).unwrap_or(0);
-        let taken = StageContents { all, v6: self.v6, to_look_up: self.to_look_up, ends: self.ends };
-        (self.count, self.v6, self.to_look_up, self.ends) = (0, 0, 0, 0);
+        let taken = StageContents { all, v6: self.v6, to_look_up: self.to_look_up };
+        (self.count, self.v6, self.to_look_up) = (0, 0, 0);
         taken
+    }
+
+    /// The places of ends that are not recorded yet; they are to be recorded now.
+    fn take_ends(&mut self) -> u64 {
+        std::mem::take(&mut self.ends)
     }
 
     fn lookups(&self) -> &[StagedLookup; STAGE_COUNT] {
@@ -427,9 +431,9 @@ impl Signaller {
         let needs_lookup = self.needs_lookup(kind) || kind == SignalKind::Fin && self.may_be_awaited(quick_hash);
         let is_end = self.is_end(segment, kind);
         if is_end {
-            self.ends.prefetch_set(quick_hash);
+            self.ends.announce(quick_hash);
         }
-        let number = number_behind(segment);
+        let number = if is_end { number_behind(segment) } else { 0 };
         let place = StagePlace { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), needs_lookup, is_end };
         let lookup = StagedLookup { quick_hash, now_ns, number, is_chosen };
         let sender = self.stage.push(place, lookup, |slot| write_unhashed(segment, parts, now_ns, slot));
@@ -453,6 +457,11 @@ impl Signaller {
         kind == SignalKind::Rst || kind == SignalKind::Fin && segment.payload_size.is_some()
     }
 
+    /// Records the ends that wait in the stage.
+    fn record_ends(&mut self) {
+        places(self.stage.take_ends()).for_each(|at| self.record_end(at));
+    }
+
     /// Records the end of a side, at this place of the stage.
     #[inline]
     fn record_end(&mut self, at: usize) {
@@ -465,9 +474,12 @@ impl Signaller {
 
     /// Whether a packet without a flag shows that its sender has not ended.
     #[inline]
-    fn goes_on(&self, segment: &TcpSegment, quick_hash: u64, now_ns: i64) -> bool {
-        !self.ends.is_quiet(quick_hash)
-            && self.ends.goes_on(quick_hash, sender_of(segment), number_behind(segment), now_ns)
+    fn goes_on(&mut self, segment: &TcpSegment, quick_hash: u64, now_ns: i64) -> bool {
+        if self.ends.is_quiet(quick_hash) {
+            return false;
+        }
+        self.record_ends();
+        self.ends.goes_on(quick_hash, sender_of(segment), number_behind(segment), now_ns)
     }
 
     /// RecentEnds the watch over the connection of a packet, and returns whether it was under watch.
@@ -499,8 +511,8 @@ impl Signaller {
 
     /// Empties the stage, and hands its signals to `out`.
     pub fn flush(&mut self, mut out: impl FnMut(Signal)) {
-        let StageContents { all, v6, to_look_up, ends } = self.stage.take();
-        places(ends).for_each(|at| self.record_end(at));
+        self.record_ends();
+        let StageContents { all, v6, to_look_up } = self.stage.take();
         let mut kept = all;
         for at in places(to_look_up) {
             if !self.resolve(at) {

@@ -1,5 +1,5 @@
-//! Connections that ended lately, so that one which goes on after all is listed again as it was: its closed entry in the
-//! filter has lost when it started.
+//! Connections that ended lately, so that one which goes on after all is listed again as it was: its closed entry in
+//! the filter has lost when it started.
 //!
 //! A set-associative table of 16-byte records, four to a cache line. The oldest of a set makes way. What made way is
 //! found as a connection that is older than the start, if it is picked up.

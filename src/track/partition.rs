@@ -97,8 +97,8 @@ pub struct Partition {
     now: u64,
     /// The tick at which the present delta began.
     began: u64,
-    /// How far time leaps so that what was seen before is kept apart, in ticks, if anything is ever evicted for silence;
-    /// and the tick before the last such leap.
+    /// How far time leaps so that what was seen before is kept apart, in ticks, if silence is ever a reason to evict.
+    /// Then the tick before the last such leap.
     leap_ticks: Option<u64>,
     leap_tick: u64,
     /// Open connections that packets showed, for the next answer to the list, and the most that the list wants.

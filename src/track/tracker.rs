@@ -19,10 +19,10 @@
 //! connection, "answered" means "open". If connections may open that are seen from one side only, a further packet of
 //! that side opens them.
 //!
-//! A client repeats its SYN for minutes: the connection is kept for a timeout from the last of them, and starts with the
-//! first. A stack with fixed numbers may open the same ports again with the same ISN: what it sends is a repeat until
-//! the handshake is complete, since that takes an answer that came after the end. (Within a second from the end it may
-//! be a copy of the same packets, from another interface.)
+//! A client repeats its SYN for minutes: the connection is kept for a timeout from the last of them, and starts with
+//! the first. A stack with fixed numbers may open the same ports again with the same ISN: what it sends is a repeat
+//! until the handshake is complete, since that takes an answer that came after the end. (Within a second from the end
+//! it may be a copy of the same packets, from another interface.)
 //!
 //! # Ends that were none
 //!
@@ -273,7 +273,7 @@ impl Tracker {
     #[inline]
     pub fn prefetch_second(&self, signal: &Signal) {
         self.filter.prefetch_second(signal.hash());
-        if matches!(signal.kind(), SignalKind::Fin | SignalKind::Rst | SignalKind::Alive) {
+        if signal.is_of_an_end() {
             self.ended.prefetch(signal.hash());
         }
     }
@@ -687,8 +687,8 @@ impl Tracker {
         }
     }
 
-    /// Whether a connection closed so long ago that no copies of its first packets come any more: of two interfaces that
-    /// see the same packets, one may be behind.
+    /// Whether a connection closed so long ago that no copies of its first packets come any more: of two interfaces
+    /// that see the same packets, one may be behind.
     fn is_past_copies(&self, entry: &FilterEntry) -> bool {
         !entry.is_trace() && entry.age(self.now) >= (self.config.linger_ticks / COPY_LINGER_DIVISOR).max(1)
     }

@@ -141,19 +141,19 @@ fn fields_stand_where_the_documentation_says() {
     assert_eq!([76, 84, 92].map(u64_at), [0x1122_3344_5566_7788, 10_000_000_000, 1_000]);
     assert_eq!((bytes[100], u64_at(101)), (1, 2));
     assert_eq!(u64_at(117), 1_767_225_610_000_000_000);
-    assert_eq!((u64_at(197), u64_at(205)), (12, 10));
-    assert_eq!((u64_at(365), u64_at(373)), ((1 << 20) + 200, 50_000_000));
-    assert_eq!((u32_at(445), u64_at(449), u64_at(457)), (1, 1 << 20, 1_767_120_732_350_000_000));
-    assert_eq!((u32_at(473), bytes[477], &bytes[478..480], u32_at(480)), (1, 2, &[2, 0][..], 0x1_2345));
+    assert_eq!((u64_at(237), u64_at(245)), (12, 10));
+    assert_eq!((u64_at(421), u64_at(429)), ((1 << 20) + 200, 50_000_000));
+    assert_eq!((u32_at(501), u64_at(505), u64_at(513)), (1, 1 << 20, 1_767_120_732_350_000_000));
+    assert_eq!((u32_at(529), bytes[533], &bytes[534..536], u32_at(536)), (1, 2, &[2, 0][..], 0x1_2345));
     assert_eq!(
-        (u64_at(484), u64_at(492), u64_at(500)),
+        (u64_at(540), u64_at(548), u64_at(556)),
         ((1 << 20) + 190, 0x0a00_0001_9c40_c0a8, 0x0001_01bb_0000_0000)
     );
-    let cells: Vec<usize> = (0..8).map(|cell| 508 + 32 * cell).filter(|&at| u32_at(at) == 1).collect();
+    let cells: Vec<usize> = (0..8).map(|cell| 564 + 32 * cell).filter(|&at| u32_at(at) == 1).collect();
     assert_eq!(cells.len(), 4, "one in each subtable");
     for at in cells {
         assert_eq!((u64_at(at + 4), u64_at(at + 12)), (0x0a00_0001_9c40_c0a8, 0x0001_01bb_0000_0000));
         assert_eq!(u64_at(at + 20) & 0xff_ffff, 100);
     }
-    assert_eq!(bytes.len(), 508 + 8 * (8 * 32 + 4 * 56) + 32);
+    assert_eq!(bytes.len(), 564 + 8 * (8 * 32 + 4 * 56) + 32);
 }

@@ -49,6 +49,8 @@ typedef enum flowpeel_event_kind {
   FLOWPEEL_CLOSED_EVICTED = 4,
   // Another connection between the same ends took its place.
   FLOWPEEL_CLOSED_REPLACED = 5,
+  // It has not ended: the event of its closing was wrong.
+  FLOWPEEL_REOPENED = 6,
 } flowpeel_event_kind;
 
 // The settings of `flowpeel_config_set`. Times are in ms; for those that may be none, 0 is none.
@@ -220,6 +222,8 @@ typedef struct flowpeel_tcp_header {
   uint32_t seq;
   // The acknowledgement number.
   uint32_t ack;
+  // The bytes of data behind the header, as the length in the IP header says; `UINT32_MAX` if that is not known.
+  uint32_t payload_size;
 } flowpeel_tcp_header;
 
 #ifdef __cplusplus

@@ -317,7 +317,11 @@ fn after_syn(before: Option<Entry>, segment: &Segment, now: u64) -> Option<Entry
         Some(entry) => match entry.state {
             State::Noticed => true,
             State::Closed => entry.isn != Some(segment.seq),
-            State::SynSent => entry.isn != Some(segment.seq) && segment.src == entry.client,
+            State::SynSent if segment.src == entry.client && entry.isn == Some(segment.seq) => {
+                // A client that repeats its SYN is waited for longer.
+                return Some(Entry { since_tick: now, ..entry.clone() });
+            }
+            State::SynSent => segment.src == entry.client,
             State::SynRecv | State::Established => false,
         },
     };
