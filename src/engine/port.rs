@@ -127,9 +127,14 @@ impl Totals {
 }
 
 /// What a packet of a capture holds, with the VLAN tag that the kernel has taken off.
-fn read(packet: &Packet) -> std::result::Result<TcpSegment, Unusable> {
-    let segment = parse_captured(packet.link, packet.bytes, packet.wire_size)?;
-    Ok(packet.vlan.map_or(segment, |tag| segment.behind_tag(tag)))
+fn read(
+    link: LinkType,
+    bytes: &[u8],
+    wire_size: usize,
+    vlan: Option<u16>,
+) -> std::result::Result<TcpSegment, Unusable> {
+    let segment = parse_captured(link, bytes, wire_size)?;
+    Ok(vlan.map_or(segment, |tag| segment.behind_tag(tag)))
 }
 
 /// One thread's way into an engine: it takes packets, and sends what may matter to the shards.
@@ -257,7 +262,7 @@ impl<T: Timekeeper> Port<T> {
     pub fn header(&mut self, time_ns: i64, header: &TcpSegment) {
         if self.time.advance_if_quiet(time_ns) || !self.turn(time_ns, LinkType::ETHERNET, || Ok(*header)) {
             self.packets += 1;
-            self.segment(*header, None);
+            self.segment(*header);
         }
         self.cut_if_due();
     }
@@ -301,24 +306,32 @@ impl<T: Timekeeper> Port<T> {
     /// Takes in a packet, of some between which [`Self::cut_if_due`] is called.
     #[inline(always)]
     pub(crate) fn take(&mut self, packet: &Packet) {
-        if !self.time.advance_if_quiet(packet.time_ns) && self.turn(packet.time_ns, packet.link, || read(packet)) {
+        // Passed on piece by piece, so that a packet is in memory only where something is to be done.
+        let Packet { time_ns, link, bytes, wire_size, vlan } = *packet;
+        if !self.time.advance_if_quiet(time_ns) && self.turn(time_ns, link, move || read(link, bytes, wire_size, vlan))
+        {
             return;
         }
         self.packets += 1;
         // Nearly all frames are plain. They are tried family by family, so that what is read of one stays in registers.
-        let read = if packet.link == LinkType::ETHERNET && packet.vlan.is_none() {
-            if let Some(frame) = PlainIpv4::of(packet.bytes) {
+        if link == LinkType::ETHERNET && vlan.is_none() {
+            if let Some(frame) = PlainIpv4::of(bytes) {
                 return self.plain(frame);
             }
-            if let Some(frame) = PlainIpv6::of(packet.bytes) {
+            if let Some(frame) = PlainIpv6::of(bytes) {
                 return self.plain(frame);
             }
-            walk(packet.link, packet.bytes, packet.wire_size)
-        } else {
-            parse_captured(packet.link, packet.bytes, packet.wire_size)
-        };
+        }
+        self.layered(link, bytes, wire_size, vlan);
+    }
+
+    /// Takes in a packet that is no plain frame, or that comes with a VLAN tag.
+    #[inline(never)]
+    fn layered(&mut self, link: LinkType, bytes: &[u8], wire_size: usize, vlan: Option<u16>) {
+        let is_ethernet = link == LinkType::ETHERNET && vlan.is_none();
+        let read = if is_ethernet { walk(link, bytes, wire_size) } else { read(link, bytes, wire_size, vlan) };
         match read {
-            Ok(segment) => self.segment(segment, packet.vlan),
+            Ok(segment) => self.segment(segment),
             Err(reason) => self.unusable[reason.index()] += 1,
         }
     }
@@ -330,8 +343,7 @@ impl<T: Timekeeper> Port<T> {
     }
 
     #[inline(always)]
-    fn segment(&mut self, segment: TcpSegment, vlan: Option<u16>) {
-        let segment = vlan.map_or(segment, |tag| segment.behind_tag(tag));
+    fn segment(&mut self, segment: TcpSegment) {
         let (writers, time) = (&mut self.writers, &self.time);
         self.signaller.push(&segment, || (time.tick(), time.elapsed_ns()), |signal| writers.send(&signal));
     }
@@ -383,7 +395,7 @@ impl<T: Timekeeper> Port<T> {
             self.turn_to(time_ns);
             self.packets += 1;
             match read {
-                Ok(segment) => self.segment(segment, None),
+                Ok(segment) => self.segment(segment),
                 Err(reason) => self.unusable[reason.index()] += 1,
             }
         }
