@@ -2,8 +2,8 @@
 //! cache says whether it completes the handshake: its sequence number then follows the client's initial one (ISN).
 //!
 //! A set-associative cache of 8-byte tags, shared by the capture threads, because a SYN-ACK and its ACK may come
-//! in on different interfaces. A SYN-ACK puts a tag in; the first packet of its client takes it out. A few bits for
-//! each set say whether any handshake waits there. For most sets they say no, and the look-up ends there.
+//! in on different interfaces. A SYN-ACK puts a tag in; the first packet of its client takes it out. Before any tag is
+//! read, a small table of counts says for nearly all connections that no handshake waits.
 //!
 //! The cache may lose a handshake: a flood of answered SYNs evicts the oldest. Such losses are counted, and which
 //! connections they were of is remembered, so that their next packets are seen, and a sample of others, for as long as
@@ -17,7 +17,7 @@ use crate::signal::recent::RecentConnections;
 use crate::state::{Decoder, Encoder};
 use flowpeel_iblt::hash::{GOLDEN_32, place_of};
 use flowpeel_lines::{Lines, SharedLine, prefetch};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
 
 /// How far one capture thread's packets may be ahead of another's, in nanoseconds: half a minute, more than lies in any
 /// kernel ring that loses nothing. A handshake that is older than its time stamp can count looks young again for this
@@ -64,21 +64,63 @@ const _: () = assert!(
     "a stamp must not wrap while its handshake may wait"
 );
 
-/// Classes of hashes in a set: each has a bit that says whether a handshake of the class waits there. Two, so that all
-/// these bits stay in the first-level cache beside everything else.
-const CLASS_COUNT: usize = 2;
-/// Such bits in a word, of which they are the lower half.
-const WAITING_BIT_COUNT: usize = u32::BITS as usize;
+/// The places of [`WaitingCounts`], which fit beside everything else in the second-level cache.
+const WAITING_PLACE_COUNT: usize = 1 << 16;
 
-/// The sets of tags of one level, and which of them have waiting handshakes. The set is chosen by 32 bits of the hash
-/// from bit `INDEX_SHIFT` on.
+const _: () = assert!(
+    HANDSHAKES_DEFAULT / WAITING_PLACE_COUNT <= 16,
+    "a place that counts 256 would read as zero: where 16 are expected the probability is less than 10^-190"
+);
+
+/// How many handshakes wait, for each value of the low bits of their connections' hashes. Every packet reads one count.
+struct WaitingCounts {
+    places: Box<[AtomicU8; WAITING_PLACE_COUNT]>,
+    /// Whether several threads write to the cache.
+    is_shared: bool,
+}
+
+impl WaitingCounts {
+    fn new() -> Self {
+        WaitingCounts { places: Box::new([const { AtomicU8::new(0) }; WAITING_PLACE_COUNT]), is_shared: true }
+    }
+
+    #[inline]
+    fn place(&self, hash: u64) -> &AtomicU8 {
+        &self.places[hash as usize % WAITING_PLACE_COUNT]
+    }
+
+    #[inline]
+    fn is_zero(&self, hash: u64) -> bool {
+        self.place(hash).load(Acquire) == 0
+    }
+
+    /// Counts a handshake that is there. If another thread has taken it already, that count comes first and wraps.
+    #[inline]
+    fn add(&self, hash: u64) {
+        self.change(hash, 1);
+    }
+
+    /// Counts one less.
+    #[inline]
+    fn remove(&self, hash: u64) {
+        self.change(hash, u8::MAX);
+    }
+
+    #[inline]
+    fn change(&self, hash: u64, by: u8) {
+        let place = self.place(hash);
+        if self.is_shared {
+            place.fetch_add(by, SeqCst);
+        } else {
+            place.store(place.load(Relaxed).wrapping_add(by), Relaxed);
+        }
+    }
+}
+
+/// The sets of tags of one level. The set is chosen by 32 bits of the hash from bit `INDEX_SHIFT` on.
 struct Level<const INDEX_SHIFT: u32> {
     /// The sets of tags.
     sets: Lines<SharedLine>,
-    /// Which sets have waiting handshakes, as a bit for each class in the lower half of a word: few enough bytes for
-    /// the first-level cache, since every packet reads one. The upper half counts insertions, so that no thread clears
-    /// the bit that another has just set.
-    waiting: Box<[AtomicU64]>,
     /// Whether several threads write to the cache.
     is_shared: bool,
 }
@@ -88,6 +130,7 @@ struct Level<const INDEX_SHIFT: u32> {
 /// It has two levels: the near one is small enough to stay in the processor's caches, and what is still waiting when
 /// its set is full moves to the far one, which only floods touch.
 pub struct HandshakeCache {
+    waiting: WaitingCounts,
     near: Level<NEAR_INDEX_SHIFT>,
     far: Option<Level<FAR_INDEX_SHIFT>>,
     /// Whether anything has moved to the far level.
@@ -100,9 +143,7 @@ pub struct HandshakeCache {
 
 impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
     fn new(handshake_count: usize) -> Self {
-        let set_count = Self::set_count(handshake_count);
-        let waiting = (0..Self::word_count(set_count)).map(|_| AtomicU64::new(0)).collect();
-        Level { sets: Lines::new(set_count), waiting, is_shared: true }
+        Level { sets: Lines::new(Self::set_count(handshake_count)), is_shared: true }
     }
 
     fn for_one_thread(self) -> Self {
@@ -110,35 +151,16 @@ impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
     }
 
     fn size(handshake_count: usize) -> usize {
-        let set_count = Self::set_count(handshake_count);
-        set_count * size_of::<SharedLine>() + Self::word_count(set_count) * size_of::<u64>()
+        Self::set_count(handshake_count) * size_of::<SharedLine>()
     }
 
     fn set_count(handshake_count: usize) -> usize {
         handshake_count.div_ceil(WAY_COUNT).max(1)
     }
 
-    fn word_count(set_count: usize) -> usize {
-        (set_count * CLASS_COUNT).div_ceil(WAITING_BIT_COUNT)
-    }
-
     #[inline]
     fn set_index(&self, hash: u64) -> usize {
         place_of((hash >> INDEX_SHIFT) as u32, self.sets.len())
-    }
-
-    /// Whether no handshake of this connection's class waits in its set.
-    #[inline]
-    fn is_idle(&self, hash: u64) -> bool {
-        let (word, bit) = self.waiting_bit(self.set_index(hash), class(hash));
-        word.load(Relaxed) & bit == 0
-    }
-
-    /// The word that has the bit of a class in a set, and the bit.
-    #[inline]
-    fn waiting_bit(&self, index: usize, class: usize) -> (&AtomicU64, u64) {
-        let at = index * CLASS_COUNT + class;
-        (&self.waiting[at / WAITING_BIT_COUNT], 1 << (at % WAITING_BIT_COUNT))
     }
 
     /// Replaces a word that was read as `there`. False if another thread has changed it since.
@@ -151,36 +173,23 @@ impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
         true
     }
 
-    /// Sets the bit of a class in a set.
-    fn mark(&self, index: usize, class: usize) {
-        let (word, bit) = self.waiting_bit(index, class);
-        loop {
-            // The count changes even if the bit is set already: a thread that is about to clear the bit then notices.
-            let before = word.load(Relaxed);
-            if self.replace(word, before, before.wrapping_add(1 << WAITING_BIT_COUNT) | bit) {
-                return;
-            }
-        }
-    }
-
     #[inline]
     fn prefetch_set(&self, hash: u64) {
         prefetch(&self.sets[self.set_index(hash)]);
     }
 
-    /// Puts a tag of the connection with this hash in, and returns the tag of another connection that was evicted for
-    /// it, or zero; `None` if other threads took every place.
-    fn put(&self, hash: u64, tag: u64) -> Option<u64> {
+    /// Puts a tag of the connection with this hash in, counts it, and returns the tag of another connection that was
+    /// evicted for it, which still counts, or zero; `None` if other threads took every place.
+    fn put(&self, hash: u64, tag: u64, waiting: &WaitingCounts) -> Option<u64> {
         let index = self.set_index(hash);
         // Another thread may take the place at the same moment; then the next try finds another.
         for _ in 0..WAY_COUNT {
             let (way, there) = self.place(index, tag);
             if self.replace(&self.sets[index].0[way], there, tag) {
-                self.mark(index, class(hash));
-                if there == 0 || same(there, tag) {
+                if there != 0 && same(there, tag) {
                     return Some(0);
                 }
-                self.unmark_if_last(index, there);
+                waiting.add(hash);
                 return Some(there);
             }
         }
@@ -205,38 +214,24 @@ impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
         oldest
     }
 
-    /// Clears a place unless it has changed since it was read, and the bit of the class if the tag was its last in the
-    /// set.
-    fn clear(&self, index: usize, way: usize, there: u64) {
+    /// Clears a place unless it has changed since it was read.
+    fn clear(&self, index: usize, way: usize, there: u64, waiting: &WaitingCounts) {
         if self.replace(&self.sets[index].0[way], there, 0) {
-            self.unmark_if_last(index, there);
-        }
-    }
-
-    /// Clears the bit of a tag's class in a set if no other tag of that class is there.
-    fn unmark_if_last(&self, index: usize, tag: u64) {
-        let class_of_tag = class(tag >> HASH_SHIFT);
-        let (word, bit) = self.waiting_bit(index, class_of_tag);
-        let before = word.load(SeqCst);
-        let is_other = |tag: u64| tag == 0 || class(tag >> HASH_SHIFT) != class_of_tag;
-        if self.sets[index].0.iter().all(|slot| is_other(slot.load(SeqCst))) {
-            // If this fails, a tag of the class has been put in meanwhile. A bit that is set for nothing only costs a
-            // look-up.
-            self.replace(word, before, before & !bit);
+            waiting.remove(hash_of(there));
         }
     }
 
     /// Removes the tags of the same handshake as `tag`, as [`HandshakeCache::take`].
     #[inline]
-    fn take(&self, hash: u64, tag: u64, timeout: u64) -> Option<SignalKind> {
+    fn take(&self, hash: u64, tag: u64, timeout: u64, waiting: &WaitingCounts) -> Option<SignalKind> {
         let index = self.set_index(hash);
         let mut found = None;
         for (way, slot) in self.sets[index].0.iter().enumerate() {
             let there = slot.load(Relaxed);
             let is_same = there != 0 && same(there, tag);
-            // Tags that have timed out are cleared in passing, so that the sets become empty again after a flood.
+            // Tags that have timed out are cleared in passing, so that nothing seems to wait any more after a flood.
             if there != 0 && (is_same || age(there, tag) > timeout) {
-                self.clear(index, way, there);
+                self.clear(index, way, there, waiting);
             }
             if is_same {
                 // A handshake that has timed out here may have been given up by its tracker already.
@@ -257,32 +252,20 @@ impl<const INDEX_SHIFT: u32> Level<INDEX_SHIFT> {
             encoder.u64(place as u64);
             encoder.u64(tag);
         }
-        // A bit may be set although no handshake waits there any more, and what is sampled depends on it.
-        encoder.length(self.waiting.len());
-        self.waiting.iter().for_each(|word| encoder.u64(word.load(Relaxed)));
     }
 
-    /// Fills an empty level from a saved state.
-    fn restore(&self, decoder: &mut Decoder) -> Result<()> {
+    /// Fills an empty level from a saved state, and counts what waits there.
+    fn restore(&self, decoder: &mut Decoder, waiting: &WaitingCounts) -> Result<()> {
         let count = decoder.length(2 * size_of::<u64>(), self.sets.len() * WAY_COUNT)?;
         for _ in 0..count {
             let (place, tag) = (usize::try_from(decoder.u64()?).unwrap_or(usize::MAX), decoder.u64()?);
             let set = decoder.some(self.sets.get(place / WAY_COUNT), "a handshake out of place")?;
-            set.0[place % WAY_COUNT].store(tag, Relaxed);
-        }
-        let count = decoder.length(size_of::<u64>(), self.waiting.len())?;
-        decoder.expect(count == self.waiting.len(), "a cache of another size")?;
-        for word in &self.waiting {
-            word.store(decoder.u64()?, Relaxed);
+            let before = set.0[place % WAY_COUNT].swap(tag, Relaxed);
+            decoder.expect(before == 0 && tag != 0, "two handshakes in one place")?;
+            waiting.add(hash_of(tag));
         }
         Ok(())
     }
-}
-
-/// The class of a hash, which is also the class of its tag.
-#[inline]
-fn class(hash: u64) -> usize {
-    hash as usize % CLASS_COUNT
 }
 
 /// A tag: hash, hashed ISN, stamp and side. Never zero, because the lowest bit is set.
@@ -290,6 +273,12 @@ fn class(hash: u64) -> usize {
 fn tag(hash: u64, waits_for: Side, isn: u64, now_ns: i64) -> u64 {
     let stamp = (now_ns >> STAMP_SHIFT) as u64 & STAMP_MASK;
     hash << HASH_SHIFT | isn << ISN_SHIFT | stamp << 2 | u64::from(waits_for == Side::Second) << 1 | 1
+}
+
+/// The low bits of the hash that a tag keeps.
+#[inline]
+fn hash_of(tag: u64) -> u64 {
+    tag >> HASH_SHIFT
 }
 
 /// The hash of an ISN that a tag keeps. Never zero.
@@ -318,6 +307,7 @@ impl HandshakeCache {
     pub fn new(handshake_count: usize, timeout_ns: i64) -> Self {
         let near_count = handshake_count.min(NEAR_HANDSHAKE_COUNT);
         HandshakeCache {
+            waiting: WaitingCounts::new(),
             near: Level::new(near_count),
             far: (handshake_count > near_count).then(|| Level::new(handshake_count - near_count)),
             is_far_used: AtomicBool::new(false),
@@ -330,7 +320,8 @@ impl HandshakeCache {
     /// one could undo what the other wrote: handshakes would be lost uncounted.)
     #[must_use]
     pub fn for_one_thread(self) -> Self {
-        HandshakeCache { near: self.near.for_one_thread(), far: self.far.map(Level::for_one_thread), ..self }
+        let waiting = WaitingCounts { is_shared: false, ..self.waiting };
+        HandshakeCache { waiting, near: self.near.for_one_thread(), far: self.far.map(Level::for_one_thread), ..self }
     }
 
     /// The memory that a cache for this many handshakes takes, in bytes.
@@ -339,20 +330,28 @@ impl HandshakeCache {
         let near_count = handshake_count.min(NEAR_HANDSHAKE_COUNT);
         let far_count = handshake_count - near_count;
         let far_size = if far_count > 0 { Level::<FAR_INDEX_SHIFT>::size(far_count) } else { 0 };
-        Level::<NEAR_INDEX_SHIFT>::size(near_count) + far_size + RecentConnections::size(LOST_COUNT)
+        let levels_size = Level::<NEAR_INDEX_SHIFT>::size(near_count) + far_size;
+        levels_size + RecentConnections::size(LOST_COUNT) + WAITING_PLACE_COUNT
     }
 
-    /// Whether no handshake of this connection's class waits in its sets, so that [`Self::take`] would find nothing.
-    /// True for most.
+    /// Whether no handshake of this connection waits, so that [`Self::take`] would find nothing. True for most.
     #[must_use]
     #[inline]
     pub fn is_idle(&self, hash: u64) -> bool {
-        self.near.is_idle(hash) && (!self.is_far_used.load(Relaxed) || self.is_far_idle(hash))
+        self.waiting.is_zero(hash)
     }
 
-    #[inline(never)]
-    fn is_far_idle(&self, hash: u64) -> bool {
-        self.far.as_ref().is_none_or(|far| far.is_idle(hash))
+    /// Prepares for a handshake of this connection: until this is [retracted](Self::retract), the connection is not
+    /// idle.
+    #[inline]
+    pub fn announce(&self, hash: u64) {
+        self.waiting.add(hash);
+    }
+
+    /// Takes one announcement back.
+    #[inline]
+    pub fn retract(&self, hash: u64) {
+        self.waiting.remove(hash);
     }
 
     /// The far level, once something has moved there.
@@ -372,26 +371,37 @@ impl HandshakeCache {
     /// handshake that was still waiting was lost for it.
     pub fn put(&self, hash: u64, waits_for: Side, isn: Option<u32>, now_ns: i64) -> bool {
         let tag = tag(hash, waits_for, isn.map_or(0, short_isn), now_ns);
-        let Some(evicted) = self.near.put(hash, tag) else {
+        let Some(evicted) = self.near.put(hash, tag, &self.waiting) else {
             self.lost.put(hash);
             return true;
         };
-        evicted != 0 && age(evicted, tag) <= self.timeout && self.move_to_far(evicted)
+        evicted != 0 && self.evict(evicted, tag)
     }
 
-    /// Moves a handshake that is still waiting to the far level, and returns whether one was lost for it.
+    /// Moves a handshake that was evicted from the near level to the far one if it still waits now, which is when `now`
+    /// was made, and returns whether one was lost.
     #[cold]
-    fn move_to_far(&self, tag: u64) -> bool {
-        let hash = tag >> HASH_SHIFT;
+    fn evict(&self, tag: u64, now: u64) -> bool {
+        let hash = hash_of(tag);
+        let is_lost = age(tag, now) <= self.timeout && self.move_to_far(hash, tag);
+        // Where it is now it was counted again.
+        self.waiting.remove(hash);
+        is_lost
+    }
+
+    fn move_to_far(&self, hash: u64, tag: u64) -> bool {
         let Some(far) = &self.far else {
             self.lost.put(hash);
             return true;
         };
         self.is_far_used.store(true, Relaxed);
-        let evicted = far.put(hash, tag);
+        let evicted = far.put(hash, tag, &self.waiting);
         let is_lost = evicted != Some(0) && age(evicted.unwrap_or(tag), tag) <= self.timeout;
         if is_lost {
-            self.lost.put(evicted.map_or(hash, |evicted| evicted >> HASH_SHIFT));
+            self.lost.put(evicted.map_or(hash, hash_of));
+        }
+        if let Some(evicted) = evicted.filter(|evicted| *evicted != 0) {
+            self.waiting.remove(hash_of(evicted));
         }
         is_lost
     }
@@ -419,9 +429,9 @@ impl HandshakeCache {
     #[inline]
     pub fn take(&self, hash: u64, sender: Side, isn: u32, now_ns: i64) -> Option<SignalKind> {
         let tag = tag(hash, sender, short_isn(isn), now_ns);
-        let near = self.near.take(hash, tag, self.timeout);
-        let Some(far) = self.used_far().filter(|far| !far.is_idle(hash)) else { return near };
-        let far = far.take(hash, tag, self.timeout);
+        let near = self.near.take(hash, tag, self.timeout, &self.waiting);
+        let Some(far) = self.used_far().filter(|_| !self.is_idle(hash)) else { return near };
+        let far = far.take(hash, tag, self.timeout, &self.waiting);
         if far == Some(SignalKind::Completes) { far } else { near.or(far) }
     }
 
@@ -440,10 +450,10 @@ impl HandshakeCache {
     ///
     /// The bytes do not encode a cache of this size.
     pub fn restore(&self, decoder: &mut Decoder) -> Result<()> {
-        self.near.restore(decoder)?;
+        self.near.restore(decoder, &self.waiting)?;
         let far = decoder.option(|decoder| {
             let far = decoder.some(self.far.as_ref(), "a cache of another size")?;
-            far.restore(decoder)
+            far.restore(decoder, &self.waiting)
         })?;
         self.is_far_used.store(far.is_some(), Relaxed);
         self.lost.restore(decoder)

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// The set. Its memory is fixed when it is made, and threads may share it.
 pub(super) struct RecentConnections {
-    /// A part of the hash of the connection that came to each place last, or zero. A power of two of places.
+    /// A part of the hash of the connection that came to each place last. A power of two of places. An empty place is
+    /// as one of a connection whose part is zero: to say that it is empty would cost every packet more than these do.
     places: Box<[AtomicU8]>,
 }
 
@@ -28,7 +29,7 @@ impl RecentConnections {
     /// others.
     #[inline]
     fn place(&self, hash: u64) -> (&AtomicU8, u8) {
-        (&self.places[(hash >> u8::BITS) as usize & (self.places.len() - 1)], (hash as u8).max(1))
+        (&self.places[(hash >> u8::BITS) as usize & (self.places.len() - 1)], hash as u8)
     }
 
     /// Whether this connection may be in the set. False for nearly all that are not.

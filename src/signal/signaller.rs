@@ -1,6 +1,6 @@
 //! The last step of the capture side: it decides which few packets of a capture the shards get to see.
 //!
-//! Most packets carry no flag and belong to no handshake: one bit of the handshake cache says so, and they are skipped.
+//! Most packets carry no flag and belong to no handshake: one byte of the handshake cache says so, and they are skipped.
 //! The others are staged and looked up, in this order:
 //!
 //! 1. The stage holds up to 64 signals without their hashes, so that all cache lines are prefetched before the first
@@ -183,7 +183,7 @@ fn places(mut set: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The handshakes in the stage that wait for a packet.
+/// The handshakes in the stage that wait for a packet. Each is [announced](HandshakeCache::announce) to the cache.
 struct StagedHandshakes {
     /// A bit for each of them, in enough words that few other connections share one.
     bits: [u64; AWAITED_WORD_COUNT],
@@ -220,16 +220,21 @@ impl StagedHandshakes {
         self.bits[word] & bit != 0
     }
 
-    /// Removes a connection if it waits for a packet of this side, and returns whether it did.
-    fn take(&mut self, quick_hash: u64, side: Side) -> bool {
+    /// Removes a connection if it waits for a packet of this side, and returns how often it did.
+    fn take(&mut self, quick_hash: u64, side: Side) -> usize {
         let before = self.waiting.len();
         self.waiting.retain(|waiting| *waiting != (quick_hash, side));
-        let is_taken = self.waiting.len() < before;
-        if is_taken {
+        let count = before - self.waiting.len();
+        if count > 0 {
             self.bits = Default::default();
             (0..self.waiting.len()).for_each(|at| self.mark(self.waiting[at].0));
         }
-        is_taken
+        count
+    }
+
+    /// The hashes of the connections that wait, each as often as it does.
+    fn hashes(&self) -> impl Iterator<Item = u64> {
+        self.waiting.iter().map(|waiting| waiting.0)
     }
 
     fn clear(&mut self) {
@@ -328,7 +333,7 @@ impl Signaller {
     /// returns the tick of the segment and how long the clock has run, in ns (not a wall time: a step back would age
     /// the waiting handshakes); it is called only if that matters.
     ///
-    /// Complexity: two multiplications and a read of one word for most packets (and at one byte if connections are
+    /// Complexity: two multiplications and reads of two bytes for most packets (and of a third if connections are
     /// watched); one hash and one cache set for the others.
     #[inline(always)]
     pub fn push(&mut self, segment: &TcpSegment, time: impl FnOnce() -> (u64, i64), out: impl FnMut(Signal)) {
@@ -371,7 +376,6 @@ impl Signaller {
         flags & (TcpSegment::SYN | TcpSegment::FIN | TcpSegment::RST) == 0
             && self.cache.is_idle(quick_hash)
             && self.ends.is_quiet(quick_hash)
-            && !self.awaited.may_hold(quick_hash)
             && (!self.is_watchful || self.try_skip_watched(quick_hash))
     }
 
@@ -409,9 +413,9 @@ impl Signaller {
         let mut is_chosen = false;
         let mut is_alive = false;
         if kind == SignalKind::Ack {
-            is_alive = self.goes_on(segment, quick_hash, now_ns);
+            is_alive = !self.ends.is_quiet(quick_hash) && self.goes_on(segment, quick_hash, now_ns);
             is_chosen = self.take_watched(quick_hash) || is_alive || self.may_be_lost(quick_hash);
-            let is_answer = self.awaited.may_hold(quick_hash) && self.awaited.take(quick_hash, sender_of(segment));
+            let is_answer = self.awaited.may_hold(quick_hash) && self.take_staged(quick_hash, sender_of(segment));
             if self.cache.is_idle(quick_hash) && !is_answer && !self.may_have_seen_syn(quick_hash) {
                 is_chosen |= self.draw_sample(now_ns);
                 if !is_chosen {
@@ -438,12 +442,12 @@ impl Signaller {
         let lookup = StagedLookup { quick_hash, now_ns, number, is_chosen };
         let sender = self.stage.push(place, lookup, |slot| write_unhashed(segment, parts, now_ns, slot));
         if kind == SignalKind::SynAck {
-            self.awaited.put(quick_hash, sender.other());
+            self.await_staged(quick_hash, sender.other());
         }
         if self.config.one_way && matches!(kind, SignalKind::Syn | SignalKind::SynAck)
             || self.seen_syns.is_some() && kind == SignalKind::Syn
         {
-            self.awaited.put(quick_hash, sender);
+            self.await_staged(quick_hash, sender);
         }
         if self.stage.is_full() {
             self.flush(out);
@@ -472,12 +476,9 @@ impl Signaller {
         self.ends.put(quick_hash, sender, End { is_rst, number }, now_ns);
     }
 
-    /// Whether a packet without a flag shows that its sender has not ended.
-    #[inline]
+    /// Whether a packet without a flag, of a connection that is not quiet, shows that its sender has not ended.
+    #[inline(never)]
     fn goes_on(&mut self, segment: &TcpSegment, quick_hash: u64, now_ns: i64) -> bool {
-        if self.ends.is_quiet(quick_hash) {
-            return false;
-        }
         self.record_ends();
         self.ends.goes_on(quick_hash, sender_of(segment), number_behind(segment), now_ns)
     }
@@ -491,10 +492,23 @@ impl Signaller {
         is_watched
     }
 
+    /// Waits for the next packet of this side, of a handshake in the stage.
+    fn await_staged(&mut self, quick_hash: u64, side: Side) {
+        self.cache.announce(quick_hash);
+        self.awaited.put(quick_hash, side);
+    }
+
+    /// Waits for a packet of this side no longer if a handshake in the stage did, and returns whether one did.
+    fn take_staged(&mut self, quick_hash: u64, side: Side) -> bool {
+        let count = self.awaited.take(quick_hash, side);
+        (0..count).for_each(|_| self.cache.retract(quick_hash));
+        count > 0
+    }
+
     /// Whether a handshake of this connection may wait for a packet, in the stage or in a cache.
-    #[inline]
+    #[inline(always)]
     fn may_be_awaited(&self, quick_hash: u64) -> bool {
-        !self.cache.is_idle(quick_hash) || self.awaited.may_hold(quick_hash) || self.may_have_seen_syn(quick_hash)
+        !self.cache.is_idle(quick_hash) || self.may_have_seen_syn(quick_hash)
     }
 
     /// Whether a signal of this kind is always looked up: a SYN seldom is, and a FIN only if a handshake waits.
@@ -524,6 +538,7 @@ impl Signaller {
         self.v4.set(signals, kept & !v6);
         self.v6.set(signals, kept & v6);
         places(kept).for_each(|at| out(signals[at]));
+        self.awaited.hashes().for_each(|quick_hash| self.cache.retract(quick_hash));
         self.awaited.clear();
         self.is_watchful = self.has_to_watch();
     }

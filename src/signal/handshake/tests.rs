@@ -10,6 +10,11 @@ fn takes(cache: &HandshakeCache, hash: u64, sender: Side, now_ns: i64) -> bool {
     cache.take(hash, sender, ISN, now_ns).is_some()
 }
 
+/// Whether no connection at all seems to wait.
+fn is_all_idle(cache: &HandshakeCache) -> bool {
+    (0..WAITING_PLACE_COUNT as u64).all(|hash| cache.is_idle(hash))
+}
+
 fn hash(seed: u64) -> u64 {
     (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -114,6 +119,32 @@ fn threads_that_share_a_set_lose_nothing() {
         threads.map(|thread| thread.join().unwrap()).iter().sum()
     });
     assert_eq!(lost, 0);
+    assert!(is_all_idle(&cache));
+}
+
+#[test]
+fn what_waits_counts_once_in_either_level_and_what_is_lost_does_not() {
+    let near_and_far = NEAR_HANDSHAKE_COUNT + (1 << 14);
+    let shared = HandshakeCache::new(near_and_far, TIMEOUT_NS);
+    for cache in [HandshakeCache::new(near_and_far, TIMEOUT_NS).for_one_thread(), shared] {
+        let spread = |number: u64| flowpeel_iblt::hash::mixed(number);
+        let put_count = near_and_far as u64 * 5 / 4;
+        let lost_count =
+            (0..put_count).filter(|number| cache.put(spread(*number), Side::First, Some(ISN), *number as i64)).count();
+        assert!(lost_count > 0 && cache.used_far().is_some());
+        let taken_count = (0..put_count).filter(|number| takes(&cache, spread(*number), Side::First, 0)).count();
+        assert_eq!(taken_count + lost_count, put_count as usize);
+        assert!(is_all_idle(&cache));
+    }
+}
+
+#[test]
+fn what_is_announced_is_not_idle() {
+    let cache = HandshakeCache::new(1024, TIMEOUT_NS);
+    cache.announce(hash(1));
+    cache.put(hash(1), Side::First, Some(ISN), 0);
+    cache.retract(hash(1));
+    assert!(!cache.is_idle(hash(1)) && takes(&cache, hash(1), Side::First, 0) && cache.is_idle(hash(1)));
 }
 
 #[test]
