@@ -24,6 +24,7 @@ use crate::flow::FlowKey as TableKey;
 use crate::handover::{Changes, Eviction};
 use crate::list::FlowListConfig;
 use crate::list::connections::Connections;
+use crate::list::former::FormerStarts;
 use crate::list::liveness::Liveness;
 use crate::list::saved::{key, save_cells, saved_cells};
 use crate::list::start::Start;
@@ -100,6 +101,8 @@ struct Ledger<K: TableKey> {
     deferred: HashMap<K, i32, ahash::RandomState>,
     /// The deferred keys, in the order in which they came: when there are too many, the oldest is dropped.
     deferred_order: VecDeque<K>,
+    /// The starts of connections that were listed for long and are no longer.
+    former: FormerStarts<K>,
     /// Peeled changes that are applied together so that their cache misses overlap; each with the hash by which the
     /// list knows its key.
     waiting: Vec<(u64, Peeled<K>)>,
@@ -171,7 +174,7 @@ impl<K: TableKey> Ledger<K> {
     /// now.
     fn open(&mut self, peeled: &Peeled<K>) -> bool {
         let start = if peeled.value_known {
-            self.start_of(ValueCode::<K>::payload(peeled.change.value))
+            self.start_of(&peeled.change.key, ValueCode::<K>::payload(peeled.change.value))
         } else {
             Start::unknown(self.cut, self.liveness.epoch(self.cut))
         };
@@ -187,17 +190,25 @@ impl<K: TableKey> Ledger<K> {
     fn unlist(&mut self, key: &K) -> Option<Start> {
         let start = self.listed.remove(key)?;
         self.liveness.end_watch(key, start);
+        if start.is_known() && start.tick() < earliest_start(self.since) {
+            self.former.put(*key, start);
+        }
         Some(start)
     }
 
     /// The start in a payload, of a connection that was alive in the delta that is being applied.
-    fn start_of(&self, payload: u32) -> Start {
-        self.start_at(payload, self.cut)
+    fn start_of(&mut self, key: &K, payload: u32) -> Start {
+        self.start_at(key, payload, self.cut)
     }
 
-    /// The start in a payload, of a connection that was alive at the tick `cut`.
-    fn start_at(&self, payload: u32, cut: u64) -> Start {
-        Start::of_payload(payload, cut, self.liveness.epoch(cut)).bound_since(earliest_start(self.since))
+    /// The start in a payload, of a connection that was alive at the tick `cut`: the one that it had when it was listed
+    /// before, if it has not ended after all.
+    fn start_at(&mut self, key: &K, payload: u32, cut: u64) -> Start {
+        let epoch = self.liveness.epoch(cut);
+        match self.former.take(key, payload) {
+            Some(start) => start.seen_in(epoch).settled(),
+            None => Start::of_payload(payload, cut, epoch).bound_since(earliest_start(self.since)),
+        }
     }
 
     /// Takes a connection off the list that is in the residue from now on.
@@ -295,6 +306,7 @@ impl<K: TableKey> FamilyList<K> {
                 listed: Connections::new(),
                 deferred: HashMap::default(),
                 deferred_order: VecDeque::new(),
+                former: FormerStarts::new(),
                 waiting: Vec::with_capacity(WAITING_COUNT),
                 returned: Vec::new(),
                 outcome: Outcome::default(),
@@ -466,7 +478,7 @@ impl<K: TableKey> FamilyList<K> {
                 self.residue.subtract_value(*placement, *difference);
                 if let Some(start) = self.ledger.unlist(key) {
                     let value = start.value(&self.ledger.code, *placement).wrapping_add(*difference);
-                    let start = self.ledger.start_of(ValueCode::<K>::payload(value));
+                    let start = self.ledger.start_of(key, ValueCode::<K>::payload(value));
                     self.ledger.listed.insert(*key, start);
                 }
             }
@@ -572,7 +584,7 @@ impl<K: TableKey> FamilyList<K> {
             // The list knows the start of what is still the same connection for good.
             let start = match known {
                 Some(known) => known.seen_in(self.ledger.liveness.epoch(cut)).settled(),
-                None => self.ledger.start_at(*payload, cut),
+                None => self.ledger.start_at(key, *payload, cut),
             };
             let placement = self.peeler.hash().of(key);
             let value = start.value(&self.ledger.code, placement);
@@ -653,6 +665,7 @@ impl<K: TableKey> FamilyList<K> {
         }
         encoder.length(ledger.deferred_order.len());
         ledger.deferred_order.iter().for_each(|key| encoder.words(key.words()));
+        ledger.former.save(encoder);
         encoder.u64(ledger.cut);
         encoder.u64(ledger.since);
         ledger.outcome.save(encoder);
@@ -681,6 +694,7 @@ impl<K: TableKey> FamilyList<K> {
         for _ in 0..decoder.length(key_size, EXTRANEOUS_MAX)? {
             ledger.deferred_order.push_back(key(decoder)?);
         }
+        ledger.former = FormerStarts::saved(decoder)?;
         ledger.cut = decoder.count()?;
         ledger.since = decoder.u64()?;
         ledger.outcome = Outcome::saved(decoder)?;

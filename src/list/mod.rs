@@ -9,6 +9,7 @@ mod changes;
 mod connections;
 mod exact;
 mod family;
+mod former;
 mod from_snapshots;
 mod in_order;
 mod intervals;
