@@ -74,9 +74,6 @@ const ENDED_DIVISOR: u64 = 16;
 /// The fewest of a partition, some kilobytes.
 const ENDED_MIN: u64 = 64;
 
-/// The sides of a connection.
-const SIDE_COUNT: usize = 2;
-
 /// The default of `--pickup` in a live capture: the same sample that makes good lost handshakes.
 pub const PICKUP_LIVE: u32 = SAMPLE_INTERVAL_PACKETS;
 
@@ -183,7 +180,7 @@ pub struct Plan {
     pub(crate) snapshots: Option<SnapshotConfig>,
     /// The handshakes that may wait for the client's answer; 0 where none does.
     pub(crate) handshake_count: usize,
-    /// The sides of connections whose end is remembered; 0 where no other packets are seen.
+    /// The connections whose ends are remembered; 0 where no other packets are seen.
     pub(crate) end_count: usize,
     /// The handshakes of which each of several capture threads remembers the SYN; 0 where there is only one thread, or
     /// no need.
@@ -295,7 +292,7 @@ impl Plan {
         // A connection that opens with its SYN-ACK has nothing to wait for.
         let handshake_count = if config.answer_opens { 0 } else { HANDSHAKES_DEFAULT };
         let seen_syn_count = if port_count > 1 && !config.one_way { half_open_count(config) as usize } else { 0 };
-        let end_count = if config.answer_opens { 0 } else { ended_count(config) * SIDE_COUNT * PARTITION_COUNT };
+        let end_count = if config.answer_opens { 0 } else { ended_count(config) * PARTITION_COUNT };
         let mut plan = Plan {
             config: config.clone(),
             list: FlowListConfig {

@@ -1,10 +1,14 @@
-//! The sequence numbers at which sides of connections ended lately, by FIN or RST: a later packet of the side shows by
-//! its own number whether it comes behind the end as any connection's last packets do, or the side has not ended after
-//! all. Then the end was forged, or that of an earlier connection between the same ends.
+//! The sequence numbers at which connections ended lately, by FIN or RST: a later packet shows by its own numbers
+//! whether it comes behind the end of its side as any connection's last packets do, or the side has not ended after all.
+//! Then the end was forged, or that of an earlier connection between the same ends.
 //!
-//! A set-associative table of 8-byte ends, one for each side, shared by the capture threads. A byte for each of
-//! them says for nearly all connections that none has ended lately, and the look-up stops there. Older ends count no
-//! longer: a connection that speaks again only then can still be picked up.
+//! A packet has two numbers, how far its sender has come and how far it has followed the other side. An end has both
+//! too. What comes late behind a FIN is near to it in both, so packets of the next connection between the same ends,
+//! whose numbers are others, are not taken for it.
+//!
+//! A set-associative table of 16-byte records, shared by the capture threads. A byte for each of them says for nearly
+//! all connections that none has ended lately, and the look-up stops there. Older ends count no longer: a connection
+//! that speaks again only then can still be picked up.
 
 use crate::error::Result;
 use crate::flow::Side;
@@ -12,10 +16,12 @@ use crate::signal::recent::RecentConnections;
 use crate::state::{Decoder, Encoder};
 use flowpeel_iblt::hash::place_of;
 use flowpeel_lines::{Lines, SharedLine, prefetch};
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How far behind an end packets of its side may be that come late or are repeated, in bytes: what a fast and long path
-/// has under way. A packet further behind is none of that connection's.
+/// How far behind an end packets of its side may be that come late or are repeated, in bytes, and how far what they
+/// acknowledge may be from what it acknowledges: what a fast and long path has under way. A packet further from an end
+/// is none of that connection's.
 const LATE_SIZE: u32 = 1 << 24;
 
 /// How long after a RST packets of its side may come late, in stamps of 0.27 s: who sent it repeats nothing.
@@ -24,34 +30,166 @@ const LATE_BEHIND_RST: u64 = 8;
 /// How long a side that has not ended is reported no more, in stamps: a second.
 const REPORT_INTERVAL: u64 = 4;
 
-/// RecentEnds in a set, which is a cache line of them.
-const WAY_COUNT: usize = size_of::<SharedLine>() / size_of::<u64>();
+/// Words of a record: what it is, and the numbers of both sides.
+const RECORD_WORDS: usize = 2;
 
-/// Bits of an end, from the lowest: whether there is one, its side, whether it was a RST, whether the side was reported
-/// not to have ended, when it came or was reported, what distinguishes its connection, and the number behind it.
-const SIDE_BIT: u64 = 1 << 1;
-const RST_BIT: u64 = 1 << 2;
-const REPORTED_BIT: u64 = 1 << 3;
-const STAMP_SHIFT: u32 = 4;
+/// Records in a set, which is a cache line of them.
+const WAY_COUNT: usize = size_of::<SharedLine>() / size_of::<u64>() / RECORD_WORDS;
+
+/// Bits of a record's first word, from the lowest: whether there is one, whether it is of a RST, which sides have
+/// ended, which of them were reported not to have ended, whether the next connection has begun near to it, when it was
+/// written or reported, and what distinguishes its connection.
+const USED_BIT: u64 = 1;
+const RST_BIT: u64 = 1 << 1;
+const ENDED_SHIFT: u32 = 2;
+const REPORTED_SHIFT: u32 = 4;
+const FOLLOWED_BIT: u64 = 1 << 6;
+const STAMP_SHIFT: u32 = 7;
 const STAMP_BITS: u32 = 10;
 const STAMP_MASK: u64 = (1 << STAMP_BITS) - 1;
 /// Stamps count steps of 2^28 ns (0.27 s).
 const STAMP_NS_SHIFT: u32 = 28;
 const TAG_SHIFT: u32 = STAMP_SHIFT + STAMP_BITS;
-const NUMBER_SHIFT: u32 = 32;
 
 const _: () = assert!(LATE_BEHIND_RST < STAMP_MASK / 16, "an end looks young again seldom");
-
-/// The bits that are the same in all ends of one side of a connection.
-const SAME_MASK: u64 = ((1 << NUMBER_SHIFT) - (1 << TAG_SHIFT)) | SIDE_BIT | 1;
 
 /// How a side of a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// Whether it was a RST, and not a FIN.
     pub is_rst: bool,
-    /// The sequence number behind everything that the side has sent, its FIN included.
-    pub number: u32,
+    /// Where the side has ended.
+    pub at: Numbers,
+}
+
+/// How far a side of a connection has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// The sequence number behind everything that it has sent, a FIN included.
+    pub sent: u32,
+    /// The number that it acknowledges: how far it has followed the other side.
+    pub acked: u32,
+}
+
+/// What is recorded of one connection between two ends: how far its sides had come, and which have ended there. Of a
+/// side that has not, it is known from what the other acknowledged.
+#[derive(Clone, Copy)]
+struct EndRecord {
+    head: u64,
+    numbers: [u32; 2],
+}
+
+impl EndRecord {
+    fn new(hash: u64, side: Side, end: End, stamp: u64) -> Self {
+        let head = hash << TAG_SHIFT | stamp << STAMP_SHIFT | (u64::from(end.is_rst) * RST_BIT) | USED_BIT;
+        EndRecord { head, numbers: [end.at.acked; 2] }.with_end(side, end.at.sent, stamp)
+    }
+
+    #[inline]
+    fn load(way: &[AtomicU64]) -> Self {
+        let numbers = way[1].load(Relaxed);
+        EndRecord { head: way[0].load(Relaxed), numbers: [numbers as u32, (numbers >> u32::BITS) as u32] }
+    }
+
+    /// Writes the record. Another thread may write or read the same place meanwhile: one end is lost then, as when there
+    /// are too many.
+    fn store(&self, way: &[AtomicU64]) {
+        way[1].store(u64::from(self.numbers[0]) | u64::from(self.numbers[1]) << u32::BITS, Relaxed);
+        way[0].store(self.head, Relaxed);
+    }
+
+    #[inline]
+    fn is_of(&self, hash: u64) -> bool {
+        self.head & USED_BIT != 0 && (self.head >> TAG_SHIFT ^ hash) << TAG_SHIFT == 0
+    }
+
+    #[inline]
+    fn is_rst(&self) -> bool {
+        self.head & RST_BIT != 0
+    }
+
+    #[inline]
+    fn has_ended(&self, side: Side) -> bool {
+        self.head >> (ENDED_SHIFT + side as u32) & 1 != 0
+    }
+
+    /// Whether this side was reported not to have ended.
+    #[inline]
+    fn is_reported(&self, side: Side) -> bool {
+        self.head >> (REPORTED_SHIFT + side as u32) & 1 != 0
+    }
+
+    /// Whether it turned out of every end in the record that it was none.
+    fn is_disproved(&self) -> bool {
+        self.head >> REPORTED_SHIFT & 0b11 == self.head >> ENDED_SHIFT & 0b11
+    }
+
+    /// The age of the record in stamps.
+    #[inline]
+    fn age(&self, stamp: u64) -> u64 {
+        stamp.wrapping_sub(self.head >> STAMP_SHIFT) & STAMP_MASK
+    }
+
+    /// How far a number of this side is beyond where it was; negative if it is behind.
+    #[inline]
+    fn beyond(&self, side: Side, number: u32) -> i32 {
+        number.wrapping_sub(self.numbers[side as usize]) as i32
+    }
+
+    #[inline]
+    fn is_near(&self, side: Side, number: u32) -> bool {
+        self.beyond(side, number).unsigned_abs() <= LATE_SIZE
+    }
+
+    /// Whether an end of this side is of the recorded connection, and of the same kind. What a RST acknowledges is
+    /// often nothing. Where the next connection has begun near to the recorded one, only what is repeated is of that.
+    fn holds(&self, side: Side, end: End) -> bool {
+        if self.is_rst() != end.is_rst {
+            return false;
+        }
+        if end.is_rst || self.head & FOLLOWED_BIT != 0 {
+            let reach = if end.is_rst { LATE_SIZE } else { 0 };
+            return self.has_ended(side) && self.beyond(side, end.at.sent).unsigned_abs() <= reach;
+        }
+        self.is_near(side, end.at.sent) && self.is_near(side.other(), end.at.acked)
+    }
+
+    /// Whether a packet of this side may come late, or again, behind the end of the side. The last acknowledgement of
+    /// a connection is at the end's very number, however much the other side has sent since.
+    #[inline]
+    fn is_behind(&self, side: Side, at: Numbers) -> bool {
+        let is_near = self.is_rst() || self.head & FOLLOWED_BIT == 0 && self.is_near(side.other(), at.acked);
+        self.beyond(side, at.sent) == 0 || self.is_shortly_before(side, at.sent) && is_near
+    }
+
+    /// Whether a number of this side is one that it passed shortly before its end.
+    #[inline]
+    fn is_shortly_before(&self, side: Side, number: u32) -> bool {
+        (-(LATE_SIZE as i32)..=0).contains(&self.beyond(side, number))
+    }
+
+    /// Whether the numbers of a connection that this side answers here will be taken for those of the recorded one.
+    fn is_followed_by(&self, side: Side, at: Numbers) -> bool {
+        let is_passed = |side, number| self.has_ended(side) && self.is_shortly_before(side, number);
+        is_passed(side, at.sent) || is_passed(side.other(), at.acked)
+    }
+
+    /// This record, with an end of this side here.
+    fn with_end(self, side: Side, sent: u32, stamp: u64) -> Self {
+        let mut numbers = self.numbers;
+        numbers[side as usize] = sent;
+        let head = self.head & !(FOLLOWED_BIT | 1 << (REPORTED_SHIFT + side as u32));
+        EndRecord { head: head | 1 << (ENDED_SHIFT + side as u32), numbers }.stamped(stamp)
+    }
+
+    /// This record, in which this side is reported not to have ended.
+    fn reported(self, side: Side, stamp: u64) -> Self {
+        EndRecord { head: self.head | 1 << (REPORTED_SHIFT + side as u32), ..self }.stamped(stamp)
+    }
+
+    fn stamped(self, stamp: u64) -> Self {
+        EndRecord { head: self.head & !(STAMP_MASK << STAMP_SHIFT) | stamp << STAMP_SHIFT, ..self }
+    }
 }
 
 /// The ends. The memory is fixed when it is made.
@@ -62,20 +200,21 @@ pub struct RecentEnds {
 }
 
 impl RecentEnds {
-    /// A table of the ends of at least this many sides.
+    /// A table of the ends of at least this many connections.
     #[must_use]
-    pub fn new(side_count: usize) -> Self {
-        RecentEnds { sets: Lines::new(Self::set_count(side_count)), recent: RecentConnections::new(side_count) }
+    pub fn new(connection_count: usize) -> Self {
+        let recent = RecentConnections::new(2 * connection_count);
+        RecentEnds { sets: Lines::new(Self::set_count(connection_count)), recent }
     }
 
-    /// The memory of a table for this many sides, in bytes.
+    /// The memory of a table for this many connections, in bytes.
     #[must_use]
-    pub fn size(side_count: usize) -> usize {
-        Self::set_count(side_count) * size_of::<SharedLine>() + RecentConnections::size(side_count)
+    pub fn size(connection_count: usize) -> usize {
+        Self::set_count(connection_count) * size_of::<SharedLine>() + RecentConnections::size(2 * connection_count)
     }
 
-    fn set_count(side_count: usize) -> usize {
-        side_count.div_ceil(WAY_COUNT).max(1)
+    fn set_count(connection_count: usize) -> usize {
+        connection_count.div_ceil(WAY_COUNT).max(1)
     }
 
     /// Whether no side of this connection has ended lately, so that [`Self::goes_on`] would be false. True for most.
@@ -90,21 +229,15 @@ impl RecentEnds {
         &self.sets[place_of((hash >> u32::BITS) as u32, self.sets.len())]
     }
 
+    /// The words of a record of a set.
+    #[inline]
+    fn way(set: &SharedLine, at: usize) -> &[AtomicU64] {
+        &set.0[at * RECORD_WORDS..][..RECORD_WORDS]
+    }
+
     #[inline]
     fn stamp(now_ns: i64) -> u64 {
         (now_ns >> STAMP_NS_SHIFT) as u64 & STAMP_MASK
-    }
-
-    /// The age of an end in stamps.
-    #[inline]
-    fn age(end: u64, stamp: u64) -> u64 {
-        stamp.wrapping_sub(end >> STAMP_SHIFT) & STAMP_MASK
-    }
-
-    /// The bits that are the same in all ends of this side of a connection.
-    #[inline]
-    fn side_of(hash: u64, side: Side) -> u64 {
-        (hash << TAG_SHIFT) & SAME_MASK & !SIDE_BIT | (u64::from(side == Side::Second) * SIDE_BIT) | 1
     }
 
     /// Prepares for the end of a side of this connection: until it is [put](Self::put), the connection is not quiet.
@@ -114,65 +247,77 @@ impl RecentEnds {
         prefetch(self.set(hash));
     }
 
-    /// Records that a side has ended. An end that is near to one of the same side takes its place if it is behind it,
-    /// and one of which it turned out that it was none is forgotten.
+    /// Records that a side has ended. An end that is near to one of the same connection takes its place if it is behind
+    /// it, and one of which it turned out that it was none is forgotten.
     pub fn put(&self, hash: u64, side: Side, end: End, now_ns: i64) {
-        let (same, stamp) = (Self::side_of(hash, side), Self::stamp(now_ns));
-        let new =
-            u64::from(end.number) << NUMBER_SHIFT | stamp << STAMP_SHIFT | (u64::from(end.is_rst) * RST_BIT) | same;
-        let ways = &self.set(hash).0;
+        let (set, stamp) = (self.set(hash), Self::stamp(now_ns));
+        let mut new = EndRecord::new(hash, side, end, stamp);
         let mut place = None;
         let mut oldest = (0, 0);
         let mut has_other = end.is_rst;
+        let mut is_repeated = false;
         for step in 0..WAY_COUNT {
             // From any of them on, or of those that are as old the first would always make way.
-            let way = (step + end.number as usize) % WAY_COUNT;
-            let there = ways[way].load(Relaxed);
-            if there & SAME_MASK == same {
-                let behind = end.number.wrapping_sub((there >> NUMBER_SHIFT) as u32) as i32;
-                let is_same_kind = (there & RST_BIT != 0) == end.is_rst;
-                if is_same_kind && there & REPORTED_BIT == 0 && (-(LATE_SIZE as i32)..=0).contains(&behind) {
-                    // What is repeated, or sent before, changes nothing.
-                    return;
+            let at = (step + end.at.sent as usize) % WAY_COUNT;
+            let there = EndRecord::load(Self::way(set, at));
+            if there.is_of(hash) {
+                has_other |= there.has_ended(side.other());
+                if there.holds(side, end) {
+                    // What is repeated, or was sent before, changes nothing.
+                    is_repeated |=
+                        there.has_ended(side) && !there.is_reported(side) && there.beyond(side, end.at.sent) <= 0;
+                    new = there.with_end(side, end.at.sent, stamp);
+                    place = Some(at);
+                } else if there.is_disproved() {
+                    place = place.or(Some(at));
                 }
-                if there & REPORTED_BIT != 0 || is_same_kind && behind.unsigned_abs() < LATE_SIZE {
-                    place = Some(way);
-                }
-            } else if there & SAME_MASK == same ^ SIDE_BIT {
-                has_other = true;
             }
-            let age = if there == 0 { STAMP_MASK + 1 } else { Self::age(there, stamp) };
+            let age = if there.head == 0 { STAMP_MASK + 1 } else { there.age(stamp) };
             if step == 0 || age > oldest.1 {
-                oldest = (way, age);
+                oldest = (at, age);
             }
         }
-        // Two threads may write the same place: one end is lost then, as when there are too many.
-        ways[place.unwrap_or(oldest.0)].store(new, Relaxed);
+        if !is_repeated {
+            new.store(Self::way(set, place.unwrap_or(oldest.0)));
+        }
         // While the other side has not ended the connection is open, for all that this side's packets show.
         if has_other { self.recent.put(hash) } else { self.recent.remove(hash) }
     }
 
+    /// Records that this side answers another connection between the same ends, with the numbers of its SYN-ACK. What
+    /// lies between where that begins and an old end is then not late.
+    #[cold]
+    pub fn follow(&self, hash: u64, side: Side, at: Numbers) {
+        let set = self.set(hash);
+        for at_way in 0..WAY_COUNT {
+            let way = Self::way(set, at_way);
+            let there = EndRecord::load(way);
+            if there.is_of(hash) && there.is_followed_by(side, at) {
+                EndRecord { head: there.head | FOLLOWED_BIT, ..there }.store(way);
+            }
+        }
+    }
+
     /// Whether a packet of this side shows that the side has not ended: it is beyond every end that was recorded of it,
-    /// or far from them. `number` is the sequence number behind the packet. Reported at most once a second.
+    /// or far from them. `at` has the number behind the packet. Reported at most once a second.
     #[must_use]
-    pub fn goes_on(&self, hash: u64, side: Side, number: u32, now_ns: i64) -> bool {
-        let (same, stamp) = (Self::side_of(hash, side), Self::stamp(now_ns));
+    pub fn goes_on(&self, hash: u64, side: Side, at: Numbers, now_ns: i64) -> bool {
+        let stamp = Self::stamp(now_ns);
         let mut is_reported = false;
-        for slot in &self.set(hash).0 {
-            let there = slot.load(Relaxed);
-            if there & SAME_MASK != same {
+        let set = self.set(hash);
+        for at_way in 0..WAY_COUNT {
+            let way = Self::way(set, at_way);
+            let there = EndRecord::load(way);
+            if !there.is_of(hash) || !there.has_ended(side) {
                 continue;
             }
-            let beyond = number.wrapping_sub((there >> NUMBER_SHIFT) as u32) as i32;
-            let is_late = (-(LATE_SIZE as i32)..=0).contains(&beyond);
-            let age = Self::age(there, stamp);
-            let has_reported = there & REPORTED_BIT != 0;
-            if is_late && (there & RST_BIT == 0 || !has_reported && age <= LATE_BEHIND_RST) {
+            let (age, has_reported) = (there.age(stamp), there.is_reported(side));
+            if there.is_behind(side, at) && (!there.is_rst() || !has_reported && age <= LATE_BEHIND_RST) {
                 return false;
             }
             if !has_reported || age >= REPORT_INTERVAL {
                 is_reported = true;
-                slot.store(there & !(STAMP_MASK << STAMP_SHIFT) | stamp << STAMP_SHIFT | REPORTED_BIT, Relaxed);
+                there.reported(side, stamp).store(way);
             }
         }
         is_reported
@@ -195,11 +340,12 @@ impl RecentEnds {
     ///
     /// The bytes do not encode ends of a table of this size.
     pub fn restore(&self, decoder: &mut Decoder) -> Result<()> {
-        let count = decoder.length(2 * size_of::<u64>(), self.sets.len() * WAY_COUNT)?;
+        let words_in_set = WAY_COUNT * RECORD_WORDS;
+        let count = decoder.length(2 * size_of::<u64>(), self.sets.len() * words_in_set)?;
         for _ in 0..count {
             let (place, end) = (usize::try_from(decoder.u64()?).unwrap_or(usize::MAX), decoder.u64()?);
-            let set = decoder.some(self.sets.get(place / WAY_COUNT), "an end out of place")?;
-            set.0[place % WAY_COUNT].store(end, Relaxed);
+            let set = decoder.some(self.sets.get(place / words_in_set), "an end out of place")?;
+            set.0[place % words_in_set].store(end, Relaxed);
         }
         self.recent.restore(decoder)
     }
@@ -212,12 +358,16 @@ mod tests {
 
     const SECOND_NS: i64 = 1_000_000_000;
 
-    fn fin(number: u32) -> End {
-        End { is_rst: false, number }
+    fn at(sent: u32, acked: u32) -> Numbers {
+        Numbers { sent, acked }
     }
 
-    fn rst(number: u32) -> End {
-        End { is_rst: true, number }
+    fn fin(sent: u32, acked: u32) -> End {
+        End { is_rst: false, at: at(sent, acked) }
+    }
+
+    fn rst(sent: u32) -> End {
+        End { is_rst: true, at: at(sent, 0) }
     }
 
     fn hash(seed: u64) -> u64 {
@@ -227,14 +377,15 @@ mod tests {
 
     /// Both sides of a connection have sent a FIN, in the second 0.
     fn closed(ends: &RecentEnds, hash: u64) {
-        ends.put(hash, First, fin(1_000), 0);
-        ends.put(hash, Second, fin(5_000), 0);
+        ends.put(hash, First, fin(1_000, 4_999), 0);
+        ends.put(hash, Second, fin(5_000, 1_000), 0);
     }
 
     /// As above, with numbers that follow from the hash.
     fn closed_anywhere(ends: &RecentEnds, hash: u64) {
-        ends.put(hash, First, fin(hash as u32), 0);
-        ends.put(hash, Second, fin((hash >> 7) as u32), 0);
+        let (first, second) = (hash as u32, (hash >> 7) as u32);
+        ends.put(hash, First, fin(first, second.wrapping_sub(1)), 0);
+        ends.put(hash, Second, fin(second, first), 0);
     }
 
     #[test]
@@ -250,20 +401,72 @@ mod tests {
             let ends = RecentEnds::new(64);
             closed(&ends, hash(1));
             assert!(!ends.is_quiet(hash(1)));
-            assert_eq!(ends.goes_on(hash(1), First, number, 90 * SECOND_NS), goes_on, "{number}");
+            assert_eq!(ends.goes_on(hash(1), First, at(number, 5_000), 90 * SECOND_NS), goes_on, "{number}");
         }
         let ends = RecentEnds::new(64);
         closed(&ends, hash(1));
-        assert!(ends.goes_on(hash(1), First, 999u32.wrapping_sub(LATE_SIZE), 0), "far behind");
-        assert!(!ends.goes_on(hash(1), Second, 5_000, 0) && ends.goes_on(hash(1), Second, 5_001, 0));
-        assert!(!ends.goes_on(hash(2), First, 77, 0), "of another connection nothing is known");
+        assert!(ends.goes_on(hash(1), First, at(999u32.wrapping_sub(LATE_SIZE), 5_000), 0), "far behind");
+        assert!(!ends.goes_on(hash(1), Second, at(5_000, 1_000), 0));
+        assert!(ends.goes_on(hash(1), Second, at(5_001, 1_000), 0));
+        assert!(!ends.goes_on(hash(2), First, at(77, 5_000), 0), "of another connection nothing is known");
+    }
+
+    #[test]
+    fn a_packet_that_follows_other_numbers_is_of_another_connection() {
+        for (acked, goes_on) in [
+            (5_000, false),
+            (4_000, false),
+            (5_000u32.wrapping_sub(LATE_SIZE), false),
+            (4_999u32.wrapping_sub(LATE_SIZE), true),
+            (5_001 + LATE_SIZE, true),
+        ] {
+            let ends = RecentEnds::new(64);
+            closed(&ends, hash(1));
+            assert_eq!(ends.goes_on(hash(1), First, at(900, acked), SECOND_NS), goes_on, "{acked}");
+            let ends = RecentEnds::new(64);
+            closed(&ends, hash(1));
+            assert!(!ends.goes_on(hash(1), First, at(1_000, acked), SECOND_NS), "the end's very number");
+        }
+    }
+
+    #[test]
+    fn behind_the_start_of_the_next_connection_nothing_is_late_but_the_last_acknowledgement() {
+        for (sent, acked) in [(4_000, 2_000_000_000), (2_000_000_000, 900), (4_000, 900)] {
+            let ends = RecentEnds::new(64);
+            closed(&ends, hash(1));
+            ends.follow(hash(1), Second, at(sent, acked));
+            // A late FIN of the connection before changes nothing.
+            ends.put(hash(1), Second, fin(5_000, 1_000), SECOND_NS);
+            ends.put(hash(1), First, fin(960, 4_400), SECOND_NS);
+            assert!(ends.goes_on(hash(1), Second, at(4_500, 950), SECOND_NS), "{sent} {acked}");
+            assert!(!ends.goes_on(hash(1), Second, at(5_000, 950), 3 * SECOND_NS), "{sent} {acked}");
+        }
+        let ends = RecentEnds::new(64);
+        closed(&ends, hash(1));
+        ends.follow(hash(1), Second, at(5_001, 2_000_000_000));
+        assert!(!ends.goes_on(hash(1), Second, at(4_500, 950), SECOND_NS), "it begins elsewhere");
+    }
+
+    #[test]
+    fn ends_of_two_connections_are_not_made_one() {
+        let ends = RecentEnds::new(64);
+        // The server's end of the connection before, just ahead of the next one's numbers.
+        ends.put(hash(1), Second, fin(9_000_000, 3_000_000_000), 0);
+        ends.put(hash(1), First, fin(2_000_000_000, 5_000), SECOND_NS);
+        ends.put(hash(1), Second, fin(9_000_000, 3_000_000_000), SECOND_NS);
+        assert!(!ends.is_quiet(hash(1)));
+        assert!(ends.goes_on(hash(1), Second, at(5_100, 2_000_000_000), 2 * SECOND_NS));
+        assert!(!ends.goes_on(hash(1), First, at(2_000_000_000, 5_100), 2 * SECOND_NS));
     }
 
     #[test]
     fn a_connection_with_one_end_is_quiet_but_for_a_rst() {
         let ends = RecentEnds::new(64);
-        ends.put(hash(1), First, fin(1_000), 0);
-        assert!(ends.is_quiet(hash(1)));
+        for _ in 0..2 {
+            ends.announce(hash(1));
+            ends.put(hash(1), First, fin(1_000, 7), 0);
+            assert!(ends.is_quiet(hash(1)), "repeated or not");
+        }
         ends.put(hash(2), First, rst(1_000), 0);
         assert!(!ends.is_quiet(hash(2)));
     }
@@ -272,18 +475,19 @@ mod tests {
     fn behind_a_rst_packets_come_late_for_two_seconds() {
         let ends = RecentEnds::new(64);
         ends.put(hash(1), First, rst(1_000), 0);
-        assert!(!ends.goes_on(hash(1), First, 900, SECOND_NS) && !ends.goes_on(hash(1), First, 1_000, 2 * SECOND_NS));
-        assert!(ends.goes_on(hash(1), First, 1_000, 3 * SECOND_NS));
+        assert!(!ends.goes_on(hash(1), First, at(900, 50), SECOND_NS));
+        assert!(!ends.goes_on(hash(1), First, at(1_000, 50), 2 * SECOND_NS));
+        assert!(ends.goes_on(hash(1), First, at(1_000, 50), 3 * SECOND_NS));
         ends.put(hash(2), First, rst(1_000), 0);
-        assert!(ends.goes_on(hash(2), First, 1_001, 0));
+        assert!(ends.goes_on(hash(2), First, at(1_001, 50), 0));
     }
 
     #[test]
     fn life_is_reported_once_a_second() {
         let ends = RecentEnds::new(64);
         closed(&ends, hash(1));
-        let reported = (0..1_000).filter(|at| ends.goes_on(hash(1), First, 2_000 + *at as u32, at * SECOND_NS / 100));
-        let count = reported.count();
+        let alive = |step: &i64| ends.goes_on(hash(1), First, at(2_000 + *step as u32, 5_000), step * SECOND_NS / 100);
+        let count = (0..1_000).filter(alive).count();
         assert!((8..=12).contains(&count), "{count} in ten seconds");
     }
 
@@ -291,19 +495,19 @@ mod tests {
     fn forged_ends_do_not_take_the_place_of_true_ones() {
         let ends = RecentEnds::new(64);
         closed(&ends, hash(1));
-        ends.put(hash(1), First, fin(3_000_000_000), 0);
-        assert!(!ends.goes_on(hash(1), First, 1_000, 0), "the last acknowledgement of the true end");
-        assert!(ends.goes_on(hash(1), First, 1_000_000_000, 0));
+        ends.put(hash(1), First, fin(3_000_000_000, 77), 0);
+        assert!(!ends.goes_on(hash(1), First, at(1_000, 5_000), 0), "the last acknowledgement of the true end");
+        assert!(ends.goes_on(hash(1), First, at(1_000_000_000, 5_000), 0));
         // After life was seen, the next end is one again.
-        ends.put(hash(1), First, fin(1_000_000_100), 0);
-        assert!(!ends.goes_on(hash(1), First, 1_000_000_100, 0));
+        ends.put(hash(1), First, fin(1_000_000_100, 5_000), 0);
+        assert!(!ends.goes_on(hash(1), First, at(1_000_000_100, 5_000), 0));
     }
 
     #[test]
     fn the_latest_ends_are_known_and_hardly_any_other_connection_is_taken_for_one() {
-        let ends = RecentEnds::new(8_192);
+        let ends = RecentEnds::new(4_096);
         (0..100_000).for_each(|number| closed_anywhere(&ends, hash(number)));
-        let goes_on = |hash: u64| ends.goes_on(hash, First, (hash as u32).wrapping_add(1_000), 0);
+        let goes_on = |hash: u64| ends.goes_on(hash, First, at((hash as u32).wrapping_add(1_000), 0), 0);
         let known = (99_000..100_000).filter(|number| goes_on(hash(*number))).count();
         assert!(known > 700 && !ends.is_quiet(hash(99_999)), "{known} of the last 1,000");
         let quiet = (1_000_000..1_010_000).filter(|number| ends.is_quiet(hash(*number))).count();
@@ -323,7 +527,7 @@ mod tests {
         other.restore(&mut Decoder::new(&bytes)).unwrap();
         for number in 0..200 {
             assert_eq!(other.is_quiet(hash(number)), ends.is_quiet(hash(number)));
-            let goes_on = |ends: &RecentEnds| ends.goes_on(hash(number), First, 1_001, SECOND_NS);
+            let goes_on = |ends: &RecentEnds| ends.goes_on(hash(number), First, at(1_001, 5_000), SECOND_NS);
             assert_eq!(goes_on(&other), goes_on(&ends));
         }
         assert!(RecentEnds::new(64).restore(&mut Decoder::new(&bytes)).is_err());

@@ -17,7 +17,7 @@ pub use clock::{
     CLOCK_LEAP_MAX_NS, Clock, JUDGED_COUNT_MAX, TICK_BITS, TICK_NS, TIME_BASES_MAX, TimeBase, TimeBases, TimeDoubt,
     Verdict,
 };
-pub use ends::{End, RecentEnds};
+pub use ends::{End, Numbers, RecentEnds};
 pub use handshake::{
     CAPTURE_AHEAD_MAX_NS, HANDSHAKES_DEFAULT, HandshakeCache, ISN_BITS as HANDSHAKE_ISN_BITS, SYN_TIMEOUT_MAX_TICKS,
 };

@@ -18,7 +18,9 @@ use crate::error::Result;
 use crate::flow::{FlowKey, KeyV4, KeyV6, QuickHash, Side, VlanTags};
 use crate::parse::{Addresses, PlainFrame, TcpSegment};
 use crate::signal::sampler::Sampler;
-use crate::signal::{ConnectionHash, End, HandshakeCache, Moment, RecentEnds, Signal, SignalKind, SignalParts, Watch};
+use crate::signal::{
+    ConnectionHash, End, HandshakeCache, Moment, Numbers, RecentEnds, Signal, SignalKind, SignalParts, Watch,
+};
 use crate::state::{Decoder, Encoder};
 use flowpeel_iblt::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
 use std::hint::select_unpredictable;
@@ -86,8 +88,8 @@ const STAGE_COUNT: usize = u64::BITS as usize;
 struct StagedLookup {
     quick_hash: u64,
     now_ns: i64,
-    /// The sequence number behind a FIN or RST.
-    number: u32,
+    /// The numbers of a FIN or RST.
+    at: Numbers,
     /// Whether the signal is handed on in any case.
     is_chosen: bool,
 }
@@ -437,12 +439,15 @@ impl Signaller {
         if is_end {
             self.ends.announce(quick_hash);
         }
-        let number = if is_end { number_behind(segment) } else { 0 };
+        let at = if is_end { numbers_of(segment) } else { Numbers::default() };
         let place = StagePlace { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), needs_lookup, is_end };
-        let lookup = StagedLookup { quick_hash, now_ns, number, is_chosen };
+        let lookup = StagedLookup { quick_hash, now_ns, at, is_chosen };
         let sender = self.stage.push(place, lookup, |slot| write_unhashed(segment, parts, now_ns, slot));
         if kind == SignalKind::SynAck {
             self.await_staged(quick_hash, sender.other());
+            if !self.ends.is_quiet(quick_hash) {
+                self.follow_ends(segment, quick_hash, sender);
+            }
         }
         if self.config.one_way && matches!(kind, SignalKind::Syn | SignalKind::SynAck)
             || self.seen_syns.is_some() && kind == SignalKind::Syn
@@ -469,21 +474,29 @@ impl Signaller {
     /// Records the end of a side, at this place of the stage.
     #[inline]
     fn record_end(&mut self, at: usize) {
-        let StagedLookup { quick_hash, now_ns, number, .. } = self.stage.lookups()[at];
+        let StagedLookup { quick_hash, now_ns, at: Numbers { sent, acked }, .. } = self.stage.lookups()[at];
         let SignalParts { kind, sender, .. } = self.stage.signals_mut()[at].parts();
         let is_rst = kind == SignalKind::Rst;
-        let number = number.wrapping_add(u32::from(!is_rst));
-        self.ends.put(quick_hash, sender, End { is_rst, number }, now_ns);
+        let at = Numbers { sent: sent.wrapping_add(u32::from(!is_rst)), acked };
+        self.ends.put(quick_hash, sender, End { is_rst, at }, now_ns);
     }
 
     /// Whether a packet without a flag, of a connection that is not quiet, shows that its sender has not ended.
     #[inline(never)]
     fn goes_on(&mut self, segment: &TcpSegment, quick_hash: u64, now_ns: i64) -> bool {
         self.record_ends();
-        self.ends.goes_on(quick_hash, sender_of(segment), number_behind(segment), now_ns)
+        self.ends.goes_on(quick_hash, sender_of(segment), numbers_of(segment), now_ns)
     }
 
-    /// RecentEnds the watch over the connection of a packet, and returns whether it was under watch.
+    /// Records that a SYN-ACK begins another connection between ends of which one has ended.
+    #[cold]
+    fn follow_ends(&mut self, segment: &TcpSegment, quick_hash: u64, sender: Side) {
+        self.record_ends();
+        let Numbers { sent, acked } = numbers_of(segment);
+        self.ends.follow(quick_hash, sender, Numbers { sent: sent.wrapping_add(1), acked });
+    }
+
+    /// Ends the watch over the connection of a packet, and returns whether it was under watch.
     #[inline]
     fn take_watched(&mut self, quick_hash: u64) -> bool {
         let Some(watch) = &self.watch else { return false };
@@ -644,10 +657,10 @@ impl Signaller {
     }
 }
 
-/// The sequence number behind a segment's data.
+/// How far the sender of a segment has come with it: the number behind its data, and what it acknowledges.
 #[inline]
-fn number_behind(segment: &TcpSegment) -> u32 {
-    segment.seq.wrapping_add(segment.payload_size.unwrap_or(0))
+fn numbers_of(segment: &TcpSegment) -> Numbers {
+    Numbers { sent: segment.seq.wrapping_add(segment.payload_size.unwrap_or(0)), acked: segment.ack }
 }
 
 /// The end of the canonical key that sent a segment.
