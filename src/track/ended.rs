@@ -125,6 +125,14 @@ impl EndedConnections {
         [set[2 * oldest.0], set[2 * oldest.0 + 1]] = [bits, ended.to_word(now)];
     }
 
+    /// What is recorded of a connection.
+    pub(super) fn get(&self, hash: ConnectionHash) -> Option<Ended> {
+        let (bits, place) = self.place(hash);
+        let mut records = self.sets[place].0.chunks_exact(2);
+        let found = records.find(|record| record[0] == bits && record[1] >> USED_SHIFT & 1 != 0)?;
+        found.last().copied().map(Ended::of_word)
+    }
+
     fn record_mut(&mut self, hash: ConnectionHash) -> Option<&mut u64> {
         let (bits, place) = self.place(hash);
         let mut records = self.sets[place].0.chunks_exact_mut(2);

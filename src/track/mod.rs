@@ -11,6 +11,7 @@ mod entry;
 mod filter;
 mod half_open;
 mod partition;
+mod rivals;
 mod shard;
 mod tracker;
 mod untracked;

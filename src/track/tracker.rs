@@ -7,9 +7,9 @@
 //! | signal | no entry | syn_sent | answered | established | closed (lingers) |
 //! |---|---|---|---|---|---|
 //! | SYN | syn_sent | of the client: same ISN: keep it longer, other: start over; else: repeat | repeat | repeat | same ISN: repeat; other: syn_sent |
-//! | SYN-ACK | answered | of the server: answered, or open if the client has answered it already; else: repeat | repeat | same ISN: repeat; other: close, answered | same ISN: repeat; other: answered |
+//! | SYN-ACK | answered | of the server: answered, or open if the client has answered it already; else: repeat | repeat | same ISN: repeat; other: contradicts | same ISN: repeat; other: answered |
 //! | completes, of the client | open | open | open | same ISN: -; other: close, open | open |
-//! | other, of the client | - | if it follows the ISN: has answered | open | - | - |
+//! | other, of the client | - | if it follows the ISN: has answered | open | if it answers what contradicts: close, open | - |
 //! | FIN | unmatched | removed | mark the server's; the client's: open, mark; both: open, close | mark its side; both: close | late |
 //! | RST | unmatched | removed | removed | close | late |
 //! | alive | reopen | of the server: reopen; else as other | as other | unmark its side | reopen |
@@ -29,6 +29,12 @@
 //! A RST or FIN may be forged, or that of an earlier connection between the same ends. A packet that shows by its
 //! numbers that its sender has not ended ("alive") takes the end back: the connection is open again with the start that
 //! it had, which [`EndedConnections`] knows, and a FIN of its other side still counts.
+//!
+//! A SYN-ACK may be forged too. One with another ISN than that of the open connection "contradicts" it, and is kept in
+//! [`Rivals`]. If the client's next packet follows its number, the client has opened another connection. Otherwise the
+//! connection goes on as it was. So it does when the end was forged as well: an answered connection whose client's first
+//! packet has other numbers is the one that had ended. (Where only one side is seen, or only flags are, nothing can
+//! contradict a SYN-ACK, and the connection is closed at once.)
 //!
 //! # Connections that are older than the start
 //!
@@ -65,6 +71,7 @@ use crate::track::ended::{Ended, EndedConnections};
 use crate::track::half_open::{
     MarkedRing, RecordDraft, RecordMark, RingCounts, RingCursor, RingRecord, RingRoom, Rings,
 };
+use crate::track::rivals::{Rival, Rivals, Verdict};
 use crate::track::untracked::Untracked;
 use crate::track::{ConnectionState, Filter, FilterConfig, FilterEntry, FilterSlot, ISN_UNKNOWN, Moved, Placed};
 use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
@@ -135,10 +142,10 @@ pub struct TrackerConfig {
 }
 
 impl TrackerConfig {
-    /// The memory of both rings, and of the connections that have ended, in bytes.
+    /// The memory of both rings, of the connections that have ended and of what contradicts others, in bytes.
     #[must_use]
     pub fn rings_size(&self) -> usize {
-        Rings::size(self.ring_counts()) + EndedConnections::size(self.ended_count)
+        Rings::size(self.ring_counts()) + EndedConnections::size(self.ended_count) + Rivals::size()
     }
 
     fn ring_counts(&self) -> RingCounts {
@@ -223,6 +230,7 @@ pub struct Tracker {
     filter: Filter,
     rings: Rings,
     ended: EndedConnections,
+    rivals: Rivals,
     hash_v4: KeyedHash<KeyV4>,
     hash_v6: KeyedHash<KeyV6>,
     config: TrackerConfig,
@@ -246,6 +254,7 @@ impl Tracker {
             filter: Filter::new(config.filter()),
             rings: Rings::new(config.ring_counts()),
             ended: EndedConnections::new(config.ended_count),
+            rivals: Rivals::new(config.syn_timeout_ticks),
             hash_v4: KeyedHash::new(&config.secret, Purpose::Connection),
             hash_v6: KeyedHash::new(&config.secret, Purpose::Connection),
             config,
@@ -618,7 +627,12 @@ impl Tracker {
         let is_same = entry.short_isn == short_isn;
         let age = entry.age(self.now);
         match entry.state {
-            ConnectionState::Closed if !is_same => return self.begin_anew(signal, parts, Some(slot)),
+            ConnectionState::Closed if !is_same => {
+                if !entry.is_trace() {
+                    self.rivals.put(signal.hash(), parts.sender, parts.isn, self.now);
+                }
+                return self.begin_anew(signal, parts, Some(slot));
+            }
             ConnectionState::SynSent if entry.client == parts.sender => {
                 if !is_same || u64::from(age) > SYN_TIMEOUT_MAX_TICKS {
                     return self.begin_anew(signal, parts, Some(slot));
@@ -669,7 +683,23 @@ impl Tracker {
                 );
                 None
             }
-            ConnectionState::Closed if entry.short_isn != short_isn => self.begin_anew(signal, parts, Some(slot)),
+            ConnectionState::Closed if entry.short_isn != short_isn => {
+                if !entry.is_trace() {
+                    self.rivals.put(signal.hash(), client, parts.isn, self.now);
+                }
+                self.begin_anew(signal, parts, Some(slot))
+            }
+            state
+                if state.is_established()
+                    && !state.is_one_way()
+                    && !self.config.answer_opens
+                    && entry.short_isn != short_isn =>
+            {
+                // It may be forged: the client's next packet says which connection there is.
+                self.rivals.put(signal.hash(), client, parts.isn, self.now);
+                self.counts.repeats += 1;
+                None
+            }
             state if state.is_established() && entry.short_isn != short_isn => {
                 let closed = self.close(signal, &entry);
                 let opened = self.begin_anew(signal, parts, Some(slot));
@@ -732,6 +762,12 @@ impl Tracker {
         (slot, entry): (FilterSlot, FilterEntry),
     ) -> Option<Event> {
         let short_isn = FilterEntry::short_isn(parts.isn);
+        if entry.state.is_established()
+            && entry.short_isn != short_isn
+            && self.judge(signal, parts, Some(&entry)) != Verdict::Uncontested
+        {
+            return self.ack(signal, parts, (slot, entry));
+        }
         match entry.state {
             ConnectionState::SynSent if entry.client == parts.sender && entry.short_isn == short_isn => {
                 self.open(signal, slot, FilterEntry { state: ConnectionState::Established, ..entry })
@@ -773,6 +809,13 @@ impl Tracker {
 
     fn ack(&mut self, signal: &Signal, parts: SignalParts, (slot, entry): (FilterSlot, FilterEntry)) -> Option<Event> {
         let from_client = parts.sender == entry.client;
+        if entry.state.is_answered()
+            && from_client
+            && entry.short_isn != FilterEntry::short_isn(parts.isn)
+            && let Some(ended) = self.contradicted(signal, parts)
+        {
+            return self.reopen(signal, parts, Some(slot), ended);
+        }
         let one_way_allowed = self.one_way < self.config.one_way_max;
         let state = match entry.state {
             ConnectionState::SynRecv | ConnectionState::SynRecvLate | ConnectionState::AnsweredUnseen
@@ -796,10 +839,56 @@ impl Tracker {
                 }
                 return None;
             }
+            ConnectionState::Established
+            | ConnectionState::EstablishedClientFin
+            | ConnectionState::EstablishedServerFin => {
+                return match self.judge(signal, parts, Some(&entry)) {
+                    Verdict::Answers(rival) => self.replace(signal, (slot, entry), rival),
+                    Verdict::Uncontested | Verdict::Contradicts => None,
+                };
+            }
             _ => return None,
         };
         self.counts.found_answered += u64::from(entry.state.is_answered() && parts.kind == SignalKind::Ack);
         self.open(signal, slot, FilterEntry { state, ..entry })
+    }
+
+    // Handshakes that contradict what is known.
+
+    /// What a packet without a flag says about the handshakes that contradict its connection, which is open or not.
+    #[inline]
+    fn judge(&self, signal: &Signal, parts: SignalParts, open: Option<&FilterEntry>) -> Verdict {
+        self.rivals.judge(signal.hash(), (parts.sender, parts.isn), open, self.now)
+    }
+
+    /// The connection that a client goes on with whose packet does not follow the number of the SYN-ACK that was last
+    /// seen: it had ended, or so it seemed, and both that and the SYN-ACK were forged. Its last packets may come late,
+    /// so that of a connection which both sides have ended only what shows that its sender has not counts.
+    #[cold]
+    fn contradicted(&mut self, signal: &Signal, parts: SignalParts) -> Option<Ended> {
+        let has_ended = self.ended.get(signal.hash())?.has_fin == [true; 2];
+        let is_other = match self.judge(signal, parts, None) {
+            Verdict::Answers(_) => false,
+            // One that completes the handshake in the few bits that the capture side knows says no less.
+            Verdict::Contradicts => parts.kind != SignalKind::Ack || !has_ended,
+            Verdict::Uncontested => parts.kind == SignalKind::Alive && !has_ended,
+        };
+        if is_other { self.ended.take(signal.hash()) } else { None }
+    }
+
+    /// Closes a connection in whose place its client has opened another.
+    #[cold]
+    fn replace(
+        &mut self,
+        signal: &Signal,
+        (slot, entry): (FilterSlot, FilterEntry),
+        Rival { client, isn, tick }: Rival,
+    ) -> Option<Event> {
+        self.rivals.forget(signal.hash());
+        let closed = self.close(signal, &entry);
+        let (state, short_isn) = (ConnectionState::Established, FilterEntry::short_isn(isn));
+        let opened = self.open(signal, slot, FilterEntry { state, client, tick, short_isn, ..entry });
+        replaced(closed, opened)
     }
 
     // Connections that are older than the start: candidates and traces.
@@ -1000,6 +1089,8 @@ impl Tracker {
     fn evict(&mut self, key: AnyKey, slot: FilterSlot, entry: &FilterEntry) -> Event {
         self.end_established(entry);
         self.filter.remove(slot);
+        // What ended between the same ends before must not be taken for this one.
+        self.ended.take(self.hash_and_client(&key).0);
         Event::Close(key, entry.payload())
     }
 
@@ -1120,6 +1211,7 @@ impl Tracker {
         self.filter.save(encoder);
         [&self.rings.half_open, &self.rings.candidates].into_iter().for_each(|ring| ring.save(encoder));
         self.ended.save(encoder);
+        self.rivals.save(encoder);
     }
 
     /// Continues from a saved state of the same configuration. After an error the tracker is unusable.
@@ -1139,6 +1231,7 @@ impl Tracker {
         // No two entries name the same record, so if the numbers are equal every entry has its record.
         decoder.expect(named_count == self.filter.recorded_count(), "half-open connections without a record")?;
         self.ended.restore(decoder)?;
+        self.rivals.restore(decoder, self.now)?;
         // Counted, not read: both are decremented, and must never be too small.
         (self.established, self.one_way) = self.filter.established();
         Ok(())

@@ -308,6 +308,164 @@ fn a_fin_of_the_connection_before_does_not_close_the_next() {
     }
 }
 
+/// A connection, and the next between the same ends, into which a FIN of the first comes. Then its client ends the
+/// second, and the server speaks on. `is_repeated` says whether the late FIN was seen before the second began.
+fn late_fin(old: Connection, new: Connection, is_repeated: bool) -> Packets {
+    let second = |at: i64| BEGIN_US + at * SECOND_US;
+    let mut packets = old.handshake(second(0));
+    packets.push((second(1), old.client_at(FIN | ACK, 0)));
+    if is_repeated {
+        packets.push((second(1) + 100_000, old.server_at(FIN | ACK, 0)));
+    }
+    packets.extend(new.handshake(second(2)));
+    packets.push((second(3), old.server_at(FIN | ACK, 0)));
+    packets.push((second(4), new.client_at(FIN | ACK, 0)));
+    packets.extend((0..60).map(|round| (second(5 + i64::from(round)), new.server_at(ACK, round))));
+    packets
+}
+
+/// Both connections of many pairs of ends at once, with the starts of the second of each.
+fn late_fins(seed: u64, is_repeated: bool, new_isn: impl Fn(&Connection, u32) -> u32) -> (Packets, usize) {
+    let mut numbers = Numbers(seed);
+    let pairs = 600;
+    let mut packets = Vec::new();
+    for number in 0..pairs {
+        let old = Connection::new(&mut numbers, 40_000 + number);
+        let mut new = Connection::new(&mut numbers, 40_000 + number);
+        new.server_isn = new_isn(&old, new.server_isn);
+        packets.extend(late_fin(old, new, is_repeated));
+    }
+    (in_order(packets), usize::from(pairs))
+}
+
+#[test]
+fn however_near_the_numbers_a_fin_of_the_connection_before_does_not_close_the_next() {
+    for seed in 0..4 {
+        for is_repeated in [true, false] {
+            // One in 256 of these begins less than 16 MiB behind the old FIN, and all of those after it do. Where it was
+            // not seen before, nothing but what it acknowledges shows that it is none of theirs: for 127 in 128.
+            let anywhere = late_fins(seed, is_repeated, |_, isn| isn);
+            let behind = late_fins(seed, is_repeated, |old, isn| old.server_isn.wrapping_sub(100 + isn % (1 << 24)));
+            for ((packets, count), hidden_max) in [(anywhere, 0), (behind, if is_repeated { 0 } else { 15 })] {
+                let list = last(packets);
+                let hidden = count - established(&list).len();
+                assert!(hidden <= hidden_max, "seed {seed}, {is_repeated}: {hidden}");
+                let starts: BTreeSet<i64> = list.rows.iter().map(|row| row.start_ns / 1_000).collect();
+                assert_eq!(starts, [BEGIN_US + 2 * SECOND_US].into(), "seed {seed}, {is_repeated}");
+            }
+        }
+    }
+}
+
+/// A connection that speaks for a minute, with forged packets two seconds after its start.
+fn with_forged(connection: Connection, forged: &[Vec<u8>]) -> Packets {
+    let mut packets = [connection.handshake(BEGIN_US), connection.talk(BEGIN_US + SECOND_US, 1)].concat();
+    let at = BEGIN_US + 2 * SECOND_US;
+    packets.extend(forged.iter().enumerate().map(|(number, frame)| (at + 10_000 * number as i64, frame.clone())));
+    packets.extend((0..60).flat_map(|round| connection.talk(at + (1 + i64::from(round)) * SECOND_US, 2 + round)));
+    packets
+}
+
+#[test]
+fn a_forged_syn_ack_does_not_take_a_start_away() {
+    // One in 256 acknowledges a number that the handshake cache can't distinguish from the client's.
+    for seed in 0..600 {
+        let mut numbers = Numbers(seed);
+        let connection = Connection::new(&mut numbers, 40_000);
+        let isn = numbers.next();
+        let forged = |flags: u8, from_server: bool, numbers: &mut Numbers| {
+            let (client, server) = ((1, 40_000), (2, 443));
+            let (src, dst) = if from_server { (server, client) } else { (client, server) };
+            let ack = if flags & SYN != 0 && from_server { isn.wrapping_add(1) } else { numbers.next() };
+            let seq = if flags == SYN { isn } else { numbers.next() };
+            plain_frame(src, dst, flags, (seq, ack))
+        };
+        let kinds: &[(u8, bool)] = [
+            &[(SYN | ACK, true)][..],
+            &[(SYN, false), (SYN | ACK, true)],
+            &[(RST | ACK, true), (SYN | ACK, true)],
+            &[(RST | ACK, true), (SYN, false), (SYN | ACK, true)],
+            &[(FIN | ACK, true), (FIN | ACK, false), (SYN | ACK, true)],
+            &[(SYN | ACK, true), (FIN | ACK, true)],
+        ][seed as usize % 6];
+        let frames: Vec<_> = kinds.iter().map(|(flags, side)| forged(*flags, *side, &mut numbers)).collect();
+        let mut packets = with_forged(connection, &frames);
+        let list = last(packets.clone());
+        assert_open_since_the_beginning(&list);
+        // It can still end, and then stays ended.
+        let at = BEGIN_US + 64 * SECOND_US;
+        packets.push((at, connection.client_at(FIN | ACK, 63)));
+        packets.push((at + 1_000, connection.server_at(FIN | ACK, 63)));
+        packets.push((at + 2_000, connection.client_at(ACK, 64)));
+        assert!(last(packets).rows.is_empty(), "seed {seed}: it has ended");
+    }
+}
+
+#[test]
+fn a_half_closed_connection_ends_behind_a_forged_syn_ack() {
+    for seed in SEEDS {
+        for server_first in [true, false] {
+            let mut numbers = Numbers(seed);
+            let connection = Connection::new(&mut numbers, 40_000);
+            let second = |at: i64| BEGIN_US + at * SECOND_US;
+            let fins = [connection.server_at(FIN | ACK, 0), connection.client_at(FIN | ACK, 0)];
+            let [first, then] = if server_first { fins } else { [fins[1].clone(), fins[0].clone()] };
+            let syn_ack = plain_frame((2, 443), (1, 40_000), SYN | ACK, (numbers.next(), numbers.next()));
+            let mut packets = connection.handshake(second(0));
+            packets.extend([(second(1), first), (second(2), syn_ack)]);
+            let list = last(packets.clone());
+            assert_open_since_the_beginning(&list);
+            packets.extend([(second(3), then), (second(3) + 1_000, connection.client_at(ACK, 1))]);
+            let list = last(packets);
+            assert!(list.rows.is_empty() && list.header.complete, "server first: {server_first}");
+        }
+    }
+}
+
+#[test]
+fn a_connection_of_days_ago_that_has_not_ended_has_its_own_start() {
+    const HOUR_S: i64 = 3_600;
+    // The bits of a start's tick wrap after 29 hours: one that is listed again looks younger, once like a new one.
+    for hours in [29, 31, 60] {
+        let mut numbers = Numbers(hours as u64);
+        let connections = connections(&mut numbers, 2);
+        let mut packets: Packets = connections.iter().flat_map(|one| one.handshake(BEGIN_US)).collect();
+        let silent_s = hours * HOUR_S..(hours + 1) * HOUR_S + 600;
+        for (number, at_s) in (50..silent_s.end + HOUR_S).step_by(50).enumerate() {
+            let at = BEGIN_US + at_s * SECOND_US;
+            let speaking = if silent_s.contains(&at_s) { &connections[1..] } else { &connections[..] };
+            packets.extend(speaking.iter().flat_map(|one| one.talk(at, 1 + number as u32)));
+        }
+        packets.push((BEGIN_US + silent_s.start * SECOND_US + 1, connections[0].server(RST, numbers.next())));
+        let config = Config { every: Some(Duration::from_secs(HOUR_S as u64)), ..Config::default() };
+        let lists = lists(in_order(packets), &config);
+        assert_eq!(lists.iter().filter(|list| list.rows.len() == 1).count(), 1, "it seemed to have ended");
+        let list = lists.last().unwrap();
+        assert_eq!((list.rows.len(), list.header.complete), (2, true));
+        for row in &list.rows {
+            assert_eq!((row.start_ns, row.start_is_bound), (BEGIN_US * 1_000, false), "{hours} hours");
+        }
+    }
+}
+
+#[test]
+fn who_opens_a_connection_anew_is_listed_with_its_second_start() {
+    for seed in SEEDS {
+        // The client's first packet may not have been captured.
+        for lost in [0, 1, 3] {
+            let mut numbers = Numbers(seed);
+            let (old, new) = (Connection::new(&mut numbers, 40_000), Connection::new(&mut numbers, 40_000));
+            let second = |at: i64| BEGIN_US + at * SECOND_US;
+            let mut packets = [old.handshake(second(0)), old.talk(second(1), 1)].concat();
+            packets.extend(new.handshake(second(30)).into_iter().take(2));
+            packets.extend((lost..20).map(|round| (second(31 + i64::from(round)), new.client_at(ACK, round * 1_400))));
+            let list = last(packets);
+            let row = only_row(&list);
+            assert_eq!((row.state, row.start_ns / 1_000), (RowState::Established, second(30)), "{lost} lost");
+        }
+    }
+}
+
 #[test]
 fn the_same_numbers_on_the_same_ports_are_another_connection() {
     for pause_s in [2, 3, 9] {

@@ -91,11 +91,13 @@ fn a_connection_closes_by_two_fins_or_one_rst() {
 }
 
 #[test]
-fn a_blind_syn_closes_nothing_but_its_answer_does() {
+fn a_blind_syn_or_syn_ack_closes_nothing_but_the_clients_answer_does() {
     let again = [(20, CLIENT, SYN, 900, 0), (21, SERVER, SYN | ACK, 700, 901), (22, CLIENT, ACK, 901, 701)];
     assert_eq!(after_opening(&again[..1]), Some((true, "established", 10)));
-    assert_eq!(after_opening(&again[..2]), Some((true, "syn_recv", 21)));
+    assert_eq!(after_opening(&again[..2]), Some((true, "established", 10)));
     assert_eq!(after_opening(&again), Some((true, "established", 21)));
+    let goes_on = [again[1], (22, CLIENT, ACK, 101, 501), again[2]];
+    assert_eq!(after_opening(&goes_on), Some((true, "established", 10)));
     let last = lists(None, &[&OPENING[..], &again].concat()).pop().unwrap();
     assert_eq!((last.opened, last.closed), (2, 1));
 }

@@ -37,6 +37,8 @@ struct Machine {
     known: BTreeMap<u32, Known>,
     /// The connections that have ended, as they were when they had.
     ended: BTreeMap<u32, Known>,
+    /// The handshakes that contradict a connection, each with the client, its ISN and when it was shown.
+    rivals: BTreeMap<u32, Vec<(Sender, u32, u64)>>,
     opened: u64,
     reopened: u64,
     closed: u64,
@@ -85,9 +87,83 @@ impl Machine {
         });
         let ended =
             self.ended.get(&packet.connection).filter(|_| packet.kind == SignalKind::Alive && !is_other)?.clone();
+        Some(self.open_again(packet, ended))
+    }
+
+    /// The handshakes that contradict the connection of a packet, of which its sender is the client.
+    fn rivals_of(&self, packet: Packet, now: u64) -> Vec<(Sender, u32, u64)> {
+        let rivals = self.rivals.get(&packet.connection).into_iter().flatten().copied();
+        rivals.filter(|(client, _, since)| *client == packet.sender && now - since <= SYN_TIMEOUT_TICKS).collect()
+    }
+
+    /// Of these, those that contradict an open connection: neither its own nor one before.
+    fn rivals_of_open(&self, packet: Packet, known: &Known, now: u64) -> Vec<(Sender, u32, u64)> {
+        let is_later = |(client, isn, since): &(Sender, u32, u64)| {
+            (*client, *isn) != (known.client, known.isn) && *since >= known.start
+        };
+        self.rivals_of(packet, now).into_iter().filter(is_later).collect()
+    }
+
+    /// Keeps a handshake that contradicts its connection, and returns whether the connection stays as it is.
+    fn is_contradicted(&mut self, packet: Packet, now: u64) -> bool {
+        let Some(known) = self.known.get(&packet.connection) else { return false };
+        let is_open = known.stage == Stage::Open && is_both(known) && !self.rules.answer_opens;
+        let is_closed = known.stage == Stage::Closed && known.isn != 0;
+        let client = match packet.kind {
+            SignalKind::SynAck if is_open || is_closed => other(packet.sender),
+            SignalKind::Syn if is_closed => packet.sender,
+            _ => return false,
+        };
+        if known.isn == packet.isn {
+            return false;
+        }
+        let rivals = self.rivals.entry(packet.connection).or_default();
+        rivals.retain(|(rival, isn, _)| (*rival, *isn) != (client, packet.isn));
+        rivals.push((client, packet.isn, now));
+        is_open
+    }
+
+    /// What a packet says about the handshakes that contradict its open connection: the events, if it says anything.
+    fn judged(&mut self, packet: Packet, now: u64) -> Option<Vec<(bool, Sender, u64)>> {
+        let known = self.known.get(&packet.connection).filter(|known| known.stage == Stage::Open && is_both(known))?;
+        let rivals = self.rivals_of_open(packet, known, now);
+        let is_plain = match packet.kind {
+            SignalKind::Ack => true,
+            SignalKind::Alive => !is_marked(known, packet.sender),
+            SignalKind::Completes => !rivals.is_empty() || known.isn == packet.isn,
+            _ => false,
+        };
+        let (client, isn, start) = *rivals.iter().find(|(_, isn, _)| is_plain && *isn == packet.isn)?;
+        let closed = (false, known.client, known.start);
+        let new = Known { start, ..fresh(Stage::Open, client, Packet { isn, ..packet }, now) };
+        self.known.insert(packet.connection, Known { heard: BOTH.into(), ..new });
+        self.rivals.remove(&packet.connection);
+        Some(vec![closed, (true, client, start)])
+    }
+
+    /// The connection that had ended, if this packet of an answered one is of it.
+    fn gone_on(&mut self, packet: Packet, now: u64) -> Option<Known> {
+        let known = self.known.get(&packet.connection)?;
+        let is_first = known.stage == Stage::Answered && known.client == packet.sender && known.isn != packet.isn;
+        let is_alive = packet.kind == SignalKind::Alive;
+        if !is_first || packet.kind != SignalKind::Ack && !is_alive {
+            return None;
+        }
+        let ended = self.ended.get(&packet.connection)?.clone();
+        let has_ended = BOTH.iter().all(|side| ended.ended.contains(side));
+        let rivals = self.rivals_of(packet, now);
+        let is_other = match rivals.iter().any(|(_, isn, _)| *isn == packet.isn) {
+            true => false,
+            false if rivals.is_empty() => is_alive && !has_ended,
+            false => is_alive || !has_ended,
+        };
+        is_other.then(|| self.open_again(packet, ended))
+    }
+
+    fn open_again(&mut self, packet: Packet, ended: Known) -> Known {
         self.ended.remove(&packet.connection);
         let sides = ended.ended.iter().copied().filter(|side| *side != packet.sender).collect();
-        Some(Known { stage: Stage::Open, heard: BOTH.into(), ended: sides, ..ended })
+        Known { stage: Stage::Open, heard: BOTH.into(), ended: sides, ..ended }
     }
 
     /// Keeps what a FIN or RST has ended.
@@ -112,13 +188,23 @@ impl Machine {
     /// The openings (true) and closings that a packet makes, each with the client and the start.
     fn step(&mut self, packet: Packet, now: u64) -> Vec<(bool, Sender, u64)> {
         self.forget(now);
-        if let Some(known) = self.reopened(packet) {
+        if self.is_contradicted(packet, now) {
+            return vec![];
+        }
+        if let Some(events) = self.judged(packet, now) {
+            self.opened += 1;
+            self.closed += 1;
+            return events;
+        }
+        if let Some(known) = self.reopened(packet).or_else(|| self.gone_on(packet, now)) {
             self.reopened += 1;
             let event = (true, known.client, known.start);
             self.known.insert(packet.connection, known);
             return vec![event];
         }
         let before = self.known.remove(&packet.connection);
+        let open = before.as_ref().filter(|known| known.stage == Stage::Open && known.isn != packet.isn);
+        let is_contested = open.is_some_and(|known| !self.rivals_of_open(packet, known, now).is_empty());
         let was = before.clone();
         let rules = self.rules;
         let is_candidate = before.as_ref().is_some_and(|known| known.stage == Stage::Candidate);
@@ -132,6 +218,7 @@ impl Machine {
             SignalKind::Fin | SignalKind::Rst if before.is_none() && rules.pickup => (Some(trace(packet, now)), vec![]),
             SignalKind::Syn => (Some(after_syn(before, packet, now)), vec![]),
             SignalKind::SynAck => after_syn_ack(before, packet, now, rules),
+            SignalKind::Completes if is_contested => after_data(before, packet, rules.one_way),
             SignalKind::Completes => after_completes(before, packet, now, rules),
             SignalKind::Alive if before.as_ref().is_some_and(|known| is_marked(known, packet.sender)) => {
                 let unmarked = before.map(|known| Known { ended: vec![], ..known });
@@ -159,6 +246,10 @@ type After = (Option<Known>, Vec<(bool, Sender, u64)>);
 /// Whether this side of an open connection has sent a FIN, and the other has not.
 fn is_marked(known: &Known, side: Sender) -> bool {
     known.stage == Stage::Open && known.ended.contains(&side)
+}
+
+fn is_both(known: &Known) -> bool {
+    BOTH.iter().all(|sender| known.heard.contains(sender))
 }
 
 fn fresh(stage: Stage, client: Sender, packet: Packet, now: u64) -> Known {
@@ -252,7 +343,7 @@ fn after_completes(before: Option<Known>, packet: Packet, now: u64, rules: Rules
     let Some(known) = before else { return (Some(anew), vec![opens]) };
     let is_same = known.isn == packet.isn;
     let is_client = known.client == packet.sender || known.isn == 0;
-    let is_both = BOTH.iter().all(|sender| known.heard.contains(sender));
+    let is_both = is_both(&known);
     match known.stage {
         Stage::SynSent if known.client == packet.sender && is_same => {
             let event = (true, known.client, known.start);
@@ -363,6 +454,8 @@ fn packets() -> impl Strategy<Value = Vec<Packet>> {
     let pause = prop_oneof![8 => Just(0u64), 4 => 1u64..4, 1 => LINGER_TICKS as u64 - 1..SYN_TIMEOUT_TICKS + 2];
     let packet = (0u32..5, any::<bool>(), kind, 1u32..3, pause).prop_map(|(connection, first, kind, isn, pause)| {
         let sender = if first { Sender::Client } else { Sender::Server };
+        // Further from each other than a window.
+        let isn = isn << 20;
         Packet { connection, sender, kind, isn, pause_ticks: pause }
     });
     prop::collection::vec(packet, 1..300)

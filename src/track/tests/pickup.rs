@@ -34,7 +34,8 @@ fn both_sides_make_a_connection_and_one_does_not() {
             ("DdFf", 1, 1),
             ("DdFd", 1, 0),
             ("Ddr", 1, 1),
-            ("Ddaaa", 1, 1),
+            ("Ddaaa", 1, 0),
+            ("DdaaaD", 1, 1),
             ("DdS", 1, 0),
             // A reset, or a FIN of the side that was seen, is no sign of life.
             ("Dr", 0, 0),

@@ -135,8 +135,11 @@ fn established() {
         ("SaD2S", 1, 0, Established),
         ("SaDs", 1, 0, Established),
         ("SaDa", 1, 0, Established),
-        ("SaD2a", 1, 1, Answered),
-        ("SaD2aD", 2, 1, Established),
+        ("SaD2a", 1, 0, Established),
+        ("SaD2a1D", 1, 0, Established),
+        ("SaD2a1DFf", 1, 1, Closed),
+        ("SaDf2a1F", 1, 1, Closed),
+        ("SaD2at+D", 1, 0, Established),
         ("SaDDdDd", 1, 0, Established),
         ("SaDF", 1, 0, Established),
         ("SaDFF", 1, 0, Established),
@@ -150,9 +153,23 @@ fn established() {
         ("SaDr", 1, 1, Closed),
         ("SaDFr", 1, 1, Closed),
         ("SaDfR", 1, 1, Closed),
-        ("SaF2a", 1, 1, Answered),
+        ("SaF2a", 1, 0, Established),
         ("SaDttt", 1, 0, Established),
     ]);
+}
+
+#[test]
+fn a_client_that_follows_another_syn_ack_has_opened_another_connection() {
+    for (script, ticks) in [("SaD2aD", 0), ("SaDf2aD", 0), ("SaF2aC", 0), ("SaD+2a+D", 1)] {
+        for key in [v4(0), v4(1), v6(0), v6(1)] {
+            let mut scene = Scene::new(config());
+            let payload = |tick| FilterEntry::tick_of(tick);
+            let (first, second) = (payload(scene.tick), payload(scene.tick + ticks));
+            let events = scene.play(key, script);
+            let replaced = Event::Replace((key, first), (key, second));
+            assert_eq!(events.last(), Some(&replaced), "{script}: {events:?}");
+        }
+    }
 }
 
 #[test]
@@ -231,7 +248,7 @@ fn what_was_counted() {
 #[test]
 fn the_payload_is_the_start_and_the_same_at_both_ends() {
     for (script, start) in
-        [("SaD+++Ff", 0), ("S+++a+D+++R", 0), ("+S+2S+2a+2D2FttttTTTf", 2), ("++a+D+r", 2), ("Sa+D+2a", 0)]
+        [("SaD+++Ff", 0), ("S+++a+D+++R", 0), ("+S+2S+2a+2D2FttttTTTf", 2), ("++a+D+r", 2), ("Sa+D+2a+1F+f", 0)]
     {
         for key in [v4(0), v4(1), v6(0), v6(1)] {
             let mut scene = Scene::new(config());

@@ -104,6 +104,16 @@ struct Entry {
     /// What its timeout counts from.
     since_tick: u64,
     start_tick: u64,
+    /// A SYN-ACK with another number that came while it was established, which the client has not answered yet.
+    rival: Option<Rival>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rival {
+    client: SocketAddr,
+    server: SocketAddr,
+    isn: u32,
+    tick: u64,
 }
 
 /// The state table.
@@ -207,7 +217,7 @@ impl Oracle {
         } else if segment.fin {
             after_fin(before.clone(), segment, now, rules.pickup)
         } else {
-            after_other(before.clone(), segment)
+            after_other(before.clone(), segment, now, rules)
         };
         self.count(before.as_ref(), after.as_ref(), segment);
         self.count_source(before.as_ref(), segment);
@@ -230,21 +240,24 @@ impl Oracle {
 
     fn count(&mut self, before: Option<&Entry>, after: Option<&Entry>, segment: &Segment) {
         let established = |entry: Option<&Entry>| entry.is_some_and(|entry| entry.state == State::Established);
-        self.opened += u64::from(!established(before) && established(after));
-        self.closed += u64::from(established(before) && !established(after));
+        let is_replaced = established(before)
+            && established(after)
+            && before.zip(after).is_some_and(|(before, after)| before.isn != after.isn);
+        self.opened += u64::from(!established(before) && established(after) || is_replaced);
+        self.closed += u64::from(established(before) && !established(after) || is_replaced);
         // The client's FIN completes a handshake; when the server's FIN came before, it closes in the same step.
         let at_once = before.is_some_and(|entry| entry.state == State::SynRecv)
             && after.is_some_and(|entry| entry.state == State::Closed)
             && segment.fin;
         self.opened += u64::from(at_once);
         self.closed += u64::from(at_once);
-        let is_over = established(before) && !established(after) || at_once;
+        let is_over = established(before) && !established(after) || at_once || is_replaced;
         self.ended.extend(before.filter(|_| is_over).map(|entry| Ended {
             client: entry.client,
             server: entry.server,
             start_us: entry.start_tick * TICK_US,
             end_us: self.now_tick() * TICK_US,
-            reason: match (segment.rst, segment.syn) {
+            reason: match (segment.rst, is_replaced) {
                 (true, _) => "rst",
                 (_, true) => "replaced",
                 _ => "fin",
@@ -334,7 +347,12 @@ fn after_syn_ack(before: Option<Entry>, segment: &Segment, now: u64) -> Option<E
     let Some(entry) = before else { return answered() };
     match entry.state {
         State::Noticed => answered(),
-        State::Established | State::Closed if entry.isn != Some(isn) => answered(),
+        State::Established if entry.isn != Some(isn) => {
+            // It may be forged: the client's next packet decides.
+            let rival = Rival { client: segment.dst, server: segment.src, isn, tick: now };
+            Some(Entry { rival: Some(rival), ..entry })
+        }
+        State::Closed if entry.isn != Some(isn) => answered(),
         State::SynSent if segment.src == entry.server => {
             Some(Entry { state: State::SynRecv, since_tick: now, ..entry })
         }
@@ -364,10 +382,18 @@ fn after_fin(before: Option<Entry>, segment: &Segment, now: u64, pickup: bool) -
     Some(entry)
 }
 
-fn after_other(before: Option<Entry>, segment: &Segment) -> Option<Entry> {
+fn after_other(before: Option<Entry>, segment: &Segment, now: u64, rules: Rules) -> Option<Entry> {
     let mut entry = before?;
     if entry.state == State::SynRecv && segment.src == entry.client {
         entry.state = State::Established;
+    }
+    let Some(rival) = entry.rival.take_if(|rival| rival.client == segment.src) else { return Some(entry) };
+    // The window in a SYN-ACK has 16 bits, and is not scaled.
+    let follows = segment.seq.wrapping_sub(rival.isn.wrapping_add(1)) <= u32::from(u16::MAX);
+    let is_answer = follows && now.saturating_sub(rival.tick) <= rules.syn_timeout_ticks;
+    if is_answer && entry.state == State::Established {
+        let new = half_open(State::Established, (rival.client, rival.server), rival.isn, rival.tick);
+        return Some(new);
     }
     Some(entry)
 }
@@ -382,5 +408,6 @@ fn half_open(state: State, (client, server): (SocketAddr, SocketAddr), isn: u32,
         server_fin: false,
         since_tick: now,
         start_tick: now,
+        rival: None,
     }
 }

@@ -1,0 +1,264 @@
+//! Handshakes that contradict what is known of their connection: a SYN-ACK between the ends of an open one answers
+//! another SYN than its own, or a SYN or SYN-ACK comes shortly after its end.
+//!
+//! Such a packet may be forged, and so may the end. The client's next packet decides: it either follows the number of
+//! the handshake, or goes on where the known connection was.
+//!
+//! A set-associative table of 16-byte records, four to a cache line, for the handshakes of some seconds. The oldest of
+//! a set makes way.
+
+use crate::error::Result;
+use crate::flow::Side;
+use crate::signal::{ConnectionHash, TICK_BITS};
+use crate::state::{Decoder, Encoder};
+use crate::track::FilterEntry;
+use flowpeel_lines::{Line, Lines};
+
+/// Records in a set: a cache line of them.
+const RECORD_COUNT: usize = 4;
+
+/// Sets of a partition. A connection whose client opens it anew without having ended it is rare, and a round trip short.
+const SET_COUNT: usize = 64;
+
+/// How far a client may have come before it has read more than the SYN-ACK: the window in a SYN-ACK is never scaled
+/// (RFC 7323, section 2.2).
+const FIRST_WINDOW_SIZE: u32 = 1 << 16;
+
+/// Bits of a record's second word, from the lowest: the ISN, the tick, the client, and whether there is a record.
+const TICK_SHIFT: u32 = u32::BITS;
+const CLIENT_SHIFT: u32 = TICK_SHIFT + TICK_BITS;
+const USED_SHIFT: u32 = CLIENT_SHIFT + 1;
+
+const _: () = assert!(USED_SHIFT < u64::BITS);
+
+/// The connection of a handshake that contradicts what is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rival {
+    pub(super) client: Side,
+    /// The client's ISN.
+    pub(super) isn: u32,
+    /// The low bits of the tick of the packet that showed it.
+    pub(super) tick: u32,
+}
+
+impl Rival {
+    /// Whether this is the connection with this entry.
+    fn is(&self, entry: &FilterEntry) -> bool {
+        self.client == entry.client && FilterEntry::short_isn(self.isn) == entry.short_isn
+    }
+
+    /// Whether it was shown since the connection with this entry started.
+    fn is_since(&self, entry: &FilterEntry, now: u64) -> bool {
+        FilterEntry::tick_of(now.wrapping_sub(u64::from(self.tick))) <= entry.age(now)
+    }
+
+    fn to_word(self) -> u64 {
+        u64::from(self.isn)
+            | u64::from(self.tick) << TICK_SHIFT
+            | u64::from(self.client == Side::Second) << CLIENT_SHIFT
+            | 1 << USED_SHIFT
+    }
+
+    fn of_word(word: u64) -> Self {
+        let client = if word >> CLIENT_SHIFT & 1 == 0 { Side::First } else { Side::Second };
+        Rival { client, isn: word as u32, tick: FilterEntry::tick_of(word >> TICK_SHIFT) }
+    }
+
+    /// The age of a record with this word in ticks.
+    fn age(word: u64, now: u64) -> u64 {
+        u64::from(FilterEntry::tick_of(now.wrapping_sub(word >> TICK_SHIFT)))
+    }
+}
+
+/// What a packet without a flag says about the handshakes that contradict its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// There are none.
+    Uncontested,
+    /// It is no answer to any of them.
+    Contradicts,
+    /// It is the client's answer to this one.
+    Answers(Rival),
+}
+
+/// The handshakes of one partition that contradict known connections. The memory is fixed when it is made.
+pub(super) struct Rivals {
+    sets: Lines,
+    /// The tick of the latest.
+    latest: u64,
+    /// How long one counts, in ticks.
+    timeout: u64,
+}
+
+impl Rivals {
+    /// An empty table, of handshakes that count for this many ticks.
+    pub(super) fn new(timeout: u64) -> Self {
+        Rivals { sets: Lines::new(SET_COUNT), latest: 0, timeout }
+    }
+
+    /// The memory of a table, in bytes.
+    pub(super) fn size() -> usize {
+        SET_COUNT * size_of::<Line>()
+    }
+
+    /// Records a handshake that is shown now, in place of one with the same number.
+    pub(super) fn put(&mut self, hash: ConnectionHash, client: Side, isn: u32, now: u64) {
+        let (bits, new) = (hash.to_bits(), Rival { client, isn, tick: FilterEntry::tick_of(now) });
+        let set = &mut self.sets[hash.bucket(SET_COUNT)].0;
+        let mut oldest = (0, 0);
+        for record in 0..RECORD_COUNT {
+            let [there, word] = [set[2 * record], set[2 * record + 1]];
+            let is_used = word >> USED_SHIFT & 1 != 0;
+            let is_same = is_used && there == bits && Rival { tick: new.tick, ..Rival::of_word(word) } == new;
+            let age = if is_same {
+                u64::MAX
+            } else if is_used {
+                Rival::age(word, now)
+            } else {
+                1 << TICK_BITS
+            };
+            if record == 0 || age > oldest.1 {
+                oldest = (record, age);
+            }
+        }
+        [set[2 * oldest.0], set[2 * oldest.0 + 1]] = [bits, new.to_word()];
+        self.latest = now;
+    }
+
+    /// What a packet without a flag says, whose sequence number follows `isn`. Of an open connection its own handshake,
+    /// and those before, contradict nothing.
+    #[inline]
+    pub(super) fn judge(
+        &self,
+        hash: ConnectionHash,
+        (sender, isn): (Side, u32),
+        open: Option<&FilterEntry>,
+        now: u64,
+    ) -> Verdict {
+        if self.latest == 0 || now - self.latest > self.timeout {
+            return Verdict::Uncontested;
+        }
+        self.judge_recent(hash, (sender, isn), open, now)
+    }
+
+    #[cold]
+    fn judge_recent(
+        &self,
+        hash: ConnectionHash,
+        (sender, isn): (Side, u32),
+        open: Option<&FilterEntry>,
+        now: u64,
+    ) -> Verdict {
+        let is_later = |rival: &Rival| open.is_none_or(|open| !rival.is(open) && rival.is_since(open, now));
+        let records = self.sets[hash.bucket(SET_COUNT)].0.chunks_exact(2);
+        let words = records.filter(|record| record[0] == hash.to_bits()).map(|record| record[1]);
+        let rivals = words.filter(|word| word >> USED_SHIFT & 1 != 0 && Rival::age(*word, now) <= self.timeout);
+        let mut verdict = Verdict::Uncontested;
+        for rival in rivals.map(Rival::of_word).filter(|rival| rival.client == sender && is_later(rival)) {
+            if isn.wrapping_sub(rival.isn) < FIRST_WINDOW_SIZE {
+                return Verdict::Answers(rival);
+            }
+            verdict = Verdict::Contradicts;
+        }
+        verdict
+    }
+
+    /// Forgets what contradicts a connection: it was answered.
+    pub(super) fn forget(&mut self, hash: ConnectionHash) {
+        for record in self.sets[hash.bucket(SET_COUNT)].0.chunks_exact_mut(2) {
+            if record[0] == hash.to_bits() {
+                record.fill(0);
+            }
+        }
+    }
+
+    /// Writes the table into a saved state.
+    pub(super) fn save(&self, encoder: &mut Encoder) {
+        encoder.u64(self.latest);
+        let words = || self.sets.iter().flat_map(|set| set.0);
+        encoder.length(words().filter(|word| *word != 0).count());
+        for (index, word) in words().enumerate().filter(|(_, word)| *word != 0) {
+            encoder.u64(index as u64);
+            encoder.u64(word);
+        }
+    }
+
+    /// Fills an empty table from a saved state, at the tick `now`.
+    ///
+    /// # Errors
+    ///
+    /// The bytes do not encode a table.
+    pub(super) fn restore(&mut self, decoder: &mut Decoder, now: u64) -> Result<()> {
+        self.latest = decoder.count()?;
+        decoder.expect(self.latest <= now, "a handshake that is still to come")?;
+        let words_in_set = 2 * RECORD_COUNT;
+        for _ in 0..decoder.length(2 * size_of::<u64>(), SET_COUNT * words_in_set)? {
+            let (index, word) = (usize::try_from(decoder.u64()?).unwrap_or(usize::MAX), decoder.u64()?);
+            decoder.expect(index < SET_COUNT * words_in_set, "a handshake out of place")?;
+            self.sets[index / words_in_set].0[index % words_in_set] = word;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Side::{First, Second};
+
+    const TIMEOUT: u64 = 600;
+
+    fn hash(number: u64) -> ConnectionHash {
+        ConnectionHash::new(u128::from((number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    }
+
+    #[test]
+    fn the_clients_next_packet_answers_or_contradicts() {
+        let mut rivals = Rivals::new(TIMEOUT);
+        assert_eq!(rivals.judge(hash(1), (First, 7), None, 1_000), Verdict::Uncontested);
+        let isn = u32::MAX - 10;
+        rivals.put(hash(1), First, isn, 1_000);
+        let rival = Rival { client: First, isn, tick: 1_000 };
+        for (number, verdict) in [
+            (isn, Verdict::Answers(rival)),
+            (isn.wrapping_add(FIRST_WINDOW_SIZE - 1), Verdict::Answers(rival)),
+            (isn.wrapping_add(FIRST_WINDOW_SIZE), Verdict::Contradicts),
+            (isn - 1, Verdict::Contradicts),
+        ] {
+            assert_eq!(rivals.judge(hash(1), (First, number), None, 1_000 + TIMEOUT), verdict);
+            assert_eq!(rivals.judge(hash(1), (Second, number), None, 1_000), Verdict::Uncontested);
+            assert_eq!(rivals.judge(hash(2), (First, number), None, 1_000), Verdict::Uncontested);
+            assert_eq!(rivals.judge(hash(1), (First, number), None, 1_001 + TIMEOUT), Verdict::Uncontested);
+        }
+        rivals.forget(hash(1));
+        assert_eq!(rivals.judge(hash(1), (First, isn), None, 1_000), Verdict::Uncontested);
+    }
+
+    #[test]
+    fn of_several_each_may_be_answered() {
+        let mut rivals = Rivals::new(TIMEOUT);
+        for (isn, tick) in [(1 << 20, 10), (2 << 20, 11), (1 << 20, 12)] {
+            rivals.put(hash(1), Second, isn, tick);
+        }
+        for (isn, tick) in [(1 << 20, 12), (2 << 20, 11)] {
+            let answered = Verdict::Answers(Rival { client: Second, isn, tick });
+            assert_eq!(rivals.judge(hash(1), (Second, isn), None, 13), answered);
+        }
+    }
+
+    #[test]
+    fn what_is_saved_comes_back() {
+        let mut rivals = Rivals::new(TIMEOUT);
+        (0..1_000).for_each(|number| rivals.put(hash(number), First, number as u32, 500));
+        let mut encoder = Encoder::default();
+        rivals.save(&mut encoder);
+        let bytes = encoder.into_bytes();
+        let mut other = Rivals::new(TIMEOUT);
+        other.restore(&mut Decoder::new(&bytes), 500).unwrap();
+        for number in 0..1_000 {
+            let judged = |rivals: &Rivals| rivals.judge(hash(number), (First, number as u32), None, 600);
+            assert_eq!(judged(&other), judged(&rivals));
+        }
+        assert!(Rivals::new(TIMEOUT).restore(&mut Decoder::new(&bytes), 499).is_err());
+    }
+}
