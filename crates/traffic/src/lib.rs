@@ -38,4 +38,5 @@ pub use config::{
     Arrivals, EndingShares, Flood, FloodConfig, HandshakeShares, RepeatShares, ReuseShares, TrafficConfig,
 };
 pub use pcap::write_pcap;
+pub use random::Random;
 pub use traffic::{Frame, Traffic, TrafficCounts};

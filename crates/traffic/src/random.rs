@@ -31,17 +31,18 @@ pub(super) fn within(number: u32, share: f64) -> bool {
 }
 
 /// A stream of numbers: xoshiro256++.
-pub(super) struct Random([u64; 4]);
+pub struct Random([u64; 4]);
 
 impl Random {
     /// The stream of `seed`.
-    pub(super) fn new(seed: u64) -> Self {
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
         Random(std::array::from_fn(|index| number_at(seed, index as u64)))
     }
 
     /// The next number, uniform over 64 bits.
     #[inline]
-    pub(super) fn number(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         let [a, b, c, d] = self.0;
         let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);
         let (c, d) = (c ^ a, d ^ b);
@@ -51,18 +52,18 @@ impl Random {
 
     /// A number below `bound`; zero when `bound` is zero.
     #[inline]
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         scaled(self.number(), bound)
     }
 
     /// A number of `range`, drawn uniformly; its start when the range is empty.
-    pub(super) fn uniform(&mut self, range: &RangeInclusive<u64>) -> u64 {
+    pub fn uniform(&mut self, range: &RangeInclusive<u64>) -> u64 {
         let width = range.end().saturating_sub(*range.start());
         range.start() + self.below(width.saturating_add(1))
     }
 
     /// A number of `range`, drawn uniformly on a logarithmic scale, as times on a network are distributed.
-    pub(super) fn log_uniform(&mut self, range: &RangeInclusive<u64>) -> u64 {
+    pub fn log_uniform(&mut self, range: &RangeInclusive<u64>) -> u64 {
         let low = (*range.start()).max(1);
         let high = (*range.end()).max(low);
         let (first, last) = (low.ilog2(), high.ilog2());
@@ -72,7 +73,7 @@ impl Random {
 
     /// True for `share` of the calls.
     #[inline]
-    pub(super) fn chance(&mut self, share: f64) -> bool {
+    pub fn chance(&mut self, share: f64) -> bool {
         within((self.number() >> 32) as u32, share)
     }
 }
