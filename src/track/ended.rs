@@ -15,12 +15,13 @@ use flowpeel_lines::{Line, Lines, prefetch};
 const RECORD_COUNT: usize = 4;
 
 /// Bits of a record's second word, from the lowest: the short ISN, the tick of the start, that of the end, the client,
-/// the FINs of both sides, and whether there is a record.
+/// the FINs of both sides, their RSTs, and whether there is a record.
 const START_SHIFT: u32 = ISN_WIDTH;
 const END_SHIFT: u32 = START_SHIFT + TICK_BITS;
 const CLIENT_SHIFT: u32 = END_SHIFT + TICK_BITS;
 const FIN_SHIFT: u32 = CLIENT_SHIFT + 1;
-const USED_SHIFT: u32 = FIN_SHIFT + 2;
+const RST_SHIFT: u32 = FIN_SHIFT + 2;
+const USED_SHIFT: u32 = RST_SHIFT + 2;
 const ISN_WIDTH: u32 = crate::handover::ISN_BITS;
 const TICK_MASK: u64 = (1 << TICK_BITS) - 1;
 
@@ -35,12 +36,14 @@ pub(super) struct Ended {
     pub(super) short_isn: u32,
     /// Whether the first and the second end of the canonical key have sent a FIN.
     pub(super) has_fin: [bool; 2],
+    /// Whether they have sent a RST.
+    pub(super) has_rst: [bool; 2],
 }
 
 impl Ended {
-    /// What is left of an open connection with this entry that has ended, with the FINs of its sides.
-    pub(super) fn of(entry: &FilterEntry, has_fin: [bool; 2]) -> Self {
-        Ended { client: entry.client, start_tick: entry.tick, short_isn: entry.short_isn, has_fin }
+    /// What is left of an open connection with this entry that has ended, with the FINs and RSTs of its sides.
+    pub(super) fn of(entry: &FilterEntry, has_fin: [bool; 2], has_rst: [bool; 2]) -> Self {
+        Ended { client: entry.client, start_tick: entry.tick, short_isn: entry.short_isn, has_fin, has_rst }
     }
 
     /// The state in which the connection is open when this side turns out not to have ended.
@@ -60,6 +63,8 @@ impl Ended {
             | u64::from(self.client == Side::Second) << CLIENT_SHIFT
             | u64::from(self.has_fin[0]) << FIN_SHIFT
             | u64::from(self.has_fin[1]) << (FIN_SHIFT + 1)
+            | u64::from(self.has_rst[0]) << RST_SHIFT
+            | u64::from(self.has_rst[1]) << (RST_SHIFT + 1)
             | 1 << USED_SHIFT
     }
 
@@ -69,6 +74,7 @@ impl Ended {
             start_tick: (word >> START_SHIFT & TICK_MASK) as u32,
             short_isn: word as u32 & ((1 << ISN_WIDTH) - 1),
             has_fin: [0, 1].map(|side| word >> (FIN_SHIFT + side) & 1 != 0),
+            has_rst: [0, 1].map(|side| word >> (RST_SHIFT + side) & 1 != 0),
         }
     }
 }
@@ -140,15 +146,28 @@ impl EndedConnections {
         found.last_mut()
     }
 
-    /// Removes what is recorded of a connection.
-    pub(super) fn take(&mut self, hash: ConnectionHash) -> Option<Ended> {
-        self.record_mut(hash).map(|word| Ended::of_word(std::mem::take(word)))
+    /// Takes back the end of this side of a connection, which goes on. Returns the connection, which is then recorded no
+    /// longer, unless a RST of the other side has ended it all the same.
+    pub(super) fn take_back(&mut self, hash: ConnectionHash, side: Side) -> Option<Ended> {
+        let word = self.record_mut(hash)?;
+        if Ended::of_word(*word).has_rst[side.other() as usize] {
+            *word &= !(1 << (FIN_SHIFT + side as u32) | 1 << (RST_SHIFT + side as u32));
+            return None;
+        }
+        Some(Ended::of_word(std::mem::take(word)))
     }
 
     /// Records a FIN of this side that came after the connection had ended.
-    pub(super) fn end_side(&mut self, hash: ConnectionHash, side: Side) {
+    pub(super) fn put_fin(&mut self, hash: ConnectionHash, side: Side) {
         if let Some(word) = self.record_mut(hash) {
             *word |= 1 << (FIN_SHIFT + side as u32);
+        }
+    }
+
+    /// Records a RST of this side that came after the connection had ended.
+    pub(super) fn put_rst(&mut self, hash: ConnectionHash, side: Side) {
+        if let Some(word) = self.record_mut(hash) {
+            *word |= 1 << (RST_SHIFT + side as u32);
         }
     }
 
@@ -190,7 +209,14 @@ mod tests {
     fn ended(number: u32) -> Ended {
         let client = if number.is_multiple_of(2) { Side::First } else { Side::Second };
         let has_fin = [number.is_multiple_of(3), number.is_multiple_of(5)];
-        Ended { client, start_tick: number * 77 % (1 << TICK_BITS), short_isn: number % (1 << ISN_WIDTH), has_fin }
+        // Without one of the second side, whose RST would keep it ended.
+        let has_rst = [number.is_multiple_of(7), false];
+        let (start_tick, short_isn) = (number * 77 % (1 << TICK_BITS), number % (1 << ISN_WIDTH));
+        Ended { client, start_tick, short_isn, has_fin, has_rst }
+    }
+
+    fn take(table: &mut EndedConnections, number: u64) -> Option<Ended> {
+        table.take_back(hash(number), Side::First)
     }
 
     #[test]
@@ -200,10 +226,10 @@ mod tests {
             table.put(hash(number), ended(number as u32), number / 10);
         }
         let known: Vec<u64> =
-            (0..40_000).filter(|number| table.take(hash(*number)) == Some(ended(*number as u32))).collect();
+            (0..40_000).filter(|number| take(&mut table, *number) == Some(ended(*number as u32))).collect();
         assert!(known.len() > 3_000, "{}", known.len());
         assert!(known.iter().filter(|number| **number >= 38_000).count() > 1_900, "the last are there");
-        assert!((0..40_000).all(|number| table.take(hash(number)).is_none()), "each is taken once");
+        assert!((0..40_000).all(|number| take(&mut table, number).is_none()), "each is taken once");
     }
 
     #[test]
@@ -211,7 +237,7 @@ mod tests {
         let mut table = EndedConnections::new(4);
         table.put(hash(1), ended(1), 1);
         table.put(hash(1), ended(2), 2);
-        assert_eq!((table.take(hash(1)), table.take(hash(1))), (Some(ended(2)), None));
+        assert_eq!((take(&mut table, 1), take(&mut table, 1)), (Some(ended(2)), None));
     }
 
     #[test]
@@ -219,11 +245,22 @@ mod tests {
         let mut table = EndedConnections::new(4);
         let open = Ended { has_fin: [false; 2], ..ended(2) };
         table.put(hash(1), open, 1);
-        table.end_side(hash(1), Side::Second);
-        table.end_side(hash(2), Side::First);
-        let found = table.take(hash(1)).unwrap();
+        table.put_fin(hash(1), Side::Second);
+        table.put_fin(hash(2), Side::First);
+        let found = take(&mut table, 1).unwrap();
         assert_eq!(found.has_fin, [false, true]);
         assert_eq!(found.state_without_end_of(Side::First), ConnectionState::EstablishedServerFin);
         assert_eq!(found.state_without_end_of(Side::Second), ConnectionState::Established);
+    }
+
+    #[test]
+    fn a_rst_of_the_other_side_ends_it_all_the_same() {
+        let mut table = EndedConnections::new(4);
+        let open = Ended { has_fin: [false, true], has_rst: [false; 2], ..ended(2) };
+        table.put(hash(1), open, 1);
+        table.put_rst(hash(1), Side::First);
+        assert_eq!(table.take_back(hash(1), Side::Second), None);
+        let found = take(&mut table, 1).unwrap();
+        assert_eq!((found.has_fin, found.has_rst), ([false; 2], [true, false]), "the second side goes on");
     }
 }

@@ -318,7 +318,7 @@ impl Tracker {
             SignalKind::Ack => self.ack(signal, parts, found),
             SignalKind::Alive => self.alive(signal, parts, found),
             SignalKind::Fin => self.fin(signal, parts, found),
-            SignalKind::Rst => self.reset(signal, found),
+            SignalKind::Rst => self.reset(signal, parts, found),
         }
     }
 
@@ -331,16 +331,19 @@ impl Tracker {
             }
             SignalKind::Ack => self.begin_candidate(signal, parts),
             SignalKind::Alive => {
-                if let Some(ended) = self.ended.take(signal.hash()) {
+                if let Some(ended) = self.ended.take_back(signal.hash(), parts.sender) {
                     return self.reopen(signal, parts, None, ended);
                 }
                 self.begin_candidate(signal, parts);
             }
             SignalKind::Fin => {
+                // If the connection has not ended after all, this side has.
+                self.ended.put_fin(signal.hash(), parts.sender);
                 self.unmatched_fin();
                 self.leave_trace(signal.hash());
             }
             SignalKind::Rst => {
+                self.ended.put_rst(signal.hash(), parts.sender);
                 self.unmatched_reset();
                 self.leave_trace(signal.hash());
             }
@@ -356,6 +359,8 @@ impl Tracker {
             (ConnectionState::SynSent, _) => {
                 // The client ends a connection without an answer: the answer came another way.
                 self.counts.one_sided += u64::from(from_client);
+                // If the SYN was forged behind a false end, this side has ended what goes on.
+                self.ended.put_fin(signal.hash(), parts.sender);
                 self.refuse(slot);
                 return None;
             }
@@ -366,7 +371,7 @@ impl Tracker {
                 self.counts.opened += 1;
                 self.counts.closed += 1;
                 self.end_half_open(slot);
-                self.end(signal, slot, &entry, [true; 2]);
+                self.end(signal, slot, &entry, [true; 2], [false; 2]);
                 return Some(Event::Pass(oriented(signal, entry.client), entry.payload()));
             }
             (ConnectionState::SynRecv, false) => ConnectionState::SynRecvServerFin,
@@ -384,11 +389,11 @@ impl Tracker {
             | (ConnectionState::EstablishedServerFin, true)
             | (ConnectionState::EstablishedClientFin, false) => {
                 let event = self.close(signal, &entry);
-                self.end(signal, slot, &entry, [true; 2]);
+                self.end(signal, slot, &entry, [true; 2], [false; 2]);
                 return event;
             }
             (ConnectionState::Closed, _) => {
-                self.ended.end_side(signal.hash(), parts.sender);
+                self.ended.put_fin(signal.hash(), parts.sender);
                 self.late_fin(slot, &entry);
                 return None;
             }
@@ -399,19 +404,27 @@ impl Tracker {
         None
     }
 
-    fn reset(&mut self, signal: &Signal, (slot, entry): (FilterSlot, FilterEntry)) -> Option<Event> {
+    fn reset(
+        &mut self,
+        signal: &Signal,
+        parts: SignalParts,
+        (slot, entry): (FilterSlot, FilterEntry),
+    ) -> Option<Event> {
         if entry.is_trace() {
             self.unmatched_reset();
         } else if entry.state == ConnectionState::Closed {
+            self.ended.put_rst(signal.hash(), parts.sender);
             self.counts.late += 1;
         } else if entry.state.is_established() {
             let event = self.close(signal, &entry);
             let of_client = entry.state == ConnectionState::EstablishedClientFin;
             let of_server = entry.state == ConnectionState::EstablishedServerFin;
             let has_fin = if entry.client == Side::First { [of_client, of_server] } else { [of_server, of_client] };
-            self.end(signal, slot, &entry, has_fin);
+            let has_rst = [Side::First, Side::Second].map(|side| side == parts.sender);
+            self.end(signal, slot, &entry, has_fin, has_rst);
             return event;
         } else {
+            self.ended.put_rst(signal.hash(), parts.sender);
             self.refuse(slot);
         }
         None
@@ -513,9 +526,10 @@ impl Tracker {
         Some(Event::Close(oriented(signal, entry.client), entry.payload()))
     }
 
-    /// Leaves a closed entry of an open connection behind, whose sides have sent these FINs, and records it as ended.
-    fn end(&mut self, signal: &Signal, slot: FilterSlot, entry: &FilterEntry, has_fin: [bool; 2]) {
-        self.ended.put(signal.hash(), Ended::of(entry, has_fin), self.now);
+    /// Leaves a closed entry of an open connection behind, whose sides have sent these FINs and RSTs, and records it as
+    /// ended.
+    fn end(&mut self, signal: &Signal, slot: FilterSlot, entry: &FilterEntry, has_fin: [bool; 2], has_rst: [bool; 2]) {
+        self.ended.put(signal.hash(), Ended::of(entry, has_fin, has_rst), self.now);
         self.filter.take_seen(slot);
         self.linger(slot, entry);
     }
@@ -540,7 +554,7 @@ impl Tracker {
         if entry.state != ConnectionState::Closed && !is_other_attempt {
             return self.ack(signal, parts, found);
         }
-        match self.ended.take(signal.hash()) {
+        match self.ended.take_back(signal.hash(), parts.sender) {
             Some(ended) => self.reopen(signal, parts, Some(slot), ended),
             None => self.ack(signal, parts, found),
         }
@@ -959,7 +973,7 @@ impl Tracker {
         slot: FilterSlot,
         entry: FilterEntry,
     ) -> Option<Event> {
-        match self.ended.take(signal.hash()) {
+        match self.ended.take_back(signal.hash(), parts.sender) {
             Some(ended) => self.reopen(signal, parts, Some(slot), ended),
             None if parts.sender != entry.client => self.pick_up(signal, parts, slot, entry),
             None => None,

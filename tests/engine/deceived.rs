@@ -295,6 +295,41 @@ fn what_comes_late_behind_an_end_opens_nothing() {
 }
 
 #[test]
+fn what_ends_while_it_seems_to_have_ended_does_not_stay_open() {
+    for forges_syn in [false, true] {
+        for pause_s in [3, 20] {
+            let connection = Connection::new(&mut Numbers(7), 40_000);
+            let second = |at: i64| BEGIN_US + at * SECOND_US;
+            let mut packets = [connection.handshake(second(0)), connection.talk(second(1), 1)].concat();
+            packets.push((second(2), connection.server(RST, 99)));
+            if forges_syn {
+                packets.push((second(2) + 1_000, connection.server(SYN, 55)));
+            }
+            // The client ends it first, and the server shows that it had not.
+            let at = second(2 + pause_s);
+            packets.push((at, connection.client_at(FIN | ACK, 1)));
+            packets.push((at + 1_000, connection.server_at(ACK, 1)));
+            packets.push((at + 2_000, connection.server_at(ACK, 100)));
+            packets.push((at + 3_000, connection.server_at(FIN | ACK, 100)));
+            packets.push((at + 4_000, connection.client_at(ACK, 2)));
+            assert!(last(packets).rows.is_empty(), "{forges_syn}, {pause_s} s");
+        }
+    }
+}
+
+#[test]
+fn data_that_crosses_a_rst_does_not_take_it_back() {
+    let connection = Connection::new(&mut Numbers(7), 40_000);
+    let mut packets = [connection.handshake(BEGIN_US), connection.talk(BEGIN_US + SECOND_US, 1)].concat();
+    let at = BEGIN_US + 2 * SECOND_US;
+    packets.push((at, connection.server(FIN | ACK, 77)));
+    packets.push((at + SECOND_US, connection.client_at(RST | ACK, 1)));
+    packets.push((at + SECOND_US + 1_000, connection.server_at(ACK, 500)));
+    let list = last(packets);
+    assert_eq!((list.rows.len(), list.header.figures.reopened), (0, 0));
+}
+
+#[test]
 fn a_fin_of_the_connection_before_does_not_close_the_next() {
     for seed in SEEDS {
         let mut numbers = Numbers(seed);
