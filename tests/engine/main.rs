@@ -7,6 +7,7 @@
 //! - `archive`: the answers of `find`, whatever happens to the files in between
 //! - `snapshot_vectors`: committed files of the snapshot format
 //! - `generate`: what the generator promises
+//! - `simulation`: worlds of hosts, simulated from a seed
 //! - `oracle_rules`: the oracle itself
 
 mod archive;
@@ -19,6 +20,7 @@ mod generate;
 mod one_way;
 mod oracle_rules;
 mod pickup;
+mod simulation;
 mod snapshot_vectors;
 #[path = "../support/mod.rs"]
 mod support;

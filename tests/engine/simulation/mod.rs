@@ -1,0 +1,84 @@
+//! Worlds of hosts, simulated from a seed, and every list of every interval held against what was open in them.
+//!
+//! ```text
+//! hosts (smoltcp) --- lost, late, doubled ---> tap 0 -> router, NAT -> tap 1 --- lost, late ---> hosts (smoltcp)
+//! the crowd, who forges, floods -------------> ^^^^^                   ^^^^^
+//!                                               |  stamps of clocks that lie
+//!                                               v
+//!                                              engine -> lists  <-- held against -->  truth
+//! ```
+//!
+//! - `world`: the numbers that make a world, all of a seed
+//! - `host`: hosts with the state machines of smoltcp's TCP, and what their applications do
+//! - `crowd`: connections without a TCP behind them, for mass
+//! - `network`: what happens, in order of time: losses, the router, who forges, and floods
+//! - `clocks`: the stamps of the taps
+//! - `truth`: what is open, by what has passed
+//! - `held`: a world through the engine, and its lists against the truth
+//! - `shrink`, `long`: the shortest world that shows something, and worlds for as long as asked (`scripts/simulate`)
+//!
+//! # Rules
+//!
+//! Who sent a packet is known here, and what its connection came to; no tap sees that. A list that says that it is not
+//! complete, or that its time is uncertain, is not held against anything. Of the others:
+//!
+//! - **Only what passed a tap counts.** A connection is open when the client's packet behind the server's SYN-ACK has
+//!   passed, until both FINs have, or a RST of a side that has no such connection any more. What a host knows and no
+//!   packet has shown is no violation.
+//! - **A server that answers a SYN has none of the connections before** with the same ends.
+//! - **A start** is the tick of the first packet of the handshake. Where others' packets came into the handshake, where
+//!   the connection took the place of another, and in a world with a flood, it is between that and the end of the
+//!   handshake.
+//! - **False ends hide a connection until its side goes on**: a RST or FIN of another connection or a forger, until
+//!   three seconds later a packet without a flag has passed of the side that seemed to end. That packet must not lie less
+//!   than 16 MiB before the number of a forged FIN, nor behind the side's own FIN, where late packets do. It shows
+//!   nothing for as long as a SYN behind the false end seems to begin another connection (a timeout of the engine's);
+//!   and it may show nothing when more than three false ends have come, when so many other connections have ended since
+//!   that the engine may have forgotten this one, or when its handshake has come again.
+//! - **False packets in a handshake**: data or a FIN, in the client's name between a SYN-ACK and its answer, may complete
+//!   it, a RST there may end it, and a SYN in the server's name turns it round. Until the true answer, or for good,
+//!   nothing is certain.
+//! - **Data behind the end is life**: forged, or a copy that comes more than two seconds behind a RST. So is forged data
+//!   of a side that has sent its FIN, and a copy of the SYN-ACK with an answer, from a second behind the end on. Whether
+//!   such a connection is listed is not certain until another begins between the same ends.
+//! - **A SYN is repeated** within the engine's timeout, for less than ten minutes; the start may be that of a later one
+//!   otherwise.
+//! - **A handshake takes less than the engine's timeout** from the SYN-ACK on.
+//! - **Silence for the idle timeout** may take a connection off at any list from then on, until it ends.
+//! - **With `pickup`** what was seen of both sides, and late copies, may be listed.
+//! - **Where clocks lie** what changed within 200 s of a list's end is not held against it. What a clock that is set
+//!   forward by less than a month does to handshakes under way and to silence, real time would do too.
+
+mod clocks;
+mod crowd;
+mod held;
+mod host;
+mod long;
+mod network;
+mod shrink;
+mod truth;
+mod wire;
+mod world;
+
+use held::hold;
+use world::World;
+
+/// Hosts and nothing that disturbs them.
+const QUIET: &str = "seed=1,busy_s=60,lasts_s=600,every_s=10,shards=1,clients=1,servers=1,connections=20,ports=1000,\
+    room=1000,taps=1,copy_late_ms=1,flood_rate=100";
+
+#[test]
+fn one_client_and_one_server_are_listed_as_they_are() {
+    let held = hold(&QUIET.parse().unwrap());
+    assert_eq!((held.violations, held.incomplete, held.doubtful), (0, 0, 0), "{held:?}");
+    assert!(held.connections > 10 && held.lists > 20 && held.open > 50, "{held:?}");
+}
+
+#[test]
+fn small_worlds_are_listed_as_they_are() {
+    for seed in 0..12 {
+        let world = World::of(seed, true);
+        let held = hold(&world);
+        assert_eq!(held.violations, 0, "scripts/simulate --world {world}\n{held:#?}");
+    }
+}
