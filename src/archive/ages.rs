@@ -101,6 +101,7 @@ mod tests {
             end: 3 * day + 100,
             key: key(port),
             start,
+            clock_set: 0,
             fate,
             midstream: false,
             may_be_older: true,

@@ -14,7 +14,7 @@
 //!
 //! Numbers are little-endian. After the header comes a zstd frame of columns: a byte of flags for each entry, the ends
 //! (each less the one before) and the durations as zigzag LEB128, client addresses, server addresses, client ports,
-//! server ports, VLAN words.
+//! server ports, VLAN words, and by how much the clock was set as zigzag LEB128. What a flag says is not there is left out.
 
 use crate::archive::{Entry, Fate};
 use crate::flow::{AnyKey, KeyV4, KeyV6, WordKey};
@@ -34,9 +34,10 @@ const MIDSTREAM: u8 = 1 << 3;
 const MAY_BE_OLDER: u8 = 1 << 4;
 const IPV6: u8 = 1 << 5;
 const TAGGED: u8 = 1 << 6;
+const CLOCK_SET: u8 = 1 << 7;
 
-/// The most bytes of one entry: flags, two numbers of 10 bytes, two IPv6 addresses, two ports, and tags.
-const ENTRY_SIZE_MAX: usize = 1 + 2 * 10 + 2 * 16 + 2 * 2 + 4;
+/// The most bytes of one entry: flags, three numbers of 10 bytes, two IPv6 addresses, two ports, and tags.
+const ENTRY_SIZE_MAX: usize = 1 + 3 * 10 + 2 * 16 + 2 * 2 + 4;
 
 /// The size of the largest block before compression, in bytes.
 const RAW_SIZE_MAX: usize = ARCHIVE_BLOCK_ENTRIES_MAX * ENTRY_SIZE_MAX;
@@ -124,6 +125,8 @@ fn columns(entries: &[Entry]) -> Vec<u8> {
             }
         }
     }
+    let set = entries.iter().map(|entry| entry.clock_set).filter(|ticks| *ticks != 0);
+    set.for_each(|ticks| put_number(&mut raw, ticks));
     raw
 }
 
@@ -133,6 +136,7 @@ fn flags(entry: &Entry) -> u8 {
         | if entry.may_be_older { MAY_BE_OLDER } else { 0 }
         | if matches!(entry.key, AnyKey::V6(_)) { IPV6 } else { 0 }
         | if entry.vlan().iter().next().is_some() { TAGGED } else { 0 }
+        | if entry.clock_set != 0 { CLOCK_SET } else { 0 }
 }
 
 fn v4_bytes(key: &KeyV4) -> [u8; 16] {
@@ -212,6 +216,7 @@ fn entries(raw: &[u8], count: usize) -> Option<Vec<Entry>> {
             end: ends[at],
             key: if is_v4 { AnyKey::V4(KeyV4::from_words(&words)) } else { AnyKey::V6(KeyV6::from_words(&words)) },
             start: starts[at],
+            clock_set: if flags & CLOCK_SET == 0 { 0 } else { take_number(&mut rest)? },
             fate: Fate::of_code(flags & 7)?,
             midstream: flags & MIDSTREAM != 0,
             may_be_older: flags & MAY_BE_OLDER != 0,
@@ -260,17 +265,20 @@ pub(super) mod tests {
             }),
         ];
         let vlan = prop::collection::vec(0u16..4096, 0..3);
-        (ends, vlan, any::<(i64, i64)>(), 0u8..6, any::<(bool, bool)>()).prop_map(|(ends, tags, times, fate, flags)| {
-            let vlan = tags.iter().fold(VlanTags::NONE, |vlan, tag| vlan.with(*tag));
-            Entry {
-                end: times.0,
-                key: AnyKey::of_ends(ends.0, ends.1, vlan).unwrap(),
-                start: times.1,
-                fate: Fate::of_code(fate).unwrap(),
-                midstream: flags.0,
-                may_be_older: flags.1,
-            }
-        })
+        (ends, vlan, any::<(i64, i64, i64)>(), 0u8..6, any::<(bool, bool, bool)>()).prop_map(
+            |(ends, tags, times, fate, flags)| {
+                let vlan = tags.iter().fold(VlanTags::NONE, |vlan, tag| vlan.with(*tag));
+                Entry {
+                    end: times.0,
+                    key: AnyKey::of_ends(ends.0, ends.1, vlan).unwrap(),
+                    start: times.1,
+                    clock_set: if flags.2 { times.2 } else { 0 },
+                    fate: Fate::of_code(fate).unwrap(),
+                    midstream: flags.0,
+                    may_be_older: flags.1,
+                }
+            },
+        )
     }
 
     fn decoded(bytes: &[u8], number: u32) -> Option<Vec<Entry>> {
@@ -323,6 +331,7 @@ pub(super) mod tests {
             )
             .unwrap(),
             start: 17_672_256_000 + i64::from(index / 10) - i64::from(index % 300),
+            clock_set: 0,
             fate: Fate::Ended(Ending::Fin),
             midstream: false,
             may_be_older: false,

@@ -71,6 +71,8 @@ pub struct Entry {
     pub key: AnyKey,
     /// When the connection started.
     pub start: i64,
+    /// By how much the wall clock was set between start and end: the connection lasted that much less than lies between.
+    pub clock_set: i64,
     /// What became of the connection.
     pub fate: Fate,
     /// Whether its start was not seen: then `start` is when it was first seen.
@@ -118,6 +120,13 @@ impl Entry {
     pub fn end_ns(&self) -> i64 {
         self.end.saturating_mul(TICK_NS)
     }
+
+    /// How long the connection lasted, or is known to have, in ns, to 100 ms: by a clock that nobody sets.
+    #[must_use]
+    pub fn age_ns(&self) -> i64 {
+        let ticks = self.end.saturating_sub(self.start).saturating_sub(self.clock_set);
+        ticks.max(0).saturating_mul(TICK_NS)
+    }
 }
 
 impl From<&Record> for Entry {
@@ -126,6 +135,7 @@ impl From<&Record> for Entry {
             end: record.end,
             key: record.key,
             start: record.start,
+            clock_set: record.clock_set,
             fate: record.ending.map_or(Fate::Open, Fate::Ended),
             midstream: record.midstream,
             may_be_older: record.may_be_older,

@@ -61,8 +61,11 @@ impl<'a> ListFeed<'a> {
         for row in list.rows().filter(|row| row.state == RowState::Established) {
             let Some(key) = AnyKey::of_ends(row.client, row.server, row.vlan) else { continue };
             let start = row.start_ns.div_euclid(TICK_NS);
+            let set_ns = list.header.figures.end_ns.saturating_sub(row.start_ns).saturating_sub(row.age_ns);
+            // The clock is set by whole ticks. Less is what lies between two readings of it.
+            let clock_set = set_ns.saturating_add(TICK_NS / 2).div_euclid(TICK_NS);
             let (midstream, may_be_older) = (row.midstream, row.start_is_bound);
-            entries.push(Entry { end, key, start, fate: Fate::Open, midstream, may_be_older });
+            entries.push(Entry { end, key, start, clock_set, fate: Fate::Open, midstream, may_be_older });
             if entries.len() == ARCHIVE_BLOCK_ENTRIES_MAX {
                 let full = std::mem::replace(&mut entries, Vec::with_capacity(ARCHIVE_BLOCK_ENTRIES_MAX));
                 self.archive.send(Command::Open(full));

@@ -89,11 +89,6 @@ fn explain(answer: &Answer) {
     ));
 }
 
-/// How long a connection lasted, in milliseconds, in steps of 100.
-fn age_ms(entry: &Entry) -> i64 {
-    entry.end_ns().saturating_sub(entry.start_ns()).max(0) / 1_000_000
-}
-
 /// A line of JSON for each connection.
 fn lines(entries: &[Entry]) -> Vec<u8> {
     let mut text = Vec::new();
@@ -104,6 +99,7 @@ fn lines(entries: &[Entry]) -> Vec<u8> {
             vlan: entry.vlan(),
             start_ns: entry.start_ns(),
             end_ns: entry.end_ns(),
+            age_ns: entry.age_ns(),
             reason: entry.fate.reason(),
             midstream: entry.midstream,
             start_is_bound: entry.may_be_older,
@@ -128,12 +124,13 @@ fn table(entries: &[Entry]) -> String {
             _ => "",
         };
         let reason = entry.fate.reason();
+        let age_ms = entry.age_ns() / 1_000_000;
         let tags: Vec<String> = entry.vlan().iter().map(|tag| tag.to_string()).collect();
         let vlan = if tags.is_empty() { String::new() } else { format!(" (VLAN {})", tags.join(".")) };
         [
             short(entry.start_ns()) + mark,
             reason.map_or_else(|| "-".to_owned(), |_| short(entry.end_ns())),
-            format!("{}.{}", age_ms(entry) / 1_000, age_ms(entry) % 1_000 / 100),
+            format!("{}.{}", age_ms / 1_000, age_ms % 1_000 / 100),
             entry.client().to_string(),
             entry.server().to_string() + &vlan,
             reason.map_or_else(|| format!("open at {}", short(entry.end_ns())), str::to_owned),
@@ -156,7 +153,7 @@ mod tests {
         let key =
             AnyKey::of_ends("10.0.0.1:40000".parse().unwrap(), "93.184.216.34:443".parse().unwrap(), VlanTags::NONE);
         let (start, end) = (17_672_256_005, 17_672_256_100);
-        Entry { end, key: key.unwrap(), start, fate, midstream: false, may_be_older: false }
+        Entry { end, key: key.unwrap(), start, clock_set: 0, fate, midstream: false, may_be_older: false }
     }
 
     #[test]

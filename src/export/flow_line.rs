@@ -69,6 +69,8 @@ pub struct ArchivedFlow {
     pub start_ns: i64,
     /// When it ended, or was last known to be open, in ns since 1970.
     pub end_ns: i64,
+    /// How long it lasted, in ns: another time than lies between the two if the clock was set.
+    pub age_ns: i64,
     /// Why it ended; `None` while it is open.
     pub reason: Option<&'static str>,
     /// Whether its handshake was not seen.
@@ -91,7 +93,7 @@ pub fn append_archived(line: &mut Vec<u8>, flow: &ArchivedFlow) {
         line.push(b'"');
     }
     let state = if flow.reason.is_some() { CLOSED } else { RowState::Established.name() };
-    age_and_state(line, flow.end_ns.saturating_sub(flow.start_ns), state);
+    age_and_state(line, flow.age_ns, state);
     if let Some(reason) = flow.reason {
         line.extend_from_slice(b",\"reason\":\"");
         line.extend_from_slice(reason.as_bytes());
@@ -283,6 +285,7 @@ mod tests {
             vlan: VlanTags::NONE,
             start_ns: 1_767_225_600_500_000_000,
             end_ns: 1_767_225_610_000_000_000,
+            age_ns: 9_500_000_000,
             reason: Some("fin"),
             midstream: false,
             start_is_bound: false,

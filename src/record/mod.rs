@@ -53,6 +53,8 @@ pub struct Record {
     pub start: i64,
     /// When it ended or, if it did not, when it was established, in ticks of wall time since 1970.
     pub end: i64,
+    /// By how much the wall clock was set between the two, in ticks: the connection lasted `end - start - clock_set`.
+    pub clock_set: i64,
     /// How it ended; `None` where it has opened.
     pub ending: Option<Ending>,
     /// Whether the start was not seen: then `start` is when the connection was first seen.

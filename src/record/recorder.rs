@@ -78,10 +78,13 @@ impl Recorder {
         if self.block.records.is_empty() {
             self.block_since = now;
         }
+        let age_ticks = u64::from(ticks_since(payload, now));
+        let (start, end) = (self.time.wall(now.saturating_sub(age_ticks)), self.time.wall(now));
         self.block.records.push(Record {
             key,
-            start: self.time.wall(now.saturating_sub(u64::from(ticks_since(payload, now)))),
-            end: self.time.wall(now),
+            start,
+            end,
+            clock_set: end.saturating_sub(start).saturating_sub_unsigned(age_ticks),
             ending,
             midstream: payload & MIDSTREAM != 0,
             may_be_older: run_ticks >= WRAP_TICKS,

@@ -41,6 +41,7 @@ fn records_come_with_wall_times_in_their_order() {
         key: key(200),
         start: 1_000 + first as i64,
         end: 1_020 + first as i64,
+        clock_set: 0,
         ending: Some(Ending::Rst),
         midstream: true,
         may_be_older: false,
@@ -66,6 +67,7 @@ fn starts_are_given_in_their_own_time_base() {
     let record = received(&outlet)[0];
     assert_eq!(record.start, 1_000 + BASE.first_tick as i64 + 10);
     assert_eq!(record.end, 9_000 + second.first_tick as i64 + 5);
+    assert_eq!(record.clock_set, 8_000, "it lasted 45 ticks");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::record::Ending;
 
 fn entry(port: u16, start: i64, end: i64, fate: Fate) -> Entry {
     let key = AnyKey::of_ends(([10, 0, 0, 1], port).into(), ([10, 0, 0, 2], 443).into(), VlanTags::NONE).unwrap();
-    Entry { end, key, start, fate, midstream: false, may_be_older: false }
+    Entry { end, key, start, clock_set: 0, fate, midstream: false, may_be_older: false }
 }
 
 #[test]

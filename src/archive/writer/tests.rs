@@ -13,7 +13,7 @@ fn entry(index: u32, fate: Fate) -> Entry {
     let client = SocketAddr::from(([10, (index >> 16) as u8, (index >> 8) as u8, index as u8], 40_000));
     let key = AnyKey::of_ends(client, (SERVER, 443).into(), VlanTags::NONE).unwrap();
     let end = 17_000_000_000 + i64::from(index);
-    Entry { end, key, start: end - 7, fate, midstream: false, may_be_older: false }
+    Entry { end, key, start: end - 7, clock_set: 0, fate, midstream: false, may_be_older: false }
 }
 
 fn closed(range: std::ops::Range<u32>) -> Vec<Entry> {

@@ -35,6 +35,7 @@ fn entry(number: u64) -> Entry {
         start: end - (one >> 56) as i64,
         fate: Fate::Ended(Ending::Fin),
         midstream: false,
+        clock_set: 0,
         may_be_older: false,
     }
 }
