@@ -7,7 +7,7 @@
 use crate::archive::ages::Ages;
 use crate::archive::names::{FileName, Inventory};
 use crate::archive::newest::Newest;
-use crate::archive::scan::{FileId, scan_file};
+use crate::archive::scan::{FILE_HEADER_SIZE, FileId, scan_file};
 use crate::archive::segment::Segment;
 use crate::archive::{Entry, Fate};
 use crate::disk::whole_file::sync_directory_of;
@@ -78,21 +78,30 @@ pub(super) fn rewind(directory: &Path, run: NonZeroU64, first: u32) -> Result<()
     let segments = inventory.segments.keys().map(|number| FileName::Segment(*number));
     let logs = inventory.logs.iter().chain(&inventory.stale_logs).map(|number| FileName::Log(*number));
     let mut behind: BTreeMap<u32, Vec<FileName>> = BTreeMap::new();
+    let mut empty = Vec::new();
     let mut others_last = None;
     for name in segments.chain(logs) {
         let number = name.number();
         if number < first {
             continue;
         }
-        // A crash can leave a log without its header. Behind a save point it can only be the run's own.
-        let writer = FileId::of(&name.path_in(directory)).map_err(cannot)?.map(|id| id.run);
+        // A crash can leave a log without its header. Behind a save point it can only be the run's own. Before the first one
+        // it may be of another, but nothing is in it if it has no room for a header.
+        let path = name.path_in(directory);
+        let writer = FileId::of(&path).map_err(cannot)?.map(|id| id.run);
+        let is_log = matches!(name, FileName::Log(_));
         if writer == Some(run.get()) || writer.is_none() && first > 0 {
             behind.entry(number).or_default().push(name);
+        } else if is_log && fs::metadata(&path).map_err(cannot)?.len() < FILE_HEADER_SIZE {
+            empty.push(name);
         } else {
             others_last = others_last.max(Some(number));
         }
     }
     let oldest = behind.keys().next().copied();
+    for name in empty.into_iter().filter(|name| oldest.is_some_and(|oldest| name.number() >= oldest)) {
+        behind.entry(name.number()).or_default().push(name);
+    }
     if oldest.is_some_and(|oldest| others_last > Some(oldest)) {
         let what = "another run has written to this archive since the state was saved, so the archive cannot be set \
                     back to there: name another directory with --archive, and remove the state to begin anew";

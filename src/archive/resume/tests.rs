@@ -17,7 +17,7 @@ fn entry(index: u32, fate: Fate) -> Entry {
     let client = SocketAddr::from(([10, (index >> 16) as u8, (index >> 8) as u8, index as u8], 40_000));
     let key = AnyKey::of_ends(client, (SERVER, 443).into(), VlanTags::NONE).unwrap();
     let end = 17_000_000_000 + i64::from(index);
-    Entry { end, key, start: end - 7, fate, midstream: false, may_be_older: false }
+    Entry { end, key, start: end - 7, clock_set: 0, fate, midstream: false, may_be_older: false }
 }
 
 fn closed(range: std::ops::Range<u32>) -> Vec<Entry> {
@@ -71,13 +71,24 @@ fn what_was_written_behind_the_save_point_is_taken_back() {
 }
 
 #[test]
-fn a_log_without_its_header_is_the_runs_own_only_behind_a_save_point() {
+fn a_log_without_its_header_is_the_runs_own_behind_a_save_point_and_nobodys_before() {
     let (place, saved) = written();
     std::fs::write(place.path().join("segment-0000000007.log"), "").unwrap();
     drop(open(place.path(), Some((7, Some(saved)))).unwrap());
     assert_eq!(all(place.path()), closed(0..20));
+    // Nothing is in one that has no room for a header.
     let (place, _) = written();
-    std::fs::write(place.path().join("segment-0000000008.log"), "x").unwrap();
+    for number in [6, 8, 9] {
+        std::fs::write(place.path().join(format!("segment-000000000{number}.log")), "x").unwrap();
+    }
+    let mut writer = open(place.path(), Some((7, Some(0)))).unwrap();
+    assert_eq!(writer.number(), 1, "all is taken back");
+    writer.add(&closed(0..5)).unwrap();
+    writer.finish().unwrap();
+    drop(writer);
+    assert_eq!(all(place.path()), closed(0..5));
+    let (place, _) = written();
+    std::fs::write(place.path().join("segment-0000000008.log"), [7; 100]).unwrap();
     assert!(open(place.path(), Some((7, Some(0)))).is_err(), "it may be of another run");
 }
 
