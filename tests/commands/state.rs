@@ -4,6 +4,7 @@
 
 use crate::support::captures::{PCAP_HEADER_SIZE, RECORD_HEADER_SIZE, block, packet_body, pcapng_header};
 use crate::support::command::{Ended, FLOWPEEL, Running, command, flowpeel, replay};
+use crate::support::progress::Progress;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -112,9 +113,9 @@ impl Random {
 
 /// Kills this many replays, each of which goes on from where the one before was. Whenever one comes to its end, its
 /// lists are those of a replay that was not killed.
-fn kill(kill_count: u64) {
+fn kill(kill_count: u64, progress: &Progress) {
     let place = Place::new();
-    let mut random = Random(kill_count);
+    let mut random = Random(kill_count + progress.before());
     let (mut killed, mut ended, mut resumed) = (0, 0, 0);
     let undisturbed: Vec<_> = (0..OPTIONS.len())
         .map(|kind| {
@@ -152,6 +153,7 @@ fn kill(kill_count: u64) {
         fs::remove_dir_all(&out).unwrap();
         fs::remove_dir_all(&state).unwrap();
         ended += 1;
+        progress.record(killed);
         kind = (kind + 1) % OPTIONS.len();
     }
     println!(
@@ -162,14 +164,17 @@ fn kill(kill_count: u64) {
 
 #[test]
 fn killed_at_any_moment_it_comes_to_the_same_lists() {
-    kill(20);
+    kill(20, &Progress::of_this_run());
 }
 
 #[test]
 #[ignore = "takes minutes: scripts/kill-state runs it"]
 fn killed_a_thousand_times_it_comes_to_the_same_lists() {
-    let count = std::env::var(KILLS).unwrap().parse().unwrap();
-    kill(count);
+    let count: u64 = std::env::var(KILLS).unwrap().parse().unwrap();
+    let progress = Progress::of_this_run();
+    if count > progress.before() {
+        kill(count - progress.before(), &progress);
+    }
 }
 
 /// A replay of the first kind with more options.

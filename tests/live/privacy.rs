@@ -29,7 +29,8 @@ fn for_everybody(lab: &Lab) -> PathBuf {
     program
 }
 
-fn nobodys_directory(lab: &Lab) -> PathBuf {
+/// A directory for lists that `nobody` may write too.
+pub(crate) fn nobodys_directory(lab: &Lab) -> PathBuf {
     let directory = lab.path("lists");
     fs::create_dir(&directory).unwrap();
     chown(&directory, Some(NOBODY), Some(NOBODY)).unwrap();

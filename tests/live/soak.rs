@@ -1,11 +1,14 @@
 //! A soak: a load that changes, interfaces that go and come back, and nothing that grows, is late, or is lost silently.
 //!
-//! The short form is a test. `scripts/soak` runs the long one, which also holds lists to their time.
+//! The short form is a test, `scripts/soak` runs the long one. How late lists are is printed and not asserted: it depends on what
+//! else the machine has to do.
 
-use crate::burst::{generate, send, summed, total};
+use crate::burst::{generate, send, summed};
 use crate::lab::{End, Host, Lab, has, join, run};
+use crate::privacy::nobodys_directory;
 use crate::process::{Crowd, until};
 use crate::support::command::List;
+use crate::support::progress::Progress;
 use crate::support::say::say;
 use crate::watch::{Watch, lists_in, time};
 use std::fs;
@@ -14,6 +17,9 @@ use std::time::{Duration, Instant};
 
 /// How long the long form runs, by a name that `scripts/soak` sets.
 const MINUTES: &str = "FLOWPEEL_SOAK_MINUTES";
+
+/// How many threads capture each of its interfaces, by another; more than one give up their privileges.
+const THREADS: &str = "FLOWPEEL_SOAK_THREADS";
 
 /// The length of an interval.
 const EVERY: Duration = Duration::from_secs(1);
@@ -84,20 +90,15 @@ impl<'a> Load<'a> {
         sent.wait();
     }
 
-    /// The far cable is taken away and another put in its place.
-    fn vanish_and_come_back(&mut self) {
+    /// The far cable is taken away and another put in its place, once all of the capture's threads have seen it gone.
+    fn vanish_and_come_back(&mut self, watch: &Watch, thread_count: usize) {
+        let reported = |what: &str| watch.process.said().matches(&format!("eth1 is {what}")).count();
+        let (gone_count, up_count) = (reported("gone") + thread_count, reported("up") + thread_count);
         self.packets_before += self.b.packet_count("eth1");
         self.b.run("ip link del eth1");
-        std::thread::sleep(EVERY);
+        until(|| "nobody says that eth1 is gone".to_owned(), || (reported("gone") >= gone_count).then_some(()));
         join(&End(&self.a, "eth1", &[]), &End(&self.b, "eth1", &[]), 1500);
-        let index = self.b.run("cat /sys/class/net/eth1/ifindex");
-        until(
-            || format!("nothing captures the new eth1: {}", self.b.run("cat /proc/net/packet")),
-            || {
-                let sockets = self.b.run("cat /proc/net/packet");
-                sockets.lines().any(|line| line.split_whitespace().nth(4) == Some(index.trim())).then_some(())
-            },
-        );
+        until(|| "nothing captures the new eth1".to_owned(), || (reported("up") >= up_count).then_some(()));
     }
 
     fn packet_count(&self) -> u64 {
@@ -111,80 +112,133 @@ fn memory_kib(pid: u32) -> u64 {
     line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// Every interval is there once, each begins where the one before ended, and all are equally long but the first and the
-/// last.
-fn assert_consecutive(lists: &[List]) {
-    assert_eq!(lists[0].count("interval"), 1);
-    for pair in lists.windows(2) {
-        assert_eq!(pair[1].count("interval"), pair[0].count("interval") + 1, "{}", pair[1].header);
-        assert_eq!(time(&pair[1], "start"), time(&pair[0], "end"), "{}", pair[1].header);
+/// What the lists of a soak have to be, held against them while it goes on: each is read once, and removed.
+struct Intervals {
+    directory: PathBuf,
+    last: Option<List>,
+    count: u64,
+    merged_count: u64,
+    dropped_count: u64,
+    latest: Duration,
+    late_count: u64,
+}
+
+impl Intervals {
+    fn of(directory: &Path) -> Self {
+        let (directory, latest) = (directory.to_owned(), Duration::ZERO);
+        Intervals { directory, last: None, count: 0, merged_count: 0, dropped_count: 0, latest, late_count: 0 }
     }
-    for list in &lists[1..lists.len() - 1] {
-        let length = time(list, "start").duration_until(time(list, "end"));
-        assert_eq!(length.unsigned_abs(), EVERY, "{}", list.header);
+
+    /// Takes the lists that have come since. Every interval is there once, and each begins where the one before ended.
+    fn take(&mut self) {
+        for (list, path) in lists_in(&self.directory).into_values() {
+            let (before, before_start) = match &self.last {
+                Some(last) => (last.count("interval"), Some(time(last, "end"))),
+                None => (0, None),
+            };
+            assert_eq!(list.count("interval"), before + 1, "{}", list.header);
+            assert!(before_start.is_none_or(|end| end == time(&list, "start")), "{}", list.header);
+            // But for the first and the last, which is checked when another follows, all are equally long. One that came
+            // while the lists were behind is part of the next.
+            if let Some(last) = self.last.as_ref().filter(|_| before > 1) {
+                let length = time(last, "start").duration_until(time(last, "end"));
+                let interval_count = 1 + last.count("merged") as u32;
+                assert_eq!(length.unsigned_abs(), interval_count * EVERY, "{}", last.header);
+            }
+            self.merged_count += list.count("merged");
+            let written: jiff::Timestamp = fs::metadata(&path).unwrap().modified().unwrap().try_into().unwrap();
+            let late = time(&list, "end").duration_until(written).unsigned_abs();
+            self.latest = self.latest.max(late);
+            self.late_count += u64::from(late >= EVERY);
+            self.count += 1;
+            self.dropped_count += list.count("dropped");
+            self.last = Some(List { flows: Vec::new(), ..list });
+            fs::remove_file(path).unwrap();
+        }
     }
 }
 
-/// The longest time between the end of an interval and its list.
-fn latest(directory: &Path) -> Duration {
-    let late = lists_in(directory).into_values().map(|(list, path)| {
-        let written: jiff::Timestamp = fs::metadata(path).unwrap().modified().unwrap().try_into().unwrap();
-        time(&list, "end").duration_until(written)
-    });
-    late.max().unwrap().unsigned_abs()
+/// How a soak is run.
+struct Form<'a> {
+    name: &'a str,
+    duration: Duration,
+    /// From the start of one round to that of the next.
+    pace: Duration,
+    /// Those that capture an interface.
+    thread_count: usize,
+    /// Options of `flowpeel live` beside these.
+    options: &'a str,
 }
 
-/// Soaks for this long. Returns how late the latest list was.
-fn soak(test: &str, duration: Duration) -> Option<Duration> {
+/// `None` where it is skipped.
+fn soak(form: &Form, progress: &Progress) -> Option<()> {
     let lab = Lab::new().filter(|_| has("tcpreplay"))?;
     let mut load = Load::new(&lab);
     let started_count = load.packet_count();
-    let options = "-i eth0 -i eth1 --every 1s --connections 100k";
-    let watch = Watch::start(&lab, &load.b, "lists", options);
+    let (thread_count, more) = (form.thread_count, form.options);
+    let options = format!("-i eth0 -i eth1 --every 1s --connections 100k --fanout {thread_count} {more}");
+    let watch = Watch::start_into(&load.b, nobodys_directory(&lab), &options, &["live"]);
+    let mut intervals = Intervals::of(&watch.directory);
     let began = Instant::now();
     let mut middle_kib = None;
     for round in 0.. {
+        let round_began = Instant::now();
         load.round(round);
         match round % 4 {
             1 => load.go_down_and_up(),
-            3 => load.vanish_and_come_back(),
+            3 => load.vanish_and_come_back(&watch, thread_count),
             _ => (),
         }
-        if began.elapsed() > duration / 2 && middle_kib.is_none() {
-            middle_kib = Some(memory_kib(watch.process.pid()));
+        intervals.take();
+        let kib = memory_kib(watch.process.pid());
+        if began.elapsed() > form.duration / 2 {
+            let middle_kib = *middle_kib.get_or_insert(kib);
+            assert!(kib <= middle_kib + GROWTH_MAX_KIB, "memory grew from {middle_kib} to {kib} KiB");
         }
-        if began.elapsed() > duration && round >= 4 {
+        // The last minute counts when all checks have passed: the script records it.
+        progress.record(began.elapsed().min(form.duration).as_secs().saturating_sub(1) / 60);
+        if began.elapsed() > form.duration && round >= 4 {
             break;
         }
+        std::thread::sleep(form.pace.saturating_sub(round_began.elapsed()));
     }
-    let end_kib = memory_kib(watch.process.pid());
-    let directory = watch.directory.clone();
-    let (ended, lists) = watch.stop("-TERM");
+    let (middle_kib, end_kib) = (middle_kib.unwrap(), memory_kib(watch.process.pid()));
+    let (ended, _) = watch.stop("-TERM");
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-    assert_consecutive(&lists);
-    let (seen, lost, dropped) = (summed(&ended, "packets"), summed(&ended, "lost_packets"), total(&lists, "dropped"));
+    intervals.take();
+    let (seen, lost) = (summed(&ended, "packets"), summed(&ended, "lost_packets"));
     assert_eq!(seen + lost, load.packet_count() - started_count, "{lost} lost: {}", ended.stderr);
-    assert_eq!(dropped, lost + summed(&ended, "lost_signals"), "{}", ended.stderr);
-    let middle_kib = middle_kib.unwrap();
-    let (lists, late) = (lists.len(), latest(&directory));
+    assert_eq!(intervals.dropped_count, lost + summed(&ended, "lost_signals"), "{}", ended.stderr);
+    let Intervals { count, merged_count, dropped_count, latest, late_count, .. } = intervals;
     say(&format!(
-        "{test}: {lists} lists, the latest {late:?} late; {seen} packets and {dropped} dropped; {middle_kib} KiB in the middle, \
-         {end_kib} at the end"
+        "{}, {} s: {count} lists for {} intervals, {late_count} of them late by an interval, the latest {latest:?}; {seen} \
+         packets and {dropped_count} dropped; {middle_kib} KiB in the middle, {end_kib} at the end",
+        form.name,
+        began.elapsed().as_secs(),
+        count + merged_count
     ));
     assert!(end_kib <= middle_kib + GROWTH_MAX_KIB, "memory grew from {middle_kib} to {end_kib} KiB");
-    Some(late)
+    Some(())
 }
 
 #[test]
 fn under_a_changing_load_nothing_grows_or_is_missed() {
-    soak("a short soak", Duration::from_secs(15));
+    for (name, thread_count, options) in
+        [("a short soak", 1, ""), ("a short soak of two threads without privileges", 2, "--user nobody")]
+    {
+        let duration = Duration::from_secs(15);
+        soak(&Form { name, duration, pace: Duration::ZERO, thread_count, options }, &Progress::of_this_run());
+    }
 }
 
 #[test]
 #[ignore = "takes minutes: scripts/soak runs it"]
-fn for_minutes_nothing_grows_or_is_missed_or_late() {
-    let minutes = std::env::var(MINUTES).map_or(1, |minutes| minutes.parse().unwrap());
-    if let Some(late) = soak("a soak", Duration::from_secs(60 * minutes)) {
-        assert!(late < EVERY, "a list came {late:?} after the end of its interval");
-    }
+fn for_minutes_nothing_grows_or_is_missed() {
+    let minutes: u64 = std::env::var(MINUTES).map_or(1, |minutes| minutes.parse().unwrap());
+    let thread_count = std::env::var(THREADS).map_or(1, |count| count.parse().unwrap());
+    let options = if thread_count > 1 { "--user nobody" } else { "" };
+    let progress = Progress::of_this_run();
+    let duration = Duration::from_secs(60 * minutes.saturating_sub(progress.before()));
+    let form = Form { name: "a soak", duration, pace: Duration::from_secs(5), thread_count, options };
+    assert!(soak(&form, &progress).is_some(), "it was skipped");
 }

@@ -5,6 +5,7 @@
 //! - [`oracle`]: the exact list of open connections of any traffic, by an implementation of its own
 //! - [`command`]: the built command, run under a time limit, and its lists read back
 //! - [`files`]: what it left in a directory
+//! - [`progress`]: where a long form is, for the run after one that was cut off
 //! - [`say`]: messages past the test harness, such as why a test is skipped
 
 // Each test program compiles these modules for itself and uses a part of them.
@@ -16,5 +17,6 @@ pub(crate) mod feed;
 pub(crate) mod files;
 pub(crate) mod frames;
 pub(crate) mod oracle;
+pub(crate) mod progress;
 pub(crate) mod say;
 pub(crate) mod taps;
