@@ -253,8 +253,11 @@ impl Worker {
             }
         }
         self.flush();
-        let finished = self.writer.finish();
-        self.take_down(finished);
+        // What could not be written whole is as a killed process leaves it. Written again, it would be there twice.
+        if self.error.is_none() {
+            let finished = self.writer.finish();
+            self.take_down(finished);
+        }
         self.index.submit(self.writer.take_sealed());
         let written = self.writer.written();
         let (indexes, warnings) = self.index.finish();
@@ -367,5 +370,54 @@ impl Worker {
             self.has_failed.store(true, Ordering::Relaxed);
             self.error.get_or_insert(error);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archive::{Endpoint, Query, SEGMENT_SIZE_MIN, find};
+    use crate::flow::{AnyKey, VlanTags};
+    use crate::record::{Ending, Recorder};
+    use crate::signal::{PARTITION_COUNT, TimeBase};
+    use std::fs;
+    use std::net::{IpAddr, SocketAddr};
+
+    const SERVER: [u8; 4] = [192, 0, 2, 1];
+
+    #[test]
+    fn what_was_written_when_it_failed_is_there_once() {
+        let place = tempfile::tempdir().unwrap();
+        let config = ArchiveConfig { segment_size: SEGMENT_SIZE_MIN, ..ArchiveConfig::default() };
+        let (archive, _) = Archive::start(place.path(), config, WhenFull::Drop).unwrap();
+        let base = TimeBase { first_tick: 1 << 20, offset_ns: 0 };
+        let mut recorders: Vec<_> = (0..PARTITION_COUNT).map(|index| Recorder::new(index, archive.inlet())).collect();
+        recorders.iter_mut().for_each(|recorder| recorder.start_base(base));
+        let mut record = |range: std::ops::Range<u32>| {
+            for index in range {
+                let client = SocketAddr::from((index.wrapping_mul(0x9e37_79b9).to_be_bytes(), 40_000));
+                let key = AnyKey::of_ends(client, (SERVER, 443).into(), VlanTags::NONE).unwrap();
+                recorders[0].record(key, 0, Some(Ending::Fin), base.first_tick + 5);
+            }
+            recorders.iter_mut().for_each(Recorder::cut);
+        };
+        record(0..100);
+        let log = place.path().join("segment-0000000001.log");
+        while !fs::metadata(&log).is_ok_and(|log| log.len() > 100) {
+            std::thread::yield_now();
+        }
+        // From now on no further segment can be begun: what would say so is in the way.
+        let newest = place.path().join("newest");
+        fs::remove_file(&newest).unwrap();
+        fs::create_dir(&newest).unwrap();
+        record(100..30_000);
+        archive.finish().map(drop).unwrap_err();
+        fs::remove_dir(&newest).unwrap();
+        let server = Endpoint { address: IpAddr::from(SERVER), port: None };
+        let mut found = find(place.path(), &Query { one: server, other: None }).unwrap().entries;
+        let count = found.len();
+        found.sort_unstable();
+        found.dedup();
+        assert!(found.len() == count && count >= 100, "{} of {count} connections", found.len());
     }
 }
