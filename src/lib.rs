@@ -36,7 +36,7 @@
 //! [`capture`] reads the packet, [`parse`] finds its TCP header, [`signal`] decides whether it can matter, and a
 //! [`queue`] carries it to the thread that [tracks](track) its connection. There a filter turns it into an opening or a
 //! closing that is summed into an invertible Bloom lookup table ([`flowpeel_iblt`]). The sums are [handed
-//! over](handover) to the [`list`], which an [`export`]er writes.
+//! over](handover) to the [`list`], of which [`select`] says what is shown, and which an [`export`]er writes.
 //!
 //! The [`engine`] puts this on threads and gives a router ports to push packets into; [`run`] feeds it from files and
 //! interfaces, and `cli` (a feature of that name) puts it on a command line. [`snapshot`]s are all open connections in
@@ -67,6 +67,7 @@ pub mod parse;
 pub mod queue;
 pub mod record;
 pub mod run;
+pub mod select;
 pub mod signal;
 pub mod snapshot;
 pub mod sources;

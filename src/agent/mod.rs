@@ -101,7 +101,7 @@ impl Agent {
         config.format.check()?;
         // The directory is looked for before anything is created.
         Incoming::new(config.snapshots.clone(), None)?;
-        let mut directory = Directory::new(&config.lists, false, config.format, config.keep)?;
+        let mut directory = Directory::new(&config.lists, false, config.format.clone(), config.keep)?;
         let (position, since) = Position::read(&config.lists)?.unzip();
         let position: Position = position.unwrap_or_default();
         let done = SnapshotName::parse(&position.snapshot).zip(since);

@@ -2,9 +2,12 @@
 
 use crate::archive::{self, Answer, Endpoint, Entry, Query};
 use crate::cli::report::{self, Voice};
+use crate::cli::showing::ShapeKind;
 use crate::cli::table::{self, Align};
 use crate::cli::{Outcome, Status, print};
-use crate::export::{ArchivedFlow, append_archived, rfc3339};
+use crate::export::{ArchivedFlow, append_archived, archived_csv, rfc3339};
+use crate::list::RowState;
+use crate::select::{Facts, Filter};
 use clap::Args;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -22,7 +25,7 @@ use std::path::PathBuf;
 #[command(
     display_name = "flowpeel find",
     after_help = "Examples:\n  flowpeel find archive/ 10.0.0.1:40000 93.184.216.34:443\n  flowpeel find archive/ 10.0.0.1\n  \
-    flowpeel find archive/ 2001:db8::7 '[2001:db8::1]:443' --json | jq .flow"
+    flowpeel find archive/ 2001:db8::7 '[2001:db8::1]:443' | jq .flow"
 )]
 pub(super) struct Arguments {
     /// The directory of the archive
@@ -33,9 +36,15 @@ pub(super) struct Arguments {
     #[arg(value_name = "ADDRESS[:PORT]", required = true, num_args = 1..=2, value_parser = endpoint)]
     ends: Vec<Endpoint>,
 
-    /// Print NDJSON, a line for each connection
-    #[arg(long)]
-    json: bool,
+    /// What connections look like [default: table on a terminal, otherwise ndjson]
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<ShapeKind>,
+
+    /// Print these only: 'server port 443 and age > 1h and reason rst'
+    ///
+    /// The language of docs/filter.md, with the end and the reason of a connection beside the rest.
+    #[arg(long, value_name = "EXPR")]
+    filter: Option<Filter>,
 
     /// Say on standard error how many segments were read
     #[arg(long)]
@@ -58,9 +67,15 @@ fn endpoint(text: &str) -> Result<Endpoint, String> {
 pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     let Some(one) = arguments.ends.first().copied() else { return Ok(Status::WrongUsage) };
     let query = Query { one, other: arguments.ends.get(1).copied() };
-    let answer = archive::find(&arguments.directory, &query)?;
-    let text = if arguments.json { lines(&answer.entries) } else { table(&answer.entries).into_bytes() };
-    print(&text)?;
+    let mut answer = archive::find(&arguments.directory, &query)?;
+    if let Some(filter) = &arguments.filter {
+        answer.entries.retain(|entry| filter.selects(&facts(entry)));
+    }
+    print(&match ShapeKind::on_stdout(arguments.format) {
+        ShapeKind::Table => table(&answer.entries).into_bytes(),
+        ShapeKind::Ndjson => lines(&answer.entries),
+        ShapeKind::Csv => archived_csv(answer.entries.iter().map(archived)),
+    })?;
     for damage in &answer.damages {
         report::error(damage, "");
     }
@@ -89,23 +104,41 @@ fn explain(answer: &Answer) {
     ));
 }
 
+/// What a filter is asked about.
+fn facts(entry: &Entry) -> Facts {
+    let reason = entry.fate.reason();
+    Facts {
+        client: entry.client(),
+        server: entry.server(),
+        vlan: entry.vlan(),
+        state: reason.is_none().then_some(RowState::Established),
+        start_ns: entry.start_ns(),
+        age_ns: entry.age_ns(),
+        end_ns: reason.map(|_| entry.end_ns()),
+        reason,
+        midstream: entry.midstream,
+        unsettled: false,
+    }
+}
+
+fn archived(entry: &Entry) -> ArchivedFlow {
+    ArchivedFlow {
+        client: entry.client(),
+        server: entry.server(),
+        vlan: entry.vlan(),
+        start_ns: entry.start_ns(),
+        end_ns: entry.end_ns(),
+        age_ns: entry.age_ns(),
+        reason: entry.fate.reason(),
+        midstream: entry.midstream,
+        start_is_bound: entry.may_be_older,
+    }
+}
+
 /// A line of JSON for each connection.
 fn lines(entries: &[Entry]) -> Vec<u8> {
     let mut text = Vec::new();
-    for entry in entries {
-        let flow = ArchivedFlow {
-            client: entry.client(),
-            server: entry.server(),
-            vlan: entry.vlan(),
-            start_ns: entry.start_ns(),
-            end_ns: entry.end_ns(),
-            age_ns: entry.age_ns(),
-            reason: entry.fate.reason(),
-            midstream: entry.midstream,
-            start_is_bound: entry.may_be_older,
-        };
-        append_archived(&mut text, &flow);
-    }
+    entries.iter().for_each(|entry| append_archived(&mut text, &archived(entry)));
     text
 }
 

@@ -3,11 +3,12 @@
 use crate::archive::{Archive, ListFeed};
 use crate::cli::heading;
 use crate::cli::report::{self, Voice};
+use crate::cli::showing::Showing;
 use crate::cli::values::{self, KeepLimit};
 use crate::engine::{Config, Snapshots};
 use crate::error::{Error, Result};
 use crate::export::{
-    CHANGES_FULL_LISTS_MAX, Directory, Exporter, Format, Keep, Output, Resumable, SnapshotDirectory, Stream,
+    CHANGES_FULL_LISTS_MAX, Directory, Exporter, Format, Keep, Output, Resumable, Shape, SnapshotDirectory, Stream,
 };
 use crate::sources::SOURCES_DEFAULT;
 use crate::state::{Decoder, Encoder};
@@ -49,9 +50,9 @@ pub(super) struct Writing {
 }
 
 impl Writing {
-    /// How lists are to be written.
+    /// How whole lists are to be written.
     pub(super) fn format(&self) -> Format {
-        Format { compress: self.compress, changes: self.changes }
+        Format { compress: self.compress, changes: self.changes, ..Format::default() }
     }
 
     /// How many lists are to be kept.
@@ -84,6 +85,9 @@ pub(super) struct Lists {
 
     #[command(flatten)]
     writing: Writing,
+
+    #[command(flatten)]
+    showing: Showing,
 
     /// Write who opened connections, beside each list
     ///
@@ -134,7 +138,17 @@ impl Lists {
 
     /// How lists are to be written.
     pub(super) fn format(&self) -> Format {
-        self.writing.format()
+        let is_plain = !self.writing.compress && self.writing.changes.is_none();
+        let shape = match self.is_stdout() && (is_plain || self.showing.names_format()) {
+            true => self.showing.on_stdout(),
+            false => self.showing.in_files(),
+        };
+        Format { shape, selection: self.showing.selection(), ..self.writing.format() }
+    }
+
+    /// Whether lists are shown on a terminal, as a table or otherwise.
+    pub(super) fn are_on_terminal(&self) -> bool {
+        self.is_stdout() && !self.no_list && std::io::stdout().is_terminal()
     }
 
     /// The length of an interval, if one was given.
@@ -167,6 +181,9 @@ impl Lists {
     ///
     /// An option says how lists are written, and there are none.
     pub(super) fn check(&self) -> Result<()> {
+        if !self.is_stdout() && matches!(self.showing.in_files(), Shape::Table(_)) {
+            return Err(Error::new("a table is for people: leave out --out, or take --format csv or ndjson"));
+        }
         let what = match (self.no_list, self.writing.changes, self.directory(), self.sources) {
             (true, Some(_), ..) => {
                 "--changes writes what changed from list to list, and --no-list keeps none: leave one of them out"

@@ -22,6 +22,7 @@ mod plan;
 mod replay;
 mod report;
 mod run_options;
+mod showing;
 mod snapshot;
 mod sources;
 mod state;

@@ -50,7 +50,7 @@ pub(super) struct Tracking {
     ///
     /// This finds connections older than the capture, which are listed once both of their sides were seen. 1 inspects
     /// every packet, 0 none.
-    #[arg(long, value_name = "N", value_parser = values::pickup)]
+    #[arg(long, value_name = "N", value_parser = values::pickup, hide_short_help = true)]
     pickup: Option<u32>,
 
     /// Drop connections silent this long

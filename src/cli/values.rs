@@ -3,9 +3,9 @@
 use crate::capture::{FANOUT_COUNT_MAX, RING_SIZE_MAX, RING_SIZE_MIN};
 use crate::engine::{PICKUP_MAX, SHARDS_MAX};
 use crate::error::{Error, Result};
+use crate::select;
 use flowpeel_iblt::hash::{SECRET_SIZE, Secret};
 use flowpeel_iblt::{PLAN_FAILURE_MAX, PLAN_FAILURE_MIN};
-use jiff::{SignedDuration, Span, SpanRelativeTo};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -81,13 +81,7 @@ fn scaled(text: &str, factors: &[(&str, u64)]) -> Option<u64> {
 
 /// A duration: `10s`, `500ms`, `1h 30m`, `5d`.
 pub(super) fn duration(text: &str) -> std::result::Result<Duration, String> {
-    let span: Option<Span> = text.parse().ok();
-    // Days are allowed here. Months are not, since their length depends on where they begin.
-    let parsed = span.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()).ok());
-    parsed
-        .filter(SignedDuration::is_positive)
-        .map(|duration| duration.unsigned_abs())
-        .ok_or_else(|| "a duration is a number above 0 with its unit: 10s, 500ms, 1m, 5d".to_owned())
+    select::duration(text).ok_or_else(|| "a duration is a number above 0 with its unit: 10s, 500ms, 1m, 5d".to_owned())
 }
 
 /// How much is kept: an age or a size.

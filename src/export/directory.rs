@@ -43,7 +43,7 @@ impl Directory {
         let mut retention = Retention::new(output.path(), keep);
         let warning = retention.opened(now_s()).or(warning);
         Ok(Directory {
-            series: Series::new(vlan_key, format),
+            series: Series::new(vlan_key, format.clone()),
             format,
             retention,
             names: Names::default(),
@@ -56,7 +56,7 @@ impl Directory {
     /// The name of the list that ends at this time.
     fn name(&mut self, end_ns: i64) -> FileName {
         let next_kind = || self.series.next_kind();
-        self.names.next(end_ns, next_kind, self.format.compress)
+        self.names.next(end_ns, next_kind, self.format.extension())
     }
 
     /// Writes a file with this name, whole or not at all.
@@ -67,6 +67,7 @@ impl Directory {
         write: impl FnOnce(&mut Series, &mut &File) -> io::Result<()>,
     ) -> Result<()> {
         let series = &mut self.series;
+        series.begin_file();
         let write = |file: &mut &File| write(series, file).map_err(|error| Error::new(failing).because(error));
         let sizes = self.output.write(&name.to_string(), write)?;
         self.warning = self.retention.written(name, sizes).or(self.warning.take());
@@ -76,7 +77,7 @@ impl Directory {
     /// Begins a new run: the next list does not build on those before, so it is written in full. With `vlan_key`, its
     /// lines name the VLAN tags.
     pub fn begin_run(&mut self, vlan_key: bool) {
-        self.series = Series::new(vlan_key, self.format);
+        self.series = Series::new(vlan_key, self.format.clone());
         self.names = Names::default();
     }
 
@@ -89,7 +90,7 @@ impl Directory {
     /// The file could not be written.
     pub fn write_beside(&mut self, list: &List, snapshot: SnapshotName) -> Result<WrittenList> {
         let next_kind = || self.series.next_kind();
-        let name = self.names.with_number(snapshot.end_s(), snapshot.number(), next_kind, self.format.compress);
+        let name = self.names.with_number(snapshot.end_s(), snapshot.number(), next_kind, self.format.extension());
         let written = self.write_named(list, name)?;
         let changes = self.output.path().join(FileName { kind: Kind::Changes, ..name }.to_string());
         if written.is_full
@@ -140,9 +141,7 @@ impl Directory {
     fn write_sources(&mut self, report: &Report) -> Result<()> {
         // They have the name of the list before them, or where no lists are written one of their own.
         let name = self.name.unwrap_or_else(|| self.name(report.period.end_ns));
-        self.put(FileName { kind: Kind::Sources, ..name }, "cannot write the sources", |series, file| {
-            series.write_sources(file, report)
-        })
+        self.put(name.of_sources(), "cannot write the sources", |series, file| series.write_sources(file, report))
     }
 
     fn write_named(&mut self, list: &List, name: FileName) -> Result<WrittenList> {

@@ -21,6 +21,15 @@ pub(super) struct FileName {
     /// A number that distinguishes lists that end in the same second. 1 is not written.
     pub(super) number: u64,
     pub(super) kind: Kind,
+    pub(super) extension: Extension,
+}
+
+/// The end of a list file's name, which says how it is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Extension {
+    /// Whether it holds comma-separated values.
+    pub(super) is_csv: bool,
+    /// Whether it is compressed with zstd.
     pub(super) is_compressed: bool,
 }
 
@@ -28,10 +37,13 @@ impl FileName {
     /// What this name says, if it is one of ours.
     pub(super) fn parse(name: &str) -> Option<Self> {
         if let Some(stem) = name.strip_suffix(".flowpeel").and_then(|stem| stem.strip_prefix("snapshot-")) {
-            return FileName::of_stem(name, stem, Kind::Snapshot, false);
+            return FileName::of_stem(name, stem, Kind::Snapshot, Extension::default());
         }
         let (stem, is_compressed) = name.strip_suffix(".zst").map_or((name, false), |stem| (stem, true));
-        let stem = stem.strip_suffix(".ndjson")?;
+        let (stem, is_csv) = match stem.strip_suffix(".csv") {
+            Some(stem) => (stem, true),
+            None => (stem.strip_suffix(".ndjson")?, false),
+        };
         let (kind, stem) = match stem.strip_prefix("flows-") {
             Some(stem) => (Kind::Full, stem),
             None => match stem.strip_prefix("changes-") {
@@ -39,14 +51,22 @@ impl FileName {
                 None => (Kind::Sources, stem.strip_prefix("sources-")?),
             },
         };
-        FileName::of_stem(name, stem, kind, is_compressed)
+        if is_csv && kind != Kind::Full {
+            return None;
+        }
+        FileName::of_stem(name, stem, kind, Extension { is_csv, is_compressed })
     }
 
-    fn of_stem(name: &str, stem: &str, kind: Kind, is_compressed: bool) -> Option<Self> {
+    /// The name of the sources beside the list of this name, which are always NDJSON.
+    pub(super) fn of_sources(self) -> Self {
+        FileName { kind: Kind::Sources, extension: Extension { is_csv: false, ..self.extension }, ..self }
+    }
+
+    fn of_stem(name: &str, stem: &str, kind: Kind, extension: Extension) -> Option<Self> {
         let (time, number) = stem.split_once('_').unwrap_or((stem, "1"));
         let time = strtime::parse(TIME, time).ok()?.to_datetime().ok()?;
         let end_s = Offset::UTC.to_timestamp(time).ok()?.as_second();
-        let parsed = FileName { end_s, number: number.parse().ok()?, kind, is_compressed };
+        let parsed = FileName { end_s, number: number.parse().ok()?, kind, extension };
         // Numbers and times can be written in several ways, of which we use one.
         (parsed.to_string() == name).then_some(parsed)
     }
@@ -67,11 +87,12 @@ impl fmt::Display for FileName {
         if self.number > 1 {
             write!(f, "_{:03}", self.number)?;
         }
-        f.write_str(match (self.kind, self.is_compressed) {
-            (Kind::Snapshot, _) => ".flowpeel",
-            (_, true) => ".ndjson.zst",
-            (_, false) => ".ndjson",
-        })
+        f.write_str(match (self.kind, self.extension.is_csv) {
+            (Kind::Snapshot, _) => return f.write_str(".flowpeel"),
+            (Kind::Full, true) => ".csv",
+            _ => ".ndjson",
+        })?;
+        f.write_str(if self.extension.is_compressed { ".zst" } else { "" })
     }
 }
 
@@ -89,7 +110,7 @@ pub(super) struct Names {
 impl Names {
     /// The name of the list that ends at this time, to the second. A run never uses a name twice, even if the clock
     /// steps back; another run over the same packets uses the same names.
-    pub(super) fn next(&mut self, end_ns: i64, next_kind: impl FnOnce() -> Kind, is_compressed: bool) -> FileName {
+    pub(super) fn next(&mut self, end_ns: i64, next_kind: impl FnOnce() -> Kind, extension: Extension) -> FileName {
         let end_s = end_ns.div_euclid(1_000_000_000);
         let number = if self.latest_s.is_none_or(|latest_s| end_s > latest_s) {
             1
@@ -97,7 +118,7 @@ impl Names {
             self.numbered += 1;
             self.numbered + 1
         };
-        self.with_number(end_s, number, next_kind, is_compressed)
+        self.with_number(end_s, number, next_kind, extension)
     }
 
     /// The name of the list that ends in this second and has this number.
@@ -106,14 +127,14 @@ impl Names {
         end_s: i64,
         number: u64,
         next_kind: impl FnOnce() -> Kind,
-        is_compressed: bool,
+        extension: Extension,
     ) -> FileName {
         // Changes are applied in the order of names, and a clock that stepped back puts names between earlier ones.
         let is_behind = self.latest_s.is_some_and(|latest_s| end_s < latest_s);
         let kind = if is_behind || self.was_behind { Kind::Full } else { next_kind() };
         self.latest_s = self.latest_s.max(Some(end_s));
         self.was_behind = is_behind;
-        FileName { end_s, number, kind, is_compressed }
+        FileName { end_s, number, kind, extension }
     }
 
     /// Encodes it for a saved state.
@@ -180,11 +201,14 @@ mod tests {
             "snapshot-20260101T000010Z.flowpeel",
             "snapshot-20260101T000010Z_002.flowpeel",
             "sources-20260101T000010Z_002.ndjson.zst",
+            "flows-20260101T000010Z_002.csv.zst",
         ] {
             assert_eq!(FileName::parse(name).map(|name| name.to_string()).as_deref(), Some(name));
         }
         for name in [
             "flows-.ndjson",
+            "changes-20260101T000010Z.csv",
+            "sources-20260101T000010Z.csv",
             "flows-20260101T000010Z.flowpeel",
             "snapshot-20260101T000010Z.ndjson",
             "snapshot-20260101T000010Z.flowpeel.zst",
@@ -211,9 +235,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_says_what_it_was_made_from(end_ns: i64, number in 1u64.., kind in 0usize..3, is_compressed: bool) {
-            let kind = [Kind::Full, Kind::Changes, Kind::Sources][kind];
-            let name = FileName { end_s: end_ns.div_euclid(1_000_000_000), number, kind, is_compressed };
+        fn a_name_says_what_it_was_made_from(end_ns: i64, number in 1u64.., kind in 0usize..4, is_compressed: bool) {
+            let (kind, is_csv) =
+                [(Kind::Full, false), (Kind::Changes, false), (Kind::Sources, false), (Kind::Full, true)][kind];
+            let extension = Extension { is_csv, is_compressed };
+            let name = FileName { end_s: end_ns.div_euclid(1_000_000_000), number, kind, extension };
             prop_assert_eq!(FileName::parse(&name.to_string()), Some(name));
         }
 

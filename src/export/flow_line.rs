@@ -189,7 +189,7 @@ static OCTETS: [([u8; OCTET_SIZE_MAX], usize); 256] = {
     octets
 };
 
-fn address(line: &mut Vec<u8>, address: IpAddr) {
+pub(super) fn address(line: &mut Vec<u8>, address: IpAddr) {
     match address {
         IpAddr::V4(address) => {
             let (mut text, mut size) = ([0; 4 * OCTET_SIZE_MAX], 0);
@@ -221,7 +221,7 @@ pub(super) fn number(line: &mut Vec<u8>, mut number: u64) {
 }
 
 /// A duration in seconds, to the microsecond and with at least one decimal.
-fn seconds(line: &mut Vec<u8>, duration_ns: i64) {
+pub(super) fn seconds(line: &mut Vec<u8>, duration_ns: i64) {
     let duration_us = duration_ns.max(0) as u64 / 1_000;
     number(line, duration_us / 1_000_000);
     line.push(b'.');

@@ -5,7 +5,8 @@
 use crate::export::flow_line::{self, Mark, Style};
 use crate::export::side_by_side;
 use crate::export::timestamp::{Text, TimeFormatter};
-use crate::list::{Change, EarlierList, Header, List};
+use crate::list::{Change, EarlierList, Header, List, Row};
+use crate::select::{Group, Selection};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -22,6 +23,38 @@ struct ListLine<'a> {
     timestamp: &'a str,
     event_type: &'static str,
     flow_list: ListFields<'a>,
+    /// Written only where not the whole list is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    selection: Option<SelectionFields<'a>>,
+}
+
+/// What of a list follows.
+#[derive(Serialize)]
+struct SelectionFields<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group_by: Option<&'static str>,
+    /// How many connections the filter selects.
+    selected: u64,
+    /// How many lines follow.
+    lines: u64,
+}
+
+#[derive(Serialize)]
+struct GroupLine<'a> {
+    timestamp: &'a str,
+    event_type: &'static str,
+    flow_group: GroupFields,
+}
+
+#[derive(Serialize)]
+struct GroupFields {
+    group_by: &'static str,
+    value: String,
+    flows: u64,
+    half_open: u64,
+    oldest_age: f64,
 }
 
 #[derive(Serialize)]
@@ -149,6 +182,11 @@ fn is_worth_two_threads(header: &Header) -> bool {
         && std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1)
 }
 
+/// The most lines that a selection shows.
+fn limit_of(selection: &Selection) -> u64 {
+    selection.limit.map_or(u64::MAX, |limit| limit as u64)
+}
+
 /// The beginning of the lines of a list with this end.
 fn head(end: &Text) -> Vec<u8> {
     let mut head = Vec::new();
@@ -184,19 +222,52 @@ impl Lines {
         ListId { interval: header.figures.interval, end: self.times.rfc3339(header.figures.end_ns) }
     }
 
-    /// Writes a list in full.
-    pub(super) fn list(&mut self, out: &mut dyn Write, list: &List) -> io::Result<()> {
+    /// Writes what is selected of a list.
+    pub(super) fn list(&mut self, out: &mut dyn Write, list: &List, selection: &Selection) -> io::Result<()> {
         let (start, end) = self.period(&list.header);
-        let fields = ListFields::new(&list.header, start.as_str(), end.as_str());
-        self.header(&ListLine { timestamp: end.as_str(), event_type: "flow_list", flow_list: fields })?;
+        let flow_list = ListFields::new(&list.header, start.as_str(), end.as_str());
+        let mut line = ListLine { timestamp: end.as_str(), event_type: "flow_list", flow_list, selection: None };
         let head = head(&end);
         let style = Style { head: &head, vlan_key: self.vlan_key, mark: None };
+        if selection.is_partial() {
+            let groups = selection.groups(list.rows());
+            let selected = list.rows().filter(|row| selection.selects(row)).count() as u64;
+            let lines = groups.as_ref().map_or(selected.min(limit_of(selection)), |(groups, _)| groups.len() as u64);
+            let filter = selection.filter.as_ref().map(|filter| filter.text());
+            let group_by = selection.group_by.map(|group_by| group_by.name());
+            line.selection = Some(SelectionFields { filter, group_by, selected, lines });
+            self.header(&line)?;
+            return match groups {
+                Some((groups, _)) => self.groups(out, &groups, &end, group_by.unwrap_or_default()),
+                None => self.rows(out, selection.rows(list.rows()), style),
+            };
+        }
+        self.header(&line)?;
         if is_worth_two_threads(&list.header) {
             self.flush(out)?;
             return side_by_side::write(out, list.rows(), style);
         }
-        for row in list.rows() {
+        self.rows(out, list.rows(), style)
+    }
+
+    fn rows(&mut self, out: &mut dyn Write, rows: impl Iterator<Item = Row>, style: Style) -> io::Result<()> {
+        for row in rows {
             flow_line::append(&mut self.lines, &mut self.times, &row, style);
+            self.flush_if_long(out)?;
+        }
+        self.flush(out)
+    }
+
+    fn groups(&mut self, out: &mut dyn Write, groups: &[Group], end: &Text, group_by: &'static str) -> io::Result<()> {
+        for group in groups {
+            let flow_group = GroupFields {
+                group_by,
+                value: group.key.to_string(),
+                flows: group.flows,
+                half_open: group.half_open,
+                oldest_age: (group.oldest_ns / 1_000) as f64 / 1e6,
+            };
+            json_line(&mut self.lines, &GroupLine { timestamp: end.as_str(), event_type: "flow_group", flow_group })?;
             self.flush_if_long(out)?;
         }
         self.flush(out)

@@ -10,6 +10,7 @@ use crate::flow::{AnyKey, VlanTags};
 use crate::list::{KnownConnection, RowState};
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::fs::File;
 use std::io::{BufRead, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -22,6 +23,7 @@ const LIST_LINE_SIZE_MAX: usize = 1 << 10;
 struct HeaderLine {
     flow_list: Option<HeaderFields>,
     flow_changes: Option<HeaderFields>,
+    selection: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -138,6 +140,9 @@ impl ListFile {
         let refused = "this is no list of flowpeel: its first line is no header";
         let header: HeaderLine =
             serde_json::from_slice(&lines.line).map_err(|error| lines.refuse(refused).because(error))?;
+        if header.selection.is_some() {
+            return Err(lines.refuse("this is a selection from a list (--filter, --limit): a whole list is needed"));
+        }
         let (fields, is_changes) = match header {
             HeaderLine { flow_list: Some(fields), .. } => (fields, false),
             HeaderLine { flow_changes: Some(fields), .. } => (fields, true),

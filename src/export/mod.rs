@@ -1,9 +1,10 @@
 //! Lists, snapshots and reports of sources -> the formats and places that users want them in.
 //!
-//! Lists are NDJSON on a stream or in one file each, whole or as what changed since the one before, plain or
-//! compressed. Everything that writes an [`Output`] is an [`Exporter`].
+//! Lists are NDJSON, csv or a table for people, on a stream or in one file each, whole or as what changed since the one
+//! before, plain or compressed. Everything that writes an [`Output`] is an [`Exporter`].
 
 mod community_id;
+mod csv;
 mod directory;
 mod file_name;
 mod flow_line;
@@ -17,21 +18,24 @@ mod snapshots;
 mod source_list;
 mod stream;
 mod sums;
+mod table;
 mod timestamp;
 mod unpacked;
 
 pub use community_id::community_id;
+pub use csv::archived as archived_csv;
 pub use directory::{Directory, ListSpan, WrittenList};
 pub use file_name::SnapshotName;
 pub use flow_line::{ArchivedFlow, append_archived};
 pub use lines::ListId;
 pub use list_file::{FileLine, ListFile};
 pub use retention::{KEPT_AGED_MIN, KEPT_AGED_SHARE, KEPT_FILES_CHECK_LISTS, KEPT_FILES_MAX, Keep};
-pub use series::{CHANGES_FULL_LISTS_MAX, Format};
+pub use series::{CHANGES_FULL_LISTS_MAX, Format, Shape};
 pub use snapshots::SnapshotDirectory;
 pub use source_list::{SourceFigures, SourceList, SourceListHeader};
 pub use stream::Stream;
 pub use sums::{Side, write_difference, write_merged, write_snapshot};
+pub use table::Look;
 pub use timestamp::rfc3339;
 pub use unpacked::unpacked;
 

@@ -1,10 +1,15 @@
-//! One list after another: each in full, or as what changed since the one before; plain or compressed.
+//! One list after another: as NDJSON, csv or a table; each in full, or as what changed since the one before; plain or
+//! compressed.
 
 use crate::error::{Error, Result};
+use crate::export::csv::Csv;
+use crate::export::file_name::Extension;
 use crate::export::lines::{Base, Lines, ListId};
 use crate::export::source_list;
+use crate::export::table::Look;
 use crate::export::timestamp::Text;
 use crate::list::{EarlierList, List};
+use crate::select::Selection;
 use crate::snapshot::COMPRESSION_LEVEL;
 use crate::sources::Report;
 use crate::state::{Decoder, Encoder};
@@ -17,9 +22,25 @@ const COMPRESSION_SIZE: u64 = 3 << 20;
 /// The most lists from one in full to the next: a day of them at ten seconds. They are kept and removed together.
 pub const CHANGES_FULL_LISTS_MAX: u64 = 8_640;
 
-/// How lists are written, wherever they go.
+/// What a list looks like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shape {
+    /// A header line and a line for each connection, as JSON.
+    #[default]
+    Ndjson,
+    /// Comma-separated values, with the columns named in the first row.
+    Csv,
+    /// A table for people.
+    Table(Look),
+}
+
+/// How lists are written, wherever they go.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Format {
+    /// What a list looks like.
+    pub shape: Shape,
+    /// What of a list is written.
+    pub selection: Selection,
     /// Whether each list is compressed, as a zstd frame of its own.
     pub compress: bool,
     /// If this is `n`, one list in `n` is written in full, and of the others only what changed since the list before;
@@ -28,21 +49,33 @@ pub struct Format {
 }
 
 impl Format {
+    /// The end of the names of files in this format.
+    pub(super) fn extension(&self) -> Extension {
+        Extension { is_csv: self.shape == Shape::Csv, is_compressed: self.compress }
+    }
+
     /// The memory in bytes that writing lists of up to `connections_max` connections takes.
     #[must_use]
     pub fn memory_size(&self, connections_max: u64) -> u64 {
         // Two lists are held, the one before and the present one.
         let entry_size = 2 * EarlierList::ENTRY_SIZE as u64;
         let changes_size = self.changes.map_or(0, |_| connections_max.saturating_mul(entry_size));
-        changes_size.saturating_add(if self.compress { COMPRESSION_SIZE } else { 0 })
+        let compression_size = if self.compress { COMPRESSION_SIZE } else { 0 };
+        changes_size.saturating_add(compression_size).saturating_add(self.selection.memory_size(connections_max))
     }
 
     /// Checks that lists can be written in this format.
     ///
     /// # Errors
     ///
-    /// The number of lists from one in full to the next is out of range.
+    /// The number of lists from one in full to the next is out of range, or changes are asked for of something else than
+    /// whole lists as NDJSON.
     pub fn check(&self) -> Result<()> {
+        if self.changes.is_some() && (self.shape != Shape::Ndjson || self.selection.is_partial()) {
+            return Err(Error::new(
+                "--changes builds on whole lists as NDJSON: leave it out, or --format, --filter, --sort, --limit and --group-by",
+            ));
+        }
         if self.changes.is_some_and(|full_every| !(1..=CHANGES_FULL_LISTS_MAX).contains(&full_every)) {
             return Err(Error::new(format!("--changes must be from 1 to {CHANGES_FULL_LISTS_MAX}")));
         }
@@ -92,11 +125,21 @@ fn write_framed(
     }
 }
 
+/// What writes lists in one shape.
+enum Writer {
+    Ndjson(Lines),
+    Csv(Csv),
+    Table(Look),
+}
+
 /// Writes lists in one format.
 pub(super) struct Series {
-    lines: Lines,
+    writer: Writer,
+    selection: Selection,
     compress: bool,
     changes: Option<Changes>,
+    /// Whether the next list is the first of its stream.
+    is_first: bool,
 }
 
 impl Series {
@@ -108,7 +151,23 @@ impl Series {
             later: EarlierList::default(),
             ids: None,
         };
-        Series { lines: Lines::new(vlan_key), compress: format.compress, changes: format.changes.map(changes) }
+        let writer = match format.shape {
+            Shape::Ndjson => Writer::Ndjson(Lines::new(vlan_key)),
+            Shape::Csv => Writer::Csv(Csv::default()),
+            Shape::Table(look) => Writer::Table(look),
+        };
+        Series {
+            writer,
+            selection: format.selection,
+            compress: format.compress,
+            changes: format.changes.map(changes),
+            is_first: true,
+        }
+    }
+
+    /// The next list begins a file of its own.
+    pub(super) fn begin_file(&mut self) {
+        self.is_first = true;
     }
 
     /// How the next list is to be written.
@@ -130,19 +189,22 @@ impl Series {
     }
 
     fn write_lines(&mut self, out: &mut dyn Write, list: &List, kind: Kind) -> io::Result<()> {
-        match (&mut self.changes, kind) {
-            (Some(Changes { earlier, later, ids: Some((id, full)), .. }), Kind::Changes) => {
+        let Self { writer, selection, changes, is_first, .. } = self;
+        match (writer, changes, kind) {
+            (Writer::Ndjson(lines), Some(Changes { earlier, later, ids: Some((id, full)), .. }), Kind::Changes) => {
                 later.replace(list);
-                self.lines.changes(out, &list.header, later, &Base { earlier, id: *id, full: *full })
+                lines.changes(out, &list.header, later, &Base { earlier, id: *id, full: *full })
             }
-            _ => self.lines.list(out, list),
+            (Writer::Ndjson(lines), ..) => lines.list(out, list, selection),
+            (Writer::Csv(csv), ..) => csv.list(out, list, selection, std::mem::take(is_first)),
+            (Writer::Table(look), ..) => look.list(out, list, selection),
         }
     }
 
     /// Records that this list was written, so that the next can build on it.
     pub(super) fn written(&mut self, list: &List, kind: Kind) {
-        let Some(changes) = &mut self.changes else { return };
-        let id = self.lines.id(&list.header);
+        let (Some(changes), Writer::Ndjson(lines)) = (&mut self.changes, &mut self.writer) else { return };
+        let id = lines.id(&list.header);
         match (kind, changes.ids) {
             (Kind::Changes, Some((_, full))) => {
                 changes.earlier = std::mem::take(&mut changes.later);

@@ -2,7 +2,7 @@
 //! agent that follows the directory.
 
 use crate::error::{Error, Result};
-use crate::export::file_name::{FileName, Names};
+use crate::export::file_name::{Extension, FileName, Names};
 use crate::export::output_directory::{OutputDirectory, now_s};
 use crate::export::retention::{Keep, Retention};
 use crate::export::series::Kind;
@@ -40,7 +40,7 @@ impl SnapshotDirectory {
     ///
     /// The snapshot could not be written.
     pub fn write(&mut self, snapshot: &SnapshotFile) -> Result<()> {
-        let name = self.names.next(snapshot.header.end_ns(), || Kind::Snapshot, false);
+        let name = self.names.next(snapshot.header.end_ns(), || Kind::Snapshot, Extension::default());
         let name = FileName { kind: Kind::Snapshot, ..name };
         let written = self.output.write(&name.to_string(), |file| snapshot.write(file, &self.secret));
         self.warning = self.retention.written(name, written?).or(self.warning.take());

@@ -5,6 +5,7 @@
 //! - `metrics`: over HTTP, by Prometheus' own tools
 //! - `operation`: files, their places and rights, the log, the documented options, the packaging
 //! - `plan`, `sources`, `state`: the commands and options of these names
+//! - `selection`: filters, orders, groups, and what lists look like
 //! - `tunnels`: what is opened, and what is counted
 
 mod bad_input;
@@ -14,6 +15,7 @@ mod merge;
 mod metrics;
 mod operation;
 mod plan;
+mod selection;
 mod snapshots;
 mod sources;
 mod state;

@@ -241,7 +241,8 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     let plan = archive.iter().fold(prepared.plan.clone(), |plan, archive| plan.recording(archive.inlet()));
     let metrics = prepared.metrics();
     let server = arguments.metrics.map(|address| serve(address, Arc::clone(&metrics))).transpose()?;
-    let watch = LiveWatch::new(voice, prepared, Arc::clone(&metrics))?;
+    let lists_on_terminal = arguments.options.lists.are_on_terminal();
+    let watch = LiveWatch::new(voice, prepared, Arc::clone(&metrics), lists_on_terminal)?;
     if voice > Voice::Quiet {
         report::memory(&prepared.plan);
         announce(arguments, server.as_ref().map(Server::local_addr));

@@ -22,24 +22,33 @@ pub(super) struct LiveWatch {
     voice: Voice,
     interfaces: Vec<String>,
     last: LastList,
-    has_line: bool,
+    /// Whether something else on the terminal says what is listed.
+    shows_lists: bool,
     messages: Messages,
     interrupts: Interrupts,
 }
 
 impl LiveWatch {
-    /// A watch over a capture that publishes in `metrics`.
+    /// A watch over a capture that publishes in `metrics`. Where lists are shown on the terminal, their footers take the
+    /// place of the status line.
     ///
     /// # Errors
     ///
     /// Signals cannot be caught, or a thread not started.
-    pub(super) fn new(voice: Voice, prepared: &Prepared, metrics: Arc<Metrics>) -> Result<Self> {
-        let line = StatusLine::new(voice.draws(), prepared.plan.config().connections_max, metrics);
+    pub(super) fn new(
+        voice: Voice,
+        prepared: &Prepared,
+        metrics: Arc<Metrics>,
+        lists_on_terminal: bool,
+    ) -> Result<Self> {
+        let draws = voice.draws() && !lists_on_terminal;
+        let line = StatusLine::new(draws, prepared.plan.config().connections_max, metrics);
         let (last, has_line) = (Arc::clone(&line.last), line.is_shown());
         let interrupts = Interrupts::catch(PATIENCE)?;
         interrupts.set_bar(has_line);
         let messages = Messages::start(line)?;
-        Ok(LiveWatch { voice, interfaces: prepared.interfaces(), last, has_line, messages, interrupts })
+        let shows_lists = has_line || lists_on_terminal;
+        Ok(LiveWatch { voice, interfaces: prepared.interfaces(), last, shows_lists, messages, interrupts })
     }
 
     /// Removes the status line and prints the last message.
@@ -78,7 +87,7 @@ impl LiveObserver for LiveWatch {
             let (interval, covered) = (grouped(header.figures.interval), grouped(header.figures.merged + 1));
             self.warn(format!("lists take longer than an interval: list {interval} covers {covered} intervals"));
         }
-        if !self.has_line {
+        if !self.shows_lists {
             self.line(format!(
                 "list {} of {}: {} open, {} half-open, {} opened, {} closed{}",
                 grouped(header.figures.interval),

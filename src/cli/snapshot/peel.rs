@@ -2,6 +2,7 @@
 
 use crate::agent;
 use crate::cli::report::{self, Voice, grouped};
+use crate::cli::showing::Showing;
 use crate::cli::snapshot::secret::SecretOption;
 use crate::cli::{Outcome, Status};
 use crate::error::{Error, Result};
@@ -35,6 +36,9 @@ pub(super) struct Arguments {
 
     #[command(flatten)]
     secret: SecretOption,
+
+    #[command(flatten)]
+    showing: Showing,
 }
 
 /// Lists the snapshot or merge.
@@ -57,6 +61,11 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
 fn list(arguments: &Arguments, secret: &Secret) -> Result<u64> {
     let snapshot = SnapshotFile::open(&arguments.file, secret)?;
     if snapshot.header.kind != Kind::Snapshot {
+        if arguments.showing.is_asked_for() {
+            let what =
+                "the list of a merge is NDJSON, whole: leave out --format, --filter, --sort, --limit and --group-by";
+            return Err(Error::new(what).in_file(&arguments.file));
+        }
         return merged(&snapshot, secret, &arguments.base);
     }
     let vlan_key = snapshot.header.vlan_key;
@@ -68,7 +77,9 @@ fn list(arguments: &Arguments, secret: &Secret) -> Result<u64> {
         agent::start_from(&mut list, source, base)?;
     }
     list.apply(snapshot)?;
-    let mut stdout = Stream::new(std::io::stdout(), "standard output", vlan_key, Format::default());
+    let showing = &arguments.showing;
+    let format = Format { shape: showing.on_stdout(), selection: showing.selection(), ..Format::default() };
+    let mut stdout = Stream::new(std::io::stdout(), "standard output", vlan_key, format);
     list.list(|list| stdout.write(Output::List(list)))?;
     Ok(list.left())
 }

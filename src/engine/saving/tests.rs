@@ -30,7 +30,7 @@ fn config() -> Config {
         pickup: 3,
         idle_timeout: Some(Duration::from_secs(10)),
         max_age: Some(Duration::from_secs(20)),
-        format: Format { compress: false, changes: Some(4) },
+        format: Format { changes: Some(4), ..Format::default() },
         saves_state: true,
         ..Config::default()
     }

@@ -1,13 +1,14 @@
 //! Directories with files of every kind, and what is left of them.
 
 use super::*;
+use crate::export::file_name::Extension;
 use std::path::Path;
 use tempfile::TempDir;
 
 const HOUR_S: i64 = 3_600;
 
 fn full(end_s: i64) -> FileName {
-    FileName { end_s, number: 1, kind: Kind::Full, is_compressed: false }
+    FileName { end_s, number: 1, kind: Kind::Full, extension: Extension::default() }
 }
 
 fn changes(end_s: i64) -> FileName {

@@ -298,7 +298,7 @@ fn sources_are_counted_once_each_however_slow_the_lists_are() {
 #[test]
 fn a_run_that_goes_on_repeats_no_number_and_builds_on_no_list_before() {
     let place = tempfile::tempdir().unwrap();
-    let format = Format { compress: false, changes: Some(100) };
+    let format = Format { changes: Some(100), ..Format::default() };
     let config = Config { format, saves_state: true, ..config() };
     let plan = Plan::live(&config, LiveInput { capture_count: 1, rings_size: 0 }).unwrap();
     let run = |state: &std::path::Path| {

@@ -65,7 +65,7 @@ fn assert_collected(pace: Pace, churn: u64) {
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name);
     let (lists, snapshots) = (path("lists"), path("snapshots"));
-    let format = Format { compress: true, changes: None };
+    let format = Format { compress: true, ..Format::default() };
     let config = Config {
         every: Some(Duration::from_micros(INTERVAL_US)),
         connections_max: pace.open + pace.open / 5,
@@ -76,7 +76,7 @@ fn assert_collected(pace: Pace, churn: u64) {
     };
     let secret = Secret::REPLAY;
     let mut router = Router {
-        lists: Directory::new(&lists, false, format, Keep::default()).unwrap(),
+        lists: Directory::new(&lists, false, format.clone(), Keep::default()).unwrap(),
         snapshots: SnapshotDirectory::new(&snapshots, secret.clone(), Keep::default()).unwrap(),
     };
     let began = Instant::now();

@@ -114,7 +114,7 @@ fn the_exit_status_separates_found_from_not_found_and_damaged() {
     archive(place.path(), traffic.clone(), &Config::default());
     let exact = exact(traffic);
     let (client, server) = (exact[0].client.to_string(), exact[0].server.to_string());
-    let (status, printed, said) = run(place.path(), &[&client, &server, "--json", "--explain"]);
+    let (status, printed, said) = run(place.path(), &[&client, &server, "--explain"]);
     assert_eq!(status, Some(0), "{said}");
     assert!(said.contains("segments, 0 in vain"), "{said}");
     for line in printed.lines() {
@@ -124,7 +124,7 @@ fn the_exit_status_separates_found_from_not_found_and_damaged() {
         assert!(ends.contains(&exact[0].client.ip().to_string()), "{line}");
     }
     let v6 = exact.iter().find(|ended| ended.client.is_ipv6()).unwrap();
-    let (status, printed, _) = run(place.path(), &[&v6.client.to_string()]);
+    let (status, printed, _) = run(place.path(), &[&v6.client.to_string(), "--format", "table"]);
     assert_eq!(status, Some(0));
     assert!(printed.starts_with("START") && printed.contains(&v6.client.to_string()), "{printed}");
     assert_eq!(run(place.path(), &["198.51.100.7:1", "198.51.100.8:2"]), (Some(3), String::new(), String::new()));

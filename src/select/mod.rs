@@ -1,0 +1,118 @@
+//! What of a list is shown: a filter, an order, a limit, groups. It never changes what is tracked or listed.
+//!
+//! The same language selects in lists, snapshots and archives.
+
+mod filter;
+mod groups;
+mod order;
+
+pub use filter::{FILTER_SIZE_MAX, Filter, FilterError, duration, time_ns};
+pub use groups::{Group, GroupBy, GroupKey};
+pub use order::Sort;
+
+use crate::flow::VlanTags;
+use crate::list::{Row, RowState};
+use std::net::SocketAddr;
+
+/// What a filter is asked about: a connection of a list or of an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The client's address and port.
+    pub client: SocketAddr,
+    /// The server's address and port.
+    pub server: SocketAddr,
+    /// The VLAN tags, where they are part of the key.
+    pub vlan: VlanTags,
+    /// The state; `None` when the connection has ended.
+    pub state: Option<RowState>,
+    /// When it started, in ns since 1970.
+    pub start_ns: i64,
+    /// How old it is, or was at its end, in ns.
+    pub age_ns: i64,
+    /// When it ended, in ns since 1970.
+    pub end_ns: Option<i64>,
+    /// Why it ended.
+    pub reason: Option<&'static str>,
+    /// Whether its handshake was not seen.
+    pub midstream: bool,
+    /// Whether it may have closed unseen.
+    pub unsettled: bool,
+}
+
+impl From<&Row> for Facts {
+    fn from(row: &Row) -> Self {
+        let Row { client, server, vlan, start_ns, age_ns, state, midstream, unsettled, .. } = *row;
+        Facts {
+            client,
+            server,
+            vlan,
+            state: Some(state),
+            start_ns,
+            age_ns,
+            end_ns: None,
+            reason: None,
+            midstream,
+            unsettled,
+        }
+    }
+}
+
+/// What of a list is shown, and how.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Selection {
+    /// Which connections; `None` for all.
+    pub filter: Option<Filter>,
+    /// In which order; `None` for that of a list.
+    pub sort: Option<Sort>,
+    /// How many lines at most; `None` for all.
+    pub limit: Option<usize>,
+    /// Counts of connections that have this in common, in the place of the connections.
+    pub group_by: Option<GroupBy>,
+}
+
+impl Selection {
+    /// Whether anything but all connections in the order of a list is asked for.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        *self != Selection::default()
+    }
+
+    /// Whether the filter selects this connection.
+    #[must_use]
+    pub fn selects(&self, row: &Row) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.selects(&Facts::from(row)))
+    }
+
+    /// The memory in bytes that selecting from `connections_max` connections takes at most.
+    #[must_use]
+    pub fn memory_size(&self, connections_max: u64) -> u64 {
+        let kept = self.limit.map_or(connections_max, |limit| connections_max.min(limit as u64));
+        match (self.group_by, self.sort) {
+            (Some(_), _) => connections_max.saturating_mul(groups::GROUP_SIZE),
+            (None, Some(_)) => kept.saturating_mul(order::SORTED_SIZE),
+            (None, None) => 0,
+        }
+    }
+
+    /// The rows to show, in their order, with how many were selected in all.
+    ///
+    /// Complexity: a pass over the rows; with an order, memory for those that are shown.
+    pub fn rows<'a>(&'a self, rows: impl Iterator<Item = Row> + 'a) -> Box<dyn Iterator<Item = Row> + 'a> {
+        let selected = rows.filter(|row| self.selects(row));
+        let limit = self.limit.unwrap_or(usize::MAX);
+        match self.sort {
+            Some(sort) => Box::new(sort.first(selected, limit).into_iter()),
+            None => Box::new(selected.take(limit)),
+        }
+    }
+
+    /// The groups to show, the largest first, and how many there are in all; `None` where no groups are asked for.
+    ///
+    /// Complexity: a pass over the rows, memory for all groups.
+    pub fn groups(&self, rows: impl Iterator<Item = Row>) -> Option<(Vec<Group>, usize)> {
+        let mut groups = self.group_by?.of(rows.filter(|row| self.selects(row)));
+        let count = groups.len();
+        groups.truncate(self.limit.unwrap_or(usize::MAX));
+        Some((groups, count))
+    }
+}
