@@ -299,10 +299,10 @@ fn sources_are_counted_once_each_however_slow_the_lists_are() {
 fn a_run_that_goes_on_repeats_no_number_and_builds_on_no_list_before() {
     let place = tempfile::tempdir().unwrap();
     let format = Format { changes: Some(100), ..Format::default() };
-    let config = Config { format, saves_state: true, ..config() };
+    let config = Config { format: format.clone(), saves_state: true, ..config() };
     let plan = Plan::live(&config, LiveInput { capture_count: 1, rings_size: 0 }).unwrap();
     let run = |state: &std::path::Path| {
-        let mut stream = Stream::new(Vec::new(), "a buffer", false, format);
+        let mut stream = Stream::new(Vec::new(), "a buffer", false, format.clone());
         let saving = Saving::of_live(state, Duration::ZERO, &plan).unwrap();
         let (source, stop) = (Playing::new(frames(5)), StopAfter(Instant::now(), 4 * EVERY));
         live(&plan, vec![source], &mut stream, &metrics(1), &stop, Some(saving)).unwrap();
