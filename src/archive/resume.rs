@@ -85,8 +85,8 @@ pub(super) fn rewind(directory: &Path, run: NonZeroU64, first: u32) -> Result<()
         if number < first {
             continue;
         }
-        // A crash can leave a log without its header. Behind a save point it can only be the run's own. Before the first one
-        // it may be of another, but nothing is in it if it has no room for a header.
+        // A crash can leave a log without its header. Behind a save point it can only be the run's own. Before the
+        // first one it may be of another, but nothing is in it if it has no room for a header.
         let path = name.path_in(directory);
         let writer = FileId::of(&path).map_err(cannot)?.map(|id| id.run);
         let is_log = matches!(name, FileName::Log(_));

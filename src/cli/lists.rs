@@ -31,7 +31,7 @@ pub(super) struct Writing {
     /// Compress lists with zstd
     ///
     /// Each list is a frame of its own.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     compress: bool,
 
     /// Remove old lists: by age (7d) or size (2GiB)

@@ -78,8 +78,8 @@ impl From<GroupKind> for GroupBy {
 pub(super) struct Showing {
     /// table (the default on a terminal), ndjson or csv
     ///
-    /// Elsewhere than on a terminal it is ndjson. A table is aligned columns for people, as wide as the terminal; ndjson a
-    /// line of JSON for the list and one for each connection; csv has the names of the columns first.
+    /// Elsewhere than on a terminal it is ndjson. A table is aligned columns for people, as wide as the terminal;
+    /// ndjson a line of JSON for the list and one for each connection; csv has the names of the columns first.
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     format: Option<ShapeKind>,
 

@@ -68,8 +68,8 @@ impl Format {
     ///
     /// # Errors
     ///
-    /// The number of lists from one in full to the next is out of range, or changes are asked for of something else than
-    /// whole lists as NDJSON.
+    /// The number of lists from one in full to the next is out of range, or changes are asked for of something else
+    /// than whole lists as NDJSON.
     pub fn check(&self) -> Result<()> {
         if self.changes.is_some() && (self.shape != Shape::Ndjson || self.selection.is_partial()) {
             return Err(Error::new(

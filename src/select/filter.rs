@@ -534,7 +534,8 @@ pub fn duration(text: &str) -> Option<Duration> {
     Some(duration).filter(SignedDuration::is_positive).map(|duration| duration.unsigned_abs())
 }
 
-/// The time that a text names, in ns since 1970: `2026-01-01T00:00:00Z`, or the beginning of a day in UTC, `2026-01-01`.
+/// The time that a text names, in ns since 1970: `2026-01-01T00:00:00Z`, or the beginning of a day in UTC,
+/// `2026-01-01`.
 #[must_use]
 pub fn time_ns(text: &str) -> Option<i64> {
     let timestamp: Timestamp = text.parse().or_else(|_| format!("{text}T00:00:00Z").parse()).ok()?;

@@ -375,7 +375,7 @@ impl Run {
     /// Whether they are far from each other, and too many in order to be wrong.
     fn is_sparse(&self) -> bool {
         let is_long = self.last_ns.saturating_sub(self.first_ns) >= FOLLOWS_MAX_NS;
-        is_long && self.count < JUDGED_COUNT_MIN && self.ascending.is_some_and(|count| count >= AGREEING_COUNT)
+        is_long && self.ascending.is_some_and(|count| count >= AGREEING_COUNT)
     }
 
     /// Whether most of so many stamps follow the first closely.

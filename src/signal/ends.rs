@@ -1,6 +1,6 @@
 //! The sequence numbers at which connections ended lately, by FIN or RST: a later packet shows by its own numbers
-//! whether it comes behind the end of its side as any connection's last packets do, or the side has not ended after all.
-//! Then the end was forged, or that of an earlier connection between the same ends.
+//! whether it comes behind the end of its side as any connection's last packets do, or the side has not ended after
+//! all. Then the end was forged, or that of an earlier connection between the same ends.
 //!
 //! A packet has two numbers, how far its sender has come and how far it has followed the other side. An end has both
 //! too. What comes late behind a FIN is near to it in both, so packets of the next connection between the same ends,
@@ -91,8 +91,8 @@ impl EndRecord {
         EndRecord { head: way[0].load(Relaxed), numbers: [numbers as u32, (numbers >> u32::BITS) as u32] }
     }
 
-    /// Writes the record. Another thread may write or read the same place meanwhile: one end is lost then, as when there
-    /// are too many.
+    /// Writes the record. Another thread may write or read the same place meanwhile: one end is lost then, as when
+    /// there are too many.
     fn store(&self, way: &[AtomicU64]) {
         way[1].store(u64::from(self.numbers[0]) | u64::from(self.numbers[1]) << u32::BITS, Relaxed);
         way[0].store(self.head, Relaxed);

@@ -1,7 +1,7 @@
 //! The last step of the capture side: it decides which few packets of a capture the shards get to see.
 //!
-//! Most packets carry no flag and belong to no handshake: one byte of the handshake cache says so, and they are skipped.
-//! The others are staged and looked up, in this order:
+//! Most packets carry no flag and belong to no handshake: one byte of the handshake cache says so, and they are
+//! skipped. The others are staged and looked up, in this order:
 //!
 //! 1. The stage holds up to 64 signals without their hashes, so that all cache lines are prefetched before the first
 //!    signal is looked up, and the signals are hashed together. Handshakes whose SYN or SYN-ACK is still in the stage

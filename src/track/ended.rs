@@ -146,8 +146,8 @@ impl EndedConnections {
         found.last_mut()
     }
 
-    /// Takes back the end of this side of a connection, which goes on. Returns the connection, which is then recorded no
-    /// longer, unless a RST of the other side has ended it all the same.
+    /// Takes back the end of this side of a connection, which goes on. Returns the connection, which is then recorded
+    /// no longer, unless a RST of the other side has ended it all the same.
     pub(super) fn take_back(&mut self, hash: ConnectionHash, side: Side) -> Option<Ended> {
         let word = self.record_mut(hash)?;
         if Ended::of_word(*word).has_rst[side.other() as usize] {
@@ -155,6 +155,11 @@ impl EndedConnections {
             return None;
         }
         Some(Ended::of_word(std::mem::take(word)))
+    }
+
+    /// Removes what is recorded of a connection.
+    pub(super) fn take(&mut self, hash: ConnectionHash) -> Option<Ended> {
+        self.record_mut(hash).map(|word| Ended::of_word(std::mem::take(word)))
     }
 
     /// Records a FIN of this side that came after the connection had ended.

@@ -17,7 +17,8 @@ use flowpeel_lines::{Line, Lines};
 /// Records in a set: a cache line of them.
 const RECORD_COUNT: usize = 4;
 
-/// Sets of a partition. A connection whose client opens it anew without having ended it is rare, and a round trip short.
+/// Sets of a partition. A connection whose client opens it anew without having ended it is rare, and a round trip
+/// short.
 const SET_COUNT: usize = 64;
 
 /// How far a client may have come before it has read more than the SYN-ACK: the window in a SYN-ACK is never scaled

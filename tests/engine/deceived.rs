@@ -382,8 +382,8 @@ fn late_fins(seed: u64, is_repeated: bool, new_isn: impl Fn(&Connection, u32) ->
 fn however_near_the_numbers_a_fin_of_the_connection_before_does_not_close_the_next() {
     for seed in 0..4 {
         for is_repeated in [true, false] {
-            // One in 256 of these begins less than 16 MiB behind the old FIN, and all of those after it do. Where it was
-            // not seen before, nothing but what it acknowledges shows that it is none of theirs: for 127 in 128.
+            // One in 256 of these begins less than 16 MiB behind the old FIN, and all of those after it do. Where it
+            // was not seen before, nothing but what it acknowledges shows that it is none of theirs: for 127 in 128.
             let anywhere = late_fins(seed, is_repeated, |_, isn| isn);
             let behind = late_fins(seed, is_repeated, |old, isn| old.server_isn.wrapping_sub(100 + isn % (1 << 24)));
             for ((packets, count), hidden_max) in [(anywhere, 0), (behind, if is_repeated { 0 } else { 15 })] {

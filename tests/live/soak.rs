@@ -1,7 +1,7 @@
 //! A soak: a load that changes, interfaces that go and come back, and nothing that grows, is late, or is lost silently.
 //!
-//! The short form is a test, `scripts/soak` runs the long one. How late lists are is printed and not asserted: it depends on what
-//! else the machine has to do.
+//! The short form is a test, `scripts/soak` runs the long one. How late lists are is printed and not asserted: it
+//! depends on what else the machine has to do.
 
 use crate::burst::{generate, send, summed};
 use crate::lab::{End, Host, Lab, has, join, run};
@@ -138,8 +138,8 @@ impl Intervals {
             };
             assert_eq!(list.count("interval"), before + 1, "{}", list.header);
             assert!(before_start.is_none_or(|end| end == time(&list, "start")), "{}", list.header);
-            // But for the first and the last, which is checked when another follows, all are equally long. One that came
-            // while the lists were behind is part of the next.
+            // But for the first and the last, which is checked when another follows, all are equally long. One that
+            // came while the lists were behind is part of the next.
             if let Some(last) = self.last.as_ref().filter(|_| before > 1) {
                 let length = time(last, "start").duration_until(time(last, "end"));
                 let interval_count = 1 + last.count("merged") as u32;

@@ -29,8 +29,8 @@ pub(super) struct LiveWatch {
 }
 
 impl LiveWatch {
-    /// A watch over a capture that publishes in `metrics`. Where lists are shown on the terminal, their footers take the
-    /// place of the status line.
+    /// A watch over a capture that publishes in `metrics`. Where lists are shown on the terminal, their footers take
+    /// the place of the status line.
     ///
     /// # Errors
     ///

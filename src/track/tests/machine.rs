@@ -22,9 +22,10 @@ struct Known {
     start: u64,
     /// The tick from which its timeout counts.
     since: u64,
-    /// The sides that were seen, and those that have sent a FIN.
+    /// The sides that were seen, those that have sent a FIN, and those that have sent a RST.
     heard: Vec<Sender>,
     ended: Vec<Sender>,
+    reset: Vec<Sender>,
     /// Whether the client has answered a SYN-ACK that was not seen yet.
     has_answered: bool,
     /// When the client's SYN was repeated after the end.
@@ -85,9 +86,7 @@ impl Machine {
             Stage::SynSent => known.client == packet.sender,
             Stage::Closed | Stage::Candidate => false,
         });
-        let ended =
-            self.ended.get(&packet.connection).filter(|_| packet.kind == SignalKind::Alive && !is_other)?.clone();
-        Some(self.open_again(packet, ended))
+        if packet.kind == SignalKind::Alive && !is_other { self.take_back(packet) } else { None }
     }
 
     /// The handshakes that contradict the connection of a packet, of which its sender is the client.
@@ -149,7 +148,7 @@ impl Machine {
         if !is_first || packet.kind != SignalKind::Ack && !is_alive {
             return None;
         }
-        let ended = self.ended.get(&packet.connection)?.clone();
+        let ended = self.ended.get(&packet.connection)?;
         let has_ended = BOTH.iter().all(|side| ended.ended.contains(side));
         let rivals = self.rivals_of(packet, now);
         let is_other = match rivals.iter().any(|(_, isn, _)| *isn == packet.isn) {
@@ -157,29 +156,45 @@ impl Machine {
             false if rivals.is_empty() => is_alive && !has_ended,
             false => is_alive || !has_ended,
         };
-        is_other.then(|| self.open_again(packet, ended))
+        if is_other { self.open_again(packet) } else { None }
     }
 
-    fn open_again(&mut self, packet: Packet, ended: Known) -> Known {
-        self.ended.remove(&packet.connection);
-        let sides = ended.ended.iter().copied().filter(|side| *side != packet.sender).collect();
-        Known { stage: Stage::Open, heard: BOTH.into(), ended: sides, ..ended }
+    /// Takes back the end of a packet's sender, and returns the connection unless a RST of the other side has ended it.
+    fn take_back(&mut self, packet: Packet) -> Option<Known> {
+        let ended = self.ended.get_mut(&packet.connection)?;
+        if ended.reset.contains(&other(packet.sender)) {
+            ended.ended.retain(|side| *side != packet.sender);
+            ended.reset.retain(|side| *side != packet.sender);
+            return None;
+        }
+        self.open_again(packet)
+    }
+
+    fn open_again(&mut self, packet: Packet) -> Option<Known> {
+        let mut ended = self.ended.remove(&packet.connection)?;
+        ended.ended.retain(|side| *side != packet.sender);
+        Some(Known { stage: Stage::Open, heard: BOTH.into(), reset: vec![], ..ended })
     }
 
     /// Keeps what a FIN or RST has ended.
     fn keep_ended(&mut self, packet: Packet, before: Option<&Known>, after: Option<&Known>) {
-        let was_closed = before.is_some_and(|known| known.stage == Stage::Closed);
-        match packet.kind {
-            SignalKind::Fin if was_closed => {
-                self.ended.entry(packet.connection).and_modify(|known| known.ended.push(packet.sender));
+        let stage = before.map(|known| known.stage);
+        let is_trace = before.is_some_and(|known| known.stage == Stage::Closed && known.isn == 0);
+        let closed = after.filter(|known| known.stage == Stage::Closed && stage != Some(Stage::Closed));
+        let known = self.ended.entry(packet.connection);
+        match (packet.kind, stage) {
+            (SignalKind::Fin, None | Some(Stage::Closed | Stage::SynSent)) => {
+                known.and_modify(|known| known.ended.push(packet.sender));
             }
-            SignalKind::Fin | SignalKind::Rst => {
-                let Some(closed) = after.filter(|known| known.stage == Stage::Closed && !was_closed) else { return };
-                let is_known = before.is_some_and(|known| matches!(known.stage, Stage::Open | Stage::Answered));
-                if is_known {
-                    let ended = if packet.kind == SignalKind::Fin { BOTH.into() } else { closed.ended.clone() };
-                    self.ended.insert(packet.connection, Known { ended, ..closed.clone() });
-                }
+            (SignalKind::Rst, None | Some(Stage::Closed | Stage::SynSent | Stage::Answered)) if !is_trace => {
+                known.and_modify(|known| known.reset.push(packet.sender));
+            }
+            (SignalKind::Fin | SignalKind::Rst, Some(Stage::Open | Stage::Answered)) => {
+                let Some(closed) = closed.cloned() else { return };
+                let is_fin = packet.kind == SignalKind::Fin;
+                let ended = if is_fin { BOTH.into() } else { closed.ended.clone() };
+                let reset = if is_fin { vec![] } else { vec![packet.sender] };
+                known.insert_entry(Known { ended, reset, ..closed });
             }
             _ => {}
         }
@@ -262,6 +277,7 @@ fn fresh(stage: Stage, client: Sender, packet: Packet, now: u64) -> Known {
         since: now,
         heard: vec![sender],
         ended: vec![],
+        reset: vec![],
         has_answered: false,
         syn_again: None,
     }

@@ -1,6 +1,6 @@
 //! The crowd: connections for mass, a hundred times cheaper than those of hosts. Each follows a script with the packets
-//! of a TCP that is well-behaved: it opens, says something, and ends in one of the usual ways, or never. What is lost is
-//! sent again; what is lost behind the tap passes it twice.
+//! of a TCP that is well-behaved: it opens, says something, and ends in one of the usual ways, or never. What is lost
+//! is sent again; what is lost behind the tap passes it twice.
 
 use super::host::Sender;
 use super::wire::{ACK, End, Ends, FIN, RST, SYN, Segment};

@@ -30,17 +30,17 @@
 //!   the connection took the place of another, and in a world with a flood, it is between that and the end of the
 //!   handshake.
 //! - **False ends hide a connection until its side goes on**: a RST or FIN of another connection or a forger, until
-//!   three seconds later a packet without a flag has passed of the side that seemed to end. That packet must not lie less
-//!   than 16 MiB before the number of a forged FIN, nor behind the side's own FIN, where late packets do. It shows
+//!   three seconds later a packet without a flag has passed of the side that seemed to end. That packet must not lie
+//!   less than 16 MiB before the number of a forged FIN, nor behind the side's own FIN, where late packets do. It shows
 //!   nothing for as long as a SYN behind the false end seems to begin another connection (a timeout of the engine's);
 //!   and it may show nothing when more than three false ends have come, when so many other connections have ended since
 //!   that the engine may have forgotten this one, or when its handshake has come again.
-//! - **False packets in a handshake**: data or a FIN, in the client's name between a SYN-ACK and its answer, may complete
-//!   it, a RST there may end it, and a SYN in the server's name turns it round. Until the true answer, or for good,
-//!   nothing is certain.
-//! - **Data behind the end is life**: forged, or a copy that comes more than two seconds behind a RST. So is forged data
-//!   of a side that has sent its FIN, and a copy of the SYN-ACK with an answer, from a second behind the end on. Whether
-//!   such a connection is listed is not certain until another begins between the same ends.
+//! - **False packets in a handshake**: data or a FIN, in the client's name between a SYN-ACK and its answer, may
+//!   complete it, a RST there may end it, and a SYN in the server's name turns it round. Until the true answer, or for
+//!   good, nothing is certain.
+//! - **Data behind the end is life**: forged, or a copy that comes more than two seconds behind a RST. So is forged
+//!   data of a side that has sent its FIN, and a copy of the SYN-ACK with an answer, from a second behind the end on.
+//!   Whether such a connection is listed is not certain until another begins between the same ends.
 //! - **A SYN is repeated** within the engine's timeout, for less than ten minutes; the start may be that of a later one
 //!   otherwise.
 //! - **A handshake takes less than the engine's timeout** from the SYN-ACK on.
