@@ -14,8 +14,8 @@
 //!
 //! Numbers are little-endian. After the header comes a zstd frame of columns: a byte of flags for each entry, the ends
 //! (each less the one before) and the durations as zigzag LEB128, client addresses, server addresses, client ports,
-//! server ports, VLAN words, and by how much the clock was set as zigzag LEB128. What a flag says is not there is left
-//! out.
+//! server ports, VLAN words, and by how much the clock was set as zigzag LEB128. Of the last two, only those that are
+//! not 0.
 
 use crate::archive::{Entry, Fate};
 use crate::flow::{AnyKey, KeyV4, KeyV6, WordKey};

@@ -71,8 +71,7 @@ pub struct Entry {
     pub key: AnyKey,
     /// When the connection started.
     pub start: i64,
-    /// By how much the wall clock was set between start and end: the connection lasted that much less than lies
-    /// between.
+    /// By how much the wall clock was set between start and end: the connection lasted `end - start - clock_set`.
     pub clock_set: i64,
     /// What became of the connection.
     pub fate: Fate,

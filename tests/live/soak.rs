@@ -211,8 +211,8 @@ fn soak(form: &Form, progress: &Progress) -> Option<()> {
     assert_eq!(intervals.dropped_count, lost + summed(&ended, "lost_signals"), "{}", ended.stderr);
     let Intervals { count, merged_count, dropped_count, latest, late_count, .. } = intervals;
     say(&format!(
-        "{}, {} s: {count} lists for {} intervals, {late_count} of them late by an interval, the latest {latest:?}; {seen} \
-         packets and {dropped_count} dropped; {middle_kib} KiB in the middle, {end_kib} at the end",
+        "{}, {} s: {count} lists for {} intervals, {late_count} of them late by an interval, the latest {latest:?}; \
+         {seen} packets and {dropped_count} dropped; {middle_kib} KiB in the middle, {end_kib} at the end",
         form.name,
         began.elapsed().as_secs(),
         count + merged_count
