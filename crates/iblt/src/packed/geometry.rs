@@ -2,6 +2,7 @@
 //! split into subtables, one for each hash function, so that a key's places are distinct (section 2.2 of the paper).
 
 use crate::hash::place_of;
+use std::ops::Range;
 
 /// The number of which the cells of a snapshot's subtable are a multiple: it folds by 2 to 6, 10, 12, 15, 20, 30 and
 /// 60.
@@ -109,6 +110,14 @@ impl Geometry {
     #[inline]
     pub fn cell_count(self) -> usize {
         self.subtable_cell_count as usize * HASH_COUNT
+    }
+
+    /// The cells of subtable `at`, of [`HASH_COUNT`].
+    #[must_use]
+    #[inline]
+    pub fn subtable(self, at: usize) -> Range<usize> {
+        let count = self.subtable_cell_count as usize;
+        at * count..(at + 1) * count
     }
 
     /// The cells of the key with this placement hash, one in each subtable.

@@ -97,13 +97,17 @@ impl<K: TableKey> Change<K> {
 pub struct Iblt<K: TableKey> {
     geometry: Geometry,
     cells: Lines<PackedCell<K>>,
+    /// Bit `at` is set where subtable `at` is lost. The cells of lost subtables are zero, and no key is placed in them.
+    lost: u8,
 }
+
+const _: () = assert!(HASH_COUNT <= u8::BITS as usize);
 
 impl<K: TableKey> Iblt<K> {
     /// An empty table of this shape.
     #[must_use]
     pub fn new(geometry: Geometry) -> Self {
-        Iblt { geometry, cells: Lines::new(geometry.cell_count()) }
+        Iblt { geometry, cells: Lines::new(geometry.cell_count()), lost: 0 }
     }
 
     /// The table of these cells, subtable after subtable; `None` unless their number fits the shape.
@@ -121,15 +125,29 @@ impl<K: TableKey> Iblt<K> {
     }
 
     /// Gives the bytes of the table to `put`, piece by piece: those of the cells, as [`TableCell::write`] encodes them,
-    /// subtable after subtable. The shape is not included.
+    /// subtable after subtable. The shape is not included, nor which subtables are lost.
     ///
     /// # Errors
     ///
     /// The first error of `put`.
     pub fn write<E>(&self, mut put: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        (0..HASH_COUNT).try_for_each(|at| self.write_subtable(at, &mut put))
+    }
+
+    /// Gives the bytes of subtable `at` to `put`, as [`Self::write`] does with those of all.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `put`.
+    ///
+    /// # Panics
+    ///
+    /// There is no such subtable: `at` is [`HASH_COUNT`] or more.
+    pub fn write_subtable<E>(&self, at: usize, mut put: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let size = PackedCell::<K>::SIZE;
-        let mut bytes = vec![0; PIECE_CELL_COUNT * size];
-        for cells in self.cells.chunks(PIECE_CELL_COUNT) {
+        let cells = &self.cells[self.geometry.subtable(at)];
+        let mut bytes = vec![0; PIECE_CELL_COUNT.min(cells.len()) * size];
+        for cells in cells.chunks(PIECE_CELL_COUNT) {
             cells.iter().zip(bytes.chunks_mut(size)).for_each(|(cell, bytes)| cell.write(bytes));
             put(&bytes[..cells.len() * size])?;
         }
@@ -143,27 +161,130 @@ impl<K: TableKey> Iblt<K> {
     ///
     /// The first error of `fill`.
     pub fn read<E>(geometry: Geometry, mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
-        let size = PackedCell::<K>::SIZE;
-        let mut bytes = vec![0; PIECE_CELL_COUNT * size];
-        let mut cells: Vec<PackedCell<K>> = Vec::new();
-        while cells.len() < geometry.cell_count() {
-            let count = PIECE_CELL_COUNT.min(geometry.cell_count() - cells.len());
-            fill(&mut bytes[..count * size])?;
-            cells.extend(bytes[..count * size].chunks(size).map(PackedCell::<K>::read));
-        }
-        cells.shrink_to_fit();
+        let cells = read_cells(geometry.cell_count(), &mut fill)?;
         let mut table = Iblt::new(geometry);
         table.cells.copy_from_slice(&cells);
         Ok(table)
     }
 
+    /// The cells of one subtable of a table of this shape, whose bytes `fill` gives, as [`Self::read`] reads all.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `fill`.
+    pub fn read_subtable<E>(
+        geometry: Geometry,
+        mut fill: impl FnMut(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Vec<PackedCell<K>>, E> {
+        read_cells(geometry.subtable_cell_count() as usize, &mut fill)
+    }
+
+    /// The table of this shape with these subtables, of which those that are `None` are lost: see
+    /// [`Self::lose_subtable`].
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Subtable`]: all are lost. [`Refused::Layout`]: one has not as many cells as the shape has.
+    pub fn from_subtables(
+        geometry: Geometry,
+        subtables: &[Option<Vec<PackedCell<K>>>; HASH_COUNT],
+    ) -> Result<Self, Refused> {
+        let mut table = Iblt::new(geometry);
+        for (at, cells) in subtables.iter().enumerate() {
+            let Some(cells) = cells else {
+                table.lose_subtable(at)?;
+                continue;
+            };
+            let own = &mut table.cells[geometry.subtable(at)];
+            if own.len() != cells.len() {
+                return Err(Refused::Layout);
+            }
+            own.copy_from_slice(cells);
+        }
+        Ok(table)
+    }
+
+    /// Gives up a subtable whose memory is lost or not to be trusted (section 3 of the paper): its cells are cleared
+    /// and no longer used, and the table lists what the others list. Three of four subtables take 1.222 cells a key,
+    /// which is 1.63 cells a key of the whole table. Two take more than two cells a key, and hardly ever list quite all;
+    /// one lists the keys that are alone in their cell.
+    ///
+    /// What is added to a table that has lost other subtables than this one has lost both.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Subtable`]: there is no such subtable, or it is the last one left. Nothing has changed then.
+    ///
+    /// ```
+    /// use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
+    /// use flowpeel_iblt::{Change, Geometry, Iblt, Peeled, Peeler, Recipient};
+    ///
+    /// struct List(Vec<u64>);
+    ///
+    /// impl Recipient<[u64; 1]> for List {
+    ///     fn belongs(&self, _placement: u128, _value: u64) -> bool {
+    ///         true
+    ///     }
+    ///
+    ///     fn take(&mut self, peeled: Peeled<[u64; 1]>) {
+    ///         self.0.push(peeled.change.key[0]);
+    ///     }
+    /// }
+    ///
+    /// let hash = KeyedHash::<[u64; 1]>::new(&Secret::REPLAY, Purpose::Placement);
+    /// let mut table = Iblt::new(Geometry::for_items(1_000));
+    /// (0..500).for_each(|key| table.apply_one(&Change::insert([key], hash.of(&[key]), 0)));
+    /// table.lose_subtable(2)?;
+    /// let mut list = List(Vec::new());
+    /// Peeler::new(hash, table.geometry().cell_count()).peel(&mut table, &mut list);
+    /// assert!(table.is_zero() && list.0.len() == 500);
+    /// # Ok::<(), flowpeel_iblt::Refused>(())
+    /// ```
+    pub fn lose_subtable(&mut self, at: usize) -> Result<(), Refused> {
+        if at >= HASH_COUNT {
+            return Err(Refused::Subtable);
+        }
+        self.lose(1 << at)
+    }
+
+    /// Loses these subtables too, unless none would be left.
+    fn lose(&mut self, subtables: u8) -> Result<(), Refused> {
+        let lost = self.lost | subtables;
+        if lost == (1 << HASH_COUNT) - 1 {
+            return Err(Refused::Subtable);
+        }
+        for at in (0..HASH_COUNT).filter(|at| (lost & !self.lost) >> at & 1 == 1) {
+            self.cells[self.geometry.subtable(at)].fill(PackedCell::zero());
+        }
+        self.lost = lost;
+        Ok(())
+    }
+
+    /// Whether subtable `at` is lost.
+    #[must_use]
+    #[inline]
+    pub fn is_lost(&self, at: usize) -> bool {
+        self.lost >> at & 1 == 1
+    }
+
+    /// The cells of the key with this placement hash that are not lost, by their indexes in [`Self::cells`].
+    #[inline]
+    pub fn live_places(&self, hash: u128) -> impl Iterator<Item = usize> + use<K> {
+        let lost = self.lost;
+        self.geometry
+            .places(hash)
+            .into_iter()
+            .enumerate()
+            .filter(move |(at, _)| lost >> at & 1 == 0)
+            .map(|(_, place)| place)
+    }
     /// Sums each `run` neighbouring cells into one: keys are placed in the result as in any table of that shape.
     /// `None` if `run` does not divide the subtables.
     ///
     /// Complexity: a pass over the cells.
     #[must_use]
     pub fn folded(&self, run: u32) -> Option<Self> {
-        let mut folded = Iblt::new(self.geometry.folded(run)?);
+        let mut folded = Iblt { lost: self.lost, ..Iblt::new(self.geometry.folded(run)?) };
         let runs = self.cells.chunks(run as usize);
         folded.cells.iter_mut().zip(runs).for_each(|(sum, run)| run.iter().for_each(|cell| sum.add(cell)));
         Some(folded)
@@ -173,8 +294,8 @@ impl<K: TableKey> Iblt<K> {
     #[must_use]
     pub fn surplus(&self) -> i64 {
         // Every key is once in each subtable.
-        let subtable = self.cells.iter().take(self.cells.len() / HASH_COUNT);
-        subtable.map(PackedCell::count).sum()
+        let known = (0..HASH_COUNT).find(|at| !self.is_lost(*at)).unwrap_or_default();
+        self.cells[self.geometry.subtable(known)].iter().map(PackedCell::count).sum()
     }
 
     /// The shape of the table.
@@ -211,12 +332,25 @@ impl<K: TableKey> Iblt<K> {
     /// keys.
     #[inline]
     pub(super) fn add_at(&mut self, places: &[[u32; HASH_COUNT]], sums: &[PackedCell<K>], range: Range<usize>) {
+        if self.lost != 0 {
+            return self.add_at_live(&places[range.clone()], &sums[range]);
+        }
         let cells = &mut *self.cells;
         for at in range {
             if let Some(ahead) = places.get(at + AHEAD_COUNT) {
                 ahead.iter().for_each(|place| prefetch(&cells[*place as usize]));
             }
             places[at].iter().for_each(|place| cells[*place as usize].add(&sums[at]));
+        }
+    }
+
+    /// As [`Self::add_at`], in a table of which a subtable is lost.
+    #[cold]
+    fn add_at_live(&mut self, places: &[[u32; HASH_COUNT]], sums: &[PackedCell<K>]) {
+        for (places, sum) in places.iter().zip(sums) {
+            for (_, place) in places.iter().enumerate().filter(|(at, _)| self.lost >> at & 1 == 0) {
+                self.cells[*place as usize].add(sum);
+            }
         }
     }
 
@@ -236,12 +370,12 @@ impl<K: TableKey> Iblt<K> {
     #[inline]
     pub fn apply_one(&mut self, change: &Change<K>) {
         let cell = change.cell();
-        for place in self.geometry.places(change.hash) {
+        for place in self.live_places(change.hash) {
             self.cells[place].add(&cell);
         }
     }
 
-    /// Subtracts these sums from the cell at this place, and returns the count that is left there.
+    /// Subtracts these sums from the cell at this place, which is not lost, and returns the count that is left there.
     #[inline]
     pub(super) fn subtract_at(&mut self, place: u32, sums: &PackedCell<K>) -> i64 {
         let cell = &mut self.cells[place as usize];
@@ -255,11 +389,10 @@ impl<K: TableKey> Iblt<K> {
     ///
     /// # Errors
     ///
-    /// [`Refused::Layout`]: the tables have different shapes. Nothing has changed then.
+    /// [`Refused::Layout`]: the tables have different shapes. [`Refused::Subtable`]: of no subtable both have the cells.
+    /// Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), Refused> {
-        self.check_shape(other)?;
-        self.cells.iter_mut().zip(&*other.cells).for_each(|(cell, other)| cell.add(other));
-        Ok(())
+        self.combine(other, PackedCell::add)
     }
 
     /// Takes away all that another table holds: what differs between the two is left.
@@ -268,20 +401,28 @@ impl<K: TableKey> Iblt<K> {
     ///
     /// # Errors
     ///
-    /// [`Refused::Layout`]: the tables have different shapes. Nothing has changed then.
+    /// [`Refused::Layout`]: the tables have different shapes. [`Refused::Subtable`]: of no subtable both have the cells.
+    /// Nothing has changed then.
     pub fn subtract(&mut self, other: &Self) -> Result<(), Refused> {
-        self.check_shape(other)?;
-        self.cells.iter_mut().zip(&*other.cells).for_each(|(cell, other)| cell.subtract(other));
-        Ok(())
+        self.combine(other, PackedCell::subtract)
     }
 
-    fn check_shape(&self, other: &Self) -> Result<(), Refused> {
-        if self.geometry == other.geometry { Ok(()) } else { Err(Refused::Layout) }
+    fn combine(&mut self, other: &Self, operation: impl Fn(&mut PackedCell<K>, &PackedCell<K>)) -> Result<(), Refused> {
+        if self.geometry != other.geometry {
+            return Err(Refused::Layout);
+        }
+        self.lose(other.lost)?;
+        self.cells.iter_mut().zip(&*other.cells).for_each(|(cell, other)| operation(cell, other));
+        // What only this one has lost came with the cells of the other.
+        (0..HASH_COUNT).filter(|at| (self.lost & !other.lost) >> at & 1 == 1).for_each(|at| {
+            self.cells[self.geometry.subtable(at)].fill(PackedCell::zero());
+        });
+        Ok(())
     }
 
     /// Takes `value` from the value sums of all cells of the key with this placement hash.
     pub fn subtract_value(&mut self, hash: u128, value: u64) {
-        for place in self.geometry.places(hash) {
+        for place in self.live_places(hash) {
             let cell = &mut self.cells[place];
             cell.set_value(cell.value().wrapping_sub(value));
         }
@@ -304,7 +445,7 @@ impl<K: TableKey> Iblt<K> {
         self.cells.populate();
     }
 
-    /// Empties the table.
+    /// Empties the table. What is lost stays lost.
     pub fn clear(&mut self) {
         self.cells.fill(PackedCell::zero());
     }
@@ -334,13 +475,32 @@ impl<K: TableKey> Iblt<K> {
             return 0;
         }
         let cells = self.cells.len() / HASH_COUNT;
+        // Lost cells are zero and add nothing.
+        let live_count = HASH_COUNT - self.lost.count_ones() as usize;
         let estimates = self.cells.chunks(cells).map(|subtable| {
             let counts = || subtable.iter().map(|cell| cell.count() as f64);
             let (sum, squares): (f64, f64) = (counts().sum(), counts().map(|count| count * count).sum());
             squares - sum * sum / cells as f64
         });
         // What a single cell's worth of surplus hides is added back by the last factor.
-        let mean = estimates.sum::<f64>() / HASH_COUNT as f64 * cells as f64 / (cells as f64 - 1.0).max(1.0);
+        let mean = estimates.sum::<f64>() / live_count as f64 * cells as f64 / (cells as f64 - 1.0).max(1.0);
         mean.round().max(1.0) as u64
     }
+}
+
+/// Reads this many cells whose bytes `fill` gives. The vector grows with what was given.
+fn read_cells<K: TableKey, E>(
+    count: usize,
+    fill: &mut impl FnMut(&mut [u8]) -> Result<(), E>,
+) -> Result<Vec<PackedCell<K>>, E> {
+    let size = PackedCell::<K>::SIZE;
+    let mut bytes = vec![0; PIECE_CELL_COUNT.min(count) * size];
+    let mut cells: Vec<PackedCell<K>> = Vec::new();
+    while cells.len() < count {
+        let bytes = &mut bytes[..PIECE_CELL_COUNT.min(count - cells.len()) * size];
+        fill(bytes)?;
+        cells.extend(bytes.chunks(size).map(PackedCell::<K>::read));
+    }
+    cells.shrink_to_fit();
+    Ok(cells)
 }

@@ -293,7 +293,11 @@ impl<K: TableKey> Peeler<K> {
             is_genuine.then_some(cell.value()).or_else(|| Self::value_of(table, recipient, (&key, hash), place));
         let mut taken = cell;
         taken.set_value(known.unwrap_or(0));
-        for place in places {
+        for (at, place) in places.into_iter().enumerate() {
+            // Lost cells stay zero, so they never seem to hold a key.
+            if table.is_lost(at) {
+                continue;
+            }
             let left = table.subtract_at(place, &taken);
             self.work[self.work_count] = place;
             self.work_count += usize::from(is_candidate(left, count_max));
