@@ -1,77 +1,97 @@
-//! Oblivious selection: a client selects records into a table that a server keeps, and the server does not learn which.
+//! Oblivious selection: a client selects records into a table that a server keeps, and lists it there, with room for a
+//! few cells only. The server does not learn which records, nor how many.
 
 use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
-use flowpeel_iblt::{Layout, Refused, Rule, SecretHash, Sums, Table, TableCell, plan, select};
+use flowpeel_iblt::{
+    Layout, Outsourced, Placement, Refused, SecretHash, Slot, Sums, TableCell, extract, extraction_slot_count, select,
+};
 
 /// The index of a record, and its contents.
 type Cell = Sums<u64, u64>;
 
+/// How many slots the client sorts at a time; it has room for two such blocks.
+const BLOCK_SIZE: usize = 8;
+
 /// The server: it keeps bytes, and notes which of them are read and written.
 struct Server {
-    cells: Vec<Vec<u8>>,
+    slots: Vec<Vec<u8>>,
     accesses: Vec<usize>,
 }
 
-/// The client: it encrypts every cell with a one-time pad, a new one for every write.
+/// The client's view of what the server keeps: every slot is encrypted with a one-time pad, a new one for every write.
 struct Client {
+    server: Server,
     pads: KeyedHash<[u64; 2]>,
-    /// How often each cell was written.
-    write_counts: Vec<u64>,
+    /// How often the client wrote. The number under which a slot was written stands before it, in the clear.
+    write_count: u64,
 }
 
 impl Client {
-    /// The exclusive or of a cell's bytes with the pad of its latest write.
-    fn padded(&self, place: usize, mut bytes: Vec<u8>) -> Vec<u8> {
+    fn padded(&self, number: u64, mut bytes: Vec<u8>) -> Vec<u8> {
         for (at, block) in (0..).zip(bytes.chunks_mut(16)) {
-            let pad = self.pads.of(&[(place as u64) << 32 | at, self.write_counts[place]]).to_le_bytes();
+            let pad = self.pads.of(&[number, at]).to_le_bytes();
             block.iter_mut().zip(pad).for_each(|(byte, pad)| *byte ^= pad);
         }
         bytes
     }
+}
 
-    fn read(&self, server: &mut Server, place: usize) -> Cell {
-        server.accesses.push(place);
-        Cell::read(&self.padded(place, server.cells[place].clone()))
+impl Outsourced<Cell> for Client {
+    fn read(&mut self, at: usize) -> Slot<Cell> {
+        self.server.accesses.push(at);
+        let (number, bytes) = self.server.slots[at].split_at(8);
+        let number = u64::from_le_bytes(number.try_into().expect("eight bytes"));
+        Slot::read(&self.padded(number, bytes.to_vec()))
     }
 
-    fn write(&mut self, server: &mut Server, place: usize, cell: &Cell) {
-        let mut bytes = vec![0; Cell::SIZE];
-        cell.write(&mut bytes);
-        self.write_counts[place] += 1;
-        server.cells[place] = self.padded(place, bytes);
+    fn write(&mut self, at: usize, slot: &Slot<Cell>) {
+        self.server.accesses.push(at);
+        self.write_count += 1;
+        let mut bytes = vec![0; Slot::<Cell>::SIZE];
+        slot.write(&mut bytes);
+        let hidden = self.padded(self.write_count, bytes);
+        self.server.slots[at] = [self.write_count.to_le_bytes().to_vec(), hidden].concat();
     }
 }
 
 /// Selects those of ten thousand records that `is_wanted` accepts. Returns them, and what the server noted.
 fn selected(layout: Layout, is_wanted: impl Fn(u64) -> bool) -> Result<(Vec<u64>, Vec<usize>), Refused> {
-    let secret = Secret::new(*b"of the client   ");
-    let hash = SecretHash::new(&secret);
-    let mut server = Server { cells: vec![Vec::new(); layout.cell_count()], accesses: Vec::new() };
+    let hash = SecretHash::new(&Secret::new(*b"of the client   "));
     let pads = KeyedHash::new(&Secret::new(*b"for pads alone  "), Purpose::Value);
-    let mut client = Client { pads, write_counts: vec![0; layout.cell_count()] };
-    (0..layout.cell_count()).for_each(|place| client.write(&mut server, place, &Cell::zero()));
-
+    let slot_count = extraction_slot_count(&layout, BLOCK_SIZE);
+    let server = Server { slots: vec![Vec::new(); slot_count], accesses: Vec::new() };
+    let mut client = Client { server, pads, write_count: 0 };
+    for at in 0..slot_count {
+        let is_cell = at < layout.cell_count();
+        client.write(at, &if is_cell { Slot::of(at as u32, Cell::zero()) } else { Slot::nothing() });
+    }
     for record in 0..10_000 {
         select(&layout, &hash, (&record, record * record), is_wanted(record), |place, part| {
-            let mut cell = client.read(&mut server, place as usize);
-            cell.add(part);
-            client.write(&mut server, place as usize, &cell);
+            let mut slot = client.read(place as usize);
+            slot.add(part);
+            client.write(place as usize, &slot);
         });
     }
-
-    let accesses = server.accesses.clone();
-    let cells = (0..layout.cell_count()).map(|place| client.read(&mut server, place)).collect();
-    let listing = Table::from_cells(layout, hash, cells)?.list(Rule::Aggregates);
-    assert!(listing.is_complete() && listing.inserted.iter().all(|entry| entry.value() == Some(entry.key * entry.key)));
-    Ok((listing.inserted.iter().map(|entry| entry.key).collect(), accesses))
+    let mut found = Vec::new();
+    let is_complete =
+        extract(&layout, &hash, &mut client, BLOCK_SIZE, |entry: Option<flowpeel_iblt::Entry<u64, u64>>| {
+            if let Some(entry) = entry {
+                assert_eq!(entry.value(), Some(entry.key * entry.key));
+                found.push(entry.key);
+            }
+        })?;
+    assert!(is_complete);
+    Ok((found, client.server.accesses))
 }
 
 fn main() -> Result<(), Refused> {
-    let layout = plan(100, 1e-6).layout();
+    // Twice as many cells as records that may be selected.
+    let layout = Layout::new(Placement::Subtables { hash_count: 3 }, 200);
     let (hundreds, one) = selected(layout, |record| record % 100 == 7)?;
     let (few, other) = selected(layout, |record| record < 3)?;
     println!("selected {} records, then {}, of 10000, into {} cells", hundreds.len(), few.len(), layout.cell_count());
-    println!("the server saw the same {} accesses: {}", one.len(), one == other);
+    println!("listed them with room for {} slots, in {} accesses", 2 * BLOCK_SIZE, one.len() - 60_000);
+    println!("the server saw the same accesses both times: {}", one == other);
     assert!(hundreds.len() == 100 && few.len() == 3 && one == other);
     Ok(())
 }

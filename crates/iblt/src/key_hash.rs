@@ -4,6 +4,7 @@
 use super::sum::Key;
 use super::word_key::WordKey;
 use crate::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
+use crate::placement::CHOSEN_DEGREE_BITS;
 use std::marker::PhantomData;
 
 /// A function from keys to 128 bits that look random. Implement it for a hash of your own. Tables that are added,
@@ -38,6 +39,63 @@ pub trait KeyHash<K>: Clone {
     fn of_group(&self, keys: &[K], hashes: &mut [u128]) {
         hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = self.of(key));
     }
+}
+
+/// A hash by which the caller chooses how many cells each key has, for tables placed by
+/// [`Placement::Chosen`](crate::Placement::Chosen) (footnote 5 of the paper). A key in more cells is alone in one of
+/// them more often, so [`Table::get`](crate::Table::get) answers for it more often; every other key loses a little.
+///
+/// The degree has to follow from the key, since a listing knows a key only when it has found it. It stands in the
+/// lowest five bits of the hash.
+///
+/// ```
+/// use flowpeel_iblt::hash::Secret;
+/// use flowpeel_iblt::{ChosenDegrees, Degrees, Got, Layout, Placement, Rule, SecretHash, Sums, Table};
+///
+/// // One key in ten is asked for all the time, and has 9 cells. The others have 3.
+/// let degrees = Degrees::new(&[(3, 9), (9, 1)]).expect("they are shares");
+/// let degree_of = |key: &u64| if key % 10 == 0 { 9 } else { 3 };
+/// let hash = ChosenDegrees::new(SecretHash::new(&Secret::REPLAY), degree_of);
+/// let mut table = Table::<Sums<u64, u64>, _>::new(Layout::new(Placement::Chosen(degrees), 2_000), hash);
+/// (0..1_000).for_each(|key| table.insert(&key, key));
+/// let unknown = |keys: &mut dyn Iterator<Item = u64>| keys.filter(|key| table.get_plain(key) == Got::Unknown).count();
+/// assert!(unknown(&mut (0..1_000).filter(|key| key % 10 == 0)) <= 35);
+/// assert!(unknown(&mut (0..1_000).filter(|key| key % 10 != 0)) >= 400);
+/// assert!(table.list(Rule::Aggregates).is_complete());
+/// ```
+#[derive(Clone)]
+pub struct ChosenDegrees<H, F> {
+    hash: H,
+    degree_of: F,
+}
+
+impl<H, F> ChosenDegrees<H, F> {
+    /// This hash, with as many cells for a key as `degree_of` returns: 1 to the largest degree of the placement, and
+    /// clamped to that.
+    #[must_use]
+    pub fn new(hash: H, degree_of: F) -> Self {
+        ChosenDegrees { hash, degree_of }
+    }
+}
+
+impl<K, H: KeyHash<K>, F: Fn(&K) -> u32 + Clone> KeyHash<K> for ChosenDegrees<H, F> {
+    #[inline]
+    fn of(&self, key: &K) -> u128 {
+        with_degree(self.hash.of(key), (self.degree_of)(key))
+    }
+
+    #[inline]
+    fn of_group(&self, keys: &[K], hashes: &mut [u128]) {
+        self.hash.of_group(keys, hashes);
+        hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = with_degree(*hash, (self.degree_of)(key)));
+    }
+}
+
+/// The hash with this degree in its lowest bits.
+#[inline]
+fn with_degree(hash: u128, degree: u32) -> u128 {
+    let most = (1 << CHOSEN_DEGREE_BITS) - 1;
+    hash & !u128::from(most) | u128::from(degree.min(most))
 }
 
 /// The default hash: AES-128 in CBC-MAC mode over the key's bytes, under a key derived from the secret and the size of
@@ -128,6 +186,7 @@ impl<K: WordKey> KeyHash<K> for KeyedHash<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Degrees, Layout, Placement};
 
     #[test]
     fn short_keys_are_one_block_of_aes_under_a_derived_key() {
@@ -138,6 +197,20 @@ mod tests {
         assert_ne!(hash.of(&7), SecretHash::<u64>::new(&Secret::new([1; 16])).of(&7));
         assert_ne!(hash.of(&7), SecretHash::<u32>::new(&Secret::REPLAY).of(&7));
         assert_ne!(hash.of(&7), SecretHash::<u128>::new(&Secret::REPLAY).of(&7));
+    }
+
+    #[test]
+    fn a_key_has_the_cells_that_are_chosen_for_it() {
+        let degrees = Degrees::new(&[(3, 1), (11, 1)]).unwrap();
+        let layout = Layout::new(Placement::Chosen(degrees), 500);
+        let hash = ChosenDegrees::new(SecretHash::<u64>::new(&Secret::REPLAY), |key: &u64| *key as u32);
+        let keys: Vec<u64> = (0..40).collect();
+        let mut hashes = vec![0; keys.len()];
+        hash.of_group(&keys, &mut hashes);
+        for (key, together) in keys.iter().zip(hashes) {
+            assert_eq!(hash.of(key), together);
+            assert_eq!(layout.places(together).len() as u64, (*key).clamp(1, 11));
+        }
     }
 
     #[test]

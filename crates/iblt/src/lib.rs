@@ -165,7 +165,11 @@
 //!   values back one by one.
 //! - Differences from a list that is known: [`Table::list_knowing`] needs fewer cells than there are differences.
 //! - Tables larger than a difference needs: [`Table::folded`] shrinks them before they are sent.
-//! - Parts of a table may get lost: [`Table::lose_subtable`]. Hidden accesses: [`select`].
+//! - Parts of a table may get lost: [`Table::lose_subtable`], [`Iblt::lose_subtable`].
+//! - Hidden accesses: [`select`] fills a table that somebody else keeps, and [`extract`] lists it.
+//! - Some keys matter more: [`Placement::Chosen`] and [`ChosenDegrees`] give them more cells, so that
+//!   [`Table::get`] answers for them more often.
+//! - Small keys in large tables: a [`QuotientTable`] stores what their places do not say.
 //! - How often a key was inserted: a [`Counter`].
 //! - Threads: tables are plain data. Split the keys over several tables and list each on a thread of its own, or let
 //!   several threads fill tables and add them up with `merge`.
@@ -186,6 +190,7 @@ mod listing;
 mod oblivious;
 mod packed;
 mod placement;
+mod quotient;
 mod reconcile;
 mod refused;
 mod sum;
@@ -199,9 +204,9 @@ pub use cell::{
 pub use counter::{Counter, EvenOdd, EvenOddCell, Keeping, OneKey, Optimisations, Standard, StandardCell, Tally, Wide};
 pub use estimator::Estimator;
 pub use get::Got;
-pub use key_hash::{KeyHash, SecretHash};
+pub use key_hash::{ChosenDegrees, KeyHash, SecretHash};
 pub use listing::{Entry, Listing, Residue, Rule};
-pub use oblivious::select;
+pub use oblivious::{Outsourced, Slot, extract, extraction_slot_count, select};
 pub use packed::{
     AGGREGATE_LOST_BITS_MAX, BATCH_COUNT, Batch, Change, Geometry, HASH_COUNT, Iblt, Latest, PAYLOAD_BITS, Peeled,
     Peeler, Recipient, Updates, ValueCode,
@@ -210,6 +215,7 @@ pub use placement::{
     CommonDegree, Degrees, Layout, Outcome, PLAN_FAILURE_MAX, PLAN_FAILURE_MIN, Placement, Places, Plan, Simulation,
     TABLE_CELLS_MAX, TABLE_DEGREE_MAX, TABLE_SEGMENTS_MAX, plan,
 };
+pub use quotient::{QuotientListing, QuotientShape, QuotientTable};
 pub use reconcile::{Changed, Difference, reconcile};
 pub use refused::Refused;
 pub use sum::{Key, Sum};

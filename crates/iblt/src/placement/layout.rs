@@ -3,7 +3,7 @@
 
 use super::Placement;
 use crate::hash::{GOLDEN_64, mixed, place_of};
-use crate::placement::{TABLE_DEGREE_MAX, TABLE_SEGMENTS_MAX};
+use crate::placement::{CHOSEN_DEGREE_BITS, TABLE_DEGREE_MAX, TABLE_SEGMENTS_MAX};
 use std::ops::{Deref, Range};
 
 /// The most cells of a table: places are 32-bit numbers, and so are twice as many half segments.
@@ -100,6 +100,10 @@ impl Layout {
                 let degree = degrees.choose(parts.next());
                 self.distinct(&mut parts, degree, &mut places);
             }
+            Placement::Chosen(degrees) => {
+                let chosen = (hash & ((1 << CHOSEN_DEGREE_BITS) - 1)) as usize;
+                self.distinct(&mut parts, chosen.clamp(1, degrees.largest()), &mut places);
+            }
             Placement::Coupled { hash_count, segment_count, half_ends } => {
                 places.count = hash_count as usize;
                 let first = parts.below(segment_count - hash_count + 1);
@@ -192,7 +196,7 @@ fn within_range(placement: Placement) -> Placement {
             let segment_count = segment_count.clamp(hash_count, TABLE_SEGMENTS_MAX);
             Placement::Coupled { hash_count, segment_count, half_ends }
         }
-        Placement::Irregular(_) => placement,
+        Placement::Irregular(_) | Placement::Chosen(_) => placement,
     }
 }
 

@@ -61,7 +61,18 @@ pub enum Placement {
     /// few keys in many cells let all others list with fewer cells. The best choice for a thousand to a hundred
     /// thousand keys. An update costs the mean of the degrees, about 5.
     Irregular(Degrees),
+    /// Distinct cells anywhere, as many as the caller chose for the key: see
+    /// [`ChosenDegrees`](crate::ChosenDegrees). A look-up fails only where each of a key's cells holds another key too,
+    /// so a key with more cells is looked up more reliably, and all others a little less (the other use in the paper's
+    /// footnote 5). The degrees and shares are those expected: the largest bounds what is chosen, and the mean is what
+    /// the number of keys in a table is estimated by.
+    Chosen(Degrees),
 }
+
+/// The bits of a hash that hold the degree of a key, where the caller chooses it: the lowest ones.
+pub(crate) const CHOSEN_DEGREE_BITS: u32 = 5;
+
+const _: () = assert!(TABLE_DEGREE_MAX < 1 << CHOSEN_DEGREE_BITS);
 
 /// The degrees of an irregular table: how many of its keys have how many cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +154,7 @@ impl Placement {
             Placement::Subtables { hash_count }
             | Placement::Distinct { hash_count }
             | Placement::Coupled { hash_count, .. } => (*hash_count as usize).min(TABLE_DEGREE_MAX),
-            Placement::Irregular(degrees) => degrees.largest(),
+            Placement::Irregular(degrees) | Placement::Chosen(degrees) => degrees.largest(),
         }
     }
 
@@ -151,7 +162,7 @@ impl Placement {
     #[must_use]
     pub fn common_degree(&self) -> CommonDegree {
         match self {
-            Placement::Irregular(degrees) => degrees.most_common(),
+            Placement::Irregular(degrees) | Placement::Chosen(degrees) => degrees.most_common(),
             _ => CommonDegree { degree: self.degree_max() as u32, share: 1.0 },
         }
     }
@@ -160,7 +171,7 @@ impl Placement {
     #[must_use]
     pub fn degree_mean(&self) -> f64 {
         match self {
-            Placement::Irregular(degrees) => degrees.mean(),
+            Placement::Irregular(degrees) | Placement::Chosen(degrees) => degrees.mean(),
             _ => self.degree_max() as f64,
         }
     }
@@ -175,6 +186,7 @@ impl std::fmt::Display for Placement {
                 write!(f, "{hash_count} neighbouring ones of {segment_count} segments")
             }
             Placement::Irregular(degrees) => write!(f, "irregular, {:.2} cells on average", degrees.mean()),
+            Placement::Chosen(degrees) => write!(f, "chosen by the key, {:.2} cells on average", degrees.mean()),
         }
     }
 }

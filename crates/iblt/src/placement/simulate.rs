@@ -52,7 +52,12 @@ impl Simulation {
     /// Complexity: some tens of nanoseconds for each cell of each item of each trial. Memory: 8 bytes a cell.
     #[must_use]
     pub fn run(&self) -> Outcome {
-        let layout = Layout::new(self.placement, self.cell_count);
+        // Random keys have the expected shares of the degrees, whoever chooses them.
+        let placement = match self.placement {
+            Placement::Chosen(degrees) => Placement::Irregular(degrees),
+            placement => placement,
+        };
+        let layout = Layout::new(placement, self.cell_count);
         let mut structure = Structure { cells: vec![(0, 0); layout.cell_count()], work: Vec::new() };
         let mut outcome = Outcome { trial_count: self.trial_count, ..Outcome::default() };
         for trial in 0..self.trial_count {

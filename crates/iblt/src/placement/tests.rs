@@ -16,6 +16,8 @@ fn placements() -> impl Strategy<Value = Placement> {
         }),
         prop::collection::vec((1u8..=24, 0u16..9), 1..=3)
             .prop_filter_map("nothing is shared out", |shares| Degrees::new(&shares).map(Placement::Irregular)),
+        prop::collection::vec((1u8..=24, 0u16..9), 1..=3)
+            .prop_filter_map("nothing is shared out", |shares| Degrees::new(&shares).map(Placement::Chosen)),
     ]
 }
 

@@ -46,6 +46,7 @@ fn placements() -> impl Strategy<Value = Placement> {
         }),
         Just(Placement::Irregular(Degrees::FEW)),
         Just(Placement::Irregular(Degrees::MANY)),
+        Just(Placement::Chosen(Degrees::FEW)),
     ]
 }
 

@@ -1,10 +1,10 @@
-//! Oblivious selection (section 1.3 of the paper): records are selected into cells that somebody else keeps, who sees
-//! the same accesses whether a record is selected or not.
+//! Selection: records are selected into cells that somebody else keeps, who sees the same accesses whether a record is
+//! selected or not.
 //!
 //! Think of a server that keeps a client's records encrypted. The client reads them all, one after another, and keeps
 //! those that match a secret query; there is no room for them on the client, so they are inserted into a table on the
-//! server. Its cells are as many as a few more than the matches need, and the client lists them at the end. The server
-//! learns how many records there are, and how large the table is.
+//! server. Its cells are as many as a few more than the matches need. The server learns how many records there are, and
+//! how large the table is.
 
 use crate::cell::TableCell;
 use crate::key_hash::KeyHash;
@@ -18,7 +18,8 @@ use crate::placement::Layout;
 /// keeps them does not see which contents changed.
 ///
 /// Use the index of a record as its key, and a layout for as many records as can be selected. What was selected is
-/// listed from [`Table::from_cells`](crate::Table::from_cells).
+/// listed from [`Table::from_cells`](crate::Table::from_cells) by a client that has room for the table, and by
+/// [`extract`](crate::extract) where there is none.
 ///
 /// ```
 /// use flowpeel_iblt::hash::Secret;
