@@ -17,6 +17,7 @@
 mod bfield;
 mod bfield_headline;
 mod counters;
+mod degrees;
 mod differences;
 mod duplicates;
 mod figure1;
@@ -24,9 +25,11 @@ mod figure2;
 mod fill;
 mod get;
 pub mod growth;
+mod lost;
 mod overload;
 mod placement;
 mod plot;
+mod quotienting;
 mod report;
 mod row;
 mod table1;
@@ -35,13 +38,16 @@ mod table2;
 pub use bfield::BField;
 pub use bfield_headline::{Headline, Outcome, Progress, Timed};
 pub use counters::Counters;
+pub use degrees::ChosenCells;
 pub use differences::Differences;
 pub use duplicates::Duplicates;
 pub use figure1::Figure1;
 pub use figure2::Figure2;
 pub use get::Get;
+pub use lost::Lost;
 pub use placement::Placements;
 pub use plot::{Line, Plot, svg};
+pub use quotienting::Quotienting;
 pub use report::{markdown, write};
 pub use row::{Measure, Reference, Row, Source, Unit};
 pub use table1::Table1;
@@ -81,8 +87,21 @@ pub trait Experiment: Sync {
 }
 
 /// All experiments, in the order of the report.
-pub const EXPERIMENTS: [&dyn Experiment; 10] =
-    [&Table1, &Figure1, &Duplicates, &Figure2, &Table2, &Get, &Placements, &Differences, &Counters, &BField];
+pub const EXPERIMENTS: [&dyn Experiment; 13] = [
+    &Table1,
+    &Figure1,
+    &Duplicates,
+    &Figure2,
+    &Table2,
+    &Get,
+    &Lost,
+    &ChosenCells,
+    &Quotienting,
+    &Placements,
+    &Differences,
+    &Counters,
+    &BField,
+];
 
 /// The results of one experiment.
 #[derive(Clone, Debug, PartialEq)]
