@@ -275,11 +275,11 @@ impl Agent {
     /// empty one, with which the router began too.
     fn begin(&mut self, snapshot: &SnapshotFile, is_followed: bool) -> Result<SnapshotList> {
         self.directory.begin_run(snapshot.header.vlan_key);
-        let mut list = SnapshotList::new(snapshot, &self.secret)?;
+        let mut list = SnapshotList::new(&snapshot.header, &self.secret)?;
         if is_followed && let Err(error) = self.reload(&mut list) {
             let warning = Error::new("cannot continue from the last list, so the next may be incomplete");
             self.warning = Some(warning.because(error));
-            list = SnapshotList::new(snapshot, &self.secret)?;
+            list = SnapshotList::new(&snapshot.header, &self.secret)?;
         }
         Ok(list)
     }

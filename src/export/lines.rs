@@ -114,6 +114,9 @@ pub(super) struct ListFields<'a> {
     /// Written only if it is so: most clocks are right.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     time_uncertain: bool,
+    /// Written only of a snapshot that was damaged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damaged_sections: Option<u64>,
 }
 
 pub(super) fn is_zero(count: &u64) -> bool {
@@ -146,6 +149,7 @@ impl<'a> ListFields<'a> {
             reopened: header.figures.reopened,
             handshakes_lost: header.figures.handshakes_lost,
             time_uncertain: header.figures.time_uncertain,
+            damaged_sections: header.damaged_sections,
         }
     }
 }

@@ -430,8 +430,7 @@ impl<K: TableKey> FamilyList<K> {
         let mut closed: Vec<(K, u128)> = Vec::new();
         let hash = self.peeler.hash();
         hash.for_each(self.ledger.listed.keys(), |key, placement| {
-            let places = self.residue.geometry().places(placement);
-            if places.iter().any(|&place| self.is_freed_by(&key, placement, place)) {
+            if self.residue.live_places(placement).any(|place| self.is_freed_by(&key, placement, place)) {
                 closed.push((key, placement));
             }
         });
@@ -469,8 +468,8 @@ impl<K: TableKey> FamilyList<K> {
             }
             let mut corrected: Vec<(K, u128, u64)> = Vec::new();
             self.peeler.hash().for_each(self.ledger.listed.keys(), |key, placement| {
-                let places = self.residue.geometry().places(placement);
-                if places.iter().all(|&place| self.residue.cells()[place].value() != 0) {
+                let mut places = self.residue.live_places(placement);
+                if places.all(|place| self.residue.cells()[place].value() != 0) {
                     corrected.extend(self.difference_of(&key, placement).map(|value| (key, placement, value)));
                 }
             });
@@ -495,9 +494,9 @@ impl<K: TableKey> FamilyList<K> {
     /// The value difference in this listed connection's cells, if it belongs to the connection.
     fn difference_of(&self, key: &K, placement: u128) -> Option<u64> {
         let old = self.ledger.listed.get(key)?.value(&self.ledger.code, placement);
-        let cells = self.residue.geometry().places(placement).map(|place| self.residue.cells()[place]);
-        let differences = cells.iter().filter(|cell| cell.is_key_free()).map(|cell| cell.value());
-        differences.into_iter().find(|difference| self.ledger.code.belongs(placement, old.wrapping_add(*difference)))
+        let cells = self.residue.live_places(placement).map(|place| self.residue.cells()[place]);
+        let mut differences = cells.filter(PackedCell::is_key_free).map(|cell| cell.value());
+        differences.find(|difference| self.ledger.code.belongs(placement, old.wrapping_add(*difference)))
     }
 
     /// Records that an interval has ended at this tick.

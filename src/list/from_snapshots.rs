@@ -13,10 +13,10 @@ use crate::list::exact::ExactList;
 use crate::list::row::ListTimes;
 use crate::list::start::Start;
 use crate::list::{EvictionTimes, FlowListConfig, Header, List};
-use crate::signal::{Clock, ConnectionHash, TICK_NS, TimeBases};
-use crate::snapshot::{Kind, RouterPart, SnapshotFile, Sums, file};
+use crate::signal::{Clock, Partitions, TICK_NS, TimeBases};
+use crate::snapshot::{Kind, RouterPart, Salvaged, SnapshotFile, Sums, file};
 use flowpeel_iblt::Iblt;
-use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
+use flowpeel_iblt::hash::Secret;
 
 /// A moment by the clock that never steps back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,24 +81,23 @@ pub struct KnownConnection {
 pub struct SnapshotList {
     list: ExactList,
     secret: Secret,
-    /// The hashes from which the partition of a connection follows.
-    hash_v4: KeyedHash<KeyV4>,
-    hash_v6: KeyedHash<KeyV6>,
+    partition_of: Partitions,
     /// The header and the sums of the snapshot that was applied last: what the list and its residue add up to.
     header: file::Header,
     applied: Vec<Sums>,
     /// The tick of each partition since which all has opened that is in its tables and not in `applied`.
     since: Vec<u64>,
+    /// How many sections of the snapshot applied last were damaged, if it was.
+    damaged_sections: Option<u64>,
 }
 
 impl SnapshotList {
-    /// An empty list for the run of this snapshot. The snapshot itself is not applied.
+    /// An empty list for the run of the snapshot with this header. The snapshot itself is not applied.
     ///
     /// # Errors
     ///
     /// The snapshot is a merge or a digest.
-    pub fn new(snapshot: &SnapshotFile, secret: &Secret) -> Result<Self> {
-        let header = &snapshot.header;
+    pub fn new(header: &file::Header, secret: &Secret) -> Result<Self> {
         let Some(source) = header.sources.first().filter(|_| header.kind == Kind::Snapshot) else {
             let what = format!("this is a {}: only a snapshot of one router has a list", header.kind.name());
             return Err(Error::new(what));
@@ -113,11 +112,11 @@ impl SnapshotList {
         Ok(SnapshotList {
             list: ExactList::new(&config, None),
             secret: secret.clone(),
-            hash_v4: KeyedHash::new(secret, Purpose::Connection),
-            hash_v6: KeyedHash::new(secret, Purpose::Connection),
+            partition_of: Partitions::new(secret),
             applied: vec![Sums::new(header.geometry); header.partition_count],
             since: vec![Clock::FIRST_TICK; header.partition_count],
             header: header.clone(),
+            damaged_sections: None,
         })
     }
 
@@ -129,7 +128,7 @@ impl SnapshotList {
     pub fn relist(&mut self, known: &KnownConnection, list_end: TickMoment) -> bool {
         let start = Start::at(list_end.tick_before(known.age_ns), known.midstream);
         let start = if known.start_is_bound { start.bound() } else { start };
-        let partition = self.partition_of(&known.key);
+        let partition = self.partition_of.of(&known.key);
         let (Some(list), Some(sums)) = (self.list.partition_mut(partition), self.applied.get_mut(partition)) else {
             return false;
         };
@@ -147,21 +146,13 @@ impl SnapshotList {
 
     /// Takes off a connection that a later list does not have. Returns whether it was listed.
     pub fn delist(&mut self, key: &AnyKey) -> bool {
-        let partition = self.partition_of(key);
+        let partition = self.partition_of.of(key);
         let (Some(list), Some(sums)) = (self.list.partition_mut(partition), self.applied.get_mut(partition)) else {
             return false;
         };
         match key {
             AnyKey::V4(key) => list.v4.delist(key).map(|change| sums.v4.apply_one(&change)).is_some(),
             AnyKey::V6(key) => list.v6.delist(key).map(|change| sums.v6.apply_one(&change)).is_some(),
-        }
-    }
-
-    /// The index of the partition of a connection.
-    fn partition_of(&self, key: &AnyKey) -> usize {
-        match key {
-            AnyKey::V4(key) => partition_of(&self.hash_v4, key),
-            AnyKey::V6(key) => partition_of(&self.hash_v6, key),
         }
     }
 
@@ -181,17 +172,21 @@ impl SnapshotList {
     ///
     /// # Errors
     ///
-    /// The snapshot is of another run. Nothing has changed then.
+    /// The snapshot is of another run, or the one before it was damaged: what is lost of that would never come back.
+    /// Nothing has changed then.
     pub fn apply(&mut self, snapshot: SnapshotFile) -> Result<()> {
         if !self.is_of_run(&snapshot) {
             return Err(Error::new("the snapshot is of another run or another router than the list"));
+        }
+        if self.damaged_sections.is_some() {
+            return Err(Error::new("the list was made of a damaged snapshot: begin another"));
         }
         let since = self.since.iter().enumerate();
         let since: Vec<u64> = since.map(|(partition, since)| self.list.unlisted_since(partition, *since)).collect();
         self.advance(&snapshot);
         if self.left() > 0 && fits_alone(&snapshot) {
             // What the list before has not is as new as it would be without this.
-            let mut alone = SnapshotList { since, ..SnapshotList::new(&snapshot, &self.secret)? };
+            let mut alone = SnapshotList { since, ..SnapshotList::new(&snapshot.header, &self.secret)? };
             alone.advance(&snapshot);
             alone.list.adopt_starts(&self.list);
             if alone.left() < self.left() {
@@ -203,6 +198,19 @@ impl SnapshotList {
         }
         self.applied = snapshot.sums;
         self.header = snapshot.header;
+        Ok(())
+    }
+
+    /// Brings the list to the state of a snapshot that was damaged, so far as what is left of it shows. It is the last
+    /// that can be applied.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::apply`].
+    pub fn apply_salvaged(&mut self, salvaged: Salvaged) -> Result<()> {
+        let damaged_sections = salvaged.damaged().len() as u64;
+        self.apply(salvaged.into_file())?;
+        self.damaged_sections = Some(damaged_sections);
         Ok(())
     }
 
@@ -231,8 +239,10 @@ impl SnapshotList {
         let established = self.list.partitions();
         let mut half_open = HalfOpenList::of(&source.half_open);
         half_open.sort();
-        half_open.retain::<KeyV4>(|key| !established[partition_of(&self.hash_v4, key)].v4.listed().contains(key));
-        half_open.retain::<KeyV6>(|key| !established[partition_of(&self.hash_v6, key)].v6.listed().contains(key));
+        half_open
+            .retain::<KeyV4>(|key| !established[self.partition_of.of(&AnyKey::V4(*key))].v4.listed().contains(key));
+        half_open
+            .retain::<KeyV6>(|key| !established[self.partition_of.of(&AnyKey::V6(*key))].v6.listed().contains(key));
         let missing = self.left().saturating_add(source.figures.missing_elsewhere);
         let header = Header {
             figures: source.figures,
@@ -241,17 +251,13 @@ impl SnapshotList {
             extraneous: self.list.extraneous(),
             unsettled: source.shortfall.unsettled,
             unarchived: source.shortfall.unarchived,
+            damaged_sections: self.damaged_sections,
             ..Header::default()
         };
         let RouterPart { within_tick_ns, end_tick, .. } = *source;
         let times = ListTimes { bases: &bases, within_tick_ns, end_tick, resumed_tick: None };
         write(&List::new(established, &[Some(Box::new(half_open))], header, times))
     }
-}
-
-/// The index of the partition of a connection.
-fn partition_of<K: TableKey>(hash: &KeyedHash<K>, key: &K) -> usize {
-    ConnectionHash::new(hash.of(&key.canonical().0)).partition()
 }
 
 /// The difference of two tables of one shape.
@@ -277,14 +283,15 @@ mod tests {
     use crate::flow::VlanTags;
     use crate::handover::DeltaGeometry;
     use crate::signal::{PARTITION_COUNT, TICK_BITS, TimeBase};
+    use flowpeel_iblt::hash::{KeyedHash, Purpose};
     use flowpeel_iblt::{Change, Geometry, ValueCode};
     use proptest::prelude::*;
 
     /// Connections of the first partition.
     fn keys() -> impl Iterator<Item = KeyV4> {
-        let hash = KeyedHash::new(&Secret::REPLAY, Purpose::Connection);
+        let partitions = Partitions::new(&Secret::REPLAY);
         let keys = (0..).map(|client| KeyV4::new((client, 40_000), (0xcb00_7101, 443), VlanTags::NONE));
-        keys.filter(move |key| partition_of(&hash, key) == 0)
+        keys.filter(move |key| partitions.of(&AnyKey::V4(*key)) == 0)
     }
 
     /// A snapshot of these connections, each with the tick of its start, at the tick `end`.
@@ -318,7 +325,7 @@ mod tests {
         let new = keys().skip(400).take(15).map(|key| (key, end - 7));
         let open: Vec<_> = kept.chain(new).collect();
         let snapshot = snapshot_of(&open, end);
-        let mut list = SnapshotList::new(&snapshot, &Secret::REPLAY).unwrap();
+        let mut list = SnapshotList::new(&snapshot.header, &Secret::REPLAY).unwrap();
         let moment = TickMoment { tick: list_end, within_tick_ns: 0 };
         for (key, start) in &before {
             let age_ns = (list_end - start) as i64 * TICK_NS;

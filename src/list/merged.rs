@@ -13,7 +13,7 @@ use crate::handover::HalfOpen;
 use crate::list::row::RowState;
 use crate::list::rows::Header;
 use crate::signal::ConnectionHash;
-use crate::snapshot::{Figures, RouterPart, SnapshotFile, Sums, summed};
+use crate::snapshot::{Figures, RouterPart, Salvaged, SnapshotFile, Sums, summed};
 use flowpeel_iblt::hash::{HASH_GROUP_COUNT, KeyedHash, Purpose, Secret};
 use flowpeel_iblt::{Change, Iblt};
 use std::net::SocketAddr;
@@ -84,6 +84,16 @@ impl MergedList {
         };
         list.add_half_open(&snapshot.header.sources);
         list.count();
+        list
+    }
+
+    /// The list of what is left of a merge that was damaged, with the same help.
+    ///
+    /// Complexity: as for [`Self::new`].
+    #[must_use]
+    pub fn of_salvaged(salvaged: &Salvaged, secret: &Secret, known: impl IntoIterator<Item = (AnyKey, u32)>) -> Self {
+        let mut list = MergedList::new(salvaged.file(), secret, known);
+        list.header.damaged_sections = Some(salvaged.damaged().len() as u64);
         list
     }
 

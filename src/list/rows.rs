@@ -27,6 +27,9 @@ pub struct Header {
     pub extraneous: u64,
     /// Connections that ended in the interval and did not get into the archive, because it did not keep up.
     pub unarchived: u64,
+    /// How many sections were damaged of the snapshot that the list was made of, if it was: see
+    /// [`SnapshotFile::salvage`](crate::snapshot::SnapshotFile::salvage). Otherwise none.
+    pub damaged_sections: Option<u64>,
     /// Whether no list comes after this one.
     pub is_last: bool,
 }

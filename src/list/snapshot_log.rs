@@ -154,7 +154,7 @@ mod tests {
             let mut bytes = Vec::new();
             log.file().write(&mut bytes, &secret).unwrap();
             let read = SnapshotFile::read(bytes.as_slice(), &secret).unwrap();
-            let mut list = SnapshotList::new(&read, &secret).unwrap();
+            let mut list = SnapshotList::new(&read.header, &secret).unwrap();
             list.apply(read).unwrap();
             list.list(|list| assert_eq!((list.header.unsettled, list.header.unarchived), (unsettled, unarchived)));
         }

@@ -27,7 +27,7 @@ pub use watch::Watch;
 pub use crate::flow::AnyKey;
 use crate::flow::{Family, FlowKey, KeyV4, KeyV6, Side, WordKey};
 use crate::parse::TcpSegment;
-use flowpeel_iblt::hash::place_of;
+use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret, place_of};
 pub use sampler::SAMPLE_INTERVAL_PACKETS;
 
 /// Bits of a connection's hash that choose its partition.
@@ -155,6 +155,34 @@ impl ConnectionHash {
     pub fn bucket(self, bucket_count: usize) -> usize {
         let part = (self.0 >> (u64::BITS - BUCKET_BITS)) << (u32::BITS - BUCKET_BITS);
         place_of(part as u32, bucket_count)
+    }
+}
+
+/// Which partition the connections of a site belong to.
+#[derive(Clone)]
+pub struct Partitions {
+    hash_v4: KeyedHash<KeyV4>,
+    hash_v6: KeyedHash<KeyV6>,
+}
+
+impl Partitions {
+    /// The partitions of connections that are hashed under this secret.
+    #[must_use]
+    pub fn new(secret: &Secret) -> Self {
+        let purpose = Purpose::Connection;
+        Partitions { hash_v4: KeyedHash::new(secret, purpose), hash_v6: KeyedHash::new(secret, purpose) }
+    }
+
+    /// The index of the partition of a connection.
+    ///
+    /// Complexity: a hash.
+    #[must_use]
+    pub fn of(&self, key: &AnyKey) -> usize {
+        let hash = match key {
+            AnyKey::V4(key) => self.hash_v4.of(&key.canonical().0),
+            AnyKey::V6(key) => self.hash_v6.of(&key.canonical().0),
+        };
+        ConnectionHash::new(hash).partition()
     }
 }
 

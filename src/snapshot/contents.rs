@@ -9,8 +9,8 @@
 
 use super::{SnapshotFile, Sums};
 use crate::flow::FlowKey as TableKey;
-use crate::flow::{AnyKey, FlowKey, KeyV4, KeyV6};
-use crate::signal::ConnectionHash;
+use crate::flow::{AnyKey, KeyV4, KeyV6};
+use crate::signal::Partitions;
 use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
 use flowpeel_iblt::{Iblt, Peeled, Peeler, Recipient, TableCell, ValueCode};
 
@@ -183,21 +183,20 @@ impl SnapshotFile {
     #[must_use]
     pub fn presence(&self, key: &AnyKey, secret: &Secret) -> Presence {
         match key {
-            AnyKey::V4(key) => self.ask(key, secret, self.sums.iter().map(|sums| &sums.v4)),
-            AnyKey::V6(key) => self.ask(key, secret, self.sums.iter().map(|sums| &sums.v6)),
+            AnyKey::V4(of_v4) => self.ask((key, of_v4), secret, self.sums.iter().map(|sums| &sums.v4)),
+            AnyKey::V6(of_v6) => self.ask((key, of_v6), secret, self.sums.iter().map(|sums| &sums.v6)),
         }
     }
 
     /// Asks the one of these tables that would hold this connection.
-    fn ask<'a, K: TableKey + FlowKey>(
+    fn ask<'a, K: TableKey>(
         &self,
-        key: &K,
+        (any, key): (&AnyKey, &K),
         secret: &Secret,
         mut tables: impl Iterator<Item = &'a Iblt<K>>,
     ) -> Presence {
-        let hash = KeyedHash::new(secret, Purpose::Connection).of(&key.canonical().0);
         // All partitions may have been added into one table.
-        let partition = if self.sums.len() == 1 { 0 } else { ConnectionHash::new(hash).partition() };
+        let partition = if self.sums.len() == 1 { 0 } else { Partitions::new(secret).of(any) };
         let table = tables.nth(partition);
         table.map_or(Presence::Unknown, |table| ask(table, key, secret, self.header.router_count()))
     }
@@ -246,8 +245,7 @@ fn ask<K: TableKey>(table: &Iblt<K>, key: &K, secret: &Secret, router_count: u32
 /// What the connection's own cells decide.
 fn own_cells<K: TableKey>(table: &Iblt<K>, hash: &KeyedHash<K>, wanted: &Wanted<K>) -> Presence {
     let placement = hash.of(&wanted.key);
-    let places = table.geometry().places(placement);
-    for cell in places.map(|place| table.cells()[place]) {
+    for cell in table.live_places(placement).map(|place| table.cells()[place]) {
         if cell.is_key_free() {
             return Presence::NotOpen;
         }

@@ -1,15 +1,19 @@
-//! The file of a snapshot: an envelope that proves who wrote it, and a packed body.
+//! The file of a snapshot: a header and tables in, bytes out, and back.
 //!
-//! Nothing of the body is parsed before every byte is known to have been written by somebody with the secret, and no
-//! more memory is taken than there are bytes, up to the limit.
+//! The tables are written subtable by subtable, each into a section of its own. The half-open connections of each
+//! partition are one more. How sections are proven is the envelope's part.
 
+use super::envelope::{Envelope, PackedSection, Packing, Preamble, Section, write_envelope};
+use super::router_part::{read_half_open_of, write_half_open};
+use super::salvage::Salvaged;
 use super::{Header, KeyId, Kind, Misfit, RouterPart, Sums};
-use crate::disk::{Check, Checked, Decoder, Encoder};
+use crate::disk::{Decoder, Encoder};
 use crate::error::{Error, Result};
-use flowpeel_iblt::AGGREGATE_LOST_BITS_MAX;
+use crate::flow::{Family, FlowKey as TableKey};
+use crate::handover::HalfOpen;
+use crate::signal::Partitions;
 use flowpeel_iblt::hash::Secret;
-use hmac::Hmac;
-use sha2::Sha256;
+use flowpeel_iblt::{AGGREGATE_LOST_BITS_MAX, Geometry, HASH_COUNT, Iblt, Refused};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -99,12 +103,7 @@ impl SnapshotFile {
     ///
     /// The file cannot be opened, or is refused by [`Self::read`].
     pub fn open(path: &Path, secret: &Secret) -> Result<Self> {
-        let cannot = |error: io::Error| Error::new("cannot read the snapshot").in_file(path).because(error);
-        // Opening a pipe would wait for a writer.
-        if !std::fs::metadata(path).map_err(cannot)?.is_file() {
-            return Err(Error::new("this is no file").in_file(path));
-        }
-        SnapshotFile::read(File::open(path).map_err(cannot)?, secret).map_err(|error| error.in_file(path))
+        SnapshotFile::read(file(path)?, secret).map_err(|error| error.in_file(path))
     }
 
     /// Reads a file to its end.
@@ -115,32 +114,57 @@ impl SnapshotFile {
     /// # Errors
     ///
     /// The input is no snapshot, or one of another version or secret; it was damaged, cut short or forged; or it
-    /// contradicts itself. Offsets in the preamble are those of the file, later ones those of the unpacked body.
+    /// contradicts itself. Offsets up to the head are those of the file, later ones those of the head or of a section
+    /// unpacked.
     pub fn read(input: impl Read, secret: &Secret) -> Result<Self> {
-        let (preamble, packed) = read_envelope(input, secret)?;
-        match preamble.packing {
-            Packing::Plain => SnapshotFile::parse(&preamble, packed.as_slice()),
-            Packing::Zstd => {
-                let cannot = |error: io::Error| Error::new("cannot unpack the snapshot").because(error);
-                let mut body = zstd::stream::read::Decoder::with_buffer(packed.as_slice()).map_err(cannot)?;
-                body.window_log_max(SNAPSHOT_WINDOW_LOG_MAX).map_err(cannot)?;
-                SnapshotFile::parse(&preamble, body)
-            }
+        let envelope = Envelope::read(input, secret)?;
+        envelope.check_size()?;
+        let parts = Parts::of(&envelope)?;
+        if let Some(section) = parts.damaged().next() {
+            let at = envelope.offset(section.index(parts.header.partition_count));
+            let what = format!("the snapshot was damaged or forged: the authentication code of {section} is wrong");
+            return Err(Error::new(what).at(at));
         }
+        parts.unpacked(secret).map(|salvaged| salvaged.file)
     }
 
-    fn parse(preamble: &Preamble, body: impl Read) -> Result<Self> {
-        let mut from = Decoder::of_file(body, preamble.body_size);
-        let header = Header::read(preamble.kind, preamble.key_id, &mut from)?;
-        if from.left() != header.tables_size() {
-            return Err(from.refuse("the tables have not the size that the header says"));
-        }
-        let mut sums = Vec::new();
-        for _ in 0..header.partition_count {
-            sums.push(Sums::read(header.geometry, &mut from)?);
-        }
-        from.end()?;
-        Ok(SnapshotFile { header, sums })
+    /// Reads what is genuine of a file that was damaged, from the disk.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened, or is refused by [`Self::salvage`].
+    pub fn open_damaged(path: &Path, secret: &Secret) -> Result<Salvaged> {
+        SnapshotFile::salvage(file(path)?, secret).map_err(|error| error.in_file(path))
+    }
+
+    /// Reads what is genuine of a file that was damaged or cut short: its sections stand by themselves, and a table
+    /// that has lost subtables lists what the others list. Nothing is taken from a section whose code is wrong.
+    ///
+    /// Complexity: as [`Self::read`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`], except that sections may be damaged or missing and something may follow. The head must be
+    /// genuine.
+    ///
+    /// ```
+    /// # use flowpeel_iblt::hash::Secret;
+    /// # use flowpeel_iblt::Geometry;
+    /// # use flowpeel::handover::DeltaGeometry;
+    /// # use flowpeel::snapshot::{SnapshotFile, RouterPart};
+    /// let geometry = DeltaGeometry { v4: Geometry::for_items(100), v6: Geometry::for_items(10) };
+    /// let snapshot = SnapshotFile::new(geometry, false, &Secret::REPLAY, RouterPart::default());
+    /// let mut bytes = Vec::new();
+    /// snapshot.write(&mut bytes, &Secret::REPLAY)?;
+    /// let last = bytes.len() - 1;
+    /// bytes[last] ^= 1;
+    /// assert!(SnapshotFile::read(bytes.as_slice(), &Secret::REPLAY).is_err());
+    /// let salvaged = SnapshotFile::salvage(bytes.as_slice(), &Secret::REPLAY)?;
+    /// assert_eq!(salvaged.damaged().len(), 1);
+    /// # Ok::<(), flowpeel::error::Error>(())
+    /// ```
+    pub fn salvage(input: impl Read, secret: &Secret) -> Result<Salvaged> {
+        Parts::of(&Envelope::read(input, secret)?)?.unpacked(secret)
     }
 
     /// Writes the snapshot, compressed.
@@ -162,12 +186,23 @@ impl SnapshotFile {
     pub fn write_packed(&self, out: &mut impl Write, secret: &Secret, packing: Packing) -> Result<()> {
         self.check(secret)?;
         let cannot = |error: io::Error| Error::new("cannot write the snapshot").because(error);
-        let (packed, body_size) = self.pack(packing).map_err(cannot)?;
-        if body_size > SNAPSHOT_SIZE_MAX {
+        let partitions = Partitions::new(secret);
+        let partition_count = self.header.partition_count;
+        let half_open =
+            self.header.sources.iter().map(|source| source.half_open_by_partition(&partitions, partition_count));
+        let half_open: Vec<Vec<Vec<&HalfOpen>>> = half_open.collect();
+        let (head, mut size) = self.head(&half_open).map_err(cannot)?;
+        let mut sections = Vec::new();
+        for section in Section::all(partition_count) {
+            let packed = self.pack(section, &half_open, packing).map_err(cannot)?;
+            size = size.saturating_add(packed.size);
+            sections.push((section, packed));
+        }
+        if size > SNAPSHOT_SIZE_MAX {
             return Err(Error::new("the snapshot is larger than any that would be read: merge fewer routers"));
         }
-        let preamble = Preamble { kind: self.header.kind, packing, key_id: self.header.key_id, body_size };
-        write_envelope(out, &preamble, &packed, secret).map_err(cannot)
+        let preamble = Preamble { kind: self.header.kind, packing, key_id: self.header.key_id };
+        write_envelope(out, &preamble, &head, &sections, secret).map_err(cannot)
     }
 
     fn check(&self, secret: &Secret) -> Result<()> {
@@ -182,157 +217,172 @@ impl SnapshotFile {
         Ok(())
     }
 
-    /// The packed body, and its size before it was packed.
-    fn pack(&self, packing: Packing) -> io::Result<(Vec<u8>, u64)> {
-        match packing {
-            Packing::Plain => self.write_body(Vec::new()),
+    /// The head and its size, of routers with these half-open connections in each partition.
+    fn head(&self, half_open: &[Vec<Vec<&HalfOpen>>]) -> io::Result<(Vec<u8>, u64)> {
+        let counts = |parts: &Vec<Vec<_>>| parts.iter().map(|part| part.len() as u32).collect();
+        let counts: Vec<Vec<u32>> = half_open.iter().map(counts).collect();
+        let mut out = Encoder::to(Vec::new());
+        self.header.write(&counts, &mut out);
+        out.finish()
+    }
+
+    fn pack(&self, section: Section, half_open: &[Vec<Vec<&HalfOpen>>], packing: Packing) -> io::Result<PackedSection> {
+        let (bytes, size) = match packing {
+            Packing::Plain => self.write_section(section, half_open, Vec::new())?,
             Packing::Zstd => {
                 let mut packer = zstd::stream::write::Encoder::new(Vec::new(), COMPRESSION_LEVEL)?;
                 packer.include_checksum(true)?;
-                let (packer, size) = self.write_body(packer)?;
-                Ok((packer.finish()?, size))
+                let (packer, size) = self.write_section(section, half_open, packer)?;
+                (packer.finish()?, size)
             }
-        }
+        };
+        Ok(PackedSection { size, bytes })
     }
 
-    pub(super) fn write_body<W: Write>(&self, out: W) -> io::Result<(W, u64)> {
+    fn write_section<W: Write>(
+        &self,
+        section: Section,
+        half_open: &[Vec<Vec<&HalfOpen>>],
+        out: W,
+    ) -> io::Result<(W, u64)> {
         let mut out = Encoder::to(out);
-        self.header.write(&mut out);
-        self.sums.iter().for_each(|sums| sums.write(&mut out));
+        match section {
+            Section::HalfOpen { partition } => {
+                let all = half_open.iter().flat_map(|parts| &parts[partition]);
+                all.for_each(|half_open| write_half_open(half_open, &mut out));
+            }
+            Section::Subtable { at, family, partition } => self.sums[partition].write_subtable(at, family, &mut out),
+        }
         out.finish()
     }
 }
 
-/// The first bytes of a file. The first of them is not text, and a transfer that treats the file as text damages the
-/// last.
-const MAGIC: [u8; 8] = *b"\x89FPSNAP\n";
-
-/// The version of the format.
-pub const VERSION: u16 = 1;
-
-/// How keys are placed and checked: full AES-128 as a CBC-MAC, 24 bits for each place, 32 for the check of a key and 40
-/// for the check of a value.
-pub const HASH_ID: u16 = 1;
-
-pub(super) const PREAMBLE_SIZE: usize = 48;
-pub(super) const TAG_SIZE: usize = 32;
-
-/// What packing can add to a body that does not shrink: zstd adds 3 bytes to each 128 KiB, and a few at either end.
-const PACKING_SIZE_MAX: u64 = SNAPSHOT_SIZE_MAX / 1_024 + 1_024;
-
-/// How the body is packed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Packing {
-    /// The body is not packed.
-    Plain = 0,
-    /// The body is one zstd frame.
-    Zstd = 1,
+/// Opens a file to be read.
+fn file(path: &Path) -> Result<File> {
+    let cannot = |error: io::Error| Error::new("cannot read the snapshot").in_file(path).because(error);
+    // Opening a pipe would wait for a writer.
+    if !std::fs::metadata(path).map_err(cannot)?.is_file() {
+        return Err(Error::new("this is no file").in_file(path));
+    }
+    File::open(path).map_err(cannot)
 }
 
-/// The fields before the body.
-pub(super) struct Preamble {
-    pub(super) kind: Kind,
-    pub(super) packing: Packing,
-    pub(super) key_id: KeyId,
-    /// The size of the body before it was packed.
-    pub(super) body_size: u64,
+/// What is genuine of a file: its head, and the packed bytes of its sections.
+struct Parts<'a> {
+    header: Header,
+    /// How many half-open connections each router has in each partition.
+    half_open_counts: Vec<Vec<u32>>,
+    envelope: &'a Envelope,
+    /// The sections; those that are damaged are `None`.
+    sections: Vec<Option<&'a [u8]>>,
 }
 
-fn code(secret: &Secret) -> Hmac<Sha256> {
-    secret.authentication(b"flowpeel snapshot file")
+impl<'a> Parts<'a> {
+    /// Parses the head, and finds out which sections are genuine.
+    fn of(envelope: &'a Envelope) -> Result<Self> {
+        let Preamble { kind, key_id, .. } = envelope.preamble;
+        let mut from = Decoder::of_file(envelope.head.as_slice(), envelope.head.len() as u64);
+        let (header, half_open_counts) = Header::read(kind, key_id, &mut from)?;
+        let partition_count = header.partition_count;
+        if envelope.section_count() != Section::count(partition_count) {
+            return Err(from.refuse("the sections are not those of so many partitions"));
+        }
+        for (index, section) in Section::all(partition_count).enumerate() {
+            let expected = match section {
+                Section::Subtable { family: Family::V4, .. } => subtable_size::<crate::flow::KeyV4>(header.geometry.v4),
+                Section::Subtable { family: Family::V6, .. } => subtable_size::<crate::flow::KeyV6>(header.geometry.v6),
+                Section::HalfOpen { .. } => continue,
+            };
+            if envelope.size(index) != expected {
+                return Err(from.refuse(format!("{section} has not the size that the header says")));
+            }
+        }
+        let sections = Section::all(partition_count).enumerate();
+        let sections = sections.map(|(index, section)| envelope.genuine(section, index)).collect();
+        Ok(Parts { header, half_open_counts, envelope, sections })
+    }
+
+    /// The sections that are damaged.
+    fn damaged(&self) -> impl Iterator<Item = Section> {
+        let all = Section::all(self.header.partition_count).zip(&self.sections);
+        all.filter(|(_, bytes)| bytes.is_none()).map(|(section, _)| section)
+    }
+
+    /// Unpacks the sections that are genuine.
+    fn unpacked(mut self, secret: &Secret) -> Result<Salvaged> {
+        let damaged: Vec<Section> = self.damaged().collect();
+        let half_open_lost = self.read_half_open(&Partitions::new(secret))?;
+        let mut sums = Vec::new();
+        for partition in 0..self.header.partition_count {
+            let v4 = self.table(self.header.geometry.v4, Family::V4, partition)?;
+            sums.push(Sums { v4, v6: self.table(self.header.geometry.v6, Family::V6, partition)? });
+        }
+        Ok(Salvaged::new(SnapshotFile { header: self.header, sums }, damaged, half_open_lost))
+    }
+
+    /// Reads the half-open connections into the routers' parts. Returns how many are lost.
+    fn read_half_open(&mut self, partitions: &Partitions) -> Result<u64> {
+        let partition_count = self.header.partition_count;
+        let mut lost = 0;
+        for partition in 0..partition_count {
+            let counts = self.half_open_counts.iter().map(|counts| counts[partition]);
+            let section = Section::HalfOpen { partition };
+            let Some(read) = self.read_section(section, |from| {
+                let is_own = |key: &_| partition_count == 1 || partitions.of(key) == partition;
+                counts.clone().map(|count| read_half_open_of(from, count, is_own)).collect::<Result<Vec<_>>>()
+            })?
+            else {
+                lost += counts.map(u64::from).sum::<u64>();
+                continue;
+            };
+            for (source, half_open) in self.header.sources.iter_mut().zip(read) {
+                source.half_open.extend(half_open);
+            }
+        }
+        self.header.sources.iter_mut().for_each(|source| source.half_open.shrink_to_fit());
+        Ok(lost)
+    }
+
+    /// The table of a partition, without the subtables that are damaged. Where all are it is empty.
+    fn table<K: TableKey>(&self, geometry: Geometry, family: Family, partition: usize) -> Result<Iblt<K>> {
+        let mut subtables = std::array::from_fn::<_, HASH_COUNT, _>(|_| None);
+        for (at, subtable) in subtables.iter_mut().enumerate() {
+            let section = Section::Subtable { at, family, partition };
+            *subtable =
+                self.read_section(section, |from| Iblt::<K>::read_subtable(geometry, |bytes| from.fill(bytes)))?;
+        }
+        match Iblt::from_subtables(geometry, &subtables) {
+            Ok(table) => Ok(table),
+            Err(Refused::Subtable) => Ok(Iblt::new(geometry)),
+            Err(refused) => Err(Error::new("the tables contradict the header").because(refused)),
+        }
+    }
+
+    /// Unpacks a section to its end and decodes it; `None` if it is damaged.
+    fn read_section<T>(
+        &self,
+        section: Section,
+        decode: impl FnOnce(&mut Decoder<Box<dyn Read + '_>>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let index = section.index(self.header.partition_count);
+        let Some(packed) = self.sections[index] else { return Ok(None) };
+        let cannot = |error: io::Error| Error::new(format!("cannot unpack {section}")).because(error);
+        let unpacked: Box<dyn Read> = match self.envelope.preamble.packing {
+            Packing::Plain => Box::new(packed),
+            Packing::Zstd => {
+                let mut unpacked = zstd::stream::read::Decoder::with_buffer(packed).map_err(cannot)?;
+                unpacked.window_log_max(SNAPSHOT_WINDOW_LOG_MAX).map_err(cannot)?;
+                Box::new(unpacked)
+            }
+        };
+        let mut from = Decoder::of_file(unpacked, self.envelope.size(index));
+        let decoded = decode(&mut from)?;
+        from.end()?;
+        Ok(Some(decoded))
+    }
 }
 
-/// Writes a file with this packed body.
-pub(super) fn write_envelope(
-    out: &mut impl Write,
-    preamble: &Preamble,
-    packed: &[u8],
-    secret: &Secret,
-) -> std::io::Result<()> {
-    let mut encoder = Encoder::to(Checked::new(out, code(secret)));
-    encoder.put(&MAGIC);
-    encoder.u16(VERSION);
-    encoder.u16(HASH_ID);
-    encoder.put(&[preamble.kind as u8, preamble.packing as u8, 0, 0]);
-    encoder.put(&preamble.key_id.0);
-    encoder.u64(preamble.body_size);
-    encoder.bytes(packed);
-    encoder.finish()?.0.finish().map(drop)
-}
-
-/// Reads a file to its end. Returns its preamble and its packed body.
-fn read_envelope(mut input: impl Read, secret: &Secret) -> Result<(Preamble, Vec<u8>)> {
-    let cannot = |error: std::io::Error| Error::new("cannot read the snapshot").because(error);
-    let mut bytes = Vec::new();
-    input.by_ref().take(PREAMBLE_SIZE as u64).read_to_end(&mut bytes).map_err(cannot)?;
-    let mut code = code(secret);
-    code.update(&bytes);
-    let (preamble, packed_size) = parse_preamble(&bytes, secret)?;
-    let mut packed = Vec::new();
-    let expected_size = packed_size + TAG_SIZE as u64;
-    // One byte more shows whether something follows.
-    input.take(expected_size + 1).read_to_end(&mut packed).map_err(cannot)?;
-    let found_size = packed.len() as u64;
-    if found_size < expected_size {
-        let what = format!("the snapshot was cut short: {} bytes are missing", expected_size - found_size);
-        return Err(Error::new(what).at(PREAMBLE_SIZE as u64 + found_size));
-    }
-    if found_size > expected_size {
-        return Err(Error::new("something follows the snapshot").at(PREAMBLE_SIZE as u64 + expected_size));
-    }
-    let tag = packed.split_off(packed_size as usize);
-    code.update(&packed);
-    if !code.is(&tag) {
-        return Err(Error::new("the snapshot was damaged or forged: its authentication code is wrong"));
-    }
-    Ok((preamble, packed))
-}
-
-/// Parses the preamble. Returns it with the size of the packed body.
-fn parse_preamble(bytes: &[u8], secret: &Secret) -> Result<(Preamble, u64)> {
-    let refuse = |at: usize, what: String| Err(Error::new(what).at(at as u64));
-    if !bytes.starts_with(&MAGIC) {
-        return refuse(0, "this is no snapshot of flowpeel".to_owned());
-    }
-    let Ok(bytes) = <&[u8; PREAMBLE_SIZE]>::try_from(bytes) else {
-        return refuse(bytes.len(), "the snapshot was cut short in its first bytes".to_owned());
-    };
-    let u16_at = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-    let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
-    let (version, hash_id) = (u16_at(8), u16_at(10));
-    if version != VERSION {
-        return refuse(
-            8,
-            format!("version {version} of the format is not known: this flowpeel reads version {VERSION}"),
-        );
-    }
-    if hash_id != HASH_ID {
-        return refuse(10, format!("hash id {hash_id} is not known: this flowpeel places keys by hash id {HASH_ID}"));
-    }
-    let Some(kind) = Kind::of_byte(bytes[12]) else {
-        return refuse(12, format!("a snapshot of kind {} is not known", bytes[12]));
-    };
-    let packing = match bytes[13] {
-        0 => Packing::Plain,
-        1 => Packing::Zstd,
-        other => return refuse(13, format!("packing {other} is not known")),
-    };
-    if u16_at(14) != 0 {
-        return refuse(14, "two bytes that must be zero are not".to_owned());
-    }
-    let (key_id, own) = (KeyId(std::array::from_fn(|at| bytes[16 + at])), KeyId::of(secret));
-    if key_id != own {
-        let what = format!("it was written under another secret (key id {key_id}, not {own}): name its --secret-file");
-        return refuse(16, what);
-    }
-    let (body_size, packed_size) = (u64_at(32), u64_at(40));
-    if body_size > SNAPSHOT_SIZE_MAX || packed_size > SNAPSHOT_SIZE_MAX + PACKING_SIZE_MAX {
-        let what = format!("the snapshot claims {body_size} bytes, packed in {packed_size}: more than is read");
-        return refuse(32, what);
-    }
-    if packing == Packing::Plain && body_size != packed_size {
-        return refuse(40, "two sizes that must be equal are not".to_owned());
-    }
-    Ok((Preamble { kind, packing, key_id, body_size }, packed_size))
+/// The size of a subtable of a table of this shape in a file, in bytes.
+fn subtable_size<K: TableKey>(geometry: Geometry) -> u64 {
+    Iblt::<K>::byte_count(geometry) / HASH_COUNT as u64
 }

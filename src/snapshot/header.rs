@@ -86,6 +86,9 @@ pub struct Header {
 
 const HAS_VLAN_KEY: u8 = 1;
 
+/// The most bytes of a head in a file: a header with as many routers as there can be.
+pub(super) const HEAD_SIZE_MAX: usize = 1 + 2 + 4 * 4 + 4 + SNAPSHOT_SOURCES_MAX * router_part::SIZE_MAX;
+
 impl Header {
     /// The size of the tables in a file, in bytes.
     #[must_use]
@@ -157,17 +160,19 @@ impl Header {
         Err(Error::new(objection))
     }
 
-    pub(super) fn write(&self, out: &mut Encoder<impl Write>) {
+    /// Writes it. Of each router there are so many half-open connections in each partition.
+    pub(super) fn write(&self, half_open_counts: &[Vec<u32>], out: &mut Encoder<impl Write>) {
         out.u8(if self.vlan_key { HAS_VLAN_KEY } else { 0 });
         out.u16(self.partition_count as u16);
         for geometry in [self.geometry.v4, self.geometry.v6, self.unfolded.v4, self.unfolded.v6] {
             out.u32(geometry.subtable_cell_count());
         }
         out.u32(self.sources.len() as u32);
-        self.sources.iter().for_each(|source| source.write(out));
+        self.sources.iter().zip(half_open_counts).for_each(|(source, counts)| source.write(counts, out));
     }
 
-    pub(super) fn read(kind: Kind, key_id: KeyId, from: &mut Decoder<impl Read>) -> Result<Self> {
+    /// Reads it, without its half-open connections. Returns how many of them each router has in each partition.
+    pub(super) fn read(kind: Kind, key_id: KeyId, from: &mut Decoder<impl Read>) -> Result<(Self, Vec<Vec<u32>>)> {
         let vlan_key = from.flags(HAS_VLAN_KEY)? == HAS_VLAN_KEY;
         let partition_count = usize::from(from.u16()?);
         let geometry = DeltaGeometry { v4: shape(from)?, v6: shape(from)? };
@@ -175,15 +180,18 @@ impl Header {
         let mut header = Header { kind, key_id, vlan_key, geometry, unfolded, partition_count, sources: Vec::new() };
         let contradicts = |from: &Decoder<_>, error| from.refuse("the header contradicts itself").because(error);
         header.check_tables().map_err(|error| contradicts(from, error))?;
+        let mut half_open_counts = Vec::new();
         let mut half_open_max = header.half_open_max();
         let routers = Items { name: "routers", most: SNAPSHOT_SOURCES_MAX, item_size: router_part::SIZE_MIN };
         for _ in 0..from.items(routers)? {
-            let source = RouterPart::read(from, half_open_max)?;
-            half_open_max -= source.half_open.len();
+            let (source, counts) = RouterPart::read(from, partition_count, half_open_max)?;
+            half_open_max -= counts.iter().sum::<u32>() as usize;
             header.sources.push(source);
+            half_open_counts.push(counts);
         }
         header.check().map_err(|error| contradicts(from, error))?;
-        Ok(header)
+        from.end()?;
+        Ok((header, half_open_counts))
     }
 
     /// Checks that the tables of both can be added and subtracted.

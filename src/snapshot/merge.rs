@@ -3,6 +3,7 @@
 //! It takes snapshots, or merges of them, and gives their sum, which does not depend on the order or grouping in which
 //! they were added. What does not fit is refused before anything is added.
 
+use super::router_part::write_half_open;
 use super::{Header, Kind, RouterPart, SnapshotFile};
 use crate::disk::Encoder;
 use crate::error::{Error, Result};
@@ -83,6 +84,7 @@ fn in_order(one: &RouterPart, other: &RouterPart) -> Ordering {
 
 fn bytes(source: &RouterPart) -> Vec<u8> {
     let mut out = Encoder::default();
-    source.write(&mut out);
+    source.write(&[source.half_open.len() as u32], &mut out);
+    source.half_open.iter().for_each(|half_open| write_half_open(half_open, &mut out));
     out.into_bytes()
 }

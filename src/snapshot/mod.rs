@@ -4,8 +4,8 @@
 //! compressed, and authenticated under the site's secret. Whoever has the secret can list the connections; the secret
 //! itself is not in the file. `docs/snapshots.md` describes the format byte by byte.
 //!
-//! The laws: what is written reads back equal; a file in which any bit was changed is refused; two files whose headers
-//! fit add and subtract cell by cell, in any order.
+//! The laws: what is written reads back equal; a file in which any bit was changed is refused, or read only as far as it
+//! is genuine ([`SnapshotFile::salvage`]); two files whose headers fit add and subtract cell by cell, in any order.
 //!
 //! There is no size estimator beside the tables, because the tables are one: the squares of a table's counts add up to
 //! the number of keys in it at any load ([`Iblt::estimated_count`](flowpeel_iblt::Iblt::estimated_count)), folded or
@@ -15,20 +15,22 @@
 
 mod contents;
 mod difference;
+mod envelope;
 mod file_format;
 mod header;
 mod merge;
 mod router_part;
+mod salvage;
 mod sums;
 
 pub(crate) use contents::summed;
 pub use contents::{KeyCounts, Load, Presence};
 pub use difference::Difference;
-pub use file_format::{
-    COMPRESSION_LEVEL, HASH_ID, Packing, SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX, SnapshotFile, VERSION,
-};
+pub use envelope::{HASH_ID, Packing, Section, VERSION};
+pub use file_format::{COMPRESSION_LEVEL, SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX, SnapshotFile};
 pub use header::{Header, KeyId, Kind, Misfit};
 pub use router_part::{Figures, ROUTER_NAME_SIZE_MAX, RouterPart, Shortfall, is_name};
+pub use salvage::Salvaged;
 pub use sums::Sums;
 
 pub use crate::handover::*;

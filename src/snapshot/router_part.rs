@@ -7,7 +7,7 @@ use crate::disk::{Decoder, Encoder, Items};
 use crate::error::{Error, Result};
 use crate::flow::{AnyKey, KeyV4, KeyV6, WordKey};
 use crate::handover::{Counts, HalfOpen, ISN_BITS};
-use crate::signal::{PARTITION_COUNT, TIME_BASES_MAX, TimeBase};
+use crate::signal::{PARTITION_COUNT, Partitions, TIME_BASES_MAX, TimeBase};
 use crate::snapshot::SNAPSHOT_HALF_OPEN_SIZE;
 use crate::track::HALF_OPEN_MAX;
 use std::io::{Read, Write};
@@ -172,12 +172,16 @@ pub struct Shortfall {
     pub unarchived: u64,
 }
 
-/// The least size of a router's part in a file, in bytes: one without a name, time bases and half-open connections.
+/// The least size of a router's part in a file, in bytes: one without a name and time bases, with all partitions in one.
 pub(super) const SIZE_MIN: usize =
     1 + 8 * (3 + Figures::COUNT + Counts::FIGURE_COUNT + 2 + PARTITION_COUNT) + 1 + 4 + 4;
 
 /// The size of a time base in a file, in bytes.
 const BASE_SIZE: usize = 8 + 16;
+
+/// The most bytes of a router's part in a file.
+pub(super) const SIZE_MAX: usize =
+    SIZE_MIN + ROUTER_NAME_SIZE_MAX + 4 * (PARTITION_COUNT - 1) + TIME_BASES_MAX * BASE_SIZE + 2 * 8;
 
 /// The least size of a half-open connection in a file, in bytes: one of IPv4, which has the shorter key.
 const HALF_OPEN_SIZE_MIN: usize = 1 + 2 + 4 + 8 + 8 * KeyV4::WORD_COUNT;
@@ -202,7 +206,8 @@ impl RouterPart {
         Ok(())
     }
 
-    pub(super) fn write(&self, out: &mut Encoder<impl Write>) {
+    /// Writes all but its half-open connections, of which there are so many in each partition.
+    pub(super) fn write(&self, half_open_counts: &[u32], out: &mut Encoder<impl Write>) {
         out.u8(self.router.len() as u8);
         out.put(self.router.as_bytes());
         out.u64(self.run);
@@ -220,15 +225,19 @@ impl RouterPart {
             out.u64(base.first_tick);
             out.i128(base.offset_ns);
         }
-        out.u32(self.half_open.len() as u32);
-        self.half_open.iter().for_each(|half_open| write_half_open(half_open, out));
+        half_open_counts.iter().for_each(|count| out.u32(*count));
         if has_shortfall {
             out.words(&[self.shortfall.unsettled, self.shortfall.unarchived]);
         }
     }
 
-    /// Reads the part of a router with at most `half_open_max` half-open connections.
-    pub(super) fn read(from: &mut Decoder<impl Read>, half_open_max: usize) -> Result<Self> {
+    /// Reads the part of a router with at most `half_open_max` half-open connections, which are not in it. Returns how
+    /// many there are in each partition.
+    pub(super) fn read(
+        from: &mut Decoder<impl Read>,
+        partition_count: usize,
+        half_open_max: usize,
+    ) -> Result<(Self, Vec<u32>)> {
         let mut name = [0; ROUTER_NAME_SIZE_MAX];
         let name_size = usize::from(from.u8()?);
         let Some(name) = name.get_mut(..name_size) else {
@@ -239,7 +248,7 @@ impl RouterPart {
         let router = router.ok_or_else(|| from.refuse("the router's name is no text"))?;
         let (run, every_ns, partition_connections_max) = (from.u64()?, from.u64()?, from.u64()?);
         let flags = from.flags(IS_LAST | HAS_SHORTFALL)?;
-        Ok(RouterPart {
+        let part = RouterPart {
             router,
             run,
             every_ns,
@@ -251,9 +260,23 @@ impl RouterPart {
             within_tick_ns: from.i64()?,
             cut_ticks: words(from)?,
             bases: read_bases(from)?,
-            half_open: read_all_half_open(from, half_open_max)?,
-            shortfall: if flags & HAS_SHORTFALL == 0 { Shortfall::default() } else { read_shortfall(from)? },
-        })
+            ..RouterPart::default()
+        };
+        let counts = read_half_open_counts(from, partition_count, half_open_max)?;
+        let has_shortfall = flags & HAS_SHORTFALL != 0;
+        let shortfall = if has_shortfall { read_shortfall(from)? } else { Shortfall::default() };
+        Ok((RouterPart { shortfall, ..part }, counts))
+    }
+
+    /// Its half-open connections, partition by partition.
+    pub(super) fn half_open_by_partition(&self, partitions: &Partitions, count: usize) -> Vec<Vec<&HalfOpen>> {
+        let mut parts = vec![Vec::new(); count];
+        for half_open in &self.half_open {
+            // All partitions may have been added into one.
+            let at = if count == 1 { 0 } else { partitions.of(&half_open.key) };
+            parts[at].push(half_open);
+        }
+        parts
     }
 }
 
@@ -291,7 +314,7 @@ fn read_bases(from: &mut Decoder<impl Read>) -> Result<Vec<TimeBase>> {
     Ok(bases)
 }
 
-fn write_half_open(half_open: &HalfOpen, out: &mut Encoder<impl Write>) {
+pub(super) fn write_half_open(half_open: &HalfOpen, out: &mut Encoder<impl Write>) {
     let (words, family) = match &half_open.key {
         AnyKey::V4(key) => (key.words(), 0),
         AnyKey::V6(key) => (key.words(), IS_V6),
@@ -303,15 +326,39 @@ fn write_half_open(half_open: &HalfOpen, out: &mut Encoder<impl Write>) {
     out.words(words);
 }
 
-fn read_all_half_open(from: &mut Decoder<impl Read>, most: usize) -> Result<Vec<HalfOpen>> {
+fn read_half_open_counts(from: &mut Decoder<impl Read>, partition_count: usize, most: usize) -> Result<Vec<u32>> {
     let most = most.min(HALF_OPEN_MAX as usize);
-    let count = from.items(Items { name: "half-open connections", most, item_size: HALF_OPEN_SIZE_MIN })?;
+    let mut counts = Vec::new();
+    let mut all = 0;
+    for _ in 0..partition_count {
+        let count = from.u32()?;
+        all += count as usize;
+        if all > most {
+            return Err(from.refuse(format!("it claims {all} half-open connections, and {most} are the most")));
+        }
+        counts.push(count);
+    }
+    Ok(counts)
+}
+
+/// Reads the half-open connections of a router in one partition, which are so many.
+pub(super) fn read_half_open_of(
+    from: &mut Decoder<impl Read>,
+    count: u32,
+    is_in_partition: impl Fn(&AnyKey) -> bool,
+) -> Result<Vec<HalfOpen>> {
+    if u64::from(count) * HALF_OPEN_SIZE_MIN as u64 > from.left() {
+        return Err(from.refuse(format!("it claims {count} half-open connections, and {} bytes are left", from.left())));
+    }
     // The vector grows with what is really there.
     let mut all = Vec::new();
     for _ in 0..count {
-        all.push(read_half_open(from)?);
+        let half_open = read_half_open(from)?;
+        if !is_in_partition(&half_open.key) {
+            return Err(from.refuse("a half-open connection of another partition"));
+        }
+        all.push(half_open);
     }
-    all.shrink_to_fit();
     Ok(all)
 }
 

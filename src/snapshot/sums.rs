@@ -3,13 +3,12 @@
 //! It takes deltas and gives tables that hold what is open, and their cells in a file. The place of a key does not
 //! depend on the partition, so the tables of several partitions, or of several routers, can be added up into one.
 
-use crate::disk::{Decoder, Encoder};
-use crate::error::Result;
-use crate::flow::{KeyV4, KeyV6};
+use crate::disk::Encoder;
+use crate::flow::{Family, KeyV4, KeyV6};
 use crate::handover::{Delta, DeltaGeometry};
 use flowpeel_iblt::Iblt;
 use std::convert::Infallible;
-use std::io::{Read, Write};
+use std::io::Write;
 
 /// The sums of one partition, or of all of them together.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,16 +55,15 @@ impl Sums {
         Iblt::<KeyV4>::byte_count(geometry.v4) + Iblt::<KeyV6>::byte_count(geometry.v6)
     }
 
-    pub(super) fn write(&self, out: &mut Encoder<impl Write>) {
+    /// Writes one subtable of the table of a family.
+    pub(super) fn write_subtable(&self, at: usize, family: Family, out: &mut Encoder<impl Write>) {
         let mut put = |bytes: &[u8]| {
             out.put(bytes);
             Ok::<(), Infallible>(())
         };
-        let (Ok(()), Ok(())) = (self.v4.write(&mut put), self.v6.write(&mut put));
-    }
-
-    pub(super) fn read(geometry: DeltaGeometry, from: &mut Decoder<impl Read>) -> Result<Self> {
-        let v4 = Iblt::read(geometry.v4, |bytes| from.fill(bytes))?;
-        Ok(Sums { v4, v6: Iblt::read(geometry.v6, |bytes| from.fill(bytes))? })
+        let Ok(()) = match family {
+            Family::V4 => self.v4.write_subtable(at, &mut put),
+            Family::V6 => self.v6.write_subtable(at, &mut put),
+        };
     }
 }

@@ -1,7 +1,7 @@
 //! The built command: what it prints, writes and refuses.
 //!
 //! - `bad_input`: captures that are damaged, options that are wrong, output that fails, signals
-//! - `collect`, `diff`, `merge`, `snapshots`: snapshots, and lists made of them
+//! - `collect`, `diff`, `merge`, `salvage`, `snapshots`: snapshots, and lists made of them
 //! - `metrics`: over HTTP, by Prometheus' own tools
 //! - `operation`: files, their places and rights, the log, the documented options, the packaging
 //! - `plan`, `sources`, `state`: the commands and options of these names
@@ -15,6 +15,7 @@ mod merge;
 mod metrics;
 mod operation;
 mod plan;
+mod salvage;
 mod selection;
 mod snapshots;
 mod sources;

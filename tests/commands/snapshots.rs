@@ -23,9 +23,9 @@ use std::time::Duration;
 
 /// An exporter that keeps lists and the bytes of snapshots.
 #[derive(Default)]
-struct Recorder {
-    lists: Vec<(Header, Vec<Row>)>,
-    snapshots: Vec<Vec<u8>>,
+pub(crate) struct Recorder {
+    pub(crate) lists: Vec<(Header, Vec<Row>)>,
+    pub(crate) snapshots: Vec<Vec<u8>>,
 }
 
 impl Exporter for Recorder {
@@ -47,7 +47,7 @@ fn traffic() -> TrafficConfig {
     TrafficConfig { data_packets: 0..=2, ..TrafficConfig::mixed(6, 60_000) }
 }
 
-fn config(churn: u64, replace_lists: bool) -> Config {
+pub(crate) fn config(churn: u64, replace_lists: bool) -> Config {
     let snapshots = Snapshots { router: "edge".to_owned(), run: 5, replace_lists };
     Config {
         every: Some(Duration::from_secs(10)),
@@ -58,7 +58,7 @@ fn config(churn: u64, replace_lists: bool) -> Config {
     }
 }
 
-fn recorded(config: &Config) -> Recorder {
+pub(crate) fn recorded(config: &Config) -> Recorder {
     let mut recorder = Recorder::default();
     let plan = Plan::new(config).unwrap();
     run(&plan, std::iter::once(Ok(Generated::new(traffic()))), &mut recorder, &mut (), None).unwrap();
@@ -233,7 +233,7 @@ fn a_secret_is_made_snapshots_are_written_under_it_and_described() {
     let [name] = &names(Path::new(&snapshots))[..] else { panic!("one snapshot") };
     let file = format!("{snapshots}/{name}");
     let reported = text(&flowpeel(["snapshot", "info", "--secret-file", &secret, &file]).stdout);
-    for part in ["snapshot, version 1", "edge, run 0000000000000000", "1, the last: ", "IPv4", "1 open", "yes, all 1"] {
+    for part in ["snapshot, version 2", "edge, run 0000000000000000", "1, the last: ", "IPv4", "1 open", "yes, all 1"] {
         assert!(reported.contains(part), "{part} in\n{reported}");
     }
     let refused = flowpeel(["snapshot", "info", &file]);

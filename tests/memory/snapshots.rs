@@ -13,36 +13,67 @@ use std::sync::atomic::Ordering::SeqCst;
 /// vector that grows has been allocated twice over.
 const READING_SIZE_MAX: usize = 1 << 20;
 
-/// A file with this packed body, which claims this size unpacked.
-fn file(packing: u8, body: &[u8], size: u64) -> Vec<u8> {
+/// A section, packed, and the size that it claims unpacked.
+type Section = (u64, Vec<u8>);
+
+/// A file with this head, and these sections of eight partitions.
+fn file(packing: u8, head: &[u8], sections: &[Section]) -> Vec<u8> {
     let mut file = b"\x89FPSNAP\n".to_vec();
     file.extend(VERSION.to_le_bytes().into_iter().chain(HASH_ID.to_le_bytes()));
     file.extend([1, packing, 0, 0]);
     file.extend(KeyId::of(&Secret::REPLAY).0);
-    file.extend(size.to_le_bytes().into_iter().chain((body.len() as u64).to_le_bytes()));
-    file.extend(body);
+    let mut of_head = Secret::REPLAY.authentication(b"flowpeel snapshot head");
+    of_head.update(&file);
+    of_head.update(head);
+    let of_head = of_head.finalize().into_bytes();
+    file.extend((head.len() as u32).to_le_bytes().into_iter().chain((sections.len() as u32).to_le_bytes()));
+    file.extend(sections.iter().map(|(_, packed)| packed.len() as u64).sum::<u64>().to_le_bytes());
+    file.extend(head);
+    for (index, (size, packed)) in (0u8..).zip(sections) {
+        let mut code = Secret::REPLAY.authentication(b"flowpeel snapshot section");
+        code.update(&of_head);
+        let subtable = index.wrapping_sub(8);
+        let name = if index < 8 { [0, 0, index, 0] } else { [1 + subtable % 2, subtable / 16, subtable % 16 / 2, 0] };
+        code.update(&name);
+        code.update(packed);
+        file.extend((*size as u32).to_le_bytes().into_iter().chain((packed.len() as u32).to_le_bytes()));
+        file.extend(code.finalize().into_bytes());
+    }
     let mut code = Secret::REPLAY.authentication(b"flowpeel snapshot file");
     code.update(&file);
     file.extend(code.finalize().into_bytes());
+    file.extend(sections.iter().flat_map(|(_, packed)| packed));
     file
 }
 
-/// The beginning of a body, with this many cells in the subtables and this many routers.
-fn header(cells: [u32; 2], routers: u32) -> Vec<u8> {
-    let mut body = vec![0, 8, 0];
-    body.extend(cells.iter().chain(&cells).flat_map(|count| count.to_le_bytes()));
-    body.extend(routers.to_le_bytes());
-    body
+fn packed(plain: &[u8]) -> Vec<u8> {
+    zstd::bulk::compress(plain, 1).unwrap()
 }
 
-/// A router without a name, with this many time bases and half-open connections, which do not follow.
+/// The sections of tables with this many cells in the subtables, none of which are there, and of half-open connections
+/// that are, in the first partition.
+fn sections(cells: [u32; 2], half_open: Section) -> Vec<Section> {
+    let subtable = |family: usize| (u64::from(cells[family]) * [32, 56][family], packed(&[]));
+    let empty = std::iter::repeat_n((0, packed(&[])), 7);
+    std::iter::once(half_open).chain(empty).chain((0..64).map(|at| subtable(at % 2))).collect()
+}
+
+/// The beginning of a head, with this many cells in the subtables and this many routers.
+fn header(cells: [u32; 2], routers: u32) -> Vec<u8> {
+    let mut head = vec![0, 8, 0];
+    head.extend(cells.iter().chain(&cells).flat_map(|count| count.to_le_bytes()));
+    head.extend(routers.to_le_bytes());
+    head
+}
+
+/// A router without a name, with this many time bases, which do not follow, and half-open connections in the first
+/// partition.
 fn router(bases: u32, half_open: u32) -> Vec<u8> {
     let fields_size = 1 + 3 * 8 + 1 + 17 * 8 + 23 * 8 + 2 * 8 + 8 * 8;
     let mut router = vec![0; fields_size];
     router.extend(bases.to_le_bytes());
-    if bases == 0 {
-        router.extend(half_open.to_le_bytes());
-    }
+    router.extend(half_open.to_le_bytes());
+    router.extend([0; 7 * 4]);
     router
 }
 
@@ -53,51 +84,49 @@ fn what_is_only_claimed_takes_no_memory() {
 
 fn assert_claims_take_no_memory() {
     // Tables of about as many bytes as are read at most, none of which is there.
-    let cells = [(SNAPSHOT_SIZE_MAX / (8 * 4 * 32)) as u32 - 1_000, 1];
-    let tables_size = 8 * 4 * (u64::from(cells[0]) * 32 + u64::from(cells[1]) * 56);
+    let cells = [(SNAPSHOT_SIZE_MAX / (8 * 4 * 32)) as u32 - 3_000, 1];
     let vast = [header(cells, 1), router(0, 0)].concat();
-    let vast_size = vast.len() as u64 + tables_size;
-    let pack = |body: &[u8]| zstd::bulk::compress(body, 1).unwrap();
-    // A mebibyte of zeros, packed: the cells of tables that are not half there.
-    let zeros = [vast.clone(), vec![0; 1 << 20]].concat();
-    // Half-open connections that are all there, of two routers, where there is room beside the tables for those of one.
-    let crowd = [router(0, 10_000), vec![0; 10_000 * 31]].concat();
-    let crowded = [header(cells, 2), crowd.clone(), crowd].concat();
+    let nothing = (0, packed(&[]));
+    let of = |head: &[u8], sections: &[Section]| file(1, head, sections);
+    let small = |head: &[u8], half_open: &Section| of(head, &sections([1, 1], half_open.clone()));
+    let with = |at: usize, bytes: Vec<u8>| {
+        let mut sections = sections(cells, nothing.clone());
+        sections[at].1 = bytes;
+        sections
+    };
+    // A mebibyte of zeros, packed: the cells of a subtable that is not half there.
+    let zeros = vec![0; 1 << 20];
     let mut window = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
     window.window_log(27).unwrap();
     window.write_all(&zeros).unwrap();
-    let mut cut = file(0, &[0; 64], 64);
-    cut[32..40].copy_from_slice(&SNAPSHOT_SIZE_MAX.to_le_bytes());
+    // Half-open connections that are all there, of two routers, where there is room beside the tables for those of one.
+    let crowd = [header(cells, 2), router(0, 60_000), router(0, 60_000)].concat();
+    let mut cut = small(&header([1, 1], 1), &nothing);
+    cut[32..36].copy_from_slice(&(2u32 << 20).to_le_bytes());
     cut[40..48].copy_from_slice(&SNAPSHOT_SIZE_MAX.to_le_bytes());
     let mut beyond = cut.clone();
-    beyond[32..48].fill(0xff);
+    beyond[32..36].fill(0xff);
+    let mut far_beyond = cut.clone();
+    far_beyond[40..48].fill(0xff);
+    let claims = |half_open: u32| [header([1, 1], 1), router(0, half_open)].concat();
     for (name, bytes, part, more) in [
         ("a preamble that claims all it may", cut, "bytes are missing", 0),
-        ("one that claims more", beyond, "more than is read", 0),
-        ("1,024 routers", file(1, &pack(&header([1, 1], 1_024)), 4_096), "are left", 0),
-        ("1,024 that are not there", file(1, &pack(&header([1, 1], 1_024)), vast_size), "before its last field", 0),
-        ("more routers", file(1, &pack(&header([1, 1], u32::MAX)), 4_096), "are the most", 0),
-        ("time bases", file(1, &pack(&[header([1, 1], 1), router(64, 0)].concat()), 4_096), "before its last field", 0),
-        (
-            "half-open",
-            file(1, &pack(&[header([1, 1], 1), router(0, 1 << 18)].concat()), vast_size),
-            "before its last field",
-            0,
-        ),
-        ("half-open in a body that has less", file(1, &pack(&crowded), 4_096), "bytes, and 3639 are left", 0),
-        ("half-open beside vast tables", file(1, &pack(&crowded), vast_size), "and 4197 are the most", 4 << 20),
-        (
-            "more half-open",
-            file(1, &pack(&[header([1, 1], 1), router(0, u32::MAX)].concat()), 4_096),
-            "are the most",
-            0,
-        ),
-        ("vast subtables", file(1, &pack(&header([u32::MAX; 2], 1)), 4_096), "in each subtable", 0),
-        ("tables that are not there", file(1, &pack(&vast), vast_size), "before its last field", 0),
-        ("tables of another size", file(1, &pack(&vast), 4_096), "not the size that the header says", 0),
+        ("one that claims more of a head", beyond, "are the most", 0),
+        ("one that claims more of sections", far_beyond, "more than is read", 0),
+        ("1,024 routers", small(&header([1, 1], 1_024), &nothing), "are left", 0),
+        ("more routers", small(&header([1, 1], u32::MAX), &nothing), "are the most", 0),
+        ("time bases", small(&[header([1, 1], 1), router(64, 0)].concat(), &nothing), "are left", 0),
+        ("half-open", small(&claims(1 << 18), &nothing), "half-open connections, and 0 bytes are left", 0),
+        ("half-open in less", small(&claims(10_000), &(4_096, packed(&zeros))), "and 4096 bytes are left", 0),
+        ("half-open that end early", small(&claims(10_000), &(310_000, packed(&[0; 1_000]))), "last field", 0),
+        ("more half-open", small(&claims(u32::MAX), &nothing), "are the most", 0),
+        ("half-open beside vast tables", of(&crowd, &sections(cells, nothing.clone())), "are the most", 0),
+        ("vast subtables", small(&header([u32::MAX; 2], 1), &nothing), "in each subtable", 0),
+        ("tables that are not there", of(&vast, &with(8, packed(&[]))), "before its last field", 0),
+        ("tables of another size", small(&vast, &nothing), "not the size that the header says", 0),
         // What is there may take its own size, some times over as a vector grows.
-        ("tables that end early", file(1, &pack(&zeros), vast_size), "before its last field", 4 << 20),
-        ("a vast window", file(1, &window.finish().unwrap(), vast_size), "cannot be unpacked", 0),
+        ("tables that end early", of(&vast, &with(8, packed(&zeros))), "before its last field", 4 << 20),
+        ("a vast window", of(&vast, &with(8, window.finish().unwrap())), "cannot be unpacked", 0),
     ] {
         ALLOCATED_SIZE.store(0, SeqCst);
         IS_COUNTING.store(true, SeqCst);

@@ -4,7 +4,6 @@
 //! the files that it is to begin with.
 
 use flowpeel::capture::{PacketSource, Replay};
-use flowpeel_fuzz::snapshot;
 use flowpeel_iblt::hash::Secret;
 use flowpeel_iblt::{CheckedCell, Layout, Placement, Sums, Table, TableCell};
 use std::collections::BTreeSet;
@@ -79,16 +78,11 @@ fn seed_frames(path: &Path, seed: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The project's own snapshots, as files and as what is in them.
+/// The project's own snapshots.
 fn seed_snapshots(seeds: &Path) -> Result<()> {
     for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../snapshots"))? {
         let path = entry?.path();
-        let seed = seeds.join(path.file_name().unwrap_or_default());
-        let bytes = fs::read(&path)?;
-        let parts = bytes.get(snapshot::BODY_BEGIN..bytes.len().saturating_sub(snapshot::TAG_SIZE));
-        let body = parts.ok_or("a snapshot is longer than that")?;
-        fs::write(named(&seed, "body"), [&bytes[snapshot::KIND_AT..snapshot::KIND_AT + 2], body].concat())?;
-        fs::write(seed, bytes)?;
+        fs::copy(&path, seeds.join(path.file_name().unwrap_or_default()))?;
     }
     Ok(())
 }
