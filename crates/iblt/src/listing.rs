@@ -22,6 +22,7 @@
 use crate::cell::{TableCell, Values};
 use crate::hash::HASH_GROUP_COUNT;
 use crate::key_hash::KeyHash;
+use crate::placement::Places;
 use crate::sum::{Sum, TABLE_LOST_BITS_MAX, quotients};
 use crate::table::{BATCH_COUNT, Table};
 use flowpeel_lines::prefetch;
@@ -209,7 +210,11 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
     /// since some may hold values of other keys besides. If they disagree and no check decides, the part is returned
     /// without values, and these are unknown.
     pub(crate) fn part_of(&self, cell: &C, lone: &Lone<C::Key>) -> (C, Values<C::Value>) {
-        let places = self.places(lone.hash);
+        self.part_at(cell, lone, &self.places(lone.hash))
+    }
+
+    /// As [`Self::part_of`], of a key whose places are known.
+    fn part_at(&self, cell: &C, lone: &Lone<C::Key>, places: &[u32]) -> (C, Values<C::Value>) {
         let mut found: Option<C> = None;
         let mut is_agreed = true;
         for cell in places.iter().map(|&place| self.cell(place)).filter(|at| at.has_keys_of(cell)) {
@@ -481,22 +486,27 @@ impl Peel {
                 *key = Self::sole(table.cell(place)).unwrap_or(*key);
             }
             table.hash().of_group(&keys[..group.len()], &mut hashes);
-            hashes[..group.len()].iter().for_each(|&hash| table.prefetch(hash));
-            for ((&place, &key), &hash) in group.iter().zip(&keys).zip(&hashes) {
+            // Placing a key costs as much as all that follows, so it is done once.
+            let mut places = [Places::default(); HASH_GROUP_COUNT];
+            for (places, &hash) in places.iter_mut().zip(&hashes[..group.len()]) {
+                *places = table.places(hash);
+                places.iter().for_each(|&place| prefetch(table.cell(place)));
+            }
+            for (((&place, &key), &hash), places) in group.iter().zip(&keys).zip(&hashes).zip(&places) {
                 let cell = *table.cell(place);
-                let lone = match Self::sole(&cell) {
+                match Self::sole(&cell) {
                     Some(sole) => {
                         let count = cell.count();
-                        let is_lone = sole == key && cell.agrees(hash, count) && table.places(hash).contains(&place);
-                        is_lone.then_some(Lone { key, hash, count })
+                        if sole == key && cell.agrees(hash, count) && places.contains(&place) {
+                            self.remove(table, take, &cell, &Lone { key, hash, count }, places);
+                        }
                     }
-                    None if self.with_aggregates => table.lone(&cell, place, &mut self.divisions),
-                    None => None,
-                };
-                if let Some(lone) = lone
-                    && self.budget > 0
-                {
-                    self.remove(table, take, &cell, &lone);
+                    None if self.with_aggregates => {
+                        if let Some(lone) = table.lone(&cell, place, &mut self.divisions) {
+                            self.remove(table, take, &cell, &lone, &table.places(lone.hash));
+                        }
+                    }
+                    None => {}
                 }
             }
         }
@@ -517,13 +527,17 @@ impl Peel {
         take: &mut impl FnMut(Entry<C::Key, C::Value>, u128, &C),
         cell: &C,
         lone: &Lone<C::Key>,
+        places: &[u32],
     ) {
-        let (part, values) = table.part_of(cell, lone);
+        if self.budget == 0 {
+            return;
+        }
+        let (part, values) = table.part_at(cell, lone, places);
         if self.rule == Rule::SingleValued && !matches!(values, Values::One(_)) {
             return;
         }
         self.budget -= 1;
-        for &place in table.places(lone.hash).iter() {
+        for &place in places {
             let cell = &mut table.cells_mut()[place as usize];
             cell.subtract(&part);
             if self.is_candidate(cell) {
