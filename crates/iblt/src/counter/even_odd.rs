@@ -2,7 +2,7 @@
 //! of its hash decides which sum a key is added to. So a cell with one key of each half can be split, by trying how its
 //! count is divided between the two.
 
-use super::split::{self, Budget, keys_of, may_hold, shares};
+use super::split::{self, Budget, Parts, Splits, keys_of, may_hold, shares};
 use super::{Counter, Tally, least_count, signed};
 use crate::cell::{CheckField, TableCell, Values};
 use crate::hash::mixed;
@@ -171,32 +171,45 @@ impl<K: Key, H: KeyHash<K>> EvenOdd<K, H> {
     }
 }
 
-/// The even key, with its count, of a cell that holds one key of each half.
-fn split_halves<K: Key, H: KeyHash<K>>(
-    table: &Table<EvenOddCell<K>, H>,
-    place: u32,
-    budget: &mut Budget,
-) -> Option<(K, i64)> {
-    let cell = *table.cell(place);
-    for (first, second) in shares(cell.count) {
-        for even in keys_of(cell.keys[0], first) {
-            for odd in keys_of(cell.keys[1], second) {
-                if !budget.take() {
-                    return None;
-                }
-                let hashes = [table.hash().of(&even), table.hash().of(&odd)];
-                let check = |hash: u128, count: i64| <u64 as CheckField>::of(hash).times(count);
-                let is_right = check(hashes[0], first).plus(check(hashes[1], second)) == cell.check
-                    && hashes.map(half_of) == [0, 1]
-                    && may_hold(table, place, hashes[0], first)
-                    && may_hold(table, place, hashes[1], second);
-                if is_right {
-                    return Some((even, first));
+/// Splits a cell between one key of each half.
+struct Halves;
+
+impl<K: Key, H: KeyHash<K>> Splits<EvenOddCell<K>, H> for Halves {
+    fn has_triples(&self) -> bool {
+        false
+    }
+
+    /// The even key, with its count, of a cell that holds one key of each half.
+    fn split(
+        &self,
+        table: &Table<EvenOddCell<K>, H>,
+        place: u32,
+        _parts: Parts,
+        budget: &mut Budget,
+    ) -> Option<(K, i64)> {
+        let cell = *table.cell(place);
+        for (first, second) in shares(cell.count) {
+            for even in keys_of(cell.keys[0], first) {
+                for odd in keys_of(cell.keys[1], second) {
+                    if !budget.take() {
+                        return None;
+                    }
+                    let hashes = [table.hash().of(&even), table.hash().of(&odd)];
+                    let check = |hash: u128, count: i64| <u64 as CheckField>::of(hash).times(count);
+                    let is_right = check(hashes[0], first).plus(check(hashes[1], second)) == cell.check
+                        && hashes.map(half_of) == [0, 1]
+                        && may_hold(table, place, hashes[0], first)
+                        && may_hold(table, place, hashes[1], second);
+                    if is_right {
+                        return Some((even, first));
+                    }
                 }
             }
         }
+        None
     }
-    None
+
+    fn taken(&mut self, _table: &Table<EvenOddCell<K>, H>, _key: &K) {}
 }
 
 impl<K: Key, H: KeyHash<K>> Counter for EvenOdd<K, H> {
@@ -215,11 +228,6 @@ impl<K: Key, H: KeyHash<K>> Counter for EvenOdd<K, H> {
     }
 
     fn list(&mut self) -> Tally<K> {
-        split::list(
-            &mut self.table,
-            &mut (),
-            |(), table, place, budget| split_halves(table, place, budget),
-            |_, _, _| (),
-        )
+        split::list(&mut self.table, &mut Halves)
     }
 }

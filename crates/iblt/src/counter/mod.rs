@@ -9,7 +9,8 @@
 //! | [`OneKey`] (section V) | the sum, and one of the keys | 1.42, 1.26, 1.10 (of keys drawn) | no |
 //!
 //! The even-odd and the one-key counter also split cells that hold two keys, by trying how the count may be divided
-//! between them. That takes one try for every possible division, so it pays while multiplicities are small.
+//! between them. That takes one try for every possible division, so it pays while multiplicities are small. With
+//! [`Optimisations::EXTENDED`] the one-key counter splits cells of three keys as well, which takes the square of that.
 //!
 //! ```
 //! use flowpeel_iblt::hash::Secret;

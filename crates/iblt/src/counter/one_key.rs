@@ -2,7 +2,7 @@
 //! keys the kept one is tried as one of them, with every share of the count. Which key is kept is not a sum, so
 //! counters of this kind cannot be subtracted.
 
-use super::split::{self, Budget, keys_of, may_hold, shares};
+use super::split::{self, Budget, Parts, Splits, keys_of, may_hold, shares, triples};
 use super::standard::StandardCell;
 use super::{Counter, Tally, least_count, signed};
 use crate::cell::TableCell;
@@ -23,6 +23,9 @@ pub enum Keeping {
     /// A random key, each with a probability in proportion to how often it was added. The choices follow from this
     /// seed.
     Random(u64),
+    /// The last key that won the toss of a coin, as in the program of the paper's appendix: every call that adds a key
+    /// replaces the kept one with a chance of one half, however many it adds. The tosses follow from this seed.
+    Coin(u64),
     /// A random key, each with the same probability however often and in any order the keys were added: of all
     /// keys that came to the cell, the one that a hash function of the cell's own maps to the smallest number. Keys
     /// that are added less often are kept as well as others, so more different keys are kept. That is better than the
@@ -30,20 +33,26 @@ pub enum Keeping {
     Drawn,
 }
 
-/// How listing uses the kept keys (the end of section V-B).
+/// How listing uses the kept keys (the end of section V-B): the two optimisations, and the extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Optimisations {
     /// A key that was listed is forgotten in all its cells (the paper's first optimisation).
     pub forgets_listed: bool,
     /// A cell is tried with all kept keys that map to it, wherever they are kept (the second optimisation).
     pub tries_all_kept: bool,
+    /// A cell that cannot be split otherwise is tried with two kept keys and one other (the extension). That takes as
+    /// many tries as the square of what the cell counts, for each pair of kept keys: where counts are small, a few keys
+    /// more are listed.
+    pub tries_pairs: bool,
 }
 
 impl Optimisations {
     /// Neither optimisation.
-    pub const NONE: Self = Optimisations { forgets_listed: false, tries_all_kept: false };
+    pub const NONE: Self = Optimisations { forgets_listed: false, tries_all_kept: false, tries_pairs: false };
     /// Both optimisations.
-    pub const BOTH: Self = Optimisations { forgets_listed: true, tries_all_kept: true };
+    pub const BOTH: Self = Optimisations { forgets_listed: true, tries_all_kept: true, tries_pairs: false };
+    /// Both optimisations and the extension.
+    pub const EXTENDED: Self = Optimisations { tries_pairs: true, ..Self::BOTH };
 }
 
 /// The one-key invertible Bloom counter.
@@ -107,6 +116,10 @@ impl<K: Key, H: KeyHash<K>> OneKey<K, H> {
             Keeping::First => false,
             Keeping::Last => true,
             Keeping::Drawn => draw(hash, place) < draw(self.table.hash().of(&kept), place),
+            Keeping::Coin(seed) => {
+                self.choice_count += 1;
+                mixed(seed ^ mixed(self.choice_count)) & 1 == 0
+            }
             Keeping::Random(seed) => {
                 let whole = self.table.cell(place).count().max(0).unsigned_abs();
                 self.choice_count += 1;
@@ -132,8 +145,7 @@ fn split_with<K: Key, H: KeyHash<K>>(
 ) -> Option<(K, i64)> {
     let cell = table.cell(place);
     let hash = table.hash().of(kept);
-    let places = table.places(hash);
-    let most = places.iter().map(|&place| table.cell(place).count()).min().unwrap_or(0);
+    let most = most_of(table, hash);
     for (count, rest_count) in shares(cell.count()).take_while(|&(count, _)| count <= most) {
         if !budget.take() {
             return None;
@@ -147,6 +159,47 @@ fn split_with<K: Key, H: KeyHash<K>>(
             let other_hash = table.hash().of(&other);
             if rest.agrees(other_hash, rest_count) && may_hold(table, place, other_hash, rest_count) && other != *kept {
                 return Some((*kept, count));
+            }
+        }
+    }
+    None
+}
+
+/// How often the key with this hash is there at most: the least count of its cells.
+fn most_of<K: Key, H: KeyHash<K>>(table: &Table<StandardCell<K, ()>, H>, hash: u128) -> i64 {
+    table.places(hash).iter().map(|&place| table.cell(place).count()).min().unwrap_or(0)
+}
+
+/// Splits a cell, supposing that it holds both kept keys and one other: returns the first of them and its count.
+fn split_with_pair<K: Key, H: KeyHash<K>>(
+    table: &Table<StandardCell<K, ()>, H>,
+    place: u32,
+    kept: [&K; 2],
+    budget: &mut Budget,
+) -> Option<(K, i64)> {
+    let cell = table.cell(place);
+    let hashes = kept.map(|key| table.hash().of(key));
+    let parts = [0, 1].map(|at| StandardCell::of(kept[at], (), hashes[at], 1));
+    let (mut rest_of_first, mut first_before) = (*cell, 0);
+    let mut rest = *cell;
+    for (first, second) in triples(cell.count(), hashes.map(|hash| most_of(table, hash))) {
+        if !budget.take() {
+            return None;
+        }
+        // From one pair of counts to the next one more of a key is taken away.
+        if first != first_before {
+            rest_of_first.subtract(&parts[0]);
+            (first_before, rest) = (first, rest_of_first);
+        }
+        rest.subtract(&parts[1]);
+        let rest_count = cell.count() - first - second;
+        for other in keys_of(rest.candidate(1, 0)?, rest_count) {
+            let other_hash = table.hash().of(&other);
+            if rest.agrees(other_hash, rest_count)
+                && may_hold(table, place, other_hash, rest_count)
+                && !kept.contains(&&other)
+            {
+                return Some((*kept[0], first));
             }
         }
     }
@@ -177,6 +230,42 @@ fn kept_by_cell<K: Key, H: KeyHash<K>>(
     by_cell
 }
 
+/// The kept keys that each cell is tried with.
+struct KeptKeys<K> {
+    by_cell: Vec<Vec<K>>,
+    optimisations: Optimisations,
+}
+
+impl<K: Key, H: KeyHash<K>> Splits<StandardCell<K, ()>, H> for KeptKeys<K> {
+    fn has_triples(&self) -> bool {
+        self.optimisations.tries_pairs
+    }
+
+    fn split(
+        &self,
+        table: &Table<StandardCell<K, ()>, H>,
+        place: u32,
+        parts: Parts,
+        budget: &mut Budget,
+    ) -> Option<(K, i64)> {
+        let kept = &self.by_cell[place as usize];
+        match parts {
+            Parts::Two => kept.iter().find_map(|key| split_with(table, place, key, budget)),
+            Parts::Three => kept.iter().enumerate().find_map(|(at, one)| {
+                kept[at + 1..].iter().find_map(|other| split_with_pair(table, place, [one, other], budget))
+            }),
+        }
+    }
+
+    fn taken(&mut self, table: &Table<StandardCell<K, ()>, H>, key: &K) {
+        if self.optimisations.forgets_listed {
+            for &place in table.places(table.hash().of(key)).iter() {
+                self.by_cell[place as usize].retain(|kept| kept != key);
+            }
+        }
+    }
+}
+
 impl<K: Key, H: KeyHash<K>> Counter for OneKey<K, H> {
     type Key = K;
 
@@ -204,22 +293,8 @@ impl<K: Key, H: KeyHash<K>> Counter for OneKey<K, H> {
     }
 
     fn list(&mut self) -> Tally<K> {
-        let Optimisations { forgets_listed, tries_all_kept } = self.optimisations;
-        let mut by_cell = kept_by_cell(&self.table, &self.kept, tries_all_kept);
-        let tally = split::list(
-            &mut self.table,
-            &mut by_cell,
-            |by_cell, table, place, budget| {
-                by_cell[place as usize].iter().find_map(|key| split_with(table, place, key, budget))
-            },
-            |by_cell, table, key| {
-                if forgets_listed {
-                    for &place in table.places(table.hash().of(key)).iter() {
-                        by_cell[place as usize].retain(|kept| kept != key);
-                    }
-                }
-            },
-        );
+        let by_cell = kept_by_cell(&self.table, &self.kept, self.optimisations.tries_all_kept);
+        let tally = split::list(&mut self.table, &mut KeptKeys { by_cell, optimisations: self.optimisations });
         // What is left in a cell may be a key other than the one it kept.
         self.kept.iter_mut().zip(self.table.cells()).filter(|(_, cell)| cell.is_key_free()).for_each(|(kept, _)| {
             *kept = None;

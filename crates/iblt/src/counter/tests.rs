@@ -26,9 +26,10 @@ fn roomy(key: u32) -> Roomy {
 fn all<K: Key>(layout: Layout) -> Vec<Box<dyn Counter<Key = K>>> {
     let mut counters: Vec<Box<dyn Counter<Key = K>>> =
         vec![Box::new(Standard::<K>::new(layout, hash())), Box::new(EvenOdd::new(layout, hash()))];
-    for keeping in [Keeping::First, Keeping::Last, Keeping::Random(1), Keeping::Drawn] {
-        for (forgets_listed, tries_all_kept) in [(false, false), (true, false), (false, true), (true, true)] {
-            let optimisations = Optimisations { forgets_listed, tries_all_kept };
+    for keeping in [Keeping::First, Keeping::Last, Keeping::Random(1), Keeping::Coin(1), Keeping::Drawn] {
+        for bits in 0..8 {
+            let [forgets_listed, tries_all_kept, tries_pairs] = [1, 2, 4].map(|bit| bits & bit > 0);
+            let optimisations = Optimisations { forgets_listed, tries_all_kept, tries_pairs };
             counters.push(Box::new(OneKey::new(layout, hash(), keeping, optimisations)));
         }
     }
@@ -92,9 +93,11 @@ proptest! {
         };
         let mut standard = Standard::<u64>::from_bytes(layout, hash(), &bytes(12 * 24)).unwrap();
         let mut even_odd = EvenOdd::<u64>::from_bytes(layout, hash(), &bytes(12 * 32)).unwrap();
-        let mut one_key =
-            OneKey::<u64>::from_parts(layout, hash(), &bytes(12 * 24), kept, Optimisations::BOTH).unwrap();
-        let counters: [&mut dyn Counter<Key = u64>; 3] = [&mut standard, &mut even_odd, &mut one_key];
+        let [mut one_key, mut extended] = [Optimisations::BOTH, Optimisations::EXTENDED].map(|optimisations| {
+            OneKey::<u64>::from_parts(layout, hash(), &bytes(12 * 24), kept.clone(), optimisations).unwrap()
+        });
+        let counters: [&mut dyn Counter<Key = u64>; 4] =
+            [&mut standard, &mut even_odd, &mut one_key, &mut extended];
         for counter in counters {
             counter.query(&1);
             let tally = counter.list();
@@ -218,4 +221,29 @@ fn splits_separate_two_keys_that_share_all_their_cells() {
     standard.add(&keys[0], 5);
     standard.add(other, 9);
     assert_eq!((standard.list().keys.len(), standard.query(other)), (0, 14));
+}
+
+#[test]
+fn the_extension_separates_three_keys_that_share_all_their_cells() {
+    let keys: Vec<Roomy> = (0..64).map(roomy).collect();
+    // Three cells in all, which keep the smallest keys by hashes of their own: some keep two of the three.
+    let listed = |others: &[Roomy], optimisations| {
+        let mut counter = OneKey::new(layout(3, 3), hash(), Keeping::Drawn, optimisations);
+        [(keys[0], 5), (others[0], 9), (others[1], 2)].iter().for_each(|(key, count)| counter.add(key, *count));
+        let kept: std::collections::BTreeSet<_> = counter.kept().iter().flatten().copied().collect();
+        let mut tally = counter.list();
+        tally.keys.sort();
+        (kept.len(), tally)
+    };
+    let (mut stuck_count, mut listed_count) = (0, 0);
+    for others in keys[1..].chunks_exact(2) {
+        let (kept_count, tally) = listed(others, Optimisations::EXTENDED);
+        stuck_count += usize::from(!listed(others, Optimisations::BOTH).1.is_complete());
+        assert_eq!(tally.is_complete(), kept_count > 1, "two kept keys and the third one");
+        if tally.is_complete() {
+            assert_eq!(tally.keys, [(keys[0], 5), (others[0], 9), (others[1], 2)]);
+            listed_count += 1;
+        }
+    }
+    assert!(stuck_count == 31 && listed_count > 10, "{stuck_count} {listed_count}");
 }
