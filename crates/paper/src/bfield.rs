@@ -3,6 +3,7 @@
 //! (`bfield_headline.rs`).
 
 use crate::fill::number_at;
+use crate::parts::Series;
 use crate::{Experiment, Measure, Reference, Row, RowTable, Section, Setting, Source, Step, Unit};
 use flowpeel_bfield::{Code, CodeShape, Field, Found, Goal, Pair, Plan, Settling, Steps, ValueTooLarge};
 use flowpeel_iblt::hash::Secret;
@@ -64,28 +65,36 @@ impl Trial {
         plan.expect("there is a field of twenty bits with so many hash functions").with_steps(self.steps)
     }
 
-    /// Fills fields, and looks up in each its share of `query_count` absent keys.
-    fn run(&self, query_count: u64) -> ErrorCounts {
-        let (plan, hash) = (self.plan(), SecretHash::<u64>::new(&Secret::REPLAY));
-        let mut counts = ErrorCounts::default();
-        for field_index in 0..self.field_count {
-            let base = number_at(self.seed, field_index) & !(2 * ABSENT_BASE - 1);
-            let mut field = Field::new(&plan);
-            let pairs: Vec<Pair> = (0..self.key_count).map(|at| self.pair(&field, hash.of(&(base | at)), at)).collect();
-            let mut settling = settled(&mut field, &pairs).expect("every value is the number of a word");
-            settling.end_pass(&mut field);
-            counts.undecided = (counts.undecided.0 + settling.undecided_count(), counts.undecided.1 + self.key_count);
-            let blocks = query_count / self.field_count / BLOCK_COUNT;
-            let count = false_positives(&field, base | ABSENT_BASE, blocks);
-            counts.false_positive = (counts.false_positive.0 + count, counts.false_positive.1 + blocks * BLOCK_COUNT);
+    /// Fills fields, and looks up in each its share of `query_count` absent keys. A field is a part of its own.
+    fn run(&self, setting: &Setting, query_count: u64) -> ErrorCounts {
+        let block_count = query_count / self.field_count / BLOCK_COUNT;
+        let Trial { key_count, hash_count, steps, value, field_count, seed } = *self;
+        let name = format!("{key_count} keys k {hash_count} {steps:?} {value:?} {block_count} blocks");
+        let series = Series { name: &name, seed, trial_count: field_count, part_size: 1 };
+        let [undecided, false_positive] = setting.in_parts(&series, |seed, _| self.field_errors(seed, block_count));
+        ErrorCounts {
+            undecided: (undecided, field_count * key_count),
+            false_positive: (false_positive, field_count * block_count * BLOCK_COUNT),
         }
-        counts
     }
 
-    fn pair(&self, field: &Field, hash: u128, at: u64) -> Pair {
+    /// The keys that a field leaves undecided, and the absent ones of these blocks that show a value.
+    fn field_errors(&self, seed: u64, block_count: u64) -> [u64; 2] {
+        let (plan, hash) = (self.plan(), SecretHash::<u64>::new(&Secret::REPLAY));
+        let base = number_at(seed, 0) & !(2 * ABSENT_BASE - 1);
+        let mut field = Field::new(&plan);
+        let pair = |at: u64| self.pair(&field, hash.of(&(base | at)), number_at(!seed, at));
+        let pairs: Vec<Pair> = (0..self.key_count).map(pair).collect();
+        let mut settling = settled(&mut field, &pairs).expect("every value is the number of a word");
+        settling.end_pass(&mut field);
+        [settling.undecided_count(), false_positives(&field, base | ABSENT_BASE, block_count)]
+    }
+
+    /// The pair of the key with this hash; where values differ, `number` chooses it.
+    fn pair(&self, field: &Field, hash: u128, number: u64) -> Pair {
         let word_count = field.plan().code().code_word_count();
         let value = match self.value {
-            Value::Any => (number_at(self.seed, at) % word_count) as u32,
+            Value::Any => (number % word_count) as u32,
             Value::One => 7,
             Value::OneWord => field.value_with_word(hash, 0),
         };
@@ -136,7 +145,7 @@ fn rates(setting: &Setting, step: &Step) -> [RowTable; 2] {
         let (key_count, field_count) = (setting.trials(400_000, 50_000), 4);
         let seed = setting.seed_of(u64::from(hash_count) << 8 | value as u64);
         let trial = Trial { key_count, hash_count, steps: Steps::Scattered, value, field_count, seed };
-        let (plan, counts) = (trial.plan(), trial.run(queries));
+        let (plan, counts) = (trial.plan(), trial.run(setting, queries));
         if value == Value::OneWord {
             let ours = Measure::Share { count: counts.false_positive.0, trial_count: counts.false_positive.1 };
             // The prototype's figure has two digits.
@@ -164,7 +173,7 @@ fn steps(setting: &Setting, step: &Step) -> RowTable {
     let rows = rows.map(|(steps, what)| {
         let seed = setting.seed_of(99);
         let trial = Trial { key_count: 10_000, hash_count: 14, steps, value: Value::Any, field_count: 20, seed };
-        let (count, trial_count) = trial.run(queries).false_positive;
+        let (count, trial_count) = trial.run(setting, queries).false_positive;
         let ours = Measure::Share { count, trial_count };
         let reference = match steps {
             Steps::Even => Reference::Unknown,

@@ -3,6 +3,7 @@
 
 use crate::fill::Pairs;
 use crate::overload::{Overload, Recovery};
+use crate::parts::Series;
 use crate::row::grouped;
 use crate::{Experiment, Measure, Reference, Row, RowTable, Section, Setting, Source, Step, Unit};
 use flowpeel_iblt::hash::Secret;
@@ -70,9 +71,13 @@ fn listed(entries: &[Entry<u64, u64>], count: i64) -> Option<Vec<(u64, u64)>> {
 fn overload_rows(setting: &Setting, step: &Step) -> Vec<Row> {
     let overload = if setting.is_quick { Overload::QUICK } else { Overload::FULL };
     step("an overload, with the engine's recovery");
-    let asking = overload.run(true);
+    let recovery = |name: &str, asks: bool| {
+        let series = Series { name, seed: 0, trial_count: 1, part_size: 1 };
+        Recovery::from_numbers(setting.in_parts(&series, |_, _| overload.run(asks).numbers()))
+    };
+    let asking = recovery("overload asking", true);
     step("an overload, without it");
-    let silent = overload.run(false);
+    let silent = recovery("overload silent", false);
     let number = |what: &str, reference, value: u64| Row {
         what: what.to_owned(),
         source: Source::Goal,
@@ -106,7 +111,8 @@ impl Experiment for Differences {
         };
         let [keys, differences] = [churn.key_count, churn.difference_count].map(grouped);
         step("differences");
-        let exact_count = churn.exact_count(setting.seed_of(0));
+        let series = Series { name: "churn", seed: setting.seed_of(0), trial_count: 1, part_size: 1 };
+        let [exact_count] = setting.in_parts(&series, |seed, _| [churn.exact_count(seed)]);
         let what = format!("{keys} keys, {differences} differences an interval, {} cells: exact", churn.cell_count);
         let known = vec![Row::always(what, (exact_count, churn.interval_count))];
         Section {

@@ -1,7 +1,7 @@
 //! Figure 2: how often a listing is incomplete, against the number of damaged keys; with aggregates it never is.
 
 use crate::table2::Damage;
-use crate::{Experiment, Line, Measure, Plot, Reference, Row, RowTable, Section, Setting, Source, Step};
+use crate::{Experiment, Line, Measure, Plot, Reference, Row, RowTable, Section, Setting, Source, Step, Unit};
 
 /// Figure 2 (a) and (b).
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ const HALVES: [Half; 2] = [
             (1_750, None),
             (2_000, Some(3_299)),
         ],
-        full: 1_500,
+        full: 20_000,
         quick: 15,
     },
     Half {
@@ -72,7 +72,7 @@ fn half(setting: &Setting, step: &Step, half: &Half) -> (Vec<Row>, Plot) {
         let damage = Damage { key_count: half.key_count, damaged_count };
         let seed = setting.seed_of(half.key_count << 32 | damaged_count);
         let trial_count = setting.trials(half.full, half.quick);
-        let tried = damage.tried(damage.table(), seed, trial_count);
+        let tried = damage.tried(damage.table(), setting, seed, trial_count);
         let ours = Measure::Share { count: trial_count - tried.left[0], trial_count };
         let formula = damage.formula();
         let (source, reference) = match known {
@@ -81,8 +81,8 @@ fn half(setting: &Setting, step: &Step, half: &Half) -> (Vec<Row>, Plot) {
         };
         rows.push(Row::percent(format!("{damaged_count} damaged keys"), source, reference, ours));
         whole_count += tried.all_count;
-        aggregate_trials += trial_count;
-        let incomplete = 1.0 - tried.all_count as f64 / trial_count as f64;
+        aggregate_trials += tried.aggregate_trials;
+        let incomplete = 1.0 - tried.all_count as f64 / tried.aggregate_trials as f64;
         for (line, share) in lines.iter_mut().zip([ours.center(), formula, incomplete]) {
             line.points.push((damaged_count as f64, 100.0 * share));
         }
@@ -91,6 +91,23 @@ fn half(setting: &Setting, step: &Step, half: &Half) -> (Vec<Row>, Plot) {
     rows.push(Row::always(what, (whole_count, aggregate_trials)));
     let (x, y) = ("damaged keys", "trials with a valid key left, %");
     (rows, Plot { file_name: half.file_name, title: half.title, x, y, lines: lines.into() })
+}
+
+/// What the paper computes for 1,000 damaged keys of 10,000, by its formula.
+fn formula_rows() -> Vec<Row> {
+    let damage = Damage { key_count: 10_000, damaged_count: 1_000 };
+    let row = |what: &str, value, tolerance, unit, ours| Row {
+        what: what.to_owned(),
+        source: Source::Paper,
+        reference: Reference::Value { value, tolerance },
+        ours: Measure::Exact(ours),
+        unit,
+        note: "",
+    };
+    vec![
+        row("a valid key is left", 8.16e-7, 0.005e-7, Unit::Millionths, damage.key_formula()),
+        row("no valid key is left", 0.9927, 0.000_05, Unit::Percent, 1.0 - damage.formula()),
+    ]
 }
 
 impl Experiment for Figure2 {
@@ -105,6 +122,7 @@ impl Experiment for Figure2 {
             tables.push(RowTable { caption: which.title.to_owned(), rows });
             plots.push(plot);
         }
+        tables.push(RowTable { caption: "Formula: 1,000 of 10,000 keys damaged".to_owned(), rows: formula_rows() });
         Section {
             title: self.title(),
             text: "The share of trials in which a valid key is left, as in Table 2. Where the paper does not print the figure of a \

@@ -1,11 +1,11 @@
 //! How often GET succeeds (sections 2.3, 3 and 5), by itself and with the help of neighbours: the share of keys that
 //! are found, and of absent keys that are recognised as absent.
 
-use crate::fill::{Pairs, number_at};
+use crate::fill::{Pairs, insert, number_at, part_size};
+use crate::parts::Series;
 use crate::table2::Damage;
 use crate::{Experiment, Measure, Reference, Row, RowTable, Section, Setting, Source, Step};
 use flowpeel_iblt::hash::Secret;
-use flowpeel_iblt::interval::mean_of;
 use flowpeel_iblt::{Got, Layout, Placement, PlainCell, Sums, Table, TableCell, Values};
 
 /// The success rates of GET.
@@ -19,18 +19,17 @@ const PAPER: f64 = 0.978_3;
 const ROUNDING: f64 = 0.000_1;
 
 /// A table of valid keys.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Shape {
     hash_count: u32,
     key_count: u64,
     cells_per_key: u32,
 }
 
-/// Success rates by the paper's rule and with neighbours, one a trial.
-#[derive(Default)]
+/// The mean shares of keys that are decided, by the paper's rule and with neighbours.
 struct Rates {
-    plain: Vec<f64>,
-    helped: Vec<f64>,
+    plain: Measure,
+    helped: Measure,
 }
 
 impl Shape {
@@ -51,56 +50,83 @@ impl Shape {
         1.0 - (1.0 - empty - self.load() * empty).powi(self.hash_count as i32)
     }
 
-    /// The rates over trials: of present keys that are found with their value, or of absent keys that are recognised as
+    /// Over some trials: the keys that are decided by the paper's rule and with neighbours, and the squares of each.
+    /// Keys that are there are decided when they are found with their value, absent ones when they are recognised as
     /// absent.
-    fn rates<C: TableCell<Key = u64, Value = u64>>(self, seed: u64, trial_count: u64, is_present: bool) -> Rates {
+    fn trials<C: TableCell<Key = u64, Value = u64>>(self, seed: u64, trial_count: u64, is_present: bool) -> [u64; 4] {
         let layout = Layout::new(
             Placement::Subtables { hash_count: self.hash_count },
             self.cells_per_key * self.key_count as u32,
         );
         let mut table: Table<C> = Table::with_secret(layout, &Secret::REPLAY);
-        let mut rates = Rates::default();
+        let mut sums = [0; 4];
         for trial in 0..trial_count {
-            let present = Pairs::new(seed, trial).first(self.key_count);
+            let (present, absent) = (Pairs::new(seed, trial), Pairs::new(number_at(!seed, 1), trial));
             table.clear();
-            table.insert_all(&present);
-            let absent = Pairs::new(number_at(seed, 1), trial);
-            let share = |get: &dyn Fn(&u64) -> Got<u64>| {
-                let is_decided = |at: u64| match is_present {
-                    true => get(&present[at as usize].0).value() == Some(present[at as usize].1),
-                    false => get(&absent.key(at)) == Got::Absent,
+            insert(&mut table, present.firsts(0..self.key_count));
+            let decided = |get: &dyn Fn(&u64) -> Got<u64>| {
+                let is_decided = |at: &u64| match is_present {
+                    true => get(&present.key(*at)).value() == Some(present.value(*at, 0)),
+                    false => get(&absent.key(*at)) == Got::Absent,
                 };
-                (0..self.key_count).filter(|&at| is_decided(at)).count() as f64 / self.key_count as f64
+                (0..self.key_count).filter(is_decided).count() as u64
             };
-            rates.plain.push(share(&|key| table.get_plain(key)));
-            rates.helped.push(share(&|key| table.get(key)));
+            let (plain, helped) = (decided(&|key| table.get_plain(key)), decided(&|key| table.get(key)));
+            let of_trial = [plain, plain * plain, helped, helped * helped];
+            sums.iter_mut().zip(of_trial).for_each(|(sum, of_trial)| *sum += of_trial);
         }
-        rates
+        sums
     }
-}
 
-fn mean(values: &[f64]) -> Measure {
-    let (mean, error) = mean_of(values);
-    Measure::Mean { mean, error, trial_count: values.len() as u64 }
+    /// The rates over trials, in parts.
+    fn rates<C: TableCell<Key = u64, Value = u64>>(
+        self,
+        setting: &Setting,
+        seed: u64,
+        trial_count: u64,
+        is_present: bool,
+    ) -> Rates {
+        let checks = if C::IS_CHECKED { "checked" } else { "unchecked" };
+        let name = format!("{self:?} {checks} {}", if is_present { "present" } else { "absent" });
+        let name: String = name.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '_')).collect();
+        let series = Series { name: &name, seed, trial_count, part_size: part_size(self.key_count) };
+        let [plain, plain_squares, helped, helped_squares] =
+            setting.in_parts(&series, |seed, trial_count| self.trials::<C>(seed, trial_count, is_present));
+        let mean = |sum, squares| Measure::mean_of_sums(trial_count, sum, squares, self.key_count as f64);
+        Rates { plain: mean(plain, plain_squares), helped: mean(helped, helped_squares) }
+    }
 }
 
 /// What the paper says about valid keys among damaged ones: GET finds them as often as without these.
 fn among_damaged(setting: &Setting, damaged_count: u64) -> Row {
     let damage = Damage { key_count: 10_000, damaged_count };
+    let valid_count = damage.key_count - damaged_count;
     let mut table = damage.table();
-    let rates = (0..setting.trials(50, 10)).map(|trial| {
-        let pairs = Pairs::new(setting.seed_of(damaged_count), trial);
-        damage.fill(&mut table, &pairs);
-        let is_found = |at: &u64| match table.get_plain(&pairs.key(*at)) {
-            Got::Found { count: 1, values: Values::One(value) } => value == pairs.value(*at, 0),
-            _ => false,
-        };
-        let found = (damaged_count..damage.key_count).filter(is_found).count();
-        found as f64 / (damage.key_count - damaged_count) as f64
+    let series = Series {
+        name: &format!("among {damaged_count} damaged"),
+        seed: setting.seed_of(damaged_count),
+        trial_count: setting.trials(200, 10),
+        part_size: part_size(damage.key_count),
+    };
+    let [found, squares] = setting.in_parts(&series, |seed, trial_count| {
+        let mut sums = [0; 2];
+        for trial in 0..trial_count {
+            let pairs = Pairs::new(seed, trial);
+            table.clear();
+            damage.fill(&mut table, &pairs);
+            let is_found = |at: &u64| match table.get_plain(&pairs.key(*at)) {
+                Got::Found { count: 1, values: Values::One(value) } => value == pairs.value(*at, 0),
+                _ => false,
+            };
+            let found = (damaged_count..damage.key_count).filter(is_found).count() as u64;
+            sums = [sums[0] + found, sums[1] + found * found];
+        }
+        sums
     });
     let what = format!("10000 keys, 80000 cells, k = 5, valid keys among {damaged_count} damaged");
     let reference = Reference::Value { value: PAPER, tolerance: ROUNDING };
-    Row::percent(what, Source::Paper, reference, mean(&rates.collect::<Vec<_>>()))
+    let found = Measure::mean_of_sums(series.trial_count, found, squares, valid_count as f64);
+    Row::percent(what, Source::Paper, reference, found)
 }
 
 /// Rows of present and absent keys, for one shape.
@@ -112,17 +138,17 @@ fn shape_rows(shape: Shape, setting: &Setting, trial_count: u64, paper: Option<f
     let (source, value) = paper.map_or((Source::Formula, shape.found_formula()), |value| (Source::Paper, value));
     let value_of = |value| Reference::Value { value, tolerance: ROUNDING };
 
-    let found = shape.rates::<Sums<u64, u64>>(seed, trial_count, true);
-    found_rows.push(Row::percent(format!("{name}: found"), source, value_of(value), mean(&found.plain)));
-    let absent = shape.rates::<Sums<u64, u64>>(seed, trial_count, false);
-    let (formula, rates) = (value_of(shape.found_formula()), mean(&absent.plain));
-    absent_rows.push(Row::percent(format!("{name}: absent, with checks"), Source::Formula, formula, rates));
-    let unchecked = shape.rates::<PlainCell<u64>>(seed, trial_count, false);
-    let (formula, rates) = (value_of(shape.absent_formula()), mean(&unchecked.plain));
-    absent_rows.push(Row::percent(format!("{name}: absent, without checks"), Source::Formula, formula, rates));
-    for (what, plain, helped) in [("found", &found.plain, &found.helped), ("absent", &absent.plain, &absent.helped)] {
-        let least = Reference::AtLeast(mean(plain).center());
-        helped_rows.push(Row::percent(format!("{name}: {what}"), Source::Goal, least, mean(helped)));
+    let found = shape.rates::<Sums<u64, u64>>(setting, seed, trial_count, true);
+    found_rows.push(Row::percent(format!("{name}: found"), source, value_of(value), found.plain));
+    let absent = shape.rates::<Sums<u64, u64>>(setting, seed, trial_count, false);
+    let formula = value_of(shape.found_formula());
+    absent_rows.push(Row::percent(format!("{name}: absent, with checks"), Source::Formula, formula, absent.plain));
+    let unchecked = shape.rates::<PlainCell<u64>>(setting, seed, trial_count, false).plain;
+    let formula = value_of(shape.absent_formula());
+    absent_rows.push(Row::percent(format!("{name}: absent, without checks"), Source::Formula, formula, unchecked));
+    for (what, rates) in [("found", found), ("absent", absent)] {
+        let least = Reference::AtLeast(rates.plain.center());
+        helped_rows.push(Row::percent(format!("{name}: {what}"), Source::Goal, least, rates.helped));
     }
 }
 
@@ -134,8 +160,8 @@ impl Experiment for Get {
     fn run(&self, setting: &Setting, step: &Step) -> Section {
         let mut tables: [Vec<Row>; 3] = Default::default();
         for (hash_count, key_count, cells_per_key, full, quick, paper) in [
-            (5, 10_000, 8, 50, 10, Some(PAPER)),
-            (5, 100_000, 8, 8, 2, Some(PAPER)),
+            (5, 10_000, 8, 200, 10, Some(PAPER)),
+            (5, 100_000, 8, 20, 2, Some(PAPER)),
             (4, 10_000, 8, 50, 10, None),
             (4, 10_000, 4, 50, 10, None),
         ] {

@@ -9,13 +9,15 @@
 //! ```
 //! use flowpeel_paper::{Setting, Table1, Experiment};
 //!
-//! let section = Table1.run(&Setting { seed: 1, is_quick: true }, &|_| ());
+//! let section = Table1.run(&Setting { seed: 1, is_quick: true, kept: None }, &|_| ());
 //! let row = &section.tables[0].rows[0];
 //! assert!(row.what.contains("k = 3") && row.ours.center() > 1.2217);
 //! ```
 
+mod appendix;
 mod bfield;
 mod bfield_headline;
+mod claims;
 mod counters;
 mod degrees;
 mod differences;
@@ -27,14 +29,19 @@ mod get;
 pub mod growth;
 mod lost;
 mod overload;
+mod parts;
 mod placement;
 mod plot;
 mod quotienting;
 mod report;
 mod row;
+mod seeds;
 mod table1;
 mod table2;
+mod theorems;
+mod theory;
 
+pub use appendix::Appendix;
 pub use bfield::BField;
 pub use bfield_headline::{Headline, Outcome, Progress, Timed};
 pub use counters::Counters;
@@ -45,21 +52,28 @@ pub use figure1::Figure1;
 pub use figure2::Figure2;
 pub use get::Get;
 pub use lost::Lost;
+pub use parts::{KeptParts, processor_time};
 pub use placement::Placements;
 pub use plot::{Line, Plot, svg};
 pub use quotienting::Quotienting;
-pub use report::{markdown, write};
+pub use report::{Took, markdown, write, write_times};
 pub use row::{Measure, Reference, Row, Source, Unit};
+pub use seeds::{SeedRun, write_seeds};
 pub use table1::Table1;
 pub use table2::Table2;
+pub use theorems::Theorems;
+
+use std::sync::Arc;
 
 /// The parameters of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Setting {
     /// The seed of all random keys.
     pub seed: u64,
     /// Whether to run only as many trials as take some seconds.
     pub is_quick: bool,
+    /// The parts of long series of trials that an earlier run finished, and where those of this one are kept.
+    pub kept: Option<Arc<KeptParts>>,
 }
 
 impl Setting {
@@ -87,8 +101,9 @@ pub trait Experiment: Sync {
 }
 
 /// All experiments, in the order of the report.
-pub const EXPERIMENTS: [&dyn Experiment; 13] = [
+pub const EXPERIMENTS: [&dyn Experiment; 15] = [
     &Table1,
+    &Theorems,
     &Figure1,
     &Duplicates,
     &Figure2,
@@ -100,6 +115,7 @@ pub const EXPERIMENTS: [&dyn Experiment; 13] = [
     &Placements,
     &Differences,
     &Counters,
+    &Appendix,
     &BField,
 ];
 

@@ -2,11 +2,15 @@
 
 use clap::Parser;
 use flowpeel::error::{Error, Result};
-use flowpeel_paper::{EXPERIMENTS, Experiment, Headline, Outcome, Section, Setting, Timed, growth, write};
+use flowpeel_paper::{
+    EXPERIMENTS, Experiment, Headline, KeptParts, Outcome, Section, SeedRun, Setting, Step, Timed, Took, growth,
+    processor_time, write, write_seeds, write_times,
+};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -36,6 +40,11 @@ struct Arguments {
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
 
+    /// Run the experiments under so many seeds instead, beginning with that of --seed, and write how many rows are
+    /// outside to seeds.md beside the plots
+    #[arg(long, value_name = "COUNT", conflicts_with = "progress")]
+    seeds: Option<u64>,
+
     /// Threads that experiments are shared out to, 1 to 8
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=8))]
     threads: usize,
@@ -43,6 +52,11 @@ struct Arguments {
     /// Run only the experiments whose title has these words in it
     #[arg(long, value_name = "WORDS", default_value = "")]
     only: String,
+
+    /// Keep the sums of finished parts in this folder, and continue after those that are there: a run that is killed
+    /// loses one part of each experiment
+    #[arg(long, value_name = "FOLDER", conflicts_with = "quick")]
+    progress: Option<PathBuf>,
 
     /// The report to write; its plots go to the folder of that name, without the ending
     #[arg(long, value_name = "FILE", default_value = "docs/paper.md")]
@@ -78,19 +92,41 @@ fn bar(experiment_count: usize, is_quiet: bool) -> ProgressBar {
     bar
 }
 
+/// The name of an experiment's folder of finished parts: the words of its title.
+fn folder_name(title: &str) -> String {
+    let words = title.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-").to_lowercase()
+}
+
+/// An experiment that was run, and the processor time that it took, in this run and in those that it continued.
+fn ran(experiment: &dyn Experiment, setting: &Setting, folder: Option<&Path>, step: &Step) -> Result<(Section, Took)> {
+    let progress = folder.map(|folder| KeptParts::open(folder.join(folder_name(experiment.title())))).transpose()?;
+    let setting = Setting { kept: progress.map(Arc::new), ..setting.clone() };
+    let before = processor_time();
+    let section = experiment.run(&setting, step);
+    let time = processor_time().saturating_sub(before);
+    let kept = setting.kept.map_or(Ok(Duration::ZERO), |progress| progress.finish())?;
+    Ok((section, Took { title: experiment.title(), time: time + kept }))
+}
+
 /// The sections of all experiments, in their order. Each thread takes the next experiment that no other has taken.
-fn sections(experiments: &[&dyn Experiment], setting: &Setting, threads: usize, bar: &ProgressBar) -> Vec<Section> {
+fn sections(
+    experiments: &[&dyn Experiment],
+    setting: &Setting,
+    arguments: &Arguments,
+    bar: &ProgressBar,
+) -> Result<(Vec<Section>, Vec<Took>)> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..threads.min(experiments.len()) {
+        for _ in 0..arguments.threads.min(experiments.len()) {
             scope.spawn(|| {
                 while let index = next.fetch_add(1, Ordering::Relaxed)
                     && let Some(experiment) = experiments.get(index)
                 {
                     let step = |what: &str| bar.set_message(format!("{}: {what}", experiment.title()));
-                    let section = experiment.run(setting, &step);
-                    done.lock().push((index, section));
+                    let result = ran(*experiment, setting, arguments.progress.as_deref(), &step);
+                    done.lock().push((index, result));
                     bar.inc(1);
                 }
             });
@@ -98,7 +134,7 @@ fn sections(experiments: &[&dyn Experiment], setting: &Setting, threads: usize, 
     });
     let mut done = done.into_inner();
     done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, section)| section).collect()
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 /// A progress bar that counts the keys of one part of the job.
@@ -167,6 +203,22 @@ fn run_headline(headline: &Headline, is_quiet: bool) -> Result<()> {
     Ok(())
 }
 
+/// Runs the experiments under several seeds, and writes how often rows are outside.
+fn run_seeds(experiments: &[&dyn Experiment], arguments: &Arguments, seed_count: u64) -> Result<()> {
+    let bar = bar(experiments.len() * seed_count as usize, arguments.quiet);
+    let run = |at: u64| {
+        let seed = arguments.seed.wrapping_add(at);
+        let setting = Setting { seed, is_quick: arguments.quick, kept: None };
+        Ok(SeedRun { seed, sections: sections(experiments, &setting, arguments, &bar)?.0 })
+    };
+    let runs = (0..seed_count).map(run).collect::<Result<Vec<_>>>()?;
+    bar.finish_and_clear();
+    let quick = if arguments.quick { " --quick" } else { "" };
+    let only = if arguments.only.is_empty() { String::new() } else { format!(" --only \"{}\"", arguments.only) };
+    let command = format!("flowpeel-paper{quick} --seed {} --seeds {seed_count}{only}", arguments.seed);
+    write_seeds(&runs, &command, &arguments.out)
+}
+
 /// Does what the command line asks for.
 fn run(arguments: &Arguments) -> Result<()> {
     if let Some(key_count) = arguments.bfield_headline {
@@ -175,16 +227,22 @@ fn run(arguments: &Arguments) -> Result<()> {
     if let Some(measured) = &arguments.growth {
         return growth::draw(measured);
     }
-    let setting = Setting { seed: arguments.seed, is_quick: arguments.quick };
+    let setting = Setting { seed: arguments.seed, is_quick: arguments.quick, kept: None };
     let is_wanted = |experiment: &&dyn Experiment| experiment.title().contains(&arguments.only);
     let experiments: Vec<_> = EXPERIMENTS.into_iter().filter(is_wanted).collect();
     if experiments.is_empty() {
         return Err(Error::new("no experiment has these words in its title: see docs/paper.md"));
     }
+    if let Some(seed_count) = arguments.seeds {
+        return run_seeds(&experiments, arguments, seed_count);
+    }
     let bar = bar(experiments.len(), arguments.quiet);
-    let sections = sections(&experiments, &setting, arguments.threads, &bar);
+    let (sections, took) = sections(&experiments, &setting, arguments, &bar)?;
     bar.finish_and_clear();
     write(&sections, &setting, &arguments.out)?;
+    if arguments.progress.is_some() {
+        write_times(&took, &arguments.out)?;
+    }
     let rows = sections.iter().flat_map(Section::rows);
     let (inside, outside): (Vec<_>, Vec<_>) = rows.partition(|row| row.is_expected());
     if !arguments.quiet {

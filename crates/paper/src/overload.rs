@@ -38,6 +38,21 @@ pub(super) struct Recovery {
     pub(super) exact_after: (u64, u64),
 }
 
+impl Recovery {
+    /// The numbers, in the order of the fields.
+    pub(super) fn numbers(&self) -> [u64; 7] {
+        let Recovery { exact_before, missing_first, intervals, missing_last, exact_after } = *self;
+        [exact_before.0, exact_before.1, missing_first, intervals, missing_last, exact_after.0, exact_after.1]
+    }
+
+    /// The recovery of these numbers.
+    pub(super) fn from_numbers(numbers: [u64; 7]) -> Self {
+        let [exact_before, all_before, missing_first, intervals, missing_last, exact_after, all_after] = numbers;
+        let (exact_before, exact_after) = ((exact_before, all_before), (exact_after, all_after));
+        Recovery { exact_before, missing_first, intervals, missing_last, exact_after }
+    }
+}
+
 /// The length of an interval, in ticks.
 const TICKS_AN_INTERVAL: u64 = 100;
 

@@ -3,10 +3,10 @@
 //! For four sizes: the cells a key with which the best placement lists completely in 999 of 1,000 trials, confirmed by
 //! trials; and the cells that other placements are planned with, tried as well.
 
-use crate::fill::simulated;
+use crate::fill::Listings;
 use crate::row::grouped;
 use crate::{Experiment, Line, Measure, Plot, Reference, Row, RowTable, Section, Setting, Source, Step};
-use flowpeel_iblt::{Degrees, Placement, Plan, Simulation};
+use flowpeel_iblt::{Degrees, Placement, Plan};
 
 /// Cells a key, by placement.
 #[derive(Clone, Copy, Debug)]
@@ -44,17 +44,17 @@ const OTHERS: [Placement; 5] = [
     Placement::Irregular(Degrees::MANY),
 ];
 
-fn tried(placement: Placement, key_count: u32, cell_count: u32, trial_count: u64, seed: u64) -> Measure {
-    let simulation = Simulation { placement, item_count: key_count, cell_count, trial_count, seed };
-    let outcome = simulated(&simulation).0;
-    Measure::Share { count: outcome.trial_count - outcome.failure_count, trial_count: outcome.trial_count }
+/// The share of trials that list everything.
+fn tried(setting: &Setting, listings: Listings, trial_count: u64, seed: u64) -> Measure {
+    let listed = listings.run(setting, seed, trial_count);
+    Measure::Share { count: listed.complete_count, trial_count: listed.trial_count }
 }
 
 fn best_row(setting: &Setting, size: &Size) -> Row {
     let Size { key_count, per_key, best, .. } = *size;
-    let cell_count = (per_key * f64::from(key_count)) as u32;
+    let listings = Listings { placement: best, key_count, cell_count: (per_key * f64::from(key_count)) as u32 };
     let trial_count = setting.trials(size.full, size.quick);
-    let ours = tried(best, key_count, cell_count, trial_count, setting.seed_of(u64::from(key_count)));
+    let ours = tried(setting, listings, trial_count, setting.seed_of(u64::from(key_count)));
     let what = format!("{} keys, {per_key} cells a key, {best}", grouped(u64::from(key_count)));
     Row::percent(what, Source::Goal, Reference::AtLeast(1.0 - FAILURE), ours)
 }
@@ -70,7 +70,8 @@ fn plans(setting: &Setting, step: &Step) -> (Vec<Row>, Vec<Line>) {
             let per_key = f64::from(plan.cell_count) / key_count as f64;
             line.points.push(((key_count as f64).log10(), per_key));
             let trial_count = setting.trials(full, quick);
-            let ours = tried(placement, key_count as u32, plan.cell_count, trial_count, setting.seed_of(key_count));
+            let listings = Listings { placement, key_count: key_count as u32, cell_count: plan.cell_count };
+            let ours = tried(setting, listings, trial_count, setting.seed_of(key_count));
             let what = format!("{} keys, {per_key:.3} cells a key, {placement}", grouped(key_count));
             rows.push(Row::percent(what, Source::Goal, Reference::AtLeast(1.0 - FAILURE), ours));
         }

@@ -11,6 +11,8 @@ pub enum Source {
     Formula,
     /// The measurement of an independent prototype, with other hashes.
     Prototype,
+    /// The graph of the keys alone, without a table.
+    Graph,
     /// A promise of flowpeel.
     Goal,
 }
@@ -49,6 +51,15 @@ pub enum Measure {
         count: u64,
         /// The number of trials.
         trial_count: u64,
+    },
+    /// A share of the trials, in a unit of its own.
+    Scaled {
+        /// The number of successes.
+        count: u64,
+        /// The number of trials.
+        trial_count: u64,
+        /// What the share is multiplied by.
+        scale: f64,
     },
     /// The mean over trials.
     Mean {
@@ -91,12 +102,37 @@ pub struct Row {
     pub note: &'static str,
 }
 
+/// How many standard errors around the mean of a few values hold the truth as often as `deviations` do around that of
+/// many: the quantile of Student's distribution with so many degrees of freedom, from that of the normal one (the
+/// Cornish-Fisher expansion; with three degrees it is a hundredth short, with more it is closer).
+fn student(deviations: f64, freedom: u64) -> f64 {
+    let (z, freedom) = (deviations, freedom.max(1) as f64);
+    let terms = [
+        z,
+        (z.powi(3) + z) / 4.0,
+        (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0,
+        (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0,
+    ];
+    terms.iter().rev().fold(0.0, |sum, term| sum / freedom + term)
+}
+
 impl Measure {
+    /// The mean over trials, in units of `whole`, from the sum of whole numbers and that of their squares.
+    pub(super) fn mean_of_sums(trial_count: u64, sum: u64, squares: u64, whole: f64) -> Self {
+        let (trials, sum, squares) = (u128::from(trial_count), u128::from(sum), u128::from(squares));
+        // n times the sum of the squared deviations; whole numbers, so no digit is lost.
+        let scatter = (trials * squares - sum * sum) as f64;
+        let count = trial_count.max(1) as f64;
+        let error = (scatter / count / (count - 1.0).max(1.0) / count).sqrt() / whole;
+        Measure::Mean { mean: sum as f64 / count / whole, error, trial_count }
+    }
+
     /// The best single estimate.
     #[must_use]
     pub fn center(&self) -> f64 {
         match *self {
             Measure::Share { count, trial_count } => count as f64 / trial_count.max(1) as f64,
+            Measure::Scaled { count, trial_count, scale } => scale * count as f64 / trial_count.max(1) as f64,
             Measure::Mean { mean, .. } => mean,
             Measure::Exact(value) => value,
         }
@@ -107,7 +143,13 @@ impl Measure {
     pub fn interval(&self, deviations: f64) -> Interval {
         match *self {
             Measure::Share { count, trial_count } => Interval::of_share(count, trial_count, deviations),
-            Measure::Mean { mean, error, .. } => Interval::of_mean(mean, error, deviations),
+            Measure::Scaled { count, trial_count, scale } => {
+                let Interval { low, high } = Interval::of_share(count, trial_count, deviations);
+                Interval { low: scale * low, high: scale * high }
+            }
+            Measure::Mean { mean, error, trial_count } => {
+                Interval::of_mean(mean, error, student(deviations, trial_count.saturating_sub(1)))
+            }
             Measure::Exact(value) => Interval { low: value, high: value },
         }
     }
@@ -167,7 +209,9 @@ impl Row {
         let interval = self.ours.interval(NINETY_FIVE);
         let (trials, range) = match self.ours {
             Measure::Exact(_) => (String::new(), String::new()),
-            Measure::Share { trial_count, .. } | Measure::Mean { trial_count, .. } => {
+            Measure::Share { trial_count, .. }
+            | Measure::Scaled { trial_count, .. }
+            | Measure::Mean { trial_count, .. } => {
                 (grouped(trial_count), format!("{} to {}", self.bare(interval.low), self.text(interval.high)))
             }
         };
@@ -195,6 +239,7 @@ impl Row {
             Source::Paper | Source::Goal => text,
             Source::Formula => format!("{text} (formula)"),
             Source::Prototype => format!("{text} (prototype)"),
+            Source::Graph => format!("{text} (graph)"),
         }
     }
 
@@ -220,4 +265,25 @@ pub(super) fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|group| str::from_utf8(group).ok()).collect();
     groups.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flowpeel_iblt::interval::mean_of;
+
+    #[test]
+    fn means_of_few_values_have_the_intervals_of_the_textbooks() {
+        for (freedom, known) in [(3, 3.182), (4, 2.776), (7, 2.365), (9, 2.262), (49, 2.009_6), (999, 1.962_3)] {
+            let found = student(NINETY_FIVE, freedom);
+            assert!((found / known - 1.0).abs() < 0.01, "{freedom}: {found}");
+        }
+        let (mean, error) = mean_of(&[7.0, 9.0, 4.0, 4.0]);
+        let Measure::Mean { mean: of_sums, error: error_of_sums, trial_count: 4 } =
+            Measure::mean_of_sums(4, 24, 49 + 81 + 16 + 16, 1.0)
+        else {
+            panic!("a mean of four")
+        };
+        assert!((mean - of_sums).abs() < 1e-12 && (error - error_of_sums).abs() < 1e-12);
+    }
 }

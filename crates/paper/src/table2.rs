@@ -1,7 +1,8 @@
 //! Table 2: how many valid keys stay unlisted when others are damaged (a damaged key has two values), by the paper's
 //! rule; and that none do by the rule of aggregates, which takes damaged keys out whole.
 
-use crate::fill::{Pairs, PaperTable, five_subtables};
+use crate::fill::{Pairs, PaperTable, five_subtables, insert, part_size};
+use crate::parts::Series;
 use crate::{Experiment, Row, RowTable, Section, Setting, Step};
 use flowpeel_iblt::hash::Secret;
 use flowpeel_iblt::{Layout, Placement, Rule, Table, Values};
@@ -10,17 +11,25 @@ use flowpeel_iblt::{Layout, Placement, Rule, Table, Values};
 #[derive(Clone, Copy, Debug)]
 pub struct Table2;
 
-/// In how many trials 0, 1, 2, 3, and more valid keys were left.
-pub(super) type Left = [u64; 5];
+/// What the paper's rule leaves is listed by aggregates in one trial of this many: it never fails.
+const AGGREGATES_EVERY: u64 = 5;
+
+/// The numbers of valid keys left that trials are counted by: 0, 1, 2, 3, and more.
+const LEFT_COUNT: usize = 5;
+
+/// In how many trials each of these numbers of valid keys were left.
+pub(super) type Left = [u64; LEFT_COUNT];
 
 /// The results of some trials.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Tried {
     /// In how many trials the paper's rule left each number of valid keys.
     pub(super) left: Left,
-    /// In how many trials aggregates left no valid key.
+    /// The trials that were listed by aggregates too.
+    pub(super) aggregate_trials: u64,
+    /// In how many of these aggregates left no valid key.
     pub(super) valid_count: u64,
-    /// In how many trials aggregates left no damaged key either, with all counts and sums right.
+    /// In how many of these aggregates left no damaged key either, with all counts and sums right.
     pub(super) all_count: u64,
 }
 
@@ -33,10 +42,29 @@ pub(super) struct Damage {
     pub(super) damaged_count: u64,
 }
 
-/// The valid keys that one trial left, and the damaged keys that it left or listed wrongly.
-pub(super) struct Trial {
-    pub(super) valid_left: u64,
-    pub(super) damaged_left: u64,
+/// What a listing found: valid keys, damaged keys, and the sum of all their values.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    valid: u64,
+    damaged: u64,
+    sum: u64,
+}
+
+impl Found {
+    /// Takes out of the table what can be listed by this rule.
+    fn peel(&mut self, table: &mut PaperTable, rule: Rule) {
+        table.peel(rule, |entry| match entry.values {
+            Values::One(value) => {
+                self.valid += 1;
+                self.sum = self.sum.wrapping_add(value);
+            }
+            Values::Sum(value) if entry.count == 2 => {
+                self.damaged += 1;
+                self.sum = self.sum.wrapping_add(value);
+            }
+            _ => {}
+        });
+    }
 }
 
 impl Damage {
@@ -47,58 +75,59 @@ impl Damage {
 
     /// Fills an empty table.
     pub(super) fn fill(&self, table: &mut PaperTable, pairs: &Pairs) {
-        table.clear();
-        table.insert_all(&pairs.first(self.key_count));
-        let seconds: Vec<(u64, u64)> = (0..self.damaged_count).map(|at| (pairs.key(at), pairs.value(at, 1))).collect();
-        table.insert_all(&seconds);
+        insert(table, pairs.firsts(0..self.key_count));
+        insert(table, (0..self.damaged_count).map(|at| (pairs.key(at), pairs.value(at, 1))));
     }
 
-    /// Lists the table by this rule.
-    pub(super) fn listed(&self, table: &mut PaperTable, pairs: &Pairs, rule: Rule) -> Trial {
-        let (mut valid, mut damaged, mut sums) = (0, 0, 0u64);
-        table.peel(rule, |entry| match entry.values {
-            Values::One(value) => {
-                valid += 1;
-                sums = sums.wrapping_add(value);
-            }
-            Values::Sum(value) if entry.count == 2 => {
-                damaged += 1;
-                sums = sums.wrapping_add(value);
-            }
-            _ => {}
-        });
-        let valid_left = self.key_count - self.damaged_count - valid;
-        let mut damaged_left = self.damaged_count - damaged;
-        if valid_left == 0 && damaged_left == 0 {
-            let first = (0..self.key_count).map(|at| pairs.value(at, 0));
-            let second = (0..self.damaged_count).map(|at| pairs.value(at, 1));
-            let right = first.chain(second).fold(0u64, u64::wrapping_add);
-            damaged_left += u64::from(sums != right || !table.is_empty());
-        }
-        Trial { valid_left, damaged_left }
+    /// The sum of all values.
+    fn sum(&self, pairs: &Pairs) -> u64 {
+        let first = (0..self.key_count).map(|at| pairs.value(at, 0));
+        let second = (0..self.damaged_count).map(|at| pairs.value(at, 1));
+        first.chain(second).fold(0, u64::wrapping_add)
     }
 
-    /// Fills a table in each trial, and lists it by the paper's rule and by aggregates.
-    pub(super) fn tried(&self, mut table: PaperTable, seed: u64, trial_count: u64) -> Tried {
-        let mut tried = Tried::default();
+    /// Fills the table in each trial, and lists it by the paper's rule; in some trials, what that leaves is listed by
+    /// aggregates. (The order does not matter to what they list in all: no step depends on it.)
+    fn trials(&self, table: &mut PaperTable, seed: u64, trial_count: u64) -> [u64; 8] {
+        let mut sums = [0; 8];
         for trial in 0..trial_count {
             let pairs = Pairs::new(seed, trial);
-            self.fill(&mut table, &pairs);
-            let valid_left = self.listed(&mut table.clone(), &pairs, Rule::SingleValued).valid_left;
-            let at = (valid_left as usize).min(tried.left.len() - 1);
-            tried.left[at] += 1;
-            let Trial { valid_left, damaged_left } = self.listed(&mut table, &pairs, Rule::Aggregates);
-            tried.valid_count += u64::from(valid_left == 0);
-            tried.all_count += u64::from(valid_left == 0 && damaged_left == 0);
+            table.clear();
+            self.fill(table, &pairs);
+            let mut found = Found::default();
+            found.peel(table, Rule::SingleValued);
+            let valid_left = self.key_count - self.damaged_count - found.valid;
+            sums[(valid_left as usize).min(LEFT_COUNT - 1)] += 1;
+            if !trial.is_multiple_of(AGGREGATES_EVERY) {
+                continue;
+            }
+            found.peel(table, Rule::Aggregates);
+            let is_valid_listed = found.valid == self.key_count - self.damaged_count;
+            let is_all_listed = is_valid_listed && found.damaged == self.damaged_count;
+            sums[LEFT_COUNT] += 1;
+            sums[LEFT_COUNT + 1] += u64::from(is_valid_listed);
+            sums[LEFT_COUNT + 2] += u64::from(is_all_listed && found.sum == self.sum(&pairs) && table.is_empty());
         }
-        tried
+        sums
     }
 
-    /// The share of trials that leave a valid key, by the paper's formula (section 3): all cells of such a key hold a
-    /// damaged one.
+    /// Runs the trials in parts.
+    pub(super) fn tried(&self, mut table: PaperTable, setting: &Setting, seed: u64, trial_count: u64) -> Tried {
+        let name = format!("{} keys {} damaged {}", self.key_count, self.damaged_count, table.layout().placement());
+        let series = Series { name: &name, seed, trial_count, part_size: part_size(self.key_count) };
+        let [left @ .., aggregate_trials, valid_count, all_count] =
+            setting.in_parts(&series, |seed, trial_count| self.trials(&mut table, seed, trial_count));
+        Tried { left, aggregate_trials, valid_count, all_count }
+    }
+
+    /// How likely a valid key is left, by the paper's formula (section 3): all its cells hold a damaged key.
+    pub(super) fn key_formula(&self) -> f64 {
+        (1.0 - (-5.0 * self.damaged_count as f64 / (8 * self.key_count) as f64).exp()).powi(5)
+    }
+
+    /// The share of trials that leave a valid key, by the same formula.
     pub(super) fn formula(&self) -> f64 {
-        let poisoned = 1.0 - (-5.0 * self.damaged_count as f64 / (8 * self.key_count) as f64).exp();
-        -((self.key_count - self.damaged_count) as f64 * (-poisoned.powi(5)).ln_1p()).exp_m1()
+        -((self.key_count - self.damaged_count) as f64 * (-self.key_formula()).ln_1p()).exp_m1()
     }
 }
 
@@ -107,8 +136,11 @@ impl Damage {
 const PAPER: [(Damage, [u64; 4], u64, u64); 3] = [
     (Damage { key_count: 10_000, damaged_count: 1_000 }, [19_872, 128, 0, 0], 20_000, 30),
     (Damage { key_count: 10_000, damaged_count: 2_000 }, [16_701, 2_977, 304, 18], 20_000, 30),
-    (Damage { key_count: 100_000, damaged_count: 10_000 }, [18_560, 1_383, 53, 4], 400, 3),
+    (Damage { key_count: 100_000, damaged_count: 10_000 }, [18_560, 1_383, 53, 4], TRIALS_3, 3),
 ];
+
+/// Our trials of the third experiment.
+const TRIALS_3: u64 = 400;
 
 /// The paper's trials.
 const PAPER_TRIALS: u64 = 20_000;
@@ -134,19 +166,22 @@ impl Experiment for Table2 {
             let Damage { key_count, damaged_count } = *damage;
             let trial_count = setting.trials(*full, *quick);
             step(&format!("experiment {number}"));
-            let tried = damage.tried(damage.table(), setting.seed_of(number), trial_count);
-            let Tried { left, valid_count, all_count, .. } = tried;
+            let tried = damage.tried(damage.table(), setting, setting.seed_of(number), trial_count);
+            let Tried { left, aggregate_trials, valid_count, all_count } = tried;
             let caption = format!("Experiment {number}: {key_count} keys, {damaged_count} of them damaged");
             tables.push(RowTable { caption, rows: rows(&left, paper) });
-            beyond.push(Row::always(format!("experiment {number}: no valid key unlisted"), (valid_count, trial_count)));
+            beyond.push(Row::always(
+                format!("experiment {number}: no valid key unlisted"),
+                (valid_count, aggregate_trials),
+            ));
             let what = format!("experiment {number}: damaged keys listed too, with counts and sums");
-            beyond.push(Row::always(what, (all_count, trial_count)));
+            beyond.push(Row::always(what, (all_count, aggregate_trials)));
         }
         step("distinct cells");
         let (damage, paper, ..) = PAPER[0];
         let layout = Layout::new(Placement::Distinct { hash_count: 5 }, 80_000);
         let table = Table::with_secret(layout, &Secret::REPLAY);
-        let left = damage.tried(table, setting.seed_of(9), setting.trials(5_000, 30)).left;
+        let left = damage.tried(table, setting, setting.seed_of(9), setting.trials(20_000, 30)).left;
         let caption = "Experiment 1 with five distinct cells anywhere instead of five subtables".to_owned();
         tables.push(RowTable { caption, rows: rows(&left, &paper) });
         tables.push(RowTable { caption: "Beyond the paper: aggregates, nothing poisoned".to_owned(), rows: beyond });

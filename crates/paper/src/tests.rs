@@ -32,7 +32,7 @@ fn a_report_has_every_row_and_every_plot() {
     let rows = vec![Row::counted("right", (10, 10), (10, 10)), Row::counted("wrong", (10, 10), (0, 10))];
     let table = RowTable { caption: "Both".to_owned(), rows };
     let section = Section { title: "Title", text: "Text.", tables: vec![table], plots: vec![plot] };
-    let setting = Setting { seed: 7, is_quick: true };
+    let setting = Setting { seed: 7, is_quick: true, kept: None };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.md");
     write(std::slice::from_ref(&section), &setting, &path).unwrap();
