@@ -6,9 +6,11 @@
 
 mod counts;
 pub(crate) mod half_open;
+mod saved;
 
 pub use counts::{CountInfo, CountMetric, Counts, PartsMetric};
 pub use half_open::{HalfOpen, HalfOpenList, ISN_BITS};
+pub(crate) use saved::{save_cells, saved_cells};
 
 use crate::flow::FlowKey as TableKey;
 use crate::flow::{AnyKey, KeyV4, KeyV6};

@@ -4,10 +4,10 @@
 //! be twice as long as the list.
 
 use crate::error::Result;
+use crate::flow::saved_key as key;
 use crate::flow::{ByFamily, FlowKey, KeyV4, KeyV6};
 use crate::list::row::{ListTimes, Listed, Row, RowState};
 use crate::list::rows::List;
-use crate::list::saved::key;
 use crate::signal::{TICK_NS, TimeBases};
 use crate::state::{Decoder, Encoder};
 use std::cmp::Ordering;

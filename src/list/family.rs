@@ -20,13 +20,13 @@
 //! residue, whose sum stays the same, until the residue is small enough to be peeled.
 
 use crate::error::Result;
-use crate::flow::FlowKey as TableKey;
+use crate::flow::{FlowKey as TableKey, saved_key as key};
 use crate::handover::{Changes, Eviction};
+use crate::handover::{save_cells, saved_cells};
 use crate::list::FlowListConfig;
 use crate::list::connections::Connections;
 use crate::list::former::FormerStarts;
 use crate::list::liveness::Liveness;
-use crate::list::saved::{key, save_cells, saved_cells};
 use crate::list::start::Start;
 use crate::signal::{Clock, SYN_TIMEOUT_MAX_TICKS, Watch};
 use crate::state::{Decoder, Encoder};

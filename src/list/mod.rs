@@ -17,7 +17,6 @@ mod liveness;
 mod merged;
 mod row;
 mod rows;
-mod saved;
 mod snapshot_log;
 mod start;
 

@@ -4,9 +4,9 @@
 
 use crate::error::Result;
 use crate::handover::Delta;
+use crate::handover::{save_cells, saved_cells};
 use crate::list::FlowListConfig;
 use crate::list::intervals::{EndedInterval, Intervals};
-use crate::list::saved::{save_cells, saved_cells};
 use crate::signal::PARTITION_COUNT;
 use crate::snapshot::{RouterPart, Shortfall, SnapshotFile};
 use crate::state::{Decoder, Encoder};
