@@ -7,7 +7,7 @@ use crate::engine::{Config, Setting};
 use crate::handover::{ANNOUNCEMENTS_MAX, Inquiry};
 use crate::list::{EarlierList, FlowListConfig};
 use crate::signal::PARTITION_COUNT;
-use crate::track::{Filter, PartitionConfig};
+use crate::track::PartitionConfig;
 
 /// The most that one listed connection takes in a saved state, in bytes: the key and the start of an IPv6 connection.
 pub const STATE_ENTRY_SIZE: u64 = 48;
@@ -32,7 +32,7 @@ pub(crate) fn addresses_size(memory: &Memory, thread_count: u64) -> u64 {
 /// The sizes that follow from a [`Config`], in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// The connection filters.
+    /// The connection filters, and what is known of connections that are open and not tracked.
     pub filter_size: u64,
     /// The half-open rings, the ring of candidates, the cache of waiting handshakes, and the watch over connections
     /// that may have ended unseen.
@@ -116,8 +116,7 @@ pub(crate) fn questions_size(list: &FlowListConfig) -> u64 {
 pub(crate) fn state_size(partition: &PartitionConfig, config: &Config, listed_max: u64) -> u64 {
     let tracker = &partition.tracker;
     let table_count = if config.snapshots.is_some() { 2 } else { 1 };
-    let partition_size =
-        Filter::size(tracker.place_count) + tracker.rings_size() + table_count * partition.geometry.size();
+    let partition_size = tracker.state_size() + table_count * partition.geometry.size();
     let earlier_size = config.format.changes.map_or(0, |_| listed_max.saturating_mul(EarlierList::ENTRY_SIZE as u64));
     let list_size = listed_max.saturating_mul(STATE_ENTRY_SIZE).saturating_add(earlier_size);
     (PARTITION_COUNT as u64 * partition_size as u64).saturating_add(list_size)

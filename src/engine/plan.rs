@@ -20,7 +20,7 @@ use crate::snapshot::{ROUTER_NAME_SIZE_MAX, SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SI
 use crate::sources::{SOURCES_MAX, SOURCES_MIN, SourceGeometry};
 use crate::track::{
     CANDIDATE_TIMEOUT_TICKS, CONNECTIONS_MAX, Filter, HALF_OPEN_MAX, LINGER_TICKS, Partition, PartitionConfig,
-    TrackerConfig,
+    RefusedCounts, TrackerConfig,
 };
 use flowpeel_iblt::Geometry;
 use std::sync::Arc;
@@ -73,6 +73,21 @@ const ENDED_DIVISOR: u64 = 16;
 
 /// The fewest of a partition, some kilobytes.
 const ENDED_MIN: u64 = 64;
+
+/// One in this many of the connections that may be open is how many records there are of those that were refused, by
+/// which it is known exactly which of them are open. A larger spike is known by its sums.
+const REFUSED_RECORDS_DIVISOR: u64 = 4;
+
+/// The fewest of a partition: 256 KiB. Sets are full when a little more than half of them are used, so these are for
+/// spikes of 65,000 connections.
+const REFUSED_RECORDS_MIN: u64 = 1 << 14;
+
+/// One in this many of the connections that may be open is how many that were refused can be listed when there is room
+/// for them: eight bytes for each that may be open.
+const REFUSED_LISTED_DIVISOR: u64 = 64;
+
+/// The fewest of a partition, so that a small table can be full of them.
+const REFUSED_LISTED_MIN: u64 = 1 << 10;
 
 /// The default of `--pickup` in a live capture: the same sample that makes good lost handshakes.
 pub const PICKUP_LIVE: u32 = SAMPLE_INTERVAL_PACKETS;
@@ -347,7 +362,7 @@ impl Plan {
         let list_size =
             if keeps_list { listed_max * LIST_ENTRY_SIZE + config.format.memory_size(listed_max) } else { 0 };
         Memory {
-            filter_size: partitions * Filter::size(tracker.place_count) as u64,
+            filter_size: partitions * (Filter::size(tracker.place_count) + tracker.refused_size()) as u64,
             rings_size: partitions * tracker.rings_size() as u64
                 + HandshakeCache::size(self.handshake_count) as u64
                 + RecentEnds::size(self.end_count) as u64
@@ -579,6 +594,10 @@ fn tracker(config: &Config) -> TrackerConfig {
         linger_ticks: LINGER_TICKS,
         one_way_max: if config.one_way { place_count / ONE_WAY_PLACES_DIVISOR } else { 0 },
         ended_count: if config.answer_opens { 0 } else { ended_count(config) },
+        refused: RefusedCounts {
+            records: (connections_max / REFUSED_RECORDS_DIVISOR).max(REFUSED_RECORDS_MIN) as usize,
+            listed: (connections_max / REFUSED_LISTED_DIVISOR).max(REFUSED_LISTED_MIN) as usize,
+        },
         candidate_count: candidate_share as usize,
         candidate_timeout_ticks: CANDIDATE_TIMEOUT_TICKS,
         untracked_ticks: None,

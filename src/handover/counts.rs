@@ -115,7 +115,7 @@ counts! {
     // In the ring or in the filter.
     recycled at(4), "Half-open connections that made room for newer ones.", total("flowpeel_connections_recycled_total");
     refused_open at(10), "Connections established beyond the limit.", part(UNTRACKED, "limit");
-    // A connection counts again here whenever it is found again.
+    // A connection whose record was lost counts again here whenever it is found again.
     refused_pickups at(18), "Candidates whose other side was seen beyond the limit.", part(UNTRACKED, "limit_midstream");
     unplaced at(12), "Connections that found no place in the filter.", part(UNTRACKED, "no_place");
     forgotten at(9), "Closed connections that went before they had lingered.", total("flowpeel_connections_forgotten_total");
@@ -126,9 +126,8 @@ counts! {
     late at(6), "FINs and RSTs of what had closed shortly before.", total("flowpeel_late_closes_total");
     unmatched_fins at(7), "FINs of unknown connections.", part(UNMATCHED, "fin");
     unmatched_resets at(8), "RSTs of unknown connections.", part(UNMATCHED, "rst");
-    // Those of `refused_open`, and those found midstream and refused. Each unmatched RST takes one off, each unmatched
-    // FIN half a one.
-    untracked_open at(11), "An estimate of the untracked connections that are still open.", None;
+    // Those of `refused_open`, `refused_pickups` and `unplaced` that have neither ended nor been tracked since.
+    untracked_open at(11), "The untracked connections that are still open, or an estimate where they are too many.", None;
     candidates at(14), "Candidates: connections older than the start of which one side was seen.", None;
     picked_up at(15), "Candidates that became open when the other side was seen. They count as `opened` too.", None;
     candidates_expired at(16), "Candidates whose other side was not seen in time.", None;

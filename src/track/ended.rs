@@ -1,20 +1,17 @@
 //! Connections that ended lately, so that one which goes on after all is listed again as it was: its closed entry in
 //! the filter has lost when it started.
 //!
-//! A set-associative table of 16-byte records, four to a cache line. The oldest of a set makes way. What made way is
-//! found as a connection that is older than the start, if it is picked up.
+//! Where there is no room the oldest makes way. What made way is found as a connection that is older than the start, if
+//! it is picked up.
 
 use crate::error::Result;
 use crate::flow::Side;
 use crate::signal::{ConnectionHash, TICK_BITS};
 use crate::state::{Decoder, Encoder};
+use crate::track::hashed_words::HashedWords;
 use crate::track::{ConnectionState, FilterEntry};
-use flowpeel_lines::{Line, Lines, prefetch};
 
-/// Records in a set: a cache line of them.
-const RECORD_COUNT: usize = 4;
-
-/// Bits of a record's second word, from the lowest: the short ISN, the tick of the start, that of the end, the client,
+/// Bits of a record, from the lowest: the short ISN, the tick of the start, that of the end, the client,
 /// the FINs of both sides, their RSTs, and whether there is a record.
 const START_SHIFT: u32 = ISN_WIDTH;
 const END_SHIFT: u32 = START_SHIFT + TICK_BITS;
@@ -81,80 +78,58 @@ impl Ended {
 
 /// The connections that ended lately, of one partition. The memory is fixed when it is made.
 pub(super) struct EndedConnections {
-    sets: Lines,
+    records: HashedWords<1>,
 }
 
 impl EndedConnections {
     /// A table for at least this many.
     pub(super) fn new(connection_count: usize) -> Self {
-        EndedConnections { sets: Lines::new(Self::set_count(connection_count)) }
+        EndedConnections { records: HashedWords::new(connection_count) }
     }
 
     /// The memory of a table for this many, in bytes.
     pub(super) fn size(connection_count: usize) -> usize {
-        Self::set_count(connection_count) * size_of::<Line>()
-    }
-
-    fn set_count(connection_count: usize) -> usize {
-        connection_count.div_ceil(RECORD_COUNT).max(1)
-    }
-
-    /// The bits of a hash that records keep, and the place of its set.
-    #[inline]
-    fn place(&self, hash: ConnectionHash) -> (u64, usize) {
-        (hash.to_bits(), hash.bucket(self.sets.len()))
+        HashedWords::<1>::size(connection_count)
     }
 
     /// Prefetches the set of a connection.
     #[inline]
     pub(super) fn prefetch(&self, hash: ConnectionHash) {
-        prefetch(&self.sets[self.place(hash).1]);
+        self.records.prefetch(hash);
     }
 
     /// Records that a connection has ended now, in place of what was recorded of one with the same key.
     pub(super) fn put(&mut self, hash: ConnectionHash, ended: Ended, now: u64) {
-        let (bits, place) = self.place(hash);
-        let set = &mut self.sets[place].0;
-        let mut oldest = (0, 0);
-        for record in 0..RECORD_COUNT {
-            let [there, word] = [set[2 * record], set[2 * record + 1]];
-            let is_used = word >> USED_SHIFT & 1 != 0;
-            let age =
-                if is_used && there != bits { now.wrapping_sub(word >> END_SHIFT) & TICK_MASK } else { TICK_MASK + 1 };
-            if age > oldest.1 {
-                oldest = (record, age);
-            }
-            if is_used && there == bits {
-                oldest = (record, u64::MAX);
-            }
+        let word = ended.to_word(now);
+        match self.records.find(hash) {
+            Some(place) => self.records.set(place, word),
+            None => drop(self.records.insert(hash, word, |word| now.wrapping_sub(word >> END_SHIFT) & TICK_MASK)),
         }
-        [set[2 * oldest.0], set[2 * oldest.0 + 1]] = [bits, ended.to_word(now)];
     }
 
     /// What is recorded of a connection.
     pub(super) fn get(&self, hash: ConnectionHash) -> Option<Ended> {
-        let (bits, place) = self.place(hash);
-        let mut records = self.sets[place].0.chunks_exact(2);
-        let found = records.find(|record| record[0] == bits && record[1] >> USED_SHIFT & 1 != 0)?;
-        found.last().copied().map(Ended::of_word)
+        self.records.find(hash).map(|place| Ended::of_word(self.records.get(place)))
     }
 
-    fn record_mut(&mut self, hash: ConnectionHash) -> Option<&mut u64> {
-        let (bits, place) = self.place(hash);
-        let mut records = self.sets[place].0.chunks_exact_mut(2);
-        let found = records.find(|record| record[0] == bits && record[1] >> USED_SHIFT & 1 != 0)?;
-        found.last_mut()
+    /// Removes what is recorded of a connection.
+    pub(super) fn take(&mut self, hash: ConnectionHash) -> Option<Ended> {
+        let place = self.records.find(hash)?;
+        let ended = Ended::of_word(self.records.get(place));
+        self.records.set(place, 0);
+        Some(ended)
     }
 
     /// Takes back the end of this side of a connection, which goes on. Returns the connection, which is then recorded
     /// no longer, unless a RST of the other side has ended it all the same.
     pub(super) fn take_back(&mut self, hash: ConnectionHash, side: Side) -> Option<Ended> {
-        let word = self.record_mut(hash)?;
-        if Ended::of_word(*word).has_rst[side.other() as usize] {
-            *word &= !(1 << (FIN_SHIFT + side as u32) | 1 << (RST_SHIFT + side as u32));
+        let place = self.records.find(hash)?;
+        let word = self.records.get(place);
+        if Ended::of_word(word).has_rst[side.other() as usize] {
+            self.records.set(place, word & !(1 << (FIN_SHIFT + side as u32) | 1 << (RST_SHIFT + side as u32)));
             return None;
         }
-        Some(Ended::of_word(std::mem::take(word)))
+        self.take(hash)
     }
 
     /// Removes what is recorded of a connection.
@@ -164,26 +139,23 @@ impl EndedConnections {
 
     /// Records a FIN of this side that came after the connection had ended.
     pub(super) fn put_fin(&mut self, hash: ConnectionHash, side: Side) {
-        if let Some(word) = self.record_mut(hash) {
-            *word |= 1 << (FIN_SHIFT + side as u32);
-        }
+        self.mark(hash, 1 << (FIN_SHIFT + side as u32));
     }
 
     /// Records a RST of this side that came after the connection had ended.
     pub(super) fn put_rst(&mut self, hash: ConnectionHash, side: Side) {
-        if let Some(word) = self.record_mut(hash) {
-            *word |= 1 << (RST_SHIFT + side as u32);
+        self.mark(hash, 1 << (RST_SHIFT + side as u32));
+    }
+
+    fn mark(&mut self, hash: ConnectionHash, bit: u64) {
+        if let Some(place) = self.records.find(hash) {
+            self.records.set(place, self.records.get(place) | bit);
         }
     }
 
     /// Writes the table into a saved state.
     pub(super) fn save(&self, encoder: &mut Encoder) {
-        let words = || self.sets.iter().flat_map(|set| set.0);
-        encoder.length(words().filter(|word| *word != 0).count());
-        for (index, word) in words().enumerate().filter(|(_, word)| *word != 0) {
-            encoder.u64(index as u64);
-            encoder.u64(word);
-        }
+        self.records.save(encoder);
     }
 
     /// Fills an empty table from a saved state.
@@ -192,14 +164,7 @@ impl EndedConnections {
     ///
     /// The bytes do not encode a table of this size.
     pub(super) fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
-        let words_in_set = 2 * RECORD_COUNT;
-        for _ in 0..decoder.length(2 * size_of::<u64>(), self.sets.len() * words_in_set)? {
-            let (index, word) = (usize::try_from(decoder.u64()?).unwrap_or(usize::MAX), decoder.u64()?);
-            let count = self.sets.len() * words_in_set;
-            decoder.expect(index < count, "an ended connection out of place")?;
-            self.sets[index / words_in_set].0[index % words_in_set] = word;
-        }
-        Ok(())
+        self.records.restore(decoder)
     }
 }
 

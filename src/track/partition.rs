@@ -285,6 +285,7 @@ impl Partition {
         let half_open = exchange.spare_half_open(self.index);
         self.inquiry = self.inquiry.take().or_else(|| exchange.inquiry(self.index));
         self.evict(exchange);
+        self.track_refused(exchange);
         let half_open = half_open.map(|mut half_open| {
             self.tracker.list_half_open(&mut half_open);
             half_open
@@ -324,6 +325,17 @@ impl Partition {
             if let Some(event) = &event {
                 self.record(event, || if reason == Eviction::Aged { Ending::Evicted } else { Ending::Timeout });
                 self.sum(event, exchange);
+            }
+        }
+    }
+
+    /// Tracks connections that were refused and are still open, where there is room now.
+    fn track_refused(&mut self, exchange: &mut impl Exchange) {
+        for left in self.tracker.take_refused() {
+            if let Some(event) = self.tracker.track_left(&left) {
+                // It opens, and ends in no way.
+                self.record(&event, || Ending::Replaced);
+                self.sum(&event, exchange);
             }
         }
     }

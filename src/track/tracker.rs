@@ -56,6 +56,11 @@
 //! A record stays in its ring until it is the oldest, or until it is compacted away because it is no longer in use.
 //! Records leave in batches: the entries of those that are still in use are prefetched together.
 //!
+//! # Connections that are refused
+//!
+//! What opens and finds no room is known to [`Refused`] only. It is treated as the state table says of an established
+//! connection, so far as its record is there, and is tracked again when there is room.
+//!
 //! # Questions of the list
 //!
 //! Only the list knows the keys of open connections. It asks with a key and the payload of its opening. A question is
@@ -71,10 +76,12 @@ use crate::track::ended::{Ended, EndedConnections};
 use crate::track::half_open::{
     MarkedRing, RecordDraft, RecordMark, RingCounts, RingCursor, RingRecord, RingRoom, Rings,
 };
+use crate::track::refused::{EndedSides, LeftConnection, Refused, RefusedCounts, RefusedRecord, state_of};
 use crate::track::rivals::{Rival, Rivals, Verdict};
-use crate::track::untracked::Untracked;
+use crate::track::side_sums::Sides;
 use crate::track::{ConnectionState, Filter, FilterConfig, FilterEntry, FilterSlot, ISN_UNKNOWN, Moved, Placed};
 use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
+use std::ops::ControlFlow;
 
 /// How long a closed connection lingers, in ticks of 100 ms: late packets and retransmissions come within seconds.
 pub const LINGER_TICKS: u32 = 100;
@@ -128,6 +135,8 @@ pub struct TrackerConfig {
     pub one_way_max: u64,
     /// How many connections that have ended there is room for, so that they can be open again as they were.
     pub ended_count: usize,
+    /// What there is room for of connections that are open and not tracked.
+    pub refused: RefusedCounts,
     /// How many IPv4 candidates there is room for; zero turns picking up off.
     pub candidate_count: usize,
     /// How long a candidate waits for its other side, in ticks.
@@ -146,6 +155,18 @@ impl TrackerConfig {
     #[must_use]
     pub fn rings_size(&self) -> usize {
         Rings::size(self.ring_counts()) + EndedConnections::size(self.ended_count) + Rivals::size()
+    }
+
+    /// The memory of what is known of connections that are open and not tracked, in bytes.
+    #[must_use]
+    pub fn refused_size(&self) -> usize {
+        Refused::size(self.refused)
+    }
+
+    /// The most that a saved state takes, in bytes.
+    #[must_use]
+    pub fn state_size(&self) -> usize {
+        Filter::size(self.place_count) + self.rings_size() + Refused::state_size(self.refused)
     }
 
     fn ring_counts(&self) -> RingCounts {
@@ -237,8 +258,8 @@ pub struct Tracker {
     now: u64,
     established: u64,
     one_way: u64,
-    /// An estimate of the established connections that are not tracked.
-    untracked: Untracked,
+    /// The open connections that are not tracked.
+    refused: Refused,
     counts: Counts,
 }
 
@@ -255,13 +276,13 @@ impl Tracker {
             rings: Rings::new(config.ring_counts()),
             ended: EndedConnections::new(config.ended_count),
             rivals: Rivals::new(config.syn_timeout_ticks),
+            refused: Refused::new(&config.secret, config.refused),
             hash_v4: KeyedHash::new(&config.secret, Purpose::Connection),
             hash_v6: KeyedHash::new(&config.secret, Purpose::Connection),
             config,
             now: 0,
             established: 0,
             one_way: 0,
-            untracked: Untracked::default(),
             counts: Counts::default(),
         }
     }
@@ -269,7 +290,7 @@ impl Tracker {
     /// The counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        Counts { untracked_open: self.untracked.connections(), ..self.counts }
+        Counts { untracked_open: self.refused.connections(), ..self.counts }
     }
 
     /// Prefetches what [`Self::handle`] reads first for this signal.
@@ -284,6 +305,9 @@ impl Tracker {
         self.filter.prefetch_second(signal.hash());
         if signal.is_of_an_end() {
             self.ended.prefetch(signal.hash());
+        }
+        if self.refused.is_in_use() {
+            self.refused.prefetch(signal.hash());
         }
     }
 
@@ -302,7 +326,13 @@ impl Tracker {
         let parts = signal.parts();
         self.advance(parts.tick);
         let hash = signal.hash();
-        let Some((slot, entry)) = self.filter.find(hash, self.now) else {
+        let found = self.filter.find(hash, self.now);
+        if self.refused.is_in_use()
+            && let ControlFlow::Break(event) = self.handle_refused(signal, parts, found)
+        {
+            return event;
+        }
+        let Some((slot, entry)) = found else {
             return self.handle_unknown(signal, parts);
         };
         let found = (slot, self.rings.with_tick(entry));
@@ -339,16 +369,157 @@ impl Tracker {
             SignalKind::Fin => {
                 // If the connection has not ended after all, this side has.
                 self.ended.put_fin(signal.hash(), parts.sender);
-                self.unmatched_fin();
+                self.counts.unmatched_fins += 1;
                 self.leave_trace(signal.hash());
             }
             SignalKind::Rst => {
                 self.ended.put_rst(signal.hash(), parts.sender);
-                self.unmatched_reset();
+                self.counts.unmatched_resets += 1;
                 self.leave_trace(signal.hash());
             }
         }
         None
+    }
+
+    // Connections that were refused.
+
+    /// Applies a signal to the connection if it was refused. Continues if that is not all that there is to do.
+    #[cold]
+    fn handle_refused(
+        &mut self,
+        signal: &Signal,
+        parts: SignalParts,
+        found: Option<(FilterSlot, FilterEntry)>,
+    ) -> ControlFlow<Option<Event>> {
+        let (key, hash, now) = (signal.key(), signal.hash(), self.now);
+        let entry = found.map(|(_, entry)| entry);
+        // What is tracked, or was lately, was removed.
+        if entry.is_some_and(|entry| {
+            entry.state.is_established() || entry.state == ConnectionState::Closed && !entry.is_trace()
+        }) {
+            return ControlFlow::Continue(());
+        }
+        let is_half_open = entry.is_some_and(|entry| entry.state.is_half_open());
+        if let SignalKind::Fin | SignalKind::Rst = parts.kind {
+            // A handshake of which the SYN was seen is another connection's, and most that are reset are scans.
+            let is_unseen =
+                |state| matches!(state, ConnectionState::AnsweredUnseen | ConnectionState::AnsweredUnseenServerFin);
+            let may_be_there = !is_half_open || entry.is_some_and(|entry| is_unseen(entry.state));
+            let ended = if parts.kind == SignalKind::Fin { EndedSides::fin(parts.sender) } else { EndedSides::ALL };
+            self.refused.end(&key, hash, ended, may_be_there, now);
+            return ControlFlow::Continue(());
+        }
+        let Some(record) = self.refused.record(hash).filter(|_| !is_half_open) else {
+            return ControlFlow::Continue(());
+        };
+        let is_same = record.short_isn == FilterEntry::short_isn(parts.isn);
+        match parts.kind {
+            SignalKind::Alive => {
+                self.refused.take_back_end(&key, hash, parts.sender, now);
+                if record.is_certain { self.track_refused(signal, found) } else { ControlFlow::Continue(()) }
+            }
+            SignalKind::Ack if record.is_open() => self.track_refused(signal, found),
+            // Late packets, which must not make a candidate of the connection.
+            SignalKind::Ack if record.unchanged_ticks(now) <= u64::from(self.config.linger_ticks) => {
+                ControlFlow::Break(None)
+            }
+            // A SYN-ACK with another ISN may be forged: the client's answer replaces the connection.
+            SignalKind::Syn | SignalKind::SynAck if record.is_open() || is_same && self.is_copy_of(&record) => {
+                self.counts.repeats += 1;
+                ControlFlow::Break(None)
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Whether what has the number of this refused connection, which has ended, may be a copy of its own packets.
+    fn is_copy_of(&self, record: &RefusedRecord) -> bool {
+        record.open == Sides::NONE
+            && record.unchanged_ticks(self.now) < u64::from((self.config.linger_ticks / COPY_LINGER_DIVISOR).max(1))
+    }
+
+    /// Tracks the refused connection of this signal, if it is open and there is room.
+    fn track_refused(
+        &mut self,
+        signal: &Signal,
+        found: Option<(FilterSlot, FilterEntry)>,
+    ) -> ControlFlow<Option<Event>> {
+        let record = self.refused.record(signal.hash()).filter(RefusedRecord::is_open);
+        let Some(record) = record.filter(|_| self.established < self.config.connections_max) else {
+            return ControlFlow::Break(None);
+        };
+        let entry = self.entry_of_refused(signal.hash(), &record);
+        ControlFlow::Break(match found {
+            Some((slot, _)) => self.open(signal, slot, entry),
+            None => self.open_unplaced(signal, entry),
+        })
+    }
+
+    /// The entry of a refused connection that is to be tracked.
+    fn entry_of_refused(&self, hash: ConnectionHash, record: &RefusedRecord) -> FilterEntry {
+        let (tick, short_isn) = self.refused.start_of(record, self.now);
+        let state = state_of(record.open, record.client);
+        FilterEntry { fingerprint: self.filter.fingerprint(hash), state, client: record.client, tick, short_isn }
+    }
+
+    /// Counts a connection that is established and cannot be tracked because there are too many.
+    fn refuse_open(&mut self, signal: &Signal, entry: &FilterEntry) {
+        let before = self.refused.record(signal.hash());
+        let is_copy = before.is_some_and(|before| before.short_isn == entry.short_isn && self.is_copy_of(&before));
+        if !is_copy && self.refused.refuse(&signal.key(), signal.hash(), entry, self.now) {
+            self.counts.refused_open += 1;
+        } else {
+            self.counts.repeats += 1;
+        }
+    }
+
+    /// Takes the refused connections that are left out of the sums, if they are few enough to be listed and that helps.
+    /// Each is to be passed to [`Self::track_left`].
+    pub fn take_refused(&mut self) -> Vec<LeftConnection> {
+        let room = self.config.connections_max.saturating_sub(self.established);
+        let (hash_v4, hash_v6) = (&self.hash_v4, &self.hash_v6);
+        self.refused.take_left(room, |key| match key {
+            AnyKey::V4(key) => hashed(hash_v4, key).0,
+            AnyKey::V6(key) => hashed(hash_v6, key).0,
+        })
+    }
+
+    /// Tracks a refused connection that was taken out of the sums, or puts it back where there is no room.
+    pub fn track_left(&mut self, left: &LeftConnection) -> Option<Event> {
+        let (hash, _) = self.hash_and_client(&left.key);
+        let found = self.filter.find(hash, self.now);
+        // What was tracked since is another connection, or is listed already.
+        let is_over = |entry: &FilterEntry| {
+            entry.state.is_established() || entry.state == ConnectionState::Closed && !entry.is_trace()
+        };
+        if left.open() == Some(Sides::NONE) || found.is_some_and(|(_, entry)| is_over(&entry)) {
+            return None;
+        }
+        let is_half_open = found.is_some_and(|(_, entry)| entry.state.is_half_open());
+        let open = left.open().filter(|_| !is_half_open && self.established < self.config.connections_max);
+        let placed = open.and_then(|open| {
+            let entry = match &left.record {
+                Some(record) if record.is_open() => self.entry_of_refused(hash, &RefusedRecord { open, ..*record }),
+                _ => {
+                    let client = likely_client(&left.key);
+                    self.new_entry(hash, state_of(open, client), client, ISN_UNKNOWN)
+                }
+            };
+            let slot = match found {
+                Some((slot, _)) => {
+                    self.end_half_open(slot);
+                    slot
+                }
+                None => self.place(hash, &entry)?,
+            };
+            Some((slot, entry))
+        });
+        let Some((slot, entry)) = placed else {
+            self.refused.put_back(left, hash, self.now);
+            return None;
+        };
+        self.write_opened(slot, &entry);
+        Some(Event::Open(client_first(left.key, entry.client), entry.payload()))
     }
 
     // Ends, and what the kinds of signals share.
@@ -411,7 +582,7 @@ impl Tracker {
         (slot, entry): (FilterSlot, FilterEntry),
     ) -> Option<Event> {
         if entry.is_trace() {
-            self.unmatched_reset();
+            self.counts.unmatched_resets += 1;
         } else if entry.state == ConnectionState::Closed {
             self.ended.put_rst(signal.hash(), parts.sender);
             self.counts.late += 1;
@@ -479,39 +650,50 @@ impl Tracker {
     fn open(&mut self, signal: &Signal, slot: FilterSlot, entry: FilterEntry) -> Option<Event> {
         self.end_half_open(slot);
         if self.established >= self.config.connections_max {
-            self.refuse_open(&entry);
+            self.refuse_open(signal, &entry);
             self.filter.remove(slot);
             return None;
         }
-        self.opened(signal, slot, entry)
+        Some(self.opened(signal, slot, entry))
     }
 
     /// Opens a connection that has no slot, unless there are too many already.
     fn open_unplaced(&mut self, signal: &Signal, entry: FilterEntry) -> Option<Event> {
         // One that is refused must not take the place of another.
         if self.established >= self.config.connections_max {
-            self.refuse_open(&entry);
+            self.refuse_open(signal, &entry);
             return None;
         }
-        let slot = self.place(signal.hash(), &entry)?;
-        self.opened(signal, slot, entry)
+        let Some(slot) = self.place(signal.hash(), &entry) else {
+            self.refused.refuse(&signal.key(), signal.hash(), &entry, self.now);
+            return None;
+        };
+        Some(self.opened(signal, slot, entry))
     }
 
-    /// Counts a connection that is established and cannot be tracked because there are too many.
-    fn refuse_open(&mut self, entry: &FilterEntry) {
-        self.counts.refused_open += 1;
-        let has_fin =
-            matches!(entry.state, ConnectionState::EstablishedClientFin | ConnectionState::EstablishedServerFin);
-        self.untracked.refuse(if has_fin { 1 } else { 2 }, self.now);
+    fn opened(&mut self, signal: &Signal, slot: FilterSlot, entry: FilterEntry) -> Event {
+        let entry = if self.refused.is_in_use() { self.no_longer_refused(signal, entry) } else { entry };
+        self.write_opened(slot, &entry);
+        Event::Open(oriented(signal, entry.client), entry.payload())
     }
 
-    fn opened(&mut self, signal: &Signal, slot: FilterSlot, entry: FilterEntry) -> Option<Event> {
+    /// Removes a connection that opens from those that were refused, and returns its entry with what was known of it.
+    #[cold]
+    fn no_longer_refused(&mut self, signal: &Signal, entry: FilterEntry) -> FilterEntry {
+        let hash = signal.hash();
+        let Some(record) = self.refused.remove(&signal.key(), hash, self.now) else { return entry };
+        let is_same = record.short_isn == entry.short_isn || entry.short_isn == ISN_UNKNOWN;
+        if is_same { self.entry_of_refused(hash, &record) } else { entry }
+    }
+
+    /// Writes the entry of a connection that opens into its slot.
+    #[inline]
+    fn write_opened(&mut self, slot: FilterSlot, entry: &FilterEntry) {
         self.established += 1;
         self.one_way += u64::from(entry.state.is_one_way());
         self.counts.opened += 1;
-        self.filter.set(slot, &entry);
+        self.filter.set(slot, entry);
         self.filter.mark_seen(slot);
-        Some(Event::Open(oriented(signal, entry.client), entry.payload()))
     }
 
     /// Counts an open connection as open no longer.
@@ -569,17 +751,25 @@ impl Tracker {
             tick: ended.start_tick,
             short_isn: ended.short_isn,
         };
-        if self.established >= self.config.connections_max {
-            self.refuse_open(&entry);
-            return None;
-        }
-        let slot = match slot {
-            Some(slot) => {
-                self.end_half_open(slot);
-                slot
+        let placed = if self.established >= self.config.connections_max {
+            self.refuse_open(signal, &entry);
+            None
+        } else if slot.is_some() {
+            slot
+        } else {
+            let placed = self.place(signal.hash(), &entry);
+            if placed.is_none() {
+                self.refused.refuse(&signal.key(), signal.hash(), &entry, self.now);
             }
-            None => self.place(signal.hash(), &entry)?,
+            placed
         };
+        if let Some(slot) = slot {
+            self.end_half_open(slot);
+            if placed.is_none() {
+                self.filter.remove(slot);
+            }
+        }
+        let slot = placed?;
         self.established += 1;
         self.counts.reopened += 1;
         self.filter.set(slot, &entry);
@@ -953,12 +1143,12 @@ impl Tracker {
             }
             SignalKind::Ack => None,
             SignalKind::Fin => {
-                self.unmatched_fin();
+                self.counts.unmatched_fins += 1;
                 self.turn_into_trace(slot, &entry);
                 None
             }
             SignalKind::Rst => {
-                self.unmatched_reset();
+                self.counts.unmatched_resets += 1;
                 self.turn_into_trace(slot, &entry);
                 None
             }
@@ -983,24 +1173,25 @@ impl Tracker {
     /// Opens a candidate whose other side was seen. Which side opened it is unknown: the end with the lower port is
     /// taken for the server, and of equal ports the end with the lower address.
     fn pick_up(&mut self, signal: &Signal, parts: SignalParts, slot: FilterSlot, entry: FilterEntry) -> Option<Event> {
-        if self.established >= self.config.connections_max {
-            // A trace lingers, unlike after a refused handshake; otherwise every other packet would count.
-            self.counts.refused_pickups += 1;
-            let sides = if parts.kind == SignalKind::Fin { 1 } else { 2 };
-            self.untracked.refuse_found(sides, self.now, u64::from(self.config.linger_ticks));
-            self.turn_into_trace(slot, &entry);
-            return None;
-        }
-        let client = likely_client(signal);
+        let client = likely_client(&signal.key());
         let state = match (parts.kind, parts.sender == client) {
             (SignalKind::Fin, true) => ConnectionState::EstablishedClientFin,
             (SignalKind::Fin, false) => ConnectionState::EstablishedServerFin,
             _ => ConnectionState::Established,
         };
+        let found = FilterEntry { state, client, ..entry };
+        if self.established >= self.config.connections_max {
+            // A trace lingers, unlike after a refused handshake; otherwise every other packet would count.
+            let is_new = self.refused.refuse_found(&signal.key(), signal.hash(), &found, self.now);
+            self.counts.refused_pickups += u64::from(is_new);
+            self.turn_into_trace(slot, &entry);
+            return None;
+        }
         self.counts.picked_up += 1;
-        // If untracked connections are open, this most likely was one of them.
-        self.untracked.end(2);
-        self.open(signal, slot, FilterEntry { state, client, ..entry })
+        if self.refused.is_in_use() {
+            self.refused.remove_found(&signal.key(), signal.hash(), self.now);
+        }
+        self.open(signal, slot, found)
     }
 
     /// Leaves a trace of an unknown connection that ended, if there is a free place.
@@ -1024,21 +1215,11 @@ impl Tracker {
         self.filter.set(slot, &trace);
     }
 
-    fn unmatched_fin(&mut self) {
-        self.counts.unmatched_fins += 1;
-        self.untracked.end(1);
-    }
-
-    fn unmatched_reset(&mut self) {
-        self.counts.unmatched_resets += 1;
-        self.untracked.end(2);
-    }
-
     /// Handles a FIN of a closed connection. It may be retransmitted at ever longer intervals, and answered each time.
     /// Meanwhile the entry must continue lingering, or the answers would make a candidate of the connection.
     fn late_fin(&mut self, slot: FilterSlot, entry: &FilterEntry) {
         if entry.is_trace() {
-            self.unmatched_fin();
+            self.counts.unmatched_fins += 1;
         } else {
             self.counts.late += 1;
         }
@@ -1135,8 +1316,8 @@ impl Tracker {
     /// would make every function that it is inlined into spill its registers.
     #[inline(never)]
     fn expire(&mut self) {
-        if let Some(kept_ticks) = self.config.untracked_ticks {
-            self.untracked.advance(self.now, kept_ticks);
+        if self.refused.is_in_use() {
+            self.refused.advance(self.now, self.config.untracked_ticks, self.config.linger_ticks);
         }
         self.counts.expired += self.take_off_due(|rings| &mut rings.half_open, self.config.syn_timeout_ticks);
         self.counts.candidates_expired +=
@@ -1212,7 +1393,7 @@ impl Tracker {
     /// About how many bytes [`Self::save`] writes.
     #[must_use]
     pub fn saved_size(&self) -> usize {
-        Filter::size(self.config.place_count) + self.config.rings_size()
+        Filter::size(self.config.place_count) + self.config.rings_size() + self.refused.saved_size()
     }
 
     /// Writes the tracker into a saved state.
@@ -1220,12 +1401,12 @@ impl Tracker {
     /// Complexity: a pass over its memory.
     pub fn save(&self, encoder: &mut Encoder) {
         encoder.u64(self.now);
-        self.untracked.save(encoder);
         self.counts.save(encoder);
         self.filter.save(encoder);
         [&self.rings.half_open, &self.rings.candidates].into_iter().for_each(|ring| ring.save(encoder));
         self.ended.save(encoder);
         self.rivals.save(encoder);
+        self.refused.save(encoder);
     }
 
     /// Continues from a saved state of the same configuration. After an error the tracker is unusable.
@@ -1235,7 +1416,6 @@ impl Tracker {
     /// The bytes do not encode such a tracker.
     pub fn restore(&mut self, decoder: &mut Decoder) -> Result<()> {
         self.now = decoder.count()?;
-        self.untracked = Untracked::saved(decoder)?;
         self.counts = Counts::saved(decoder)?;
         self.filter.restore(decoder)?;
         let mut named_count = 0;
@@ -1246,6 +1426,7 @@ impl Tracker {
         decoder.expect(named_count == self.filter.recorded_count(), "half-open connections without a record")?;
         self.ended.restore(decoder)?;
         self.rivals.restore(decoder, self.now)?;
+        self.refused.restore(decoder)?;
         // Counted, not read: both are decremented, and must never be too small.
         (self.established, self.one_way) = self.filter.established();
         Ok(())
@@ -1260,7 +1441,13 @@ impl Tracker {
 /// The key of the signal, client first.
 #[inline]
 fn oriented(signal: &Signal, client: Side) -> AnyKey {
-    match signal.key() {
+    client_first(signal.key(), client)
+}
+
+/// A canonical key of either family, client first.
+#[inline]
+fn client_first(key: AnyKey, client: Side) -> AnyKey {
+    match key {
         AnyKey::V4(key) => AnyKey::V4(of_client(key, client)),
         AnyKey::V6(key) => AnyKey::V6(of_client(key, client)),
     }
@@ -1286,8 +1473,8 @@ fn replaced(closed: Option<Event>, opened: Option<Event>) -> Option<Event> {
 }
 
 /// The end of a connection that is more likely the client.
-fn likely_client(signal: &Signal) -> Side {
-    let (first, second) = match signal.key() {
+fn likely_client(key: &AnyKey) -> Side {
+    let (first, second) = match key {
         AnyKey::V4(key) => (key.first().port(), key.second().port()),
         AnyKey::V6(key) => (key.first().port(), key.second().port()),
     };
@@ -1352,6 +1539,7 @@ mod tests {
             linger_ticks: 10,
             one_way_max: 0,
             ended_count: 200,
+            refused: RefusedCounts { records: 200, listed: 100 },
             candidate_count: 50,
             candidate_timeout_ticks: 100,
             untracked_ticks: None,

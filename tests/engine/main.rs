@@ -5,6 +5,7 @@
 //! - `clocks`: random worlds of clocks, against the same packets with true stamps
 //! - `fingerprints`: errors of short fingerprints are as frequent as predicted
 //! - `archive`: the answers of `find`, whatever happens to the files in between
+//! - `spike`: more connections than there is room for, and then fewer again
 //! - `snapshot_vectors`: committed files of the snapshot format
 //! - `generate`: what the generator promises
 //! - `simulation`: worlds of hosts, simulated from a seed
@@ -22,6 +23,7 @@ mod oracle_rules;
 mod pickup;
 mod simulation;
 mod snapshot_vectors;
+mod spike;
 #[path = "../support/mod.rs"]
 mod support;
 mod vanish;

@@ -9,7 +9,7 @@ use flowpeel::list::{EvictionTimes, Row};
 use flowpeel::parse::{LinkType, parse_frame};
 use flowpeel::queue::Marker;
 use flowpeel::signal::{Clock, FINGERPRINT_BITS, HandshakeCache, RecentEnds, Signaller, SignallerConfig, Watch};
-use flowpeel::track::{PartitionConfig, TrackerConfig};
+use flowpeel::track::{PartitionConfig, RefusedCounts, TrackerConfig};
 use flowpeel_iblt::Geometry;
 use flowpeel_iblt::hash::Secret;
 use std::collections::BTreeSet;
@@ -162,6 +162,7 @@ impl Live {
             linger_ticks: 100,
             one_way_max: 0,
             ended_count: 256,
+            refused: RefusedCounts { records: 256, listed: 256 },
             candidate_count: 1_000,
             candidate_timeout_ticks: 6_000,
             untracked_ticks: None,

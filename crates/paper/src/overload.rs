@@ -7,7 +7,7 @@ use flowpeel::handover::DeltaGeometry;
 use flowpeel::list::{EvictionTimes, List};
 use flowpeel::queue::Marker;
 use flowpeel::signal::{ConnectionHash, FINGERPRINT_BITS, PARTITION_COUNT, Signal, SignalKind, SignalParts, TimeBase};
-use flowpeel::track::{LINGER_TICKS, PartitionConfig, TrackerConfig};
+use flowpeel::track::{LINGER_TICKS, PartitionConfig, RefusedCounts, TrackerConfig};
 use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
 use flowpeel_iblt::{Geometry, HASH_COUNT};
 use std::cmp::Ordering;
@@ -134,6 +134,7 @@ impl Rig {
             linger_ticks: LINGER_TICKS,
             one_way_max: 0,
             ended_count: 0,
+            refused: RefusedCounts { records: 0, listed: 0 },
             candidate_count: 0,
             candidate_timeout_ticks: TICKS_AN_INTERVAL,
             untracked_ticks: None,

@@ -5,7 +5,7 @@ use crate::engine::{Lockstep, LockstepConfig};
 use crate::flow::{FlowKey, KeyV4, Side, VlanTags};
 use crate::queue::Marker;
 use crate::signal::{ConnectionHash, FINGERPRINT_BITS, Signal, SignalKind, SignalParts, TICK_BITS, TimeBase};
-use crate::track::{LINGER_TICKS, PartitionConfig, TrackerConfig};
+use crate::track::{LINGER_TICKS, PartitionConfig, RefusedCounts, TrackerConfig};
 use flowpeel_iblt::Geometry;
 use flowpeel_iblt::hash::{KeyedHash, Purpose};
 use std::collections::BTreeMap;
@@ -45,6 +45,7 @@ impl Rig {
             linger_ticks: LINGER_TICKS,
             one_way_max: 0,
             ended_count: 256,
+            refused: RefusedCounts { records: 256, listed: 256 },
             candidate_count: 0,
             candidate_timeout_ticks: 50,
             untracked_ticks: None,

@@ -8,13 +8,14 @@ mod links;
 mod machine;
 mod one_way;
 mod pickup;
+mod refused;
 mod ring;
 mod table;
 
 use crate::flow::{AnyKey, FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::handover::{Counts, HalfOpen, HalfOpenList, MIDSTREAM};
 use crate::signal::{ConnectionHash, FINGERPRINT_BITS, Signal, SignalKind, SignalParts};
-use crate::track::{Event, FilterEntry, Tracker, TrackerConfig};
+use crate::track::{Event, FilterEntry, RefusedCounts, Tracker, TrackerConfig};
 use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
 
 const SYN_TIMEOUT_TICKS: u64 = 20;
@@ -34,6 +35,7 @@ fn config() -> TrackerConfig {
         linger_ticks: LINGER_TICKS,
         one_way_max: 0,
         ended_count: 256,
+        refused: RefusedCounts { records: 256, listed: 256 },
         candidate_count: 0,
         candidate_timeout_ticks: CANDIDATE_TIMEOUT_TICKS,
         untracked_ticks: None,

@@ -9,7 +9,7 @@ use crate::flow::{AnyKey, KeyV4, KeyV6, Side, VlanTags};
 use crate::handover::{DeltaGeometry, Eviction, LatestSums};
 use crate::signal::{ConnectionHash, FINGERPRINT_BITS, SignalKind, SignalParts};
 use crate::track::partition::{DELTA_LOAD_PERCENT, DELTA_SPAN_MAX_TICKS};
-use crate::track::{Event, FilterEntry, PartitionConfig, Tracker, TrackerConfig};
+use crate::track::{Event, FilterEntry, PartitionConfig, RefusedCounts, Tracker, TrackerConfig};
 use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
 use flowpeel_iblt::{BATCH_COUNT, Change, Geometry, Iblt, ValueCode};
 use proptest::prelude::*;
@@ -83,6 +83,7 @@ fn config() -> PartitionConfig {
         linger_ticks: 100,
         one_way_max: 0,
         ended_count: 256,
+        refused: RefusedCounts { records: 256, listed: 256 },
         candidate_count: 0,
         candidate_timeout_ticks: 50,
         untracked_ticks: None,
