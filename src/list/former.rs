@@ -4,8 +4,7 @@
 //! ended after all, its payload comes again, and its start is the one that it had.
 
 use crate::error::Result;
-use crate::flow::FlowKey as TableKey;
-use crate::list::saved::key;
+use crate::flow::{FlowKey as TableKey, saved_key};
 use crate::list::start::Start;
 use crate::state::{Decoder, Encoder};
 use std::collections::{HashMap, VecDeque};
@@ -66,7 +65,7 @@ impl<K: TableKey> FormerStarts<K> {
         let mut former = FormerStarts::new();
         let size = K::WORD_COUNT * size_of::<u64>() + size_of::<u64>();
         for _ in 0..decoder.length(size, FORMER_MAX)? {
-            let (key, start) = (key(decoder)?, Start::of_bits(decoder.u64()?));
+            let (key, start) = (saved_key(decoder)?, Start::of_bits(decoder.u64()?));
             former.put(key, start);
         }
         Ok(former)

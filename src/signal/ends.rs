@@ -100,7 +100,13 @@ impl EndRecord {
 
     #[inline]
     fn is_of(&self, hash: u64) -> bool {
-        self.head & USED_BIT != 0 && (self.head >> TAG_SHIFT ^ hash) << TAG_SHIFT == 0
+        Self::is_head_of(self.head, hash)
+    }
+
+    /// Whether a record with this first word is of this connection.
+    #[inline]
+    fn is_head_of(head: u64, hash: u64) -> bool {
+        head & USED_BIT != 0 && (head >> TAG_SHIFT ^ hash) << TAG_SHIFT == 0
     }
 
     #[inline]
@@ -127,7 +133,12 @@ impl EndRecord {
     /// The age of the record in stamps.
     #[inline]
     fn age(&self, stamp: u64) -> u64 {
-        stamp.wrapping_sub(self.head >> STAMP_SHIFT) & STAMP_MASK
+        Self::age_of_head(self.head, stamp)
+    }
+
+    #[inline]
+    fn age_of_head(head: u64, stamp: u64) -> u64 {
+        stamp.wrapping_sub(head >> STAMP_SHIFT) & STAMP_MASK
     }
 
     /// How far a number of this side is beyond where it was; negative if it is behind.
@@ -235,6 +246,12 @@ impl RecentEnds {
         &set.0[at * RECORD_WORDS..][..RECORD_WORDS]
     }
 
+    /// The first word of a record of a set.
+    #[inline]
+    fn head(set: &SharedLine, at: usize) -> u64 {
+        set.0[at * RECORD_WORDS].load(Relaxed)
+    }
+
     #[inline]
     fn stamp(now_ns: i64) -> u64 {
         (now_ns >> STAMP_NS_SHIFT) as u64 & STAMP_MASK
@@ -251,37 +268,65 @@ impl RecentEnds {
     /// it, and one of which it turned out that it was none is forgotten.
     pub fn put(&self, hash: u64, side: Side, end: End, now_ns: i64) {
         let (set, stamp) = (self.set(hash), Self::stamp(now_ns));
+        let new = EndRecord::new(hash, side, end, stamp);
+        let is_known = (0..WAY_COUNT).any(|at| EndRecord::is_head_of(Self::head(set, at), hash));
+        let has_other = match is_known {
+            true => self.put_beside(hash, side, end, stamp),
+            false => {
+                new.store(Self::way(set, Self::oldest(set, end, stamp)));
+                end.is_rst
+            }
+        };
+        // While the other side has not ended the connection is open, for all that this side's packets show.
+        if has_other { self.recent.put(hash) } else { self.recent.remove(hash) }
+    }
+
+    /// Records the end of a side of a connection of which another is recorded. Returns whether both sides have ended.
+    fn put_beside(&self, hash: u64, side: Side, end: End, stamp: u64) -> bool {
+        let set = self.set(hash);
         let mut new = EndRecord::new(hash, side, end, stamp);
         let mut place = None;
-        let mut oldest = (0, 0);
-        let mut has_other = end.is_rst;
         let mut is_repeated = false;
+        let mut has_other = end.is_rst;
         for step in 0..WAY_COUNT {
-            // From any of them on, or of those that are as old the first would always make way.
-            let at = (step + end.at.sent as usize) % WAY_COUNT;
+            let at = Self::in_turn(end, step);
             let there = EndRecord::load(Self::way(set, at));
-            if there.is_of(hash) {
-                has_other |= there.has_ended(side.other());
-                if there.holds(side, end) {
-                    // What is repeated, or was sent before, changes nothing.
-                    is_repeated |=
-                        there.has_ended(side) && !there.is_reported(side) && there.beyond(side, end.at.sent) <= 0;
-                    new = there.with_end(side, end.at.sent, stamp);
-                    place = Some(at);
-                } else if there.is_disproved() {
-                    place = place.or(Some(at));
-                }
+            if !there.is_of(hash) {
+                continue;
             }
-            let age = if there.head == 0 { STAMP_MASK + 1 } else { there.age(stamp) };
-            if step == 0 || age > oldest.1 {
-                oldest = (at, age);
+            has_other |= there.has_ended(side.other());
+            if there.holds(side, end) {
+                // What is repeated, or was sent before, changes nothing.
+                if there.has_ended(side) && !there.is_reported(side) && there.beyond(side, end.at.sent) <= 0 {
+                    is_repeated = true;
+                }
+                new = there.with_end(side, end.at.sent, stamp);
+                place = Some(at);
+            } else if there.is_disproved() {
+                place = place.or(Some(at));
             }
         }
         if !is_repeated {
-            new.store(Self::way(set, place.unwrap_or(oldest.0)));
+            new.store(Self::way(set, place.unwrap_or_else(|| Self::oldest(set, end, stamp))));
         }
-        // While the other side has not ended the connection is open, for all that this side's packets show.
-        if has_other { self.recent.put(hash) } else { self.recent.remove(hash) }
+        has_other
+    }
+
+    /// The places of a set from any of them on, or of records that are as old the first would always make way.
+    #[inline]
+    fn in_turn(end: End, step: usize) -> usize {
+        (step + end.at.sent as usize) % WAY_COUNT
+    }
+
+    /// The place of a set that makes way for an end.
+    #[inline]
+    fn oldest(set: &SharedLine, end: End, stamp: u64) -> usize {
+        let age = |at: &usize| match Self::head(set, *at) {
+            0 => STAMP_MASK + 1,
+            head => EndRecord::age_of_head(head, stamp),
+        };
+        // The first of those that are as old.
+        (0..WAY_COUNT).map(|step| Self::in_turn(end, step)).rev().max_by_key(age).unwrap_or(0)
     }
 
     /// Records that this side answers another connection between the same ends, with the numbers of its SYN-ACK. What
@@ -306,9 +351,12 @@ impl RecentEnds {
         let mut is_reported = false;
         let set = self.set(hash);
         for at_way in 0..WAY_COUNT {
+            if !EndRecord::is_head_of(Self::head(set, at_way), hash) {
+                continue;
+            }
             let way = Self::way(set, at_way);
             let there = EndRecord::load(way);
-            if !there.is_of(hash) || !there.has_ended(side) {
+            if !there.has_ended(side) {
                 continue;
             }
             let (age, has_reported) = (there.age(stamp), there.is_reported(side));

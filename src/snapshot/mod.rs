@@ -4,8 +4,8 @@
 //! compressed, and authenticated under the site's secret. Whoever has the secret can list the connections; the secret
 //! itself is not in the file. `docs/snapshots.md` describes the format byte by byte.
 //!
-//! The laws: what is written reads back equal; a file in which any bit was changed is refused, or read only as far as it
-//! is genuine ([`SnapshotFile::salvage`]); two files whose headers fit add and subtract cell by cell, in any order.
+//! The laws: what is written reads back equal; a file in which any bit was changed is refused, or read only so far as
+//! it is genuine ([`SnapshotFile::salvage`]); two files whose headers fit add and subtract cell by cell, in any order.
 //!
 //! There is no size estimator beside the tables, because the tables are one: the squares of a table's counts add up to
 //! the number of keys in it at any load ([`Iblt::estimated_count`](flowpeel_iblt::Iblt::estimated_count)), folded or

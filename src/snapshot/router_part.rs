@@ -172,7 +172,8 @@ pub struct Shortfall {
     pub unarchived: u64,
 }
 
-/// The least size of a router's part in a file, in bytes: one without a name and time bases, with all partitions in one.
+/// The least size of a router's part in a file, in bytes: one without a name and time bases, with all partitions in
+/// one.
 pub(super) const SIZE_MIN: usize =
     1 + 8 * (3 + Figures::COUNT + Counts::FIGURE_COUNT + 2 + PARTITION_COUNT) + 1 + 4 + 4;
 

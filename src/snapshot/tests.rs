@@ -426,8 +426,8 @@ fn each_damaged_section_costs_itself_and_nothing_else() {
                 assert!(message.contains("damaged or forged") || message.contains("cut short"), "{name}: {message}");
                 let salvaged = salvage(&damaged).unwrap();
                 if salvaged.damaged().is_empty() {
-                    // What was cut off was zeros, as the next section begins with.
-                    assert!(name == "cut in part" && packing == Packing::Plain && *salvaged.file() == snapshot());
+                    // What is missing equals what follows: nothing is lost.
+                    assert!(name.starts_with("cut") && *salvaged.file() == snapshot(), "{section}, {name}");
                     continue;
                 }
                 assert_eq!(salvaged.damaged(), [section], "{name}");

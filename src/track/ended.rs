@@ -132,11 +132,6 @@ impl EndedConnections {
         self.take(hash)
     }
 
-    /// Removes what is recorded of a connection.
-    pub(super) fn take(&mut self, hash: ConnectionHash) -> Option<Ended> {
-        self.record_mut(hash).map(|word| Ended::of_word(std::mem::take(word)))
-    }
-
     /// Records a FIN of this side that came after the connection had ended.
     pub(super) fn put_fin(&mut self, hash: ConnectionHash, side: Side) {
         self.mark(hash, 1 << (FIN_SHIFT + side as u32));

@@ -89,8 +89,8 @@ pub struct QuotientListing {
 
 /// A table of a set of keys of few bits, whose cells store only what their places do not say, bit by bit side by side.
 ///
-/// The laws are those of [`Table`](crate::Table): updates commute, an insertion and a removal leave nothing, and what is
-/// listed plus what is left is what was there. A key must not be inserted twice.
+/// The laws are those of [`Table`](crate::Table): updates commute, an insertion and a removal leave nothing, and what
+/// is listed plus what is left is what was there. A key must not be inserted twice.
 ///
 /// ```
 /// use flowpeel_iblt::hash::Secret;
@@ -104,7 +104,8 @@ pub struct QuotientListing {
 /// (0..90_000).for_each(|host| table.remove(0x0a00_0000 + host));
 /// let mut listing = table.list();
 /// listing.inserted.sort_unstable();
-/// assert!(listing.is_complete && listing.inserted.iter().copied().eq((90_000..100_000).map(|host| 0x0a00_0000 + host)));
+/// let expected = (90_000..100_000).map(|host| 0x0a00_0000 + host);
+/// assert!(listing.is_complete && listing.inserted.into_iter().eq(expected));
 /// ```
 #[derive(Clone)]
 pub struct QuotientTable {

@@ -18,8 +18,9 @@ use std::path::PathBuf;
 /// By itself a snapshot lists while so few connections are open that they fit its tables (see flowpeel snapshot info);
 /// with an earlier list of the same run, while what opened and closed since then does.
 ///
-/// A file that was damaged or cut short is refused. With --salvage what is genuine of it is listed: a table that has lost
-/// one of its four parts lists while it is less than three quarters full, and nothing is listed that was not proven.
+/// A file that was damaged or cut short is refused. With --salvage what is genuine of it is listed: a table that has
+/// lost one of its four parts lists while it is less than three quarters full, and nothing is listed that was not
+/// proven.
 ///
 /// Exit status: 0 the list is complete, 4 it is not (the header says about how much is missing), 1 something failed, or
 /// the file was damaged, however much of it was listed, 2 wrong usage.
@@ -97,8 +98,8 @@ fn open(arguments: &Arguments, secret: &Secret, voice: Voice) -> Result<Input> {
     if voice > Voice::Quiet {
         let lost = match salvaged.damaged() {
             [] => "nothing in it is lost".to_owned(),
-            [only] => format!("{only} is lost"),
-            [first, rest @ ..] => format!("{first} is lost, and so are {} others", grouped(rest.len() as u64)),
+            [only] => format!("lost: {only}"),
+            [first, rest @ ..] => format!("lost: {first}, and {} other sections", grouped(rest.len() as u64)),
         };
         report::warning(&format!("{refused}; {lost}"));
     }

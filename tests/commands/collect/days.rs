@@ -23,7 +23,7 @@ fn site(every: &str) -> Site {
         timed.extend(opening(port).map(|frame| (START_S + hour * 3_600 + 60, frame)));
     }
     // The last ones are not behind enough others to show that time has passed.
-    for hour in 0..135 {
+    for hour in 0..142 {
         // A SYN that nobody answers.
         timed.push((START_S + hour * 3_600 + 1_800, opening(50_000 + hour as u16)[0].clone()));
     }

@@ -1,12 +1,13 @@
 //! Extraction: the table is peeled by an Alice with room for two blocks of cells, who sorts what Bob keeps.
 //!
 //! Peeling as [`Table::list`](crate::Table::list) does it shows Bob which cells hold one key, and which cells go
-//! together. Here it runs in rounds, in each of which every subtable has its turn, and nothing depends on what is found:
+//! together. Here it runs in rounds, in each of which every subtable has its turn, and nothing depends on what is
+//! found:
 //!
 //! 1. Every cell of the subtable in turn makes an *update* for each other subtable: its key's place there, if it holds
 //!    one key alone, and a dummy otherwise. No key is alone in two cells of one subtable, so none is taken out twice.
-//! 2. Updates and cells of the other subtable are sorted together by place, so that an update stands before its cell. One
-//!    pass subtracts it. A second sort brings the cells to the front again.
+//! 2. Updates and cells of the other subtable are sorted together by place, so that an update stands before its cell.
+//!    One pass subtracts it. A second sort brings the cells to the front again.
 //! 3. Every cell of the subtable in its turn gives its key, or nothing, to the caller, and is cleared if it held one.
 //!
 //! A round empties about a quarter of the cells that are left, and the later ones nearly all. Empty cells are sorted to

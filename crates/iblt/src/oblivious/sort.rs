@@ -1,8 +1,8 @@
 //! Oblivious sorting of what is kept elsewhere: which slots are read and written follows from their number alone.
 //!
-//! Blocks are sorted one by one. Then they pass through a sorting network (Batcher's, as merge exchange: Knuth, volume 3,
-//! algorithm 5.2.2 M) in which a comparison of two blocks merges them and splits them again: the lower half first. Any
-//! network that sorts numbers sorts sorted blocks that way.
+//! Blocks are sorted one by one. Then they pass through a sorting network (Batcher's, as merge exchange: Knuth, volume
+//! 3, algorithm 5.2.2 M) in which a comparison of two blocks merges them and splits them again: the lower half first.
+//! Any network that sorts numbers sorts sorted blocks that way.
 
 use super::extract::{Outsourced, Slot};
 use crate::cell::TableCell;
