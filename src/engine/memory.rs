@@ -32,8 +32,10 @@ pub(crate) fn addresses_size(memory: &Memory, thread_count: u64) -> u64 {
 /// The sizes that follow from a [`Config`], in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// The connection filters, and what is known of connections that are open and not tracked.
+    /// The connection filters.
     pub filter_size: u64,
+    /// What is known of connections that are open and not tracked; announced with the filters.
+    pub refused_size: u64,
     /// The half-open rings, the ring of candidates, the cache of waiting handshakes, and the watch over connections
     /// that may have ended unseen.
     pub rings_size: u64,
@@ -58,7 +60,7 @@ impl Memory {
     #[must_use]
     pub fn parts(&self) -> [(&'static str, u64); 8] {
         [
-            ("filter", self.filter_size),
+            ("filter", self.filter_size + self.refused_size),
             ("half_open", self.rings_size),
             ("tables", self.tables_size),
             ("queues", self.queues_size),
@@ -81,7 +83,7 @@ impl Memory {
     pub(crate) fn largest(&self, buffers_size: u64) -> (Setting, u64) {
         let parts = [
             // The copies for a state are mostly of these two.
-            (Setting::Connections, self.filter_size + self.list_size_max + self.state_size),
+            (Setting::Connections, self.filter_size + self.refused_size + self.list_size_max + self.state_size),
             (Setting::HalfOpen, self.rings_size),
             (Setting::Churn, self.tables_size),
             (Setting::Shards, self.queues_size.saturating_sub(buffers_size)),

@@ -362,7 +362,8 @@ impl Plan {
         let list_size =
             if keeps_list { listed_max * LIST_ENTRY_SIZE + config.format.memory_size(listed_max) } else { 0 };
         Memory {
-            filter_size: partitions * (Filter::size(tracker.place_count) + tracker.refused_size()) as u64,
+            filter_size: partitions * Filter::size(tracker.place_count) as u64,
+            refused_size: partitions * tracker.refused_size() as u64,
             rings_size: partitions * tracker.rings_size() as u64
                 + HandshakeCache::size(self.handshake_count) as u64
                 + RecentEnds::size(self.end_count) as u64

@@ -274,7 +274,7 @@ fn what_does_not_fit_is_refused_whole() {
     assert_eq!(std::fs::read(&out).unwrap(), bytes(&before));
     assert_eq!(before.header.kind, Kind::Merge);
     let reported = text(&flowpeel(["snapshot", "info", &out]).stdout);
-    assert!(reported.contains("merge, version 1") && reported.contains("router-2"), "{reported}");
+    assert!(reported.contains("merge, version 2") && reported.contains("router-2"), "{reported}");
     assert_eq!(flowpeel(["snapshot", "merge", paths[0], "-o", &out]).status.code(), Some(2));
 }
 

@@ -118,7 +118,7 @@ fn assert_claims_take_no_memory() {
         ("time bases", small(&[header([1, 1], 1), router(64, 0)].concat(), &nothing), "are left", 0),
         ("half-open", small(&claims(1 << 18), &nothing), "half-open connections, and 0 bytes are left", 0),
         ("half-open in less", small(&claims(10_000), &(4_096, packed(&zeros))), "and 4096 bytes are left", 0),
-        ("half-open that end early", small(&claims(10_000), &(310_000, packed(&[0; 1_000]))), "last field", 0),
+        ("half-open that are none", small(&claims(10_000), &(310_000, packed(&[0; 1_000]))), "another partition", 0),
         ("more half-open", small(&claims(u32::MAX), &nothing), "are the most", 0),
         ("half-open beside vast tables", of(&crowd, &sections(cells, nothing.clone())), "are the most", 0),
         ("vast subtables", small(&header([u32::MAX; 2], 1), &nothing), "in each subtable", 0),
