@@ -3,8 +3,8 @@
 //! A [`Shard`] owns [`Partition`]s and shares them with no other thread. In each, a [`Tracker`] turns the signals into
 //! events. It is an approximate concurrent state machine (Bonomi et al., "Beyond Bloom Filters") in fixed memory: a
 //! filter of 9-byte entries without keys, rings with the keys of the connections that are not established yet, and sums
-//! of those that find no room. The partition sums the events into a delta, which it hands over at the end of an interval or when the delta holds half
-//! of what it can list.
+//! of those that find no room. The partition sums the events into a delta, which it hands over at the end of an
+//! interval or when the delta holds half of what it can list.
 
 mod ended;
 mod entry;

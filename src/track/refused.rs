@@ -7,20 +7,20 @@
 //!
 //! # Records
 //!
-//! Sums cannot say whether a connection is in them, and what closes is often repeated: a FIN is retransmitted, and a RST
-//! follows it. So the connections refused last have a record each, by which each side is added once and removed once,
-//! and a packet that shows that a side has not ended adds it again. While no open connection's record had to make way,
-//! what has no record was never refused, and all is exact: how many are open, and that scans and stray ends are none of
-//! theirs.
+//! Sums cannot say whether a connection is in them, and what closes is often repeated: a FIN is retransmitted, and a
+//! RST follows it. So the connections refused last have a record each, by which each side is added once and removed
+//! once, and a packet that shows that a side has not ended adds it again. While no open connection's record had to make
+//! way, what has no record was never refused, and all is exact: how many are open, and that scans and stray ends are
+//! none of theirs.
 //!
 //! # Beyond the records
 //!
-//! After that, an end without a record is taken off whether or not its connection was ever added, and gets a record that
-//! is not certain, so that it is taken off once. What was taken off and never added is left with a negative count. Once
-//! all that is in the sums can be listed, what is negative goes, and all that is left has records again.
+//! After that, an end without a record is taken off whether or not its connection was ever added, and gets a record
+//! that is not certain, so that it is taken off once. What was taken off and never added is left with a negative count.
+//! Once all that is in the sums can be listed, what is negative goes, and all that is left has records again.
 //!
-//! What cannot be decided keeps lists incomplete: sums that hold too much to be listed; a side that was added twice; and
-//! a connection found midstream while there was no room, of which it cannot be known whether it is in the sums.
+//! What cannot be decided keeps lists incomplete: sums that hold too much to be listed; a side that was added twice;
+//! and a connection found midstream while there was no room, of which it cannot be known whether it is in the sums.
 
 use crate::error::Result;
 use crate::flow::{AnyKey, Side};

@@ -206,8 +206,8 @@ impl<K: TableKey> Iblt<K> {
 
     /// Gives up a subtable whose memory is lost or not to be trusted (section 3 of the paper): its cells are cleared
     /// and no longer used, and the table lists what the others list. Three of four subtables take 1.222 cells a key,
-    /// which is 1.63 cells a key of the whole table. Two take more than two cells a key, and hardly ever list quite all;
-    /// one lists the keys that are alone in their cell.
+    /// which is 1.63 cells a key of the whole table. Two take more than two cells a key, and hardly ever list quite
+    /// all; one lists the keys that are alone in their cell.
     ///
     /// What is added to a table that has lost other subtables than this one has lost both.
     ///
@@ -389,8 +389,8 @@ impl<K: TableKey> Iblt<K> {
     ///
     /// # Errors
     ///
-    /// [`Refused::Layout`]: the tables have different shapes. [`Refused::Subtable`]: of no subtable both have the cells.
-    /// Nothing has changed then.
+    /// [`Refused::Layout`]: the tables have different shapes. [`Refused::Subtable`]: of no subtable both have the
+    /// cells. Nothing has changed then.
     pub fn merge(&mut self, other: &Self) -> Result<(), Refused> {
         self.combine(other, PackedCell::add)
     }
@@ -401,8 +401,8 @@ impl<K: TableKey> Iblt<K> {
     ///
     /// # Errors
     ///
-    /// [`Refused::Layout`]: the tables have different shapes. [`Refused::Subtable`]: of no subtable both have the cells.
-    /// Nothing has changed then.
+    /// [`Refused::Layout`]: the tables have different shapes. [`Refused::Subtable`]: of no subtable both have the
+    /// cells. Nothing has changed then.
     pub fn subtract(&mut self, other: &Self) -> Result<(), Refused> {
         self.combine(other, PackedCell::subtract)
     }
