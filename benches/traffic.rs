@@ -3,7 +3,7 @@
 
 use flowpeel::flow::{FlowKey, KeyV4};
 use flowpeel::signal::{ConnectionHash, FINGERPRINT_BITS, Signal, SignalKind, SignalParts};
-use flowpeel::track::{CANDIDATE_TIMEOUT_TICKS, LINGER_TICKS, TrackerConfig};
+use flowpeel::track::{CANDIDATE_TIMEOUT_TICKS, LINGER_TICKS, RefusedCounts, TrackerConfig};
 use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
 
 /// The key of this number: every bit of it depends on the number, and no two numbers have the same.
@@ -23,6 +23,7 @@ pub(crate) const TRACKER: TrackerConfig = TrackerConfig {
     linger_ticks: LINGER_TICKS,
     one_way_max: 0,
     ended_count: 4_096,
+    refused: RefusedCounts { records: 0, listed: 0 },
     candidate_count: 0,
     candidate_timeout_ticks: CANDIDATE_TIMEOUT_TICKS,
     untracked_ticks: None,

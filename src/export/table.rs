@@ -35,6 +35,8 @@ const GAP: &str = "  ";
 /// The width of all but the ends.
 const REST_WIDTH: usize = STATE_WIDTH + AGE_WIDTH + SINCE_WIDTH + 4 * GAP.len();
 
+const _: () = assert!(2 * END_WIDTH_MIN + REST_WIDTH <= 80, "two IPv4 ends fit the narrowest usual terminal");
+
 const HEADING: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 const INCOMPLETE: Style = AnsiColor::Red.on_default().bold();
@@ -268,6 +270,5 @@ mod tests {
         assert_eq!((client + server + REST_WIDTH, server), (100, 21));
         assert_eq!(look(Some(80)).fitted([21, 21]), [21, 21]);
         assert_eq!(look(Some(10)).fitted([47, 47]), [21, 21]);
-        assert!(2 * END_WIDTH_MIN + REST_WIDTH <= 80, "two IPv4 ends fit the narrowest usual terminal");
     }
 }

@@ -378,8 +378,11 @@ fn files_on_the_disk_are_named_in_errors() {
     assert!(SnapshotFile::open(place.path(), &Secret::REPLAY).unwrap_err().to_string().contains("this is no file"));
 }
 
+/// Changes a section, which is in this range of a file.
+type Damage = fn(&mut Vec<u8>, std::ops::Range<usize>);
+
 /// What may happen to the bytes of a section.
-const DAMAGES: [(&str, fn(&mut Vec<u8>, std::ops::Range<usize>)); 5] = [
+const DAMAGES: [(&str, Damage); 5] = [
     ("zeroed", |bytes, range| bytes[range].fill(0)),
     ("flipped", |bytes, range| bytes[range.start + range.len() / 2] ^= 0x10),
     ("cut out", |bytes, range| drop(bytes.drain(range))),

@@ -25,8 +25,11 @@ fn ranges(bytes: &[u8]) -> Vec<Range<usize>> {
     (0..count).map(range).collect()
 }
 
+/// Changes a section, which is in this range of a file.
+type Damage = fn(&mut Vec<u8>, Range<usize>);
+
 /// Zeroed, flipped, cut out and cut in part.
-const DAMAGES: [fn(&mut Vec<u8>, Range<usize>); 4] = [
+const DAMAGES: [Damage; 4] = [
     |bytes, range| bytes[range].fill(0),
     |bytes, range| bytes[(range.start + range.end) / 2] ^= 1,
     |bytes, range| drop(bytes.drain(range)),

@@ -4,7 +4,7 @@ use crate::support::command::{flowpeel, replay};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Whether a line of a connection is meant.
@@ -25,7 +25,7 @@ fn capture(place: &TempDir) -> PathBuf {
 }
 
 /// The header and the lines that follow it, of a list with these options.
-fn listed(path: &PathBuf, options: &[&str]) -> (Value, Vec<Value>) {
+fn listed(path: &Path, options: &[&str]) -> (Value, Vec<Value>) {
     let path = path.to_str().unwrap();
     let ended = replay(["-q", path].iter().chain(options));
     assert!(ended.status.success(), "{}", ended.stderr);

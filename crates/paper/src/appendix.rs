@@ -297,13 +297,13 @@ mod tests {
                 assert!(counter.cells.iter().all(|cell| cell.count == 0 && cell.keys == [0; 2] && cell.check == 0));
             }
         }
-        // The mean of two keys passes for them far more often than by chance.
+        // The mean of two keys passes for them in one case of a hundred, not of 2^48.
         let passes = |check: fn(i64) -> i64| {
             let pairs =
                 (0..10_000).map(|at| (number_at(1, at) as i64 & 0xff_fffe, number_at(2, at) as i64 & 0xff_fffe));
             pairs.filter(|(one, other)| 2 * check((one + other) / 2) == check(*one) + check(*other)).count()
         };
-        assert!(passes(near_linear) > 1_000, "{}", passes(near_linear));
+        assert!(passes(near_linear) > 100, "{}", passes(near_linear));
         assert_eq!(passes(independent), 0);
     }
 }

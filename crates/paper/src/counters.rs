@@ -304,8 +304,10 @@ fn predicted_rows(setting: &Setting, highest: &Highest) -> Vec<Row> {
             Reference::Value { value: value - FINITE_SIZE / 2.0, tolerance: FINITE_SIZE / 2.0 + few_trials };
         Some(number(what, Source::Formula, reference, highest.of(kind, hash_count)?))
     };
-    let kinds: [(Kind, fn(u32) -> f64); 2] = [(Kind::Standard, theory::two_core), (Kind::EvenOdd, theory::even_odd)];
-    let of_kind = |(kind, formula): (Kind, fn(u32) -> f64)| (3..8).filter_map(move |h| row(kind, h, formula(h)));
+    /// The highest load of a number of hash functions.
+    type Formula = fn(u32) -> f64;
+    let kinds: [(Kind, Formula); 2] = [(Kind::Standard, theory::two_core), (Kind::EvenOdd, theory::even_odd)];
+    let of_kind = |(kind, formula): (Kind, Formula)| (3..8).filter_map(move |h| row(kind, h, formula(h)));
     kinds.into_iter().flat_map(of_kind).chain([overstated_row(highest)]).collect()
 }
 

@@ -12,8 +12,11 @@ use flowpeel_iblt::{CheckedCell, Layout, Placement, Rule, Table, Values};
 #[derive(Clone, Copy, Debug)]
 pub struct Theorems;
 
-/// Numbers of keys of Theorem 1, with the trials of each: more where failures are rarer.
-const FIRST: [(u32, &[(u32, u64, u64)]); 2] = [
+/// A number of keys, with its trials, and those of a quick run.
+type Trials = (u32, u64, u64);
+
+/// Numbers of keys of Theorem 1 by the hashes of a key: more trials where failures are rarer.
+const FIRST: [(u32, &[Trials]); 2] = [
     (
         3,
         &[(50, 200_000, 2_000), (100, 200_000, 2_000), (200, 200_000, 1_000), (400, 200_000, 500), (800, 200_000, 200)],
