@@ -7,6 +7,7 @@
 //! [`Input`] gives as many bytes in a row as a reader asks for, and their offset in the stream. What is left of a read
 //! without a whole record is moved in front of the next read; nothing else is copied or allocated.
 
+use crate::capture::Stamp;
 use crate::capture::pcapng::BLOCK_SIZE_MAX;
 use crate::error::Error;
 use crate::parse::LinkType;
@@ -37,7 +38,7 @@ pub(super) type InputResult<T> = std::result::Result<T, Box<Error>>;
 /// The position of a packet in the buffer: it becomes a [`Packet`](super::Packet) when nothing can move it any more.
 #[derive(Debug)]
 pub(super) struct InputRecord {
-    pub(super) time_ns: i64,
+    pub(super) stamp: Stamp,
     pub(super) link: LinkType,
     pub(super) range: Range<usize>,
     /// The bytes that the frame had on the wire.

@@ -10,8 +10,10 @@ pub mod live;
 mod pcap;
 mod pcapng;
 mod replay;
+mod stamp;
 
 pub use replay::Replay;
+pub use stamp::{CLOCK_NAMES_MAX, ClockName, Stamp};
 
 use crate::error::Result;
 use crate::parse::LinkType;
@@ -31,6 +33,8 @@ pub const PACKET_SIZE_MAX: usize = 256 << 10;
 pub struct Packet<'a> {
     /// When it was captured, in nanoseconds since 1970, as the capture has it: it may stand still or run backwards.
     pub time_ns: i64,
+    /// The clock that shows that time.
+    pub clock: ClockName,
     /// What the bytes begin with. In a pcapng file it may be a link type that cannot be read: then the packet is only
     /// counted.
     pub link: LinkType,
@@ -43,11 +47,18 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// A frame that was captured whole.
+    /// A frame that was captured whole, by the only clock.
     #[inline]
     #[must_use]
     pub fn whole(time_ns: i64, link: LinkType, bytes: &'a [u8]) -> Self {
-        Packet { time_ns, link, bytes, wire_size: bytes.len(), vlan: None }
+        Packet { time_ns, clock: ClockName::FIRST, link, bytes, wire_size: bytes.len(), vlan: None }
+    }
+
+    /// Its time, and the clock that shows it.
+    #[inline]
+    #[must_use]
+    pub fn stamp(&self) -> Stamp {
+        Stamp { time_ns: self.time_ns, clock: self.clock }
     }
 }
 

@@ -4,9 +4,9 @@
 //! in both byte orders: times in microseconds, in nanoseconds, and the modified kind of old Linux kernels, whose
 //! records carry eight bytes more. Files older than version 2.4 may have a record's two lengths in the opposite order.
 
-use super::Packet;
 use super::byte_order::ByteOrder;
 use super::input::{Input, InputRecord, InputResult, cut_short};
+use super::{ClockName, Packet, Stamp};
 use crate::capture::PACKET_SIZE_MAX;
 use crate::capture::pcapng::BLOCK_SIZE_MAX;
 use crate::error::Error;
@@ -125,7 +125,7 @@ impl PcapReader {
                 Ok(Record { time_ns, record_size, wire_size }) => {
                     let record = input.consume(record_size);
                     let range = record.start + self.kind.record_header_size..record.end;
-                    return Ok(Some(InputRecord { time_ns, link: self.link, range, wire_size }));
+                    return Ok(Some(InputRecord { stamp: Stamp::unnamed(time_ns), link: self.link, range, wire_size }));
                 }
                 Err(NoRecord::Needs(size)) if input.peek(size)?.len() < size => return end_of_file(input, size),
                 Err(NoRecord::Needs(_)) => {}
@@ -158,7 +158,7 @@ impl CommonRecords {
         let Record { time_ns, record_size, wire_size } = record;
         let (record, behind) = unread.split_at_checked(record_size)?;
         let bytes = record.get(RECORD_HEADER_SIZE..)?;
-        Some((Packet { time_ns, link: self.link, bytes, wire_size, vlan: None }, behind))
+        Some((Packet { time_ns, clock: ClockName::FIRST, link: self.link, bytes, wire_size, vlan: None }, behind))
     }
 }
 

@@ -1,14 +1,14 @@
 //! The pcapng format: sections of blocks.
 //!
-//! Each section has a byte order and interfaces of its own, each interface a link type and a clock. A block is a type,
-//! a length, a body, and the length once more; a block that is not wanted may have any length, because it is skipped as
-//! it is read. The framing is implemented here, because the pcap-parser crate needs every block whole in memory,
-//! however long it is, and collects the options of each packet in a list.
+//! Each section has a byte order and interfaces of its own, each interface a link type and a clock, which it names. A
+//! block is a type, a length, a body, and the length once more; a block that is not wanted may have any length, because
+//! it is skipped as it is read. The framing is implemented here, because the pcap-parser crate needs every block whole
+//! in memory, however long it is, and collects the options of each packet in a list.
 
 use super::byte_order::ByteOrder;
 use super::input::{Input, InputRecord, InputResult, cut_short};
 use super::pcap::too_long;
-use super::{PACKET_SIZE_MAX, SkippedPackets};
+use super::{ClockName, PACKET_SIZE_MAX, SkippedPackets, Stamp};
 use crate::error::{Error, Result};
 use crate::parse::LinkType;
 use std::ops::Range;
@@ -22,8 +22,8 @@ pub(super) struct PcapngReader {
     order: ByteOrder,
     /// The interfaces of the section, by number.
     interfaces: Vec<PcapngInterface>,
-    /// The time of the last packet that has one, for those that have none.
-    last_time_ns: i64,
+    /// The stamp of the last packet that has one, for those that have none.
+    last: Stamp,
     skipped: SkippedPackets,
 }
 
@@ -44,7 +44,7 @@ impl PcapngReader {
         PcapngReader {
             order: ByteOrder::Little,
             interfaces: Vec::new(),
-            last_time_ns: 0,
+            last: Stamp::unnamed(0),
             skipped: SkippedPackets::default(),
         }
     }
@@ -124,14 +124,16 @@ impl PcapngReader {
             return Err(Error::new(what).at(block.offset).into());
         };
         if let Some(ticks) = ticks {
-            self.last_time_ns = interface.clock.time_ns(ticks);
+            // The file's sections may be of one host, and inputs in turn too: an interface has the same name in all.
+            let clock = ClockName::of_source(interface_index);
+            self.last = Stamp { time_ns: interface.clock.time_ns(ticks), clock };
         }
         let start = block.consume(input).start + HEADER_SIZE + position;
         if !interface.is_supported {
             self.skipped.add(interface.link);
         }
         let range = start..start + captured_size;
-        Ok(InputRecord { time_ns: self.last_time_ns, link: interface.link, range, wire_size })
+        Ok(InputRecord { stamp: self.last, link: interface.link, range, wire_size })
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::input::{Input, InputRecord, InputResult, PlainStream};
 use super::pcap::{PcapKind, PcapReader};
 use super::pcapng::{PcapngReader, is_section_header};
-use super::{Packet, PacketSource, Progress, SkippedPackets};
+use super::{Packet, PacketSource, Progress, SkippedPackets, Stamp};
 use crate::error::{Error, Result};
 
 /// How many of the first bytes distinguish the formats.
@@ -89,8 +89,9 @@ impl Replay {
         }
     }
 
-    fn packet(&self, InputRecord { time_ns, link, range, wire_size }: InputRecord) -> Packet<'_> {
-        Packet { time_ns, link, bytes: self.input.bytes(range), wire_size, vlan: None }
+    fn packet(&self, InputRecord { stamp, link, range, wire_size }: InputRecord) -> Packet<'_> {
+        let Stamp { time_ns, clock } = stamp;
+        Packet { time_ns, clock, link, bytes: self.input.bytes(range), wire_size, vlan: None }
     }
 
     #[inline]

@@ -14,9 +14,10 @@
 //!   dropped and counted, in the list's header too, which is then not complete. A port that has nothing to take in says
 //!   so ([`Port::idle`]); one that says nothing holds up the end of an interval for a quarter of a second and no
 //!   longer, and what it takes in afterwards counts in the next interval. Packets may lag behind the clock by up to a
-//!   second.
+//!   second. A port whose packets are stamped by another clock says so ([`Port::set_own_clock`]).
 //! - **Packets' own time** ([`Engine::replay`]), for captures and tests. There is one port. It waits where a queue is
-//!   full, and the same packets always make the same lists and events.
+//!   full, and the same packets always make the same lists and events. A [packet](crate::capture::Packet) names the
+//!   clock that stamped it, where there are several.
 //!
 //! # Examples
 //!

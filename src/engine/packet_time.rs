@@ -6,6 +6,7 @@
 //!
 //! A packet whose stamp follows no known clock waits, with those behind it, until these show what it means.
 
+use crate::capture::Stamp;
 use crate::engine::port::{Marks, Timekeeper};
 use crate::error::Result;
 use crate::queue::Marker;
@@ -24,11 +25,12 @@ pub struct PacketTime {
     steps_back: u64,
     /// The highest time of all bases, for the one list of a capture without intervals.
     highest_ns: i64,
-    /// The stamps of the packets that wait, in ns.
-    deferred_ns: VecDeque<i64>,
+    /// The stamps of the packets that wait.
+    deferred: VecDeque<Stamp>,
     /// What the packet that comes next turned out to be, if its stamp follows no known clock.
     verdict: Option<Verdict>,
-    /// Packets before this time are in the present interval, if none waits: [`Self::end_ns`], or the least number.
+    /// Packets before this time are in the present interval, if none waits and the clocks are certain:
+    /// [`Self::end_ns`], or the least number.
     quiet_until_ns: i64,
 }
 
@@ -41,7 +43,7 @@ impl PacketTime {
             end_ns: i64::MAX,
             steps_back: 0,
             highest_ns: i64::MIN,
-            deferred_ns: VecDeque::with_capacity(JUDGED_COUNT_MAX),
+            deferred: VecDeque::with_capacity(JUDGED_COUNT_MAX),
             verdict: None,
             quiet_until_ns: i64::MAX,
         }
@@ -68,23 +70,24 @@ impl PacketTime {
 
     /// Sets until when packets need no look at the clock.
     fn set_quiet(&mut self) {
-        self.quiet_until_ns = if self.deferred_ns.is_empty() { self.end_ns } else { i64::MIN };
+        let is_settled = self.clock.as_ref().is_none_or(|clock| !clock.needs_each_stamp());
+        self.quiet_until_ns = if self.deferred.is_empty() && is_settled { self.end_ns } else { i64::MIN };
     }
 
     /// Moves on to the first packet, the first after an interval's end, or the first that follows no known clock.
     #[cold]
-    fn turn(&mut self, stamp_ns: i64) -> Marks {
+    fn turn(&mut self, stamp: Stamp) -> Marks {
         let Some(clock) = &mut self.clock else {
-            let base = self.clock.insert(Clock::new(stamp_ns)).time_base();
-            self.begin(stamp_ns, stamp_ns);
+            let base = self.clock.insert(Clock::new(stamp)).time_base();
+            self.begin(stamp.time_ns, stamp.time_ns);
             return Marks { base: Some(base), ..Marks::default() };
         };
         let (before_ns, before_tick, before_base) = (clock.highest_ns(), clock.tick(), clock.time_base());
         self.highest_ns = self.highest_ns.max(before_ns);
         let verdict = self.verdict.take();
-        let time_ns = clock.on_main(stamp_ns).unwrap_or_else(|| {
-            let verdict = verdict.or_else(|| clock.judge([stamp_ns], true)).unwrap_or(Verdict::OtherClock);
-            clock.apply(verdict, stamp_ns)
+        let time_ns = clock.on_main(stamp).unwrap_or_else(|| {
+            let verdict = verdict.or_else(|| clock.judge(&[stamp], true)).unwrap_or(Verdict::OtherClock);
+            clock.apply(verdict, stamp)
         });
         clock.advance(time_ns);
         let base = (clock.time_base() != before_base).then(|| clock.time_base());
@@ -101,6 +104,8 @@ impl PacketTime {
             let end_tick = if base.is_some() { before_tick } else { before_base.tick(end_ns) };
             marks.end = Some(self.marker(end_ns, end_tick, before_base, false));
             self.begin(if base.is_some() { time_ns } else { end_ns }, time_ns);
+        } else {
+            self.set_quiet();
         }
         marks
     }
@@ -138,37 +143,37 @@ impl Timekeeper for PacketTime {
         time_ns < self.quiet_until_ns && self.clock.as_mut().is_some_and(|clock| clock.advance_within_tick(time_ns))
     }
 
-    fn packet(&mut self, time_ns: i64) -> Marks {
+    fn packet(&mut self, stamp: Stamp) -> Marks {
         if self.verdict.is_none()
             && let Some(clock) = &mut self.clock
-            && let Some(main_ns) = clock.on_main(time_ns)
+            && !clock.needs_each_stamp()
+            && let Some(main_ns) = clock.on_main(stamp)
             && main_ns < self.end_ns
         {
             clock.advance(main_ns);
             return Marks::default();
         }
-        self.turn(time_ns)
+        self.turn(stamp)
     }
 
-    fn defers(&mut self, time_ns: i64) -> bool {
-        let is_deferred =
-            !self.deferred_ns.is_empty() || self.clock.as_ref().is_some_and(|clock| !clock.knows(time_ns));
+    fn defers(&mut self, stamp: Stamp) -> bool {
+        let is_deferred = !self.deferred.is_empty() || self.clock.as_ref().is_some_and(|clock| !clock.knows(stamp));
         if is_deferred {
-            self.deferred_ns.push_back(time_ns);
+            self.deferred.push_back(stamp);
             self.set_quiet();
         }
         is_deferred
     }
 
     fn is_ready(&mut self, are_all: bool) -> bool {
-        let (Some(first_ns), Some(clock)) = (self.deferred_ns.front(), &self.clock) else { return false };
-        if !clock.knows(*first_ns) {
-            self.verdict = clock.judge(self.deferred_ns.iter().copied(), are_all);
+        let (Some(first), Some(clock)) = (self.deferred.front(), &self.clock) else { return false };
+        if !clock.knows(*first) {
+            self.verdict = clock.judge(self.deferred.make_contiguous(), are_all);
             if self.verdict.is_none() {
                 return false;
             }
         }
-        self.deferred_ns.pop_front();
+        self.deferred.pop_front();
         self.set_quiet();
         true
     }
@@ -217,16 +222,17 @@ mod tests {
 
     /// The marks before packets of these times, of which those that have to wait do.
     fn marks(intervals: &mut PacketTime, times: &[i64]) -> Vec<Marks> {
+        let stamps = times.iter().map(|time| Stamp::unnamed(*time));
         let mut waiting = VecDeque::new();
         let mut marks = Vec::new();
-        for time in times {
-            if intervals.defers(*time) {
-                waiting.push_back(*time);
+        for stamp in stamps {
+            if intervals.defers(stamp) {
+                waiting.push_back(stamp);
                 while intervals.is_ready(false) {
                     marks.push(intervals.packet(waiting.pop_front().expect("it is ready")));
                 }
             } else {
-                marks.push(intervals.packet(*time));
+                marks.push(intervals.packet(stamp));
             }
         }
         while intervals.is_ready(true) {

@@ -2,7 +2,7 @@
 //!
 //! Marks go to all queues, behind the signals of every packet before them, so that all shards cut at the same packet.
 
-use crate::capture::Packet;
+use crate::capture::{ClockName, Packet, Stamp};
 use crate::engine::saving::{Reading, Saver};
 use crate::engine::{PacketTime, WallTime, shard_of};
 use crate::error::{Error, Result};
@@ -41,15 +41,15 @@ pub trait Timekeeper {
     /// Whether signals are sent on when they may have waited long enough, each time that [`Self::packet`] was called.
     const FLUSHES: bool = false;
 
-    /// Moves on to a packet of this time if nothing is to be done before it, and returns whether it did. If not, call
-    /// [`Self::packet`].
+    /// Moves on to a packet of this time by the first clock if nothing is to be done before it, and returns whether it
+    /// did. If not, call [`Self::packet`].
     fn advance_if_quiet(&mut self, time_ns: i64) -> bool;
-    /// Moves on to a packet of this time, and returns the marks that belong before it. Further calls with the same time
-    /// return further marks, until there are none.
-    fn packet(&mut self, time_ns: i64) -> Marks;
-    /// Whether a packet of this time waits, as those behind it, until these show what its time means. It is then the
+    /// Moves on to a packet of this stamp, and returns the marks that belong before it. Further calls with the same
+    /// stamp return further marks, until there are none.
+    fn packet(&mut self, stamp: Stamp) -> Marks;
+    /// Whether a packet of this stamp waits, as those behind it, until these show what its time means. It is then the
     /// last of those that wait.
-    fn defers(&mut self, _time_ns: i64) -> bool {
+    fn defers(&mut self, _stamp: Stamp) -> bool {
         false
     }
     /// Whether the first packet that waits is to be passed to [`Self::packet`] now; then it waits no longer. With
@@ -172,7 +172,7 @@ pub struct Port<T: Timekeeper = WallTime> {
 
 /// A packet that waits, and what was read of it.
 struct Deferred {
-    time_ns: i64,
+    stamp: Stamp,
     read: std::result::Result<TcpSegment, Unusable>,
 }
 
@@ -232,7 +232,8 @@ impl<T: Timekeeper> Port<T> {
         port
     }
 
-    /// Takes in a frame that came at this time, in ns since 1970.
+    /// Takes in a frame that came at this time, in ns since 1970. By packets' own time all such are of one clock: where
+    /// there are several sources, each comes as a [`Packet`] with the name of its clock.
     /// A router takes the time when the frame comes in, before it forwards it: the answer may come in at another port,
     /// and must not seem older.
     ///
@@ -255,7 +256,9 @@ impl<T: Timekeeper> Port<T> {
     /// packet.
     #[inline]
     pub fn header(&mut self, time_ns: i64, header: &TcpSegment) {
-        if self.time.advance_if_quiet(time_ns) || !self.turn(time_ns, LinkType::ETHERNET, || Ok(*header)) {
+        if self.time.advance_if_quiet(time_ns)
+            || !self.turn(Stamp::unnamed(time_ns), LinkType::ETHERNET, || Ok(*header))
+        {
             self.packets += 1;
             self.segment(*header, None);
         }
@@ -301,7 +304,8 @@ impl<T: Timekeeper> Port<T> {
     /// Takes in a packet, of some between which [`Self::cut_if_due`] is called.
     #[inline(always)]
     pub(crate) fn take(&mut self, packet: &Packet) {
-        if !self.time.advance_if_quiet(packet.time_ns) && self.turn(packet.time_ns, packet.link, || read(packet)) {
+        let is_quiet = packet.clock == ClockName::FIRST && self.time.advance_if_quiet(packet.time_ns);
+        if !is_quiet && self.turn(packet.stamp(), packet.link, || read(packet)) {
             return;
         }
         self.packets += 1;
@@ -336,39 +340,39 @@ impl<T: Timekeeper> Port<T> {
         self.signaller.push(&segment, || (time.tick(), time.elapsed_ns()), |signal| writers.send(&signal));
     }
 
-    /// Sends the marks that belong before a packet of this time. Returns whether the packet waits instead, which `read`
-    /// then reads.
+    /// Sends the marks that belong before a packet of this stamp. Returns whether the packet waits instead, which
+    /// `read` then reads.
     #[cold]
     fn turn(
         &mut self,
-        time_ns: i64,
+        stamp: Stamp,
         link: LinkType,
         read: impl FnOnce() -> std::result::Result<TcpSegment, Unusable>,
     ) -> bool {
         if !link.is_supported() {
             // A packet that cannot be read does not end an interval, for its interface may have a clock of its own. It
             // counts in the next list when it comes after the end of this one.
-            let count = u64::from(self.time.is_over(time_ns));
+            let count = u64::from(self.time.is_over(stamp.time_ns));
             self.ahead.packets += count;
             self.ahead.unusable += count;
             return false;
         }
-        let is_deferred = self.time.defers(time_ns);
+        let is_deferred = self.time.defers(stamp);
         if is_deferred {
-            self.deferred.push_back(Deferred { time_ns, read: read() });
+            self.deferred.push_back(Deferred { stamp, read: read() });
             self.release(false);
         } else {
-            self.turn_to(time_ns);
+            self.turn_to(stamp);
         }
         is_deferred
     }
 
-    /// Sends the marks that belong before a packet of this time.
-    fn turn_to(&mut self, time_ns: i64) {
-        let mut marks = self.time.packet(time_ns);
+    /// Sends the marks that belong before a packet of this stamp.
+    fn turn_to(&mut self, stamp: Stamp) {
+        let mut marks = self.time.packet(stamp);
         while marks != Marks::default() {
             self.mark(marks);
-            marks = self.time.packet(time_ns);
+            marks = self.time.packet(stamp);
         }
         if T::FLUSHES {
             self.flush();
@@ -379,8 +383,8 @@ impl<T: Timekeeper> Port<T> {
     /// Takes in the packets that have waited long enough: with `are_all`, all of them.
     fn release(&mut self, are_all: bool) {
         while self.time.is_ready(are_all) {
-            let Some(Deferred { time_ns, read }) = self.deferred.pop_front() else { return };
-            self.turn_to(time_ns);
+            let Some(Deferred { stamp, read }) = self.deferred.pop_front() else { return };
+            self.turn_to(stamp);
             self.packets += 1;
             match read {
                 Ok(segment) => self.segment(segment, None),
@@ -536,12 +540,22 @@ impl Port<PacketTime> {
 }
 
 impl Port<WallTime> {
+    /// Says that the port's packets are stamped by a clock of its own, as a network card's: one of any epoch that may
+    /// be set, but runs about as fast as any. It is mapped onto the engine's by how late packets come at least, so
+    /// what lies between a stamp and its call counts. Times are printed by the wall clock.
+    ///
+    /// Call it before the first packet. A port that does not is stamped by the wall clock, as all ports of one program
+    /// should be that can read it.
+    pub fn set_own_clock(&mut self) {
+        self.time.set_own_clock();
+    }
+
     /// Says that there is nothing to take in up to now, in ns since 1970. A port without packets calls this every few
     /// milliseconds, so that no signal of other ports and no end of an interval waits for it. It may be called as often
     /// as a port is polled: what waits in the port is sent on every five milliseconds.
     pub fn idle(&mut self, now_ns: i64) {
         if !self.time.advance_if_quiet(now_ns) {
-            self.turn_to(now_ns);
+            self.turn_to(Stamp::unnamed(now_ns));
         }
     }
 

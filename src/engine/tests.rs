@@ -231,6 +231,45 @@ fn two_ports_on_the_wall_clock_list_what_one_replay_does() {
 }
 
 #[test]
+fn a_port_with_a_clock_of_its_own_lists_what_the_wall_clock_would() {
+    let frames: Vec<_> = frames(11, 300);
+    for ahead_ns in [-1_700_000_000_000_000_000, 7_200_000_000_000] {
+        let (sink, taken) = sink();
+        let config = Config { syn_timeout: Duration::from_secs(60), ..config(Some(EVERY), 1) };
+        let (engine, mut ports) = Engine::live(&config, 2, sink).unwrap();
+        ports[1].set_own_clock();
+        let stamp_ns = |port: usize| wall_ns() + if port == 1 { ahead_ns } else { 0 };
+        let began_ns = wall_ns();
+        for (_, bytes) in &frames {
+            let port = port_of(bytes);
+            ports[port].frame(stamp_ns(port), LinkType::ETHERNET, bytes);
+            ports.iter_mut().enumerate().for_each(|(at, port)| port.idle(stamp_ns(at)));
+            // A packet's answer has a later time, also where the two clocks are compared.
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        let opened = taken.lock().headers.len();
+        until(|| {
+            ports.iter_mut().enumerate().for_each(|(at, port)| port.idle(stamp_ns(at)));
+            taken.lock().headers.len() > opened + 1
+        });
+        drop(ports);
+        engine.stop().unwrap();
+        let taken = taken.lock();
+        let mut expected: BTreeMap<_, _> = BTreeMap::new();
+        let (replay_sink, replayed) = self::sink();
+        let (engine, mut port) = Engine::replay(&Config { every: None, ..config.clone() }, replay_sink).unwrap();
+        frames.iter().for_each(|(_, bytes)| port.frame(1_000_000_000, LinkType::ETHERNET, bytes));
+        drop(port);
+        engine.stop().unwrap();
+        expected.extend(replayed.lock().open.iter().map(|open| ((open.0, open.1), open.2)));
+        let listed: BTreeMap<_, _> = taken.open.iter().map(|open| ((open.0, open.1), open.2)).collect();
+        assert!(listed.len() > 20 && listed == expected, "{ahead_ns}");
+        let opened = taken.events.iter().filter(|event| event.kind == EventKind::Opened);
+        assert!(opened.clone().all(|event| (began_ns - 1_000_000_000..=wall_ns()).contains(&event.start_ns)));
+    }
+}
+
+#[test]
 fn no_port_holds_up_an_interval_and_what_it_sends_late_is_not_lost() {
     let (sink, taken) = sink();
     let (engine, mut ports) = Engine::live(&config(Some(EVERY), 2), 2, sink).unwrap();

@@ -1,20 +1,26 @@
 //! The clock that timeouts and ages run on, and the wall time of its ticks.
 //!
-//! A capture's time stamps cannot be trusted: they may stand still, jitter, step back, leap decades, or come from two
-//! clocks in turn. Time here is one line, counted in ticks. Stamps that follow each other closely are of one clock, and
-//! each clock has an offset that maps its stamps onto the line. Time moves only when a stamp maps to a later time than
-//! all before it. A clock that is new begins where the line is: going there, and back, is no time at all, and two
-//! clocks in turn move time once.
+//! A capture's time stamps cannot be trusted: they may stand still, jitter, step back, leap decades, or come from
+//! several clocks in turn. Time here is one line, counted in ticks. Stamps that follow each other closely are of one
+//! clock, and each clock has an offset that maps its stamps onto the line. Time moves only when a stamp maps to a later
+//! time than all before it. A clock that is new begins where the line is: going there, and back, is no time at all, and
+//! two clocks in turn move time once.
 //!
-//! A stamp that follows no known clock is one of four things, which the stamps behind it distinguish
+//! A source that names its clock ([`ClockName`]), as an interface of a capture does, has clocks of its own: its stamps
+//! follow no other, however near they are. Sources whose first stamps are near to the main clock share it with those
+//! that do as well, until they leave it.
+//!
+//! A stamp that follows no clock of its source is one of four things, which the stamps behind it distinguish
 //! ([`Clock::judge`]): a wrong stamp or another clock, when known clocks go on; time that has passed without packets,
 //! when the stamps behind it go on from there and it is at most a month ahead; otherwise a clock that was set, or
-//! another capture that begins.
+//! another capture that begins. Where a source is new and alone that far ahead, it is not known which: no time passes,
+//! and time is in doubt until another clock goes on.
 //!
 //! One clock is the main one: wall times are converted by it, and intervals end by it. When it is set, a new time base
 //! begins: ticks continue, and the base says which wall time they mean. A connection may have started in an earlier
 //! base, so the bases are kept ([`TimeBases`]), and each tick is converted with the base that it lies in.
 
+use crate::capture::{CLOCK_NAMES_MAX, ClockName, Stamp};
 use crate::error::Result;
 use crate::signal::handshake::SYN_TIMEOUT_MAX_TICKS;
 use crate::state::{Decoder, Encoder};
@@ -33,24 +39,29 @@ const FOLLOWS_MAX_NS: i64 = 60_000_000_000;
 /// than every timeout, and short enough for the 32 bits of a tick that half-open records keep.
 pub const CLOCK_LEAP_MAX_NS: i64 = 30 * 86_400_000_000_000;
 
-/// How many packets have to follow a leap, with none of a known clock among them, until it is believed: more than one
-/// side of a connection sends without an answer, so that of two clocks both come up.
+/// How many packets have to come behind a leap, with none of a known clock among them, until it is believed: more than
+/// one side of a connection sends without an answer, so that of two clocks both come up.
 pub const JUDGED_COUNT_MAX: usize = 64;
 
-/// The fewest packets that show that a clock was set, or, where they cover [`FOLLOWS_MAX_NS`], that time has passed: a
-/// wrong stamp comes alone.
+/// The fewest packets that show that a clock was set, or that time has passed, where each is near to the one before and
+/// they cover [`FOLLOWS_MAX_NS`]: a wrong stamp comes alone. A clock of fewer says nothing of the time that has passed.
 const JUDGED_COUNT_MIN: usize = 3;
 
-const _: () = assert!(JUDGED_COUNT_MIN < JUDGED_COUNT_MAX);
+/// More packets than have wrong stamps in turn that agree, or that are in order. So many show that time has passed,
+/// where they are far from each other, or that a stamp before them is wrong.
+const AGREEING_COUNT: usize = 6;
 
-/// How many clocks beside the main one are remembered.
-const OTHER_CLOCKS_MAX: usize = 7;
+const _: () = assert!(JUDGED_COUNT_MIN < AGREEING_COUNT && AGREEING_COUNT < JUDGED_COUNT_MAX);
 
-/// The packets from which a clock counts as more than a few wrong stamps: it is remembered while it is silent, and time
-/// may pass on it.
+/// How many clocks beside the main one are remembered: one of each name, and some wrong stamps.
+const OTHER_CLOCKS_MAX: usize = CLOCK_NAMES_MAX + 7;
+
+/// The packets from which a clock beside another of the same name counts as more than a few wrong stamps, and time may
+/// pass on it as on that.
 const OTHER_PACKETS_MIN: u32 = 64;
 
-/// How long a clock of fewer packets is remembered without another one, in nanoseconds of the line.
+/// How long a clock of fewer than [`JUDGED_COUNT_MIN`] packets is remembered without another one, in nanoseconds of the
+/// line.
 const OTHER_KEPT_NS: i64 = 600_000_000_000;
 
 /// The largest offset of a time base from 1970, in nanoseconds: leaps add up, and no run comes near.
@@ -102,9 +113,86 @@ impl TimeBase {
     }
 }
 
+/// Some names of clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Names(u16);
+
+const _: () = assert!(CLOCK_NAMES_MAX <= u16::BITS as usize);
+
+impl Names {
+    fn of(name: ClockName) -> Self {
+        Names(1 << name.index())
+    }
+
+    fn has(self, name: ClockName) -> bool {
+        self.0 & Names::of(name).0 != 0
+    }
+
+    fn add(&mut self, name: ClockName) {
+        self.0 |= Names::of(name).0;
+    }
+}
+
+/// The number of a clock, which none has had before.
+type ClockNumber = u32;
+
+/// What is known of the clocks of a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Source {
+    /// The clock of its last stamp.
+    last: ClockNumber,
+    /// How many of its stamps in turn were of that clock; stops counting at [`JUDGED_COUNT_MAX`].
+    in_turn: u8,
+    /// How many stamps it has made; stops counting at [`JUDGED_COUNT_MIN`].
+    count: u8,
+}
+
+const _: () = assert!(JUDGED_COUNT_MAX <= u8::MAX as usize);
+
+impl Source {
+    /// The clock that it goes by, if all others have been silent for as long as clocks may be.
+    fn only_clock(self) -> Option<ClockNumber> {
+        (usize::from(self.in_turn) >= JUDGED_COUNT_MAX).then_some(self.last)
+    }
+
+    /// Counts a stamp of this clock.
+    fn stamps(&mut self, clock: ClockNumber) {
+        let in_turn = if self.last == clock { self.in_turn } else { 0 };
+        self.last = clock;
+        self.in_turn = (in_turn + 1).min(JUDGED_COUNT_MAX as u8);
+        self.count = (self.count + 1).min(JUDGED_COUNT_MIN as u8);
+    }
+
+    /// Whether it has made more stamps than begin with wrong ones.
+    fn is_known(self) -> bool {
+        usize::from(self.count) >= JUDGED_COUNT_MIN
+    }
+
+    /// Makes this its only clock.
+    fn leave_for(&mut self, clock: ClockNumber) {
+        (self.last, self.in_turn) = (clock, JUDGED_COUNT_MAX as u8);
+    }
+
+    fn save(&self, encoder: &mut Encoder) {
+        encoder.u32(self.last);
+        encoder.u8(self.in_turn);
+        encoder.u8(self.count);
+    }
+
+    fn saved(decoder: &mut Decoder) -> Result<Self> {
+        let (last, in_turn, count) = (decoder.u32()?, decoder.u8()?, decoder.u8()?);
+        let is_counted = usize::from(in_turn) <= JUDGED_COUNT_MAX && usize::from(count) <= JUDGED_COUNT_MIN;
+        decoder.expect(is_counted, "too many stamps")?;
+        Ok(Source { last, in_turn, count })
+    }
+}
+
 /// A clock beside the main one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OtherClock {
+    number: ClockNumber,
+    /// The sources that go by it.
+    names: Names,
     /// What it shows more than the main clock at the same moment, in ns.
     ahead_ns: i128,
     /// Its last stamp.
@@ -113,6 +201,11 @@ struct OtherClock {
     used_at_ns: i64,
     /// How many packets it has stamped; stops counting at [`OTHER_PACKETS_MIN`].
     packets: u32,
+    /// Whether it may be no other clock, but time that has passed before it.
+    is_doubtful: bool,
+    /// Whether it began where a clock of its source was before time that was taken to have passed. Then that may have
+    /// been none.
+    is_of_before: bool,
 }
 
 impl OtherClock {
@@ -121,22 +214,32 @@ impl OtherClock {
         clamped(i128::from(stamp_ns) - self.ahead_ns)
     }
 
+    /// Whether it is more than a wrong stamp or two of its source.
+    fn is_settled(&self) -> bool {
+        self.packets >= JUDGED_COUNT_MIN as u32 && !self.is_doubtful
+    }
+
     fn is_established(&self) -> bool {
         self.packets >= OTHER_PACKETS_MIN
     }
 
     fn save(&self, encoder: &mut Encoder) {
-        encoder.bytes(&self.ahead_ns.to_le_bytes());
+        encoder.u32(self.number);
+        encoder.u16(self.names.0);
+        encoder.i128(self.ahead_ns);
         encoder.i64(self.last_ns);
         encoder.i64(self.used_at_ns);
         encoder.u32(self.packets);
+        encoder.bool(self.is_doubtful);
+        encoder.bool(self.is_of_before);
     }
 
     fn saved(decoder: &mut Decoder) -> Result<Self> {
-        let ahead_ns = decoder.bytes()?.try_into().map_or(i128::MAX, i128::from_le_bytes);
+        let (number, names, ahead_ns) = (decoder.u32()?, Names(decoder.u16()?), decoder.i128()?);
         decoder.expect(ahead_ns.unsigned_abs() <= STATE_OFFSET_MAX_NS as u128, "a time out of range")?;
         let (last_ns, used_at_ns) = (decoder.i64()?, decoder.i64()?);
-        Ok(OtherClock { ahead_ns, last_ns, used_at_ns, packets: decoder.u32()? })
+        let (packets, is_doubtful, is_of_before) = (decoder.u32()?, decoder.bool()?, decoder.bool()?);
+        Ok(OtherClock { number, names, ahead_ns, last_ns, used_at_ns, packets, is_doubtful, is_of_before })
     }
 }
 
@@ -157,12 +260,16 @@ enum Follows {
 pub enum Verdict {
     /// A wrong stamp, or the first of another clock: no time has passed.
     OtherClock,
-    /// As [`Verdict::OtherClock`], but the packets ended before it was certain that no time has passed.
+    /// As [`Verdict::OtherClock`], but it is not certain that no time has passed.
     Undecided,
     /// The time without packets has passed: the main clock shows this wall time now, in ns.
     Passed(i64),
+    /// As [`Verdict::Passed`], and the stamp is the first of another clock.
+    PassedBefore(i64),
     /// The main clock was set: no time has passed, and a new time base begins.
     Set,
+    /// As [`Verdict::Set`], but it is not certain that no time has passed.
+    SetUndecided,
 }
 
 /// How far the time of packets is in doubt, from little to much.
@@ -171,39 +278,109 @@ pub enum TimeDoubt {
     /// Not at all.
     #[default]
     None,
-    /// Whether the time before the last packets has passed is unknown: it counts as none, and nothing times out in it.
+    /// Whether time has passed between some packets is unknown: it counts as none, and nothing times out in it.
     Undecided,
     /// Time that was taken to have passed may have been none: what was taken off in it may still be open.
     Passed,
 }
 
-/// Stamps that follow each other behind a leap.
+/// Whether times differ by no more than [`FOLLOWS_MAX_NS`]. A difference that saturates is out of bounds as well.
+fn is_near(time_ns: i64, to_ns: i64) -> bool {
+    (-FOLLOWS_MAX_NS..=FOLLOWS_MAX_NS).contains(&time_ns.saturating_sub(to_ns))
+}
+
+/// How many stamps are behind the one that is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Behind {
+    /// More will come.
+    Some,
+    /// As many as are waited for.
+    Enough,
+    /// All there are.
+    All,
+}
+
+/// What the stamps behind a leap have in common with its first: as they are or, if time may have passed, as times after
+/// the end of the line.
 struct Run {
-    /// How long after the end of the line it began, in ns, if time may have passed.
-    leap_ns: Option<i64>,
-    /// The first and the highest stamp or, if time may have passed, when they were, from the end of the line.
     first_ns: i64,
+    /// The highest of those that follow the first closely, how many they are, and what they cover.
     highest_ns: i64,
+    count: usize,
+    covered_ns: i64,
+    /// The highest of the last ones elsewhere that follow each other closely, and how many they are.
+    elsewhere: Option<(i64, usize)>,
+    /// How many there are far from each other, from the first, if none is behind those before it.
+    ascending: Option<usize>,
+    last_ns: i64,
 }
 
 impl Run {
-    fn new(stamp_ns: i64, leap_ns: Option<i64>) -> Self {
-        let first_ns = leap_ns.unwrap_or(stamp_ns);
-        Run { leap_ns, first_ns, highest_ns: first_ns }
-    }
-
-    /// Adds a stamp, unless it is behind the others. A stamp of another known clock is of the same time.
-    fn takes(&mut self, clock: &Clock, stamp_ns: i64) -> bool {
-        let time_ns = if self.leap_ns.is_some() { clock.since(stamp_ns, self.highest_ns) } else { stamp_ns };
-        let is_taken = time_ns.saturating_sub(self.highest_ns) >= -FOLLOWS_MAX_NS;
-        if is_taken {
-            self.highest_ns = self.highest_ns.max(time_ns);
+    fn new(first_ns: i64) -> Self {
+        Run {
+            first_ns,
+            highest_ns: first_ns,
+            count: 1,
+            covered_ns: 0,
+            elsewhere: None,
+            ascending: Some(1),
+            last_ns: first_ns,
         }
-        is_taken
     }
 
-    fn is_long(&self) -> bool {
-        self.highest_ns.saturating_sub(self.first_ns) >= FOLLOWS_MAX_NS
+    fn add(&mut self, time_ns: i64) {
+        let is_ascending = time_ns.saturating_sub(self.last_ns) >= -FOLLOWS_MAX_NS;
+        let is_far = is_ascending && !is_near(time_ns, self.last_ns);
+        self.ascending = self.ascending.filter(|_| is_ascending).map(|count| count + usize::from(is_far));
+        self.last_ns = self.last_ns.max(time_ns);
+        if is_near(time_ns, self.highest_ns) {
+            self.covered_ns += (time_ns - self.highest_ns).max(0);
+            self.highest_ns = self.highest_ns.max(time_ns);
+            self.count += 1;
+            return;
+        }
+        self.elsewhere = match self.elsewhere {
+            Some((highest_ns, count)) if is_near(time_ns, highest_ns) => Some((highest_ns.max(time_ns), count + 1)),
+            _ => Some((time_ns, 1)),
+        };
+    }
+
+    /// Follows those elsewhere, if they are certain and not behind the first: time has passed once more.
+    fn leap(&mut self) {
+        let may_pass = |highest_ns: i64| {
+            highest_ns.saturating_sub(self.first_ns) >= -FOLLOWS_MAX_NS
+                && highest_ns.saturating_sub(self.highest_ns) <= CLOCK_LEAP_MAX_NS
+        };
+        if let Some((highest_ns, count)) = self.elsewhere
+            && count >= JUDGED_COUNT_MIN
+            && may_pass(highest_ns)
+        {
+            self.highest_ns = highest_ns;
+            self.count += count;
+            self.elsewhere = None;
+        }
+    }
+
+    /// Whether more stamps follow each other elsewhere, so that the first is wrong.
+    fn is_contradicted(&self) -> bool {
+        self.elsewhere.is_some_and(|(_, count)| count >= AGREEING_COUNT.max(self.count + 1))
+    }
+
+    /// Whether the stamps follow each other as those of one clock do: closely for a minute, or far apart in order.
+    fn is_certain(&self) -> bool {
+        let is_dense = self.count >= JUDGED_COUNT_MIN && self.covered_ns >= FOLLOWS_MAX_NS;
+        is_dense || self.is_sparse()
+    }
+
+    /// Whether they are far from each other, and too many in order to be wrong.
+    fn is_sparse(&self) -> bool {
+        let is_long = self.last_ns.saturating_sub(self.first_ns) >= FOLLOWS_MAX_NS;
+        is_long && self.count < JUDGED_COUNT_MIN && self.ascending.is_some_and(|count| count >= AGREEING_COUNT)
+    }
+
+    /// Whether most of so many stamps follow the first closely.
+    fn has_most_of(&self, stamp_count: usize) -> bool {
+        self.count >= AGREEING_COUNT && 2 * self.count >= stamp_count
     }
 }
 
@@ -219,12 +396,22 @@ pub struct Clock {
     tick: u64,
     /// The wall time at which the present tick ends: most packets come before it, and need no division.
     tick_ends_ns: i64,
+    main_number: ClockNumber,
+    /// The sources that go by the main clock.
+    main_names: Names,
+    /// How many packets the main clock has stamped; stops counting at [`JUDGED_COUNT_MIN`].
+    main_packets: u32,
     /// The last stamp of the main clock before the present run of stamps of others; `None` if it made the last.
     main_left_ns: Option<i64>,
     /// Clocks beside the main one, the one used last first.
     others: Vec<OtherClock>,
-    /// Where the main clock was before the last time that passed without packets.
-    passed_from_ns: Option<i64>,
+    /// The sources, by the names of their clocks; apart from what every packet needs.
+    sources: Box<[Source; CLOCK_NAMES_MAX]>,
+    /// The number of the next clock.
+    next_number: ClockNumber,
+    /// Where the main clock was before the last time that passed without packets, and how long the clock had run behind
+    /// it, in ns.
+    passed_from: Option<(i64, i64)>,
     doubt: TimeDoubt,
 }
 
@@ -236,10 +423,12 @@ impl Clock {
     /// too.
     pub const FIRST_TICK: u64 = 1 << 20;
 
-    /// A clock that starts with a packet of this wall time.
+    /// A clock that starts with a packet of this stamp.
     #[must_use]
-    pub fn new(wall_ns: i64) -> Self {
-        Clock::resumed(wall_ns, Clock::FIRST_TICK)
+    pub fn new(stamp: Stamp) -> Self {
+        let mut clock = Clock::resumed(stamp.time_ns, Clock::FIRST_TICK);
+        clock.main_names = Names::of(stamp.clock);
+        clock
     }
 
     /// A clock that continues in the tick `tick` at this wall time.
@@ -252,9 +441,14 @@ impl Clock {
             began_ns: wall_ns,
             tick,
             tick_ends_ns: base.wall_ns(tick + 1),
+            main_number: 0,
+            main_names: Names::of(ClockName::FIRST),
+            main_packets: 0,
             main_left_ns: None,
             others: Vec::with_capacity(OTHER_CLOCKS_MAX),
-            passed_from_ns: None,
+            sources: Box::new([Source::default(); CLOCK_NAMES_MAX]),
+            next_number: 1,
+            passed_from: None,
             doubt: TimeDoubt::None,
         }
     }
@@ -265,10 +459,19 @@ impl Clock {
         encoder.i64(self.highest_ns);
         encoder.i64(self.elapsed_ns());
         encoder.u64(self.tick);
+        encoder.u32(self.main_number);
+        encoder.u16(self.main_names.0);
+        encoder.u32(self.main_packets);
         encoder.option(self.main_left_ns, Encoder::i64);
         encoder.length(self.others.len());
         self.others.iter().for_each(|other| other.save(encoder));
-        encoder.option(self.passed_from_ns, Encoder::i64);
+        self.sources.iter().for_each(|source| source.save(encoder));
+        encoder.u32(self.next_number);
+        encoder.option(self.passed_from, |encoder, (wall_ns, elapsed_ns)| {
+            encoder.i64(wall_ns);
+            encoder.i64(elapsed_ns);
+        });
+        encoder.bool(self.doubt >= TimeDoubt::Undecided);
         encoder.bool(self.doubt == TimeDoubt::Passed);
     }
 
@@ -284,12 +487,23 @@ impl Clock {
         let mut clock = Clock { base, highest_ns, tick, ..Clock::resumed(highest_ns, tick) };
         clock.began_ns = highest_ns.wrapping_sub(elapsed_ns);
         clock.tick_ends_ns = base.wall_ns(tick + 1);
+        clock.main_number = decoder.u32()?;
+        clock.main_names = Names(decoder.u16()?);
+        clock.main_packets = decoder.u32()?;
         clock.main_left_ns = decoder.option(Decoder::i64)?;
         for _ in 0..decoder.length(size_of::<OtherClock>() / 2, OTHER_CLOCKS_MAX)? {
             clock.others.push(OtherClock::saved(decoder)?);
         }
-        clock.passed_from_ns = decoder.option(Decoder::i64)?;
-        clock.doubt = if decoder.bool()? { TimeDoubt::Passed } else { TimeDoubt::None };
+        for source in &mut *clock.sources {
+            *source = Source::saved(decoder)?;
+        }
+        clock.next_number = decoder.u32()?;
+        clock.passed_from = decoder.option(|decoder| Ok((decoder.i64()?, decoder.i64()?)))?;
+        clock.doubt = match (decoder.bool()?, decoder.bool()?) {
+            (_, true) => TimeDoubt::Passed,
+            (true, false) => TimeDoubt::Undecided,
+            (false, false) => TimeDoubt::None,
+        };
         Ok(clock)
     }
 
@@ -299,157 +513,406 @@ impl Clock {
         TimeBase { first_tick: tick, offset_ns: began - i128::from(tick) * i128::from(TICK_NS) }
     }
 
+    /// Whether a source goes by a clock, so that its stamps follow no other.
+    fn is_bound(&self, name: ClockName) -> bool {
+        let is_on_main = self.is_main_settled() && self.main_names.has(name);
+        let is_on = |other: &OtherClock| other.is_settled() && other.names.has(name);
+        self.sources[name.index()].is_known() && (is_on_main || self.others.iter().any(is_on))
+    }
+
+    /// Whether the main clock has stamped enough packets that time may pass on it.
+    fn is_main_settled(&self) -> bool {
+        self.main_packets >= JUDGED_COUNT_MIN as u32
+    }
+
     /// The clock that a stamp follows: it is near to where that clock has to be now, or to its last stamp.
     #[inline]
-    fn followed(&self, stamp_ns: i64) -> Option<Follows> {
-        // A difference that saturates is out of bounds as well.
-        let is_near =
-            |time_ns: i64, to_ns: i64| (-FOLLOWS_MAX_NS..=FOLLOWS_MAX_NS).contains(&time_ns.saturating_sub(to_ns));
-        if is_near(stamp_ns, self.highest_ns) || self.main_left_ns.is_some_and(|left_ns| is_near(stamp_ns, left_ns)) {
+    fn followed(&self, Stamp { time_ns, clock }: Stamp) -> Option<Follows> {
+        let is_bound = self.is_bound(clock);
+        if (!is_bound || self.main_names.has(clock))
+            && (is_near(time_ns, self.highest_ns) || self.main_left_ns.is_some_and(|left_ns| is_near(time_ns, left_ns)))
+        {
             return Some(Follows::Main);
         }
-        let follows =
-            |other: &OtherClock| is_near(other.on_main(stamp_ns), self.highest_ns) || is_near(stamp_ns, other.last_ns);
+        let may_follow = |other: &OtherClock| other.names.has(clock) || !is_bound && other.is_settled();
+        let follows = |other: &OtherClock| {
+            may_follow(other) && (is_near(other.on_main(time_ns), self.highest_ns) || is_near(time_ns, other.last_ns))
+        };
         self.others.iter().position(follows).map(Follows::Other)
     }
 
     /// Whether a stamp follows a known clock. Of another stamp [`Self::judge`] says what it is.
     #[must_use]
     #[inline]
-    pub fn knows(&self, stamp_ns: i64) -> bool {
-        self.followed(stamp_ns).is_some()
+    pub fn knows(&self, stamp: Stamp) -> bool {
+        self.followed(stamp).is_some()
+    }
+
+    /// Whether each stamp has to be passed to [`Self::on_main`], because the clocks are not certain yet, or the main
+    /// clock did not make the last stamp.
+    #[must_use]
+    pub fn needs_each_stamp(&self) -> bool {
+        !self.is_main_settled() || self.main_left_ns.is_some() || self.others.iter().any(|other| other.is_doubtful)
     }
 
     /// The wall time of the main clock at a stamp of a known clock, in ns; `None` if it follows none. Pass it to
     /// [`Self::advance`]: it may be earlier than the times before.
     #[inline]
-    pub fn on_main(&mut self, stamp_ns: i64) -> Option<i64> {
-        match self.followed(stamp_ns)? {
+    pub fn on_main(&mut self, stamp: Stamp) -> Option<i64> {
+        let follows = self.followed(stamp)?;
+        if self.needs_each_stamp() {
+            self.settle(follows);
+        }
+        match follows {
             Follows::Main => {
                 self.main_left_ns = None;
-                Some(stamp_ns)
+                self.main_names.add(stamp.clock);
+                self.sources[stamp.clock.index()].stamps(self.main_number);
+                Some(stamp.time_ns)
             }
-            Follows::Other(index) => {
-                self.main_left_ns.get_or_insert(self.highest_ns);
-                let mut other = self.others.remove(index);
-                let wall_ns = other.on_main(stamp_ns);
-                other.last_ns = stamp_ns;
-                other.used_at_ns = self.elapsed_ns();
-                other.packets = (other.packets + 1).min(OTHER_PACKETS_MIN);
-                self.others.insert(0, other);
-                self.suspect(wall_ns);
-                Some(wall_ns)
-            }
+            Follows::Other(index) => Some(self.on_other(index, stamp)),
         }
     }
 
-    /// Finds that the time that was taken to have passed without packets may have been none: a clock goes on where it
-    /// was before.
-    fn suspect(&mut self, wall_ns: i64) {
-        let is_before = |from_ns: i64| wall_ns.saturating_sub(from_ns) <= FOLLOWS_MAX_NS;
-        if self.passed_from_ns.is_some_and(is_before) {
+    /// Counts the first stamps of the main clock. Where a certain clock goes on, no time has passed before the others
+    /// began.
+    #[cold]
+    fn settle(&mut self, follows: Follows) {
+        let is_certain = match follows {
+            Follows::Main => {
+                self.main_packets = self.main_packets.saturating_add(1).min(JUDGED_COUNT_MIN as u32);
+                self.is_main_settled()
+            }
+            Follows::Other(index) => self.others[index].is_settled(),
+        };
+        if is_certain {
+            self.others.iter_mut().for_each(|other| other.is_doubtful = false);
+        }
+    }
+
+    /// [`Self::on_main`] for a stamp of the clock at this index.
+    fn on_other(&mut self, index: usize, stamp: Stamp) -> i64 {
+        self.main_left_ns.get_or_insert(self.highest_ns);
+        let mut other = self.others.remove(index);
+        let wall_ns = other.on_main(stamp.time_ns);
+        other.names.add(stamp.clock);
+        self.sources[stamp.clock.index()].stamps(other.number);
+        other.last_ns = stamp.time_ns;
+        other.used_at_ns = self.elapsed_ns();
+        other.packets = other.packets.saturating_add(1).min(OTHER_PACKETS_MIN);
+        self.others.insert(0, other);
+        // Wrong stamps that are near to each other are no time.
+        if other.packets < JUDGED_COUNT_MIN as u32 {
+            return wall_ns.min(self.highest_ns);
+        }
+        if other.is_of_before {
             self.doubt = TimeDoubt::Passed;
         }
+        wall_ns
     }
 
-    /// What the first of these stamps is, in ns, which follows no known clock; the others came behind it, at most
+    /// What the first of these stamps is, which follows no known clock; the others came behind it, at most
     /// [`JUDGED_COUNT_MAX`] together. `None` if more have to come, unless there are no more.
     ///
     /// Complexity: a few comparisons for each stamp and known clock.
     #[must_use]
-    pub fn judge(&self, stamps_ns: impl IntoIterator<Item = i64>, are_all: bool) -> Option<Verdict> {
-        let mut stamps_ns = stamps_ns.into_iter();
-        let first_ns = stamps_ns.next()?;
-        let passed = self.passed(first_ns);
-        let follows = passed.map_or(Verdict::Set, |(wall_ns, _)| Verdict::Passed(wall_ns));
-        let (mut count, mut run) = (1, Run::new(first_ns, passed.map(|(_, leap_ns)| leap_ns)));
-        for stamp_ns in stamps_ns {
-            if self.knows(stamp_ns) {
+    pub fn judge(&self, stamps: &[Stamp], are_all: bool) -> Option<Verdict> {
+        let (first, stamps) = stamps.split_first()?;
+        let behind = match stamps.len() + 1 >= JUDGED_COUNT_MAX {
+            _ if are_all => Behind::All,
+            true => Behind::Enough,
+            false => Behind::Some,
+        };
+        if self.is_bound(first.clock) {
+            self.judge_bound(*first, stamps, behind)
+        } else if self.is_main_settled() || self.others.iter().any(OtherClock::is_settled) {
+            self.judge_new(*first, stamps, behind)
+        } else {
+            self.judge_beginning(*first, stamps, behind)
+        }
+    }
+
+    /// Judges a stamp of a source that has a clock.
+    fn judge_bound(&self, first: Stamp, stamps: &[Stamp], behind: Behind) -> Option<Verdict> {
+        let Some((wall_ns, leap_ns)) = self.passed(first) else {
+            return self.judge_set(first, stamps, behind);
+        };
+        // A new source may have begun behind the same time.
+        let is_beside =
+            |other: &OtherClock| other.is_doubtful && is_near(other.on_main(first.time_ns), self.highest_ns);
+        if self.others.iter().any(is_beside) {
+            return Some(Verdict::Undecided);
+        }
+        let mut run = Run::new(leap_ns);
+        for stamp in stamps {
+            if self.goes_on(*stamp) {
                 return Some(Verdict::OtherClock);
             }
-            if !run.takes(self, stamp_ns) {
-                let is_set = passed.is_none() && count >= JUDGED_COUNT_MIN;
-                return Some(if is_set { Verdict::Set } else { Verdict::OtherClock });
+            let time_ns = self.since(*stamp, run.highest_ns);
+            if self.is_bound(stamp.clock) || is_near(time_ns, run.highest_ns) {
+                run.add(time_ns);
             }
-            count += 1;
-            if count >= JUDGED_COUNT_MAX || run.is_long() && count >= JUDGED_COUNT_MIN {
-                return Some(follows);
+            run.leap();
+            if run.is_contradicted() {
+                let is_other = self.is_wrong_before(&run, *stamp);
+                return Some(if is_other { Verdict::OtherClock } else { Verdict::Passed(wall_ns) });
+            }
+            if run.is_certain() {
+                return Some(Verdict::Passed(wall_ns));
             }
         }
-        let is_set = passed.is_none() && count >= JUDGED_COUNT_MIN;
-        let undecided = if passed.is_some() { Verdict::Undecided } else { Verdict::OtherClock };
-        are_all.then_some(if is_set { Verdict::Set } else { undecided })
+        match behind {
+            Behind::Some => None,
+            Behind::Enough if run.has_most_of(stamps.len() + 1) => Some(Verdict::Passed(wall_ns)),
+            Behind::Enough | Behind::All => Some(Verdict::Undecided),
+        }
+    }
+
+    /// Judges a stamp of a source that has a clock, before which no time can have passed.
+    fn judge_set(&self, first: Stamp, stamps: &[Stamp], behind: Behind) -> Option<Verdict> {
+        // Whoever has another clock than the main one has another one again.
+        let set = if self.main_names.has(first.clock) { Verdict::Set } else { Verdict::OtherClock };
+        let mut run = Run::new(first.time_ns);
+        for stamp in stamps {
+            if self.goes_on(*stamp) {
+                return Some(Verdict::OtherClock);
+            }
+            if self.is_bound(stamp.clock) || is_near(stamp.time_ns, run.highest_ns) {
+                run.add(stamp.time_ns);
+            }
+            if run.is_contradicted() {
+                return Some(if self.is_wrong_before(&run, *stamp) { Verdict::OtherClock } else { set });
+            }
+            if run.is_certain() {
+                return Some(set);
+            }
+        }
+        let is_set = match behind {
+            Behind::Some => return None,
+            Behind::Enough => run.has_most_of(stamps.len() + 1),
+            Behind::All => run.count >= JUDGED_COUNT_MIN,
+        };
+        Some(if is_set { set } else { Verdict::OtherClock })
+    }
+
+    /// Judges a stamp of a source that is new: it may have begun behind time without packets, of which only those that
+    /// have a clock know.
+    fn judge_new(&self, first: Stamp, stamps: &[Stamp], behind: Behind) -> Option<Verdict> {
+        let leap_ns = first.time_ns.saturating_sub(self.highest_ns);
+        if !(1..=CLOCK_LEAP_MAX_NS).contains(&leap_ns) {
+            return Some(Verdict::OtherClock);
+        }
+        let (mut run, mut known) = (Run::new(first.time_ns), 0..JUDGED_COUNT_MIN);
+        for (at, stamp) in stamps.iter().enumerate() {
+            if self.goes_on(*stamp) {
+                return Some(Verdict::OtherClock);
+            }
+            if !self.is_bound(stamp.clock) {
+                run.add(stamp.time_ns);
+                continue;
+            }
+            // A few are enough, and no more of them than that are looked at.
+            if known.next().is_none() {
+                continue;
+            }
+            match self.judge_bound(*stamp, &stamps[at + 1..], behind) {
+                Some(Verdict::Passed(wall_ns)) => {
+                    let is_beside = is_near(first.time_ns, wall_ns);
+                    return Some(if is_beside {
+                        Verdict::Passed(first.time_ns)
+                    } else {
+                        Verdict::PassedBefore(wall_ns)
+                    });
+                }
+                Some(Verdict::Set) => return Some(Verdict::OtherClock),
+                Some(Verdict::Undecided) => return Some(Verdict::Undecided),
+                Some(_) => {}
+                None => return None,
+            }
+        }
+        (behind != Behind::Some || run.is_certain()).then_some(Verdict::Undecided)
+    }
+
+    /// Judges a stamp far from the few before it, which are all that is known.
+    fn judge_beginning(&self, first: Stamp, stamps: &[Stamp], behind: Behind) -> Option<Verdict> {
+        let leap_ns = first.time_ns.saturating_sub(self.highest_ns);
+        let may_pass = (1..=CLOCK_LEAP_MAX_NS).contains(&leap_ns);
+        let set = if may_pass { Verdict::SetUndecided } else { Verdict::Set };
+        let mut run = Run::new(first.time_ns);
+        for stamp in stamps {
+            run.add(stamp.time_ns);
+            if self.goes_on(*stamp) {
+                return Some(Verdict::OtherClock);
+            }
+            if run.is_contradicted() {
+                return Some(if self.is_wrong_before(&run, *stamp) { Verdict::OtherClock } else { set });
+            }
+            if run.is_sparse() && may_pass {
+                return Some(Verdict::Passed(first.time_ns));
+            }
+            if run.is_certain() {
+                return Some(set);
+            }
+        }
+        let is_set = match behind {
+            Behind::Some => return None,
+            Behind::Enough => run.has_most_of(stamps.len() + 1),
+            Behind::All => run.count >= JUDGED_COUNT_MIN,
+        };
+        let undecided = if may_pass { Verdict::Undecided } else { Verdict::OtherClock };
+        Some(if is_set { set } else { undecided })
+    }
+
+    /// Whether the stamps of a run are wrong, before this one of several elsewhere. They are not if they agree and that
+    /// has no more to do with what was before them: then they are another capture.
+    fn is_wrong_before(&self, run: &Run, elsewhere: Stamp) -> bool {
+        run.count < JUDGED_COUNT_MIN || self.passed(elsewhere).is_some()
+    }
+
+    /// Whether a stamp is of a clock that goes on as before a leap, so that no time has passed.
+    fn goes_on(&self, stamp: Stamp) -> bool {
+        match self.followed(stamp) {
+            Some(Follows::Main) => true,
+            Some(Follows::Other(index)) => self.others[index].is_settled(),
+            None => false,
+        }
+    }
+
+    /// The wall times of the main clock at a stamp, by each clock of its source by which time may pass, and whether it
+    /// is one of many packets.
+    fn walls_ns(&self, Stamp { time_ns, clock }: Stamp) -> impl Iterator<Item = (i64, bool)> {
+        let only = self.sources[clock.index()].only_clock();
+        let may_pass =
+            move |number: ClockNumber, names: Names| names.has(clock) && only.is_none_or(|only| number == only);
+        let is_of_source = move |other: &&OtherClock| other.is_settled() && may_pass(other.number, other.names);
+        let others = self.others.iter().filter(is_of_source);
+        let is_on_main = self.is_main_settled() && may_pass(self.main_number, self.main_names);
+        others
+            .map(move |other| (other.on_main(time_ns), other.is_established()))
+            .chain(is_on_main.then_some((time_ns, true)))
     }
 
     /// The wall time of the main clock at a stamp, and how far it has leaped, in ns, if time may have passed: on the
-    /// known clock that it is least ahead of.
-    fn passed(&self, stamp_ns: i64) -> Option<(i64, i64)> {
-        let established = self.others.iter().filter(|other| other.is_established());
-        let walls_ns = established.map(|other| other.on_main(stamp_ns)).chain([stamp_ns]);
-        let leaps = walls_ns.map(|wall_ns| (wall_ns, wall_ns.saturating_sub(self.highest_ns)));
-        leaps.filter(|(_, leap_ns)| (1..=CLOCK_LEAP_MAX_NS).contains(leap_ns)).min_by_key(|(_, leap_ns)| *leap_ns)
+    /// clock of its source that it is least ahead of.
+    fn passed(&self, stamp: Stamp) -> Option<(i64, i64)> {
+        let least = |of_many: bool| {
+            let walls_ns =
+                self.walls_ns(stamp).filter(|(_, is_of_many)| *is_of_many == of_many).map(|(wall_ns, _)| wall_ns);
+            let leaps = walls_ns.map(|wall_ns| (wall_ns, wall_ns.saturating_sub(self.highest_ns)));
+            leaps.filter(|(_, leap_ns)| (1..=CLOCK_LEAP_MAX_NS).contains(leap_ns)).min_by_key(|(_, leap_ns)| *leap_ns)
+        };
+        least(true).or_else(|| least(false))
     }
 
-    /// How long after the end of the line a stamp is, in ns, by that of the known clocks by which it is nearest to
-    /// `near_ns`.
-    fn since(&self, stamp_ns: i64, near_ns: i64) -> i64 {
-        let established = self.others.iter().filter(|other| other.is_established());
-        let walls_ns = established.map(|other| other.on_main(stamp_ns));
-        let since_ns = |wall_ns: i64| wall_ns.saturating_sub(self.highest_ns);
-        let nearer = |nearest_ns: i64, since_ns: i64| {
-            if since_ns.abs_diff(near_ns) < nearest_ns.abs_diff(near_ns) { since_ns } else { nearest_ns }
-        };
-        walls_ns.map(since_ns).fold(since_ns(stamp_ns), nearer)
+    /// How long after the end of the line a stamp is, in ns, by that of its source's clocks by which it is nearest to
+    /// `near_ns`. A source that is new goes by the main clock.
+    fn since(&self, stamp: Stamp, near_ns: i64) -> i64 {
+        let new = (!self.is_bound(stamp.clock)).then_some(stamp.time_ns);
+        let walls_ns = self.walls_ns(stamp).map(|(wall_ns, _)| wall_ns);
+        let since_ns = walls_ns.chain(new).map(|wall_ns| wall_ns.saturating_sub(self.highest_ns));
+        since_ns.min_by_key(|since_ns| since_ns.abs_diff(near_ns)).unwrap_or(i64::MIN)
     }
 
     /// Applies what was found of a stamp. Returns the wall time of the main clock at it, in ns, as [`Self::on_main`].
-    pub fn apply(&mut self, verdict: Verdict, stamp_ns: i64) -> i64 {
-        self.suspect(stamp_ns);
+    pub fn apply(&mut self, verdict: Verdict, stamp: Stamp) -> i64 {
         match verdict {
-            Verdict::OtherClock | Verdict::Undecided => {
-                if verdict == Verdict::Undecided {
-                    self.doubt = self.doubt.max(TimeDoubt::Undecided);
-                }
-                self.remember(OtherClock {
-                    ahead_ns: i128::from(stamp_ns) - i128::from(self.highest_ns),
-                    last_ns: stamp_ns,
-                    used_at_ns: self.elapsed_ns(),
-                    packets: 1,
-                });
-                self.main_left_ns.get_or_insert(self.highest_ns);
-                self.highest_ns
-            }
+            Verdict::OtherClock => self.begin_other(stamp, self.highest_ns, false),
+            Verdict::Undecided => self.begin_other(stamp, self.highest_ns, true),
             Verdict::Passed(wall_ns) => {
-                self.passed_from_ns = Some(self.highest_ns);
+                self.pass(wall_ns);
                 self.main_left_ns = None;
                 wall_ns
             }
-            Verdict::Set => {
-                self.set(stamp_ns);
-                stamp_ns
+            Verdict::PassedBefore(wall_ns) => {
+                self.pass(wall_ns);
+                self.begin_other(stamp, wall_ns, false)
+            }
+            Verdict::Set | Verdict::SetUndecided => {
+                if verdict == Verdict::SetUndecided {
+                    self.doubt = self.doubt.max(TimeDoubt::Undecided);
+                }
+                if self.is_of_before(stamp) {
+                    self.doubt = TimeDoubt::Passed;
+                }
+                self.set(stamp);
+                stamp.time_ns
             }
         }
     }
 
-    /// Remembers another clock, if need be in place of the one that was silent longest.
+    /// Records that time passes up to this wall time of the main clock.
+    fn pass(&mut self, wall_ns: i64) {
+        let leap_ns = wall_ns.saturating_sub(self.highest_ns);
+        self.passed_from = Some((self.highest_ns, self.elapsed_ns().saturating_add(leap_ns)));
+    }
+
+    /// Whether a stamp is where a clock of its source was before the last time that was taken to have passed without
+    /// packets, and what has passed since.
+    fn is_of_before(&self, stamp: Stamp) -> bool {
+        self.passed_from.is_some_and(|(from_ns, since_ns)| {
+            let until_ns =
+                from_ns.saturating_add(self.elapsed_ns().saturating_sub(since_ns)).saturating_add(FOLLOWS_MAX_NS);
+            let before_ns = from_ns.saturating_sub(FOLLOWS_MAX_NS)..=until_ns;
+            self.walls_ns(stamp).any(|(wall_ns, _)| before_ns.contains(&wall_ns) && !is_near(wall_ns, self.highest_ns))
+        })
+    }
+
+    /// Begins a clock beside the main one, which shows `wall_ns`. Returns that.
+    fn begin_other(&mut self, stamp: Stamp, wall_ns: i64, is_doubtful: bool) -> i64 {
+        self.main_left_ns.get_or_insert(wall_ns);
+        let number = self.number();
+        self.sources[stamp.clock.index()].stamps(number);
+        self.remember(OtherClock {
+            number,
+            names: Names::of(stamp.clock),
+            ahead_ns: i128::from(stamp.time_ns) - i128::from(wall_ns),
+            last_ns: stamp.time_ns,
+            used_at_ns: self.elapsed_ns(),
+            packets: 1,
+            is_doubtful,
+            is_of_before: self.is_of_before(stamp),
+        });
+        wall_ns
+    }
+
+    /// The number of a new clock.
+    fn number(&mut self) -> ClockNumber {
+        let number = self.next_number;
+        self.next_number = number.wrapping_add(1);
+        number
+    }
+
+    /// Remembers another clock, if need be in place of the one that was silent longest: of those with the fewest
+    /// packets, if there are any.
     fn remember(&mut self, other: OtherClock) {
         let elapsed_ns = self.elapsed_ns();
-        self.others.retain(|other| other.is_established() || elapsed_ns - other.used_at_ns <= OTHER_KEPT_NS);
-        self.others.truncate(OTHER_CLOCKS_MAX - 1);
+        self.others.retain(|other| other.is_settled() || elapsed_ns.saturating_sub(other.used_at_ns) <= OTHER_KEPT_NS);
+        if self.others.len() >= OTHER_CLOCKS_MAX {
+            let least = self.others.iter().rposition(|other| !other.is_settled());
+            self.others.remove(least.unwrap_or(OTHER_CLOCKS_MAX - 1));
+        }
         self.others.insert(0, other);
     }
 
     /// Makes a clock that shows this wall time now the main one. That takes one tick, so that no two bases share a
     /// tick.
-    fn set(&mut self, wall_ns: i64) {
+    fn set(&mut self, Stamp { time_ns: wall_ns, clock }: Stamp) {
         let ahead_ns = i128::from(self.highest_ns) - i128::from(wall_ns);
         self.others.iter_mut().for_each(|other| other.ahead_ns += ahead_ns);
         let last_ns = self.main_left_ns.take().unwrap_or(self.highest_ns);
         let used_at_ns = self.elapsed_ns();
+        let packets = if self.is_main_settled() { OTHER_PACKETS_MIN } else { 1 };
         self.tick += 1;
         self.run(TICK_NS, wall_ns);
-        self.remember(OtherClock { ahead_ns, last_ns, used_at_ns, packets: OTHER_PACKETS_MIN });
-        self.passed_from_ns = None;
+        let next_number = self.number();
+        let number = std::mem::replace(&mut self.main_number, next_number);
+        let names = std::mem::replace(&mut self.main_names, Names::of(clock));
+        // The source has left the clock that it went by.
+        self.sources[clock.index()].leave_for(next_number);
+        self.main_packets = 1;
+        let (is_doubtful, is_of_before) = (false, false);
+        self.remember(OtherClock { number, names, ahead_ns, last_ns, used_at_ns, packets, is_doubtful, is_of_before });
+        self.passed_from = None;
         self.base = Clock::base(wall_ns, self.tick);
         self.tick_ends_ns = self.base.wall_ns(self.tick + 1);
     }
@@ -515,7 +978,8 @@ impl Clock {
     /// How far the time up to here is in doubt.
     #[must_use]
     pub fn doubt(&self) -> TimeDoubt {
-        self.doubt
+        let is_doubtful = self.others.iter().any(|other| other.is_doubtful);
+        self.doubt.max(if is_doubtful { TimeDoubt::Undecided } else { TimeDoubt::None })
     }
 }
 
@@ -596,20 +1060,29 @@ mod tests {
 
     const SECOND_NS: i64 = 1_000_000_000;
 
+    /// How far the line may be from true time: a stamp may be as far from another that it follows, on either side.
+    const TOLERANCE_NS: i64 = 2 * FOLLOWS_MAX_NS;
+
+    /// Worlds that each law is held against.
+    const CASES: u32 = 256;
+
     /// What a run of the clock over these stamps, in seconds, shows at each of them, in order: how long it has run, in
     /// seconds.
     fn run(clock: &mut Clock, stamps_s: &[i64]) -> Vec<i64> {
-        let stamps_ns: Vec<i64> = stamps_s.iter().map(|stamp_s| stamp_s.saturating_mul(SECOND_NS)).collect();
-        follow(clock, &stamps_ns).into_iter().map(|elapsed_ns| elapsed_ns / SECOND_NS).collect()
+        let stamps: Vec<Stamp> =
+            stamps_s.iter().map(|stamp_s| Stamp::unnamed(stamp_s.saturating_mul(SECOND_NS))).collect();
+        follow(clock, &stamps).into_iter().map(|elapsed_ns| elapsed_ns / SECOND_NS).collect()
     }
 
-    fn follow(clock: &mut Clock, stamps_ns: &[i64]) -> Vec<i64> {
+    /// What the clock shows at each of these stamps, in order: how long it has run, in ns.
+    fn follow(clock: &mut Clock, stamps: &[Stamp]) -> Vec<i64> {
         let mut elapsed_ns = Vec::new();
-        for (at, stamp_ns) in stamps_ns.iter().enumerate() {
-            let wall_ns = clock.on_main(*stamp_ns).unwrap_or_else(|| {
-                let behind = stamps_ns[at..].iter().copied().take(JUDGED_COUNT_MAX);
-                let verdict = clock.judge(behind, true).expect("there are no more stamps");
-                clock.apply(verdict, *stamp_ns)
+        for (at, stamp) in stamps.iter().enumerate() {
+            let wall_ns = clock.on_main(*stamp).unwrap_or_else(|| {
+                let waiting = &stamps[at..stamps.len().min(at + JUDGED_COUNT_MAX)];
+                let verdict = (1..waiting.len()).find_map(|count| clock.judge(&waiting[..count], false));
+                let verdict = verdict.or_else(|| clock.judge(waiting, at + waiting.len() == stamps.len()));
+                clock.apply(verdict.expect("no more stamps have to come"), *stamp)
             });
             clock.advance(wall_ns);
             elapsed_ns.push(clock.elapsed_ns());
@@ -619,7 +1092,7 @@ mod tests {
 
     #[test]
     fn ticks_follow_the_wall_clock() {
-        let mut clock = Clock::new(1_000 * SECOND_NS + 250_000_000);
+        let mut clock = Clock::new(Stamp::unnamed(1_000 * SECOND_NS + 250_000_000));
         let first = clock.tick();
         clock.advance(1_000 * SECOND_NS + 299_999_999);
         assert_eq!(clock.tick(), first);
@@ -630,7 +1103,7 @@ mod tests {
 
     #[test]
     fn jitter_does_not_make_time_run_faster() {
-        let mut clock = Clock::new(0);
+        let mut clock = Clock::new(Stamp::unnamed(0));
         let first = clock.tick();
         run(&mut clock, &[10, 0].repeat(10_000));
         assert_eq!(clock.tick() - first, 100);
@@ -638,7 +1111,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_back_starts_a_new_base_and_time_goes_on() {
-        let mut clock = Clock::new(1_000_000 * SECOND_NS);
+        let mut clock = Clock::new(Stamp::unnamed(1_000_000 * SECOND_NS));
         let before = clock.tick();
         assert_eq!(run(&mut clock, &[100, 101, 103]), [0, 1, 3]);
         assert_eq!(clock.tick(), before + 31);
@@ -650,7 +1123,7 @@ mod tests {
     fn two_clocks_in_turn_move_time_once() {
         for ahead_s in [61, -61, 500, -500, 86_400, -40 * 86_400, 60 * 86_400] {
             let stamps: Vec<i64> = (0..1_000).flat_map(|at| [at, at, at + ahead_s]).collect();
-            let mut clock = Clock::new(0);
+            let mut clock = Clock::new(Stamp::unnamed(0));
             assert_eq!(run(&mut clock, &stamps)[2_999], 999, "{ahead_s}");
             assert_eq!(clock.doubt(), TimeDoubt::None);
         }
@@ -661,7 +1134,7 @@ mod tests {
         for leap_s in [-1_000_000_000, -3_000, -61, 61, 3_600, 2_000_000, 1_000_000_000] {
             let mut stamps: Vec<i64> = (0..400).collect();
             stamps[200] += leap_s;
-            let mut clock = Clock::new(0);
+            let mut clock = Clock::new(Stamp::unnamed(0));
             assert_eq!(run(&mut clock, &stamps)[399], 399, "{leap_s}");
             assert_eq!(clock.doubt(), TimeDoubt::None);
         }
@@ -671,25 +1144,26 @@ mod tests {
     fn time_without_packets_passes() {
         for gap_s in [61, 21_600, 29 * 86_400] {
             let stamps: Vec<i64> = (0..100).chain((0..100).map(|at| at + 99 + gap_s)).collect();
-            let mut clock = Clock::new(0);
+            let mut clock = Clock::new(Stamp::unnamed(0));
             assert_eq!(run(&mut clock, &stamps)[199], 198 + gap_s, "{gap_s}");
         }
         let sparse: Vec<i64> = (0..50).map(|at| at * 300).collect();
-        let elapsed = run(&mut Clock::new(0), &sparse);
-        assert_eq!(elapsed[..48], sparse[..48]);
+        let elapsed = run(&mut Clock::new(Stamp::unnamed(0)), &sparse);
+        // Of the last ones, as many as wrong stamps may be, it is not known.
+        assert_eq!(elapsed[..45], sparse[..45]);
     }
 
     #[test]
     fn a_leap_of_more_than_a_month_is_a_clock_that_was_set() {
         let stamps: Vec<i64> = (0..100).chain((0..100).map(|at| at + 1_700_000_000)).collect();
-        let mut clock = Clock::new(0);
+        let mut clock = Clock::new(Stamp::unnamed(0));
         assert_eq!(run(&mut clock, &stamps)[199], 198);
         assert_eq!(clock.time_base().wall_ns(clock.tick()), 1_700_000_099 * SECOND_NS);
     }
 
     #[test]
     fn what_nothing_follows_is_undecided_and_no_time() {
-        let mut clock = Clock::new(0);
+        let mut clock = Clock::new(Stamp::unnamed(0));
         assert_eq!(run(&mut clock, &[0, 1, 2, 3_602])[3], 2);
         assert_eq!(clock.doubt(), TimeDoubt::Undecided);
     }
@@ -697,7 +1171,7 @@ mod tests {
     #[test]
     fn a_clock_that_comes_back_after_a_gap_makes_time_uncertain() {
         let stamps: Vec<i64> = (0..100).chain((0..100).map(|at| at + 3_699)).chain(100..110).collect();
-        let mut clock = Clock::new(0);
+        let mut clock = Clock::new(Stamp::unnamed(0));
         assert_eq!(run(&mut clock, &stamps)[209], 3_807, "another clock begins where the line is");
         assert_eq!(clock.doubt(), TimeDoubt::Passed);
     }
@@ -705,16 +1179,189 @@ mod tests {
     #[test]
     fn a_gap_of_two_clocks_passes_once() {
         let taken = |from: i64| (from..from + 200).flat_map(|at| [at, at - 300]);
-        let mut clock = Clock::new(0);
+        let mut clock = Clock::new(Stamp::unnamed(0));
         let elapsed = run(&mut clock, &taken(0).chain(taken(7_200)).collect::<Vec<_>>());
         assert_eq!(elapsed[799], 7_399);
+    }
+
+    /// Packets whose true times are known, and the stamps that clocks gave them which cannot be trusted.
+    #[derive(Clone)]
+    struct World {
+        /// What the clock of each source shows more than the first, in seconds.
+        ahead_s: Vec<i64>,
+        /// The source of each packet, as a part of their number, and how long it comes after the packet before, in ms.
+        packets: Vec<(u8, i64)>,
+        /// Time without packets before some packets, in seconds.
+        gaps_s: Vec<(usize, i64)>,
+        /// Where wrong stamps begin, and by how much each of them is wrong, in seconds.
+        wrong_s: Vec<(usize, Vec<i64>)>,
+        /// Where the clocks of some sources are set, as bits, and by how much, in seconds.
+        set_s: Option<(usize, u8, i64)>,
+    }
+
+    /// On one line for each field.
+    impl std::fmt::Debug for World {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            let World { ahead_s, packets, gaps_s, wrong_s, set_s } = self;
+            writeln!(f, "ahead {ahead_s:?}, gaps {gaps_s:?}, wrong {wrong_s:?}, set {set_s:?}\n{packets:?}")
+        }
+    }
+
+    impl World {
+        /// When each packet came, after the first, and its stamp.
+        fn packets(&self) -> (Vec<i64>, Vec<Stamp>) {
+            let mut now_ns = 0;
+            let (mut true_ns, mut stamps) = (Vec::new(), Vec::new());
+            for (at, (source, step_ms)) in self.packets.iter().enumerate() {
+                let gap_s = self.gaps_s.iter().find(|(gap_at, _)| *gap_at == at).map_or(0, |(_, gap_s)| *gap_s);
+                now_ns += gap_s * SECOND_NS + if at == 0 { 0 } else { step_ms * 1_000_000 };
+                let source = usize::from(*source) % self.ahead_s.len();
+                let is_set = |(set_at, sources, _): &(usize, u8, i64)| at >= *set_at && sources >> source & 1 == 1;
+                let set_s = self.set_s.filter(is_set).map_or(0, |(_, _, set_s)| set_s);
+                let wrong_s =
+                    self.wrong_s.iter().find_map(|(wrong_at, wrong_s)| wrong_s.get(at.checked_sub(*wrong_at)?));
+                let ahead_s = self.ahead_s[source] + set_s + wrong_s.unwrap_or(&0);
+                true_ns.push(now_ns);
+                stamps.push(Stamp {
+                    time_ns: 1_700_000_000 * SECOND_NS + now_ns + ahead_s * SECOND_NS,
+                    clock: ClockName::of_source(source),
+                });
+            }
+            (true_ns, stamps)
+        }
+
+        /// That the line shows the true time, to as near as stamps follow each other, or less where it says so.
+        fn check(&self) -> std::result::Result<(), TestCaseError> {
+            let (true_ns, stamps) = self.packets();
+            let mut clock = Clock::new(stamps[0]);
+            let elapsed_ns = follow(&mut clock, &stamps);
+            // A wrong stamp may show that a gap behind it has passed: until the next packet nothing can time out.
+            let is_wrong =
+                |at: usize| self.wrong_s.iter().any(|(from, wrong_s)| (*from..from + wrong_s.len()).contains(&at));
+            for (at, elapsed_ns) in elapsed_ns.iter().enumerate() {
+                let next = (at..true_ns.len()).find(|at| !is_wrong(*at)).unwrap_or(true_ns.len() - 1);
+                let early_ns = elapsed_ns - true_ns[next];
+                prop_assert!(early_ns <= TOLERANCE_NS, "{} s early at {at}", early_ns / SECOND_NS);
+            }
+            let late_ns = true_ns[true_ns.len() - 1] - elapsed_ns[elapsed_ns.len() - 1];
+            let is_exact = late_ns <= TOLERANCE_NS && clock.doubt() == TimeDoubt::None;
+            prop_assert!(
+                is_exact || clock.doubt() == TimeDoubt::Undecided,
+                "{} s late {:?}",
+                late_ns / SECOND_NS,
+                clock.doubt()
+            );
+            Ok(())
+        }
+
+        /// As [`Self::check`], where nothing is uncertain.
+        fn check_certain(&self) -> std::result::Result<(), TestCaseError> {
+            self.check()?;
+            let (_, stamps) = self.packets();
+            let mut clock = Clock::new(stamps[0]);
+            follow(&mut clock, &stamps);
+            prop_assert_eq!(clock.doubt(), TimeDoubt::None);
+            Ok(())
+        }
+    }
+
+    fn leap_s() -> impl Strategy<Value = i64> {
+        prop_oneof![-1_500_000_000i64..-130, 130i64..1_500_000_000, -4_000i64..-130, 130i64..2_500_000]
+    }
+
+    fn wrong_s() -> impl Strategy<Value = Vec<i64>> {
+        let burst = (leap_s(), 2usize..6).prop_map(|(leap_s, count)| vec![leap_s; count]);
+        prop_oneof![leap_s().prop_map(|leap_s| vec![leap_s]), burst, prop::collection::vec(leap_s(), 2..6)]
+    }
+
+    fn packets(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<(u8, i64)>> {
+        (prop_oneof![Just(20i64), Just(1_000), Just(4_000)], prop::collection::vec((any::<u8>(), 0.0..1.0), count))
+            .prop_map(|(most_ms, packets)| {
+                packets.into_iter().map(|(source, part)| (source, (most_ms as f64 * part) as i64)).collect()
+            })
+    }
+
+    fn gap_s() -> impl Strategy<Value = i64> {
+        prop_oneof![70i64..1_000, 3_000i64..100_000, 100_000i64..2_500_000]
+    }
+
+    /// Worlds of this many sources, with clocks of their own.
+    fn worlds(sources: std::ops::Range<usize>) -> impl Strategy<Value = World> {
+        let ahead_s = prop::collection::vec(prop_oneof![Just(0), -10i64..10, leap_s()], sources);
+        let wrong_s = prop::collection::vec((0usize..500, wrong_s()), 0..4);
+        let gaps_s = prop::collection::vec((20usize..400, gap_s()), 0..3);
+        (ahead_s, packets(500..501), gaps_s, wrong_s)
+            .prop_map(|(mut ahead_s, mut packets, gaps_s, mut wrong_s)| {
+                ahead_s[0] = 0;
+                // Whoever comes first behind a gap may be as far behind as that.
+                packets.iter_mut().zip(0..12).for_each(|((source, _), at)| *source = at);
+                // More that agree are all that there is.
+                let first = wrong_s.iter_mut().filter(|(at, _)| *at < JUDGED_COUNT_MIN);
+                first.for_each(|(_, wrong_s)| wrong_s.truncate(JUDGED_COUNT_MIN - 1));
+                World { ahead_s, packets, gaps_s, wrong_s, set_s: None }
+            })
+            .prop_filter("a wrong stamp shows where a clock was before a gap", |world| {
+                let World { gaps_s, wrong_s, .. } = world;
+                let gaps_s: Vec<i64> = gaps_s.iter().map(|(_, gap_s)| *gap_s).collect();
+                let sums_s = gaps_s.iter().copied().chain([gaps_s.iter().sum()]);
+                let is_near = |wrong_s: i64| sums_s.clone().any(|sum_s| (wrong_s.abs() - sum_s).abs() < 5_000);
+                !wrong_s.iter().flat_map(|(_, wrong_s)| wrong_s).any(|wrong_s| is_near(*wrong_s))
+            })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(CASES))]
+
+        #[test]
+        fn one_clock_shows_true_time(world in worlds(1..2)) {
+            world.check()?;
+        }
+
+        #[test]
+        fn clocks_with_names_show_true_time(world in worlds(2..5)) {
+            world.check()?;
+        }
+
+        /// Each clock comes back within a few packets, and stamps that are wrong are not the first or the last.
+        #[test]
+        fn clocks_that_come_back_are_certain(mut world in worlds(1..4)) {
+            let is_within = |at: usize| (100..380).contains(&at);
+            world.gaps_s.retain(|(at, _)| is_within(*at));
+            world.wrong_s.retain(|(at, _)| is_within(*at));
+            world.check_certain()?;
+        }
+
+        #[test]
+        fn a_clock_that_is_set_is_no_time(
+            mut world in worlds(1..4),
+            at in 100usize..150,
+            sources in any::<u8>(),
+            set_s in prop_oneof![-1_500_000_000i64..-130, 2_700_000i64..1_500_000_000],
+        ) {
+            // Each source has made enough stamps since that it has left the clock before.
+            world.gaps_s.retain(|(gap_at, _)| *gap_at + 70 < at || *gap_at > at + 3 * 90);
+            world.wrong_s.retain(|(wrong_at, _)| wrong_at.abs_diff(at) > 5);
+            World { set_s: Some((at, sources, set_s)), ..world }.check()?;
+        }
+
+        /// Each source is silent for longer than it takes to judge, while another one speaks.
+        #[test]
+        fn clocks_with_names_may_be_silent(mut world in worlds(2..4), length in 65usize..200) {
+            // Not the first stamps of a source, as above.
+            let is_within = |at: usize, end: usize| at % length >= JUDGED_COUNT_MIN && end <= length;
+            world.wrong_s.retain(|(at, wrong_s)| is_within(*at, at % length + wrong_s.len()));
+            let packets = world.packets.iter().enumerate();
+            let packets = packets.map(|(at, (_, step_ms))| ((at / length) as u8, *step_ms)).collect();
+            World { packets, gaps_s: Vec::new(), ..world }.check()?;
+        }
     }
 
     proptest! {
         #[test]
         fn no_clock_breaks_it(stamps in prop::collection::vec(any::<i64>(), 1..200)) {
-            let mut clock = Clock::new(stamps[0]);
+            let mut clock = Clock::new(Stamp::unnamed(stamps[0]));
             let mut before = (clock.tick(), 0);
+            let stamps: Vec<Stamp> = stamps.into_iter().map(Stamp::unnamed).collect();
             for elapsed_ns in follow(&mut clock, &stamps) {
                 prop_assert!((0..=2 * CLOCK_LEAP_MAX_NS).contains(&(elapsed_ns - before.1)));
                 before.1 = elapsed_ns;
@@ -738,7 +1385,7 @@ mod tests {
             let right_s = |at: i64| if at < 300 { at } else { at + gap_s };
             let mut stamps: Vec<i64> = (0..600).flat_map(|at| [right_s(at), right_s(at) + ahead_s]).collect();
             stamps[2 * wrong_at] += wrong_s;
-            let mut clock = Clock::new(0);
+            let mut clock = Clock::new(Stamp::unnamed(0));
             let elapsed = run(&mut clock, &stamps);
             // A leap of two clocks is that of either.
             let is_exact = gap_s == 0 || ahead_s == 0;

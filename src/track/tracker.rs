@@ -1226,6 +1226,7 @@ impl Tracker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capture::Stamp;
     use crate::handover::HalfOpenList;
     use crate::parse::{LinkType, parse_frame};
     use crate::signal::{Clock, HandshakeCache, RecentEnds, Signal, Signaller, SignallerConfig};
@@ -1274,7 +1275,7 @@ mod tests {
         let mut signals = Vec::new();
         while let Some(frame) = traffic.next_frame() {
             let time_ns = frame.time_us as i64 * 1_000;
-            let clock = clock.get_or_insert_with(|| Clock::new(time_ns));
+            let clock = clock.get_or_insert_with(|| Clock::new(Stamp::unnamed(time_ns)));
             clock.advance(time_ns);
             if let Ok(segment) = parse_frame(LinkType::ETHERNET, frame.bytes) {
                 signaller.push(&segment, || (clock.tick(), clock.elapsed_ns()), |signal| signals.push(signal));

@@ -2,6 +2,7 @@
 //!
 //! `scripts/kill-state` runs the long form of the first test.
 
+use crate::support::captures::{PCAP_HEADER_SIZE, RECORD_HEADER_SIZE, block, packet_body, pcapng_header};
 use crate::support::command::{Ended, FLOWPEEL, Running, command, flowpeel, replay};
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,8 +12,8 @@ use std::time::{Duration, Instant};
 /// How many kills the long form makes, by a name that `scripts/kill-state` sets.
 const KILLS: &str = "FLOWPEEL_KILLS";
 
-/// The options of different kinds of replays; the second has several captures, one of which breaks off, and uses other
-/// threads. OUT is where the lists go.
+/// The options of different kinds of replays; the first has interfaces with clocks of their own, and the second has
+/// several captures, one of which breaks off, and uses other threads. OUT is where the lists go.
 const OPTIONS: [&str; 4] = [
     "--every 1s --connections 20k --churn 4k --shards 2",
     "--every 2s --connections 20k --churn 4k --changes=5 --compress --shards 1",
@@ -45,7 +46,9 @@ impl Place {
         let bytes = fs::read(&whole[2]).unwrap();
         fs::write(&cut, &bytes[..bytes.len() / 3]).unwrap();
         let [first, second, _] = whole;
-        let captures = vec![vec![first.clone()], vec![first, cut, second.clone()], vec![second.clone()], vec![second]];
+        let clocks = directory.path().join("clocks.pcapng");
+        fs::write(&clocks, two_clocks(&fs::read(&first).unwrap())).unwrap();
+        let captures = vec![vec![clocks], vec![first, cut, second.clone()], vec![second.clone()], vec![second]];
         Place { directory, captures }
     }
 
@@ -60,6 +63,22 @@ impl Place {
         let captures = self.captures[kind].iter().map(|path| path.display().to_string());
         words.chain(captures).chain(["--out".to_owned(), out.display().to_string()]).collect()
     }
+}
+
+/// The packets of a pcap file as those of two interfaces, whose clocks are two hours apart.
+fn two_clocks(pcap: &[u8]) -> Vec<u8> {
+    let interface = block(1, &[1, 0, 0, 0, 0, 0, 4, 0]);
+    let mut bytes = [pcapng_header(&[]), interface].concat();
+    let mut records = &pcap[PCAP_HEADER_SIZE..];
+    while let Some((head, rest)) = records.split_at_checked(RECORD_HEADER_SIZE) {
+        let word = |at: usize| u64::from(u32::from_le_bytes(head[at..at + 4].try_into().unwrap()));
+        let (frame, behind) = rest.split_at(word(8) as usize);
+        let interface = u32::from(frame[33] & 1);
+        let ticks = (word(0) + 7_200 * u64::from(interface)) * 1_000_000 + word(4);
+        bytes.extend(block(6, &packet_body(interface, ticks, frame)));
+        records = behind;
+    }
+    bytes
 }
 
 /// The options that save the state at every end of an interval, as far as the disk keeps up.

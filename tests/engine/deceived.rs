@@ -9,9 +9,9 @@ use flowpeel::list::{Row, RowState};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-const SECOND_US: i64 = 1_000_000;
+pub(crate) const SECOND_US: i64 = 1_000_000;
 /// When the first packet comes.
-const BEGIN_US: i64 = 1_767_225_600 * SECOND_US;
+pub(crate) const BEGIN_US: i64 = 1_767_225_600 * SECOND_US;
 
 const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
@@ -19,7 +19,7 @@ const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
 /// A stream of numbers without a pattern, for each seed its own.
-struct Numbers(u64);
+pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
     fn next(&mut self) -> u32 {
@@ -33,18 +33,18 @@ impl Numbers {
 }
 
 /// Frames without their stamps in order: the times are what their clocks showed.
-type Packets = Vec<(i64, Vec<u8>)>;
+pub(crate) type Packets = Vec<(i64, Vec<u8>)>;
 
 /// A connection of a client with this port, and the numbers of both sides.
 #[derive(Clone, Copy)]
-struct Connection {
+pub(crate) struct Connection {
     port: u16,
     isn: u32,
     server_isn: u32,
 }
 
 impl Connection {
-    fn new(numbers: &mut Numbers, port: u16) -> Self {
+    pub(crate) fn new(numbers: &mut Numbers, port: u16) -> Self {
         Connection { port, isn: numbers.next(), server_isn: numbers.next() }
     }
 
@@ -66,7 +66,7 @@ impl Connection {
         self.server(flags, self.server_isn.wrapping_add(1 + sent))
     }
 
-    fn handshake(&self, time_us: i64) -> Packets {
+    pub(crate) fn handshake(&self, time_us: i64) -> Packets {
         vec![
             (time_us, self.client(SYN, self.isn)),
             (time_us + 10_000, self.server(SYN | ACK, self.server_isn)),
@@ -75,8 +75,13 @@ impl Connection {
     }
 
     /// Both sides say something, after this many bytes.
-    fn talk(&self, time_us: i64, sent: u32) -> Packets {
+    pub(crate) fn talk(&self, time_us: i64, sent: u32) -> Packets {
         vec![(time_us, self.client_at(ACK, sent)), (time_us + 1_000, self.server_at(ACK, sent))]
+    }
+
+    /// Both sides end, after this many bytes.
+    pub(crate) fn end(&self, time_us: i64, sent: u32) -> Packets {
+        vec![(time_us, self.client_at(FIN | ACK, sent)), (time_us + 1_000, self.server_at(FIN | ACK, sent))]
     }
 }
 
@@ -119,7 +124,7 @@ fn assert_open_since_the_beginning(list: &Kept) {
 }
 
 /// Lists at every ten seconds, and connections taken off after four hours of silence or five days.
-fn evicting() -> Config {
+pub(crate) fn evicting() -> Config {
     Config {
         every: Some(Duration::from_secs(10)),
         idle_timeout: Some(Duration::from_secs(4 * 3_600)),

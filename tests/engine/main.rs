@@ -2,6 +2,7 @@
 //!
 //! - `exact`, `floods`, `one_way`, `pickup`, `vanish`: the lists, against an oracle that shares no code with flowpeel
 //! - `deceived`: clocks that lie, forged ends, answered floods
+//! - `clocks`: random worlds of clocks, against the same packets with true stamps
 //! - `fingerprints`: errors of short fingerprints are as frequent as predicted
 //! - `archive`: the answers of `find`, whatever happens to the files in between
 //! - `snapshot_vectors`: committed files of the snapshot format
@@ -9,6 +10,7 @@
 //! - `oracle_rules`: the oracle itself
 
 mod archive;
+mod clocks;
 mod deceived;
 mod exact;
 mod fingerprints;

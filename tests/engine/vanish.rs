@@ -2,6 +2,7 @@
 
 use crate::support::feed::{Frames, Kept, lists_of};
 use crate::support::frames::plain_frame;
+use flowpeel::capture::Stamp;
 use flowpeel::engine::{Config, Lockstep, LockstepConfig};
 use flowpeel::handover::DeltaGeometry;
 use flowpeel::list::{EvictionTimes, Row};
@@ -194,7 +195,7 @@ impl Live {
     }
 
     fn run(&mut self, frames: &Frames) {
-        let mut clock = Clock::new(frames[0].0 as i64 * 1_000);
+        let mut clock = Clock::new(Stamp::unnamed(frames[0].0 as i64 * 1_000));
         self.engine.start_base(clock.time_base());
         let mut end_us = 10 * SECOND_US;
         for (time_us, bytes) in frames {

@@ -1,6 +1,6 @@
 //! Feeding traffic to the whole pipeline without a file between, and keeping its lists for comparison.
 
-use flowpeel::capture::{Packet, PacketSource, Progress};
+use flowpeel::capture::{Packet, PacketSource, Progress, Stamp};
 use flowpeel::engine::{Config, Plan, Summary};
 use flowpeel::error::Result;
 use flowpeel::list::{Header, List, Row};
@@ -39,18 +39,20 @@ impl PacketSource for Generated {
 /// Frames with their times in microseconds.
 pub(crate) type Frames = Vec<(u64, Vec<u8>)>;
 
+/// A frame, and when it came by which clock.
+pub(crate) type Stamped = (Stamp, Vec<u8>);
+
 /// Frames as a source of packets.
 struct Recorded {
-    frames: std::vec::IntoIter<(u64, Vec<u8>)>,
+    frames: std::vec::IntoIter<Stamped>,
     present: Vec<u8>,
 }
 
 impl PacketSource for Recorded {
     fn next_packet(&mut self) -> Result<Option<Packet<'_>>> {
-        let Some((time_us, bytes)) = self.frames.next() else { return Ok(None) };
+        let Some((Stamp { time_ns, clock }, bytes)) = self.frames.next() else { return Ok(None) };
         self.present = bytes;
-        let time_ns = time_us as i64 * 1_000;
-        Ok(Some(Packet::whole(time_ns, LinkType::ETHERNET, &self.present)))
+        Ok(Some(Packet { clock, ..Packet::whole(time_ns, LinkType::ETHERNET, &self.present) }))
     }
 
     fn is_finished(&self) -> bool {
@@ -64,6 +66,12 @@ impl PacketSource for Recorded {
 
 /// Runs the pipeline over frames.
 pub(crate) fn lists_of(frames: Frames, config: &Config) -> (Vec<Kept>, Summary) {
+    let stamped = frames.into_iter().map(|(time_us, frame)| (Stamp::unnamed(time_us as i64 * 1_000), frame));
+    lists_of_stamped(stamped.collect(), config)
+}
+
+/// Runs the pipeline over frames that several clocks have stamped.
+pub(crate) fn lists_of_stamped(frames: Vec<Stamped>, config: &Config) -> (Vec<Kept>, Summary) {
     let mut lists = Vec::new();
     let mut exporter = |list: &List| {
         lists.push(Kept { header: list.header, rows: list.rows().collect() });

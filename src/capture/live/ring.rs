@@ -7,8 +7,8 @@
 use super::ring_memory::RingMemory;
 use super::socket::PacketSocket;
 use super::socket_options::{self as options, RingRequest};
-use crate::capture::Packet;
 use crate::capture::live::RING_BLOCK_SIZE;
+use crate::capture::{ClockName, Packet};
 use crate::error::{Error, Result};
 use crate::parse::LinkType;
 use std::io;
@@ -81,6 +81,8 @@ impl Ring {
         let bytes = block.get(frame.range).ok_or_else(inconsistent)?;
         Ok(Some(Packet {
             time_ns: frame.time_ns,
+            // The kernel stamps the packets of all interfaces by the wall clock.
+            clock: ClockName::FIRST,
             link: self.link,
             bytes,
             wire_size: frame.wire_size,

@@ -4,7 +4,7 @@ use super::build::{ETHERNET_LINK, Pcapng, RAW_LINK, USER_LINK, failure, packets,
 use crate::capture::byte_order::ByteOrder::{Big, Little};
 use crate::capture::input::CAPTURE_BUFFER_SIZE;
 use crate::capture::pcapng::{BLOCK_SIZE_MAX, CAPTURE_INTERFACE_COUNT_MAX};
-use crate::capture::{PACKET_SIZE_MAX, PacketSource, Replay};
+use crate::capture::{CLOCK_NAMES_MAX, PACKET_SIZE_MAX, PacketSource, Replay};
 
 const TIME_RESOLUTION: u16 = 9;
 const TIME_OFFSET: u16 = 14;
@@ -54,6 +54,23 @@ fn each_section_has_its_own_order_and_interfaces() {
     let error = failure(&undeclared.enhanced(0, 1, b"a").bytes);
     let what = "the file is damaged: interface 0 is not declared before its first packet";
     assert_eq!(error, format!("test: at byte {offset}: {what}"));
+}
+
+#[test]
+fn each_interface_names_its_clock() {
+    let mut file = Pcapng::new(Little);
+    for _ in 0..20 {
+        file = file.ethernet();
+    }
+    let file = file.enhanced(2, 1, b"a").enhanced(0, 1, b"b").simple(1, b"c").enhanced(19, 1, b"d");
+    let file = file.enhanced(2, 1, b"e").simple(1, b"f").section(Big).ethernet().obsolete(0, 1, b"g");
+    let mut replay = Replay::from_reader(std::io::Cursor::new(file.bytes), std::path::Path::new("test")).unwrap();
+    let mut clocks = Vec::new();
+    while let Some(packet) = replay.next_packet().unwrap() {
+        clocks.push(packet.clock.index());
+    }
+    // Without a time a packet has the stamp of the one before; those beyond the names share the last.
+    assert_eq!(clocks, [2, 0, 0, CLOCK_NAMES_MAX - 1, 2, 2, 0]);
 }
 
 #[test]
