@@ -113,7 +113,8 @@ mod linux {
         }
     }
 
-    /// The wall clock. A router that has the time of a frame from its card or its loop gives that.
+    /// The wall clock. A router that has the time of a frame from its loop gives that, and one that has it from its
+    /// card, after a call of `Port::set_own_clock`, any clock's.
     fn now_ns() -> i64 {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since_1970.as_nanos()).unwrap_or(i64::MAX)

@@ -48,6 +48,8 @@ int main(void) {
     struct flowpeel_tcp_header done = header(0x10, 101, 501), reset = header(0x14, 101, 501), bad = syn;
     bad.ip_version = 5;
     expect("no port", flowpeel_port_header(NULL, 1, &syn), FLOWPEEL_NULL, "port is null");
+    expect("no port with a clock", flowpeel_port_own_clock(NULL), FLOWPEEL_NULL, "port is null");
+    expect("no clock", flowpeel_port_own_clock(port), FLOWPEEL_INVALID, "packets' time");
     expect("no header", flowpeel_port_header(port, 1, NULL), FLOWPEEL_NULL, "header is null");
     expect("no such version", flowpeel_port_header(port, 1, &bad), FLOWPEEL_INVALID, "ip_version");
     expect("no bytes", flowpeel_port_frame(port, 1, 1, NULL, 60), FLOWPEEL_NULL, "bytes is null");

@@ -262,6 +262,11 @@ enum flowpeel_status flowpeel_start_replay(const struct flowpeel_config *config,
                                            struct flowpeel_engine **engine,
                                            struct flowpeel_port **port);
 
+// Says that the packets of a port on the wall clock are stamped by a clock of its own, as a network card's: of any
+// epoch. It is mapped onto the engine's by how late packets come at least. To be called before the first packet.
+// `FLOWPEEL_INVALID` for a port that goes by its packets' time, which knows no other.
+enum flowpeel_status flowpeel_port_own_clock(struct flowpeel_port *port);
+
 // Takes in a frame of `size` bytes that came at `time_ns`, in ns since 1970. `link` is the link type of captures: 1 is
 // Ethernet, 101 raw IP. The bytes are taken for the whole frame. A frame that cannot be read is counted.
 enum flowpeel_status flowpeel_port_frame(struct flowpeel_port *port,

@@ -438,6 +438,27 @@ pub unsafe extern "C" fn flowpeel_start_replay(
     })
 }
 
+/// Says that the packets of a port on the wall clock are stamped by a clock of its own, as a network card's: of any
+/// epoch. It is mapped onto the engine's by how late packets come at least. To be called before the first packet.
+/// `FLOWPEEL_INVALID` for a port that goes by its packets' time, which knows no other.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn flowpeel_port_own_clock(port: *mut flowpeel_port) -> flowpeel_status {
+    guarded(|| {
+        // SAFETY: a port is null or comes from this library, and is used by one thread at a time.
+        let Some(flowpeel_port(port)) = (unsafe { port.as_mut() }) else { return null("port") };
+        match port {
+            Kind::Live(port) => {
+                port.set_own_clock();
+                FLOWPEEL_OK
+            }
+            Kind::Replay(_) => {
+                set_error("the port goes by its packets' time");
+                FLOWPEEL_INVALID
+            }
+        }
+    })
+}
+
 /// Takes in a frame of `size` bytes that came at `time_ns`, in ns since 1970. `link` is the link type of captures: 1 is
 /// Ethernet, 101 raw IP. The bytes are taken for the whole frame. A frame that cannot be read is counted.
 #[unsafe(no_mangle)]
