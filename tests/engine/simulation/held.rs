@@ -22,6 +22,9 @@ const TICK_US: i64 = 100_000;
 /// are off by less than a minute are of one clock, and a leap waits for the packets behind it.
 const LYING_US: i64 = 200 * SECOND_US;
 
+/// The longest pause of which it may not be known which clock has passed it, in seconds.
+const CONFUSED_MAX_S: u64 = 31 * 86_400;
+
 /// How long a half-open connection is listed at most: the engine's timeout, and a tick.
 const HALF_OPEN_US: i64 = 61 * SECOND_US;
 
@@ -299,6 +302,13 @@ pub(super) fn hold(world: &World) -> Held {
     })
 }
 
+/// How far from the end of a list changes are not held against it.
+fn margin_us(world: &World) -> i64 {
+    // Behind a pause it may not be known which of two clocks goes on, until the other does.
+    let offset_us = world.offset_s.min(CONFUSED_MAX_S) as i64 * SECOND_US;
+    if world.has_true_clocks() { 0 } else { LYING_US + offset_us }
+}
+
 fn hold_all(world: &World) -> Held {
     let config = Config {
         every: Some(Duration::from_secs(world.every_s)),
@@ -321,7 +331,7 @@ fn hold_all(world: &World) -> Held {
         world: world.clone(),
         shared: Arc::clone(&shared),
         clocks: Clocks::new(world, 0),
-        margin_us: if world.has_true_clocks() { 0 } else { LYING_US },
+        margin_us: margin_us(world),
         shown: HashMap::new(),
         waiting: Vec::new(),
         held: Held::default(),

@@ -7,13 +7,17 @@ use smoltcp::phy::{ChecksumCapabilities, Device, DeviceCapabilities, Medium, RxT
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use smoltcp::time::{Duration, Instant};
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr, IpEndpoint, Ipv4Address};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// The port that all servers listen on.
 pub(super) const SERVER_PORT: u16 = 443;
 
 /// Listening sockets of a server: as many may answer at once.
 const BACKLOG: usize = 4;
+
+/// How long a host waits for an answer until it gives up, as the stacks of most systems do.
+const GIVES_UP_US: i64 = 1_200_000_000;
+
 const BUFFER_SIZE: usize = 4_096;
 
 /// Who a packet is of: the connection, numbered over the world, and the side that sent it.
@@ -107,7 +111,9 @@ pub(super) struct Host {
     /// The last connection with these ends, whether it is open or not.
     connections: HashMap<Local, Sender>,
     /// The sockets of connections that are not over.
-    open: HashMap<u32, SocketHandle>,
+    open: BTreeMap<u32, SocketHandle>,
+    /// Those of them that wait for an answer, and since when.
+    waiting_us: HashMap<u32, i64>,
 }
 
 fn instant(now_us: i64) -> Instant {
@@ -145,7 +151,8 @@ impl Host {
             is_server,
             keep_alive: (keep_alive_s > 0).then(|| Duration::from_secs(keep_alive_s)),
             connections: HashMap::new(),
-            open: HashMap::new(),
+            open: BTreeMap::new(),
+            waiting_us: HashMap::new(),
         };
         if is_server {
             (0..BACKLOG).for_each(|_| host.listen());
@@ -261,6 +268,7 @@ impl Host {
 
     /// Sends what is due.
     pub(super) fn poll(&mut self, now_us: i64, out: &mut Vec<Sent>) {
+        self.give_up(now_us);
         self.interface.poll(instant(now_us), &mut self.wires, &mut self.sockets);
         for handle in self.open.values() {
             let socket = self.sockets.get_mut::<Socket>(*handle);
@@ -277,6 +285,19 @@ impl Host {
             out.push(Sent { packet, segment, sender, is_gone });
         }
         self.remove_closed();
+    }
+
+    /// Resets connections that have waited for an answer for too long.
+    fn give_up(&mut self, now_us: i64) {
+        for (connection, handle) in &self.open {
+            let socket = self.sockets.get_mut::<Socket>(*handle);
+            let is_quiet = matches!(socket.state(), State::Established | State::CloseWait | State::FinWait2);
+            if is_quiet && socket.send_queue() == 0 {
+                self.waiting_us.remove(connection);
+            } else if now_us - *self.waiting_us.entry(*connection).or_insert(now_us) > GIVES_UP_US {
+                socket.abort();
+            }
+        }
     }
 
     fn remove_closed(&mut self) {

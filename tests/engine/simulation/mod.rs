@@ -25,7 +25,8 @@
 //! - **Only what passed a tap counts.** A connection is open when the client's packet behind the server's SYN-ACK has
 //!   passed, until both FINs have, or a RST of a side that has no such connection any more. What a host knows and no
 //!   packet has shown is no violation.
-//! - **A server that answers a SYN has none of the connections before** with the same ends.
+//! - **A server that answers a SYN has none of the connections before** with the same ends, once the client has answered.
+//!   Until then nothing is certain of them: the SYN-ACK may be forged.
 //! - **A start** is the tick of the first packet of the handshake. Where others' packets came into the handshake, where
 //!   the connection took the place of another, and in a world with a flood, it is between that and the end of the
 //!   handshake.
@@ -33,20 +34,23 @@
 //!   three seconds later a packet without a flag has passed of the side that seemed to end. That packet must not lie
 //!   less than 16 MiB before the number of a forged FIN, nor behind the side's own FIN, where late packets do. It shows
 //!   nothing for as long as a SYN behind the false end seems to begin another connection (a timeout of the engine's);
-//!   and it may show nothing when more than three false ends have come, when so many other connections have ended since
-//!   that the engine may have forgotten this one, or when its handshake has come again.
+//!   and it may show nothing when more than three false ends have come, when other connections have ended since,
+//!   which may have taken its place in the engine's tables, or when its handshake has come again.
 //! - **False packets in a handshake**: data or a FIN, in the client's name between a SYN-ACK and its answer, may
 //!   complete it, a RST there may end it, and a SYN in the server's name turns it round. Until the true answer, or for
 //!   good, nothing is certain.
 //! - **Data behind the end is life**: forged, or a copy that comes more than two seconds behind a RST. So is forged
 //!   data of a side that has sent its FIN, and a copy of the SYN-ACK with an answer, from a second behind the end on.
 //!   Whether such a connection is listed is not certain until another begins between the same ends.
+//! - **A SYN-ACK that is forged behind an end**, true or false, makes the packets that follow seem to be its answers: for
+//!   as long as a handshake may take what they open is not certain, until another connection begins.
 //! - **A SYN is repeated** within the engine's timeout, for less than ten minutes; the start may be that of a later one
 //!   otherwise.
 //! - **A handshake takes less than the engine's timeout** from the SYN-ACK on.
 //! - **Silence for the idle timeout** may take a connection off at any list from then on, until it ends.
 //! - **With `pickup`** what was seen of both sides, and late copies, may be listed.
-//! - **Where clocks lie** what changed within 200 s of a list's end is not held against it. What a clock that is set
+//! - **Clocks lie** in worlds of an hour at most: where packets are minutes apart no stamp follows another. What changed within 200 s of a list's end, or as far from it as two clocks are apart, is not
+//!   held against it. What a clock that is set
 //!   forward by less than a month does to handshakes under way and to silence, real time would do too.
 
 mod clocks;
@@ -81,4 +85,10 @@ fn small_worlds_are_listed_as_they_are() {
         let held = hold(&world);
         assert_eq!(held.violations, 0, "scripts/simulate --world {world}\n{held:#?}");
     }
+}
+
+#[test]
+fn a_world_is_the_same_again() {
+    let world = World::of(7, true);
+    assert_eq!(hold(&world), hold(&world));
 }

@@ -178,7 +178,7 @@ impl Network {
     fn populate(&mut self) {
         let world = self.world.clone();
         // Whoever is silent for days sends no more packets than one who is busy for hours.
-        let keep_alive_s = if world.keep_alive_s > 0 { world.keep_alive_s.max(world.lasts_s / 300) } else { 0 };
+        let keep_alive_s = if world.keep_alive_s > 0 { world.keep_alive_s.max(world.lasts_s / 60) } else { 0 };
         let hosts = (0..world.clients).map(|host| (CLIENTS + host as u32, false));
         for (address, is_server) in hosts.chain((0..world.servers).map(|host| (SERVERS + host as u32, true))) {
             self.host_of.insert(address, self.hosts.len());

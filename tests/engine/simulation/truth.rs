@@ -22,10 +22,6 @@ const LATE_BEHIND_RST_US: i64 = 2 * SECOND_US;
 /// How long a handshake may take between the SYN-ACK and its answer, somewhat less than the engine's timeout.
 const HANDSHAKE_US: i64 = 59 * SECOND_US;
 
-/// Of the connections that there is room for, one in so many may end until what was known of another end is forgotten:
-/// the engine keeps one in 16 in sets of four, and one set in a hundred thousand meets four more of a tenth as many.
-const ENDS_IN_ROOM: u64 = 16 * 4 * 10;
-
 /// How long a SYN that nothing follows is taken for the beginning of another connection: the engine's timeout.
 const ATTEMPT_US: i64 = 62 * SECOND_US;
 
@@ -227,6 +223,9 @@ impl Connection {
         }
         if segment.has(SYN) && self.hidden_us.is_some() {
             self.blocked_until_us = now_us + ATTEMPT_US;
+            if segment.has(ACK) {
+                self.doubt = Some(ANSWERED_BEHIND_END);
+            }
         }
         self.is_loose |= !is_complete && !segment.is_plain();
         self.settle(now_us, ended_count);
@@ -260,6 +259,9 @@ const PREMATURE: &str = "a false answer in the handshake";
 /// Both sides then seem to open it.
 const REVERSED: &str = "a false SYN of the server in the handshake";
 
+/// The packets that follow then seem to be its answers.
+const ANSWERED_BEHIND_END: &str = "a false SYN-ACK behind an end";
+
 const MANY_FALSE_ENDS: &str = "many false ends";
 
 /// All connections of a world that may matter, and what lists have to say of them.
@@ -273,6 +275,8 @@ pub(super) struct Truth {
     ghosts: HashMap<Ends, &'static str>,
     /// When the last SYN passed between two ends.
     attempts_us: HashMap<Ends, i64>,
+    /// When the last SYN-ACK passed between two ends that no connection was behind.
+    answers_us: HashMap<Ends, i64>,
     current: HashMap<Ends, Shown>,
     log: VecDeque<Change>,
     idle_timeout_us: Option<i64>,
@@ -280,8 +284,7 @@ pub(super) struct Truth {
     has_flood: bool,
     /// When a clock leaps, for all that is known because that time has passed.
     leap_us: Option<i64>,
-    /// The ends since a false one that leave it known what it was of.
-    known_ends_max: u64,
+    /// The connections that have ended so far.
     ended_count: u64,
     /// Connections whose handshake was completed.
     pub(super) opened: u64,
@@ -295,13 +298,13 @@ impl Truth {
             ended: VecDeque::new(),
             ghosts: HashMap::new(),
             attempts_us: HashMap::new(),
+            answers_us: HashMap::new(),
             current: HashMap::new(),
             log: VecDeque::new(),
             idle_timeout_us: (world.idle_timeout_s > 0).then_some(world.idle_timeout_s as i64 * SECOND_US),
             picks_up: world.pickup > 0,
             has_flood: world.flood > 0,
             leap_us: Clocks::new(world, 0).leap_us(),
-            known_ends_max: world.room / ENDS_IN_ROOM,
             ended_count: 0,
             opened: 0,
         }
@@ -371,8 +374,8 @@ impl Truth {
         }
         connection.last_us = now_us;
         let was_complete = connection.complete_us.is_some();
-        if connection.hidden_us.is_some() && self.ended_count - connection.hidden_at_count > self.known_ends_max {
-            connection.doubt = Some("many others ended since a false end");
+        if connection.hidden_us.is_some() && self.ended_count > connection.hidden_at_count {
+            connection.doubt = Some("others ended since a false end");
         }
         own(connection, now_us, segment, side, is_gone, self.ended_count);
         let is_new = !was_complete && connection.complete_us.is_some();
@@ -390,6 +393,9 @@ impl Truth {
         }
         let has_ended = connection.ended_us.is_some();
         if segment.has(SYN) && segment.has(ACK) && !has_ended {
+            self.contradict_older(ends, sender.connection);
+        }
+        if is_new {
             self.replace_older(now_us, ends, sender.connection);
         }
         if has_ended {
@@ -397,14 +403,28 @@ impl Truth {
         }
     }
 
-    /// A server that answers a SYN has none of the connections before with the same ends.
-    fn replace_older(&mut self, now_us: i64, ends: Ends, newest: u32) {
+    /// A server that answers a SYN has none of the connections before with the same ends; but only the client's answer
+    /// shows that it was the server.
+    fn contradict_older(&mut self, ends: Ends, newest: u32) {
+        for one in self.older(ends, newest) {
+            let connection = self.connections.get_mut(&(one, ends)).expect("what is live is known");
+            connection.doubt = Some("a SYN-ACK of another connection");
+        }
+    }
+
+    /// The connections between these ends that began before this one and have not ended.
+    fn older(&self, ends: Ends, newest: u32) -> Vec<u32> {
         let live = self.live.get(&ends).map_or(&[][..], Vec::as_slice);
-        let older = live.iter().copied().take_while(|one| *one != newest);
-        for one in older.collect::<Vec<_>>() {
+        live.iter().copied().take_while(|one| *one != newest).collect()
+    }
+
+    /// The client has answered: the connections before have ended.
+    fn replace_older(&mut self, now_us: i64, ends: Ends, newest: u32) {
+        for one in self.older(ends, newest) {
             let connection = self.connections.get_mut(&(one, ends)).expect("what is live is known");
             let was_open = connection.is_open();
             connection.ended_us = Some(now_us);
+            connection.doubt = None;
             self.end(now_us, ends, one);
             if let Some(connection) = self.connections.get_mut(&(newest, ends)) {
                 connection.is_loose |= was_open;
@@ -423,7 +443,8 @@ impl Truth {
                 self.live.remove(&ends);
             }
             if let Some(doubt) = self.connections[&(connection, ends)].doubt {
-                let may_stay = self.picks_up || [PREMATURE, MANY_FALSE_ENDS, REVERSED].contains(&doubt);
+                let may_stay =
+                    self.picks_up || [PREMATURE, MANY_FALSE_ENDS, REVERSED, ANSWERED_BEHIND_END].contains(&doubt);
                 if may_stay {
                     self.ghosts.insert(ends, doubt);
                 }
@@ -439,13 +460,24 @@ impl Truth {
         let ends = segment.ends();
         let live = self.live.get(&ends).map_or(&[][..], Vec::as_slice);
         let is_open = live.iter().any(|one| self.connections[&(*one, ends)].complete_us.is_some());
-        if !segment.is_plain() || is_open {
+        if is_open {
+            return;
+        }
+        let is_live = own.is_some_and(|own| live.contains(&own));
+        if segment.has(SYN) && segment.has(ACK) && !is_live {
+            self.answers_us.insert(ends, now_us);
+        }
+        let was_answered = self.answers_us.get(&ends).is_some_and(|at_us| now_us - at_us <= ATTEMPT_US);
+        if was_answered && !is_live && !segment.has(SYN | RST) {
+            self.ghosts.insert(ends, ANSWERED_BEHIND_END);
+        }
+        if !segment.is_plain() {
             return;
         }
         if self.picks_up {
             self.ghosts.insert(ends, "it may be picked up");
         }
-        if own.is_some_and(|own| live.contains(&own)) {
+        if is_live {
             return;
         }
         match own.and_then(|own| self.connections.get(&(own, ends))) {

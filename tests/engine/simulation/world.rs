@@ -107,13 +107,15 @@ impl World {
             room: 200_000,
             ..World::default()
         };
-        world.forged_rst = some(random, 0.3, 1..=200);
-        world.forged_fin = some(random, 0.3, 1..=200);
-        world.forged_syn = some(random, 0.3, 1..=200);
-        world.forged_syn_ack = 0;
-        world.forged_data = some(random, 0.3, 1..=200);
+        // Few enough that most connections meet none, or one of each kind.
+        let forged_max = ((world.connections + world.crowd) / 4).clamp(1, 200);
+        world.forged_rst = some(random, 0.3, 1..=forged_max);
+        world.forged_fin = some(random, 0.3, 1..=forged_max);
+        world.forged_syn = some(random, 0.3, 1..=forged_max);
+        world.forged_syn_ack = some(random, 0.3, 1..=forged_max);
+        world.forged_data = some(random, 0.3, 1..=forged_max);
         world.flood = some(random, 0.2, 1_000..=600_000 / scale / scale);
-        if random.chance(0.3) {
+        if random.chance(0.5) && lasts_s <= 3_600 {
             world.offset_s = if world.taps == 2 { random.log_uniform(&(1..=40_000_000)) } else { 0 };
             world.is_behind = u64::from(random.chance(0.5));
             world.wrong_stamps = some(random, 0.4, 1..=20);
