@@ -1,7 +1,7 @@
 //! Files of any bytes as snapshots: as they are, and as what somebody with the secret would have written.
 //!
-//! What enters: a file. What leaves: nothing; what is read is written again to the same, and lists, questions and figures
-//! come to an end, whatever is in the tables.
+//! What enters: a file. What leaves: nothing; what is read is written again to the same, and lists, questions and
+//! figures come to an end, whatever is in the tables.
 
 use flowpeel::flow::{AnyKey, VlanTags};
 use flowpeel::list::SnapshotList;
