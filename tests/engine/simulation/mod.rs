@@ -25,8 +25,8 @@
 //! - **Only what passed a tap counts.** A connection is open when the client's packet behind the server's SYN-ACK has
 //!   passed, until both FINs have, or a RST of a side that has no such connection any more. What a host knows and no
 //!   packet has shown is no violation.
-//! - **A server that answers a SYN has none of the connections before** with the same ends, once the client has answered.
-//!   Until then nothing is certain of them: the SYN-ACK may be forged.
+//! - **A server that answers a SYN has none of the connections before** with the same ends, once the client has
+//!   answered. Until then nothing is certain of them: the SYN-ACK may be forged.
 //! - **A start** is the tick of the first packet of the handshake. Where others' packets came into the handshake, where
 //!   the connection took the place of another, and in a world with a flood, it is between that and the end of the
 //!   handshake.
@@ -42,16 +42,17 @@
 //! - **Data behind the end is life**: forged, or a copy that comes more than two seconds behind a RST. So is forged
 //!   data of a side that has sent its FIN, and a copy of the SYN-ACK with an answer, from a second behind the end on.
 //!   Whether such a connection is listed is not certain until another begins between the same ends.
-//! - **A SYN-ACK that is forged behind an end**, true or false, makes the packets that follow seem to be its answers: for
-//!   as long as a handshake may take what they open is not certain, until another connection begins.
+//! - **A SYN-ACK that is forged behind an end**, true or false, makes the packets that follow seem to be its answers:
+//!   for as long as a handshake may take what they open is not certain, until another connection begins.
 //! - **A SYN is repeated** within the engine's timeout, for less than ten minutes; the start may be that of a later one
 //!   otherwise.
 //! - **A handshake takes less than the engine's timeout** from the SYN-ACK on.
 //! - **Silence for the idle timeout** may take a connection off at any list from then on, until it ends.
 //! - **With `pickup`** what was seen of both sides, and late copies, may be listed.
-//! - **Clocks lie** in worlds of an hour at most: where packets are minutes apart no stamp follows another. What changed within 200 s of a list's end, or as far from it as two clocks are apart, is not
-//!   held against it. What a clock that is set
-//!   forward by less than a month does to handshakes under way and to silence, real time would do too.
+//! - **Clocks lie** in worlds of an hour at most: where packets are minutes apart no stamp follows another. What
+//!   changed within 200 s of a list's end, or as far from it as two clocks are apart, is not held against it. What a
+//!   clock that is set forward by less than a month does to handshakes under way and to silence, real time would do
+//!   too.
 
 mod clocks;
 mod crowd;
