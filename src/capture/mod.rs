@@ -53,13 +53,6 @@ impl<'a> Packet<'a> {
     pub fn whole(time_ns: i64, link: LinkType, bytes: &'a [u8]) -> Self {
         Packet { time_ns, clock: ClockName::FIRST, link, bytes, wire_size: bytes.len(), vlan: None }
     }
-
-    /// Its time, and the clock that shows it.
-    #[inline]
-    #[must_use]
-    pub fn stamp(&self) -> Stamp {
-        Stamp { time_ns: self.time_ns, clock: self.clock }
-    }
 }
 
 /// How much of its input a source has read.

@@ -12,7 +12,7 @@ fn main() -> Result<(), Refused> {
         (0..KEY_COUNT).for_each(|key| table.insert(&key, 3 * key));
         println!("{cells_a_key} cells a key");
         report("whole", &table);
-        // A block of memory is gone: whatever stood in it is not used any more.
+        // A block of memory is gone: what stood in it is used no more.
         table.lose_subtable(2)?;
         report("without one of four subtables", &table);
         table.lose_subtable(0)?;
