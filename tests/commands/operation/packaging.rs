@@ -4,6 +4,7 @@
 use super::{FLOWPEEL, files, flowpeel, has, name};
 use crate::support::command::{command, run, text};
 use crate::support::say::skipped;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
@@ -117,4 +118,25 @@ fn the_unit_is_closed_to_all_it_does_not_need() {
     }
     // The threshold is ten times the exposure that is shown.
     assert!(output.status.success(), "{said}");
+}
+
+#[test]
+fn the_package_installs_runs_and_leaves_nothing() {
+    let programs = ["cargo-deb", "dpkg", "ip", "python3", "setpriv", "strip"];
+    if !programs.iter().all(|program| has(program)) {
+        return;
+    }
+    if !nix::unistd::geteuid().is_root() {
+        return skipped("an overlay of the system takes root");
+    }
+    let place = tempfile::tempdir().unwrap();
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/");
+    let mut package = command(&format!("{root}package"), ["--deb", FLOWPEEL, "--out"]);
+    let made = run(package.arg(place.path()));
+    assert!(made.status.success(), "{}", made.stderr);
+    let [package] = &files(place.path())[..] else { panic!("not one package") };
+    let checked = run(command(&format!("{root}check-package"), [OsStr::new(package)]).env("LC_ALL", "C"));
+    let said = text(&checked.stdout) + &checked.stderr;
+    assert!(checked.status.success(), "{said}");
+    assert!(said.contains("installed, ran as flowpeel with +net_raw, removed, purged"), "{said}");
 }
