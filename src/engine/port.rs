@@ -10,7 +10,7 @@ use crate::list::TickMoment;
 use crate::metrics::{CaptureCounts, Metrics};
 use crate::parse::{LinkType, PlainFrame, PlainIpv4, PlainIpv6, TcpSegment, Unusable, parse_captured, walk};
 use crate::queue::{Marker, Message, Passed, Seen, Writer};
-use crate::signal::{JUDGED_COUNT_MAX, PARTITION_COUNT, Signal, Signaller, TimeBase, TimeDoubt};
+use crate::signal::{JUDGED_COUNT_MAX, Origin, PARTITION_COUNT, Signal, Signaller, TimeBase, TimeDoubt};
 use crate::state::{Decoder, Encoder};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -171,6 +171,8 @@ pub struct Port<T: Timekeeper = WallTime> {
     is_sound: bool,
     /// The index of the port, where it publishes what it counts, and where it leaves it at the end.
     index: usize,
+    /// The clock of the last packet, which names the interface that captured it.
+    clock: ClockName,
     metrics: Option<Arc<Metrics>>,
     totals: Arc<Totals>,
 }
@@ -224,6 +226,7 @@ impl<T: Timekeeper> Port<T> {
             next_cut: None,
             is_sound: true,
             index: 0,
+            clock: ClockName::FIRST,
             metrics: None,
             totals: Totals::new(1),
         }
@@ -234,6 +237,7 @@ impl<T: Timekeeper> Port<T> {
         let (metrics, totals) = (metrics.cloned(), Arc::clone(totals));
         let mut port = self;
         (port.index, port.metrics, port.totals) = (index, metrics, totals);
+        port.signaller.set_origin(Origin::new(index));
         port
     }
 
@@ -315,6 +319,7 @@ impl<T: Timekeeper> Port<T> {
         if !is_quiet && self.turn(Stamp { time_ns, clock }, link, move || read(link, bytes, wire_size, vlan)) {
             return;
         }
+        self.come_from(clock);
         self.packets += 1;
         // Nearly all frames are plain. They are tried family by family, so that what is read of one stays in registers.
         if link == LinkType::ETHERNET && vlan.is_none() {
@@ -326,6 +331,15 @@ impl<T: Timekeeper> Port<T> {
             }
         }
         self.layered(link, bytes, wire_size, vlan);
+    }
+
+    /// Takes note of the interface that captured the next packet.
+    #[inline(always)]
+    fn come_from(&mut self, clock: ClockName) {
+        if clock != self.clock {
+            self.clock = clock;
+            self.signaller.set_origin(Origin::new(self.index + clock.index()));
+        }
     }
 
     /// Takes in a packet that is no plain frame, or that comes with a VLAN tag.
@@ -396,6 +410,7 @@ impl<T: Timekeeper> Port<T> {
         while self.time.is_ready(are_all) {
             let Some(Deferred { stamp, read }) = self.deferred.pop_front() else { return };
             self.turn_to(stamp);
+            self.come_from(stamp.clock);
             self.packets += 1;
             match read {
                 Ok(segment) => self.segment(segment),

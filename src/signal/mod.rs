@@ -192,13 +192,42 @@ impl Partitions {
 pub struct Signal {
     key: [u64; 5],
     hash: u64,
-    /// Tick in the upper 48 bits, then a byte for the kind and one for family and side.
+    /// Tick in the upper 48 bits, then a byte for the kind and one for origin, family and side.
     time_and_kind: u64,
     isn: u32,
     moment: Moment,
 }
 
 const _: () = assert!(size_of::<Signal>() == 64);
+
+/// The origins that signals distinguish. Those of larger numbers share them, in turn.
+pub const ORIGIN_COUNT: usize = 1 << ORIGIN_BITS;
+
+const ORIGIN_BITS: u32 = 4;
+
+/// Where the origin stands in the lowest byte of a signal's time and kind, behind family and side.
+const ORIGIN_SHIFT: u32 = 2;
+
+const _: () = assert!(ORIGIN_SHIFT + ORIGIN_BITS <= u8::BITS);
+
+/// Where a packet was captured: an interface of a capture, or a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin(u8);
+
+impl Origin {
+    /// The origin of this number.
+    #[must_use]
+    pub fn new(number: usize) -> Self {
+        Origin((number % ORIGIN_COUNT) as u8)
+    }
+
+    /// The index of the origin, less than [`ORIGIN_COUNT`].
+    #[must_use]
+    #[inline]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
 
 /// When a packet came, in steps of about a microsecond that wrap after 73 minutes. It orders the signals of several
 /// capture threads, which are never more than seconds apart.
@@ -260,6 +289,20 @@ impl Signal {
     #[inline]
     pub fn at(self, moment: Moment) -> Self {
         Signal { moment, ..self }
+    }
+
+    /// This signal, of a packet that was captured there.
+    #[must_use]
+    #[inline]
+    pub fn from_origin(self, origin: Origin) -> Self {
+        Signal { time_and_kind: self.time_and_kind | u64::from(origin.0) << ORIGIN_SHIFT, ..self }
+    }
+
+    /// Where the packet was captured.
+    #[must_use]
+    #[inline]
+    pub fn origin(&self) -> Origin {
+        Origin::new((self.time_and_kind >> ORIGIN_SHIFT) as usize)
     }
 
     /// Sets the hash of the connection.
@@ -364,8 +407,9 @@ mod tests {
         for kind in SignalKind::ALL {
             for sender in [Side::First, Side::Second] {
                 let parts = SignalParts { tick: (1 << 48) - 1, kind, sender, isn: u32::MAX };
-                let signal = Signal::new(&key, hash, parts);
-                assert_eq!(signal.parts(), parts);
+                let origin = Origin::new(ORIGIN_COUNT - 1);
+                let signal = Signal::new(&key, hash, parts).from_origin(origin);
+                assert_eq!((signal.parts(), signal.origin()), (parts, origin));
                 assert_eq!(signal.key(), AnyKey::V6(key));
                 assert_eq!(signal.hash(), hash);
             }

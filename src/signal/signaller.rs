@@ -19,7 +19,7 @@ use crate::flow::{FlowKey, KeyV4, KeyV6, QuickHash, Side, VlanTags};
 use crate::parse::{Addresses, PlainFrame, TcpSegment};
 use crate::signal::sampler::Sampler;
 use crate::signal::{
-    ConnectionHash, End, HandshakeCache, Moment, Numbers, RecentEnds, Signal, SignalKind, SignalParts, Watch,
+    ConnectionHash, End, HandshakeCache, Moment, Numbers, Origin, RecentEnds, Signal, SignalKind, SignalParts, Watch,
 };
 use crate::state::{Decoder, Encoder};
 use flowpeel_iblt::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
@@ -287,6 +287,8 @@ pub struct Signaller {
     stage: Stage,
     /// The handshakes in the stage, which no cache knows yet.
     awaited: StagedHandshakes,
+    /// Where the segments come from.
+    origin: Origin,
     counts: SignalCounts,
 }
 
@@ -314,10 +316,16 @@ impl Signaller {
             v6: FamilyHash::new(&config.secret),
             stage: Stage::new(),
             awaited: StagedHandshakes::new(),
+            origin: Origin::default(),
             counts: SignalCounts::default(),
             config,
         };
         Signaller { is_watchful: signaller.has_to_watch(), ..signaller }
+    }
+
+    /// Says where the segments come from, from now on.
+    pub fn set_origin(&mut self, origin: Origin) {
+        self.origin = origin;
     }
 
     /// The value of `is_watchful`: SYNs are remembered, connections are watched or samples are drawn.
@@ -442,7 +450,12 @@ impl Signaller {
         let at = if is_end { numbers_of(segment) } else { Numbers::default() };
         let place = StagePlace { is_v6: matches!(segment.addresses, Addresses::V6 { .. }), needs_lookup, is_end };
         let lookup = StagedLookup { quick_hash, now_ns, at, is_chosen };
-        let sender = self.stage.push(place, lookup, |slot| write_unhashed(segment, parts, now_ns, slot));
+        let origin = self.origin;
+        let sender = self.stage.push(place, lookup, |slot| {
+            let sender = write_unhashed(segment, parts, now_ns, slot);
+            *slot = slot.from_origin(origin);
+            sender
+        });
         if kind == SignalKind::SynAck {
             self.await_staged(quick_hash, sender.other());
             if !self.ends.is_quiet(quick_hash) {

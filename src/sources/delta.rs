@@ -3,6 +3,7 @@
 
 use crate::signal::PARTITION_COUNT;
 use crate::sources::address::{SourceKeyV4, SourceKeyV6};
+use crate::sources::copies::Copies;
 use crate::sources::distinct::Distinct;
 use crate::sources::recent::{Recent, RecentSource};
 use crate::sources::{Source, SourceEvent};
@@ -81,11 +82,13 @@ impl SourceGeometry {
         }
     }
 
-    /// The memory in bytes that counting takes with `shard_count` shards: two deltas each, and the ledger with its
-    /// report.
+    /// The memory in bytes that counting takes with `shard_count` shards: two deltas each, the packets that may have
+    /// copies, and the ledger with its report.
     #[must_use]
     pub fn memory_size(self, shard_count: usize) -> u64 {
-        (self.v4.memory_size::<SourceKeyV4>(shard_count) + self.v6.memory_size::<SourceKeyV6>(shard_count)) as u64
+        let families =
+            self.v4.memory_size::<SourceKeyV4>(shard_count) + self.v6.memory_size::<SourceKeyV6>(shard_count);
+        (families + PARTITION_COUNT * Copies::SIZE) as u64
     }
 }
 

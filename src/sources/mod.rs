@@ -10,6 +10,8 @@
 //!   What the connection filter had to forget in a flood can no longer be refused.
 //! - The rest of the attempts are unanswered.
 //!
+//! A packet that several interfaces of one router show is one attempt or answer (`copies`).
+//!
 //! The counters are invertible Bloom counters. A key's multiplicity is the number of its events of all three kinds, and
 //! its values are the answers and refusals. So every event changes count, key and check, and the values beside a lone
 //! key are its own. Counters are linear, so those of several shards are added up. Beside them are, for each partition,
@@ -18,6 +20,7 @@
 //! threads.
 
 mod address;
+mod copies;
 mod delta;
 mod distinct;
 mod ledger;

@@ -5,6 +5,7 @@ use crate::flow::{AnyKey, FlowKey, Side};
 use crate::signal::{Signal, SignalKind};
 use crate::sources::SourceDelta;
 use crate::sources::address::{SourceKeyV4, SourceKeyV6, key_v4, key_v6};
+use crate::sources::copies::Copies;
 use crate::sources::delta::{FamilyDelta, SourceValues};
 use std::net::IpAddr;
 
@@ -78,19 +79,25 @@ pub struct SourceTally {
     delta: Box<SourceDelta>,
     v4: PendingEvents<SourceKeyV4>,
     v6: PendingEvents<SourceKeyV6>,
+    /// What was counted of late, for each of the shard's partitions.
+    copies: Vec<Copies>,
 }
 
 impl SourceTally {
     /// A tally that counts in this delta, which is empty.
     #[must_use]
     pub fn new(delta: Box<SourceDelta>) -> Self {
-        SourceTally { delta, v4: PendingEvents::new(), v6: PendingEvents::new() }
+        let copies = delta.v4.recent.iter().map(|_| Copies::new()).collect();
+        SourceTally { delta, v4: PendingEvents::new(), v6: PendingEvents::new(), copies }
     }
 
-    /// Counts an event of the source at one end of a signal's connection. `position` is that of the partition among the
-    /// shard's.
+    /// Counts an event of the source at one end of a signal's connection, unless the packet is a copy of one that was
+    /// counted. `position` is that of the partition among the shard's.
     #[inline]
     pub fn count(&mut self, signal: &Signal, (event, side): (SourceEvent, Side), position: usize) {
+        if event != SourceEvent::Refusal && self.copies.get_mut(position).is_some_and(|copies| copies.take(signal)) {
+            return;
+        }
         self.delta.totals[event as usize] += 1;
         match address(signal.key(), side) {
             IpAddr::V4(address) => self.v4.push(key_v4(address), position, event, &mut self.delta.v4),
@@ -101,10 +108,10 @@ impl SourceTally {
     /// Passes the delta, with everything counted so far, to `exchange`, and continues with the one that it returns: an
     /// empty one, or the same.
     pub fn exchange(self, exchange: impl FnOnce(Box<SourceDelta>) -> Box<SourceDelta>) -> Self {
-        let SourceTally { mut delta, mut v4, mut v6 } = self;
+        let SourceTally { mut delta, mut v4, mut v6, copies } = self;
         v4.flush(&mut delta.v4);
         v6.flush(&mut delta.v6);
-        SourceTally { delta: exchange(delta), v4, v6 }
+        SourceTally { delta: exchange(delta), v4, v6, copies }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod shared;
 
+use crate::support::captures::{START_S, block, opening, packet_body, pcapng_header};
 use crate::support::command::{Ended, FLOWPEEL, command, flowpeel, replay, run as run_command, text};
 use crate::support::feed::Generated;
 use crate::support::oracle::{Oracle, Rules, lists_of};
@@ -281,6 +282,28 @@ fn sources_are_written_to_standard_output_or_beside_snapshots_as_well() {
     let [file] = written[..] else { panic!("{names:?}") };
     assert!(file.file_name().unwrap().to_str().unwrap().starts_with("sources-"));
     assert!(std::fs::read(file).unwrap() == files[0]);
+}
+
+#[test]
+fn a_packet_at_two_interfaces_counts_once_and_a_retransmission_again() {
+    let [syn, syn_ack, _] = opening(40_000);
+    let mut capture = [pcapng_header(&[]), block(1, &[1, 0, 0, 0, 0, 0, 4, 0])].concat();
+    for second in [0, 1, 3] {
+        for (interface, after_us) in [(0, 0), (1, 40)] {
+            let ticks = (u64::from(START_S) + second) * 1_000_000 + after_us;
+            capture.extend(block(6, &packet_body(interface, ticks, &syn)));
+        }
+    }
+    for (interface, after_us) in [(1, 100), (0, 130)] {
+        let ticks = (u64::from(START_S) + 3) * 1_000_000 + after_us;
+        capture.extend(block(6, &packet_body(interface, ticks, &syn_ack)));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("forwarded.pcapng");
+    std::fs::write(&path, capture).unwrap();
+    let (header, counts) = read_back(&source_files(&path, &["--sources"])[0]);
+    assert_eq!((&header["source_list"]["attempts"], &header["source_list"]["answered"]), (&3.into(), &1.into()));
+    assert_eq!(counts, Exact::from([(IpAddr::from([10, 0, 0, 1]), [3, 1, 0])]));
 }
 
 #[test]
