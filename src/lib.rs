@@ -41,8 +41,9 @@
 //! The [`engine`] puts this on threads and gives a router ports to push packets into; [`run`] feeds it from files and
 //! interfaces, and `cli` (a feature of that name) puts it on a command line. [`snapshot`]s are all open connections in
 //! a file, of which an [`agent`] makes lists elsewhere. An [`archive`] keeps a [`record`] of every connection that
-//! ended. [`sources`] are counted by who opens connections. [`metrics`] count what happens on the way, and are served
-//! over HTTP. A [`state`] holds what a run needs to continue after a crash, in files of the [`disk`] room.
+//! ended, and an [`event_log`] has a line for each. [`sources`] are counted by who opens connections. [`metrics`] count
+//! what happens on the way, and are served over HTTP. A [`state`] holds what a run needs to continue after a crash, in
+//! files of the [`disk`] room.
 //!
 //! Five files to read first, in the order of a packet: `src/engine/port.rs`, `src/signal/signaller.rs`,
 //! `src/track/tracker.rs` (its first comment has the states of a connection as a table), `src/track/partition.rs` and
@@ -58,6 +59,7 @@ pub mod cli;
 pub mod disk;
 pub mod engine;
 pub mod error;
+pub mod event_log;
 pub mod export;
 pub mod flow;
 pub mod handover;

@@ -19,7 +19,7 @@ const WRAP_TICKS: i64 = 1 << TICK_BITS;
 
 /// The starts of old connections, as of one list.
 #[derive(Debug, Default)]
-pub(super) struct Ages {
+pub(crate) struct Ages {
     starts: AHashMap<AnyKey, i64>,
     /// The end of the list in ticks of wall time; `None` if there was no list, or more old connections than are
     /// remembered.
@@ -28,7 +28,7 @@ pub(super) struct Ages {
 
 impl Ages {
     /// The starts of the connections that are old at the end of this list.
-    pub(super) fn of(list: &List) -> Self {
+    pub(crate) fn of(list: &List) -> Self {
         let mut ages = Ages { starts: AHashMap::new(), whole_at: Some(list.header.figures.end_ns.div_euclid(TICK_NS)) };
         let is_old = |age_ns: i64| age_ns / TICK_NS >= WRAP_TICKS / 2;
         for row in list.established().filter(|row| is_old(row.age_ns)) {
@@ -66,7 +66,7 @@ impl Ages {
     }
 
     /// An entry with its start corrected, if it is known here.
-    pub(super) fn with_known_start(&self, entry: Entry) -> Entry {
+    pub(crate) fn with_known_start(&self, entry: Entry) -> Entry {
         if !entry.may_be_older {
             return entry;
         }

@@ -4,6 +4,7 @@
 //! addresses. The hashes are keyed with a constant, so that an archive can be read years later, on another machine,
 //! without a secret.
 
+use crate::export::ArchivedFlow;
 use crate::flow::{AnyKey, FlowKey, KeyV4, KeyV6, VlanTags, WordKey};
 use crate::record::{Ending, Record};
 use crate::signal::TICK_NS;
@@ -139,6 +140,22 @@ impl From<&Record> for Entry {
             fate: record.ending.map_or(Fate::Open, Fate::Ended),
             midstream: record.midstream,
             may_be_older: record.may_be_older,
+        }
+    }
+}
+
+impl From<&Entry> for ArchivedFlow {
+    fn from(entry: &Entry) -> Self {
+        ArchivedFlow {
+            client: entry.client(),
+            server: entry.server(),
+            vlan: entry.vlan(),
+            start_ns: entry.start_ns(),
+            end_ns: entry.end_ns(),
+            age_ns: entry.age_ns(),
+            reason: entry.fate.reason(),
+            midstream: entry.midstream,
+            start_is_bound: entry.may_be_older,
         }
     }
 }

@@ -55,25 +55,29 @@ impl<'a> ListFeed<'a> {
 
     fn send_open(&mut self, list: &List) {
         self.sent_ns = Some(list.header.figures.end_ns);
-        let end = list.header.figures.end_ns.div_euclid(TICK_NS);
         self.archive.send(Command::BeginOpen);
-        let mut entries = Vec::with_capacity(ARCHIVE_BLOCK_ENTRIES_MAX);
-        for row in list.rows().filter(|row| row.state == RowState::Established) {
-            let Some(key) = AnyKey::of_ends(row.client, row.server, row.vlan) else { continue };
-            let start = row.start_ns.div_euclid(TICK_NS);
-            let set_ns = list.header.figures.end_ns.saturating_sub(row.start_ns).saturating_sub(row.age_ns);
-            // The clock is set by whole ticks. Less is what lies between two readings of it.
-            let clock_set = set_ns.saturating_add(TICK_NS / 2).div_euclid(TICK_NS);
-            let (midstream, may_be_older) = (row.midstream, row.start_is_bound);
-            entries.push(Entry { end, key, start, clock_set, fate: Fate::Open, midstream, may_be_older });
-            if entries.len() == ARCHIVE_BLOCK_ENTRIES_MAX {
-                let full = std::mem::replace(&mut entries, Vec::with_capacity(ARCHIVE_BLOCK_ENTRIES_MAX));
-                self.archive.send(Command::Open(full));
-            }
-        }
-        if !entries.is_empty() {
-            self.archive.send(Command::Open(entries));
-        }
+        in_parts(list, |entries| self.archive.send(Command::Open(entries)));
         self.archive.send(Command::EndOpen);
+    }
+}
+
+/// Passes the open connections of a list to `take`, up to [`ARCHIVE_BLOCK_ENTRIES_MAX`] at a time.
+pub(crate) fn in_parts(list: &List, mut take: impl FnMut(Vec<Entry>)) {
+    let mut entries = Vec::with_capacity(ARCHIVE_BLOCK_ENTRIES_MAX);
+    let end = list.header.figures.end_ns.div_euclid(TICK_NS);
+    for row in list.rows().filter(|row| row.state == RowState::Established) {
+        let Some(key) = AnyKey::of_ends(row.client, row.server, row.vlan) else { continue };
+        let start = row.start_ns.div_euclid(TICK_NS);
+        let set_ns = list.header.figures.end_ns.saturating_sub(row.start_ns).saturating_sub(row.age_ns);
+        // The clock is set by whole ticks. Less is what lies between two readings of it.
+        let clock_set = set_ns.saturating_add(TICK_NS / 2).div_euclid(TICK_NS);
+        let (midstream, may_be_older) = (row.midstream, row.start_is_bound);
+        entries.push(Entry { end, key, start, clock_set, fate: Fate::Open, midstream, may_be_older });
+        if entries.len() == ARCHIVE_BLOCK_ENTRIES_MAX {
+            take(std::mem::replace(&mut entries, Vec::with_capacity(ARCHIVE_BLOCK_ENTRIES_MAX)));
+        }
+    }
+    if !entries.is_empty() {
+        take(entries);
     }
 }

@@ -5,7 +5,7 @@ use crate::cli::report::{self, Voice};
 use crate::cli::showing::ShapeKind;
 use crate::cli::table::{self, Align};
 use crate::cli::{Outcome, Status, print};
-use crate::export::{ArchivedFlow, append_archived, archived_csv, rfc3339};
+use crate::export::{ArchivedFlow, append_archived, append_archived_eve, archived_csv, rfc3339};
 use crate::list::RowState;
 use crate::select::{Facts, Filter};
 use clap::Args;
@@ -73,8 +73,9 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     }
     print(&match ShapeKind::on_stdout(arguments.format) {
         ShapeKind::Table => table(&answer.entries).into_bytes(),
-        ShapeKind::Ndjson => lines(&answer.entries),
-        ShapeKind::Csv => archived_csv(answer.entries.iter().map(archived)),
+        ShapeKind::Ndjson => lines(&answer.entries, append_archived),
+        ShapeKind::Eve => lines(&answer.entries, append_archived_eve),
+        ShapeKind::Csv => archived_csv(answer.entries.iter().map(ArchivedFlow::from)),
     })?;
     for damage in &answer.damages {
         report::error(damage, "");
@@ -121,24 +122,10 @@ fn facts(entry: &Entry) -> Facts {
     }
 }
 
-fn archived(entry: &Entry) -> ArchivedFlow {
-    ArchivedFlow {
-        client: entry.client(),
-        server: entry.server(),
-        vlan: entry.vlan(),
-        start_ns: entry.start_ns(),
-        end_ns: entry.end_ns(),
-        age_ns: entry.age_ns(),
-        reason: entry.fate.reason(),
-        midstream: entry.midstream,
-        start_is_bound: entry.may_be_older,
-    }
-}
-
 /// A line of JSON for each connection.
-fn lines(entries: &[Entry]) -> Vec<u8> {
+fn lines(entries: &[Entry], append: impl Fn(&mut Vec<u8>, &ArchivedFlow)) -> Vec<u8> {
     let mut text = Vec::new();
-    entries.iter().for_each(|entry| append_archived(&mut text, &archived(entry)));
+    entries.iter().for_each(|entry| append(&mut text, &ArchivedFlow::from(entry)));
     text
 }
 
@@ -204,7 +191,7 @@ mod tests {
     #[test]
     fn a_line_is_as_the_contract_says() {
         let head = r#"{"timestamp":"2026-01-01T00:00:10.000000Z","event_type":"flow","src_ip":"10.0.0.1","src_port":40000,"dest_ip":"93.184.216.34","dest_port":443,"proto":"TCP","community_id":"1:+fu2KbftImRzbfCHYFp9WDsl/xA=","flow":{"start":"2026-01-01T00:00:00.500000Z","#;
-        let text = |fate| String::from_utf8(lines(&[entry(fate)])).unwrap();
+        let text = |fate| String::from_utf8(lines(&[entry(fate)], append_archived)).unwrap();
         let closed = r#""end":"2026-01-01T00:00:10.000000Z","age":9.5,"state":"closed","reason":"fin"}}"#;
         assert_eq!(text(Fate::Ended(Ending::Fin)), format!("{head}{closed}\n"));
         assert_eq!(text(Fate::Open), format!("{head}\"age\":9.5,\"state\":\"established\"}}}}\n"));

@@ -7,6 +7,7 @@ use crate::cli::showing::Showing;
 use crate::cli::values::{self, KeepLimit};
 use crate::engine::{Config, Snapshots};
 use crate::error::{Error, Result};
+use crate::event_log::EventLog;
 use crate::export::{
     CHANGES_FULL_LISTS_MAX, Directory, Exporter, Format, Keep, Output, Resumable, Shape, SnapshotDirectory, Stream,
 };
@@ -146,9 +147,14 @@ impl Lists {
         Format { shape, selection: self.showing.selection(), ..self.writing.format() }
     }
 
+    /// Whether lists are written to standard output.
+    pub(super) fn are_on_stdout(&self) -> bool {
+        self.is_stdout() && !self.no_list
+    }
+
     /// Whether lists are shown on a terminal, as a table or otherwise.
     pub(super) fn are_on_terminal(&self) -> bool {
-        self.is_stdout() && !self.no_list && std::io::stdout().is_terminal()
+        self.are_on_stdout() && std::io::stdout().is_terminal()
     }
 
     /// The length of an interval, if one was given.
@@ -230,7 +236,7 @@ impl Lists {
         } else {
             ListOutput::Stdout(Box::new(Stream::new(std::io::stdout(), "standard output", config.vlan_key, format)))
         };
-        Ok(Outputs { lists, keeps_list: !self.no_list, snapshots, archive: None, voice, written: 0 })
+        Ok(Outputs { lists, keeps_list: !self.no_list, snapshots, archive: None, events: None, voice, written: 0 })
     }
 }
 
@@ -268,6 +274,7 @@ pub(super) struct Outputs<'a> {
     keeps_list: bool,
     snapshots: Option<SnapshotDirectory>,
     archive: Option<ListFeed<'a>>,
+    events: Option<&'a EventLog>,
     voice: Voice,
     /// The lists written, or the snapshots where there are no lists.
     written: u64,
@@ -292,6 +299,9 @@ impl Exporter for Outputs<'_> {
         self.show_warnings();
         if let (Output::List(list), Some(archive)) = (output, &mut self.archive) {
             archive.list(list)?;
+        }
+        if let (Output::List(list), Some(events)) = (output, self.events) {
+            events.list(list);
         }
         Ok(())
     }
@@ -335,6 +345,11 @@ impl<'a> Outputs<'a> {
     /// Feeds this archive from the lists.
     pub(super) fn feed(&mut self, archive: &'a Archive) {
         self.archive = Some(ListFeed::new(archive));
+    }
+
+    /// Feeds this log of events from the lists.
+    pub(super) fn feed_events(&mut self, events: &'a EventLog) {
+        self.events = Some(events);
     }
 
     fn show_warnings(&mut self) {

@@ -6,6 +6,7 @@ mod allocator;
 mod archive;
 mod completions;
 mod directories;
+mod events;
 mod find;
 mod generate;
 mod heading;

@@ -111,7 +111,7 @@ pub(super) fn memory(plan: &Plan) {
     let (memory, config) = (plan.memory(), plan.config());
     let mut parts: Vec<_> = memory.parts().into_iter().filter(|(_, size)| *size > 0).collect();
     // Parts that are taken only as the list grows, or only while a state is written, come last.
-    parts.sort_by_key(|(part, _)| ["archive", "list", "state"].iter().position(|last| last == part));
+    parts.sort_by_key(|(part, _)| ["archive", "events", "list", "state"].iter().position(|last| last == part));
     let parts: Vec<_> = parts.into_iter().map(|(part, size)| format!("{} {}", part_name(part), mib(size))).collect();
     let lowered = if plan.is_lowered() { "; changes or half-open are fewer than usual, to fit --memory" } else { "" };
     line(format_args!(

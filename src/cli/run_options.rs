@@ -1,6 +1,7 @@
 //! The options that a replay and a live capture have in common, and the configuration that they ask for.
 
 use crate::cli::archive::{self, ArchiveOptions};
+use crate::cli::events::EventOptions;
 use crate::cli::lists::Lists;
 use crate::cli::state::State;
 use crate::cli::tracking::Tracking;
@@ -15,6 +16,9 @@ use std::time::Duration;
 pub(super) struct RunOptions {
     #[command(flatten)]
     pub(super) lists: Lists,
+
+    #[command(flatten)]
+    pub(super) events: EventOptions,
 
     #[command(flatten)]
     tracking: Tracking,
@@ -60,6 +64,7 @@ impl RunOptions {
         self.state.check(every, keeps_secret)?;
         archive::check_directories(&self.state, &self.lists, &self.archive)?;
         self.archive.check(&self.lists)?;
+        self.events.check(&self.lists, &self.state)?;
         if self.lists.snapshot_directory().is_some() && !keeps_secret {
             return Err(Error::new(
                 "nobody could read snapshots under a secret that is drawn at every start: make one with flowpeel keygen \
@@ -72,6 +77,7 @@ impl RunOptions {
             snapshots: self.lists.snapshots(router, run),
             saves_state,
             archive_size: self.archive.memory_size(is_live && saves_state)?,
+            event_log_size: self.events.memory_size(),
             ..config
         })
     }

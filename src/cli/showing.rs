@@ -14,6 +14,8 @@ pub(super) enum ShapeKind {
     Table,
     /// A line of JSON for the list and one for each connection
     Ndjson,
+    /// As ndjson, with the lines of Suricata's EVE
+    Eve,
     /// Comma-separated values, with the names of the columns first
     Csv,
 }
@@ -76,10 +78,11 @@ impl From<GroupKind> for GroupBy {
 #[derive(Args)]
 #[command(next_help_heading = heading::OUTPUT)]
 pub(super) struct Showing {
-    /// table (the default on a terminal), ndjson or csv
+    /// table (on a terminal), ndjson, eve or csv
     ///
     /// Elsewhere than on a terminal it is ndjson. A table is aligned columns for people, as wide as the terminal;
-    /// ndjson a line of JSON for the list and one for each connection; csv has the names of the columns first.
+    /// ndjson a line of JSON for the list and one for each connection; eve the same with lines that are valid under the
+    /// schema of Suricata; csv has the names of the columns first.
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     format: Option<ShapeKind>,
 
@@ -150,6 +153,7 @@ impl ShapeKind {
         match self {
             ShapeKind::Table => Shape::Table(Look { width: None, is_coloured: false }),
             ShapeKind::Ndjson => Shape::Ndjson,
+            ShapeKind::Eve => Shape::Eve,
             ShapeKind::Csv => Shape::Csv,
         }
     }

@@ -59,6 +59,8 @@ pub struct Config {
     pub sources_max: Option<u64>,
     /// The memory that an archive takes, in bytes; see [`Plan::recording`].
     pub archive_size: u64,
+    /// The memory that a log of events takes, in bytes; see [`Plan::recording`].
+    pub event_log_size: u64,
     /// The secret under which tables are filled.
     pub secret: Secret,
     /// Whether the state is saved; its copies are part of the memory.
@@ -191,6 +193,7 @@ impl Default for Config {
             snapshots: None,
             sources_max: None,
             archive_size: 0,
+            event_log_size: 0,
             secret: Secret::REPLAY,
             saves_state: false,
             fingerprint_bits: FINGERPRINT_BITS,

@@ -4,11 +4,10 @@
 //! come in an order that depends on the packets alone. By the wall clock events that the queue has no room for are
 //! counted, and those of one connection come in their order.
 
-use crate::archive::Sorter;
+use crate::archive::Order;
 use crate::flow::{AnyKey, FlowKey, VlanTags};
-use crate::record::{Ending, Message, Outlet, Record};
-use crate::signal::{PARTITION_COUNT, TICK_NS};
-use std::cmp::Ordering;
+use crate::record::{Ending, Outlet, Record};
+use crate::signal::TICK_NS;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -57,43 +56,12 @@ pub struct Events<'a> {
 /// What is called with events.
 pub(crate) type OnEvents = Box<dyn FnMut(&Events) + Send>;
 
-/// A record with what it is sorted by.
-#[derive(Clone, Copy)]
-struct Placed {
-    /// The tick, then the partition, then the order in which the partition sent them.
-    place: (i64, usize, u64),
-    record: Record,
-}
-
-impl PartialEq for Placed {
-    fn eq(&self, other: &Self) -> bool {
-        self.place == other.place
-    }
-}
-
-impl Eq for Placed {}
-
-impl PartialOrd for Placed {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Placed {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.place.cmp(&other.place)
-    }
-}
-
 /// The thread that reports events.
 pub(crate) struct EventThread {
     outlet: Outlet,
     dropped: Arc<AtomicU64>,
     on_events: OnEvents,
-    /// What sorts events between two cuts, where there are cuts.
-    sorter: Option<Sorter<Placed>>,
-    /// The number of records that each partition has sent.
-    sent: [u64; PARTITION_COUNT],
+    order: Order,
     events: Vec<Event>,
 }
 
@@ -101,44 +69,22 @@ impl EventThread {
     /// A thread that reports what comes out of this queue. `dropped` counts what does not. With `sorts` all events
     /// between two cuts are sorted.
     pub(crate) fn new(outlet: Outlet, dropped: Arc<AtomicU64>, on_events: OnEvents, sorts: bool) -> Self {
-        let sorter = sorts.then(Sorter::new);
-        EventThread { outlet, dropped, on_events, sorter, sent: [0; PARTITION_COUNT], events: Vec::new() }
+        EventThread { outlet, dropped, on_events, order: Order::new(sorts), events: Vec::new() }
     }
 
     /// Reports until all partitions have ended. Returns how many events were dropped.
     pub(crate) fn run(mut self) -> u64 {
         while let Ok(message) = self.outlet.messages().recv() {
-            match (message, &mut self.sorter) {
-                (Message::Records(block), Some(sorter)) => {
-                    let partition = block.partition();
-                    let sent = &mut self.sent[partition % PARTITION_COUNT];
-                    let placed = block.records().iter().map(|record| {
-                        *sent += 1;
-                        Placed { place: (record.end, partition, *sent), record: *record }
-                    });
-                    sorter.add(partition, placed);
-                    self.outlet.recycle(block);
-                }
-                (Message::Records(block), None) => {
-                    self.events.extend(block.records().iter().map(Event::of));
-                    self.outlet.recycle(block);
-                }
-                (Message::Cut { partition, saves }, Some(sorter)) => {
-                    let sorted = sorter.cut(partition, saves).into_iter().flat_map(|(sorted, _)| sorted);
-                    self.events.extend(sorted.map(|placed| Event::of(&placed.record)));
-                }
-                (Message::Cut { .. }, None) => {}
-            }
+            self.order.take(message, &self.outlet);
             self.report();
         }
-        if let Some(sorter) = &mut self.sorter {
-            self.events.extend(sorter.drain().iter().map(|placed| Event::of(&placed.record)));
-        }
+        self.order.drain();
         self.report();
         self.dropped.load(Relaxed)
     }
 
     fn report(&mut self) {
+        self.events.extend(self.order.ready().map(|record| Event::of(&record)));
         if !self.events.is_empty() {
             (self.on_events)(&Events { events: &self.events, dropped: self.dropped.load(Relaxed) });
             self.events.clear();

@@ -53,12 +53,14 @@ pub struct Memory {
     pub state_size: u64,
     /// The archive: records on their way, the records of the segment that is being filled, and its index.
     pub archive_size: u64,
+    /// Events on their way, and those that wait for their destinations.
+    pub event_log_size: u64,
 }
 
 impl Memory {
     /// Every part once, with the name that metrics and plans have for it, and its size in bytes.
     #[must_use]
-    pub fn parts(&self) -> [(&'static str, u64); 8] {
+    pub fn parts(&self) -> [(&'static str, u64); 9] {
         [
             ("filter", self.filter_size + self.refused_size),
             ("half_open", self.rings_size),
@@ -67,6 +69,7 @@ impl Memory {
             ("list", self.list_size_max),
             ("state", self.state_size),
             ("archive", self.archive_size),
+            ("events", self.event_log_size),
             ("sources", self.sources_size),
         ]
     }
@@ -89,7 +92,7 @@ impl Memory {
             (Setting::Shards, self.queues_size.saturating_sub(buffers_size)),
             (Setting::Rings, buffers_size),
             (Setting::Sources, self.sources_size),
-            (Setting::Archive, self.archive_size),
+            (Setting::Archive, self.archive_size + self.event_log_size),
         ];
         parts.into_iter().max_by_key(|(_, size)| *size).unwrap_or((Setting::Connections, 0))
     }

@@ -169,7 +169,7 @@ impl Sink {
     fn outputs(self, plan: Plan) -> (Outputs<'static>, Plan) {
         let Sink { lists, events, counters } = self;
         let (inlet, outlet) = record::queue(plan.when_full());
-        let inlet = inlet.with_openings();
+        let inlet = inlet.of_events(true);
         let events_dropped = inlet.dropped();
         let on_counters =
             |call| OnCounters { call, port_count: plan.port_count, events_dropped: Arc::clone(&events_dropped) };

@@ -378,6 +378,7 @@ impl Plan {
                 + if keeps_list && is_asking { questions_size(&self.list) } else { 0 },
             sources_size: self.sources.map_or(0, |geometry| geometry.memory_size(self.shard_count())),
             archive_size: config.archive_size,
+            event_log_size: config.event_log_size,
             state_size: if config.saves_state { state_size(&self.partition, config, listed_max) } else { 0 },
         }
     }

@@ -15,6 +15,9 @@ const SHA1_BEGIN: [u32; 5] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476
 /// The size of a block of SHA-1. The input of an ID fits one block with its length.
 const BLOCK_SIZE: usize = 64;
 
+/// The size of a SHA-1 hash.
+pub(super) const DIGEST_SIZE: usize = 20;
+
 /// The size of the version and the base64 form of a SHA-1 hash.
 const TEXT_SIZE: usize = 2 + 28;
 
@@ -27,6 +30,11 @@ const TEXT_SIZE: usize = 2 + 28;
 /// ```
 #[must_use]
 pub fn community_id(one: SocketAddr, other: SocketAddr) -> CommunityId {
+    CommunityId::of_digest(digest(one, other))
+}
+
+/// The hash of the connection between two ends, in either order, that its Community ID consists of.
+pub(super) fn digest(one: SocketAddr, other: SocketAddr) -> [u8; DIGEST_SIZE] {
     let (first, second) =
         if (one.ip(), one.port()) <= (other.ip(), other.port()) { (one, other) } else { (other, one) };
     let (mut block, mut size) = ([0; BLOCK_SIZE], 2);
@@ -48,13 +56,9 @@ pub fn community_id(one: SocketAddr, other: SocketAddr) -> CommunityId {
     block[BLOCK_SIZE - 2..].copy_from_slice(&(8 * size as u16).to_be_bytes());
     let mut state = SHA1_BEGIN;
     compress(&mut state, &[block]);
-    let mut hash = [0; 20];
+    let mut hash = [0; DIGEST_SIZE];
     hash.as_chunks_mut().0.iter_mut().zip(state).for_each(|(bytes, word)| *bytes = word.to_be_bytes());
-    let mut text = *b"1:0000000000000000000000000000";
-    // The text has exactly the room that the hash takes.
-    let written = STANDARD.encode_slice(hash, &mut text[2..]);
-    debug_assert!(written.is_ok_and(|size| size == TEXT_SIZE - 2));
-    CommunityId(text)
+    hash
 }
 
 /// A Community ID as text.
@@ -62,6 +66,14 @@ pub fn community_id(one: SocketAddr, other: SocketAddr) -> CommunityId {
 pub struct CommunityId([u8; TEXT_SIZE]);
 
 impl CommunityId {
+    pub(super) fn of_digest(hash: [u8; DIGEST_SIZE]) -> Self {
+        let mut text = *b"1:0000000000000000000000000000";
+        // The text has exactly the room that the hash takes.
+        let written = STANDARD.encode_slice(hash, &mut text[2..]);
+        debug_assert!(written.is_ok_and(|size| size == TEXT_SIZE - 2));
+        CommunityId(text)
+    }
+
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0
     }

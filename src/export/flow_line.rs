@@ -5,6 +5,7 @@
 //! serializer took three times as long.
 
 use crate::export::community_id;
+use crate::export::eve::flow_id;
 use crate::export::timestamp::TimeFormatter;
 use crate::flow::VlanTags;
 use crate::list::{Row, RowState};
@@ -86,14 +87,18 @@ pub fn append_archived(line: &mut Vec<u8>, flow: &ArchivedFlow) {
     begin(line, end.as_str(), "flow");
     let ends = Ends { client: flow.client, server: flow.server, vlan: flow.vlan };
     connection(line, &ends, flow.vlan != VlanTags::NONE);
-    start(line, &mut times, flow.start_ns);
-    if flow.reason.is_some() {
+    course(line, &mut times, flow, flow.reason.is_some());
+}
+
+/// Appends what is known of the course of a connection, and the end of the line.
+fn course(line: &mut Vec<u8>, times: &mut TimeFormatter, flow: &ArchivedFlow, has_ended: bool) {
+    start(line, times, flow.start_ns);
+    if has_ended {
         line.extend_from_slice(b",\"end\":\"");
-        line.extend_from_slice(end.as_bytes());
+        line.extend_from_slice(times.rfc3339(flow.end_ns).as_bytes());
         line.push(b'"');
     }
-    let state = if flow.reason.is_some() { CLOSED } else { RowState::Established.name() };
-    age_and_state(line, flow.age_ns, state);
+    age_and_state(line, flow.age_ns, if has_ended { CLOSED } else { RowState::Established.name() });
     if let Some(reason) = flow.reason {
         line.extend_from_slice(b",\"reason\":\"");
         line.extend_from_slice(reason.as_bytes());
@@ -104,8 +109,60 @@ pub fn append_archived(line: &mut Vec<u8>, flow: &ArchivedFlow) {
     line.extend_from_slice(b"}}\n");
 }
 
+/// What happened to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It was established.
+    Opened,
+    /// It has ended.
+    Closed,
+    /// It has not ended: the event of its end was wrong.
+    Reopened,
+    /// The input ended before it did.
+    Unfinished,
+}
+
+impl Change {
+    fn name(self) -> &'static str {
+        match self {
+            Change::Opened => "opened",
+            Change::Closed => "closed",
+            Change::Reopened => "reopened",
+            Change::Unfinished => "unfinished",
+        }
+    }
+}
+
+/// An event of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowEvent {
+    /// What happened.
+    pub change: Change,
+    /// The connection. It has a reason if it has ended, or the input has.
+    pub flow: ArchivedFlow,
+    /// The number of the event, from 1.
+    pub sequence: u64,
+}
+
+/// Appends the line of an event, with its newline.
+pub(super) fn append_event(line: &mut Vec<u8>, times: &mut TimeFormatter, event: &FlowEvent) {
+    let FlowEvent { change, flow, sequence } = event;
+    let time = times.rfc3339(flow.end_ns);
+    begin(line, time.as_str(), "flow");
+    line.extend_from_slice(b"\"change\":\"");
+    line.extend_from_slice(change.name().as_bytes());
+    line.extend_from_slice(b"\",\"seq\":");
+    number(line, *sequence);
+    line.extend_from_slice(b",\"flow_id\":");
+    number(line, flow_id(flow.client, flow.server, flow.vlan, flow.start_ns));
+    line.push(b',');
+    let ends = Ends { client: flow.client, server: flow.server, vlan: flow.vlan };
+    connection(line, &ends, flow.vlan != VlanTags::NONE);
+    course(line, times, flow, *change == Change::Closed);
+}
+
 /// The state of a connection that has ended.
-const CLOSED: &str = "closed";
+pub(super) const CLOSED: &str = "closed";
 
 /// Appends the beginning of the fields about the connection's course.
 #[inline]

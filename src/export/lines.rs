@@ -2,6 +2,7 @@
 //!
 //! Lines take several times the memory of rows, so they are written in pieces of bounded size.
 
+use crate::export::eve;
 use crate::export::flow_line::{self, Mark, Style};
 use crate::export::side_by_side;
 use crate::export::timestamp::{Text, TimeFormatter};
@@ -208,8 +209,18 @@ pub(super) struct Base<'a> {
     pub(super) full: ListId,
 }
 
+/// Whose lines of connections they are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// flowpeel's own, with all that is known.
+    Own,
+    /// Suricata's, valid under its schema.
+    Eve,
+}
+
 /// Writes lists as lines.
 pub(super) struct Lines {
+    dialect: Dialect,
     vlan_key: bool,
     times: TimeFormatter,
     /// Lines that have not been written yet.
@@ -217,9 +228,9 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// A writer of lines. With `vlan_key`, they name the VLAN tags.
-    pub(super) fn new(vlan_key: bool) -> Self {
-        Lines { vlan_key, times: TimeFormatter::default(), lines: Vec::with_capacity(2 * BUFFER_SIZE) }
+    /// A writer of lines. With `vlan_key`, they name the VLAN tags, which EVE does in any case.
+    pub(super) fn new(dialect: Dialect, vlan_key: bool) -> Self {
+        Lines { dialect, vlan_key, times: TimeFormatter::default(), lines: Vec::with_capacity(2 * BUFFER_SIZE) }
     }
 
     pub(super) fn id(&mut self, header: &Header) -> ListId {
@@ -230,7 +241,13 @@ impl Lines {
     pub(super) fn list(&mut self, out: &mut dyn Write, list: &List, selection: &Selection) -> io::Result<()> {
         let (start, end) = self.period(&list.header);
         let flow_list = ListFields::new(&list.header, start.as_str(), end.as_str());
-        let mut line = ListLine { timestamp: end.as_str(), event_type: "flow_list", flow_list, selection: None };
+        let eve_end = end.eve();
+        let timestamp = match self.dialect {
+            Dialect::Own => end.as_str(),
+            Dialect::Eve => str::from_utf8(&eve_end).unwrap_or_default(),
+        };
+        let end_ns = list.header.figures.end_ns;
+        let mut line = ListLine { timestamp, event_type: "flow_list", flow_list, selection: None };
         let head = head(&end);
         let style = Style { head: &head, vlan_key: self.vlan_key, mark: None };
         if selection.is_partial() {
@@ -243,20 +260,29 @@ impl Lines {
             self.header(&line)?;
             return match groups {
                 Some((groups, _)) => self.groups(out, &groups, &end, group_by.unwrap_or_default()),
-                None => self.rows(out, selection.rows(list.rows()), style),
+                None => self.rows(out, selection.rows(list.rows()), style, end_ns),
             };
         }
         self.header(&line)?;
-        if is_worth_two_threads(&list.header) {
+        if self.dialect == Dialect::Own && is_worth_two_threads(&list.header) {
             self.flush(out)?;
             return side_by_side::write(out, list.rows(), style);
         }
-        self.rows(out, list.rows(), style)
+        self.rows(out, list.rows(), style, end_ns)
     }
 
-    fn rows(&mut self, out: &mut dyn Write, rows: impl Iterator<Item = Row>, style: Style) -> io::Result<()> {
+    fn rows(
+        &mut self,
+        out: &mut dyn Write,
+        rows: impl Iterator<Item = Row>,
+        style: Style,
+        end_ns: i64,
+    ) -> io::Result<()> {
         for row in rows {
-            flow_line::append(&mut self.lines, &mut self.times, &row, style);
+            match self.dialect {
+                Dialect::Own => flow_line::append(&mut self.lines, &mut self.times, &row, style),
+                Dialect::Eve => eve::append_row(&mut self.lines, &mut self.times, &row, end_ns),
+            }
             self.flush_if_long(out)?;
         }
         self.flush(out)

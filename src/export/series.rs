@@ -1,10 +1,10 @@
-//! One list after another: as NDJSON, csv or a table; each in full, or as what changed since the one before; plain or
-//! compressed.
+//! One list after another: as NDJSON, EVE, csv or a table; each in full, or as what changed since the one before; plain
+//! or compressed.
 
 use crate::error::{Error, Result};
 use crate::export::csv::Csv;
 use crate::export::file_name::Extension;
-use crate::export::lines::{Base, Lines, ListId};
+use crate::export::lines::{Base, Dialect, Lines, ListId};
 use crate::export::source_list;
 use crate::export::table::Look;
 use crate::export::timestamp::Text;
@@ -28,6 +28,8 @@ pub enum Shape {
     /// A header line and a line for each connection, as JSON.
     #[default]
     Ndjson,
+    /// As [`Shape::Ndjson`], with lines of connections as Suricata writes them: valid under the schema of its EVE.
+    Eve,
     /// Comma-separated values, with the columns named in the first row.
     Csv,
     /// A table for people.
@@ -152,7 +154,8 @@ impl Series {
             ids: None,
         };
         let writer = match format.shape {
-            Shape::Ndjson => Writer::Ndjson(Lines::new(vlan_key)),
+            Shape::Ndjson => Writer::Ndjson(Lines::new(Dialect::Own, vlan_key)),
+            Shape::Eve => Writer::Ndjson(Lines::new(Dialect::Eve, vlan_key)),
             Shape::Csv => Writer::Csv(Csv::default()),
             Shape::Table(look) => Writer::Table(look),
         };

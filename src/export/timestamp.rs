@@ -9,6 +9,8 @@ use jiff::fmt::strtime;
 
 const DATE_SIZE: usize = 11;
 const TEXT_SIZE: usize = DATE_SIZE + 16;
+/// UTC, as EVE writes it.
+const EVE_ZONE: &[u8; 5] = b"+0000";
 const DAY_US: i64 = 86_400_000_000;
 
 /// A time in ns since 1970 as RFC 3339 in UTC, to the microsecond.
@@ -32,6 +34,14 @@ impl Text {
 
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+
+    /// The time as EVE has it: with `+0000` for UTC instead of `Z`.
+    pub(super) fn eve(&self) -> [u8; TEXT_SIZE + EVE_ZONE.len() - 1] {
+        let mut text = [0; TEXT_SIZE + EVE_ZONE.len() - 1];
+        text[..TEXT_SIZE].copy_from_slice(&self.0);
+        text[TEXT_SIZE - 1..].copy_from_slice(EVE_ZONE);
+        text
     }
 
     /// The text of these bytes, if they are of that size and valid UTF-8.

@@ -106,6 +106,14 @@ const RUN: &[Family] = &[
         "Time in which a partition did nothing but be copied into a state.",
         |reading, samples| samples.summary(&reading.latencies[Latency::Pause as usize]),
     ),
+    counter("flowpeel_events_total", "Lines of events written, of all destinations.", |reading, samples| {
+        samples.value(reading.events_written);
+    }),
+    counter(
+        "flowpeel_events_lost_total",
+        "Events that the queue or a destination had no room for, of all destinations.",
+        |reading, samples| samples.value(reading.events_lost),
+    ),
     counter("flowpeel_http_responses_total", "Requests to this server that were answered.", |reading, samples| {
         samples.value(reading.responses);
     }),

@@ -7,6 +7,7 @@
 mod captures;
 mod cell;
 mod durations;
+mod events;
 mod exposition;
 mod families;
 mod figures;
@@ -15,6 +16,7 @@ pub mod http;
 
 pub use captures::{CaptureCell, CaptureCounts};
 pub use durations::Durations;
+pub use events::EventCounts;
 pub use figures::{ListFigures, Load};
 
 use crate::handover::Counts;
@@ -103,6 +105,7 @@ pub struct Metrics {
     lists: Mutex<Lists>,
     latencies: [Mutex<Window>; Latency::COUNT],
     states: States,
+    events: Arc<EventCounts>,
     responses: AtomicU64,
     abandoned: AtomicU64,
 }
@@ -135,6 +138,8 @@ struct Reading<'a> {
     states_saved: u64,
     states_failed: u64,
     state_size: u64,
+    events_written: u64,
+    events_lost: u64,
     responses: u64,
     abandoned: u64,
 }
@@ -153,6 +158,7 @@ impl Metrics {
             lists: Mutex::new(Lists::default()),
             latencies: std::array::from_fn(|_| Mutex::new(Window::new(started))),
             states: States::default(),
+            events: Arc::default(),
             responses: AtomicU64::new(0),
             abandoned: AtomicU64::new(0),
             setup,
@@ -167,6 +173,12 @@ impl Metrics {
     #[must_use]
     pub fn capture(&self, index: usize) -> &CaptureCell {
         &self.captures[index]
+    }
+
+    /// Where it is counted what becomes of events.
+    #[must_use]
+    pub fn events(&self) -> &Arc<EventCounts> {
+        &self.events
     }
 
     /// The number of packets that all capture threads have taken in.
@@ -263,6 +275,8 @@ impl Metrics {
             lists_failed: lists.failed,
             has_failed: lists.has_failed,
             latencies,
+            events_written: self.events.written.load(Ordering::Relaxed),
+            events_lost: self.events.lost.load(Ordering::Relaxed),
             states_saved: self.states.saved.load(Ordering::Relaxed),
             states_failed: self.states.failed.load(Ordering::Relaxed),
             state_size: self.states.size.load(Ordering::Relaxed),

@@ -109,6 +109,8 @@ pub struct Inlet {
     when_full: WhenFull,
     /// Whether openings are recorded too.
     takes_openings: bool,
+    /// Whether the records are for an archive: what is dropped of them is not in it.
+    is_of_archive: bool,
     /// How many records all recorders have dropped.
     dropped: Arc<AtomicU64>,
 }
@@ -128,8 +130,14 @@ pub fn queue(when_full: WhenFull) -> (Inlet, Outlet) {
     let (sender, receiver) = bounded(RECORD_QUEUE_BLOCKS_MAX);
     let empty = Arc::new(ArrayQueue::new(BLOCKS_MAX));
     while empty.push(Block::new()).is_ok() {}
-    let inlet =
-        Inlet { full: sender, empty: Arc::clone(&empty), when_full, takes_openings: false, dropped: Arc::default() };
+    let inlet = Inlet {
+        full: sender,
+        empty: Arc::clone(&empty),
+        when_full,
+        takes_openings: false,
+        is_of_archive: true,
+        dropped: Arc::default(),
+    };
     (inlet, Outlet { full: receiver, empty })
 }
 
@@ -140,10 +148,10 @@ pub const fn size() -> usize {
 }
 
 impl Inlet {
-    /// This inlet, with a record of every opening too.
+    /// This inlet, of records that become events, with one of every opening or without.
     #[must_use]
-    pub fn with_openings(self) -> Self {
-        Inlet { takes_openings: true, ..self }
+    pub fn of_events(self, takes_openings: bool) -> Self {
+        Inlet { takes_openings, is_of_archive: false, ..self }
     }
 
     /// Where the records that are dropped are counted, of all recorders together.

@@ -71,6 +71,12 @@ impl Recorder {
         self.inlet.takes_openings
     }
 
+    /// Whether the records are for an archive.
+    #[must_use]
+    pub fn is_of_archive(&self) -> bool {
+        self.inlet.is_of_archive
+    }
+
     /// Records a connection that opened with this payload and ends at the tick `now` or, without an ending, is
     /// established then.
     pub fn record(&mut self, key: AnyKey, payload: u32, ending: Option<Ending>, now: u64) {

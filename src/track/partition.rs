@@ -151,7 +151,7 @@ impl Partition {
     /// The counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let archived = self.recorders.iter().filter(|recorder| !recorder.takes_openings());
+        let archived = self.recorders.iter().filter(|recorder| recorder.is_of_archive());
         let unarchived = archived.map(Recorder::dropped).sum();
         Counts { unarchived, ..self.tracker.counts() }
     }

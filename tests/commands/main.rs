@@ -2,6 +2,7 @@
 //!
 //! - `bad_input`: captures that are damaged, options that are wrong, output that fails, signals
 //! - `collect`, `diff`, `merge`, `salvage`, `snapshots`: snapshots, and lists made of them
+//! - `events`: a line for each connection that opened or ended
 //! - `metrics`: over HTTP, by Prometheus' own tools
 //! - `operation`: files, their places and rights, the log, the documented options, the packaging
 //! - `plan`, `sources`, `state`: the commands and options of these names
@@ -11,6 +12,7 @@
 mod bad_input;
 mod collect;
 mod diff;
+mod events;
 mod merge;
 mod metrics;
 mod operation;

@@ -8,10 +8,10 @@ use crate::archive::Archive;
 use crate::capture::live::{self, Backend, BpfProgram, CaptureMode, LiveConfig};
 use crate::cli::report::{self, Voice};
 use crate::cli::run_options::{Defaults, RunOptions, with_default};
-use crate::cli::{Failure, Outcome, Status, archive, heading, state, values};
-
+use crate::cli::{Failure, Outcome, Status, archive, events, heading, state, values};
 use crate::engine::{Config, LiveInput, Plan, Summary};
 use crate::error::{Error, Result};
+use crate::event_log::EventLog;
 use crate::metrics::http::{Server, is_exposed, serve};
 use crate::metrics::{Metrics, Setup};
 use crate::queue::WhenFull;
@@ -238,8 +238,10 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     let mut saving = arguments.options.state.of_live(&prepared.plan, voice)?;
     let mut outputs = arguments.options.lists.outputs(prepared.plan.config(), voice)?;
     let archive = arguments.options.archive.start(WhenFull::Drop, saving.as_mut(), voice)?;
-    let plan = archive.iter().fold(prepared.plan.clone(), |plan, archive| plan.recording(archive.inlet()));
     let metrics = prepared.metrics();
+    let events = arguments.options.events.start(true, Arc::clone(metrics.events()), voice)?;
+    let plan = archive.iter().fold(prepared.plan.clone(), |plan, archive| plan.recording(archive.inlet()));
+    let plan = events.iter().fold(plan, |plan, events| plan.recording(events.inlet()));
     let server = arguments.metrics.map(|address| serve(address, Arc::clone(&metrics))).transpose()?;
     let lists_on_terminal = arguments.options.lists.are_on_terminal();
     let watch = LiveWatch::new(voice, prepared, Arc::clone(&metrics), lists_on_terminal)?;
@@ -250,15 +252,22 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     if let Some(archive) = &archive {
         outputs.feed(archive);
     }
+    if let Some(events) = &events {
+        outputs.feed_events(events);
+    }
     let summary = crate::run::live(&plan, sources, &mut outputs, &metrics, &watch, saving);
     let aftermath = outputs.aftermath();
     let archived = archive.map(Archive::finish);
+    let events = events.map(EventLog::finish);
     let is_archived = archived.as_ref().is_none_or(Result::is_ok);
     let is_captured = summary.as_ref().is_ok_and(|summary| summary.errors.is_empty());
     let is_saved = summary.as_ref().is_ok_and(|summary| state::is_saved(summary.saving.as_ref()));
     watch.finish(move || {
         archived.into_iter().for_each(|archived| archive::report_end(archived, voice));
         print_end(&summary, &aftermath, voice);
+        if let Some(counts) = &events {
+            events::report_end(counts, voice);
+        }
     });
     Ok(if is_captured && is_archived && is_saved { Status::Done } else { Status::Failed })
 }

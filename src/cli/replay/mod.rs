@@ -6,7 +6,7 @@ use crate::archive::Archive;
 use crate::capture::Replay;
 use crate::cli::report::{self, Voice};
 use crate::cli::run_options::{Defaults, RunOptions, with_default};
-use crate::cli::{Failure, Outcome, Status, archive, state};
+use crate::cli::{Failure, Outcome, Status, archive, events, state};
 use crate::engine::{Config, Plan, Saving};
 use crate::error::Result;
 use crate::queue::WhenFull;
@@ -15,6 +15,7 @@ use clap::Args;
 use flowpeel_iblt::hash::Secret;
 use progress::Watch;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// List the TCP connections that are open in captures
 ///
@@ -69,8 +70,10 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     let mut saving = arguments.options.state.of_replay(&plan, &arguments.files, voice)?;
     let mut outputs = arguments.options.lists.outputs(plan.config(), voice)?;
     let archive = arguments.options.archive.start(WhenFull::Wait, saving.as_mut(), voice)?;
+    let events = arguments.options.events.start(false, Arc::default(), voice)?;
     let mut watch = Watch::new(voice, &arguments.files)?;
     let plan = archive.iter().fold(plan, |plan, archive| plan.recording(archive.inlet()));
+    let plan = events.iter().fold(plan, |plan, events| plan.recording(events.inlet()));
     let present = watch.present_input();
     let mut announces = voice > Voice::Quiet;
     let first_input = saving.as_ref().map_or(0, Saving::first_input);
@@ -86,10 +89,14 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
     if let Some(archive) = &archive {
         outputs.feed(archive);
     }
+    if let Some(events) = &events {
+        outputs.feed_events(events);
+    }
     let summary = run::run(&plan, inputs, &mut outputs, &mut watch, saving);
     watch.finish();
     let aftermath = outputs.aftermath();
     let archived = archive.map(Archive::finish);
+    let are_events_written = events.is_none_or(|events| events::report_end(&events.finish(), voice));
     let is_archived = archived.as_ref().is_none_or(Result::is_ok);
     archived.into_iter().for_each(|archived| archive::report_end(archived, voice));
     match summary {
@@ -104,7 +111,8 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
             }
             state::report_failure(summary.saving.as_ref());
             let is_saved = state::is_saved(summary.saving.as_ref());
-            let is_done = summary.errors.is_empty() && !watch.is_interrupted() && is_archived && is_saved;
+            let is_done =
+                summary.errors.is_empty() && !watch.is_interrupted() && is_archived && is_saved && are_events_written;
             Ok(if is_done { Status::Done } else { Status::Failed })
         }
         Err(error) => {

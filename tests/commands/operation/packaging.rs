@@ -30,7 +30,8 @@ fn bash_completes() {
         COMP_WORDS=(flowpeel $2) COMP_CWORD=$(($# - 1 > 1 ? $3 : 1))
         _flowpeel flowpeel "${COMP_WORDS[$COMP_CWORD]}" "${COMP_WORDS[$((COMP_CWORD - 1))]}"
         echo "${COMPREPLY[*]}""#;
-    for (words, completed) in [("replay --ev", "--every"), ("rep", "replay"), ("replay --keep 7d --comp", "--compress")]
+    for (words, completed) in
+        [("replay --ro", "--router"), ("rep", "replay"), ("replay --keep 7d --comp", "--compress")]
     {
         let last = words.split(' ').count().to_string();
         let output = run(&mut command("bash", ["-c", script, "bash", FLOWPEEL, words, &last]));

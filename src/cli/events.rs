@@ -1,0 +1,158 @@
+//! The options of events, the log that they ask for, and messages about it.
+
+use crate::cli::heading;
+use crate::cli::lists::{self, Lists};
+use crate::cli::report::{self, Voice, grouped};
+use crate::cli::state::State;
+use crate::cli::values::{self, KeepLimit};
+use crate::error::{Error, Result};
+use crate::event_log::{Destination, EventLog, EventLogConfig, Place, Rotation};
+use crate::export::Keep;
+use crate::metrics::EventCounts;
+use clap::Args;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether and where events are written.
+#[derive(Args)]
+#[command(next_help_heading = heading::OUTPUT)]
+pub(super) struct EventOptions {
+    /// Log what ends here: a file, unix:PATH or -
+    ///
+    /// A line for each connection, with start, end, age and the reason, also of connections shorter than an interval.
+    /// [ndjson:|eve:|syslog:] may stand before the destination: a file, which is appended to; - for standard output;
+    /// unix:PATH and unixgram:PATH for Unix sockets of streams and datagrams; syslog:/dev/log. May be given several
+    /// times. docs/events.md has the lines.
+    #[arg(long, value_name = "DEST", hide_short_help = true)]
+    events: Vec<Destination>,
+
+    /// Log what opens, too
+    #[arg(long, requires = "events", hide_short_help = true)]
+    events_open: bool,
+
+    /// Continue files of events under another name: by size (100MiB) or time (1d)
+    ///
+    /// events.ndjson becomes events-20260101T000000Z.ndjson. A file that somebody else has moved is begun anew within a
+    /// second, and at SIGHUP. May be given once for each.
+    #[arg(long, value_name = "AGE|SIZE", value_parser = values::keep, requires = "events", hide_short_help = true)]
+    events_rotate: Vec<KeepLimit>,
+}
+
+impl EventOptions {
+    fn rotation(&self) -> Result<Rotation> {
+        let Keep { age, size } = lists::keep_of(&self.events_rotate, "--events-rotate")?;
+        Ok(Rotation { size, age })
+    }
+
+    /// Checks the options before anything is done.
+    ///
+    /// # Errors
+    ///
+    /// They contradict each other, or other options.
+    pub(super) fn check(&self, lists: &Lists, state: &State) -> Result<()> {
+        self.rotation()?;
+        for (index, destination) in self.events.iter().enumerate() {
+            if self.events[..index].iter().any(|other| other.path() == destination.path()) {
+                return Err(Error::new("two --events write to one place: give each a file or socket of its own"));
+            }
+        }
+        if self.events.iter().any(|destination| destination.place == Place::Stdout) && lists.are_on_stdout() {
+            return Err(Error::new(
+                "lists and events cannot both be on standard output: give lists a directory with --out",
+            ));
+        }
+        if !self.events.is_empty() && state.directory().is_some() {
+            let what =
+                "--events does not continue where a saved state was: leave out --state, or take --archive, which does";
+            return Err(Error::new(what));
+        }
+        Ok(())
+    }
+
+    /// The memory that events take, in bytes.
+    pub(super) fn memory_size(&self) -> u64 {
+        if self.events.is_empty() { 0 } else { EventLog::memory_size(self.events.len()) }
+    }
+
+    /// Starts the log, if there is to be one. SIGHUP has its files opened anew: call this before other threads are
+    /// started and signals are caught.
+    ///
+    /// # Errors
+    ///
+    /// A destination cannot be opened, or a thread not started.
+    pub(super) fn start(&self, is_live: bool, counts: Arc<EventCounts>, voice: Voice) -> Result<Option<EventLog>> {
+        if self.events.is_empty() {
+            return Ok(None);
+        }
+        let reopens = Arc::<AtomicBool>::default();
+        if self.events.iter().any(|destination| matches!(destination.place, Place::File(_))) {
+            hangups::announce(&reopens)?;
+        }
+        let warn = move |error: &Error| {
+            if voice > Voice::Quiet {
+                report::warning(&error.to_string());
+            }
+        };
+        EventLog::start(EventLogConfig {
+            destinations: self.events.clone(),
+            openings: self.events_open,
+            rotation: self.rotation()?,
+            is_live,
+            reopens,
+            counts,
+            warn: Box::new(warn),
+        })
+        .map(Some)
+    }
+}
+
+/// Prints how many events were lost, if any were, and returns whether none was.
+pub(super) fn report_end(counts: &EventCounts, voice: Voice) -> bool {
+    let lost = counts.lost.load(Ordering::Relaxed);
+    if lost > 0 && voice > Voice::Quiet {
+        let written = grouped(counts.written.load(Ordering::Relaxed));
+        report::warning(&format!(
+            "{} events were lost, {written} written: a destination did not keep up",
+            grouped(lost)
+        ));
+    }
+    lost == 0
+}
+
+#[cfg(target_os = "linux")]
+mod hangups {
+    //! SIGHUP, which otherwise ends a run in order.
+
+    use crate::error::{Error, Result};
+    use nix::sys::signal::{SigSet, Signal};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread::Builder;
+
+    /// Sets the flag at each SIGHUP from now on. Threads that are started later do not see the signal.
+    pub(super) fn announce(reopens: &Arc<AtomicBool>) -> Result<()> {
+        let hangup = SigSet::from(Signal::SIGHUP);
+        hangup.thread_block().map_err(|error| Error::new("cannot wait for SIGHUP").because(error))?;
+        let reopens = Arc::clone(reopens);
+        let wait = move || {
+            while hangup.wait().is_ok() {
+                reopens.store(true, Ordering::Relaxed);
+            }
+        };
+        let thread = Builder::new().name("hangups".to_owned()).spawn(wait);
+        thread.map(drop).map_err(|error| Error::new("cannot start a thread").because(error))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod hangups {
+    //! Elsewhere a file that was moved is noticed without a signal.
+
+    use crate::error::Result;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    pub(super) fn announce(_reopens: &Arc<AtomicBool>) -> Result<()> {
+        Ok(())
+    }
+}
