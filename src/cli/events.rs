@@ -21,8 +21,8 @@ pub(super) struct EventOptions {
     ///
     /// A line for each connection, with start, end, age and the reason, also of connections shorter than an interval.
     /// [ndjson:|eve:|syslog:] may stand before the destination: a file, which is appended to; - for standard output;
-    /// unix:PATH and unixgram:PATH for Unix sockets of streams and datagrams; syslog:/dev/log. May be given several
-    /// times. docs/events.md has the lines.
+    /// unix:PATH and unixgram:PATH for Unix sockets of streams and datagrams; syslog:/dev/log; ipfix:udp:HOST:PORT and
+    /// ipfix:tcp:HOST:PORT for flow collectors. May be given several times. docs/events.md has the lines.
     #[arg(long, value_name = "DEST", hide_short_help = true)]
     events: Vec<Destination>,
 
@@ -52,7 +52,7 @@ impl EventOptions {
     pub(super) fn check(&self, lists: &Lists, state: &State) -> Result<()> {
         self.rotation()?;
         for (index, destination) in self.events.iter().enumerate() {
-            if self.events[..index].iter().any(|other| other.path() == destination.path()) {
+            if self.events[..index].iter().any(|other| other.place == destination.place) {
                 return Err(Error::new("two --events write to one place: give each a file or socket of its own"));
             }
         }

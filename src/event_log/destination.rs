@@ -1,20 +1,23 @@
-//! Where events go, and as what: `eve:events.json`, `unix:/run/collector.sock`, `syslog:/dev/log`, `-`.
+//! Where events go, and as what: `eve:events.json`, `unix:/run/collector.sock`, `ipfix:udp:10.0.0.9:4739`, `-`.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// What a line looks like.
+/// What an event looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LineFormat {
+pub enum EventFormat {
     /// flowpeel's own lines, as JSON.
     Ndjson,
     /// Lines of Suricata's EVE.
     Eve,
-    /// A message of syslog (RFC 5424) with the line of [`LineFormat::Ndjson`] as its text.
+    /// A message of syslog (RFC 5424) with the line of [`EventFormat::Ndjson`] as its text.
     Syslog,
+    /// A record of IPFIX.
+    Ipfix,
 }
 
-/// Where lines go.
+/// Where events go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Standard output.
@@ -25,54 +28,84 @@ pub enum Place {
     Stream(PathBuf),
     /// A Unix socket that takes a datagram for each line.
     Datagrams(PathBuf),
+    /// A collector that takes a stream over TCP: its host and port.
+    Tcp(String),
+    /// A collector that takes datagrams over UDP: its host and port.
+    Udp(String),
+}
+
+impl Place {
+    /// The file or socket of this system.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Place::File(path) | Place::Stream(path) | Place::Datagrams(path) => Some(path),
+            Place::Stdout | Place::Tcp(_) | Place::Udp(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Place::Stdout => f.write_str("standard output"),
+            Place::File(path) | Place::Stream(path) | Place::Datagrams(path) => write!(f, "{}", path.display()),
+            Place::Tcp(host) | Place::Udp(host) => f.write_str(host),
+        }
+    }
 }
 
 /// One of the destinations of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// What lines look like.
-    pub format: LineFormat,
+    /// What events look like.
+    pub format: EventFormat,
     /// Where they go.
     pub place: Place,
 }
 
+/// The names of formats, as they stand before a place.
+const FORMATS: [(&str, EventFormat); 4] = [
+    ("ndjson:", EventFormat::Ndjson),
+    ("eve:", EventFormat::Eve),
+    ("syslog:", EventFormat::Syslog),
+    ("ipfix:", EventFormat::Ipfix),
+];
+
 impl FromStr for Destination {
     type Err = String;
 
-    /// Reads `[ndjson:|eve:|syslog:]PLACE`, where a place is a file, `-`, `unix:PATH` or `unixgram:PATH`. What syslog
-    /// names is the socket that takes its datagrams.
+    /// Reads `[ndjson:|eve:|syslog:]PLACE`, where a place is a file, `-`, `unix:PATH` or `unixgram:PATH`, or
+    /// `ipfix:udp:HOST:PORT` or `ipfix:tcp:HOST:PORT`. What syslog names is the socket that takes its datagrams.
     fn from_str(text: &str) -> Result<Self, String> {
-        let formats = [("ndjson:", LineFormat::Ndjson), ("eve:", LineFormat::Eve), ("syslog:", LineFormat::Syslog)];
-        let named = formats.iter().find_map(|(prefix, format)| Some((*format, text.strip_prefix(prefix)?)));
-        let (format, place) = named.unwrap_or((LineFormat::Ndjson, text));
+        let named = FORMATS.iter().find_map(|(prefix, format)| Some((*format, text.strip_prefix(prefix)?)));
+        let (format, place) = named.unwrap_or((EventFormat::Ndjson, text));
+        if format == EventFormat::Ipfix {
+            let host = |name: &str| place.strip_prefix(name).filter(|host| has_port(host)).map(str::to_owned);
+            let place = host("udp:").map(Place::Udp).or_else(|| host("tcp:").map(Place::Tcp));
+            let place = place.ok_or("a collector is ipfix:udp:HOST:PORT or ipfix:tcp:HOST:PORT")?;
+            return Ok(Destination { format, place });
+        }
         let place = if let Some(path) = place.strip_prefix("unix:") {
             Place::Stream(path.into())
         } else if let Some(path) = place.strip_prefix("unixgram:") {
             Place::Datagrams(path.into())
-        } else if format == LineFormat::Syslog {
+        } else if format == EventFormat::Syslog {
             Place::Datagrams(place.into())
         } else if place == "-" {
             Place::Stdout
         } else {
             Place::File(place.into())
         };
-        let destination = Destination { format, place };
-        if destination.path().is_some_and(|path| path.as_os_str().is_empty()) {
+        if place.path().is_some_and(|path| path.as_os_str().is_empty()) {
             return Err("name a file, a socket (unix:PATH, unixgram:PATH) or - for standard output".to_owned());
         }
-        Ok(destination)
+        Ok(Destination { format, place })
     }
 }
 
-impl Destination {
-    /// The file or socket.
-    #[must_use]
-    pub fn path(&self) -> Option<&Path> {
-        match &self.place {
-            Place::Stdout => None,
-            Place::File(path) | Place::Stream(path) | Place::Datagrams(path) => Some(path),
-        }
-    }
+fn has_port(host: &str) -> bool {
+    host.rsplit_once(':').is_some_and(|(name, port)| !name.is_empty() && port.parse::<u16>().is_ok())
 }
 
 #[cfg(test)]
@@ -82,20 +115,27 @@ mod tests {
     #[test]
     fn destinations_are_read() {
         for (text, format, place) in [
-            ("events.ndjson", LineFormat::Ndjson, Place::File("events.ndjson".into())),
-            ("eve:eve.json", LineFormat::Eve, Place::File("eve.json".into())),
-            ("-", LineFormat::Ndjson, Place::Stdout),
-            ("eve:-", LineFormat::Eve, Place::Stdout),
-            ("unix:/run/a.sock", LineFormat::Ndjson, Place::Stream("/run/a.sock".into())),
-            ("eve:unixgram:/run/a", LineFormat::Eve, Place::Datagrams("/run/a".into())),
-            ("syslog:/dev/log", LineFormat::Syslog, Place::Datagrams("/dev/log".into())),
-            ("syslog:unix:/dev/log", LineFormat::Syslog, Place::Stream("/dev/log".into())),
-            ("ndjson:eve:x", LineFormat::Ndjson, Place::File("eve:x".into())),
+            ("events.ndjson", EventFormat::Ndjson, Place::File("events.ndjson".into())),
+            ("eve:eve.json", EventFormat::Eve, Place::File("eve.json".into())),
+            ("-", EventFormat::Ndjson, Place::Stdout),
+            ("eve:-", EventFormat::Eve, Place::Stdout),
+            ("unix:/run/a.sock", EventFormat::Ndjson, Place::Stream("/run/a.sock".into())),
+            ("eve:unixgram:/run/a", EventFormat::Eve, Place::Datagrams("/run/a".into())),
+            ("syslog:/dev/log", EventFormat::Syslog, Place::Datagrams("/dev/log".into())),
+            ("syslog:unix:/dev/log", EventFormat::Syslog, Place::Stream("/dev/log".into())),
+            ("ndjson:eve:x", EventFormat::Ndjson, Place::File("eve:x".into())),
+            ("ipfix:udp:[::1]:4739", EventFormat::Ipfix, Place::Udp("[::1]:4739".into())),
+            ("ipfix:tcp:collector:4739", EventFormat::Ipfix, Place::Tcp("collector:4739".into())),
         ] {
             assert_eq!(text.parse(), Ok(Destination { format, place }), "{text}");
         }
         for wrong in ["", "eve:", "unix:", "syslog:unixgram:"] {
             assert!(wrong.parse::<Destination>().unwrap_err().contains("name a file"), "{wrong}");
+        }
+        for wrong in
+            ["ipfix:", "ipfix:a.file", "ipfix:udp:", "ipfix:udp:host", "ipfix:tcp::4739", "ipfix:udp:host:99999"]
+        {
+            assert!(wrong.parse::<Destination>().unwrap_err().contains("a collector is"), "{wrong}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Connections that open and end -> a line for each, in files that grow and on sockets.
+//! Connections that open and end -> a line or record for each, in files that grow and on sockets.
 //!
 //! It takes records from the shards and, for those that outlive a wrap of the ticks and for the end of the input,
 //! lists; and gives lines. The laws: every event has a number, and of each destination they come in order; the events
@@ -9,8 +9,10 @@
 mod destination;
 mod file;
 mod output;
+mod pending;
+mod sink;
 
-pub use destination::{Destination, LineFormat, Place};
+pub use destination::{Destination, EventFormat, Place};
 pub use file::Rotation;
 
 use crate::archive::{ARCHIVE_BLOCK_ENTRIES_MAX, Ages, Entry, Order, in_parts};
@@ -107,7 +109,7 @@ impl EventLog {
     #[must_use]
     pub fn memory_size(destination_count: usize) -> u64 {
         let open_size = OPEN_PARTS_MAX * ARCHIVE_BLOCK_ENTRIES_MAX * size_of::<Entry>();
-        (record::size() + open_size + destination_count * output::PENDING_SIZE_MAX) as u64
+        (record::size() + open_size + destination_count * pending::PENDING_SIZE_MAX) as u64
     }
 
     /// The inlet for records.
@@ -240,7 +242,7 @@ impl EventWriter {
         for output in &mut self.outputs {
             output.skip(newly_dropped);
             output.put(&FlowEvent { change, flow, sequence: 0 });
-            if !self.is_live && output.is_full() {
+            if !self.is_live && output.is_nearly_full() {
                 output.wait(PATIENCE, &mut *self.warn);
             }
         }

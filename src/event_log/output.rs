@@ -1,20 +1,17 @@
-//! One destination: the lines that it has not taken yet, what was lost, and the file or socket behind it.
+//! One destination: what it has not taken yet, what was lost, and the file or socket behind it.
 
 use crate::error::{Error, Result};
 use crate::event_log::RETRY_INTERVAL;
-use crate::event_log::destination::{Destination, LineFormat, Place};
+use crate::event_log::destination::{Destination, EventFormat, Place};
 use crate::event_log::file::{EventFile, Rotation};
-use crate::export::{EventLines, FlowEvent, rfc3339};
+use crate::event_log::pending::Pending;
+use crate::event_log::sink::Sink;
+use crate::export::{EventLines, FlowEvent, IpfixMessages, rfc3339};
 use crate::metrics::EventCounts;
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-
-/// The most bytes that wait at a destination: some 15,000 events, which a receiver that is restarted should not lose.
-pub(super) const PENDING_SIZE_MAX: usize = 4 << 20;
 
 /// How long a socket that could not be reached is left alone.
 const CONNECT_INTERVAL: Duration = Duration::from_secs(1);
@@ -22,31 +19,28 @@ const CONNECT_INTERVAL: Duration = Duration::from_secs(1);
 /// Facility "local use 0", severity "informational" (RFC 5424, section 6.2.1).
 const SYSLOG_PRIORITY: u8 = 16 * 8 + 6;
 
-/// What takes the bytes.
-enum Sink {
-    Stdout(io::Stdout),
-    File(EventFile),
-    Stream(Option<UnixStream>),
-    Datagrams(Option<UnixDatagram>),
+/// What makes records of events.
+enum Encoder {
+    Lines { lines: EventLines, is_syslog: bool },
+    Ipfix(IpfixMessages),
 }
 
 /// A destination of a log.
 pub(super) struct Output {
-    destination: Destination,
+    name: String,
+    encoder: Encoder,
     sink: Sink,
-    lines: EventLines,
     is_live: bool,
     counts: Arc<EventCounts>,
-    /// Whole lines that the destination has not taken, from `taken` on.
-    pending: Vec<u8>,
-    taken: usize,
+    pending: Pending,
     /// The number of the last event, lost ones included.
     sequence: u64,
-    /// Events that were lost since a line said so.
+    /// Events that were lost since a record said so.
     lost: u64,
-    line: Vec<u8>,
-    /// When a socket was last tried, and whether it was reported that the destination fails.
+    record: Vec<u8>,
+    /// When a socket was last tried in vain.
     tried: Option<Instant>,
+    /// Whether it was reported that the destination fails.
     is_failing: bool,
 }
 
@@ -54,43 +48,52 @@ type Warn<'a> = &'a mut (dyn FnMut(&Error) + Send);
 
 impl Output {
     /// Opens a destination. A socket may be reached later.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be opened.
     pub(super) fn open(
         destination: Destination,
         rotation: Rotation,
         is_live: bool,
         counts: Arc<EventCounts>,
     ) -> Result<Self> {
-        let sink = match &destination.place {
+        let name = destination.place.to_string();
+        let sink = match destination.place {
             Place::Stdout => Sink::Stdout(io::stdout()),
-            Place::File(path) => Sink::File(EventFile::open(path, rotation)?),
-            Place::Stream(_) => Sink::Stream(None),
-            Place::Datagrams(_) => Sink::Datagrams(None),
+            Place::File(path) => Sink::File(EventFile::open(&path, rotation)?),
+            socket => Sink::Socket(socket, None),
         };
-        let lines = if destination.format == LineFormat::Eve { EventLines::eve() } else { EventLines::own() };
+        let lines = |lines, is_syslog| Encoder::Lines { lines, is_syslog };
+        let encoder = match destination.format {
+            EventFormat::Ndjson => lines(EventLines::own(), false),
+            EventFormat::Eve => lines(EventLines::eve(), false),
+            EventFormat::Syslog => lines(EventLines::own(), true),
+            EventFormat::Ipfix => Encoder::Ipfix(IpfixMessages::default()),
+        };
         Ok(Output {
-            destination,
+            name,
+            encoder,
             sink,
-            lines,
             is_live,
             counts,
-            pending: Vec::new(),
-            taken: 0,
+            pending: Pending::default(),
             sequence: 0,
             lost: 0,
-            line: Vec::new(),
+            record: Vec::new(),
             tried: None,
             is_failing: false,
         })
     }
 
-    /// Whether there are lines that the destination has not taken.
+    /// Whether there is something that the destination has not taken.
     pub(super) fn waits(&self) -> bool {
-        self.taken < self.pending.len()
+        !self.pending.is_empty()
     }
 
-    /// Whether there is no room for many more lines.
-    pub(super) fn is_full(&self) -> bool {
-        self.pending.len() - self.taken > PENDING_SIZE_MAX / 2
+    /// Whether there is no room for many more events.
+    pub(super) fn is_nearly_full(&self) -> bool {
+        self.pending.is_nearly_full()
     }
 
     /// Counts events that never came here.
@@ -104,35 +107,33 @@ impl Output {
         self.sequence += 1;
         let event = FlowEvent { sequence: self.sequence, ..*event };
         self.rotate_before(&event);
-        self.line.clear();
-        if self.lost > 0 {
-            self.append(&event, Some(self.lost));
-        }
-        self.append(&event, None);
-        if self.pending.len() - self.taken + self.line.len() > PENDING_SIZE_MAX {
-            self.lost += 1;
-            self.counts.lost.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-        self.lost = 0;
-        let begun = self.line_start();
-        self.pending.drain(..begun);
-        self.taken -= begun;
-        self.pending.extend_from_slice(&self.line);
-        self.counts.written.fetch_add(1, Ordering::Relaxed);
+        self.record.clear();
+        let Output { encoder, pending, record, lost, .. } = self;
+        let has_room = match encoder {
+            Encoder::Lines { lines, is_syslog } => {
+                if *lost > 0 {
+                    begin_line(record, &event, *is_syslog);
+                    lines.append_loss(record, *lost, &event);
+                }
+                begin_line(record, &event, *is_syslog);
+                lines.append(record, &event);
+                // A datagram holds one line, and two records here are two.
+                record.split_inclusive(|&byte| byte == b'\n').all(|line| pending.push(line))
+            }
+            Encoder::Ipfix(messages) => {
+                messages.count_lost(std::mem::take(lost));
+                let mut has_room = true;
+                messages.add(&event, &mut |message| has_room &= pending.push(message));
+                has_room
+            }
+        };
+        *lost = if has_room { 0 } else { *lost + 1 };
+        self.count(u64::from(has_room), u64::from(!has_room));
     }
 
-    /// Appends the line of an event, or of how many were lost before it.
-    fn append(&mut self, event: &FlowEvent, lost: Option<u64>) {
-        if self.destination.format == LineFormat::Syslog {
-            let time = rfc3339(event.flow.end_ns);
-            // Writing to a vector cannot fail.
-            drop(write!(self.line, "<{SYSLOG_PRIORITY}>1 {time} - flowpeel {} - - ", std::process::id()));
-        }
-        match lost {
-            Some(lost) => self.lines.append_loss(&mut self.line, lost, event),
-            None => self.lines.append(&mut self.line, event),
-        }
+    fn count(&self, written: u64, lost: u64) {
+        self.counts.written.fetch_add(written, Ordering::Relaxed);
+        self.counts.lost.fetch_add(lost, Ordering::Relaxed);
     }
 
     /// Begins a new file before an event that is due for one, once all before it has been written.
@@ -142,9 +143,7 @@ impl Output {
             return;
         }
         self.flush(&mut |_| {});
-        if self.taken == self.pending.len()
-            && let Sink::File(file) = &mut self.sink
-        {
+        if let (Sink::File(file), true) = (&mut self.sink, self.pending.is_empty()) {
             // One that cannot be given another name goes on as it is, and is tried again with the next event.
             drop(file.rotate(event.flow.end_ns));
         }
@@ -161,11 +160,15 @@ impl Output {
 
     /// Writes what the destination takes at once.
     pub(super) fn flush(&mut self, warn: Warn) {
-        while self.taken < self.pending.len() {
+        if let Encoder::Ipfix(messages) = &mut self.encoder {
+            let (pending, lost) = (&mut self.pending, &mut self.lost);
+            messages.flush(&mut |message| *lost += u64::from(!pending.push(message)));
+        }
+        while self.waits() {
             match self.write_some() {
                 Ok(0) => return,
                 Ok(count) => {
-                    self.taken += count;
+                    self.pending.take(count);
                     self.is_failing = false;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -173,109 +176,67 @@ impl Output {
                 Err(error) => return self.fail(&error, warn),
             }
         }
-        self.pending.clear();
-        self.taken = 0;
     }
 
-    /// Writes for so long until everything is taken. What is not then is lost.
+    /// Writes until everything is taken. What is not after this time without progress is lost.
     pub(super) fn wait(&mut self, patience: Duration, warn: Warn) {
         let mut since = Instant::now();
-        let mut taken = (self.pending.len(), self.taken);
+        let mut left = self.pending.rest().len();
+        self.flush(&mut *warn);
         while self.waits() && since.elapsed() < patience {
-            self.flush(&mut *warn);
-            if taken != (self.pending.len(), self.taken) {
-                taken = (self.pending.len(), self.taken);
-                since = Instant::now();
-            } else if self.waits() {
+            let now_left = self.pending.rest().len();
+            if now_left == left {
                 std::thread::sleep(RETRY_INTERVAL);
+            } else {
+                (left, since) = (now_left, Instant::now());
             }
+            self.flush(&mut *warn);
         }
-        if self.waits() {
-            self.give_up();
-        }
-    }
-
-    /// Counts the lines that were not taken as lost. The rest of one that was taken in part stays.
-    fn give_up(&mut self) {
-        let begun = self.line_start();
-        let end_of_line = |from: usize| {
-            let rest = self.pending.get(from..).unwrap_or_default();
-            rest.iter().position(|&byte| byte == b'\n').map_or(self.pending.len(), |at| from + at + 1)
-        };
-        let kept = if begun < self.taken { end_of_line(self.taken) } else { self.taken };
-        let lost = self.pending.iter().skip(kept).filter(|&&byte| byte == b'\n').count() as u64;
-        self.pending.truncate(kept);
+        let lost = self.pending.drop_whole();
         self.lost += lost;
-        self.counts.lost.fetch_add(lost, Ordering::Relaxed);
-        self.counts.written.fetch_sub(lost, Ordering::Relaxed);
-    }
-
-    /// Where the line begins of which some may have been taken.
-    fn line_start(&self) -> usize {
-        let taken = self.pending.get(..self.taken).unwrap_or_default();
-        taken.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1)
+        self.counts.written.fetch_sub(lost.min(self.counts.written.load(Ordering::Relaxed)), Ordering::Relaxed);
+        self.count(0, lost);
     }
 
     fn write_some(&mut self) -> io::Result<usize> {
-        let rest = self.pending.get(self.taken..).unwrap_or_default();
-        match &mut self.sink {
-            Sink::Stdout(out) => {
-                out.write_all(rest)?;
-                out.flush()?;
-                Ok(rest.len())
-            }
-            Sink::File(file) => file.write(rest),
-            Sink::Stream(Some(socket)) => socket.write(rest),
-            Sink::Datagrams(Some(socket)) => {
-                let size = rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len());
-                socket.send(&rest[..size])?;
-                Ok((size + 1).min(rest.len()))
-            }
-            Sink::Stream(None) | Sink::Datagrams(None) => self.connect(),
+        if !self.sink.is_reached() {
+            return self.reach();
         }
+        self.sink.write(&mut self.pending)
     }
 
-    /// Reaches the socket, if it is time. What was taken in part of a stream that broke is sent whole: its number says
-    /// that it is a repetition.
-    fn connect(&mut self) -> io::Result<usize> {
+    /// Reaches the socket, if it is time. A record that was taken in part by a stream that broke is sent whole: its
+    /// number says that it is a repetition.
+    fn reach(&mut self) -> io::Result<usize> {
         if self.tried.is_some_and(|tried| tried.elapsed() < CONNECT_INTERVAL) {
             return Ok(0);
         }
         self.tried = Some(Instant::now());
-        self.taken = self.line_start();
-        let path = self.destination.path().unwrap_or(Path::new(""));
-        match &mut self.sink {
-            Sink::Stream(socket) => {
-                let connected = UnixStream::connect(path)?;
-                connected.set_nonblocking(self.is_live)?;
-                connected.set_write_timeout(Some(super::PATIENCE))?;
-                *socket = Some(connected);
-            }
-            Sink::Datagrams(socket) => {
-                let connected = UnixDatagram::unbound()?;
-                connected.connect(path)?;
-                connected.set_nonblocking(self.is_live)?;
-                connected.set_write_timeout(Some(super::PATIENCE))?;
-                *socket = Some(connected);
-            }
-            Sink::Stdout(_) | Sink::File(_) => {}
-        }
+        self.pending.rewind();
+        let greeting = match &self.encoder {
+            Encoder::Ipfix(messages) => messages.templates(),
+            Encoder::Lines { .. } => Vec::new(),
+        };
+        self.sink.reach(&greeting, self.is_live)?;
         self.tried = None;
         Err(io::Error::from(ErrorKind::Interrupted))
     }
 
     /// Takes a failure: a socket is to be reached anew.
     fn fail(&mut self, error: &io::Error, warn: Warn) {
-        match &mut self.sink {
-            Sink::Stream(socket) => *socket = None,
-            Sink::Datagrams(socket) => *socket = None,
-            Sink::Stdout(_) | Sink::File(_) => {}
-        }
+        self.sink.leave();
         if !std::mem::replace(&mut self.is_failing, true) {
-            let what =
-                Error::new("cannot write events; they are kept while there is room, and counted when they are lost");
-            let place = self.destination.path().unwrap_or(Path::new("standard output"));
-            warn(&what.in_file(place).because(error.to_string()));
+            let what = "cannot write events; they are kept while there is room, and counted when they are lost";
+            warn(&Error::new(what).in_file(&self.name).because(error.to_string()));
         }
+    }
+}
+
+/// Begins the line of an event: for syslog with the header of a message (RFC 5424, section 6).
+fn begin_line(line: &mut Vec<u8>, event: &FlowEvent, is_syslog: bool) {
+    if is_syslog {
+        let time = rfc3339(event.flow.end_ns);
+        // Writing to a vector cannot fail.
+        drop(write!(line, "<{SYSLOG_PRIORITY}>1 {time} - flowpeel {} - - ", std::process::id()));
     }
 }

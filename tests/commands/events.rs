@@ -8,10 +8,12 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 
 const EVERY_US: u64 = 10_000_000;
@@ -326,6 +328,175 @@ fn a_receiver_that_goes_away_finds_what_is_repeated_by_its_number() {
     assert_eq!(numbers, (1..=1_000).collect::<Vec<_>>());
 }
 
+/// A program that collects, which is ended in order however a test ends, with the processes that it has started.
+struct Collector(Child);
+
+impl Collector {
+    fn start(program: &str, words: &[&str]) -> Self {
+        let mut command = command(program, words);
+        Collector(command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().unwrap())
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        let group = format!("-{}", self.0.id());
+        let mut signals = ["-TERM", "-INT", "-KILL"].iter();
+        while self.0.try_wait().is_ok_and(|status| status.is_none())
+            && let Some(signal) = signals.next()
+        {
+            drop(Command::new("kill").args([signal, "--", &group]).status());
+            for _ in 0..20 {
+                if self.0.try_wait().is_ok_and(|status| status.is_some()) {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+    }
+}
+
+/// Whether this program is installed; if not, says that the test is skipped.
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
+    if !found {
+        skipped(&format!("{program} is not installed"));
+    }
+    found
+}
+
+/// Waits until somebody listens at this UDP port of loopback.
+fn until_listening(port: u16) {
+    let own = format!(":{port:04X}");
+    for _ in 0..600 {
+        let sockets = fs::read_to_string("/proc/net/udp").unwrap();
+        if sockets.lines().any(|line| line.split_whitespace().nth(1).is_some_and(|local| local.ends_with(&own))) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("nobody listens at {port}");
+}
+
+/// A port of loopback that is free.
+fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Ends, start and duration in ms of the connections that have ended, sorted.
+fn flows_of(events: &[Value]) -> Vec<(String, String, u64, u64)> {
+    let of = |event: &Value| {
+        let [client, server] = ends(event);
+        let start_ms = time_us(&event["flow"]["start"]) / 1_000;
+        let end_ms = time_us(&event["timestamp"]) / 1_000;
+        (client.to_string(), server.to_string(), start_ms, end_ms - start_ms)
+    };
+    let mut flows: Vec<_> = events.iter().map(of).collect();
+    flows.sort();
+    flows
+}
+
+/// Asserts that both are the same. They are long: the first difference says more than both.
+#[track_caller]
+fn assert_same<T: PartialEq + std::fmt::Debug>(collected: &[T], expected: &[T]) {
+    for (collected, expected) in collected.iter().zip(expected) {
+        assert_eq!(collected, expected);
+    }
+    assert_eq!(collected.len(), expected.len());
+}
+
+#[test]
+fn nfcapd_has_the_connections_that_ended() {
+    if !is_installed("nfcapd") || !is_installed("nfdump") {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let path = capture(&place, "3k");
+    let (log, flows) = (place.path().join("log"), place.path().join("flows"));
+    fs::create_dir(&flows).unwrap();
+    let port = free_port();
+    // Its buffer takes the whole: nothing of a replay is paced.
+    let words = ["-b", "127.0.0.1", "-p", &port.to_string(), "-B", "8000000", "-w", flows.to_str().unwrap()];
+    let collector = Collector::start("nfcapd", &words);
+    until_listening(port);
+    let to_collector = format!("ipfix:udp:127.0.0.1:{port}");
+    replayed(&path, &["--events", log.to_str().unwrap(), "--events", &to_collector]);
+    std::thread::sleep(Duration::from_secs(1));
+    drop(collector);
+    let file = names(&flows).into_iter().find(|name| name.starts_with("nfcapd.2")).unwrap();
+    let format = "fmt:%sa|%sp|%da|%dp|%ts|%td";
+    let read =
+        run(command("nfdump", ["-r", flows.join(file).to_str().unwrap(), "-q", "-6", "-o", format]).env("TZ", "UTC"));
+    assert!(read.status.success(), "{}", read.stderr);
+    let text = String::from_utf8(read.stdout).unwrap();
+    let of = |line: &str| {
+        let fields: Vec<_> = line.split('|').map(str::trim).collect();
+        let [client, server] =
+            [0, 2].map(|at| SocketAddr::new(fields[at].parse().unwrap(), fields[at + 1].parse().unwrap()).to_string());
+        let start: jiff::Timestamp = format!("{}Z", fields[4].replace(' ', "T")).parse().unwrap();
+        let seconds = fields[5].split(':').fold(0.0, |sum, part| sum * 60.0 + part.parse::<f64>().unwrap());
+        (client, server, start.as_millisecond() as u64, (seconds * 1_000.0).round() as u64)
+    };
+    let mut collected: Vec<_> = text.lines().filter(|line| line.contains('|')).map(of).collect();
+    collected.sort();
+    let expected = flows_of(&parsed(&fs::read_to_string(&log).unwrap()));
+    assert_same(&collected, &expected);
+}
+
+#[test]
+fn nfacctd_has_the_connections_that_ended() {
+    if !is_installed("nfacctd") {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let path = capture(&place, "1k");
+    let [log, config, output] = ["log", "nfacctd.conf", "out.json"].map(|name| place.path().join(name));
+    let port = free_port();
+    let settings = [
+        "daemonize: false".to_owned(),
+        "nfacctd_ip: 127.0.0.1".to_owned(),
+        format!("nfacctd_port: {port}"),
+        "plugins: print".to_owned(),
+        "aggregate: src_host, dst_host, src_port, dst_port, proto, timestamp_start, timestamp_end".to_owned(),
+        "timestamps_since_epoch: true".to_owned(),
+        "print_output: json".to_owned(),
+        format!("print_output_file: {}", output.display()),
+        "print_refresh_time: 2".to_owned(),
+        "nfacctd_pipe_size: 8000000".to_owned(),
+        "print_output_file_append: true".to_owned(),
+    ];
+    fs::write(&config, settings.join("\n") + "\n").unwrap();
+    let words = ["-f", config.to_str().unwrap()];
+    let _collector = Collector::start("nfacctd", &words);
+    until_listening(port);
+    // It listens before the process that writes is ready, and nothing says when that is.
+    std::thread::sleep(Duration::from_secs(2));
+    let to_collector = format!("ipfix:udp:127.0.0.1:{port}");
+    replayed(&path, &["--events", log.to_str().unwrap(), "--events", &to_collector]);
+    let expected = flows_of(&parsed(&fs::read_to_string(&log).unwrap()));
+    let mut collected = Vec::new();
+    for _ in 0..300 {
+        std::thread::sleep(Duration::from_millis(100));
+        let text = fs::read_to_string(&output).unwrap_or_default();
+        if text.lines().count() >= expected.len() {
+            collected = parsed(&text);
+            break;
+        }
+    }
+    let of = |flow: &Value| {
+        let [client, server] = ["src", "dst"].map(|side| {
+            let ip = flow[format!("ip_{side}")].as_str().unwrap().parse().unwrap();
+            SocketAddr::new(ip, flow[format!("port_{side}")].as_u64().unwrap() as u16).to_string()
+        });
+        let ms = |name: &str| (flow[name].as_str().unwrap().parse::<f64>().unwrap() * 1_000.0).round() as u64;
+        (client, server, ms("timestamp_start"), ms("timestamp_end") - ms("timestamp_start"))
+    };
+    let mut collected: Vec<_> = collected.iter().map(of).collect();
+    collected.sort();
+    assert_same(&collected, &expected);
+}
+
 #[test]
 fn what_cannot_be_meant_is_refused() {
     let place = tempfile::tempdir().unwrap();
@@ -333,6 +504,7 @@ fn what_cannot_be_meant_is_refused() {
     for (options, part) in [
         (&["--events", "-"][..], "give lists a directory"),
         (&["--events", ""], "name a file"),
+        (&["--events", "ipfix:udp:collector"], "ipfix:udp:HOST:PORT"),
         (&["--events", &log, "--events", &format!("eve:{log}")], "write to one place"),
         (&["--events-open"], "--events <DEST>"),
         (&["--events", &log, "--events-rotate", "1d", "--events-rotate", "2d"], "--events-rotate takes one age"),
