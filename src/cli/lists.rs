@@ -12,6 +12,7 @@ use crate::export::{
 };
 use crate::sources::SOURCES_DEFAULT;
 use crate::state::{Decoder, Encoder};
+use crate::view::Feed;
 use clap::Args;
 use std::io::{IsTerminal, Stdout};
 use std::path::PathBuf;
@@ -230,7 +231,7 @@ impl Lists {
         } else {
             ListOutput::Stdout(Box::new(Stream::new(std::io::stdout(), "standard output", config.vlan_key, format)))
         };
-        Ok(Outputs { lists, keeps_list: !self.no_list, snapshots, archive: None, voice, written: 0 })
+        Ok(Outputs { lists, keeps_list: !self.no_list, snapshots, archive: None, view: None, voice, written: 0 })
     }
 }
 
@@ -260,7 +261,7 @@ enum ListOutput {
     Nowhere,
 }
 
-/// The outputs of a run: lists, snapshots and what the archive needs from lists. It counts what was written, and prints
+/// The outputs of a run: lists, snapshots, and what the archive and those who look need from lists. It counts what was written, and prints
 /// warnings.
 pub(super) struct Outputs<'a> {
     lists: ListOutput,
@@ -268,6 +269,7 @@ pub(super) struct Outputs<'a> {
     keeps_list: bool,
     snapshots: Option<SnapshotDirectory>,
     archive: Option<ListFeed<'a>>,
+    view: Option<Feed>,
     voice: Voice,
     /// The lists written, or the snapshots where there are no lists.
     written: u64,
@@ -292,6 +294,9 @@ impl Exporter for Outputs<'_> {
         self.show_warnings();
         if let (Output::List(list), Some(archive)) = (output, &mut self.archive) {
             archive.list(list)?;
+        }
+        if let (Output::List(list), Some(view)) = (output, &mut self.view) {
+            view.list(list);
         }
         Ok(())
     }
@@ -335,6 +340,11 @@ impl<'a> Outputs<'a> {
     /// Feeds this archive from the lists.
     pub(super) fn feed(&mut self, archive: &'a Archive) {
         self.archive = Some(ListFeed::new(archive));
+    }
+
+    /// Shows the lists on the board that this feeds.
+    pub(super) fn show(&mut self, feed: Feed) {
+        self.view = Some(feed);
     }
 
     fn show_warnings(&mut self) {

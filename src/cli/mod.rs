@@ -4,6 +4,7 @@
 
 mod allocator;
 mod archive;
+mod capture;
 mod completions;
 mod directories;
 mod find;
@@ -27,6 +28,7 @@ mod snapshot;
 mod sources;
 mod state;
 mod table;
+mod top;
 mod tracking;
 mod values;
 
@@ -145,6 +147,7 @@ enum Command {
     Replay(replay::Arguments),
     Live(live::Arguments),
     Generate(generate::Arguments),
+    Top(top::Arguments),
     Find(find::Arguments),
     Interfaces(interfaces::Arguments),
     Plan(plan::Arguments),
@@ -238,6 +241,7 @@ fn run(command: &Command, voice: Voice) -> Outcome {
         Command::Replay(arguments) => replay::run(arguments, voice),
         Command::Generate(arguments) => generate::run(arguments, voice),
         Command::Live(arguments) => live::run(arguments, voice),
+        Command::Top(arguments) => top::run(arguments, voice),
         Command::Find(arguments) => find::run(arguments, voice),
         Command::Interfaces(arguments) => interfaces::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),

@@ -59,6 +59,8 @@ pub struct Config {
     pub sources_max: Option<u64>,
     /// The memory that an archive takes, in bytes; see [`Plan::recording`].
     pub archive_size: u64,
+    /// Whether lists are shown on a [`Board`](crate::view::Board); its copy of their rows is part of the memory.
+    pub has_view: bool,
     /// The secret under which tables are filled.
     pub secret: Secret,
     /// Whether the state is saved; its copies are part of the memory.
@@ -191,6 +193,7 @@ impl Default for Config {
             snapshots: None,
             sources_max: None,
             archive_size: 0,
+            has_view: false,
             secret: Secret::REPLAY,
             saves_state: false,
             fingerprint_bits: FINGERPRINT_BITS,

@@ -50,7 +50,8 @@ impl Board {
     #[must_use]
     pub fn new() -> (Arc<Self>, Feed) {
         let board = Arc::new(Board::default());
-        let feed = Feed { board: Arc::clone(&board), latest: Latest::default(), copied: None, totals: Losses::default() };
+        let feed =
+            Feed { board: Arc::clone(&board), latest: Latest::default(), copied: None, totals: Losses::default() };
         (board, feed)
     }
 

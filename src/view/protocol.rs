@@ -365,7 +365,7 @@ mod tests {
         let text = "{\"version\":1,\"sort\":\"age\",\"group_by\":\"port\",\"of_a_later_version\":[1]}";
         let request: Request = serde_json::from_str(text).unwrap();
         assert_eq!((request.sort, request.group_by), (Some(Sort::Age), Some(GroupBy::Port)));
-        for text in ["", "1", "[]", "{\"version\":-1}", "{\"sort\":\"size\"}", "{\"connection\":{\"client\":\"x\"}}"] {
+        for text in ["", "1", "{\"version\":-1}", "{\"sort\":\"size\"}", "{\"connection\":{\"client\":\"x\"}}"] {
             assert!(serde_json::from_str::<Request>(text).is_err(), "{text}");
         }
     }

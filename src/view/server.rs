@@ -193,7 +193,9 @@ impl ServerThread {
                 match event.token() {
                     LISTENER => self.accept_at = Some(Instant::now()),
                     WAKER => {}
-                    Token(number) => self.clients.get_mut(&number).into_iter().for_each(|client| client.is_ready = true),
+                    Token(number) => {
+                        self.clients.get_mut(&number).into_iter().for_each(|client| client.is_ready = true)
+                    }
                 }
             }
             let now = Instant::now();

@@ -45,7 +45,7 @@ fn rest(stream: &mut StdStream) -> String {
 
 #[test]
 fn nobody_but_the_owner_can_reach_the_socket() {
-    let Served { server, path, .. } = served();
+    let Served { server, path, _directory, _feed } = served();
     let metadata = fs::symlink_metadata(&path).unwrap();
     assert!(metadata.file_type().is_socket());
     assert_eq!(metadata.mode() & 0o777, 0o600);

@@ -1,0 +1,1 @@
+//! Screens of several sizes, and what keys do to them.
