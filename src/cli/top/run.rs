@@ -240,7 +240,7 @@ fn wait(state: &mut State, news: &Receiver<News>, running: &Running, is_over: im
             return Ok(Effect::Quit);
         }
         let note = running.note.lock().clone();
-        if note.is_some() && state.note != note {
+        if state.note != note {
             state.note = note;
             return Ok(Effect::Continue);
         }
@@ -252,7 +252,7 @@ fn wait(state: &mut State, news: &Receiver<News>, running: &Running, is_over: im
                 let (request, answer) = *answer;
                 state.take(&request, answer);
             }
-            News::Lost(error) => state.note = Some(error.to_string()),
+            News::Lost(error) => state.lost = Some(error.to_string()),
             News::Key(key) => {
                 if keys::press(state, key) == Effect::Quit {
                     return Ok(Effect::Quit);

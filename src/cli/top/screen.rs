@@ -326,7 +326,7 @@ fn foot(state: &State, width: usize, paint: Paint) -> Vec<Line<'static>> {
     if !state.selected.filter.is_empty() {
         lines.push(Line::raw(cut(&format!("filter: {}", printable(&state.selected.filter)), width)));
     }
-    lines.push(match &state.note {
+    lines.push(match state.lost.as_ref().or(state.note.as_ref()) {
         Some(note) => Line::styled(cut(&printable(note), width), paint.warning()),
         None => {
             let keys =

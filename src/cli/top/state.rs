@@ -53,6 +53,8 @@ pub(super) struct Watched {
     pub(super) samples: VecDeque<Sample>,
     pub(super) rows_of: u64,
     pub(super) page: Page,
+    /// Whether the page is of what was selected before.
+    is_stale: bool,
 }
 
 /// The state of the screen.
@@ -66,8 +68,10 @@ pub(super) struct State {
     pub(super) mode: Mode,
     pub(super) watched: Watched,
     pub(super) is_frozen: bool,
-    /// What there is to know of the source: an interface that is down, a live that does not answer.
+    /// What there is to know of the source, such as an interface that is down.
     pub(super) note: Option<String>,
+    /// Why there are no answers.
+    pub(super) lost: Option<String>,
     /// How many lines of the list fit the screen, as it was drawn last.
     pub(super) height: u64,
 }
@@ -99,8 +103,13 @@ impl State {
             return;
         }
         let Answer { error, overview, samples, rows_of, page, connection, .. } = answer;
-        // Reasons are of this process or of a flowpeel that was attached to: its words are not for the terminal.
-        self.note = error.map(|_| "flowpeel live refuses what is asked: is it of another version?".to_owned());
+        if error.is_some() {
+            // The words of another process are not for the terminal.
+            self.lost =
+                Some("flowpeel live refuses what is asked: is it of another version, or busy with others?".to_owned());
+            return;
+        }
+        self.lost = None;
         let watched = &mut self.watched;
         let known = watched.samples.back().map_or(0, |sample| sample.list);
         if samples.first().is_some_and(|first| first.list <= known) {
@@ -115,7 +124,7 @@ impl State {
         let Selected { filter, sort, group_by, .. } = &self.selected;
         let is_of_this = (&request.filter, &request.sort, &request.group_by) == (filter, sort, group_by);
         if let Some(page) = page.filter(|_| is_of_this) {
-            watched.page = page;
+            (watched.page, watched.is_stale) = (page, false);
             self.keep_cursor_inside();
         }
         if let (Mode::Life(life), Some(connection)) = (&mut self.mode, connection) {
@@ -123,10 +132,11 @@ impl State {
         }
     }
 
-    /// How many lines there are, on the screen or not.
-    pub(super) fn line_count(&self) -> u64 {
-        let page = &self.watched.page;
-        if self.selected.group_by.is_some() { page.group_count } else { page.selected }
+    /// How many lines there are, on the screen or not; `None` until that is known.
+    fn line_count(&self) -> Option<u64> {
+        let Watched { page, is_stale, .. } = &self.watched;
+        let count = if self.selected.group_by.is_some() { page.group_count } else { page.selected };
+        Some(count).filter(|_| !is_stale)
     }
 
     /// Moves the cursor, down if this is positive.
@@ -139,8 +149,11 @@ impl State {
     pub(super) fn keep_cursor_inside(&mut self) {
         let (count, height) = (self.line_count(), self.height.max(1));
         let Selected { cursor, top, .. } = &mut self.selected;
-        *cursor = (*cursor).min(count.saturating_sub(1));
-        *top = (*top).min(*cursor).max((*cursor + 1).saturating_sub(height));
+        if let Some(count) = count {
+            *cursor = (*cursor).min(count.saturating_sub(1));
+            *top = (*top).min(count.saturating_sub(height));
+        }
+        *top = (*top).min(*cursor).max(cursor.saturating_add(1).saturating_sub(height));
     }
 
     /// The index of this line in the page, if it is there.
@@ -151,6 +164,7 @@ impl State {
     /// Selects something else, from its first line on.
     fn select(&mut self, selected: Selected) {
         self.selected = Selected { cursor: 0, top: 0, ..selected };
+        self.watched.is_stale = true;
     }
 
     /// Puts rows in this order, or the reverse where there is one.
@@ -208,6 +222,7 @@ impl State {
             // What a frozen screen does not have cannot be shown.
         } else if let Some(before) = self.before.pop() {
             self.selected = before;
+            self.watched.is_stale = true;
         } else if !self.selected.filter.is_empty() {
             self.select(Selected { filter: String::new(), ..self.selected.clone() });
         }
