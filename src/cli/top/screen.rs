@@ -295,7 +295,7 @@ fn life_lines(life: &Life, list_end_ns: i64, paint: Paint) -> Vec<Line<'static>>
         lines.push(field("VLAN", tags.join(" ")));
     }
     lines.push(Line::from(vec![Span::raw(format!("{:<9} ", "state")), Span::styled(now, style)]));
-    lines.push(field("started", format!("{}{started}", second(row.start_ns))));
+    lines.push(field("started", format!("{}{started}", start_text(row.start_ns))));
     lines.push(field("age", format!("{} at {}", age_text(row.age_ns), time_of_day(list_end_ns))));
     if row.unsettled {
         lines.push(Line::raw("It may have closed while flowpeel was down: no packet of it was seen since."));
@@ -384,10 +384,10 @@ fn both_sides(left: &str, right: &str, width: usize) -> String {
     format!("{left:<room$}{right}")
 }
 
-/// A time to the second, with its day.
-fn second(time_ns: i64) -> String {
+/// A time with its day, as precise as starts are: to 100 ms.
+fn start_text(time_ns: i64) -> String {
     let text = rfc3339(time_ns);
-    format!("{}Z", text.get(..19).unwrap_or_default())
+    format!("{}Z", text.get(..21).unwrap_or_default())
 }
 
 /// The time of day to the second.

@@ -5,7 +5,9 @@ use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::execute;
-use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use ratatui::crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
 use std::io::{BufWriter, IsTerminal, Stdout, stdout};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,13 +40,16 @@ impl FullScreen {
         });
         enable_raw_mode().map_err(cannot)?;
         IS_TAKEN.store(true, Ordering::Release);
-        let screen = execute!(stdout(), EnterAlternateScreen)
-            .and_then(|()| Terminal::new(CrosstermBackend::new(BufWriter::new(stdout()))))
-            .and_then(|mut terminal| terminal.clear().map(|()| FullScreen { terminal }));
-        screen.map_err(|cause| {
-            leave();
-            cannot(cause)
-        })
+        // Not by the clearing of `Terminal`, which asks the terminal where its cursor is, and fails where that is slow.
+        let screen = execute!(stdout(), EnterAlternateScreen, Clear(ClearType::All))
+            .and_then(|()| Terminal::new(CrosstermBackend::new(BufWriter::new(stdout()))));
+        match screen {
+            Ok(terminal) => Ok(FullScreen { terminal }),
+            Err(cause) => {
+                leave();
+                Err(cannot(cause))
+            }
+        }
     }
 }
 
