@@ -12,10 +12,14 @@ use std::time::{Duration, Instant};
 pub(crate) const ENTERED: &str = "\u{1b}[?1049h";
 pub(crate) const LEFT: &str = "\u{1b}[?1049l";
 
+/// The size of the terminals.
+const COLUMNS: usize = 80;
+const LINES: usize = 24;
+
 /// The program that runs another on a terminal of 80 columns and 24 lines; the other and its arguments follow.
 pub(crate) fn on_terminal() -> [String; 3] {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/on_terminal");
-    [path.display().to_string(), "80".to_owned(), "24".to_owned()]
+    [path.display().to_string(), COLUMNS.to_string(), LINES.to_string()]
 }
 
 /// A program on a terminal; it is ended when this is dropped.
@@ -62,21 +66,45 @@ impl OnTerminal {
         String::from_utf8_lossy(&self.sent.lock().unwrap()).into_owned()
     }
 
-    /// What the terminal was sent, without colours and places.
+    /// What stands on the screen, a line for each of its lines.
     pub(crate) fn text(&self) -> String {
         let sent = self.sent();
-        let mut parts = sent.split('\u{1b}');
-        let mut text = parts.next().unwrap_or_default().to_owned();
-        for part in parts {
-            let end = part.find(|c: char| c.is_ascii_alphabetic()).map_or(part.len(), |end| end + 1);
-            // Whatever goes to another place is apart from what came before.
-            text.push_str(if part[..end].ends_with('H') { "\n" } else { "" });
-            text.push_str(&part[end..]);
+        let mut grid = [[' '; COLUMNS]; LINES];
+        let (mut line, mut column) = (0, 0);
+        let mut rest = sent.as_str();
+        while let Some(c) = rest.chars().next() {
+            rest = &rest[c.len_utf8()..];
+            let Some(sequence) = rest.strip_prefix('[').filter(|_| c == '\u{1b}') else {
+                match c {
+                    '\r' => column = 0,
+                    '\n' => line += 1,
+                    c if line < LINES && column < COLUMNS => {
+                        grid[line][column] = c;
+                        column += 1;
+                    }
+                    _ => {}
+                }
+                continue;
+            };
+            let Some(end) = sequence.find(|c: char| c.is_ascii_alphabetic()) else { break };
+            match &sequence[end..=end] {
+                "H" => {
+                    let mut places = sequence[..end].split(';').map(|place| place.parse().unwrap_or(1));
+                    let mut next = || places.next().unwrap_or(1).max(1) - 1;
+                    (line, column) = (next(), next());
+                }
+                "J" => grid = [[' '; COLUMNS]; LINES],
+                // Colours, and what takes the terminal over and gives it back.
+                _ => {}
+            }
+            rest = &sequence[end + 1..];
         }
-        text
+        let lines: Vec<String> =
+            grid.iter().map(|line| line.iter().collect::<String>().trim_end().to_owned()).collect();
+        lines.join("\n")
     }
 
-    /// Waits until the terminal was sent this.
+    /// Waits until this stands on the screen.
     ///
     /// # Panics
     ///
