@@ -1,5 +1,5 @@
-//! A copy of a list's rows, for what looks at them after the list is gone: compact, and in no order, so that it costs the
-//! list one pass.
+//! A copy of a list's rows, for what looks at them after the list is gone: compact, and in no order, so that it costs
+//! one pass.
 
 use crate::flow::{FlowKey, KeyV4, KeyV6};
 use crate::list::row::{ListTimes, Listed, Row};

@@ -51,8 +51,8 @@ impl Sort {
         }
     }
 
-    /// The first 64 bits of the order: rows with different ranks are in the order of their ranks, those with the same in
-    /// that of [`Self::compare`]. The rows have to be of one list, whose ages differ by whole tenths of a second.
+    /// The first 64 bits of the order: rows with different ranks are in the order of their ranks, those with the same
+    /// in that of [`Self::compare`]. The rows have to be of one list, whose ages differ by whole tenths of a second.
     pub(super) fn rank(self, row: &Row) -> u64 {
         match self {
             Sort::Age => (!tenths(row.age_ns) << 28) | (end_rank(row.client) >> 36),

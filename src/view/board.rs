@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The shortest time between two copies of rows. It is less than a second, so that lists that come every second, give or
-/// take some milliseconds, are all copied.
+/// The shortest time between two copies of rows. It is less than a second, so that lists that come every second, some
+/// milliseconds early or late, are all copied.
 const COPY_INTERVAL: Duration = Duration::from_millis(900);
 
 /// How old a copy may become for which nobody asks: who attaches then sees rows at once, of lists as rare as this or
@@ -77,10 +77,10 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Shows a list. It waits for nobody: what is being looked at is shown with a later list, but that the last list of
-    /// a run waits a little.
+    /// Shows a list. It waits for nobody: rows that are being read are replaced with a later list. The last list of a
+    /// run waits a little.
     ///
-    /// Complexity: a pass over the rows, at most once a second and not while nobody looks, save for one in five seconds.
+    /// Complexity: a pass over the rows, at most about once a second, and once in five seconds while nobody looks.
     pub fn list(&mut self, list: &List) {
         self.summarize(&list.header);
         if let Some(mut latest) = self.board.latest.try_lock() {

@@ -1,13 +1,13 @@
-//! What people who look at a running engine see: the latest list, a window of its rows in the order they ask for, and how
-//! the numbers went.
+//! What people who look at a running engine see: the latest list, a window of its rows in the order they ask for, and
+//! the numbers of the lists before it.
 //!
 //! ```text
 //! list thread -> Feed ==> Board <== ControlServer <-- requests -- ViewClient (flowpeel top)
 //! ```
 //!
-//! The list thread copies rows to the [`Board`] at most once a second, and waits for nobody: where the board is in use it
-//! leaves the copy out. A thread of its own filters, sorts and groups them for clients, which ask through a socket, and
-//! get the rows of their window and no others. docs/operations/top.md has the [protocol].
+//! The list thread copies rows to the [`Board`] at most about once a second, and waits for nobody: where the board is
+//! in use it leaves the copy out. A thread of its own filters, sorts and groups them for clients, which ask through a
+//! socket, and get the rows of their window and no others. docs/operations/top.md has the [protocol].
 
 mod answer;
 mod board;

@@ -1,7 +1,7 @@
 //! The protocol of the control socket: a request and an answer, each a line of JSON.
 //!
-//! A client sends a [`Request`] and reads an [`Answer`] before it sends the next. Names and numbers that a later version
-//! adds are ignored by an earlier one; where a meaning changes, so does [`PROTOCOL_VERSION`].
+//! A client sends a [`Request`] and reads an [`Answer`] before it sends the next. Fields that are added later are
+//! ignored by who does not know them; where a meaning changes, so does [`PROTOCOL_VERSION`].
 
 use crate::flow::VlanTags;
 use crate::list::{Header, Row, RowState};

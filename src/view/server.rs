@@ -223,7 +223,7 @@ impl ServerThread {
             match accepted {
                 Ok((mut stream, _)) if self.clients.len() >= CONTROL_CLIENTS_MAX => {
                     let most = format!("{CONTROL_CLIENTS_MAX} are attached, which is the most: end one of them");
-                    // It is told if it can be told at once.
+                    // Sent only if that is possible at once.
                     drop(stream.write(&line(&refusal(most, None))));
                 }
                 Ok((stream, _)) => self.admit(Client::new(stream)),

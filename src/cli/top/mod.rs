@@ -1,5 +1,5 @@
-//! `flowpeel top`: what is open now, on a full screen: of interfaces, of captures at their own pace, or of a `live` that
-//! runs already.
+//! `flowpeel top`: what is open now, on a full screen: of interfaces, of captures at their own pace, or of a running
+//! `live`.
 
 mod asking;
 mod keys;

@@ -30,6 +30,7 @@ const MARK_WIDTH: usize = 4;
 const AGE_WIDTH: usize = 7;
 const SINCE_WIDTH: usize = 11;
 const COUNT_WIDTH: usize = 11;
+const COUNT_WIDTH_MIN: usize = 7;
 
 /// The widest column of an end: the longest IPv6 address with its port.
 const END_WIDTH_MAX: usize = 47;
@@ -243,12 +244,13 @@ fn state_mark(state: RowState) -> &'static str {
 /// The heading and the lines of groups.
 fn groups(state: &State, width: usize, paint: Paint) -> (String, Vec<Line<'static>>) {
     let name = state.selected.group_by.map_or("", |group_by| group_by.name()).to_uppercase();
-    let key_width = width.saturating_sub(2 * (COUNT_WIDTH + 1) + AGE_WIDTH + 1).min(END_WIDTH_MAX);
+    let is_wide = width >= STATE_WIDTH_MIN;
+    let count_width = if is_wide { COUNT_WIDTH } else { COUNT_WIDTH_MIN };
+    let (established, half_open) = if is_wide { ("ESTABLISHED", "HALF-OPEN") } else { ("EST", "HALF") };
+    let key_width = width.saturating_sub(2 * (count_width + 1) + AGE_WIDTH + 1).min(END_WIDTH_MAX);
     let heading = format!(
-        "{:<key_width$} {:>COUNT_WIDTH$} {:>COUNT_WIDTH$} {:>AGE_WIDTH$}",
+        "{:<key_width$} {established:>count_width$} {half_open:>count_width$} {:>AGE_WIDTH$}",
         cut(&name, key_width),
-        "ESTABLISHED",
-        "HALF-OPEN",
         "OLDEST"
     );
     let line = |(number, group): (u64, &GroupObject)| {
@@ -259,8 +261,8 @@ fn groups(state: &State, width: usize, paint: Paint) -> (String, Vec<Line<'stati
         };
         Line::from(vec![
             Span::raw(format!("{:<key_width$} ", cut(&key, key_width))),
-            Span::styled(format!("{:>COUNT_WIDTH$}", grouped(group.established)), paint.colour(Color::Green)),
-            Span::raw(format!(" {:>COUNT_WIDTH$} {:>AGE_WIDTH$}", grouped(group.half_open), age_text(group.oldest_ns))),
+            Span::styled(format!("{:>count_width$}", grouped(group.established)), paint.colour(Color::Green)),
+            Span::raw(format!(" {:>count_width$} {:>AGE_WIDTH$}", grouped(group.half_open), age_text(group.oldest_ns))),
         ])
         .style(cursor_style(state, number))
     };

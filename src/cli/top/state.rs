@@ -6,7 +6,7 @@ use crate::view::SAMPLES_MAX;
 use crate::view::protocol::{Answer, GroupName, Overview, Page, Request, Sample, WINDOW_COUNT_MAX};
 use std::collections::VecDeque;
 
-/// Screens of lines that are asked for above and below the one that is shown, so that scrolling shows something at once.
+/// Screens of lines that are asked for above and below the one that is shown, so that scrolling shows rows at once.
 const MARGIN_SCREENS: u64 = 2;
 
 /// How deep one can go into groups of groups.
