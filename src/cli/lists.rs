@@ -261,8 +261,8 @@ enum ListOutput {
     Nowhere,
 }
 
-/// The outputs of a run: lists, snapshots, and what the archive and those who look need from lists. It counts what was written, and prints
-/// warnings.
+/// The outputs of a run: lists, snapshots, and what the archive and those who look need from lists. It counts what was
+/// written, and prints warnings.
 pub(super) struct Outputs<'a> {
     lists: ListOutput,
     /// Whether lists are written: without them there may be sources to write to their place.

@@ -124,21 +124,23 @@ fn head(state: &State, width: usize, paint: Paint) -> Vec<Line<'static>> {
 fn sparklines(frame: &mut Frame, state: &State, area: Rect, paint: Paint) {
     let [opened_area, closed_area] = Layout::vertical([Constraint::Length(1); 2]).areas(area);
     let samples = &state.watched.samples;
-    let lines: [(&str, Rect, Color, fn(&Sample) -> u64); 2] = [
-        ("opened/s", opened_area, Color::Green, |sample| sample.opened),
-        ("closed/s", closed_area, Color::Blue, |sample| sample.closed),
-    ];
-    for (name, area, colour, count) in lines {
+    // The latest first.
+    let rates = |count: fn(&Sample) -> u64| -> Vec<f64> {
         let a_second = |sample: &Sample| count(sample) as f64 * 1e9 / sample.length_ns.max(1) as f64;
-        let latest = samples.back().map_or(0.0, a_second);
+        samples.iter().rev().map(a_second).collect()
+    };
+    for (name, area, colour, rates) in [
+        ("opened/s", opened_area, Color::Green, rates(|sample| sample.opened)),
+        ("closed/s", closed_area, Color::Blue, rates(|sample| sample.closed)),
+    ] {
+        let latest = rates.first().copied().unwrap_or(0.0);
         let label = format!("{name} {:>9} ", rate_text(latest));
         let label_width = u16::try_from(label.len()).unwrap_or(u16::MAX);
         let [label_area, line_area] =
             Layout::horizontal([Constraint::Length(label_width), Constraint::Min(0)]).areas(area);
         frame.render_widget(Paragraph::new(label), label_area);
         // In tenths, so that a few connections in a long interval show.
-        let data =
-            samples.iter().rev().take(usize::from(line_area.width)).map(|sample| (a_second(sample) * 10.0) as u64);
+        let data = rates.iter().take(usize::from(line_area.width)).map(|a_second| (a_second * 10.0) as u64);
         let line = Sparkline::default().data(data).direction(RenderDirection::RightToLeft).style(paint.colour(colour));
         frame.render_widget(line, line_area);
     }
