@@ -75,3 +75,4 @@ pub mod snapshot;
 pub mod sources;
 pub mod state;
 pub mod track;
+pub mod view;

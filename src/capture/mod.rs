@@ -7,11 +7,13 @@
 mod byte_order;
 mod input;
 pub mod live;
+mod paced;
 mod pcap;
 mod pcapng;
 mod replay;
 mod stamp;
 
+pub use paced::{PAUSE_MAX, Paced};
 pub use replay::Replay;
 pub use stamp::{CLOCK_NAMES_MAX, ClockName, Stamp};
 

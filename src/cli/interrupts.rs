@@ -4,6 +4,7 @@
 #[cfg(target_os = "linux")]
 use crate::cli::ignored_signals;
 use crate::cli::report;
+use crate::cli::top::terminal;
 use crate::error::{Error, Result};
 use crossbeam::channel::bounded;
 use std::sync::Arc;
@@ -102,6 +103,7 @@ impl Interrupts {
 
 /// Ends the process at once, with a message; what it has not written yet is lost.
 fn end_at_once() -> ! {
+    terminal::leave();
     let (says, said) = bounded::<()>(0);
     let last_words = move || {
         report::leave_line();

@@ -13,6 +13,7 @@ use crate::export::{
 };
 use crate::sources::SOURCES_DEFAULT;
 use crate::state::{Decoder, Encoder};
+use crate::view::Feed;
 use clap::Args;
 use std::io::{IsTerminal, Stdout};
 use std::path::PathBuf;
@@ -236,7 +237,16 @@ impl Lists {
         } else {
             ListOutput::Stdout(Box::new(Stream::new(std::io::stdout(), "standard output", config.vlan_key, format)))
         };
-        Ok(Outputs { lists, keeps_list: !self.no_list, snapshots, archive: None, events: None, voice, written: 0 })
+        Ok(Outputs {
+            lists,
+            keeps_list: !self.no_list,
+            snapshots,
+            archive: None,
+            events: None,
+            view: None,
+            voice,
+            written: 0,
+        })
     }
 }
 
@@ -266,8 +276,8 @@ enum ListOutput {
     Nowhere,
 }
 
-/// The outputs of a run: lists, snapshots and what the archive needs from lists. It counts what was written, and prints
-/// warnings.
+/// The outputs of a run: lists, snapshots, and what the archive and those who look need from lists. It counts what was
+/// written, and prints warnings.
 pub(super) struct Outputs<'a> {
     lists: ListOutput,
     /// Whether lists are written: without them there may be sources to write to their place.
@@ -275,6 +285,7 @@ pub(super) struct Outputs<'a> {
     snapshots: Option<SnapshotDirectory>,
     archive: Option<ListFeed<'a>>,
     events: Option<&'a EventLog>,
+    view: Option<Feed>,
     voice: Voice,
     /// The lists written, or the snapshots where there are no lists.
     written: u64,
@@ -302,6 +313,9 @@ impl Exporter for Outputs<'_> {
         }
         if let (Output::List(list), Some(events)) = (output, self.events) {
             events.list(list);
+        }
+        if let (Output::List(list), Some(view)) = (output, &mut self.view) {
+            view.list(list);
         }
         Ok(())
     }
@@ -350,6 +364,11 @@ impl<'a> Outputs<'a> {
     /// Feeds this log of events from the lists.
     pub(super) fn feed_events(&mut self, events: &'a EventLog) {
         self.events = Some(events);
+    }
+
+    /// Shows the lists on the board that this feeds.
+    pub(super) fn show(&mut self, feed: Feed) {
+        self.view = Some(feed);
     }
 
     fn show_warnings(&mut self) {

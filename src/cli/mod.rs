@@ -4,6 +4,7 @@
 
 mod allocator;
 mod archive;
+mod capture;
 mod completions;
 mod directories;
 mod events;
@@ -28,6 +29,7 @@ mod snapshot;
 mod sources;
 mod state;
 mod table;
+mod top;
 mod tracking;
 mod values;
 
@@ -146,6 +148,7 @@ enum Command {
     Replay(replay::Arguments),
     Live(live::Arguments),
     Generate(generate::Arguments),
+    Top(top::Arguments),
     Find(find::Arguments),
     Interfaces(interfaces::Arguments),
     Plan(plan::Arguments),
@@ -239,6 +242,7 @@ fn run(command: &Command, voice: Voice) -> Outcome {
         Command::Replay(arguments) => replay::run(arguments, voice),
         Command::Generate(arguments) => generate::run(arguments, voice),
         Command::Live(arguments) => live::run(arguments, voice),
+        Command::Top(arguments) => top::run(arguments, voice),
         Command::Find(arguments) => find::run(arguments, voice),
         Command::Interfaces(arguments) => interfaces::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),

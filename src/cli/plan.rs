@@ -39,6 +39,10 @@ pub(super) struct Arguments {
         default_missing_value = SOURCES_TEXT.as_str())]
     sources: Option<u64>,
 
+    /// Let flowpeel top attach, with --control
+    #[arg(long)]
+    control: bool,
+
     /// The length of an interval
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::duration)]
     every: Duration,
@@ -182,6 +186,7 @@ fn part_name(part: &'static str) -> &'static str {
         "tables" => "all tables",
         "queues" => "queues and one ring",
         "list" => "the list, up to",
+        "view" => "rows for flowpeel top, up to",
         "total" => "together",
         other => other,
     }
@@ -200,7 +205,9 @@ fn text(plan: &PlanObject) -> String {
     let connections = grouped(plan.connections);
     let (half_open, churn) = (grouped(plan.half_open), grouped(plan.churn));
     let head = format!("{connections} connections, {half_open} half-open, {churn} openings and closings an interval\n");
-    format!("{head}\n{text}\nflowpeel live -i IFACE {}\nflowpeel replay {} FILE\n", plan.options, plan.options)
+    let control = if plan.memory_bytes.view_size > 0 { " --control /run/flowpeel.sock" } else { "" };
+    let options = &plan.options;
+    format!("{head}\n{text}\nflowpeel live -i IFACE {options}{control}\nflowpeel replay {options} FILE\n")
 }
 
 /// Makes the plan.
@@ -211,6 +218,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         connections_max: arguments.connections,
         churn: arguments.churn,
         sources_max: arguments.sources,
+        has_view: arguments.control,
         names: tracking::option_of,
         ..Config::live_defaults()
     };

@@ -72,6 +72,11 @@ pub(super) fn warning(text: &str) {
     }
 }
 
+/// Whether what people read on standard output is in colour.
+pub(super) fn is_stdout_coloured() -> bool {
+    anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
+}
+
 /// A count with commas between its thousands.
 pub(super) fn grouped(count: u64) -> String {
     let digits = count.to_string();
@@ -102,6 +107,7 @@ fn part_name(part: &str) -> &str {
         "queues" => "queues and buffers",
         "list" => "list up to",
         "state" => "copies for the state",
+        "view" => "rows for top",
         other => other,
     }
 }

@@ -71,9 +71,11 @@ impl RunOptions {
                  FILE, and name it with --secret-file FILE",
             ));
         }
-        let config = self.tracking.config(config, every, &self.lists, secret)?;
+        let config = self.tracking.config(config, every, self.lists.keeps_list(), secret)?;
         let saves_state = self.state.directory().is_some();
         Ok(Config {
+            format: self.lists.format(),
+            sources_max: self.lists.sources(),
             snapshots: self.lists.snapshots(router, run),
             saves_state,
             archive_size: self.archive.memory_size(is_live && saves_state)?,

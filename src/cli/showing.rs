@@ -1,7 +1,7 @@
 //! The options that say what of a list is shown, and what it looks like.
 
-use crate::cli::heading;
 use crate::cli::values;
+use crate::cli::{heading, report};
 use crate::export::{Look, Shape};
 use crate::select::{Filter, GroupBy, Selection, Sort};
 use clap::{Args, ValueEnum};
@@ -22,7 +22,7 @@ pub(super) enum ShapeKind {
 
 /// An order of connections.
 #[derive(Clone, Copy, ValueEnum)]
-enum SortKind {
+pub(super) enum SortKind {
     /// The oldest first
     Age,
     /// The youngest first
@@ -52,7 +52,7 @@ impl From<SortKind> for Sort {
 
 /// What connections are grouped by.
 #[derive(Clone, Copy, ValueEnum)]
-enum GroupKind {
+pub(super) enum GroupKind {
     /// The client's address
     Client,
     /// The server's address
@@ -162,6 +162,5 @@ impl ShapeKind {
 /// How a table looks on standard output: as wide as the terminal and in its colours, or neither cut nor coloured.
 fn look() -> Look {
     let width = terminal_size::terminal_size_of(stdout()).map(|(width, _)| usize::from(width.0));
-    let is_coloured = anstream::AutoStream::choice(&stdout()) != anstream::ColorChoice::Never;
-    Look { width: width.filter(|_| stdout().is_terminal()), is_coloured }
+    Look { width: width.filter(|_| stdout().is_terminal()), is_coloured: report::is_stdout_coloured() }
 }

@@ -1,7 +1,6 @@
 //! The options that say how connections are tracked, in a replay and live.
 
 use crate::cli::heading;
-use crate::cli::lists::Lists;
 use crate::cli::values::{self, Limit};
 use crate::engine::{Config, Setting};
 use crate::error::{Error, Result};
@@ -95,8 +94,8 @@ impl Tracking {
         self.secret_file.is_some()
     }
 
-    /// The configuration of a run with lists of this kind, one in each interval of length `every`. `default`
-    /// says what no option does, and `otherwise` makes the secret where no file is named.
+    /// The configuration of a run with a list, if it keeps any, in each interval of length `every`. `default` says what
+    /// no option does, and `otherwise` makes the secret where no file is named.
     ///
     /// # Errors
     ///
@@ -106,7 +105,7 @@ impl Tracking {
         &self,
         default: Config,
         every: Option<Duration>,
-        lists: &Lists,
+        keeps_list: bool,
         otherwise: impl FnOnce() -> Result<Secret>,
     ) -> Result<Config> {
         let has_limit = [self.idle_timeout, self.max_age].iter().flatten().any(|limit| limit.0.is_some());
@@ -115,7 +114,7 @@ impl Tracking {
                         length, as in --every 10s";
             return Err(Error::new(what));
         }
-        if !lists.keeps_list() && has_limit {
+        if !keeps_list && has_limit {
             let what = "--idle-timeout and --max-age take connections off the list, and --no-list keeps none: leave one \
                         of them out";
             return Err(Error::new(what));
@@ -134,8 +133,6 @@ impl Tracking {
             idle_timeout: self.idle_timeout.map_or(default.idle_timeout, |limit| limit.0),
             max_age: self.max_age.map_or(default.max_age, |limit| limit.0),
             vlan_key: self.vlan_key,
-            format: lists.format(),
-            sources_max: lists.sources(),
             secret,
             names: option_of,
             ..default

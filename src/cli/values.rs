@@ -35,6 +35,12 @@ where
     within.ok_or_else(|| format!("a whole number from {} to {}", range.start(), range.end()))
 }
 
+/// How many times as fast as a capture was made it is played.
+pub(super) fn speed(text: &str) -> std::result::Result<f64, String> {
+    let speed = text.parse().ok().filter(|speed| (0.01..=10_000.0).contains(speed));
+    speed.ok_or_else(|| "a factor from 0.01 to 10000".to_owned())
+}
+
 /// A number of threads.
 pub(super) fn shards(text: &str) -> std::result::Result<usize, String> {
     whole(text, 1..=SHARDS_MAX)

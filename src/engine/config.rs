@@ -61,6 +61,8 @@ pub struct Config {
     pub archive_size: u64,
     /// The memory that a log of events takes, in bytes; see [`Plan::recording`].
     pub event_log_size: u64,
+    /// Whether lists are shown on a [`Board`](crate::view::Board); its copy of their rows is part of the memory.
+    pub has_view: bool,
     /// The secret under which tables are filled.
     pub secret: Secret,
     /// Whether the state is saved; its copies are part of the memory.
@@ -194,6 +196,7 @@ impl Default for Config {
             sources_max: None,
             archive_size: 0,
             event_log_size: 0,
+            has_view: false,
             secret: Secret::REPLAY,
             saves_state: false,
             fingerprint_bits: FINGERPRINT_BITS,

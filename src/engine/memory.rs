@@ -16,8 +16,8 @@ pub const STATE_ENTRY_SIZE: u64 = 48;
 const STACK_SIZE: u64 = 2 << 20;
 
 /// The threads of a run beside its shards and ports: those of the lists, the state, the clock, the events, the archive
-/// and its index, of metrics, messages and signals.
-const OTHER_THREAD_COUNT: u64 = 9;
+/// and its index, of metrics, views, messages and signals.
+const OTHER_THREAD_COUNT: u64 = 10;
 
 /// The addresses that are left for what is not announced, in bytes: output buffers, and what libraries take.
 const UNANNOUNCED_SIZE: u64 = 16 << 20;
@@ -55,12 +55,14 @@ pub struct Memory {
     pub archive_size: u64,
     /// Events on their way, and those that wait for their destinations.
     pub event_log_size: u64,
+    /// The copy of a list's rows for those who look at it, and what it takes to sort them; 0 where nobody can.
+    pub view_size: u64,
 }
 
 impl Memory {
     /// Every part once, with the name that metrics and plans have for it, and its size in bytes.
     #[must_use]
-    pub fn parts(&self) -> [(&'static str, u64); 9] {
+    pub fn parts(&self) -> [(&'static str, u64); 10] {
         [
             ("filter", self.filter_size + self.refused_size),
             ("half_open", self.rings_size),
@@ -71,6 +73,7 @@ impl Memory {
             ("archive", self.archive_size),
             ("events", self.event_log_size),
             ("sources", self.sources_size),
+            ("view", self.view_size),
         ]
     }
 
@@ -85,8 +88,11 @@ impl Memory {
     /// small one.
     pub(crate) fn largest(&self, buffers_size: u64) -> (Setting, u64) {
         let parts = [
-            // The copies for a state are mostly of these two.
-            (Setting::Connections, self.filter_size + self.refused_size + self.list_size_max + self.state_size),
+            // The copies for a state are mostly of these two, and so are those for a view.
+            (
+                Setting::Connections,
+                self.filter_size + self.refused_size + self.list_size_max + self.state_size + self.view_size,
+            ),
             (Setting::HalfOpen, self.rings_size),
             (Setting::Churn, self.tables_size),
             (Setting::Shards, self.queues_size.saturating_sub(buffers_size)),

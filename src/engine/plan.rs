@@ -22,6 +22,7 @@ use crate::track::{
     CANDIDATE_TIMEOUT_TICKS, CONNECTIONS_MAX, Filter, HALF_OPEN_MAX, LINGER_TICKS, Partition, PartitionConfig,
     RefusedCounts, TrackerConfig,
 };
+use crate::view;
 use flowpeel_iblt::Geometry;
 use std::sync::Arc;
 use std::time::Duration;
@@ -379,6 +380,7 @@ impl Plan {
             sources_size: self.sources.map_or(0, |geometry| geometry.memory_size(self.shard_count())),
             archive_size: config.archive_size,
             event_log_size: config.event_log_size,
+            view_size: if config.has_view { view::memory_size(listed_max + half_open_count) } else { 0 },
             state_size: if config.saves_state { state_size(&self.partition, config, listed_max) } else { 0 },
         }
     }

@@ -198,8 +198,13 @@ fn since(times: &mut TimeFormatter, row: &Row, list_end_ns: i64) -> String {
     }
 }
 
+/// [`since`] of one row.
+pub(crate) fn since_text(row: &Row, list_end_ns: i64) -> String {
+    since(&mut TimeFormatter::default(), row, list_end_ns)
+}
+
 /// An age in its two largest units: `4.1s`, `3m12s`, `2h05m`, `12d03h`.
-pub(super) fn age_text(age_ns: i64) -> String {
+pub(crate) fn age_text(age_ns: i64) -> String {
     let tenths = age_ns.max(0) / 100_000_000;
     let seconds = tenths / 10;
     match seconds {
@@ -211,7 +216,7 @@ pub(super) fn age_text(age_ns: i64) -> String {
 }
 
 /// An end in this width. Of an IPv6 address that does not fit as much as must be is left out of its middle.
-fn end_text(end: SocketAddr, width: usize) -> String {
+pub(crate) fn end_text(end: SocketAddr, width: usize) -> String {
     let text = end.to_string();
     if text.len() <= width {
         return text;

@@ -286,7 +286,7 @@ impl HalfOpenList {
     }
 
     /// The connections of one family, seen at the tick `now`.
-    pub fn of_family<K: FlowKey>(&self, now: u64) -> impl Iterator<Item = HalfOpen<K>> {
+    pub fn of_family<K: FlowKey>(&self, now: u64) -> impl ExactSizeIterator<Item = HalfOpen<K>> {
         let records = self.words[self.place_of::<K>()].chunks_exact(K::WORD_COUNT + 1);
         records.map(move |words| HalfOpen::new(K::from_words(words), HalfOpenHeader(words[K::WORD_COUNT]), now))
     }

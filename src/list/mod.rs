@@ -7,6 +7,7 @@
 
 mod changes;
 mod connections;
+mod copy;
 mod exact;
 mod family;
 mod former;
@@ -22,6 +23,7 @@ mod start;
 
 pub use changes::{Change, EarlierList};
 pub use connections::LISTED_MAX;
+pub use copy::ListCopy;
 pub use family::Outcome;
 pub use from_snapshots::{KnownConnection, SnapshotList, TickMoment};
 pub use liveness::{EvictionTimes, IDLE_EPOCHS};

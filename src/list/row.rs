@@ -4,10 +4,12 @@ use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::handover::HalfOpen;
 use crate::list::start::Start;
 use crate::signal::{TICK_NS, TimeBases};
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
 /// The state of a listed connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RowState {
     /// The handshake is complete and not both sides have closed.
     Established,

@@ -84,6 +84,29 @@ impl<'a> List<'a> {
         v4.chain(v6.map(|(key, start)| self.times.row(&Listed::established(key, start))))
     }
 
+    /// The number of rows of each family.
+    pub(super) fn row_counts(&self) -> ByFamily<usize> {
+        let mut counts = self.established_count();
+        for list in self.half_open.iter().flatten() {
+            counts.v4 += list.of_family::<KeyV4>(self.times.end_tick).len();
+            counts.v6 += list.of_family::<KeyV6>(self.times.end_tick).len();
+        }
+        counts
+    }
+
+    /// Passes every row on, in no order.
+    pub(super) fn each_row(&self, mut v4: impl FnMut(Listed<KeyV4>), mut v6: impl FnMut(Listed<KeyV6>)) {
+        for partition in self.partitions {
+            partition.v4.listed().iter().for_each(|(key, start)| v4(Listed::established(key, start)));
+            partition.v6.listed().iter().for_each(|(key, start)| v6(Listed::established(key, start)));
+        }
+        let ListTimes { end_tick, resumed_tick, .. } = self.times;
+        for list in self.half_open.iter().flatten() {
+            list.of_family(end_tick).for_each(|one| v4(Listed::half_open(one, resumed_tick)));
+            list.of_family(end_tick).for_each(|one| v6(Listed::half_open(one, resumed_tick)));
+        }
+    }
+
     /// The number of established connections of each family.
     pub(super) fn established_count(&self) -> ByFamily<usize> {
         let mut count = ByFamily::default();

@@ -5,10 +5,12 @@
 mod filter;
 mod groups;
 mod order;
+mod window;
 
 pub use filter::{FILTER_SIZE_MAX, Filter, FilterError, duration, time_ns};
 pub use groups::{Group, GroupBy, GroupKey};
 pub use order::Sort;
+pub use window::{Arrangement, Rows};
 
 use crate::flow::VlanTags;
 use crate::list::{Row, RowState};

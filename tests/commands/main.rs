@@ -7,6 +7,7 @@
 //! - `operation`: files, their places and rights, the log, the documented options, the packaging
 //! - `plan`, `sources`, `state`: the commands and options of these names
 //! - `selection`: filters, orders, groups, and what lists look like
+//! - `top`: the full screen, on a terminal and without one
 //! - `tunnels`: what is opened, and what is counted
 
 mod bad_input;
@@ -24,4 +25,5 @@ mod sources;
 mod state;
 #[path = "../support/mod.rs"]
 mod support;
+mod top;
 mod tunnels;

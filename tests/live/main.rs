@@ -16,6 +16,7 @@
 //! - `privileges`: giving them up, in processes of their own
 //! - `quiet`: what `--quiet` does not say
 //! - `router`: the example of a router with the engine inside
+//! - `top`: who looks at a capture, and is killed or stopped meanwhile
 //! - `restart`: a capture that is killed and goes on from the state it saved
 //! - `soak`: a changing load, interfaces that go and come back; its long form is `scripts/soak`
 //!
@@ -40,4 +41,5 @@ mod sockets;
 mod stops;
 #[path = "../support/mod.rs"]
 mod support;
+mod top;
 mod watch;

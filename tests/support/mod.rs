@@ -6,6 +6,7 @@
 //! - [`command`]: the built command, run under a time limit, and its lists read back
 //! - [`files`]: what it left in a directory
 //! - [`progress`]: where a long form is, for the run after one that was cut off
+//! - [`terminal`]: programs on a terminal of their own
 //! - [`say`]: messages past the test harness, such as why a test is skipped
 
 // Each test program compiles these modules for itself and uses a part of them.
@@ -20,3 +21,4 @@ pub(crate) mod oracle;
 pub(crate) mod progress;
 pub(crate) mod say;
 pub(crate) mod taps;
+pub(crate) mod terminal;

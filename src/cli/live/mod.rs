@@ -5,18 +5,20 @@ mod status_line;
 mod watch;
 
 use crate::archive::Archive;
-use crate::capture::live::{self, Backend, BpfProgram, CaptureMode, LiveConfig};
+use crate::capture::live::LiveConfig;
+use crate::cli::capture::{CaptureOptions, input_of};
 use crate::cli::report::{self, Voice};
 use crate::cli::run_options::{Defaults, RunOptions, with_default};
 use crate::cli::{Failure, Outcome, Status, archive, events, heading, state, values};
-use crate::engine::{Config, LiveInput, Plan, Summary};
-use crate::error::{Error, Result};
+use crate::engine::{Config, Plan, Summary};
+use crate::error::Result;
 use crate::event_log::EventLog;
 use crate::metrics::http::{Server, is_exposed, serve};
 use crate::metrics::{Metrics, Setup};
 use crate::queue::WhenFull;
 use crate::snapshot::ROUTER_NAME_SIZE_MAX;
-use clap::{Args, ValueEnum};
+use crate::view::{Board, ControlServer};
+use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,26 +27,6 @@ use watch::LiveWatch;
 
 /// The default of `--every`.
 const EVERY_DEFAULT: Duration = Duration::from_secs(10);
-
-/// What the kernel is to pass on.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum CaptureKind {
-    /// The headers of all TCP packets
-    Headers,
-    /// SYN, FIN and RST alone: the least work, but a SYN-ACK then counts as a connection, and what is idle is not known
-    Flags,
-    /// All packets, and enough of each to find connections inside tunnels
-    Tunnels,
-}
-
-/// How packets are read.
-#[derive(Clone, Copy, ValueEnum)]
-enum BackendKind {
-    /// From a ring shared with the kernel
-    Ring,
-    /// One by one, with pnet
-    Pnet,
-}
 
 /// List the TCP connections through interfaces, at every interval
 ///
@@ -75,46 +57,18 @@ pub(super) struct Arguments {
     #[arg(short, long = "interface", required = true, value_name = "IFACE")]
     interfaces: Vec<String>,
 
-    /// What the kernel passes on
-    #[arg(long, value_name = "WHAT", default_value = "headers", hide_short_help = true)]
-    capture: CaptureKind,
-
-    /// A filter program for the kernel in place of flowpeel's own
-    ///
-    /// A file as `tcpdump -i eth0 -ddd 'tcp port 443'` prints it. --capture then says what the program passes on.
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
-    bpf: Option<PathBuf>,
-
-    /// Capture threads for each interface
-    ///
-    /// The kernel spreads connections between them. From 1 to 64.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = values::fanout, hide_short_help = true)]
-    fanout: usize,
-
-    /// The ring of each capture thread
-    ///
-    /// What the kernel can hold while nobody reads, from 512KiB to 1GiB. It is part of --memory.
-    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size, hide_short_help = true)]
-    ring_size: u64,
-
-    /// How packets are read
-    #[arg(long, value_name = "HOW", default_value = "ring", hide_short_help = true)]
-    backend: BackendKind,
-
-    /// Leave promiscuous mode off
-    ///
-    /// The interface then passes only packets to this host, which is enough on a router.
-    #[arg(long, hide_short_help = true)]
-    no_promiscuous: bool,
-
-    /// Continue as this user once the interfaces are open
-    ///
-    /// All capabilities are given up as well.
-    #[arg(long, value_name = "NAME", hide_short_help = true)]
-    user: Option<String>,
+    #[command(flatten)]
+    capture: CaptureOptions,
 
     #[command(flatten)]
     options: RunOptions,
+
+    /// Let flowpeel top attach through this socket
+    ///
+    /// A Unix socket that only its owner can use; --user is then its owner. The rows that are looked at are copied,
+    /// which takes memory, and is announced with the rest.
+    #[arg(long, value_name = "PATH", help_heading = heading::MESSAGES, conflicts_with = "no_list", hide_short_help = true)]
+    control: Option<PathBuf>,
 
     /// Serve Prometheus metrics at this address
     ///
@@ -124,44 +78,6 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// The sources that the arguments ask for, one for each interface.
-    fn sources(&self) -> Result<Vec<LiveConfig>> {
-        let capture = match (&self.bpf, self.capture) {
-            (Some(path), _) => CaptureMode::Program(BpfProgram::read(path)?),
-            (None, CaptureKind::Headers) => CaptureMode::Headers,
-            (None, CaptureKind::Flags) => CaptureMode::Flags,
-            (None, CaptureKind::Tunnels) => CaptureMode::Everything,
-        };
-        let backend = match self.backend {
-            BackendKind::Ring => Backend::Ring,
-            BackendKind::Pnet => Backend::Pnet,
-        };
-        if self.options.has_vlan_key() && backend == Backend::Pnet {
-            return Err(Error::new(
-                "pnet never sees the outermost VLAN tag, which the kernel passes beside the packet: take --backend \
-                 ring, or no --vlan-key",
-            ));
-        }
-        for (index, interface) in self.interfaces.iter().enumerate() {
-            if self.interfaces[..index].contains(interface) {
-                let what = format!(
-                    "{} is given twice: --fanout N captures one interface with N threads",
-                    interface.escape_debug()
-                );
-                return Err(Error::new(what));
-            }
-        }
-        let source = |interface: &String| LiveConfig {
-            backend,
-            capture: capture.clone(),
-            fanout_count: self.fanout,
-            ring_size: self.ring_size,
-            promiscuous: !self.no_promiscuous,
-            ..LiveConfig::new(interface.as_str())
-        };
-        Ok(self.interfaces.iter().map(source).collect())
-    }
-
     /// Checks all that can be checked before anything is done, and plans the run.
     fn prepare(&self) -> Result<Prepared> {
         let defaults = Defaults {
@@ -173,14 +89,11 @@ impl Arguments {
             is_live: true,
         };
         let config = self.options.config(defaults)?;
-        let sources = self.sources()?;
+        let sources = self.capture.sources(&self.interfaces, self.options.has_vlan_key())?;
         // Where the kernel passes nothing but SYN, FIN and RST, no acknowledgement completes a handshake.
-        let config = Config { answer_opens: self.capture == CaptureKind::Flags, ..config };
-        let input = LiveInput {
-            capture_count: sources.iter().map(|source| source.fanout_count).sum(),
-            rings_size: sources.iter().map(LiveConfig::memory_size).sum(),
-        };
-        Ok(Prepared { plan: Plan::live(&config, input)?, sources })
+        let config =
+            Config { answer_opens: self.capture.shows_flags_alone(), has_view: self.control.is_some(), ..config };
+        Ok(Prepared { plan: Plan::live(&config, input_of(&sources))?, sources })
     }
 }
 
@@ -209,7 +122,11 @@ impl Prepared {
 
     fn metrics(&self) -> Arc<Metrics> {
         let config = self.plan.config();
-        let is_taken = |(part, _): &(&str, u64)| *part != "sources" || config.sources_max.is_some();
+        let is_taken = |(part, _): &(&str, u64)| match *part {
+            "sources" => config.sources_max.is_some(),
+            "view" => config.has_view,
+            _ => true,
+        };
         Metrics::new(Setup {
             interfaces: self.interfaces(),
             connections_max: config.connections_max,
@@ -227,14 +144,7 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
 
 fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<Status> {
     prepared.plan.check_addresses()?;
-    let mut sources = Vec::new();
-    for source in &prepared.sources {
-        sources.extend(live::open(source)?);
-    }
-    // Before there is any thread, because each has privileges of its own.
-    if arguments.user.is_some() {
-        live::drop_privileges(arguments.user.as_deref())?;
-    }
+    let sources = arguments.capture.open(&prepared.sources)?;
     let mut saving = arguments.options.state.of_live(&prepared.plan, voice)?;
     let mut outputs = arguments.options.lists.outputs(prepared.plan.config(), voice)?;
     let archive = arguments.options.archive.start(WhenFull::Drop, saving.as_mut(), voice)?;
@@ -242,6 +152,12 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     let events = arguments.options.events.start(true, Arc::clone(metrics.events()), voice)?;
     let plan = archive.iter().fold(prepared.plan.clone(), |plan, archive| plan.recording(archive.inlet()));
     let plan = events.iter().fold(plan, |plan, events| plan.recording(events.inlet()));
+    let control = arguments.control.as_deref().map(|path| {
+        let (board, feed) = Board::new();
+        outputs.show(feed);
+        ControlServer::listen(path, board)
+    });
+    let _control = control.transpose()?;
     let server = arguments.metrics.map(|address| serve(address, Arc::clone(&metrics))).transpose()?;
     let lists_on_terminal = arguments.options.lists.are_on_terminal();
     let watch = LiveWatch::new(voice, prepared, Arc::clone(&metrics), lists_on_terminal)?;
