@@ -1,7 +1,7 @@
 //! Some keys matter more: they get more hash locations, and GET finds them more often (footnote 5 of the paper).
 //!
-//! A key of d cells is found when one of them holds nothing else: with 1 - (1 - e^-x)^d, where x is how many keys a cell
-//! holds on average. The more cells some have, the fuller are those of all.
+//! A key of d cells is found when one of them holds nothing else: with 1 - (1 - e^-x)^d, where x is how many keys a
+//! cell holds on average. The more cells some have, the fuller are those of all.
 
 use flowpeel_iblt::hash::Secret;
 use flowpeel_iblt::{ChosenDegrees, Degrees, Layout, Placement, Rule, SecretHash, Sums, Table};

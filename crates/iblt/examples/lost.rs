@@ -1,9 +1,9 @@
-//! A part of a table's memory is lost, and the rest still lists everything, and knows most single keys (section 3 of the
-//! paper, "subblocks").
+//! A part of a table's memory is lost, and the rest still lists everything, and knows most single keys (section 3 of
+//! the paper, "subblocks").
 //!
-//! With each of the k hash functions in a subtable of its own, j of these are a table of j hash functions: they list while
-//! they have c_j cells a key (Table 1: 1.295 for four, 1.222 for three; two list nearly all from 2 on), and GET finds a key
-//! with 1 - (1 - e^(-kn/m))^j.
+//! With each of the k hash functions in a subtable of its own, j of these are a table of j hash functions: they list
+//! while they have c_j cells a key (Table 1: 1.295 for four, 1.222 for three; two list nearly all from 2 on), and GET
+//! finds a key with 1 - (1 - e^(-kn/m))^j.
 
 use flowpeel_iblt::hash::Secret;
 use flowpeel_iblt::{Layout, Placement, Refused, Rule, Sums, Table};

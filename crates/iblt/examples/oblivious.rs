@@ -1,6 +1,7 @@
-//! Oblivious selection (section 1.3 of the paper): a client, the paper's Alice, selects records into a table that a server
-//! keeps, and lists it there, with room for fewer cells than records are selected. The server does not learn which
-//! records, nor how many: its accesses depend on the sizes alone. Listing takes O(t log^2 t) of them, for sorting.
+//! Oblivious selection (section 1.3 of the paper): a client, the paper's Alice, selects records into a table that a
+//! server keeps, and lists it there, with room for fewer cells than records are selected. The server does not learn
+//! which records, nor how many: its accesses depend on the sizes alone. Listing takes O(t log^2 t) of them, for
+//! sorting.
 
 use flowpeel_iblt::hash::{KeyedHash, Purpose, Secret};
 use flowpeel_iblt::{

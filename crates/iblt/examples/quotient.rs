@@ -1,7 +1,7 @@
 //! Addresses in a table that stores of each only what its places do not say (section 4 of the paper, "quotienting").
 //!
-//! Each hash function is a permutation of the keys. The remainder of a permuted key by the number of a subtable's cells is
-//! its place, and the cell sums the quotient: with 2^b cells, b bits fewer.
+//! Each hash function is a permutation of the keys. The remainder of a permuted key by the number of a subtable's cells
+//! is its place, and the cell sums the quotient: with 2^b cells, b bits fewer.
 
 use flowpeel_iblt::hash::Secret;
 use flowpeel_iblt::{Layout, Placement, QuotientShape, QuotientTable, Rule, Sums, Table, TableCell};

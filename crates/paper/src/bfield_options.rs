@@ -1,5 +1,5 @@
-//! What the B-field paper leaves to choice: fields that grow while they are looked up in (its section "Mutability"), and
-//! arrays in blocks of which a key uses one: of a cache line, of a page, or on a machine each ("Extensions").
+//! What the B-field paper leaves to choice: fields that grow while they are looked up in (its section "Mutability"),
+//! and arrays in blocks of which a key uses one: of a cache line, of a page, or on a machine each ("Extensions").
 
 use crate::fill::number_at;
 use crate::parts::Series;
@@ -167,8 +167,8 @@ impl Blocks {
         }
     }
 
-    /// The ones that all windows of a key share, as far as enough are left; `read` is called with the first and the last
-    /// bit of each window that is read for it.
+    /// The ones that all windows of a key share, as far as enough are left; `read` is called with the first and the
+    /// last bit of each window that is read for it.
     fn look_up(&self, hash: u128, mut read: impl FnMut(u64, u64)) -> u32 {
         let mut bits = self.code.mask();
         for place in self.places(hash) {
@@ -225,8 +225,8 @@ const LAYOUTS: [Layout; 6] = [
 type Sums = [u64; 2 + PARTS.len()];
 
 impl Layout {
-    /// The sums of the keys of a field, of which errors are those that stay undecided; and of keys that are not in it, of
-    /// which errors are those that show a value.
+    /// The sums of the keys of a field, of which errors are those that stay undecided; and of keys that are not in it,
+    /// of which errors are those that show a value.
     fn sums(&self, seed: u64, key_count: u64, absent_count: u64) -> [Sums; 2] {
         let (plan, hash) = (plan(key_count), SecretHash::<u64>::new(&Secret::REPLAY));
         let bit_count = plan.arrays().first().map_or(0, |array| array.start_count) * self.size / 100;
