@@ -109,11 +109,11 @@ const THRESHOLDS: [Threshold; 42] = [
     beyond(EXTENDED_FIRST, 5, 1.12),
     beyond(EXTENDED_FIRST, 6, 1.00),
     beyond(EXTENDED_FIRST, 7, 0.91),
-    beyond(EXTENDED, 3, 1.42),
-    beyond(EXTENDED, 4, 1.26),
-    beyond(EXTENDED, 5, 1.10),
-    beyond(EXTENDED, 6, 0.96),
-    beyond(EXTENDED, 7, 0.86),
+    beyond(EXTENDED, 3, 1.43),
+    beyond(EXTENDED, 4, 1.27),
+    beyond(EXTENDED, 5, 1.11),
+    beyond(EXTENDED, 6, 0.99),
+    beyond(EXTENDED, 7, 0.89),
 ];
 
 /// The keys of a trial with their multiplicities, in the order of the keys.
