@@ -66,9 +66,11 @@ const FIN: u8 = 1;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
 
-/// What a connection sends: from the client or not, flags, sequence and acknowledgement numbers.
-const HANDSHAKE: [(bool, u8, [u32; 2]); 3] = [(true, SYN, [0, 0]), (false, SYN | ACK, [0, 1]), (true, ACK, [1, 1])];
-const ENDING: [(bool, u8, [u32; 2]); 3] = [(true, FIN | ACK, [1, 1]), (false, FIN | ACK, [1, 2]), (true, ACK, [2, 2])];
+/// What is sent of a connection: from the client or not, flags, sequence and acknowledgement numbers.
+type Sent = (bool, u8, [u32; 2]);
+
+const HANDSHAKE: [Sent; 3] = [(true, SYN, [0, 0]), (false, SYN | ACK, [0, 1]), (true, ACK, [1, 1])];
+const ENDING: [Sent; 3] = [(true, FIN | ACK, [1, 1]), (false, FIN | ACK, [1, 2]), (true, ACK, [2, 2])];
 
 /// The packets of a spike: some connections open, many more open beside them, these close, and time passes.
 struct Traffic {
@@ -85,7 +87,7 @@ impl Traffic {
     }
 
     /// The first connection of which packets come in this interval, their number, and what each sends.
-    fn phase(&self) -> (u64, u64, &'static [(bool, u8, [u32; 2])]) {
+    fn phase(&self) -> (u64, u64, &'static [Sent]) {
         match self.interval {
             0 => (0, CALM_COUNT.into(), &HANDSHAKE),
             OPENS_INTERVAL => (CALM_COUNT.into(), self.spike_count, &HANDSHAKE),
@@ -95,7 +97,7 @@ impl Traffic {
     }
 
     /// Writes the packet of this connection.
-    fn write(&mut self, number: u64, (from_client, flags, [seq, ack]): (bool, u8, [u32; 2])) {
+    fn write(&mut self, number: u64, (from_client, flags, [seq, ack]): Sent) {
         let client = (0x0a00_0000 + number as u32 / 50_000, 10_000 + (number % 50_000) as u16);
         let (server, isn) = ((0xcb00_7107, 443), 7_919 * number as u32);
         let ((src, src_port), (dst, dst_port)) = if from_client { (client, server) } else { (server, client) };
@@ -169,7 +171,7 @@ impl Lists {
         if interval == CLOSES_INTERVAL - 1 {
             (self.listed_count, self.missing_count) = (list.header.flows, list.header.missing);
         }
-        if interval < OPENS_INTERVAL || interval >= CLOSES_INTERVAL {
+        if !is_open_spike {
             self.calm_count += 1;
             self.exact_count += u64::from(list.header.complete && list.header.flows == u64::from(CALM_COUNT));
         }
