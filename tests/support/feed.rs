@@ -3,6 +3,7 @@
 use flowpeel::capture::{Packet, PacketSource, Progress, Stamp};
 use flowpeel::engine::{Config, Plan, Summary};
 use flowpeel::error::Result;
+use flowpeel::export::Exporter;
 use flowpeel::list::{Header, List, Row};
 use flowpeel::parse::LinkType;
 use flowpeel::run::run;
@@ -77,10 +78,19 @@ pub(crate) fn lists_of_stamped(frames: Vec<Stamped>, config: &Config) -> (Vec<Ke
         lists.push(Kept { header: list.header, rows: list.rows().collect() });
         Ok(())
     };
-    let source = Recorded { frames: frames.into_iter(), present: Vec::new() };
-    let inputs = std::iter::once(Ok(source));
-    let summary = run(&Plan::new(config).unwrap(), inputs, &mut exporter, &mut (), None).unwrap();
+    let summary = stamped_into(frames, config, &mut exporter);
     (lists, summary)
+}
+
+/// Runs the pipeline over frames into an exporter.
+pub(crate) fn frames_into(frames: Frames, config: &Config, exporter: &mut dyn Exporter) -> Summary {
+    let stamped = frames.into_iter().map(|(time_us, frame)| (Stamp::unnamed(time_us as i64 * 1_000), frame));
+    stamped_into(stamped.collect(), config, exporter)
+}
+
+fn stamped_into(frames: Vec<Stamped>, config: &Config, exporter: &mut dyn Exporter) -> Summary {
+    let source = Recorded { frames: frames.into_iter(), present: Vec::new() };
+    run(&Plan::new(config).unwrap(), std::iter::once(Ok(source)), exporter, &mut (), None).unwrap()
 }
 
 /// A list that was exported.

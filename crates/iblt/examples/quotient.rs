@@ -1,4 +1,7 @@
-//! Addresses in a table that stores of each only what its places do not say (section 4 of the paper).
+//! Addresses in a table that stores of each only what its places do not say (section 4 of the paper, "quotienting").
+//!
+//! Each hash function is a permutation of the keys. The remainder of a permuted key by the number of a subtable's cells
+//! is its place, and the cell sums the quotient: with 2^b cells, b bits fewer.
 
 use flowpeel_iblt::hash::Secret;
 use flowpeel_iblt::{Layout, Placement, QuotientShape, QuotientTable, Rule, Sums, Table, TableCell};
@@ -8,6 +11,7 @@ type Whole = Sums<u32, (), i16, ()>;
 
 fn main() {
     for subtable_cell_count in [1 << 10, 1 << 14, 1 << 18] {
+        // Only what was inserted is removed, so a count of one is a lone key, and no check is needed.
         let shape = QuotientShape { key_bits: 32, hash_count: 4, subtable_cell_count, check_bits: 0 };
         let mut table = QuotientTable::new(shape, &Secret::REPLAY);
         // As many as list: 1.33 cells for each.

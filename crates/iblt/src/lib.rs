@@ -161,8 +161,8 @@
 //! - Keys: numbers, `[u8; N]`, `[u64; N]`; other types implement [`WordKey`] or [`Key`]. The default [`SecretHash`] is
 //!   AES under a secret, so that keys that do not list cannot be crafted without it. Your own [`KeyHash`] can replace
 //!   it.
-//! - Several values for one key: [`Rule::Aggregates`] lists the key with their sum; [`Squares`] gives two
-//!   values back one by one.
+//! - Several values for one key: [`Rule::Aggregates`] lists the key with their sum; [`Squares`] give two
+//!   values back one by one, and beside a [`ValueCheck`] with certainty.
 //! - Differences from a list that is known: [`Table::list_knowing`] needs fewer cells than there are differences.
 //! - Tables larger than a difference needs: [`Table::folded`] shrinks them before they are sent.
 //! - Parts of a table may get lost: [`Table::lose_subtable`], [`Iblt::lose_subtable`].

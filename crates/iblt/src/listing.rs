@@ -235,10 +235,11 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
         (keys, Values::Unknown)
     }
 
-    /// Corrects values that may be mixed with noise. Where cells do not check values, all entries are suspect.
+    /// Corrects values that may be mixed with noise. Where cells do not check values, all entries are suspect; if their
+    /// sum is all there is of them, what was taken out for an entry follows from it.
     pub(crate) fn correct_values(&mut self, draft: &mut Draft<C>) {
         let Draft { listing, suspects } = draft;
-        if !C::IS_VALUE_CHECKED {
+        if !C::HAS_VALUE_FIELD {
             suspects.clear();
             for (is_deleted, entries) in [(false, &listing.inserted), (true, &listing.deleted)] {
                 suspects
@@ -377,7 +378,7 @@ impl<C: TableCell, H: KeyHash<C::Key>> Table<C, H> {
 /// A listing under way, with the entries whose values may have to be corrected.
 pub(crate) struct Draft<C: TableCell> {
     pub(crate) listing: Listing<C::Key, C::Value>,
-    /// Listed keys whose values passed no check, where cells check values.
+    /// Listed keys whose values passed no check, where cells have more of values than their sum.
     pub(crate) suspects: Vec<Suspect<C>>,
 }
 
@@ -391,7 +392,8 @@ impl<C: TableCell> Draft<C> {
     pub(crate) fn push(&mut self, entry: Entry<C::Key, C::Value>, hash: u128, part: &C) {
         let is_deleted = entry.count < 0;
         let entries = if is_deleted { &mut self.listing.deleted } else { &mut self.listing.inserted };
-        if C::IS_VALUE_CHECKED && matches!(entry.values, Values::Sum(_) | Values::Unknown) {
+        let is_checked = C::IS_VALUE_CHECKED && matches!(entry.values, Values::One(_) | Values::Two(_));
+        if C::HAS_VALUE_FIELD && !is_checked {
             self.suspects.push(Suspect { is_deleted, index: entries.len(), hash, values: part.without_keys() });
         }
         entries.push(entry);

@@ -273,12 +273,12 @@ impl Experiment for Appendix {
 const TEXT: &str = "The paper's even-odd counters decline at h = 6 and 7 (0.65 and 0.54 keys a cell), and it counts wrong keys as the reason. \
     The program of its appendix checks keys by a hash that is nearly linear, so that a mixture of keys may pass for one; and it \
     takes a key out when its cells count enough, without asking whether the key belongs to the cell that showed it. Here are counters \
-    of plain numbers that list as that program does, with each of the two exchanged. A nearly linear check alone costs nothing: \
-    a mixture seldom maps to the very cell, where that is asked. Without asking, the program's check fails at the paper's thresholds \
-    of h = 6 and 7 as often as not, but fails at those of h = 3 to 5 in every trial, where the paper lists; and even good hashes fail \
-    in some. So wrong keys are a reason, but the decline with h is not found again: which program made Table III is not known. \
-    (The hash is taken as it is printed; of the functions that place keys, the linear ones are taken from the appendix and the others are \
-    random ones.)";
+    of plain numbers that list as that program does, with each of the two exchanged. Either one alone costs nothing: where it is asked \
+    whether the key belongs to the cell, a mixture seldom does; and where the check mixes all bits, it is not needed to ask. Both together, \
+    as in the program, fail at the paper's thresholds of h = 6 and 7 in a third to six tenths of the trials, but at those of h = 3 to 5, \
+    where the paper lists, in all. So wrong keys are a reason, but the decline with h is not found again: which program made \
+    Table III is not known. (The hash is taken as it is printed; of the functions that place keys, the linear ones are taken from the \
+    appendix and the others are random ones.)";
 
 #[cfg(test)]
 mod tests {

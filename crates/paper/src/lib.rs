@@ -17,6 +17,7 @@
 mod appendix;
 mod bfield;
 mod bfield_headline;
+mod bfield_options;
 mod claims;
 mod counters;
 mod degrees;
@@ -36,6 +37,7 @@ mod quotienting;
 mod report;
 mod row;
 mod seeds;
+mod spike;
 mod table1;
 mod table2;
 mod theorems;
@@ -44,6 +46,7 @@ mod theory;
 pub use appendix::Appendix;
 pub use bfield::BField;
 pub use bfield_headline::{Headline, Outcome, Progress, Timed};
+pub use bfield_options::BFieldOptions;
 pub use counters::Counters;
 pub use degrees::ChosenCells;
 pub use differences::Differences;
@@ -59,6 +62,7 @@ pub use quotienting::Quotienting;
 pub use report::{Took, markdown, write, write_times};
 pub use row::{Measure, Reference, Row, Source, Unit};
 pub use seeds::{SeedRun, write_seeds};
+pub use spike::Spikes;
 pub use table1::Table1;
 pub use table2::Table2;
 pub use theorems::Theorems;
@@ -101,7 +105,7 @@ pub trait Experiment: Sync {
 }
 
 /// All experiments, in the order of the report.
-pub const EXPERIMENTS: [&dyn Experiment; 15] = [
+pub const EXPERIMENTS: [&dyn Experiment; 17] = [
     &Table1,
     &Theorems,
     &Figure1,
@@ -110,6 +114,7 @@ pub const EXPERIMENTS: [&dyn Experiment; 15] = [
     &Table2,
     &Get,
     &Lost,
+    &Spikes,
     &ChosenCells,
     &Quotienting,
     &Placements,
@@ -117,6 +122,7 @@ pub const EXPERIMENTS: [&dyn Experiment; 15] = [
     &Counters,
     &Appendix,
     &BField,
+    &BFieldOptions,
 ];
 
 /// The results of one experiment.

@@ -17,7 +17,7 @@ fn mixed(number: u64) -> u64 {
 }
 
 /// A connection of 300,000 clients with 20,000 servers. One in twenty has the ends of one some thousands before it.
-fn entry(number: u64) -> Entry {
+pub(super) fn entry(number: u64) -> Entry {
     let of = if mixed(number ^ 5 << 50).is_multiple_of(20) {
         number.saturating_sub(mixed(number) % 100_000)
     } else {

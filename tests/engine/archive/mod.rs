@@ -4,6 +4,7 @@
 mod crash;
 mod damage;
 mod large;
+mod open_segment;
 
 use crate::support::feed::Generated;
 use crate::support::oracle;

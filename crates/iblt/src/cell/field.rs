@@ -93,6 +93,19 @@ pub trait ValueField<V: Sum>: Sum {
     fn of(value: V, hash: u128) -> Self;
     /// What the field says about the values of a key that is there `count` times, with `sum` as the sum of the values.
     fn values<M: Mode>(self, sum: V, hash: u128, count: i64) -> Values<V>;
+
+    /// Whether the field is that of these values, of a key that is there `count` times. No field is that of values that
+    /// are not known one by one.
+    fn is_of<M: Mode>(self, values: Values<V>, hash: u128, count: i64) -> bool {
+        match values {
+            Values::One(value) => M::times(Self::of(value, hash), count) == self,
+            Values::Two([one, other]) => {
+                let both = M::plus(Self::of(one, hash), Self::of(other, hash));
+                M::times(both, count.signum()) == self
+            }
+            Values::Sum(_) | Values::Unknown => false,
+        }
+    }
 }
 
 /// Without a check, the value of a key that is there once is believed.
@@ -116,8 +129,9 @@ impl<V: Sum> ValueField<V> for () {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValueCheck(u64);
 
-/// The sum of the squares, beside the sum. Of a key with two values below 2^63 it gives both. It also checks a single
-/// value, but does not distinguish a value of zero from none.
+/// The sum of the squares, beside the sum. Of a key with two values below 2^63 it gives both. It is no check against
+/// noise, since it does not depend on the key: where a value of one key was replaced, the cell of another key that has
+/// the old value shows the new one. A pair with a [`ValueCheck`] gives both values and checks them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Squares(u128);
 
@@ -190,13 +204,13 @@ impl<V: Sum> ValueField<V> for ValueCheck {
     }
 
     fn values<M: Mode>(self, sum: V, hash: u128, count: i64) -> Values<V> {
-        let is_right = |value: V| M::times(<Self as ValueField<V>>::of(value, hash), count) == self;
+        let is_right = |value: V| self.is_of::<M>(Values::One(value), hash, count);
         single::<M, V>(sum, count, is_right).map_or(Values::Sum(sum), Values::One)
     }
 }
 
 impl ValueField<u64> for Squares {
-    const IS_CHECK: bool = true;
+    const IS_CHECK: bool = false;
 
     #[inline]
     fn of(value: u64, _hash: u128) -> Self {
@@ -204,7 +218,7 @@ impl ValueField<u64> for Squares {
     }
 
     fn values<M: Mode>(self, sum: u64, hash: u128, count: i64) -> Values<u64> {
-        let is_right = |value: u64| M::times(<Self as ValueField<u64>>::of(value, hash), count) == self;
+        let is_right = |value: u64| self.is_of::<M>(Values::One(value), hash, count);
         if let Some(value) = single::<M, u64>(sum, count, is_right) {
             return Values::One(value);
         }
@@ -227,7 +241,7 @@ impl Squares {
     }
 }
 
-/// Two fields, which must agree on a single value.
+/// Two fields: what one of them knows is believed where it agrees with the other.
 impl<V: Sum, A: ValueField<V>, B: ValueField<V>> ValueField<V> for (A, B) {
     const IS_CHECK: bool = A::IS_CHECK || B::IS_CHECK;
 
@@ -236,12 +250,12 @@ impl<V: Sum, A: ValueField<V>, B: ValueField<V>> ValueField<V> for (A, B) {
     }
 
     fn values<M: Mode>(self, sum: V, hash: u128, count: i64) -> Values<V> {
-        match (self.0.values::<M>(sum, hash, count), self.1.values::<M>(sum, hash, count)) {
-            (Values::One(one), Values::One(other)) if one == other => Values::One(one),
-            (two @ Values::Two(_), _) | (_, two @ Values::Two(_)) => two,
-            (known @ Values::One(_), _) if !B::IS_CHECK => known,
-            (_, known @ Values::One(_)) if !A::IS_CHECK => known,
-            _ => Values::Sum(sum),
+        let (first, second) = self;
+        let of_first = first.values::<M>(sum, hash, count);
+        if second.is_of::<M>(of_first, hash, count) {
+            return of_first;
         }
+        let of_second = second.values::<M>(sum, hash, count);
+        if first.is_of::<M>(of_second, hash, count) { of_second } else { Values::Sum(sum) }
     }
 }

@@ -27,8 +27,10 @@ pub trait TableCell: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static 
     const IS_COUNTED: bool;
     /// Whether a lone key can be recognised with certainty: there is a check.
     const IS_CHECKED: bool;
-    /// Whether a value can be distinguished from noise: there is a check of the values, or a second sum of them.
+    /// Whether a value can be distinguished from noise: there is a check of the values.
     const IS_VALUE_CHECKED: bool;
+    /// Whether there is a field about the values beside their sum.
+    const HAS_VALUE_FIELD: bool;
     /// Whether a key can be in it more than once.
     const IS_MULTISET: bool;
 
@@ -121,6 +123,7 @@ where
     const IS_COUNTED: bool = C::SIZE > 0;
     const IS_CHECKED: bool = G::SIZE > 0;
     const IS_VALUE_CHECKED: bool = H::IS_CHECK;
+    const HAS_VALUE_FIELD: bool = H::SIZE > 0;
     const IS_MULTISET: bool = M::IS_MULTISET && C::SIZE > 0 && G::SIZE > 0;
 
     #[inline]

@@ -124,6 +124,7 @@ impl<K: TableKey> TableCell for PackedCell<K> {
     const IS_COUNTED: bool = true;
     const IS_CHECKED: bool = true;
     const IS_VALUE_CHECKED: bool = false;
+    const HAS_VALUE_FIELD: bool = false;
     const IS_MULTISET: bool = true;
 
     #[inline]

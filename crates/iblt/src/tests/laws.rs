@@ -47,6 +47,8 @@ proptest! {
         check_listing(&whole, &map, Rule::Aggregates);
         check_listing(&whole, &map, Rule::SingleValued);
         check_listing(&filled::<Sums<u64, u64, i32, u32, (ValueCheck, Squares)>>(layout, &ops), &map, Rule::Aggregates);
+        check_listing(&filled::<Sums<u64, u64, i32, u32, Squares>>(layout, &ops), &map, Rule::Aggregates);
+        check_listing(&filled::<Plain>(layout, &ops), &map, Rule::Aggregates);
     }
 
     #[test]

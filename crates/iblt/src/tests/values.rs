@@ -80,6 +80,28 @@ fn two_values_of_a_key_come_back_one_by_one() {
     }
 }
 
+#[test]
+fn the_noise_of_one_value_is_not_taken_for_another_value() {
+    // Another key's value without its key: to sums and squares a key with zeros has two values then, zero and that one.
+    type Both = Sums<u64, u64, i32, u32, (ValueCheck, Squares)>;
+    fn seen<C: TableCell<Key = u64, Value = u64>>(value: u64, count: i64, noise: &[(u64, i64)]) -> Values<u64> {
+        let mut cell = C::of(&7, value, mixed(7).into(), count);
+        for &(other, count) in noise {
+            cell.add(&C::of(&8, other, mixed(8).into(), count).without_keys());
+        }
+        cell.values(mixed(7).into(), count)
+    }
+    for (value, count, noise) in [(0, 2, [(50, 1), (0, 1)]), (0, -2, [(50, -1), (0, 1)]), (3, 1, [(50, 1), (3, -1)])] {
+        let believed = seen::<Squared>(value, count, &noise);
+        assert!(matches!(believed, Values::Two([0, 50]) | Values::One(50)), "{believed:?}");
+        assert!(matches!(seen::<Both>(value, count, &noise), Values::Sum(_)));
+        assert_eq!(seen::<Both>(value, count, &[]), Values::One(value));
+    }
+    let mut cell = Both::of(&7, 50, mixed(7).into(), -1);
+    cell.add(&Both::of(&7, 9, mixed(7).into(), -1));
+    assert_eq!(cell.values(mixed(7).into(), -2), Values::Two([9, 50]));
+}
+
 proptest! {
     #[test]
     fn any_two_values_come_back(one in 0..1u64 << 63, other in 0..1u64 << 63, is_deleted in any::<bool>()) {
