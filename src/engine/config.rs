@@ -38,6 +38,9 @@ pub struct Config {
     /// The sampling interval of packets that carry no flag and that no handshake waits for: one in this many is looked
     /// at, to find connections that are older than the start. 0 turns this off.
     pub pickup: u32,
+    /// Whether live ports inspect every packet at the start, until two intervals have found nothing older than it, and
+    /// headers say from when on they know. Where `pickup` is 0 only headers do.
+    pub warms_up: bool,
     /// After how long a connection of which nothing is seen is taken off the list. `None` turns this off.
     pub idle_timeout: Option<Duration>,
     /// Whether the capture threads watch for the next packet of a connection that fell silent, as is right for live
@@ -154,6 +157,7 @@ impl Config {
     pub fn live_defaults() -> Self {
         Config {
             pickup: PICKUP_LIVE,
+            warms_up: true,
             idle_timeout: Some(Duration::from_secs(IDLE_TIMEOUT_LIVE_S)),
             max_age: Some(Duration::from_secs(AGE_MAX_LIVE_S)),
             watches: true,
@@ -182,6 +186,7 @@ impl Default for Config {
             syn_timeout: Duration::from_secs(SYN_TIMEOUT_DEFAULT_S),
             one_way: false,
             pickup: 0,
+            warms_up: false,
             idle_timeout: None,
             watches: false,
             max_age: None,

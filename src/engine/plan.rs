@@ -14,7 +14,7 @@ use crate::queue::{self, WhenFull};
 use crate::record::Inlet;
 use crate::signal::{
     HANDSHAKES_DEFAULT, HandshakeCache, PARTITION_COUNT, RecentEnds, SAMPLE_INTERVAL_PACKETS, SYN_TIMEOUT_MAX_TICKS,
-    TICK_BITS, TICK_NS, Watch,
+    TICK_BITS, TICK_NS, WarmUp, Watch,
 };
 use crate::snapshot::{ROUTER_NAME_SIZE_MAX, SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX, Sums, is_name};
 use crate::sources::{SOURCES_MAX, SOURCES_MIN, SourceGeometry};
@@ -482,6 +482,11 @@ impl Plan {
     }
 
     /// The empty list, with snapshots beside it or instead of it.
+    /// What ends the inspection of every packet at the start, if ports begin with it.
+    pub(crate) fn warm_up(&self) -> Option<Arc<WarmUp>> {
+        (self.config.warms_up && self.is_live && self.sampled > 0).then(WarmUp::begin)
+    }
+
     pub(crate) fn flow_list(&self, watch: Option<&Arc<Watch>>) -> FlowList {
         match &self.snapshots {
             Some(snapshots) if self.config.keeps_list() => FlowList::with_snapshots(&self.list, watch, snapshots),

@@ -386,8 +386,19 @@ impl<T: Timekeeper> Port<T> {
             marks = self.time.packet(stamp);
         }
         if T::FLUSHES {
+            // Before the signals of the stage, of which some may be the last for a while.
+            self.ease();
             self.flush();
             self.publish();
+        }
+    }
+
+    /// Goes over to a sample of packets if a queue is about to be full of the signals of a warm-up.
+    fn ease(&self) {
+        if let Some(warm_up) = self.signaller.warm_up()
+            && self.writers.all.iter().any(Writer::is_filling)
+        {
+            warm_up.cut_short();
         }
     }
 
@@ -567,6 +578,14 @@ impl Port<WallTime> {
     pub fn idle(&mut self, now_ns: i64) {
         if !self.time.advance_if_quiet(now_ns) {
             self.turn_to(Stamp::unnamed(now_ns));
+        }
+    }
+
+    /// Says that packets wait for this thread, and that it may lose some: it then inspects no more of them than it has
+    /// to.
+    pub fn hurry(&mut self) {
+        if let Some(warm_up) = self.signaller.warm_up() {
+            warm_up.cut_short();
         }
     }
 

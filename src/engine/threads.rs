@@ -132,9 +132,14 @@ impl<'a> Threads<'a> {
         let clock = WallClock::new(Arc::clone(&schedule), plan.every_ns.unwrap_or(i64::MAX), saver, clock_writers);
         let totals = Totals::new(plan.port_count);
         let signallers = signallers(plan, watch.as_ref());
+        let warm_up = plan.warm_up();
+        let signaller = || match &warm_up {
+            Some(warm_up) => signallers().warming_up(Arc::clone(warm_up)),
+            None => signallers(),
+        };
         let port = |(index, writers)| {
             let time = WallTime::new(Arc::clone(&schedule));
-            Port::new(writers, signallers(), time).publishing(index, Some(metrics), &totals)
+            Port::new(writers, signaller(), time).publishing(index, Some(metrics), &totals)
         };
         let ports = writers.into_iter().enumerate().map(port).collect();
         let (ended, published) = (Arc::clone(&schedule), Arc::clone(metrics));
@@ -148,6 +153,9 @@ impl<'a> Threads<'a> {
             counters.iter_mut().for_each(|counters| counters.report(&published, list));
         };
         let mut list_thread = ListThread::new(plan, watch.as_ref(), lists, returns, Box::new(on_list));
+        if plan.config().warms_up {
+            list_thread.set_since(clocks.origin_wall_ns(), warm_up);
+        }
         let (sender, hand_overs) = hand_overs(plan);
         let mut shards = shards(plan, inboxes, &pool, sender);
         let published = Arc::clone(metrics);

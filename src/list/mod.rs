@@ -13,6 +13,7 @@ mod former;
 mod from_snapshots;
 mod in_order;
 mod intervals;
+mod known_since;
 mod liveness;
 mod merged;
 mod row;
@@ -24,6 +25,7 @@ pub use changes::{Change, EarlierList};
 pub use connections::LISTED_MAX;
 pub use family::Outcome;
 pub use from_snapshots::{KnownConnection, SnapshotList, TickMoment};
+pub use known_since::Since;
 pub use liveness::{EvictionTimes, IDLE_EPOCHS};
 pub use merged::{MergedList, MergedRow};
 pub use row::{Row, RowState};
@@ -32,13 +34,14 @@ pub use snapshot_log::SnapshotConfig;
 
 use crate::error::Result;
 use crate::handover::{Counts, Delta, DeltaGeometry, HalfOpenList, HandOver, Inquiry, LatestSums};
-use crate::signal::{PARTITION_COUNT, Watch};
+use crate::signal::{PARTITION_COUNT, WarmUp, Watch};
 use crate::snapshot::SnapshotFile;
 use crate::state::{Decoder, Encoder};
 use crate::track::DELTA_SPAN_MAX_TICKS;
 use exact::ExactList;
 use flowpeel_iblt::hash::Secret;
 use intervals::{EndedInterval, Intervals};
+use known_since::KnownSince;
 use snapshot_log::SnapshotLog;
 use std::sync::Arc;
 
@@ -121,6 +124,12 @@ impl FlowList {
             latest_sums: LatestSums::new(&config.secret),
             kept,
         }
+    }
+
+    /// Has headers say that this is the list of a live capture, which began at this time, in ns since 1970, and is
+    /// looking for older connections until the warm-up ends.
+    pub(crate) fn set_since(&mut self, since_ns: i64, warm_up: Option<Arc<WarmUp>>) {
+        self.intervals.set_since(KnownSince::new(since_ns, warm_up));
     }
 
     /// The snapshot as of the last list, if snapshots are kept. It is valid until the next hand-over.
@@ -206,8 +215,8 @@ impl FlowList {
     fn listed(&mut self, ended: &EndedInterval, write: impl FnOnce(&List)) -> Header {
         let Self { intervals, kept, .. } = self;
         let (list, mut snapshots) = kept.parts();
-        let EndedInterval { marker, figures, unarchived } = *ended;
-        let mut header = Header { figures, unarchived, is_last: marker.is_last, ..Header::default() };
+        let EndedInterval { marker, figures, since, unarchived } = *ended;
+        let mut header = Header { figures, since, unarchived, is_last: marker.is_last, ..Header::default() };
         header.missing = figures.missing_elsewhere + list.as_ref().map_or(0, |list| list.missing());
         header.extraneous = list.as_ref().map_or(0, |list| list.extraneous());
         header.complete = header.missing == 0;

@@ -4,6 +4,7 @@ use crate::flow::{ByFamily, FlowKey, KeyV4, KeyV6};
 use crate::handover::HalfOpenList;
 use crate::list::exact::PartitionList;
 use crate::list::in_order::InOrder;
+use crate::list::known_since::Since;
 use crate::list::row::{ListTimes, Listed, Row};
 use crate::signal::PARTITION_COUNT;
 use crate::snapshot::Figures;
@@ -27,11 +28,21 @@ pub struct Header {
     pub extraneous: u64,
     /// Connections that ended in the interval and did not get into the archive, because it did not keep up.
     pub unarchived: u64,
+    /// From when on a live list knows what is open; `None` of a replay, which takes a capture for all there is.
+    pub since: Option<Since>,
     /// How many sections were damaged of the snapshot that the list was made of, if it was: see
     /// [`SnapshotFile::salvage`](crate::snapshot::SnapshotFile::salvage). Otherwise none.
     pub damaged_sections: Option<u64>,
     /// Whether no list comes after this one.
     pub is_last: bool,
+}
+
+impl Header {
+    /// Whether older connections than the capture are still being found.
+    #[must_use]
+    pub fn is_warming_up(&self) -> bool {
+        self.since.is_some_and(|since| since.is_warming_up)
+    }
 }
 
 /// A finished list, for an exporter to write.

@@ -189,6 +189,19 @@ const LISTS: &[Family] = &[
         of_list(reading, samples, |list| u8::from(list.header.complete));
     }),
     gauge(
+        "flowpeel_list_warming_up",
+        "Whether connections that are older than the capture are still being found.",
+        |reading, samples| of_list(reading, samples, |list| u8::from(list.header.is_warming_up())),
+    ),
+    gauge(
+        "flowpeel_list_sampled_early",
+        "Whether they are found with a sample of packets, because packets would have been lost otherwise.",
+        |reading, samples| {
+            let is_early = |list: &ListFigures| list.header.since.is_some_and(|since| since.is_sampled_early);
+            of_list(reading, samples, |list| u8::from(is_early(list)));
+        },
+    ),
+    gauge(
         "flowpeel_list_missing_connections",
         "About how many connections the last list is wrong about.",
         |reading, samples| of_list(reading, samples, |list| list.header.missing),

@@ -186,7 +186,7 @@ impl Metrics {
         let mut lists = self.lists.lock();
         lists.last = Some((*figures, now));
         lists.written += 1;
-        lists.incomplete += u64::from(!figures.header.complete);
+        lists.incomplete += u64::from(!figures.header.complete && !figures.header.is_warming_up());
         lists.has_failed = false;
     }
 

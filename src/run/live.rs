@@ -133,6 +133,9 @@ impl<S: LiveSource> Capture<'_, S> {
             } else if fed >= OBSERVE_INTERVAL_PACKETS {
                 self.show();
                 fed = 0;
+                if self.source.is_filling() {
+                    self.port.hurry();
+                }
             }
         }
         // What came before the stop belongs to the last list.

@@ -11,6 +11,7 @@ mod handshake;
 mod recent;
 mod sampler;
 mod signaller;
+mod warm_up;
 mod watch;
 
 pub use clock::{
@@ -22,6 +23,7 @@ pub use handshake::{
     CAPTURE_AHEAD_MAX_NS, HANDSHAKES_DEFAULT, HandshakeCache, ISN_BITS as HANDSHAKE_ISN_BITS, SYN_TIMEOUT_MAX_TICKS,
 };
 pub use signaller::{SignalCounts, Signaller, SignallerConfig};
+pub use warm_up::WarmUp;
 pub use watch::Watch;
 
 pub use crate::flow::AnyKey;

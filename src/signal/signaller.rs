@@ -19,7 +19,7 @@ use crate::flow::{FlowKey, KeyV4, KeyV6, QuickHash, Side, VlanTags};
 use crate::parse::{Addresses, PlainFrame, TcpSegment};
 use crate::signal::sampler::Sampler;
 use crate::signal::{
-    ConnectionHash, End, HandshakeCache, Moment, Numbers, RecentEnds, Signal, SignalKind, SignalParts, Watch,
+    ConnectionHash, End, HandshakeCache, Moment, Numbers, RecentEnds, Signal, SignalKind, SignalParts, WarmUp, Watch,
 };
 use crate::state::{Decoder, Encoder};
 use flowpeel_iblt::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
@@ -279,6 +279,8 @@ pub struct Signaller {
     ends: Arc<RecentEnds>,
     watch: Option<Arc<Watch>>,
     sampler: Sampler,
+    /// While every packet is inspected instead of a sample.
+    warm_up: Option<Arc<WarmUp>>,
     /// Whether a packet without a flag may be a signal although no handshake waits for it.
     is_watchful: bool,
     hasher: QuickHash,
@@ -309,6 +311,7 @@ impl Signaller {
             seen_syns,
             watch,
             sampler: Sampler::new(config.pickup, config.syn_timeout_ns),
+            warm_up: None,
             hasher: QuickHash::new(&config.secret),
             v4: FamilyHash::new(&config.secret),
             v6: FamilyHash::new(&config.secret),
@@ -318,6 +321,22 @@ impl Signaller {
             config,
         };
         Signaller { is_watchful: signaller.has_to_watch(), ..signaller }
+    }
+
+    /// The signaller that inspects every packet until this has ended, and a sample from then on.
+    #[must_use]
+    pub fn warming_up(self, warm_up: Arc<WarmUp>) -> Self {
+        let mut signaller = self;
+        signaller.sampler.set_pickup(1);
+        signaller.warm_up = Some(warm_up);
+        signaller.is_watchful = true;
+        signaller
+    }
+
+    /// What ends the time in which every packet is inspected, while that lasts.
+    #[must_use]
+    pub fn warm_up(&self) -> Option<&WarmUp> {
+        self.warm_up.as_deref()
     }
 
     /// The value of `is_watchful`: SYNs are remembered, connections are watched or samples are drawn.
@@ -553,6 +572,10 @@ impl Signaller {
         places(kept).for_each(|at| out(signals[at]));
         self.awaited.hashes().for_each(|quick_hash| self.cache.retract(quick_hash));
         self.awaited.clear();
+        if self.warm_up.as_ref().is_some_and(|warm_up| warm_up.has_ended()) {
+            self.warm_up = None;
+            self.sampler.set_pickup(self.config.pickup);
+        }
         self.is_watchful = self.has_to_watch();
     }
 

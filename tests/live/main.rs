@@ -8,6 +8,7 @@
 //! - `exact`: 500 connections opened, held and ended in every way, on hosts, a router, VLANs; those older than the
 //!   capture
 //! - `capture`: live capture as the library offers it
+//! - `older`: connections that are older than the capture
 //! - `programs`: a web server, streams, sessions
 //! - `burst`: packets as fast as they can be sent, of which none is lost, or none without a word
 //! - `stops`: signals under load, and `kill -9`
@@ -28,6 +29,7 @@ mod capture;
 mod collect;
 mod exact;
 mod lab;
+mod older;
 mod privacy;
 mod privileges;
 mod process;

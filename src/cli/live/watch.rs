@@ -3,7 +3,7 @@
 
 use super::Prepared;
 use super::messages::Messages;
-use super::status_line::{LastList, StatusLine, time_of_day};
+use super::status_line::{LastList, StatusLine, incompleteness, time_of_day};
 use crate::capture::Condition;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::report::{self, Voice, grouped};
@@ -64,6 +64,21 @@ impl LiveWatch {
         }
     }
 
+    /// Prints that the search for older connections is over, or has become a sample.
+    fn warmed_up(&self, before: Option<&Header>, now: &Header) {
+        let was_sampled = before.and_then(|before| before.since).is_some_and(|since| since.is_sampled_early);
+        if now.since.is_some_and(|since| since.is_sampled_early) && !was_sampled {
+            let what = "packets would have been lost if every one had been inspected for connections older than the \
+                        start, so a sample of them is from now on: these may be listed later";
+            self.warn(what.to_owned());
+        }
+        if before.is_some_and(Header::is_warming_up) && !now.is_warming_up() {
+            self.line(
+                "no more connections older than the start are found: a sample of packets is inspected".to_owned(),
+            );
+        }
+    }
+
     /// Prints what goes as it should.
     fn line(&self, text: String) {
         if self.voice > Voice::Quiet {
@@ -74,7 +89,8 @@ impl LiveWatch {
 
 impl LiveObserver for LiveWatch {
     fn listed(&self, header: &Header) {
-        *self.last.lock() = Some(*header);
+        let before = self.last.lock().replace(*header);
+        self.warmed_up(before.as_ref(), header);
         if header.figures.dropped > 0 || header.figures.unusable > 0 {
             self.warn(format!(
                 "in the interval to {}, {} packets or signals were lost and {} packets could not be read",
@@ -96,7 +112,7 @@ impl LiveObserver for LiveWatch {
                 grouped(header.half_open),
                 grouped(header.figures.opened),
                 grouped(header.figures.closed),
-                if header.complete { String::new() } else { format!(", about {} missing", grouped(header.missing)) },
+                incompleteness(header),
             ));
         }
     }
