@@ -114,6 +114,12 @@ pub(super) struct ListFields<'a> {
     /// Written only if it is so: most clocks are right.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     time_uncertain: bool,
+    /// Written only where translations are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    translated: Option<u64>,
+    /// Written only if there are more translations than there is room for.
+    #[serde(skip_serializing_if = "is_zero")]
+    untranslated: u64,
     /// Written only of a live capture.
     #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<Text>,
@@ -158,6 +164,8 @@ impl<'a> ListFields<'a> {
             reopened: header.figures.reopened,
             handshakes_lost: header.figures.handshakes_lost,
             time_uncertain: header.figures.time_uncertain,
+            translated: header.translated,
+            untranslated: header.untranslated,
             since: header.since.map(|since| TimeFormatter::default().rfc3339(since.since_ns)),
             warming_up: header.is_warming_up(),
             sampled_early: header.since.is_some_and(|since| since.is_sampled_early),

@@ -101,6 +101,10 @@ pub trait FlowKey: TableKey {
     /// The VLAN tags; [`VlanTags::NONE`] unless they are part of the key.
     fn vlan(&self) -> VlanTags;
 
+    /// The same key without VLAN tags.
+    #[must_use]
+    fn untagged(&self) -> Self;
+
     /// The one of `self` and `self.reversed()` that is the same for both directions, and which of its ends `self`
     /// names first.
     #[must_use]
@@ -204,6 +208,11 @@ impl FlowKey for KeyV4 {
     fn vlan(&self) -> VlanTags {
         VlanTags(self.0[1] as u32)
     }
+
+    #[inline]
+    fn untagged(&self) -> Self {
+        KeyV4([self.0[0], self.0[1] >> u32::BITS << u32::BITS])
+    }
 }
 
 /// The key of an IPv6 connection: 40 bytes.
@@ -293,6 +302,12 @@ impl FlowKey for KeyV6 {
     #[inline]
     fn vlan(&self) -> VlanTags {
         VlanTags(self.0[4] as u32)
+    }
+
+    #[inline]
+    fn untagged(&self) -> Self {
+        let [a, b, c, d, e] = self.0;
+        KeyV6([a, b, c, d, e >> u32::BITS << u32::BITS])
     }
 }
 

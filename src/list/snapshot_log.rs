@@ -148,7 +148,8 @@ mod tests {
         };
         for (unsettled, unarchived) in [(0, 0), (7, 0), (0, 5), (7, 5)] {
             let mut log = SnapshotLog::new(&config, &SnapshotConfig::default());
-            let ended = EndedInterval { marker: Marker::default(), figures: Figures::default(), since: None, unarchived };
+            let ended =
+                EndedInterval { marker: Marker::default(), figures: Figures::default(), since: None, unarchived };
             log.end_interval(&ended, &Intervals::new(None));
             log.set_unsettled(unsettled);
             let mut bytes = Vec::new();

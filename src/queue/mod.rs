@@ -260,6 +260,11 @@ impl Writer {
         self.shared.full.len() >= QUEUE_FILLING_BLOCKS
     }
 
+    /// Makes the writer do this when the queue is full, and returns what it did before.
+    pub fn set_when_full(&mut self, when_full: WhenFull) -> WhenFull {
+        std::mem::replace(&mut self.when_full, when_full)
+    }
+
     /// Makes the writer wait from now on when the queue is full, even if it dropped before: the input has ended, so
     /// there is time.
     pub fn drop_no_more(&mut self) {

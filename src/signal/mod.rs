@@ -62,13 +62,39 @@ pub enum SignalKind {
     /// As [`SignalKind::Ack`], and its numbers show that the sender has not ended, although a FIN or RST seemed to say
     /// so.
     Alive,
+    /// No packet: the system knows that the connection is open, and that the sender is its client. In place of the ISN
+    /// stand the [`SidesEnded`].
+    Known,
+}
+
+/// The sides that have ended of a connection that the system knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SidesEnded {
+    /// Whether the client has sent a FIN.
+    pub client: bool,
+    /// Whether the server has.
+    pub server: bool,
+}
+
+impl SidesEnded {
+    /// As a signal carries it.
+    #[must_use]
+    pub fn to_bits(self) -> u32 {
+        u32::from(self.client) | u32::from(self.server) << 1
+    }
+
+    /// From what a signal carries.
+    #[must_use]
+    pub fn of_bits(bits: u32) -> Self {
+        SidesEnded { client: bits & 1 != 0, server: bits & 2 != 0 }
+    }
 }
 
 /// The flags that decide a packet's kind (SYN, ACK, FIN, RST), and PSH, which lies among them.
 const DECIDING_FLAGS: u8 = TcpSegment::SYN | TcpSegment::ACK | TcpSegment::FIN | TcpSegment::RST | TcpSegment::PSH;
 
 impl SignalKind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         SignalKind::Syn,
         SignalKind::SynAck,
         SignalKind::Ack,
@@ -76,6 +102,7 @@ impl SignalKind {
         SignalKind::Rst,
         SignalKind::Completes,
         SignalKind::Alive,
+        SignalKind::Known,
     ];
 
     /// The kind of a packet with these TCP flags. Of contradictory flags the strongest counts: RST before SYN before

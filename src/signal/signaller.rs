@@ -19,7 +19,8 @@ use crate::flow::{FlowKey, KeyV4, KeyV6, QuickHash, Side, VlanTags};
 use crate::parse::{Addresses, PlainFrame, TcpSegment};
 use crate::signal::sampler::Sampler;
 use crate::signal::{
-    ConnectionHash, End, HandshakeCache, Moment, Numbers, RecentEnds, Signal, SignalKind, SignalParts, WarmUp, Watch,
+    AnyKey, ConnectionHash, End, HandshakeCache, Moment, Numbers, RecentEnds, SidesEnded, Signal, SignalKind,
+    SignalParts, WarmUp, Watch,
 };
 use crate::state::{Decoder, Encoder};
 use flowpeel_iblt::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
@@ -256,6 +257,13 @@ impl<K: FlowKey> FamilyHash<K> {
     fn new(secret: &Secret) -> Self {
         let hash = KeyedHash::new(secret, Purpose::Connection);
         FamilyHash { hash, keys: [K::from_words(&[]); STAGE_COUNT], hashes: HashBatch::default() }
+    }
+
+    /// The signal with these parts of the connection with this key, whose first end is the sender.
+    fn signal(&self, key: &K, parts: SignalParts, now_ns: i64) -> Signal {
+        let (canonical, sender) = key.canonical();
+        let hash = ConnectionHash::new(self.hash.of(&canonical));
+        Signal::new(&canonical, hash, SignalParts { sender, ..parts }).at(Moment::of(now_ns))
     }
 
     /// Gives the signals at these places, which are all of this family, their hashes.
@@ -555,6 +563,16 @@ impl Signaller {
         (LOOKED_UP | u8::from(looks_up_syns) << SignalKind::Syn as u8) >> kind as u8 & 1 != 0
     }
 
+    /// The signal of a connection that the system knows to be open, with the client's end first in its key.
+    #[must_use]
+    pub fn known(&self, key: &AnyKey, ended: SidesEnded, (tick, now_ns): (u64, i64)) -> Signal {
+        let parts = SignalParts { tick, kind: SignalKind::Known, sender: Side::First, isn: ended.to_bits() };
+        match key {
+            AnyKey::V4(key) => self.v4.signal(key, parts, now_ns),
+            AnyKey::V6(key) => self.v6.signal(key, parts, now_ns),
+        }
+    }
+
     /// Empties the stage, and hands its signals to `out`.
     pub fn flush(&mut self, mut out: impl FnMut(Signal)) {
         self.record_ends();
@@ -594,6 +612,8 @@ impl Signaller {
                 }
                 is_chosen || waited_for.is_some() || seen_syn.is_some() || self.draw_sample(now_ns)
             }
+            // No segment makes one.
+            SignalKind::Known => true,
             SignalKind::SynAck => {
                 if !self.config.answer_opens {
                     self.await_answer(lookup, sender.other(), Some(isn));
