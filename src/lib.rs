@@ -61,6 +61,8 @@ pub mod error;
 pub mod export;
 pub mod flow;
 pub mod handover;
+#[cfg(all(target_os = "linux", feature = "kernel"))]
+pub mod kernel;
 pub mod list;
 pub mod metrics;
 pub mod parse;

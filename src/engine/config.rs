@@ -60,6 +60,8 @@ pub struct Config {
     pub snapshots: Option<Snapshots>,
     /// The sources of connection attempts that are listed exactly in an interval. `None` turns counting off.
     pub sources_max: Option<u64>,
+    /// The translated connections whose names are known, at most; part of the memory. `None` where nobody knows them.
+    pub translations_max: Option<usize>,
     /// The memory that an archive takes, in bytes; see [`Plan::recording`].
     pub archive_size: u64,
     /// The secret under which tables are filled.
@@ -195,6 +197,7 @@ impl Default for Config {
             format: Format::default(),
             snapshots: None,
             sources_max: None,
+            translations_max: None,
             archive_size: 0,
             secret: Secret::REPLAY,
             saves_state: false,

@@ -9,7 +9,7 @@ use crate::engine::{Latencies, Plan};
 use crate::error::Result;
 use crate::export::{Exporter, Output};
 use crate::handover::{Counts, HandOver, Inquiry};
-use crate::list::{FlowList, Header, List, Outcome};
+use crate::list::{FlowList, Header, List, Outcome, TranslationSource};
 use crate::metrics::{Durations, Load};
 use crate::queue::Marker;
 use crate::signal::{PARTITION_COUNT, WarmUp, Watch};
@@ -125,6 +125,11 @@ impl<'a> ListThread<'a> {
     /// Has the state saved from now on.
     pub(crate) fn set_saving(&mut self, saving: ListSaving) {
         self.saving = Some(saving);
+    }
+
+    /// Lists a translated connection once, by what this source knows.
+    pub(crate) fn set_translations(&mut self, translations: Arc<dyn TranslationSource>) {
+        self.list.set_translations(translations);
     }
 
     /// The list of a capture that began at this time, in ns since 1970.

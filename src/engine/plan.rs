@@ -9,7 +9,7 @@ use crate::engine::memory::{Memory, addresses_size, questions_size, state_size, 
 use crate::engine::{Config, SHARDS_MAX, Setting};
 use crate::error::{Error, Result};
 use crate::handover::{Delta, DeltaGeometry, HalfOpen, HalfOpenList, INQUIRY_MAX};
-use crate::list::{EvictionTimes, FlowList, FlowListConfig, IDLE_EPOCHS, SnapshotConfig};
+use crate::list::{EvictionTimes, FlowList, FlowListConfig, IDLE_EPOCHS, SnapshotConfig, Translations};
 use crate::queue::{self, WhenFull};
 use crate::record::Inlet;
 use crate::signal::{
@@ -378,6 +378,7 @@ impl Plan {
                 + if keeps_list && is_asking { questions_size(&self.list) } else { 0 },
             sources_size: self.sources.map_or(0, |geometry| geometry.memory_size(self.shard_count())),
             archive_size: config.archive_size,
+            translations_size: config.translations_max.map_or(0, |count| Translations::size(count) as u64),
             state_size: if config.saves_state { state_size(&self.partition, config, listed_max) } else { 0 },
         }
     }

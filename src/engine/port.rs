@@ -6,12 +6,11 @@ use crate::capture::{ClockName, Packet, Stamp};
 use crate::engine::saving::{Reading, Saver};
 use crate::engine::{PacketTime, WallTime, shard_of};
 use crate::error::{Error, Result};
-use crate::flow::AnyKey;
 use crate::list::TickMoment;
 use crate::metrics::{CaptureCounts, Metrics};
 use crate::parse::{LinkType, PlainFrame, PlainIpv4, PlainIpv6, TcpSegment, Unusable, parse_captured, walk};
 use crate::queue::{Marker, Message, Passed, Seen, WhenFull, Writer};
-use crate::signal::{JUDGED_COUNT_MAX, PARTITION_COUNT, SidesEnded, Signal, Signaller, TimeBase, TimeDoubt};
+use crate::signal::{JUDGED_COUNT_MAX, KnownOpen, PARTITION_COUNT, Signal, Signaller, TimeBase, TimeDoubt};
 use crate::state::{Decoder, Encoder};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -583,16 +582,15 @@ impl Port<WallTime> {
     }
 
     /// Takes in a connection that the system knows to be open, as at the start of a capture, at this time, in ns since
-    /// 1970: its client's end is the first in the key. Where packets have shown more of it already, nothing changes;
-    /// otherwise it is listed as `midstream`.
+    /// 1970. Where packets have shown more of it already, nothing changes; otherwise it is listed as `midstream`.
     ///
     /// The system's knowledge has to be newer than the first packet that the engine is given: what ended in between
     /// would stay listed. It waits where a queue is full, and is for the time before packets.
-    pub fn known(&mut self, time_ns: i64, key: &AnyKey, ended: SidesEnded) {
+    pub fn known(&mut self, time_ns: i64, known: &KnownOpen) {
         if !self.time.advance_if_quiet(time_ns) {
             self.turn_to(Stamp::unnamed(time_ns));
         }
-        let signal = self.signaller.known(key, ended, (self.time.tick(), self.time.elapsed_ns()));
+        let signal = self.signaller.known(known, (self.time.tick(), self.time.elapsed_ns()));
         let writers = &mut self.writers;
         let shard = writers.shards[signal.hash().partition() % PARTITION_COUNT];
         let writer = &mut writers.all[shard];

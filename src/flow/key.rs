@@ -336,6 +336,24 @@ impl AnyKey {
             _ => None,
         }
     }
+
+    /// The end that is named first: the client's, in an oriented key.
+    #[must_use]
+    pub fn client(&self) -> SocketAddr {
+        match self {
+            AnyKey::V4(key) => key.first(),
+            AnyKey::V6(key) => key.first(),
+        }
+    }
+
+    /// The end that is named second: the server's, in an oriented key.
+    #[must_use]
+    pub fn server(&self) -> SocketAddr {
+        match self {
+            AnyKey::V4(key) => key.second(),
+            AnyKey::V6(key) => key.second(),
+        }
+    }
 }
 
 #[cfg(test)]

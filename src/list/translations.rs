@@ -3,7 +3,7 @@
 //! Captured on both sides, a translated connection is tracked under two names, since nothing in its packets says that
 //! they are one. Who knows it, as the kernel does, fills a table of names, and a list then has one line for the two.
 
-use crate::flow::{AnyKey, ByFamily, FlowKey, KeyV4, KeyV6, Side};
+use crate::flow::{AnyKey, ByFamily, Family, FlowKey, KeyV4, KeyV6, Side};
 use ahash::RandomState;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -18,6 +18,11 @@ pub struct Nat {
     /// Whether it is the name before the translation, as the client has it, and not the one behind it.
     pub is_original: bool,
 }
+
+/// A connection of IPv6 takes as much of the table as so many of IPv4.
+const V6_WEIGHT: usize = 3;
+
+const _: () = assert!(size_of::<(KeyV6, OtherName<KeyV6>)>() <= V6_WEIGHT * size_of::<(KeyV4, OtherName<KeyV4>)>());
 
 /// A source of the present translations, for whoever makes lists.
 pub trait TranslationSource: Send + Sync {
@@ -111,15 +116,15 @@ impl<K: FlowKey> Names<K> {
 }
 
 impl Translations {
-    /// The memory that a table takes for so many connections, in bytes, if all are of IPv4: two entries each, at the
-    /// load at which the map is largest for what it holds.
+    /// The memory that a table takes for so many connections, in bytes: two entries each, at the load at which the map
+    /// is largest for what it holds.
     #[must_use]
     pub fn size(count_max: usize) -> usize {
         let entry_size = size_of::<(KeyV4, OtherName<KeyV4>)>() + 1;
         (2 * count_max * 8).div_ceil(7).next_power_of_two() * entry_size
     }
 
-    /// An empty table.
+    /// An empty table for so many connections of IPv4, or a third as many of IPv6.
     #[must_use]
     pub fn new(count_max: usize) -> Self {
         Translations {
@@ -135,12 +140,17 @@ impl Translations {
     pub fn clear(&mut self) {
         self.tables.v4.others.clear();
         self.tables.v6.others.clear();
-        (self.beyond, self.is_stale) = (0, false);
+        self.beyond = 0;
     }
 
     /// Records that changes were missed.
     pub fn set_stale(&mut self) {
         self.is_stale = true;
+    }
+
+    /// Records that all names are there again.
+    pub fn set_current(&mut self) {
+        self.is_stale = false;
     }
 
     /// Whether changes were missed.
@@ -182,7 +192,9 @@ impl Translations {
         if is_known {
             return;
         }
-        if self.len() >= self.count_max {
+        let (v4, v6) = (self.tables.v4.others.len() / 2, self.tables.v6.others.len() / 2);
+        let added = if K::FAMILY == Family::V6 { V6_WEIGHT } else { 1 };
+        if v4 + V6_WEIGHT * v6 + added > self.count_max {
             self.beyond += 1;
             return;
         }
@@ -294,6 +306,8 @@ mod tests {
         }
         translations.set_stale();
         translations.clear();
-        assert!(translations.is_empty() && !translations.is_stale());
+        assert!(translations.is_empty() && translations.is_stale());
+        translations.set_current();
+        assert!(!translations.is_stale());
     }
 }

@@ -90,6 +90,15 @@ impl SidesEnded {
     }
 }
 
+/// A connection that the system knows to be open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownOpen {
+    /// Its key, with the client's end first and without VLAN tags.
+    pub key: AnyKey,
+    /// The sides that have ended.
+    pub ended: SidesEnded,
+}
+
 /// The flags that decide a packet's kind (SYN, ACK, FIN, RST), and PSH, which lies among them.
 const DECIDING_FLAGS: u8 = TcpSegment::SYN | TcpSegment::ACK | TcpSegment::FIN | TcpSegment::RST | TcpSegment::PSH;
 

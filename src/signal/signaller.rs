@@ -19,7 +19,7 @@ use crate::flow::{FlowKey, KeyV4, KeyV6, QuickHash, Side, VlanTags};
 use crate::parse::{Addresses, PlainFrame, TcpSegment};
 use crate::signal::sampler::Sampler;
 use crate::signal::{
-    AnyKey, ConnectionHash, End, HandshakeCache, Moment, Numbers, RecentEnds, SidesEnded, Signal, SignalKind,
+    AnyKey, ConnectionHash, End, HandshakeCache, KnownOpen, Moment, Numbers, RecentEnds, Signal, SignalKind,
     SignalParts, WarmUp, Watch,
 };
 use crate::state::{Decoder, Encoder};
@@ -565,9 +565,9 @@ impl Signaller {
 
     /// The signal of a connection that the system knows to be open, with the client's end first in its key.
     #[must_use]
-    pub fn known(&self, key: &AnyKey, ended: SidesEnded, (tick, now_ns): (u64, i64)) -> Signal {
-        let parts = SignalParts { tick, kind: SignalKind::Known, sender: Side::First, isn: ended.to_bits() };
-        match key {
+    pub fn known(&self, known: &KnownOpen, (tick, now_ns): (u64, i64)) -> Signal {
+        let parts = SignalParts { tick, kind: SignalKind::Known, sender: Side::First, isn: known.ended.to_bits() };
+        match &known.key {
             AnyKey::V4(key) => self.v4.signal(key, parts, now_ns),
             AnyKey::V6(key) => self.v6.signal(key, parts, now_ns),
         }

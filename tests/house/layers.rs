@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// The rooms of src from the ground up: a room imports only those before it, or beside it.
-const ROOMS: [&[&str]; 22] = [
+const ROOMS: [&[&str]; 23] = [
     &["error"],
     &["disk"],
     &["state"],
@@ -19,6 +19,7 @@ const ROOMS: [&[&str]; 22] = [
     &["track", "record"],
     &["snapshot"],
     &["list"],
+    &["kernel"],
     &["select"],
     &["export"],
     &["agent"],

@@ -13,16 +13,16 @@ const PORT: u16 = 7000;
 const SERVER: [&str; 2] = ["10.0.2.1", "fd00:2::1"];
 
 /// 200 connections of several kinds between two hosts, half of them of IPv6.
-struct Older {
+pub(crate) struct Older {
     /// Those over which both sides speak when asked to.
     busy: Crowd,
     busy_server: Crowd,
-    _others: Vec<Crowd>,
+    others: Vec<Crowd>,
 }
 
 impl Older {
     /// Opens 80 busy ones, 80 idle ones, and 40 that one side has closed, 20 by each.
-    fn open(a: &Host, b: &Host) -> Self {
+    pub(crate) fn open(a: &Host, b: &Host) -> Self {
         let (busy_port, idle_port, closed_port) = (PORT, PORT + 1, PORT + 2);
         let (busy_server, idle_server) = (Crowd::serve(b, &[busy_port]), Crowd::serve(b, &[idle_port]));
         let mut closing_server = Crowd::serve(b, &[closed_port]);
@@ -40,13 +40,18 @@ impl Older {
         closing_server.ask("held 20");
         closing_server.ask("half-close 20");
         closing.ask("held 0");
-        Older { busy, busy_server, _others: vec![idle_server, closing_server, idle, closing] }
+        Older { busy, busy_server, others: vec![idle_server, closing_server, idle, closing] }
     }
 
     /// Lets both sides of each busy one say something.
-    fn speak(&mut self) {
+    pub(crate) fn speak(&mut self) {
         self.busy.ask("say");
         self.busy_server.ask("say");
+    }
+
+    /// Ends all: the programs end without a warning, and their kernels close what they held.
+    pub(crate) fn end(self) {
+        drop((self.busy, self.busy_server, self.others));
     }
 }
 

@@ -1,5 +1,6 @@
 //! `flowpeel live`: interfaces in, lists out, until a signal ends it.
 
+mod conntrack;
 mod messages;
 mod status_line;
 mod watch;
@@ -15,8 +16,10 @@ use crate::error::{Error, Result};
 use crate::metrics::http::{Server, is_exposed, serve};
 use crate::metrics::{Metrics, Setup};
 use crate::queue::WhenFull;
+use crate::run::SystemView;
 use crate::snapshot::ROUTER_NAME_SIZE_MAX;
 use clap::{Args, ValueEnum};
+use conntrack::{ConntrackOptions, Following, ToFollow};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -114,6 +117,9 @@ pub(super) struct Arguments {
     user: Option<String>,
 
     #[command(flatten)]
+    conntrack: ConntrackOptions,
+
+    #[command(flatten)]
     options: RunOptions,
 
     /// Serve Prometheus metrics at this address
@@ -162,6 +168,25 @@ impl Arguments {
         Ok(self.interfaces.iter().map(source).collect())
     }
 
+    /// Gives up privileges, if that is asked for, and begins to follow the kernel's table of connections, if that is.
+    fn follow(&self, prepared: &Prepared) -> Result<Option<(Following, SystemView)>> {
+        let (user, translations_max) = (self.user.as_deref(), prepared.plan.config().translations_max);
+        let Some(translations_max) = translations_max else {
+            // Before there is any thread, because each has privileges of its own.
+            return user.map_or(Ok(()), |user| live::drop_privileges(Some(user))).map(|()| None);
+        };
+        if user.is_some() {
+            live::drop_privileges_but_net_admin(user)?;
+        }
+        let vlan_key = prepared.plan.config().vlan_key;
+        let following = Following::start(ToFollow { interfaces: self.interfaces.clone(), vlan_key, translations_max })?;
+        // The thread that reads the table keeps what it needs, and no other that is started from here on has it.
+        if user.is_some() {
+            live::drop_privileges(None)?;
+        }
+        Ok(Some(following))
+    }
+
     /// Checks all that can be checked before anything is done, and plans the run.
     fn prepare(&self) -> Result<Prepared> {
         let defaults = Defaults {
@@ -175,7 +200,16 @@ impl Arguments {
         let config = self.options.config(defaults)?;
         let sources = self.sources()?;
         // Where the kernel passes nothing but SYN, FIN and RST, no acknowledgement completes a handshake.
-        let config = Config { answer_opens: self.capture == CaptureKind::Flags, ..config };
+        let config = Config {
+            answer_opens: self.capture == CaptureKind::Flags,
+            translations_max: self.conntrack.translations_max(config.connections_max),
+            ..config
+        };
+        if self.conntrack.conntrack && config.format.changes.is_some() {
+            return Err(Error::new(
+                "--changes writes no other names of connections, which --conntrack makes known: leave one of them out",
+            ));
+        }
         let input = LiveInput {
             capture_count: sources.iter().map(|source| source.fanout_count).sum(),
             rings_size: sources.iter().map(LiveConfig::memory_size).sum(),
@@ -209,7 +243,11 @@ impl Prepared {
 
     fn metrics(&self) -> Arc<Metrics> {
         let config = self.plan.config();
-        let is_taken = |(part, _): &(&str, u64)| *part != "sources" || config.sources_max.is_some();
+        let is_taken = |(part, _): &(&str, u64)| match *part {
+            "sources" => config.sources_max.is_some(),
+            "translations" => config.translations_max.is_some(),
+            _ => true,
+        };
         Metrics::new(Setup {
             interfaces: self.interfaces(),
             connections_max: config.connections_max,
@@ -231,10 +269,9 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     for source in &prepared.sources {
         sources.extend(live::open(source)?);
     }
-    // Before there is any thread, because each has privileges of its own.
-    if arguments.user.is_some() {
-        live::drop_privileges(arguments.user.as_deref())?;
-    }
+    let nat_warning =
+        if arguments.conntrack.conntrack { None } else { conntrack::nat_warning(arguments.interfaces.len()) };
+    let (following, system) = arguments.follow(prepared)?.unzip();
     let mut saving = arguments.options.state.of_live(&prepared.plan, voice)?;
     let mut outputs = arguments.options.lists.outputs(prepared.plan.config(), voice)?;
     let archive = arguments.options.archive.start(WhenFull::Drop, saving.as_mut(), voice)?;
@@ -245,22 +282,38 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     let watch = LiveWatch::new(voice, prepared, Arc::clone(&metrics), lists_on_terminal)?;
     if voice > Voice::Quiet {
         report::memory(&prepared.plan);
+        nat_warning.into_iter().for_each(report::warning);
         announce(arguments, server.as_ref().map(Server::local_addr));
     }
     if let Some(archive) = &archive {
         outputs.feed(archive);
     }
-    let summary = crate::run::live(&plan, sources, &mut outputs, &metrics, &watch, saving);
+    let summary = crate::run::live(&plan, sources, &mut outputs, &metrics, &watch, saving, system.unwrap_or_default());
+    let followed = following.map(Following::stop);
+    let is_followed = followed.as_ref().is_none_or(Result::is_ok);
     let aftermath = outputs.aftermath();
     let archived = archive.map(Archive::finish);
     let is_archived = archived.as_ref().is_none_or(Result::is_ok);
     let is_captured = summary.as_ref().is_ok_and(|summary| summary.errors.is_empty());
     let is_saved = summary.as_ref().is_ok_and(|summary| state::is_saved(summary.saving.as_ref()));
     watch.finish(move || {
+        followed.into_iter().for_each(|followed| report_followed(followed, voice));
         archived.into_iter().for_each(|archived| archive::report_end(archived, voice));
         print_end(&summary, &aftermath, voice);
     });
-    Ok(if is_captured && is_archived && is_saved { Status::Done } else { Status::Failed })
+    Ok(if is_captured && is_archived && is_saved && is_followed { Status::Done } else { Status::Failed })
+}
+
+/// Prints how following the kernel's table went.
+fn report_followed(followed: Result<u64>, voice: Voice) {
+    match followed {
+        Err(error) => report::error(&error, "; lists since then are not complete"),
+        Ok(reread_count) if reread_count > 0 && voice > Voice::Quiet => report::warning(&format!(
+            "the kernel had more changes of connections than were read, and its table was read again {}",
+            report::times(reread_count)
+        )),
+        Ok(_) => {}
+    }
 }
 
 /// Prints what the capture came to.

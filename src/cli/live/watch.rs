@@ -126,6 +126,10 @@ impl LiveObserver for LiveWatch {
         }
     }
 
+    fn known(&self, count: u64) {
+        self.line(format!("the kernel knows {} open connections through the captured interfaces", grouped(count)));
+    }
+
     fn saved(&self, written: Written) {
         if let Err(error) = written {
             self.warn(error.to_string());
