@@ -52,6 +52,8 @@
 
 pub mod agent;
 pub mod archive;
+#[cfg(all(target_os = "linux", feature = "kernel"))]
+pub mod audit;
 pub mod capture;
 #[cfg(feature = "cli")]
 pub mod cli;

@@ -144,6 +144,8 @@ struct Cli {
 enum Command {
     Replay(replay::Arguments),
     Live(live::Arguments),
+    #[cfg(all(target_os = "linux", feature = "kernel"))]
+    Audit(live::audit::Arguments),
     Generate(generate::Arguments),
     Find(find::Arguments),
     Interfaces(interfaces::Arguments),
@@ -238,6 +240,8 @@ fn run(command: &Command, voice: Voice) -> Outcome {
         Command::Replay(arguments) => replay::run(arguments, voice),
         Command::Generate(arguments) => generate::run(arguments, voice),
         Command::Live(arguments) => live::run(arguments, voice),
+        #[cfg(all(target_os = "linux", feature = "kernel"))]
+        Command::Audit(arguments) => live::audit::run(arguments, voice),
         Command::Find(arguments) => find::run(arguments, voice),
         Command::Interfaces(arguments) => interfaces::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),

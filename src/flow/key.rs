@@ -337,6 +337,15 @@ impl AnyKey {
         }
     }
 
+    /// The key that is the same for both directions.
+    #[must_use]
+    pub fn canonical(&self) -> Self {
+        match self {
+            AnyKey::V4(key) => AnyKey::V4(key.canonical().0),
+            AnyKey::V6(key) => AnyKey::V6(key.canonical().0),
+        }
+    }
+
     /// The end that is named first: the client's, in an oriented key.
     #[must_use]
     pub fn client(&self) -> SocketAddr {

@@ -18,6 +18,8 @@ pub struct HostSocket {
     pub remote: SocketAddr,
     /// How far the connection has come.
     pub stage: Stage,
+    /// Whether this side has sent its FIN and waits for the other's, for no more than a minute where no program does.
+    pub is_waiting: bool,
 }
 
 /// Calls `each` with every TCP socket that is not listening.
@@ -44,6 +46,7 @@ pub fn sockets(mut each: impl FnMut(HostSocket)) -> Result<()> {
                     local: end(id.source_address, id.source_port),
                     remote: end(id.destination_address, id.destination_port),
                     stage: stage_of(state),
+                    is_waiting: matches!(state, constants::TCP_FIN_WAIT1 | constants::TCP_FIN_WAIT2),
                 });
             }
         };
@@ -76,7 +79,10 @@ mod tests {
         let mut found = Vec::new();
         sockets(|socket| found.push(socket)).unwrap();
         for (local, remote) in [(local, remote), (remote, local)] {
-            assert!(found.contains(&HostSocket { local, remote, stage: Stage::Open }), "{local} {remote}");
+            assert!(
+                found.contains(&HostSocket { local, remote, stage: Stage::Open, is_waiting: false }),
+                "{local} {remote}"
+            );
         }
     }
 }

@@ -225,6 +225,15 @@ const LISTS: &[Family] = &[
         }
     }),
     counter("flowpeel_lists_total", "Lists written.", |reading, samples| samples.value(reading.lists_written)),
+    counter(
+        "flowpeel_audit_differences_total",
+        "Connections about which a list and the kernel differed, by why (--audit).",
+        |reading, samples| {
+            for (reason, count) in &reading.audited {
+                samples.labelled(&[("reason", reason)], count);
+            }
+        },
+    ),
     counter("flowpeel_incomplete_lists_total", "Lists that were not complete.", |reading, samples| {
         samples.value(reading.lists_incomplete);
     }),

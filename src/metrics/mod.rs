@@ -105,6 +105,8 @@ pub struct Metrics {
     states: States,
     responses: AtomicU64,
     abandoned: AtomicU64,
+    /// How often lists and the kernel differed, by the name of the reason; empty where nobody compares them.
+    audited: Mutex<Vec<(&'static str, u64)>>,
 }
 
 /// The reading of one interface: the sum of its capture threads.
@@ -137,6 +139,7 @@ struct Reading<'a> {
     state_size: u64,
     responses: u64,
     abandoned: u64,
+    audited: Vec<(&'static str, u64)>,
 }
 
 impl Metrics {
@@ -155,6 +158,7 @@ impl Metrics {
             states: States::default(),
             responses: AtomicU64::new(0),
             abandoned: AtomicU64::new(0),
+            audited: Mutex::default(),
             setup,
         })
     }
@@ -224,6 +228,11 @@ impl Metrics {
         self.responses.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Sets how often lists and the kernel differed since the start, by the name of the reason.
+    pub fn audited(&self, counts: &[(&'static str, u64)]) {
+        counts.clone_into(&mut self.audited.lock());
+    }
+
     /// Counts a client that was not answered: it took too long, went away, or had to make room.
     pub fn abandoned(&self) {
         self.abandoned.fetch_add(1, Ordering::Relaxed);
@@ -268,6 +277,7 @@ impl Metrics {
             state_size: self.states.size.load(Ordering::Relaxed),
             responses: self.responses.load(Ordering::Relaxed),
             abandoned: self.abandoned.load(Ordering::Relaxed),
+            audited: self.audited.lock().clone(),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::list::Header;
 use crate::metrics::Metrics;
 use crate::run::LiveObserver;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The warning of a run that does not stop at once.
 const PATIENCE: &str = "stopping; Ctrl-C ends it now, without the last list";
@@ -26,6 +27,8 @@ pub(super) struct LiveWatch {
     shows_lists: bool,
     messages: Messages,
     interrupts: Interrupts,
+    /// When it ends by itself.
+    until: Option<Instant>,
 }
 
 impl LiveWatch {
@@ -48,7 +51,13 @@ impl LiveWatch {
         interrupts.set_bar(has_line);
         let messages = Messages::start(line)?;
         let shows_lists = has_line || lists_on_terminal;
-        Ok(LiveWatch { voice, interfaces: prepared.interfaces(), last, shows_lists, messages, interrupts })
+        let interfaces = prepared.interfaces();
+        Ok(LiveWatch { voice, interfaces, last, shows_lists, messages, interrupts, until: None })
+    }
+
+    /// Stops the capture at this time, unless it is stopped before.
+    pub(super) fn stop_at(&mut self, until: Instant) {
+        self.until = Some(until);
     }
 
     /// Removes the status line and prints the last message.
@@ -137,6 +146,6 @@ impl LiveObserver for LiveWatch {
     }
 
     fn is_stopped(&self) -> bool {
-        self.interrupts.is_interrupted()
+        self.interrupts.is_interrupted() || self.until.is_some_and(|until| Instant::now() >= until)
     }
 }
