@@ -118,7 +118,7 @@ impl Reason {
 pub struct Difference {
     /// The connection: client first where the kernel has it, otherwise the lower end.
     pub key: AnyKey,
-    /// Whether the list has it, and the kernel not; otherwise it is the other way about.
+    /// Whether the list has it, and the kernel not; otherwise it is the reverse.
     pub is_listed: bool,
     /// What the kernel says of it, if it does not have it open.
     pub kernel: Option<KernelSays>,

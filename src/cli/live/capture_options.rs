@@ -71,7 +71,7 @@ pub(super) struct CaptureOptions {
 
     /// Continue as this user once the interfaces are open
     ///
-    /// All capabilities are given up as well.
+    /// All capabilities are given up as well, but the one that --conntrack goes on needing, by its thread alone.
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     user: Option<String>,
 }
