@@ -87,7 +87,8 @@ impl KernelSays {
 /// Why a list and the kernel differ about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// It opened within the last round trips before the list's end, or after it: the next list has it.
+    /// It opened within the last round trips before the list's end, or after it, and the next list has it; or it is
+    /// older than the start, of which the kernel's sockets alone know, and has said nothing since.
     NotYetSeen,
     /// It ended within the last round trips before the list's end, or after it.
     JustEnded,
@@ -137,12 +138,29 @@ struct Pending {
 }
 
 /// Compares lists with the kernel, one after the other.
-#[derive(Default)]
 pub struct Comparison {
     pending: HashMap<AnyKey, Pending>,
+    older: Older,
+}
+
+/// What lists are to know of connections that are older than the first of them.
+enum Older {
+    /// All.
+    Known,
+    /// Those that have said something. Of the others not even the first list was compared.
+    Unread,
+    /// As before, and these the first list did not have, and no list since.
+    Silent(HashSet<AnyKey>),
 }
 
 impl Comparison {
+    /// A comparison of lists that begin with all that the kernel has open if they are said to `know_older`, otherwise
+    /// with what has said something since the start.
+    #[must_use]
+    pub fn new(know_older: bool) -> Self {
+        Comparison { pending: HashMap::new(), older: if know_older { Older::Known } else { Older::Unread } }
+    }
+
     /// Compares the next list with what the kernel has open just behind its end. `says` is what the kernel says of a
     /// connection, by its canonical key, that it does not have open. Returns the differences that are decided now, each
     /// once: those of lists before that have gone, and those that have not gone for as long as round trips take.
@@ -164,6 +182,8 @@ impl Comparison {
             }
         }
         let is_lossy = list.is_lossy || kernel.has_lost_changes;
+        self.older.compare(&present);
+        let older = &self.older;
         let mut decided = Vec::new();
         self.pending.retain(|canonical, pending| {
             pending.is_lossy |= is_lossy;
@@ -186,7 +206,8 @@ impl Comparison {
                 return false;
             }
             if list.end_ns.saturating_sub(pending.since_ns) >= ROUND_TRIPS_NS {
-                decided.push(difference(lasting_reason(pending, says(canonical))));
+                let reason = lasting_reason(pending, says(canonical)).or_else(|| older.reason(canonical));
+                decided.push(difference(reason));
                 pending.is_reported = true;
             }
             true
@@ -204,6 +225,26 @@ impl Comparison {
     #[must_use]
     pub fn undecided(&self) -> usize {
         self.pending.values().filter(|pending| !pending.is_reported).count()
+    }
+}
+
+impl Older {
+    /// Takes in which connections a list and the kernel differ about.
+    fn compare(&mut self, present: &HashMap<AnyKey, (AnyKey, bool)>) {
+        let is_unlisted = |key: &AnyKey| present.get(key).is_some_and(|(_, is_listed)| !is_listed);
+        match self {
+            Older::Known => {}
+            Older::Unread => *self = Older::Silent(present.keys().filter(|key| is_unlisted(key)).copied().collect()),
+            Older::Silent(silent) => silent.retain(is_unlisted),
+        }
+    }
+
+    /// Why a connection is not listed, if it is one that has said nothing since the start.
+    fn reason(&self, canonical: &AnyKey) -> Option<Reason> {
+        match self {
+            Older::Silent(silent) => silent.contains(canonical).then_some(Reason::NotYetSeen),
+            Older::Known | Older::Unread => None,
+        }
     }
 }
 
@@ -250,7 +291,7 @@ mod tests {
 
     #[test]
     fn what_is_gone_by_the_next_list_was_the_moment() {
-        let mut comparison = Comparison::default();
+        let mut comparison = Comparison::new(true);
         let says = |_: &AnyKey| KernelSays::Ended(10 * SECOND_NS);
         assert!(comparison.compare(&list(10, &[1, 2, 3]), &kernel(&[1, 2, 4]), says).is_empty());
         assert_eq!(comparison.undecided(), 2);
@@ -262,7 +303,7 @@ mod tests {
 
     #[test]
     fn what_stays_has_no_reason_if_the_kernel_saw_it_end_or_has_it_open() {
-        let mut comparison = Comparison::default();
+        let mut comparison = Comparison::new(true);
         let says = |_: &AnyKey| KernelSays::Ended(9 * SECOND_NS);
         comparison.compare(&list(10, &[1]), &kernel(&[2]), says);
         // A list that ends sooner decides nothing.
@@ -283,7 +324,7 @@ mod tests {
             (KernelSays::Ended(0), true, Some(Reason::Lost)),
             (KernelSays::Ended(15 * SECOND_NS), false, Some(Reason::JustEnded)),
         ] {
-            let mut comparison = Comparison::default();
+            let mut comparison = Comparison::new(true);
             comparison.compare(&AuditedList { is_lossy, ..list(10, &[1]) }, &kernel(&[]), |_| says);
             let decided = comparison.compare(&list(20, &[1]), &kernel(&[]), |_| says);
             assert_eq!(reasons(&decided), [(true, reason)], "{says:?} {is_lossy}");
@@ -291,11 +332,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_older_and_silent_is_not_yet_seen() {
+        let says = |_: &AnyKey| KernelSays::Nothing;
+        let mut comparison = Comparison::new(false);
+        comparison.compare(&list(10, &[]), &kernel(&[1, 2]), says);
+        comparison.compare(&list(20, &[1]), &kernel(&[1, 2, 3]), says);
+        let reason = Some(Reason::NotYetSeen);
+        let decided = comparison.compare(&list(30, &[]), &kernel(&[1, 2, 3]), says);
+        assert_eq!(reasons(&decided), [(false, None)], "it is newer");
+        // One that was listed is known from then on.
+        let decided = comparison.compare(&list(40, &[]), &kernel(&[1, 2, 3]), says);
+        assert_eq!(reasons(&decided), [(false, None)]);
+        let mut comparison = Comparison::new(false);
+        comparison.compare(&list(10, &[]), &kernel(&[2]), says);
+        assert_eq!(reasons(&comparison.compare(&list(20, &[]), &kernel(&[2]), says)), [(false, reason)]);
+    }
+
+    #[test]
     fn a_translated_connection_is_listed_under_either_name() {
         let mut table = KernelTable::default();
         table.put(key(1), key(2));
         for ports in [&[1][..], &[2], &[1, 2]] {
-            let mut comparison = Comparison::default();
+            let mut comparison = Comparison::new(true);
             comparison.compare(&list(10, ports), &table, |_| KernelSays::Nothing);
             assert_eq!(comparison.undecided(), 0, "{ports:?}");
         }

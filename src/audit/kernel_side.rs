@@ -91,18 +91,25 @@ impl KernelSide {
         Ok(())
     }
 
+    /// Whether lists begin with what the kernel had open at the start.
+    pub(super) fn knows_older(&self) -> bool {
+        matches!(self.source, Source::Conntrack { .. })
+    }
+
     /// What is open now through the interfaces.
     pub(super) fn read(&mut self) -> Result<KernelTable> {
         self.follow()?;
         self.list += 1;
         let (list, mut kernel) = (self.list, KernelTable::default());
         self.ends.retain(|_, end| list.saturating_sub(end.list) <= ENDS_LISTS);
+        let now_ns = wall_ns();
         let KernelSide { source, routes, ends, .. } = self;
         match source {
             Source::Conntrack { table, .. } => table.read(|tracked| {
                 if !goes_through(routes, &tracked) {
                     return;
                 }
+                record_end(ends, &tracked, now_ns, list);
                 if tracked.is_open() {
                     kernel.put(tracked.original, tracked.translated);
                 } else if tracked.stage == Some(Stage::HalfOpen) {
@@ -131,9 +138,28 @@ impl KernelSide {
         Ok(kernel)
     }
 
+    /// Records which connections have ended, of those that were there before anybody followed: the kernel may not say
+    /// when these end, since it prepares to say so only while somebody listens. For some seconds they are in the table
+    /// as ended.
+    pub(super) fn record_ends(&mut self) -> Result<()> {
+        let KernelSide { source, ends, list, .. } = self;
+        let Source::Conntrack { table, .. } = source else { return Ok(()) };
+        let (now_ns, list) = (wall_ns(), *list);
+        table.read(|tracked| record_end(ends, &tracked, now_ns, list))
+    }
+
     /// What the kernel says of a connection that it does not have open.
     pub(super) fn says(&self, canonical: &AnyKey) -> KernelSays {
         self.ends.get(canonical).map_or(KernelSays::Nothing, |end| end.says)
+    }
+}
+
+/// Records that a connection is in the table as ended, unless it is known when it did.
+fn record_end(ends: &mut HashMap<AnyKey, End>, tracked: &Tracked, now_ns: i64, list: u64) {
+    if tracked.stage == Some(Stage::Ended) {
+        for name in [tracked.original, tracked.translated] {
+            ends.entry(name.canonical()).or_insert(End { says: KernelSays::Ended(now_ns), list });
+        }
     }
 }
 

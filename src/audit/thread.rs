@@ -8,10 +8,14 @@ use crate::flow::AnyKey;
 use crate::list::List;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often the thread takes in how connections have ended.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How often it looks which connections have ended without a report: those that were reset are in the kernel's table
+/// for ten seconds.
+const RECORD_INTERVAL: Duration = Duration::from_secs(4);
 
 /// What is audited.
 #[derive(Clone, Debug)]
@@ -125,12 +129,17 @@ impl Exporter for Auditing<'_> {
 }
 
 fn run(mut kernel: KernelSide, lists: &Receiver<AuditedList>, mut report: impl FnMut(&Report)) -> Result<Audited> {
-    let (mut comparison, mut audited) = (Comparison::default(), Audited::default());
+    let (mut comparison, mut audited) = (Comparison::new(kernel.knows_older()), Audited::default());
+    let mut recorded_at = Instant::now();
     loop {
         let list = match lists.recv_timeout(FOLLOW_INTERVAL) {
             Ok(list) => list,
             Err(RecvTimeoutError::Timeout) => {
                 kernel.follow()?;
+                if recorded_at.elapsed() >= RECORD_INTERVAL {
+                    kernel.record_ends()?;
+                    recorded_at = Instant::now();
+                }
                 continue;
             }
             Err(RecvTimeoutError::Disconnected) => break,

@@ -483,6 +483,16 @@ impl Plan {
     }
 
     /// The empty list, with snapshots beside it or instead of it.
+    /// The parts of the memory with their names, without those for what was not asked for.
+    pub(crate) fn memory_parts(&self) -> Vec<(&'static str, u64)> {
+        let is_taken = |(part, _): &(&str, u64)| match *part {
+            "sources" => self.config.sources_max.is_some(),
+            "translations" => self.config.translations_max.is_some(),
+            _ => true,
+        };
+        self.memory.parts().into_iter().filter(is_taken).collect()
+    }
+
     /// What ends the inspection of every packet at the start, if ports begin with it.
     pub(crate) fn warm_up(&self) -> Option<Arc<WarmUp>> {
         (self.config.warms_up && self.is_live && self.sampled > 0).then(WarmUp::begin)

@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn figures_come_back_and_stand_where_files_have_them() {
         let counts = Counts::of_values(std::array::from_fn(|index| 1 + index as u64));
-        assert_eq!(Counts::of_figures(counts.figures()), Counts { unarchived: 0, ..counts });
+        assert_eq!(Counts::of_figures(counts.figures()), Counts { unarchived: 0, known: 0, ..counts });
         let figures = counts.figures();
         assert_eq!((figures[0], figures[11], figures[20]), (counts.opened, counts.untracked_open, counts.evicted_aged));
         assert_eq!(counts.plus(&counts).late, 2 * counts.late);

@@ -33,6 +33,10 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// How soon the table is read again after it was read.
 const READ_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
+/// How often it is looked which connections are still there that were there before anybody followed: of these the kernel
+/// may not say when they end, since it prepares to say so only while somebody listens.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
+
 /// What is followed.
 #[derive(Clone, Debug)]
 pub struct FollowerConfig {
@@ -145,7 +149,13 @@ impl Follower {
             reread_count: AtomicU64::new(0),
         });
         let (sender, known) = bounded(BATCHES_MAX);
-        let thread = FollowerThread { following: Arc::clone(&following), reader, wakes, read_at: Instant::now() };
+        let thread = FollowerThread {
+            following: Arc::clone(&following),
+            reader,
+            wakes,
+            read_at: Instant::now(),
+            has_silent: true,
+        };
         let started = Builder::new().name("conntrack".to_owned()).spawn(move || thread.run(routes, sender));
         let thread = started.map_err(|error| Error::new("cannot start a thread").because(error))?;
         Ok(Follower { following, known: Some(known), thread: Some(thread) })
@@ -192,6 +202,8 @@ struct FollowerThread {
     wakes: OwnedFd,
     /// When the table was read last.
     read_at: Instant,
+    /// Whether there may be connections of which the kernel does not say when they end.
+    has_silent: bool,
 }
 
 impl FollowerThread {
@@ -216,7 +228,33 @@ impl FollowerThread {
         while !self.following.is_over.load(Ordering::Relaxed) {
             NetlinkSocket::wait(&self.wakes, SLEEP_MAX);
             self.follow()?;
+            if self.has_silent && self.read_at.elapsed() >= SWEEP_INTERVAL {
+                self.sweep()?;
+            }
         }
+        Ok(())
+    }
+
+    /// Removes the names of connections that have ended without a word of the kernel.
+    fn sweep(&mut self) -> Result<()> {
+        let Following { table, .. } = &*self.following;
+        table.lock().begin_sweep();
+        let mut found = Vec::with_capacity(BATCH_COUNT);
+        let find = |found: &mut Vec<(AnyKey, AnyKey)>| {
+            let mut table = table.lock();
+            found.drain(..).for_each(|(original, translated)| table.find(&original, &translated));
+        };
+        self.reader.read(|tracked| {
+            if tracked.is_translated() {
+                found.push((tracked.original, tracked.translated));
+                if found.len() == BATCH_COUNT {
+                    find(&mut found);
+                }
+            }
+        })?;
+        find(&mut found);
+        self.has_silent = table.lock().end_sweep();
+        self.read_at = Instant::now();
         Ok(())
     }
 
@@ -251,7 +289,7 @@ impl FollowerThread {
         let mut names = Vec::with_capacity(BATCH_COUNT);
         let put = |names: &mut Vec<(AnyKey, AnyKey)>| {
             let mut table = table.lock();
-            names.drain(..).for_each(|(original, translated)| table.put(&original, &translated));
+            names.drain(..).for_each(|(original, translated)| table.put_silent(&original, &translated));
         };
         self.reader.read(|tracked| {
             each(&tracked);
@@ -268,7 +306,7 @@ impl FollowerThread {
         table.set_current();
         inbox.drain()?;
         inbox.apply(&mut table);
-        self.read_at = Instant::now();
+        (self.read_at, self.has_silent) = (Instant::now(), true);
         Ok(())
     }
 }

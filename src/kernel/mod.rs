@@ -1,5 +1,5 @@
-//! What the Linux kernel knows of TCP connections: those that its connection tracking (conntrack) has in its table, with
-//! their names on both sides of a translation, and the sockets of the host.
+//! What the Linux kernel knows of TCP connections: those that its connection tracking (conntrack) has in its table,
+//! with their names on both sides of a translation, and the sockets of the host.
 //!
 //! [`Follower`] reads the table when a capture begins and follows its changes. [`Table`] and [`sockets`] are
 //! read as a whole, to hold lists against them.

@@ -58,6 +58,9 @@ struct OtherName<K> {
     is_original: bool,
     /// The list that has this name.
     list: u32,
+    /// Whether nobody says when the connection ends, and whether it was found since the last sweep began.
+    is_silent: bool,
+    is_found: bool,
 }
 
 impl<K> Default for Names<K> {
@@ -102,7 +105,8 @@ impl<K: FlowKey> Names<K> {
 
     fn put(&mut self, name: K, key: K, is_original: bool) {
         let (canonical, client) = name.untagged().canonical();
-        self.others.insert(canonical, OtherName { key, client, is_original, list: 0 });
+        self.others
+            .insert(canonical, OtherName { key, client, is_original, list: 0, is_silent: false, is_found: false });
     }
 
     fn remove(&mut self, name: &K, key: &K) -> bool {
@@ -203,6 +207,48 @@ impl Translations {
         names.put(*translated, *original, true);
     }
 
+    /// As [`Self::put`], of a connection whose end nobody may say: it is removed by the next [sweep](Self::end_sweep) that
+    /// does not find it.
+    pub fn put_silent(&mut self, original: &AnyKey, translated: &AnyKey) {
+        self.put(original, translated);
+        self.each_name(original, translated, |is_silent, is_found| (*is_silent, *is_found) = (true, true));
+    }
+
+    /// Begins to look which connections are still there: [`Self::find`] finds one.
+    pub fn begin_sweep(&mut self) {
+        self.tables.v4.others.values_mut().for_each(|other| other.is_found = false);
+        self.tables.v6.others.values_mut().for_each(|other| other.is_found = false);
+    }
+
+    /// Finds a connection in a sweep.
+    pub fn find(&mut self, original: &AnyKey, translated: &AnyKey) {
+        self.each_name(original, translated, |_, is_found| *is_found = true);
+    }
+
+    /// Removes the connections whose end nobody says and that were not found. Returns whether there are others of which
+    /// nobody does.
+    pub fn end_sweep(&mut self) -> bool {
+        self.tables.v4.others.retain(|_, other| other.is_found || !other.is_silent);
+        self.tables.v6.others.retain(|_, other| other.is_found || !other.is_silent);
+        self.tables.v4.others.values().any(|other| other.is_silent)
+            || self.tables.v6.others.values().any(|other| other.is_silent)
+    }
+
+    fn each_name(&mut self, original: &AnyKey, translated: &AnyKey, mut change: impl FnMut(&mut bool, &mut bool)) {
+        for name in [original, translated] {
+            match name.canonical() {
+                AnyKey::V4(key) => {
+                    let other = self.tables.v4.others.get_mut(&key);
+                    other.into_iter().for_each(|other| change(&mut other.is_silent, &mut other.is_found));
+                }
+                AnyKey::V6(key) => {
+                    let other = self.tables.v6.others.get_mut(&key);
+                    other.into_iter().for_each(|other| change(&mut other.is_silent, &mut other.is_found));
+                }
+            }
+        }
+    }
+
     /// Removes a connection that has ended.
     pub fn remove(&mut self, original: &AnyKey, translated: &AnyKey) {
         let is_removed = match (original, translated) {
@@ -289,6 +335,22 @@ mod tests {
         translations.begin_list();
         translations.mark(&translated);
         assert!(!translations.is_second_name(&translated), "that was the list before");
+    }
+
+    #[test]
+    fn a_sweep_removes_those_whose_end_nobody_says() {
+        let mut translations = Translations::new(10);
+        let [(one, other_one), (two, other_two), (three, other_three)] = [1, 2, 3].map(masqueraded);
+        translations.put_silent(&one, &other_one);
+        translations.put_silent(&two, &other_two);
+        translations.put(&three, &other_three);
+        translations.begin_sweep();
+        translations.find(&two, &other_two);
+        assert!(translations.end_sweep());
+        assert_eq!(translations.len(), 2);
+        translations.begin_sweep();
+        assert!(!translations.end_sweep());
+        assert!(translations.len() == 1 && translations.nat_of(&v4(three)).is_some());
     }
 
     #[test]

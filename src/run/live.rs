@@ -125,8 +125,8 @@ pub fn live<S: LiveSource + Send>(
     })
 }
 
-/// Takes in what the system knows, before any packet is read: what is newer is in the packets. Returns how many there
-/// are.
+/// Takes in what the system knows, before any packet is read: what is newer is in the packets. Returns how many
+/// there are.
 fn take_known(known: Receiver<Result<Vec<KnownOpen>>>, port: &mut Port) -> Result<u64> {
     let mut count = 0;
     for batch in known {

@@ -1200,8 +1200,8 @@ impl Tracker {
         self.open(signal, slot, found)
     }
 
-    /// Opens a connection that the system knows and of which nothing else is known, in the slot of its candidate or in a
-    /// new place.
+    /// Opens a connection that the system knows and of which nothing else is known, in the slot of its candidate or in
+    /// a new place.
     #[cold]
     fn open_known(&mut self, signal: &Signal, parts: SignalParts, slot: Option<FilterSlot>) -> Option<Event> {
         let ended = SidesEnded::of_bits(parts.isn);

@@ -10,6 +10,7 @@
 //! - `capture`: live capture as the library offers it
 //! - `older`: connections that are older than the capture
 //! - `programs`: a web server, streams, sessions
+//! - `audit`: lists that audit themselves against the kernel
 //! - `burst`: packets as fast as they can be sent, of which none is lost, or none without a word
 //! - `stops`: signals under load, and `kill -9`
 //! - `conntrack`: what the kernel of a router tracks and translates
@@ -25,6 +26,7 @@
 //! where these are missing. No test depends on the speed of the machine: waiting ends when the awaited event comes, or
 //! fails after a minute.
 
+mod audit;
 mod burst;
 mod capture;
 mod collect;

@@ -26,8 +26,8 @@ const TRANSLATIONS_MIN: u64 = 1 << 14;
 pub(super) struct KernelOptions {
     /// Ask the kernel what is open, and what is translated (NAT)
     ///
-    /// Connections that the kernel tracks (conntrack) and that go through a captured interface are listed from the first
-    /// list on, idle ones too. A translated connection is one line, with its other name as `nat`. Takes CAP_NET_ADMIN.
+    /// Connections that the kernel tracks (conntrack) and that go through a captured interface are listed from the
+    /// first list on, idle ones too. A translated connection is one line, with its other name as `nat`. Takes CAP_NET_ADMIN.
     #[arg(long)]
     pub(super) conntrack: bool,
 
@@ -40,8 +40,8 @@ pub(super) struct KernelOptions {
 
     /// Hold every list against what the kernel knows
     ///
-    /// Differences are counted in the metrics, by their reason, and those without one are warned of: see flowpeel audit.
-    /// On a router it takes --conntrack.
+    /// Differences are counted in the metrics, by their reason, and those without one are warned of: see flowpeel
+    /// audit. On a router it takes --conntrack.
     #[arg(long, hide_short_help = true)]
     audit: bool,
 }

@@ -127,16 +127,11 @@ impl Prepared {
 
     fn metrics(&self) -> Arc<Metrics> {
         let config = self.plan.config();
-        let is_taken = |(part, _): &(&str, u64)| match *part {
-            "sources" => config.sources_max.is_some(),
-            "translations" => config.translations_max.is_some(),
-            _ => true,
-        };
         Metrics::new(Setup {
             interfaces: self.interfaces(),
             connections_max: config.connections_max,
             interval: config.every,
-            memory: self.plan.memory().parts().into_iter().filter(is_taken).collect(),
+            memory: self.plan.memory_parts(),
         })
     }
 }
