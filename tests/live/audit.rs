@@ -81,7 +81,7 @@ fn closings_that_the_capture_does_not_show_are_named() {
     let (a, router, b) = routed(&lab);
     track(&router);
     // A filter that hides every FIN and RST of one client port in a hundred from the capture, and from nobody else.
-    let hidden = "tcp and not (tcp[13] & 5 != 0 and (tcp[0:2] % 100 = 7 or tcp[2:2] % 100 = 7))";
+    let hidden = "tcp and not (tcp[13] & 5 != 0 and (tcp[0:2] % 100 = 8 or tcp[2:2] % 100 = 8))";
     let compiled = Command::new("tcpdump").args(["-y", "EN10MB", "-ddd", hidden]).output().unwrap();
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     let program = lab.path("hides");
@@ -99,11 +99,11 @@ fn closings_that_the_capture_does_not_show_are_named() {
     assert_eq!(blind.status.code(), Some(1), "{}", blind.stderr);
     let differences = lines(&blind, "difference");
     let unexplained: Vec<_> = differences.iter().filter(|line| line["difference"]["reason"].is_null()).collect();
-    // 400 ports of a row hold four of a hundred each; the kernel takes them from anywhere in its range.
-    assert!((1..=20).contains(&unexplained.len()), "{differences:?}");
+    // The kernel gives clients even ports, from anywhere in its range: one in 50 of them ends in 08.
+    assert!((1..=30).contains(&unexplained.len()), "{differences:?}");
     for line in unexplained {
         let difference = &line["difference"];
-        assert!(line["src_port"].as_u64().unwrap() % 100 == 0 || line["dest_port"].as_u64().unwrap() % 100 == 0);
+        assert!(["src_port", "dest_port"].iter().any(|port| line[port].as_u64().unwrap() % 100 == 8), "{line}");
         assert!(difference["listed"] == true && difference["kernel"] == "ended", "{line}");
     }
 }
