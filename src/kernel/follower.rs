@@ -33,8 +33,8 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// How soon the table is read again after it was read.
 const READ_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
-/// How often it is looked which connections are still there that were there before anybody followed: of these the kernel
-/// may not say when they end, since it prepares to say so only while somebody listens.
+/// How often it is looked which connections are still there that were there before anybody followed: of these the
+/// kernel may not say when they end, since it prepares to say so only while somebody listens.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
 /// What is followed.

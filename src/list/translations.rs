@@ -207,8 +207,8 @@ impl Translations {
         names.put(*translated, *original, true);
     }
 
-    /// As [`Self::put`], of a connection whose end nobody may say: it is removed by the next [sweep](Self::end_sweep) that
-    /// does not find it.
+    /// As [`Self::put`], of a connection whose end nobody may say: it is removed by the next [sweep](Self::end_sweep)
+    /// that does not find it.
     pub fn put_silent(&mut self, original: &AnyKey, translated: &AnyKey) {
         self.put(original, translated);
         self.each_name(original, translated, |is_silent, is_found| (*is_silent, *is_found) = (true, true));

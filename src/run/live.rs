@@ -73,8 +73,8 @@ pub trait LiveObserver: Sync {
 ///
 /// # Errors
 ///
-/// A list could not be written, a thread not started, or what the system knows not be read. Or the saved state does not fit after all; then nothing was
-/// captured. The failure of a source is in the summary.
+/// A list could not be written, a thread not started, or what the system knows not be read. Or the saved state does not
+/// fit after all; then nothing was captured. The failure of a source is in the summary.
 ///
 /// # Panics
 ///

@@ -27,7 +27,8 @@ pub(super) struct KernelOptions {
     /// Ask the kernel what is open, and what is translated (NAT)
     ///
     /// Connections that the kernel tracks (conntrack) and that go through a captured interface are listed from the
-    /// first list on, idle ones too. A translated connection is one line, with its other name as `nat`. Takes CAP_NET_ADMIN.
+    /// first list on, idle ones too. A translated connection is one line, with its other name as `nat`. Takes
+    /// CAP_NET_ADMIN.
     #[arg(long)]
     pub(super) conntrack: bool,
 
