@@ -53,6 +53,8 @@
 
 pub mod agent;
 pub mod archive;
+#[cfg(all(target_os = "linux", feature = "kernel"))]
+pub mod audit;
 pub mod capture;
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -63,6 +65,8 @@ pub mod event_log;
 pub mod export;
 pub mod flow;
 pub mod handover;
+#[cfg(all(target_os = "linux", feature = "kernel"))]
+pub mod kernel;
 pub mod list;
 pub mod metrics;
 pub mod parse;

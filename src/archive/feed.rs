@@ -65,7 +65,7 @@ impl<'a> ListFeed<'a> {
 pub(crate) fn in_parts(list: &List, mut take: impl FnMut(Vec<Entry>)) {
     let mut entries = Vec::with_capacity(ARCHIVE_BLOCK_ENTRIES_MAX);
     let end = list.header.figures.end_ns.div_euclid(TICK_NS);
-    for row in list.rows().filter(|row| row.state == RowState::Established) {
+    for row in list.tracked().filter(|row| row.state == RowState::Established) {
         let Some(key) = AnyKey::of_ends(row.client, row.server, row.vlan) else { continue };
         let start = row.start_ns.div_euclid(TICK_NS);
         let set_ns = list.header.figures.end_ns.saturating_sub(row.start_ns).saturating_sub(row.age_ns);

@@ -123,6 +123,11 @@ pub trait LiveSource: PacketSource {
     /// What has been received and lost since this source was opened, however often its interface was down or gone
     /// meanwhile.
     fn losses(&mut self) -> Losses;
+
+    /// Whether so many packets wait to be read that some are soon lost.
+    fn is_filling(&self) -> bool {
+        false
+    }
 }
 
 /// The packets that a source has received, and those that the kernel could not keep for it.

@@ -27,6 +27,18 @@ enum BackendKind {
     Pnet,
 }
 
+/// Which interfaces are captured.
+#[derive(Args)]
+#[command(next_help_heading = heading::CAPTURE)]
+pub(super) struct InterfaceOptions {
+    /// An interface to capture on; may be repeated
+    ///
+    /// A packet that several of them show counts once. flowpeel interfaces lists what
+    /// there is.
+    #[arg(short, long = "interface", required = true, value_name = "IFACE")]
+    pub(super) interfaces: Vec<String>,
+}
+
 /// How interfaces are captured.
 #[derive(Args)]
 #[command(next_help_heading = heading::CAPTURE)]
@@ -65,7 +77,7 @@ pub(super) struct CaptureOptions {
 
     /// Continue as this user once the interfaces are open
     ///
-    /// All capabilities are given up as well.
+    /// All capabilities are given up as well, but the one that --conntrack goes on needing, by its thread alone.
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     user: Option<String>,
 }
@@ -113,6 +125,11 @@ impl CaptureOptions {
         Ok(interfaces.iter().map(source).collect())
     }
 
+    /// The user to continue as.
+    pub(super) fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
     /// Whether the kernel passes nothing but SYN, FIN and RST, so that no acknowledgement completes a handshake.
     pub(super) fn shows_flags_alone(&self) -> bool {
         self.capture == CaptureKind::Flags
@@ -125,15 +142,25 @@ impl CaptureOptions {
     ///
     /// An interface cannot be captured, or the user does not exist.
     pub(super) fn open(&self, sources: &[LiveConfig]) -> Result<Vec<Live>> {
-        let mut opened = Vec::new();
-        for source in sources {
-            opened.extend(live::open(source)?);
-        }
+        let opened = open_all(sources)?;
         if self.user.is_some() {
             live::drop_privileges(self.user.as_deref())?;
         }
         Ok(opened)
     }
+}
+
+/// Opens the sources, and keeps all privileges.
+///
+/// # Errors
+///
+/// An interface cannot be captured.
+pub(super) fn open_all(sources: &[LiveConfig]) -> Result<Vec<Live>> {
+    let mut opened = Vec::new();
+    for source in sources {
+        opened.extend(live::open(source)?);
+    }
+    Ok(opened)
 }
 
 /// What an engine has to know of these sources.

@@ -147,6 +147,8 @@ struct Cli {
 enum Command {
     Replay(replay::Arguments),
     Live(live::Arguments),
+    #[cfg(all(target_os = "linux", feature = "kernel"))]
+    Audit(live::audit::Arguments),
     Generate(generate::Arguments),
     Top(top::Arguments),
     Find(find::Arguments),
@@ -243,6 +245,8 @@ fn run(command: &Command, voice: Voice) -> Outcome {
         Command::Generate(arguments) => generate::run(arguments, voice),
         Command::Live(arguments) => live::run(arguments, voice),
         Command::Top(arguments) => top::run(arguments, voice),
+        #[cfg(all(target_os = "linux", feature = "kernel"))]
+        Command::Audit(arguments) => live::audit::run(arguments, voice),
         Command::Find(arguments) => find::run(arguments, voice),
         Command::Interfaces(arguments) => interfaces::run(arguments),
         Command::Plan(arguments) => plan::run(arguments),

@@ -48,7 +48,8 @@ pub(super) struct Tracking {
     /// Inspect one in N mid-stream packets
     ///
     /// This finds connections older than the capture, which are listed once both of their sides were seen. 1 inspects
-    /// every packet, 0 none.
+    /// every packet, 0 none. Live, every packet is inspected until two intervals in a row have found none; until then
+    /// headers say `warming_up`, and no list is complete.
     #[arg(long, value_name = "N", value_parser = values::pickup, hide_short_help = true)]
     pickup: Option<u32>,
 

@@ -38,6 +38,9 @@ pub struct Config {
     /// The sampling interval of packets that carry no flag and that no handshake waits for: one in this many is looked
     /// at, to find connections that are older than the start. 0 turns this off.
     pub pickup: u32,
+    /// Whether live ports inspect every packet at the start, until two intervals have found nothing older than it, and
+    /// headers say from when on they know. Where `pickup` is 0 only headers do.
+    pub warms_up: bool,
     /// After how long a connection of which nothing is seen is taken off the list. `None` turns this off.
     pub idle_timeout: Option<Duration>,
     /// Whether the capture threads watch for the next packet of a connection that fell silent, as is right for live
@@ -57,6 +60,8 @@ pub struct Config {
     pub snapshots: Option<Snapshots>,
     /// The sources of connection attempts that are listed exactly in an interval. `None` turns counting off.
     pub sources_max: Option<u64>,
+    /// The translated connections whose names are known, at most; part of the memory. `None` where nobody knows them.
+    pub translations_max: Option<usize>,
     /// The memory that an archive takes, in bytes; see [`Plan::recording`].
     pub archive_size: u64,
     /// The memory that a log of events takes, in bytes; see [`Plan::recording`].
@@ -158,6 +163,7 @@ impl Config {
     pub fn live_defaults() -> Self {
         Config {
             pickup: PICKUP_LIVE,
+            warms_up: true,
             idle_timeout: Some(Duration::from_secs(IDLE_TIMEOUT_LIVE_S)),
             max_age: Some(Duration::from_secs(AGE_MAX_LIVE_S)),
             watches: true,
@@ -186,6 +192,7 @@ impl Default for Config {
             syn_timeout: Duration::from_secs(SYN_TIMEOUT_DEFAULT_S),
             one_way: false,
             pickup: 0,
+            warms_up: false,
             idle_timeout: None,
             watches: false,
             max_age: None,
@@ -194,6 +201,7 @@ impl Default for Config {
             format: Format::default(),
             snapshots: None,
             sources_max: None,
+            translations_max: None,
             archive_size: 0,
             event_log_size: 0,
             has_view: false,

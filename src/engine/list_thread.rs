@@ -9,10 +9,10 @@ use crate::engine::{Latencies, Plan};
 use crate::error::Result;
 use crate::export::{Exporter, Output};
 use crate::handover::{Counts, HandOver, Inquiry};
-use crate::list::{FlowList, Header, List, Outcome};
+use crate::list::{FlowList, Header, List, Outcome, TranslationSource};
 use crate::metrics::{Durations, Load};
 use crate::queue::Marker;
-use crate::signal::{PARTITION_COUNT, Watch};
+use crate::signal::{PARTITION_COUNT, WarmUp, Watch};
 use crate::state::{Decoder, Encoder};
 use crossbeam::channel::Receiver;
 use std::collections::VecDeque;
@@ -34,6 +34,7 @@ pub(crate) struct ListTotals {
     /// Whether a list could not be written.
     pub(crate) has_failed: bool,
     pub(crate) lists: u64,
+    /// Those that were not complete, for another reason than that older connections were still being found.
     pub(crate) incomplete: u64,
     pub(crate) last: Option<Header>,
     /// The counts of saving, that this thread knows.
@@ -124,6 +125,16 @@ impl<'a> ListThread<'a> {
     /// Has the state saved from now on.
     pub(crate) fn set_saving(&mut self, saving: ListSaving) {
         self.saving = Some(saving);
+    }
+
+    /// Lists a translated connection once, by what this source knows.
+    pub(crate) fn set_translations(&mut self, translations: Arc<dyn TranslationSource>) {
+        self.list.set_translations(translations);
+    }
+
+    /// The list of a capture that began at this time, in ns since 1970.
+    pub(crate) fn set_since(&mut self, since_ns: i64, warm_up: Option<Arc<WarmUp>>) {
+        self.list.set_since(since_ns, warm_up);
     }
 
     /// Takes over the saved list of another run of the same configuration. With `asks_again` the questions that it had
@@ -260,7 +271,7 @@ impl<'a> ListThread<'a> {
         if let Some(header) = listed {
             self.list_totals.record(began.elapsed(), |latencies| &mut latencies.list);
             self.list_totals.lists += 1;
-            self.list_totals.incomplete += u64::from(!header.complete);
+            self.list_totals.incomplete += u64::from(!header.complete && !header.is_warming_up());
             self.list_totals.last = Some(header);
         }
         self.list_totals.has_failed = self.error.is_some();

@@ -16,8 +16,8 @@ pub const STATE_ENTRY_SIZE: u64 = 48;
 const STACK_SIZE: u64 = 2 << 20;
 
 /// The threads of a run beside its shards and ports: those of the lists, the state, the clock, the events, the archive
-/// and its index, of metrics, views, messages and signals.
-const OTHER_THREAD_COUNT: u64 = 10;
+/// and its index, of metrics, views, messages and signals, and those that ask the kernel.
+const OTHER_THREAD_COUNT: u64 = 12;
 
 /// The addresses that are left for what is not announced, in bytes: output buffers, and what libraries take.
 const UNANNOUNCED_SIZE: u64 = 16 << 20;
@@ -51,6 +51,8 @@ pub struct Memory {
     pub sources_size: u64,
     /// The copies that a saved state is made of, while it is being written; 0 when no state is saved.
     pub state_size: u64,
+    /// The names of translated connections; 0 where nobody knows them.
+    pub translations_size: u64,
     /// The archive: records on their way, the records of the segment that is being filled, and its index.
     pub archive_size: u64,
     /// Events on their way, and those that wait for their destinations.
@@ -62,7 +64,7 @@ pub struct Memory {
 impl Memory {
     /// Every part once, with the name that metrics and plans have for it, and its size in bytes.
     #[must_use]
-    pub fn parts(&self) -> [(&'static str, u64); 10] {
+    pub fn parts(&self) -> [(&'static str, u64); 11] {
         [
             ("filter", self.filter_size + self.refused_size),
             ("half_open", self.rings_size),
@@ -74,6 +76,7 @@ impl Memory {
             ("events", self.event_log_size),
             ("sources", self.sources_size),
             ("view", self.view_size),
+            ("translations", self.translations_size),
         ]
     }
 

@@ -9,12 +9,12 @@ use crate::engine::memory::{Memory, addresses_size, questions_size, state_size, 
 use crate::engine::{Config, SHARDS_MAX, Setting};
 use crate::error::{Error, Result};
 use crate::handover::{Delta, DeltaGeometry, HalfOpen, HalfOpenList, INQUIRY_MAX};
-use crate::list::{EvictionTimes, FlowList, FlowListConfig, IDLE_EPOCHS, SnapshotConfig};
+use crate::list::{EvictionTimes, FlowList, FlowListConfig, IDLE_EPOCHS, SnapshotConfig, Translations};
 use crate::queue::{self, WhenFull};
 use crate::record::Inlet;
 use crate::signal::{
     HANDSHAKES_DEFAULT, HandshakeCache, PARTITION_COUNT, RecentEnds, SAMPLE_INTERVAL_PACKETS, SYN_TIMEOUT_MAX_TICKS,
-    TICK_BITS, TICK_NS, Watch,
+    TICK_BITS, TICK_NS, WarmUp, Watch,
 };
 use crate::snapshot::{ROUTER_NAME_SIZE_MAX, SNAPSHOT_HALF_OPEN_SIZE, SNAPSHOT_SIZE_MAX, Sums, is_name};
 use crate::sources::{SOURCES_MAX, SOURCES_MIN, SourceGeometry};
@@ -381,6 +381,7 @@ impl Plan {
             archive_size: config.archive_size,
             event_log_size: config.event_log_size,
             view_size: if config.has_view { view::memory_size(listed_max + half_open_count) } else { 0 },
+            translations_size: config.translations_max.map_or(0, |count| Translations::size(count) as u64),
             state_size: if config.saves_state { state_size(&self.partition, config, listed_max) } else { 0 },
         }
     }
@@ -485,6 +486,21 @@ impl Plan {
     }
 
     /// The empty list, with snapshots beside it or instead of it.
+    /// The parts of the memory with their names, without those for what was not asked for.
+    pub(crate) fn memory_parts(&self) -> Vec<(&'static str, u64)> {
+        let is_taken = |(part, _): &(&str, u64)| match *part {
+            "sources" => self.config.sources_max.is_some(),
+            "translations" => self.config.translations_max.is_some(),
+            _ => true,
+        };
+        self.memory.parts().into_iter().filter(is_taken).collect()
+    }
+
+    /// What ends the inspection of every packet at the start, if ports begin with it.
+    pub(crate) fn warm_up(&self) -> Option<Arc<WarmUp>> {
+        (self.config.warms_up && self.is_live && self.sampled > 0).then(WarmUp::begin)
+    }
+
     pub(crate) fn flow_list(&self, watch: Option<&Arc<Watch>>) -> FlowList {
         match &self.snapshots {
             Some(snapshots) if self.config.keeps_list() => FlowList::with_snapshots(&self.list, watch, snapshots),

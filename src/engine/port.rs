@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::list::TickMoment;
 use crate::metrics::{CaptureCounts, Metrics};
 use crate::parse::{LinkType, PlainFrame, PlainIpv4, PlainIpv6, TcpSegment, Unusable, parse_captured, walk};
-use crate::queue::{Marker, Message, Passed, Seen, Writer};
-use crate::signal::{JUDGED_COUNT_MAX, Origin, PARTITION_COUNT, Signal, Signaller, TimeBase, TimeDoubt};
+use crate::queue::{Marker, Message, Passed, Seen, WhenFull, Writer};
+use crate::signal::{JUDGED_COUNT_MAX, KnownOpen, Origin, PARTITION_COUNT, Signal, Signaller, TimeBase, TimeDoubt};
 use crate::state::{Decoder, Encoder};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -400,8 +400,19 @@ impl<T: Timekeeper> Port<T> {
             marks = self.time.packet(stamp);
         }
         if T::FLUSHES {
+            // Before the signals of the stage, of which some may be the last for a while.
+            self.ease();
             self.flush();
             self.publish();
+        }
+    }
+
+    /// Goes over to a sample of packets if a queue is about to be full of the signals of a warm-up.
+    fn ease(&self) {
+        if let Some(warm_up) = self.signaller.warm_up()
+            && self.writers.all.iter().any(Writer::is_filling)
+        {
+            warm_up.cut_short();
         }
     }
 
@@ -582,6 +593,32 @@ impl Port<WallTime> {
     pub fn idle(&mut self, now_ns: i64) {
         if !self.time.advance_if_quiet(now_ns) {
             self.turn_to(Stamp::unnamed(now_ns));
+        }
+    }
+
+    /// Takes in a connection that the system knows to be open, as at the start of a capture, at this time, in ns since
+    /// 1970. Where packets have shown more of it already, nothing changes; otherwise it is listed as `midstream`.
+    ///
+    /// The system's knowledge has to be newer than the first packet that the engine is given: what ended in between
+    /// would stay listed. It waits where a queue is full, and is for the time before packets.
+    pub fn known(&mut self, time_ns: i64, known: &KnownOpen) {
+        if !self.time.advance_if_quiet(time_ns) {
+            self.turn_to(Stamp::unnamed(time_ns));
+        }
+        let signal = self.signaller.known(known, (self.time.tick(), self.time.elapsed_ns()));
+        let writers = &mut self.writers;
+        let shard = writers.shards[signal.hash().partition() % PARTITION_COUNT];
+        let writer = &mut writers.all[shard];
+        let when_full = writer.set_when_full(WhenFull::Wait);
+        writer.push(&signal);
+        writer.set_when_full(when_full);
+    }
+
+    /// Says that packets wait for this thread, and that it may lose some: it then inspects no more of them than it has
+    /// to.
+    pub fn hurry(&mut self) {
+        if let Some(warm_up) = self.signaller.warm_up() {
+            warm_up.cut_short();
         }
     }
 

@@ -16,12 +16,11 @@ use std::time::{Duration, Instant};
 /// The metrics of an engine with this plan, whose ports have these names.
 pub(crate) fn metrics(plan: &Plan, names: Vec<String>) -> Arc<Metrics> {
     let config = plan.config();
-    let is_taken = |(part, _): &(&str, u64)| *part != "view" && (*part != "sources" || config.sources_max.is_some());
     Metrics::new(Setup {
         interfaces: names,
         connections_max: config.connections_max,
         interval: config.every,
-        memory: plan.memory().parts().into_iter().filter(is_taken).collect(),
+        memory: plan.memory_parts(),
     })
 }
 

@@ -11,7 +11,7 @@ use super::wall_clock::{Clocks, Schedule, WallClock};
 use super::{PENDING_INTERVALS_MAX, PacketTime, Plan, Summary, WallTime};
 use crate::error::{Error, Result};
 use crate::handover::HandOver;
-use crate::list::{FlowList, Header};
+use crate::list::{FlowList, Header, TranslationSource};
 use crate::metrics::{CaptureCounts, Latency, Metrics};
 use crate::queue::{self, Inbox, Writer};
 use crate::signal::{HandshakeCache, PARTITION_COUNT, RecentEnds, Signaller, SignallerConfig, Watch};
@@ -28,6 +28,8 @@ pub(crate) struct Outputs<'a> {
     pub(crate) listed: Box<dyn FnMut(&Header) + Send + 'a>,
     /// Called when the state was saved, or could not be.
     pub(crate) saved: Box<dyn Fn(Written) + Send + 'a>,
+    /// Where the names of translated connections come from.
+    pub(crate) translations: Option<Arc<dyn TranslationSource>>,
     /// Called with all counters at the end of each interval.
     pub(crate) counters: Option<OnCounters>,
     /// What reports events.
@@ -37,7 +39,14 @@ pub(crate) struct Outputs<'a> {
 impl<'a> Outputs<'a> {
     /// Lists alone.
     pub(crate) fn of_lists(lists: Lists<'a>) -> Self {
-        Outputs { lists, listed: Box::new(|_| ()), saved: Box::new(|_| ()), counters: None, events: None }
+        Outputs {
+            lists,
+            listed: Box::new(|_| ()),
+            saved: Box::new(|_| ()),
+            translations: None,
+            counters: None,
+            events: None,
+        }
     }
 }
 
@@ -115,7 +124,7 @@ impl<'a> Threads<'a> {
         metrics: &Arc<Metrics>,
         saving: Option<Saving>,
     ) -> Result<(Self, Vec<Port>, Arc<Schedule>)> {
-        let Outputs { lists, mut listed, saved, mut counters, events } = outputs;
+        let Outputs { lists, mut listed, saved, translations, mut counters, events } = outputs;
         let (pool, returns) = shard_thread::pool(plan);
         let mut writers: Vec<Vec<Writer>> = (0..plan.port_count).map(|_| Vec::new()).collect();
         let (mut clock_writers, mut inboxes) = (Vec::new(), Vec::new());
@@ -132,9 +141,14 @@ impl<'a> Threads<'a> {
         let clock = WallClock::new(Arc::clone(&schedule), plan.every_ns.unwrap_or(i64::MAX), saver, clock_writers);
         let totals = Totals::new(plan.port_count);
         let signallers = signallers(plan, watch.as_ref());
+        let warm_up = plan.warm_up();
+        let signaller = || match &warm_up {
+            Some(warm_up) => signallers().warming_up(Arc::clone(warm_up)),
+            None => signallers(),
+        };
         let port = |(index, writers)| {
             let time = WallTime::new(Arc::clone(&schedule));
-            Port::new(writers, signallers(), time).publishing(index, Some(metrics), &totals)
+            Port::new(writers, signaller(), time).publishing(index, Some(metrics), &totals)
         };
         let ports = writers.into_iter().enumerate().map(port).collect();
         let (ended, published) = (Arc::clone(&schedule), Arc::clone(metrics));
@@ -148,6 +162,12 @@ impl<'a> Threads<'a> {
             counters.iter_mut().for_each(|counters| counters.report(&published, list));
         };
         let mut list_thread = ListThread::new(plan, watch.as_ref(), lists, returns, Box::new(on_list));
+        if let Some(translations) = translations {
+            list_thread.set_translations(translations);
+        }
+        if plan.config().warms_up {
+            list_thread.set_since(clocks.origin_wall_ns(), warm_up);
+        }
         let (sender, hand_overs) = hand_overs(plan);
         let mut shards = shards(plan, inboxes, &pool, sender);
         let published = Arc::clone(metrics);

@@ -54,6 +54,11 @@ impl Clocks {
         self.first_tick
     }
 
+    /// The wall time at the origin, in nanoseconds since 1970.
+    pub(crate) fn origin_wall_ns(&self) -> i64 {
+        self.origin_wall_ns
+    }
+
     /// Reads both clocks.
     pub(crate) fn now(&self) -> Now {
         Now { elapsed_ns: self.elapsed_ns(), wall_ns: wall_ns() }

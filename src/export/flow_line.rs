@@ -8,7 +8,7 @@ use crate::export::community_id;
 use crate::export::eve::flow_id;
 use crate::export::timestamp::TimeFormatter;
 use crate::flow::VlanTags;
-use crate::list::{Row, RowState};
+use crate::list::{Nat, Row, RowState};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
@@ -54,7 +54,20 @@ pub(super) fn append(line: &mut Vec<u8>, times: &mut TimeFormatter, row: &Row, s
     flag(line, ",\"midstream\":true", row.midstream);
     flag(line, ",\"unsettled\":true", row.unsettled);
     flag(line, ",\"start_is_bound\":true", row.start_is_bound);
-    line.extend_from_slice(b"}}\n");
+    line.push(b'}');
+    if let Some(nat) = &row.nat {
+        other_name(line, nat);
+    }
+    line.extend_from_slice(b"}\n");
+}
+
+/// Appends the other name of a translated connection.
+fn other_name(line: &mut Vec<u8>, nat: &Nat) {
+    line.extend_from_slice(b",\"nat\":{\"name\":\"");
+    line.extend_from_slice(if nat.is_original { b"original" } else { b"translated" });
+    line.extend_from_slice(b"\",");
+    addresses(line, nat.client, nat.server);
+    line.push(b'}');
 }
 
 /// A connection of an archive.
@@ -200,14 +213,7 @@ pub(super) fn begin(line: &mut Vec<u8>, timestamp: &str, event_type: &str) {
 
 /// Appends the fields that identify the connection.
 pub(super) fn connection(line: &mut Vec<u8>, ends: &Ends, vlan_key: bool) {
-    line.extend_from_slice(b"\"src_ip\":\"");
-    address(line, ends.client.ip());
-    line.extend_from_slice(b"\",\"src_port\":");
-    number(line, u64::from(ends.client.port()));
-    line.extend_from_slice(b",\"dest_ip\":\"");
-    address(line, ends.server.ip());
-    line.extend_from_slice(b"\",\"dest_port\":");
-    number(line, u64::from(ends.server.port()));
+    addresses(line, ends.client, ends.server);
     if vlan_key {
         line.extend_from_slice(b",\"vlan\":[");
         for (place, tag) in ends.vlan.iter().enumerate() {
@@ -221,6 +227,18 @@ pub(super) fn connection(line: &mut Vec<u8>, ends: &Ends, vlan_key: bool) {
     line.extend_from_slice(b",\"proto\":\"TCP\",\"community_id\":\"");
     line.extend_from_slice(community_id(ends.client, ends.server).as_bytes());
     line.push(b'"');
+}
+
+/// Appends the addresses and ports of both ends.
+fn addresses(line: &mut Vec<u8>, client: SocketAddr, server: SocketAddr) {
+    line.extend_from_slice(b"\"src_ip\":\"");
+    address(line, client.ip());
+    line.extend_from_slice(b"\",\"src_port\":");
+    number(line, u64::from(client.port()));
+    line.extend_from_slice(b",\"dest_ip\":\"");
+    address(line, server.ip());
+    line.extend_from_slice(b"\",\"dest_port\":");
+    number(line, u64::from(server.port()));
 }
 
 /// The size of the longest octet of an address with the dot after it.
@@ -318,6 +336,7 @@ mod tests {
             state: RowState::Established,
             midstream: false,
             unsettled: false,
+            nat: None,
             start_is_bound: false,
         };
         let head = r#"{"timestamp":"2026-01-01T00:00:10.000000Z","event_type":"flow","src_ip":"10.0.0.1","src_port":40000,"dest_ip":"93.184.216.34","dest_port":443,"#;
@@ -330,6 +349,10 @@ mod tests {
         assert!(text(&midstream, false).ends_with("\"state\":\"established\",\"midstream\":true}}\n"));
         let unsettled = Row { unsettled: true, ..row };
         assert!(text(&unsettled, false).ends_with("\"state\":\"established\",\"unsettled\":true}}\n"));
+        let (client, server) = ("198.51.100.1:40000".parse().unwrap(), row.server);
+        let masqueraded = Row { nat: Some(Nat { client, server, is_original: false }), ..row };
+        let nat = r#"}},"nat":{"name":"translated","src_ip":"198.51.100.1","src_port":40000,"dest_ip":"93.184.216.34","dest_port":443}}"#;
+        assert!(text(&masqueraded, false).ends_with(&format!("\"established\"{}\n", &nat[1..])));
         let bound = Row { midstream: true, start_is_bound: true, ..row };
         assert!(text(&bound, false).ends_with("\"midstream\":true,\"start_is_bound\":true}}\n"));
     }
@@ -381,7 +404,7 @@ mod tests {
             age_us in 0i64..1 << 50,
         ) {
             let vlan = tags.iter().fold(VlanTags::NONE, |vlan, tag| vlan.with(*tag));
-            let row = Row { client, server, vlan, start_ns: 0, age_ns: age_us * 1_000, state: RowState::SynRecv, midstream: false, unsettled: false, start_is_bound: false };
+            let row = Row { client, server, vlan, start_ns: 0, age_ns: age_us * 1_000, state: RowState::SynRecv, midstream: false, unsettled: false, nat: None, start_is_bound: false };
             let parsed: serde_json::Value = serde_json::from_str(&text(&row, true)).unwrap();
             let expected = json!({
                 "timestamp": "2026-01-01T00:00:10.000000Z", "event_type": "flow",

@@ -115,6 +115,21 @@ pub(super) struct ListFields<'a> {
     /// Written only if it is so: most clocks are right.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     time_uncertain: bool,
+    /// Written only where translations are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    translated: Option<u64>,
+    /// Written only if there are more translations than there is room for.
+    #[serde(skip_serializing_if = "is_zero")]
+    untranslated: u64,
+    /// Written only of a live capture.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Text>,
+    /// Written only while connections are found that are older than the capture.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    warming_up: bool,
+    /// Written only if they are found with a sample, because packets would have been lost otherwise.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    sampled_early: bool,
     /// Written only of a snapshot that was damaged.
     #[serde(skip_serializing_if = "Option::is_none")]
     damaged_sections: Option<u64>,
@@ -150,6 +165,11 @@ impl<'a> ListFields<'a> {
             reopened: header.figures.reopened,
             handshakes_lost: header.figures.handshakes_lost,
             time_uncertain: header.figures.time_uncertain,
+            translated: header.translated,
+            untranslated: header.untranslated,
+            since: header.since.map(|since| TimeFormatter::default().rfc3339(since.since_ns)),
+            warming_up: header.is_warming_up(),
+            sampled_early: header.since.is_some_and(|since| since.is_sampled_early),
             damaged_sections: header.damaged_sections,
         }
     }
@@ -167,12 +187,14 @@ pub struct ListId {
     /// The number of its interval.
     pub(super) interval: u64,
     /// When it ends.
-    #[serde(serialize_with = "serialize_text", deserialize_with = "deserialize_text")]
+    #[serde(deserialize_with = "deserialize_text")]
     pub(super) end: Text,
 }
 
-fn serialize_text<S: Serializer>(text: &Text, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(text.as_str())
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
 }
 
 fn deserialize_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {

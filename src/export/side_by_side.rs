@@ -140,6 +140,7 @@ mod tests {
             state: RowState::Established,
             midstream: number.is_multiple_of(3),
             unsettled: false,
+            nat: None,
             start_is_bound: false,
         }
     }

@@ -101,6 +101,10 @@ pub trait FlowKey: TableKey {
     /// The VLAN tags; [`VlanTags::NONE`] unless they are part of the key.
     fn vlan(&self) -> VlanTags;
 
+    /// The same key without VLAN tags.
+    #[must_use]
+    fn untagged(&self) -> Self;
+
     /// The one of `self` and `self.reversed()` that is the same for both directions, and which of its ends `self`
     /// names first.
     #[must_use]
@@ -204,6 +208,11 @@ impl FlowKey for KeyV4 {
     fn vlan(&self) -> VlanTags {
         VlanTags(self.0[1] as u32)
     }
+
+    #[inline]
+    fn untagged(&self) -> Self {
+        KeyV4([self.0[0], self.0[1] >> u32::BITS << u32::BITS])
+    }
 }
 
 /// The key of an IPv6 connection: 40 bytes.
@@ -294,6 +303,12 @@ impl FlowKey for KeyV6 {
     fn vlan(&self) -> VlanTags {
         VlanTags(self.0[4] as u32)
     }
+
+    #[inline]
+    fn untagged(&self) -> Self {
+        let [a, b, c, d, e] = self.0;
+        KeyV6([a, b, c, d, e >> u32::BITS << u32::BITS])
+    }
 }
 
 /// A key of either family.
@@ -319,6 +334,33 @@ impl AnyKey {
                 Some(AnyKey::V6(KeyV6::new(end(client), end(server), vlan)))
             }
             _ => None,
+        }
+    }
+
+    /// The key that is the same for both directions.
+    #[must_use]
+    pub fn canonical(&self) -> Self {
+        match self {
+            AnyKey::V4(key) => AnyKey::V4(key.canonical().0),
+            AnyKey::V6(key) => AnyKey::V6(key.canonical().0),
+        }
+    }
+
+    /// The end that is named first: the client's, in an oriented key.
+    #[must_use]
+    pub fn client(&self) -> SocketAddr {
+        match self {
+            AnyKey::V4(key) => key.first(),
+            AnyKey::V6(key) => key.first(),
+        }
+    }
+
+    /// The end that is named second: the server's, in an oriented key.
+    #[must_use]
+    pub fn server(&self) -> SocketAddr {
+        match self {
+            AnyKey::V4(key) => key.second(),
+            AnyKey::V6(key) => key.second(),
         }
     }
 }

@@ -130,6 +130,7 @@ counts! {
     untracked_open at(11), "The untracked connections that are still open, or an estimate where they are too many.", None;
     candidates at(14), "Candidates: connections older than the start of which one side was seen.", None;
     picked_up at(15), "Candidates that became open when the other side was seen. They count as `opened` too.", None;
+    known LOCAL, "Connections that the system knew when the capture began. They count as `opened` too.", total("flowpeel_connections_known_total");
     candidates_expired at(16), "Candidates whose other side was not seen in time.", None;
     candidates_recycled at(17), "Candidates that were evicted or found no place. Whether they were connections is unknown.", None;
 }
@@ -227,7 +228,7 @@ mod tests {
     #[test]
     fn figures_come_back_and_stand_where_files_have_them() {
         let counts = Counts::of_values(std::array::from_fn(|index| 1 + index as u64));
-        assert_eq!(Counts::of_figures(counts.figures()), Counts { unarchived: 0, ..counts });
+        assert_eq!(Counts::of_figures(counts.figures()), Counts { unarchived: 0, known: 0, ..counts });
         let figures = counts.figures();
         assert_eq!((figures[0], figures[11], figures[20]), (counts.opened, counts.untracked_open, counts.evicted_aged));
         assert_eq!(counts.plus(&counts).late, 2 * counts.late);

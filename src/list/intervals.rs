@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::flow::{KeyV4, KeyV6};
 use crate::handover::{Counts, HalfOpenList, IntervalEnd};
 use crate::list::exact::PartitionList;
+use crate::list::known_since::{KnownSince, Since};
 use crate::list::row::ListTimes;
 use crate::queue::{Marker, Seen};
 use crate::signal::{PARTITION_COUNT, TimeBases, TimeDoubt};
@@ -45,6 +46,8 @@ pub(super) struct Intervals {
     lost: LostHandshakes,
     /// The tick at which this run continued one that had ended, if packets passed unseen in between.
     resumed_tick: Option<u64>,
+    /// What is known of the time before the capture, if it is live.
+    known_since: Option<KnownSince>,
 }
 
 /// An interval that has ended in every partition.
@@ -52,6 +55,7 @@ pub(super) struct Intervals {
 pub(super) struct EndedInterval {
     pub(super) marker: Marker,
     pub(super) figures: Figures,
+    pub(super) since: Option<Since>,
     /// Connections that ended in it and did not get into the archive.
     pub(super) unarchived: u64,
 }
@@ -72,7 +76,13 @@ impl Intervals {
             merged_intervals: 0,
             covered_intervals: 0,
             resumed_tick: None,
+            known_since: None,
         }
+    }
+
+    /// Sets what is known of the time before the capture.
+    pub(super) fn set_since(&mut self, known_since: KnownSince) {
+        self.known_since = Some(known_since);
     }
 
     /// Records that a partition has ended the interval. It must exist.
@@ -134,7 +144,7 @@ impl Intervals {
             time_uncertain: self.seen.time_doubt != TimeDoubt::None,
             ..Figures::default()
         };
-        let mut unarchived = 0;
+        let (mut unarchived, mut older) = (0, 0);
         for PartitionEnd { counts: now, listed_counts: before, .. } in &self.partitions {
             figures.opened += now.opened - before.opened;
             figures.closed += now.closed - before.closed;
@@ -143,13 +153,17 @@ impl Intervals {
             figures.untracked += now.untracked() - before.untracked();
             figures.evicted += now.evicted() - before.evicted();
             unarchived += now.unarchived - before.unarchived;
+            older += now.picked_up - before.picked_up;
         }
         let found =
             self.partitions.iter().map(|end| end.counts.found_answered - end.listed_counts.found_answered).sum();
         self.lost.add(self.seen.handshakes_lost, found, marker.end_tick);
         figures.handshakes_lost = self.lost.count;
-        figures.missing_elsewhere = self.missing_elsewhere(figures.opened + figures.closed);
-        EndedInterval { marker, figures, unarchived }
+        let since = self.known_since.as_mut().map(|known_since| known_since.end_interval(older));
+        // While older connections are found about as many more may be: one at least.
+        let not_found = if since.is_some_and(|since| since.is_warming_up) { older.max(1) } else { 0 };
+        figures.missing_elsewhere = self.missing_elsewhere(figures.opened + figures.closed) + not_found;
+        EndedInterval { marker, figures, since, unarchived }
     }
 
     /// About how many changes are missing that no table holds, in an interval with this many changes: connections that

@@ -14,33 +14,38 @@ mod former;
 mod from_snapshots;
 mod in_order;
 mod intervals;
+mod known_since;
 mod liveness;
 mod merged;
 mod row;
 mod rows;
 mod snapshot_log;
 mod start;
+mod translations;
 
 pub use changes::{Change, EarlierList};
 pub use connections::LISTED_MAX;
 pub use copy::ListCopy;
 pub use family::Outcome;
 pub use from_snapshots::{KnownConnection, SnapshotList, TickMoment};
+pub use known_since::Since;
 pub use liveness::{EvictionTimes, IDLE_EPOCHS};
 pub use merged::{MergedList, MergedRow};
 pub use row::{Row, RowState};
 pub use rows::{Header, List};
 pub use snapshot_log::SnapshotConfig;
+pub use translations::{Nat, TranslationSource, Translations};
 
 use crate::error::Result;
 use crate::handover::{Counts, Delta, DeltaGeometry, HalfOpenList, HandOver, Inquiry, LatestSums};
-use crate::signal::{PARTITION_COUNT, Watch};
+use crate::signal::{PARTITION_COUNT, WarmUp, Watch};
 use crate::snapshot::SnapshotFile;
 use crate::state::{Decoder, Encoder};
 use crate::track::DELTA_SPAN_MAX_TICKS;
 use exact::ExactList;
 use flowpeel_iblt::hash::Secret;
 use intervals::{EndedInterval, Intervals};
+use known_since::KnownSince;
 use snapshot_log::SnapshotLog;
 use std::sync::Arc;
 
@@ -90,11 +95,32 @@ impl Kept {
     }
 }
 
+/// Calls `with` with a list in which a translated connection stands once, if its names are known, and returns its
+/// header.
+fn with_names(list: List, translations: Option<&dyn TranslationSource>, with: impl FnOnce(&List)) -> Header {
+    let Some(source) = translations else {
+        with(&list);
+        return list.header;
+    };
+    let mut header = list.header;
+    let mut todo = Some((list, with));
+    source.with_current(&mut |translations| {
+        if let Some((list, with)) = todo.take() {
+            let list = list.with_names(translations);
+            header = list.header;
+            with(&list);
+        }
+    });
+    header
+}
+
 /// What is made of the deltas of all partitions: the list, snapshots, or both.
 pub struct FlowList {
     intervals: Intervals,
     latest_sums: LatestSums,
     kept: Kept,
+    /// Where the names of translated connections come from, if somebody knows them.
+    translations: Option<Arc<dyn TranslationSource>>,
 }
 
 impl FlowList {
@@ -122,7 +148,19 @@ impl FlowList {
             intervals: Intervals::new(config.eviction.idle_ticks),
             latest_sums: LatestSums::new(&config.secret),
             kept,
+            translations: None,
         }
+    }
+
+    /// Lists a translated connection once, by what this source knows.
+    pub(crate) fn set_translations(&mut self, translations: Arc<dyn TranslationSource>) {
+        self.translations = Some(translations);
+    }
+
+    /// Has headers say that this is the list of a live capture, which began at this time, in ns since 1970, and is
+    /// looking for older connections until the warm-up ends.
+    pub(crate) fn set_since(&mut self, since_ns: i64, warm_up: Option<Arc<WarmUp>>) {
+        self.intervals.set_since(KnownSince::new(since_ns, warm_up));
     }
 
     /// The snapshot as of the last list, if snapshots are kept. It is valid until the next hand-over.
@@ -164,7 +202,7 @@ impl FlowList {
         if partition >= PARTITION_COUNT {
             return None;
         }
-        let Self { intervals, latest_sums, kept } = self;
+        let Self { intervals, latest_sums, kept, .. } = self;
         let (mut list, mut snapshots) = kept.parts();
         let since = tick.saturating_sub(DELTA_SPAN_MAX_TICKS);
         intervals.bases_mut().learn(base);
@@ -206,10 +244,10 @@ impl FlowList {
 
     /// Makes the list and the snapshot of an interval.
     fn listed(&mut self, ended: &EndedInterval, write: impl FnOnce(&List)) -> Header {
-        let Self { intervals, kept, .. } = self;
+        let Self { intervals, kept, translations, .. } = self;
         let (list, mut snapshots) = kept.parts();
-        let EndedInterval { marker, figures, unarchived } = *ended;
-        let mut header = Header { figures, unarchived, is_last: marker.is_last, ..Header::default() };
+        let EndedInterval { marker, figures, since, unarchived } = *ended;
+        let mut header = Header { figures, since, unarchived, is_last: marker.is_last, ..Header::default() };
         header.missing = figures.missing_elsewhere + list.as_ref().map_or(0, |list| list.missing());
         header.extraneous = list.as_ref().map_or(0, |list| list.extraneous());
         header.complete = header.missing == 0;
@@ -220,13 +258,15 @@ impl FlowList {
         let established = list.as_ref().map_or(&[][..], |list| list.partitions());
         intervals.sort_half_open(established);
         let made = List::new(established, intervals.half_open(), header, intervals.times(&marker));
-        let header = made.header;
         if let Some(snapshots) = snapshots {
-            snapshots.set_unsettled(header.unsettled);
+            snapshots.set_unsettled(made.header.unsettled);
         }
-        if list.is_some() {
-            write(&made);
-        }
+        let has_list = list.is_some();
+        let header = with_names(made, translations.as_deref(), |made| {
+            if has_list {
+                write(made);
+            }
+        });
         match list {
             Some(list) => {
                 list.end_interval(marker.end_tick);

@@ -3,6 +3,7 @@
 use crate::flow::{FlowKey, KeyV4, KeyV6, VlanTags};
 use crate::handover::HalfOpen;
 use crate::list::start::Start;
+use crate::list::translations::Nat;
 use crate::signal::{TICK_NS, TimeBases};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -57,6 +58,8 @@ pub struct Row {
     pub midstream: bool,
     /// Whether it may have closed unseen while the process was down: no packet of it was seen since.
     pub unsettled: bool,
+    /// The other name of a connection that is translated, if that is known.
+    pub nat: Option<Nat>,
     /// Whether it may have started earlier: `start_ns` is then the latest that it can have been.
     pub start_is_bound: bool,
 }
@@ -163,6 +166,7 @@ impl ListTimes<'_> {
             state: listed.state(),
             midstream: listed.is_midstream(),
             unsettled: listed.is_unsettled(),
+            nat: None,
             start_is_bound: listed.is_bound(),
         }
     }

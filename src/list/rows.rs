@@ -4,7 +4,9 @@ use crate::flow::{ByFamily, FlowKey, KeyV4, KeyV6};
 use crate::handover::HalfOpenList;
 use crate::list::exact::PartitionList;
 use crate::list::in_order::InOrder;
+use crate::list::known_since::Since;
 use crate::list::row::{ListTimes, Listed, Row};
+use crate::list::translations::{Translated, Translations};
 use crate::signal::PARTITION_COUNT;
 use crate::snapshot::Figures;
 
@@ -27,11 +29,26 @@ pub struct Header {
     pub extraneous: u64,
     /// Connections that ended in the interval and did not get into the archive, because it did not keep up.
     pub unarchived: u64,
+    /// Lines that have the other name of their connection, because its addresses are translated; `None` where nobody
+    /// knows of translations.
+    pub translated: Option<u64>,
+    /// Translated connections for which there was no room among those whose names are known: each may be listed twice.
+    pub untranslated: u64,
+    /// From when on a live list knows what is open; `None` of a replay, which takes a capture for all there is.
+    pub since: Option<Since>,
     /// How many sections were damaged of the snapshot that the list was made of, if it was: see
     /// [`SnapshotFile::salvage`](crate::snapshot::SnapshotFile::salvage). Otherwise none.
     pub damaged_sections: Option<u64>,
     /// Whether no list comes after this one.
     pub is_last: bool,
+}
+
+impl Header {
+    /// Whether older connections than the capture are still being found.
+    #[must_use]
+    pub fn is_warming_up(&self) -> bool {
+        self.since.is_some_and(|since| since.is_warming_up)
+    }
 }
 
 /// A finished list, for an exporter to write.
@@ -41,6 +58,8 @@ pub struct List<'a> {
     partitions: &'a [PartitionList],
     half_open: &'a [Option<Box<HalfOpenList>>],
     pub(super) times: ListTimes<'a>,
+    /// The names of translated connections, with those of this list marked.
+    names: Option<&'a Translations>,
 }
 
 impl<'a> List<'a> {
@@ -58,7 +77,7 @@ impl<'a> List<'a> {
         }
         header.half_open += half_open.iter().flatten().map(|list| list.len() as u64).sum::<u64>();
         let resumed_tick = times.resumed_tick;
-        let mut list = List { header, partitions, half_open, times };
+        let mut list = List { header, partitions, half_open, times, names: None };
         if resumed_tick.is_some() {
             let unsettled_v4 = list.half_open::<KeyV4>().filter(Listed::is_unsettled).count();
             let unsettled_v6 = list.half_open::<KeyV6>().filter(Listed::is_unsettled).count();
@@ -71,9 +90,59 @@ impl<'a> List<'a> {
     ///
     /// Complexity: each call sorts the list, in about a sixteenth of its memory and some passes over all of it.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
+        let v4 = in_key_order(self.established_v4(), self.half_open()).filter_map(|listed| self.row(&listed));
+        let v6 = in_key_order(self.established_v6(), self.half_open()).filter_map(|listed| self.row(&listed));
+        v4.chain(v6)
+    }
+
+    /// As [`Self::rows`], with a row for each name of a translated connection: what is tracked.
+    pub fn tracked(&self) -> impl Iterator<Item = Row> {
         let v4 = in_key_order(self.established_v4(), self.half_open());
         let v6 = in_key_order(self.established_v6(), self.half_open());
         v4.map(|listed| self.times.row(&listed)).chain(v6.map(|listed| self.times.row(&listed)))
+    }
+
+    /// The row of a connection, unless it stands on the list under the name before its translation already.
+    fn row<K: Translated>(&self, listed: &Listed<K>) -> Option<Row> {
+        let row = self.times.row(listed);
+        let Some(names) = self.names else { return Some(row) };
+        (!names.is_second_name(&listed.key)).then(|| Row { nat: names.nat_of(&listed.key), ..row })
+    }
+
+    /// The list in which a translated connection has one row, by these names, and the header that says so.
+    ///
+    /// Complexity: two look-ups for each listed connection, where there are translations.
+    pub(super) fn with_names(self, names: &'a mut Translations) -> Self {
+        let mut list = self;
+        names.begin_list();
+        if !names.is_empty() {
+            for PartitionList { v4, v6 } in list.partitions {
+                v4.listed().iter().for_each(|(key, _)| names.mark(&key));
+                v6.listed().iter().for_each(|(key, _)| names.mark(&key));
+            }
+            list.half_open::<KeyV4>().for_each(|listed| names.mark(&listed.key));
+            list.half_open::<KeyV6>().for_each(|listed| names.mark(&listed.key));
+        }
+        let names = &*names;
+        list.names = Some(names);
+        let (mut rows, mut half_open) = (Named::default(), Named::default());
+        if !names.is_empty() {
+            for PartitionList { v4, v6 } in list.partitions {
+                v4.listed().iter().for_each(|(key, start)| rows.count(names, &key, start.is_unsettled()));
+                v6.listed().iter().for_each(|(key, start)| rows.count(names, &key, start.is_unsettled()));
+            }
+            list.half_open::<KeyV4>().for_each(|one| half_open.count(names, &one.key, one.is_unsettled()));
+            list.half_open::<KeyV6>().for_each(|one| half_open.count(names, &one.key, one.is_unsettled()));
+        }
+        list.header.flows -= rows.second;
+        list.header.half_open -= half_open.second;
+        list.header.unsettled -= rows.second_unsettled + half_open.second_unsettled;
+        list.header.translated = Some(rows.translated + half_open.translated);
+        list.header.untranslated = names.beyond();
+        // What has no room may be listed twice, and what was missed may be anything.
+        list.header.missing += names.beyond().max(u64::from(names.is_stale()));
+        list.header.complete = list.header.missing == 0;
+        list
     }
 
     /// The established connections, in no order.
@@ -137,6 +206,27 @@ impl<'a> List<'a> {
         let two = |index| in_key_order(one(index), one(index + 1));
         let four = |index| in_key_order(two(index), two(index + 2));
         in_key_order(four(0), four(4))
+    }
+}
+
+/// How many of some rows have names of translated connections.
+#[derive(Default)]
+struct Named {
+    /// Those that are second names, which get no row, and of these the unsettled ones.
+    second: u64,
+    second_unsettled: u64,
+    /// The others.
+    translated: u64,
+}
+
+impl Named {
+    fn count<K: Translated>(&mut self, names: &Translations, key: &K, is_unsettled: bool) {
+        if names.is_second_name(key) {
+            self.second += 1;
+            self.second_unsettled += u64::from(is_unsettled);
+        } else {
+            self.translated += u64::from(names.nat_of(key).is_some());
+        }
     }
 }
 

@@ -66,7 +66,7 @@ impl SnapshotLog {
     /// Completes the snapshot of an interval that has ended in all partitions, before half-open connections that are
     /// established too are removed.
     pub(super) fn end_interval(&mut self, ended: &EndedInterval, intervals: &Intervals) {
-        let EndedInterval { marker, figures, unarchived } = ended;
+        let EndedInterval { marker, figures, unarchived, .. } = ended;
         let Some(source) = self.file.header.sources.first_mut() else { return };
         source.figures = *figures;
         source.shortfall = Shortfall { unsettled: 0, unarchived: *unarchived };
@@ -148,7 +148,8 @@ mod tests {
         };
         for (unsettled, unarchived) in [(0, 0), (7, 0), (0, 5), (7, 5)] {
             let mut log = SnapshotLog::new(&config, &SnapshotConfig::default());
-            let ended = EndedInterval { marker: Marker::default(), figures: Figures::default(), unarchived };
+            let ended =
+                EndedInterval { marker: Marker::default(), figures: Figures::default(), since: None, unarchived };
             log.end_interval(&ended, &Intervals::new(None));
             log.set_unsettled(unsettled);
             let mut bytes = Vec::new();

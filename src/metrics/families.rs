@@ -197,6 +197,19 @@ const LISTS: &[Family] = &[
         of_list(reading, samples, |list| u8::from(list.header.complete));
     }),
     gauge(
+        "flowpeel_list_warming_up",
+        "Whether connections that are older than the capture are still being found.",
+        |reading, samples| of_list(reading, samples, |list| u8::from(list.header.is_warming_up())),
+    ),
+    gauge(
+        "flowpeel_list_sampled_early",
+        "Whether they are found with a sample of packets, because packets would have been lost otherwise.",
+        |reading, samples| {
+            let is_early = |list: &ListFigures| list.header.since.is_some_and(|since| since.is_sampled_early);
+            of_list(reading, samples, |list| u8::from(is_early(list)));
+        },
+    ),
+    gauge(
         "flowpeel_list_missing_connections",
         "About how many connections the last list is wrong about.",
         |reading, samples| of_list(reading, samples, |list| list.header.missing),
@@ -220,6 +233,15 @@ const LISTS: &[Family] = &[
         }
     }),
     counter("flowpeel_lists_total", "Lists written.", |reading, samples| samples.value(reading.lists_written)),
+    counter(
+        "flowpeel_audit_differences_total",
+        "Connections about which a list and the kernel differed, by why (--audit).",
+        |reading, samples| {
+            for (reason, count) in &reading.audited {
+                samples.labelled(&[("reason", reason)], count);
+            }
+        },
+    ),
     counter("flowpeel_incomplete_lists_total", "Lists that were not complete.", |reading, samples| {
         samples.value(reading.lists_incomplete);
     }),

@@ -28,7 +28,7 @@ pub(super) fn problems(reading: &Reading) -> Option<String> {
         problems.push("the last list could not be written".to_owned());
     }
     if let Some(list) = &reading.list {
-        if !list.header.complete {
+        if !list.header.complete && !list.header.is_warming_up() {
             problems.push(format!("list incomplete: about {} connections missing", list.header.missing));
         }
         if list.header.figures.dropped > 0 {

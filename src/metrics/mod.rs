@@ -108,6 +108,8 @@ pub struct Metrics {
     events: Arc<EventCounts>,
     responses: AtomicU64,
     abandoned: AtomicU64,
+    /// How often lists and the kernel differed, by the name of the reason; empty where nobody compares them.
+    audited: Mutex<Vec<(&'static str, u64)>>,
 }
 
 /// The reading of one interface: the sum of its capture threads.
@@ -142,6 +144,7 @@ struct Reading<'a> {
     events_lost: u64,
     responses: u64,
     abandoned: u64,
+    audited: Vec<(&'static str, u64)>,
 }
 
 impl Metrics {
@@ -161,6 +164,7 @@ impl Metrics {
             events: Arc::default(),
             responses: AtomicU64::new(0),
             abandoned: AtomicU64::new(0),
+            audited: Mutex::default(),
             setup,
         })
     }
@@ -198,7 +202,7 @@ impl Metrics {
         let mut lists = self.lists.lock();
         lists.last = Some((*figures, now));
         lists.written += 1;
-        lists.incomplete += u64::from(!figures.header.complete);
+        lists.incomplete += u64::from(!figures.header.complete && !figures.header.is_warming_up());
         lists.has_failed = false;
     }
 
@@ -234,6 +238,11 @@ impl Metrics {
     /// Counts a request for these metrics that was answered, with any status.
     pub fn responded(&self) {
         self.responses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Sets how often lists and the kernel differed since the start, by the name of the reason.
+    pub fn audited(&self, counts: &[(&'static str, u64)]) {
+        counts.clone_into(&mut self.audited.lock());
     }
 
     /// Counts a client that was not answered: it took too long, went away, or had to make room.
@@ -282,6 +291,7 @@ impl Metrics {
             state_size: self.states.size.load(Ordering::Relaxed),
             responses: self.responses.load(Ordering::Relaxed),
             abandoned: self.abandoned.load(Ordering::Relaxed),
+            audited: self.audited.lock().clone(),
         }
     }
 

@@ -57,6 +57,12 @@ const _: () = assert!(QUEUE_WAIT_MAX_US * 1_000 > 2 * MERGE_PATIENCE_NS as u64);
 
 const _: () = assert!(QUEUE_WAKE_BLOCKS < QUEUE_BLOCKS_MAX / 2);
 
+/// Waiting blocks from which on a queue counts as filling: far beyond those at which the shard is woken, and a quarter
+/// before what comes is dropped.
+const QUEUE_FILLING_BLOCKS: usize = QUEUE_BLOCKS_MAX / 4 * 3;
+
+const _: () = assert!(QUEUE_WAKE_BLOCKS < QUEUE_FILLING_BLOCKS && QUEUE_FILLING_BLOCKS < QUEUE_BLOCKS_MAX);
+
 /// The places of a queue.
 const PLACE_COUNT: usize = QUEUE_BLOCKS_MAX + QUEUE_MARKS_MAX;
 
@@ -246,6 +252,17 @@ impl Writer {
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped
+    }
+
+    /// Whether the queue is nearly full.
+    #[must_use]
+    pub fn is_filling(&self) -> bool {
+        self.shared.full.len() >= QUEUE_FILLING_BLOCKS
+    }
+
+    /// Makes the writer do this when the queue is full, and returns what it did before.
+    pub fn set_when_full(&mut self, when_full: WhenFull) -> WhenFull {
+        std::mem::replace(&mut self.when_full, when_full)
     }
 
     /// Makes the writer wait from now on when the queue is full, even if it dropped before: the input has ended, so

@@ -9,9 +9,11 @@ use crate::capture::{Condition, LiveSource};
 use crate::engine::{FinishAtEnd, Lists, Outputs, Plan, Port, Saving, Summary, Threads, Written, join, spawn};
 use crate::error::{Error, Result};
 use crate::export::Exporter;
-use crate::list::Header;
+use crate::list::{Header, TranslationSource};
 use crate::metrics::Metrics;
 use crate::queue::MERGE_PATIENCE_NS;
+use crate::signal::KnownOpen;
+use crossbeam::channel::Receiver;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::ScopedJoinHandle;
@@ -28,6 +30,16 @@ const LIVE_WAIT_MAX_MS: u64 = 100;
 /// running: soon enough for somebody at a terminal.
 const LIVE_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// What the system knows of connections, for a capture of its interfaces.
+#[derive(Default)]
+pub struct SystemView {
+    /// What is open as the capture begins, in batches, until their sender is dropped. It is to be newer than the first
+    /// packet that the sources have.
+    pub known: Option<Receiver<Result<Vec<KnownOpen>>>>,
+    /// The names of translated connections.
+    pub translations: Option<Arc<dyn TranslationSource>>,
+}
+
 /// An observer of a live capture, whose methods are called from several threads.
 pub trait LiveObserver: Sync {
     /// Called when a list was written, or could not be.
@@ -35,6 +47,9 @@ pub trait LiveObserver: Sync {
 
     /// Called when the interface of this source went down, disappeared, or is back.
     fn changed(&self, _index: usize, _condition: Condition) {}
+
+    /// Called when what the system knew to be open at the start, so many connections, has been taken in.
+    fn known(&self, _count: u64) {}
 
     /// Called when the state was saved, or could not be.
     fn saved(&self, _written: Written) {}
@@ -51,13 +66,15 @@ pub trait LiveObserver: Sync {
 /// Captures from these sources until `observer` says stop, a source fails for good, or a list cannot be written, and
 /// publishes in `metrics`, which have a place for each source. The plan is for as many sources.
 ///
+/// What `system` knows to be open is listed from the start, and a translated connection stands on lists once.
+///
 /// With `saving` the state is saved on the way and at the end, and the capture continues with what was saved. What is
 /// listed then may have closed while nobody looked, and is marked so until a packet of it is seen.
 ///
 /// # Errors
 ///
-/// A list could not be written, or a thread not started. Or the saved state does not fit after all; then nothing was
-/// captured. The failure of a source is in the summary.
+/// A list could not be written, a thread not started, or what the system knows not be read. Or the saved state does not
+/// fit after all; then nothing was captured. The failure of a source is in the summary.
 ///
 /// # Panics
 ///
@@ -69,19 +86,24 @@ pub fn live<S: LiveSource + Send>(
     metrics: &Arc<Metrics>,
     observer: &dyn LiveObserver,
     saving: Option<Saving>,
+    system: SystemView,
 ) -> Result<Summary> {
     assert!(plan.port_count == sources.len(), "the plan is for as many sources");
     let outputs = Outputs {
         listed: Box::new(|header| observer.listed(header)),
         saved: Box::new(|written| observer.saved(written)),
+        translations: system.translations,
         ..Outputs::of_lists(Lists::Borrowed(exporter))
     };
-    let (threads, ports, schedule) = Threads::live(plan, outputs, metrics, saving)?;
+    let (threads, mut ports, schedule) = Threads::live(plan, outputs, metrics, saving)?;
     let has_failed = threads.has_failed();
     std::thread::scope(|scope| {
         // However this ends, the threads end with it.
         let ending = FinishAtEnd(&schedule);
         let running = threads.start(scope)?;
+        if let (Some(known), Some(port)) = (system.known, ports.first_mut()) {
+            observer.known(take_known(known, port)?);
+        }
         let mut captures = Vec::new();
         for (index, (source, port)) in sources.into_iter().zip(ports).enumerate() {
             let capture = Capture { index, source, port, metrics, observer };
@@ -101,6 +123,19 @@ pub fn live<S: LiveSource + Send>(
         drop(ending);
         running.join(errors)
     })
+}
+
+/// Takes in what the system knows, before any packet is read: what is newer is in the packets. Returns how many
+/// there are.
+fn take_known(known: Receiver<Result<Vec<KnownOpen>>>, port: &mut Port) -> Result<u64> {
+    let mut count = 0;
+    for batch in known {
+        let batch = batch?;
+        count += batch.len() as u64;
+        batch.iter().for_each(|known| port.known(wall_ns(), known));
+    }
+    port.flush();
+    Ok(count)
 }
 
 /// One source on its thread.
@@ -133,6 +168,9 @@ impl<S: LiveSource> Capture<'_, S> {
             } else if fed >= OBSERVE_INTERVAL_PACKETS {
                 self.show();
                 fed = 0;
+                if self.source.is_filling() {
+                    self.port.hurry();
+                }
             }
         }
         // What came before the stop belongs to the last list.

@@ -3,7 +3,7 @@
 mod live;
 mod replay;
 
-pub use live::{LiveObserver, live};
+pub use live::{LiveObserver, SystemView, live};
 pub use replay::{Observer, replay, run};
 
 use crate::capture::PacketSource;

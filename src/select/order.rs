@@ -150,6 +150,7 @@ mod tests {
             state: [RowState::Established, RowState::SynSent, RowState::SynRecv][usize::from(number % 3)],
             midstream: false,
             unsettled: false,
+            nat: None,
             start_is_bound: false,
         }
     }

@@ -11,6 +11,7 @@ mod handshake;
 mod recent;
 mod sampler;
 mod signaller;
+mod warm_up;
 mod watch;
 
 pub use clock::{
@@ -22,6 +23,7 @@ pub use handshake::{
     CAPTURE_AHEAD_MAX_NS, HANDSHAKES_DEFAULT, HandshakeCache, ISN_BITS as HANDSHAKE_ISN_BITS, SYN_TIMEOUT_MAX_TICKS,
 };
 pub use signaller::{SignalCounts, Signaller, SignallerConfig};
+pub use warm_up::WarmUp;
 pub use watch::Watch;
 
 pub use crate::flow::AnyKey;
@@ -60,13 +62,48 @@ pub enum SignalKind {
     /// As [`SignalKind::Ack`], and its numbers show that the sender has not ended, although a FIN or RST seemed to say
     /// so.
     Alive,
+    /// No packet: the system knows that the connection is open, and that the sender is its client. In place of the ISN
+    /// stand the [`SidesEnded`].
+    Known,
+}
+
+/// The sides that have ended of a connection that the system knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SidesEnded {
+    /// Whether the client has sent a FIN.
+    pub client: bool,
+    /// Whether the server has.
+    pub server: bool,
+}
+
+impl SidesEnded {
+    /// As a signal carries it.
+    #[must_use]
+    pub fn to_bits(self) -> u32 {
+        u32::from(self.client) | u32::from(self.server) << 1
+    }
+
+    /// From what a signal carries.
+    #[must_use]
+    pub fn of_bits(bits: u32) -> Self {
+        SidesEnded { client: bits & 1 != 0, server: bits & 2 != 0 }
+    }
+}
+
+/// A connection that the system knows to be open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownOpen {
+    /// Its key, with the client's end first and without VLAN tags.
+    pub key: AnyKey,
+    /// The sides that have ended.
+    pub ended: SidesEnded,
 }
 
 /// The flags that decide a packet's kind (SYN, ACK, FIN, RST), and PSH, which lies among them.
 const DECIDING_FLAGS: u8 = TcpSegment::SYN | TcpSegment::ACK | TcpSegment::FIN | TcpSegment::RST | TcpSegment::PSH;
 
 impl SignalKind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         SignalKind::Syn,
         SignalKind::SynAck,
         SignalKind::Ack,
@@ -74,6 +111,7 @@ impl SignalKind {
         SignalKind::Rst,
         SignalKind::Completes,
         SignalKind::Alive,
+        SignalKind::Known,
     ];
 
     /// The kind of a packet with these TCP flags. Of contradictory flags the strongest counts: RST before SYN before

@@ -54,6 +54,11 @@ impl Sampler {
         decoder.expect(self.passed <= self.run, "more samples than there are")
     }
 
+    /// Draws one in so many packets from the next run on.
+    pub(super) fn set_pickup(&mut self, pickup: u32) {
+        self.pickup = pickup;
+    }
+
     /// Starts sampling because a handshake was lost now.
     pub(super) fn lost(&mut self, now_ns: i64) {
         if self.until_ns.is_none() {

@@ -19,7 +19,8 @@ use crate::flow::{FlowKey, KeyV4, KeyV6, QuickHash, Side, VlanTags};
 use crate::parse::{Addresses, PlainFrame, TcpSegment};
 use crate::signal::sampler::Sampler;
 use crate::signal::{
-    ConnectionHash, End, HandshakeCache, Moment, Numbers, Origin, RecentEnds, Signal, SignalKind, SignalParts, Watch,
+    AnyKey, ConnectionHash, End, HandshakeCache, KnownOpen, Moment, Numbers, Origin, RecentEnds, Signal, SignalKind,
+    SignalParts, WarmUp, Watch,
 };
 use crate::state::{Decoder, Encoder};
 use flowpeel_iblt::hash::{HASH_BATCH_COUNT, HashBatch, KeyedHash, Purpose, Secret};
@@ -258,6 +259,13 @@ impl<K: FlowKey> FamilyHash<K> {
         FamilyHash { hash, keys: [K::from_words(&[]); STAGE_COUNT], hashes: HashBatch::default() }
     }
 
+    /// The signal with these parts of the connection with this key, whose first end is the sender.
+    fn signal(&self, key: &K, parts: SignalParts, now_ns: i64) -> Signal {
+        let (canonical, sender) = key.canonical();
+        let hash = ConnectionHash::new(self.hash.of(&canonical));
+        Signal::new(&canonical, hash, SignalParts { sender, ..parts }).at(Moment::of(now_ns))
+    }
+
     /// Gives the signals at these places, which are all of this family, their hashes.
     fn set(&mut self, signals: &mut [Signal; STAGE_COUNT], set: u64) {
         let count = set.count_ones() as usize;
@@ -279,6 +287,8 @@ pub struct Signaller {
     ends: Arc<RecentEnds>,
     watch: Option<Arc<Watch>>,
     sampler: Sampler,
+    /// While every packet is inspected instead of a sample.
+    warm_up: Option<Arc<WarmUp>>,
     /// Whether a packet without a flag may be a signal although no handshake waits for it.
     is_watchful: bool,
     hasher: QuickHash,
@@ -311,6 +321,7 @@ impl Signaller {
             seen_syns,
             watch,
             sampler: Sampler::new(config.pickup, config.syn_timeout_ns),
+            warm_up: None,
             hasher: QuickHash::new(&config.secret),
             v4: FamilyHash::new(&config.secret),
             v6: FamilyHash::new(&config.secret),
@@ -326,6 +337,22 @@ impl Signaller {
     /// Says where the segments come from, from now on.
     pub fn set_origin(&mut self, origin: Origin) {
         self.origin = origin;
+    }
+
+    /// The signaller that inspects every packet until this has ended, and a sample from then on.
+    #[must_use]
+    pub fn warming_up(self, warm_up: Arc<WarmUp>) -> Self {
+        let mut signaller = self;
+        signaller.sampler.set_pickup(1);
+        signaller.warm_up = Some(warm_up);
+        signaller.is_watchful = true;
+        signaller
+    }
+
+    /// What ends the time in which every packet is inspected, while that lasts.
+    #[must_use]
+    pub fn warm_up(&self) -> Option<&WarmUp> {
+        self.warm_up.as_deref()
     }
 
     /// The value of `is_watchful`: SYNs are remembered, connections are watched or samples are drawn.
@@ -549,6 +576,16 @@ impl Signaller {
         (LOOKED_UP | u8::from(looks_up_syns) << SignalKind::Syn as u8) >> kind as u8 & 1 != 0
     }
 
+    /// The signal of a connection that the system knows to be open, with the client's end first in its key.
+    #[must_use]
+    pub fn known(&self, known: &KnownOpen, (tick, now_ns): (u64, i64)) -> Signal {
+        let parts = SignalParts { tick, kind: SignalKind::Known, sender: Side::First, isn: known.ended.to_bits() };
+        match &known.key {
+            AnyKey::V4(key) => self.v4.signal(key, parts, now_ns),
+            AnyKey::V6(key) => self.v6.signal(key, parts, now_ns),
+        }
+    }
+
     /// Empties the stage, and hands its signals to `out`.
     pub fn flush(&mut self, mut out: impl FnMut(Signal)) {
         self.record_ends();
@@ -566,6 +603,10 @@ impl Signaller {
         places(kept).for_each(|at| out(signals[at]));
         self.awaited.hashes().for_each(|quick_hash| self.cache.retract(quick_hash));
         self.awaited.clear();
+        if self.warm_up.as_ref().is_some_and(|warm_up| warm_up.has_ended()) {
+            self.warm_up = None;
+            self.sampler.set_pickup(self.config.pickup);
+        }
         self.is_watchful = self.has_to_watch();
     }
 
@@ -584,6 +625,8 @@ impl Signaller {
                 }
                 is_chosen || waited_for.is_some() || seen_syn.is_some() || self.draw_sample(now_ns)
             }
+            // No segment makes one.
+            SignalKind::Known => true,
             SignalKind::SynAck => {
                 if !self.config.answer_opens {
                     self.await_answer(lookup, sender.other(), Some(isn));

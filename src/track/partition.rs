@@ -458,8 +458,11 @@ fn ending_of(kind: SignalKind) -> Ending {
         SignalKind::Fin => Ending::Fin,
         SignalKind::Rst => Ending::Rst,
         // Another handshake between the same ends.
-        SignalKind::Syn | SignalKind::SynAck | SignalKind::Ack | SignalKind::Completes | SignalKind::Alive => {
-            Ending::Replaced
-        }
+        SignalKind::Syn
+        | SignalKind::SynAck
+        | SignalKind::Ack
+        | SignalKind::Completes
+        | SignalKind::Alive
+        | SignalKind::Known => Ending::Replaced,
     }
 }

@@ -13,6 +13,7 @@
 //! | FIN | unmatched | removed | mark the server's; the client's: open, mark; both: open, close | mark its side; both: close | late |
 //! | RST | unmatched | removed | removed | close | late |
 //! | alive | reopen | of the server: reopen; else as other | as other | unmark its side | reopen |
+//! | known | open, mark its ended side | - | - | - | - |
 //!
 //! A signal that completes a handshake may overtake the SYN and the SYN-ACK if these come in by another queue, and is
 //! sufficient by itself; in a simultaneous open it may be the server's in syn_sent. If a SYN-ACK is enough to open a
@@ -46,6 +47,7 @@
 //! | other | candidate | - | established, open |
 //! | FIN | unmatched, trace | unmatched, trace | established with its side marked, open |
 //! | RST | unmatched, trace | unmatched, trace | unmatched, trace |
+//! | known | as in the state table | established, open | established, open |
 //!
 //! One side alone proves nothing: a flood of forged packets fills the candidates' ring and lists nothing. A trace
 //! lingers when a connection ends that was not known: the last packets of both sides, which follow a FIN within
@@ -70,7 +72,7 @@
 use crate::error::Result;
 use crate::flow::{AnyKey, FlowKey, KeyV4, KeyV6, Side};
 use crate::handover::{Counts, HalfOpenList};
-use crate::signal::{ConnectionHash, SYN_TIMEOUT_MAX_TICKS, Signal, SignalKind, SignalParts};
+use crate::signal::{ConnectionHash, SYN_TIMEOUT_MAX_TICKS, SidesEnded, Signal, SignalKind, SignalParts};
 use crate::state::{Decoder, Encoder};
 use crate::track::ended::{Ended, EndedConnections};
 use crate::track::half_open::{
@@ -347,6 +349,8 @@ impl Tracker {
             SignalKind::Completes => self.completes(signal, parts, found),
             SignalKind::Ack => self.ack(signal, parts, found),
             SignalKind::Alive => self.alive(signal, parts, found),
+            // What the packets have shown is newer.
+            SignalKind::Known => None,
             SignalKind::Fin => self.fin(signal, parts, found),
             SignalKind::Rst => self.reset(signal, parts, found),
         }
@@ -359,6 +363,7 @@ impl Tracker {
             SignalKind::Syn | SignalKind::SynAck | SignalKind::Completes => {
                 return self.begin_anew(signal, parts, None);
             }
+            SignalKind::Known => return self.open_known(signal, parts, None),
             SignalKind::Ack => self.begin_candidate(signal, parts),
             SignalKind::Alive => {
                 if let Some(ended) = self.ended.take_back(signal.hash(), parts.sender) {
@@ -1138,6 +1143,7 @@ impl Tracker {
         match parts.kind {
             SignalKind::Syn | SignalKind::SynAck | SignalKind::Completes => self.begin_anew(signal, parts, Some(slot)),
             SignalKind::Alive => self.alive_candidate(signal, parts, slot, entry),
+            SignalKind::Known => self.open_known(signal, parts, Some(slot)),
             SignalKind::Ack | SignalKind::Fin if parts.sender != entry.client => {
                 self.pick_up(signal, parts, slot, entry)
             }
@@ -1192,6 +1198,26 @@ impl Tracker {
             self.refused.remove_found(&signal.key(), signal.hash(), self.now);
         }
         self.open(signal, slot, found)
+    }
+
+    /// Opens a connection that the system knows and of which nothing else is known, in the slot of its candidate or in
+    /// a new place.
+    #[cold]
+    fn open_known(&mut self, signal: &Signal, parts: SignalParts, slot: Option<FilterSlot>) -> Option<Event> {
+        let ended = SidesEnded::of_bits(parts.isn);
+        let state = match (ended.client, ended.server) {
+            (false, false) => ConnectionState::Established,
+            (true, false) => ConnectionState::EstablishedClientFin,
+            (false, true) => ConnectionState::EstablishedServerFin,
+            (true, true) => return None,
+        };
+        let known = self.new_entry(signal.hash(), state, parts.sender, ISN_UNKNOWN);
+        let opened = match slot {
+            Some(slot) => self.open(signal, slot, known),
+            None => self.open_unplaced(signal, known),
+        };
+        self.counts.known += u64::from(opened.is_some());
+        opened
     }
 
     /// Leaves a trace of an unknown connection that ended, if there is a free place.

@@ -269,7 +269,7 @@ impl From<&RowObject> for Row {
     fn from(object: &RowObject) -> Self {
         let RowObject { ref ends, state, start_ns, age_ns, midstream, unsettled, start_is_bound } = *object;
         let (client, server, vlan) = (ends.client, ends.server, ends.tags());
-        Row { client, server, vlan, start_ns, age_ns, state, midstream, unsettled, start_is_bound }
+        Row { client, server, vlan, start_ns, age_ns, state, midstream, unsettled, start_is_bound, nat: None }
     }
 }
 

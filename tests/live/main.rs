@@ -8,9 +8,12 @@
 //! - `exact`: 500 connections opened, held and ended in every way, on hosts, a router, VLANs; those older than the
 //!   capture
 //! - `capture`: live capture as the library offers it
+//! - `older`: connections that are older than the capture
 //! - `programs`: a web server, streams, sessions
+//! - `audit`: lists that audit themselves against the kernel
 //! - `burst`: packets as fast as they can be sent, of which none is lost, or none without a word
 //! - `stops`: signals under load, and `kill -9`
+//! - `conntrack`: what the kernel of a router tracks and translates
 //! - `collect`: an agent that has only the snapshots writes the same lists
 //! - `privacy`: what others can read, and privileges
 //! - `privileges`: giving them up, in processes of their own
@@ -24,11 +27,14 @@
 //! where these are missing. No test depends on the speed of the machine: waiting ends when the awaited event comes, or
 //! fails after a minute.
 
+mod audit;
 mod burst;
 mod capture;
 mod collect;
+mod conntrack;
 mod exact;
 mod lab;
+mod older;
 mod privacy;
 mod privileges;
 mod process;

@@ -16,6 +16,11 @@ pub(crate) fn time(list: &List, name: &str) -> Timestamp {
     list.header["flow_list"][name].as_str().unwrap().parse().unwrap()
 }
 
+/// Whether a list says that connections older than the capture are still being found.
+pub(crate) fn is_warming_up(list: &List) -> bool {
+    list.header["flow_list"].get("warming_up").is_some()
+}
+
 /// The lists of a directory by their numbers, each in a file of its own that is whole.
 pub(crate) fn lists_in(directory: &Path) -> BTreeMap<u64, (List, PathBuf)> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
@@ -107,9 +112,10 @@ impl Watch {
         )
     }
 
-    /// The list of an interval that began after this time.
+    /// The list of an interval that began after this time, of a capture that is no longer finding older connections:
+    /// until then none is complete.
     pub(crate) fn list_after(&mut self, then: Timestamp) -> List {
-        self.list_when(|list| time(list, "start") >= then)
+        self.list_when(|list| time(list, "start") >= then && !is_warming_up(list))
     }
 
     /// Ends it by a signal.

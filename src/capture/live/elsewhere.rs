@@ -71,6 +71,15 @@ pub fn drop_privileges(_user: Option<&str>) -> Result<()> {
     Err(Error::new("privileges can be given up on Linux only"))
 }
 
+/// Refuses, as [`drop_privileges`] does.
+///
+/// # Errors
+///
+/// Always.
+pub fn drop_privileges_but_net_admin(user: Option<&str>) -> Result<()> {
+    drop_privileges(user)
+}
+
 impl LiveSource for Live {
     /// Does not sleep, because each call for a packet does.
     fn wait(&mut self, _timeout: Duration) -> Option<Condition> {

@@ -314,6 +314,10 @@ impl LiveSource for Live {
         self.losses
     }
 
+    fn is_filling(&self) -> bool {
+        self.source.is_filling()
+    }
+
     fn wait(&mut self, timeout: Duration) -> Option<Condition> {
         let before = self.condition;
         if self.finished || self.failure.is_some() || self.source.has_packet() {
@@ -443,6 +447,14 @@ impl CaptureSocket {
     fn has_packet(&self) -> bool {
         match &self.reader {
             SocketReader::Ring(ring) => ring.has_packet(),
+            SocketReader::Pnet(_) => false,
+        }
+    }
+
+    /// Whether the kernel has no more room than it has packets for this source.
+    fn is_filling(&self) -> bool {
+        match &self.reader {
+            SocketReader::Ring(ring) => ring.is_filling(),
             SocketReader::Pnet(_) => false,
         }
     }

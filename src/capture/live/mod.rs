@@ -29,12 +29,12 @@ mod socket_options;
 #[cfg(target_os = "linux")]
 pub use bpf::BpfProgram;
 #[cfg(not(target_os = "linux"))]
-pub use elsewhere::{BpfProgram, Live, drop_privileges, open};
+pub use elsewhere::{BpfProgram, Live, drop_privileges, drop_privileges_but_net_admin, open};
 pub use interfaces::{Interface, InterfaceLink, interfaces};
 #[cfg(target_os = "linux")]
 pub use linux::{Live, open};
 #[cfg(target_os = "linux")]
-pub use privileges::drop_privileges;
+pub use privileges::{drop_privileges, drop_privileges_but_net_admin};
 
 use crate::capture::PACKET_SIZE_MAX;
 pub use bpf::BPF_INSTRUCTION_COUNT_MAX;

@@ -9,7 +9,7 @@ use std::io;
 use nix::unistd::{Gid, Uid, User, geteuid, getgroups, getresuid, setgroups, setresgid, setresuid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, remove_capability_from_bounding_set,
-    set_capabilities, set_no_new_privs,
+    set_capabilities, set_keep_capabilities, set_no_new_privs,
 };
 
 use crate::error::{Error, Result};
@@ -45,6 +45,20 @@ fn shell_quoted(word: &str) -> String {
     quoted + "'"
 }
 
+/// As [`drop_privileges`], but for the capability to read the system's table of connections (CAP_NET_ADMIN), where this
+/// process has it. A thread that is started then keeps it when the others give it up, by [`drop_privileges`] without a
+/// user.
+///
+/// # Errors
+///
+/// As [`drop_privileges`].
+pub fn drop_privileges_but_net_admin(user: Option<&str>) -> Result<()> {
+    let may = capabilities(None).map_err(|errno| Error::new("cannot read privileges").because(errno))?.permitted;
+    let kept = may & CapabilitySet::NET_ADMIN;
+    set_keep_capabilities(true).map_err(|errno| Error::new("cannot keep a privilege").because(errno))?;
+    give_up(user, kept)
+}
+
 /// Becomes this user, if one is named, and gives up every capability and the ability to gain one.
 ///
 /// Sockets that are open stay open, and a source that they belong to can continue after its interface has come back
@@ -57,6 +71,11 @@ fn shell_quoted(word: &str) -> String {
 /// There is no such user, or this process may not become that user: nothing has changed then. Or the system refuses a
 /// step: the process must not continue then, since it may have given up only a part.
 pub fn drop_privileges(user: Option<&str>) -> Result<()> {
+    give_up(user, CapabilitySet::empty())
+}
+
+/// Becomes this user, if one is named, and gives up every capability but these.
+fn give_up(user: Option<&str>, kept: CapabilitySet) -> Result<()> {
     let user = user.map(find_user).transpose()?;
     if let Some(user) = user.as_ref().filter(|user| !geteuid().is_root() && user.uid != geteuid()) {
         let shown = user.name.escape_debug();
@@ -70,14 +89,10 @@ pub fn drop_privileges(user: Option<&str>) -> Result<()> {
     if let Some(user) = user.as_ref().filter(|_| geteuid().is_root()) {
         become_user(user)?;
     }
-    let nothing = CapabilitySets {
-        effective: CapabilitySet::empty(),
-        permitted: CapabilitySet::empty(),
-        inheritable: CapabilitySet::empty(),
-    };
-    set_capabilities(None, nothing).map_err(|errno| cannot(errno.into()))?;
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    set_capabilities(None, sets).map_err(|errno| cannot(errno.into()))?;
     match capabilities(None) {
-        Ok(left) if left.permitted.is_empty() && left.effective.is_empty() && left.inheritable.is_empty() => Ok(()),
+        Ok(left) if left == sets => Ok(()),
         Ok(_) => Err(Error::new("cannot give up privileges: the system keeps some")),
         Err(errno) => Err(cannot(errno.into())),
     }

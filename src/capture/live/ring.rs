@@ -56,6 +56,12 @@ impl Ring {
         self.next.is_some_and(|next| next.count > 0) || self.memory.block(self.following()).is_some()
     }
 
+    /// Whether half of the blocks wait to be read.
+    pub(super) fn is_filling(&self) -> bool {
+        let half = self.memory.block_count() / 2;
+        self.memory.block((self.block_index + half) % self.memory.block_count()).is_some()
+    }
+
     /// The block to be read after the current one.
     fn following(&self) -> usize {
         match self.next {

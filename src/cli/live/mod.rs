@@ -1,17 +1,20 @@
 //! `flowpeel live`: interfaces in, lists out, until a signal ends it.
 
+#[cfg(all(target_os = "linux", feature = "kernel"))]
+pub(super) mod audit;
+mod kernel;
 mod messages;
 mod status_line;
 mod watch;
 
 use crate::archive::Archive;
 use crate::capture::live::LiveConfig;
-use crate::cli::capture::{CaptureOptions, input_of};
+use crate::cli::capture::{CaptureOptions, InterfaceOptions, input_of, open_all};
 use crate::cli::report::{self, Voice};
 use crate::cli::run_options::{Defaults, RunOptions, with_default};
 use crate::cli::{Failure, Outcome, Status, archive, events, heading, state, values};
 use crate::engine::{Config, Plan, Summary};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event_log::EventLog;
 use crate::metrics::http::{Server, is_exposed, serve};
 use crate::metrics::{Metrics, Setup};
@@ -19,6 +22,7 @@ use crate::queue::WhenFull;
 use crate::snapshot::ROUTER_NAME_SIZE_MAX;
 use crate::view::{Board, ControlServer};
 use clap::Args;
+use kernel::{Kernel, KernelOptions, ToAsk};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,15 +54,14 @@ const EVERY_DEFAULT: Duration = Duration::from_secs(10);
     flowpeel live -i eth0 | jq -c 'select(.event_type==\"flow_list\")'"
 )]
 pub(super) struct Arguments {
-    /// An interface to capture on; may be repeated
-    ///
-    /// A packet that several of them show counts once. flowpeel interfaces lists what
-    /// there is.
-    #[arg(short, long = "interface", required = true, value_name = "IFACE")]
-    interfaces: Vec<String>,
+    #[command(flatten)]
+    interfaces: InterfaceOptions,
 
     #[command(flatten)]
     capture: CaptureOptions,
+
+    #[command(flatten)]
+    kernel: KernelOptions,
 
     #[command(flatten)]
     options: RunOptions,
@@ -89,10 +92,20 @@ impl Arguments {
             is_live: true,
         };
         let config = self.options.config(defaults)?;
-        let sources = self.capture.sources(&self.interfaces, self.options.has_vlan_key())?;
+        let sources = self.capture.sources(&self.interfaces.interfaces, self.options.has_vlan_key())?;
         // Where the kernel passes nothing but SYN, FIN and RST, no acknowledgement completes a handshake.
-        let config =
-            Config { answer_opens: self.capture.shows_flags_alone(), has_view: self.control.is_some(), ..config };
+        let config = Config {
+            answer_opens: self.capture.shows_flags_alone(),
+            has_view: self.control.is_some(),
+            translations_max: self.kernel.translations_max(config.connections_max),
+            ..config
+        };
+        self.kernel.check()?;
+        if self.kernel.conntrack && config.format.changes.is_some() {
+            return Err(Error::new(
+                "--changes writes no other names of connections, which --conntrack makes known: leave one of them out",
+            ));
+        }
         Ok(Prepared { plan: Plan::live(&config, input_of(&sources))?, sources })
     }
 }
@@ -122,16 +135,11 @@ impl Prepared {
 
     fn metrics(&self) -> Arc<Metrics> {
         let config = self.plan.config();
-        let is_taken = |(part, _): &(&str, u64)| match *part {
-            "sources" => config.sources_max.is_some(),
-            "view" => config.has_view,
-            _ => true,
-        };
         Metrics::new(Setup {
             interfaces: self.interfaces(),
             connections_max: config.connections_max,
             interval: config.every,
-            memory: self.plan.memory().parts().into_iter().filter(is_taken).collect(),
+            memory: self.plan.memory_parts(),
         })
     }
 }
@@ -144,11 +152,20 @@ pub(super) fn run(arguments: &Arguments, voice: Voice) -> Outcome {
 
 fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<Status> {
     prepared.plan.check_addresses()?;
-    let sources = arguments.capture.open(&prepared.sources)?;
+    let sources = open_all(&prepared.sources)?;
+    let nat_warning = arguments.kernel.nat_warning(prepared.sources.len());
+    let metrics = prepared.metrics();
+    // Before there is any other thread, because each has privileges of its own.
+    let mut kernel = Kernel::ask(ToAsk {
+        user: arguments.capture.user(),
+        interfaces: arguments.interfaces.interfaces.clone(),
+        vlan_key: prepared.plan.config().vlan_key,
+        translations_max: prepared.plan.config().translations_max,
+        audit: arguments.kernel.audit(&metrics, voice),
+    })?;
     let mut saving = arguments.options.state.of_live(&prepared.plan, voice)?;
     let mut outputs = arguments.options.lists.outputs(prepared.plan.config(), voice)?;
     let archive = arguments.options.archive.start(WhenFull::Drop, saving.as_mut(), voice)?;
-    let metrics = prepared.metrics();
     let events = arguments.options.events.start(true, Arc::clone(metrics.events()), voice)?;
     let plan = archive.iter().fold(prepared.plan.clone(), |plan, archive| plan.recording(archive.inlet()));
     let plan = events.iter().fold(plan, |plan, events| plan.recording(events.inlet()));
@@ -163,6 +180,7 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     let watch = LiveWatch::new(voice, prepared, Arc::clone(&metrics), lists_on_terminal)?;
     if voice > Voice::Quiet {
         report::memory(&prepared.plan);
+        nat_warning.into_iter().for_each(report::warning);
         announce(arguments, server.as_ref().map(Server::local_addr));
     }
     if let Some(archive) = &archive {
@@ -171,7 +189,13 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     if let Some(events) = &events {
         outputs.feed_events(events);
     }
-    let summary = crate::run::live(&plan, sources, &mut outputs, &metrics, &watch, saving);
+    let system = kernel.take_view();
+    let summary = {
+        let mut exporter = kernel.exporter(&mut outputs);
+        crate::run::live(&plan, sources, exporter.as_mut(), &metrics, &watch, saving, system)
+    };
+    let asked = kernel.finish();
+    let is_asked = asked.is_sound();
     let aftermath = outputs.aftermath();
     let archived = archive.map(Archive::finish);
     let events = events.map(EventLog::finish);
@@ -179,13 +203,14 @@ fn capture(arguments: &Arguments, prepared: &Prepared, voice: Voice) -> Result<S
     let is_captured = summary.as_ref().is_ok_and(|summary| summary.errors.is_empty());
     let is_saved = summary.as_ref().is_ok_and(|summary| state::is_saved(summary.saving.as_ref()));
     watch.finish(move || {
+        asked.report(voice);
         archived.into_iter().for_each(|archived| archive::report_end(archived, voice));
         print_end(&summary, &aftermath, voice);
         if let Some(counts) = &events {
             events::report_end(counts, voice);
         }
     });
-    Ok(if is_captured && is_archived && is_saved { Status::Done } else { Status::Failed })
+    Ok(if is_captured && is_archived && is_saved && is_asked { Status::Done } else { Status::Failed })
 }
 
 /// Prints what the capture came to.
@@ -205,7 +230,8 @@ fn print_end(summary: &Result<Summary>, aftermath: &str, voice: Voice) {
 
 /// Prints what is captured, and where metrics are served.
 fn announce(arguments: &Arguments, metrics: Option<SocketAddr>) {
-    let interfaces: Vec<_> = arguments.interfaces.iter().map(|name| name.escape_debug().to_string()).collect();
+    let interfaces: Vec<_> =
+        arguments.interfaces.interfaces.iter().map(|name| name.escape_debug().to_string()).collect();
     report::line(format_args!("capturing on {}", interfaces.join(", ")));
     if let Some(address) = metrics {
         report::line(format_args!("metrics at http://{address}/metrics"));

@@ -6,6 +6,7 @@ use crate::metrics::Metrics;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -76,9 +77,20 @@ impl StatusLine {
             grouped(last.half_open),
             grouped(last.figures.interval),
             time_of_day(last.figures.end_ns),
-            if last.complete { "" } else { ", not complete" },
+            incompleteness(last),
         )
     }
+}
+
+/// What keeps a list from being complete, in words that follow others.
+pub(super) fn incompleteness(header: &Header) -> Cow<'static, str> {
+    if header.complete {
+        return "".into();
+    }
+    if header.is_warming_up() {
+        return ", warming up".into();
+    }
+    format!(", about {} missing", grouped(header.missing)).into()
 }
 
 /// The time of day in UTC, to the second.

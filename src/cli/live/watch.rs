@@ -3,7 +3,7 @@
 
 use super::Prepared;
 use super::messages::Messages;
-use super::status_line::{LastList, StatusLine, time_of_day};
+use super::status_line::{LastList, StatusLine, incompleteness, time_of_day};
 use crate::capture::Condition;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::report::{self, Voice, grouped};
@@ -13,6 +13,7 @@ use crate::list::Header;
 use crate::metrics::Metrics;
 use crate::run::LiveObserver;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The warning of a run that does not stop at once.
 const PATIENCE: &str = "stopping; Ctrl-C ends it now, without the last list";
@@ -26,6 +27,8 @@ pub(super) struct LiveWatch {
     shows_lists: bool,
     messages: Messages,
     interrupts: Interrupts,
+    /// When it ends by itself.
+    until: Option<Instant>,
 }
 
 impl LiveWatch {
@@ -48,7 +51,13 @@ impl LiveWatch {
         interrupts.set_bar(has_line);
         let messages = Messages::start(line)?;
         let shows_lists = has_line || lists_on_terminal;
-        Ok(LiveWatch { voice, interfaces: prepared.interfaces(), last, shows_lists, messages, interrupts })
+        let interfaces = prepared.interfaces();
+        Ok(LiveWatch { voice, interfaces, last, shows_lists, messages, interrupts, until: None })
+    }
+
+    /// Stops the capture at this time, unless it is stopped before.
+    pub(super) fn stop_at(&mut self, until: Instant) {
+        self.until = Some(until);
     }
 
     /// Removes the status line and prints the last message.
@@ -64,6 +73,21 @@ impl LiveWatch {
         }
     }
 
+    /// Prints that the search for older connections is over, or has become a sample.
+    fn warmed_up(&self, before: Option<&Header>, now: &Header) {
+        let was_sampled = before.and_then(|before| before.since).is_some_and(|since| since.is_sampled_early);
+        if now.since.is_some_and(|since| since.is_sampled_early) && !was_sampled {
+            let what = "packets would have been lost if every one had been inspected for connections older than the \
+                        start, so a sample of them is from now on: these may be listed later";
+            self.warn(what.to_owned());
+        }
+        if before.is_some_and(Header::is_warming_up) && !now.is_warming_up() {
+            self.line(
+                "no more connections older than the start are found: a sample of packets is inspected".to_owned(),
+            );
+        }
+    }
+
     /// Prints what goes as it should.
     fn line(&self, text: String) {
         if self.voice > Voice::Quiet {
@@ -74,7 +98,8 @@ impl LiveWatch {
 
 impl LiveObserver for LiveWatch {
     fn listed(&self, header: &Header) {
-        *self.last.lock() = Some(*header);
+        let before = self.last.lock().replace(*header);
+        self.warmed_up(before.as_ref(), header);
         if header.figures.dropped > 0 || header.figures.unusable > 0 {
             self.warn(format!(
                 "in the interval to {}, {} packets or signals were lost and {} packets could not be read",
@@ -96,7 +121,7 @@ impl LiveObserver for LiveWatch {
                 grouped(header.half_open),
                 grouped(header.figures.opened),
                 grouped(header.figures.closed),
-                if header.complete { String::new() } else { format!(", about {} missing", grouped(header.missing)) },
+                incompleteness(header),
             ));
         }
     }
@@ -110,6 +135,10 @@ impl LiveObserver for LiveWatch {
         }
     }
 
+    fn known(&self, count: u64) {
+        self.line(format!("the kernel knows {} open connections through the captured interfaces", grouped(count)));
+    }
+
     fn saved(&self, written: Written) {
         if let Err(error) = written {
             self.warn(error.to_string());
@@ -117,6 +146,6 @@ impl LiveObserver for LiveWatch {
     }
 
     fn is_stopped(&self) -> bool {
-        self.interrupts.is_interrupted()
+        self.interrupts.is_interrupted() || self.until.is_some_and(|until| Instant::now() >= until)
     }
 }

@@ -15,7 +15,7 @@ use crate::engine::{Config, Plan, Summary};
 use crate::error::{Error, Result};
 use crate::list::List;
 use crate::metrics::{Metrics, Setup};
-use crate::run::{LiveObserver, Observer};
+use crate::run::{LiveObserver, Observer, SystemView};
 use crate::view::{Board, ControlServer, Feed, ViewClient};
 use crossbeam::channel::{Receiver, Sender, unbounded};
 use flowpeel_iblt::hash::Secret;
@@ -86,8 +86,10 @@ fn capture(arguments: &Arguments, voice: Voice) -> Outcome {
     let names = sources.iter().flat_map(|source| std::iter::repeat_n(source.interface.clone(), source.fanout_count));
     let metrics =
         Metrics::new(Setup { interfaces: names.collect(), interval: plan.config().every, ..Setup::default() });
-    let engine =
-        |feed: Feed, running: &Running| crate::run::live(&plan, opened, &mut exporter(feed), &metrics, running, None);
+    let engine = |feed: Feed, running: &Running| {
+        let system = SystemView::default();
+        crate::run::live(&plan, opened, &mut exporter(feed), &metrics, running, None, system)
+    };
     over_engine(arguments, voice, &plan, &arguments.interfaces, engine)
 }
 

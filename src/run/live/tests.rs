@@ -96,7 +96,7 @@ fn run_live(sources: Vec<Playing>, lasts: Duration, exporter: &mut dyn Exporter)
     let config = config();
     let plan = Plan::live(&config, LiveInput { capture_count: sources.len(), rings_size: 0 }).unwrap();
     let metrics = metrics(sources.len());
-    live(&plan, sources, exporter, &metrics, &StopAfter(Instant::now(), lasts), None).unwrap()
+    live(&plan, sources, exporter, &metrics, &StopAfter(Instant::now(), lasts), None, SystemView::default()).unwrap()
 }
 
 /// Generated packets.
@@ -216,7 +216,7 @@ fn what_one_thread_reads_late_is_listed_though_another_had_nothing_to_read() {
     let plan = Plan::live(&config, LiveInput { capture_count: 2, rings_size: 0 }).unwrap();
     let sources = vec![late(Vec::new(), VecDeque::new()), late(frames, times)];
     let observer = ShowAtStop(StopAfter(Instant::now(), 5 * EVERY), Arc::clone(&is_shown));
-    let summary = live(&plan, sources, &mut exporter, &metrics(2), &observer, None).unwrap();
+    let summary = live(&plan, sources, &mut exporter, &metrics(2), &observer, None, SystemView::default()).unwrap();
     assert_eq!((summary.counts.opened, summary.incomplete), (expected, 0));
     // How many intervals were merged depends on how busy the machine is, and what the lists cover together does not.
     assert_eq!(headers.iter().map(|header| header.figures.opened).sum::<u64>(), expected, "{headers:?}");
@@ -305,7 +305,7 @@ fn a_run_that_goes_on_repeats_no_number_and_builds_on_no_list_before() {
         let mut stream = Stream::new(Vec::new(), "a buffer", false, format.clone());
         let saving = Saving::of_live(state, Duration::ZERO, &plan).unwrap();
         let (source, stop) = (Playing::new(frames(5)), StopAfter(Instant::now(), 4 * EVERY));
-        live(&plan, vec![source], &mut stream, &metrics(1), &stop, Some(saving)).unwrap();
+        live(&plan, vec![source], &mut stream, &metrics(1), &stop, Some(saving), SystemView::default()).unwrap();
         let text = String::from_utf8(stream.into_inner()).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
         let fields = lines.filter_map(|line| {
@@ -335,7 +335,8 @@ fn a_list_that_can_not_be_written_ends_the_capture() {
     let plan = Plan::live(&config, LiveInput { capture_count: 1, rings_size: 0 }).unwrap();
     struct Never;
     impl LiveObserver for Never {}
-    let error = live(&plan, vec![Playing::new([])], &mut exporter, &metrics(1), &Never, None).unwrap_err();
+    let error = live(&plan, vec![Playing::new([])], &mut exporter, &metrics(1), &Never, None, SystemView::default())
+        .unwrap_err();
     assert!(error.to_string().contains("no room"));
 }
 
@@ -363,7 +364,8 @@ fn a_snapshot_after_a_restart_counts_as_many_in_doubt_as_the_list() {
         let mut both = Both::default();
         let saving = Saving::of_live(&place.path().join("state"), Duration::ZERO, &plan).unwrap();
         let stop = StopAfter(Instant::now(), 4 * EVERY);
-        live(&plan, vec![Playing::new(frames)], &mut both, &metrics(1), &stop, Some(saving)).unwrap();
+        live(&plan, vec![Playing::new(frames)], &mut both, &metrics(1), &stop, Some(saving), SystemView::default())
+            .unwrap();
         assert!(both.0.len() > 2 && both.0 == both.1, "{:?} {:?}", both.0, both.1);
         both.0.iter().map(|(_, unsettled)| *unsettled).max()
     };

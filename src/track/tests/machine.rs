@@ -242,6 +242,7 @@ impl Machine {
             SignalKind::Ack | SignalKind::Alive => after_data(before, packet, rules.one_way),
             SignalKind::Fin => after_fin(before, packet, now, rules),
             SignalKind::Rst => after_rst(before, now),
+            SignalKind::Known => unreachable!("no packet makes one"),
         };
         self.keep_ended(packet, was.as_ref(), after.as_ref());
         // A closed connection has an ISN, even if only one that cannot come again.

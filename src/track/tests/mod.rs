@@ -80,7 +80,8 @@ impl Scene {
     }
 
     /// Plays the packets of one connection, a letter each: `S` SYN, `A` SYN-ACK, `D` data or a bare ACK, `F` FIN, `R`
-    /// RST, `C` what completes a handshake, of the client when large, of the server when small. A digit before it is
+    /// RST, `K` that the system knows the connection, `C` what completes a handshake, of the client when
+    /// large, of the server when small. A digit before it is
     /// the client's ISN. `+` is the next tick, `t` the last one within the timeout from now, `l` the last within which
     /// a closed connection lingers.
     fn play(&mut self, key: AnyKey, script: &str) -> Vec<Event> {
@@ -94,6 +95,7 @@ impl Scene {
                 'C' => SignalKind::Completes,
                 'F' => SignalKind::Fin,
                 'R' => SignalKind::Rst,
+                'K' => SignalKind::Known,
                 digit if digit.is_ascii_digit() => {
                     isn = u32::from(letter) - u32::from('0');
                     continue;

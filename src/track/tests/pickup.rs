@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::flow::Side;
-use crate::handover::HalfOpenList;
+use crate::handover::{HalfOpenList, MIDSTREAM};
 use crate::signal::HandshakeCache;
 use crate::track::Sighting;
 
@@ -17,6 +17,45 @@ fn picked_up(number: u32) -> AnyKey {
         (key, true) => key,
         (AnyKey::V4(key), false) => AnyKey::V4(key.reversed()),
         (AnyKey::V6(key), false) => AnyKey::V6(key.reversed()),
+    }
+}
+
+#[test]
+fn what_the_system_knows_is_open_at_once_unless_packets_have_shown_more() {
+    // In place of the ISN stand the sides that have ended.
+    for number in 0..4 {
+        for (script, opened, closed) in [
+            ("0K", 1, 0),
+            ("0KK", 1, 0),
+            ("0KDd", 1, 0),
+            ("0KFf", 1, 1),
+            ("0KF", 1, 0),
+            ("0Kr", 1, 1),
+            // The client or the server has sent its FIN before; both have.
+            ("1Kf", 1, 1),
+            ("1KF", 1, 0),
+            ("2KF", 1, 1),
+            ("2Kf", 1, 0),
+            ("3K", 0, 0),
+            // A candidate, and what has ended or is opening already.
+            ("D0K", 1, 0),
+            ("d1Kf", 1, 1),
+            ("R0K", 0, 0),
+            ("5S0K", 0, 0),
+            ("5SaC0K", 1, 0),
+            ("5SaCFf0K", 1, 1),
+            // A handshake of which the system knew before its packets were read.
+            ("0K5SaC", 1, 1),
+        ] {
+            let mut scene = scene();
+            let events = scene.play(any_key(number), script);
+            let opens = events.iter().filter(|event| matches!(event, Event::Open(..))).count();
+            assert_eq!((opens, events.len() - opens), (opened, closed), "{script}: {events:?}");
+            let midstream = events.iter().filter(|event| {
+                matches!(event, Event::Open(key, payload) if payload & MIDSTREAM != 0 && *key == any_key(number))
+            });
+            assert_eq!(midstream.count() as u64, scene.tracker.counts().known, "{script}: {events:?}");
+        }
     }
 }
 
