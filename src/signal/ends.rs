@@ -19,6 +19,10 @@ use flowpeel_lines::{Lines, SharedLine, prefetch};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// How far a side may be from the number with which a SYN began it, or from where it was last, in bytes, for a packet to
+/// be of the connection that the SYN began.
+const BEGUN_SIZE: u32 = 1 << 16;
+
 /// How far behind an end packets of its side may be that come late or are repeated, in bytes, and how far what they
 /// acknowledge may be from what it acknowledges: what a fast and long path has under way. A packet further from an end
 /// is none of that connection's.
@@ -38,7 +42,8 @@ const WAY_COUNT: usize = size_of::<SharedLine>() / size_of::<u64>() / RECORD_WOR
 
 /// Bits of a record's first word, from the lowest: whether there is one, whether it is of a RST, which sides have
 /// ended, which of them were reported not to have ended, whether the next connection has begun near to it, when it was
-/// written or reported, and what distinguishes its connection.
+/// written or reported, and what distinguishes its connection. A record in which no side has ended is of a SYN, of the
+/// side that was "reported".
 const USED_BIT: u64 = 1;
 const RST_BIT: u64 = 1 << 1;
 const ENDED_SHIFT: u32 = 2;
@@ -123,6 +128,27 @@ impl EndRecord {
     #[inline]
     fn is_reported(&self, side: Side) -> bool {
         self.head >> (REPORTED_SHIFT + side as u32) & 1 != 0
+    }
+
+    /// The record of a SYN of this side, whose first byte has this number.
+    fn begun(hash: u64, side: Side, first: u32, stamp: u64) -> Self {
+        let head = hash << TAG_SHIFT | stamp << STAMP_SHIFT | 1 << (REPORTED_SHIFT + side as u32) | USED_BIT;
+        let mut numbers = [0; 2];
+        numbers[side as usize] = first;
+        EndRecord { head, numbers }
+    }
+
+    /// Whether this is the record of a SYN.
+    #[inline]
+    fn is_begun(&self) -> bool {
+        self.head >> ENDED_SHIFT & 0b11 == 0
+    }
+
+    /// Whether a packet of this side follows the SYN of this record.
+    fn is_behind_begun(&self, side: Side, at: Numbers) -> bool {
+        let number = if self.is_reported(side) { at.sent } else { at.acked };
+        let beginner = if self.is_reported(Side::First) { Side::First } else { Side::Second };
+        number.wrapping_sub(self.numbers[beginner as usize]) < BEGUN_SIZE
     }
 
     /// Whether it turned out of every end in the record that it was none.
@@ -273,7 +299,7 @@ impl RecentEnds {
         let has_other = match is_known {
             true => self.put_beside(hash, side, end, stamp),
             false => {
-                new.store(Self::way(set, Self::oldest(set, end, stamp)));
+                new.store(Self::way(set, Self::make_way(set, hash, end, stamp)));
                 end.is_rst
             }
         };
@@ -291,7 +317,7 @@ impl RecentEnds {
         for step in 0..WAY_COUNT {
             let at = Self::in_turn(end, step);
             let there = EndRecord::load(Self::way(set, at));
-            if !there.is_of(hash) {
+            if !there.is_of(hash) || there.is_begun() {
                 continue;
             }
             has_other |= there.has_ended(side.other());
@@ -307,7 +333,7 @@ impl RecentEnds {
             }
         }
         if !is_repeated {
-            new.store(Self::way(set, place.unwrap_or_else(|| Self::oldest(set, end, stamp))));
+            new.store(Self::way(set, place.unwrap_or_else(|| Self::make_way(set, hash, end, stamp))));
         }
         has_other
     }
@@ -329,6 +355,54 @@ impl RecentEnds {
         (0..WAY_COUNT).map(|step| Self::in_turn(end, step)).rev().max_by_key(age).unwrap_or(0)
     }
 
+    /// A place of a set for an end of this connection, that of the oldest. Of another connection nothing stays: with one
+    /// of its ends alone what comes behind the other would seem not to have ended.
+    fn make_way(set: &SharedLine, hash: u64, end: End, stamp: u64) -> usize {
+        let place = Self::oldest(set, end, stamp);
+        let oldest = Self::head(set, place);
+        if oldest != 0 && !EndRecord::is_head_of(oldest, hash) {
+            Self::forget(set, oldest >> TAG_SHIFT);
+        }
+        place
+    }
+
+    /// Forgets what is recorded of a connection in its set.
+    fn forget(set: &SharedLine, hash: u64) {
+        for at in 0..WAY_COUNT {
+            if EndRecord::is_head_of(Self::head(set, at), hash) {
+                set.0[at * RECORD_WORDS].store(0, Relaxed);
+            }
+        }
+    }
+
+    /// Records that a SYN of this side, whose first byte has this number, may begin another connection between ends of
+    /// which one has ended. What follows it is then of that connection.
+    #[cold]
+    pub fn begin(&self, hash: u64, side: Side, first: u32, now_ns: i64) {
+        let (set, stamp) = (self.set(hash), Self::stamp(now_ns));
+        let heads = || (0..WAY_COUNT).map(|at| Self::head(set, at));
+        let is_of = |head: u64| EndRecord::is_head_of(head, hash);
+        if !heads().any(is_of) {
+            return;
+        }
+        let is_begun = |at: &usize| {
+            let there = EndRecord::load(Self::way(set, *at));
+            there.is_of(hash) && there.is_begun()
+        };
+        // None of its own ends makes way.
+        let free = heads().position(|head| !is_of(head) && head & USED_BIT == 0);
+        let other = || {
+            let others = (0..WAY_COUNT).filter(|at| !is_of(Self::head(set, *at)));
+            others.max_by_key(|at| EndRecord::age_of_head(Self::head(set, *at), stamp))
+        };
+        let Some(place) = (0..WAY_COUNT).find(is_begun).or(free).or_else(other) else { return };
+        let before = Self::head(set, place);
+        if before & USED_BIT != 0 && !is_of(before) {
+            Self::forget(set, before >> TAG_SHIFT);
+        }
+        EndRecord::begun(hash, side, first, stamp).store(Self::way(set, place));
+    }
+
     /// Records that this side answers another connection between the same ends, with the numbers of its SYN-ACK. What
     /// lies between where that begins and an old end is then not late.
     #[cold]
@@ -343,6 +417,20 @@ impl RecentEnds {
         }
     }
 
+    /// Whether a packet is of another connection than those that have ended, because it follows the SYN that began it.
+    /// Nothing is then recorded of these any more.
+    fn has_begun(&self, set: &SharedLine, hash: u64, side: Side, at: Numbers) -> bool {
+        let has_begun = (0..WAY_COUNT).any(|at_way| {
+            let there = EndRecord::load(Self::way(set, at_way));
+            there.is_of(hash) && there.is_begun() && there.is_behind_begun(side, at)
+        });
+        if has_begun {
+            Self::forget(set, hash);
+            self.recent.remove(hash);
+        }
+        has_begun
+    }
+
     /// Whether a packet of this side shows that the side has not ended: it is beyond every end that was recorded of it,
     /// or far from them. `at` has the number behind the packet. Reported at most once a second.
     #[must_use]
@@ -350,6 +438,9 @@ impl RecentEnds {
         let stamp = Self::stamp(now_ns);
         let mut is_reported = false;
         let set = self.set(hash);
+        if self.has_begun(set, hash, side, at) {
+            return false;
+        }
         for at_way in 0..WAY_COUNT {
             if !EndRecord::is_head_of(Self::head(set, at_way), hash) {
                 continue;

@@ -192,7 +192,7 @@ impl Partitions {
 pub struct Signal {
     key: [u64; 5],
     hash: u64,
-    /// Tick in the upper 48 bits, then a byte for the kind and one for family and side.
+    /// Tick in the upper 48 bits, then a byte for the kind and one for family, side, and whether the packet has data.
     time_and_kind: u64,
     isn: u32,
     moment: Moment,
@@ -236,6 +236,8 @@ pub struct SignalParts {
 }
 
 impl Signal {
+    const DATA: u64 = 1 << 2;
+
     /// A placeholder.
     pub const EMPTY: Self = Signal { key: [0; 5], hash: 0, time_and_kind: 0, isn: 0, moment: Moment(0) };
 
@@ -260,6 +262,20 @@ impl Signal {
     #[inline]
     pub fn at(self, moment: Moment) -> Self {
         Signal { moment, ..self }
+    }
+
+    /// This signal, of a packet with data if `has_data`.
+    #[must_use]
+    #[inline]
+    pub fn with_data(self, has_data: bool) -> Self {
+        Signal { time_and_kind: self.time_and_kind & !Self::DATA | if has_data { Self::DATA } else { 0 }, ..self }
+    }
+
+    /// Whether the packet is a SYN with data, which its SYN-ACK may acknowledge. Of other packets this is not known.
+    #[must_use]
+    #[inline]
+    pub fn has_data(&self) -> bool {
+        self.time_and_kind & Self::DATA != 0
     }
 
     /// Sets the hash of the connection.
