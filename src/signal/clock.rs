@@ -1230,6 +1230,33 @@ mod tests {
         assert_eq!(elapsed[799], 7_399);
     }
 
+    #[test]
+    fn a_clock_that_began_in_doubt_before_time_that_passed_is_the_main_one() {
+        let mut clock = Clock::new(Stamp::unnamed(0));
+        run(&mut clock, &(0..=400).collect::<Vec<_>>());
+        // A few packets behind each of several gaps say nothing, and six in order that time has passed.
+        let sparse: Vec<i64> = (1..=6).flat_map(|gap| [400 + 95 * gap, 401 + 95 * gap]).collect();
+        run(&mut clock, &sparse);
+        run(&mut clock, &(0..200).map(|second| 1_100 + second).collect::<Vec<_>>());
+        assert_eq!(clock.elapsed_ns(), 1_299 * SECOND_NS);
+        // What is 95 s later does not follow a clock that is as far ahead.
+        assert!(clock.others.iter().all(|other| !other.is_doubtful), "{:?}", clock.others);
+        assert!(!clock.knows(Stamp::unnamed((1_299 + 95) * SECOND_NS)));
+    }
+
+    #[test]
+    fn which_of_two_clocks_goes_on_behind_a_gap_as_long_as_they_are_apart_is_in_doubt() {
+        // Two taps that stamp every packet, 304 s apart.
+        let taken = |at: i64| [at, at - 304];
+        let mut clock = Clock::new(Stamp::unnamed(0));
+        run(&mut clock, &(0..=400).flat_map(taken).collect::<Vec<_>>());
+        assert_eq!((clock.elapsed_ns() / SECOND_NS, clock.doubt()), (400, TimeDoubt::None));
+        // By the second clock the first tap's next stamp may be of a moment ago.
+        let behind: Vec<i64> = [700, 760].into_iter().flat_map(taken).collect();
+        run(&mut clock, &behind);
+        assert_eq!(clock.doubt(), TimeDoubt::Undecided);
+    }
+
     /// Packets whose true times are known, and the stamps that clocks gave them which cannot be trusted.
     #[derive(Clone)]
     struct World {

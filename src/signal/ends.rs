@@ -41,15 +41,16 @@ const RECORD_WORDS: usize = 2;
 const WAY_COUNT: usize = size_of::<SharedLine>() / size_of::<u64>() / RECORD_WORDS;
 
 /// Bits of a record's first word, from the lowest: whether there is one, whether it is of a RST, which sides have
-/// ended, which of them were reported not to have ended, whether the next connection has begun near to it, when it was
-/// written or reported, and what distinguishes its connection. A record in which no side has ended is of a SYN, of the
-/// side that was "reported".
+/// ended, which of them were reported not to have ended, whether the next connection has begun near to it, whether the
+/// next one is certain, when it was written or reported, and what distinguishes its connection. A record in which no
+/// side has ended is of a SYN, of the side that was "reported".
 const USED_BIT: u64 = 1;
 const RST_BIT: u64 = 1 << 1;
 const ENDED_SHIFT: u32 = 2;
 const REPORTED_SHIFT: u32 = 4;
 const FOLLOWED_BIT: u64 = 1 << 6;
-const STAMP_SHIFT: u32 = 7;
+const SUCCEEDED_BIT: u64 = 1 << 7;
+const STAMP_SHIFT: u32 = 8;
 const STAMP_BITS: u32 = 10;
 const STAMP_MASK: u64 = (1 << STAMP_BITS) - 1;
 /// Stamps count steps of 2^28 ns (0.27 s).
@@ -156,6 +157,12 @@ impl EndRecord {
         self.head >> REPORTED_SHIFT & 0b11 == self.head >> ENDED_SHIFT & 0b11
     }
 
+    /// Whether another connection between the same ends has certainly begun since, so that this one has ended.
+    #[inline]
+    fn is_succeeded(&self) -> bool {
+        self.head & SUCCEEDED_BIT != 0
+    }
+
     /// The age of the record in stamps.
     #[inline]
     fn age(&self, stamp: u64) -> u64 {
@@ -215,7 +222,7 @@ impl EndRecord {
     fn with_end(self, side: Side, sent: u32, stamp: u64) -> Self {
         let mut numbers = self.numbers;
         numbers[side as usize] = sent;
-        let head = self.head & !(FOLLOWED_BIT | 1 << (REPORTED_SHIFT + side as u32));
+        let head = self.head & !(FOLLOWED_BIT | SUCCEEDED_BIT | 1 << (REPORTED_SHIFT + side as u32));
         EndRecord { head: head | 1 << (ENDED_SHIFT + side as u32), numbers }.stamped(stamp)
     }
 
@@ -320,7 +327,7 @@ impl RecentEnds {
             if !there.is_of(hash) || there.is_begun() {
                 continue;
             }
-            has_other |= there.has_ended(side.other());
+            has_other |= there.has_ended(side.other()) && !there.is_succeeded();
             if there.holds(side, end) {
                 // What is repeated, or was sent before, changes nothing.
                 if there.has_ended(side) && !there.is_reported(side) && there.beyond(side, end.at.sent) <= 0 {
@@ -418,14 +425,21 @@ impl RecentEnds {
     }
 
     /// Whether a packet is of another connection than those that have ended, because it follows the SYN that began it.
-    /// Nothing is then recorded of these any more.
+    /// These have then ended, and only what comes late is still compared with them.
     fn has_begun(&self, set: &SharedLine, hash: u64, side: Side, at: Numbers) -> bool {
         let has_begun = (0..WAY_COUNT).any(|at_way| {
             let there = EndRecord::load(Self::way(set, at_way));
             there.is_of(hash) && there.is_begun() && there.is_behind_begun(side, at)
         });
         if has_begun {
-            Self::forget(set, hash);
+            for at_way in 0..WAY_COUNT {
+                let way = Self::way(set, at_way);
+                let there = EndRecord::load(way);
+                if there.is_of(hash) {
+                    let head = if there.is_begun() { 0 } else { there.head | SUCCEEDED_BIT };
+                    EndRecord { head, ..there }.store(way);
+                }
+            }
             self.recent.remove(hash);
         }
         has_begun
@@ -453,6 +467,9 @@ impl RecentEnds {
             let (age, has_reported) = (there.age(stamp), there.is_reported(side));
             if there.is_behind(side, at) && (!there.is_rst() || !has_reported && age <= LATE_BEHIND_RST) {
                 return false;
+            }
+            if there.is_succeeded() {
+                continue;
             }
             if !has_reported || age >= REPORT_INTERVAL {
                 is_reported = true;
@@ -596,6 +613,41 @@ mod tests {
         assert!(!ends.is_quiet(hash(1)));
         assert!(ends.goes_on(hash(1), Second, at(5_100, 2_000_000_000), 2 * SECOND_NS));
         assert!(!ends.goes_on(hash(1), First, at(2_000_000_000, 5_100), 2 * SECOND_NS));
+    }
+
+    #[test]
+    fn what_follows_a_syn_behind_an_end_is_of_another_connection() {
+        for (side, at_next) in [(First, at(70_000, 900_001)), (Second, at(900_001, 70_000))] {
+            let ends = RecentEnds::new(64);
+            closed(&ends, hash(1));
+            ends.begin(hash(1), First, 69_000, SECOND_NS);
+            // A SYN may be forged: what is beyond the end and does not follow it is life.
+            assert!(ends.goes_on(hash(1), First, at(2_000, 5_000), SECOND_NS));
+            assert!(!ends.goes_on(hash(1), side, at_next, SECOND_NS), "{side:?}");
+            assert!(ends.is_quiet(hash(1)));
+            assert!(!ends.goes_on(hash(1), Second, at(2_000_000_000, 1_000_000_000), 9 * SECOND_NS), "it is over");
+            // When the next connection has ended too, both have.
+            ends.put(hash(1), First, fin(80_000, 900_500), 20 * SECOND_NS);
+            ends.put(hash(1), Second, fin(900_500, 80_000), 20 * SECOND_NS);
+            assert!(!ends.is_quiet(hash(1)));
+            assert!(!ends.goes_on(hash(1), Second, at(5_000, 1_000), 21 * SECOND_NS), "late, of the first");
+            assert!(!ends.goes_on(hash(1), Second, at(900_500, 80_000), 21 * SECOND_NS), "late, of the next");
+            assert!(ends.goes_on(hash(1), Second, at(900_501, 80_000), 21 * SECOND_NS));
+        }
+        let ends = RecentEnds::new(64);
+        ends.begin(hash(1), First, 69_000, SECOND_NS);
+        assert!(!ends.goes_on(hash(1), First, at(70_000, 1), SECOND_NS), "nothing has ended");
+    }
+
+    #[test]
+    fn of_a_connection_that_makes_way_nothing_stays() {
+        let ends = RecentEnds::new(WAY_COUNT);
+        ends.put(hash(1), First, fin(1_000, 4_999), 0);
+        // Forged, a second later.
+        ends.put(hash(1), First, fin(3_000_000_000, 2_000_000_000), SECOND_NS);
+        assert!(!ends.goes_on(hash(1), First, at(1_000, 5_000), 2 * SECOND_NS), "it is late behind the first");
+        (2..5).for_each(|number| ends.put(hash(number), First, fin(1, 1), 3 * SECOND_NS));
+        assert!(!ends.goes_on(hash(1), First, at(1_000, 5_000), 9 * SECOND_NS), "nor is it life behind the other");
     }
 
     #[test]
