@@ -163,6 +163,11 @@ impl EndRecord {
         self.head & SUCCEEDED_BIT != 0
     }
 
+    /// This record, of a connection that may go on.
+    fn unsucceeded(self) -> Self {
+        EndRecord { head: self.head & !SUCCEEDED_BIT, ..self }
+    }
+
     /// The age of the record in stamps.
     #[inline]
     fn age(&self, stamp: u64) -> u64 {
@@ -327,13 +332,15 @@ impl RecentEnds {
             if !there.is_of(hash) || there.is_begun() {
                 continue;
             }
-            has_other |= there.has_ended(side.other()) && !there.is_succeeded();
-            if there.holds(side, end) {
+            let holds = there.holds(side, end);
+            // A late end of a connection before ends the present one for all that flags show.
+            has_other |= there.has_ended(side.other()) && (holds || !there.is_succeeded());
+            if holds {
                 // What is repeated, or was sent before, changes nothing.
-                if there.has_ended(side) && !there.is_reported(side) && there.beyond(side, end.at.sent) <= 0 {
-                    is_repeated = true;
-                }
-                new = there.with_end(side, end.at.sent, stamp);
+                let is_known =
+                    there.has_ended(side) && !there.is_reported(side) && there.beyond(side, end.at.sent) <= 0;
+                is_repeated |= is_known && !there.is_succeeded();
+                new = if is_known { there.unsucceeded() } else { there.with_end(side, end.at.sent, stamp) };
                 place = Some(at);
             } else if there.is_disproved() {
                 place = place.or(Some(at));
@@ -634,6 +641,14 @@ mod tests {
             assert!(!ends.goes_on(hash(1), Second, at(900_500, 80_000), 21 * SECOND_NS), "late, of the next");
             assert!(ends.goes_on(hash(1), Second, at(900_501, 80_000), 21 * SECOND_NS));
         }
+        // A late FIN of the connection before seems to end the next one, and is compared with what follows.
+        let ends = RecentEnds::new(64);
+        closed(&ends, hash(1));
+        ends.begin(hash(1), First, 69_000, SECOND_NS);
+        assert!(!ends.goes_on(hash(1), First, at(69_000, 900_001), SECOND_NS));
+        ends.put(hash(1), Second, fin(5_000, 1_000), 2 * SECOND_NS);
+        assert!(!ends.is_quiet(hash(1)));
+        assert!(ends.goes_on(hash(1), Second, at(900_001, 69_000), 3 * SECOND_NS));
         let ends = RecentEnds::new(64);
         ends.begin(hash(1), First, 69_000, SECOND_NS);
         assert!(!ends.goes_on(hash(1), First, at(70_000, 1), SECOND_NS), "nothing has ended");

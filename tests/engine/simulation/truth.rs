@@ -265,8 +265,14 @@ const ANSWERED_BEHIND_END: &str = "a false SYN-ACK behind an end";
 
 const MANY_FALSE_ENDS: &str = "many false ends";
 
+/// Which of the two the server's FIN was of may then be unknown.
+const REPLACED_BY_FIN: &str = "it took the place of another with its FIN";
+
 /// It then seems to be one that has ended, if that is known.
 const UNANSWERED: &str = "its SYN-ACK was not captured";
+
+/// The doubts that outlast their connection: the engine may know no end of it.
+const STAYING: [&str; 6] = [PREMATURE, MANY_FALSE_ENDS, REVERSED, ANSWERED_BEHIND_END, UNANSWERED, REPLACED_BY_FIN];
 
 /// All connections of a world that may matter, and what lists have to say of them.
 pub(super) struct Truth {
@@ -415,7 +421,7 @@ impl Truth {
             self.contradict_older(ends, sender.connection);
         }
         if is_new {
-            self.replace_older(now_us, ends, sender.connection);
+            self.replace_older(now_us, ends, sender.connection, segment.has(FIN));
         }
         if has_ended {
             self.end(now_us, ends, sender.connection);
@@ -438,7 +444,7 @@ impl Truth {
     }
 
     /// The client has answered: the connections before have ended.
-    fn replace_older(&mut self, now_us: i64, ends: Ends, newest: u32) {
+    fn replace_older(&mut self, now_us: i64, ends: Ends, newest: u32, by_fin: bool) {
         for one in self.older(ends, newest) {
             let connection = self.connections.get_mut(&(one, ends)).expect("what is live is known");
             let was_open = connection.is_open();
@@ -447,6 +453,9 @@ impl Truth {
             self.end(now_us, ends, one);
             if let Some(connection) = self.connections.get_mut(&(newest, ends)) {
                 connection.is_loose |= was_open;
+                if was_open && by_fin {
+                    connection.doubt = Some(REPLACED_BY_FIN);
+                }
             }
         }
     }
@@ -462,9 +471,7 @@ impl Truth {
                 self.live.remove(&ends);
             }
             if let Some(doubt) = self.connections[&(connection, ends)].doubt {
-                let may_stay = self.picks_up
-                    || [PREMATURE, MANY_FALSE_ENDS, REVERSED, ANSWERED_BEHIND_END, UNANSWERED].contains(&doubt);
-                if may_stay {
+                if self.picks_up || STAYING.contains(&doubt) {
                     self.ghosts.insert(ends, doubt);
                 }
             }
