@@ -339,8 +339,12 @@ impl RecentEnds {
                 // What is repeated, or was sent before, changes nothing.
                 let is_known =
                     there.has_ended(side) && !there.is_reported(side) && there.beyond(side, end.at.sent) <= 0;
-                is_repeated |= is_known && !there.is_succeeded();
-                new = if is_known { there.unsucceeded() } else { there.with_end(side, end.at.sent, stamp) };
+                is_repeated |= is_known && !there.is_succeeded() && !end.is_rst;
+                new = if is_known {
+                    there.unsucceeded().stamped(stamp)
+                } else {
+                    there.with_end(side, end.at.sent, stamp)
+                };
                 place = Some(at);
             } else if there.is_disproved() {
                 place = place.or(Some(at));
@@ -652,6 +656,15 @@ mod tests {
         let ends = RecentEnds::new(64);
         ends.begin(hash(1), First, 69_000, SECOND_NS);
         assert!(!ends.goes_on(hash(1), First, at(70_000, 1), SECOND_NS), "nothing has ended");
+    }
+
+    #[test]
+    fn behind_a_rst_that_is_near_to_an_old_one_data_is_late() {
+        let ends = RecentEnds::new(64);
+        ends.put(hash(1), Second, rst(11_000_000), 0);
+        ends.put(hash(1), Second, rst(1_000), 6 * SECOND_NS);
+        assert!(!ends.goes_on(hash(1), Second, at(900, 7), 6 * SECOND_NS + SECOND_NS / 2));
+        assert!(ends.goes_on(hash(1), Second, at(900, 7), 10 * SECOND_NS));
     }
 
     #[test]
